@@ -1,0 +1,193 @@
+//! What an operator decides about a zone: its name and its policy.
+//!
+//! Invariant: a [`Policy`] that passed [`Policy::check`] has every number in the range that the rules are proved
+//! for, and the numbers fit one another.
+
+use std::{fmt, sync::Arc};
+
+/// The name of a zone: 1 to 64 of `A-Z a-z 0-9 _ . : -`. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ZoneId(Arc<str>);
+
+/// Why a text is no zone name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a zone's id is 1 to 64 of A-Z a-z 0-9 _ . : -")]
+pub struct ZoneIdFault;
+
+impl ZoneId {
+    /// The longest name, in bytes.
+    pub const MAX_LEN: usize = 64;
+
+    /// Takes `text` as a name.
+    ///
+    /// # Errors
+    /// [`ZoneIdFault`] where it is empty, too long, or has other characters.
+    pub fn parse(text: &str) -> Result<Self, ZoneIdFault> {
+        let fits = (1..=Self::MAX_LEN).contains(&text.len());
+        let right = |b: u8| b.is_ascii_alphanumeric() || b"_.:-".contains(&b);
+        if fits && text.bytes().all(right) { Ok(Self(text.into())) } else { Err(ZoneIdFault) }
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ZoneId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::borrow::Borrow<str> for ZoneId {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Who enters a zone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The windows decide.
+    #[default]
+    Auto,
+    /// Nobody; the line forms and keeps its order.
+    Hold,
+    /// Everybody at once: the windows are lifted, entries are still counted.
+    Open,
+    /// Nobody, and no new tickets; who has a place keeps it.
+    Closed,
+}
+
+impl Mode {
+    /// All modes with the words that configuration files use.
+    pub const ALL: [(Self, &'static str); 4] =
+        [(Self::Auto, "auto"), (Self::Hold, "hold"), (Self::Open, "open"), (Self::Closed, "closed")];
+}
+
+/// How a zone admits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// Who enters.
+    pub mode: Mode,
+    /// N: how many may enter in any 60 s. 1 to 600,000.
+    pub admit_per_minute: u32,
+    /// Into how many sub-windows the minute is cut while people wait: at most `ceil(N / sub_windows)` enter in any
+    /// `60 s / sub_windows`. 1 to 60.
+    pub sub_windows: u32,
+    /// How often a waiting app asks, in milliseconds. 500 to 60,000.
+    pub polling_period_ms: u32,
+    /// After how long a silence a ticket is evicted, in seconds. 10 to 3,600, and at least three polling periods:
+    /// one lost poll must not cost a place.
+    pub idle_timeout_s: u32,
+    /// How long a pass is good, in seconds; a repeated entry gives the same pass for as long. 60 to 3,600 (the
+    /// entries remembered for it are what the 60 s window is rebuilt from after a restart).
+    pub pass_ttl_s: u32,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            mode: Mode::Auto,
+            admit_per_minute: 10_000,
+            sub_windows: 10,
+            polling_period_ms: 3_000,
+            idle_timeout_s: 60,
+            pass_ttl_s: 300,
+        }
+    }
+}
+
+/// A number of a policy that is out of its range.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {value}, and must be {low} to {high}")]
+pub struct PolicyFault {
+    /// The field's name, as in the configuration file.
+    pub field: &'static str,
+    /// What it was.
+    pub value: u32,
+    /// The least it may be.
+    pub low: u32,
+    /// The most it may be.
+    pub high: u32,
+}
+
+impl Policy {
+    /// Holds every number against its range.
+    ///
+    /// # Errors
+    /// The first [`PolicyFault`], in the order of the fields.
+    pub fn check(self) -> Result<Self, PolicyFault> {
+        let three_polls_s = self.polling_period_ms.saturating_mul(3).div_ceil(1_000);
+        let ranges = [
+            ("admit_per_minute", self.admit_per_minute, 1, 600_000),
+            ("sub_windows", self.sub_windows, 1, 60),
+            ("polling_period_ms", self.polling_period_ms, 500, 60_000),
+            ("idle_timeout_s", self.idle_timeout_s, three_polls_s.max(10), 3_600),
+            ("pass_ttl_s", self.pass_ttl_s, 60, 3_600),
+        ];
+        match ranges.into_iter().find(|(_, value, low, high)| !(low..=high).contains(&value)) {
+            Some((field, value, low, high)) => Err(PolicyFault { field, value, low, high }),
+            None => Ok(self),
+        }
+    }
+
+    /// The length of a sub-window, in milliseconds.
+    #[must_use]
+    pub fn sub_window_ms(&self) -> u64 {
+        60_000 / u64::from(self.sub_windows)
+    }
+
+    /// How many may enter in any sub-window while people wait.
+    #[must_use]
+    pub fn admit_per_sub_window(&self) -> u32 {
+        self.admit_per_minute.div_ceil(self.sub_windows)
+    }
+
+    /// The length of a presence generation, in milliseconds: a twelfth of the idle time.
+    #[must_use]
+    pub fn generation_ms(&self) -> u64 {
+        u64::from(self.idle_timeout_s) * 1_000 / 12
+    }
+
+    /// How many present tickets the front holds: three sub-windows' worth, so that everybody is there for several
+    /// polls before the turn comes, and never fewer than 16.
+    #[must_use]
+    pub fn front_len(&self) -> u32 {
+        self.admit_per_sub_window().saturating_mul(3).max(16)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_held() {
+        assert_eq!(Policy::default().check(), Ok(Policy::default()));
+        let fault = |change: fn(&mut Policy)| {
+            let mut policy = Policy::default();
+            change(&mut policy);
+            policy.check().expect_err("out of range").field
+        };
+        assert_eq!(fault(|p| p.admit_per_minute = 0), "admit_per_minute");
+        assert_eq!(fault(|p| p.admit_per_minute = u32::MAX), "admit_per_minute");
+        assert_eq!(fault(|p| p.sub_windows = 61), "sub_windows");
+        assert_eq!(fault(|p| p.polling_period_ms = 499), "polling_period_ms");
+        assert_eq!(fault(|p| p.idle_timeout_s = 9), "idle_timeout_s");
+        assert_eq!(fault(|p| p.pass_ttl_s = 59), "pass_ttl_s");
+        let slow = Policy { polling_period_ms: 30_000, ..Policy::default() };
+        assert_eq!(slow.check().expect_err("a lost poll would evict").low, 90);
+    }
+
+    #[test]
+    fn zone_names() {
+        assert!(ZoneId::parse("TEST_ZONE").is_ok() && ZoneId::parse("a.b:c-d").is_ok());
+        assert!(ZoneId::parse(&"x".repeat(64)).is_ok());
+        for bad in ["", "a b", "ö", "a/b", &"x".repeat(65)] {
+            assert_eq!(ZoneId::parse(bad), Err(ZoneIdFault), "{bad:?}");
+        }
+    }
+}

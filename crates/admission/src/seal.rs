@@ -1,0 +1,178 @@
+//! The seal that turns a ticket into a token nobody can forge.
+//!
+//! A token is `base64url(key id, ticket, tag)`: 1 + 22 + 16 bytes, 52 characters. The tag is keyed BLAKE3
+//! ([specification](https://github.com/BLAKE3-team/BLAKE3-specs), keyed hash mode) cut to 128 bits, under a key
+//! derived from the sealing key and the zone's name, so that a token of one zone is a forgery in every other.
+//!
+//! Invariant: nothing inside a token is looked at before its tag was compared, in constant time. The key id stands
+//! outside the ticket: it only says which of at most two keys to compare with.
+
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
+use subtle::ConstantTimeEq as _;
+
+use crate::{Ticket, ZoneId};
+
+/// Names a sealing key inside tokens.
+pub type KeyId = u8;
+
+/// Characters of a token.
+pub const SEALED_LEN: usize = 52;
+
+const TAG_LEN: usize = 16;
+const BODY_LEN: usize = 1 + Ticket::LEN;
+const RAW_LEN: usize = BODY_LEN + TAG_LEN;
+
+/// A secret that seals tickets.
+#[derive(Clone)]
+pub struct SealKey {
+    /// Its name inside tokens.
+    pub id: KeyId,
+    /// 256 random bits.
+    pub secret: [u8; 32],
+}
+
+impl std::fmt::Debug for SealKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SealKey {{ id: {}, secret: hidden }}", self.id)
+    }
+}
+
+/// The keys in force: one seals, and one more may still be accepted while keys rotate.
+#[derive(Clone, Debug)]
+pub struct Seals {
+    /// Seals new tokens.
+    pub current: SealKey,
+    /// Accepted beside it; has another id.
+    pub previous: Option<SealKey>,
+}
+
+impl Seals {
+    /// The sealer of one zone.
+    #[must_use]
+    pub fn sealer(&self, zone: &ZoneId) -> Sealer {
+        let derive = |key: &SealKey| {
+            let bound = blake3::Hasher::new_keyed(&key.secret).update(zone.as_str().as_bytes()).finalize();
+            (key.id, *bound.as_bytes())
+        };
+        Sealer { current: derive(&self.current), previous: self.previous.as_ref().map(derive) }
+    }
+}
+
+/// A token that this zone never gave out: forged, altered, of another zone, or sealed by a key long gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the token was not given out for this zone")]
+pub struct BadSeal;
+
+/// Seals and opens the tokens of one zone. Holds keys: not `Debug`.
+#[derive(Clone)]
+pub struct Sealer {
+    current: (KeyId, [u8; 32]),
+    previous: Option<(KeyId, [u8; 32])>,
+}
+
+impl Sealer {
+    /// The token of a ticket, as ASCII. No allocation.
+    #[must_use]
+    pub fn seal(&self, ticket: &Ticket) -> [u8; SEALED_LEN] {
+        let mut raw = [0; RAW_LEN];
+        raw[0] = self.current.0;
+        raw[1..BODY_LEN].copy_from_slice(&ticket.to_bytes());
+        let tag = blake3::keyed_hash(&self.current.1, &raw[..BODY_LEN]);
+        raw[BODY_LEN..].copy_from_slice(&tag.as_bytes()[..TAG_LEN]);
+        let mut token = [0; SEALED_LEN];
+        let written = BASE64_URL_SAFE_NO_PAD.encode_slice(raw, &mut token);
+        debug_assert_eq!(written, Ok(SEALED_LEN), "39 bytes are 52 characters");
+        token
+    }
+
+    /// The ticket inside a token. No allocation.
+    ///
+    /// # Errors
+    /// [`BadSeal`] where this zone's keys did not seal it.
+    pub fn open(&self, token: &[u8]) -> Result<Ticket, BadSeal> {
+        // 39 bytes are 52 characters without a bit to spare, so a token has one spelling only.
+        let mut raw = [0; RAW_LEN];
+        if token.len() != SEALED_LEN || BASE64_URL_SAFE_NO_PAD.decode_slice(token, &mut raw) != Ok(RAW_LEN) {
+            return Err(BadSeal);
+        }
+        #[cfg(feature = "sabotage")]
+        if crate::sabotage::on(crate::sabotage::Rule::AnySeal) {
+            return Ok(ticket_of(&raw));
+        }
+        let known = [Some(&self.current), self.previous.as_ref()].into_iter().flatten();
+        let (_, key) = known.into_iter().find(|(id, _)| *id == raw[0]).ok_or(BadSeal)?;
+        let tag = blake3::keyed_hash(key, &raw[..BODY_LEN]);
+        let same = raw[BODY_LEN..].ct_eq(&tag.as_bytes()[..TAG_LEN]);
+        if bool::from(same) { Ok(ticket_of(&raw)) } else { Err(BadSeal) }
+    }
+}
+
+fn ticket_of(raw: &[u8; RAW_LEN]) -> Ticket {
+    let mut bytes = [0; Ticket::LEN];
+    bytes.copy_from_slice(&raw[1..BODY_LEN]);
+    Ticket::from_bytes(&bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn zone(name: &str) -> ZoneId {
+        ZoneId::parse(name).expect("a name")
+    }
+
+    fn key(id: KeyId) -> SealKey {
+        SealKey { id, secret: [id; 32] }
+    }
+
+    fn ticket(seq: u64) -> Ticket {
+        Ticket { epoch: 7, seq, issued_ms: 1_790_000_000_000, first_told_s: Some(90), told_s: None }
+    }
+
+    #[test]
+    fn keys_rotate() {
+        let (a, b) = (zone("A"), zone("B"));
+        let old = Seals { current: key(1), previous: None };
+        let both = Seals { current: key(2), previous: Some(key(1)) };
+        let new = Seals { current: key(2), previous: None };
+        let token = old.sealer(&a).seal(&ticket(5));
+        assert_eq!(both.sealer(&a).open(&token), Ok(ticket(5)));
+        assert_eq!(new.sealer(&a).open(&token), Err(BadSeal));
+        assert_eq!(old.sealer(&b).open(&token), Err(BadSeal), "a token of another zone");
+        assert_eq!(new.sealer(&a).open(&both.sealer(&a).seal(&ticket(6))), Ok(ticket(6)));
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        assert!(!format!("{:?}", key(200)).contains("200, 200"));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_sealed_opens(
+            epoch: u32, seq in 0u64..1 << 48, issued_ms in 0u64..1 << 48,
+            first in proptest::option::of(0..Ticket::NEVER_S), told in proptest::option::of(0..Ticket::NEVER_S),
+        ) {
+            let sealer = Seals { current: key(9), previous: None }.sealer(&zone("Z"));
+            let ticket = Ticket { epoch, seq, issued_ms, first_told_s: first, told_s: told };
+            prop_assert_eq!(sealer.open(&sealer.seal(&ticket)), Ok(ticket));
+        }
+
+        #[test]
+        fn what_is_altered_does_not_open(position in 0..SEALED_LEN, to: u8, seq in 0u64..1 << 40) {
+            let sealer = Seals { current: key(9), previous: Some(key(8)) }.sealer(&zone("Z"));
+            let mut token = sealer.seal(&ticket(seq));
+            prop_assume!(token[position] != to);
+            token[position] = to;
+            prop_assert_eq!(sealer.open(&token), Err(BadSeal));
+        }
+
+        #[test]
+        fn what_is_anything_does_not_open(token in proptest::collection::vec(any::<u8>(), 0..80)) {
+            let sealer = Seals { current: key(9), previous: Some(key(8)) }.sealer(&zone("Z"));
+            prop_assert_eq!(sealer.open(&token), Err(BadSeal));
+        }
+    }
+}

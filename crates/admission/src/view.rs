@@ -1,0 +1,151 @@
+//! What a server knows of a zone: enough to answer everybody behind the front without asking the store.
+//!
+//! A view is a snapshot, at most about a second old; it is immutable and shared. Invariant: a ticket that the view
+//! answers is one whose rank can only have fallen since, so an answer from a view is never too good.
+
+use std::sync::Arc;
+
+use crate::{Estimate, Pace, Plan, Policy, SEGMENT_TICKETS, Words};
+
+/// The polls of one segment's tickets since the last report: one bit a ticket.
+#[derive(Clone, Debug)]
+pub struct Mark {
+    /// The segment: `seq / SEGMENT_TICKETS`.
+    pub segment: u64,
+    /// A bit for each of its tickets.
+    pub words: Box<Words>,
+}
+
+/// Where somebody stands in the line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Place {
+    /// 1 + the live tickets ahead.
+    pub rank: u64,
+    /// The wait from now; none while nobody is let in.
+    pub estimate: Option<Estimate>,
+    /// When to ask again, in milliseconds from now.
+    pub poll_in_ms: u32,
+    /// When the holder's slot falls free, in milliseconds from now; at the front only.
+    pub slot_in_ms: Option<u32>,
+}
+
+/// Totals of a zone. All but `waiting` and `present` only grow, from 0 when the store started.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Live tickets.
+    pub waiting: u64,
+    /// Those of them whose holders poll.
+    pub present: u64,
+    /// Tickets given out, those that entered at once included.
+    pub joined: u64,
+    /// Entries.
+    pub entered: u64,
+    /// Evictions.
+    pub evicted: u64,
+    /// Slots that fell free while a line was there, had each been used the moment it fell free.
+    pub slots_offered: u64,
+    /// Entries from the line.
+    pub slots_used: u64,
+}
+
+/// One segment of a view.
+#[derive(Clone, Debug)]
+pub struct ViewSegment {
+    /// A bit for each ticket that entered or was evicted.
+    pub gone: Arc<Words>,
+    /// Live tickets in the segments before.
+    pub live_before: u64,
+    /// Present ones among those.
+    pub present_before: u64,
+    /// Live tickets here.
+    pub live: u32,
+    /// Present ones among those.
+    pub present: u32,
+}
+
+/// A snapshot of a zone.
+#[derive(Clone, Debug)]
+pub struct View {
+    /// When it was taken, on the store's clock.
+    pub now_ms: u64,
+    /// The policy in force.
+    pub policy: Policy,
+    /// Which life of the line this is.
+    pub epoch: u32,
+    /// The first ticket number that has bits here; a multiple of [`SEGMENT_TICKETS`]. All before are gone.
+    pub base: u64,
+    /// The next ticket number to be given out.
+    pub next: u64,
+    /// Tickets below this number are the front: the store decides about them.
+    pub front_end: u64,
+    /// The tickets from `base` on.
+    pub segments: Vec<ViewSegment>,
+    /// How the line moves.
+    pub pace: Pace,
+    /// When slots fall free.
+    pub plan: Arc<Plan>,
+    /// Totals.
+    pub tally: Tally,
+}
+
+/// What a view knows about a ticket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Seen {
+    /// It waits behind the front.
+    Waiting(Place),
+    /// The store has to be asked: the ticket is of the front, gone, newer than the view, or of another epoch.
+    Ask,
+}
+
+impl View {
+    /// What there is to say about ticket `seq` at `now_ms` on the store's clock (a little after the view's).
+    #[must_use]
+    pub fn look(&self, epoch: u32, seq: u64, now_ms: u64) -> Seen {
+        if epoch != self.epoch || seq < self.front_end || seq >= self.next {
+            return Seen::Ask;
+        }
+        self.place(seq, now_ms).map_or(Seen::Ask, Seen::Waiting)
+    }
+
+    /// The place of a live ticket, front or not; none for one that is gone. A ticket newer than the view stands behind
+    /// everybody that the view knows.
+    #[must_use]
+    pub fn place(&self, seq: u64, now_ms: u64) -> Option<Place> {
+        if let Some(newer) = seq.checked_sub(self.next) {
+            return Some(self.behind(self.tally.waiting + newer, self.tally.present + newer, now_ms));
+        }
+        let offset = usize::try_from(seq.checked_sub(self.base)?).ok()?;
+        let segment = self.segments.get(offset / SEGMENT_TICKETS)?;
+        let within = offset % SEGMENT_TICKETS;
+        let (word, bit) = (within / 64, within % 64);
+        if segment.gone[word] >> bit & 1 == 1 {
+            return None;
+        }
+        let gone_before: u32 = segment.gone[..word].iter().map(|w| w.count_ones()).sum::<u32>()
+            + (segment.gone[word] & ((1 << bit) - 1)).count_ones();
+        let live_here = within as u64 - u64::from(gone_before);
+        let ahead = segment.live_before + live_here;
+        // Inside a segment the present are taken to be spread evenly among the live.
+        let present_here = live_here * u64::from(segment.present) / u64::from(segment.live.max(1));
+        let present_ahead = segment.present_before + present_here;
+        Some(self.behind(ahead, present_ahead, now_ms))
+    }
+
+    fn behind(&self, ahead: u64, present_ahead: u64, now_ms: u64) -> Place {
+        Place {
+            rank: 1 + ahead,
+            estimate: self.estimate(ahead, present_ahead, now_ms),
+            poll_in_ms: self.policy.polling_period_ms,
+            slot_in_ms: None,
+        }
+    }
+
+    fn estimate(&self, ahead: u64, present_ahead: u64, now_ms: u64) -> Option<Estimate> {
+        #[cfg(feature = "sabotage")]
+        if crate::sabotage::on(crate::sabotage::Rule::NaiveEta) {
+            return Some(Estimate::naive(ahead + 1, &self.policy));
+        }
+        let _ = ahead;
+        self.plan.estimate(present_ahead, &self.pace, &self.policy, now_ms)
+    }
+}

@@ -1,0 +1,260 @@
+//! How many may enter, and when: the exact sliding log of entries.
+//!
+//! Invariant: with [`Window::free`] asked before each [`Window::record`], at most `minute_cap` entries lie in any
+//! stretch of 60 s, both ends included, and at most `sub_cap` in any sub-window where the sub-window was asked for
+//! too. Entries of one millisecond share a record, so a log holds at most 60,001 of them whatever N is.
+
+use std::collections::VecDeque;
+
+use crate::Policy;
+
+/// The minute, in milliseconds.
+pub(crate) const MINUTE_MS: u64 = 60_000;
+
+/// A zone's log of entries.
+#[derive(Clone, Debug)]
+pub struct Window {
+    minute_cap: u32,
+    sub_cap: u32,
+    sub_ms: u64,
+    /// The entries of the last minute: when, and how many; oldest first.
+    log: VecDeque<(u64, u32)>,
+    in_minute: u64,
+    /// The first record of `log` that lies in the sub-window.
+    sub_from: usize,
+    in_sub: u64,
+}
+
+impl Window {
+    /// An empty log.
+    #[must_use]
+    pub fn new(policy: &Policy) -> Self {
+        Self {
+            minute_cap: policy.admit_per_minute,
+            sub_cap: policy.admit_per_sub_window(),
+            sub_ms: policy.sub_window_ms(),
+            log: VecDeque::new(),
+            in_minute: 0,
+            sub_from: 0,
+            in_sub: 0,
+        }
+    }
+
+    /// Takes another policy's caps; the entries stay.
+    pub fn set_policy(&mut self, policy: &Policy, now_ms: u64) {
+        let log = std::mem::take(&mut self.log);
+        *self = Self::new(policy);
+        for (at_ms, count) in log {
+            self.record(at_ms, count);
+        }
+        self.advance(now_ms);
+    }
+
+    /// Forgets what has slid out by `now_ms`. An entry counts up to and including its 60th second.
+    pub fn advance(&mut self, now_ms: u64) {
+        while let Some(&(at_ms, count)) = self.log.get(self.sub_from)
+            && at_ms + self.sub_ms < now_ms
+        {
+            self.in_sub -= u64::from(count);
+            self.sub_from += 1;
+        }
+        while let Some(&(at_ms, count)) = self.log.front()
+            && at_ms + MINUTE_MS < now_ms
+        {
+            self.in_minute -= u64::from(count);
+            self.sub_from -= 1;
+            self.log.pop_front();
+        }
+    }
+
+    /// How many may enter at the instant it was advanced to; with `strict`, the sub-window is looked at too.
+    #[must_use]
+    pub fn free(&self, strict: bool) -> u32 {
+        free(
+            u64::from(self.minute_cap).saturating_sub(self.in_minute),
+            u64::from(self.sub_cap).saturating_sub(self.in_sub),
+            strict,
+        )
+    }
+
+    /// Notes `count` entries at `at_ms`, which is not before any noted already.
+    pub fn record(&mut self, at_ms: u64, count: u32) {
+        match self.log.back_mut() {
+            Some(last) if last.0 == at_ms => last.1 += count,
+            _ => self.log.push_back((at_ms, count)),
+        }
+        self.in_minute += u64::from(count);
+        self.in_sub += u64::from(count);
+    }
+
+    /// The slots that fall free from `now_ms` (to which it was advanced) on, if each is used at once.
+    pub(crate) fn upcoming(&self, now_ms: u64) -> Upcoming<'_> {
+        Upcoming {
+            window: self,
+            now_ms,
+            planned: Vec::new(),
+            minute_from: 0,
+            in_minute: self.in_minute,
+            sub_from: self.sub_from,
+            in_sub: self.in_sub,
+        }
+    }
+}
+
+fn free(minute: u64, sub: u64, strict: bool) -> u32 {
+    #[cfg(feature = "sabotage")]
+    let (minute, sub) = {
+        use crate::sabotage::{Rule, on};
+        (if on(Rule::Cap) { 1_000_000 } else { minute }, if on(Rule::SubWindow) { minute } else { sub })
+    };
+    let free = if strict { minute.min(sub) } else { minute };
+    u32::try_from(free).unwrap_or(u32::MAX)
+}
+
+/// Walks the slots to come. Yields when, and how many fall free then.
+pub(crate) struct Upcoming<'a> {
+    window: &'a Window,
+    now_ms: u64,
+    planned: Vec<(u64, u32)>,
+    minute_from: usize,
+    in_minute: u64,
+    sub_from: usize,
+    in_sub: u64,
+}
+
+impl Upcoming<'_> {
+    fn get(&self, i: usize) -> Option<(u64, u32)> {
+        let kept = self.window.log.len();
+        if i < kept { self.window.log.get(i).copied() } else { self.planned.get(i - kept).copied() }
+    }
+
+    /// Lets the walk go on at `at_ms` at the earliest.
+    pub(crate) fn skip_to(&mut self, at_ms: u64) {
+        self.now_ms = self.now_ms.max(at_ms);
+        while let Some((entered_ms, count)) = self.get(self.sub_from)
+            && entered_ms + self.window.sub_ms < self.now_ms
+        {
+            self.in_sub -= u64::from(count);
+            self.sub_from += 1;
+        }
+        while let Some((entered_ms, count)) = self.get(self.minute_from)
+            && entered_ms + MINUTE_MS < self.now_ms
+        {
+            self.in_minute -= u64::from(count);
+            self.minute_from += 1;
+        }
+    }
+}
+
+impl Iterator for Upcoming<'_> {
+    type Item = (u64, u32);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let minute = u64::from(self.window.minute_cap).saturating_sub(self.in_minute);
+            let sub = u64::from(self.window.sub_cap).saturating_sub(self.in_sub);
+            let count = free(minute, sub, true);
+            if count > 0 {
+                self.planned.push((self.now_ms, count));
+                self.in_minute += u64::from(count);
+                self.in_sub += u64::from(count);
+                return Some((self.now_ms, count));
+            }
+            // Both windows have to open; each does when its oldest entry has slid out.
+            let opens = |shut: bool, from: usize, length_ms: u64| {
+                self.get(from).filter(|_| shut).map_or(0, |(entered_ms, _)| entered_ms + length_ms + 1)
+            };
+            let minute_ms = opens(minute == 0, self.minute_from, MINUTE_MS);
+            let sub_ms = opens(sub == 0, self.sub_from, self.window.sub_ms);
+            self.skip_to(minute_ms.max(sub_ms));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn policy(n: u32, sub_windows: u32) -> Policy {
+        Policy { admit_per_minute: n, sub_windows, ..Policy::default() }
+    }
+
+    #[test]
+    fn an_entry_counts_through_its_sixtieth_second() {
+        let mut window = Window::new(&policy(1, 1));
+        window.advance(1_000);
+        window.record(1_000, 1);
+        window.advance(61_000);
+        assert_eq!(window.free(false), 0, "61 s is within 60 s of 1 s, ends included");
+        window.advance(61_001);
+        assert_eq!(window.free(false), 1);
+    }
+
+    #[test]
+    fn a_smaller_cap_waits_for_the_larger_ones_entries() {
+        let mut window = Window::new(&policy(100, 10));
+        window.record(0, 10);
+        window.set_policy(&policy(5, 1), 10_000);
+        assert_eq!(window.free(true), 0);
+        window.advance(60_001);
+        assert_eq!(window.free(true), 5);
+    }
+
+    fn most_within(entries: &[(u64, u32)], length_ms: u64) -> u32 {
+        let within = |from: u64| entries.iter().filter(move |e| (from..=from + length_ms).contains(&e.0));
+        entries.iter().map(|&(from, _)| within(from).map(|e| e.1).sum()).max().unwrap_or(0)
+    }
+
+    proptest! {
+        /// Whatever is asked when, no stretch of 60 s or of a sub-window holds too many.
+        #[test]
+        fn no_stretch_holds_too_many(
+            n in 1u32..200, subs in 1u32..12,
+            asks in proptest::collection::vec((0u64..9_000, 1u32..80), 1..120),
+        ) {
+            let policy = policy(n, subs);
+            let (mut window, mut now, mut entries) = (Window::new(&policy), 5, Vec::new());
+            for (pause, wanted) in asks {
+                now += pause;
+                window.advance(now);
+                let granted = wanted.min(window.free(true));
+                if granted > 0 {
+                    window.record(now, granted);
+                    entries.push((now, granted));
+                }
+            }
+            prop_assert!(most_within(&entries, MINUTE_MS) <= n);
+            prop_assert!(most_within(&entries, policy.sub_window_ms()) <= policy.admit_per_sub_window());
+        }
+
+        /// The slots foretold are exactly those the window gives to somebody who asks every millisecond.
+        #[test]
+        fn slots_are_foretold_exactly(
+            n in 1u32..30, subs in 1u32..12, past in proptest::collection::vec((0u64..4_000, 1u32..9), 0..20),
+        ) {
+            let policy = policy(n, subs);
+            let (mut window, mut now) = (Window::new(&policy), 5);
+            for (pause, wanted) in past {
+                now += pause;
+                window.advance(now);
+                let granted = wanted.min(window.free(false));
+                if granted > 0 {
+                    window.record(now, granted);
+                }
+            }
+            let foretold: Vec<_> = window.upcoming(now).take_while(|&(at, _)| at < now + 130_000).collect();
+            let mut given = Vec::new();
+            for at in now..now + 130_000 {
+                window.advance(at);
+                let granted = window.free(true);
+                if granted > 0 {
+                    window.record(at, granted);
+                    given.push((at, granted));
+                }
+            }
+            prop_assert_eq!(foretold, given);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The configuration file: TOML into settings and zones, each fault with its line.
+
+use std::{collections::HashMap, ops::Range, path::Path};
+
+use admission::{Mode, Policy, ZoneId};
+use toml::{
+    Spanned,
+    de::{DeTable, DeValue},
+};
+
+use super::{
+    ConfigFault,
+    settings::{Given, Kind, Place, SETTINGS, Value, out_of_range},
+};
+
+const MAX_LEN: u64 = 4 << 20;
+const MAX_ZONES: usize = 4_096;
+const ZONE_FIELDS: [&str; 7] =
+    ["id", "mode", "admit_per_minute", "sub_windows", "polling_period_ms", "idle_timeout_s", "pass_ttl_s"];
+
+type Fields<'t, 'i> = Vec<(&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>)>;
+
+/// What a file says.
+pub(super) struct FileText {
+    pub(super) settings: Vec<(&'static str, Given)>,
+    pub(super) zones: Vec<(ZoneId, Policy)>,
+}
+
+/// Reads the file at `path`.
+pub(super) fn read(path: &Path) -> Result<FileText, ConfigFault> {
+    let name = path.display();
+    let fault = |what: String| ConfigFault(format!("{name}: {what}"));
+    let length = std::fs::metadata(path).map_err(|e| fault(format!("can't be read: {e}")))?.len();
+    if length > MAX_LEN {
+        return Err(fault(format!("has {length} bytes; more than {MAX_LEN} are no configuration")));
+    }
+    let text = std::fs::read_to_string(path).map_err(|e| fault(format!("can't be read: {e}")))?;
+    parse(&name.to_string(), &text)
+}
+
+/// Reads `text`; `name` is for the faults.
+pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
+    let lines = Lines { name, text };
+    let root = DeTable::parse(text).map_err(|e| {
+        let span = e.span().unwrap_or(0..0);
+        let message = e.message().lines().next().unwrap_or("no TOML").to_owned();
+        lines.at(&span, "").fault(format!("{message}; see https://toml.io for the syntax"))
+    })?;
+    let mut found = FileText { settings: Vec::new(), zones: Vec::new() };
+    for (key, value) in in_order(root.get_ref()) {
+        match (key.get_ref().as_ref(), value.get_ref()) {
+            ("zone", DeValue::Array(tables)) => {
+                let mut first_lines = HashMap::new();
+                for table in tables {
+                    let (id, policy) = zone(&lines, table)?;
+                    let place = lines.at(&table.span(), "zone");
+                    if let Some(first) = first_lines.insert(id.clone(), lines.line(&table.span())) {
+                        let what = format!("`{id}` is there twice, first at line {first}; remove one");
+                        return Err(place.fault(what));
+                    }
+                    found.zones.push((id, policy));
+                }
+            }
+            ("zone", _) => {
+                return Err(lines.at(&key.span(), "zone").fault("zones are written as [[zone]] tables"));
+            }
+            (section @ ("pass" | "seal"), DeValue::Table(table)) => {
+                for (key, value) in in_order(table) {
+                    let field = format!("{section}.{}", key.get_ref());
+                    found.settings.push(setting(&lines, &field, key.span(), value)?);
+                }
+            }
+            (field, _) => found.settings.push(setting(&lines, field, key.span(), value)?),
+        }
+    }
+    if found.zones.is_empty() {
+        return Err(ConfigFault(format!("{name}: has no zone; add a [[zone]] table with an `id`")));
+    }
+    if found.zones.len() > MAX_ZONES {
+        let count = found.zones.len();
+        return Err(ConfigFault(format!("{name}: has {count} zones, and {MAX_ZONES} are the most")));
+    }
+    Ok(found)
+}
+
+struct Lines<'a> {
+    name: &'a str,
+    text: &'a str,
+}
+
+impl Lines<'_> {
+    fn line(&self, span: &Range<usize>) -> usize {
+        1 + self.text.bytes().take(span.start).filter(|&b| b == b'\n').count()
+    }
+
+    fn at(&self, span: &Range<usize>, field: &str) -> Place {
+        Place::File(self.name.to_owned(), self.line(span), field.to_owned())
+    }
+}
+
+/// The fields of a table as they stand in the file, so that the first fault told is the first one there.
+fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Fields<'t, 'i> {
+    let mut fields: Vec<_> = table.iter().collect();
+    fields.sort_by_key(|(key, _)| key.span().start);
+    fields
+}
+
+fn setting(
+    lines: &Lines<'_>,
+    field: &str,
+    span: Range<usize>,
+    value: &Spanned<DeValue<'_>>,
+) -> Result<(&'static str, Given), ConfigFault> {
+    let place = lines.at(&span, field);
+    let Some(setting) = SETTINGS.iter().find(|s| s.name == field) else {
+        return Err(place.fault(unknown(field, SETTINGS.iter().map(|s| s.name))));
+    };
+    let value = match (setting.kind, value.get_ref()) {
+        (Kind::Text, DeValue::String(text)) => Value::Text(text.to_string()),
+        (Kind::List, DeValue::Array(items)) => {
+            let text = |item: &Spanned<DeValue<'_>>| item.get_ref().as_str().map(str::to_owned);
+            let texts: Option<_> = items.iter().map(text).collect();
+            Value::List(texts.ok_or_else(|| place.fault("must be a list of strings"))?)
+        }
+        (Kind::Number(low, high), DeValue::Integer(number)) => {
+            let read = u32::from_str_radix(number.as_str(), number.radix()).ok();
+            let read = read.filter(|n| (low..=high).contains(n));
+            Value::Number(read.ok_or_else(|| place.fault(out_of_range(number, low, high)))?)
+        }
+        (kind, other) => return Err(place.fault(wrong_type(kind, other))),
+    };
+    Ok((setting.name, Given { value, place }))
+}
+
+fn wrong_type(kind: Kind, value: &DeValue<'_>) -> String {
+    let wanted = match kind {
+        Kind::Text => "a string",
+        Kind::Number(..) => "a whole number",
+        Kind::List => "a list of strings",
+    };
+    format!("must be {wanted}, and is of type {}", value.type_str())
+}
+
+fn unknown<'a>(field: &str, known: impl Iterator<Item = &'a str>) -> String {
+    format!("there is no such field as `{field}`; the fields are {}", known.collect::<Vec<_>>().join(", "))
+}
+
+fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Policy), ConfigFault> {
+    let here = lines.at(&table.span(), "zone");
+    let DeValue::Table(fields) = table.get_ref() else {
+        return Err(here.fault("zones are written as [[zone]] tables"));
+    };
+    let (mut id, mut policy, mut numbers) = (None, Policy::default(), Vec::new());
+    for (key, value) in in_order(fields) {
+        let field = key.get_ref().as_ref();
+        let place = lines.at(&key.span(), &format!("zone.{field}"));
+        let text = || match value.get_ref() {
+            DeValue::String(text) => Ok(text.as_ref()),
+            other => Err(place.fault(wrong_type(Kind::Text, other))),
+        };
+        let target = match field {
+            "id" => {
+                id = Some(ZoneId::parse(text()?).map_err(|e| place.fault(e))?);
+                continue;
+            }
+            "mode" => {
+                let word = text()?;
+                let words = Mode::ALL.map(|(_, word)| word).join(", ");
+                let found = Mode::ALL.into_iter().find(|(_, known)| *known == word);
+                policy.mode =
+                    found.ok_or_else(|| place.fault(format!("is `{word}`, and must be one of {words}")))?.0;
+                continue;
+            }
+            "admit_per_minute" => &mut policy.admit_per_minute,
+            "sub_windows" => &mut policy.sub_windows,
+            "polling_period_ms" => &mut policy.polling_period_ms,
+            "idle_timeout_s" => &mut policy.idle_timeout_s,
+            "pass_ttl_s" => &mut policy.pass_ttl_s,
+            other => return Err(place.fault(unknown(other, ZONE_FIELDS.into_iter()))),
+        };
+        let DeValue::Integer(number) = value.get_ref() else {
+            return Err(place.fault(wrong_type(Kind::Number(0, 0), value.get_ref())));
+        };
+        // What no u32 holds is out of every range: the check below says which.
+        let read = i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX);
+        *target = u32::try_from(read).unwrap_or(if read < 0 { 0 } else { u32::MAX });
+        numbers.push((field, place, number.to_string()));
+    }
+    let policy = policy.check().map_err(|e| match numbers.iter().find(|(field, ..)| *field == e.field) {
+        Some((_, place, written)) => place.fault(out_of_range(written, e.low, e.high)),
+        None => here.fault(format!("{e} here; say it")),
+    })?;
+    Ok((id.ok_or_else(|| here.fault("has no `id`; give it one"))?, policy))
+}

@@ -1,0 +1,232 @@
+//! Every setting, said once: its name in the file, its flag, its variable, its kind and its help.
+//!
+//! Invariant: a setting that is not in [`SETTINGS`] can't be given anywhere, and one that is can be given by flag,
+//! by variable and in the file alike.
+
+use std::fmt;
+
+use clap::{Arg, ArgMatches, Command};
+
+use super::ConfigFault;
+
+/// What a setting's value is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Kind {
+    Text,
+    /// Lowest and highest value.
+    Number(u32, u32),
+    /// Texts; separated by commas outside the file.
+    List,
+}
+
+/// One setting.
+#[derive(Debug)]
+pub(super) struct Setting {
+    /// As in the file; a dot stands for its table.
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    value_name: &'static str,
+    help: &'static str,
+}
+
+const fn setting(name: &'static str, kind: Kind, value_name: &'static str, help: &'static str) -> Setting {
+    Setting { name, kind, value_name, help }
+}
+
+/// All settings but the zones, which live in the file only.
+pub(super) const SETTINGS: &[Setting] = &[
+    setting("listen", Kind::Text, "ADDR", "Where apps call [default: 127.0.0.1:8080]"),
+    setting("admin_listen", Kind::Text, "ADDR", "Metrics and health [default: 127.0.0.1:8081]"),
+    setting(
+        "store",
+        Kind::Text,
+        "STORE",
+        "Where lines are kept [default: memory, journaled in the data directory]",
+    ),
+    setting("data_dir", Kind::Text, "DIR", "Where the journal and the keys are kept [default: ./weir-data]"),
+    setting("backlog", Kind::Number(16, 65_535), "N", "Accept queue of the listeners [default: 4096]"),
+    setting(
+        "max_connections",
+        Kind::Number(1, 1_000_000),
+        "N",
+        "Open connections [default: the open-file limit less a reserve]",
+    ),
+    setting("worker_threads", Kind::Number(1, 256), "N", "Threads that serve [default: one a processor]"),
+    setting(
+        "header_timeout_s",
+        Kind::Number(1, 120),
+        "S",
+        "From a request's first byte to the end of its head [default: 10]",
+    ),
+    setting(
+        "body_timeout_s",
+        Kind::Number(1, 120),
+        "S",
+        "From the end of the head to the end of the body [default: 10]",
+    ),
+    setting(
+        "write_timeout_s",
+        Kind::Number(1, 120),
+        "S",
+        "How long a reply may be stuck on its way out [default: 10]",
+    ),
+    setting(
+        "idle_timeout_s",
+        Kind::Number(1, 3_600),
+        "S",
+        "Between requests of a connection [default: 75, or 30 above the longest polling period]",
+    ),
+    setting(
+        "drain_deadline_s",
+        Kind::Number(1, 600),
+        "S",
+        "How long a stopping server finishes its requests [default: 20]",
+    ),
+    setting("trusted_proxies", Kind::List, "CIDR,…", "Whose X-Forwarded-For is believed [default: nobody's]"),
+    setting("pass.algorithm", Kind::Text, "ALG", "ES256, EdDSA or RS256 [default: ES256]"),
+    setting("pass.audience", Kind::Text, "TEXT", "Claim `aud` of the passes [default: weir]"),
+    setting("pass.issuer", Kind::Text, "TEXT", "Claim `iss` of the passes [default: none]"),
+    setting(
+        "pass.key_file",
+        Kind::Text,
+        "FILE",
+        "Key that signs passes, PKCS#8 PEM [default: made in the data directory]",
+    ),
+    setting(
+        "pass.previous_key_file",
+        Kind::Text,
+        "FILE",
+        "Key that signed before; stays in the JWKS [default: none]",
+    ),
+    setting(
+        "seal.key_file",
+        Kind::Text,
+        "FILE",
+        "Key that seals tokens, 64 hex digits [default: made in the data directory]",
+    ),
+    setting(
+        "seal.previous_key_file",
+        Kind::Text,
+        "FILE",
+        "Key that sealed before; still accepted [default: none]",
+    ),
+    setting("log", Kind::Text, "FILTER", "What is logged, as in `info` or `weir=debug` [default: info]"),
+];
+
+impl Setting {
+    pub(super) fn flag(&self) -> String {
+        self.name.replace(['.', '_'], "-")
+    }
+
+    pub(super) fn variable(&self) -> String {
+        format!("WEIR_{}", self.name.replace('.', "_").to_uppercase())
+    }
+}
+
+/// Where a value was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Flag(String),
+    Variable(String),
+    /// File, line, field.
+    File(String, usize, String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(name) => write!(f, "--{name}"),
+            Self::Variable(name) => f.write_str(name),
+            Self::File(file, line, field) if field.is_empty() => write!(f, "{file}:{line}"),
+            Self::File(file, line, field) => write!(f, "{file}:{line}: {field}"),
+        }
+    }
+}
+
+impl Place {
+    pub(super) fn fault(&self, what: impl fmt::Display) -> ConfigFault {
+        ConfigFault(format!("{self}: {what}"))
+    }
+}
+
+/// A value as given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    Text(String),
+    Number(u32),
+    List(Vec<String>),
+}
+
+/// A value and where it was given.
+#[derive(Clone, Debug)]
+pub(super) struct Given {
+    pub(super) value: Value,
+    pub(super) place: Place,
+}
+
+impl Setting {
+    /// Reads a value given as text, by flag or variable.
+    pub(super) fn read(&self, text: &str, place: Place) -> Result<Given, ConfigFault> {
+        let value = match self.kind {
+            Kind::Text => Value::Text(text.to_owned()),
+            Kind::List => Value::List(
+                text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect(),
+            ),
+            Kind::Number(low, high) => {
+                let number = text.trim().parse().ok().filter(|n| (low..=high).contains(n));
+                let number = number.ok_or_else(|| place.fault(out_of_range(text, low, high)))?;
+                Value::Number(number)
+            }
+        };
+        Ok(Given { value, place })
+    }
+}
+
+pub(super) fn out_of_range(value: impl fmt::Display, low: u32, high: u32) -> String {
+    format!("is {value}, and must be a whole number from {low} to {high}")
+}
+
+/// The command line.
+pub(super) fn command() -> Command {
+    let mut flags = vec![
+        Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .help("Settings and zones, TOML [env: WEIR_CONFIG]"),
+    ];
+    flags.extend(SETTINGS.iter().map(|s| {
+        let help = format!("{} [env: {}]", s.help, s.variable());
+        Arg::new(s.name).long(s.flag()).value_name(s.value_name).help(help)
+    }));
+    let file = Arg::new("file").value_name("FILE").help("The file to check");
+    Command::new("weir")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("An admission server: a virtual waiting room that apps poll")
+        .args_conflicts_with_subcommands(true)
+        .args(&flags)
+        .subcommand(Command::new("serve").about("Serve (also without the word)").args(&flags))
+        .subcommand(
+            Command::new("check-config")
+                .about("Check a configuration, and say what it means")
+                .args(&flags)
+                .arg(file),
+        )
+}
+
+/// Values of the environment and the flags, lowest first.
+pub(super) fn outside_the_file(
+    args: &ArgMatches,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<(&'static str, Given)>, ConfigFault> {
+    let mut given = Vec::new();
+    for setting in SETTINGS {
+        let name = setting.variable();
+        if let Some(text) = variable(&name) {
+            given.push((setting.name, setting.read(&text, Place::Variable(name))?));
+        }
+        if let Some(text) = args.get_one::<String>(setting.name) {
+            given.push((setting.name, setting.read(text, Place::Flag(setting.flag()))?));
+        }
+    }
+    Ok(given)
+}

@@ -1,0 +1,308 @@
+//! The gate: what stands between HTTP and the store.
+//!
+//! A poll from behind the front is answered here, from the zone's last view: the seal is checked, a bit is set, rank
+//! and wait are read; no lock, no allocation, no round trip. Joins, and claims of the front, go to the store through
+//! the zone's lane, which gathers what comes in while its previous call is in flight: no timer, so an idle server
+//! adds no delay and a busy one pays by the batch.
+//!
+//! Invariants: nobody is admitted but by the store's word; a failing store changes nothing for those who wait but
+//! the mark `stale`; a told wait only grows together with a [`Reason`].
+
+mod lane;
+mod room;
+mod seen;
+mod tell;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use admission::{BadSeal, Mode, Policy, SEALED_LEN, Seals, Ticket, Verdict, View, ZoneId};
+use arc_swap::ArcSwap;
+use store::{Store, StoreError};
+use tokio::sync::Mutex;
+
+use room::Room;
+
+/// How long a poll is held back whose slot is about to fall free, in milliseconds: what apps and networks are usually
+/// early by. Longer would use hardly more slots, and be felt in the latencies.
+const HOLD_MS: u32 = 150;
+
+/// How long the store may take for a claim before the holder is told what is known without it.
+const CLAIM_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long the store may take for a join. Past it the caller is asked to come again, and the place, if it was given
+/// out, is nobody's.
+const JOIN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A token as text (ASCII).
+pub type Token = [u8; SEALED_LEN];
+
+/// What a pass says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassClaims {
+    /// The line's epoch: with the zone and `seq` it names this entry for ever (`jti`).
+    pub epoch: u32,
+    /// The ticket's number.
+    pub seq: u64,
+    /// When the holder entered, in seconds since 1970 (`iat`, `nbf`).
+    pub entered_unix_s: u64,
+    /// How long the pass is good, in seconds.
+    pub ttl_s: u32,
+}
+
+/// A wait as told, in seconds from now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The wait. At least 1: who waits is not in yet.
+    pub seconds: u32,
+    /// Nine of ten wait at least about this long.
+    pub low_s: u32,
+    /// Nine of ten wait at most about this long.
+    pub high_s: u32,
+}
+
+/// Why a wait is not told, or is longer than the one told before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Nobody is let in at present, and nobody knows until when.
+    Held,
+    /// The line moves slower than it did when the wait was told before, or people ahead came back.
+    Slower,
+}
+
+impl Reason {
+    /// The word on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Slower => "slower",
+        }
+    }
+}
+
+/// What a holder is told. `wait` and `entry` answer alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// Not yet.
+    Waiting {
+        /// To ask with next time. It remembers what was told; older tokens of the same place stay good.
+        token: Token,
+        /// 1 + the live tickets ahead.
+        rank: u64,
+        /// The wait; none while nobody knows.
+        told: Option<Told>,
+        /// Where the wait is missing, or longer than before.
+        reason: Option<Reason>,
+        /// When to ask again, in milliseconds from now.
+        polling_period_ms: u32,
+        /// The store is away, and this is what was last known.
+        stale: bool,
+    },
+    /// The holder is in.
+    Entered {
+        /// Asked with again, it gives the same pass for as long as that is good.
+        token: Token,
+        /// For the pass to be signed.
+        pass: PassClaims,
+    },
+}
+
+/// Why a call is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The zone is not served here.
+    #[error("there is no such zone")]
+    UnknownZone,
+    /// The token is forged, altered, of another zone, or sealed by a key long gone.
+    #[error("the token was not given out for this zone")]
+    BadToken,
+    /// The ticket was evicted, or its pass has expired, or its line is no more.
+    #[error("the place is gone")]
+    Gone,
+    /// The zone takes nobody.
+    #[error("the zone is closed")]
+    Closed {
+        /// When to try again, in seconds.
+        retry_after_s: u32,
+    },
+    /// The store does not answer, and this needs it.
+    #[error("the store is away")]
+    StoreAway {
+        /// When to try again, in seconds.
+        retry_after_s: u32,
+    },
+    /// Too many calls wait for the store already.
+    #[error("too many calls at once")]
+    Busy {
+        /// When to try again, in seconds.
+        retry_after_s: u32,
+    },
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Away(_) => Self::StoreAway { retry_after_s: 3 },
+            StoreError::Busy => Self::Busy { retry_after_s: 1 },
+            // The lane puts a zone again that the store does not know; until then it is as good as away.
+            StoreError::UnknownZone => Self::StoreAway { retry_after_s: 1 },
+        }
+    }
+}
+
+impl From<BadSeal> for Refusal {
+    fn from(BadSeal: BadSeal) -> Self {
+        Self::BadToken
+    }
+}
+
+/// Where a zone's figures go. One a zone, kept with it.
+pub trait Meter: Send + Sync + 'static {
+    /// A view came in; about once a second while the zone is used.
+    fn shown(&self, view: &View);
+    /// Somebody entered, after so long a wait; with the wait in relation to the one told at the start, where one
+    /// was told.
+    fn entered(&self, waited_s: f64, actual_over_told: Option<f64>);
+    /// A store call ended.
+    fn called(&self, call: Call, took: Duration, batch: usize, ok: bool);
+}
+
+/// The calls of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// [`Store::put_zone`]
+    Put,
+    /// [`Store::join`]
+    Join,
+    /// [`Store::enter`]
+    Enter,
+    /// [`Store::beat`]
+    Beat,
+}
+
+type Rooms = HashMap<ZoneId, Arc<Room>>;
+type MeterOf = dyn Fn(&ZoneId) -> Arc<dyn Meter> + Send + Sync;
+
+/// All zones that are served, over one store.
+pub struct Gate<S> {
+    store: Arc<S>,
+    seals: Seals,
+    meter_of: Box<MeterOf>,
+    rooms: ArcSwap<Rooms>,
+    /// Held while the zones change.
+    changing: Mutex<()>,
+}
+
+impl<S: Store> Gate<S> {
+    /// A gate that serves no zone yet. `meter_of` makes a zone's meter.
+    pub fn new(
+        store: S,
+        seals: Seals,
+        meter_of: impl Fn(&ZoneId) -> Arc<dyn Meter> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            store: Arc::new(store),
+            seals,
+            meter_of: Box::new(meter_of),
+            rooms: ArcSwap::default(),
+            changing: Mutex::default(),
+        }
+    }
+
+    /// Serves exactly these zones from now on. A zone that stays keeps its places; one that is left out is not
+    /// served any more, and its places stay in the store. Must be called on a tokio runtime.
+    ///
+    /// # Errors
+    /// What the store said to the first zone it did not take; zones put before have their new policy already.
+    pub async fn serve_zones(&self, zones: Vec<(ZoneId, Policy)>) -> Result<(), StoreError> {
+        let _changing = self.changing.lock().await;
+        let before = self.rooms.load_full();
+        let mut rooms = Rooms::with_capacity(zones.len());
+        for (zone, policy) in zones {
+            let room = match before.get(&zone) {
+                Some(room) => {
+                    room.set_policy(&*self.store, policy).await?;
+                    Arc::clone(room)
+                }
+                None => {
+                    let meter = (self.meter_of)(&zone);
+                    Room::open(Arc::clone(&self.store), zone.clone(), policy, self.seals.sealer(&zone), meter)
+                        .await?
+                }
+            };
+            rooms.insert(zone, room);
+        }
+        self.rooms.store(Arc::new(rooms));
+        Ok(())
+    }
+
+    /// Takes a place in a zone's line, or resumes the token's.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn wait(&self, zone: &str, token: Option<&[u8]>) -> Result<Reply, Refusal> {
+        if let Some(token) = token {
+            return self.entry(zone, token).await;
+        }
+        let room = self.room(zone)?;
+        if room.policy().mode == Mode::Closed {
+            return Err(Refusal::Closed { retry_after_s: 60 });
+        }
+        let joined = room.join().await?;
+        let ticket = Ticket {
+            epoch: joined.epoch,
+            seq: joined.seq,
+            issued_ms: joined.at_ms,
+            first_told_s: None,
+            told_s: None,
+        };
+        room.reply(ticket, joined.verdict, joined.at_ms)
+    }
+
+    /// Asks for a token's place: whether its holder may enter now.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn entry(&self, zone: &str, token: &[u8]) -> Result<Reply, Refusal> {
+        let room = self.room(zone)?;
+        let ticket = room.sealer.open(token)?;
+        if let Some(reply) = room.look(ticket) {
+            return Ok(reply);
+        }
+        let mut claimed = room.claim(ticket).await;
+        // An appointment this near is kept for the caller: the slot is used when it falls free, not a network's way
+        // later.
+        if let Ok((Verdict::Waiting(place), _)) = &claimed
+            && let Some(slot_in_ms @ 0..=HOLD_MS) = place.slot_in_ms
+        {
+            tokio::time::sleep(Duration::from_millis(slot_in_ms.into())).await;
+            claimed = room.claim(ticket).await;
+        }
+        match claimed {
+            Ok((verdict, at_ms)) => room.reply(ticket, verdict, at_ms),
+            // The front waits for the store's word; without it, everybody keeps the place and hears what is known.
+            Err(refusal) => room.look_stale(ticket).ok_or(refusal),
+        }
+    }
+
+    /// The zones served, in the order of their names, and whether the store answers for each.
+    #[must_use]
+    pub fn zones(&self) -> Vec<(ZoneId, bool)> {
+        let mut zones: Vec<_> =
+            self.rooms.load().iter().map(|(zone, room)| (zone.clone(), !room.is_stale())).collect();
+        zones.sort_unstable();
+        zones
+    }
+
+    fn room(&self, zone: &str) -> Result<Arc<Room>, Refusal> {
+        self.rooms.load().get(zone).cloned().ok_or(Refusal::UnknownZone)
+    }
+}
+
+/// What became of one join.
+struct JoinedOne {
+    epoch: u32,
+    seq: u64,
+    at_ms: u64,
+    verdict: Verdict,
+}

@@ -1,0 +1,256 @@
+//! One zone as this server serves it: the last view, the polls noted beside it, and the way to the store.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use admission::{Claim, Place, Policy, Sealer, Seen, Ticket, Verdict, View, ZoneId};
+use arc_swap::ArcSwap;
+use store::{Store, StoreError};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+
+use super::{
+    CLAIM_PATIENCE, Call, JOIN_PATIENCE, JoinedOne, Meter, PassClaims, Refusal, Reply, lane, seen::SeenMap,
+    tell::tell,
+};
+
+/// Calls of one zone that may wait for the store; more are refused. At a store's thousand batches a second this is
+/// far more than a client waits for.
+const MAX_WAITING: usize = 16_384;
+
+/// A view older than this, while people wait, is one the store did not renew.
+const STALE_AFTER: Duration = Duration::from_secs(3);
+
+/// A view, and what goes with it.
+pub(super) struct Shown {
+    pub(super) view: View,
+    pub(super) seen: SeenMap,
+    /// When it was taken, on this server's clock, as far as that is known.
+    at: Instant,
+}
+
+/// An answer within this time says what time it is at the store; a later one only what time it was.
+const PROMPT: Duration = Duration::from_millis(250);
+
+impl Shown {
+    /// The instant on the store's clock, as far as it can be told from here.
+    fn now_ms(&self) -> u64 {
+        self.view.now_ms + u64::try_from(self.at.elapsed().as_millis()).unwrap_or(0)
+    }
+}
+
+/// Where the store's word goes.
+pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
+
+/// What a call wants from the store.
+pub(super) enum Ask {
+    Join(Answer<JoinedOne>),
+    Claim(Claim, Answer<(Verdict, u64)>),
+}
+
+/// One zone.
+pub(super) struct Room {
+    pub(super) zone: ZoneId,
+    pub(super) sealer: Sealer,
+    pub(super) meter: Arc<dyn Meter>,
+    shown: ArcSwap<Shown>,
+    /// The last call to the store failed.
+    away: AtomicBool,
+    asks: mpsc::Sender<Ask>,
+}
+
+impl Room {
+    /// Puts the zone into the store and starts its lane, which ends with the room.
+    pub(super) async fn open<S: Store>(
+        store: Arc<S>,
+        zone: ZoneId,
+        policy: Policy,
+        sealer: Sealer,
+        meter: Arc<dyn Meter>,
+    ) -> Result<Arc<Self>, StoreError> {
+        let view = timed(&*meter, Call::Put, 1, store.put_zone(&zone, policy)).await?;
+        let (asks, asked) = mpsc::channel(MAX_WAITING);
+        let seen = SeenMap::default().for_view(&view);
+        meter.shown(&view);
+        let room = Arc::new(Self {
+            zone,
+            sealer,
+            meter,
+            shown: ArcSwap::from_pointee(Shown { view, seen, at: Instant::now() }),
+            away: AtomicBool::new(false),
+            asks,
+        });
+        tokio::spawn(lane::run(store, Arc::downgrade(&room), asked));
+        Ok(room)
+    }
+
+    pub(super) async fn set_policy<S: Store>(&self, store: &S, policy: Policy) -> Result<(), StoreError> {
+        self.show(timed(&*self.meter, Call::Put, 1, store.put_zone(&self.zone, policy))).await
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        self.shown.load().view.policy
+    }
+
+    /// Takes a new view into use, when it comes.
+    pub(super) async fn show(
+        &self,
+        view: impl Future<Output = Result<View, StoreError>>,
+    ) -> Result<(), StoreError> {
+        let asked = Instant::now();
+        let view = view.await?;
+        self.meter.shown(&view);
+        let before = self.shown.load();
+        let mut at = Instant::now();
+        if at - asked > PROMPT {
+            let later = view.now_ms.saturating_sub(before.view.now_ms);
+            at = at.min(before.at + Duration::from_millis(later));
+        }
+        let seen = before.seen.for_view(&view);
+        self.shown.store(Arc::new(Shown { view, seen, at }));
+        self.away.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn shown(&self) -> Arc<Shown> {
+        self.shown.load_full()
+    }
+
+    /// Notes whether the store answered.
+    pub(super) fn set_away(&self, away: bool) {
+        self.away.store(away, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_stale(&self) -> bool {
+        self.is_shown_stale(&self.shown.load())
+    }
+
+    fn is_shown_stale(&self, shown: &Shown) -> bool {
+        self.away.load(Ordering::Relaxed)
+            || (shown.view.tally.waiting > 0 && shown.at.elapsed() > STALE_AFTER)
+    }
+
+    /// The answer to a poll, where the view has it. The way of nearly every call: no lock, no allocation.
+    pub(super) fn look(&self, ticket: Ticket) -> Option<Reply> {
+        let shown = self.shown.load();
+        let now_ms = shown.now_ms();
+        match shown.view.look(ticket.epoch, ticket.seq, now_ms) {
+            Seen::Waiting(place) => {
+                note(&shown, ticket.seq);
+                Some(self.waiting(ticket, place, now_ms, self.is_shown_stale(&shown)))
+            }
+            Seen::Ask => None,
+        }
+    }
+
+    /// What was last known of a ticket that only the store could decide about.
+    pub(super) fn look_stale(&self, ticket: Ticket) -> Option<Reply> {
+        let shown = self.shown.load();
+        let now_ms = shown.now_ms();
+        let place = shown.view.place(ticket.seq, now_ms).filter(|_| ticket.epoch == shown.view.epoch)?;
+        note(&shown, ticket.seq);
+        Some(self.waiting(ticket, place, now_ms, true))
+    }
+
+    /// The answer to a call that the store decided at `at_ms`.
+    pub(super) fn reply(&self, ticket: Ticket, verdict: Verdict, at_ms: u64) -> Result<Reply, Refusal> {
+        match verdict {
+            Verdict::Waiting(place) => Ok(self.waiting(ticket, place, at_ms, false)),
+            Verdict::Gone => Err(Refusal::Gone),
+            Verdict::Entered(entry) => {
+                if entry.at_ms == at_ms {
+                    self.note_entry(&ticket, at_ms);
+                }
+                let pass = PassClaims {
+                    epoch: ticket.epoch,
+                    seq: ticket.seq,
+                    entered_unix_s: entry.unix_s,
+                    ttl_s: self.policy().pass_ttl_s,
+                };
+                Ok(Reply::Entered { token: self.sealer.seal(&ticket), pass })
+            }
+        }
+    }
+
+    fn waiting(&self, mut ticket: Ticket, place: Place, now_ms: u64, stale: bool) -> Reply {
+        let (told, reason) = tell(&mut ticket, place.estimate, now_ms);
+        Reply::Waiting {
+            token: self.sealer.seal(&ticket),
+            rank: place.rank,
+            told,
+            reason,
+            polling_period_ms: place.poll_in_ms,
+            stale,
+        }
+    }
+
+    fn note_entry(&self, ticket: &Ticket, at_ms: u64) {
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds in a line")]
+        let waited_s = at_ms.saturating_sub(ticket.issued_ms) as f64 / 1_000.0;
+        let told =
+            ticket.first_told_s.filter(|&told_s| told_s > 0).map(|told_s| waited_s / f64::from(told_s));
+        self.meter.entered(waited_s, told);
+    }
+
+    pub(super) async fn join(&self) -> Result<JoinedOne, Refusal> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(Ask::Join(answer))?;
+        patiently(JOIN_PATIENCE, answered).await
+    }
+
+    pub(super) async fn claim(&self, ticket: Ticket) -> Result<(Verdict, u64), Refusal> {
+        let (answer, answered) = oneshot::channel();
+        self.ask(Ask::Claim(Claim { epoch: ticket.epoch, seq: ticket.seq }, answer))?;
+        patiently(CLAIM_PATIENCE, answered).await
+    }
+
+    fn ask(&self, ask: Ask) -> Result<(), Refusal> {
+        Ok(self.asks.try_send(ask).map_err(|error| match error {
+            mpsc::error::TrySendError::Full(_) => StoreError::Busy,
+            mpsc::error::TrySendError::Closed(_) => ended(),
+        })?)
+    }
+}
+
+/// Awaits the lane's answer, for a time.
+async fn patiently<T>(
+    patience: Duration,
+    answered: oneshot::Receiver<Result<T, StoreError>>,
+) -> Result<T, Refusal> {
+    match tokio::time::timeout(patience, answered).await {
+        Ok(answer) => Ok(answer.unwrap_or_else(|_| Err(ended()))?),
+        Err(_) => Err(StoreError::Away("no answer in time".to_owned()).into()),
+    }
+}
+
+fn ended() -> StoreError {
+    StoreError::Away("the zone's lane has ended".to_owned())
+}
+
+fn note(shown: &Shown, seq: u64) {
+    #[cfg(feature = "sabotage")]
+    if admission::sabotage::on(admission::sabotage::Rule::Silence) {
+        return;
+    }
+    shown.seen.note(seq);
+}
+
+/// Awaits a store call and reports it.
+pub(super) async fn timed<T>(
+    meter: &dyn Meter,
+    call: Call,
+    batch: usize,
+    answer: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let asked = Instant::now();
+    let answer = answer.await;
+    meter.called(call, asked.elapsed(), batch, answer.is_ok());
+    answer
+}

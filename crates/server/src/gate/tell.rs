@@ -1,0 +1,85 @@
+//! What a holder is told about the wait.
+//!
+//! The token remembers what was told last. Invariant: a wait that is told counts down to the instant told before, or
+//! an earlier one; it is moved to a later one only beyond a tolerance, and together with a reason.
+
+use admission::{Estimate, Ticket};
+
+use super::{Reason, Told};
+
+/// How far an estimate may slip behind what was told before that is taken back, in seconds: 2 s and a tenth of the
+/// wait. Estimates of a line that moves as foretold stay well within (see the simulation's figures).
+fn tolerance_s(wait_s: u64) -> u64 {
+    2 + wait_s / 10
+}
+
+/// Tells `ticket`'s holder the wait, and remembers it in the ticket. `now_ms` is on the store's clock.
+pub(super) fn tell(
+    ticket: &mut Ticket,
+    estimate: Option<Estimate>,
+    now_ms: u64,
+) -> (Option<Told>, Option<Reason>) {
+    let Some(estimate) = estimate else { return (None, Some(Reason::Held)) };
+    let been_ms = now_ms.saturating_sub(ticket.issued_ms);
+    let seconds = |ms: u64| ms.div_ceil(1_000);
+    let been_s = been_ms / 1_000;
+    let expected_s = seconds(been_ms + estimate.wait_ms);
+    let wait_s = seconds(estimate.wait_ms);
+    let tolerance_s = tolerance_s(wait_s);
+    let (told_s, reason) = match ticket.told_s.map(u64::from) {
+        None => (expected_s, None),
+        Some(told_s) if expected_s > told_s + tolerance_s && !growth_is_free() => {
+            (expected_s, Some(Reason::Slower))
+        }
+        // A little better or worse is no news: the wait told counts down steadily.
+        Some(told_s) if expected_s + tolerance_s / 2 < told_s || growth_is_free() => (expected_s, None),
+        Some(told_s) => (told_s, None),
+    };
+    let told_s = u32::try_from(told_s).unwrap_or(u32::MAX).min(Ticket::NEVER_S - 1);
+    ticket.told_s = Some(told_s);
+    if ticket.first_told_s.is_none() {
+        ticket.first_told_s = Some(told_s);
+    }
+    let whole = |s: u64| u32::try_from(s).unwrap_or(u32::MAX);
+    let left_s = whole(u64::from(told_s).saturating_sub(been_s)).max(1);
+    let low_s = whole(estimate.low_ms / 1_000).min(left_s);
+    let high_s = whole(seconds(estimate.high_ms)).max(left_s);
+    (Some(Told { seconds: left_s, low_s, high_s }), reason)
+}
+
+#[cfg(feature = "sabotage")]
+fn growth_is_free() -> bool {
+    admission::sabotage::on(admission::sabotage::Rule::Growth)
+}
+
+#[cfg(not(feature = "sabotage"))]
+const fn growth_is_free() -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate(wait_s: u64) -> Option<Estimate> {
+        let wait_ms = wait_s * 1_000;
+        Some(Estimate { wait_ms, low_ms: wait_ms, high_ms: wait_ms })
+    }
+
+    #[test]
+    fn a_wait_counts_down_and_grows_with_a_reason_only() {
+        let mut ticket = Ticket { epoch: 1, seq: 1, issued_ms: 5_000, first_told_s: None, told_s: None };
+        let mut ask = |wait, at_s: u64| {
+            let (told, reason) = tell(&mut ticket, wait, 5_000 + at_s * 1_000);
+            (told.map(|told| told.seconds), reason)
+        };
+        assert_eq!(ask(estimate(100), 0), (Some(100), None));
+        assert_eq!(ask(estimate(99), 3), (Some(97), None), "a little slower is not told");
+        assert_eq!(ask(estimate(60), 10), (Some(60), None), "much faster is");
+        assert_eq!(ask(estimate(90), 12), (Some(90), Some(Reason::Slower)));
+        assert_eq!(ask(None, 20), (None, Some(Reason::Held)));
+        assert_eq!(ask(estimate(1), 101), (Some(1), None));
+        assert_eq!(ask(estimate(1), 103), (Some(1), None), "who waits is told at least a second");
+        assert_eq!(ticket.first_told_s, Some(100), "the first is kept, to be held against what came");
+    }
+}

@@ -1,0 +1,315 @@
+//! What is said over HTTP: the two calls of apps, the passes' keys, health and metrics.
+//!
+//! Replies are written as they stand, without a tree of values between. Invariant: every request gets exactly one
+//! reply, counted under its route and status.
+
+pub mod problem;
+pub mod proxies;
+pub mod request;
+
+use std::{
+    convert::Infallible,
+    fmt::Write as _,
+    future::{Future, poll_fn},
+    net::SocketAddr,
+    pin::{Pin, pin},
+    str,
+    sync::{Arc, atomic::AtomicBool, atomic::Ordering::Relaxed},
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::{
+    Method, Request, Response,
+    body::{Body as _, Incoming},
+    header::{CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue},
+};
+use ipnet::IpNet;
+use store::Store;
+use tokio::time::{Instant, timeout};
+
+use crate::{
+    edge::Answer,
+    gate::{Gate, Reply, Told},
+    metrics::{Metrics, Route},
+    passes::Passes,
+};
+use problem::{
+    HEAD_TOO_LARGE, MALFORMED_HTTP, METHOD_NOT_ALLOWED, NOT_FOUND, Problem, SLOW_BODY, STOPPING, STORE_AWAY,
+    TOO_LARGE, UNSUPPORTED_MEDIA_TYPE,
+};
+
+/// The longest body of a request, in bytes.
+pub const MAX_BODY: usize = 4_096;
+
+/// The most fields of a head.
+pub const MAX_FIELDS: usize = 32;
+
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// Everything that answers, assembled.
+pub struct App<S> {
+    /// The zones.
+    pub gate: Gate<S>,
+    /// Signs those who are in.
+    pub passes: Passes,
+    /// Counts it all.
+    pub metrics: Arc<Metrics>,
+    /// Whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// From the end of the head to the end of the body.
+    pub body_timeout: Duration,
+    /// Set when the server is about to stop: no new work, please.
+    pub draining: AtomicBool,
+}
+
+/// The public listener's side of an [`App`].
+pub struct Public<S>(pub Arc<App<S>>);
+
+/// The admin listener's side of an [`App`].
+pub struct Admin<S>(pub Arc<App<S>>);
+
+type Replied = Result<Response<Full<Bytes>>, Problem>;
+
+impl<S: Store> Answer for Public<S> {
+    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Full<Bytes>> {
+        let app = &*self.0;
+        let (route, method) = match request.uri().path() {
+            "/traffic/entry" => (Route::Entry, Method::POST),
+            "/traffic/wait" => (Route::Wait, Method::POST),
+            "/healthz" => (Route::Health, Method::GET),
+            "/readyz" => (Route::Ready, Method::GET),
+            "/.well-known/jwks.json" => (Route::Jwks, Method::GET),
+            _ => (Route::Other, Method::GET),
+        };
+        app.counted(route, &method, request, peer).await
+    }
+
+    fn refused(&self, status: u16) {
+        self.0.metrics.refused(Route::Other, status);
+    }
+}
+
+impl<S: Store> Answer for Admin<S> {
+    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Full<Bytes>> {
+        let app = &*self.0;
+        let route = match request.uri().path() {
+            "/metrics" => Route::Metrics,
+            "/healthz" => Route::Health,
+            "/readyz" => Route::Ready,
+            _ => Route::Other,
+        };
+        app.counted(route, &Method::GET, request, peer).await
+    }
+
+    fn refused(&self, status: u16) {
+        self.0.metrics.refused(Route::Other, status);
+    }
+}
+
+impl<S: Store> App<S> {
+    async fn counted(
+        &self,
+        route: Route,
+        method: &Method,
+        request: Request<Incoming>,
+        peer: SocketAddr,
+    ) -> Response<Full<Bytes>> {
+        let start = Instant::now();
+        let (head, mut body) = request.into_parts();
+        let fits = head.method == *method || (head.method == Method::HEAD && *method == Method::GET);
+        // What is left of a body would be taken for the next request's head.
+        let mut left = !body.is_end_stream();
+        let replied = if head.headers.len() > MAX_FIELDS {
+            Err(Problem::from(HEAD_TOO_LARGE).closing())
+        } else if route == Route::Other {
+            Err(NOT_FOUND.into())
+        } else if fits {
+            match route {
+                Route::Entry | Route::Wait => self.traffic(route, &head.headers, &mut body, &mut left).await,
+                Route::Jwks => Ok(self.jwks()),
+                Route::Metrics => Ok(text(self.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")),
+                Route::Ready => self.ready(),
+                _ => Ok(text("ok", "text/plain; charset=utf-8")),
+            }
+        } else {
+            let allow = if *method == Method::POST { "POST" } else { "GET, HEAD" };
+            Err(Problem { allow: Some(allow), ..METHOD_NOT_ALLOWED.into() })
+        };
+        let mut response = replied.unwrap_or_else(|problem| {
+            tracing::debug!(
+                client = %proxies::client(peer, &head.headers, &self.trusted_proxies),
+                route = ?route, code = problem.code.name, detail = %problem.detail, "refused"
+            );
+            problem.into_response()
+        });
+        if left {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        self.metrics.answered(route, response.status().as_u16(), start.elapsed());
+        response
+    }
+
+    /// Whether new work is welcome: the server is not stopping, and the store answers.
+    fn ready(&self) -> Replied {
+        let not = |code| Err(Problem { retry_after_s: Some(1), ..Problem::from(code) });
+        if self.draining.load(Relaxed) {
+            not(STOPPING)
+        } else if self.gate.zones().iter().any(|(_, answers)| *answers) {
+            Ok(text("ok", "text/plain; charset=utf-8"))
+        } else {
+            not(STORE_AWAY)
+        }
+    }
+
+    fn jwks(&self) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::new(self.passes.jwks()));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jwk-set+json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+        response
+    }
+
+    async fn traffic(
+        &self,
+        route: Route,
+        headers: &HeaderMap,
+        body: &mut Incoming,
+        left: &mut bool,
+    ) -> Replied {
+        if let Some(problem) = unreadable(headers, body) {
+            return Err(problem);
+        }
+        let body = read(body, self.body_timeout).await?;
+        *left = false;
+        let entry = route == Route::Entry;
+        let ask = request::parse(&body, entry)?;
+        let token = ask.token.as_deref().map(str::as_bytes);
+        let reply = match token {
+            Some(token) if entry => self.gate.entry(&ask.zone, token).await?,
+            token => self.gate.wait(&ask.zone, token).await?,
+        };
+        let mut response = Response::new(Full::new(Bytes::from(self.write(&ask.zone, &reply))));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, JSON);
+        headers.insert(CACHE_CONTROL, NO_STORE);
+        Ok(response)
+    }
+
+    fn write(&self, zone: &str, reply: &Reply) -> String {
+        let token = |token| str::from_utf8(token).expect("tokens are base64url");
+        match reply {
+            Reply::Entered { token: sealed, pass } => {
+                let mut out = String::with_capacity(896);
+                out.push_str(r#"{"canEnter":true,"token":""#);
+                out.push_str(token(sealed));
+                out.push_str(r#"","pass":""#);
+                self.passes.write(zone, pass, &mut out);
+                out.push_str("\"}");
+                out
+            }
+            Reply::Waiting { token: sealed, rank, told, reason, polling_period_ms, stale } => {
+                let mut out = String::with_capacity(256);
+                out.push_str(r#"{"canEnter":false,"token":""#);
+                out.push_str(token(sealed));
+                let eta = match told {
+                    Some(Told { seconds, low_s, high_s }) => {
+                        write!(
+                            out,
+                            r#"","waiting":{{"rank":{rank},"etaSeconds":{seconds},"etaRange":[{low_s},{high_s}]"#
+                        )
+                    }
+                    None => write!(out, r#"","waiting":{{"rank":{rank},"etaSeconds":null,"etaRange":null"#),
+                };
+                let rest = write!(out, r#","pollingPeriod":{polling_period_ms},"stale":{stale}"#);
+                debug_assert!(eta.and(rest).is_ok(), "a String takes all");
+                if let Some(reason) = reason {
+                    out.push_str(r#","reason":""#);
+                    out.push_str(reason.as_str());
+                    out.push('"');
+                }
+                out.push_str("}}");
+                out
+            }
+        }
+    }
+}
+
+fn text(body: impl Into<Bytes>, kind: &'static str) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body.into()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    headers.insert(CACHE_CONTROL, NO_STORE);
+    response
+}
+
+/// What can be refused before the body was read. A missing content type is taken for JSON.
+fn unreadable(headers: &HeaderMap, body: &Incoming) -> Option<Problem> {
+    let is_json = |value: &HeaderValue| {
+        let kind = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
+        kind.trim().eq_ignore_ascii_case("application/json")
+    };
+    let coded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if body.size_hint().lower() > MAX_BODY as u64 {
+        Some(Problem::from(TOO_LARGE).closing())
+    } else if headers.get(CONTENT_TYPE).is_some_and(|value| !is_json(value)) {
+        Some(UNSUPPORTED_MEDIA_TYPE.into())
+    } else if headers.get(CONTENT_ENCODING).is_some_and(coded) {
+        Some(Problem::new(UNSUPPORTED_MEDIA_TYPE, "the body must not be compressed"))
+    } else {
+        None
+    }
+}
+
+/// Tells the HTTP engine at once that the body is wanted, so that it decodes what it has already before it asks for
+/// the reply. Otherwise each request with a body would take another turn through the scheduler.
+pub(crate) fn want(request: &mut Request<Incoming>) {
+    let headers = request.headers();
+    let path = request.uri().path();
+    // Somebody who waits for `100 Continue` gets it only where the body will be read.
+    if path.starts_with("/traffic/") && !headers.contains_key(EXPECT) && !request.body().is_end_stream() {
+        let body = Pin::new(request.body_mut());
+        let early = body.poll_frame(&mut Context::from_waker(Waker::noop()));
+        debug_assert!(early.is_pending(), "nobody has decoded anything yet");
+    }
+}
+
+async fn read(body: &mut Incoming, limit: Duration) -> Result<Bytes, Problem> {
+    let mut reading = pin!(read_all(body));
+    // Nearly every body is here already: no timer for those.
+    let now = poll_fn(|cx| {
+        Poll::Ready(match reading.as_mut().poll(cx) {
+            Poll::Ready(read) => Some(read),
+            Poll::Pending => None,
+        })
+    });
+    match now.await {
+        Some(read) => read,
+        None => timeout(limit, reading).await.unwrap_or_else(|_| Err(Problem::from(SLOW_BODY).closing())),
+    }
+}
+
+async fn read_all(body: &mut Incoming) -> Result<Bytes, Problem> {
+    let mut first = Bytes::new();
+    let mut rest = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| Problem::new(MALFORMED_HTTP, "the body broke off").closing())?;
+        // Trailers mean nothing here.
+        let Ok(data) = frame.into_data() else { continue };
+        if first.len() + rest.len() + data.len() > MAX_BODY {
+            return Err(Problem::from(TOO_LARGE).closing());
+        }
+        if first.is_empty() {
+            first = data;
+        } else {
+            rest.extend_from_slice(&data);
+        }
+    }
+    Ok(if rest.is_empty() { first } else { [&first[..], &rest].concat().into() })
+}
+
+/// The service of one connection never fails: what goes wrong is a reply.
+pub(crate) type Served = Result<Response<Full<Bytes>>, Infallible>;

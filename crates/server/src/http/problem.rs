@@ -1,0 +1,200 @@
+//! Every refusal, as HTTP: the one place where an error gets its status, its code and its words.
+//!
+//! A refusal is a problem document ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)) whose `code` is stable;
+//! `detail` is for people and may change. Invariant: what ends the connection says `Connection: close`, and what
+//! may be tried again says when.
+
+use std::{borrow::Cow, fmt::Write as _};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    Response, StatusCode,
+    header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER},
+};
+
+use crate::gate::Refusal;
+
+/// A kind of refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code {
+    /// The stable name.
+    pub name: &'static str,
+    /// The HTTP status.
+    pub status: u16,
+    /// What it means.
+    pub title: &'static str,
+}
+
+macro_rules! codes {
+    ($($ident:ident = $status:literal $name:literal $title:literal;)*) => {
+        $(#[doc = $title] pub const $ident: Code = Code { name: $name, status: $status, title: $title };)*
+        /// All codes, in the order of their status.
+        pub const ALL: &[Code] = &[$($ident),*];
+    };
+}
+
+codes! {
+    MALFORMED_HTTP = 400 "malformed_http" "The request is no HTTP/1.1";
+    MALFORMED_JSON = 400 "malformed_json" "The body is no JSON";
+    MISSING_FIELD = 400 "missing_field" "A field is missing";
+    UNKNOWN_FIELD = 400 "unknown_field" "There is no such field";
+    WRONG_TYPE = 400 "wrong_type" "A field has the wrong type";
+    BAD_TOKEN = 401 "bad_token" "The token was not given out for this zone";
+    NOT_FOUND = 404 "not_found" "There is nothing here";
+    UNKNOWN_ZONE = 404 "unknown_zone" "There is no such zone";
+    METHOD_NOT_ALLOWED = 405 "method_not_allowed" "The method does not fit the path";
+    SLOW_BODY = 408 "slow_body" "The body came too slowly";
+    SLOW_HEAD = 408 "slow_head" "The head came too slowly";
+    GONE = 410 "gone" "The place was given up; take a new ticket";
+    TOO_LARGE = 413 "too_large" "The body is larger than 4,096 bytes";
+    UNSUPPORTED_MEDIA_TYPE = 415 "unsupported_media_type" "The body must be application/json";
+    HEAD_TOO_LARGE = 431 "head_too_large" "The head is larger than 8,192 bytes or 32 fields";
+    BUSY = 503 "busy" "Too many calls wait for the store";
+    OVERLOADED = 503 "overloaded" "Too many connections are open";
+    STOPPING = 503 "stopping" "The server is about to stop";
+    STORE_AWAY = 503 "store_away" "The store is away; places are kept";
+    ZONE_CLOSED = 503 "zone_closed" "The zone gives out no tickets now";
+}
+
+/// A refusal, ready to be said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// Its kind.
+    pub code: Code,
+    /// What exactly, where there is more to say than the kind does.
+    pub detail: Cow<'static, str>,
+    /// When to come back, in seconds.
+    pub retry_after_s: Option<u32>,
+    /// The methods that fit the path.
+    pub allow: Option<&'static str>,
+    /// Whether the connection ends with it.
+    pub close: bool,
+}
+
+impl From<Code> for Problem {
+    fn from(code: Code) -> Self {
+        Self { code, detail: Cow::Borrowed(""), retry_after_s: None, allow: None, close: false }
+    }
+}
+
+impl From<Refusal> for Problem {
+    fn from(refusal: Refusal) -> Self {
+        let later = |code, s| Self { retry_after_s: Some(s), ..Self::from(code) };
+        match refusal {
+            Refusal::UnknownZone => UNKNOWN_ZONE.into(),
+            Refusal::BadToken => BAD_TOKEN.into(),
+            Refusal::Gone => GONE.into(),
+            Refusal::Closed { retry_after_s } => later(ZONE_CLOSED, retry_after_s),
+            Refusal::StoreAway { retry_after_s } => later(STORE_AWAY, retry_after_s),
+            Refusal::Busy { retry_after_s } => later(BUSY, retry_after_s),
+        }
+    }
+}
+
+impl Problem {
+    /// A refusal with particulars.
+    pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
+        Self { detail: detail.into(), ..Self::from(code) }
+    }
+
+    /// The same, and the connection ends with it.
+    #[must_use]
+    pub fn closing(self) -> Self {
+        Self { close: true, ..self }
+    }
+
+    /// Too many connections; come back in a few seconds.
+    #[must_use]
+    pub fn overloaded() -> Self {
+        Self { retry_after_s: Some(5), ..Self::from(OVERLOADED) }.closing()
+    }
+
+    fn body(&self) -> String {
+        let Code { name, status, title } = self.code;
+        let mut body = String::with_capacity(192);
+        let written = write!(
+            body,
+            r#"{{"type":"urn:weir:problem:{name}","title":"{title}","status":{status},"code":"{name}""#
+        );
+        debug_assert!(written.is_ok(), "a String takes all");
+        if !self.detail.is_empty() {
+            body.push_str(r#","detail":"#);
+            body.push_str(&serde_json::Value::from(self.detail.as_ref()).to_string());
+        }
+        body.push('}');
+        body
+    }
+
+    /// The reply.
+    #[must_use]
+    pub fn into_response(self) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::new(Bytes::from(self.body())));
+        *response.status_mut() = StatusCode::from_u16(self.code.status).expect("the table has real statuses");
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(allow) = self.allow {
+            headers.insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if let Some(seconds) = self.retry_after_s {
+            headers.insert(RETRY_AFTER, seconds.into());
+        }
+        if self.code.status == 401 {
+            // RFC 9110, 11.6.1: a 401 names the scheme. The token is not in a header, so the scheme is ours.
+            headers.insert(hyper::header::WWW_AUTHENTICATE, HeaderValue::from_static("Ticket"));
+        }
+        if self.close {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    /// The reply as bytes, for a connection that no HTTP engine drives (yet, or any more). It always closes.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        let body = self.body();
+        let status = StatusCode::from_u16(self.code.status).expect("the table has real statuses");
+        let retry = self.retry_after_s.map_or(String::new(), |s| format!("retry-after: {s}\r\n"));
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
+             connection: close\r\n{retry}content-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_every_kind_makes_a_document() {
+        let mut names: Vec<_> = ALL.iter().map(|code| code.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+        assert!(ALL.is_sorted_by_key(|code| (code.status, code.name)));
+        for &code in ALL {
+            let problem = Problem::new(code, "a \"quoted\" \u{1} word");
+            let body: serde_json::Value = serde_json::from_str(&problem.body()).expect("JSON");
+            assert_eq!(body["code"], code.name);
+            assert_eq!(body["status"], code.status);
+            assert_eq!(body["detail"], "a \"quoted\" \u{1} word");
+            assert_eq!(problem.into_response().status().as_u16(), code.status);
+        }
+    }
+
+    #[test]
+    fn bytes_and_response_say_the_same() {
+        let text = String::from_utf8(Problem::overloaded().into_bytes()).expect("text");
+        let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
+        assert!(head.contains("retry-after: 5") && head.contains("connection: close"));
+        assert!(head.contains(&format!("content-length: {}", body.len())));
+        let response = Problem::overloaded().into_response();
+        assert_eq!(response.headers()[RETRY_AFTER], "5");
+        assert_eq!(response.headers()[CONNECTION], "close");
+    }
+}

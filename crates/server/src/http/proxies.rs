@@ -1,0 +1,62 @@
+//! Who is asking, behind proxies.
+//!
+//! Invariant: a header is believed only as far as it was written by a proxy that the operator listed.
+
+use std::net::{IpAddr, SocketAddr};
+
+use hyper::HeaderMap;
+use ipnet::IpNet;
+
+/// The client's address: the peer's, or, where the peer is a trusted proxy, the last address of
+/// `X-Forwarded-For` that is not one itself.
+#[must_use]
+pub fn client(peer: SocketAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
+    let is_trusted = |ip: &IpAddr| trusted.iter().any(|net| net.contains(ip));
+    let mut client = peer.ip().to_canonical();
+    // Each proxy appends the address that it saw, so the list is read from its end, and no further than trust goes.
+    let values = headers.get_all("x-forwarded-for").iter().rev();
+    let hops = values.flat_map(|value| value.to_str().unwrap_or("?").rsplit(','));
+    for hop in hops {
+        if !is_trusted(&client) {
+            break;
+        }
+        let Some(ip) = address(hop.trim()) else { break };
+        client = ip;
+    }
+    client
+}
+
+fn address(text: &str) -> Option<IpAddr> {
+    let ip = text.parse().ok().or_else(|| Some(text.parse::<SocketAddr>().ok()?.ip()));
+    ip.or_else(|| text.strip_prefix('[')?.strip_suffix(']')?.parse().ok()).map(|ip| ip.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_believed_as_far_as_trust_goes() {
+        let trusted: Vec<IpNet> =
+            ["10.0.0.0/8", "2001:db8::/32"].iter().map(|net| net.parse().expect("a network")).collect();
+        let seen = |peer: &str, values: &[&str]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append("x-forwarded-for", value.parse().expect("a value"));
+            }
+            client(peer.parse().expect("an address"), &headers, &trusted).to_string()
+        };
+        assert_eq!(seen("192.0.2.1:9", &["198.51.100.7"]), "192.0.2.1", "a stranger's word");
+        assert_eq!(seen("10.1.1.1:9", &[]), "10.1.1.1");
+        assert_eq!(seen("10.1.1.1:9", &["198.51.100.7"]), "198.51.100.7");
+        assert_eq!(
+            seen("10.1.1.1:9", &["6.6.6.6, 198.51.100.7, 10.2.2.2"]),
+            "198.51.100.7",
+            "what came before is hearsay"
+        );
+        assert_eq!(seen("10.1.1.1:9", &["6.6.6.6", "198.51.100.7"]), "198.51.100.7");
+        assert_eq!(seen("10.1.1.1:9", &["198.51.100.7, nonsense"]), "10.1.1.1");
+        assert_eq!(seen("[::ffff:10.1.1.1]:9", &["198.51.100.7:4711"]), "198.51.100.7");
+        assert_eq!(seen("[2001:db8::1]:9", &["[2001:db9::7]"]), "2001:db9::7");
+    }
+}

@@ -1,0 +1,134 @@
+//! The two requests apps send, out of bytes nobody has looked at.
+//!
+//! Invariant: the usual request is read in one pass and borrows from the body; only a refused one is read twice,
+//! to say what is wrong with it.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::problem::{MALFORMED_JSON, MISSING_FIELD, Problem, UNKNOWN_FIELD, WRONG_TYPE};
+
+/// What an app asks.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ask<'a> {
+    /// `zoneId`.
+    pub zone: Cow<'a, str>,
+    /// `token`; `wait` takes one to resume its place, `entry` has to have one.
+    pub token: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Body<'a> {
+    #[serde(borrow)]
+    zone_id: Cow<'a, str>,
+    #[serde(borrow, default)]
+    token: Option<Text<'a>>,
+    // Apps send these two; they are read for their type alone.
+    #[serde(borrow, default, rename = "clientIp")]
+    _client_ip: Option<Text<'a>>,
+    #[serde(borrow, default, rename = "clientAgent")]
+    _client_agent: Option<Text<'a>>,
+}
+
+/// Reads a request's body; `entry` demands a token.
+///
+/// # Errors
+/// A [`Problem`] that says what is wrong.
+pub fn parse(body: &[u8], entry: bool) -> Result<Ask<'_>, Problem> {
+    // A derived reader takes an array of the values, too.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(explain(body, entry));
+    }
+    match serde_json::from_slice::<Body<'_>>(body) {
+        Ok(Body { zone_id, token, .. }) if token.is_some() || !entry => {
+            Ok(Ask { zone: zone_id, token: token.map(|Text(text)| text) })
+        }
+        _ => Err(explain(body, entry)),
+    }
+}
+
+fn explain(body: &[u8], entry: bool) -> Problem {
+    let fields = match serde_json::from_slice(body) {
+        Ok(Value::Object(fields)) => fields,
+        Ok(_) => return Problem::new(WRONG_TYPE, "the body must be a JSON object"),
+        Err(e) => {
+            return Problem::new(MALFORMED_JSON, format!("at line {}, column {}", e.line(), e.column()));
+        }
+    };
+    for (name, value) in &fields {
+        let may_be_null = match name.as_str() {
+            "zoneId" => false,
+            "token" => !entry,
+            "clientIp" | "clientAgent" => true,
+            other => {
+                let shown: String = other.chars().take(64).collect();
+                return Problem::new(UNKNOWN_FIELD, format!("`{shown}`"));
+            }
+        };
+        if !(value.is_string() || value.is_null() && may_be_null) {
+            return Problem::new(WRONG_TYPE, format!("`{name}` must be a string"));
+        }
+    }
+    match ["zoneId", "token"]
+        .into_iter()
+        .find(|name| !fields.contains_key(*name) && (entry || *name == "zoneId"))
+    {
+        Some(name) => Problem::new(MISSING_FIELD, format!("`{name}`")),
+        None => Problem::new(MALFORMED_JSON, "a field is there twice"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn right_requests() {
+        let ask = |body: &'static str, entry| parse(body.as_bytes(), entry).expect(body);
+        let plain = ask(r#"{"zoneId":"Z"}"#, false);
+        assert!(matches!(plain, Ask { zone: Cow::Borrowed("Z"), token: None }));
+        assert_eq!(ask(r#"{"token":null,"clientIp":null,"zoneId":"Z"}"#, false), plain);
+        let full = r#" {"zoneId":"Z","clientIp":"1.2.3.4","clientAgent":"\u00e4\"","token":"t"} "#;
+        assert!(matches!(ask(full, true).token, Some(Cow::Borrowed("t"))));
+        assert_eq!(ask(r#"{"zone\u0049d":"\u005a","token":"t"}"#, true).zone, "Z");
+    }
+
+    #[test]
+    fn wrong_requests_say_what_is_wrong() {
+        let cases: &[(&[u8], bool, &str, &str)] = &[
+            (b"", false, "malformed_json", "at line 1, column 0"),
+            (b"{\"zoneId\":", false, "malformed_json", "at line 1, column 10"),
+            (b"\xff\xfe", false, "malformed_json", "at line 1, column 1"),
+            (b"{\"zoneId\":\"\xff\"}", false, "malformed_json", "at line 1, column 12"),
+            (b"{\"zoneId\":\"Z\"} x", false, "malformed_json", "at line 1, column 16"),
+            (b"[]", false, "wrong_type", "the body must be a JSON object"),
+            (b" [\"Z\"]", false, "wrong_type", "the body must be a JSON object"),
+            (b"{\"zoneId\":7}", false, "wrong_type", "`zoneId` must be a string"),
+            (b"{\"zoneId\":null}", false, "wrong_type", "`zoneId` must be a string"),
+            (b"{\"zoneId\":\"Z\",\"token\":{}}", false, "wrong_type", "`token` must be a string"),
+            (b"{\"zoneId\":\"Z\",\"token\":null}", true, "wrong_type", "`token` must be a string"),
+            (b"{\"zoneId\":\"Z\",\"clientIp\":1e999}", true, "malformed_json", "at line 1, column 30"),
+            (b"{\"zoneId\":\"Z\",\"zone\":\"Z\"}", false, "unknown_field", "`zone`"),
+            (b"{}", false, "missing_field", "`zoneId`"),
+            (b"{\"zoneId\":\"Z\"}", true, "missing_field", "`token`"),
+            (b"{\"zoneId\":\"Z\",\"zoneId\":\"Z\"}", false, "malformed_json", "a field is there twice"),
+        ];
+        for &(body, entry, code, detail) in cases {
+            let problem = parse(body, entry).expect_err("refused");
+            assert_eq!(
+                (problem.code.name, problem.detail.as_ref()),
+                (code, detail),
+                "{}",
+                body.escape_ascii()
+            );
+        }
+        let deep = "[".repeat(4_000);
+        assert_eq!(parse(deep.as_bytes(), false).expect_err("refused").code, MALFORMED_JSON);
+    }
+}

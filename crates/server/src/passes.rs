@@ -1,0 +1,323 @@
+//! Passes: what the protected service checks offline.
+//!
+//! A pass is a JWT ([RFC 7519](https://www.rfc-editor.org/rfc/rfc7519)) whose `jti` names the entry for ever:
+//! zone, epoch and number. Invariant: signatures are deterministic (ES256 by RFC 6979), so the same entry has the
+//! same pass, byte for byte, whichever server signs it and however often.
+
+use aws_lc_rs::{
+    digest::{SHA256, digest},
+    encoding::{AsDer as _, Pkcs8V1Der},
+    rand::SystemRandom,
+    rsa,
+    signature::{Ed25519KeyPair, KeyPair as _, RSA_PKCS1_SHA256, RsaKeyPair},
+};
+use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD as BASE64};
+use bytes::Bytes;
+use p256::{
+    ecdsa::{Signature, SigningKey, signature::Signer as _},
+    pkcs8::{DecodePrivateKey as _, EncodePrivateKey as _, LineEnding, SecretDocument},
+};
+
+use crate::gate::PassClaims;
+
+/// How passes are signed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Algorithm {
+    /// ECDSA on P-256: understood everywhere.
+    Es256,
+    /// Ed25519: the fastest to sign.
+    EdDsa,
+    /// RSA, PKCS#1 v1.5: for gateways that know nothing else.
+    Rs256,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Es256, Self::EdDsa, Self::Rs256];
+
+    /// The name in a JWT's header (RFC 7518, RFC 8037).
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Es256 => "ES256",
+            Self::EdDsa => "EdDSA",
+            Self::Rs256 => "RS256",
+        }
+    }
+}
+
+/// A key that signs passes.
+pub enum Signer {
+    /// ECDSA on P-256.
+    Es256(Box<SigningKey>),
+    /// Ed25519.
+    EdDsa(Ed25519KeyPair),
+    /// RSA.
+    Rs256(RsaKeyPair),
+}
+
+/// A text that is no key for passes.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "is no key for passes: PKCS#8 in PEM (`BEGIN PRIVATE KEY`) with a P-256, Ed25519 or RSA key of 2048 bits or \
+     more; `openssl pkcs8 -topk8 -nocrypt` makes it of other forms"
+)]
+pub struct NoKey;
+
+impl Signer {
+    /// Makes a key, as PEM.
+    ///
+    /// # Errors
+    /// Where the system gives no random numbers.
+    pub fn make(algorithm: Algorithm) -> Result<String, NoKey> {
+        let pem = |der: &[u8]| {
+            let document = SecretDocument::try_from(der).map_err(|_| NoKey)?;
+            Ok(document.to_pem("PRIVATE KEY", LineEnding::LF).map_err(|_| NoKey)?.to_string())
+        };
+        match algorithm {
+            Algorithm::Es256 => loop {
+                let mut secret = [0; 32];
+                aws_lc_rs::rand::fill(&mut secret).map_err(|_| NoKey)?;
+                // Not every number is a key; all but one in 2^32 are.
+                if let Ok(key) = SigningKey::from_slice(&secret) {
+                    return Ok(key.to_pkcs8_pem(LineEnding::LF).map_err(|_| NoKey)?.to_string());
+                }
+            },
+            Algorithm::EdDsa => {
+                let key = Ed25519KeyPair::generate().map_err(|_| NoKey)?;
+                pem(key.to_pkcs8v1().map_err(|_| NoKey)?.as_ref())
+            }
+            Algorithm::Rs256 => {
+                let key = RsaKeyPair::generate(rsa::KeySize::Rsa2048).map_err(|_| NoKey)?;
+                let der: Pkcs8V1Der<'_> = key.as_der().map_err(|_| NoKey)?;
+                pem(der.as_ref())
+            }
+        }
+    }
+
+    /// Reads a key from PEM.
+    ///
+    /// # Errors
+    /// [`NoKey`].
+    pub fn read(pem: &str) -> Result<Self, NoKey> {
+        let pem = pem.trim();
+        if let Ok(key) = SigningKey::from_pkcs8_pem(pem) {
+            return Ok(Self::Es256(Box::new(key)));
+        }
+        let (label, der) = SecretDocument::from_pem(pem).map_err(|_| NoKey)?;
+        if label != "PRIVATE KEY" {
+            return Err(NoKey);
+        }
+        if let Ok(key) = Ed25519KeyPair::from_pkcs8_maybe_unchecked(der.as_bytes()) {
+            return Ok(Self::EdDsa(key));
+        }
+        let key = RsaKeyPair::from_pkcs8(der.as_bytes()).map_err(|_| NoKey)?;
+        if key.public_modulus_len() * 8 < 2_048 { Err(NoKey) } else { Ok(Self::Rs256(key)) }
+    }
+
+    /// What the key is for.
+    #[must_use]
+    pub fn algorithm(&self) -> Algorithm {
+        match self {
+            Self::Es256(_) => Algorithm::Es256,
+            Self::EdDsa(_) => Algorithm::EdDsa,
+            Self::Rs256(_) => Algorithm::Rs256,
+        }
+    }
+
+    fn sign(&self, message: &[u8], out: &mut String) {
+        match self {
+            Self::Es256(key) => {
+                let signature: Signature = key.sign(message);
+                BASE64.encode_string(signature.to_bytes(), out);
+            }
+            Self::EdDsa(key) => BASE64.encode_string(key.sign(message), out),
+            Self::Rs256(key) => {
+                let mut signature = vec![0; key.public_modulus_len()];
+                key.sign(&RSA_PKCS1_SHA256, &SystemRandom::new(), message, &mut signature)
+                    .expect("a checked key signs any message");
+                BASE64.encode_string(signature, out);
+            }
+        }
+    }
+
+    /// The public half's members, in the order that RFC 7638 digests.
+    fn members(&self) -> String {
+        match self {
+            Self::Es256(key) => {
+                let point = key.verifying_key().to_sec1_point(false);
+                let (x, y) = point.as_bytes()[1..].split_at(32);
+                let (x, y) = (BASE64.encode(x), BASE64.encode(y));
+                format!(r#""crv":"P-256","kty":"EC","x":"{x}","y":"{y}""#)
+            }
+            Self::EdDsa(key) => {
+                format!(r#""crv":"Ed25519","kty":"OKP","x":"{}""#, BASE64.encode(key.public_key()))
+            }
+            Self::Rs256(key) => {
+                let (e, n) = (key.public_key().exponent(), key.public_key().modulus());
+                let (e, n) = (e.big_endian_without_leading_zero(), n.big_endian_without_leading_zero());
+                format!(r#""e":"{}","kty":"RSA","n":"{}""#, BASE64.encode(e), BASE64.encode(n))
+            }
+        }
+    }
+
+    /// RFC 7638: names the key by its public half.
+    fn kid(&self) -> String {
+        BASE64.encode(digest(&SHA256, format!("{{{}}}", self.members()).as_bytes()))
+    }
+
+    fn jwk(&self) -> String {
+        let (alg, kid) = (self.algorithm().as_str(), self.kid());
+        format!(r#"{{{},"alg":"{alg}","kid":"{kid}","use":"sig"}}"#, self.members())
+    }
+}
+
+/// Signs passes.
+pub struct Passes {
+    signer: Signer,
+    /// The header, encoded, with its dot.
+    header: String,
+    /// The payload up to the zone.
+    opening: String,
+    jwks: Bytes,
+}
+
+impl Passes {
+    /// Passes signed by `signer`; the `previous` one's stay checkable.
+    #[must_use]
+    pub fn new(signer: Signer, previous: Option<&Signer>, audience: &str, issuer: Option<&str>) -> Self {
+        let alg = signer.algorithm().as_str();
+        let header = format!(r#"{{"alg":"{alg}","kid":"{}","typ":"JWT"}}"#, signer.kid());
+        let text = |text: &str| serde_json::Value::from(text).to_string();
+        let issuer = issuer.map_or(String::new(), |issuer| format!(r#""iss":{},"#, text(issuer)));
+        let mut jwks = format!(r#"{{"keys":[{}"#, signer.jwk());
+        if let Some(previous) = previous.filter(|previous| previous.kid() != signer.kid()) {
+            jwks = jwks + "," + &previous.jwk();
+        }
+        jwks += "]}";
+        Self {
+            header: BASE64.encode(header) + ".",
+            opening: format!(r#"{{{issuer}"aud":{},"zone":""#, text(audience)),
+            jwks: jwks.into(),
+            signer,
+        }
+    }
+
+    /// Appends the pass of an entry. `zone` is a zone's name.
+    pub fn write(&self, zone: &str, claims: &PassClaims, out: &mut String) {
+        use std::fmt::Write as _;
+        let PassClaims { epoch, seq, entered_unix_s: entered, ttl_s } = *claims;
+        let mut payload = String::with_capacity(self.opening.len() + 2 * zone.len() + 128);
+        payload.push_str(&self.opening);
+        let expires = entered.saturating_add(ttl_s.into());
+        let written = write!(
+            payload,
+            r#"{zone}","jti":"{zone}/{epoch:08x}/{seq}","iat":{entered},"nbf":{entered},"exp":{expires}}}"#
+        );
+        debug_assert!(written.is_ok(), "a String takes all");
+        let start = out.len();
+        out.push_str(&self.header);
+        BASE64.encode_string(payload, out);
+        let mut signature = String::with_capacity(344);
+        self.signer.sign(&out.as_bytes()[start..], &mut signature);
+        out.push('.');
+        out.push_str(&signature);
+    }
+
+    /// The public keys, as a JWK Set (RFC 7517).
+    #[must_use]
+    pub fn jwks(&self) -> Bytes {
+        self.jwks.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use aws_lc_rs::signature::{
+        ECDSA_P256_SHA256_FIXED, ED25519, RSA_PKCS1_2048_8192_SHA256, RsaPublicKeyComponents,
+        UnparsedPublicKey,
+    };
+    use serde_json::Value;
+
+    fn decode(text: &Value) -> Vec<u8> {
+        BASE64.decode(text.as_str().expect("a text")).expect("base64url")
+    }
+
+    /// Checks a pass with the published key, by another implementation than signed it where there is one.
+    fn verified(passes: &Passes, pass: &str) -> (Value, Value) {
+        let parts: Vec<&str> = pass.split('.').collect();
+        let json =
+            |part: &str| serde_json::from_slice(&BASE64.decode(part).expect("base64url")).expect("JSON");
+        let (header, payload): (Value, Value) = (json(parts[0]), json(parts[1]));
+        let jwks: Value = serde_json::from_slice(&passes.jwks()).expect("JSON");
+        let keys = jwks["keys"].as_array().expect("a list");
+        let key = keys.iter().find(|key| key["kid"] == header["kid"]).expect("published");
+        assert_eq!(key["alg"], header["alg"]);
+        let signed = format!("{}.{}", parts[0], parts[1]);
+        let signature = BASE64.decode(parts[2]).expect("base64url");
+        let right = match key["kty"].as_str().expect("a text") {
+            "EC" => {
+                let point = [vec![4], decode(&key["x"]), decode(&key["y"])].concat();
+                UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point).verify(signed.as_bytes(), &signature)
+            }
+            "OKP" => {
+                UnparsedPublicKey::new(&ED25519, decode(&key["x"])).verify(signed.as_bytes(), &signature)
+            }
+            _ => RsaPublicKeyComponents { n: decode(&key["n"]), e: decode(&key["e"]) }.verify(
+                &RSA_PKCS1_2048_8192_SHA256,
+                signed.as_bytes(),
+                &signature,
+            ),
+        };
+        right.expect("the signature holds");
+        (header, payload)
+    }
+
+    #[test]
+    fn passes_of_each_algorithm_hold_and_repeat() {
+        let claims = PassClaims { epoch: 0xAB, seq: 7, entered_unix_s: 1_700_000_000, ttl_s: 300 };
+        for algorithm in Algorithm::ALL {
+            let pem = Signer::make(algorithm).expect("made");
+            let signer = || Signer::read(&pem).expect("read back");
+            assert_eq!(signer().algorithm(), algorithm);
+            let passes = Passes::new(signer(), None, "shop \"1\"", Some("weir"));
+            let (mut pass, mut again) = (String::new(), String::new());
+            passes.write("Z", &claims, &mut pass);
+            Passes::new(signer(), None, "shop \"1\"", Some("weir")).write("Z", &claims, &mut again);
+            assert_eq!(pass, again, "{algorithm:?}");
+            let (header, payload) = verified(&passes, &pass);
+            assert_eq!(
+                (header["alg"].as_str(), header["typ"].as_str()),
+                (Some(algorithm.as_str()), Some("JWT"))
+            );
+            let expected = serde_json::json!({
+                "iss": "weir", "aud": "shop \"1\"", "zone": "Z", "jti": "Z/000000ab/7",
+                "iat": 1_700_000_000, "nbf": 1_700_000_000, "exp": 1_700_000_300
+            });
+            assert_eq!(payload, expected);
+        }
+    }
+
+    #[test]
+    fn passes_of_the_previous_key_stay_checkable() {
+        let signer = |pem: &str| Signer::read(pem).expect("read back");
+        let (old, new) = (Signer::make(Algorithm::Es256), Signer::make(Algorithm::EdDsa));
+        let (old, new) = (old.expect("made"), new.expect("made"));
+        let claims = PassClaims { epoch: 1, seq: 1, entered_unix_s: 1, ttl_s: 60 };
+        let mut pass = String::new();
+        Passes::new(signer(&old), None, "a", None).write("Z", &claims, &mut pass);
+        let rotated = Passes::new(signer(&new), Some(&signer(&old)), "a", None);
+        let (_, payload) = verified(&rotated, &pass);
+        assert!(payload.get("iss").is_none());
+    }
+
+    #[test]
+    fn the_thumbprint_is_that_of_the_rfc() {
+        // RFC 8037, appendix A.3.
+        let seed = "nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A";
+        let key =
+            Ed25519KeyPair::from_seed_unchecked(&BASE64.decode(seed).expect("base64url")).expect("a key");
+        assert_eq!(Signer::EdDsa(key).kid(), "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k");
+    }
+}

@@ -1,0 +1,209 @@
+//! The store inside the process.
+//!
+//! One thread owns the zones and the journal. It takes the calls that wait, decides them, has the changes synced,
+//! and answers: while it syncs, the next group gathers. Invariant: each call is answered, also when the thread's work
+//! fails or panics, and nothing is answered before it is durable.
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    io,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    thread::{self, JoinHandle},
+};
+
+use admission::{Claim, Decided, Joined, Mark, Now, Policy, View, ZoneId};
+use tokio::sync::oneshot;
+
+use crate::{Clock, DiskJournal, Engine, JournalError, MAX_BATCH, Store, StoreError};
+
+/// Calls that may wait; more are refused as [`StoreError::Busy`].
+const QUEUE: usize = 1_024;
+
+/// Calls decided and synced together, at most.
+const GROUP: usize = 256;
+
+type Result<T> = std::result::Result<T, StoreError>;
+/// Decides a call and holds its answer back.
+type Work = Box<dyn FnOnce(&mut Engine<DiskJournal>, Now) -> Held + Send>;
+/// Answers, when it is known whether the group is durable.
+type Held = Box<dyn FnOnce(&Result<()>)>;
+
+/// The store inside the process, on files of one directory.
+///
+/// Dropping it waits until the calls that were sent are durable and the files are closed.
+pub struct Embedded {
+    /// None only while dropping.
+    queue: Option<SyncSender<Work>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Embedded {
+    /// Opens the journal in `dir`, which is made where it is missing. Blocks while it reads.
+    ///
+    /// # Errors
+    /// [`JournalError`]: the directory is in use, the files are damaged or foreign, or the system refuses.
+    pub fn open(dir: &Path) -> std::result::Result<Self, JournalError> {
+        let engine = Engine::new(DiskJournal::open(dir)?)?;
+        let clock = engine.journal().clock();
+        let (queue, calls) = sync_channel(QUEUE);
+        let named = thread::Builder::new().name("weir-store".into());
+        let thread = named.spawn(move || run(engine, clock, &calls)).map_err(|source: io::Error| {
+            JournalError::Io { file: dir.into(), doing: "start the thread for", source }
+        })?;
+        Ok(Self { queue: Some(queue), thread: Some(thread) })
+    }
+
+    async fn ask<T: Send + 'static>(
+        &self,
+        decide: impl FnOnce(&mut Engine<DiskJournal>, Now) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let (reply, answer) = oneshot::channel();
+        let work: Work = Box::new(move |engine, now| {
+            let decided = decide(engine, now);
+            // A caller that went away misses the answer, no more.
+            Box::new(move |durable| drop(reply.send(durable.clone().and(decided))))
+        });
+        let queue = self.queue.as_ref().ok_or_else(stopped)?;
+        queue.try_send(work).map_err(|refused| match refused {
+            TrySendError::Full(_) => StoreError::Busy,
+            TrySendError::Disconnected(_) => stopped(),
+        })?;
+        // The work is dropped unanswered only where deciding it panicked.
+        answer.await.unwrap_or_else(|_| Err(StoreError::Away("it failed at this call".into())))
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the store's thread ended in a panic");
+        }
+    }
+}
+
+impl Store for Embedded {
+    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+        let zone = zone.clone();
+        // The hasher's keys are random: what is needed here is a number that no earlier life of the line had.
+        let [a, b, c, d, ..] = RandomState::new().hash_one(&zone).to_ne_bytes();
+        let epoch = u32::from_ne_bytes([a, b, c, d]).max(1);
+        self.ask(move |engine, now| engine.put_zone(&zone, policy, epoch, now)).await
+    }
+
+    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined> {
+        assert!((1..=MAX_BATCH).contains(&(count as usize)), "a join of {count}");
+        let zone = zone.clone();
+        self.ask(move |engine, now| engine.join(&zone, count, now)).await
+    }
+
+    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
+        assert!((1..=MAX_BATCH).contains(&claims.len()), "{} claims", claims.len());
+        let zone = zone.clone();
+        self.ask(move |engine, now| engine.enter(&zone, &claims, now)).await
+    }
+
+    async fn beat(&self, zone: &ZoneId, marks: Vec<Mark>) -> Result<View> {
+        let zone = zone.clone();
+        self.ask(move |engine, now| engine.beat(&zone, &marks, now)).await
+    }
+}
+
+fn stopped() -> StoreError {
+    StoreError::Away("it was stopped".into())
+}
+
+/// The thread: until nobody can call any more, and all who did are answered.
+fn run(mut engine: Engine<DiskJournal>, clock: Clock, calls: &Receiver<Work>) {
+    let mut was_away = false;
+    while let Ok(first) = calls.recv() {
+        let group = std::iter::once(first).chain(calls.try_iter()).take(GROUP);
+        let mut held = Vec::new();
+        let done = catch_unwind(AssertUnwindSafe(|| {
+            let now = clock.now();
+            for work in group {
+                held.push(work(&mut engine, now));
+            }
+            engine.commit(now)
+        }));
+        let durable = done.unwrap_or_else(|_| Err(engine.abandon("it failed while deciding".into())));
+        for answer in held {
+            answer(&durable);
+        }
+        match (&durable, was_away) {
+            (Err(error), false) => tracing::error!("{error}; calls are refused until it works again"),
+            (Ok(()), true) => tracing::info!("the store is back"),
+            _ => {}
+        }
+        was_away = durable.is_err();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread().build().expect("a runtime")
+    }
+
+    #[test]
+    fn a_panic_refuses_its_group_and_loses_nothing() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Embedded::open(dir.path()).expect("opens");
+        let zone = ZoneId::parse("Z").expect("a name");
+        runtime().block_on(async {
+            store.put_zone(&zone, Policy::default()).await.expect("put");
+            assert_eq!(store.join(&zone, 3).await.expect("joins").first, 0);
+            let failed = store.ask::<()>(|_, _| panic!("on purpose")).await;
+            assert!(matches!(failed, Err(StoreError::Away(_))));
+            assert_eq!(store.join(&zone, 1).await.expect("joins again").first, 3);
+        });
+    }
+
+    #[test]
+    fn a_full_queue_is_busy_and_a_caller_that_left_is_no_trouble() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let store = Embedded::open(dir.path()).expect("opens");
+        let zone = ZoneId::parse("Z").expect("a name");
+        runtime().block_on(async {
+            store.put_zone(&zone, Policy::default()).await.expect("put");
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let mut stuck = Box::pin(store.ask(move |_, _| Ok(released.recv().is_ok())));
+            let mut left = 0;
+            // Each is polled once, which sends it, and dropped.
+            let busy = loop {
+                let mut join = Box::pin(store.join(&zone, 1));
+                tokio::select! {
+                    biased;
+                    _ = &mut stuck => unreachable!("held until released"),
+                    answer = &mut join => break answer,
+                    () = std::future::ready(()) => left += 1,
+                }
+            };
+            assert_eq!(busy, Err(StoreError::Busy));
+            assert!((QUEUE - 1..=QUEUE).contains(&left), "{left}");
+            release.send(()).expect("the thread waits");
+            assert_eq!(stuck.await, Ok(true));
+            let next = loop {
+                match store.join(&zone, 1).await {
+                    Err(StoreError::Busy) => {}
+                    other => break other.expect("joins").first,
+                }
+            };
+            assert_eq!(next, left as u64);
+        });
+    }
+
+    #[test]
+    fn dropping_it_leaves_the_directory_free_for_the_next() {
+        let dir = tempfile::tempdir().expect("a directory");
+        for _ in 0..3 {
+            drop(Embedded::open(dir.path()).expect("opens"));
+        }
+    }
+}

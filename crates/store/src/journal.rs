@@ -1,0 +1,106 @@
+//! What has to outlive the process, and where it is kept.
+//!
+//! State, not a log of calls: a [`Batch`] says how zones are now. Invariant of every journal: a batch whose `commit`
+//! returned well is in each later `load`; one whose `commit` failed is there as a whole or not at all.
+
+mod disk;
+mod memory;
+
+use std::{collections::BTreeMap, io, path::PathBuf};
+
+use admission::{Changes, Image, ZoneId};
+
+pub use self::{disk::DiskJournal, memory::MemoryJournal};
+
+/// The changes of one group of calls.
+#[derive(Clone, Debug)]
+pub struct Batch {
+    /// The store's clock when the group was decided, in milliseconds. Never less than in the batch before.
+    pub at_ms: u64,
+    /// What changed, each zone at most once. A zone's first changes make it known to the journal. Within a zone,
+    /// `segments` come before `dropped` and `entered` before `forgotten`.
+    pub zones: Vec<(ZoneId, Changes)>,
+}
+
+/// What a journal holds.
+#[derive(Clone, Debug, Default)]
+pub struct Loaded {
+    /// `at_ms` of the last batch: the store's clock was there, and must not be before it now.
+    pub last_ms: u64,
+    /// The zones.
+    pub images: BTreeMap<ZoneId, Image>,
+}
+
+/// Keeps zones. Called by one thread, and may block.
+pub trait Journal {
+    /// Opens the journal, again where it was open already, and reads all of it.
+    ///
+    /// # Errors
+    /// [`JournalError`]; may be tried again.
+    fn load(&mut self) -> Result<Loaded, JournalError>;
+
+    /// Makes a batch durable, whole.
+    ///
+    /// # Errors
+    /// [`JournalError`]: whether it is kept is not known, and the next call has to be [`Journal::load`].
+    fn commit(&mut self, batch: &Batch) -> Result<(), JournalError>;
+}
+
+/// Why a journal can't be used. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    /// Another process has the directory.
+    #[error("{} is in use by another weir; stop that one, or give this one a directory of its own", dir.display())]
+    InUse {
+        /// The data directory.
+        dir: PathBuf,
+    },
+    /// The file can't be trusted.
+    #[error(
+        "{} is damaged or not a journal of weir: {why}; put back a good copy, or move the file and the weir.mark \
+         beside it away to start with empty lines", file.display()
+    )]
+    Damaged {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Another version of the format.
+    #[error(
+        "{} has format {found}, and this weir reads format {known}; use the version of weir that wrote it, or move \
+         the file and the weir.mark beside it away to start with empty lines", file.display()
+    )]
+    OtherFormat {
+        /// The file.
+        file: PathBuf,
+        /// The format it says it has.
+        found: u32,
+        /// The one known here.
+        known: u32,
+    },
+    /// The file lacks changes that were answered for.
+    #[error(
+        "{} ends at change {found}, but change {promised} was answered for: it is an old copy, or its end was lost; \
+         put back the newest copy, or accept the loss (people may enter twice, places may be given out twice) by \
+         removing the weir.mark beside it", file.display()
+    )]
+    Behind {
+        /// The file.
+        file: PathBuf,
+        /// The last change in it.
+        found: u64,
+        /// The last one that was answered for.
+        promised: u64,
+    },
+    /// The system refused.
+    #[error("can't {doing} {}: {source}", file.display())]
+    Io {
+        /// The file or directory.
+        file: PathBuf,
+        /// What was tried: "open", "write", …
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}

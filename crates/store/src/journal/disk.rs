@@ -1,0 +1,339 @@
+//! The journal on disk: `weir.redb`, a [redb](https://docs.rs/redb) database, and `weir.mark` beside it.
+//!
+//! One commit is one synced transaction of redb, which survives a kill or a power loss at any moment. What redb does
+//! not see to is seen to here:
+//! - redb looks at its checksums only after a crash, and not at all that it needs. So each start checks the whole
+//!   file, and the [`Record`] in it carries the digest of all rows: other rows than were written are refused.
+//! - After a crash redb takes a last commit that does not check for one that never ended, and goes back by one. So
+//!   the mark says which commit was answered for last, and a file that ends before it is refused. The mark is not
+//!   synced: after a power loss it may be older than the file, never newer.
+//! - A damaged file may make redb panic: that is a refusal, too.
+//!
+//! The mark's lock keeps a second process out, from before the first look at the database.
+
+mod mark;
+mod record;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fs::{self, DirBuilder, File, OpenOptions},
+    io,
+    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+};
+
+use admission::{Changes, Entry, Header, Image, Now, Policy, SEGMENT_WORDS, Words, Zone, ZoneId};
+use redb::{
+    Builder, Database, Durability, ReadableDatabase as _, ReadableTable as _, TableDefinition,
+    WriteTransaction,
+};
+
+use self::{mark::Mark, record::Record};
+use super::{Batch, Journal, JournalError, Loaded};
+use crate::{Clock, clock};
+
+const SEGMENT_BYTES: usize = SEGMENT_WORDS * 8;
+
+/// One row, [`Record`]'s.
+const RECORD: TableDefinition<'_, (), &[u8]> = TableDefinition::new("record");
+/// Zone's name -> its number in the other tables, epoch, next, base segment.
+const ZONES: TableDefinition<'_, &str, (u32, u32, u64, u64)> = TableDefinition::new("zones");
+/// Zone, segment -> the `gone` bits, little-endian.
+const SEGMENTS: TableDefinition<'_, (u32, u64), &[u8; SEGMENT_BYTES]> = TableDefinition::new("segments");
+/// Zone, ticket -> entered when: the store's clock in ms, the wall clock in s.
+const ENTRIES: TableDefinition<'_, (u32, u64), (u64, u64)> = TableDefinition::new("entries");
+
+/// What redb may hold in memory, in bytes: a journal's hot pages are few.
+const CACHE: usize = 32 << 20;
+
+/// The journal of an embedded store, in a directory of its own.
+pub struct DiskJournal {
+    file: PathBuf,
+    mark: Mark,
+    /// Chosen by the first load; a later one must not choose again.
+    clock: Option<Clock>,
+    open: Option<Open>,
+}
+
+struct Open {
+    db: Database,
+    record: Record,
+    numbers: HashMap<ZoneId, u32>,
+}
+
+/// Why a file can't be used, before its name is known.
+enum Fault {
+    Redb(redb::Error),
+    Wrong(String),
+    Format(u32),
+}
+
+impl<E: Into<redb::Error>> From<E> for Fault {
+    fn from(error: E) -> Self {
+        Self::Redb(error.into())
+    }
+}
+
+impl DiskJournal {
+    /// Takes the directory for this process; makes it and an empty journal where there are none.
+    ///
+    /// # Errors
+    /// [`JournalError`]. A missing database beside a mark is refused: it was there.
+    pub fn open(dir: &Path) -> Result<Self, JournalError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(dir)
+            .map_err(io_error(dir, "make the directory"))?;
+        let mark = Mark::open(dir)?;
+        let file = dir.join("weir.redb");
+        let exists = file.try_exists().map_err(io_error(&file, "look for"))?;
+        if !exists && mark.promised().is_some() {
+            let why = "it is missing, and the mark says that it was there".into();
+            return Err(JournalError::Damaged { file, why });
+        }
+        let journal = Self { file, mark, clock: None, open: None };
+        if !exists {
+            journal.create(dir)?;
+        }
+        Ok(journal)
+    }
+
+    /// The store's clock, going on where the journal's last process left it. Before the first load, one that no
+    /// journal knows.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.clock.unwrap_or_else(|| Clock::resume(Clock { boot: None, offset_ms: 0 }, clock::wall_ms()))
+    }
+
+    /// A kill in here leaves nothing but a file that the next start writes anew.
+    fn create(&self, dir: &Path) -> Result<(), JournalError> {
+        let new = dir.join("weir.redb.new");
+        let mut options = OpenOptions::new();
+        let opened = options.read(true).write(true).create(true).truncate(true).mode(0o600).open(&new);
+        let file = opened.map_err(io_error(&new, "make"))?;
+        let made = (|| -> Result<(), Fault> {
+            let db = Builder::new().create_file(file)?;
+            let write = db.begin_write()?;
+            write.open_table(ZONES)?;
+            write.open_table(SEGMENTS)?;
+            write.open_table(ENTRIES)?;
+            let record = Record {
+                commits: 0,
+                clock: Clock { boot: None, offset_ms: 0 },
+                last_ms: clock::wall_ms(),
+                digest: 0,
+            };
+            write.open_table(RECORD)?.insert((), record.to_bytes().as_slice())?;
+            Ok(write.commit()?)
+        })();
+        made.map_err(|fault| refusal(&new, "make", fault))?;
+        let placed = fs::rename(&new, &self.file).and_then(|()| File::open(dir)?.sync_all());
+        placed.map_err(io_error(&self.file, "make"))
+    }
+
+    fn load_unchecked(&mut self) -> Result<Loaded, Fault> {
+        // The old one has to go first: it holds the lock.
+        self.open = None;
+        let mut db = Builder::new().set_cache_size(CACHE).open(&self.file)?;
+        // Also rebuilds the list of free pages: a wrong one would have the next commits write over live rows.
+        db.check_integrity()?;
+        let (record, numbers, images) = read(&db)?;
+        let clock = *self.clock.get_or_insert_with(|| Clock::resume(record.clock, record.last_ms));
+        let last_ms = record.last_ms;
+        self.open = Some(Open { db, record: Record { clock, ..record }, numbers });
+        Ok(Loaded { last_ms, images })
+    }
+}
+
+impl Journal for DiskJournal {
+    fn load(&mut self) -> Result<Loaded, JournalError> {
+        let loaded = catch_unwind(AssertUnwindSafe(|| self.load_unchecked()))
+            .unwrap_or_else(|_| Err(Fault::Wrong("its structure makes no sense".into())))
+            .map_err(|fault| refusal(&self.file, "open", fault))?;
+        let found = self.open.as_ref().map_or(0, |open| open.record.commits);
+        let promised = self.mark.promised().unwrap_or(0);
+        if found < promised {
+            self.open = None;
+            return Err(JournalError::Behind { file: self.file.clone(), found, promised });
+        }
+        self.mark.begin(found)?;
+        Ok(loaded)
+    }
+
+    fn commit(&mut self, batch: &Batch) -> Result<(), JournalError> {
+        let Some(open) = &mut self.open else {
+            return Err(io_error(&self.file, "write")(io::Error::other("it is not open")));
+        };
+        open.commit(batch).map_err(|fault| refusal(&self.file, "write", fault))?;
+        self.mark.promise(open.record.commits)
+    }
+}
+
+impl Open {
+    fn commit(&mut self, batch: &Batch) -> Result<(), Fault> {
+        let mut write = self.db.begin_write()?;
+        write.set_durability(Durability::Immediate)?;
+        for (id, changes) in &batch.zones {
+            let count = self.numbers.len();
+            let number = *self.numbers.entry(id.clone()).or_insert(u32::try_from(count).unwrap_or(u32::MAX));
+            self.record.digest ^= write_zone(&write, id, number, changes)?;
+        }
+        self.record.commits += 1;
+        self.record.last_ms = batch.at_ms;
+        write.open_table(RECORD)?.insert((), self.record.to_bytes().as_slice())?;
+        Ok(write.commit()?)
+    }
+}
+
+/// Writes one zone's changes, and returns by what they change the digest of all rows.
+fn write_zone(write: &WriteTransaction, id: &ZoneId, number: u32, changes: &Changes) -> Result<u128, Fault> {
+    let mut digest = 0;
+    let Header { epoch, next, base_segment } = changes.header;
+    let row = (number, epoch, next, base_segment);
+    digest ^= zone_digest(id.as_str(), row);
+    if let Some(old) = write.open_table(ZONES)?.insert(id.as_str(), row)? {
+        digest ^= zone_digest(id.as_str(), old.value());
+    }
+
+    let mut segments = write.open_table(SEGMENTS)?;
+    for (index, words) in &changes.segments {
+        let key = (number, *index);
+        let bytes = to_bytes(words);
+        digest ^= segment_digest(key, &bytes);
+        if let Some(old) = segments.insert(key, &bytes)? {
+            digest ^= segment_digest(key, old.value());
+        }
+    }
+    let dropped = (number, changes.dropped.start)..(number, changes.dropped.end);
+    if !changes.dropped.is_empty() {
+        for row in segments.extract_from_if(dropped, |_, _| true)? {
+            let (key, old) = row?;
+            digest ^= segment_digest(key.value(), old.value());
+        }
+    }
+
+    let mut entries = write.open_table(ENTRIES)?;
+    for &(seq, Entry { at_ms, unix_s }) in &changes.entered {
+        let key = (number, seq);
+        digest ^= entry_digest(key, (at_ms, unix_s));
+        if let Some(old) = entries.insert(key, (at_ms, unix_s))? {
+            digest ^= entry_digest(key, old.value());
+        }
+    }
+    for &seq in &changes.forgotten {
+        if let Some(old) = entries.remove((number, seq))? {
+            digest ^= entry_digest((number, seq), old.value());
+        }
+    }
+    Ok(digest)
+}
+
+type Read = (Record, HashMap<ZoneId, u32>, BTreeMap<ZoneId, Image>);
+
+/// Reads and checks everything.
+fn read(db: &Database) -> Result<Read, Fault> {
+    let wrong = |why: &str| Fault::Wrong(why.into());
+    let read = db.begin_read()?;
+    let kept = read.open_table(RECORD)?.get(())?.ok_or_else(|| wrong("it has no record"))?;
+    let record = Record::from_bytes(kept.value())?;
+
+    let mut digest = 0;
+    let mut numbers = HashMap::new();
+    let mut images: HashMap<u32, (ZoneId, Image)> = HashMap::new();
+    for row in read.open_table(ZONES)?.iter()? {
+        let (name, row) = row?;
+        let (number, epoch, next, base_segment) = row.value();
+        digest ^= zone_digest(name.value(), row.value());
+        let id = ZoneId::parse(name.value()).map_err(|fault| Fault::Wrong(fault.to_string()))?;
+        let header = Header { epoch, next, base_segment };
+        numbers.insert(id.clone(), number);
+        images.insert(number, (id, Image { header, segments: Vec::new(), entries: Vec::new() }));
+    }
+    for row in read.open_table(SEGMENTS)?.iter()? {
+        let (key, bytes) = row?;
+        digest ^= segment_digest(key.value(), bytes.value());
+        let (number, index) = key.value();
+        let (_, image) = images.get_mut(&number).ok_or_else(|| wrong("a segment has no zone"))?;
+        image.segments.push((index, from_bytes(bytes.value())));
+    }
+    for row in read.open_table(ENTRIES)?.iter()? {
+        let (key, entered) = row?;
+        digest ^= entry_digest(key.value(), entered.value());
+        let (number, seq) = key.value();
+        let (at_ms, unix_s) = entered.value();
+        let (_, image) = images.get_mut(&number).ok_or_else(|| wrong("an entry has no zone"))?;
+        image.entries.push((seq, Entry { at_ms, unix_s }));
+    }
+    if digest != record.digest {
+        return Err(wrong("its rows are not those that were written"));
+    }
+    if numbers.len() != images.len() {
+        return Err(wrong("two zones share a number"));
+    }
+    let now = Now { ms: record.last_ms, unix_s: record.last_ms / 1_000 };
+    for (id, image) in images.values() {
+        Zone::restore(Policy::default(), image.clone(), now)
+            .map_err(|fault| Fault::Wrong(format!("zone {id}: {fault}")))?;
+    }
+    Ok((record, numbers, images.into_values().collect()))
+}
+
+fn zone_digest(name: &str, (number, epoch, next, base): (u32, u32, u64, u64)) -> u128 {
+    let mut bytes = [0; 20];
+    bytes[..4].copy_from_slice(&epoch.to_le_bytes());
+    bytes[4..12].copy_from_slice(&next.to_le_bytes());
+    bytes[12..].copy_from_slice(&base.to_le_bytes());
+    record::digest(b'z', (number, 0), &[&bytes, name.as_bytes()])
+}
+
+fn segment_digest(key: (u32, u64), bytes: &[u8; SEGMENT_BYTES]) -> u128 {
+    record::digest(b's', key, &[bytes])
+}
+
+fn entry_digest(key: (u32, u64), (at_ms, unix_s): (u64, u64)) -> u128 {
+    record::digest(b'e', key, &[&at_ms.to_le_bytes(), &unix_s.to_le_bytes()])
+}
+
+fn to_bytes(words: &Words) -> [u8; SEGMENT_BYTES] {
+    let mut bytes = [0; SEGMENT_BYTES];
+    for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    bytes
+}
+
+fn from_bytes(bytes: &[u8; SEGMENT_BYTES]) -> Box<Words> {
+    let mut words = Box::new([0; SEGMENT_WORDS]);
+    let (eights, _) = bytes.as_chunks::<8>();
+    for (word, eight) in words.iter_mut().zip(eights) {
+        *word = u64::from_le_bytes(*eight);
+    }
+    words
+}
+
+fn io_error(file: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> JournalError {
+    move |source| JournalError::Io { file: file.into(), doing, source }
+}
+
+/// A file may be bad, or only out of reach: nobody should move a good file away because the disk is full.
+fn refusal(file: &Path, doing: &'static str, fault: Fault) -> JournalError {
+    use redb::Error as E;
+    let damaged = |why: String| JournalError::Damaged { file: file.into(), why };
+    match fault {
+        Fault::Wrong(why) => damaged(why),
+        Fault::Format(found) => JournalError::OtherFormat { file: file.into(), found, known: record::FORMAT },
+        Fault::Redb(E::DatabaseAlreadyOpen) => {
+            JournalError::InUse { dir: file.parent().unwrap_or(file).into() }
+        }
+        Fault::Redb(E::Io(source)) => match source.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => damaged(source.to_string()),
+            _ => io_error(file, doing)(source),
+        },
+        Fault::Redb(error @ (E::PreviousIo | E::LockPoisoned(_) | E::DatabaseClosed)) => {
+            io_error(file, doing)(io::Error::other(error.to_string()))
+        }
+        Fault::Redb(error) => damaged(error.to_string()),
+    }
+}

@@ -1,0 +1,98 @@
+//! The one row that speaks for the whole file.
+
+use super::Fault;
+use crate::{Clock, clock::Boot};
+
+/// The version of the tables and of this record.
+pub(super) const FORMAT: u32 = 1;
+
+const LEN: usize = 76;
+const CHECKED: usize = LEN - 16;
+
+/// What each commit writes beside the rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    /// Commits since the file was made.
+    pub(super) commits: u64,
+    /// The store's clock,
+    pub(super) clock: Clock,
+    /// and where it was at the last commit.
+    pub(super) last_ms: u64,
+    /// The digests of all rows, folded by exclusive or: a commit changes it by the rows it touches. It finds
+    /// accidents; it does not keep out somebody who can write the file.
+    pub(super) digest: u128,
+}
+
+impl Record {
+    /// Little-endian: format 4, commits 8, boot 16 (zeros for none), offset 8, last 8, digest 16, digest of these 16.
+    pub(super) fn to_bytes(self) -> [u8; LEN] {
+        let mut bytes = [0; LEN];
+        bytes[..4].copy_from_slice(&FORMAT.to_le_bytes());
+        bytes[4..12].copy_from_slice(&self.commits.to_le_bytes());
+        bytes[12..28].copy_from_slice(&self.clock.boot.unwrap_or_default());
+        bytes[28..36].copy_from_slice(&self.clock.offset_ms.to_le_bytes());
+        bytes[36..44].copy_from_slice(&self.last_ms.to_le_bytes());
+        bytes[44..CHECKED].copy_from_slice(&self.digest.to_le_bytes());
+        let check = digest(b'r', (0, 0), &[&bytes[..CHECKED]]);
+        bytes[CHECKED..].copy_from_slice(&check.to_le_bytes());
+        bytes
+    }
+
+    pub(super) fn from_bytes(bytes: &[u8]) -> Result<Self, Fault> {
+        let format = bytes.first_chunk().map_or(0, |four| u32::from_le_bytes(*four));
+        if format != FORMAT {
+            return Err(Fault::Format(format));
+        }
+        let check = digest(b'r', (0, 0), &[bytes.get(..CHECKED).unwrap_or_default()]).to_le_bytes();
+        if bytes.len() != LEN || bytes[CHECKED..] != check {
+            return Err(Fault::Wrong("its record is not the one that was written".into()));
+        }
+        let boot: Boot = part(bytes, 12);
+        Ok(Self {
+            commits: u64::from_le_bytes(part(bytes, 4)),
+            clock: Clock {
+                boot: Some(boot).filter(|boot| *boot != Boot::default()),
+                offset_ms: i64::from_le_bytes(part(bytes, 28)),
+            },
+            last_ms: u64::from_le_bytes(part(bytes, 36)),
+            digest: u128::from_le_bytes(part(bytes, 44)),
+        })
+    }
+}
+
+/// The digest of one row: its table, its key and its value.
+pub(super) fn digest(table: u8, (zone, key): (u32, u64), value: &[&[u8]]) -> u128 {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&[table]).update(&zone.to_le_bytes()).update(&key.to_le_bytes());
+    for bytes in value {
+        hasher.update(bytes);
+    }
+    u128::from_le_bytes(part(hasher.finalize().as_bytes(), 0))
+}
+
+fn part<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    let mut part = [0; N];
+    part.copy_from_slice(&bytes[at..at + N]);
+    part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_comes_back_and_no_other_is_taken() {
+        for boot in [None, Some([7; 16])] {
+            let record =
+                Record { commits: 5, clock: Clock { boot, offset_ms: -3 }, last_ms: 9, digest: 1 << 100 };
+            let bytes = record.to_bytes();
+            assert!(Record::from_bytes(&bytes).is_ok_and(|read| read == record));
+            for at in 0..LEN {
+                let mut flipped = bytes;
+                flipped[at] ^= 0x10;
+                assert!(Record::from_bytes(&flipped).is_err(), "byte {at}");
+                assert!(Record::from_bytes(&bytes[..at]).is_err(), "cut at {at}");
+            }
+        }
+    }
+}

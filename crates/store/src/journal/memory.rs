@@ -1,0 +1,59 @@
+//! A journal that lasts as long as the process: what each journal must do, said in a page.
+//!
+//! For tests and simulations; the disk's journal is held against it.
+
+use std::collections::BTreeMap;
+
+use admission::{Changes, Entry, Header, Image, Words, ZoneId};
+
+use super::{Batch, Journal, JournalError, Loaded};
+
+/// Keeps zones in memory.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryJournal {
+    last_ms: u64,
+    zones: BTreeMap<ZoneId, Kept>,
+}
+
+#[derive(Clone, Debug)]
+struct Kept {
+    header: Header,
+    segments: BTreeMap<u64, Box<Words>>,
+    entries: BTreeMap<u64, Entry>,
+}
+
+impl Kept {
+    fn apply(&mut self, changes: &Changes) {
+        self.header = changes.header;
+        self.segments.extend(changes.segments.iter().map(|(index, words)| (*index, Box::new(**words))));
+        self.segments.retain(|index, _| !changes.dropped.contains(index));
+        self.entries.extend(changes.entered.iter().copied());
+        for seq in &changes.forgotten {
+            self.entries.remove(seq);
+        }
+    }
+
+    fn image(&self) -> Image {
+        Image {
+            header: self.header,
+            segments: self.segments.iter().map(|(&index, words)| (index, words.clone())).collect(),
+            entries: self.entries.iter().map(|(&seq, &entry)| (seq, entry)).collect(),
+        }
+    }
+}
+
+impl Journal for MemoryJournal {
+    fn load(&mut self) -> Result<Loaded, JournalError> {
+        let images = self.zones.iter().map(|(id, kept)| (id.clone(), kept.image())).collect();
+        Ok(Loaded { last_ms: self.last_ms, images })
+    }
+
+    fn commit(&mut self, batch: &Batch) -> Result<(), JournalError> {
+        self.last_ms = batch.at_ms;
+        for (id, changes) in &batch.zones {
+            let new = || Kept { header: changes.header, segments: BTreeMap::new(), entries: BTreeMap::new() };
+            self.zones.entry(id.clone()).or_insert_with(new).apply(changes);
+        }
+        Ok(())
+    }
+}

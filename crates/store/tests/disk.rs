@@ -1,0 +1,330 @@
+//! The journal on disk: what is kept comes back, and what can't be trusted is refused, never taken and never begun
+//! anew in silence.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use admission::{Claim, Mode, Now, Policy, Verdict, ZoneId};
+use store::{
+    Batch, Clock, DiskJournal, Embedded, Engine, Journal, JournalError, Loaded, MemoryJournal, Store as _,
+};
+
+/// Keeps everything twice, on disk and in memory.
+struct Both {
+    disk: DiskJournal,
+    memory: MemoryJournal,
+}
+
+impl Journal for Both {
+    fn load(&mut self) -> Result<Loaded, JournalError> {
+        self.memory.load()?;
+        self.disk.load()
+    }
+
+    fn commit(&mut self, batch: &Batch) -> Result<(), JournalError> {
+        self.memory.commit(batch)?;
+        self.disk.commit(batch)
+    }
+}
+
+/// Small and repeatable: xorshift64*.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) % end
+    }
+}
+
+fn policy(mode: Mode) -> Policy {
+    Policy { mode, admit_per_minute: 6_000, idle_timeout_s: 10, pass_ttl_s: 60, ..Policy::default() }
+}
+
+fn zone(name: &str) -> ZoneId {
+    ZoneId::parse(name).expect("a name")
+}
+
+/// A while in the life of some zones: all kinds of changes occur.
+fn live(engine: &mut Engine<Both>, dice: &mut Dice, from_ms: u64, steps: u64) -> u64 {
+    let zones = ["A", "LONGER-NAME", "Z"].map(zone);
+    let mut now = Now { ms: from_ms, unix_s: from_ms / 1_000 };
+    for (id, mode) in zones.iter().zip([Mode::Auto, Mode::Open, Mode::Hold]) {
+        engine
+            .put_zone(id, policy(mode), 1 + u32::try_from(dice.below(1 << 30)).expect("small"), now)
+            .expect("put");
+    }
+    for _ in 0..steps {
+        for _ in 0..1 + dice.below(4) {
+            let id = &zones[usize::try_from(dice.below(3)).expect("small")];
+            now.ms += dice.below(900);
+            let view = engine.beat(id, &[], now).expect("beats");
+            if dice.below(3) == 0 {
+                engine.join(id, 1 + u32::try_from(dice.below(1_024)).expect("small"), now).expect("joins");
+            } else {
+                let seqs = view.base..view.base + 200;
+                let claims: Vec<_> = seqs.map(|seq| Claim { epoch: view.epoch, seq }).collect();
+                engine.enter(id, &claims, now).expect("asks");
+            }
+        }
+        engine.commit(now).expect("kept");
+    }
+    now.ms
+}
+
+fn text(loaded: &Loaded) -> String {
+    format!("{loaded:?}")
+}
+
+fn both(dir: &Path, memory: MemoryJournal) -> Engine<Both> {
+    Engine::new(Both { disk: DiskJournal::open(dir).expect("opens"), memory }).expect("loads")
+}
+
+/// A directory with a journal that has seen something, and what is in it.
+fn lived_in(steps: u64) -> (tempfile::TempDir, Loaded) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut engine = both(dir.path(), MemoryJournal::default());
+    live(&mut engine, &mut Dice(7), 2_000_000_000_000, steps);
+    let kept = engine.journal_mut().memory.load().expect("in memory");
+    (dir, kept)
+}
+
+fn open(dir: &Path) -> Result<(DiskJournal, Loaded), JournalError> {
+    let mut journal = DiskJournal::open(dir)?;
+    let loaded = journal.load()?;
+    Ok((journal, loaded))
+}
+
+fn refused(dir: &Path) -> JournalError {
+    open(dir).map(|_| ()).expect_err("refused")
+}
+
+fn says(error: &JournalError, file: &Path, words: &[&str]) {
+    let text = error.to_string();
+    for word in words.iter().copied().chain(file.to_str()) {
+        assert!(text.contains(word), "{text:?} does not say {word:?}");
+    }
+}
+
+#[test]
+fn the_disk_keeps_what_memory_keeps() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut dice = Dice(0x5eed);
+    let (mut memory, mut now_ms) = (MemoryJournal::default(), 2_000_000_000_000);
+    for round in 0..6 {
+        let mut engine = both(dir.path(), memory);
+        now_ms = live(&mut engine, &mut dice, now_ms, 40);
+        let kept = engine.journal_mut().memory.load().expect("in memory");
+        let on_disk = engine.journal_mut().disk.load().expect("loads again");
+        assert_eq!(text(&on_disk), text(&kept), "round {round}");
+        if round == 5 {
+            let count = |f: fn(&admission::Image) -> u64| kept.images.values().map(f).sum::<u64>();
+            assert!(count(|image| image.header.base_segment) > 0, "segments were dropped");
+            assert!(
+                count(|image| image.entries.len() as u64) < count(|image| image.header.next) / 2,
+                "forgotten"
+            );
+        }
+        memory = engine.journal().memory.clone();
+    }
+}
+
+#[tokio::test]
+async fn a_restart_keeps_places_entries_and_clock() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let z = zone("Z");
+    let narrow = Policy { admit_per_minute: 3, sub_windows: 1, ..Policy::default() };
+    let store = Embedded::open(dir.path()).expect("opens");
+    store.put_zone(&z, narrow).await.expect("put");
+    let joined = store.join(&z, 5).await.expect("joins");
+    drop(store);
+    let store = Embedded::open(dir.path()).expect("opens again");
+    store.put_zone(&z, narrow).await.expect("put");
+    let claims = (0..5).map(|seq| Claim { epoch: joined.epoch, seq }).collect();
+    let again = store.enter(&z, claims).await.expect("asks");
+    assert_eq!(again.verdicts[..3], joined.verdicts[..3]);
+    assert!(matches!(again.verdicts[3], Verdict::Waiting(place) if place.rank == 1));
+    assert!(matches!(again.verdicts[4], Verdict::Waiting(place) if place.rank == 2));
+    let next = store.join(&z, 1).await.expect("joins");
+    assert_eq!((next.epoch, next.first), (joined.epoch, 5));
+    assert!(joined.at_ms <= again.at_ms && again.at_ms <= next.at_ms && next.at_ms < joined.at_ms + 60_000);
+}
+
+#[test]
+fn the_clock_goes_on_where_it_was() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let clock = |dir: &Path| -> Clock { open(dir).expect("opens").0.clock() };
+    let first = clock(dir.path());
+    let before = first.now();
+    let (mut journal, _) = open(dir.path()).expect("opens");
+    assert!(journal.clock().now().ms + 60_000 > before.ms, "a new journal begins at the wall clock");
+    let after = journal.clock();
+    journal.commit(&Batch { at_ms: after.now().ms, zones: Vec::new() }).expect("kept");
+    drop(journal);
+    assert_eq!(clock(dir.path()), after, "the same boot, the same clock");
+}
+
+#[test]
+fn files_are_the_owners_own() {
+    let parent = tempfile::tempdir().expect("a directory");
+    let dir = parent.path().join("a/b");
+    drop(open(&dir).expect("opens"));
+    let mode = |path: &Path| fs::metadata(path).expect("is there").permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    let mut names: Vec<_> =
+        fs::read_dir(&dir).expect("lists").map(|file| file.expect("a file").path()).collect();
+    names.sort();
+    assert_eq!(names, [dir.join("weir.mark"), dir.join("weir.redb")]);
+    assert!(names.iter().all(|name| mode(name) == 0o600));
+}
+
+#[test]
+fn a_second_store_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let _first = open(dir.path()).expect("opens");
+    let error = refused(dir.path());
+    assert!(matches!(error, JournalError::InUse { .. }), "{error}");
+    says(&error, dir.path(), &["in use", "directory of its own"]);
+}
+
+#[test]
+fn a_directory_that_can_not_be_is_named() {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    for dir in [file.path().join("data"), "/proc/weir".into()] {
+        let error = refused(&dir);
+        assert!(matches!(error, JournalError::Io { .. }), "{error}");
+        says(&error, &dir, &["can't"]);
+    }
+}
+
+/// Damages a journal, and sees that it is refused, twice: the first refusal must not have mended anything.
+fn damaged(words: &[&str], damage: impl FnOnce(&Path)) {
+    let (dir, _) = lived_in(3);
+    let file = dir.path().join("weir.redb");
+    damage(&file);
+    for _ in 0..2 {
+        says(&refused(dir.path()), dir.path(), words);
+    }
+}
+
+#[test]
+fn bad_files_are_refused() {
+    damaged(&["damaged or not a journal", "move the file"], |file| {
+        fs::write(file, "").expect("writes");
+    });
+    damaged(&["damaged or not a journal"], |file| {
+        fs::write(file, "[[zone]]\nid = \"A\"\n").expect("writes");
+    });
+    damaged(&["damaged or not a journal"], |file| {
+        fs::write(file, vec![0; 1 << 20]).expect("writes");
+    });
+    damaged(&["it is missing"], |file| fs::remove_file(file).expect("removes"));
+    damaged(&["weir.mark", "no mark"], |file| {
+        fs::write(file.with_extension("mark"), "x").expect("writes");
+    });
+    for part in [2, 3, 100] {
+        damaged(&["damaged or not a journal"], |file| {
+            let whole = fs::read(file).expect("reads");
+            fs::write(file, &whole[..whole.len() - whole.len() / part]).expect("writes");
+        });
+    }
+    damaged(&["damaged or not a journal"], |file| {
+        fs::remove_file(file).expect("removes");
+        let other = redb::Database::create(file).expect("makes");
+        let write = other.begin_write().expect("begins");
+        write.open_table(redb::TableDefinition::<u64, u64>::new("prices")).expect("opens");
+        write.commit().expect("commits");
+    });
+    damaged(&["has format 2", "reads format 1"], |file| {
+        let newer = redb::Database::open(file).expect("opens");
+        let write = newer.begin_write().expect("begins");
+        let record = redb::TableDefinition::<(), &[u8]>::new("record");
+        write.open_table(record).expect("opens").insert((), [2, 0, 0, 0, 9].as_slice()).expect("inserts");
+        write.commit().expect("commits");
+    });
+}
+
+#[test]
+fn a_row_that_is_not_ours_is_refused() {
+    damaged(&["not those that were written"], |file| {
+        let db = redb::Database::open(file).expect("opens");
+        let write = db.begin_write().expect("begins");
+        let entries = redb::TableDefinition::<(u32, u64), (u64, u64)>::new("entries");
+        write.open_table(entries).expect("opens").pop_last().expect("pops");
+        write.commit().expect("commits");
+    });
+}
+
+#[test]
+fn an_old_copy_is_refused() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("weir.redb");
+    let (mut journal, loaded) = open(dir.path()).expect("opens");
+    let batch = |at_ms| Batch { at_ms, zones: Vec::new() };
+    journal.commit(&batch(loaded.last_ms + 1)).expect("kept");
+    drop(journal);
+    let old = fs::read(&file).expect("reads");
+    let (mut journal, loaded) = open(dir.path()).expect("opens");
+    journal.commit(&batch(loaded.last_ms + 1)).expect("kept");
+    drop(journal);
+    fs::write(&file, old).expect("writes");
+    for _ in 0..2 {
+        let error = refused(dir.path());
+        assert!(matches!(error, JournalError::Behind { found: 1, promised: 2, .. }), "{error}");
+        says(&error, &file, &["old copy", "removing the weir.mark"]);
+    }
+    fs::remove_file(dir.path().join("weir.mark")).expect("removes");
+    open(dir.path()).expect("the loss was accepted");
+}
+
+/// Flips bits all over a file: the start is refused, or finds the very same state and can go on from there.
+fn flipped(kept: &Loaded, redb: &[u8], mark: &[u8], seed: u64) {
+    let mut dice = Dice(seed);
+    let dir = tempfile::tempdir().expect("a directory");
+    let used: Vec<_> = (0..redb.len()).filter(|&at| redb[at] != 0).collect();
+    let (mut same, mut damaged) = (0, 0);
+    // The head of the file byte by byte, then wherever there is something.
+    let rest = (0..500).map(|_| used[usize::try_from(dice.below(used.len() as u64)).expect("small")]);
+    let places: Vec<_> = (0..320).chain(rest).collect();
+    for at in places {
+        let mut bytes = redb.to_vec();
+        bytes[at] ^= 1 << dice.below(8);
+        fs::write(dir.path().join("weir.redb"), bytes).expect("writes");
+        fs::write(dir.path().join("weir.mark"), mark).expect("writes");
+        match open(dir.path()) {
+            Ok((mut journal, loaded)) => {
+                assert_eq!(text(&loaded), text(kept), "seed {seed}, byte {at}: another state was taken");
+                let at_ms = loaded.last_ms + 1;
+                journal.commit(&Batch { at_ms, zones: Vec::new() }).expect("goes on");
+                let later = Loaded { last_ms: at_ms, ..loaded };
+                assert_eq!(
+                    text(&journal.load().expect("loads again")),
+                    text(&later),
+                    "seed {seed}, byte {at}"
+                );
+                same += 1;
+            }
+            Err(JournalError::Io { source, .. }) => panic!("seed {seed}, byte {at}: {source}"),
+            Err(_) => damaged += 1,
+        }
+    }
+    assert!(damaged > 50 && same > 50, "{damaged} refused, {same} the same");
+}
+
+#[test]
+fn flipped_bits_are_found_in_a_file_that_was_closed() {
+    let (dir, kept) = lived_in(30);
+    let read = |name| fs::read(dir.path().join(name)).expect("reads");
+    flipped(&kept, &read("weir.redb"), &read("weir.mark"), 1);
+}
+
+#[test]
+fn flipped_bits_are_found_in_a_file_that_a_kill_left() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut engine = both(dir.path(), MemoryJournal::default());
+    live(&mut engine, &mut Dice(8), 2_000_000_000_000, 30);
+    let kept = engine.journal_mut().memory.load().expect("in memory");
+    let read = |name| fs::read(dir.path().join(name)).expect("reads");
+    flipped(&kept, &read("weir.redb"), &read("weir.mark"), 2);
+}

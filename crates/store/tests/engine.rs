@@ -1,0 +1,195 @@
+//! The engine over a journal that fails on demand.
+
+use admission::{Claim, Decided, Joined, Mode, Now, Policy, Verdict, ZoneId};
+use store::{Batch, Engine, Journal, JournalError, Loaded, MemoryJournal, RELOAD_AFTER_MS, StoreError};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fails {
+    No,
+    /// The batch is lost.
+    Commit,
+    /// The batch is kept, and nobody knows.
+    Reply,
+    /// Nothing works.
+    All,
+}
+
+struct Faulty {
+    inner: MemoryJournal,
+    fails: Fails,
+    loads: u32,
+    commits: u32,
+}
+
+fn broken() -> JournalError {
+    JournalError::Io { file: "disk".into(), doing: "write", source: std::io::Error::other("on purpose") }
+}
+
+impl Journal for Faulty {
+    fn load(&mut self) -> Result<Loaded, JournalError> {
+        self.loads += 1;
+        if self.fails == Fails::All { Err(broken()) } else { self.inner.load() }
+    }
+
+    fn commit(&mut self, batch: &Batch) -> Result<(), JournalError> {
+        self.commits += 1;
+        if matches!(self.fails, Fails::No | Fails::Reply) {
+            self.inner.commit(batch)?;
+        }
+        if self.fails == Fails::No { Ok(()) } else { Err(broken()) }
+    }
+}
+
+fn engine(inner: MemoryJournal) -> Engine<Faulty> {
+    Engine::new(Faulty { inner, fails: Fails::No, loads: 0, commits: 0 }).expect("an empty journal")
+}
+
+fn at(ms: u64) -> Now {
+    Now { ms: 1_000_000 + ms, unix_s: 1_700_000_000 + ms / 1_000 }
+}
+
+fn zone(name: &str) -> ZoneId {
+    ZoneId::parse(name).expect("a name")
+}
+
+const NARROW: Policy = Policy {
+    mode: Mode::Auto,
+    admit_per_minute: 5,
+    sub_windows: 1,
+    polling_period_ms: 3_000,
+    idle_timeout_s: 60,
+    pass_ttl_s: 300,
+};
+
+fn put(engine: &mut Engine<Faulty>, id: &ZoneId, policy: Policy, ms: u64) {
+    engine.put_zone(id, policy, 7, at(ms)).expect("put");
+    engine.commit(at(ms)).expect("kept");
+}
+
+fn join(engine: &mut Engine<Faulty>, id: &ZoneId, count: u32, ms: u64) -> Result<Joined, StoreError> {
+    let joined = engine.join(id, count, at(ms));
+    engine.commit(at(ms)).and(joined)
+}
+
+fn enter(
+    engine: &mut Engine<Faulty>,
+    id: &ZoneId,
+    seqs: std::ops::Range<u64>,
+    ms: u64,
+) -> Result<Decided, StoreError> {
+    let claims: Vec<_> = seqs.map(|seq| Claim { epoch: 7, seq }).collect();
+    let decided = engine.enter(id, &claims, at(ms));
+    engine.commit(at(ms)).and(decided)
+}
+
+fn entered(verdicts: &[Verdict]) -> usize {
+    verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Entered(_))).count()
+}
+
+#[test]
+fn a_restart_keeps_places_and_entries() {
+    let z = zone("Z");
+    let mut first = engine(MemoryJournal::default());
+    put(&mut first, &z, NARROW, 0);
+    let joined = join(&mut first, &z, 8, 10).expect("joins");
+    assert_eq!((joined.epoch, joined.first, entered(&joined.verdicts)), (7, 0, 5));
+
+    let mut second = engine(first.journal().inner.clone());
+    assert_eq!(join(&mut second, &z, 1, 20), Err(StoreError::UnknownZone), "asleep until it is put");
+    second.put_zone(&z, NARROW, 99, at(20)).expect("put");
+    second.commit(at(20)).expect("kept");
+    let again = enter(&mut second, &z, 0..8, 30).expect("asks");
+    assert_eq!(again.verdicts[..5], joined.verdicts[..5], "the same entries");
+    assert!(again.verdicts[5..].iter().all(|verdict| matches!(verdict, Verdict::Waiting(_))));
+    let more = join(&mut second, &z, 1, 30).expect("joins");
+    assert_eq!((more.epoch, more.first), (7, 8));
+}
+
+#[test]
+fn a_failed_commit_refuses_the_group_and_rolls_it_back() {
+    let z = zone("Z");
+    for (fails, next) in [(Fails::Commit, 3), (Fails::Reply, 5)] {
+        let mut engine = engine(MemoryJournal::default());
+        put(&mut engine, &z, Policy { admit_per_minute: 4, ..NARROW }, 0);
+        assert_eq!(entered(&join(&mut engine, &z, 3, 10).expect("joins").verdicts), 3);
+        engine.journal_mut().fails = fails;
+        let refused = join(&mut engine, &z, 2, 20);
+        assert!(matches!(&refused, Err(StoreError::Away(why)) if why.contains("on purpose")), "{refused:?}");
+        engine.journal_mut().fails = Fails::No;
+        let joined = join(&mut engine, &z, 3, 30).expect("is back at the next call, with its policy");
+        assert_eq!(joined.first, next);
+        assert_eq!(entered(&joined.verdicts), usize::from(fails == Fails::Commit), "the fourth slot, once");
+        let all = enter(&mut engine, &z, 0..joined.first + 3, 40).expect("asks");
+        assert_eq!(entered(&all.verdicts), 4);
+    }
+}
+
+#[test]
+fn a_journal_that_is_away_is_tried_now_and_then() {
+    let z = zone("Z");
+    let mut engine = engine(MemoryJournal::default());
+    put(&mut engine, &z, NARROW, 0);
+    engine.journal_mut().fails = Fails::All;
+    for ms in 1_000..3_000 {
+        assert!(matches!(join(&mut engine, &z, 1, ms), Err(StoreError::Away(_))));
+    }
+    assert_eq!(u64::from(engine.journal().loads), 1 + 2_000 / RELOAD_AFTER_MS);
+    // It reads, and does not write: no more often.
+    engine.journal_mut().fails = Fails::Commit;
+    let before = engine.journal().loads;
+    for ms in 3_000..5_000 {
+        assert!(matches!(join(&mut engine, &z, 1, ms), Err(StoreError::Away(_))));
+    }
+    assert!(u64::from(engine.journal().loads - before) <= 2_000 / RELOAD_AFTER_MS);
+    engine.journal_mut().fails = Fails::No;
+    assert_eq!(join(&mut engine, &z, 1, 5_000 + RELOAD_AFTER_MS).expect("back").first, 0);
+}
+
+#[test]
+fn a_put_that_was_refused_is_no_put() {
+    let (old, new) = (zone("OLD"), zone("NEW"));
+    let mut engine = engine(MemoryJournal::default());
+    put(&mut engine, &old, NARROW, 0);
+    engine.journal_mut().fails = Fails::Commit;
+    engine.put_zone(&old, Policy { mode: Mode::Hold, ..NARROW }, 1, at(10)).expect("applied");
+    engine.put_zone(&new, NARROW, 9, at(10)).expect("applied");
+    assert!(engine.commit(at(10)).is_err());
+    engine.journal_mut().fails = Fails::No;
+    assert_eq!(join(&mut engine, &new, 1, 20), Err(StoreError::UnknownZone));
+    assert_eq!(entered(&join(&mut engine, &old, 1, 20).expect("joins").verdicts), 1, "under the old policy");
+    put(&mut engine, &new, NARROW, 30);
+    assert_eq!(join(&mut engine, &new, 1, 30).expect("joins").first, 0);
+}
+
+#[test]
+fn a_group_is_kept_together_and_nothing_is_written_for_nothing() {
+    let (a, b) = (zone("A"), zone("B"));
+    let mut engine = engine(MemoryJournal::default());
+    put(&mut engine, &a, NARROW, 0);
+    put(&mut engine, &b, NARROW, 0);
+    let before = engine.journal().commits;
+    engine.join(&a, 1, at(10)).expect("applied");
+    engine.join(&b, 1, at(10)).expect("applied");
+    engine.join(&a, 9, at(10)).expect("applied");
+    engine.commit(at(10)).expect("kept");
+    assert_eq!(engine.journal().commits, before + 1);
+    for ms in 11..20 {
+        engine.beat(&a, &[], at(ms)).expect("applied");
+        engine.enter(&a, &[Claim { epoch: 7, seq: 9 }], at(ms)).expect("applied");
+        engine.commit(at(ms)).expect("kept");
+    }
+    assert_eq!(engine.journal().commits, before + 1, "nobody entered");
+}
+
+#[test]
+fn the_clock_does_not_go_back() {
+    let z = zone("Z");
+    let mut first = engine(MemoryJournal::default());
+    put(&mut first, &z, NARROW, 0);
+    join(&mut first, &z, 5, 10_000).expect("joins");
+    let mut second = engine(first.journal().inner.clone());
+    put(&mut second, &z, NARROW, 3);
+    assert_eq!(join(&mut second, &z, 1, 5).expect("joins").at_ms, at(10_000).ms);
+    let early = enter(&mut second, &z, 5..6, 9_000).expect("asks");
+    assert_eq!((early.at_ms, entered(&early.verdicts)), (at(10_000).ms, 0));
+}

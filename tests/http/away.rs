@@ -1,0 +1,72 @@
+//! The store's trouble is not the user's.
+//!
+//! A full disk is played by a limit on the size of files, which any user can set and lift on a running process: every
+//! write to the journal fails, as it does on a disk without space.
+
+use rustix::process::{Resource, Rlimit, prlimit};
+
+use crate::{
+    app::{Answer, body},
+    client::Reply,
+    clock::eventually,
+    weir::{Setup, Weir, zone},
+};
+
+/// A server whose journal may fail: a write beyond the limit must be an error, and not the end of the process.
+fn start(config: &str) -> Weir {
+    Setup::new(config).shell("trap '' XFSZ;").start()
+}
+
+fn limit_files(weir: &Weir, bytes: Option<u64>) {
+    let limit = Rlimit { current: bytes, maximum: None };
+    prlimit(Some(weir.pid()), Resource::Fsize, limit)
+        .expect("our own process, and no lower limit on this one");
+}
+
+/// The disk is full: a join is refused. The reply is for the table of errors.
+pub(crate) fn join_while_away() -> Reply {
+    let weir = start(&zone("Z", 60, ""));
+    limit_files(&weir, Some(0));
+    weir.post("/traffic/wait", &body("Z", None))
+}
+
+/// Polls are answered and marked stale, nobody enters or joins; with space again, all goes on, and no place is lost.
+pub(crate) fn polls_are_answered_and_nobody_enters() {
+    let (held, auto) = (zone("Z", 6, "mode = \"hold\""), zone("Z", 6, ""));
+    let mut weir = start(&held);
+    let join = || weir.post("/traffic/wait", &body("Z", None));
+    let entry = |token: &str| Answer::of(&weir.post("/traffic/entry", &body("Z", Some(token))));
+    let tokens: Vec<String> = (0..40).map(|_| Answer::of(&join()).token).collect();
+    eventually("the server's own view has all of them", || {
+        let metrics = weir.admin_get("/metrics");
+        metrics.text().contains("weir_zone_waiting_tickets{zone=\"Z\"} 40").then_some(())
+    });
+    limit_files(&weir, Some(0));
+    let refused = join();
+    assert_eq!((refused.status, refused.problem().as_str()), (503, "store_away"));
+
+    // The zone opens, and yet: an entry that can't be kept is none.
+    weir.setup().write_config(&auto);
+    weir.signal(rustix::process::Signal::HUP);
+    for round in 0..20 {
+        for (token, rank) in tokens.iter().zip(1..) {
+            let answer = entry(token);
+            let waiting = answer.waiting();
+            assert_eq!(waiting.rank, rank, "round {round}");
+            assert!(waiting.stale || round == 0, "an old word passes as fresh: {waiting:?}");
+        }
+        assert_eq!(join().status, 503, "round {round}");
+    }
+    assert_eq!(weir.get("/healthz").status, 200, "restarting it would not help");
+    eventually("not ready", || (weir.get("/readyz").status == 503).then_some(()));
+
+    limit_files(&weir, None);
+    eventually("joins are taken again", || (join().status == 200).then_some(()));
+    weir.signal(rustix::process::Signal::HUP);
+    eventually("the first of the line enters", || entry(&tokens[0]).pass);
+    eventually("what is told is fresh", || (!entry(&tokens[39]).waiting().stale).then_some(()));
+    eventually("ready", || (weir.get("/readyz").status == 200).then_some(()));
+    weir.kill_and_restart();
+    let last = Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&tokens[39]))));
+    assert!(last.waiting().rank <= 39, "{last:?}");
+}

@@ -1,0 +1,111 @@
+//! Stopping: who was let in is served, who hangs is not waited for beyond the deadline.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::{
+    app::{Answer, body},
+    client::{Client, Reply, post},
+    clock::{eventually, now},
+    weir::{Setup, Weir, zone},
+};
+
+const IN_QUEUE: usize = 50;
+const ROUNDS: usize = 8;
+
+fn with(settings: &str) -> Weir {
+    Setup::new(&format!("{settings}\n{}", zone("Z", 60_000, ""))).start()
+}
+
+/// A request whose body is half sent, and that the server has begun to read; and the other half.
+fn half_sent(weir: &Weir) -> (Client, String) {
+    let mut client = weir.connect();
+    let request = post("/traffic/wait", &body("Z", None)).replace("Host", "Expect: 100-continue\r\nHost");
+    let (head, rest) = request.split_once("\r\n\r\n").expect("a head and a body");
+    client.send(format!("{head}\r\n\r\n")).expect("taken");
+    assert_eq!(client.head().expect("the interim reply").status, 100);
+    client.send(&rest[..5]).expect("taken");
+    (client, rest[5..].to_owned())
+}
+
+/// Nobody can connect any more.
+fn listener_is_closed(weir: &Weir) {
+    eventually("the listener is closed", || Client::connect(weir.public).is_err().then_some(()));
+}
+
+/// Connections that the kernel had taken before the signal are served: all of them, in every round.
+pub(crate) fn accept_queue_is_served() {
+    for round in 0..ROUNDS {
+        let mut weir = with("");
+        weir.freeze();
+        let mut clients: Vec<Client> = (0..IN_QUEUE).map(|_| weir.connect()).collect();
+        for client in &mut clients {
+            client.send_post("/traffic/wait", &body("Z", None)).expect("the kernel takes it");
+        }
+        weir.signal(Signal::TERM);
+        weir.signal(Signal::CONT);
+        for (n, client) in clients.iter_mut().enumerate() {
+            let reply = client.reply().unwrap_or_else(|e| panic!("round {round}, connection {n}: {e}"));
+            assert!(Answer::of(&reply).can_enter);
+            // What was answered in the moment before the signal was heard ends as an idle connection does.
+            assert!(client.is_ended(), "round {round}, connection {n}");
+        }
+        assert!(weir.wait_for_end().success());
+    }
+}
+
+/// A request that is half here is read to its end and answered; idle connections end; new ones are not taken.
+pub(crate) fn requests_in_flight_finish() {
+    let mut weir = with("drain_deadline_s = 600");
+    let mut idle = weir.connect();
+    assert_eq!(idle.get("/healthz").expect("a reply").status, 200);
+    let (mut client, rest) = half_sent(&weir);
+    weir.signal(Signal::TERM);
+    assert!(idle.is_ended(), "an idle connection ends at once");
+    listener_is_closed(&weir);
+    client.send(rest).expect("taken while draining");
+    let reply = client.reply().expect("a reply while draining");
+    assert!(Answer::of(&reply).can_enter);
+    assert!(reply.closes() && client.is_ended());
+    assert!(weir.wait_for_end().success());
+}
+
+/// A request that never ends is not waited for beyond the deadline.
+pub(crate) fn deadline_ends_it() {
+    let mut weir = with("drain_deadline_s = 1\nbody_timeout_s = 120");
+    let (mut client, _rest) = half_sent(&weir);
+    let signalled = now();
+    weir.signal(Signal::TERM);
+    weir.wait_for_end();
+    assert!(now() - signalled >= Duration::from_secs(1), "the deadline is granted in full");
+    // What it hears, if anything, is an error; then the end.
+    if let Ok(reply) = client.reply() {
+        assert!(reply.status >= 400 && reply.closes(), "{reply:?}");
+    }
+    assert!(client.ends());
+}
+
+/// Who asks whether a stopping server is ready hears that it is not. The reply is for the table of errors.
+pub(crate) fn readiness_while_stopping() -> Reply {
+    let weir = with("drain_deadline_s = 600");
+    let (_busy, _rest) = half_sent(&weir);
+    let mut asking = weir.connect();
+    asking.send("GET /readyz HTTP/1.1\r\nHost:").expect("taken");
+    // One after the other: the server has seen the half of the head once it answers what was sent later.
+    assert_eq!(weir.get("/healthz").status, 200);
+    weir.signal(Signal::TERM);
+    listener_is_closed(&weir);
+    asking.send("test\r\n\r\n").expect("taken while draining");
+    asking.reply().expect("a reply while draining")
+}
+
+/// Asked twice to stop, it stops, however long the deadline.
+pub(crate) fn second_signal_ends_it_at_once() {
+    let mut weir = with("drain_deadline_s = 600\nbody_timeout_s = 120");
+    let (_client, _rest) = half_sent(&weir);
+    weir.signal(Signal::TERM);
+    listener_is_closed(&weir);
+    weir.signal(Signal::TERM);
+    weir.wait_for_end();
+}

@@ -1,0 +1,174 @@
+//! Every error of the table, met as a client meets it, and held against the table that users read.
+
+use std::{collections::BTreeSet, fs};
+
+use server::http::problem;
+
+use crate::{
+    app::{Answer, body},
+    away,
+    client::{Client, Reply, post},
+    clock::eventually,
+    drain,
+    weir::{Setup, Weir, zone},
+};
+
+/// Asks one server, which has a zone `Z`, for one error.
+type Ask = fn(&Weir, &mut Client) -> Reply;
+
+fn ask(client: &mut Client, bytes: impl AsRef<[u8]>) -> Reply {
+    client.send(bytes).expect("the server reads");
+    client.reply().expect("the server replies")
+}
+
+fn wait(client: &mut Client, json: &str) -> Reply {
+    ask(client, post("/traffic/wait", json))
+}
+
+fn entry(client: &mut Client, json: &str) -> Reply {
+    ask(client, post("/traffic/entry", json))
+}
+
+fn typed(kind: &str) -> String {
+    let body = body("Z", None);
+    let length = body.len();
+    format!("POST /traffic/wait HTTP/1.1\r\nHost: test\r\n{kind}Content-Length: {length}\r\n\r\n{body}")
+}
+
+/// Codes that no client can bring about at will; the tests of the gate meet them.
+const MET_ELSEWHERE: &[&str] = &["busy"];
+
+/// Code, status, and how to meet it. One row for each way that apps are likely to go.
+const CASES: &[(&str, u16, Ask)] = &[
+    ("malformed_http", 400, |_, c| ask(c, "nonsense\r\n\r\n")),
+    ("malformed_http", 400, |_, c| ask(c, "GET /healthz HTTP/7\r\n\r\n")),
+    ("malformed_json", 400, |_, c| wait(c, "{")),
+    ("malformed_json", 400, |_, c| wait(c, "")),
+    ("malformed_json", 400, |_, c| wait(c, r#"{"zoneId":"Z"} {}"#)),
+    ("malformed_json", 400, |_, c| wait(c, r#"{"zoneId":"Z","clientIp":1e999}"#)),
+    ("malformed_json", 400, |_, c| wait(c, r#"{"zoneId":"Z","zoneId":"Z"}"#)),
+    ("malformed_json", 400, |_, c| entry(c, "nonsense")),
+    ("wrong_type", 400, |_, c| wait(c, "[]")),
+    ("wrong_type", 400, |_, c| wait(c, r#"["Z"]"#)),
+    ("wrong_type", 400, |_, c| wait(c, r#"{"zoneId":7}"#)),
+    ("wrong_type", 400, |_, c| wait(c, r#"{"zoneId":12345678901234567890123}"#)),
+    ("wrong_type", 400, |_, c| wait(c, r#"{"zoneId":null}"#)),
+    ("wrong_type", 400, |_, c| entry(c, r#"{"zoneId":"Z","token":null}"#)),
+    ("unknown_field", 400, |_, c| wait(c, r#"{"zoneId":"Z","colour":3}"#)),
+    ("missing_field", 400, |_, c| wait(c, "{}")),
+    ("missing_field", 400, |_, c| entry(c, r#"{"zoneId":"Z"}"#)),
+    ("bad_token", 401, |_, c| wait(c, &body("Z", Some("x")))),
+    ("bad_token", 401, |_, c| wait(c, &body("Z", Some(&"A".repeat(52))))),
+    ("bad_token", 401, |weir, c| {
+        let foreign = Answer::of(&weir.post("/traffic/wait", &body("OTHER", None))).token;
+        entry(c, &body("Z", Some(&foreign)))
+    }),
+    ("bad_token", 401, |weir, c| {
+        let mut token = Answer::of(&weir.post("/traffic/wait", &body("Z", None))).token;
+        let other = if token.as_bytes()[20] == b'A' { "B" } else { "A" };
+        token.replace_range(20..21, other);
+        entry(c, &body("Z", Some(&token)))
+    }),
+    ("unknown_zone", 404, |_, c| wait(c, &body("NOWHERE", None))),
+    ("unknown_zone", 404, |_, c| wait(c, &body("", None))),
+    ("not_found", 404, |_, c| c.get("/traffic").expect("a reply")),
+    ("not_found", 404, |_, c| c.get("/").expect("a reply")),
+    ("not_found", 404, |_, c| c.get("/metrics").expect("metrics are not for the public")),
+    ("method_not_allowed", 405, |_, c| {
+        let reply = c.get("/traffic/wait").expect("a reply");
+        assert_eq!(reply.header("allow"), Some("POST"));
+        reply
+    }),
+    ("method_not_allowed", 405, |_, c| {
+        let reply = c.post("/healthz", "{}").expect("a reply");
+        assert!(reply.header("allow").is_some_and(|a| a.contains("GET") && a.contains("HEAD")));
+        reply
+    }),
+    ("slow_head", 408, |_, c| ask(c, "GET /healthz HTTP/1.1\r\nHo")),
+    ("slow_body", 408, |_, c| ask(c, &post("/traffic/wait", &body("Z", None))[..120])),
+    ("gone", 410, |weir, c| {
+        let silent = Answer::of(&weir.post("/traffic/wait", &body("HELD", None))).token;
+        eventually("the silent one is evicted", || {
+            weir.admin_get("/metrics")
+                .text()
+                .contains("weir_zone_evicted_total{zone=\"HELD\"} 1")
+                .then_some(())
+        });
+        // A connection that asks nothing for so long is closed.
+        *c = weir.connect();
+        entry(c, &body("HELD", Some(&silent)))
+    }),
+    ("too_large", 413, |_, c| wait(c, &format!("{{\"zoneId\":\"{}\"}}", "x".repeat(5_000)))),
+    ("unsupported_media_type", 415, |_, c| ask(c, typed("Content-Type: text/plain\r\n"))),
+    ("unsupported_media_type", 415, |_, c| ask(c, typed("Content-Type: application/jsonx\r\n"))),
+    ("unsupported_media_type", 415, |_, c| {
+        ask(c, typed("Content-Type: application/json\r\nContent-Encoding: gzip\r\n"))
+    }),
+    ("head_too_large", 431, |_, c| ask(c, typed(&format!("X-Long: {}\r\n", "x".repeat(9_000))))),
+    ("zone_closed", 503, |_, c| wait(c, &body("CLOSED", None))),
+];
+
+/// Starts a server of its own and asks it for one error.
+type AskApart = fn() -> Reply;
+
+/// Those that want a server of their own.
+const CASES_APART: &[(&str, u16, AskApart)] = &[
+    ("store_away", 503, away::join_while_away),
+    ("stopping", 503, drain::readiness_while_stopping),
+    ("overloaded", 503, || {
+        let weir = Setup::new(&format!("max_connections = 2\n{}", zone("Z", 60, ""))).start();
+        let mut inside = [weir.connect(), weir.connect()];
+        assert_eq!(inside.each_mut().map(|c| c.get("/healthz").expect("a reply").status), [200, 200]);
+        weir.connect().reply().expect("a polite refusal")
+    }),
+];
+
+/// Each case gives its code and status; the connection ends where the reply says so, and serves on where it doesn't.
+/// The codes are those of the program and of the README, no more and no fewer.
+pub(crate) fn every_code_is_met_and_documented() {
+    let zones = [
+        zone("Z", 60_000, ""),
+        zone("OTHER", 60, ""),
+        zone("CLOSED", 60, "mode = \"closed\""),
+        zone("HELD", 60, "mode = \"hold\"\nidle_timeout_s = 10"),
+    ];
+    let weir = Setup::new(&format!("body_timeout_s = 1\nheader_timeout_s = 1\n{}", zones.concat())).start();
+    for (code, status, ask) in CASES {
+        let mut client = weir.connect();
+        let reply = ask(&weir, &mut client);
+        assert_eq!((reply.problem().as_str(), reply.status), (*code, *status), "{reply:?}");
+        if reply.closes() {
+            assert!(client.is_ended(), "{code}");
+        } else {
+            let next = client.get("/healthz").unwrap_or_else(|e| panic!("{code} left {e}"));
+            assert_eq!(next.status, 200, "{code}");
+        }
+    }
+    for (code, status, ask) in CASES_APART {
+        let reply = ask();
+        assert_eq!((reply.problem().as_str(), reply.status), (*code, *status), "{reply:?}");
+    }
+
+    let apart = CASES_APART.iter().map(|(code, ..)| *code);
+    let met: BTreeSet<String> = CASES
+        .iter()
+        .map(|(code, ..)| *code)
+        .chain(apart)
+        .chain(MET_ELSEWHERE.iter().copied())
+        .map(str::to_owned)
+        .collect();
+    let known: BTreeSet<String> = problem::ALL.iter().map(|code| code.name.to_owned()).collect();
+    assert_eq!(met, known, "the codes that are tested, and those that the program has");
+    let readme =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).expect("the README");
+    // A row has a cell that is a code, in backticks, and one that is its status.
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
+        let status = cells.iter().find_map(|cell| cell.parse().ok().filter(|s| (400..600).contains(s)))?;
+        let code = cells.iter().find_map(|cell| cell.strip_prefix('`')?.strip_suffix('`'))?;
+        Some((code.to_owned(), status))
+    };
+    let documented: BTreeSet<(String, u16)> = readme.lines().filter_map(row).collect();
+    let known: BTreeSet<_> = problem::ALL.iter().map(|code| (code.name.to_owned(), code.status)).collect();
+    assert_eq!(documented, known, "the codes that the README explains, and those that the program has");
+}

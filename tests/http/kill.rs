@@ -1,0 +1,92 @@
+//! The server is killed as by a power cut, again and again, under load: nobody notices but by a call to repeat.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use crate::{
+    app::{self, App, Between, most_within},
+    clock::{eventually, now, obey_polling_period},
+    passes::JwkSet,
+    seed::Random,
+    weir::{Setup, zone},
+};
+
+const KILLS: usize = 9;
+const CROWDS: usize = 4;
+const CROWD: usize = 60;
+
+/// No place is lost (an answer other than 200 fails in [`App::step`]), nobody enters twice or by another's pass, and
+/// neither window is broken, as far as any client can tell.
+pub(crate) fn places_and_caps_survive() {
+    let mut random = Random::seeded("kill::places_and_caps_survive");
+    let config = |mode: &str| {
+        zone("Z", 300, &format!("mode = \"{mode}\"\npolling_period_ms = 500"))
+            + &zone("TIGHT", 20, "polling_period_ms = 500")
+    };
+    let mut weir = Setup::new(&config("hold")).start();
+    let address = Mutex::new(weir.public);
+    let over = AtomicBool::new(false);
+    let load = |zone: &'static str| {
+        let address = || -> SocketAddr { *address.lock().expect("no holder panics") };
+        let mut apps: Vec<App> = (0..CROWD).map(|_| App::new(zone)).collect();
+        app::run(&mut apps, address, |_| over.load(Ordering::Relaxed), Duration::from_secs(300));
+        apps
+    };
+    let crowds: Vec<Vec<App>> = thread::scope(|scope| {
+        let zones = ["Z"; CROWDS - 1].into_iter().chain(["TIGHT"]);
+        let crowds: Vec<_> = zones.map(|zone| scope.spawn(move || load(zone))).collect();
+        // A crowd that fails ends the others too, so that the scope can end.
+        let finished = || crowds.iter().any(thread::ScopedJoinHandle::is_finished);
+        for kill in 0..KILLS {
+            // A line forms first, and through two kills; then it moves through seven.
+            if kill == 2 {
+                weir.setup().write_config(&config("auto"));
+            }
+            let lives_for = Duration::from_millis(500 + random.bits() % 2_000);
+            let until = now() + lives_for;
+            obey_polling_period(until);
+            if finished() {
+                break;
+            }
+            weir.kill_and_restart();
+            *address.lock().expect("no holder panics") = weir.public;
+        }
+        obey_polling_period(now() + Duration::from_secs(3));
+        over.store(true, Ordering::Relaxed);
+        crowds.into_iter().map(|crowd| crowd.join().expect("a crowd saw a fault")).collect()
+    });
+
+    let broken: usize = crowds.iter().flatten().map(|app| app.broken).sum();
+    assert!(broken > 0, "no call broke off: the kills hit nobody");
+    let keys = JwkSet::of(&weir);
+    for (zone, per_minute, crowds) in
+        [("Z", 300, &crowds[..CROWDS - 1]), ("TIGHT", 20, &crowds[CROWDS - 1..])]
+    {
+        let apps: Vec<&App> = crowds.iter().flatten().collect();
+        assert!(apps.iter().all(|app| app.joined.is_some()), "somebody never got a place");
+        let entered: Vec<Between> = apps.iter().filter_map(|app| app.entered).collect();
+        let minute = most_within(Duration::from_secs(60), &entered);
+        assert!(minute <= per_minute, "{zone}: {minute} entered in a minute");
+        // The burst of TIGHT came before its line; in Z there was a line from the start.
+        let sub = most_within(Duration::from_secs(6), &entered);
+        assert!(zone == "TIGHT" || sub <= 30, "{zone}: {sub} entered in a sub-window");
+        assert!(entered.len() >= 20, "{zone}: {} entered", entered.len());
+        let mut jtis: Vec<String> =
+            apps.iter().filter_map(|app| app.pass()).map(|pass| keys.verify(pass).jti).collect();
+        let passes = jtis.len();
+        jtis.sort_unstable();
+        jtis.dedup();
+        assert_eq!(jtis.len(), passes, "{zone}: two holders of one entry");
+    }
+    // Everybody who waits still has the place, and everybody who is in still has the pass.
+    for mut app in crowds.into_iter().flatten() {
+        eventually("an answer after the last restart", || app.step(weir.public).map(|_| ()));
+    }
+}

@@ -1,0 +1,95 @@
+//! One user's way through the room.
+
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use crate::{
+    app::{self, Answer, App, body},
+    clock::{DEADLINE, eventually, now},
+    passes::{self, JwkSet},
+    weir::{Setup, zone},
+};
+
+/// Joins, waits, is told when, asks as told, enters, shows the pass; and once the pass is over, so is the ticket.
+pub(crate) fn full_life() {
+    let weir = Setup::zone(10, "pass_ttl_s = 60").start();
+    let keys = JwkSet::of(&weir);
+    let mut early: Vec<App> = (0..10).map(|_| App::new("Z")).collect();
+    for app in &mut early {
+        app.step(weir.public);
+        assert!(app.pass().is_some(), "a burst with nobody waiting uses the minute's slots at once");
+    }
+
+    let mut us = vec![App::new("Z")];
+    let joined = us[0].step(weir.public).expect("an answer").waiting().clone();
+    assert_eq!((joined.rank, joined.stale, joined.reason), (1, false, None));
+    assert!((100..=3_300).contains(&joined.polling_period), "{}", joined.polling_period);
+    assert!(joined.eta_seconds.is_some_and(|s| (45..=65).contains(&s)), "told {:?}", joined.eta_seconds);
+    app::run(&mut us, || weir.public, |us| us[0].entered.is_some(), Duration::from_secs(120));
+
+    let first_in = early[0].entered.expect("the early ones are in");
+    let waited = us[0].entered.expect("it is in").to - first_in.from;
+    assert!(waited > Duration::from_secs(60) - Duration::from_millis(2), "in after {waited:?}");
+    let claims = keys.verify(us[0].pass().expect("a pass"));
+    assert_eq!((claims.zone.as_str(), claims.exp - claims.iat), ("Z", 60));
+    let again = us[0].step(weir.public).expect("an answer");
+    assert_eq!(passes::jti(&again.pass.clone().expect("still in")), claims.jti);
+
+    // The early ones' passes are over now or soon; until then asking again gives the same pass, which `step` checks.
+    let token = early[0].last.as_ref().expect("an answer").token.clone();
+    let gone = eventually("the ticket ends with its pass", || {
+        let reply = weir.post("/traffic/entry", &body("Z", Some(&token)));
+        let too_early = now() - first_in.to < Duration::from_secs(59);
+        assert!(reply.status == 200 || !too_early, "gone while the pass is good: {reply:?}");
+        (reply.status != 200).then_some(reply)
+    });
+    assert_eq!((gone.status, gone.problem().as_str()), (410, "gone"));
+    let anew = Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
+    assert_ne!(anew.token, token);
+}
+
+/// A token in `wait` resumes its place, also after a restart, and takes no second one.
+pub(crate) fn token_in_wait_resumes() {
+    let config = zone("Z", 60, "mode = \"hold\"");
+    let mut weir = Setup::new(&config).start();
+    let mut tokens = Vec::new();
+    for rank in 1..=5 {
+        let answer = Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
+        let waiting = answer.waiting();
+        assert_eq!((waiting.rank, waiting.eta_seconds), (rank, None), "held: nobody knows for how long");
+        assert_eq!(waiting.reason.as_deref(), Some("held"));
+        tokens.push(answer.token);
+    }
+    for round in 0..2 {
+        for (token, rank) in tokens.iter().zip(1..) {
+            for path in ["/traffic/wait", "/traffic/entry"] {
+                let answer = Answer::of(&weir.post(path, &body("Z", Some(token))));
+                assert_eq!(answer.waiting().rank, rank, "{path}, round {round}");
+            }
+        }
+        let null = Answer::of(&weir.post("/traffic/wait", r#"{"zoneId":"Z","token":null}"#));
+        assert_eq!(null.waiting().rank, 6 + round, "no token, a new place");
+        weir.kill_and_restart();
+    }
+}
+
+/// A repeated entry gives the same pass, on any connection, before and after reload and restart, and uses one slot.
+pub(crate) fn entry_is_idempotent() {
+    let weir = Setup::zone(3, "").start();
+    let joined = Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
+    let pass = joined.pass().to_owned();
+    for token in [&joined.token; 5] {
+        let again = Answer::of(&weir.post("/traffic/entry", &body("Z", Some(token))));
+        assert_eq!(again.pass(), pass);
+        let resumed = Answer::of(&weir.post("/traffic/wait", &body("Z", Some(&again.token))));
+        assert_eq!(resumed.pass(), pass);
+    }
+    weir.signal(Signal::HUP);
+    let restarted = weir.stop().start();
+    let again = Answer::of(&restarted.post("/traffic/entry", &body("Z", Some(&joined.token))));
+    assert_eq!(again.pass(), pass);
+    let others: Vec<_> =
+        (0..3).map(|_| Answer::of(&restarted.post("/traffic/wait", &body("Z", None))).can_enter).collect();
+    assert_eq!(others, [true, true, false], "one slot used, two left, and no more in {DEADLINE:?}");
+}

@@ -1,0 +1,112 @@
+//! HTTP against the running binary. Each test has a server process, a data directory and ports of its own; what is
+//! asserted is what a client sees.
+
+#[path = "../support/app.rs"]
+mod app;
+#[path = "../support/client.rs"]
+mod client;
+#[path = "../support/clock.rs"]
+mod clock;
+#[path = "../support/seed.rs"]
+mod seed;
+#[path = "../support/weir.rs"]
+mod weir;
+
+mod away;
+mod drain;
+mod edge;
+mod errors;
+mod flood;
+mod kill;
+mod life;
+mod line;
+mod metrics;
+mod passes;
+mod print;
+mod reload;
+mod startup;
+
+use libtest_mimic::{Arguments, Trial};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// These mostly wait for the server's clock, so more of them run at once than there are cores.
+const AT_ONCE: usize = 10;
+
+fn main() {
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum })
+        .expect("a process may use all the open files it is granted");
+    if flood::is_worker() {
+        return flood::work();
+    }
+    let mut args = Arguments::from_args();
+    if !args.list {
+        weir::binary();
+    }
+    let alone = Arguments { test_threads: Some(1), ..args.clone() };
+    args.test_threads.get_or_insert(AT_ONCE);
+    let conclusions = [libtest_mimic::run(&args, together()), libtest_mimic::run(&alone, by_themselves())];
+    conclusions.iter().for_each(libtest_mimic::Conclusion::exit_if_failed);
+}
+
+/// `module::test` as a trial of that name.
+macro_rules! trials {
+    ($($module:ident::$test:ident),* $(,)?) => {
+        vec![$(Trial::test(concat!(stringify!($module), "::", stringify!($test)), || {
+            $module::$test();
+            Ok(())
+        })),*]
+    };
+}
+
+/// The longest first.
+fn together() -> Vec<Trial> {
+    trials![
+        life::full_life,
+        line::moves_in_order_and_at_the_windows_speed,
+        kill::places_and_caps_survive,
+        line::silent_one_is_evicted_and_poller_is_not,
+        edge::client_that_does_not_read_is_let_go,
+        errors::every_code_is_met_and_documented,
+        drain::accept_queue_is_served,
+        away::polls_are_answered_and_nobody_enters,
+        life::token_in_wait_resumes,
+        life::entry_is_idempotent,
+        line::told_wait_knows_the_windows,
+        edge::slow_head_is_let_go,
+        edge::idle_connection_is_closed,
+        edge::oversized_requests,
+        edge::chunked_bodies,
+        edge::expect_continue,
+        edge::pipelining_keeps_the_order,
+        edge::http_1_0,
+        edge::head_and_get,
+        edge::random_bytes_do_no_harm,
+        edge::connection_cap_is_polite,
+        drain::requests_in_flight_finish,
+        drain::deadline_ends_it,
+        drain::second_signal_ends_it_at_once,
+        reload::zones_come_go_and_change,
+        reload::bad_file_changes_nothing,
+        startup::faults_exit_64_with_one_line,
+        startup::check_config_and_version,
+        startup::settings_come_from_the_environment_too,
+        startup::one_server_a_directory,
+        startup::one_server_a_port,
+        startup::damaged_data_is_refused_by_name,
+        startup::secrets_stay_secret,
+        startup::readable_keys_are_refused,
+        print::curl_lines_work_as_pasted,
+        passes::es256_verifies,
+        passes::ed_dsa_verifies,
+        passes::rs256_verifies,
+        passes::pass_outlives_a_restart,
+        metrics::promtool_is_silent_and_the_numbers_are_right,
+        metrics::health_and_readiness,
+    ]
+}
+
+/// Those that want the machine for themselves.
+fn by_themselves() -> Vec<Trial> {
+    trials![flood::twenty_thousand_connections]
+}

@@ -1,0 +1,114 @@
+//! Passes, checked as a protected service would: by the published keys and a library that is not ours.
+
+use jsonwebtoken::{DecodingKey, Validation, decode, decode_header, jwk};
+use serde::Deserialize;
+
+use crate::{
+    app::{Answer, body},
+    weir::{Setup, Weir, zone},
+};
+
+/// What a pass says; nothing else may be in it.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Claims {
+    #[serde(default)]
+    pub(crate) iss: Option<String>,
+    pub(crate) aud: String,
+    pub(crate) zone: String,
+    pub(crate) jti: String,
+    pub(crate) iat: u64,
+    pub(crate) nbf: u64,
+    pub(crate) exp: u64,
+}
+
+/// The published keys.
+pub(crate) struct JwkSet(jwk::JwkSet);
+
+impl JwkSet {
+    /// As this server publishes them.
+    pub(crate) fn of(weir: &Weir) -> Self {
+        let reply = weir.get("/.well-known/jwks.json");
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert!(reply.header("cache-control").is_some_and(|v| v.contains("max-age")), "{reply:?}");
+        for secret in ["\"d\"", "\"p\"", "\"q\"", "\"k\""] {
+            assert!(!reply.text().contains(secret), "a secret in public: {}", reply.text());
+        }
+        Self(serde_json::from_slice(&reply.body).expect("a JWK set"))
+    }
+
+    /// The claims of a pass that is good: its key, signature, audience and dates.
+    pub(crate) fn verify(&self, pass: &str) -> Claims {
+        let header = decode_header(pass).expect("a JWT");
+        assert_eq!(header.typ.as_deref(), Some("JWT"));
+        let key = self.0.find(header.kid.as_deref().expect("a kid")).expect("a published key of that kid");
+        let said = key.common.key_algorithm.expect("published with its algorithm").to_string();
+        assert_eq!(said, format!("{:?}", header.alg), "the key is for another algorithm");
+        let mut rules = Validation::new(header.alg);
+        rules.set_audience(&["test-audience", "weir"]);
+        rules.set_required_spec_claims(&["aud", "exp", "nbf"]);
+        rules.validate_nbf = true;
+        rules.leeway = 1;
+        let key = DecodingKey::from_jwk(key).expect("a key to verify with");
+        let claims = decode::<Claims>(pass, &key, &rules).expect("a good pass").claims;
+        assert!(claims.iat == claims.nbf && claims.nbf < claims.exp && !claims.jti.is_empty(), "{claims:?}");
+        // One bit of the signature, and it is good no more.
+        let mut bent = pass.to_owned();
+        let last = if bent.ends_with('w') { 'g' } else { 'w' };
+        bent.replace_range(bent.len() - 2..bent.len() - 1, &last.to_string());
+        if bent != pass {
+            assert!(decode::<Claims>(&bent, &key, &rules).is_err(), "a bent pass is taken");
+        }
+        claims
+    }
+}
+
+/// The `jti` of a pass whose signature is checked elsewhere.
+pub(crate) fn jti(pass: &str) -> String {
+    let claims = jsonwebtoken::dangerous::insecure_decode::<Claims>(pass).expect("a JWT");
+    claims.claims.jti
+}
+
+fn verifies(algorithm: &str) {
+    let pass = format!(
+        "[pass]\nalgorithm = \"{algorithm}\"\naudience = \"test-audience\"\nissuer = \"https://weir.test\"\n"
+    );
+    let weir = Setup::new(&(pass + &zone("A", 10, "pass_ttl_s = 120") + &zone("B", 10, ""))).start();
+    let keys = JwkSet::of(&weir);
+    let mut jtis = Vec::new();
+    for (zone, ttl) in [("A", 120), ("A", 120), ("B", 300)] {
+        let answer = Answer::of(&weir.post("/traffic/wait", &body(zone, None)));
+        assert_eq!(format!("{:?}", decode_header(answer.pass()).expect("a JWT").alg), algorithm);
+        let claims = keys.verify(answer.pass());
+        assert_eq!((claims.zone.as_str(), claims.exp - claims.iat), (zone, ttl));
+        assert_eq!(
+            (claims.aud.as_str(), claims.iss.as_deref()),
+            ("test-audience", Some("https://weir.test"))
+        );
+        jtis.push(claims.jti);
+    }
+    jtis.sort_unstable();
+    jtis.dedup();
+    assert_eq!(jtis.len(), 3, "each entry is named once: {jtis:?}");
+}
+
+pub(crate) fn es256_verifies() {
+    verifies("ES256");
+}
+
+pub(crate) fn ed_dsa_verifies() {
+    verifies("EdDSA");
+}
+
+pub(crate) fn rs256_verifies() {
+    verifies("RS256");
+}
+
+/// The keys stay when the server restarts, and so do the passes they made.
+pub(crate) fn pass_outlives_a_restart() {
+    let mut weir = Setup::zone(10, "").start();
+    let answer = Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
+    let before = JwkSet::of(&weir).verify(answer.pass());
+    weir.kill_and_restart();
+    assert_eq!(JwkSet::of(&weir).verify(answer.pass()), before);
+}

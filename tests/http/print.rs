@@ -1,0 +1,25 @@
+//! What a started server prints is for people: the lines work as pasted.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::weir::Setup;
+
+/// Two lines of curl, and the second works after the first.
+pub(crate) fn curl_lines_work_as_pasted() {
+    let weir = Setup::new("").start();
+    let printed = weir.stdout();
+    let lines: Vec<&str> = printed.lines().map(str::trim).filter(|line| line.contains("curl ")).collect();
+    assert_eq!(lines.len(), 2, "{printed}");
+    assert!(!printed.contains('\x1b'), "no colours in a pipe: {printed:?}");
+    for line in lines {
+        let output = Command::new("sh").arg("-c").arg(line).output().expect("sh runs");
+        assert!(output.status.success(), "{line}: {output:?}");
+        let answer: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(answer["canEnter"], true, "{line}: {answer}");
+    }
+    let data = weir.setup().data().display().to_string();
+    assert!(printed.contains(&data), "where the data is: {printed}");
+    assert!(printed.contains("TEST_ZONE"), "the zones: {printed}");
+}

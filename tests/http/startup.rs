@@ -1,0 +1,192 @@
+//! Starting: what is wrong is said once, clearly, before anything is served.
+
+use std::{
+    fs::{self, Permissions},
+    net::{Ipv4Addr, TcpListener},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use rustix::process::Signal;
+
+use crate::{
+    app::body,
+    weir::{Ended, Setup, binary, zone},
+};
+
+/// What is wrong with the configuration, in the one line that was said.
+fn complaint(ended: &Ended) -> &str {
+    assert_eq!(ended.status.code(), Some(64), "{}", ended.log);
+    assert_eq!(ended.stdout, "");
+    let lines: Vec<&str> = ended.log.lines().collect();
+    assert_eq!(lines.len(), 1, "one line: {}", ended.log);
+    lines[0]
+}
+
+pub(crate) fn faults_exit_64_with_one_line() {
+    let good = zone("A", 60, "");
+    let files = [
+        ("[[zone]\n".to_owned(), &["weir.toml:1"][..]),
+        (format!("{good}colour = 3\n"), &["weir.toml:5", "colour"]),
+        (format!("colour = 3\n{good}"), &["weir.toml:1", "colour"]),
+        (zone("A", 0, ""), &["weir.toml:3", "admit_per_minute", "600000"]),
+        (zone("A", 60, "sub_windows = 61"), &["weir.toml:4", "sub_windows", "60"]),
+        (zone("A", 60, "mode = \"sideways\""), &["weir.toml:4", "sideways", "hold"]),
+        (zone("a b", 60, ""), &["weir.toml:2", "A-Z"]),
+        (format!("{good}{good}"), &["weir.toml:5", "`A`"]),
+        (zone("A", 60, "polling_period_ms = \"3s\""), &["weir.toml:4", "polling_period_ms"]),
+        (format!("backlog = 3\n{good}"), &["weir.toml:1", "backlog", "16"]),
+        (format!("idle_timeout_s = 3\n{good}"), &["weir.toml:1", "idle_timeout_s", "3000"]),
+        (format!("store = \"redis://127.0.0.1:6379\"\n{good}"), &["weir.toml:1", "redis"]),
+        (format!("trusted_proxies = [\"10.0.0.0/99\"]\n{good}"), &["weir.toml:1", "10.0.0.0/99"]),
+        (format!("[pass]\nalgorithm = \"HS256\"\n{good}"), &["weir.toml:2", "HS256", "ES256"]),
+    ];
+    for (config, wanted) in files {
+        let ended = Setup::new(&config).fail();
+        let line = complaint(&ended);
+        for want in wanted {
+            assert!(line.contains(want), "{want} is not in {line:?}");
+        }
+    }
+    let missing = Setup::new("").arg("--config").arg("missing.toml");
+    let ended = missing.fail();
+    assert!(matches!(ended.status.code(), Some(64 | 66)), "{}", ended.log);
+    for flags in [&["--listen", "nowhere"][..], &["--colour"], &["--drain-deadline-s", "soon"]] {
+        let ended = flags.iter().fold(Setup::new(""), Setup::arg).fail();
+        assert_eq!(ended.status.code(), Some(64), "{flags:?}: {}", ended.log);
+        assert!(ended.log.contains(flags[0]), "{flags:?}: {}", ended.log);
+    }
+}
+
+fn weir(args: &[&str], config: &Path) -> (Option<i32>, String, String) {
+    let output = Command::new(binary()).args(args).arg(config).output().expect("the binary starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+pub(crate) fn check_config_and_version() {
+    let setup = Setup::zone(60, "");
+    let (code, said, complaint) = weir(&["check-config"], &setup.config_path());
+    assert_eq!((code, complaint.as_str()), (Some(0), ""), "{said}");
+    assert!(said.contains("zone Z"), "{said}");
+    setup.write_config(&zone("Z", 0, ""));
+    let (code, said, complaint) = weir(&["check-config"], &setup.config_path());
+    assert_eq!((code, said.as_str()), (Some(64), ""));
+    assert!(complaint.contains("weir.toml:3") && complaint.lines().count() == 1, "{complaint}");
+    assert!(!setup.data().exists(), "checking leaves nothing behind");
+    let version = Command::new(binary()).arg("--version").output().expect("the binary starts");
+    assert_eq!(version.stdout, format!("weir {}\n", env!("CARGO_PKG_VERSION")).as_bytes());
+}
+
+/// Flag before environment before file.
+pub(crate) fn settings_come_from_the_environment_too() {
+    let port = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();
+    let taken: Vec<_> =
+        (0..2).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port")).collect();
+    let setup = Setup::zone(60, "");
+    let config = fs::read_to_string(setup.config_path()).expect("just written");
+    setup.write_config(&format!("listen = \"{}\"\n{config}", port(&taken[0])));
+    let run = |flags: &[&str]| {
+        let mut command = Command::new(binary());
+        command.args(["serve", "--config"]).arg(setup.config_path()).arg("--data-dir").arg(setup.data());
+        command.env("WEIR_LISTEN", port(&taken[1])).env("WEIR_ADMIN_LISTEN", "127.0.0.1:0").args(flags);
+        let output = command.output().expect("the binary starts");
+        (output.status.code(), String::from_utf8(output.stderr).expect("UTF-8"))
+    };
+    let (code, log) = run(&[]);
+    assert!(code != Some(0) && log.contains(&port(&taken[1])), "the environment's address: {log}");
+    let (code, log) = run(&["--listen", &port(&taken[0])]);
+    assert!(code != Some(0) && log.contains(&port(&taken[0])), "the flag's address: {log}");
+    let output = Command::new(binary()).arg("serve").env("WEIR_LISTEN", "nowhere").output();
+    let output = output.expect("the binary starts");
+    assert_eq!(output.status.code(), Some(64));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("WEIR_LISTEN"));
+}
+
+pub(crate) fn one_server_a_directory() {
+    let weir = Setup::zone(60, "").start();
+    let second = Setup::zone(60, "").arg("--data-dir").arg(weir.setup().data()).fail();
+    assert!(second.status.code().is_some_and(|code| code != 0 && code != 64), "{}", second.log);
+    assert!(second.log.contains("in use") && second.log.contains("data"), "{}", second.log);
+    assert!(weir.post("/traffic/wait", &body("Z", None)).status == 200, "the first one is not harmed");
+}
+
+pub(crate) fn one_server_a_port() {
+    let weir = Setup::zone(60, "").start();
+    let address = weir.public.to_string();
+    let second = Setup::zone(60, "").arg("--listen").arg(&address).fail();
+    assert!(second.status.code().is_some_and(|code| code != 0 && code != 64), "{}", second.log);
+    assert!(second.log.contains(&address), "{}", second.log);
+}
+
+fn files_in(dir: &Path) -> Vec<PathBuf> {
+    fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("readable").path()).collect()
+}
+
+/// Nothing damaged or foreign is ever taken for an empty line.
+pub(crate) fn damaged_data_is_refused_by_name() {
+    let damages: [fn(&mut Vec<u8>); 4] = [
+        Vec::clear,
+        |bytes| bytes.truncate(bytes.len() / 2),
+        |bytes| *bytes = b"This is a letter to my aunt.\n".repeat(1_000),
+        |bytes| bytes.iter_mut().for_each(|b| *b ^= 0x55),
+    ];
+    for damage in damages {
+        let mut weir = Setup::zone(60, "").start();
+        assert_eq!(weir.post("/traffic/wait", &body("Z", None)).status, 200);
+        weir.signal(Signal::TERM);
+        weir.wait_for_end();
+        let file = weir.setup().data().join("weir.redb");
+        let mut bytes = fs::read(&file).expect("the store's file");
+        damage(&mut bytes);
+        fs::write(&file, &bytes).expect("our own file");
+        let setup = weir.take_setup();
+        let ended = setup.fail();
+        assert!(ended.status.code().is_some_and(|code| code != 0 && code != 64), "{}", ended.log);
+        assert!(ended.log.contains("weir.redb"), "the file is named: {}", ended.log);
+        assert!(!ended.log.contains("panicked"), "{}", ended.log);
+        assert_eq!(fs::read(&file).expect("still there"), bytes, "evidence is left as it is");
+    }
+}
+
+/// Keys are readable by their owner alone, and show up in neither output, log, nor metrics.
+pub(crate) fn secrets_stay_secret() {
+    let weir = Setup::zone(60, "").arg("--listen").arg("127.0.0.1:0").start();
+    for call in [body("Z", None), body("Z", Some("x")), "{".to_owned()] {
+        weir.post("/traffic/wait", &call);
+    }
+    let metrics = weir.admin_get("/metrics").text().to_owned();
+    let said = [weir.stdout(), weir.log(), metrics].concat();
+    let data = weir.setup().data();
+    assert_eq!(fs::metadata(&data).expect("there").mode() & 0o077, 0, "the directory is private");
+    let mut keys = 0;
+    for file in files_in(&data) {
+        assert_eq!(fs::metadata(&file).expect("there").mode() & 0o177, 0, "{}", file.display());
+        // Key files are text; a line that is long and no heading is the secret.
+        let Ok(text) = fs::read_to_string(&file) else {
+            continue;
+        };
+        for secret in text.lines().filter(|line| line.len() >= 32 && !line.contains("-----")) {
+            keys += 1;
+            assert!(!said.contains(secret), "{} is told", file.display());
+        }
+    }
+    assert!(keys >= 2, "a key to seal and a key to sign in {:?}", files_in(&data));
+}
+
+/// A key that others can read is no secret, and is not used.
+pub(crate) fn readable_keys_are_refused() {
+    let setup = Setup::zone(60, "").start().stop();
+    let is_key = |file: &PathBuf| file.extension().is_some_and(|kind| kind == "key" || kind == "pem");
+    let keys: Vec<PathBuf> = files_in(&setup.data()).into_iter().filter(is_key).collect();
+    assert_eq!(keys.len(), 2, "a key to seal and a key to sign: {keys:?}");
+    for key in keys {
+        fs::set_permissions(&key, Permissions::from_mode(0o644)).expect("our own file");
+        let ended = setup.fail();
+        let name = key.display().to_string();
+        assert_ne!(ended.status.code(), Some(0));
+        assert!(ended.log.contains(&name) && ended.log.contains("chmod 600"), "{}", ended.log);
+        fs::set_permissions(&key, Permissions::from_mode(0o600)).expect("our own file");
+    }
+}

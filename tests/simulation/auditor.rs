@@ -1,0 +1,371 @@
+//! Watches a run from outside and holds it against the promises.
+//!
+//! It knows true time, who holds which ticket, when each holder was heard, and what each was answered; its windows
+//! and its line are naive lists of its own. It shares no code with the rules.
+
+use std::collections::BTreeMap;
+
+use admission::{Entry, Policy, ZoneId};
+use server::gate::{PassClaims, Reason, Refusal, Reply, Token};
+
+/// A broken promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Promise {
+    TooMany,
+    TooManyInASubWindow,
+    OutOfOrder,
+    NewcomerFirst,
+    EvictedWhilePolling,
+    NotEvicted,
+    EnteredTwice,
+    PassDiffers,
+    PlaceLost,
+    ForgedTokenTaken,
+    StoreTroubleShown,
+    WaitGrew,
+    RankTooLow,
+    NeverLetIn,
+}
+
+/// A ticket as the auditor knows it.
+#[derive(Clone, Debug)]
+struct Held {
+    user: usize,
+    /// When the server last heard of the holder, in true milliseconds.
+    heard_ms: u64,
+    /// What period it asked the holder to keep then.
+    period_ms: u64,
+    /// Entered; when, and what the store said of it.
+    entered_ms: Option<u64>,
+    entry: Option<Entry>,
+    evicted: bool,
+    left: bool,
+    pass: Option<PassClaims>,
+    /// When entry was told to come, and the token that remembers it.
+    told: Option<(u64, Token)>,
+}
+
+/// What a user was answered, for figures.
+#[derive(Clone, Debug)]
+pub(crate) struct Story {
+    pub(crate) joined_ms: u64,
+    pub(crate) told_s: Option<(u32, u32, u32)>,
+    pub(crate) naive_s: f64,
+    pub(crate) entered_ms: Option<u64>,
+}
+
+/// The auditor.
+pub(crate) struct Auditor {
+    zone: ZoneId,
+    policy: Policy,
+    held: BTreeMap<u64, Held>,
+    /// When somebody entered, and whether from the line.
+    entries: Vec<(u64, bool)>,
+    /// The end of the last trouble in which polls could not be heard.
+    trouble_ms: Option<u64>,
+    /// The end of the last time without a server.
+    down_ms: u64,
+    pub(crate) stories: BTreeMap<usize, Story>,
+    pub(crate) broken: Vec<(Promise, String)>,
+    pub(crate) calls: u64,
+}
+
+/// How long a view, a report and two store calls may delay what is known, beyond the rules' own times.
+const DELAY_MS: u64 = 2_500;
+
+impl Auditor {
+    pub(crate) fn new(zone: ZoneId, policy: Policy) -> Self {
+        Self {
+            zone,
+            policy,
+            held: BTreeMap::new(),
+            entries: Vec::new(),
+            trouble_ms: None,
+            down_ms: 0,
+            stories: BTreeMap::new(),
+            broken: Vec::new(),
+            calls: 0,
+        }
+    }
+
+    fn breaks(&mut self, promise: Promise, how: String) {
+        if self.broken.len() < 20 {
+            self.broken.push((promise, how));
+        }
+    }
+
+    /// Polls can't be heard until then.
+    pub(crate) fn trouble(&mut self, until_ms: u64) {
+        self.trouble_ms = self.trouble_ms.max(Some(until_ms));
+    }
+
+    /// The server is down until then.
+    pub(crate) fn down(&mut self, until_ms: u64) {
+        self.trouble(until_ms);
+        self.down_ms = until_ms;
+    }
+
+    fn was_trouble(&self, now_ms: u64, within_ms: u64) -> bool {
+        self.trouble_ms.is_some_and(|until_ms| now_ms < until_ms + within_ms)
+    }
+
+    /// Whether a holder is present: was heard within the last two polling periods and a bit.
+    fn is_present(held: &Held, now_ms: u64) -> bool {
+        Self::waits(held) && now_ms <= held.heard_ms + 2 * held.period_ms + 500
+    }
+
+    fn waits(held: &Held) -> bool {
+        held.entered_ms.is_none() && !held.evicted && !held.left
+    }
+
+    fn entered_within(&self, now_ms: u64, ms: u64) -> usize {
+        self.entries.iter().rev().take_while(|&&(at_ms, _)| at_ms + ms >= now_ms).count()
+    }
+
+    /// The store let somebody in, or told of it again.
+    pub(crate) fn entered(&mut self, now_ms: u64, zone: &ZoneId, seq: u64, entry: Entry, by_join: bool) {
+        if *zone != self.zone {
+            return;
+        }
+        if let Some(told) = self.held.get(&seq).and_then(|held| held.entry) {
+            if told != entry {
+                self.breaks(
+                    Promise::EnteredTwice,
+                    format!("ticket {seq} entered at {told:?} and at {entry:?}"),
+                );
+            }
+            return;
+        }
+        let minute = self.entered_within(now_ms, 60_000);
+        let cap = self.policy.admit_per_minute as usize;
+        if minute >= cap {
+            self.breaks(Promise::TooMany, format!("{now_ms} ms: {minute} had entered within 60 s"));
+        }
+        let sub_cap = self.policy.admit_per_sub_window() as usize;
+        let sub = self.entered_within(now_ms, self.policy.sub_window_ms());
+        if !by_join && sub >= sub_cap {
+            self.breaks(
+                Promise::TooManyInASubWindow,
+                format!("{now_ms} ms: {sub} had entered within a sub-window"),
+            );
+        }
+        // Each present holder ahead has a slot before this one has.
+        let ahead = self.held.range(..seq).filter(|(_, held)| Self::is_present(held, now_ms)).count();
+        if by_join && ahead > 0 {
+            self.breaks(
+                Promise::NewcomerFirst,
+                format!("{now_ms} ms: newcomer {seq} before {ahead} present"),
+            );
+        }
+        let free = cap.saturating_sub(minute).min(sub_cap.saturating_sub(sub));
+        if !by_join && ahead >= free.max(1) {
+            let first = self.held.range(..seq).find(|(_, held)| Self::is_present(held, now_ms));
+            let how = format!(
+                "{now_ms} ms: ticket {seq} before {ahead} present, {free} slots; the first: {first:?}"
+            );
+            self.breaks(Promise::OutOfOrder, how);
+        }
+        self.entries.push((now_ms, !by_join));
+        let held = self.hold(seq, usize::MAX, now_ms);
+        (held.entered_ms, held.entry) = (Some(now_ms), Some(entry));
+    }
+
+    fn hold(&mut self, seq: u64, user: usize, heard_ms: u64) -> &mut Held {
+        self.held.entry(seq).or_insert(Held {
+            user,
+            heard_ms,
+            period_ms: 0,
+            entered_ms: None,
+            entry: None,
+            evicted: false,
+            left: false,
+            pass: None,
+            told: None,
+        })
+    }
+
+    /// A user gives up.
+    pub(crate) fn left(&mut self, seq: u64) {
+        if let Some(held) = self.held.get_mut(&seq) {
+            held.left = true;
+        }
+    }
+
+    /// The server answered `user` about ticket `seq` (a new one where `joined`), to a call it got at `asked_ms`.
+    pub(crate) fn answered(
+        &mut self,
+        now_ms: u64,
+        asked_ms: u64,
+        user: usize,
+        seq: u64,
+        token: Option<Token>,
+        answer: &Result<Reply, Refusal>,
+    ) {
+        self.calls += 1;
+        let joined = token.is_none();
+        let before = self.held.get(&seq).cloned();
+        match answer {
+            Ok(Reply::Waiting { token: newer, rank, told, reason, polling_period_ms, stale }) => {
+                // In long lines one look in a hundred will do.
+                if !stale && (self.held.len() < 1_000 || self.calls.is_multiple_of(100)) {
+                    self.check_rank(now_ms, seq, *rank);
+                }
+                let story = self.stories.entry(user).or_insert(Story {
+                    joined_ms: now_ms,
+                    told_s: None,
+                    naive_s: 0.0,
+                    entered_ms: None,
+                });
+                if joined {
+                    #[expect(clippy::cast_precision_loss, reason = "small")]
+                    let naive_s = *rank as f64 * 60.0 / f64::from(self.policy.admit_per_minute);
+                    (story.naive_s, story.told_s) =
+                        (naive_s, told.map(|told| (told.seconds, told.low_s, told.high_s)));
+                }
+                let held = self.hold(seq, user, asked_ms);
+                held.user = user;
+                if joined {
+                    held.left = false;
+                }
+                held.heard_ms = held.heard_ms.max(asked_ms);
+                held.period_ms = u64::from(*polling_period_ms);
+                let told_ms = told.map(|told| now_ms + u64::from(told.seconds) * 1_000);
+                let told_before = std::mem::replace(&mut held.told, told_ms.map(|ms| (ms, *newer)));
+                if let Some((before_ms, newest)) = told_before
+                    && token == Some(newest)
+                    && let Some(told_ms) = told_ms
+                    && told_ms > before_ms + 2_100
+                    && *reason != Some(Reason::Slower)
+                    // Who is still waiting at the instant told is told one second more, each time.
+                    && before_ms > now_ms
+                {
+                    let how =
+                        format!("{now_ms} ms: ticket {seq} was told {before_ms} ms, and now {told_ms} ms");
+                    self.breaks(Promise::WaitGrew, how);
+                }
+                if let Some(Held { entered_ms: Some(at_ms), .. }) = before
+                    && at_ms + DELAY_MS < now_ms
+                    && !stale
+                {
+                    self.breaks(
+                        Promise::PassDiffers,
+                        format!("ticket {seq} entered at {at_ms} ms, and waits again"),
+                    );
+                }
+            }
+            Ok(Reply::Entered { pass, .. }) => {
+                let held = self.hold(seq, user, asked_ms);
+                held.user = user;
+                let differs = held.pass.replace(*pass).is_some_and(|before| before != *pass);
+                if differs {
+                    self.breaks(Promise::PassDiffers, format!("ticket {seq}: another pass than before"));
+                }
+                let entered_ms = self.held.get(&seq).and_then(|held| held.entered_ms);
+                if let Some(story) = self.stories.get_mut(&user) {
+                    story.entered_ms = entered_ms;
+                }
+            }
+            Err(Refusal::Gone) => {
+                if let Some(held) = before
+                    && held
+                        .entered_ms
+                        .is_none_or(|at_ms| now_ms < at_ms + u64::from(self.policy.pass_ttl_s) * 1_000)
+                {
+                    let idle_ms = u64::from(self.policy.idle_timeout_s) * 1_000;
+                    if held.entered_ms.is_some() {
+                        self.breaks(Promise::PassDiffers, format!("ticket {seq} entered, and is gone"));
+                    } else if asked_ms <= held.heard_ms + idle_ms {
+                        let how = format!(
+                            "{now_ms} ms: ticket {seq} is gone, and was heard at {} ms",
+                            held.heard_ms
+                        );
+                        let restarted = now_ms < self.down_ms;
+                        self.breaks(
+                            if restarted { Promise::PlaceLost } else { Promise::EvictedWhilePolling },
+                            how,
+                        );
+                    }
+                }
+                if let Some(held) = self.held.get_mut(&seq) {
+                    held.evicted = true;
+                }
+            }
+            Err(refusal) => {
+                // A place that was shown is shown on, whatever the store does.
+                let waited = before.is_some_and(|held| Self::waits(&held));
+                if !joined && waited && asked_ms >= self.down_ms {
+                    self.breaks(
+                        Promise::StoreTroubleShown,
+                        format!("{now_ms} ms: ticket {seq}: {refusal:?}"),
+                    );
+                }
+            }
+        }
+    }
+
+    /// A token that was never given out was answered like one that was.
+    pub(crate) fn forged(&mut self, answer: &Result<Reply, Refusal>) {
+        self.calls += 1;
+        if *answer != Err(Refusal::BadToken) {
+            self.breaks(Promise::ForgedTokenTaken, format!("a forged token: {answer:?}"));
+        }
+    }
+
+    /// Whoever waits ahead counts; whoever was silent for 70 s does not.
+    fn check_rank(&mut self, now_ms: u64, seq: u64, rank: u64) {
+        let idle_ms = u64::from(self.policy.idle_timeout_s) * 1_000;
+        let ahead = |from_ms: u64| {
+            let counts = |held: &&Held| Self::waits(held) && held.heard_ms >= from_ms;
+            self.held.range(..seq).map(|(_, held)| held).filter(counts).count() as u64
+        };
+        let least = ahead(now_ms.saturating_sub(idle_ms));
+        if rank < 1 + least {
+            let how = format!("{now_ms} ms: ticket {seq} is told rank {rank}, and {least} wait ahead");
+            self.breaks(Promise::RankTooLow, how);
+        }
+        // Tickets whose join was answered to nobody are in the line too, until they are swept.
+        let far_ms = idle_ms + idle_ms / 6 + DELAY_MS;
+        if !self.was_trouble(now_ms, far_ms) {
+            let lately = |held: &&Held| {
+                held.heard_ms + far_ms >= now_ms
+                    && !held.evicted
+                    && held.entered_ms.is_none_or(|at_ms| at_ms + DELAY_MS > now_ms)
+            };
+            let most = self.held.range(..seq).map(|(_, held)| held).filter(lately).count() as u64;
+            if rank > 1 + most {
+                let how = format!("{now_ms} ms: ticket {seq} is told rank {rank}, and {most} may be ahead");
+                self.breaks(Promise::NotEvicted, how);
+            }
+        }
+    }
+
+    /// Notes a ticket that was given out to a caller who may never hear of it.
+    pub(crate) fn given(&mut self, now_ms: u64, zone: &ZoneId, seq: u64) {
+        if *zone == self.zone {
+            self.hold(seq, usize::MAX, now_ms).left = true;
+        }
+    }
+
+    /// A user who stayed and asked as told was never let in.
+    pub(crate) fn never_let_in(&mut self, user: usize) {
+        self.breaks(Promise::NeverLetIn, format!("user {user} stayed to the end"));
+    }
+
+    /// Slots used from `from_ms` on while at least `line` people were still to enter from the line, in percent of
+    /// N a minute.
+    pub(crate) fn slots_used(&self, from_ms: u64, line: usize) -> f64 {
+        let entries: Vec<u64> = self
+            .entries
+            .iter()
+            .filter(|&&(at_ms, of_line)| of_line && at_ms >= from_ms)
+            .map(|e| e.0)
+            .collect();
+        let Some(&until_ms) = entries.len().checked_sub(line).and_then(|last| entries.get(last)) else {
+            return 0.0;
+        };
+        let used = entries.iter().filter(|&&at_ms| at_ms < until_ms).count();
+        #[expect(clippy::cast_precision_loss, reason = "small")]
+        let (used, minutes) = (used as f64, (until_ms - from_ms) as f64 / 60_000.0);
+        100.0 * used / (minutes * f64::from(self.policy.admit_per_minute))
+    }
+}

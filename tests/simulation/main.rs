@@ -1,0 +1,182 @@
+//! Simulated users on a virtual clock over the gate and the embedded store's engine, and an auditor that holds every
+//! run against the promises. `WEIR_SIM_SEEDS` sets how many runs are made (1,000), `WEIR_SIM_SEED` the first one's
+//! seed; a run that breaks a promise is named by its seed and can be made again alone.
+
+mod auditor;
+mod scenario;
+#[path = "../support/seed.rs"]
+#[allow(dead_code, reason = "shared with the HTTP tests, which use the rest")]
+mod seed;
+mod store;
+mod world;
+
+use std::{
+    io::Write as _,
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+};
+
+use admission::sabotage::{Rule, break_rule};
+
+use auditor::{Auditor, Promise};
+use scenario::Scenario;
+
+fn number(name: &str, usual: u64) -> u64 {
+    std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+fn say(line: &str) {
+    drop(writeln!(std::io::stderr(), "{line}"));
+}
+
+#[test]
+fn every_promise_holds_for_every_seed() {
+    let (first, count) = (number("WEIR_SIM_SEED", 1), number("WEIR_SIM_SEEDS", 1_000));
+    say(&format!("simulation: seeds {first} to {}", first + count - 1));
+    let (next, calls) = (AtomicU64::new(first), AtomicU64::new(0));
+    let threads = thread::available_parallelism().map_or(2, usize::from);
+    let broken: Vec<_> = thread::scope(|scope| {
+        let work = || {
+            let mut broken = Vec::new();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= first + count {
+                    return broken;
+                }
+                let audit = world::run(Scenario::of(seed), seed);
+                calls.fetch_add(audit.calls, Ordering::Relaxed);
+                broken.extend(audit.broken.into_iter().map(|(promise, how)| (seed, promise, how)));
+            }
+        };
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|worker| worker.join().expect("a run panicked")).collect()
+    });
+    say(&format!("simulation: {count} runs, {} calls", calls.into_inner()));
+    let told: Vec<_> = broken
+        .iter()
+        .take(20)
+        .map(|(seed, promise, how)| format!("seed {seed}: {promise:?}: {how}"))
+        .collect();
+    assert!(broken.is_empty(), "{} broken promises:\n{}", broken.len(), told.join("\n"));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    let run = |seed| {
+        let audit = world::run(Scenario::of(seed), seed);
+        (audit.calls, format!("{:?}", audit.stories))
+    };
+    for seed in 1..6 {
+        assert_eq!(run(seed), run(seed), "seed {seed}");
+    }
+}
+
+/// Breaks `rule` and demands that the auditor sees `promise` broken within some seeds.
+fn is_caught(rule: Rule, promises: &[Promise]) {
+    let caught = thread::spawn({
+        let promises = promises.to_vec();
+        move || {
+            break_rule(Some(rule));
+            (1..200).find(|&seed| {
+                let audit = world::run(Scenario::of(seed), seed);
+                audit.broken.iter().any(|(promise, _)| promises.contains(promise))
+            })
+        }
+    });
+    let caught = caught.join().expect("a run panicked");
+    say(&format!("{rule:?} broken: caught by seed {caught:?}"));
+    assert!(caught.is_some(), "with {rule:?} broken, no run breaks {promises:?}");
+}
+
+macro_rules! caught {
+    ($($test:ident: $rule:ident breaks $($promise:ident)|+;)+) => {$(
+        #[test]
+        fn $test() {
+            is_caught(Rule::$rule, &[$(Promise::$promise),+]);
+        }
+    )+};
+}
+
+caught! {
+    breaking_the_cap_is_caught: Cap breaks TooMany;
+    breaking_the_sub_window_is_caught: SubWindow breaks TooManyInASubWindow;
+    granting_claims_out_of_order_is_caught: Order breaks OutOfOrder;
+    letting_newcomers_in_first_is_caught: Newcomer breaks NewcomerFirst;
+    entering_twice_is_caught: Twice breaks EnteredTwice;
+    evicting_early_is_caught: EarlySweep breaks EvictedWhilePolling;
+    evicting_nobody_is_caught: NoSweep breaks NotEvicted;
+    accepting_any_seal_is_caught: AnySeal breaks ForgedTokenTaken;
+    moving_the_base_over_the_waiting_is_caught: Base breaks EvictedWhilePolling;
+    forgetting_entries_at_a_restart_is_caught: Restore breaks TooMany | EnteredTwice | PassDiffers;
+    believing_the_wall_clock_is_caught: WallClock breaks TooMany | EvictedWhilePolling | NeverLetIn;
+    telling_the_store_of_no_poll_is_caught: Silence breaks EvictedWhilePolling | OutOfOrder | PlaceLost;
+    letting_a_told_wait_grow_is_caught: Growth breaks WaitGrew;
+}
+
+/// Percent of the slots used while a line is there.
+fn slots(leaving_percent: u64, network_ms: u64) -> f64 {
+    let audit = world::run(Scenario::burst(7, 6_000, leaving_percent, network_ms), 7);
+    assert!(audit.broken.is_empty(), "{:?}", audit.broken);
+    // From when the first burst slides out, until about a sub-window's worth is left to come.
+    audit.slots_used(62_000, 90)
+}
+
+#[test]
+fn slots_are_not_wasted_however_many_walk_away() {
+    for network_ms in [50, 300] {
+        for leaving_percent in [0, 35, 60] {
+            let used = slots(leaving_percent, network_ms);
+            say(&format!(
+                "slots used, {leaving_percent} % walking away, network {network_ms} ms: {used:.1} %"
+            ));
+            assert!(used >= 97.0, "{used:.1} % of the slots used with {leaving_percent} % walking away");
+        }
+    }
+}
+
+#[test]
+fn holding_slots_for_the_absent_wastes_them() {
+    break_rule(Some(Rule::Presence));
+    let used = slots(60, 50);
+    break_rule(None);
+    say(&format!("slots used where the absent hold theirs, 60 % walking away: {used:.1} %"));
+    assert!(used < 97.0, "{used:.1} %: the measure does not see wasted slots");
+}
+
+/// The wait had over the wait told, at the 10th, 50th and 90th percentile; the same for rank x 60 / N; and how many
+/// of the waits lay in the range told, in percent.
+fn told(audit: &Auditor) -> ([f64; 3], [f64; 3], f64) {
+    let (mut ours, mut naive, mut covered, mut count) = (Vec::new(), Vec::new(), 0.0, 0.0);
+    for story in audit.stories.values() {
+        let (Some((told_s, low_s, high_s)), Some(entered_ms)) = (story.told_s, story.entered_ms) else {
+            continue;
+        };
+        #[expect(clippy::cast_precision_loss, reason = "small")]
+        let had_s = (entered_ms - story.joined_ms) as f64 / 1_000.0;
+        ours.push(had_s / f64::from(told_s));
+        naive.push(had_s / story.naive_s);
+        count += 1.0;
+        if (f64::from(low_s)..=f64::from(high_s)).contains(&had_s) {
+            covered += 1.0;
+        }
+    }
+    let at = |values: &mut Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        [values.len() / 10, values.len() / 2, values.len() * 9 / 10].map(|i| values[i])
+    };
+    (at(&mut ours), at(&mut naive), 100.0 * covered / count)
+}
+
+#[test]
+fn told_waits_are_honest() {
+    for leaving_percent in [0, 35, 60] {
+        let (ours, naive, covered) = told(&world::run(Scenario::burst(11, 6_000, leaving_percent, 50), 11));
+        say(&format!(
+            "wait had over wait told (p10, p50, p90), {leaving_percent} % walking away: {ours:.2?}, by rank x 60 / N \
+             {naive:.2?}; {covered:.0} % in the range told"
+        ));
+        let off = |values: [f64; 3]| values.iter().map(|value| value.ln().abs()).sum::<f64>();
+        assert!(off(ours) < off(naive), "no better than rank x 60 / N");
+        assert!(leaving_percent > 0 || (0.9..1.1).contains(&ours[1]), "{ours:?} where nobody walks away");
+    }
+}

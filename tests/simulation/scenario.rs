@@ -1,0 +1,166 @@
+//! What happens in a run: everything follows from the seed.
+
+use admission::Policy;
+
+use crate::seed::Random;
+
+/// A stretch of virtual time, in milliseconds from the start.
+pub(crate) type Stretch = (u64, u64);
+
+/// One user's plan.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) joins_ms: u64,
+    /// Walks away then, counted from the join.
+    pub(crate) leaves_after_ms: Option<u64>,
+    /// Loses the network then, counted from the join, for so long.
+    pub(crate) nap: Option<(u64, u64)>,
+    /// One way.
+    pub(crate) network_ms: u64,
+    /// Percent of calls that are lost on the way there, and as many on the way back.
+    pub(crate) lost_percent: u64,
+    /// Keeps the first token, as an app may that does not read the later ones.
+    pub(crate) keeps_first_token: bool,
+    /// How often the app asks again after it was let in.
+    pub(crate) repeats: u64,
+    /// Tries what is not allowed, now and then.
+    pub(crate) cheats: bool,
+}
+
+/// Decides by the seed.
+struct Dice(Random);
+
+impl Dice {
+    fn between(&mut self, from: u64, to: u64) -> u64 {
+        from + self.0.bits() % (to - from + 1)
+    }
+
+    fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.0.below(of.len())]
+    }
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) policy: Policy,
+    pub(crate) users: Vec<Plan>,
+    /// How many tickets the zone gave out before, all gone: puts the line across a segment's end.
+    pub(crate) tickets_before: u64,
+    /// The server is killed at the start of each, and is back at its end.
+    pub(crate) downs: Vec<Stretch>,
+    /// The store's disk takes nothing.
+    pub(crate) full_disks: Vec<Stretch>,
+    /// The store does not answer.
+    pub(crate) stalls: Vec<Stretch>,
+    /// The zone is held.
+    pub(crate) holds: Vec<Stretch>,
+    /// The wall clock is stepped: when, and by how many seconds.
+    pub(crate) clock_steps: Vec<(u64, i64)>,
+    /// A store call takes up to so long.
+    pub(crate) store_ms: u64,
+}
+
+impl Scenario {
+    /// The run that belongs to a seed.
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut dice = Dice(Random::of(seed ^ 0x57E1_4A00_0000_0000));
+        let small = |n: u64| u32::try_from(n).expect("small");
+        let n = dice.one_of(&[2, 5, 10, 30, 60, 120, 300, 600]);
+        let policy = Policy {
+            admit_per_minute: n,
+            sub_windows: small(dice.one_of(&[10, 10, 10, 1, 4, 7, 60])),
+            polling_period_ms: small(dice.one_of(&[3_000, 3_000, 3_000, 1_000, 5_000])),
+            idle_timeout_s: small(dice.one_of(&[60, 60, 60, 30, 90])),
+            pass_ttl_s: 300,
+            ..Policy::default()
+        };
+        let policy = policy.check().expect("in range");
+        let leaving = dice.one_of(&[0, 35, 60]);
+        let napping = dice.one_of(&[0, 5, 20]);
+        let lost_percent = dice.one_of(&[0, 1, 5]);
+        let network_ms = dice.one_of(&[20, 50, 150, 400]);
+        // A minute's burst and a line of at most some minutes behind it.
+        let users = u64::from(n) + dice.between(5, (u64::from(n) * 3 / 2).clamp(12, 150));
+        let spread_ms = dice.one_of(&[100, 3_000, 60_000]);
+        let line_ms = 120_000;
+        let users = (0..users).map(|_| Plan {
+            joins_ms: dice.between(0, spread_ms),
+            leaves_after_ms: (dice.between(1, 100) <= leaving).then(|| dice.between(0, line_ms)),
+            nap: (dice.between(1, 100) <= napping).then(|| {
+                (
+                    dice.between(0, line_ms),
+                    dice.between(1_000, u64::from(policy.idle_timeout_s) * 1_000 - 8_000),
+                )
+            }),
+            network_ms: dice.between(5, network_ms),
+            lost_percent,
+            keeps_first_token: dice.between(1, 10) == 1,
+            repeats: dice.between(0, 2),
+            cheats: dice.between(1, 20) == 1,
+        });
+        let users = users.collect();
+        let mut stretches = |chance: u64, longest_ms: u64| -> Vec<Stretch> {
+            let count = if dice.between(1, 100) <= chance { dice.between(1, 3) } else { 0 };
+            let mut stretches: Vec<_> = (0..count)
+                .map(|_| {
+                    let from = dice.between(1_000, 150_000);
+                    (from, from + dice.between(0, longest_ms))
+                })
+                .collect();
+            stretches.sort_unstable();
+            stretches.dedup_by(|later, earlier| later.0 <= earlier.1 + 1_000);
+            stretches
+        };
+        let downs = stretches(30, 8_000);
+        let full_disks = stretches(20, 15_000);
+        let stalls = stretches(20, 20_000);
+        let holds = stretches(15, 20_000);
+        let clock_steps = stretches(40, 0).into_iter().map(|(at, _)| at).collect::<Vec<_>>();
+        let clock_steps =
+            clock_steps.into_iter().map(|at| (at, dice.one_of(&[-86_400, -61, 61, 3_600, 90_000]))).collect();
+        Self {
+            policy,
+            users,
+            tickets_before: if dice.between(1, 3) == 1 {
+                8_192 * dice.between(1, 1 << 30) - dice.between(1, 60)
+            } else {
+                0
+            },
+            downs,
+            full_disks,
+            stalls,
+            holds,
+            clock_steps,
+            store_ms: dice.one_of(&[1, 5, 50]),
+        }
+    }
+
+    /// 600 a minute and many more at once, polls every 3 s +-10 %, some walking away at random times: what slots and
+    /// waits are measured on. Nothing else happens.
+    pub(crate) fn burst(seed: u64, users: u64, leaving_percent: u64, network_ms: u64) -> Self {
+        let mut dice = Dice(Random::of(seed));
+        let wait_ms = users * 100;
+        let users = (0..users).map(|_| Plan {
+            joins_ms: dice.between(0, 2_000),
+            leaves_after_ms: (dice.between(1, 100) <= leaving_percent).then(|| dice.between(0, wait_ms)),
+            nap: None,
+            network_ms,
+            lost_percent: 0,
+            keeps_first_token: false,
+            repeats: 0,
+            cheats: false,
+        });
+        Self {
+            policy: Policy { admit_per_minute: 600, ..Policy::default() },
+            users: users.collect(),
+            tickets_before: 0,
+            downs: Vec::new(),
+            full_disks: Vec::new(),
+            stalls: Vec::new(),
+            holds: Vec::new(),
+            clock_steps: Vec::new(),
+            store_ms: 1,
+        }
+    }
+}

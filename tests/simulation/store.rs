@@ -1,0 +1,219 @@
+//! The embedded store's engine on a virtual clock: calls take time, the disk may be full, the process may be killed.
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use admission::{
+    Changes, Claim, Decided, Entry, Header, Joined, Mark, Now, Policy, Verdict, View, ZoneId,
+    sabotage::{Rule, on},
+};
+use store::{Batch, Engine, Journal, JournalError, Loaded, MemoryJournal, Store, StoreError};
+use tokio::time::Instant;
+
+use crate::{
+    auditor::Auditor,
+    scenario::{Scenario, Stretch},
+    seed::Random,
+};
+
+/// A journal that fails while the disk is full, and outlives the process.
+#[derive(Clone, Default)]
+pub(crate) struct Disk(Arc<Mutex<(MemoryJournal, bool)>>);
+
+impl Disk {
+    /// A disk on which `zone` has given out some tickets, all gone.
+    pub(crate) fn with_line(zone: &ZoneId, tickets: u64) -> Self {
+        let disk = Self::default();
+        if tickets > 0 {
+            let per_segment = admission::SEGMENT_TICKETS as u64;
+            let base_segment = tickets / per_segment;
+            let mut gone = [0; admission::SEGMENT_WORDS];
+            for ticket in 0..usize::try_from(tickets % per_segment).expect("small") {
+                gone[ticket / 64] |= 1 << (ticket % 64);
+            }
+            let changes = Changes {
+                header: Header { epoch: 77, next: tickets, base_segment },
+                segments: vec![(base_segment, Arc::new(gone))],
+                dropped: 0..0,
+                entered: Vec::new(),
+                forgotten: Vec::new(),
+            };
+            let batch = Batch { at_ms: 0, zones: vec![(zone.clone(), changes)] };
+            disk.lock().0.commit(&batch).expect("memory");
+        }
+        disk
+    }
+
+    pub(crate) fn set_full(&self, full: bool) {
+        self.lock().1 = full;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (MemoryJournal, bool)> {
+        self.0.lock().expect("nobody panics here")
+    }
+}
+
+impl Journal for Disk {
+    fn load(&mut self) -> Result<Loaded, JournalError> {
+        self.lock().0.load()
+    }
+
+    fn commit(&mut self, batch: &Batch) -> Result<(), JournalError> {
+        let mut inner = self.lock();
+        if inner.1 {
+            let source = io::Error::from(io::ErrorKind::StorageFull);
+            return Err(JournalError::Io { file: "simulated".into(), doing: "write", source });
+        }
+        inner.0.commit(batch)
+    }
+}
+
+/// The clocks of the machine.
+pub(crate) struct Clocks {
+    start: Instant,
+    /// How far the wall clock was stepped, in seconds.
+    pub(crate) stepped_s: Mutex<i64>,
+}
+
+impl Clocks {
+    pub(crate) fn new() -> Self {
+        Self { start: Instant::now(), stepped_s: Mutex::new(0) }
+    }
+
+    /// Virtual milliseconds since the start of the run: the truth.
+    pub(crate) fn true_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).expect("short")
+    }
+
+    fn now(&self) -> Now {
+        let true_ms = self.true_ms();
+        let stepped_s = *self.stepped_s.lock().expect("nobody panics here");
+        let unix_s = 1_790_000_000 + i64::try_from(true_ms / 1_000).expect("short") + stepped_s;
+        let unix_s = u64::try_from(unix_s).expect("after 1970");
+        let believed = if on(Rule::WallClock) { unix_s * 1_000 } else { 1_790_000_000_000 + true_ms };
+        Now { ms: believed, unix_s }
+    }
+}
+
+struct Inner {
+    engine: Engine<Disk>,
+    random: Random,
+}
+
+/// A store.
+pub(crate) struct SimStore {
+    inner: Mutex<Inner>,
+    clocks: Arc<Clocks>,
+    auditor: Arc<Mutex<Auditor>>,
+    slowest_ms: u64,
+    stalls: Vec<Stretch>,
+    /// Set when the process is killed: nothing is decided after that.
+    killed: Arc<AtomicBool>,
+}
+
+impl SimStore {
+    pub(crate) fn open(
+        disk: Disk,
+        clocks: Arc<Clocks>,
+        auditor: Arc<Mutex<Auditor>>,
+        scenario: &Scenario,
+        seed: u64,
+        killed: Arc<AtomicBool>,
+    ) -> Self {
+        let engine = Engine::new(disk).expect("memory");
+        let inner = Inner { engine, random: Random::of(seed) };
+        Self {
+            inner: Mutex::new(inner),
+            clocks,
+            auditor,
+            slowest_ms: scenario.store_ms,
+            stalls: scenario.stalls.clone(),
+            killed,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("nobody panics here")
+    }
+
+    async fn on_the_way(&self) {
+        let mut ms = self.lock().random.bits() % (self.slowest_ms + 1);
+        let now_ms = self.clocks.true_ms();
+        if let Some((_, until_ms)) =
+            self.stalls.iter().find(|(from_ms, until_ms)| (*from_ms..*until_ms).contains(&now_ms))
+        {
+            ms += until_ms - now_ms;
+        }
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+    }
+
+    async fn decide<T>(
+        &self,
+        zone: &ZoneId,
+        decision: impl FnOnce(&mut Engine<Disk>, Now) -> Result<T, StoreError>,
+        tickets: impl FnOnce(&T) -> Vec<(u64, Option<Entry>, bool)>,
+    ) -> Result<T, StoreError> {
+        self.on_the_way().await;
+        if self.killed.load(Ordering::Relaxed) {
+            std::future::pending::<()>().await;
+        }
+        let decided = {
+            let mut inner = self.lock();
+            let now = self.clocks.now();
+            let decided = decision(&mut inner.engine, now);
+            let decided = inner.engine.commit(now).and(decided);
+            if let Ok(decided) = &decided {
+                let mut auditor = self.auditor.lock().expect("nobody panics here");
+                for (seq, entry, joined) in tickets(decided) {
+                    match entry {
+                        Some(entry) => auditor.entered(self.clocks.true_ms(), zone, seq, entry, joined),
+                        None => auditor.given(self.clocks.true_ms(), zone, seq),
+                    }
+                }
+            }
+            decided
+        };
+        self.on_the_way().await;
+        decided
+    }
+}
+
+fn tickets(
+    verdicts: &[Verdict],
+    seqs: impl Iterator<Item = u64>,
+    joined: bool,
+) -> Vec<(u64, Option<Entry>, bool)> {
+    let told = verdicts.iter().zip(seqs).filter_map(|(verdict, seq)| match verdict {
+        Verdict::Entered(entry) => Some((seq, Some(*entry), joined)),
+        Verdict::Waiting(_) if joined => Some((seq, None, joined)),
+        _ => None,
+    });
+    told.collect()
+}
+
+impl Store for SimStore {
+    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View, StoreError> {
+        self.decide(zone, |engine, now| engine.put_zone(zone, policy, 77, now), |_| Vec::new()).await
+    }
+
+    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined, StoreError> {
+        let decision = |engine: &mut Engine<Disk>, now| engine.join(zone, count, now);
+        self.decide(zone, decision, |joined| tickets(&joined.verdicts, joined.first.., true)).await
+    }
+
+    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided, StoreError> {
+        let decision = |engine: &mut Engine<Disk>, now| engine.enter(zone, &claims, now);
+        let seqs = claims.iter().map(|claim| claim.seq);
+        self.decide(zone, decision, |decided| tickets(&decided.verdicts, seqs, false)).await
+    }
+
+    async fn beat(&self, zone: &ZoneId, marks: Vec<Mark>) -> Result<View, StoreError> {
+        self.decide(zone, |engine, now| engine.beat(zone, &marks, now), |_| Vec::new()).await
+    }
+}

@@ -1,0 +1,331 @@
+//! Runs a scenario: users with their networks, one server over the simulated store, and what goes wrong.
+//!
+//! All on one thread and a paused clock that jumps from one event to the next: the same seed is the same run.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use admission::{Mode, SealKey, Sealer, Seals, Ticket, View, ZoneId};
+use server::gate::{Call, Gate, Meter, Refusal, Reply, Token};
+use tokio::{sync::Notify, task::LocalSet, time::sleep};
+
+use crate::{
+    auditor::Auditor,
+    scenario::{Plan, Scenario},
+    seed::Random,
+    store::{Clocks, Disk, SimStore},
+};
+
+/// A server that lives until it is killed.
+struct Server {
+    gate: Gate<SimStore>,
+    killed: Notify,
+    /// Tells the store.
+    dead: Arc<AtomicBool>,
+}
+
+struct Silent;
+
+impl Meter for Silent {
+    fn shown(&self, _: &View) {}
+    fn entered(&self, _: f64, _: Option<f64>) {}
+    fn called(&self, _: Call, _: Duration, _: usize, _: bool) {}
+}
+
+struct World {
+    scenario: Scenario,
+    zone: ZoneId,
+    other: ZoneId,
+    seals: Seals,
+    sealer: Sealer,
+    disk: Disk,
+    clocks: Arc<Clocks>,
+    auditor: Arc<Mutex<Auditor>>,
+    server: RefCell<Option<Rc<Server>>>,
+    mode: Cell<Mode>,
+    starts: Cell<u64>,
+}
+
+/// How long a run may take in all, beyond what its line needs.
+const PATIENCE_MS: u64 = 240_000;
+
+/// What an app does without an answer: it asks again.
+const RETRY_MS: u64 = 2_000;
+
+/// Runs a scenario to its end. What `seed` decides here is only what happens inside of the plans.
+pub(crate) fn run(scenario: Scenario, seed: u64) -> Auditor {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    let runtime = runtime.expect("a runtime");
+    runtime.block_on(LocalSet::new().run_until(play(scenario, seed)))
+}
+
+async fn play(scenario: Scenario, seed: u64) -> Auditor {
+    let zone = ZoneId::parse("ZONE").expect("a name");
+    let key = |id| SealKey { id, secret: [id; 32] };
+    let seals = Seals { current: key(1), previous: Some(key(2)) };
+    let auditor = Arc::new(Mutex::new(Auditor::new(zone.clone(), scenario.policy)));
+    let world = Rc::new(World {
+        sealer: seals.sealer(&zone),
+        disk: Disk::with_line(&zone, scenario.tickets_before),
+        clocks: Arc::new(Clocks::new()),
+        auditor: Arc::clone(&auditor),
+        other: ZoneId::parse("OTHER").expect("a name"),
+        server: RefCell::new(None),
+        mode: Cell::new(Mode::Auto),
+        starts: Cell::new(seed),
+        zone,
+        seals,
+        scenario,
+    });
+    world.start().await;
+    tokio::task::spawn_local(Rc::clone(&world).go_wrong());
+    let mut random = Random::of(seed ^ 0xA5A5);
+    let users: Vec<_> = (0..world.scenario.users.len())
+        .map(|user| tokio::task::spawn_local(Rc::clone(&world).live(user, Random::of(random.bits()))))
+        .collect();
+    for user in users {
+        user.await.expect("a user's task");
+    }
+    world.server.borrow_mut().take();
+    drop(world);
+    std::mem::replace(
+        &mut *lock(&auditor),
+        Auditor::new(ZoneId::parse("-").expect("a name"), admission::Policy::default()),
+    )
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().expect("nobody panics here")
+}
+
+impl World {
+    fn now_ms(&self) -> u64 {
+        self.clocks.true_ms()
+    }
+
+    async fn start(&self) {
+        let starts = self.starts.get() + 1;
+        self.starts.set(starts);
+        let clocks = Arc::clone(&self.clocks);
+        let dead = Arc::new(AtomicBool::new(false));
+        let store = SimStore::open(
+            self.disk.clone(),
+            clocks,
+            Arc::clone(&self.auditor),
+            &self.scenario,
+            starts,
+            Arc::clone(&dead),
+        );
+        let gate = Gate::new(store, self.seals.clone(), |_| Arc::new(Silent));
+        let server = Rc::new(Server { gate, killed: Notify::new(), dead });
+        // On a full disk a server does not start.
+        while self.serve(&server.gate).await.is_err() {
+            sleep(Duration::from_millis(500)).await;
+        }
+        *self.server.borrow_mut() = Some(server);
+    }
+
+    async fn serve(&self, gate: &Gate<SimStore>) -> Result<(), store::StoreError> {
+        let policy = admission::Policy { mode: self.mode.get(), ..self.scenario.policy };
+        gate.serve_zones(vec![(self.zone.clone(), policy), (self.other.clone(), policy)]).await
+    }
+
+    /// Everything that happens to the server, in order.
+    async fn go_wrong(self: Rc<Self>) {
+        enum What {
+            Down(u64),
+            Full(bool),
+            Mode(Mode),
+            Step(i64),
+            Stall(u64),
+        }
+        let mut events = Vec::new();
+        for &(from, to) in &self.scenario.downs {
+            events.push((from, What::Down(to)));
+        }
+        for &(from, to) in &self.scenario.full_disks {
+            events.extend([(from, What::Full(true)), (to, What::Full(false))]);
+        }
+        events.extend(self.scenario.stalls.iter().map(|&(from, to)| (from, What::Stall(to))));
+        for &(from, to) in &self.scenario.holds {
+            events.extend([(from, What::Mode(Mode::Hold)), (to, What::Mode(Mode::Auto))]);
+        }
+        events.extend(self.scenario.clock_steps.iter().map(|&(at, by_s)| (at, What::Step(by_s))));
+        events.sort_by_key(|&(at, _)| at);
+        for (at, what) in events {
+            sleep(Duration::from_millis(at.saturating_sub(self.now_ms()))).await;
+            match what {
+                What::Down(until_ms) => {
+                    lock(&self.auditor).down(until_ms + RETRY_MS);
+                    if let Some(server) = self.server.borrow_mut().take() {
+                        server.dead.store(true, Ordering::Relaxed);
+                        server.killed.notify_waiters();
+                    }
+                    sleep(Duration::from_millis(until_ms.saturating_sub(self.now_ms()))).await;
+                    self.start().await;
+                    lock(&self.auditor).down(self.now_ms() + RETRY_MS);
+                }
+                What::Full(full) => {
+                    self.disk.set_full(full);
+                    lock(&self.auditor).trouble(self.now_ms() + RETRY_MS);
+                }
+                What::Mode(mode) => {
+                    self.mode.set(mode);
+                    let server = self.server.borrow().clone();
+                    while let Some(server) = &server
+                        && self.serve(&server.gate).await.is_err()
+                    {
+                        sleep(Duration::from_millis(500)).await;
+                    }
+                }
+                What::Stall(until_ms) => lock(&self.auditor).trouble(until_ms + RETRY_MS),
+                What::Step(by_s) => *lock(&self.clocks.stepped_s) += by_s,
+            }
+        }
+    }
+
+    /// One user's life.
+    async fn live(self: Rc<Self>, user: usize, mut random: Random) {
+        let plan = self.scenario.users[user].clone();
+        sleep(Duration::from_millis(plan.joins_ms)).await;
+        let born_ms = self.now_ms();
+        let end_ms = born_ms
+            + PATIENCE_MS
+            + 60_000 * (1 + self.scenario.users.len() as u64)
+                / u64::from(self.scenario.policy.admit_per_minute).max(1);
+        let leaves_ms = plan.leaves_after_ms.map(|after| born_ms + after);
+        let mut nap = plan.nap.map(|(after, length)| (born_ms + after, length));
+        let (mut token, mut entered) = (None::<Token>, false);
+        let mut repeats = plan.repeats;
+        loop {
+            let now_ms = self.now_ms();
+            if now_ms > end_ms {
+                if !entered {
+                    lock(&self.auditor).never_let_in(user);
+                }
+                return;
+            }
+            if leaves_ms.is_some_and(|at| at <= now_ms) {
+                if let Some(ticket) = token.and_then(|token| self.sealer.open(&token).ok()) {
+                    lock(&self.auditor).left(ticket.seq);
+                }
+                return;
+            }
+            if let Some((at, length)) = nap
+                && at <= now_ms
+            {
+                nap = None;
+                sleep(Duration::from_millis(length)).await;
+                continue;
+            }
+            if plan.cheats && random.below(8) == 0 {
+                self.cheat(token, &mut random).await;
+            }
+            let pause_ms = match self.call(&plan, user, token, &mut random).await {
+                None => RETRY_MS,
+                Some(Ok(Reply::Waiting { token: newer, polling_period_ms, .. })) => {
+                    if token.is_none() || !plan.keeps_first_token {
+                        token = Some(newer);
+                    }
+                    u64::from(polling_period_ms) * (900 + random.bits() % 201) / 1_000
+                }
+                Some(Ok(Reply::Entered { token: newer, .. })) => {
+                    entered = true;
+                    if repeats == 0 {
+                        return;
+                    }
+                    repeats -= 1;
+                    token = Some(newer);
+                    random.bits() % 100_000
+                }
+                Some(Err(Refusal::Gone)) => {
+                    token = None;
+                    0
+                }
+                Some(Err(
+                    Refusal::StoreAway { retry_after_s }
+                    | Refusal::Busy { retry_after_s }
+                    | Refusal::Closed { retry_after_s },
+                )) => u64::from(retry_after_s) * 1_000,
+                Some(Err(refusal @ (Refusal::UnknownZone | Refusal::BadToken))) => {
+                    panic!("user {user} with an honest token: {refusal}")
+                }
+            };
+            // A pause ends early where the user walks away.
+            let pause_ms = leaves_ms.map_or(pause_ms, |at| pause_ms.min(at.saturating_sub(self.now_ms())));
+            sleep(Duration::from_millis(pause_ms)).await;
+        }
+    }
+
+    /// One call over the user's network; none where the app gets no answer.
+    async fn call(
+        &self,
+        plan: &Plan,
+        user: usize,
+        token: Option<Token>,
+        random: &mut Random,
+    ) -> Option<Result<Reply, Refusal>> {
+        let one_way = Duration::from_millis(plan.network_ms * (80 + random.bits() % 41) / 100);
+        let lost = |random: &mut Random| random.bits() % 100 < plan.lost_percent;
+        sleep(one_way).await;
+        if lost(random) {
+            return None;
+        }
+        let asked_ms = self.now_ms();
+        let server = self.server.borrow().clone()?;
+        let resumes = random.below(10) == 0;
+        let answer = {
+            let zone = self.zone.as_str();
+            let asked = async {
+                match &token {
+                    Some(token) if resumes => server.gate.wait(zone, Some(token)).await,
+                    Some(token) => server.gate.entry(zone, token).await,
+                    None => server.gate.wait(zone, None).await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = server.killed.notified() => return None,
+                answer = asked => answer,
+            }
+        };
+        let shown = match &answer {
+            Ok(Reply::Waiting { token, .. } | Reply::Entered { token, .. }) => Some(*token),
+            Err(_) => token,
+        };
+        if let Some(Ok(Ticket { seq, .. })) = shown.map(|token| self.sealer.open(&token)) {
+            lock(&self.auditor).answered(self.now_ms(), asked_ms, user, seq, token, &answer);
+        }
+        sleep(one_way).await;
+        (!lost(random)).then_some(answer)
+    }
+
+    /// Asks with what is no token of this zone.
+    async fn cheat(&self, token: Option<Token>, random: &mut Random) {
+        let Some(server) = self.server.borrow().clone() else {
+            return;
+        };
+        let answer = match (random.below(3), token) {
+            (0, Some(token)) => server.gate.entry(self.other.as_str(), &token).await,
+            (1, Some(mut token)) => {
+                let at = random.below(token.len());
+                token[at] = if token[at] == b'A' { b'B' } else { b'A' };
+                server.gate.entry(self.zone.as_str(), &token).await
+            }
+            _ => {
+                let ahead = Ticket { epoch: 77, seq: 0, issued_ms: 0, first_told_s: None, told_s: None };
+                let stranger = Seals { current: SealKey { id: 1, secret: [9; 32] }, previous: None };
+                let token = stranger.sealer(&self.zone).seal(&ahead);
+                server.gate.wait(self.zone.as_str(), Some(&token)).await
+            }
+        };
+        lock(&self.auditor).forged(&answer);
+    }
+}

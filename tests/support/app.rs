@@ -1,0 +1,197 @@
+//! A user's app: joins, polls as told, enters, and remembers what it saw.
+
+use std::{
+    collections::HashSet,
+    io,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use serde::Deserialize;
+
+use crate::{
+    client::{Client, Reply},
+    clock::{now, obey_polling_period},
+};
+
+/// The wire's answer, to the letter: another field is a fault.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Answer {
+    pub(crate) can_enter: bool,
+    pub(crate) token: String,
+    pub(crate) pass: Option<String>,
+    pub(crate) waiting: Option<Waiting>,
+}
+
+/// What one who waits is told.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(crate) struct Waiting {
+    pub(crate) rank: u64,
+    pub(crate) eta_seconds: Option<u64>,
+    pub(crate) eta_range: Option<(u64, u64)>,
+    pub(crate) polling_period: u64,
+    pub(crate) stale: bool,
+    #[serde(default)]
+    pub(crate) reason: Option<String>,
+}
+
+impl Answer {
+    /// Reads a reply that has to be 200.
+    pub(crate) fn of(reply: &Reply) -> Self {
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert_eq!(reply.header("content-type"), Some("application/json"), "{reply:?}");
+        assert_eq!(reply.header("cache-control"), Some("no-store"), "{reply:?}");
+        let answer: Self = serde_json::from_slice(&reply.body).unwrap_or_else(|e| panic!("{e}: {reply:?}"));
+        assert_eq!(answer.can_enter, answer.pass.is_some(), "{answer:?}");
+        assert_eq!(answer.can_enter, answer.waiting.is_none(), "{answer:?}");
+        if let Some(waiting) = &answer.waiting {
+            assert!(waiting.rank >= 1 && waiting.polling_period >= 1, "{answer:?}");
+            assert_eq!(waiting.eta_seconds.is_some(), waiting.eta_range.is_some(), "{answer:?}");
+            if let (Some(eta), Some((low, high))) = (waiting.eta_seconds, waiting.eta_range) {
+                assert!(low <= eta && eta <= high, "{answer:?}");
+            }
+        }
+        answer
+    }
+
+    /// What one who waits is told; the test fails for one who is in.
+    pub(crate) fn waiting(&self) -> &Waiting {
+        self.waiting.as_ref().unwrap_or_else(|| panic!("does not wait: {self:?}"))
+    }
+
+    /// The pass; the test fails for one who waits.
+    pub(crate) fn pass(&self) -> &str {
+        self.pass.as_deref().unwrap_or_else(|| panic!("is not in: {self:?}"))
+    }
+}
+
+/// The body of a call.
+pub(crate) fn body(zone: &str, token: Option<&str>) -> String {
+    match token {
+        Some(token) => format!(r#"{{"zoneId":"{zone}","token":"{token}"}}"#),
+        None => format!(r#"{{"zoneId":"{zone}","clientIp":"192.0.2.7","clientAgent":"test"}}"#),
+    }
+}
+
+/// When something happened, as far as its only witness can tell.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Between {
+    pub(crate) from: Instant,
+    pub(crate) to: Instant,
+}
+
+/// The most of these that certainly happened within one stretch of `span`.
+pub(crate) fn most_within(span: Duration, entries: &[Between]) -> usize {
+    // The server counts whole milliseconds.
+    let span = span - Duration::from_millis(2);
+    let within = |start: Instant| entries.iter().filter(|e| e.from >= start && e.to < start + span).count();
+    entries.iter().map(|e| within(e.from)).max().unwrap_or(0)
+}
+
+/// One user of a zone.
+pub(crate) struct App {
+    zone: String,
+    client: Option<Client>,
+    token: Option<String>,
+    /// When the first call was sent since the last answer.
+    unsure_since: Option<Instant>,
+    /// When to ask next.
+    due: Instant,
+    /// When the place was asked for and given.
+    pub(crate) joined: Option<Between>,
+    /// The last answer.
+    pub(crate) last: Option<Answer>,
+    /// When it got in.
+    pub(crate) entered: Option<Between>,
+    /// Calls that broke off.
+    pub(crate) broken: usize,
+}
+
+impl App {
+    /// Somebody who has not called yet.
+    pub(crate) fn new(zone: &str) -> Self {
+        Self {
+            zone: zone.to_owned(),
+            client: None,
+            token: None,
+            unsure_since: None,
+            due: now(),
+            joined: None,
+            last: None,
+            entered: None,
+            broken: 0,
+        }
+    }
+
+    /// Makes the call that comes next: join without a token, else entry. A call that broke off is made again at the
+    /// next step; an answer other than 200 fails the test.
+    pub(crate) fn step(&mut self, server: SocketAddr) -> Option<&Answer> {
+        let sent = now();
+        let unsure_since = *self.unsure_since.get_or_insert(sent);
+        match self.call(server) {
+            Ok(reply) => {
+                let answer = Answer::of(&reply);
+                let seen = Between { from: unsure_since, to: now() };
+                self.joined.get_or_insert(seen);
+                if let Some(before) = self.last.as_ref().and_then(|a| a.pass.as_deref()) {
+                    assert_eq!(before, answer.pass(), "asked again, another pass");
+                }
+                if answer.can_enter {
+                    self.entered.get_or_insert(seen);
+                }
+                self.unsure_since = None;
+                let pause = answer.waiting.as_ref().map_or(1_000, |w| w.polling_period);
+                self.due = now() + Duration::from_millis(pause);
+                self.token = Some(answer.token.clone());
+                self.last = Some(answer);
+                self.last.as_ref()
+            }
+            Err(_) => {
+                self.client = None;
+                self.broken += 1;
+                self.due = now() + Duration::from_millis(50);
+                None
+            }
+        }
+    }
+
+    fn call(&mut self, server: SocketAddr) -> io::Result<Reply> {
+        let client = match &mut self.client {
+            Some(client) => client,
+            none => none.insert(Client::connect(server)?),
+        };
+        let path = if self.token.is_some() { "/traffic/entry" } else { "/traffic/wait" };
+        client.post(path, &body(&self.zone, self.token.as_deref()))
+    }
+
+    /// The pass, once in.
+    pub(crate) fn pass(&self) -> Option<&str> {
+        self.last.as_ref()?.pass.as_deref()
+    }
+}
+
+/// Lets everybody call when due, one after the other, until `done` says so; `server` says where to call.
+pub(crate) fn run(
+    apps: &mut [App],
+    server: impl Fn() -> SocketAddr,
+    mut done: impl FnMut(&[App]) -> bool,
+    limit: Duration,
+) {
+    let deadline = now() + limit;
+    while !done(apps) {
+        assert!(now() < deadline, "not done within {limit:?}");
+        let Some(next) = apps.iter_mut().min_by_key(|app| app.due) else {
+            return;
+        };
+        obey_polling_period(next.due);
+        next.step(server());
+    }
+}
+
+/// Everybody got in, each by a pass of one's own.
+pub(crate) fn assert_each_in_once(apps: &[App]) {
+    let passes: HashSet<_> = apps.iter().map(|app| app.pass().expect("everybody is in")).collect();
+    assert_eq!(passes.len(), apps.len(), "two holders of one pass");
+}
