@@ -250,3 +250,17 @@ pub(crate) fn connection_cap_is_polite() {
     eventually("a place that was left is taken", || served(&mut weir.connect()).then_some(()));
     assert_eq!(weir.admin_get("/healthz").status, 200, "the admin listener has its own room");
 }
+
+/// The log names the client that a listed proxy speaks for, and of others the peer itself.
+pub(crate) fn forwarded_for_is_believed_of_listed_proxies() {
+    for (listed, client) in [("127.0.0.0/8", "client=198.51.100.7"), ("10.0.0.0/8", "client=127.0.0.1")] {
+        let weir = with(&format!("log = \"weir=debug\"\ntrusted_proxies = [\"{listed}\"]"));
+        let forwarded =
+            post("/traffic/wait", "{").replace("Host", "X-Forwarded-For: 6.6.6.6, 198.51.100.7\r\nHost");
+        let mut proxy = weir.connect();
+        proxy.send(forwarded).expect("taken");
+        assert_eq!(proxy.reply().expect("a reply").problem(), "malformed_json");
+        eventually("the refusal is logged", || weir.log().contains(client).then_some(()));
+        assert!(!weir.log().contains("6.6.6.6"), "hearsay is believed");
+    }
+}

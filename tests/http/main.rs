@@ -83,6 +83,7 @@ fn together() -> Vec<Trial> {
         edge::head_and_get,
         edge::random_bytes_do_no_harm,
         edge::connection_cap_is_polite,
+        edge::forwarded_for_is_believed_of_listed_proxies,
         drain::requests_in_flight_finish,
         drain::deadline_ends_it,
         drain::second_signal_ends_it_at_once,
@@ -101,6 +102,7 @@ fn together() -> Vec<Trial> {
         passes::ed_dsa_verifies,
         passes::rs256_verifies,
         passes::pass_outlives_a_restart,
+        passes::keys_rotate,
         metrics::promtool_is_silent_and_the_numbers_are_right,
         metrics::health_and_readiness,
     ]

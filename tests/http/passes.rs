@@ -112,3 +112,34 @@ pub(crate) fn pass_outlives_a_restart() {
     weir.kill_and_restart();
     assert_eq!(JwkSet::of(&weir).verify(answer.pass()), before);
 }
+
+/// With a new key and the previous one beside it, what was given out before stays good; without, it ends.
+pub(crate) fn keys_rotate() {
+    let weir = Setup::zone(10, "").start();
+    let answer = Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
+    let before = JwkSet::of(&weir).verify(answer.pass());
+    let setup = weir.stop();
+    // The keys that another server made for itself.
+    let other = Setup::zone(10, "").start().stop();
+    let data = |setup: &Setup, file: &str| setup.data().join(file).display().to_string();
+    let mut config = zone("Z", 10, "");
+    for (section, file) in [("seal", "seal.key"), ("pass", "pass-es256.pem")] {
+        let (new, old) = (data(&other, file), data(&setup, file));
+        config = format!("{section}.key_file = \"{new}\"\n{section}.previous_key_file = \"{old}\"\n{config}");
+    }
+    setup.write_config(&config);
+    let weir = setup.start();
+    let keys = JwkSet::of(&weir);
+    assert_eq!(keys.verify(answer.pass()), before, "the pass of before the rotation");
+    let again = Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&answer.token))));
+    assert_eq!(keys.verify(again.pass()), before, "the same entry, signed with the new key");
+    assert_ne!(again.token[..2], answer.token[..2], "sealed with the new key");
+    let setup = weir.stop();
+
+    let without: Vec<&str> = config.lines().filter(|line| !line.contains("previous")).collect();
+    setup.write_config(&without.join("\n"));
+    let weir = setup.start();
+    let refused = weir.post("/traffic/entry", &body("Z", Some(&answer.token)));
+    assert_eq!(refused.problem(), "bad_token");
+    assert_eq!(Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&again.token)))).pass(), again.pass());
+}

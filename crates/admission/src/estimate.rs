@@ -189,7 +189,7 @@ pub(crate) fn estimate(
 mod tests {
     use super::*;
 
-    const PACE: Pace = Pace { slots_used: 1.0, leaving_per_s: 0.0 };
+    const PACE: Pace = Pace { slots_used: 1.0, leaving_per_s: 0.0, known: 1.0 };
 
     fn plan(n: u32, burst: u32) -> (Plan, Policy) {
         let policy = Policy { admit_per_minute: n, ..Policy::default() };

@@ -89,8 +89,8 @@ struct Appointment {
     due_ms: u64,
 }
 
-/// Beats come every second while anybody waits. After a pause of this length, in milliseconds, nobody could keep an
-/// appointment...
+/// Beats come every second while anybody waits, so a pause of this length, in milliseconds, is the store's, or a
+/// server's: it can't be held against those who had an appointment in it...
 const PAUSE_MS: u64 = 1_500;
 /// ...and after one of this length nobody can be called silent.
 const LONG_PAUSE_MS: u64 = 4_000;
@@ -207,7 +207,6 @@ impl Zone {
         self.window.advance(self.now_ms);
         self.offer();
         if past_ms > PAUSE_MS && self.waiting() > 0 {
-            // It is the store, or a server, that was away.
             if past_ms > LONG_PAUSE_MS {
                 return self.see_everybody();
             }

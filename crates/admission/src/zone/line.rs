@@ -274,7 +274,8 @@ impl Zone {
         }
         for (seq, poll_in_ms) in appointments {
             let asked_ms = now_ms + poll_in_ms;
-            let due_ms = asked_ms + poll_in_ms + BIT_MS;
+            // A poll that came may have to wait for the store as long as a beat does.
+            let due_ms = asked_ms + poll_in_ms + 2 * BIT_MS;
             self.front.insert(seq, Appointment { asked_ms, due_ms });
             self.dues.push(Reverse((due_ms, seq)));
         }

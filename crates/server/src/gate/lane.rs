@@ -70,7 +70,7 @@ pub(super) async fn run<S: Store>(store: Arc<S>, room: Weak<Room>, mut asks: mps
             beat_at = beat_at.max(Instant::now());
         }
         // The beat goes first: it tells of those who polled while the store was slow, before others are decided about.
-        if beat_at <= Instant::now() {
+        if room.take_unheard() || beat_at <= Instant::now() {
             beat(&*store, &room).await;
             beat_at = Instant::now() + BEAT;
             idle = !used && !room.is_stale() && room.shown().view.tally.waiting == 0;

@@ -63,6 +63,8 @@ pub(super) struct Room {
     shown: ArcSwap<Shown>,
     /// The last call to the store failed.
     away: AtomicBool,
+    /// Somebody of the front polled, and the store has not heard of it.
+    unheard: AtomicBool,
     asks: mpsc::Sender<Ask>,
 }
 
@@ -85,6 +87,7 @@ impl Room {
             meter,
             shown: ArcSwap::from_pointee(Shown { view, seen, at: Instant::now() }),
             away: AtomicBool::new(false),
+            unheard: AtomicBool::new(false),
             asks,
         });
         tokio::spawn(lane::run(store, Arc::downgrade(&room), asked));
@@ -128,6 +131,11 @@ impl Room {
         self.away.store(away, Ordering::Relaxed);
     }
 
+    /// Whether the store has to hear of polls before it decides about anybody; asked once.
+    pub(super) fn take_unheard(&self) -> bool {
+        self.unheard.swap(false, Ordering::Relaxed)
+    }
+
     pub(super) fn is_stale(&self) -> bool {
         self.is_shown_stale(&self.shown.load())
     }
@@ -156,6 +164,7 @@ impl Room {
         let now_ms = shown.now_ms();
         let place = shown.view.place(ticket.seq, now_ms).filter(|_| ticket.epoch == shown.view.epoch)?;
         note(&shown, ticket.seq);
+        self.unheard.store(true, Ordering::Relaxed);
         Some(self.waiting(ticket, place, now_ms, true))
     }
 

@@ -1,0 +1,88 @@
+//! What does a poll inside the gate cost? Seal check, presence, rank, wait, new seal; for lines of 600,000 and of
+//! 10,000,000, with the allocations counted.
+#![expect(clippy::print_stdout, reason = "a bench prints")]
+
+use std::{
+    future::{Future, pending},
+    hint::black_box,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use admission::{Claim, Decided, Joined, Mark, Policy, SealKey, Seals, Ticket, View, ZoneId};
+use criterion::{Criterion, criterion_group, criterion_main};
+use server::gate::{Call, Gate, Meter, Reply, Token};
+use store::{Store, StoreError};
+use weir_benches::{Counting, LINES, NOW, line, policy};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Has one view, and no time for anything else.
+struct Still(View);
+
+impl Store for Still {
+    async fn put_zone(&self, _: &ZoneId, _: Policy) -> Result<View, StoreError> {
+        Ok(self.0.clone())
+    }
+    async fn join(&self, _: &ZoneId, _: u32) -> Result<Joined, StoreError> {
+        pending().await
+    }
+    async fn enter(&self, _: &ZoneId, _: Vec<Claim>) -> Result<Decided, StoreError> {
+        pending().await
+    }
+    async fn beat(&self, _: &ZoneId, _: Vec<Mark>) -> Result<View, StoreError> {
+        pending().await
+    }
+}
+
+struct Silent;
+
+impl Meter for Silent {
+    fn shown(&self, _: &View) {}
+    fn entered(&self, _: f64, _: Option<f64>) {}
+    fn called(&self, _: Call, _: Duration, _: usize, _: bool) {}
+}
+
+/// Drives a future that never waits.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("a poll behind the front waits for nothing"),
+    }
+}
+
+fn polls(criterion: &mut Criterion) {
+    let zone = ZoneId::parse("ZONE").expect("a name");
+    let seals = Seals { current: SealKey { id: 1, secret: [7; 32] }, previous: None };
+    let sealer = seals.sealer(&zone);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let _entered = runtime.enter();
+    for (people, name) in LINES {
+        let gate = Gate::new(Still(line(people).beat(&[], NOW)), seals.clone(), |_| Arc::new(Silent));
+        runtime.block_on(gate.serve_zones(vec![(zone.clone(), policy())])).expect("served");
+        // Holders all over the line, in no order: neighbours would share cache lines.
+        let seq = |i: u64| 2_000 + i * 7_919_777 % (people - 4_000);
+        let told =
+            |seq| Ticket { epoch: 7, seq, issued_ms: NOW.ms, first_told_s: Some(90), told_s: Some(90) };
+        let tokens: Vec<Token> = (0..65_536).map(|i| sealer.seal(&told(seq(i)))).collect();
+        let mut next = tokens.iter().cycle();
+        let mut ask = || now(gate.entry("ZONE", next.next().expect("a cycle")));
+        assert!(matches!(ask(), Ok(Reply::Waiting { .. })), "{:?}", ask());
+        let before = Counting::allocations();
+        for _ in 0..10_000 {
+            black_box(ask()).expect("waits");
+        }
+        let allocations = Counting::allocations() - before;
+        println!("poll/{name}: {allocations} allocations in 10,000 polls");
+        criterion.bench_function(&format!("poll/{name}"), |bench| bench.iter(&mut ask));
+    }
+    let token =
+        sealer.seal(&Ticket { epoch: 7, seq: 5, issued_ms: NOW.ms, first_told_s: None, told_s: None });
+    criterion.bench_function("poll/seal check alone", |bench| bench.iter(|| sealer.open(black_box(&token))));
+}
+
+criterion_group!(benches, polls);
+criterion_main!(benches);
