@@ -35,7 +35,7 @@ fn typed(kind: &str) -> String {
     format!("POST /traffic/wait HTTP/1.1\r\nHost: test\r\n{kind}Content-Length: {length}\r\n\r\n{body}")
 }
 
-/// Codes that no client can bring about at will; the tests of the gate meet them.
+/// Codes that no client can bring about at will: a full queue is met in the tests of the store.
 const MET_ELSEWHERE: &[&str] = &["busy"];
 
 /// Code, status, and how to meet it. One row for each way that apps are likely to go.

@@ -33,8 +33,9 @@ struct Held {
     user: usize,
     /// When the server last heard of the holder, in true milliseconds.
     heard_ms: u64,
-    /// What period it asked the holder to keep then.
-    period_ms: u64,
+    /// Until when the holder is present: two of the polling periods asked for, and a bit, after a poll. One that was
+    /// answered with `stale` did not reach the store.
+    present_ms: u64,
     /// Entered; when, and what the store said of it.
     entered_ms: Option<u64>,
     entry: Option<Entry>,
@@ -111,7 +112,7 @@ impl Auditor {
 
     /// Whether a holder is present: was heard within the last two polling periods and a bit.
     fn is_present(held: &Held, now_ms: u64) -> bool {
-        Self::waits(held) && now_ms <= held.heard_ms + 2 * held.period_ms + 500
+        Self::waits(held) && now_ms <= held.present_ms
     }
 
     fn waits(held: &Held) -> bool {
@@ -174,7 +175,7 @@ impl Auditor {
         self.held.entry(seq).or_insert(Held {
             user,
             heard_ms,
-            period_ms: 0,
+            present_ms: 0,
             entered_ms: None,
             entry: None,
             evicted: false,
@@ -228,7 +229,9 @@ impl Auditor {
                     held.left = false;
                 }
                 held.heard_ms = held.heard_ms.max(asked_ms);
-                held.period_ms = u64::from(*polling_period_ms);
+                if !stale {
+                    held.present_ms = asked_ms + 2 * u64::from(*polling_period_ms) + 500;
+                }
                 let told_ms = told.map(|told| now_ms + u64::from(told.seconds) * 1_000);
                 let told_before = std::mem::replace(&mut held.told, told_ms.map(|ms| (ms, *newer)));
                 if let Some((before_ms, newest)) = told_before
