@@ -170,7 +170,7 @@ pub(crate) fn estimate(
             clippy::cast_sign_loss,
             reason = "not negative, and `as` saturates"
         )]
-        let slots = (entering / slots_used) as u64;
+        let slots = (entering.ceil() / slots_used) as u64;
         slot_ms(slots).saturating_sub(now_ms)
     };
     // Between nobody and 60 % of a line walk away; of those ahead, who leave later than their turn do not count.
