@@ -1,0 +1,161 @@
+//! Are the slots used over real HTTP, in real time? Starts `weir`, sends 2,400 people to a zone of 600 a minute at
+//! once, each on a connection of its own, with 50 ms of network each way and polls of the period told +-10 %, and says
+//! which part of the slots was used while there was a line.
+//!
+//! `cargo build --release && cargo run --release -p weir-benches --example slots_http -- 35` for 35 % walking away.
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
+
+use std::{
+    io::{BufRead as _, BufReader},
+    path::PathBuf,
+    process::{Child, Command, ExitCode, Stdio},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::{Instant, sleep, sleep_until},
+};
+
+const PEOPLE: u64 = 2_400;
+const PER_MINUTE: u64 = 600;
+const ONE_WAY: Duration = Duration::from_millis(50);
+
+/// Ends the server with the run.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn main() -> ExitCode {
+    let leaving: u64 = match std::env::args().nth(1).map_or(Ok(35), |arg| arg.parse()) {
+        Ok(percent @ 0..=90) => percent,
+        _ => {
+            eprintln!("slots_http: the argument is how many walk away, in percent, 0 to 90");
+            return ExitCode::from(64);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    match runtime.block_on(measure(leaving)) {
+        Ok(used) => {
+            println!("{leaving} % of {PEOPLE} walking away: {used:.1} % of the slots used");
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("slots_http: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(dir: &std::path::Path) -> std::io::Result<(Server, String)> {
+    let config = dir.join("weir.toml");
+    std::fs::write(&config, format!("[[zone]]\nid = \"Z\"\nadmit_per_minute = {PER_MINUTE}\n"))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    let mut server = Command::new(target.join("release/weir"));
+    server.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir"]);
+    server.arg(dir.join("data")).arg("--config").arg(&config).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut server = Server(server.spawn()?);
+    let said = BufReader::new(server.0.stdout.take().expect("piped"));
+    for line in said.lines() {
+        if let Some(address) = line?.strip_prefix("listening on http://") {
+            return Ok((server, address.to_owned()));
+        }
+    }
+    Err(std::io::Error::other("weir did not start; is target/release/weir there?"))
+}
+
+async fn measure(leaving: u64) -> std::io::Result<f64> {
+    let dir = tempfile::tempdir()?;
+    let (_server, address) = start(dir.path())?;
+    let entered = Arc::new(Mutex::new(Vec::new()));
+    let from = Instant::now();
+    let mut people = Vec::new();
+    for person in 0..PEOPLE {
+        // Golden-ratio steps: spread evenly, the same in every run.
+        let chance = person * 61_803 % 100_000;
+        let leaves = (chance < leaving * 1_000).then(|| from + Duration::from_millis(person * 7_919 % 240_000));
+        let arrives = from + Duration::from_millis(person * 2_000 / PEOPLE);
+        people.push(tokio::spawn(live(address.clone(), person, arrives, leaves, Arc::clone(&entered))));
+    }
+    for person in people {
+        person.await.expect("a task")?;
+    }
+    let mut entered = std::mem::take(&mut *entered.lock().expect("no panics"));
+    entered.sort_unstable();
+    let at_once = usize::try_from(PER_MINUTE).expect("small");
+    // The line's slots begin when the burst's last entry has slid out of the minute.
+    let (burst, line) = entered.split_at(at_once);
+    let first: Duration = burst[0] + Duration::from_secs(60);
+    let until = line[line.len().saturating_sub(90)];
+    let used = line.iter().filter(|&&at| at < until).count();
+    #[expect(clippy::cast_precision_loss, reason = "small")]
+    Ok(100.0 * used as f64 / ((until - first).as_secs_f64() / 60.0 * PER_MINUTE as f64))
+}
+
+/// One person: joins, asks as told, enters or walks away.
+async fn live(
+    address: String,
+    person: u64,
+    arrives: Instant,
+    leaves: Option<Instant>,
+    entered: Arc<Mutex<Vec<Duration>>>,
+) -> std::io::Result<()> {
+    let from = arrives - Duration::from_millis(person * 2_000 / PEOPLE);
+    sleep_until(arrives).await;
+    let mut connection = TcpStream::connect(&address).await?;
+    connection.set_nodelay(true)?;
+    let mut token = None::<String>;
+    for poll in 0.. {
+        if leaves.is_some_and(|at| at <= Instant::now()) {
+            return Ok(());
+        }
+        let reply = call(&mut connection, &address, token.as_deref()).await?;
+        if reply.contains("\"canEnter\":true") {
+            // The slot was taken a network's way before the app hears of it.
+            entered.lock().expect("no panics").push(from.elapsed() - ONE_WAY);
+            return Ok(());
+        }
+        let field = |name: &str| {
+            let value = reply.split_once(&format!("\"{name}\":"))?.1;
+            Some(value.trim_start_matches('"').split(['"', ',', '}']).next()?.to_owned())
+        };
+        token = field("token");
+        let period: u64 = field("pollingPeriod").and_then(|text| text.parse().ok()).ok_or_else(|| {
+            std::io::Error::other(format!("not the reply of a waiting room: {reply}"))
+        })?;
+        let jitter = 900 + (person * 7_919 + poll * 104_729) % 201;
+        sleep(Duration::from_millis(period * jitter / 1_000)).await;
+    }
+    Ok(())
+}
+
+async fn call(connection: &mut TcpStream, address: &str, token: Option<&str>) -> std::io::Result<String> {
+    let (path, body) = match token {
+        Some(token) => ("/traffic/entry", format!("{{\"zoneId\":\"Z\",\"token\":\"{token}\"}}")),
+        None => ("/traffic/wait", "{\"zoneId\":\"Z\"}".to_owned()),
+    };
+    let head = format!("POST {path} HTTP/1.1\r\nhost: {address}\r\ncontent-type: application/json\r\n");
+    sleep(ONE_WAY).await;
+    connection.write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes()).await?;
+    let mut reply = Vec::new();
+    loop {
+        if connection.read_buf(&mut reply).await? == 0 {
+            return Err(std::io::Error::other("the server closed the connection"));
+        }
+        let text = String::from_utf8_lossy(&reply);
+        if let Some((head, body)) = text.split_once("\r\n\r\n") {
+            let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            if body.len() == length.unwrap_or(0) {
+                sleep(ONE_WAY).await;
+                return Ok(body.to_owned());
+            }
+        }
+    }
+}
