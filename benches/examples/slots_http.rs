@@ -80,7 +80,8 @@ async fn measure(leaving: u64) -> std::io::Result<f64> {
     for person in 0..PEOPLE {
         // Golden-ratio steps: spread evenly, the same in every run.
         let chance = person * 61_803 % 100_000;
-        let leaves = (chance < leaving * 1_000).then(|| from + Duration::from_millis(person * 7_919 % 240_000));
+        let leaves =
+            (chance < leaving * 1_000).then(|| from + Duration::from_millis(person * 7_919 % 240_000));
         let arrives = from + Duration::from_millis(person * 2_000 / PEOPLE);
         people.push(tokio::spawn(live(address.clone(), person, arrives, leaves, Arc::clone(&entered))));
     }
@@ -127,9 +128,9 @@ async fn live(
             Some(value.trim_start_matches('"').split(['"', ',', '}']).next()?.to_owned())
         };
         token = field("token");
-        let period: u64 = field("pollingPeriod").and_then(|text| text.parse().ok()).ok_or_else(|| {
-            std::io::Error::other(format!("not the reply of a waiting room: {reply}"))
-        })?;
+        let period: u64 = field("pollingPeriod")
+            .and_then(|text| text.parse().ok())
+            .ok_or_else(|| std::io::Error::other(format!("not the reply of a waiting room: {reply}")))?;
         let jitter = 900 + (person * 7_919 + poll * 104_729) % 201;
         sleep(Duration::from_millis(period * jitter / 1_000)).await;
     }
@@ -151,7 +152,9 @@ async fn call(connection: &mut TcpStream, address: &str, token: Option<&str>) ->
         }
         let text = String::from_utf8_lossy(&reply);
         if let Some((head, body)) = text.split_once("\r\n\r\n") {
-            let length = head.lines().find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
+            let length = head
+                .lines()
+                .find_map(|line| line.to_lowercase().strip_prefix("content-length: ")?.parse().ok());
             if body.len() == length.unwrap_or(0) {
                 sleep(ONE_WAY).await;
                 return Ok(body.to_owned());
