@@ -91,13 +91,13 @@ async fn measure(leaving: u64) -> std::io::Result<f64> {
     let mut entered = std::mem::take(&mut *entered.lock().expect("no panics"));
     entered.sort_unstable();
     let at_once = usize::try_from(PER_MINUTE).expect("small");
-    // The line's slots begin when the burst's last entry has slid out of the minute.
-    let (burst, line) = entered.split_at(at_once);
-    let first: Duration = burst[0] + Duration::from_secs(60);
-    let until = line[line.len().saturating_sub(90)];
-    let used = line.iter().filter(|&&at| at < until).count();
+    let line = &entered[at_once..];
+    // How long the line took for whole sub-windows' worth of entries; behind the last 90 there is no line.
+    let sub = at_once / 10;
+    let count = line.len().saturating_sub(90 + sub) / sub * sub;
+    let took = line[count] - line[0];
     #[expect(clippy::cast_precision_loss, reason = "small")]
-    Ok(100.0 * used as f64 / ((until - first).as_secs_f64() / 60.0 * PER_MINUTE as f64))
+    Ok(100.0 * count as f64 / (took.as_secs_f64() / 60.0 * PER_MINUTE as f64))
 }
 
 /// One person: joins, asks as told, enters or walks away.

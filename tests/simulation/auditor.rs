@@ -354,21 +354,18 @@ impl Auditor {
         self.breaks(Promise::NeverLetIn, format!("user {user} stayed to the end"));
     }
 
-    /// Slots used from `from_ms` on while at least `line` people were still to enter from the line, in percent of
-    /// N a minute.
-    pub(crate) fn slots_used(&self, from_ms: u64, line: usize) -> f64 {
-        let entries: Vec<u64> = self
-            .entries
-            .iter()
-            .filter(|&&(at_ms, of_line)| of_line && at_ms >= from_ms)
-            .map(|e| e.0)
-            .collect();
-        let Some(&until_ms) = entries.len().checked_sub(line).and_then(|last| entries.get(last)) else {
+    /// Slots used while there was a line, in percent of N a minute: how long the line took for a number of whole
+    /// sub-windows' worth of entries, so that neither end of the measure can flatter it. The last 90 are left out:
+    /// there is no line behind them.
+    pub(crate) fn slots_used(&self) -> f64 {
+        let line: Vec<u64> = self.entries.iter().filter(|&&(_, of_line)| of_line).map(|e| e.0).collect();
+        let sub = self.policy.admit_per_sub_window() as usize;
+        let count = line.len().saturating_sub(90 + sub) / sub * sub;
+        if count == 0 {
             return 0.0;
-        };
-        let used = entries.iter().filter(|&&at_ms| at_ms < until_ms).count();
+        }
         #[expect(clippy::cast_precision_loss, reason = "small")]
-        let (used, minutes) = (used as f64, (until_ms - from_ms) as f64 / 60_000.0);
+        let (used, minutes) = (count as f64, (line[count] - line[0]) as f64 / 60_000.0);
         100.0 * used / (minutes * f64::from(self.policy.admit_per_minute))
     }
 }
