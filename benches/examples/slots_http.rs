@@ -35,9 +35,9 @@ impl Drop for Server {
 
 fn main() -> ExitCode {
     let leaving: u64 = match std::env::args().nth(1).map_or(Ok(35), |arg| arg.parse()) {
-        Ok(percent @ 0..=90) => percent,
+        Ok(percent @ 0..=80) => percent,
         _ => {
-            eprintln!("slots_http: the argument is how many walk away, in percent, 0 to 90");
+            eprintln!("slots_http: the argument is how many walk away, in percent, 0 to 80");
             return ExitCode::from(64);
         }
     };

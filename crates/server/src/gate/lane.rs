@@ -36,6 +36,10 @@ impl Batch {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        self.joins.is_empty() && self.claims.is_empty()
+    }
+
     fn is_full(&self) -> bool {
         self.joins.len() == MAX_BATCH || self.claims.len() == MAX_BATCH
     }
@@ -55,7 +59,6 @@ pub(super) async fn run<S: Store>(store: Arc<S>, room: Weak<Room>, mut asks: mps
             },
             () = sleep_until(beat_at), if !idle => None,
         };
-        let used = ask.is_some();
         if let Some(ask) = ask {
             batch.take_in(ask);
         }
@@ -64,6 +67,8 @@ pub(super) async fn run<S: Store>(store: Arc<S>, room: Weak<Room>, mut asks: mps
         {
             batch.take_in(ask);
         }
+        // Also where the timer woke this up and an ask came in beside it: its ticket has to be watched.
+        let used = !batch.is_empty();
         let Some(room) = room.upgrade() else { return };
         if idle && used {
             idle = false;
