@@ -273,11 +273,11 @@ fn not_given_before(given: &[u64], next: &Joined) {
 }
 
 fn kills_under_load_lose_nothing() {
-    let seed = env::var("STORE_TEST_SEED").map_or_else(
+    let seed = env::var("WEIR_SEED").map_or_else(
         |_| RandomState::new().hash_one("seed"),
         |seed| seed.parse().expect("a seed is a number"),
     );
-    let said = std::io::stderr().write_all(format!("STORE_TEST_SEED={seed}\n").as_bytes());
+    let said = std::io::stderr().write_all(format!("WEIR_SEED={seed}\n").as_bytes());
     said.expect("standard error is there");
     let dir = tempfile::tempdir().expect("a directory");
     let mut answers = Answers::default();
