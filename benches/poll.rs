@@ -15,7 +15,7 @@ use admission::{Claim, Decided, Joined, Mark, Policy, SealKey, Seals, Ticket, Vi
 use criterion::{Criterion, criterion_group, criterion_main};
 use server::gate::{Call, Gate, Meter, Reply, Token};
 use store::{Store, StoreError};
-use weir_benches::{Counting, LINES, NOW, line, policy};
+use weir_benches::{Counting, LINES, NOW, line, policy, view};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -24,6 +24,12 @@ static ALLOCATOR: Counting = Counting;
 struct Still(View);
 
 impl Store for Still {
+    async fn zones(&self) -> Result<Option<Vec<(ZoneId, Policy)>>, StoreError> {
+        Ok(None)
+    }
+    async fn open_zone(&self, _: &ZoneId, _: Policy) -> Result<View, StoreError> {
+        Ok(self.0.clone())
+    }
     async fn put_zone(&self, _: &ZoneId, _: Policy) -> Result<View, StoreError> {
         Ok(self.0.clone())
     }
@@ -43,6 +49,7 @@ struct Silent;
 impl Meter for Silent {
     fn shown(&self, _: &View) {}
     fn entered(&self, _: f64, _: Option<f64>) {}
+    fn admitted_unseen(&self) {}
     fn called(&self, _: Call, _: Duration, _: usize, _: bool) {}
 }
 
@@ -61,7 +68,7 @@ fn polls(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _entered = runtime.enter();
     for (people, name) in LINES {
-        let gate = Gate::new(Still(line(people).beat(&[], NOW)), seals.clone(), |_| Arc::new(Silent));
+        let gate = Gate::new(Still(view(&mut line(people))), seals.clone(), |_| Arc::new(Silent));
         runtime.block_on(gate.serve_zones(vec![(zone.clone(), policy())])).expect("served");
         // Holders all over the line, in no order: neighbours would share cache lines.
         let seq = |i: u64| 2_000 + i * 7_919_777 % (people - 4_000);

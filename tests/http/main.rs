@@ -92,6 +92,7 @@ fn together() -> Vec<Trial> {
         startup::faults_exit_64_with_one_line,
         startup::check_config_and_version,
         startup::settings_come_from_the_environment_too,
+        startup::a_store_that_is_away_is_no_reason_not_to_start,
         startup::one_server_a_directory,
         startup::one_server_a_port,
         startup::damaged_data_is_refused_by_name,

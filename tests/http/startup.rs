@@ -38,7 +38,11 @@ pub(crate) fn faults_exit_64_with_one_line() {
         (zone("A", 60, "polling_period_ms = \"3s\""), &["weir.toml:4", "polling_period_ms"]),
         (format!("backlog = 3\n{good}"), &["weir.toml:1", "backlog", "16"]),
         (format!("idle_timeout_s = 3\n{good}"), &["weir.toml:1", "idle_timeout_s", "3000"]),
-        (format!("store = \"redis://127.0.0.1:6379\"\n{good}"), &["weir.toml:1", "redis"]),
+        (format!("store = \"redis://127.0.0.1:port\"\n{good}"), &["weir.toml:1", "port"]),
+        (
+            format!("[[cell]]\nname = \"a\"\nstore = \"redis://127.0.0.1:1\"\ntenants = [\"t\"]\n{good}"),
+            &["weir.toml:5", "tenant"],
+        ),
         (format!("trusted_proxies = [\"10.0.0.0/99\"]\n{good}"), &["weir.toml:1", "10.0.0.0/99"]),
         (format!("[pass]\nalgorithm = \"HS256\"\n{good}"), &["weir.toml:2", "HS256", "ES256"]),
     ];
@@ -118,6 +122,41 @@ pub(crate) fn one_server_a_port() {
     let second = Setup::zone(60, "").arg("--listen").arg(&address).fail();
     assert!(second.status.code().is_some_and(|code| code != 0 && code != 64), "{}", second.log);
     assert!(second.log.contains(&address), "{}", second.log);
+}
+
+/// A Redis that can't be reached: the server starts all the same, says what is away, and tells nobody the password.
+pub(crate) fn a_store_that_is_away_is_no_reason_not_to_start() {
+    let nobody =
+        TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a free port");
+    let store = format!("redis://weir:s3cret@{nobody}");
+    let setup = Setup::zone(60, "");
+    let zones = setup.config_path();
+    let apply = |store: &str| {
+        let output = Command::new(binary()).args(["zones", "apply", "--store", store]).arg(&zones).output();
+        let output = output.expect("the binary starts");
+        let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, said, complaint) = apply("memory");
+    assert_eq!((code, said.as_str()), (Some(64), ""));
+    assert!(complaint.contains("SIGHUP") && complaint.lines().count() == 1, "{complaint}");
+    let (code, said, complaint) = apply(&store);
+    assert_eq!(code, Some(69), "{said}{complaint}");
+    assert!(said.starts_with("failed") && said.contains("1 failed"), "{said}");
+    assert!(!said.contains("s3cret") && !complaint.contains("s3cret"), "{said}{complaint}");
+
+    let weir = setup.arg("--store").arg(&store).start();
+    assert_eq!(weir.get("/healthz").status, 200);
+    let ready = weir.get("/readyz");
+    assert_eq!((ready.status, ready.problem().as_str()), (503, "store_away"));
+    assert!(ready.text().contains("cells away: redis"), "{ready:?}");
+    for zone in ["Z", "UNKNOWN_YET"] {
+        let refused = weir.post("/traffic/wait", &body(zone, None));
+        assert_eq!((refused.status, refused.problem().as_str()), (503, "store_away"));
+    }
+    assert!(weir.admin_get("/metrics").text().contains("weir_store_cell_up{cell=\"redis\"} 0"));
+    let said = [weir.stdout(), weir.log()].concat();
+    assert!(said.contains(&nobody.to_string()) && !said.contains("s3cret"), "{said}");
 }
 
 fn files_in(dir: &Path) -> Vec<PathBuf> {

@@ -45,7 +45,7 @@ impl Dice {
 pub(crate) struct Scenario {
     pub(crate) policy: Policy,
     pub(crate) users: Vec<Plan>,
-    /// How many tickets the zone gave out before, all gone: puts the line across a segment's end.
+    /// How many tickets the zone gave out before, all gone: puts the line across a page's or a segment's end.
     pub(crate) tickets_before: u64,
     /// The server is killed at the start of each, and is back at its end.
     pub(crate) downs: Vec<Stretch>,
@@ -123,7 +123,7 @@ impl Scenario {
             policy,
             users,
             tickets_before: if dice.between(1, 3) == 1 {
-                8_192 * dice.between(1, 1 << 30) - dice.between(1, 60)
+                dice.one_of(&[8_192, 65_536]) * dice.between(1, 1 << 30) - dice.between(1, 60)
             } else {
                 0
             },

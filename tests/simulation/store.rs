@@ -198,6 +198,14 @@ fn tickets(
 }
 
 impl Store for SimStore {
+    async fn zones(&self) -> Result<Option<Vec<(ZoneId, Policy)>>, StoreError> {
+        Ok(None)
+    }
+
+    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View, StoreError> {
+        self.put_zone(zone, policy).await
+    }
+
     async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View, StoreError> {
         self.decide(zone, |engine, now| engine.put_zone(zone, policy, 77, now), |_| Vec::new()).await
     }

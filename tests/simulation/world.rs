@@ -36,6 +36,7 @@ struct Silent;
 impl Meter for Silent {
     fn shown(&self, _: &View) {}
     fn entered(&self, _: f64, _: Option<f64>) {}
+    fn admitted_unseen(&self) {}
     fn called(&self, _: Call, _: Duration, _: usize, _: bool) {}
 }
 

@@ -128,6 +128,23 @@ impl Plan {
         self.knots[knot].0 + minutes * (MINUTE_MS + 1)
     }
 
+    /// [`Plan::estimate`], unless the tests want it naive.
+    pub(crate) fn tell(
+        &self,
+        rank: u64,
+        present_ahead: u64,
+        pace: &Pace,
+        policy: &Policy,
+        now_ms: u64,
+    ) -> Option<Estimate> {
+        #[cfg(feature = "sabotage")]
+        if crate::sabotage::on(crate::sabotage::Rule::NaiveEta) {
+            return Some(Estimate::naive(rank, policy));
+        }
+        let _ = rank;
+        self.estimate(present_ahead, pace, policy, now_ms)
+    }
+
     /// The wait of somebody with `present_ahead` people ahead; none where nobody is let in.
     #[must_use]
     pub fn estimate(
@@ -137,52 +154,41 @@ impl Plan {
         policy: &Policy,
         now_ms: u64,
     ) -> Option<Estimate> {
-        estimate(present_ahead, pace, policy, now_ms, |before| self.slot_ms(before))
-    }
-}
-
-/// [`Plan::estimate`] with any knowledge of when slots fall free.
-pub(crate) fn estimate(
-    present_ahead: u64,
-    pace: &Pace,
-    policy: &Policy,
-    now_ms: u64,
-    mut slot_ms: impl FnMut(u64) -> u64,
-) -> Option<Estimate> {
-    match policy.mode {
-        crate::Mode::Hold | crate::Mode::Closed => return None,
-        crate::Mode::Open => {
-            return Some(Estimate { wait_ms: 0, low_ms: 0, high_ms: 0 });
+        match policy.mode {
+            crate::Mode::Hold | crate::Mode::Closed => return None,
+            crate::Mode::Open => {
+                return Some(Estimate { wait_ms: 0, low_ms: 0, high_ms: 0 });
+            }
+            crate::Mode::Auto => {}
         }
-        crate::Mode::Auto => {}
+        #[expect(clippy::cast_precision_loss, reason = "lines are shorter than 2^52")]
+        let ahead = present_ahead as f64;
+        // `leaving` scales the rate seen; `usual` is which part of those ahead enters in lines not known yet.
+        let wait_ms = |leaving: f64, usual: f64, slots_used: f64| {
+            let used_per_s = f64::from(policy.admit_per_minute) / 60.0 * slots_used;
+            let crowd = leaving * pace.leaving_per_s * ahead / used_per_s;
+            // ln(1 + x) / x -> 1; below a millionth the quotient is noise.
+            let seen = if crowd > 1e-6 { crowd.ln_1p() / crowd } else { 1.0 };
+            let entering = ahead * (pace.known * seen + (1.0 - pace.known) * usual);
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "not negative, and `as` saturates"
+            )]
+            let slots = (entering.ceil() / slots_used) as u64;
+            self.slot_ms(slots).saturating_sub(now_ms)
+        };
+        // Between nobody and 60 % of a line walk away; of those ahead, who leave later than their turn do not count.
+        let wait = wait_ms(1.0, 0.94, pace.slots_used);
+        let soonest = wait_ms(2.0, 0.72, 1.0);
+        let latest = wait_ms(0.3, 1.0, (pace.slots_used * 0.98).max(0.5));
+        let poll = u64::from(policy.polling_period_ms);
+        Some(Estimate {
+            wait_ms: wait,
+            low_ms: (soonest.min(wait) * 19 / 20).saturating_sub(poll / 2),
+            high_ms: latest.max(wait) * 21 / 20 + poll,
+        })
     }
-    #[expect(clippy::cast_precision_loss, reason = "lines are shorter than 2^52")]
-    let ahead = present_ahead as f64;
-    // `leaving` scales the rate seen; `usual` is which part of those ahead enters in lines not known yet.
-    let mut wait_ms = |leaving: f64, usual: f64, slots_used: f64| {
-        let used_per_s = f64::from(policy.admit_per_minute) / 60.0 * slots_used;
-        let crowd = leaving * pace.leaving_per_s * ahead / used_per_s;
-        // ln(1 + x) / x -> 1; below a millionth the quotient is noise.
-        let seen = if crowd > 1e-6 { crowd.ln_1p() / crowd } else { 1.0 };
-        let entering = ahead * (pace.known * seen + (1.0 - pace.known) * usual);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "not negative, and `as` saturates"
-        )]
-        let slots = (entering.ceil() / slots_used) as u64;
-        slot_ms(slots).saturating_sub(now_ms)
-    };
-    // Between nobody and 60 % of a line walk away; of those ahead, who leave later than their turn do not count.
-    let wait = wait_ms(1.0, 0.94, pace.slots_used);
-    let soonest = wait_ms(2.0, 0.72, 1.0);
-    let latest = wait_ms(0.3, 1.0, (pace.slots_used * 0.98).max(0.5));
-    let poll = u64::from(policy.polling_period_ms);
-    Some(Estimate {
-        wait_ms: wait,
-        low_ms: (soonest.min(wait) * 19 / 20).saturating_sub(poll / 2),
-        high_ms: latest.max(wait) * 21 / 20 + poll,
-    })
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! claims the store decides one by one; everybody behind is answered from a [`View`].
 
 mod estimate;
+mod forecast;
 mod policy;
 #[cfg(feature = "sabotage")]
 pub mod sabotage;
@@ -20,13 +21,17 @@ mod window;
 mod zone;
 
 pub use estimate::{Estimate, Pace, Plan};
-pub use policy::{Mode, Policy, PolicyFault, ZoneId, ZoneIdFault};
+pub use forecast::Forecast;
+pub use policy::{Mode, OnStoreFailure, Policy, PolicyFault, ZoneId, ZoneIdFault};
 pub use seal::{BadSeal, KeyId, SEALED_LEN, SealKey, Sealer, Seals};
 pub use segment::{SEGMENT_TICKETS, SEGMENT_WORDS, Words};
 pub use ticket::Ticket;
-pub use view::{Mark, Place, Seen, Tally, View, ViewSegment};
+pub use view::{Mark, Place, Seen, Sight, SightPage, Tally, View, ViewSegment};
 pub use window::Window;
-pub use zone::{Changes, Claim, Decided, Entry, Header, Image, Inconsistent, Joined, Verdict, Zone};
+pub use zone::{
+    Changes, Claim, Decided, Dump, DumpSegment, DumpTicket, Entry, Header, Image, Inconsistent, Joined,
+    Verdict, Zone,
+};
 
 /// An instant on the store's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -67,6 +67,21 @@ impl Mode {
         [(Self::Auto, "auto"), (Self::Hold, "hold"), (Self::Open, "open"), (Self::Closed, "closed")];
 }
 
+/// What a server does for a zone whose store does not answer. No rule reads it: the rules run in the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnStoreFailure {
+    /// Nobody is let in; who waits keeps the place.
+    #[default]
+    Closed,
+    /// Everybody is let in, and counted.
+    Open,
+}
+
+impl OnStoreFailure {
+    /// Both, with the words that configuration files use.
+    pub const ALL: [(Self, &'static str); 2] = [(Self::Closed, "closed"), (Self::Open, "open")];
+}
+
 /// How a zone admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -85,6 +100,8 @@ pub struct Policy {
     /// How long a pass is good, in seconds; a repeated entry gives the same pass for as long. 60 to 3,600 (the
     /// entries remembered for it are what the 60 s window is rebuilt from after a restart).
     pub pass_ttl_s: u32,
+    /// What happens while the store does not answer.
+    pub on_store_failure: OnStoreFailure,
 }
 
 impl Default for Policy {
@@ -96,6 +113,7 @@ impl Default for Policy {
             polling_period_ms: 3_000,
             idle_timeout_s: 60,
             pass_ttl_s: 300,
+            on_store_failure: OnStoreFailure::Closed,
         }
     }
 }
@@ -152,11 +170,18 @@ impl Policy {
         u64::from(self.idle_timeout_s) * 1_000 / 12
     }
 
-    /// How many present tickets the front holds: three sub-windows' worth, so that everybody is there for several
-    /// polls before the turn comes, and never fewer than 16.
+    /// How many present tickets the front holds at most: one and a half sub-windows' worth, and 16 where that is
+    /// fewer.
     #[must_use]
     pub fn front_len(&self) -> u32 {
-        self.admit_per_sub_window().saturating_mul(3).max(16)
+        self.admit_per_sub_window().saturating_mul(3).div_ceil(2).max(16)
+    }
+
+    /// How near a slot is, in milliseconds, to be of the front. Who is told a whole period by a view that is a second old,
+    /// and keeps it to a tenth, is there once more before the slot falls free, and in time for a last short step.
+    #[must_use]
+    pub fn front_ms(&self) -> u64 {
+        u64::from(self.polling_period_ms) * 5 / 4 + 2_000
     }
 }
 

@@ -1,72 +1,115 @@
-//! Sets of tickets as bitmaps, 8,192 tickets a segment.
+//! Sets of tickets as bitmaps.
 //!
-//! A ticket costs 15 bits: one for *gone* (entered or evicted), one for each of the presence *generations* (a
-//! generation is a twelfth of the idle time; thirteen cover it whole), one for *overdue* (was of the front and did
-//! not come when asked to). Invariant: `live` is the number of tickets given out here that are not gone.
+//! A line is kept in segments of 65,536 tickets, each with stamps that say up to when it was brought: time passes for
+//! a segment when it is touched. What leaves the zone (views, marks, the journal) speaks of pages of 8,192 tickets.
+//!
+//! A ticket costs seven bits: *gone* (entered or evicted), *here* (its holder is present), *met* (its holder polled
+//! since the last appointment), and four of its *age*, bit-sliced: how many generations ago its holder was last heard
+//! (a generation is a twelfth of the idle time). Invariants: `live` counts the tickets given out here that are not
+//! gone, `present` counts `here`; who is here is live; the age of a ticket that is not live is 0.
 
 use std::sync::Arc;
 
-/// Tickets a segment holds.
+/// Tickets a page holds.
 pub const SEGMENT_TICKETS: usize = 8_192;
-/// Words of a segment's bitmap.
+/// Words of a page's bitmap.
 pub const SEGMENT_WORDS: usize = SEGMENT_TICKETS / 64;
-/// A bitmap over a segment's tickets: ticket `i` is bit `i % 64` of word `i / 64`.
+/// A bitmap over a page's tickets: ticket `i` is bit `i % 64` of word `i / 64`.
 pub type Words = [u64; SEGMENT_WORDS];
 
-/// Generations kept: the twelve of the idle time, and the one that is running.
-pub(crate) const GENERATIONS: usize = 13;
+/// Pages of a segment.
+pub(crate) const PAGES: usize = 8;
+/// Tickets a segment holds.
+pub(crate) const LINE_TICKETS: usize = PAGES * SEGMENT_TICKETS;
+const LINE_WORDS: usize = PAGES * SEGMENT_WORDS;
 
-/// Which generations count: from `from` up to and including `to`, on the zone's generation clock.
+/// At this age a ticket is evicted: the running generation and twelve whole ones were silent.
+pub(crate) const IDLE_AGE: u64 = 13;
+
+/// Generations made up for at most; after as many nobody is left.
+const MOST_MISSED: u64 = 16;
+
+type Bits = Box<[u64; LINE_WORDS]>;
+
+/// What a zone's time is, for its segments.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
-    pub(crate) from: u64,
-    pub(crate) to: u64,
+pub(crate) struct Clock {
+    /// The generation that is running.
+    pub(crate) generation: u64,
+    /// How often everybody was taken as just heard.
+    pub(crate) seen_all: u64,
+    /// The age up to which a holder is present.
+    pub(crate) back: u64,
 }
 
 #[derive(Clone)]
 pub(crate) struct Segment {
-    pub(crate) gone: Arc<Words>,
-    seen: Box<[Words; GENERATIONS]>,
-    overdue: Box<Words>,
-    /// Tickets given out here; only the last segment has fewer than [`SEGMENT_TICKETS`].
+    pub(crate) gone: [Arc<Words>; PAGES],
+    /// The pages whose `gone` changed since they were last kept.
+    pub(crate) dirty: [bool; PAGES],
+    here: Bits,
+    met: Bits,
+    /// Bit `i` of each ticket's age.
+    ages: Box<[[u64; LINE_WORDS]; 4]>,
+    /// Tickets given out here; only the last segment has fewer than [`LINE_TICKETS`].
     pub(crate) given: usize,
     pub(crate) live: u32,
-    /// Present tickets, as of the last count.
     pub(crate) present: u32,
-    /// Whether `gone` changed since it was last kept.
-    pub(crate) dirty: bool,
-}
-
-fn slot(generation: u64) -> usize {
-    #[expect(clippy::cast_possible_truncation, reason = "below 13")]
-    let slot = (generation % GENERATIONS as u64) as usize;
-    slot
+    /// The generation this was brought up to.
+    pub(crate) generation: u64,
+    /// The [`Clock::seen_all`] this was brought up to.
+    pub(crate) seen_all: u64,
 }
 
 impl Segment {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(clock: Clock) -> Self {
+        let none = Arc::new([0; SEGMENT_WORDS]);
         Self {
-            gone: Arc::new([0; SEGMENT_WORDS]),
-            seen: Box::new([[0; SEGMENT_WORDS]; GENERATIONS]),
-            overdue: Box::new([0; SEGMENT_WORDS]),
+            gone: std::array::from_fn(|_| Arc::clone(&none)),
+            dirty: [false; PAGES],
+            here: Box::new([0; LINE_WORDS]),
+            met: Box::new([0; LINE_WORDS]),
+            ages: Box::new([[0; LINE_WORDS]; 4]),
             given: 0,
             live: 0,
             present: 0,
-            dirty: false,
+            generation: clock.generation,
+            seen_all: clock.seen_all,
         }
     }
 
-    /// A segment as it was kept, with `given` tickets given out.
+    /// A segment as it was kept, with `given` tickets given out; everybody who waits was just heard.
     ///
     /// # Errors
-    /// Where a ticket is gone that was never given out.
-    pub(crate) fn restore(gone: Words, given: usize) -> Result<Self, &'static str> {
-        let mut segment = Self { gone: Arc::new(gone), given, ..Self::new() };
-        if (0..SEGMENT_WORDS).any(|w| gone[w] & !segment.given_in(w) != 0) {
-            return Err("a ticket is gone that was never given out");
+    /// Where a ticket is gone that was never given out: the page.
+    pub(crate) fn restore(gone: [Arc<Words>; PAGES], given: usize, clock: Clock) -> Result<Self, usize> {
+        let mut segment = Self { gone, given, ..Self::new(clock) };
+        if let Some(word) = (0..LINE_WORDS).find(|&w| segment.gone_in(w) & !segment.given_in(w) != 0) {
+            return Err(word / SEGMENT_WORDS);
         }
-        segment.live = (0..SEGMENT_WORDS).map(|w| segment.live_in(w).count_ones()).sum();
+        segment.live = (0..LINE_WORDS).map(|w| segment.live_in(w).count_ones()).sum();
+        segment.see_everybody();
         Ok(segment)
+    }
+
+    /// Holds the module's invariants against the bits.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let (mut live, mut present) = (0, 0);
+        for word in 0..LINE_WORDS {
+            let alive = self.live_in(word);
+            live += alive.count_ones();
+            present += self.here[word].count_ones();
+            assert_eq!(self.here[word] & !alive, 0, "who is here is live");
+            let aged = self.ages.iter().fold(0, |aged, plane| aged | plane[word]);
+            assert_eq!(aged & !alive, 0, "who is gone has no age");
+            assert_eq!(self.of_age(word, 13) | self.of_age(word, 14) | self.of_age(word, 15), 0, "evicted");
+        }
+        assert_eq!((live, present), (self.live, self.present));
+    }
+
+    fn gone_in(&self, word: usize) -> u64 {
+        self.gone[word / SEGMENT_WORDS][word % SEGMENT_WORDS]
     }
 
     fn given_in(&self, word: usize) -> u64 {
@@ -76,112 +119,202 @@ impl Segment {
         }
     }
 
-    pub(crate) fn live_in(&self, word: usize) -> u64 {
-        self.given_in(word) & !self.gone[word]
+    fn live_in(&self, word: usize) -> u64 {
+        self.given_in(word) & !self.gone_in(word)
     }
 
-    /// The live tickets of a word whose holders polled within `span` and are not overdue.
-    pub(crate) fn present_in(&self, word: usize, span: Span) -> u64 {
-        let live = self.live_in(word);
-        #[cfg(feature = "sabotage")]
-        if crate::sabotage::on(crate::sabotage::Rule::Presence) {
-            return live;
-        }
-        if live == 0 { 0 } else { live & !self.overdue[word] & self.seen_in(word, span) }
+    pub(crate) fn is_live(&self, ticket: usize) -> bool {
+        self.live_in(ticket / 64) >> (ticket % 64) & 1 == 1
     }
 
-    fn seen_in(&self, word: usize, span: Span) -> u64 {
-        (span.from..=span.to).fold(0, |seen, generation| seen | self.seen[slot(generation)][word])
+    pub(crate) fn is_here(&self, ticket: usize) -> bool {
+        self.here[ticket / 64] >> (ticket % 64) & 1 == 1
     }
 
-    pub(crate) fn is_gone(&self, ticket: usize) -> bool {
-        self.gone[ticket / 64] >> (ticket % 64) & 1 == 1
+    pub(crate) fn has_met(&self, ticket: usize) -> bool {
+        self.met[ticket / 64] >> (ticket % 64) & 1 == 1
     }
 
-    /// Gives out the next ticket; its holder is present, or gone at once.
-    pub(crate) fn give(&mut self, generation: u64, gone: bool) {
-        let ticket = self.given;
-        self.given += 1;
-        if gone {
-            self.set_gone(ticket);
-        } else {
-            self.live += 1;
-            self.present += 1;
-            self.see(ticket, generation);
-        }
+    pub(crate) fn age(&self, ticket: usize) -> u8 {
+        let bits = self.ages.iter().map(|plane| plane[ticket / 64] >> (ticket % 64) & 1);
+        bits.rev().fold(0, |age, bit| age << 1 | u8::from(bit == 1))
     }
 
-    /// The holder polled.
-    pub(crate) fn see(&mut self, ticket: usize, generation: u64) {
-        self.seen[slot(generation)][ticket / 64] |= 1 << (ticket % 64);
-        self.overdue[ticket / 64] &= !(1 << (ticket % 64));
-    }
-
-    /// All holders polled whose bits are set.
-    pub(crate) fn see_all(&mut self, marks: &Words, generation: u64) {
-        for ((seen, overdue), mark) in
-            self.seen[slot(generation)].iter_mut().zip(&mut *self.overdue).zip(marks)
-        {
-            *seen |= mark;
-            *overdue &= !mark;
-        }
-    }
-
-    /// The holder did not come when asked to.
-    pub(crate) fn set_overdue(&mut self, ticket: usize) {
-        self.overdue[ticket / 64] |= 1 << (ticket % 64);
-    }
-
-    fn set_gone(&mut self, ticket: usize) {
-        Arc::make_mut(&mut self.gone)[ticket / 64] |= 1 << (ticket % 64);
-        self.dirty = true;
-    }
-
-    /// A live ticket entered.
-    pub(crate) fn leave(&mut self, ticket: usize) {
-        if !self.is_gone(ticket) {
-            self.set_gone(ticket);
-            self.live -= 1;
-            self.present = self.present.saturating_sub(1);
-        }
-    }
-
-    /// Starts a generation: nobody was seen in it yet.
-    pub(crate) fn start(&mut self, generation: u64) {
-        self.seen[slot(generation)] = [0; SEGMENT_WORDS];
-    }
-
-    /// Evicts the live tickets not seen within `span`, and says how many those were.
-    pub(crate) fn sweep(&mut self, span: Span) -> u32 {
-        if self.live == 0 {
-            return 0;
-        }
+    /// Brings this up to `clock`, and says how many that evicts.
+    pub(crate) fn touch(&mut self, clock: Clock) -> u32 {
         let mut evicted = 0;
-        for word in 0..SEGMENT_WORDS {
-            let silent = self.live_in(word) & !self.seen_in(word, span);
-            if silent != 0 {
-                evicted += silent.count_ones();
-                Arc::make_mut(&mut self.gone)[word] |= silent;
+        if self.seen_all < clock.seen_all {
+            self.see_everybody();
+        } else {
+            let missed = clock.generation.saturating_sub(self.generation).min(MOST_MISSED);
+            for _ in 0..missed {
+                evicted += self.turn(clock.back);
             }
         }
-        self.dirty |= evicted > 0;
-        self.live -= evicted;
+        (self.generation, self.seen_all) = (clock.generation, clock.seen_all);
         evicted
     }
 
-    /// Counts the present.
-    pub(crate) fn count(&mut self, span: Span) {
-        self.present = if self.live == 0 {
-            0
-        } else {
-            (0..SEGMENT_WORDS).map(|w| self.present_in(w, span).count_ones()).sum()
-        };
+    fn see_everybody(&mut self) {
+        for word in 0..LINE_WORDS {
+            self.here[word] = self.live_in(word);
+        }
+        *self.ages = [[0; LINE_WORDS]; 4];
+        *self.met = [0; LINE_WORDS];
+        self.present = self.live;
     }
 
-    /// The live tickets before `ticket`.
-    pub(crate) fn live_before(&self, ticket: usize) -> u32 {
-        let (word, bit) = (ticket / 64, ticket % 64);
-        (0..word).map(|w| self.live_in(w).count_ones()).sum::<u32>()
-            + (self.live_in(word) & ((1 << bit) - 1)).count_ones()
+    /// Lets a generation pass.
+    fn turn(&mut self, back: u64) -> u32 {
+        if self.live == 0 {
+            return 0;
+        }
+        let (mut evicted, mut present) = (0, 0);
+        for word in 0..LINE_WORDS {
+            let live = self.live_in(word);
+            if live == 0 {
+                continue;
+            }
+            let mut carry = live;
+            for plane in &mut *self.ages {
+                let sum = plane[word] ^ carry;
+                carry &= plane[word];
+                plane[word] = sum;
+            }
+            let silent = evicting_age().map_or(0, |age| live & self.of_age(word, age));
+            if silent != 0 {
+                evicted += silent.count_ones();
+                self.set_gone(word, silent);
+            }
+            if !sabotaged_presence() {
+                self.here[word] &= !self.of_age(word, back + 1);
+            }
+            present += self.here[word].count_ones();
+        }
+        self.live -= evicted;
+        self.present = present;
+        evicted
     }
+
+    /// The tickets of this age, live or not.
+    fn of_age(&self, word: usize, age: u64) -> u64 {
+        let plane = |i: usize| if age >> i & 1 == 1 { self.ages[i][word] } else { !self.ages[i][word] };
+        (0..self.ages.len()).fold(u64::MAX, |of_age, i| of_age & plane(i))
+    }
+
+    fn set_gone(&mut self, word: usize, bits: u64) {
+        let page = word / SEGMENT_WORDS;
+        Arc::make_mut(&mut self.gone[page])[word % SEGMENT_WORDS] |= bits;
+        self.dirty[page] = true;
+        self.here[word] &= !bits;
+        self.set_heard(word, bits);
+    }
+
+    fn set_heard(&mut self, word: usize, bits: u64) {
+        for plane in &mut *self.ages {
+            plane[word] &= !bits;
+        }
+    }
+
+    /// Gives out the next ticket; its holder is present, or gone at once.
+    pub(crate) fn give(&mut self, gone: bool) {
+        let ticket = self.given;
+        self.given += 1;
+        if gone {
+            self.set_gone(ticket / 64, 1 << (ticket % 64));
+        } else {
+            self.live += 1;
+            self.see(ticket);
+        }
+    }
+
+    /// The holder of a live ticket polled.
+    pub(crate) fn see(&mut self, ticket: usize) {
+        self.see_in(ticket / 64, 1 << (ticket % 64));
+    }
+
+    fn see_in(&mut self, word: usize, bits: u64) {
+        self.set_heard(word, bits);
+        self.present += (bits & !self.here[word]).count_ones();
+        self.here[word] |= bits;
+    }
+
+    /// The holders polled whose bits are set in the marks of a page; with `meets`, who has an appointment keeps it by
+    /// that.
+    pub(crate) fn mark(&mut self, page: usize, marks: &Words, meets: bool) {
+        for (word, mark) in (page * SEGMENT_WORDS..).zip(marks) {
+            let polled = mark & self.live_in(word);
+            if polled != 0 {
+                self.see_in(word, polled);
+                self.met[word] |= if meets { polled } else { 0 };
+            }
+        }
+    }
+
+    /// The holder has a new appointment.
+    pub(crate) fn appoint(&mut self, ticket: usize) {
+        self.met[ticket / 64] &= !(1 << (ticket % 64));
+    }
+
+    /// The time of the holder's appointment is over: who did not poll since it was made is not here.
+    pub(crate) fn overdue(&mut self, ticket: usize) {
+        if self.is_here(ticket) && !self.has_met(ticket) && !sabotaged_presence() {
+            self.here[ticket / 64] &= !(1 << (ticket % 64));
+            self.present -= 1;
+        }
+    }
+
+    /// A present ticket entered.
+    pub(crate) fn leave(&mut self, ticket: usize) {
+        debug_assert!(self.is_live(ticket) && self.is_here(ticket), "who enters has just asked");
+        self.set_gone(ticket / 64, 1 << (ticket % 64));
+        self.live -= 1;
+        self.present -= 1;
+    }
+
+    /// The live and the present tickets among those of a word whose bits are set.
+    pub(crate) fn count(&self, word: usize, bits: u64) -> (u64, u64) {
+        let count = |of: u64| u64::from((of & bits).count_ones());
+        (count(self.live_in(word)), count(self.here[word]))
+    }
+
+    /// The number of the present ticket that `before` present ones come before.
+    pub(crate) fn nth_present(&self, before: u32) -> usize {
+        let mut before = before;
+        for (word, &here) in self.here.iter().enumerate() {
+            let count = here.count_ones();
+            if before < count {
+                let rest = (0..before).fold(here, |rest, _| rest & (rest - 1));
+                return word * 64 + rest.trailing_zeros() as usize;
+            }
+            before -= count;
+        }
+        LINE_TICKETS - 1
+    }
+}
+
+#[cfg(feature = "sabotage")]
+fn sabotaged_presence() -> bool {
+    crate::sabotage::on(crate::sabotage::Rule::Presence)
+}
+
+#[cfg(not(feature = "sabotage"))]
+const fn sabotaged_presence() -> bool {
+    false
+}
+
+/// The age that evicts.
+#[cfg(feature = "sabotage")]
+fn evicting_age() -> Option<u64> {
+    use crate::sabotage::{Rule, on};
+    match () {
+        () if on(Rule::EarlySweep) => Some(IDLE_AGE / 2 + 1),
+        () if on(Rule::NoSweep) => None,
+        () => Some(IDLE_AGE),
+    }
+}
+
+#[cfg(not(feature = "sabotage"))]
+const fn evicting_age() -> Option<u64> {
+    Some(IDLE_AGE)
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use crate::{Estimate, Pace, Plan, Policy, SEGMENT_TICKETS, Words};
 
-/// The polls of one segment's tickets since the last report: one bit a ticket.
+/// The polls of one page's tickets since the last report: one bit a ticket.
 #[derive(Clone, Debug)]
 pub struct Mark {
-    /// The segment: `seq / SEGMENT_TICKETS`.
+    /// The page: `seq / SEGMENT_TICKETS`.
     pub segment: u64,
     /// A bit for each of its tickets.
     pub words: Box<Words>,
@@ -21,7 +21,9 @@ pub struct Mark {
 pub struct Place {
     /// 1 + the live tickets ahead.
     pub rank: u64,
-    /// The wait from now; none while nobody is let in.
+    /// The present ones among those ahead.
+    pub present_ahead: u64,
+    /// The wait from now; none while nobody is let in. A zone leaves it to a [`Forecast`](crate::Forecast) to fill in.
     pub estimate: Option<Estimate>,
     /// When to ask again, in milliseconds from now.
     pub poll_in_ms: u32,
@@ -48,12 +50,73 @@ pub struct Tally {
     pub slots_used: u64,
 }
 
-/// One segment of a view.
+/// What a store shows of a zone after a beat. [`Forecast::show`](crate::Forecast::show) makes a view of it.
+#[derive(Clone, Debug)]
+pub struct Sight {
+    /// When, on the store's clock.
+    pub now_ms: u64,
+    /// The policy in force.
+    pub policy: Policy,
+    /// Which life of the line this is.
+    pub epoch: u32,
+    /// The first ticket number that has bits here; a multiple of [`SEGMENT_TICKETS`]. All before are gone.
+    pub base: u64,
+    /// The next ticket number to be given out.
+    pub next: u64,
+    /// Tickets below this number are the front.
+    pub front_end: u64,
+    /// The tickets from `base` on; at least one page.
+    pub pages: Vec<SightPage>,
+    /// Totals; nothing is known here of slots offered.
+    pub tally: Tally,
+}
+
+/// One page of what a store shows.
+#[derive(Clone, Debug)]
+pub struct SightPage {
+    /// A bit for each ticket that entered or was evicted.
+    pub gone: Arc<Words>,
+    /// Live tickets here.
+    pub live: u32,
+    /// Present ones among those.
+    pub present: u32,
+}
+
+impl SightPage {
+    /// The pages of a stretch of the line that begins with a page, as far as tickets were given out there, and at least
+    /// one. The present are known for the whole stretch only, and are taken to be spread evenly among the live.
+    #[must_use]
+    pub fn spread(gone: &[Arc<Words>], given: usize, present: u32) -> Vec<Self> {
+        let count = given.div_ceil(SEGMENT_TICKETS).clamp(1, gone.len());
+        let mut left = given;
+        let mut pages: Vec<_> = gone[..count]
+            .iter()
+            .map(|gone| {
+                let here = left.min(SEGMENT_TICKETS);
+                left -= here;
+                let gone_here: u32 = gone.iter().map(|word| word.count_ones()).sum();
+                let live = u32::try_from(here).unwrap_or(u32::MAX).saturating_sub(gone_here);
+                Self { gone: Arc::clone(gone), live, present: 0 }
+            })
+            .collect();
+        let live: u64 = pages.iter().map(|page| u64::from(page.live)).sum();
+        let mut before = 0;
+        for page in &mut pages {
+            let present_before = |live_before: u64| u64::from(present) * live_before / live.max(1);
+            let here = present_before(before + u64::from(page.live)) - present_before(before);
+            page.present = u32::try_from(here).unwrap_or(u32::MAX);
+            before += u64::from(page.live);
+        }
+        pages
+    }
+}
+
+/// One page of a view.
 #[derive(Clone, Debug)]
 pub struct ViewSegment {
     /// A bit for each ticket that entered or was evicted.
     pub gone: Arc<Words>,
-    /// Live tickets in the segments before.
+    /// Live tickets in the pages before.
     pub live_before: u64,
     /// Present ones among those.
     pub present_before: u64,
@@ -125,7 +188,7 @@ impl View {
             + (segment.gone[word] & ((1 << bit) - 1)).count_ones();
         let live_here = within as u64 - u64::from(gone_before);
         let ahead = segment.live_before + live_here;
-        // Inside a segment the present are taken to be spread evenly among the live.
+        // Inside a page the present are taken to be spread evenly among the live.
         let present_here = live_here * u64::from(segment.present) / u64::from(segment.live.max(1));
         let present_ahead = segment.present_before + present_here;
         Some(self.behind(ahead, present_ahead, now_ms))
@@ -134,18 +197,10 @@ impl View {
     fn behind(&self, ahead: u64, present_ahead: u64, now_ms: u64) -> Place {
         Place {
             rank: 1 + ahead,
-            estimate: self.estimate(ahead, present_ahead, now_ms),
+            present_ahead,
+            estimate: self.plan.tell(1 + ahead, present_ahead, &self.pace, &self.policy, now_ms),
             poll_in_ms: self.policy.polling_period_ms,
             slot_in_ms: None,
         }
-    }
-
-    fn estimate(&self, ahead: u64, present_ahead: u64, now_ms: u64) -> Option<Estimate> {
-        #[cfg(feature = "sabotage")]
-        if crate::sabotage::on(crate::sabotage::Rule::NaiveEta) {
-            return Some(Estimate::naive(ahead + 1, &self.policy));
-        }
-        let _ = ahead;
-        self.plan.estimate(present_ahead, &self.pace, &self.policy, now_ms)
     }
 }

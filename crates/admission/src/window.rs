@@ -40,14 +40,25 @@ impl Window {
         }
     }
 
+    /// A log with these entries (when, and how many; the oldest first), as of `now_ms`.
+    #[must_use]
+    pub fn from_log(policy: &Policy, log: impl IntoIterator<Item = (u64, u32)>, now_ms: u64) -> Self {
+        let mut window = Self::new(policy);
+        for (at_ms, count) in log {
+            window.record(at_ms, count);
+        }
+        window.advance(now_ms);
+        window
+    }
+
+    /// The entries of the minute: when, and how many; the oldest first.
+    pub fn log(&self) -> impl Iterator<Item = (u64, u32)> {
+        self.log.iter().copied()
+    }
+
     /// Takes another policy's caps; the entries stay.
     pub fn set_policy(&mut self, policy: &Policy, now_ms: u64) {
-        let log = std::mem::take(&mut self.log);
-        *self = Self::new(policy);
-        for (at_ms, count) in log {
-            self.record(at_ms, count);
-        }
-        self.advance(now_ms);
+        *self = Self::from_log(policy, std::mem::take(&mut self.log), now_ms);
     }
 
     /// Forgets what has slid out by `now_ms`. An entry counts up to and including its 60th second.

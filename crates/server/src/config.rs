@@ -9,6 +9,7 @@ mod settings;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
+    fmt,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
@@ -16,9 +17,18 @@ use std::{
 
 use admission::{Policy, ZoneId};
 use ipnet::IpNet;
+use store::redis::{
+    Durability,
+    address::{Address, Library, Settings as ClientSettings},
+};
 
-use crate::passes::Algorithm;
+use crate::{cells, passes::Algorithm};
+use file::FileText;
 use settings::{Given, Place, Value};
+
+const LIBRARIES: [(Library, &str); 2] = [(Library::Fred, "fred"), (Library::RedisRs, "redis-rs")];
+const DURABILITIES: [(Durability, &str); 2] =
+    [(Durability::Async, "async"), (Durability::Replicated, "replicated")];
 
 /// Files a server needs open beside its public connections: journal, admin, refusals being said, and room.
 pub const RESERVED_FILES: u64 = 256;
@@ -35,6 +45,10 @@ pub enum Order {
     Serve(Sources),
     /// Check them only.
     Check(Sources),
+    /// Put the zones into the store.
+    ApplyZones(Sources),
+    /// List the zones of the store.
+    ListZones(Sources),
     /// Print this and end: help or the version.
     Print(String),
 }
@@ -43,6 +57,8 @@ pub enum Order {
 #[derive(Clone, Debug)]
 pub struct Sources {
     file: Option<PathBuf>,
+    /// Where the zones come from, if not from `file`.
+    zones_file: Option<PathBuf>,
     outside: Vec<(&'static str, Given)>,
     open_files: u64,
 }
@@ -71,6 +87,67 @@ pub struct SealSettings {
     pub previous_key_file: Option<PathBuf>,
 }
 
+/// A text that is not to be seen.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The text, for whom it is meant.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// A store of its own for some tenants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellSettings {
+    /// Its name in logs and metrics.
+    pub name: String,
+    /// Where it is.
+    pub address: Address,
+    /// Whose zones it keeps; see [`cells::Cell::new`].
+    pub tenants: Vec<String>,
+}
+
+/// Redis, and how it is spoken to.
+#[derive(Clone, Debug)]
+pub struct RedisSettings {
+    /// At least one; no two share a name or a tenant.
+    pub cells: Vec<CellSettings>,
+    /// Which library does.
+    pub library: Library,
+    /// For addresses that name no user.
+    pub user: Option<String>,
+    /// For addresses without a password.
+    pub password: Option<Secret>,
+    /// The file with that password, where it is not said.
+    pub password_file: Option<PathBuf>,
+    /// Certificates that Redis is checked against, in place of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// When an answer is given.
+    pub durability: Durability,
+    /// How many calls may be under way to a cell.
+    pub max_in_flight: usize,
+    /// After how long a call has failed.
+    pub command_timeout: Duration,
+}
+
+/// Where lines are kept.
+#[derive(Clone, Debug)]
+pub enum StoreSettings {
+    /// In this process, journaled in the data directory.
+    Memory,
+    /// In Redis.
+    Redis(RedisSettings),
+}
+
 /// A checked configuration.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -78,6 +155,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Metrics and health.
     pub admin_listen: SocketAddr,
+    /// Where lines are kept.
+    pub store: StoreSettings,
     /// Journal and keys.
     pub data_dir: PathBuf,
     /// Accept queue of the listeners.
@@ -92,8 +171,8 @@ pub struct Config {
     pub body_timeout: Duration,
     /// How long a reply may be stuck on its way out.
     pub write_timeout: Duration,
-    /// Between requests of a connection.
-    pub idle_timeout: Duration,
+    /// Between requests of a connection; none where it follows the zones, see [`Config::idle_timeout`].
+    pub idle_timeout_given: Option<Duration>,
     /// How long a stopping server finishes its requests.
     pub drain_deadline: Duration,
     /// Whose `X-Forwarded-For` is believed.
@@ -104,7 +183,7 @@ pub struct Config {
     pub seal: SealSettings,
     /// What is logged.
     pub log: String,
-    /// The zones and their policies.
+    /// The zones and their policies. At least one, unless the store keeps the zones.
     pub zones: Vec<(ZoneId, Policy)>,
 }
 
@@ -122,16 +201,36 @@ pub fn order(
         Err(e) if !e.use_stderr() => return Ok(Order::Print(e.render().to_string())),
         Err(e) => {
             let text = e.render().to_string();
-            let first = text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            return Err(ConfigFault(format!("{first}; see weir --help")));
+            let mut lines = text.lines();
+            let mut what = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            if what.ends_with(':') {
+                what = format!("{what} {}", lines.next().unwrap_or_default().trim());
+            }
+            return Err(ConfigFault(format!("{what}; see weir --help")));
         }
     };
-    let (word, args) = matches.subcommand().unwrap_or(("serve", &matches));
+    let (mut word, mut args) = matches.subcommand().unwrap_or(("serve", &matches));
+    if word == "zones"
+        && let Some(zones) = args.subcommand()
+    {
+        (word, args) = zones;
+    }
     let named = |name| args.try_get_one::<String>(name).ok().flatten().cloned();
-    let file =
-        named("file").or_else(|| named("config")).or_else(|| variable("WEIR_CONFIG")).map(PathBuf::from);
-    let sources = Sources { file, outside: settings::outside_the_file(args, variable)?, open_files };
-    Ok(if word == "check-config" { Order::Check(sources) } else { Order::Serve(sources) })
+    let mut file = named("config").or_else(|| variable("WEIR_CONFIG")).map(PathBuf::from);
+    let mut zones_file = None;
+    let argument = named("file").map(PathBuf::from);
+    match word {
+        "apply" if file.is_some() => zones_file = argument,
+        _ => file = argument.or(file),
+    }
+    let outside = settings::outside_the_file(args, variable)?;
+    let sources = Sources { file, zones_file, outside, open_files };
+    Ok(match word {
+        "check-config" => Order::Check(sources),
+        "apply" => Order::ApplyZones(sources),
+        "list" => Order::ListZones(sources),
+        _ => Order::Serve(sources),
+    })
 }
 
 /// Of these names of variables, those that look like a setting of ours and are none.
@@ -148,18 +247,19 @@ impl Sources {
     /// # Errors
     /// The first [`ConfigFault`].
     pub fn load(&self) -> Result<Config, ConfigFault> {
-        let (mut given, mut zones) = (Settings(BTreeMap::new()), Vec::new());
+        let mut text = FileText::default();
         if let Some(path) = &self.file {
-            let text = file::read(path)?;
-            zones = text.zones;
-            given.0.extend(text.settings);
-        }
-        given.0.extend(self.outside.iter().cloned());
-        if zones.is_empty() {
+            text = file::read(path)?;
+        } else {
             let id = ZoneId::parse("TEST_ZONE").expect("nine letters of the alphabet");
-            zones.push((id, Policy::default()));
+            text.zones.push((id, Policy::default(), Place::Default));
         }
-        given.check(zones, self.open_files)
+        if let Some(path) = &self.zones_file {
+            text.zones = file::read(path)?.zones;
+        }
+        text.settings.extend(self.outside.iter().cloned());
+        let file = self.zones_file.as_ref().or(self.file.as_ref());
+        check(&file.map_or(String::new(), |file| file.display().to_string()), text, self.open_files)
     }
 
     /// The file, if one was named.
@@ -208,14 +308,58 @@ impl Settings {
         }
     }
 
-    fn check(&self, zones: Vec<(ZoneId, Policy)>, open_files: u64) -> Result<Config, ConfigFault> {
-        if let Some((store, place)) = self.text("store").filter(|(store, _)| *store != "memory") {
-            let redis = store.starts_with("redis");
-            let why = if redis { "Redis is not served yet" } else { "there is no such store" };
-            // What stands before the @ of an address is a password.
-            let shown = store.rsplit('@').next().unwrap_or(store);
-            return Err(place.fault(format!("`{shown}`: {why}; leave it out, or say `memory`")));
+    fn word<T: Default, const N: usize>(
+        &self,
+        name: &str,
+        words: [(T, &'static str); N],
+    ) -> Result<T, ConfigFault> {
+        self.text(name).map_or_else(|| Ok(T::default()), |(word, place)| file::one_of(words, word, place))
+    }
+
+    fn store(&self, cells: Vec<CellSettings>) -> Result<StoreSettings, ConfigFault> {
+        // What is wrong is wrong also where it is not used.
+        let library = self.word("redis.client", LIBRARIES)?;
+        let durability = self.word("redis.durability", DURABILITIES)?;
+        let cells = match self.text("store") {
+            Some((_, place)) if !cells.is_empty() => {
+                return Err(place.fault("the cells have stores of their own; leave this one out"));
+            }
+            None if cells.is_empty() => return Ok(StoreSettings::Memory),
+            Some(("memory", _)) => return Ok(StoreSettings::Memory),
+            Some((text, place)) => {
+                let tenants = vec![cells::REST.to_owned()];
+                vec![CellSettings { name: "redis".to_owned(), address: address(text, place)?, tenants }]
+            }
+            None => cells,
+        };
+        let password = self.text("redis.password");
+        if let (Some((_, place)), Some(_)) = (password, self.text("redis.password_file")) {
+            return Err(place.fault("there is a redis.password_file too; leave one out"));
         }
+        let defaults = ClientSettings::default();
+        Ok(StoreSettings::Redis(RedisSettings {
+            cells,
+            library,
+            user: self.text("redis.user").map(|(text, _)| text.to_owned()),
+            password: password.map(|(text, _)| Secret(text.to_owned())),
+            password_file: self.path("redis.password_file")?,
+            ca_file: self.path("redis.ca_file")?,
+            durability,
+            max_in_flight: self
+                .number("redis.max_in_flight")
+                .map_or(defaults.max_in_flight, |(n, _)| usize::try_from(n).unwrap_or(usize::MAX)),
+            command_timeout: self
+                .number("redis.command_timeout_ms")
+                .map_or(defaults.command_timeout, |(n, _)| Duration::from_millis(n.into())),
+        }))
+    }
+
+    fn check(
+        &self,
+        store: StoreSettings,
+        zones: Vec<(ZoneId, Policy)>,
+        open_files: u64,
+    ) -> Result<Config, ConfigFault> {
         let (listen, admin_listen) =
             (self.address("listen", "127.0.0.1:8080")?, self.address("admin_listen", "127.0.0.1:8081")?);
         if listen == admin_listen && listen.port() != 0 {
@@ -243,7 +387,7 @@ impl Settings {
             None => room.min(1_000_000),
         };
         let longest_ms = zones.iter().map(|(_, policy)| policy.polling_period_ms).max().unwrap_or(0);
-        let idle_timeout = match self.number("idle_timeout_s") {
+        let idle_timeout_given = match self.number("idle_timeout_s") {
             Some((s, place)) if u64::from(s) * 1_000 <= longest_ms.into() => {
                 let what = format!(
                     "is {s} s, and a zone's apps ask every {longest_ms} ms: their connections would be closed \
@@ -251,8 +395,7 @@ impl Settings {
                 );
                 return Err(place.fault(what));
             }
-            Some((s, _)) => Duration::from_secs(s.into()),
-            None => Duration::from_secs(u64::from(longest_ms.div_ceil(1_000) + 30).max(75)),
+            given => given.map(|(s, _)| Duration::from_secs(s.into())),
         };
         let mut trusted_proxies = Vec::new();
         if let Some(Given { value: Value::List(texts), place }) = self.0.get("trusted_proxies") {
@@ -283,6 +426,7 @@ impl Settings {
         Ok(Config {
             listen,
             admin_listen,
+            store,
             data_dir: self.path("data_dir")?.unwrap_or_else(|| PathBuf::from("./weir-data")),
             backlog: self.number("backlog").map_or(4_096, |(n, _)| n),
             max_connections: usize::try_from(max_connections).unwrap_or(usize::MAX),
@@ -293,7 +437,7 @@ impl Settings {
             header_timeout: self.seconds("header_timeout_s", 10),
             body_timeout: self.seconds("body_timeout_s", 10),
             write_timeout: self.seconds("write_timeout_s", 10),
-            idle_timeout,
+            idle_timeout_given,
             drain_deadline: self.seconds("drain_deadline_s", 20),
             trusted_proxies,
             pass: PassSettings {
@@ -313,7 +457,58 @@ impl Settings {
     }
 }
 
+/// A Redis, by its address.
+fn address(text: &str, place: &Place) -> Result<Address, ConfigFault> {
+    if text.starts_with("redis") {
+        return Address::parse(text).map_err(|fault| place.fault(fault));
+    }
+    // What stands before the @ of an address is a password.
+    let shown = text.rsplit('@').next().unwrap_or(text);
+    Err(place.fault(format!(
+        "`{shown}`: there is no such store; say `memory`, or where a Redis is, as in redis://127.0.0.1:6379"
+    )))
+}
+
+/// Holds everything against everything else. `file` is where the zones are from.
+fn check(file: &str, text: FileText, open_files: u64) -> Result<Config, ConfigFault> {
+    let settings = Settings(text.settings.into_iter().collect());
+    let store = settings.store(text.cells)?;
+    match &store {
+        StoreSettings::Memory if text.zones.is_empty() => {
+            return Err(ConfigFault(format!("{file}: has no zone; add a [[zone]] table with an `id`")));
+        }
+        StoreSettings::Memory => {}
+        StoreSettings::Redis(redis) => {
+            let has = |tenant: &str| redis.cells.iter().any(|cell| cell.tenants.iter().any(|t| t == tenant));
+            let homeless =
+                text.zones.iter().find(|(id, ..)| !has(cells::tenant(id.as_str())) && !has(cells::REST));
+            if let Some((id, _, place)) = homeless {
+                let tenant = cells::tenant(id.as_str());
+                let what =
+                    format!("`{id}`: no cell has the tenant `{tenant}`; name it in a cell's `tenants`");
+                return Err(place.fault(what));
+            }
+        }
+    }
+    let zones = text.zones.into_iter().map(|(id, policy, _)| (id, policy)).collect();
+    settings.check(store, zones, open_files)
+}
+
 impl Config {
+    /// How long a connection may idle between requests: as configured, or so that one is kept from poll to poll in
+    /// zones whose longest polling period is `longest_ms`.
+    #[must_use]
+    pub fn idle_timeout(&self, longest_ms: u32) -> Duration {
+        let following = Duration::from_secs(u64::from(longest_ms.div_ceil(1_000) + 30).max(75));
+        self.idle_timeout_given.unwrap_or(following)
+    }
+
+    /// The longest polling period of the file's zones, in milliseconds.
+    #[must_use]
+    pub fn longest_polling_ms(&self) -> u32 {
+        self.zones.iter().map(|(_, policy)| policy.polling_period_ms).max().unwrap_or(0)
+    }
+
     /// Every setting as it is in force, by name. Key files are named, keys are not in here.
     #[must_use]
     pub fn shown(&self) -> Vec<(&'static str, String)> {
@@ -323,10 +518,48 @@ impl Config {
         let seconds = |time: Duration| time.as_secs().to_string();
         let proxies: Vec<_> = self.trusted_proxies.iter().map(ToString::to_string).collect();
         let made = "(made in data_dir)";
+        let word = |known: Option<&'static str>| known.unwrap_or_default().to_owned();
+        let redis = match &self.store {
+            StoreSettings::Memory => None,
+            StoreSettings::Redis(redis) => Some(redis),
+        };
+        let of_redis =
+            |shown: &dyn Fn(&RedisSettings) -> String| redis.map_or_else(|| "(unused)".to_owned(), shown);
+        let cell = |cell: &CellSettings| match &cell.tenants[..] {
+            [all] if all == cells::REST => format!("{} = {}", cell.name, cell.address),
+            tenants => format!("{} = {} (tenants {tenants:?})", cell.name, cell.address),
+        };
         vec![
             ("listen", self.listen.to_string()),
             ("admin_listen", self.admin_listen.to_string()),
-            ("store", "memory".to_owned()),
+            (
+                "store",
+                redis.map_or_else(
+                    || "memory".to_owned(),
+                    |redis| redis.cells.iter().map(cell).collect::<Vec<_>>().join("; "),
+                ),
+            ),
+            (
+                "redis.client",
+                of_redis(&|redis| {
+                    word(LIBRARIES.iter().find(|(l, _)| *l == redis.library).map(|(_, word)| *word))
+                }),
+            ),
+            ("redis.user", of_redis(&|redis| redis.user.clone().unwrap_or_else(|| "(none)".to_owned()))),
+            (
+                "redis.password",
+                of_redis(&|redis| if redis.password.is_some() { "(set)" } else { "(not set)" }.to_owned()),
+            ),
+            ("redis.password_file", of_redis(&|redis| file(&redis.password_file, "(none)"))),
+            ("redis.ca_file", of_redis(&|redis| file(&redis.ca_file, "(the system's)"))),
+            (
+                "redis.durability",
+                of_redis(&|redis| {
+                    word(DURABILITIES.iter().find(|(d, _)| *d == redis.durability).map(|(_, word)| *word))
+                }),
+            ),
+            ("redis.max_in_flight", of_redis(&|redis| redis.max_in_flight.to_string())),
+            ("redis.command_timeout_ms", of_redis(&|redis| redis.command_timeout.as_millis().to_string())),
             ("data_dir", self.data_dir.display().to_string()),
             ("backlog", self.backlog.to_string()),
             ("max_connections", self.max_connections.to_string()),
@@ -334,7 +567,7 @@ impl Config {
             ("header_timeout_s", seconds(self.header_timeout)),
             ("body_timeout_s", seconds(self.body_timeout)),
             ("write_timeout_s", seconds(self.write_timeout)),
-            ("idle_timeout_s", seconds(self.idle_timeout)),
+            ("idle_timeout_s", seconds(self.idle_timeout(self.longest_polling_ms()))),
             ("drain_deadline_s", seconds(self.drain_deadline)),
             ("trusted_proxies", if proxies.is_empty() { "(none)".to_owned() } else { proxies.join(", ") }),
             ("pass.algorithm", self.pass.algorithm.as_str().to_owned()),
@@ -362,8 +595,7 @@ impl Config {
 /// # Errors
 /// The first [`ConfigFault`].
 pub fn from_text(name: &str, text: &str) -> Result<Config, ConfigFault> {
-    let text = file::parse(name, text)?;
-    Settings(text.settings.into_iter().collect()).check(text.zones, 20_000)
+    check(name, file::parse(name, text)?, 20_000)
 }
 
 #[cfg(test)]

@@ -5,13 +5,15 @@
 //! the zone's lane, which gathers what comes in while its previous call is in flight: no timer, so an idle server
 //! adds no delay and a busy one pays by the batch.
 //!
-//! Invariants: nobody is admitted but by the store's word; a failing store changes nothing for those who wait but
+//! Invariants: nobody is admitted but by the store's word (or, where a zone's policy says so, for want of a store, see
+//! `unseen`); a failing store changes nothing for those who wait but
 //! the mark `stale`; a told wait only grows together with a [`Reason`].
 
 mod lane;
 mod room;
 mod seen;
 mod tell;
+mod unseen;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -20,7 +22,7 @@ use arc_swap::ArcSwap;
 use store::{Store, StoreError};
 use tokio::sync::Mutex;
 
-use room::Room;
+use room::{Ask, Room};
 
 /// How long a poll is held back whose slot is about to fall free, in milliseconds: what apps and networks are usually
 /// early by. Longer would use hardly more slots, and be felt in the latencies.
@@ -163,6 +165,8 @@ pub trait Meter: Send + Sync + 'static {
     /// Somebody entered, after so long a wait; with the wait in relation to the one told at the start, where one
     /// was told.
     fn entered(&self, waited_s: f64, actual_over_told: Option<f64>);
+    /// Somebody was let in without the store.
+    fn admitted_unseen(&self);
     /// A store call ended.
     fn called(&self, call: Call, took: Duration, batch: usize, ok: bool);
 }
@@ -172,12 +176,25 @@ pub trait Meter: Send + Sync + 'static {
 pub enum Call {
     /// [`Store::put_zone`]
     Put,
+    /// [`Store::open_zone`]
+    Open,
     /// [`Store::join`]
     Join,
     /// [`Store::enter`]
     Enter,
     /// [`Store::beat`]
     Beat,
+}
+
+/// What the store that keeps the zones says of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// It keeps the zone.
+    Kept,
+    /// It has lost the zone, or never had it, and is to keep it.
+    Missing,
+    /// Nothing: what is served stays as it is.
+    Nothing,
 }
 
 type Rooms = HashMap<ZoneId, Arc<Room>>;
@@ -236,6 +253,63 @@ impl<S: Store> Gate<S> {
         Ok(())
     }
 
+    /// Serves, of the zones that are `mine`, exactly these from now on, as the store says that keeps them. Waits for no
+    /// call: each zone's lane sees to it that the store and this server know of one another, and a zone is away until
+    /// then. Tells whether anything is otherwise than before. Must be called on a tokio runtime.
+    pub async fn follow_zones(
+        &self,
+        mine: impl Fn(&ZoneId) -> bool,
+        zones: Vec<(ZoneId, Policy, Word)>,
+    ) -> bool {
+        let _changing = self.changing.lock().await;
+        let before = self.rooms.load_full();
+        let mut changed = false;
+        let mut rooms: Rooms = before
+            .iter()
+            .filter(|(zone, _)| !mine(zone))
+            .map(|(zone, room)| (zone.clone(), Arc::clone(room)))
+            .collect();
+        for (zone, policy, word) in zones {
+            let room = before.get(&zone).map_or_else(
+                || {
+                    changed = true;
+                    let (sealer, meter) = (self.seals.sealer(&zone), (self.meter_of)(&zone));
+                    let room = Room::follow(Arc::clone(&self.store), zone.clone(), policy, sealer, meter);
+                    if word == Word::Nothing {
+                        room.set_away();
+                    }
+                    room
+                },
+                Arc::clone,
+            );
+            match word {
+                Word::Nothing => {}
+                Word::Kept if room.is_open() => {
+                    if room.policy() != policy {
+                        changed = true;
+                        room.tell(Ask::Renew);
+                    }
+                }
+                Word::Kept | Word::Missing => room.tell(Ask::Open(policy)),
+            }
+            rooms.insert(zone, room);
+        }
+        changed |= rooms.len() != before.len();
+        if changed {
+            self.rooms.store(Arc::new(rooms));
+        }
+        changed
+    }
+
+    /// Has the zones that are `mine` look for themselves whether the store answers.
+    pub fn doubt(&self, mine: impl Fn(&ZoneId) -> bool) {
+        for (_, room) in self.rooms.load().iter().filter(|(zone, _)| mine(zone)) {
+            if room.is_open() && !room.is_away() {
+                room.tell(Ask::Renew);
+            }
+        }
+    }
+
     /// Takes a place in a zone's line, or resumes the token's.
     ///
     /// # Errors
@@ -244,9 +318,12 @@ impl<S: Store> Gate<S> {
         if let Some(token) = token {
             return self.entry(zone, token).await;
         }
-        let room = self.room(zone)?;
+        let room = self.room(zone).await?;
         if room.policy().mode == Mode::Closed {
             return Err(Refusal::Closed { retry_after_s: 60 });
+        }
+        if let Some(reply) = room.admit_unseen(None) {
+            return Ok(reply);
         }
         let joined = room.join().await?;
         let ticket = Ticket {
@@ -264,9 +341,12 @@ impl<S: Store> Gate<S> {
     /// # Errors
     /// See [`Refusal`].
     pub async fn entry(&self, zone: &str, token: &[u8]) -> Result<Reply, Refusal> {
-        let room = self.room(zone)?;
+        let room = self.room(zone).await?;
         let ticket = room.sealer.open(token)?;
-        if let Some(reply) = room.look(ticket) {
+        if let Some(reply) = room.look_unseen(&ticket) {
+            return reply;
+        }
+        if let Some(reply) = room.admit_unseen(Some(ticket)).or_else(|| room.look(ticket)) {
             return Ok(reply);
         }
         let mut claimed = room.claim(ticket).await;
@@ -294,8 +374,23 @@ impl<S: Store> Gate<S> {
         zones
     }
 
-    fn room(&self, zone: &str) -> Result<Arc<Room>, Refusal> {
-        self.rooms.load().get(zone).cloned().ok_or(Refusal::UnknownZone)
+    /// The zones served with the policies in force, in the order of their names.
+    #[must_use]
+    pub fn policies(&self) -> Vec<(ZoneId, Policy)> {
+        let mut zones: Vec<_> =
+            self.rooms.load().iter().map(|(zone, room)| (zone.clone(), room.policy())).collect();
+        zones.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        zones
+    }
+
+    async fn room(&self, zone: &str) -> Result<Arc<Room>, Refusal> {
+        let known = self.rooms.load().get(zone).cloned();
+        match known {
+            Some(room) => Ok(room),
+            // Put there by another server a moment ago, perhaps: it will be served here, too.
+            None if self.store.may_keep(zone).await => Err(Refusal::StoreAway { retry_after_s: 3 }),
+            None => Err(Refusal::UnknownZone),
+        }
     }
 }
 

@@ -31,6 +31,7 @@ use store::Store;
 use tokio::time::{Instant, timeout};
 
 use crate::{
+    cells::Health,
     edge::Answer,
     gate::{Gate, Reply, Told},
     metrics::{Metrics, Route},
@@ -53,7 +54,9 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 /// Everything that answers, assembled.
 pub struct App<S> {
     /// The zones.
-    pub gate: Gate<S>,
+    pub gate: Arc<Gate<S>>,
+    /// The cells that keep them; none for a store in this process.
+    pub cells: Vec<Arc<Health>>,
     /// Signs those who are in.
     pub passes: Passes,
     /// Counts it all.
@@ -153,15 +156,26 @@ impl<S: Store> App<S> {
         response
     }
 
-    /// Whether new work is welcome: the server is not stopping, and the store answers.
+    /// Whether new work is welcome: the server is not stopping, and the store answers, or a part of it. What does not
+    /// answer is named.
     fn ready(&self) -> Replied {
-        let not = |code| Err(Problem { retry_after_s: Some(1), ..Problem::from(code) });
         if self.draining.load(Relaxed) {
-            not(STOPPING)
-        } else if self.gate.zones().iter().any(|(_, answers)| *answers) {
-            Ok(text("ok", "text/plain; charset=utf-8"))
+            return Err(Problem { retry_after_s: Some(1), ..Problem::from(STOPPING) });
+        }
+        let zones = self.gate.zones();
+        let down = self.cells.iter().filter(|cell| !cell.is_up()).map(|cell| cell.name.as_str());
+        let silent = zones.iter().filter(|(_, answers)| !answers).map(|(zone, _)| zone.as_str());
+        let answers = if zones.is_empty() {
+            self.cells.iter().any(|cell| cell.is_up())
         } else {
-            not(STORE_AWAY)
+            zones.iter().any(|(_, answers)| *answers)
+        };
+        let away = [some_of("cells", down), some_of("zones", silent)].concat();
+        if answers {
+            Ok(text(format!("ok\n{away}"), "text/plain; charset=utf-8"))
+        } else {
+            let problem = Problem::new(STORE_AWAY, away.trim_end().replace('\n', "; "));
+            Err(Problem { retry_after_s: Some(1), ..problem })
         }
     }
 
@@ -235,6 +249,18 @@ impl<S: Store> App<S> {
                 out
             }
         }
+    }
+}
+
+/// A line that names what is away, the first few.
+fn some_of<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> String {
+    const SHOWN: usize = 10;
+    let names: Vec<_> = names.collect();
+    let more = names.len().saturating_sub(SHOWN);
+    match names.len() {
+        0 => String::new(),
+        _ if more > 0 => format!("{what} away: {} and {more} more\n", names[..SHOWN].join(", ")),
+        _ => format!("{what} away: {}\n", names.join(", ")),
     }
 }
 

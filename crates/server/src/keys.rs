@@ -165,7 +165,7 @@ fn read_or_make(
     Ok((path, text))
 }
 
-fn read_secret(path: &Path) -> Result<String, KeyFault> {
+pub(crate) fn read_secret(path: &Path) -> Result<String, KeyFault> {
     let unreadable = |why| KeyFault::Unreadable { path: path.to_owned(), why };
     let file = File::open(path).map_err(unreadable)?;
     let about = file.metadata().map_err(unreadable)?;

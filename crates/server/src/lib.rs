@@ -1,5 +1,9 @@
 //! `weir`, the admission server, as a library for its binary, its benches and its tests.
 
+// The futures of a call through the gate, a cell and a client lie deeper in one another than the compiler follows unasked.
+#![recursion_limit = "256"]
+
+pub mod cells;
 pub mod config;
 pub mod edge;
 pub mod gate;
@@ -8,3 +12,6 @@ pub mod keys;
 pub mod metrics;
 pub mod passes;
 pub mod serve;
+pub mod stores;
+pub mod watch;
+pub mod zones;

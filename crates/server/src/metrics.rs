@@ -1,7 +1,7 @@
 //! What an operator can see.
 //!
 //! Each series is named once, with its help beside the name. Invariants: labels are bounded (zone, route, status,
-//! call; never a ticket, a token or an address); the request path touches atomics only, through handles made
+//! call, cell; never a ticket, a token or an address); the request path touches atomics only, through handles made
 //! beforehand; a zone that is no longer served has no series.
 
 mod kernel;
@@ -20,7 +20,10 @@ use prometheus::{
 };
 use tokio::time::Instant;
 
-use crate::gate::{Call, Meter};
+use crate::{
+    cells::Health,
+    gate::{Call, Meter},
+};
 
 /// What a request was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +46,13 @@ pub enum Route {
 
 const ROUTES: [&str; 7] = ["wait", "entry", "healthz", "readyz", "jwks", "metrics", "other"];
 const STATUSES: [u16; 12] = [200, 400, 401, 404, 405, 408, 410, 413, 415, 431, 500, 503];
-const CALLS: [(Call, &str); 4] =
-    [(Call::Put, "put"), (Call::Join, "join"), (Call::Enter, "enter"), (Call::Beat, "beat")];
+const CALLS: [(Call, &str); 5] = [
+    (Call::Put, "put"),
+    (Call::Open, "open"),
+    (Call::Join, "join"),
+    (Call::Enter, "enter"),
+    (Call::Beat, "beat"),
+];
 
 const REQUEST_S: &[f64] =
     &[25e-6, 50e-6, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 0.1, 0.5, 2.0, 10.0];
@@ -64,6 +72,8 @@ pub struct Metrics {
     pub connections: Connections,
     calls: Arc<Calls>,
     reloads: IntCounterVec,
+    cell_up: IntGaugeVec,
+    cells: OnceLock<Vec<Arc<Health>>>,
     families: Families,
     zones: Mutex<HashMap<ZoneId, Arc<ZoneMeter>>>,
     kernel: Mutex<kernel::Kernel>,
@@ -93,6 +103,7 @@ struct Families {
     view_age: GaugeVec,
     joined: IntCounterVec,
     entered: IntCounterVec,
+    unseen: IntCounterVec,
     evicted: IntCounterVec,
     slots_offered: IntCounterVec,
     slots_used: IntCounterVec,
@@ -108,6 +119,7 @@ struct ZoneMeter {
     view_age: Gauge,
     joined: IntCounter,
     entered: IntCounter,
+    unseen: IntCounter,
     evicted: IntCounter,
     slots_offered: IntCounter,
     slots_used: IntCounter,
@@ -204,6 +216,11 @@ impl Metrics {
                 failed: CALLS.map(|(_, call)| at(&failed, call)),
             }),
             reloads,
+            cell_up: {
+                let help = "Whether a cell answered when it was last asked for its zones.";
+                register(r, IntGaugeVec::new(Opts::new("weir_store_cell_up", help), &["cell"]).expect(SOUND))
+            },
+            cells: OnceLock::new(),
             families: Families {
                 waiting: gauges("weir_zone_waiting_tickets", "Tickets that wait."),
                 present: gauges("weir_zone_present_tickets", "Waiting tickets whose holders poll."),
@@ -219,6 +236,11 @@ impl Metrics {
                     "zone",
                 ),
                 entered: counters("weir_zone_entered_total", "Entries.", "zone"),
+                unseen: counters(
+                    "weir_admitted_unseen_total",
+                    "Times somebody was let in without the store.",
+                    "zone",
+                ),
                 evicted: counters("weir_zone_evicted_total", "Tickets evicted for silence.", "zone"),
                 slots_offered: counters(
                     "weir_zone_slots_offered_total",
@@ -257,6 +279,7 @@ impl Metrics {
                 view_age: at(&f.view_age, name),
                 joined: at(&f.joined, name),
                 entered: at(&f.entered, name),
+                unseen: at(&f.unseen, name),
                 evicted: at(&f.evicted, name),
                 slots_offered: at(&f.slots_offered, name),
                 slots_used: at(&f.slots_used, name),
@@ -279,7 +302,8 @@ impl Metrics {
                 for family in [&f.waiting, &f.present, &f.rate] {
                     let _ = family.remove_label_values(labels);
                 }
-                for family in [&f.joined, &f.entered, &f.evicted, &f.slots_offered, &f.slots_used] {
+                for family in [&f.joined, &f.entered, &f.unseen, &f.evicted, &f.slots_offered, &f.slots_used]
+                {
                     let _ = family.remove_label_values(labels);
                 }
                 for family in [&f.wait, &f.error] {
@@ -308,6 +332,11 @@ impl Metrics {
         self.by_status[route as usize][index].get_or_init(made).inc();
     }
 
+    /// Shows how these cells are, from now on.
+    pub fn watch_cells(&self, cells: Vec<Arc<Health>>) {
+        self.cells.get_or_init(|| cells);
+    }
+
     /// The configuration was read again.
     pub fn reloaded(&self, ok: bool) {
         at(&self.reloads, if ok { "ok" } else { "failed" }).inc();
@@ -320,6 +349,9 @@ impl Metrics {
             if let Some(shown) = lock(&meter.last).0 {
                 meter.view_age.set(shown.elapsed().as_secs_f64());
             }
+        }
+        for cell in self.cells.get().into_iter().flatten() {
+            at(&self.cell_up, &cell.name).set(cell.is_up().into());
         }
         lock(&self.kernel).read();
         let mut text = Vec::with_capacity(16 << 10);
@@ -358,6 +390,10 @@ impl Meter for ZoneMeter {
         if let Some(ratio) = actual_over_told {
             self.error.observe(ratio);
         }
+    }
+
+    fn admitted_unseen(&self) {
+        self.unseen.inc();
     }
 
     fn called(&self, call: Call, took: Duration, batch: usize, ok: bool) {

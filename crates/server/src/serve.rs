@@ -2,7 +2,7 @@
 //!
 //! The order is configuration, keys, store, zones, listeners, and only then a word on standard output: who reads
 //! the addresses there can call them. Exit codes are those of `sysexits.h`: 64 for a configuration that is wrong,
-//! 69 for an address that can't be had, 73 for keys or a directory that can't be made, 74 for a store that can't
+//! 69 for an address that can't be had, or a store that does not answer `weir zones`, 73 for keys or a directory that can't be made, 74 for a store that can't
 //! be opened, 77 for keys that others may read; 1 for a stop that was cut short.
 
 use std::{
@@ -16,21 +16,27 @@ use std::{
     time::Duration,
 };
 
-use admission::{Mode, Policy, ZoneId};
+use admission::{Policy, ZoneId};
 use rustix::process::{Resource, getrlimit, setrlimit};
-use store::Embedded;
+use store::{Embedded, redis::Redis};
 use tokio::{
     signal::unix::{SignalKind, signal},
-    sync::watch,
+    sync::{Notify, oneshot, watch},
+    task::JoinSet,
+    time::timeout,
 };
 
 use crate::{
-    config::{self, Config, Order, Sources},
+    cells::Cells,
+    config::{self, Config, Order, RedisSettings, Sources, StoreSettings},
     edge::{Edge, Limits, listen},
     gate::Gate,
     http::{Admin, App, Public},
     keys::{self, KeyFault},
     metrics::Metrics,
+    stores::{self, AnyStore},
+    watch::{Watcher, warn_of_differences},
+    zones,
 };
 
 /// The admin listener's connections; they come out of the reserve of open files.
@@ -38,6 +44,9 @@ const ADMIN_CONNECTIONS: usize = 64;
 
 /// Zones listed at the start; more are counted.
 const ZONES_SHOWN: usize = 20;
+
+/// How long the start waits for a store to tell its zones; it goes on without.
+const FIRST_ANSWER: Duration = Duration::from_secs(5);
 
 /// Why the server did not start, or stopped short.
 #[derive(Debug)]
@@ -80,7 +89,24 @@ fn obey(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         Order::Print(text) => say(&text),
         Order::Check(sources) => {
             let config = sources.load().map_err(|e| wrong(&e))?;
-            say(&format!("{}\nthe configuration is right\n", describe(&config)));
+            say(&format!("{}\nthe configuration is right\n", describe(&config, &config.zones)));
+        }
+        Order::ApplyZones(sources) => {
+            let config = sources.load().map_err(|e| wrong(&e))?;
+            let redis = zones_of(&config)?;
+            let applied = briefly(async {
+                let cells = stores::cells(redis)?;
+                Ok(zones::apply(&cells, &config.zones).await)
+            })?;
+            say(&applied.to_string());
+            if let Some(why) = applied.failure() {
+                return Err(failure(69)(&format_args!("{why}; apply the file again")));
+            }
+        }
+        Order::ListZones(sources) => {
+            let config = sources.load().map_err(|e| wrong(&e))?;
+            let redis = zones_of(&config)?;
+            briefly(list(redis))?;
         }
         Order::Serve(sources) => {
             let config = sources.load().map_err(|e| wrong(&e))?;
@@ -101,6 +127,40 @@ fn obey(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The stores that keep zones.
+fn zones_of(config: &Config) -> Result<&RedisSettings, Failure> {
+    match &config.store {
+        StoreSettings::Redis(redis) => Ok(redis),
+        StoreSettings::Memory => Err(failure(64)(
+            &"the embedded store keeps no zones: the server reads them from its file; change that, and send the server \
+              SIGHUP (or name a store: --store redis://…)",
+        )),
+    }
+}
+
+/// Runs what does not serve.
+fn briefly<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|e| failure(69)(&format_args!("can't start: {e}")))?.block_on(work)
+}
+
+/// Says what zones the cells keep, those that answer.
+async fn list(redis: &RedisSettings) -> Result<(), Failure> {
+    let cells = stores::cells(redis)?;
+    let mut away = None;
+    for cell in cells.all() {
+        match cell.zones().await {
+            Ok(zones) => {
+                let lines =
+                    zones.iter().map(|(zone, policy)| format!("{zone}: {}\n", zones::sentence(policy)));
+                say(&lines.collect::<String>());
+            }
+            Err(error) => away = Some(error),
+        }
+    }
+    away.map_or(Ok(()), |error| Err(failure(69)(&error)))
 }
 
 /// Raises the limit of open files as far as it goes without privileges, and says where it is.
@@ -131,13 +191,39 @@ async fn serve(config: Config, sources: Sources) -> Result<(), Failure> {
     made?;
     let seals = keys::seals(&config.seal, &config.data_dir)?;
     let passes = keys::passes(&config.pass, &config.data_dir)?;
-    let store = Embedded::open(&config.data_dir).map_err(|e| failure(74)(&e))?;
+    let (store, cells) = match &config.store {
+        StoreSettings::Memory => {
+            let store = Embedded::open(&config.data_dir).map_err(|e| failure(74)(&e))?;
+            (AnyStore::Embedded(store), None)
+        }
+        StoreSettings::Redis(redis) => {
+            let cells = Arc::new(stores::cells(redis)?);
+            if config.seal.key_file.is_none() || config.pass.key_file.is_none() {
+                tracing::warn!(
+                    "seal.key_file and pass.key_file are not both set: several servers of one store need the same keys"
+                );
+            }
+            (AnyStore::Cells(Arc::clone(&cells)), Some(cells))
+        }
+    };
     let metrics = Arc::new(Metrics::new());
     let meters = Arc::clone(&metrics);
-    let gate = Gate::new(store, seals, move |zone| meters.zone(zone));
-    gate.serve_zones(config.zones.clone()).await.map_err(|e| failure(74)(&e))?;
+    let gate = Arc::new(Gate::new(store, seals, move |zone| meters.zone(zone)));
+    let zones_changed = Arc::new(Notify::new());
+    // They end with this function.
+    let mut watching = JoinSet::new();
+    let mut health = Vec::new();
+    match &cells {
+        None => gate.serve_zones(config.zones.clone()).await.map_err(|e| failure(74)(&e))?,
+        Some(cells) => {
+            health = cells.all().iter().map(|cell| Arc::clone(cell.health())).collect();
+            metrics.watch_cells(health.clone());
+            watch_all(&mut watching, &gate, cells, &config.zones, &zones_changed).await;
+        }
+    }
     let app = Arc::new(App {
         gate,
+        cells: health,
         passes,
         metrics: Arc::clone(&metrics),
         trusted_proxies: config.trusted_proxies.clone(),
@@ -160,7 +246,7 @@ async fn serve(config: Config, sources: Sources) -> Result<(), Failure> {
         connections,
         header: config.header_timeout,
         write: config.write_timeout,
-        idle: config.idle_timeout,
+        idle: config.idle_timeout(longest_polling_ms(&app)),
     };
     let edge = Edge::new(
         Public(Arc::clone(&app)),
@@ -172,11 +258,22 @@ async fn serve(config: Config, sources: Sources) -> Result<(), Failure> {
     let (stop_admin, admin_stopped) = watch::channel(false);
     let serving = tokio::spawn(Arc::clone(&edge).serve(public, stopped, config.drain_deadline));
     let serving_admin = tokio::spawn(admin_edge.serve(admin, admin_stopped, Duration::from_secs(1)));
-    say(&greeting(&config, public_at, admin_at));
+    say(&greeting(&config, &app.gate.policies(), public_at, admin_at));
 
+    let mut in_force = config.clone();
     loop {
         tokio::select! {
-            _ = hang_up.recv() => reload(&config, &sources, &app, &edge).await,
+            _ = hang_up.recv() => {
+                let new = reload(&config, &sources, &app).await;
+                metrics.reloaded(new.is_some());
+                in_force = new.unwrap_or(in_force);
+                edge.set_idle(in_force.idle_timeout(longest_polling_ms(&app)));
+            }
+            () = zones_changed.notified() => {
+                let zones: Vec<ZoneId> = app.gate.policies().into_iter().map(|(zone, _)| zone).collect();
+                metrics.keep_zones(&zones);
+                edge.set_idle(in_force.idle_timeout(longest_polling_ms(&app)));
+            }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
         }
@@ -203,29 +300,62 @@ async fn serve(config: Config, sources: Sources) -> Result<(), Failure> {
     }
 }
 
-/// Reads the configuration again. Zones come, go and change; whatever is wrong changes nothing.
-async fn reload(running: &Config, sources: &Sources, app: &App<Embedded>, edge: &Edge<Public<Embedded>>) {
-    let new = match sources.load() {
-        Ok(new) => new,
-        Err(fault) => {
-            tracing::error!("{fault} (the configuration stays as it was)");
-            return app.metrics.reloaded(false);
+/// Follows the zones of each cell from now on. Returns when all have answered, or failed to.
+async fn watch_all(
+    watching: &mut JoinSet<()>,
+    gate: &Arc<Gate<AnyStore>>,
+    cells: &Arc<Cells<Redis>>,
+    zones: &[(ZoneId, Policy)],
+    changed: &Arc<Notify>,
+) {
+    let mut firsts = Vec::new();
+    for at in 0..cells.all().len() {
+        let (told, first) = oneshot::channel();
+        firsts.push(first);
+        let watcher = Watcher::new(Arc::clone(gate), Arc::clone(cells), at, zones);
+        watching.spawn(watcher.run(told, Arc::clone(changed)));
+    }
+    let all = async {
+        for first in firsts {
+            let _ = first.await;
         }
     };
+    if timeout(FIRST_ANSWER, all).await.is_err() {
+        tracing::warn!("not every store has answered yet; serving what is known");
+    }
+}
+
+fn longest_polling_ms(app: &App<AnyStore>) -> u32 {
+    app.gate.policies().iter().map(|(_, policy)| policy.polling_period_ms).max().unwrap_or(0)
+}
+
+/// Reads the configuration again. Zones come, go and change, unless the store keeps them; whatever is wrong changes
+/// nothing, and none is returned.
+async fn reload(running: &Config, sources: &Sources, app: &App<AnyStore>) -> Option<Config> {
+    let new = sources
+        .load()
+        .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
+        .ok()?;
     let restart = running.needs_restart(&new);
     if !restart.is_empty() {
         tracing::warn!("changed in the configuration, and needs a restart: {}", restart.join(", "));
     }
-    let names: Vec<ZoneId> = new.zones.iter().map(|(zone, _)| zone.clone()).collect();
-    if let Err(e) = app.gate.serve_zones(new.zones).await {
-        tracing::error!("{e} (not every zone has its new policy; send SIGHUP again)");
-        return app.metrics.reloaded(false);
+    if app.cells.is_empty() {
+        if let Err(e) = app.gate.serve_zones(new.zones.clone()).await {
+            tracing::error!("{e} (not every zone has its new policy; send SIGHUP again)");
+            return None;
+        }
+        let names: Vec<ZoneId> = new.zones.iter().map(|(zone, _)| zone.clone()).collect();
+        app.metrics.keep_zones(&names);
+    } else {
+        let differ = zones::differences(&new.zones, &app.gate.policies());
+        if !differ.is_empty() {
+            warn_of_differences(&differ);
+        }
     }
-    app.metrics.keep_zones(&names);
-    edge.set_idle(new.idle_timeout);
-    app.metrics.reloaded(true);
     let file = sources.file().map_or_else(|| "(none)".to_owned(), |file| file.display().to_string());
-    tracing::info!(file, zones = names.len(), "the configuration was read again");
+    tracing::info!(file, zones = new.zones.len(), "the configuration was read again");
+    Some(new)
 }
 
 fn say(text: &str) {
@@ -234,40 +364,34 @@ fn say(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-fn greeting(config: &Config, public: SocketAddr, admin: SocketAddr) -> String {
+fn greeting(config: &Config, zones: &[(ZoneId, Policy)], public: SocketAddr, admin: SocketAddr) -> String {
+    let about = describe(config, zones);
+    let listening = format!("listening on http://{public}\nadmin on http://{admin}\n\n{about}\n");
+    let Some((zone, _)) = zones.first() else { return listening };
     let here = match public.ip() {
         ip if !ip.is_unspecified() => public,
         IpAddr::V4(_) => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), public.port()),
         IpAddr::V6(_) => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), public.port()),
     };
-    let zone = &config.zones[0].0;
     let post = format!("curl -sS -H 'content-type: application/json' http://{here}/traffic");
     let wait = format!(r#"{post}/wait -d '{{"zoneId":"{zone}"}}'"#);
     let token = format!(r#"$({wait} | sed 's/.*"token":"\([^"]*\)".*/\1/')"#);
     format!(
-        "listening on http://{public}\nadmin on http://{admin}\n\n{}\ntake a ticket, then take one and ask with its \
-         token:\n  {wait} -w '\\n'\n  {post}/entry -d \"{{\\\"zoneId\\\":\\\"{zone}\\\",\\\"token\\\":\\\"{token}\\\"}}\" -w '\\n'\n",
-        describe(config)
+        "{listening}take a ticket, then take one and ask with its token:\n  {wait} -w '\\n'\n  \
+         {post}/entry -d \"{{\\\"zoneId\\\":\\\"{zone}\\\",\\\"token\\\":\\\"{token}\\\"}}\" -w '\\n'\n"
     )
 }
 
-fn describe(config: &Config) -> String {
+fn describe(config: &Config, zones: &[(ZoneId, Policy)]) -> String {
     let mut out = String::new();
     for (name, value) in config.shown() {
         let _ = writeln!(out, "  {name} = {value}");
     }
-    for (zone, policy) in config.zones.iter().take(ZONES_SHOWN) {
-        let Policy { mode, admit_per_minute, sub_windows, polling_period_ms, idle_timeout_s, pass_ttl_s } =
-            policy;
-        let mode = Mode::ALL.iter().find(|(known, _)| known == mode).map_or("", |(_, word)| word);
-        let _ = writeln!(
-            out,
-            "  zone {zone}: {mode}, {admit_per_minute} a minute in {sub_windows} sub-windows, asked every \
-             {polling_period_ms} ms, idle after {idle_timeout_s} s, passes for {pass_ttl_s} s"
-        );
+    for (zone, policy) in zones.iter().take(ZONES_SHOWN) {
+        let _ = writeln!(out, "  zone {zone}: {}", zones::sentence(policy));
     }
-    if config.zones.len() > ZONES_SHOWN {
-        let _ = writeln!(out, "  and {} more zones", config.zones.len() - ZONES_SHOWN);
+    if zones.len() > ZONES_SHOWN {
+        let _ = writeln!(out, "  and {} more zones", zones.len() - ZONES_SHOWN);
     }
     out
 }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use admission::{Claim, Decided, Image, Joined, Mark, Now, Policy, View, Zone, ZoneId};
+use admission::{Claim, Decided, Forecast, Image, Joined, Mark, Now, Policy, Verdict, View, Zone, ZoneId};
 
 use crate::{Batch, Journal, JournalError, Loaded, StoreError};
 
@@ -16,11 +16,39 @@ pub const RELOAD_AFTER_MS: u64 = 250;
 /// What a zone was last put with.
 type Put = (Policy, u32);
 
+/// A zone, and what is learnt about its line.
+struct Line {
+    zone: Zone,
+    forecast: Forecast,
+}
+
+impl Line {
+    /// A zone as the journal has it, or a new one.
+    fn wake(policy: Policy, epoch: u32, image: Option<&Image>, now: Now) -> Result<Self, String> {
+        let zone = match image {
+            Some(image) => Zone::restore(policy, image.clone(), now).map_err(|fault| fault.to_string())?,
+            None => Zone::new(policy, epoch, now),
+        };
+        Ok(Self { zone, forecast: Forecast::new(&policy, now.ms) })
+    }
+
+    fn beat(&mut self, marks: &[Mark], now: Now) -> View {
+        let sight = self.zone.beat(marks, now);
+        self.forecast.show(sight, self.zone.window())
+    }
+
+    fn estimate(&mut self, verdicts: &mut [Verdict], at_ms: u64) {
+        let entered =
+            verdicts.iter().any(|verdict| matches!(verdict, Verdict::Entered(e) if e.at_ms == at_ms));
+        self.forecast.estimate(verdicts, self.zone.window(), entered, at_ms);
+    }
+}
+
 /// All zones of a store.
 pub struct Engine<J> {
     journal: J,
     /// Zones that were put.
-    zones: BTreeMap<ZoneId, Zone>,
+    zones: BTreeMap<ZoneId, Line>,
     /// Zones in the journal that nobody has put yet.
     asleep: BTreeMap<ZoneId, Image>,
     /// What the zones are to be woken with after the journal failed.
@@ -81,14 +109,14 @@ impl<J: Journal> Engine<J> {
     ) -> Result<View, StoreError> {
         let now = self.ready(now)?;
         if !self.zones.contains_key(id) {
-            let zone = wake(policy, epoch, self.asleep.get(id), now).map_err(|why| away(id, &why))?;
+            let line = Line::wake(policy, epoch, self.asleep.get(id), now).map_err(|why| away(id, &why))?;
             self.asleep.remove(id);
-            self.zones.insert(id.clone(), zone);
+            self.zones.insert(id.clone(), line);
         }
         self.new_puts.push((id.clone(), (policy, epoch)));
-        let zone = self.zone(id)?;
-        zone.set_policy(policy, now);
-        Ok(zone.beat(&[], now))
+        let line = self.line(id)?;
+        line.zone.set_policy(policy, now);
+        Ok(line.beat(&[], now))
     }
 
     /// See [`Store::join`](crate::Store::join).
@@ -97,7 +125,10 @@ impl<J: Journal> Engine<J> {
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
     pub fn join(&mut self, id: &ZoneId, count: u32, now: Now) -> Result<Joined, StoreError> {
         let now = self.ready(now)?;
-        Ok(self.zone(id)?.join(count, now))
+        let line = self.line(id)?;
+        let mut joined = line.zone.join(count, now);
+        line.estimate(&mut joined.verdicts, joined.at_ms);
+        Ok(joined)
     }
 
     /// See [`Store::enter`](crate::Store::enter).
@@ -106,7 +137,10 @@ impl<J: Journal> Engine<J> {
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
     pub fn enter(&mut self, id: &ZoneId, claims: &[Claim], now: Now) -> Result<Decided, StoreError> {
         let now = self.ready(now)?;
-        Ok(self.zone(id)?.enter(claims, now))
+        let line = self.line(id)?;
+        let mut decided = line.zone.enter(claims, now);
+        line.estimate(&mut decided.verdicts, decided.at_ms);
+        Ok(decided)
     }
 
     /// See [`Store::beat`](crate::Store::beat).
@@ -115,7 +149,7 @@ impl<J: Journal> Engine<J> {
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
     pub fn beat(&mut self, id: &ZoneId, marks: &[Mark], now: Now) -> Result<View, StoreError> {
         let now = self.ready(now)?;
-        Ok(self.zone(id)?.beat(marks, now))
+        Ok(self.line(id)?.beat(marks, now))
     }
 
     /// Makes durable what was applied since the last commit. Where nothing changed, the journal is not called.
@@ -129,7 +163,7 @@ impl<J: Journal> Engine<J> {
         let now = self.not_before(now);
         let mut zones = Vec::new();
         for id in std::mem::take(&mut self.touched) {
-            if let Some(changes) = self.zones.get_mut(&id).and_then(Zone::take_changes) {
+            if let Some(changes) = self.zones.get_mut(&id).and_then(|line| line.zone.take_changes()) {
                 zones.push((id, changes));
             }
         }
@@ -174,8 +208,8 @@ impl<J: Journal> Engine<J> {
     fn reload(&mut self, now: Now) -> Result<(), String> {
         let mut loaded = self.journal.load().map_err(|error| error.to_string())?;
         for (id, &(policy, epoch)) in &self.puts {
-            let zone = wake(policy, epoch, loaded.images.remove(id).as_ref(), now)?;
-            self.zones.insert(id.clone(), zone);
+            let line = Line::wake(policy, epoch, loaded.images.remove(id).as_ref(), now)?;
+            self.zones.insert(id.clone(), line);
             self.touched.insert(id.clone());
         }
         self.asleep = loaded.images;
@@ -187,20 +221,12 @@ impl<J: Journal> Engine<J> {
         Now { ms: self.floor_ms, ..now }
     }
 
-    fn zone(&mut self, id: &ZoneId) -> Result<&mut Zone, StoreError> {
-        let zone = self.zones.get_mut(id).ok_or(StoreError::UnknownZone)?;
+    fn line(&mut self, id: &ZoneId) -> Result<&mut Line, StoreError> {
+        let line = self.zones.get_mut(id).ok_or(StoreError::UnknownZone)?;
         if !self.touched.contains(id) {
             self.touched.insert(id.clone());
         }
-        Ok(zone)
-    }
-}
-
-/// A zone as the journal has it, or a new one.
-fn wake(policy: Policy, epoch: u32, image: Option<&Image>, now: Now) -> Result<Zone, String> {
-    match image {
-        Some(image) => Zone::restore(policy, image.clone(), now).map_err(|fault| fault.to_string()),
-        None => Ok(Zone::new(policy, epoch, now)),
+        Ok(line)
     }
 }
 

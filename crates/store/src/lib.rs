@@ -26,6 +26,7 @@ mod embedded;
 mod engine;
 mod journal;
 mod port;
+pub mod redis;
 
 /// The most places or claims one call carries.
 pub const MAX_BATCH: usize = 1_024;

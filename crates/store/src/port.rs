@@ -24,6 +24,24 @@ pub enum StoreError {
 
 /// Where the zones' lines live.
 pub trait Store: Send + Sync + 'static {
+    /// The zones that the store keeps, with their policies, in the order of their names; none where a store leaves
+    /// that to the configuration. Cheap enough to be asked every second.
+    fn zones(&self) -> impl Future<Output = Result<Option<Vec<(ZoneId, Policy)>>, StoreError>> + Send;
+
+    /// Whether the store keeps a zone of this name, as far as it can say: where it can't, it may. What it says may be a
+    /// moment old, and many may ask.
+    fn may_keep(&self, _zone: &str) -> impl Future<Output = bool> + Send {
+        std::future::ready(false)
+    }
+
+    /// Makes a zone known to this server: with the policy that the store keeps for it, or with `policy` where it keeps
+    /// none, which it then does.
+    fn open_zone(
+        &self,
+        zone: &ZoneId,
+        policy: Policy,
+    ) -> impl Future<Output = Result<View, StoreError>> + Send;
+
     /// Makes a zone known or changes its policy; places are kept.
     fn put_zone(
         &self,

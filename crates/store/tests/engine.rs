@@ -1,6 +1,6 @@
 //! The engine over a journal that fails on demand.
 
-use admission::{Claim, Decided, Joined, Mode, Now, Policy, Verdict, ZoneId};
+use admission::{Claim, Decided, Joined, Mode, Now, OnStoreFailure, Policy, Verdict, ZoneId};
 use store::{Batch, Engine, Journal, JournalError, Loaded, MemoryJournal, RELOAD_AFTER_MS, StoreError};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,6 +59,7 @@ const NARROW: Policy = Policy {
     polling_period_ms: 3_000,
     idle_timeout_s: 60,
     pass_ttl_s: 300,
+    on_store_failure: OnStoreFailure::Closed,
 };
 
 fn put(engine: &mut Engine<Faulty>, id: &ZoneId, policy: Policy, ms: u64) {

@@ -7,7 +7,10 @@
 use std::sync::Arc;
 
 use super::{Entry, Zone};
-use crate::{Now, Policy, SEGMENT_TICKETS, SEGMENT_WORDS, Words, segment::Segment};
+use crate::{
+    Now, Policy, SEGMENT_TICKETS, SEGMENT_WORDS, Words,
+    segment::{LINE_TICKETS, PAGES, Segment},
+};
 
 /// The few numbers of a zone that have to be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +19,7 @@ pub struct Header {
     pub epoch: u32,
     /// The next ticket number.
     pub next: u64,
-    /// The first segment that is kept; all tickets before are gone.
+    /// The first page that is kept; all tickets before are gone.
     pub base_segment: u64,
 }
 
@@ -25,9 +28,9 @@ pub struct Header {
 pub struct Changes {
     /// As it is now.
     pub header: Header,
-    /// Segments whose `gone` bits changed, whole.
+    /// Pages whose `gone` bits changed, whole.
     pub segments: Vec<(u64, Arc<Words>)>,
-    /// Segments that are not kept any more.
+    /// Pages that are not kept any more.
     pub dropped: std::ops::Range<u64>,
     /// Who entered.
     pub entered: Vec<(u64, Entry)>,
@@ -40,7 +43,7 @@ pub struct Changes {
 pub struct Image {
     /// Its numbers.
     pub header: Header,
-    /// The segments from `base_segment` on that have bits, in any order; one that is missing has none.
+    /// The pages from `base_segment` on that have bits, in any order; one that is missing has none.
     pub segments: Vec<(u64, Box<Words>)>,
     /// Who entered, in any order.
     pub entries: Vec<(u64, Entry)>,
@@ -69,15 +72,16 @@ impl Unkept {
 impl Zone {
     /// What changed since this was last asked; none where nothing did. A new zone has its header to keep.
     pub fn take_changes(&mut self) -> Option<Changes> {
-        let header = Header { epoch: self.epoch, next: self.next, base_segment: self.base_segment };
-        let base_segment = self.base_segment;
-        let dirty = self.segments.iter_mut().zip(base_segment..).filter(|(segment, _)| segment.dirty);
-        let segments: Vec<_> = dirty
-            .map(|(segment, index)| {
-                segment.dirty = false;
-                (index, Arc::clone(&segment.gone))
-            })
-            .collect();
+        let base_segment = self.base * PAGES as u64;
+        let header = Header { epoch: self.epoch, next: self.next, base_segment };
+        let mut segments = Vec::new();
+        for (segment, first_page) in self.segments.iter_mut().zip((base_segment..).step_by(PAGES)) {
+            for ((page, dirty), index) in segment.gone.iter().zip(&mut segment.dirty).zip(first_page..) {
+                if std::mem::take(dirty) {
+                    segments.push((index, Arc::clone(page)));
+                }
+            }
+        }
         let nothing = segments.is_empty() && self.kept.entered.is_empty() && self.kept.forgotten.is_empty();
         if nothing && self.kept.header == Some(header) {
             return None;
@@ -99,38 +103,50 @@ impl Zone {
     /// [`Inconsistent`] where the image can't be a zone's.
     pub fn restore(policy: Policy, image: Image, now: Now) -> Result<Self, Inconsistent> {
         let header = image.header;
-        let per_segment = SEGMENT_TICKETS as u64;
+        let per_page = SEGMENT_TICKETS as u64;
         let inconsistent = |what: String| Err(Inconsistent(what));
-        let Some(given) = header.next.checked_sub(header.base_segment.saturating_mul(per_segment)) else {
+        let Some(given) = header.next.checked_sub(header.base_segment.saturating_mul(per_page)) else {
             return inconsistent(format!(
                 "the line starts at segment {}, after its end",
                 header.base_segment
             ));
         };
-        let count = usize::try_from(given / per_segment).unwrap_or(usize::MAX);
-        if count > MAX_SEGMENTS {
+        if given / per_page > MOST_PAGES {
             return inconsistent(format!("a line of {given} tickets is longer than any"));
         }
-        let mut gone: Vec<Option<Box<Words>>> = vec![None; count + 1];
+        // The line starts with a whole segment; the pages before the one it was kept from are gone.
+        let base = header.base_segment / PAGES as u64;
+        let first_page = base * PAGES as u64;
+        let segments = usize::try_from(header.next / LINE_TICKETS as u64 - base + 1).unwrap_or(usize::MAX);
+        let none = Arc::new([0; SEGMENT_WORDS]);
+        let mut pages = vec![none; segments * PAGES];
+        let before = usize::try_from(header.base_segment - first_page).unwrap_or(usize::MAX);
+        pages[..before].fill(Arc::new([u64::MAX; SEGMENT_WORDS]));
         for (index, words) in image.segments {
-            let place = index.checked_sub(header.base_segment).and_then(|i| usize::try_from(i).ok());
-            match place.and_then(|i| gone.get_mut(i)) {
-                Some(slot) => *slot = Some(words),
+            let place = index.checked_sub(first_page).and_then(|i| usize::try_from(i).ok());
+            match place.filter(|&i| i >= before).and_then(|i| pages.get_mut(i)) {
+                Some(page) => *page = Arc::new(sabotaged(*words)),
                 None => return inconsistent(format!("segment {index} is outside the line")),
             }
         }
-        let mut zone = Self::at(policy, header, now.ms);
-        for (i, words) in gone.into_iter().enumerate() {
-            let given =
-                if i < count { SEGMENT_TICKETS } else { usize::try_from(given % per_segment).unwrap_or(0) };
-            let words = words.map_or([0; SEGMENT_WORDS], |words| *words);
-            match Segment::restore(sabotaged(words), given) {
+        let mut zone = Self::at(policy, header.epoch, header.next, base, now.ms);
+        let mut left = usize::try_from(header.next - base * LINE_TICKETS as u64).unwrap_or(usize::MAX);
+        for (gone, number) in pages.chunks_exact(PAGES).zip(base..) {
+            let given = left.min(LINE_TICKETS);
+            left -= given;
+            let gone = std::array::from_fn(|i| Arc::clone(&gone[i]));
+            match Segment::restore(gone, given, zone.clock()) {
                 Ok(segment) => zone.segments.push_back(segment),
-                Err(what) => {
-                    return inconsistent(format!("segment {}: {what}", header.base_segment + i as u64));
+                Err(page) => {
+                    return inconsistent(format!(
+                        "segment {}: a ticket is gone that was never given out",
+                        number * PAGES as u64 + page as u64
+                    ));
                 }
             }
         }
+        // Kept from an earlier page on now, so that those before have to be kept too.
+        zone.segments[0].dirty[..before].fill(true);
         let mut entries = image.entries;
         entries.sort_unstable_by_key(|&(seq, entry)| (entry.at_ms, seq));
         for &(seq, entry) in &entries {
@@ -147,21 +163,13 @@ impl Zone {
             zone.entered.push_back((entry.at_ms, seq));
         }
         zone.window.advance(now.ms);
-        zone.ideal = zone.window.clone();
-        zone.plan_is_old = true;
         zone.kept.header = Some(header);
-        zone.see_everybody();
-        let span = zone.presence();
-        for segment in &mut zone.segments {
-            segment.count(span);
-        }
-        zone.watched.0 = zone.now_ms;
         Ok(zone)
     }
 }
 
 /// A line of 268 million tickets: far beyond any, and what a damaged header must not make us allocate.
-const MAX_SEGMENTS: usize = 1 << 15;
+const MOST_PAGES: u64 = 1 << 15;
 
 #[cfg(feature = "sabotage")]
 fn sabotaged(words: Words) -> Words {

@@ -1,29 +1,44 @@
 //! The configuration file: TOML into settings and zones, each fault with its line.
 
+mod cell;
+
 use std::{collections::HashMap, ops::Range, path::Path};
 
-use admission::{Mode, Policy, ZoneId};
+use admission::{Mode, OnStoreFailure, Policy, ZoneId};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
 
 use super::{
-    ConfigFault,
+    CellSettings, ConfigFault,
     settings::{Given, Kind, Place, SETTINGS, Value, out_of_range},
 };
 
 const MAX_LEN: u64 = 4 << 20;
 const MAX_ZONES: usize = 4_096;
-const ZONE_FIELDS: [&str; 7] =
-    ["id", "mode", "admit_per_minute", "sub_windows", "polling_period_ms", "idle_timeout_s", "pass_ttl_s"];
+const ZONE_FIELDS: [&str; 8] = [
+    "id",
+    "mode",
+    "admit_per_minute",
+    "sub_windows",
+    "polling_period_ms",
+    "idle_timeout_s",
+    "pass_ttl_s",
+    "on_store_failure",
+];
 
 type Fields<'t, 'i> = Vec<(&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>)>;
 
+/// A zone and where it stands.
+pub(super) type Zone = (ZoneId, Policy, Place);
+
 /// What a file says.
+#[derive(Default)]
 pub(super) struct FileText {
     pub(super) settings: Vec<(&'static str, Given)>,
-    pub(super) zones: Vec<(ZoneId, Policy)>,
+    pub(super) cells: Vec<CellSettings>,
+    pub(super) zones: Vec<Zone>,
 }
 
 /// Reads the file at `path`.
@@ -46,7 +61,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
         let message = e.message().lines().next().unwrap_or("no TOML").to_owned();
         lines.at(&span, "").fault(format!("{message}; see https://toml.io for the syntax"))
     })?;
-    let mut found = FileText { settings: Vec::new(), zones: Vec::new() };
+    let mut found = FileText::default();
     for (key, value) in in_order(root.get_ref()) {
         match (key.get_ref().as_ref(), value.get_ref()) {
             ("zone", DeValue::Array(tables)) => {
@@ -58,13 +73,17 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
                         let what = format!("`{id}` is there twice, first at line {first}; remove one");
                         return Err(place.fault(what));
                     }
-                    found.zones.push((id, policy));
+                    found.zones.push((id, policy, place));
                 }
             }
             ("zone", _) => {
                 return Err(lines.at(&key.span(), "zone").fault("zones are written as [[zone]] tables"));
             }
-            (section @ ("pass" | "seal"), DeValue::Table(table)) => {
+            ("cell", DeValue::Array(tables)) => found.cells = cell::all(&lines, tables)?,
+            ("cell", _) => {
+                return Err(lines.at(&key.span(), "cell").fault("cells are written as [[cell]] tables"));
+            }
+            (section @ ("pass" | "redis" | "seal"), DeValue::Table(table)) => {
                 for (key, value) in in_order(table) {
                     let field = format!("{section}.{}", key.get_ref());
                     found.settings.push(setting(&lines, &field, key.span(), value)?);
@@ -72,9 +91,6 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
             }
             (field, _) => found.settings.push(setting(&lines, field, key.span(), value)?),
         }
-    }
-    if found.zones.is_empty() {
-        return Err(ConfigFault(format!("{name}: has no zone; add a [[zone]] table with an `id`")));
     }
     if found.zones.len() > MAX_ZONES {
         let count = found.zones.len();
@@ -116,7 +132,7 @@ fn setting(
         return Err(place.fault(unknown(field, SETTINGS.iter().map(|s| s.name))));
     };
     let value = match (setting.kind, value.get_ref()) {
-        (Kind::Text, DeValue::String(text)) => Value::Text(text.to_string()),
+        (Kind::Text | Kind::Secret, DeValue::String(text)) => Value::Text(text.to_string()),
         (Kind::List, DeValue::Array(items)) => {
             let text = |item: &Spanned<DeValue<'_>>| item.get_ref().as_str().map(str::to_owned);
             let texts: Option<_> = items.iter().map(text).collect();
@@ -134,7 +150,7 @@ fn setting(
 
 fn wrong_type(kind: Kind, value: &DeValue<'_>) -> String {
     let wanted = match kind {
-        Kind::Text => "a string",
+        Kind::Text | Kind::Secret => "a string",
         Kind::Number(..) => "a whole number",
         Kind::List => "a list of strings",
     };
@@ -143,6 +159,17 @@ fn wrong_type(kind: Kind, value: &DeValue<'_>) -> String {
 
 fn unknown<'a>(field: &str, known: impl Iterator<Item = &'a str>) -> String {
     format!("there is no such field as `{field}`; the fields are {}", known.collect::<Vec<_>>().join(", "))
+}
+
+/// What a word stands for.
+pub(super) fn one_of<T, const N: usize>(
+    words: [(T, &'static str); N],
+    word: &str,
+    place: &Place,
+) -> Result<T, ConfigFault> {
+    let known = words.each_ref().map(|(_, known)| *known).join(", ");
+    let found = words.into_iter().find(|(_, known)| *known == word);
+    Ok(found.ok_or_else(|| place.fault(format!("is `{word}`, and must be one of {known}")))?.0)
 }
 
 fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Policy), ConfigFault> {
@@ -164,11 +191,11 @@ fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Poli
                 continue;
             }
             "mode" => {
-                let word = text()?;
-                let words = Mode::ALL.map(|(_, word)| word).join(", ");
-                let found = Mode::ALL.into_iter().find(|(_, known)| *known == word);
-                policy.mode =
-                    found.ok_or_else(|| place.fault(format!("is `{word}`, and must be one of {words}")))?.0;
+                policy.mode = one_of(Mode::ALL, text()?, &place)?;
+                continue;
+            }
+            "on_store_failure" => {
+                policy.on_store_failure = one_of(OnStoreFailure::ALL, text()?, &place)?;
                 continue;
             }
             "admit_per_minute" => &mut policy.admit_per_minute,

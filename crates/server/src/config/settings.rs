@@ -1,7 +1,7 @@
 //! Every setting, said once: its name in the file, its flag, its variable, its kind and its help.
 //!
 //! Invariant: a setting that is not in [`SETTINGS`] can't be given anywhere, and one that is can be given by flag,
-//! by variable and in the file alike.
+//! by variable and in the file alike (secrets by variable and in the file).
 
 use std::fmt;
 
@@ -17,6 +17,8 @@ pub(super) enum Kind {
     Number(u32, u32),
     /// Texts; separated by commas outside the file.
     List,
+    /// A text that is never shown. It has no flag: everybody on the machine can read a command line.
+    Secret,
 }
 
 /// One setting.
@@ -41,7 +43,8 @@ pub(super) const SETTINGS: &[Setting] = &[
         "store",
         Kind::Text,
         "STORE",
-        "Where lines are kept [default: memory, journaled in the data directory]",
+        "Where lines are kept: memory, redis://H:P, rediss://H:P, redis-cluster://H:P,… or rediss-cluster://H:P,… \
+         [default: memory, journaled in the data directory]",
     ),
     setting("data_dir", Kind::Text, "DIR", "Where the journal and the keys are kept [default: ./weir-data]"),
     setting("backlog", Kind::Number(16, 65_535), "N", "Accept queue of the listeners [default: 4096]"),
@@ -110,10 +113,37 @@ pub(super) const SETTINGS: &[Setting] = &[
         "FILE",
         "Key that sealed before; still accepted [default: none]",
     ),
+    setting("redis.client", Kind::Text, "LIBRARY", "Which library speaks to Redis: fred or redis-rs"),
+    setting("redis.user", Kind::Text, "NAME", "ACL user, where the address names none"),
+    setting("redis.password", Kind::Secret, "", "Password, where the address has none"),
+    setting("redis.password_file", Kind::Text, "FILE", "File with that password"),
+    setting(
+        "redis.ca_file",
+        Kind::Text,
+        "FILE",
+        "Certificates that Redis is checked against, PEM [default: the system's]",
+    ),
+    setting(
+        "redis.durability",
+        Kind::Text,
+        "WHEN",
+        "async, or replicated: answer once a replica has it too [default: async]",
+    ),
+    setting("redis.max_in_flight", Kind::Number(1, 65_536), "N", "Calls under way to a cell, at most"),
+    setting(
+        "redis.command_timeout_ms",
+        Kind::Number(50, 60_000),
+        "MS",
+        "After how long a call to Redis has failed",
+    ),
     setting("log", Kind::Text, "FILTER", "What is logged, as in `info` or `weir=debug` [default: info]"),
 ];
 
 impl Setting {
+    fn has_flag(&self) -> bool {
+        !matches!(self.kind, Kind::Secret)
+    }
+
     pub(super) fn flag(&self) -> String {
         self.name.replace(['.', '_'], "-")
     }
@@ -126,6 +156,8 @@ impl Setting {
 /// Where a value was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Place {
+    /// Nowhere: it is a default.
+    Default,
     Flag(String),
     Variable(String),
     /// File, line, field.
@@ -135,6 +167,7 @@ pub(super) enum Place {
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Default => f.write_str("by default"),
             Self::Flag(name) => write!(f, "--{name}"),
             Self::Variable(name) => f.write_str(name),
             Self::File(file, line, field) if field.is_empty() => write!(f, "{file}:{line}"),
@@ -150,7 +183,7 @@ impl Place {
 }
 
 /// A value as given.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) enum Value {
     Text(String),
     Number(u32),
@@ -158,17 +191,24 @@ pub(super) enum Value {
 }
 
 /// A value and where it was given.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Given {
     pub(super) value: Value,
     pub(super) place: Place,
+}
+
+impl fmt::Debug for Given {
+    /// The place only: some values are secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "given by {}", self.place)
+    }
 }
 
 impl Setting {
     /// Reads a value given as text, by flag or variable.
     pub(super) fn read(&self, text: &str, place: Place) -> Result<Given, ConfigFault> {
         let value = match self.kind {
-            Kind::Text => Value::Text(text.to_owned()),
+            Kind::Text | Kind::Secret => Value::Text(text.to_owned()),
             Kind::List => Value::List(
                 text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect(),
             ),
@@ -194,11 +234,24 @@ pub(super) fn command() -> Command {
             .value_name("FILE")
             .help("Settings and zones, TOML [env: WEIR_CONFIG]"),
     ];
-    flags.extend(SETTINGS.iter().map(|s| {
+    flags.extend(SETTINGS.iter().filter(|s| s.has_flag()).map(|s| {
         let help = format!("{} [env: {}]", s.help, s.variable());
         Arg::new(s.name).long(s.flag()).value_name(s.value_name).help(help)
     }));
-    let file = Arg::new("file").value_name("FILE").help("The file to check");
+    let file = |help| Arg::new("file").value_name("FILE").help(help);
+    let zones = Command::new("zones")
+        .about("See and change the zones that the store keeps")
+        .subcommand_required(true)
+        .subcommand(
+            Command::new("apply")
+                .about("Put a file's zones into the store, beside those that are there, and say what changed")
+                .args(&flags)
+                .arg(
+                    file("The file with the zones; also with the settings, unless --config names another")
+                        .required(true),
+                ),
+        )
+        .subcommand(Command::new("list").about("List the zones that the store keeps").args(&flags));
     Command::new("weir")
         .version(env!("CARGO_PKG_VERSION"))
         .about("An admission server: a virtual waiting room that apps poll")
@@ -209,8 +262,9 @@ pub(super) fn command() -> Command {
             Command::new("check-config")
                 .about("Check a configuration, and say what it means")
                 .args(&flags)
-                .arg(file),
+                .arg(file("The file to check")),
         )
+        .subcommand(zones)
 }
 
 /// Values of the environment and the flags, lowest first.
@@ -224,7 +278,9 @@ pub(super) fn outside_the_file(
         if let Some(text) = variable(&name) {
             given.push((setting.name, setting.read(&text, Place::Variable(name))?));
         }
-        if let Some(text) = args.get_one::<String>(setting.name) {
+        if setting.has_flag()
+            && let Some(text) = args.get_one::<String>(setting.name)
+        {
             given.push((setting.name, setting.read(text, Place::Flag(setting.flag()))?));
         }
     }

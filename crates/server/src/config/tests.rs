@@ -19,7 +19,7 @@ fn a_whole_file() {
     assert_eq!((config.zones[0].1.mode, config.zones[0].1.admit_per_minute), (Mode::Hold, 1_000));
     assert_eq!(config.zones[1].1.polling_period_ms, 2_048);
     assert_eq!((config.pass.algorithm, config.trusted_proxies.len()), (Algorithm::EdDsa, 2));
-    assert_eq!(config.idle_timeout, Duration::from_secs(90));
+    assert_eq!(config.idle_timeout(3_000), Duration::from_secs(90));
 }
 
 #[test]
@@ -31,7 +31,16 @@ fn faults_say_where_what_and_what_to_do() {
         ("backlog = 99999999999999999999\n", "w.toml:1: backlog: is 99999999999999999999, and must be"),
         ("a = = 1\n", "w.toml:1: "),
         ("listen = \"127.0.0.1:1\"\nlisten = \"127.0.0.1:1\"\n", "w.toml:2: duplicate key"),
-        ("store = \"redis://u:secret@h:1\"\n", "w.toml:1: store: `h:1`: Redis is not served yet"),
+        (
+            "store = \"mongo://u:secret@h:1\"\n",
+            "w.toml:1: store: `h:1`: there is no such store; say `memory`",
+        ),
+        (
+            "redis.client = \"jedis\"\n",
+            "w.toml:1: redis.client: is `jedis`, and must be one of fred, redis-rs",
+        ),
+        ("redis.durability = 1\n", "w.toml:1: redis.durability: must be a string, and is of type integer"),
+        ("cell = 3\n", "w.toml:1: cell: cells are written as [[cell]] tables"),
         ("pass.algorithm = \"none\"\n", "w.toml:1: pass.algorithm: `none` is no algorithm"),
         ("max_connections = 19800\n", "w.toml:1: max_connections: is 19800, and 20000 open files leave"),
         ("trusted_proxies = [\"10.0.0.0/33\"]\n", "w.toml:1: trusted_proxies: `10.0.0.0/33` is no network"),
@@ -41,7 +50,10 @@ fn faults_say_where_what_and_what_to_do() {
         let line = refused(&format!("{text}{ZONE}"));
         assert!(line.starts_with(told) && !line.contains('\n'), "{line}");
     }
-    assert!(!refused(&format!("store = \"redis://u:secret@h:1\"\n{ZONE}")).contains("secret"));
+    for store in ["redis://u:secret@h:x", "rediss-cluster://:secret@", "mongo://u:secret@h:1"] {
+        let line = refused(&format!("store = \"{store}\"\n{ZONE}"));
+        assert!(line.starts_with("w.toml:1: store: ") && !line.contains("secret"), "{line}");
+    }
 }
 
 #[test]
@@ -61,6 +73,10 @@ fn zone_faults_have_the_line_of_the_field() {
             "w.toml:3: zone.admit_per_minute: must be a whole number, and is of type",
         ),
         ("mode = \"shut\"", "w.toml:3: zone.mode: is `shut`, and must be one of auto, hold, open, closed"),
+        (
+            "on_store_failure = \"ajar\"",
+            "w.toml:3: zone.on_store_failure: is `ajar`, and must be one of closed, open",
+        ),
         ("speed = 1", "w.toml:3: zone.speed: there is no such field as `speed`"),
         ("polling_period_ms = 60000", "w.toml:1: zone: idle_timeout_s is 60, and must be 180 to 3600"),
         ("[[zone]]\nid = \"A\"", "w.toml:3: zone: `A` is there twice, first at line 1"),
@@ -74,6 +90,105 @@ fn zone_faults_have_the_line_of_the_field() {
     assert!(refused("zone = 3").starts_with("w.toml:1: zone: zones are written as [[zone]]"));
 }
 
+const REDIS: &str = "store = \"rediss-cluster://u:p4ss@a:1,b:2\"\n[redis]\npassword = \"s3cret\"\n\
+                     durability = \"replicated\"\nmax_in_flight = 7\ncommand_timeout_ms = 900\n";
+
+#[test]
+fn one_redis_is_a_cell_for_everybody() {
+    let config = from_text("w.toml", REDIS).expect("no zone needed: the store keeps them");
+    let StoreSettings::Redis(redis) = &config.store else { panic!("{:?}", config.store) };
+    let [CellSettings { name, address, tenants }] = &redis.cells[..] else { panic!("{:?}", redis.cells) };
+    assert_eq!((name.as_str(), &tenants[..]), ("redis", &["*".to_owned()][..]));
+    assert_eq!((address.hosts.len(), address.tls), (2, true));
+    assert_eq!((redis.durability, redis.max_in_flight), (Durability::Replicated, 7));
+    assert_eq!(redis.command_timeout, Duration::from_millis(900));
+    assert_eq!(redis.password.as_ref().map(Secret::reveal), Some("s3cret"));
+    let shown = format!("{:?} {:?}", config.shown(), config);
+    assert!(shown.contains("a:1") && !shown.contains("s3cret") && !shown.contains("p4ss"), "{shown}");
+}
+
+#[test]
+fn cells_have_names_stores_and_tenants_of_their_own() {
+    let cell = |name, tenants| {
+        format!("[[cell]]\nname = \"{name}\"\nstore = \"redis://h:1\"\ntenants = {tenants}\n")
+    };
+    let two = cell("one", "[\"shop\", \"\"]") + &cell("two", "[\"*\"]");
+    let config = from_text("w.toml", &format!("{two}{ZONE}")).expect("right");
+    let StoreSettings::Redis(redis) = &config.store else { panic!("{:?}", config.store) };
+    assert_eq!(redis.cells.iter().map(|cell| cell.name.as_str()).collect::<Vec<_>>(), ["one", "two"]);
+    let one = cell("one", "[\"shop\"]");
+    let cases = [
+        (format!("{one}{one}"), "w.toml:5: cell: `one` is the name of two cells"),
+        (
+            one.clone() + &cell("two", "[\"x\", \"shop\"]"),
+            "w.toml:5: cell: the tenant `shop` has another cell",
+        ),
+        (cell("a b", "[\"x\"]"), "w.toml:2: cell.name: a cell's name is"),
+        (cell("a", "[]"), "w.toml:1: cell: has no `tenants`"),
+        (cell("a", "[\"x:y\"]"), "w.toml:4: cell.tenants: `x:y` is no tenant"),
+        (cell("a", "[\"x\"]\ncolour = 1"), "w.toml:5: cell.colour: there is no such field"),
+        (format!("store = \"memory\"\n{one}"), "w.toml:1: store: the cells have stores of their own"),
+        (format!("{one}{ZONE}"), "w.toml:5: zone: `A`: no cell has the tenant ``; name it"),
+        (format!("{one}[[zone]]\nid = \"gov:a\"\n"), "w.toml:5: zone: `gov:a`: no cell has the tenant `gov`"),
+        (
+            "[[cell]]\nname = \"a\"\ntenants = [\"\"]\nstore = \"memory\"\n".to_owned(),
+            "w.toml:4: cell.store: `memory`",
+        ),
+    ];
+    for (text, told) in cases {
+        let line = refused(&text);
+        assert!(line.starts_with(told), "{line}");
+    }
+}
+
+#[test]
+fn a_password_is_no_flag() {
+    let order = |args: &[&str], variable: fn(&str) -> Option<String>| {
+        order(["weir"].iter().chain(args).map(OsString::from), variable, 20_000)
+    };
+    let told = order(&["--redis-password", "x"], |_| None).expect_err("refused").to_string();
+    assert!(told.starts_with("unexpected argument '--redis-password'"), "{told}");
+    let by_variable = order(&["--store", "redis://h:1"], |name| {
+        (name == "WEIR_REDIS_PASSWORD").then(|| "s3cret".to_owned())
+    });
+    let Ok(Order::Serve(sources)) = by_variable else { panic!("{by_variable:?}") };
+    assert!(!format!("{sources:?}").contains("s3cret"));
+    let StoreSettings::Redis(redis) = sources.load().expect("right").store else { panic!("no Redis") };
+    assert_eq!(redis.password.as_ref().map(Secret::reveal), Some("s3cret"));
+}
+
+#[test]
+fn zones_are_applied_from_their_own_file_or_that_of_the_settings() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("written");
+        path.display().to_string()
+    };
+    let (settings, zones) = (file("weir.toml", REDIS), file("zones.toml", ZONE));
+    let both = file("both.toml", &format!("store = \"redis://h:1\"\n{ZONE}"));
+    let applied = |args: &[&str]| {
+        let args = ["weir", "zones", "apply"].iter().chain(args).map(OsString::from);
+        let Ok(Order::ApplyZones(sources)) = order(args, |_| None, 20_000) else { panic!("no order") };
+        sources.load()
+    };
+    for args in [&[both.as_str()][..], &[&zones, "--config", &settings], &[&zones, "--store", "redis://h:1"]]
+    {
+        let config = applied(args).expect("right");
+        assert!(matches!(config.store, StoreSettings::Redis(_)), "{args:?}");
+        assert_eq!((config.zones.len(), config.zones[0].0.as_str()), (1, "A"), "{args:?}");
+    }
+    for (args, told) in [
+        (&["weir", "zones"][..], "'weir zones' requires a subcommand"),
+        (&["weir", "zones", "apply"], "the following required arguments were not provided: <FILE>; see"),
+    ] {
+        let line = order(args.iter().map(OsString::from), |_| None, 20_000).expect_err("refused").to_string();
+        assert!(line.starts_with(told), "{line}");
+    }
+    let args = ["weir", "zones", "list", "--store", "redis://h:1"].map(OsString::from);
+    assert!(matches!(order(args, |_| None, 20_000), Ok(Order::ListZones(_))));
+}
+
 #[test]
 fn flags_win_over_variables_over_file_over_defaults() {
     let file = tempfile::NamedTempFile::new().expect("a file");
@@ -83,7 +198,12 @@ fn flags_win_over_variables_over_file_over_defaults() {
         let args = ["weir"].iter().chain(args).map(OsString::from);
         let variable = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
         match order(args, variable, 20_000) {
-            Ok(Order::Serve(sources) | Order::Check(sources)) => sources.load(),
+            Ok(
+                Order::Serve(sources)
+                | Order::Check(sources)
+                | Order::ApplyZones(sources)
+                | Order::ListZones(sources),
+            ) => sources.load(),
             Ok(Order::Print(text)) => Err(ConfigFault(text)),
             Err(fault) => Err(fault),
         }

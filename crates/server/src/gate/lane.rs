@@ -1,12 +1,16 @@
 //! A zone's lane to the store: one task that asks for everybody.
 //!
 //! What comes in while a call is in flight goes out together as the next one. A beat goes out every second while
-//! anybody waits or the zone was used within the last; a zone that nobody uses costs nothing.
-//! Invariant: every ask is answered, by the store's word or its error; one whose caller has gone is not sent.
+//! anybody waits, the store is away, or the zone was used within the last; a zone that nobody uses costs nothing.
+//! Invariants: every ask is answered, by the store's word or its error; one whose caller has gone is not sent; while
+//! the store is away, beats alone are sent to it.
 
-use std::sync::{Arc, Weak};
+use std::{
+    mem,
+    sync::{Arc, Weak},
+};
 
-use admission::{Claim, Verdict};
+use admission::{Claim, Policy, Verdict};
 use store::{MAX_BATCH, Store, StoreError};
 use tokio::{
     sync::mpsc,
@@ -18,7 +22,8 @@ use super::{
     room::{Answer, Ask, Room, timed},
 };
 
-/// How old a view becomes before it is renewed. Its age adds to what the rules allow a ticket's holder to be silent.
+/// How old a view becomes before it is renewed. Its age adds to what the rules allow a ticket's holder to be silent;
+/// it is also the time between two attempts at a store that is away.
 const BEAT: Duration = Duration::from_secs(1);
 
 /// What goes out with the next calls.
@@ -26,6 +31,8 @@ const BEAT: Duration = Duration::from_secs(1);
 struct Batch {
     joins: Vec<Answer<JoinedOne>>,
     claims: Vec<(Claim, Answer<(Verdict, u64)>)>,
+    open: Option<Policy>,
+    renew: bool,
 }
 
 impl Batch {
@@ -33,6 +40,8 @@ impl Batch {
         match ask {
             Ask::Join(answer) => self.joins.push(answer),
             Ask::Claim(claim, answer) => self.claims.push((claim, answer)),
+            Ask::Open(policy) => self.open = Some(policy),
+            Ask::Renew => self.renew = true,
         }
     }
 
@@ -43,13 +52,29 @@ impl Batch {
     fn is_full(&self) -> bool {
         self.joins.len() == MAX_BATCH || self.claims.len() == MAX_BATCH
     }
+
+    fn refuse(&mut self, error: &StoreError) {
+        refuse(self.joins.drain(..), error);
+        refuse(self.claims.drain(..).map(|(_, answer)| answer), error);
+    }
+}
+
+fn refuse<T>(answers: impl Iterator<Item = Answer<T>>, error: &StoreError) {
+    for answer in answers {
+        let _ = answer.send(Err(error.clone()));
+    }
 }
 
 /// Runs until the room is gone.
-pub(super) async fn run<S: Store>(store: Arc<S>, room: Weak<Room>, mut asks: mpsc::Receiver<Ask>) {
+pub(super) async fn run<S: Store>(
+    store: Arc<S>,
+    room: Weak<Room>,
+    mut asks: mpsc::Receiver<Ask>,
+    opened: bool,
+) {
     let mut beat_at = Instant::now() + BEAT;
     let mut batch = Batch::default();
-    let mut idle = false;
+    let mut idle = !opened;
     loop {
         let ask = tokio::select! {
             biased;
@@ -74,33 +99,53 @@ pub(super) async fn run<S: Store>(store: Arc<S>, room: Weak<Room>, mut asks: mps
             idle = false;
             beat_at = beat_at.max(Instant::now());
         }
+        let renew = mem::take(&mut batch.renew);
         // The beat goes first: it tells of those who polled while the store was slow, before others are decided about.
-        if room.take_unheard() || beat_at <= Instant::now() {
+        let mut beaten = true;
+        if let Some(policy) = batch.open.take() {
+            open(&*store, &room, policy).await;
+        } else if room.is_open() && (room.take_unheard() || renew || beat_at <= Instant::now()) {
             beat(&*store, &room).await;
+        } else {
+            beaten = false;
+        }
+        if beaten {
             beat_at = Instant::now() + BEAT;
             idle = !used && !room.is_stale() && room.shown().view.tally.waiting == 0;
         }
-        join(&*store, &room, &mut batch).await;
-        enter(&*store, &room, &mut batch).await;
+        if room.is_away() {
+            batch.refuse(&away());
+        } else {
+            join(&*store, &room, &mut batch).await;
+            enter(&*store, &room, &mut batch).await;
+            if room.is_away() {
+                // A beat tells at once whether it was the call or the store that failed.
+                (idle, beat_at) = (false, Instant::now());
+            }
+        }
+        // Whoever keeps the zone says when to open it; until then there is nothing to beat.
+        idle |= !room.is_open();
     }
+}
+
+/// The error of calls that are not even made.
+pub(super) fn away() -> StoreError {
+    StoreError::Away("it did not answer the last call".to_owned())
 }
 
 async fn join<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
     batch.joins.retain(|answer| !answer.is_closed());
     let Ok(count @ 1..) = u32::try_from(batch.joins.len()) else { return };
     let joined = timed(&*room.meter, Call::Join, batch.joins.len(), store.join(&room.zone, count)).await;
-    room.set_away(joined.is_err());
+    room.heard(&joined);
     match joined {
         Ok(joined) => {
             for ((answer, seq), verdict) in batch.joins.drain(..).zip(joined.first..).zip(joined.verdicts) {
                 let _ = answer.send(Ok(JoinedOne { epoch: joined.epoch, seq, at_ms: joined.at_ms, verdict }));
             }
         }
-        Err(error) => {
-            for answer in batch.joins.drain(..) {
-                let _ = answer.send(Err(error.clone()));
-            }
-        }
+        // The claims don't wait for another failure.
+        Err(error) => batch.refuse(&error),
     }
 }
 
@@ -111,18 +156,14 @@ async fn enter<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
     }
     let claims = batch.claims.iter().map(|&(claim, _)| claim).collect();
     let decided = timed(&*room.meter, Call::Enter, batch.claims.len(), store.enter(&room.zone, claims)).await;
-    room.set_away(decided.is_err());
+    room.heard(&decided);
     match decided {
         Ok(decided) => {
             for ((_, answer), verdict) in batch.claims.drain(..).zip(decided.verdicts) {
                 let _ = answer.send(Ok((verdict, decided.at_ms)));
             }
         }
-        Err(error) => {
-            for (_, answer) in batch.claims.drain(..) {
-                let _ = answer.send(Err(error.clone()));
-            }
-        }
+        Err(error) => batch.refuse(&error),
     }
 }
 
@@ -136,14 +177,17 @@ async fn beat<S: Store>(store: &S, room: &Room) {
     // A report that fails is made again with the next beat.
     let kept = marks.clone();
     let beat = timed(&*room.meter, Call::Beat, polled, store.beat(&room.zone, marks));
-    let mut told = room.show(beat).await;
+    let told = room.show(beat).await;
     if told.is_err() {
         shown.seen.give_back(kept);
     }
-    if matches!(told, Err(StoreError::UnknownZone)) {
-        told = room.set_policy(store, shown.view.policy).await;
+    if matches!(told, Err(StoreError::UnknownZone)) && room.is_open() {
+        open(store, room, shown.view.policy).await;
     }
-    if told.is_err() {
-        room.set_away(true);
-    }
+}
+
+async fn open<S: Store>(store: &S, room: &Room, policy: Policy) {
+    let opened = timed(&*room.meter, Call::Open, 1, store.open_zone(&room.zone, policy));
+    // What went wrong is noted with the room.
+    let _ = room.show(opened).await;
 }

@@ -3,12 +3,14 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
-use admission::{Claim, Place, Policy, Sealer, Seen, Ticket, Verdict, View, ZoneId};
+use admission::{
+    Claim, Pace, Place, Plan, Policy, Sealer, Seen, Tally, Ticket, Verdict, View, Window, ZoneId,
+};
 use arc_swap::ArcSwap;
 use store::{Store, StoreError};
 use tokio::{
@@ -17,8 +19,7 @@ use tokio::{
 };
 
 use super::{
-    CLAIM_PATIENCE, Call, JOIN_PATIENCE, JoinedOne, Meter, PassClaims, Refusal, Reply, lane, seen::SeenMap,
-    tell::tell,
+    CLAIM_PATIENCE, Call, JOIN_PATIENCE, JoinedOne, Meter, Refusal, Reply, lane, seen::SeenMap, tell::tell,
 };
 
 /// Calls of one zone that may wait for the store; more are refused. At a store's thousand batches a second this is
@@ -49,10 +50,23 @@ impl Shown {
 /// Where the store's word goes.
 pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
-/// What a call wants from the store.
+/// What is wanted from the store.
 pub(super) enum Ask {
     Join(Answer<JoinedOne>),
     Claim(Claim, Answer<(Verdict, u64)>),
+    /// To make the zone known, which the store keeps or is to keep with this policy.
+    Open(Policy),
+    /// A view, now.
+    Renew,
+}
+
+/// Who says what zones there are, and with what policies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keeper {
+    /// The configuration. A store that does not know the zone is told again.
+    Configuration,
+    /// The store. Who does not find the zone there waits for [`Ask::Open`].
+    Store,
 }
 
 /// One zone.
@@ -61,8 +75,12 @@ pub(super) struct Room {
     pub(super) sealer: Sealer,
     pub(super) meter: Arc<dyn Meter>,
     shown: ArcSwap<Shown>,
-    /// The last call to the store failed.
-    away: AtomicBool,
+    keeper: Keeper,
+    /// The store knows the zone, as far as is known.
+    open: AtomicBool,
+    born: Instant,
+    /// Since when the store has failed, in milliseconds after `born`, plus 1; 0 while it answers.
+    away_since: AtomicU64,
     /// Somebody of the front polled, and the store has not heard of it.
     unheard: AtomicBool,
     asks: mpsc::Sender<Ask>,
@@ -78,24 +96,56 @@ impl Room {
         meter: Arc<dyn Meter>,
     ) -> Result<Arc<Self>, StoreError> {
         let view = timed(&*meter, Call::Put, 1, store.put_zone(&zone, policy)).await?;
+        meter.shown(&view);
+        Ok(Self::start(store, zone, view, sealer, meter, Keeper::Configuration))
+    }
+
+    /// A room for a zone that the store keeps, and that it is still to be asked about.
+    pub(super) fn follow<S: Store>(
+        store: Arc<S>,
+        zone: ZoneId,
+        policy: Policy,
+        sealer: Sealer,
+        meter: Arc<dyn Meter>,
+    ) -> Arc<Self> {
+        Self::start(store, zone, nothing(policy), sealer, meter, Keeper::Store)
+    }
+
+    fn start<S: Store>(
+        store: Arc<S>,
+        zone: ZoneId,
+        view: View,
+        sealer: Sealer,
+        meter: Arc<dyn Meter>,
+        keeper: Keeper,
+    ) -> Arc<Self> {
         let (asks, asked) = mpsc::channel(MAX_WAITING);
         let seen = SeenMap::default().for_view(&view);
-        meter.shown(&view);
+        let (now, open) = (Instant::now(), keeper == Keeper::Configuration);
         let room = Arc::new(Self {
             zone,
             sealer,
             meter,
-            shown: ArcSwap::from_pointee(Shown { view, seen, at: Instant::now() }),
-            away: AtomicBool::new(false),
+            shown: ArcSwap::from_pointee(Shown { view, seen, at: now }),
+            keeper,
+            open: AtomicBool::new(open),
+            born: now,
+            away_since: AtomicU64::new(0),
             unheard: AtomicBool::new(false),
             asks,
         });
-        tokio::spawn(lane::run(store, Arc::downgrade(&room), asked));
-        Ok(room)
+        tokio::spawn(lane::run(store, Arc::downgrade(&room), asked, open));
+        room
     }
 
     pub(super) async fn set_policy<S: Store>(&self, store: &S, policy: Policy) -> Result<(), StoreError> {
-        self.show(timed(&*self.meter, Call::Put, 1, store.put_zone(&self.zone, policy))).await
+        let put = timed(&*self.meter, Call::Put, 1, store.put_zone(&self.zone, policy));
+        let shown = self.show(put).await;
+        if shown.is_err() {
+            // An idle lane would not find out when the store is back.
+            self.tell(Ask::Renew);
+        }
+        shown
     }
 
     pub(super) fn policy(&self) -> Policy {
@@ -108,7 +158,9 @@ impl Room {
         view: impl Future<Output = Result<View, StoreError>>,
     ) -> Result<(), StoreError> {
         let asked = Instant::now();
-        let view = view.await?;
+        let view = view.await;
+        self.heard(&view);
+        let view = view?;
         self.meter.shown(&view);
         let before = self.shown.load();
         let mut at = Instant::now();
@@ -118,7 +170,7 @@ impl Room {
         }
         let seen = before.seen.for_view(&view);
         self.shown.store(Arc::new(Shown { view, seen, at }));
-        self.away.store(false, Ordering::Relaxed);
+        self.open.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -127,8 +179,52 @@ impl Room {
     }
 
     /// Notes whether the store answered.
-    pub(super) fn set_away(&self, away: bool) {
-        self.away.store(away, Ordering::Relaxed);
+    pub(super) fn heard<T>(&self, answer: &Result<T, StoreError>) {
+        match answer {
+            Ok(_) => self.away_since.store(0, Ordering::Relaxed),
+            // It is there, and has too much to do.
+            Err(StoreError::Busy) => {}
+            Err(StoreError::Away(_)) => self.set_away(),
+            Err(StoreError::UnknownZone) => {
+                self.set_away();
+                if self.keeper == Keeper::Store {
+                    self.open.store(false, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Takes the store to be away, if it is not away already.
+    pub(super) fn set_away(&self) {
+        let now = 1 + self.since_born_ms();
+        let _ = self.away_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Whether the last call to the store failed.
+    pub(super) fn is_away(&self) -> bool {
+        self.away_since.load(Ordering::Relaxed) != 0
+    }
+
+    /// For how long the store has been away, in milliseconds; 0 where it is not.
+    pub(super) fn away_ms(&self) -> u64 {
+        match self.away_since.load(Ordering::Relaxed) {
+            0 => 0,
+            since => (1 + self.since_born_ms()).saturating_sub(since),
+        }
+    }
+
+    fn since_born_ms(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
+    }
+
+    /// Whether the store knows the zone, as far as is known.
+    pub(super) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Tells the lane; a lane that has so much to do that this does not fit in will hear of it with the next round.
+    pub(super) fn tell(&self, ask: Ask) {
+        let _ = self.asks.try_send(ask);
     }
 
     /// Whether the store has to hear of polls before it decides about anybody; asked once.
@@ -141,8 +237,7 @@ impl Room {
     }
 
     fn is_shown_stale(&self, shown: &Shown) -> bool {
-        self.away.load(Ordering::Relaxed)
-            || (shown.view.tally.waiting > 0 && shown.at.elapsed() > STALE_AFTER)
+        self.is_away() || (shown.view.tally.waiting > 0 && shown.at.elapsed() > STALE_AFTER)
     }
 
     /// The answer to a poll, where the view has it. The way of nearly every call: no lock, no allocation.
@@ -177,13 +272,7 @@ impl Room {
                 if entry.at_ms == at_ms {
                     self.note_entry(&ticket, at_ms);
                 }
-                let pass = PassClaims {
-                    epoch: ticket.epoch,
-                    seq: ticket.seq,
-                    entered_unix_s: entry.unix_s,
-                    ttl_s: self.policy().pass_ttl_s,
-                };
-                Ok(Reply::Entered { token: self.sealer.seal(&ticket), pass })
+                Ok(self.entered_at(&ticket, entry.unix_s))
             }
         }
     }
@@ -221,10 +310,29 @@ impl Room {
     }
 
     fn ask(&self, ask: Ask) -> Result<(), Refusal> {
+        if self.is_away() {
+            return Err(lane::away().into());
+        }
         Ok(self.asks.try_send(ask).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => StoreError::Busy,
             mpsc::error::TrySendError::Closed(_) => ended(),
         })?)
+    }
+}
+
+/// What is known of a zone that the store has not told about.
+fn nothing(policy: Policy) -> View {
+    View {
+        now_ms: 0,
+        policy,
+        epoch: 0,
+        base: 0,
+        next: 0,
+        front_end: 0,
+        segments: Vec::new(),
+        pace: Pace { slots_used: 1.0, leaving_per_s: 0.0, known: 0.0 },
+        plan: Arc::new(Plan::new(&Window::new(&policy), &policy, 0)),
+        tally: Tally::default(),
     }
 }
 

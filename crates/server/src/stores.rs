@@ -1,0 +1,114 @@
+//! The stores that there are, and how the configured one is opened.
+//!
+//! An enum and not a trait object: each call is one jump. Invariant: secrets leave this file only towards a store.
+
+use std::{fs, path::Path, sync::Arc};
+
+use admission::{Claim, Decided, Joined, Mark, Policy, View, ZoneId};
+use store::{
+    Embedded, Store, StoreError,
+    redis::{Redis, address::Settings},
+};
+
+use crate::{
+    cells::{Cell, Cells},
+    config::RedisSettings,
+    keys::{self, KeyFault},
+};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// The store that was chosen.
+pub enum AnyStore {
+    /// In this process, over its journal.
+    Embedded(Embedded),
+    /// In Redis: one cell or several.
+    Cells(Arc<Cells<Redis>>),
+}
+
+/// The cells that the configuration names, none of them connected to yet.
+///
+/// # Errors
+/// A [`KeyFault`] where the password or the certificates can't be read.
+pub fn cells(redis: &RedisSettings) -> std::result::Result<Cells<Redis>, KeyFault> {
+    let password = match (&redis.password, &redis.password_file) {
+        (Some(password), _) => Some(password.reveal().to_owned()),
+        (None, Some(path)) => Some(keys::read_secret(path)?.trim_end().to_owned()),
+        (None, None) => None,
+    };
+    let ca_pem = redis.ca_file.as_deref().map(certificates).transpose()?;
+    let settings = Settings {
+        library: redis.library,
+        ca_pem,
+        command_timeout: redis.command_timeout,
+        max_in_flight: redis.max_in_flight,
+        ..Settings::default()
+    };
+    let cells = redis.cells.iter().map(|cell| {
+        let mut address = cell.address.clone();
+        // What an address says about itself counts more than what is said for all.
+        address.user = address.user.or_else(|| redis.user.clone());
+        address.password = address.password.or_else(|| password.clone());
+        let (settings, durability) = (settings.clone(), redis.durability);
+        Cell::new(&cell.name, cell.tenants.clone(), move || {
+            let (address, settings) = (address.clone(), settings.clone());
+            async move { Redis::connect(&address, &settings, durability).await }
+        })
+    });
+    Ok(Cells::new(cells.collect()))
+}
+
+fn certificates(path: &Path) -> std::result::Result<Vec<u8>, KeyFault> {
+    fs::read(path).map_err(|why| KeyFault::Unreadable { path: path.to_owned(), why })
+}
+
+impl Store for AnyStore {
+    async fn zones(&self) -> Result<Option<Vec<(ZoneId, Policy)>>> {
+        match self {
+            Self::Embedded(store) => store.zones().await,
+            Self::Cells(store) => store.zones().await,
+        }
+    }
+
+    async fn may_keep(&self, zone: &str) -> bool {
+        match self {
+            Self::Embedded(store) => store.may_keep(zone).await,
+            Self::Cells(store) => store.may_keep(zone).await,
+        }
+    }
+
+    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+        match self {
+            Self::Embedded(store) => store.open_zone(zone, policy).await,
+            Self::Cells(store) => store.open_zone(zone, policy).await,
+        }
+    }
+
+    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+        match self {
+            Self::Embedded(store) => store.put_zone(zone, policy).await,
+            Self::Cells(store) => store.put_zone(zone, policy).await,
+        }
+    }
+
+    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined> {
+        match self {
+            Self::Embedded(store) => store.join(zone, count).await,
+            Self::Cells(store) => store.join(zone, count).await,
+        }
+    }
+
+    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
+        match self {
+            Self::Embedded(store) => store.enter(zone, claims).await,
+            Self::Cells(store) => store.enter(zone, claims).await,
+        }
+    }
+
+    async fn beat(&self, zone: &ZoneId, marks: Vec<Mark>) -> Result<View> {
+        match self {
+            Self::Embedded(store) => store.beat(zone, marks).await,
+            Self::Cells(store) => store.beat(zone, marks).await,
+        }
+    }
+}

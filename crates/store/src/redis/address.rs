@@ -1,0 +1,316 @@
+//! Where a Redis is, and how it is spoken to.
+//!
+//! Invariant: no password is in a `Debug`, a `Display` or a fault.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+/// Which library speaks to Redis.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Library {
+    /// <https://docs.rs/fred>
+    Fred,
+    /// <https://docs.rs/redis>: with many calls under way, 1.4 to 1.6 times as many a second as fred, at half the
+    /// processor time (`benches/examples/clients.rs`).
+    #[default]
+    RedisRs,
+}
+
+/// How the servers of a Redis belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topology {
+    /// One server: `redis://`, `rediss://`. Of several hosts, the one that is the primary.
+    Standalone,
+    /// A cluster; the hosts are seeds: `redis-cluster://`, `rediss-cluster://`.
+    Cluster,
+    /// One primary that Sentinels name; the hosts are those: `redis-sentinel://`, `rediss-sentinel://`, with
+    /// `?service=NAME`.
+    Sentinel,
+}
+
+/// Where a Redis is. The password is in no `Debug` or `Display` of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    /// How the hosts belong together.
+    pub topology: Topology,
+    /// Host and port, at least one. An IPv6 address is without its brackets.
+    pub hosts: Vec<(String, u16)>,
+    /// The ACL user; `default` where none is named.
+    pub user: Option<String>,
+    /// The password, if one is needed.
+    pub password: Option<String>,
+    /// Whether TLS is spoken.
+    pub tls: bool,
+    /// The Sentinels' name of the primary.
+    pub service: Option<String>,
+}
+
+/// Why a text is no address: what is wrong, where, and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct AddressFault(String);
+
+fn fault<T>(text: impl Into<String>) -> Result<T, AddressFault> {
+    Err(AddressFault(text.into()))
+}
+
+impl Address {
+    /// Reads `redis://[user[:password]@]host:port[,host:port…][/0]`. The scheme says what the hosts are: `redis`,
+    /// `redis-cluster` or `redis-sentinel` (with `?service=NAME`), with `rediss` in place of `redis` for TLS. User
+    /// and password may be percent-encoded; an IPv6 address stands in brackets. `:password@` is a password without a
+    /// user.
+    ///
+    /// # Errors
+    /// What is wrong, and what to write; never the password.
+    pub fn parse(text: &str) -> Result<Self, AddressFault> {
+        let Some((scheme, rest)) = text.split_once("://") else {
+            return fault("an address of Redis begins with a scheme, as in redis://127.0.0.1:6379");
+        };
+        let (tls, kind) = match scheme.strip_prefix("rediss") {
+            Some(kind) => (true, kind),
+            None => (false, scheme.strip_prefix("redis").unwrap_or("?")),
+        };
+        let topology = match kind {
+            "" => Topology::Standalone,
+            "-cluster" => Topology::Cluster,
+            "-sentinel" => Topology::Sentinel,
+            _ => {
+                return fault(
+                    "the scheme is none of redis, redis-cluster, redis-sentinel (rediss… with TLS), as in \
+                     redis://127.0.0.1:6379",
+                );
+            }
+        };
+        // From the end, so that what stands before the last `@` is the password's own business.
+        let (credentials, rest) =
+            rest.rsplit_once('@').map_or((None, rest), |(before, after)| (Some(before), after));
+        let (user, password) = match credentials {
+            None => (None, None),
+            Some(text) => {
+                let (user, password) =
+                    text.split_once(':').map_or((text, None), |(user, word)| (user, Some(word)));
+                (
+                    decoded("user", user)?,
+                    password.map(|word| decoded("password", word)).transpose()?.flatten(),
+                )
+            }
+        };
+        if user.is_some() && password.is_none() {
+            return fault("a user is named without a password; write user:password@ or :password@");
+        }
+        let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
+        let (hosts, path) = rest.split_once('/').map_or((rest, ""), |(hosts, path)| (hosts, path));
+        if !matches!(path, "" | "0") {
+            return fault("after the hosts stands more than /0; only database 0 is used: leave it out");
+        }
+        let hosts = hosts.split(',').enumerate().map(host).collect::<Result<Vec<_>, _>>()?;
+        let service = match (topology, query) {
+            (Topology::Sentinel, Some(query)) => match query.strip_prefix("service=") {
+                Some(name) if !name.is_empty() && !name.contains('&') => decoded("service", name)?,
+                _ => return fault("the only parameter is the primary's name: ?service=NAME"),
+            },
+            (Topology::Sentinel, None) => {
+                return fault("redis-sentinel needs the primary's name: add ?service=NAME");
+            }
+            (_, Some(_)) => return fault("parameters (?…) are for redis-sentinel only: leave them out"),
+            (_, None) => None,
+        };
+        Ok(Self { topology, hosts, user, password, tls, service })
+    }
+}
+
+impl FromStr for Address {
+    type Err = AddressFault;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+/// What is no host may be a misplaced password, so faults tell its place and not its text.
+fn host((place, text): (usize, &str)) -> Result<(String, u16), AddressFault> {
+    let place = place + 1;
+    let Some((name, port)) = text.rsplit_once(':') else {
+        return fault(format!("host {place} has no port; write host:6379"));
+    };
+    let name = match name.strip_prefix('[').map(|inner| inner.strip_suffix(']')) {
+        Some(Some(inner)) if inner.parse::<std::net::Ipv6Addr>().is_ok() => inner,
+        Some(_) => return fault(format!("host {place} is no IPv6 address in brackets; write [::1]:6379")),
+        None if name.contains(':') => {
+            return fault(format!(
+                "host {place} has too many colons; an IPv6 address is written [::1]:6379, and a password ends with @"
+            ));
+        }
+        None if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) => {
+            return fault(format!("host {place} has no name before its port; write host:6379"));
+        }
+        None => name,
+    };
+    match port.parse() {
+        Ok(port) if port > 0 => Ok((name.to_owned(), port)),
+        _ => fault(format!("the port of host {place} is not from 1 to 65535")),
+    }
+}
+
+/// Percent-decoding; nothing for an empty text.
+fn decoded(what: &str, text: &str) -> Result<Option<String>, AddressFault> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
+        let (Some(high), Some(low)) = (digit(), digit()) else {
+            return fault(format!(
+                "in the {what}, a % is not followed by two hexadecimal digits; % itself is %25"
+            ));
+        };
+        bytes.push(u8::try_from(high * 16 + low).expect("two hexadecimal digits are a byte"));
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Some(text).filter(|text| !text.is_empty())),
+        Err(_) => fault(format!("the {what} is not UTF-8 once percent-decoded")),
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "rediss" } else { "redis" };
+        let kind = match self.topology {
+            Topology::Standalone => "",
+            Topology::Cluster => "-cluster",
+            Topology::Sentinel => "-sentinel",
+        };
+        write!(f, "{scheme}{kind}://")?;
+        if self.user.is_some() || self.password.is_some() {
+            write!(f, "{}:***@", self.user.as_deref().unwrap_or(""))?;
+        }
+        for (place, (host, port)) in self.hosts.iter().enumerate() {
+            let comma = if place == 0 { "" } else { "," };
+            if host.contains(':') {
+                write!(f, "{comma}[{host}]:{port}")?;
+            } else {
+                write!(f, "{comma}{host}:{port}")?;
+            }
+        }
+        match &self.service {
+            Some(name) => write!(f, "?service={name}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// How a Redis is spoken to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Which library does.
+    pub library: Library,
+    /// Certificates (PEM) that the servers' are checked against, in place of the system's.
+    pub ca_pem: Option<Vec<u8>>,
+    /// After how long a connection attempt has failed.
+    pub connect_timeout: Duration,
+    /// After how long a call has failed.
+    pub command_timeout: Duration,
+    /// How many calls may be under way; more are refused.
+    pub max_in_flight: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            library: Library::default(),
+            ca_pem: None,
+            connect_timeout: Duration::from_secs(2),
+            command_timeout: Duration::from_secs(2),
+            max_in_flight: 4_096,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(list: &[(&str, u16)]) -> Vec<(String, u16)> {
+        list.iter().map(|(host, port)| ((*host).to_owned(), *port)).collect()
+    }
+
+    #[test]
+    fn parts_are_read() {
+        let address = Address::parse("redis://10.0.0.1:6379").expect("it is an address");
+        assert_eq!(address.topology, Topology::Standalone);
+        assert_eq!(address.hosts, hosts(&[("10.0.0.1", 6379)]));
+        assert_eq!((address.user, address.password, address.tls, address.service), (None, None, false, None));
+
+        let address = Address::parse("rediss-cluster://weir:p%40ss:w%2Frd@a.example:7000,[::1]:7001/0")
+            .expect("it is an address");
+        assert_eq!((address.topology, address.tls), (Topology::Cluster, true));
+        assert_eq!(address.hosts, hosts(&[("a.example", 7000), ("::1", 7001)]));
+        assert_eq!((address.user.as_deref(), address.password.as_deref()), (Some("weir"), Some("p@ss:w/rd")));
+
+        let address = Address::parse("redis-sentinel://:word@s1:26379,s2:26379?service=main")
+            .expect("it is an address");
+        assert_eq!((address.user, address.password.as_deref()), (None, Some("word")));
+        assert_eq!((address.topology, address.service.as_deref()), (Topology::Sentinel, Some("main")));
+    }
+
+    #[test]
+    fn a_password_may_hold_what_separates() {
+        let address = Address::parse("redis://u:a/b?c@d@h:1").expect("it is an address");
+        assert_eq!(address.password.as_deref(), Some("a/b?c@d"));
+        assert_eq!(address.hosts, hosts(&[("h", 1)]));
+    }
+
+    #[test]
+    fn password_is_never_shown() {
+        let address = Address::parse("rediss://weir:secret@[::1]:6379,h:2").expect("it is an address");
+        assert_eq!(address.to_string(), "rediss://weir:***@[::1]:6379,h:2");
+        assert_eq!(format!("{address:?}"), address.to_string());
+        for text in [
+            "redis://weir:secret%2@h:1",
+            "redis://weir:secret@h",
+            "redis://w:secret@h:1/2",
+            "secret",
+            "redis://u:secret:h:1",
+            "redis://u:secret",
+        ] {
+            let fault = Address::parse(text).expect_err("it is faulty");
+            assert!(!fault.to_string().contains("secret"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn faults_say_what_to_do() {
+        for (text, says) in [
+            ("127.0.0.1:6379", "begins with a scheme"),
+            ("http://127.0.0.1:6379", "none of redis, redis-cluster"),
+            ("redis-ring://h:1", "none of redis, redis-cluster"),
+            ("redis://", "has no port; write host:6379"),
+            ("redis://h", "has no port; write host:6379"),
+            ("redis://h:1,", "has no port"),
+            ("redis://:6379", "has no name"),
+            ("redis://h:0", "not from 1 to 65535"),
+            ("redis://h:65536", "not from 1 to 65535"),
+            ("redis://h:six", "not from 1 to 65535"),
+            ("redis://::1:6379", "written [::1]:6379"),
+            ("redis://[::x]:6379", "no IPv6 address in brackets"),
+            ("redis://h:1/7", "only database 0"),
+            ("redis://h:1?x=1", "leave them out"),
+            ("redis://user@h:1", "without a password"),
+            ("redis://u:%zz@h:1", "two hexadecimal digits"),
+            ("redis://u:%ff@h:1", "not UTF-8"),
+            ("redis-sentinel://h:1", "add ?service=NAME"),
+            ("redis-sentinel://h:1?service=", "?service=NAME"),
+        ] {
+            let fault = Address::parse(text).expect_err("it is faulty").to_string();
+            assert!(fault.contains(says), "{text}: {fault}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! A connection by fred.
+//!
+//! Of fred, one connection to one server is used, without its reconnecting and its cluster routing: while one server of
+//! a cluster is away, its router answers for none of them, and its queue has no limit.
+
+use ::fred::{
+    clients::Client,
+    interfaces::ClientLike as _,
+    types::{
+        Builder, ClusterHash, ConnectHandle, CustomCommand, Resp3Frame, Value as Arg,
+        config::{Config, ServerConfig, TcpConfig, TlsConfig, TlsConnector},
+    },
+};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
+
+use super::{
+    Value,
+    link::{Answer, Command, Link},
+};
+use crate::redis::address::{Address, Settings};
+
+/// A connection.
+pub(super) struct Connection {
+    client: Client,
+    router: Router,
+}
+
+/// fred's task, which ends with the connection; and the connection with it.
+struct Router(ConnectHandle);
+
+impl Drop for Router {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Link for Connection {
+    async fn open(host: &str, port: u16, address: &Address, settings: &Settings) -> Result<Self, String> {
+        let config = Config {
+            username: address.user.clone(),
+            password: address.password.clone(),
+            server: ServerConfig::new_centralized(host, port),
+            tls: if address.tls { Some(tls(settings)?) } else { None },
+            ..Config::default()
+        };
+        let mut builder = Builder::from_config(config);
+        builder.with_connection_config(|connection| {
+            connection.connection_timeout = settings.connect_timeout;
+            connection.internal_command_timeout = settings.connect_timeout;
+            connection.max_command_attempts = 1;
+            connection.tcp = TcpConfig { nodelay: Some(true), ..TcpConfig::default() };
+        });
+        let client = builder.build().map_err(|error| error.to_string())?;
+        let mut router = Router(client.connect());
+        // The task ends at once where there is no connection, perhaps before anybody waits for one.
+        tokio::select! {
+            connected = client.wait_for_connect() => connected.map_err(|error| error.to_string())?,
+            ended = &mut router.0 => return Err(match ended {
+                Ok(Err(error)) => error.to_string(),
+                _ => "the connection was closed".to_owned(),
+            }),
+        }
+        Ok(Self { client, router })
+    }
+
+    async fn send(&self, mut commands: Vec<Command>) -> Result<Vec<Answer>, String> {
+        if self.router.0.is_finished() {
+            return Err("the connection is lost".to_owned());
+        }
+        if commands.len() == 1
+            && let Some(command) = commands.pop()
+        {
+            let (command, args) = parts(command);
+            let frame = self.client.custom_raw(command, args).await.map_err(|error| error.to_string())?;
+            return Ok(vec![answer(frame)?]);
+        }
+        let pipeline = self.client.pipeline();
+        let count = commands.len();
+        for command in commands {
+            let (command, args) = parts(command);
+            // Answers `QUEUED`, from here.
+            pipeline.custom_raw(command, args).await.map_err(|error| error.to_string())?;
+        }
+        let results = pipeline.try_all::<Arg>().await;
+        if let (true, Some(Err(error))) = (results.len() != count, results.first()) {
+            return Err(error.to_string());
+        }
+        let answers = results.into_iter().map(|result| match result {
+            Ok(arg) => Ok(Ok(value(arg)?)),
+            Err(error) => Ok(Err(error.details().to_owned())),
+        });
+        answers.collect()
+    }
+}
+
+fn parts(command: Command) -> (CustomCommand, Vec<Arg>) {
+    let name = CustomCommand::new_static(command.name, ClusterHash::Random, false);
+    (name, command.args.into_iter().map(Arg::Bytes).collect())
+}
+
+fn tls(settings: &Settings) -> Result<TlsConfig, String> {
+    let Some(pem) = &settings.ca_pem else {
+        return Ok(TlsConnector::default_rustls().map_err(|error| error.to_string())?.into());
+    };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|error| format!("the PEM of the certificates: {error}"))?;
+        roots.add(certificate).map_err(|error| format!("a certificate: {error}"))?;
+    }
+    let config = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into())
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(config).into())
+}
+
+/// What a frame says; an error is that of a reply that scripts don't give.
+fn answer(frame: Resp3Frame) -> Result<Answer, String> {
+    Ok(Ok(match frame {
+        Resp3Frame::Null => Value::Nil,
+        Resp3Frame::Number { data, .. } => Value::Int(data),
+        Resp3Frame::BlobString { data, .. } | Resp3Frame::SimpleString { data, .. } => Value::Bytes(data),
+        Resp3Frame::Array { data, .. } => {
+            let parts = data.into_iter().map(answer).collect::<Result<Result<_, _>, _>>()?;
+            match parts {
+                Ok(parts) => Value::Array(parts),
+                Err(text) => return Ok(Err(text)),
+            }
+        }
+        Resp3Frame::SimpleError { data, .. } => return Ok(Err(data.to_string())),
+        other => return Err(format!("a reply of an unknown kind: {other:?}")),
+    }))
+}
+
+/// The same for what came through a pipeline.
+fn value(arg: Arg) -> Result<Value, String> {
+    Ok(match arg {
+        Arg::Null => Value::Nil,
+        Arg::Integer(number) => Value::Int(number),
+        Arg::Bytes(bytes) => Value::Bytes(bytes),
+        Arg::String(text) => Value::Bytes(text.into_inner()),
+        Arg::Array(parts) => Value::Array(parts.into_iter().map(value).collect::<Result<_, _>>()?),
+        other => return Err(format!("a reply of an unknown kind: {:?}", other.kind())),
+    })
+}

@@ -1,0 +1,110 @@
+//! A connection by redis-rs.
+//!
+//! Of redis-rs, one multiplexed connection to one server is used, without its cluster routing: a frozen server is never
+//! given up there, though a replica has long taken over.
+
+use bytes::Bytes;
+use redis::{
+    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo as _, Pipeline, RedisConnectionInfo,
+    RedisError, ServerError, TlsCertificates, Value as Reply, aio::MultiplexedConnection,
+    io::tcp::TcpSettings,
+};
+use rustls::crypto::aws_lc_rs;
+
+use super::{
+    Value,
+    link::{Answer, Command, Link},
+};
+use crate::redis::address::{Address, Settings};
+
+/// How many calls may wait for the connection's task, which writes them.
+const QUEUE: usize = 1_024;
+
+/// A connection.
+pub(super) struct Connection(MultiplexedConnection);
+
+impl Link for Connection {
+    async fn open(host: &str, port: u16, address: &Address, settings: &Settings) -> Result<Self, String> {
+        let open = async {
+            let host = host.to_owned();
+            let place = if address.tls {
+                // It takes the process's choice; where somebody has made one, it stays.
+                drop(aws_lc_rs::default_provider().install_default());
+                ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+            } else {
+                ConnectionAddr::Tcp(host, port)
+            };
+            let login = RedisConnectionInfo::default().set_skip_set_lib_name();
+            let tcp = TcpSettings::default().set_nodelay(true);
+            let info = place.into_connection_info()?.set_tcp_settings(tcp).set_redis_settings(login);
+            let client = if address.tls {
+                Client::build_with_tls(
+                    info,
+                    TlsCertificates { client_tls: None, root_cert: settings.ca_pem.clone() },
+                )?
+            } else {
+                Client::open(info)?
+            };
+            let config = AsyncConnectionConfig::new()
+                .set_connection_timeout(Some(settings.connect_timeout))
+                .set_response_timeout(None)
+                .set_pipeline_buffer_size(QUEUE);
+            client.get_multiplexed_async_connection_with_config(&config).await
+        };
+        let connection = open.await.map(Self).map_err(|error: RedisError| error.to_string())?;
+        // Said here, since redis-rs keeps to itself what the server answers.
+        if let Some(password) = &address.password {
+            let words = address.user.iter().chain([password]).map(|word| Bytes::from(word.clone())).collect();
+            if let Some(Err(text)) = connection.send(vec![Command { name: "AUTH", args: words }]).await?.pop()
+            {
+                return Err(text);
+            }
+        }
+        Ok(connection)
+    }
+
+    async fn send(&self, commands: Vec<Command>) -> Result<Vec<Answer>, String> {
+        let count = commands.len();
+        let mut pipeline = Pipeline::with_capacity(count);
+        for command in &commands {
+            pipeline.cmd(command.name);
+            for arg in &command.args {
+                pipeline.arg(&arg[..]);
+            }
+        }
+        let replies = self.0.clone().send_packed_commands(&pipeline, 0, count).await;
+        let replies = replies.map_err(|error| error.to_string())?;
+        if replies.len() != count {
+            return Err(format!("{} replies to {count} commands", replies.len()));
+        }
+        replies.into_iter().map(answer).collect()
+    }
+}
+
+/// What a reply says; an error is that of a reply that scripts don't give.
+fn answer(reply: Reply) -> Result<Answer, String> {
+    Ok(Ok(match reply {
+        Reply::Nil => Value::Nil,
+        Reply::Int(number) => Value::Int(number),
+        Reply::BulkString(bytes) => Value::Bytes(bytes.into()),
+        Reply::SimpleString(text) => Value::Bytes(text.into()),
+        Reply::Okay => Value::Bytes(Bytes::from_static(b"OK")),
+        Reply::Array(parts) => {
+            let parts = parts.into_iter().map(answer).collect::<Result<Result<_, _>, _>>()?;
+            match parts {
+                Ok(parts) => Value::Array(parts),
+                Err(text) => return Ok(Err(text)),
+            }
+        }
+        Reply::ServerError(error) => return Ok(Err(text(&error))),
+        other => return Err(format!("a reply of an unknown kind: {other:?}")),
+    }))
+}
+
+/// An error reply as the server wrote it.
+fn text(error: &ServerError) -> String {
+    match error.details() {
+        Some(details) => format!("{} {details}", error.code()),
+        None => error.code().to_owned(),
+    }
+}

@@ -1,0 +1,290 @@
+//! What scripts are asked with and answer, byte by byte. The layouts are those of `lua/zone.lua`.
+//!
+//! Invariant: what does not parse is refused whole; nothing of a reply is believed that its lengths do not bear out.
+
+use admission::{Entry, Mode, OnStoreFailure, Place, Policy, Verdict};
+use bytes::Bytes;
+
+use super::client::Value;
+
+/// Tickets of a segment, as the scripts cut the line.
+pub(super) const SEGMENT: u64 = 65_536;
+/// Bytes of a segment's bitmap.
+pub(super) const SEGMENT_BYTES: usize = 8_192;
+
+/// A reply that no script of ours gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Garbled(pub(super) &'static str);
+
+/// The part of the header that a server reads. Instants are of the zone's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) epoch: u32,
+    pub(super) rev: u64,
+    pub(super) now: u64,
+    pub(super) next: u64,
+    /// The first segment.
+    pub(super) base: u64,
+    /// The log's records: the first that is kept, the running total before it, and the one after the last.
+    pub(super) first: u64,
+    pub(super) total_first: u64,
+    pub(super) records: u64,
+    pub(super) total: u64,
+    pub(super) paused: u64,
+    pub(super) seen_all: u64,
+    pub(super) lateness: i64,
+    pub(super) due_base: u64,
+    /// One more than the highest ticket that had an appointment; 0 for none.
+    pub(super) appointed: u64,
+    pub(super) live: u64,
+    pub(super) present: u64,
+    pub(super) joined: u64,
+    pub(super) entered: u64,
+    pub(super) evicted: u64,
+    pub(super) used: u64,
+    pub(super) hold_until: u64,
+    pub(super) policy: Policy,
+}
+
+/// The numbers of the header, in the order of FIELDS in `lua/zone.lua`.
+const FIELDS: usize = 36;
+
+/// The order in which modes are numbered; that of `lua/zone.lua`.
+const MODES: [Mode; 4] = [Mode::Auto, Mode::Hold, Mode::Open, Mode::Closed];
+
+impl Header {
+    pub(super) fn parse(bytes: &[u8]) -> Result<Self, Garbled> {
+        let fault = Garbled("the header");
+        if bytes.len() < FIELDS * 8 || !bytes.len().is_multiple_of(8) {
+            return Err(fault);
+        }
+        let mut numbers = bytes.chunks_exact(8).take(FIELDS).map(|number| {
+            i64::from_be_bytes([
+                number[0], number[1], number[2], number[3], number[4], number[5], number[6], number[7],
+            ])
+        });
+        let mut signed = || numbers.next().ok_or(Garbled("the header"));
+        macro_rules! next {
+            () => {
+                u64::try_from(signed()?).map_err(|_| Garbled("the header"))?
+            };
+        }
+        let small = |number: u64| u32::try_from(number).map_err(|_| Garbled("the header"));
+        let (epoch, rev, now, _offset) = (small(next!())?, next!(), next!(), signed()?);
+        let (next, base, first, total_first, records, total) =
+            (next!(), next!(), next!(), next!(), next!(), next!());
+        let _windows = (next!(), next!(), next!(), next!());
+        let (paused, seen_all, lateness, due_base, appointed) =
+            (next!(), next!(), signed()?, next!(), next!());
+        let (live, present, joined, entered, evicted, used) =
+            (next!(), next!(), next!(), next!(), next!(), next!());
+        let (hold_until, _run, _recover_until) = (next!(), next!(), next!());
+        let mode = usize::try_from(next!()).ok().and_then(|mode| MODES.get(mode)).copied();
+        let policy = Policy {
+            mode: mode.ok_or(fault.clone())?,
+            admit_per_minute: small(next!())?,
+            sub_windows: small(next!())?,
+            polling_period_ms: small(next!())?,
+            idle_timeout_s: small(next!())?,
+            pass_ttl_s: small(next!())?,
+            on_store_failure: if next!() == 0 { OnStoreFailure::Closed } else { OnStoreFailure::Open },
+        };
+        let policy = policy.check().map_err(|_| fault)?;
+        Ok(Self {
+            epoch,
+            rev,
+            now,
+            next,
+            base,
+            first,
+            total_first,
+            records,
+            total,
+            paused,
+            seen_all,
+            lateness,
+            due_base,
+            appointed,
+            live,
+            present,
+            joined,
+            entered,
+            evicted,
+            used,
+            hold_until,
+            policy,
+        })
+    }
+}
+
+/// A policy's numbers, in the order of POLICY in `lua/zone.lua`.
+pub(super) fn policy_numbers(policy: &Policy) -> [u32; 7] {
+    let mode = MODES.iter().zip(0..).find(|(mode, _)| **mode == policy.mode).map_or(0, |(_, number)| number);
+    [
+        mode,
+        policy.admit_per_minute,
+        policy.sub_windows,
+        policy.polling_period_ms,
+        policy.idle_timeout_s,
+        policy.pass_ttl_s,
+        u32::from(policy.on_store_failure == OnStoreFailure::Open),
+    ]
+}
+
+/// A policy as the register keeps it.
+pub(super) fn policy_text(policy: &Policy) -> String {
+    policy_numbers(policy).map(|number| number.to_string()).join(" ")
+}
+
+/// The policy that [`policy_text`] gave.
+pub(super) fn parse_policy(text: &[u8]) -> Result<Policy, Garbled> {
+    let fault = Garbled("a policy of the register");
+    let text = std::str::from_utf8(text).map_err(|_| fault.clone())?;
+    let numbers: Vec<u32> =
+        text.split(' ').map(str::parse).collect::<Result<_, _>>().map_err(|_| fault.clone())?;
+    let &[mode, admit_per_minute, sub_windows, polling_period_ms, idle_timeout_s, pass_ttl_s, failure] =
+        numbers.as_slice()
+    else {
+        return Err(fault);
+    };
+    let policy = Policy {
+        mode: MODES.get(mode as usize).copied().ok_or(fault.clone())?,
+        admit_per_minute,
+        sub_windows,
+        polling_period_ms,
+        idle_timeout_s,
+        pass_ttl_s,
+        on_store_failure: if failure == 0 { OnStoreFailure::Closed } else { OnStoreFailure::Open },
+    };
+    policy.check().map_err(|_| fault)
+}
+
+/// Bytes of a verdict.
+pub(super) const VERDICT: usize = 21;
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
+}
+
+/// The verdicts of a reply. Estimates are for others to fill in.
+pub(super) fn verdicts(bytes: &[u8]) -> Result<Vec<Verdict>, Garbled> {
+    let fault = Garbled("the verdicts");
+    if !bytes.len().is_multiple_of(VERDICT) {
+        return Err(fault);
+    }
+    let short = |bytes: &[u8]| u32::try_from(number(bytes)).map_err(|_| Garbled("the verdicts"));
+    bytes
+        .chunks_exact(VERDICT)
+        .map(|verdict| match verdict[0] {
+            0 => Ok(Verdict::Gone),
+            1 => {
+                Ok(Verdict::Entered(Entry { at_ms: number(&verdict[1..7]), unix_s: number(&verdict[7..11]) }))
+            }
+            2 => {
+                let slot_in = short(&verdict[17..21])?;
+                Ok(Verdict::Waiting(Place {
+                    rank: number(&verdict[1..7]),
+                    present_ahead: number(&verdict[7..13]),
+                    estimate: None,
+                    poll_in_ms: short(&verdict[13..17])?,
+                    slot_in_ms: (slot_in != u32::MAX).then_some(slot_in),
+                }))
+            }
+            _ => Err(fault.clone()),
+        })
+        .collect()
+}
+
+/// The log's records of a reply: instant, and the running total.
+pub(super) fn records(bytes: &[u8]) -> Result<Vec<(u64, u64)>, Garbled> {
+    if !bytes.len().is_multiple_of(12) {
+        return Err(Garbled("the log"));
+    }
+    Ok(bytes.chunks_exact(12).map(|record| (number(&record[..6]), number(&record[6..]))).collect())
+}
+
+/// One segment's counts, as the scripts keep them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) live: u32,
+    pub(super) present: u32,
+    pub(super) generation: u64,
+    pub(super) seen_all: u64,
+    pub(super) rev: u64,
+}
+
+impl Counts {
+    pub(super) fn parse(text: &[u8]) -> Result<Self, Garbled> {
+        let fault = Garbled("a segment's counts");
+        if text.is_empty() {
+            return Ok(Self::default());
+        }
+        let text = std::str::from_utf8(text).map_err(|_| fault.clone())?;
+        let mut numbers = text.split(' ').map(str::parse::<u64>);
+        let mut next = || numbers.next().and_then(Result::ok).ok_or(fault.clone());
+        let (live, present) = (next()?, next()?);
+        let small = |number: u64| {
+            u32::try_from(number)
+                .ok()
+                .filter(|&n| u64::from(n) <= SEGMENT)
+                .ok_or(Garbled("a segment's counts"))
+        };
+        Ok(Self {
+            live: small(live)?,
+            present: small(present)?,
+            generation: next()?,
+            seen_all: next()?,
+            rev: next()?,
+        })
+    }
+}
+
+/// Takes a reply apart.
+pub(super) struct Reply(std::vec::IntoIter<Value>);
+
+impl Reply {
+    pub(super) fn new(value: Value) -> Result<Self, Garbled> {
+        match value {
+            Value::Array(parts) => Ok(Self(parts.into_iter())),
+            _ => Err(Garbled("the reply")),
+        }
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<Bytes, Garbled> {
+        match self.0.next() {
+            Some(Value::Bytes(bytes)) => Ok(bytes),
+            Some(Value::Int(number)) => Ok(number.to_string().into()),
+            _ => Err(Garbled("the reply")),
+        }
+    }
+
+    pub(super) fn number(&mut self) -> Result<u64, Garbled> {
+        let bytes = self.bytes()?;
+        std::str::from_utf8(&bytes).ok().and_then(|text| text.parse().ok()).ok_or(Garbled("a number"))
+    }
+
+    pub(super) fn list(&mut self) -> Result<Self, Garbled> {
+        self.0.next().map_or(Err(Garbled("the reply")), Self::new)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.len() == 0
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// Redis numbers a byte's bits from the highest, the rules from the lowest.
+pub(super) fn turn(bytes: &[u8]) -> impl Iterator<Item = u64> {
+    bytes.chunks_exact(8).map(|word| {
+        u64::from_be_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]])
+            .reverse_bits()
+    })
+}
+
+/// The other way.
+pub(super) fn turn_back(words: &[u64]) -> impl Iterator<Item = u8> {
+    words.iter().flat_map(|word| word.reverse_bits().to_be_bytes())
+}

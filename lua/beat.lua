@@ -1,0 +1,107 @@
+-- Takes in who polled, does what is due for the segments passed, and shows them.
+--
+-- KEYS  see zone.lua; the segments to be looked after, a slice of the line
+-- ARGV  after zone.lua's: for each segment passed, three: the newest revision of it that the server has; where in its
+--       bitmap the marks begin (bytes), and the marks, which may be empty
+--       then 1 where the server wants the counts of all segments, from which it makes its view
+-- Returns zone.lua's, then: end of the front; the counts of all segments from the first on ("live present generation
+--         seen_all rev" each, nothing for one that has none; no counts where not asked for); the revision of each
+--         segment passed; and the live bits of those that changed since the server's (empty where not)
+-- Cost  about 30 us; 20 us a segment with marks, 25 us more when a generation ends; with the counts, 0.2 us a segment
+--       of the line.
+
+local from, fault = begin()
+if fault then return fault end
+mind_appointments()
+local function mark(s, at, marks)
+  if #marks == 0 or s.live == 0 then return end
+  local heard, spare = KEYS[6], KEYS[7]
+  call('SETRANGE', heard, at, marks)
+  call('BITOP', 'AND', heard, heard, s.live_key)
+  for plane = 1, 4 do
+    call('BITOP', 'OR', spare, s.ages[plane], heard)
+    call('BITOP', 'XOR', s.ages[plane], spare, heard)
+  end
+  call('BITOP', 'OR', s.here_key, s.here_key, heard)
+  set_present(s, call('BITCOUNT', s.here_key))
+  if z.appointed > 0 and s.index <= segment_of(z.appointed - 1) then
+    call('BITOP', 'OR', s.met_key, s.met_key, heard)
+  end
+  call('DEL', heard, spare)
+end
+
+for i = 1, #segments do
+  local s = segments[i]
+  local at, marks = tonumber(ARGV[from + i * 3 - 2]), ARGV[from + i * 3 - 1]
+  -- A report may be late: who polled before a generation ended is not to be evicted by its end.
+  if is_behind(s) then mark(s, at, marks) end
+  touch(s)
+  mark(s, at, marks)
+end
+
+-- The base moves over whole segments in which nobody waits any more.
+while true do
+  local s = by_index[z.base]
+  local full = z.next >= (z.base + 1) * SEGMENT
+  if not (s and full and s.live == 0) or z.now < z.recover_until then break end
+  call('UNLINK', s.live_key, s.here_key, s.met_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4], s.lost_key)
+  call('PEXPIRE', s.out_key, z.ttl * 1000)
+  call('HDEL', KEYS[4], int(s.index))
+  s.changed = false
+  z.base = z.base + 1
+end
+if call('EXISTS', KEYS[3]) == 0 then z.due_base = z.now - z.paused end
+
+local rows, front_end = {}, z.next
+if ARGV[from + #segments * 3] == '1' then
+  keep_segments()
+  local names = {}
+  for i = z.base, segment_of(max(z.next - 1, z.base * SEGMENT)) do names[#names + 1] = int(i) end
+  for i = 1, #names, 1000 do
+    local some = call('HMGET', KEYS[4], unpack(names, i, min(i + 999, #names)))
+    for j = 1, #some do rows[#rows + 1] = some[j] or '' end
+  end
+  if z.mode == HOLD or z.mode == CLOSED then
+    front_end = z.base * SEGMENT
+  elseif z.mode == AUTO then
+    -- The ticket of the front's last present holder, and those before it: of those whose slots fall free soon.
+    local soon, wanted, too_many = z.now + floor(z.period * 5 / 4) + 2000, 0, front_len()
+    while wanted < too_many do
+      local middle = floor((wanted + too_many) / 2)
+      if slot_ms(middle) <= soon then wanted = middle + 1 else too_many = middle end
+    end
+    wanted = max(wanted, 1)
+    local passed = 0
+    for i = 1, #rows do
+      local present = tonumber(string.match(rows[i], '%d+ (%d+)') or '0')
+      local s = by_index[z.base + i - 1]
+      if passed + present >= wanted then
+        local low, high = 0, SEGMENT - 1
+        if s then
+          -- The first bit up to which, it included, there are as many as wanted.
+          while low < high do
+            local middle = floor((low + high) / 2)
+            if passed + call('BITCOUNT', s.here_key, 0, middle, 'BIT') >= wanted then
+              high = middle
+            else
+              low = middle + 1
+            end
+          end
+        end
+        front_end = (z.base + i - 1) * SEGMENT + high + 1
+        break
+      end
+      passed = passed + present
+    end
+  end
+end
+front_end = min(front_end, z.next)
+
+local revs, bits = {}, {}
+for i = 1, #segments do
+  local s = segments[i]
+  local has = tonumber(ARGV[from + i * 3 - 3])
+  revs[i], bits[i] = int(s.rev), ''
+  if s.known and s.rev > has and s.index >= z.base then bits[i] = call('GET', s.live_key) or '' end
+end
+return finish(int(front_end), rows, revs, bits)

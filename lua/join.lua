@@ -1,0 +1,77 @@
+-- Gives out places at the end of the line; with nobody present in it, and slots in the minute, their holders are in.
+--
+-- KEYS  see zone.lua; the segments that the new numbers are in
+-- ARGV  after zone.lua's: count (1 to 1,024)
+-- Returns zone.lua's, then: first number, how many are in (the first of them), unix seconds of that, live ahead and
+--         present ahead of the first who waits, and the verdicts (21 bytes each) of those who wait as far as they are of
+--         the front; the others follow from the first
+-- Cost  about 45 us, with 64 places or with one; up to 2 us more for each that is of the front; no dependence on how many
+--         wait.
+
+local function refuses(from)
+  local count = tonumber(ARGV[from])
+  if not (by_index[segment_of(z.next)] and by_index[segment_of(z.next + count - 1)]) then
+    return 'WEIR_KEYS ' .. int(z.next) .. ' begins the line\'s end'
+  end
+end
+
+-- Sets the bits of a run of tickets.
+local function set_run(key, bit, count)
+  local operations = {}
+  while count > 0 do
+    local width = min(count, 32)
+    operations[#operations + 1] = 'SET'
+    operations[#operations + 1] = 'u' .. width
+    operations[#operations + 1] = bit
+    operations[#operations + 1] = int(2 ^ width - 1)
+    bit, count = bit + width, count - width
+  end
+  call('BITFIELD', key, unpack(operations))
+end
+
+-- Walks a run of numbers, segment by segment.
+local function by_segment(seq, count, act)
+  while count > 0 do
+    local here = min(count, SEGMENT - seq % SEGMENT)
+    local s = by_index[segment_of(seq)]
+    if not s.known then start_segment(s) end
+    act(s, seq % SEGMENT, here)
+    seq, count = seq + here, count - here
+  end
+end
+
+local from, fault = begin(refuses)
+if fault then return fault end
+local count, first = tonumber(ARGV[from]), z.next
+local last = by_index[segment_of(first)]
+touch(last)
+local let_in = 0
+if z.mode == OPEN then
+  let_in = count
+elseif not is_held() and z.present == 0 then
+  let_in = min(free(false), count)
+end
+z.next, z.joined = first + count, z.joined + count
+if let_in > 0 then
+  local stamp = pack('>I6I4', z.now, unix_s())
+  by_segment(first, let_in, function(s, bit, n)
+    call('SETRANGE', s.out_key, bit * 10, string.rep(stamp, n))
+    s.changed, s.rev = true, z.rev
+  end)
+  note_entries(let_in)
+end
+local ahead, present_ahead, verdicts = z.live, z.present, {}
+if let_in < count then
+  by_segment(first + let_in, count - let_in, function(s, bit, n)
+    set_run(s.live_key, bit, n)
+    set_run(s.here_key, bit, n)
+    set_live(s, s.live + n)
+    set_present(s, s.present + n)
+  end)
+  -- Nobody behind the front has an appointment.
+  local of_front = z.mode == AUTO and min(max(front_len() - present_ahead, 0), count - let_in) or 0
+  local tickets = {}
+  for i = 0, of_front - 1 do tickets[i + 1] = { first + let_in + i, ahead + i, present_ahead + i } end
+  verdicts = places(tickets)
+end
+return finish(int(first), let_in, int(unix_s()), int(ahead), int(present_ahead), table.concat(verdicts))

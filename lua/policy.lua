@@ -1,0 +1,34 @@
+-- Makes a zone known, or changes its policy; places are kept.
+--
+-- KEYS  see zone.lua; no segments
+-- ARGV  1-6 as in zone.lua (n = 0); then 1 where a zone that is there takes the policy, 0 where it keeps its own; then
+--       mode, n, subs, period, idle, ttl, failure
+-- Returns zone.lua's
+-- Errors  WEIR_LOST  the zone is gone that this server knows
+-- Cost  about 30 us.
+
+if call('EXISTS', KEYS[1]) == 0 then
+  if tonumber(ARGV[1]) > 0 then return redis.error_reply('WEIR_LOST there is no such zone any more') end
+  create(nil, 8)
+  call('SET', KEYS[1], header())
+end
+local from, fault = begin()
+if fault then return fault end
+local changed = false
+if ARGV[from] == '1' then
+  for i = 1, #POLICY do changed = changed or z[POLICY[i]] ~= tonumber(ARGV[from + i]) end
+end
+if changed then
+  local period, idle = z.period, z.idle
+  for i = 1, #POLICY do z[POLICY[i]] = tonumber(ARGV[from + i]) end
+  z.policy_rev = z.policy_rev + 1
+  -- The windows' bounds have moved: they are sought from the log's beginning.
+  z.minute_from, z.minute_before, z.sub_from, z.sub_before = z.first, z.total_first, z.first, z.total_first
+  slide()
+  if period ~= z.period or idle ~= z.idle then
+    z.seen_all = z.seen_all + 1
+    call('DEL', KEYS[3])
+    z.due_base = z.now - z.paused
+  end
+end
+return finish()

@@ -1,0 +1,460 @@
+-- What every script of a zone begins with: the state's layout, time, and the parts that several decisions share.
+--
+-- The rules are those of the crate `admission`, which random traces hold these scripts against. Everything is an
+-- integer; no number reaches 2^53. Bitmaps hold a bit for each ticket of a segment of 65,536.
+--
+-- KEYS  1 z      the header: the numbers of FIELDS, 8 bytes each, then 32 bytes for each past epoch
+--       2 log    entries of the last minute and a bit: 12 bytes a record, instant (6) and running total (6)
+--       3 due    sorted set of the front's appointments: ticket -> due * 65,536 + the wait asked for
+--       4 seg    hash: segment -> "live present generation seen_all rev"
+--       5 on     there while this very process was seen to hold the state; not replicated
+--       6 t1, 7 t2  scratch, empty between calls
+--       then for each segment passed: live, here, met, a0, a1, a2, a3, out, lost
+--         live  waits          here  polls (present)       met   polled since its appointment was made
+--         a0-3  bit planes of the age: generations since the holder was heard
+--         out   10 bytes a ticket: when it entered (6, on the zone's clock), and by the wall clock in seconds (4)
+--         lost  gone, as the servers remembered it when the state was rebuilt
+-- ARGV  1 epoch, 2 rev   the newest this server has seen; 0 0 for none
+--       3 lo, 4 hi       between which the zone's clock is, as far as this server can tell; 0 for not at all
+--       5 known          the record of the log from which on to send it
+--       6 n, then n segments (those whose keys are passed, ascending)
+-- Returns {header, first record sent, records, ...}. Errors, all before anything was written:
+--       WEIR_NONE  there is no such zone          WEIR_LOST  the state is older than the server's
+--       WEIR_KEYS next  the keys of the line's end were not passed
+-- Cost  about 25 us with one segment; every loop is over what was passed, or over the next slots of the front.
+
+local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
+local floor, max, min = math.floor, math.max, math.min
+
+local SEGMENT, AGE_OUT, PAUSE_MS, LONG_PAUSE_MS = 65536, 13, 1500, 4000
+local BIT_MS, LEAST_POLL_MS, LAST_STEP_MS, MINUTE_MS = 500, 100, 700, 60000
+local AUTO, HOLD, OPEN, CLOSED = 0, 1, 2, 3
+local POLL_SCALE, ON_MS = 65536, 1500
+local FIXED, PER_SEGMENT = 7, 9
+
+local FIELDS = {
+  'epoch', 'rev', 'now', 'offset', 'next', 'base', 'first', 'total_first', 'records', 'total', 'minute_from', 'minute_before',
+  'sub_from', 'sub_before', 'paused', 'seen_all', 'lateness', 'due_base', 'appointed', 'live', 'present', 'joined',
+  'entered', 'evicted', 'used', 'hold_until', 'run', 'recover_until', 'mode', 'n', 'subs', 'period', 'idle', 'ttl',
+  'failure', 'policy_rev',
+}
+local FORMAT = '>' .. string.rep('i8', #FIELDS)
+local HEADER_LEN = 8 * #FIELDS
+
+local z, past = {}, ''
+local segments, by_index = {}, {}
+local wall = 0
+
+local function int(number) return string.format('%d', number) end
+
+local function read_header(raw)
+  local values = { unpack_struct(FORMAT, raw) }
+  for i = 1, #FIELDS do z[FIELDS[i]] = values[i] end
+  past = string.sub(raw, HEADER_LEN + 1)
+end
+
+local function header()
+  local values = {}
+  for i = 1, #FIELDS do values[i] = z[FIELDS[i]] end
+  return pack(FORMAT, unpack(values)) .. past
+end
+
+-- The policy's own numbers.
+local function sub_ms() return floor(MINUTE_MS / z.subs) end
+local function sub_cap() return floor((z.n + z.subs - 1) / z.subs) end
+local function generation_ms() return floor(z.idle * 1000 / 12) end
+local function front_len() return max(floor((sub_cap() * 3 + 1) / 2), 16) end
+local function present_generations()
+  local g = generation_ms()
+  return min(floor((z.period * 2 + BIT_MS + g - 1) / g), 12)
+end
+
+-- Time. The zone's clock is Redis's less an offset, kept between what the servers' own clocks allow: a node whose
+-- clock differs, or is set, neither opens a window early nor stops the line.
+local function set_clock()
+  local time = call('TIME')
+  wall = time[1] * 1000 + floor(time[2] / 1000)
+  local lo, hi = tonumber(ARGV[3]), tonumber(ARGV[4])
+  local now = wall - z.offset
+  if hi > 0 then now = min(now, hi) end
+  now = max(now, lo, z.now)
+  z.offset = wall - now
+  return now
+end
+
+local function unix_s() return floor(wall / 1000) end
+
+-- Segments that were passed.
+local function segment_of(seq) return floor(seq / SEGMENT) end
+
+local function use_segments()
+  local count = tonumber(ARGV[6])
+  if count == 0 then return 7 end
+  local names = {}
+  for i = 1, count do names[i] = ARGV[6 + i] end
+  local rows = call('HMGET', KEYS[4], unpack(names))
+  for i = 1, count do
+    local index, from = tonumber(names[i]), FIXED + (i - 1) * PER_SEGMENT
+    local s = {
+      index = index, known = rows[i] and true or false, live = 0, present = 0, generation = 0, seen_all = 0, rev = 0,
+      live_key = KEYS[from + 1], here_key = KEYS[from + 2], met_key = KEYS[from + 3],
+      ages = { KEYS[from + 4], KEYS[from + 5], KEYS[from + 6], KEYS[from + 7] },
+      out_key = KEYS[from + 8], lost_key = KEYS[from + 9],
+    }
+    if rows[i] then
+      local live, present, generation, seen_all, rev = string.match(rows[i], '(%d+) (%d+) (%d+) (%d+) (%d+)')
+      s.live, s.present, s.rev = tonumber(live), tonumber(present), tonumber(rev)
+      s.generation, s.seen_all = tonumber(generation), tonumber(seen_all)
+    end
+    segments[i], by_index[index] = s, s
+  end
+  return 7 + count
+end
+
+local function keep_segments()
+  local rows = {}
+  for i = 1, #segments do
+    local s = segments[i]
+    if s.changed then
+      rows[#rows + 1] = int(s.index)
+      rows[#rows + 1] = int(s.live) .. ' ' .. int(s.present) .. ' ' .. int(s.generation) .. ' ' .. int(s.seen_all) ..
+        ' ' .. int(s.rev)
+      s.changed = false
+    end
+  end
+  if #rows > 0 then call('HSET', KEYS[4], unpack(rows)) end
+end
+
+local function set_live(s, live)
+  z.live, s.live, s.changed, s.rev = z.live + live - s.live, live, true, z.rev
+end
+
+local function set_present(s, present)
+  if present ~= s.present then z.present, s.present, s.changed = z.present + present - s.present, present, true end
+end
+
+-- A segment that the line has come to.
+local function start_segment(s)
+  s.known, s.changed = true, true
+  s.generation, s.seen_all, s.rev = floor(z.now / generation_ms()), z.seen_all, z.rev
+end
+
+-- Everybody of a segment who waits counts as just heard.
+local function see_all(s)
+  call('DEL', s.met_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4])
+  call('BITOP', 'OR', s.here_key, s.live_key)
+  set_present(s, s.live)
+end
+
+-- The next generation: all grow older by one; who is too old is evicted, who has just become absent is noted.
+local function grow_older(s, absent_age)
+  local carry, spare = KEYS[6], KEYS[7]
+  call('BITOP', 'OR', carry, s.live_key)
+  for i = 1, 4 do
+    if i < 4 then call('BITOP', 'AND', spare, s.ages[i], carry) end
+    call('BITOP', 'XOR', s.ages[i], s.ages[i], carry)
+    carry, spare = spare, carry
+  end
+  -- 13 is 1101: no age is above it.
+  call('BITOP', 'AND', KEYS[6], s.ages[1], s.ages[3], s.ages[4])
+  local evicted = call('BITCOUNT', KEYS[6])
+  if evicted > 0 then
+    call('BITOP', 'XOR', s.live_key, s.live_key, KEYS[6])
+    for _, i in ipairs({ 1, 3, 4 }) do call('BITOP', 'XOR', s.ages[i], s.ages[i], KEYS[6]) end
+    call('BITOP', 'AND', s.here_key, s.here_key, s.live_key)
+    set_live(s, s.live - evicted)
+    z.evicted = z.evicted + evicted
+  end
+  -- Of those here no age is above `absent_age`, so those of that age have all its bits.
+  local planes, rest = {}, absent_age
+  for i = 1, 4 do
+    if rest % 2 == 1 then planes[#planes + 1] = s.ages[i] end
+    rest = floor(rest / 2)
+  end
+  call('BITOP', 'AND', KEYS[6], s.here_key, unpack(planes))
+  call('BITOP', 'XOR', s.here_key, s.here_key, KEYS[6])
+end
+
+local function is_behind(s)
+  return s.known and (s.seen_all < z.seen_all or s.generation < floor(z.now / generation_ms()))
+end
+
+-- Brings a segment up to date.
+local function touch(s)
+  if not is_behind(s) then return end
+  local generation = floor(z.now / generation_ms())
+  if s.seen_all < z.seen_all then
+    see_all(s)
+  elseif s.live > 0 then
+    for _ = 1, min(generation - s.generation, 16) do grow_older(s, present_generations() + 1) end
+    set_present(s, call('BITCOUNT', s.here_key))
+  end
+  s.generation, s.seen_all, s.changed = generation, z.seen_all, true
+  call('DEL', KEYS[6], KEYS[7])
+end
+
+-- The log. Records are numbered from the first that ever was.
+local chunk, chunk_from, chunk_to = '', 0, 0
+local CHUNK = 128
+
+local function record(i)
+  if i < chunk_from or i >= chunk_to then
+    local at = (i - z.first) * 12
+    chunk = call('GETRANGE', KEYS[2], at, at + CHUNK * 12 - 1)
+    chunk_from, chunk_to = i, i + #chunk / 12
+  end
+  return unpack_struct('>I6I6', chunk, (i - chunk_from) * 12 + 1)
+end
+
+-- The first record from `from` on of which `is_past` is not true: a few steps, then by halves.
+local function seek(from, is_past)
+  local low, high = from, z.records
+  for _ = 1, 8 do
+    if low >= high or not is_past(record(low)) then return low end
+    low = low + 1
+  end
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if is_past(record(middle)) then low = middle + 1 else high = middle end
+  end
+  return low
+end
+
+local function total_before(i)
+  if i <= z.first then return z.total_first end
+  local _, total = record(i - 1)
+  return total
+end
+
+local function slide()
+  local sub_end, minute_end = z.now - sub_ms(), z.now - MINUTE_MS
+  local sub_from = seek(z.sub_from, function(at) return at < sub_end end)
+  if sub_from ~= z.sub_from then z.sub_before, z.sub_from = total_before(sub_from), sub_from end
+  local minute_from = seek(z.minute_from, function(at) return at < minute_end end)
+  if minute_from ~= z.minute_from then z.minute_before, z.minute_from = total_before(minute_from), minute_from end
+end
+
+local function free(strict)
+  local minute = z.n - (z.total - z.minute_before)
+  local sub = sub_cap() - (z.total - z.sub_before)
+  if strict then minute = min(minute, sub) end
+  return max(minute, 0)
+end
+
+local function is_held() return z.mode == HOLD or z.mode == CLOSED or z.now < z.hold_until end
+
+local function note_entries(count)
+  z.total, z.entered = z.total + count, z.entered + count
+  local last_at = 0
+  if z.records > z.first then last_at = record(z.records - 1) end
+  chunk_from, chunk_to = 0, 0
+  local line = pack('>I6I6', z.now, z.total)
+  if last_at == z.now and z.records > z.first then
+    call('SETRANGE', KEYS[2], (z.records - 1 - z.first) * 12, line)
+  else
+    call('APPEND', KEYS[2], line)
+    z.records = z.records + 1
+  end
+end
+
+-- Drops records that no window reaches any more, now and then.
+local function trim_log()
+  local old = z.minute_from - z.first - 1
+  if old >= 1024 then
+    z.total_first = total_before(z.first + old)
+    local rest = call('GETRANGE', KEYS[2], old * 12, -1)
+    call('SET', KEYS[2], rest)
+    z.first, chunk_from, chunk_to = z.first + old, 0, 0
+  end
+end
+
+-- Lets time pass.
+local function advance(now)
+  local before = z.now
+  z.now = now
+  slide()
+  if now - before > PAUSE_MS and z.live > 0 then
+    if now - before > LONG_PAUSE_MS then
+      z.seen_all = z.seen_all + 1
+      call('DEL', KEYS[3])
+      z.due_base = now - z.paused
+    else
+      z.paused = z.paused + now - before
+    end
+  end
+end
+
+-- Who did not come when asked to is not present any more.
+local function mind_appointments()
+  local limit = (z.now - z.paused - z.due_base) * POLL_SCALE
+  if z.appointed == 0 or limit <= 0 then return end
+  local late = call('ZRANGEBYSCORE', KEYS[3], '-inf', '(' .. int(limit), 'LIMIT', 0, 1000)
+  if #late == 0 then return end
+  local minded = {}
+  for i = 1, #late do
+    local seq = tonumber(late[i])
+    local s = by_index[segment_of(seq)]
+    if s and s.known then
+      local bit = seq % SEGMENT
+      if call('GETBIT', s.met_key, bit) == 0 and call('SETBIT', s.here_key, bit, 0) == 1 then
+        set_present(s, s.present - 1)
+      end
+      minded[#minded + 1] = late[i]
+    elseif seq < z.base * SEGMENT then
+      minded[#minded + 1] = late[i]
+    end
+  end
+  if #minded > 0 then call('ZREM', KEYS[3], unpack(minded)) end
+end
+
+-- When slots fall free. The one that `j` others come before falls free when the entry that lies a whole window of
+-- entries back has slid out, of the sub-window and of the minute.
+local slots = {}
+local sub_seen, minute_seen = { back = 0, at = 0 }, { back = 0, at = 0 }
+
+-- The instant of the entry that `back` come before in all; `seen` remembers where the last one was found.
+local function entry_ms(back, from, seen)
+  if back >= seen.back then from = max(from, seen.at) end
+  seen.back, seen.at = back, seek(from, function(_, total) return total <= back end)
+  return (record(seen.at))
+end
+
+local function slot_ms(j)
+  if slots[j] then return slots[j] end
+  local at, cap = max(z.now, z.hold_until), sub_cap()
+  local back = z.total + j - cap
+  if back >= z.total then
+    at = max(at, slot_ms(j - cap) + sub_ms() + 1)
+  elseif back >= z.sub_before then
+    at = max(at, entry_ms(back, z.sub_from, sub_seen) + sub_ms() + 1)
+  end
+  back = z.total + j - z.n
+  if back >= z.total then
+    at = max(at, slot_ms(j - z.n) + MINUTE_MS + 1)
+  elseif back >= z.minute_before then
+    at = max(at, entry_ms(back, z.minute_from, minute_seen) + MINUTE_MS + 1)
+  end
+  slots[j] = at
+  return at
+end
+
+-- When the holder whose slot falls free in `wait` shall ask again.
+local function ask_again_in(wait)
+  local lead = max(z.lateness, 0)
+  local last_step = max(LAST_STEP_MS, lead + LEAST_POLL_MS)
+  if wait > z.period + last_step then return z.period end
+  local aim = wait
+  if wait > 2 * last_step then aim = wait - last_step end
+  return min(max(max(aim - lead, 0), LEAST_POLL_MS), z.period)
+end
+
+-- Verdicts, 21 bytes each: kind, then what goes with it.
+local function gone() return '\0' .. string.rep('\0', 20) end
+local function entered(at, unix) return pack('>I1I6I4', 1, at, unix) .. string.rep('\0', 10) end
+local function waiting(rank, present_ahead, poll_in, slot_in)
+  return pack('>I1I6I6I4i4', 2, rank, present_ahead, poll_in, slot_in)
+end
+
+-- Says where tickets stand, given {seq, live ahead, present ahead} in the order of the line, and makes the front its
+-- appointments.
+local function places(tickets)
+  local verdicts, made, cancelled = {}, {}, {}
+  local front = front_len()
+  for i = 1, #tickets do
+    local seq, ahead, present_ahead = tickets[i][1], tickets[i][2], tickets[i][3]
+    local poll_in, slot_in = z.period, -1
+    if z.mode == AUTO and present_ahead < front then
+      slot_in = slot_ms(present_ahead) - z.now
+      poll_in = ask_again_in(slot_in)
+      local due = z.now + 2 * poll_in + 2 * BIT_MS - z.paused - z.due_base
+      made[#made + 1] = int(due * POLL_SCALE + poll_in)
+      made[#made + 1] = int(seq)
+      z.appointed = max(z.appointed, seq + 1)
+      local s = by_index[segment_of(seq)]
+      if call('GETBIT', s.met_key, seq % SEGMENT) == 1 then call('SETBIT', s.met_key, seq % SEGMENT, 0) end
+    else
+      cancelled[#cancelled + 1] = int(seq)
+    end
+    verdicts[i] = waiting(1 + ahead, present_ahead, poll_in, slot_in)
+  end
+  if #cancelled > 0 then call('ZREM', KEYS[3], unpack(cancelled)) end
+  if #made > 0 then call('ZADD', KEYS[3], unpack(made)) end
+  return verdicts
+end
+
+-- The state is, or may be, not what the servers last saw: a new epoch begins, behind all numbers that may have been
+-- given out, and nobody is let in until the servers have said what they remember.
+local function raise(now, rev_known, next_known)
+  local limit = (segment_of(z.next + SEGMENT - 1) + 1) * SEGMENT
+  past = string.sub(pack('>i8i8i8i8', z.epoch, rev_known, next_known, limit) .. past, 1, 8 * 32)
+  z.epoch, z.next = z.epoch + 1, limit
+  z.hold_until, z.recover_until = now + z.period + 1000, now + z.idle * 1000
+end
+
+-- A zone that is not there yet, with the policy from ARGV[at] on.
+local POLICY = { 'mode', 'n', 'subs', 'period', 'idle', 'ttl', 'failure' }
+
+local function create(epoch, at)
+  for i = 1, #FIELDS do z[FIELDS[i]] = 0 end
+  for i = 1, #POLICY do z[POLICY[i]] = tonumber(ARGV[at + i - 1]) end
+  local time = call('TIME')
+  z.now = max(time[1] * 1000 + floor(time[2] / 1000), tonumber(ARGV[3]))
+  z.due_base, z.epoch = z.now, epoch or tonumber(time[1])
+  call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
+end
+
+-- Whether a ticket of `epoch` is of this line, and whether its number was given out by a state that was lost.
+local function is_of_line(epoch, seq)
+  if epoch == z.epoch then return seq < z.next, false end
+  for at = 1, #past, 32 do
+    local of, _, known, limit = unpack_struct('>i8i8i8i8', past, at)
+    if of == epoch then return seq < limit, seq >= known end
+  end
+  return false, false
+end
+
+-- Whether this process is the one that last held the state. If not, it was restarted, or took over from another, and
+-- what the other wrote last may be lost.
+local function mind_process(now)
+  if call('EXISTS', KEYS[5]) == 1 then return end
+  local run = tonumber(string.sub(string.match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12), 16)
+  if run ~= z.run then
+    if z.run ~= 0 then raise(now, z.rev, z.next) end
+    z.run = run
+    call('SET', KEYS[1], header())
+  end
+  redis.set_repl(redis.REPL_NONE)
+  call('SET', KEYS[5], '', 'PX', ON_MS)
+  redis.set_repl(redis.REPL_ALL)
+end
+
+-- Begins a call on a zone that is there; `refuses` says what is wrong with it, before anything is written. Returns where
+-- the script's own arguments begin, or nothing and an error.
+local function begin(refuses)
+  local raw = call('GET', KEYS[1])
+  if not raw then return nil, redis.error_reply('WEIR_NONE there is no such zone') end
+  read_header(raw)
+  local epoch, rev = tonumber(ARGV[1]), tonumber(ARGV[2])
+  if epoch > z.epoch or (epoch == z.epoch and rev > z.rev) then
+    return nil, redis.error_reply('WEIR_LOST the state is older than what a server has seen of it')
+  end
+  local now = set_clock()
+  mind_process(now)
+  local from = use_segments()
+  local fault = refuses and refuses(from)
+  if fault then return nil, redis.error_reply(fault) end
+  z.rev = z.rev + 1
+  advance(now)
+  return from
+end
+
+-- Ends a call: what changed is kept, and the server gets the header and the log that it does not have.
+local function finish(...)
+  keep_segments()
+  trim_log()
+  local kept = header()
+  call('SET', KEYS[1], kept)
+  local from, log = max(tonumber(ARGV[5]), z.first), ''
+  if from < z.records then log = call('GETRANGE', KEYS[2], (from - z.first) * 12, -1) end
+  return { kept, int(from), log, ... }
+end
