@@ -1,0 +1,129 @@
+//! Who is let in, and whom the client believes: passwords, users, certificates.
+
+use std::{fs, path::Path};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use store::redis::{
+    address::{Library, Settings},
+    client::Value,
+};
+use tempfile::TempDir;
+
+use crate::{
+    Cluster, Standalone, assert_away, connect, count, impatient, keys, redis::Options, settings, try_connect,
+    with_both,
+};
+
+with_both!(
+    user_and_password,
+    little_is_allowed,
+    certificates,
+    certificates_in_a_cluster,
+    other_certificates_are_refused,
+);
+
+async fn user_and_password(library: Library) {
+    let server = Standalone::start();
+    server.command(&["ACL", "SETUSER", "weir", "on", ">p@ss:w/rd", "~*", "+@all"]);
+    server.command(&["CONFIG", "SET", "requirepass", "other"]);
+    let url = |login: &str| server.url().replace("://", &format!("://{login}"));
+    let client = connect(&url("weir:p%40ss:w%2Frd@"), &settings(library)).await;
+    assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
+    let client = connect(&url(":other@"), &settings(library)).await;
+    assert_eq!(count(&client, "a").await, Ok(Value::Int(2)));
+    let refused = try_connect(&url("weir:guess@"), &impatient(library)).await.map(drop);
+    assert_away(&refused, "WRONGPASS");
+    assert!(!format!("{refused:?}").contains("guess"), "{refused:?}");
+    assert_away(&try_connect(&url(""), &impatient(library)).await.map(drop), "NOAUTH");
+}
+
+/// The least that a user needs; the README tells it.
+async fn little_is_allowed(library: Library) {
+    let options = Options::new().arg(&[
+        "--user",
+        "weir",
+        "on",
+        ">word",
+        "~*",
+        "+@scripting",
+        "+@write",
+        "+@read",
+        "+@connection",
+    ]);
+    let server = Standalone::start_with(&options);
+    let client = connect(&server.url().replace("://", "://weir:word@"), &settings(library)).await;
+    assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
+}
+
+/// A CA and a server's certificate by it, in files.
+struct Certificates {
+    dir: TempDir,
+    ca_pem: String,
+}
+
+impl Certificates {
+    fn make() -> Self {
+        let dir = tempfile::Builder::new().prefix("weir-tls-").tempdir().expect("a temporary directory");
+        let mut ca = CertificateParams::default();
+        ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().expect("a key");
+        let ca = CertifiedIssuer::self_signed(ca, key).expect("a certificate");
+        let key = KeyPair::generate().expect("a key");
+        let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
+        let mut server = CertificateParams::new(names).expect("these are names");
+        // Not the name that the CA has, or OpenSSL takes it for its own issuer.
+        server.distinguished_name.push(DnType::CommonName, "server");
+        let server = server.signed_by(&key, &ca).expect("a certificate");
+        let ca_pem = ca.pem();
+        for (name, text) in [("ca", ca_pem.clone()), ("crt", server.pem()), ("key", key.serialize_pem())] {
+            fs::write(dir.path().join(name), text).expect("the temporary directory takes files");
+        }
+        Self { dir, ca_pem }
+    }
+
+    fn settings(&self, settings: Settings) -> Settings {
+        Settings { ca_pem: Some(self.ca_pem.clone().into_bytes()), ..settings }
+    }
+
+    fn options(&self) -> Options {
+        let path = |name: &str| Path::join(self.dir.path(), name).to_str().expect("UTF-8").to_owned();
+        Options::new()
+            .arg(&[
+                "--tls-cert-file",
+                &path("crt"),
+                "--tls-key-file",
+                &path("key"),
+                "--tls-ca-cert-file",
+                &path("ca"),
+            ])
+            .arg(&["--tls-auth-clients", "no"])
+            .tls()
+    }
+}
+
+async fn certificates(library: Library) {
+    let certificates = Certificates::make();
+    let server = Standalone::start_with(&certificates.options());
+    let client = connect(&server.url(), &certificates.settings(settings(library))).await;
+    assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
+    assert_eq!(server.command(&["GET", "a"]).text(), "1");
+}
+
+async fn certificates_in_a_cluster(library: Library) {
+    let certificates = Certificates::make();
+    let cluster = Cluster::start_with(3, 0, &certificates.options());
+    let client = connect(&cluster.url(), &certificates.settings(settings(library))).await;
+    for key in keys(&cluster, 3) {
+        assert_eq!(count(&client, &key).await, Ok(Value::Int(1)), "{key}");
+    }
+}
+
+async fn other_certificates_are_refused(library: Library) {
+    let (theirs, ours) = (Certificates::make(), Certificates::make());
+    let server = Standalone::start_with(&theirs.options());
+    let refused = try_connect(&server.url(), &ours.settings(impatient(library))).await.map(drop);
+    assert_away(&refused, "ertificate");
+    // Those of the system don't know it either.
+    let refused = try_connect(&server.url(), &impatient(library)).await.map(drop);
+    assert_away(&refused, "ertificate");
+}

@@ -1,0 +1,45 @@
+//! Slots move from server to server, and calls follow.
+
+use store::redis::{address::Library, client::Value};
+
+use crate::{Cluster, connect, count, keys, settings, with_both};
+
+with_both!(moved, on_its_way, to_a_new_server);
+
+async fn moved(library: Library) {
+    let cluster = Cluster::start(3, 0);
+    let client = connect(&cluster.url(), &settings(library)).await;
+    let key = &keys(&cluster, 3)[0];
+    let slot = cluster.slot(key);
+    cluster.begin_move(slot, 2);
+    cluster.end_move(slot, 2);
+    assert_eq!(count(&client, key).await, Ok(Value::Int(1)));
+    assert_eq!(cluster.command(2, &["GET", key]).text(), "1");
+    assert_eq!(count(&client, key).await, Ok(Value::Int(2)));
+}
+
+async fn on_its_way(library: Library) {
+    let cluster = Cluster::start(3, 0);
+    let client = connect(&cluster.url(), &settings(library)).await;
+    let key = &keys(&cluster, 3)[0];
+    let slot = cluster.slot(key);
+    cluster.begin_move(slot, 2);
+    // The old one has no such key and says `ASK`.
+    assert_eq!(count(&client, key).await, Ok(Value::Int(1)));
+    assert_eq!(count(&client, key).await, Ok(Value::Int(2)));
+    cluster.end_move(slot, 2);
+    assert_eq!(count(&client, key).await, Ok(Value::Int(3)));
+}
+
+/// A server that was not there when the client connected.
+async fn to_a_new_server(library: Library) {
+    let mut cluster = Cluster::start(2, 0);
+    let client = connect(&cluster.url(), &settings(library)).await;
+    let key = &keys(&cluster, 2)[0];
+    let (slot, new) = (cluster.slot(key), cluster.add());
+    cluster.begin_move(slot, new);
+    assert_eq!(count(&client, key).await, Ok(Value::Int(1)));
+    cluster.end_move(slot, new);
+    assert_eq!(count(&client, key).await, Ok(Value::Int(2)));
+    assert_eq!(cluster.command(new, &["GET", key]).text(), "2");
+}

@@ -1,0 +1,203 @@
+//! Servers are killed, frozen and cut off, and the client comes through: each call ends, others are not held up, and
+//! what is back is used again.
+
+use store::redis::{address::Library, client::Value};
+
+use crate::{
+    COUNT, Cluster, DEADLINE, ONE, Standalone, assert_away, connect, count, count_at_last, impatient, keys,
+    now, redis::Options, replica_of, run, settings, try_connect, with_both,
+};
+
+with_both!(
+    absent_at_the_start,
+    first_seeds_are_dead,
+    first_seed_is_frozen,
+    restarted,
+    frozen,
+    severed,
+    replies_are_lost,
+    killed_primary_is_replaced,
+    frozen_primary_is_replaced,
+    killed_primary_holds_nobody_up,
+    frozen_primary_holds_nobody_up,
+    primary_among_the_hosts_is_found,
+    sentinels_name_the_primary,
+);
+
+async fn absent_at_the_start(library: Library) {
+    let mut server = Standalone::start();
+    server.kill();
+    assert_away(&try_connect(&server.url(), &impatient(library)).await.map(drop), "refused");
+    server.restart();
+    server.stop();
+    assert_away(&try_connect(&server.url(), &impatient(library)).await.map(drop), "within 500 ms");
+    server.cont();
+    let client = connect(&server.url(), &settings(library)).await;
+    assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
+}
+
+/// More of them than are asked at once.
+async fn first_seeds_are_dead(library: Library) {
+    let mut dead = Standalone::start();
+    dead.kill();
+    let cluster = Cluster::start(3, 0);
+    let seeds: String = (1..20).map(|n| format!("127.0.0.{n}:{},", dead.port())).collect();
+    let client = connect(&cluster.url().replace("://", &format!("://{seeds}")), &settings(library)).await;
+    assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
+}
+
+async fn first_seed_is_frozen(library: Library) {
+    let frozen = Standalone::start();
+    frozen.stop();
+    let cluster = Cluster::start(3, 0);
+    let url = cluster.url().replace("://", &format!("://127.0.0.1:{},", frozen.port()));
+    let client = connect(&url, &settings(library)).await;
+    assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
+}
+
+async fn restarted(library: Library) {
+    let mut server = Standalone::start();
+    let client = connect(&server.url(), &settings(library)).await;
+    assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
+    server.kill();
+    assert_away(&count(&client, "a").await, "");
+    server.restart();
+    assert_eq!(count_at_last(&client, "a").await, Value::Int(1));
+}
+
+async fn frozen(library: Library) {
+    let server = Standalone::start();
+    let client = connect(&server.url(), &impatient(library)).await;
+    assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
+    server.stop();
+    assert_away(&count(&client, "a").await, "no answer within 500 ms");
+    // The connection is given up, no other is to be had, and once that is known calls fail for that reason.
+    let deadline = now() + DEADLINE;
+    loop {
+        let result = count(&client, "a").await;
+        assert_away(&result, "within 500 ms");
+        if result.is_err_and(|error| error.to_string().contains("no connection")) {
+            break;
+        }
+        assert!(now() < deadline, "not within {DEADLINE:?}: the frozen server is given up");
+    }
+    server.cont();
+    count_at_last(&client, "a").await;
+}
+
+/// A connection that is closed under the client is made anew within the call.
+async fn severed(library: Library) {
+    let server = Standalone::start_with(&Options::new().proxied());
+    let client = connect(&server.url(), &settings(library)).await;
+    for expected in 1..=5 {
+        assert_eq!(count(&client, "a").await, Ok(Value::Int(expected)));
+        server.proxy().sever();
+    }
+}
+
+/// The server hears everything, and nothing comes back.
+async fn replies_are_lost(library: Library) {
+    let server = Standalone::start_with(&Options::new().proxied());
+    let client = connect(&server.url(), &impatient(library)).await;
+    assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
+    server.proxy().cut_replies();
+    assert_away(&count(&client, "a").await, "no answer within 500 ms");
+    assert_eq!(server.command(&["GET", "a"]).text(), "2");
+    server.proxy().pass();
+    count_at_last(&client, "a").await;
+}
+
+async fn killed_primary_is_replaced(library: Library) {
+    let mut cluster = Cluster::start(3, 1);
+    let client = connect(&cluster.url(), &settings(library)).await;
+    let key = &keys(&cluster, 3)[1];
+    assert_eq!(run(&client, &COUNT, key, ONE).await, Ok(Value::Int(1)));
+    cluster.kill(1);
+    assert_eq!(cluster.wait_failover(cluster.slot(key), 1), 4);
+    count_at_last(&client, key).await;
+    assert_ne!(cluster.command(4, &["GET", key]).text(), "1");
+}
+
+async fn frozen_primary_is_replaced(library: Library) {
+    let cluster = Cluster::start(3, 1);
+    let client = connect(&cluster.url(), &impatient(library)).await;
+    let key = &keys(&cluster, 3)[1];
+    assert_eq!(run(&client, &COUNT, key, ONE).await, Ok(Value::Int(1)));
+    cluster.stop(1);
+    assert_eq!(cluster.wait_failover(cluster.slot(key), 1), 4);
+    count_at_last(&client, key).await;
+    // What was the primary is back, as a replica; nobody is sent there for long.
+    cluster.cont(1);
+    count_at_last(&client, key).await;
+}
+
+async fn killed_primary_holds_nobody_up(library: Library) {
+    let mut cluster = Cluster::start(3, 0);
+    let client = connect(&cluster.url(), &settings(library)).await;
+    let keys = keys(&cluster, 3);
+    cluster.kill(0);
+    for number in 1..=50 {
+        let answers =
+            tokio::join!(count(&client, &keys[0]), count(&client, &keys[1]), count(&client, &keys[2]));
+        assert_away(&answers.0, "");
+        assert_eq!((answers.1, answers.2), (Ok(Value::Int(number)), Ok(Value::Int(number))));
+    }
+}
+
+/// While calls to the first shard wait for nothing, those to the others are answered.
+async fn frozen_primary_holds_nobody_up(library: Library) {
+    let cluster = Cluster::start(3, 0);
+    let client = connect(&cluster.url(), &settings(library)).await;
+    let keys = keys(&cluster, 3);
+    cluster.stop(0);
+    let absent = async {
+        for _ in 0..3 {
+            assert_away(&count(&client, &keys[0]).await, "");
+        }
+    };
+    let mut absent = std::pin::pin!(absent);
+    let mut others = 0;
+    loop {
+        tokio::select! {
+            biased;
+            () = &mut absent => break,
+            answers = async { (count(&client, &keys[1]).await, count(&client, &keys[2]).await) } => {
+                others += 1;
+                assert_eq!(answers, (Ok(Value::Int(others)), Ok(Value::Int(others))));
+            }
+        }
+    }
+    // Were they held up by it, one would have been answered for each that was given up.
+    assert!(others > 3, "only {others} calls to the other shards were answered meanwhile");
+    cluster.cont(0);
+    count_at_last(&client, &keys[0]).await;
+}
+
+async fn primary_among_the_hosts_is_found(library: Library) {
+    let primary = Standalone::start();
+    let replica = replica_of(&primary);
+    let url = format!("redis://127.0.0.1:{},127.0.0.1:{}", replica.port(), primary.port());
+    let client = connect(&url, &settings(library)).await;
+    assert_eq!(run(&client, &COUNT, "a", ONE).await, Ok(Value::Int(1)));
+    // They change places: the old primary refuses writes.
+    replica.command(&["REPLICAOF", "NO", "ONE"]);
+    primary.command(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()]);
+    count_at_last(&client, "a").await;
+    assert_ne!(replica.command(&["GET", "a"]).text(), "1");
+}
+
+async fn sentinels_name_the_primary(library: Library) {
+    let mut primary = Standalone::start();
+    let replica = replica_of(&primary);
+    let sentinel = Standalone::sentinel("main", &primary);
+    let url = format!("redis-sentinel://127.0.0.1:{}?service=main", sentinel.port());
+    let client = connect(&url, &settings(library)).await;
+    assert_eq!(run(&client, &COUNT, "a", ONE).await, Ok(Value::Int(1)));
+    assert_eq!(primary.command(&["GET", "a"]).text(), "1");
+    crate::clock::eventually("the sentinel knows the replica", || {
+        (sentinel.command(&["SENTINEL", "REPLICAS", "main"]).parts().len() == 1).then_some(())
+    });
+    primary.kill();
+    count_at_last(&client, "a").await;
+    assert!(replica.info("replication", "role") == "master");
+}

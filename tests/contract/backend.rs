@@ -1,0 +1,133 @@
+//! The back ends: what keeps the state, and how a store object is made over it.
+//!
+//! Invariant: two store objects of one back end, one after the other or side by side, are two servers of one state.
+
+use std::sync::{Arc, LazyLock};
+
+use store::{
+    Embedded, Store,
+    redis::{
+        Durability, Redis,
+        address::{Address, Library, Settings, Topology},
+    },
+};
+use tempfile::TempDir;
+
+use crate::redis::{Cluster, Reply, Standalone};
+
+/// What keeps the state.
+pub(crate) trait Backend: Send + 'static {
+    type Store: Store;
+
+    /// A new store object over it.
+    async fn open(&self) -> Self::Store;
+}
+
+/// A directory, for the embedded store; of one object at a time.
+pub(crate) struct Files(TempDir);
+
+impl Files {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+}
+
+impl Backend for Files {
+    type Store = Embedded;
+
+    async fn open(&self) -> Embedded {
+        Embedded::open(self.0.path()).expect("the directory is free")
+    }
+}
+
+/// Servers of Redis.
+pub(crate) enum Servers {
+    One(Standalone),
+    Three(Cluster),
+}
+
+impl Servers {
+    pub(crate) fn start(topology: Topology) -> Self {
+        match topology {
+            Topology::Cluster => Self::Three(Cluster::start(3, 0)),
+            _ => Self::One(Standalone::start()),
+        }
+    }
+
+    pub(crate) fn topology(&self) -> Topology {
+        match self {
+            Self::One(_) => Topology::Standalone,
+            Self::Three(_) => Topology::Cluster,
+        }
+    }
+
+    fn url(&self) -> String {
+        match self {
+            Self::One(server) => server.url(),
+            Self::Three(cluster) => cluster.url(),
+        }
+    }
+
+    /// The number of the server that has `key`.
+    pub(crate) fn holder(&self, key: &str) -> usize {
+        match self {
+            Self::One(_) => 0,
+            Self::Three(cluster) => cluster.primary_of(cluster.slot(key)),
+        }
+    }
+
+    pub(crate) fn command(&self, server: usize, parts: &[&str]) -> Reply {
+        match self {
+            Self::One(one) => one.command(parts),
+            Self::Three(cluster) => cluster.command(server, parts),
+        }
+    }
+
+    /// SIGSTOP.
+    pub(crate) fn stop(&self, server: usize) {
+        match self {
+            Self::One(one) => one.stop(),
+            Self::Three(cluster) => cluster.stop(server),
+        }
+    }
+
+    /// SIGCONT.
+    pub(crate) fn cont(&self, server: usize) {
+        match self {
+            Self::One(one) => one.cont(),
+            Self::Three(cluster) => cluster.cont(server),
+        }
+    }
+
+    /// A store over them; it must answer.
+    pub(crate) async fn connect(&self, settings: &Settings, durability: Durability) -> Redis {
+        let address = Address::parse(&self.url()).expect("an address");
+        Redis::connect(&address, settings, durability).await.expect("Redis answers")
+    }
+}
+
+/// Redis, as one library speaks to it.
+pub(crate) struct InRedis {
+    pub(crate) servers: Arc<LazyLock<Servers>>,
+    pub(crate) library: Library,
+    /// Segments that one call passes; none for the usual number.
+    pub(crate) slice: Option<usize>,
+}
+
+impl InRedis {
+    pub(crate) fn settings(&self) -> Settings {
+        Settings { library: self.library, ..Settings::default() }
+    }
+}
+
+impl Backend for InRedis {
+    type Store = Redis;
+
+    async fn open(&self) -> Redis {
+        let store = self.servers.connect(&self.settings(), Durability::Async).await;
+        match self.slice {
+            Some(slice) => store.with_slice(slice),
+            None => store,
+        }
+    }
+}

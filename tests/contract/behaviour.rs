@@ -1,0 +1,392 @@
+//! What a user of any store may rely on.
+//!
+//! Conditions that time brings are waited for; nothing is asserted about how soon they come.
+
+use std::{ops::Range, time::Duration};
+
+use admission::{
+    Claim, Decided, Entry, Joined, Mark, Mode, Place, Policy, SEGMENT_TICKETS, SEGMENT_WORDS, Verdict, View,
+    ZoneId,
+};
+use store::{Store, StoreError};
+
+use crate::{
+    backend::Backend,
+    clock::{DEADLINE, now},
+};
+
+/// Tickets of a segment of the line.
+const SEGMENT: u64 = 65_536;
+
+/// 600 a minute.
+pub(crate) fn policy() -> Policy {
+    Policy { admit_per_minute: 600, ..Policy::default() }
+}
+
+pub(crate) fn with(mode: Mode) -> Policy {
+    Policy { mode, ..policy() }
+}
+
+pub(crate) fn claims(epoch: u32, seqs: impl IntoIterator<Item = u64>) -> Vec<Claim> {
+    seqs.into_iter().map(|seq| Claim { epoch, seq }).collect()
+}
+
+#[track_caller]
+pub(crate) fn entry(verdict: &Verdict) -> Entry {
+    match verdict {
+        Verdict::Entered(entry) => *entry,
+        other => panic!("an entry was expected, not {other:?}"),
+    }
+}
+
+#[track_caller]
+pub(crate) fn place(verdict: &Verdict) -> Place {
+    match verdict {
+        Verdict::Waiting(place) => *place,
+        other => panic!("a place was expected, not {other:?}"),
+    }
+}
+
+pub(crate) fn ranks(verdicts: &[Verdict]) -> Vec<u64> {
+    verdicts.iter().map(|verdict| place(verdict).rank).collect()
+}
+
+/// Asks until the answer is what is waited for.
+pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
+    what: &str,
+    mut ask: impl FnMut() -> F,
+) -> T {
+    let deadline = now() + DEADLINE;
+    loop {
+        if let Some(value) = ask().await {
+            return value;
+        }
+        assert!(now() < deadline, "not within {DEADLINE:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Fills a line with `count` tickets, in the largest batches; nobody is let in.
+async fn fill(store: &impl Store, zone: &ZoneId, count: u64) -> u32 {
+    let view = store.put_zone(zone, with(Mode::Hold)).await.expect("put");
+    let mut next = 0;
+    while next < count {
+        let joined = store.join(zone, 1_024).await.expect("joins");
+        assert_eq!(joined.first, next);
+        next += 1_024;
+    }
+    view.epoch
+}
+
+async fn enter(store: &impl Store, zone: &ZoneId, epoch: u32, seqs: Range<u64>) -> Decided {
+    store.enter(zone, claims(epoch, seqs)).await.expect("decided")
+}
+
+pub(crate) async fn minutes_slots_are_given_at_once_and_the_next_one_waits(
+    backend: &impl Backend,
+    zone: &ZoneId,
+) {
+    let store = backend.open().await;
+    let view = store.put_zone(zone, policy()).await.expect("put");
+    assert_eq!((view.next, view.policy, view.tally.waiting), (0, policy(), 0));
+    let first = store.join(zone, 600).await.expect("joins");
+    assert_eq!((first.first, first.epoch, first.verdicts.len()), (0, view.epoch, 600));
+    assert!(first.verdicts.iter().all(|verdict| entry(verdict).at_ms == first.at_ms), "{first:?}");
+
+    let next = store.join(zone, 1).await.expect("joins");
+    assert_eq!((next.first, next.epoch), (600, view.epoch));
+    let told = place(&next.verdicts[0]);
+    assert_eq!((told.rank, told.present_ahead), (1, 0));
+    assert!((1..=60_001).contains(&told.slot_in_ms.expect("of the front")), "{told:?}");
+    assert!(told.estimate.is_some(), "{told:?}");
+    assert_eq!(ranks(&store.join(zone, 3).await.expect("joins").verdicts), [2, 3, 4]);
+
+    let tally = store.beat(zone, Vec::new()).await.expect("beats").tally;
+    assert_eq!((tally.waiting, tally.present, tally.joined, tally.entered), (4, 4, 604, 600));
+}
+
+pub(crate) async fn newcomers_enter_directly_only_where_nobody_waits(backend: &impl Backend, zone: &ZoneId) {
+    let store = backend.open().await;
+    let epoch = store.put_zone(zone, with(Mode::Hold)).await.expect("put").epoch;
+    place(&store.join(zone, 1).await.expect("joins").verdicts[0]);
+    store.put_zone(zone, policy()).await.expect("put");
+    // Slots are free, but they are for who waits.
+    assert_eq!(ranks(&store.join(zone, 2).await.expect("joins").verdicts), [2, 3]);
+    for (seq, waiting) in [(0, 2), (1, 1), (2, 0)] {
+        let decided = enter(&store, zone, epoch, seq..seq + 1).await;
+        assert_eq!(entry(&decided.verdicts[0]).at_ms, decided.at_ms);
+        assert_eq!(store.beat(zone, Vec::new()).await.expect("beats").tally.waiting, waiting);
+    }
+    entry(&store.join(zone, 1).await.expect("joins").verdicts[0]);
+}
+
+pub(crate) async fn claims_are_granted_in_order_as_slots_fall_free(backend: &impl Backend, zone: &ZoneId) {
+    const PEOPLE: u64 = 35;
+    // Ten in any second.
+    let fast = Policy { sub_windows: 60, ..policy() };
+    let store = backend.open().await;
+    let epoch = store.put_zone(zone, Policy { mode: Mode::Hold, ..fast }).await.expect("put").epoch;
+    store.join(zone, u32::try_from(PEOPLE).expect("small")).await.expect("joins");
+    store.put_zone(zone, fast).await.expect("put");
+    // Who is behind has no slot, though slots are free: those ahead are present.
+    let early = enter(&store, zone, epoch, 10..PEOPLE).await;
+    assert_eq!(ranks(&early.verdicts), (11..=PEOPLE).collect::<Vec<_>>());
+
+    let mut entries: Vec<Entry> = Vec::new();
+    while entries.len() < 35 {
+        let known = entries.len();
+        let (store, known_entries) = (&store, entries.clone());
+        entries = eventually("the next slots fall free", || {
+            let known_entries = known_entries.clone();
+            async move {
+                // The last first: the order within a call is no merit.
+                let mut verdicts =
+                    store.enter(zone, claims(epoch, (0..PEOPLE).rev())).await.expect("decided").verdicts;
+                verdicts.reverse();
+                let entered = verdicts.partition_point(|verdict| matches!(verdict, Verdict::Entered(_)));
+                let waiting = ranks(&verdicts[entered..]);
+                assert_eq!(waiting, (1..=PEOPLE - entered as u64).collect::<Vec<_>>());
+                let entries: Vec<Entry> = verdicts[..entered].iter().map(entry).collect();
+                assert_eq!(entries[..known_entries.len()], known_entries, "asked again, they are the same");
+                (entries.len() > known).then_some(entries)
+            }
+        })
+        .await;
+    }
+    // No ten ahead of one within a sub-window of it, the end included.
+    for (before, after) in entries.iter().zip(&entries[10..]) {
+        assert!(after.at_ms - before.at_ms > 1_000, "{entries:?}");
+    }
+}
+
+pub(crate) async fn repeated_claims_give_the_same_entry(backend: &impl Backend, zone: &ZoneId) {
+    let store = backend.open().await;
+    store.put_zone(zone, policy()).await.expect("put");
+    let Joined { epoch, verdicts, .. } = store.join(zone, 20).await.expect("joins");
+    for _ in 0..2 {
+        assert_eq!(enter(&store, zone, epoch, 0..20).await.verdicts, verdicts);
+    }
+    let tally = store.beat(zone, Vec::new()).await.expect("beats").tally;
+    assert_eq!((tally.entered, tally.waiting), (20, 0));
+}
+
+pub(crate) async fn foreign_and_unknown_tickets_are_gone(backend: &impl Backend, zone: &ZoneId) {
+    let store = backend.open().await;
+    store.put_zone(zone, with(Mode::Hold)).await.expect("put");
+    let Joined { epoch, .. } = store.join(zone, 3).await.expect("joins");
+    let asked = [
+        Claim { epoch: epoch ^ 1, seq: 0 },
+        Claim { epoch: 0, seq: 1 },
+        Claim { epoch, seq: 3 },
+        Claim { epoch, seq: SEGMENT + 1 },
+        Claim { epoch, seq: (1 << 48) - 1 },
+    ];
+    assert_eq!(store.enter(zone, asked.to_vec()).await.expect("decided").verdicts, [Verdict::Gone; 5]);
+    // Among others they change nothing.
+    let mixed = [asked[0], Claim { epoch, seq: 2 }, asked[2], Claim { epoch, seq: 0 }];
+    let verdicts = store.enter(zone, mixed.to_vec()).await.expect("decided").verdicts;
+    assert_eq!([&verdicts[0], &verdicts[2]], [&Verdict::Gone; 2]);
+    assert_eq!((place(&verdicts[1]).rank, place(&verdicts[3]).rank), (3, 1));
+    let view = store.beat(zone, Vec::new()).await.expect("beats");
+    assert_eq!((view.next, view.tally.waiting, view.tally.joined), (3, 3, 3));
+}
+
+pub(crate) async fn hold_and_closed_let_nobody_in_and_open_everybody(backend: &impl Backend, zone: &ZoneId) {
+    let store = backend.open().await;
+    let epoch = store.put_zone(zone, with(Mode::Hold)).await.expect("put").epoch;
+    let held = store.join(zone, 700).await.expect("joins");
+    assert_eq!(ranks(&held.verdicts), (1..=700).collect::<Vec<_>>());
+    assert!(held.verdicts.iter().all(|verdict| {
+        let place = place(verdict);
+        place.slot_in_ms.is_none() && place.estimate.is_none()
+    }));
+    for mode in [Mode::Hold, Mode::Closed] {
+        let view = store.put_zone(zone, with(mode)).await.expect("put");
+        assert_eq!((view.policy.mode, view.tally.waiting), (mode, 700));
+        assert_eq!(ranks(&enter(&store, zone, epoch, 0..700).await.verdicts), (1..=700).collect::<Vec<_>>());
+    }
+    store.put_zone(zone, with(Mode::Open)).await.expect("put");
+    // More than a minute's, and the last first.
+    entry(&enter(&store, zone, epoch, 699..700).await.verdicts[0]);
+    enter(&store, zone, epoch, 0..699).await.verdicts.iter().for_each(|verdict| {
+        entry(verdict);
+    });
+    store.join(zone, 700).await.expect("joins").verdicts.iter().for_each(|verdict| {
+        entry(verdict);
+    });
+    // They are counted all the same: the windows are full.
+    store.put_zone(zone, policy()).await.expect("put");
+    assert_eq!(ranks(&store.join(zone, 1).await.expect("joins").verdicts), [1]);
+}
+
+pub(crate) async fn policy_changes_keep_places_and_entries(backend: &impl Backend, zone: &ZoneId) {
+    let store = backend.open().await;
+    store.put_zone(zone, policy()).await.expect("put");
+    let Joined { epoch, verdicts, .. } = store.join(zone, 610).await.expect("joins");
+    let changed = Policy { admit_per_minute: 601, polling_period_ms: 1_000, idle_timeout_s: 30, ..policy() };
+    let view = store.put_zone(zone, changed).await.expect("put");
+    assert_eq!((view.policy, view.epoch, view.next), (changed, epoch, 610));
+    assert_eq!((view.tally.waiting, view.tally.present, view.tally.entered), (10, 10, 600));
+    let again = enter(&store, zone, epoch, 0..610).await.verdicts;
+    assert_eq!(again[..600], verdicts[..600]);
+    assert_eq!(ranks(&again[600..]), (1..=10).collect::<Vec<_>>());
+    // The entries before count in the new windows: the sub-window is full, whatever the minute has.
+    assert!(again[600..].iter().all(|verdict| place(verdict).slot_in_ms.is_some_and(|ms| ms > 0)));
+}
+
+pub(crate) async fn the_silent_leave_and_who_is_marked_stays(backend: &impl Backend, zone: &ZoneId) {
+    let restless = Policy { polling_period_ms: 500, idle_timeout_s: 10, ..with(Mode::Hold) };
+    let store = backend.open().await;
+    store.put_zone(zone, restless).await.expect("put");
+    store.join(zone, 100).await.expect("joins");
+    let marked = |seq: u64| seq.is_multiple_of(3);
+    let mut words = Box::new([0; SEGMENT_WORDS]);
+    for seq in (0..100).filter(|&seq| marked(seq)) {
+        words[usize::try_from(seq / 64).expect("small")] |= 1 << (seq % 64);
+    }
+    let beat =
+        || async { store.beat(zone, vec![Mark { segment: 0, words: words.clone() }]).await.expect("beats") };
+    let view = beat().await;
+    assert_eq!((view.tally.waiting, view.tally.present), (100, 100));
+    let view = eventually("the silent are not present any more", || async {
+        Some(beat().await).filter(|view| view.tally.present == 34)
+    })
+    .await;
+    assert_eq!((view.tally.waiting, view.tally.evicted), (100, 0), "absent, they keep their places");
+    let view = eventually("the silent are evicted", || async {
+        Some(beat().await).filter(|view| view.tally.evicted > 0)
+    })
+    .await;
+    assert_eq!((view.tally.waiting, view.tally.present, view.tally.evicted), (34, 34, 66));
+    for seq in 0..100 {
+        let rank = view.place(seq, view.now_ms).map(|place| place.rank);
+        assert_eq!(rank, marked(seq).then_some(seq / 3 + 1), "ticket {seq}");
+    }
+    let verdicts = enter(&store, zone, view.epoch, 0..100).await.verdicts;
+    let stays = |verdict: &Verdict| *verdict != Verdict::Gone;
+    assert!((0..100).zip(&verdicts).all(|(seq, verdict)| stays(verdict) == marked(seq)), "{verdicts:?}");
+}
+
+pub(crate) async fn full_batches_are_answered_in_the_claims_order(backend: &impl Backend, zone: &ZoneId) {
+    let store = backend.open().await;
+    store.put_zone(zone, policy()).await.expect("put");
+    let joined = store.join(zone, 1_024).await.expect("joins");
+    assert_eq!(joined.verdicts.len(), 1_024);
+    joined.verdicts[..600].iter().for_each(|verdict| {
+        entry(verdict);
+    });
+    assert_eq!(ranks(&joined.verdicts[600..]), (1..=424).collect::<Vec<_>>());
+    let next = store.join(zone, 1_024).await.expect("joins");
+    assert_eq!(next.first, 1_024);
+    assert_eq!(ranks(&next.verdicts), (425..=424 + 1_024).collect::<Vec<_>>());
+
+    let mut asked = claims(joined.epoch, (0..1_024).rev());
+    // One of them twice.
+    asked[0] = asked[500];
+    let verdicts = store.enter(zone, asked.clone()).await.expect("decided").verdicts;
+    assert_eq!(verdicts.len(), asked.len());
+    for (claim, verdict) in asked.iter().zip(&verdicts) {
+        match claim.seq.checked_sub(600) {
+            None => assert_eq!(entry(verdict).at_ms, joined.at_ms),
+            Some(ahead) => assert_eq!(place(verdict).rank, ahead + 1, "ticket {}", claim.seq),
+        }
+    }
+}
+
+pub(crate) async fn places_are_counted_over_segments_ends(backend: &impl Backend, zone: &ZoneId) {
+    let store = backend.open().await;
+    // Into the third segment; a batch lies across each end, but for the first.
+    let epoch = fill(&store, zone, 2 * SEGMENT + 1_024).await;
+    let next = 2 * SEGMENT + 1_024;
+    let edges = [0, SEGMENT - 1, SEGMENT, SEGMENT + 1, 2 * SEGMENT - 1, 2 * SEGMENT, next - 1];
+    let verdicts = store.enter(zone, claims(epoch, edges)).await.expect("decided").verdicts;
+    assert_eq!(ranks(&verdicts), edges.map(|seq| seq + 1));
+    // A batch that lies across an end.
+    store.join(zone, 1_000).await.expect("joins");
+    for _ in 0..63 {
+        store.join(zone, 1_024).await.expect("joins");
+    }
+    let end = next + 1_000 + 63 * 1_024;
+    assert!(end > 3 * SEGMENT - 1_024 && !end.is_multiple_of(1_024));
+    let across = store.join(zone, 1_024).await.expect("joins");
+    assert_eq!(ranks(&across.verdicts), (end + 1..=end + 1_024).collect::<Vec<_>>());
+
+    let everybody = |view: &View| -> Vec<Mark> {
+        let pages = view.next.div_ceil(SEGMENT_TICKETS as u64);
+        (0..pages).map(|segment| Mark { segment, words: Box::new([u64::MAX; SEGMENT_WORDS]) }).collect()
+    };
+    let view = store.beat(zone, Vec::new()).await.expect("beats");
+    let view = store.beat(zone, everybody(&view)).await.expect("beats");
+    assert_eq!((view.next, view.tally.waiting, view.tally.present), (end + 1_024, end + 1_024, end + 1_024));
+    for seq in edges {
+        assert_eq!(view.place(seq, view.now_ms).expect("waits").rank, seq + 1);
+    }
+
+    store.put_zone(zone, with(Mode::Open)).await.expect("put");
+    let leaving = [SEGMENT - 1, SEGMENT, 2 * SEGMENT];
+    let verdicts = store.enter(zone, claims(epoch, leaving)).await.expect("decided").verdicts;
+    verdicts.iter().for_each(|verdict| {
+        entry(verdict);
+    });
+    let view = store.put_zone(zone, with(Mode::Hold)).await.expect("put");
+    assert_eq!(view.tally.waiting, end + 1_024 - 3);
+    for (seq, rank) in
+        [(SEGMENT - 2, SEGMENT - 1), (SEGMENT + 1, SEGMENT), (2 * SEGMENT - 1, 2 * SEGMENT - 2)]
+    {
+        assert_eq!(view.place(seq, view.now_ms).expect("waits").rank, rank);
+        assert_eq!(ranks(&enter(&store, zone, epoch, seq..seq + 1).await.verdicts), [rank]);
+    }
+    assert!(leaving.iter().all(|&seq| view.place(seq, view.now_ms).is_none()));
+}
+
+pub(crate) async fn base_moves_past_a_segment_and_entries_are_told_again(
+    backend: &impl Backend,
+    zone: &ZoneId,
+) {
+    let store = backend.open().await;
+    let epoch = fill(&store, zone, SEGMENT + 1_024).await;
+    store.put_zone(zone, with(Mode::Open)).await.expect("put");
+    let mut first = None;
+    for batch in 0..64 {
+        let decided = enter(&store, zone, epoch, batch * 1_024..(batch + 1) * 1_024).await;
+        decided.verdicts.iter().for_each(|verdict| {
+            entry(verdict);
+        });
+        first = first.or(Some(decided.verdicts[0]));
+    }
+    let view = store.beat(zone, Vec::new()).await.expect("beats");
+    assert_eq!((view.base, view.next, view.tally.waiting), (SEGMENT, SEGMENT + 1_024, 1_024));
+    assert_eq!(view.place(SEGMENT, view.now_ms).expect("waits").rank, 1);
+    let again = store.enter(zone, claims(epoch, [0, SEGMENT])).await.expect("decided");
+    assert_eq!(again.verdicts[0], first.expect("some were let in"));
+    assert_eq!(entry(&again.verdicts[1]).at_ms, again.at_ms);
+}
+
+pub(crate) async fn new_store_object_finds_everything(backend: &impl Backend, zone: &ZoneId) {
+    let store = backend.open().await;
+    store.put_zone(zone, policy()).await.expect("put");
+    let Joined { epoch, verdicts, .. } = store.join(zone, 610).await.expect("joins");
+    drop(store);
+    let store = backend.open().await;
+    let view = store.open_zone(zone, policy()).await.expect("opened");
+    assert_eq!((view.epoch, view.next, view.tally.waiting), (epoch, 610, 10));
+    let again = enter(&store, zone, epoch, 0..610).await.verdicts;
+    assert_eq!(again[..600], verdicts[..600]);
+    assert_eq!(ranks(&again[600..]), (1..=10).collect::<Vec<_>>());
+    let next = store.join(zone, 1).await.expect("joins");
+    assert_eq!((next.first, ranks(&next.verdicts)), (610, vec![11]));
+}
+
+pub(crate) async fn zones_that_were_not_opened_are_unknown(backend: &impl Backend, zone: &ZoneId) {
+    let store = backend.open().await;
+    let unknown = StoreError::UnknownZone;
+    assert_eq!(store.join(zone, 1).await.expect_err("unknown"), unknown);
+    assert_eq!(store.enter(zone, claims(1, [0])).await.expect_err("unknown"), unknown);
+    assert_eq!(store.beat(zone, Vec::new()).await.expect_err("unknown"), unknown);
+    // It is this object that has to be told, whatever is kept.
+    store.put_zone(zone, policy()).await.expect("put");
+    store.join(zone, 1).await.expect("joins");
+    drop(store);
+    let store = backend.open().await;
+    assert_eq!(store.join(zone, 1).await.expect_err("unknown"), unknown);
+}

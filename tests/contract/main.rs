@@ -1,0 +1,128 @@
+//! What every store does, whoever keeps the state: one set of behaviours, run over each back end, in real time.
+//!
+//! A new back end is one line in `main`. Tests over one Redis share its servers and have zones of their own; those that
+//! harm it, or look at all its zones, have servers of their own.
+
+mod backend;
+mod behaviour;
+#[path = "../support/clock.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod clock;
+#[path = "../support/redis.rs"]
+mod redis;
+mod shared;
+
+use std::{
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use admission::ZoneId;
+use backend::{Backend, Files, InRedis, Servers};
+use libtest_mimic::{Arguments, Trial};
+use store::redis::address::{Library, Topology};
+
+/// The libraries that Redis is spoken to with.
+const LIBRARIES: [Library; 2] = [Library::Fred, Library::RedisRs];
+
+/// These mostly wait for clocks, so more of them run at once than there are cores.
+const AT_ONCE: usize = 8;
+
+/// After how long a test that hangs has failed.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Servers that start when the first test needs them.
+type Lazy = Arc<LazyLock<Servers>>;
+
+fn main() {
+    let mut args = Arguments::from_args();
+    args.test_threads.get_or_insert(AT_ONCE);
+    // Held here, so that they end with the run: statics are never dropped.
+    let one: Lazy = Arc::new(LazyLock::new(|| Servers::start(Topology::Standalone)));
+    let three: Lazy = Arc::new(LazyLock::new(|| Servers::start(Topology::Cluster)));
+    let mut trials = behaviours("embedded", Files::new);
+    for library in LIBRARIES {
+        let in_redis = |servers: &Lazy, slice| {
+            let servers = Arc::clone(servers);
+            move || InRedis { servers: Arc::clone(&servers), library, slice }
+        };
+        trials.extend(behaviours(&format!("redis::{library:?}"), in_redis(&one, None)));
+        trials.extend(behaviours(&format!("redis_by_single_segments::{library:?}"), in_redis(&one, Some(1))));
+        trials.extend(behaviours(&format!("cluster::{library:?}"), in_redis(&three, None)));
+        trials.extend(shared_behaviours(&format!("redis::{library:?}"), in_redis(&one, None)));
+        trials.extend(shared_behaviours(&format!("cluster::{library:?}"), in_redis(&three, None)));
+        trials.extend(replicated_behaviours(&format!("redis::{library:?}"), in_redis(&one, None)));
+    }
+    let conclusion = libtest_mimic::run(&args, trials);
+    drop((one, three));
+    conclusion.exit();
+}
+
+/// A test of its own runtime, which ends in time.
+fn trial<F: Future<Output = ()>>(name: String, test: impl FnOnce() -> F + Send + 'static) -> Trial {
+    Trial::test(name, move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let done = runtime.block_on(async { tokio::time::timeout(PATIENCE, test()).await });
+        done.map_err(|_| format!("not done within {PATIENCE:?}").into())
+    })
+}
+
+/// A zone that no other test uses.
+fn zone() -> ZoneId {
+    static USED: AtomicU32 = AtomicU32::new(0);
+    ZoneId::parse(&format!("ZONE-{}", USED.fetch_add(1, Ordering::Relaxed))).expect("a name")
+}
+
+/// A trial for each of these tests of a module, `of` the back end that `start` makes.
+macro_rules! trials {
+    ($of:ident, $start:ident, $module:ident: $($test:ident),* $(,)?) => {
+        vec![$({
+            let start = $start.clone();
+            trial(format!("{}::{}", $of, stringify!($test)), move || async move {
+                $module::$test(&start(), &zone()).await;
+            })
+        }),*]
+    };
+}
+
+/// The longest first.
+fn behaviours<B: Backend>(of: &str, start: impl Fn() -> B + Clone + Send + 'static) -> Vec<Trial> {
+    trials![
+        of, start, behaviour:
+        the_silent_leave_and_who_is_marked_stays,
+        claims_are_granted_in_order_as_slots_fall_free,
+        places_are_counted_over_segments_ends,
+        base_moves_past_a_segment_and_entries_are_told_again,
+        minutes_slots_are_given_at_once_and_the_next_one_waits,
+        newcomers_enter_directly_only_where_nobody_waits,
+        repeated_claims_give_the_same_entry,
+        foreign_and_unknown_tickets_are_gone,
+        hold_and_closed_let_nobody_in_and_open_everybody,
+        policy_changes_keep_places_and_entries,
+        full_batches_are_answered_in_the_claims_order,
+        new_store_object_finds_everything,
+        zones_that_were_not_opened_are_unknown,
+    ]
+}
+
+fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<Trial> {
+    trials![
+        of, start, shared:
+        frozen_redis_is_away_in_time_and_comes_back,
+        register_lists_zones_in_order_and_is_put_again_when_lost,
+        two_servers_have_one_line,
+        policy_put_by_one_is_in_the_others_view,
+        zone_that_is_kept_keeps_its_policy_when_opened,
+    ]
+}
+
+fn replicated_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<Trial> {
+    trials![
+        of, start, shared:
+        decisions_without_a_replica_are_not_answered,
+        decisions_that_a_replica_confirmed_are_answered,
+    ]
+}

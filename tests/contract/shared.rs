@@ -1,0 +1,169 @@
+//! What servers that share a Redis may rely on, beyond what one does: a store object stands for a server.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use admission::{Joined, Mode, Policy, Verdict, ZoneId};
+use store::{
+    Store as _, StoreError,
+    redis::{Durability, Redis, address::Settings},
+};
+
+use crate::{
+    backend::{Backend as _, InRedis, Servers},
+    behaviour::{claims, entry, eventually, policy, ranks, with},
+    redis::{Options, Standalone},
+};
+
+/// The register's key; see `lua/zones.lua`.
+const REGISTER: &str = "weir:v1:{zones}";
+
+pub(crate) async fn two_servers_have_one_line(backend: &InRedis, zone: &ZoneId) {
+    const BATCH: u32 = 15;
+    let (a, b) = (backend.open().await, backend.open().await);
+    let epoch = a.put_zone(zone, policy()).await.expect("put").epoch;
+    assert_eq!(b.open_zone(zone, policy()).await.expect("opened").epoch, epoch);
+    // Both at once, and several calls of each under way.
+    let join = async |store: &Redis| store.join(zone, BATCH).await.expect("joins");
+    let mut first = BTreeSet::new();
+    for _ in 0..10 {
+        let joined: [Joined; 4] = tokio::join!(join(&a), join(&b), join(&a), join(&b)).into();
+        for joined in joined {
+            assert!(first.insert(joined.first), "number {} was given out twice", joined.first);
+            joined.verdicts.iter().for_each(|verdict| {
+                entry(verdict);
+            });
+        }
+    }
+    assert!(first.into_iter().eq((0..600).step_by(15)), "all numbers, each once");
+
+    // The minute is used by both together.
+    assert_eq!(ranks(&a.join(zone, 2).await.expect("joins").verdicts), [1, 2]);
+    assert_eq!(ranks(&b.join(zone, 2).await.expect("joins").verdicts), [3, 4]);
+    for store in [&a, &b] {
+        let verdicts = store.enter(zone, claims(epoch, 600..604)).await.expect("decided").verdicts;
+        assert_eq!(ranks(&verdicts), [1, 2, 3, 4]);
+        let tally = store.beat(zone, Vec::new()).await.expect("beats").tally;
+        assert_eq!((tally.joined, tally.entered, tally.waiting), (604, 600, 4));
+    }
+
+    // Who entered by one is in for the other, and is not ahead of anybody any more.
+    a.put_zone(zone, with(Mode::Open)).await.expect("put");
+    let by_a = a.enter(zone, claims(epoch, [600, 601])).await.expect("decided").verdicts;
+    let view = b.beat(zone, Vec::new()).await.expect("beats");
+    assert_eq!((view.tally.entered, view.tally.waiting), (602, 2));
+    let rank = |seq| view.place(seq, view.now_ms).map(|place| place.rank);
+    assert_eq!([600, 601, 602, 603].map(rank), [None, None, Some(1), Some(2)]);
+    assert_eq!(b.enter(zone, claims(epoch, [600, 601])).await.expect("decided").verdicts, by_a);
+    by_a.iter().for_each(|verdict| {
+        entry(verdict);
+    });
+}
+
+pub(crate) async fn policy_put_by_one_is_in_the_others_view(backend: &InRedis, zone: &ZoneId) {
+    let (a, b) = (backend.open().await, backend.open().await);
+    a.put_zone(zone, with(Mode::Hold)).await.expect("put");
+    b.open_zone(zone, policy()).await.expect("opened");
+    let Joined { epoch, .. } = a.join(zone, 3).await.expect("joins");
+    let other = Policy { admit_per_minute: 700, polling_period_ms: 2_000, ..policy() };
+    b.put_zone(zone, other).await.expect("put");
+    assert_eq!(a.beat(zone, Vec::new()).await.expect("beats").policy, other);
+    // It decides by it, too.
+    let verdicts = a.enter(zone, claims(epoch, 0..3)).await.expect("decided").verdicts;
+    verdicts.iter().for_each(|verdict| {
+        entry(verdict);
+    });
+}
+
+pub(crate) async fn zone_that_is_kept_keeps_its_policy_when_opened(backend: &InRedis, zone: &ZoneId) {
+    let (a, b) = (backend.open().await, backend.open().await);
+    // Where none is kept, the opener's is.
+    let first = Policy { admit_per_minute: 700, ..policy() };
+    assert_eq!(a.open_zone(zone, first).await.expect("opened").policy, first);
+    assert_eq!(b.open_zone(zone, policy()).await.expect("opened").policy, first);
+    let zones = b.zones().await.expect("lists").expect("this store keeps zones");
+    assert_eq!(zones.into_iter().find(|(kept, _)| kept == zone), Some((zone.clone(), first)));
+}
+
+pub(crate) async fn register_lists_zones_in_order_and_is_put_again_when_lost(
+    backend: &InRedis,
+    zone: &ZoneId,
+) {
+    // Its own, since it is all the zones that count.
+    let servers = Servers::start(backend.servers.topology());
+    let settings = backend.settings();
+    let a = servers.connect(&settings, Durability::Async).await;
+    assert_eq!(a.zones().await.expect("lists"), Some(Vec::new()));
+    let named = |name: &str| ZoneId::parse(&format!("{zone}-{name}")).expect("a name");
+    let (x, y) = (named("X"), named("Y"));
+    a.put_zone(&y, policy()).await.expect("put");
+    a.put_zone(&x, with(Mode::Hold)).await.expect("put");
+    let b = servers.connect(&settings, Durability::Async).await;
+    let listed = |mode| Some(vec![(x.clone(), with(mode)), (y.clone(), policy())]);
+    assert_eq!(b.zones().await.expect("lists"), listed(Mode::Hold));
+    b.put_zone(&x, with(Mode::Open)).await.expect("put");
+    assert_eq!(a.zones().await.expect("lists"), listed(Mode::Open));
+
+    let holder = servers.holder(REGISTER);
+    assert_eq!(servers.command(holder, &["DEL", REGISTER]).int(), 1);
+    assert_eq!(a.zones().await.expect("lists"), listed(Mode::Open));
+    for store in [b, servers.connect(&settings, Durability::Async).await] {
+        assert_eq!(store.zones().await.expect("lists"), listed(Mode::Open));
+    }
+    assert_eq!(servers.command(holder, &["EXISTS", REGISTER]).int(), 1);
+}
+
+pub(crate) async fn frozen_redis_is_away_in_time_and_comes_back(backend: &InRedis, zone: &ZoneId) {
+    let servers = Servers::start(backend.servers.topology());
+    let settings = Settings { command_timeout: Duration::from_millis(500), ..backend.settings() };
+    let store = servers.connect(&settings, Durability::Async).await;
+    let epoch = store.put_zone(zone, with(Mode::Hold)).await.expect("put").epoch;
+    store.join(zone, 3).await.expect("joins");
+
+    let holder = servers.holder(&format!("{{{zone}}}"));
+    servers.stop(holder);
+    // Each call ends by itself.
+    let refused = [
+        store.join(zone, 1).await.expect_err("frozen"),
+        store.enter(zone, claims(epoch, [0])).await.expect_err("frozen"),
+        store.beat(zone, Vec::new()).await.expect_err("frozen"),
+        store.put_zone(zone, policy()).await.expect_err("frozen"),
+    ];
+    servers.cont(holder);
+    assert!(refused.iter().all(|error| matches!(error, StoreError::Away(_))), "{refused:?}");
+
+    let verdicts = eventually("it is back", || async {
+        store.enter(zone, claims(epoch, 0..3)).await.ok().map(|decided| decided.verdicts)
+    })
+    .await;
+    assert!(verdicts.iter().all(|verdict| *verdict != Verdict::Gone), "{verdicts:?}");
+}
+
+pub(crate) async fn decisions_without_a_replica_are_not_answered(backend: &InRedis, zone: &ZoneId) {
+    let store = backend.servers.connect(&backend.settings(), Durability::Replicated).await;
+    // A policy is no decision about anybody.
+    store.put_zone(zone, policy()).await.expect("put");
+    let Err(StoreError::Away(text)) = store.join(zone, 1).await else {
+        panic!("nobody but the primary knows of this entry");
+    };
+    assert!(text.contains("no replica"), "{text}");
+    // It happened all the same, as after any failed call.
+    assert_eq!(store.beat(zone, Vec::new()).await.expect("beats").next, 1);
+}
+
+pub(crate) async fn decisions_that_a_replica_confirmed_are_answered(backend: &InRedis, zone: &ZoneId) {
+    let primary = Standalone::start();
+    let replica = Standalone::start_with(&Options::new().arg(&[
+        "--replicaof",
+        "127.0.0.1",
+        &primary.port().to_string(),
+    ]));
+    primary.wait_replicas(1);
+    let servers = Servers::One(primary);
+    let store = servers.connect(&backend.settings(), Durability::Replicated).await;
+    store.put_zone(zone, policy()).await.expect("put");
+    let Joined { epoch, verdicts, .. } = store.join(zone, 2).await.expect("joins");
+    assert_eq!(store.enter(zone, claims(epoch, 0..2)).await.expect("decided").verdicts, verdicts);
+    // What was answered is there: the entries' own record has both.
+    let key = format!("weir:v1:{{{zone}}}:0:out");
+    assert_eq!(replica.command(&["STRLEN", &key]).int(), 20);
+}

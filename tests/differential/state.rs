@@ -1,0 +1,126 @@
+//! The state of a zone as it lies in Redis, told as the rules tell theirs.
+
+use std::collections::BTreeMap;
+
+use admission::{Dump, DumpSegment, DumpTicket};
+use store::redis::client::Value;
+
+use crate::plain::Connection;
+
+/// Numbers of the header, by their place in `FIELDS` of `lua/zone.lua`.
+fn header(zone: &str, connection: &Connection) -> BTreeMap<String, i64> {
+    let text = include_str!("../../lua/zone.lua");
+    let fields = text.split_once("FIELDS = {").expect("there").1.split_once('}').expect("ends").0;
+    let names = fields.split(',').map(|name| name.trim().trim_matches('\'').to_owned());
+    let bytes = string(connection, &format!("weir:v1:{{{zone}}}:z"));
+    let numbers = bytes.chunks_exact(8).map(|number| i64::from_be_bytes(number.try_into().expect("8 bytes")));
+    names.filter(|name| !name.is_empty()).zip(numbers).collect()
+}
+
+fn string(connection: &Connection, key: &str) -> Vec<u8> {
+    match connection.command(&[b"GET", key.as_bytes()]).expect("a string") {
+        Value::Bytes(bytes) => bytes.to_vec(),
+        Value::Nil => Vec::new(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn list(connection: &Connection, command: &[&[u8]]) -> Vec<String> {
+    match connection.command(command).expect("a list") {
+        Value::Array(parts) => parts
+            .into_iter()
+            .map(|part| match part {
+                Value::Bytes(bytes) => String::from_utf8(bytes.to_vec()).expect("text"),
+                other => panic!("{other:?}"),
+            })
+            .collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn bit(bytes: &[u8], ticket: usize) -> bool {
+    bytes.get(ticket / 8).is_some_and(|byte| byte >> (7 - ticket % 8) & 1 == 1)
+}
+
+fn number<T: TryFrom<i64>>(number: i64) -> T {
+    T::try_from(number).unwrap_or_else(|_| panic!("{number} is out of range"))
+}
+
+/// The state of `zone`, but for the entries that may be told again.
+pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
+    let z = header(zone, connection);
+    let get = |name: &str| number::<u64>(*z.get(name).unwrap_or_else(|| panic!("no {name} in the header")));
+    let key = |name: &str| format!("weir:v1:{{{zone}}}:{name}");
+    let rows = list(connection, &[b"HGETALL", key("seg").as_bytes()]);
+    let mut segments: Vec<DumpSegment> = rows
+        .chunks_exact(2)
+        .map(|row| {
+            let counts: Vec<u64> = row[1].split(' ').map(|count| count.parse().expect("a count")).collect();
+            DumpSegment {
+                index: row[0].parse().expect("a segment"),
+                live: u32::try_from(counts[0]).expect("fits"),
+                present: u32::try_from(counts[1]).expect("fits"),
+                generation: counts[2],
+                seen_all: counts[3],
+            }
+        })
+        .collect();
+    segments.sort_unstable_by_key(|segment| segment.index);
+    let mut tickets = Vec::new();
+    for segment in &segments {
+        let bits = |name: &str| string(connection, &key(&format!("{}:{name}", segment.index)));
+        let (live, here, met) = (bits("live"), bits("here"), bits("met"));
+        let ages = ["a0", "a1", "a2", "a3"].map(bits);
+        for ticket in (0..65_536).filter(|&ticket| bit(&live, ticket)) {
+            tickets.push(DumpTicket {
+                seq: segment.index * 65_536 + ticket as u64,
+                age: ages.iter().rev().fold(0, |age, plane| age << 1 | u8::from(bit(plane, ticket))),
+                here: bit(&here, ticket),
+                met: bit(&met, ticket),
+            });
+        }
+    }
+    let records = string(connection, &key("log"));
+    let mut before = get("total_first");
+    let window = records.chunks_exact(12).map(|record| {
+        let read = |bytes: &[u8]| bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte));
+        let (at_ms, total) = (read(&record[..6]), read(&record[6..]));
+        let count = total - std::mem::replace(&mut before, total);
+        (at_ms, u32::try_from(count).expect("fits"))
+    });
+    let window = window.filter(|(at_ms, _)| at_ms + 60_000 >= get("now")).collect();
+    let dues = list(connection, &[b"ZRANGE", key("due").as_bytes(), b"0", b"-1", b"WITHSCORES"]);
+    let mut appointments: Vec<_> = dues
+        .chunks_exact(2)
+        .map(|due| {
+            let score: u64 = due[1].parse().unwrap_or_else(|_| panic!("a due of {}", due[1]));
+            let (stored_due, poll_in) = (score / 65_536 + get("due_base"), score % 65_536);
+            (due[0].parse().expect("a ticket"), stored_due, poll_in)
+        })
+        .collect();
+    appointments.sort_unstable();
+    Dump {
+        epoch: u32::try_from(get("epoch")).expect("fits"),
+        next: get("next"),
+        base: get("base") * 65_536,
+        now_ms: get("now"),
+        lateness_ms: z["lateness"],
+        paused_ms: get("paused"),
+        seen_all: get("seen_all"),
+        appointed_max: get("appointed").checked_sub(1),
+        tally: admission::Tally {
+            waiting: get("live"),
+            present: get("present"),
+            joined: get("joined"),
+            entered: get("entered"),
+            evicted: get("evicted"),
+            slots_offered: 0,
+            slots_used: get("used"),
+        },
+        window,
+        segments,
+        tickets,
+        appointments,
+        entries: Vec::new(),
+    }
+}

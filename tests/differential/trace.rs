@@ -1,0 +1,359 @@
+//! One trace: random calls to the store over Redis, and to the rules, at the same instants.
+
+use std::{collections::BTreeMap, fmt, future::Future, task};
+
+use admission::{
+    Claim, Dump, Forecast, Mark, Mode, Now, Policy, SEGMENT_TICKETS, SEGMENT_WORDS, Verdict, View, Zone,
+    ZoneId,
+};
+use store::{
+    Store as _,
+    redis::{Durability, Redis},
+};
+
+use crate::{
+    plain::{Connection, Plain},
+    seed::Random,
+    state,
+};
+
+/// How often what happened, so that a run shows that it went everywhere.
+#[derive(Default)]
+pub(crate) struct Kinds(BTreeMap<&'static str, u64>);
+
+impl Kinds {
+    fn note(&mut self, kind: &'static str, count: u64) {
+        *self.0.entry(kind).or_default() += count;
+    }
+
+    /// Fails where a long run missed something altogether.
+    pub(crate) fn check(&self) {
+        if self.0.get("joins").copied().unwrap_or(0) < 10_000 {
+            return;
+        }
+        for kind in
+            ["entries", "waits", "gone", "repeated", "evicted", "bases moved", "policies", "marks", "dumps"]
+        {
+            assert!(self.0.get(kind).is_some_and(|&count| count > 0), "no {kind} in the whole run: {self:?}");
+        }
+    }
+}
+
+impl fmt::Debug for Kinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds: Vec<_> = self.0.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+        f.write_str(&kinds.join(", "))
+    }
+}
+
+/// Runs what is never pending: the plain client blocks.
+fn now<T>(future: impl Future<Output = T>) -> T {
+    let mut future = std::pin::pin!(future);
+    match future.as_mut().poll(&mut task::Context::from_waker(task::Waker::noop())) {
+        task::Poll::Ready(value) => value,
+        task::Poll::Pending => panic!("the plain client blocks"),
+    }
+}
+
+/// The two, and what the test knows.
+struct Pair<'a> {
+    redis: Redis<Connection>,
+    connection: &'a Connection,
+    zone: ZoneId,
+    rules: Zone,
+    forecast: Forecast,
+    entered: u64,
+    evicted: u64,
+    base: u64,
+    now_ms: u64,
+    epoch: u32,
+    next: u64,
+    policy: Policy,
+    seed: u64,
+    call: u64,
+}
+
+fn policy(dice: &mut Random) -> Policy {
+    let pick = |dice: &mut Random, of: &[u32]| of[dice.below(of.len())];
+    let polling_period_ms = pick(dice, &[500, 1_000, 3_000, 3_000, 7_000]);
+    let admit_per_minute = pick(dice, &[1, 3, 10, 60, 100, 600, 5_000]);
+    // The scripts mind 1,000 appointments a call; a front is to have no more.
+    let sub_windows = pick(dice, if admit_per_minute > 1_000 { &[10, 60] } else { &[1, 3, 10, 10, 10, 60] });
+    let policy = Policy {
+        mode: if dice.below(12) == 0 {
+            [Mode::Hold, Mode::Open, Mode::Closed][dice.below(3)]
+        } else {
+            Mode::Auto
+        },
+        admit_per_minute,
+        sub_windows,
+        polling_period_ms,
+        idle_timeout_s: pick(dice, &[30, 60, 60, 90]),
+        pass_ttl_s: pick(dice, &[60, 300]),
+        ..Policy::default()
+    };
+    policy.check().expect("in range")
+}
+
+/// Makes one trace, and returns how many calls it was.
+pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
+    let mut dice = Random::of(seed);
+    let connection = plain.connect();
+    connection.command(&[b"FLUSHALL"]).expect("flushes");
+    let redis = Redis::new(plain.connect(), Durability::Async).with_slice([1, 2, 16][dice.below(3)].max(2));
+    let zone = ZoneId::parse(&format!("Z{seed}")).expect("a name");
+    // Far enough ahead of the machine's clock that the zone's is what the trace says.
+    let now_ms = 2_000_000_000_000 + dice.bits() % 100_000;
+    redis.hold_clock(now_ms);
+    let policy = policy(&mut dice);
+    let view = now(redis.open_zone(&zone, policy)).expect("opens");
+    let rules = Zone::new(policy, view.epoch, Now { ms: now_ms, unix_s: 0 });
+    let forecast = Forecast::new(&policy, now_ms);
+    let (epoch, connection) = (view.epoch, &connection);
+    let mut pair = Pair {
+        redis,
+        connection,
+        zone,
+        rules,
+        forecast,
+        entered: 0,
+        evicted: 0,
+        base: 0,
+        now_ms,
+        epoch,
+        next: 0,
+        policy,
+        seed,
+        call: 0,
+    };
+    let seen = pair.beat_rules(&[]);
+    pair.compare_views(&view, &seen);
+    if dice.below(4) == 0 {
+        // Nearly a whole segment, of which most will leave.
+        for _ in 0..63 {
+            pair.join(1_024, kinds);
+        }
+        pair.join(1 + u32::try_from(dice.below(1_000)).expect("fits"), kinds);
+        if dice.below(3) == 0 {
+            // Past its end; and all fall silent, some of them for good.
+            pair.join(1_024, kinds);
+            for second in 0..120 {
+                pair.now_ms += 1_000;
+                pair.redis.hold_clock(pair.now_ms);
+                let newest: Vec<u64> = (pair.next - 500..pair.next).collect();
+                pair.beat(&if second % 5 == 0 { marks(&newest) } else { Vec::new() }, kinds);
+            }
+        }
+    }
+    let calls = 200 + dice.below(1_500) as u64;
+    let mut waiting = vec![];
+    while pair.call < calls {
+        let pause = match dice.below(40) {
+            0 => 1_500 + dice.below(3_000),
+            1 => 4_000 + dice.below(70_000),
+            2..12 => 0,
+            12..20 => 1_000,
+            _ => dice.below(400),
+        };
+        pair.now_ms += pause as u64;
+        pair.redis.hold_clock(pair.now_ms);
+        match dice.below(100) {
+            0 => {
+                let policy = self::policy(&mut dice);
+                // Entries forgotten before their life was made longer are kept by one of the two, as it happens.
+                let policy = Policy { pass_ttl_s: pair.policy.pass_ttl_s, ..policy };
+                let policy =
+                    if dice.below(2) == 0 { Policy { mode: policy.mode, ..pair.policy } } else { policy };
+                pair.put(policy, kinds);
+            }
+            1..20 => {
+                let count = if dice.below(20) == 0 { 1_024 } else { 1 + dice.below(12) };
+                pair.join(u32::try_from(count).expect("fits"), kinds);
+            }
+            20..60 => {
+                let claims = (0..=dice.below(20)).map(|_| pair.any_claim(&mut dice, &waiting)).collect();
+                pair.enter(claims, kinds);
+            }
+            _ => {
+                let share = [0, 1, 3, 10][dice.below(4)];
+                let marked = waiting.iter().copied().filter(|_| dice.below(10) < share).collect::<Vec<_>>();
+                kinds.note("marks", marked.len() as u64);
+                let marks = marks(&marked);
+                let view = pair.beat(&marks, kinds);
+                waiting = live(&view);
+            }
+        }
+        if dice.below(150) == 0 {
+            pair.compare_states(kinds);
+        }
+    }
+    pair.compare_states(kinds);
+    pair.call
+}
+
+/// The tickets that a view shows as waiting.
+fn live(view: &View) -> Vec<u64> {
+    (view.base..view.next).filter(|&seq| view.place(seq, view.now_ms).is_some()).take(3_000).collect()
+}
+
+fn marks(seqs: &[u64]) -> Vec<Mark> {
+    let mut marks = BTreeMap::new();
+    for seq in seqs {
+        let (page, ticket) =
+            (seq / SEGMENT_TICKETS as u64, usize::try_from(seq % SEGMENT_TICKETS as u64).expect("fits"));
+        marks.entry(page).or_insert_with(|| Box::new([0_u64; SEGMENT_WORDS]))[ticket / 64] |=
+            1 << (ticket % 64);
+    }
+    marks.into_iter().map(|(segment, words)| Mark { segment, words }).collect()
+}
+
+impl Pair<'_> {
+    fn any_claim(&self, dice: &mut Random, waiting: &[u64]) -> Claim {
+        let near = |dice: &mut Random, end: u64| if end == 0 { 0 } else { dice.bits() % end };
+        let seq = match dice.below(10) {
+            0 => near(dice, self.next + 3),
+            1 => self.next.saturating_sub(near(dice, 20)),
+            2..8 if !waiting.is_empty() => waiting[dice.below(waiting.len().min(40))],
+            _ if !waiting.is_empty() => waiting[dice.below(waiting.len())],
+            _ => near(dice, self.next + 1),
+        };
+        // One after, two after, and the one before.
+        let other = [1, 2, u32::MAX][dice.below(3)];
+        let epoch = if dice.below(40) == 0 { self.epoch.wrapping_add(other) } else { self.epoch };
+        Claim { epoch, seq }
+    }
+
+    fn at(&self) -> Now {
+        Now { ms: self.now_ms, unix_s: 0 }
+    }
+
+    #[track_caller]
+    fn same<T: PartialEq + fmt::Debug>(&self, what: &str, redis: &T, rules: &T) {
+        assert!(
+            redis == rules,
+            "trace {}, call {}, at {}: {what}\nRedis: {redis:?}\nrules: {rules:?}",
+            self.seed,
+            self.call,
+            self.now_ms
+        );
+    }
+
+    fn put(&mut self, policy: Policy, kinds: &mut Kinds) {
+        kinds.note("policies", 1);
+        let view = now(self.redis.put_zone(&self.zone, policy)).expect("puts");
+        self.rules.set_policy(policy, self.at());
+        self.policy = policy;
+        let seen = self.beat_rules(&[]);
+        self.compare_views(&view, &seen);
+        self.call += 1;
+    }
+
+    fn join(&mut self, count: u32, kinds: &mut Kinds) {
+        let mut redis = now(self.redis.join(&self.zone, count)).expect("joins");
+        let mut rules = self.rules.join(count, self.at());
+        self.estimate(&mut rules.verdicts);
+        kinds.note("joins", u64::from(count));
+        strip(&mut redis.verdicts);
+        self.same("a join", &redis, &rules);
+        self.next = redis.first + u64::from(count);
+        self.call += 1;
+    }
+
+    fn enter(&mut self, claims: Vec<Claim>, kinds: &mut Kinds) {
+        let mut redis = now(self.redis.enter(&self.zone, claims.clone())).expect("enters");
+        let mut rules = self.rules.enter(&claims, self.at());
+        self.estimate(&mut rules.verdicts);
+        for verdict in &redis.verdicts {
+            let kind = match verdict {
+                Verdict::Gone => "gone",
+                Verdict::Waiting(_) => "waits",
+                Verdict::Entered(entry) if entry.at_ms == redis.at_ms => "entries",
+                Verdict::Entered(_) => "repeated",
+            };
+            kinds.note(kind, 1);
+        }
+        strip(&mut redis.verdicts);
+        for (claim, (redis, rules)) in claims.iter().zip(redis.verdicts.iter().zip(&rules.verdicts)) {
+            self.same(&format!("the claim of {}", claim.seq), redis, rules);
+        }
+        self.same("claims", &redis, &rules);
+        self.call += 1;
+    }
+
+    fn beat(&mut self, marks: &[Mark], kinds: &mut Kinds) -> View {
+        let view = now(self.redis.beat(&self.zone, marks.to_vec())).expect("beats");
+        let seen = self.beat_rules(marks);
+        self.compare_views(&view, &seen);
+        kinds.note("evicted", seen.tally.evicted - std::mem::replace(&mut self.evicted, seen.tally.evicted));
+        kinds.note("bases moved", u64::from(seen.base != std::mem::replace(&mut self.base, seen.base)));
+        self.call += 1;
+        view
+    }
+
+    fn estimate(&mut self, verdicts: &mut [Verdict]) {
+        let entered = self.rules.tally().entered;
+        let changed = entered != self.entered;
+        self.entered = entered;
+        self.forecast.estimate(verdicts, self.rules.window(), changed, self.now_ms);
+    }
+
+    fn beat_rules(&mut self, marks: &[Mark]) -> View {
+        let sight = self.rules.beat(marks, self.at());
+        self.entered = sight.tally.entered;
+        self.forecast.show(sight, self.rules.window())
+    }
+
+    #[track_caller]
+    fn compare_views(&self, redis: &View, rules: &View) {
+        let numbers = |view: &View| {
+            (
+                view.now_ms,
+                view.policy,
+                view.epoch,
+                view.base,
+                view.next,
+                view.front_end,
+                view.pace,
+                view.tally,
+            )
+        };
+        self.same("a view's numbers", &numbers(redis), &numbers(rules));
+        self.same("a view's plan", &redis.plan, &rules.plan);
+        let pages = |view: &View| -> Vec<_> {
+            let of = |page: &admission::ViewSegment| {
+                (page.live_before, page.present_before, page.live, page.present)
+            };
+            view.segments.iter().map(of).collect()
+        };
+        self.same("a view's pages", &pages(redis), &pages(rules));
+        for (page, (redis, rules)) in redis.segments.iter().zip(&rules.segments).enumerate() {
+            self.same(&format!("page {page}'s bits"), &redis.gone, &rules.gone);
+        }
+    }
+
+    fn compare_states(&self, kinds: &mut Kinds) {
+        kinds.note("dumps", 1);
+        // What is kept of a segment in which nobody waits is nobody's business.
+        let used = |mut dump: Dump| {
+            dump.segments.retain(|segment| segment.live > 0);
+            dump.entries.clear();
+            dump
+        };
+        let (redis, rules) =
+            (used(state::dump(self.zone.as_str(), self.connection)), used(self.rules.dump()));
+        self.same("appointments", &redis.appointments, &rules.appointments);
+        for (redis, rules) in redis.tickets.iter().zip(&rules.tickets) {
+            self.same("a ticket", redis, rules);
+        }
+        self.same("the state", &redis, &rules);
+    }
+}
+
+/// What no rule reads: the wall clock's seconds.
+fn strip(verdicts: &mut [Verdict]) {
+    for verdict in verdicts {
+        if let Verdict::Entered(entry) = verdict {
+            entry.unix_s = 0;
+        }
+    }
+}
