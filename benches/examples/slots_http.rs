@@ -3,6 +3,7 @@
 //! which part of the slots was used while there was a line.
 //!
 //! `cargo build --release && cargo run --release -p weir-benches --example slots_http -- 35` for 35 % walking away.
+//! With a second argument, a store's address, two servers on that store, with people spread over both.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
 
 use std::{
@@ -42,7 +43,8 @@ fn main() -> ExitCode {
         }
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    match runtime.block_on(measure(leaving)) {
+    let store = std::env::args().nth(2);
+    match runtime.block_on(measure(leaving, store.as_deref())) {
         Ok(used) => {
             println!("{leaving} % of {PEOPLE} walking away: {used:.1} % of the slots used");
             ExitCode::SUCCESS
@@ -54,13 +56,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(dir: &std::path::Path) -> std::io::Result<(Server, String)> {
+fn start(dir: &std::path::Path, store: Option<&str>) -> std::io::Result<(Server, String)> {
     let config = dir.join("weir.toml");
     std::fs::write(&config, format!("[[zone]]\nid = \"Z\"\nadmit_per_minute = {PER_MINUTE}\n"))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     let mut server = Command::new(target.join("release/weir"));
     server.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir"]);
     server.arg(dir.join("data")).arg("--config").arg(&config).stdout(Stdio::piped()).stderr(Stdio::null());
+    if let Some(store) = store {
+        server.args(["--store", store]);
+    }
     let mut server = Server(server.spawn()?);
     let said = BufReader::new(server.0.stdout.take().expect("piped"));
     for line in said.lines() {
@@ -71,9 +76,12 @@ fn start(dir: &std::path::Path) -> std::io::Result<(Server, String)> {
     Err(std::io::Error::other("weir did not start; is target/release/weir there?"))
 }
 
-async fn measure(leaving: u64) -> std::io::Result<f64> {
+async fn measure(leaving: u64, store: Option<&str>) -> std::io::Result<f64> {
     let dir = tempfile::tempdir()?;
-    let (_server, address) = start(dir.path())?;
+    let mut servers = vec![start(dir.path(), store)?];
+    if store.is_some() {
+        servers.push(start(dir.path(), store)?);
+    }
     let entered = Arc::new(Mutex::new(Vec::new()));
     let from = Instant::now();
     let mut people = Vec::new();
@@ -83,6 +91,7 @@ async fn measure(leaving: u64) -> std::io::Result<f64> {
         let leaves =
             (chance < leaving * 1_000).then(|| from + Duration::from_millis(person * 7_919 % 240_000));
         let arrives = from + Duration::from_millis(person * 2_000 / PEOPLE);
+        let (_, address) = &servers[usize::try_from((person * 40_503) >> 8).expect("small") % servers.len()];
         people.push(tokio::spawn(live(address.clone(), person, arrives, leaves, Arc::clone(&entered))));
     }
     for person in people {

@@ -1,0 +1,196 @@
+//! How long does Redis do nothing else? The slowest script calls, by Redis' own slow log, in a line of 600,000 (goal: 2 ms)
+//! or of as many as are asked for (goal at 60 million: 5 ms): joins of 1,024, beats in which everybody polled within 3 s,
+//! ends of generations, the front's claims by the thousand, the sweep of a third of the line. Then how long a join of 64
+//! takes beside the beats, and what 600,000 newcomers within 10 s, in joins of 64, cost Redis.
+//!
+//! `cargo run --profile bench -p weir-benches --example redis_long -- 60000000` (needs `redis-server`; the machine should
+//! have nothing else to do, since a call that has to wait for a core counts as slow).
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
+
+#[allow(dead_code, reason = "the tests use more of it")]
+#[path = "../../tests/support/clock.rs"]
+mod clock;
+#[path = "../../tests/support/redis.rs"]
+mod redis;
+
+use std::{collections::BTreeMap, process::ExitCode, sync::Arc, time::Duration};
+
+use admission::{Claim, Mode, Policy, ZoneId};
+use redis::{Options, Reply, Standalone};
+use store::{
+    Store as _,
+    redis::{
+        Durability, Redis,
+        address::{Address, Settings},
+        scripts,
+    },
+};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
+use weir_benches::third;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// Faster calls, in microseconds, are not looked at: the slow log has scripts' own commands as well.
+const LEAST_US: u32 = 200;
+
+/// Calls that the slow log keeps of a phase.
+const KEPT: u32 = 20_000;
+
+fn main() -> ExitCode {
+    let Ok(people @ 100_000..=100_000_000) = std::env::args().nth(1).map_or(Ok(600_000), |arg| arg.parse())
+    else {
+        eprintln!("redis_long: the argument is how many wait, 100000 to 100000000");
+        return ExitCode::from(64);
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(measure(people));
+    ExitCode::SUCCESS
+}
+
+struct Line {
+    server: Standalone,
+    store: Arc<Redis>,
+    zone: ZoneId,
+    /// Whose turn it is to poll.
+    second: u64,
+}
+
+impl Line {
+    /// A beat in which those polled whose turn it is, of whom `polls` is true.
+    async fn beat(&mut self, polls: impl Fn(u64) -> bool) {
+        let view = self.store.beat(&self.zone, Vec::new()).await.expect("beats");
+        let mut marks = third(view.base, view.next, self.second);
+        marks.retain(|mark| polls(mark.segment));
+        self.store.beat(&self.zone, marks).await.expect("beats");
+        self.second += 1;
+    }
+
+    /// Beats for so many seconds, one a second.
+    async fn beats(&mut self, seconds: u32, polls: impl Fn(u64) -> bool + Copy) {
+        let from = Instant::now();
+        for second in 0..seconds {
+            sleep_until(from + SECOND * second).await;
+            self.beat(polls).await;
+        }
+    }
+
+    /// Tells the slowest calls since this was called before.
+    fn tell(&self, phase: &str) {
+        let names = BTreeMap::from(
+            [&scripts::JOIN, &scripts::ENTER, &scripts::BEAT, &scripts::POLICY]
+                .map(|script| (script.sha1.clone(), script.name)),
+        );
+        let mut calls: BTreeMap<&str, Vec<i64>> = BTreeMap::new();
+        for call in self.server.command(&["SLOWLOG", "GET", "-1"]).parts() {
+            if let [_, _, us, Reply::Array(args), ..] = call.parts()
+                && let Some(name) = args.get(1).and_then(|sha1| names.get(&sha1.text()))
+            {
+                calls.entry(name).or_default().push(us.int());
+            }
+        }
+        for (name, mut calls) in calls {
+            calls.sort_unstable();
+            let at = |part: usize| calls[(calls.len() - 1) * part / 1_000];
+            println!("| {phase} | {name} | {} | {} | {} | {} |", calls.len(), at(500), at(990), at(1_000));
+        }
+        self.server.command(&["SLOWLOG", "RESET"]);
+    }
+}
+
+async fn measure(people: u64) {
+    let kept = KEPT.to_string();
+    let least = LEAST_US.to_string();
+    let options = Options::new().arg(&["--slowlog-max-len", &kept, "--slowlog-log-slower-than", &least]);
+    let server = Standalone::start_with(&options);
+    let address = Address::parse(&server.url()).expect("an address");
+    let store = Redis::connect(&address, &Settings::default(), Durability::Async).await.expect("Redis runs");
+    let zone = ZoneId::parse("ZONE").expect("a name");
+    let mut line = Line { server, store: Arc::new(store), zone, second: 0 };
+    let policy = Policy::default();
+    let store = Arc::clone(&line.store);
+    let zone = line.zone.clone();
+    store.put_zone(&zone, Policy { mode: Mode::Hold, ..policy }).await.expect("put");
+    println!("{people} wait; calls of {LEAST_US} us and more, and what they took in microseconds");
+    println!("\n| phase | script | calls | median | p99 | max |\n|---|---|---|---|---|---|");
+    let mut next_beat = Instant::now() + SECOND;
+    for _ in 0..people.div_ceil(1_024) {
+        store.join(&zone, 1_024).await.expect("joins");
+        if Instant::now() >= next_beat {
+            line.beat(|_| true).await;
+            next_beat = Instant::now() + SECOND;
+        }
+    }
+    line.tell("the line forms");
+    line.beats(12, |_| true).await;
+    line.tell("everybody polls");
+    let view = store.put_zone(&zone, policy).await.expect("put");
+    for at in 0..6 {
+        for half in 0..2 {
+            // The whole front, in full batches.
+            let claims =
+                (half * 1_024..(half + 1) * 1_024).map(|seq| Claim { epoch: view.epoch, seq }).collect();
+            store.enter(&zone, claims).await.expect("decided");
+        }
+        for count in [1, 64, 1_024] {
+            store.join(&zone, count).await.expect("joins");
+        }
+        // Some at the line's far end as well.
+        let seqs = (0..64).map(|i| people / 64 * i + at);
+        let claims = seqs.map(|seq| Claim { epoch: view.epoch, seq }).collect();
+        store.enter(&zone, claims).await.expect("decided");
+        line.beats(1, |_| true).await;
+    }
+    line.tell("claims by the thousand");
+
+    // The whole front is wider where more are let in.
+    store.put_zone(&zone, Policy { admit_per_minute: 600_000, ..policy }).await.expect("put");
+    for batch in 2..40 {
+        let claims =
+            (batch * 1_024..(batch + 1) * 1_024).map(|seq| Claim { epoch: view.epoch, seq }).collect();
+        store.enter(&zone, claims).await.expect("decided");
+    }
+    line.tell("thousands enter");
+    store.put_zone(&zone, Policy { mode: Mode::Hold, idle_timeout_s: 10, ..policy }).await.expect("put");
+    line.beats(14, |page| page % 3 > 0).await;
+    line.tell("a third is swept");
+    let tally = store.beat(&zone, Vec::new()).await.expect("beats").tally;
+    println!("\nafter the sweep {} wait, {} were evicted", tally.waiting, tally.evicted);
+
+    store.put_zone(&zone, Policy { mode: Mode::Hold, ..policy }).await.expect("put");
+    newcomers(&mut line, 94, "a join of 64 about every 0.1 s").await;
+    newcomers(&mut line, 9_375, "600,000 in 10 s").await;
+}
+
+/// So many joins of 64 within 10 s, beside the beats; each is timed from when it was due.
+async fn newcomers(line: &mut Line, joins: u32, what: &str) {
+    let (from, before) = (Instant::now(), line.server.cpu_time());
+    let (store, zone) = (Arc::clone(&line.store), line.zone.clone());
+    let sender = tokio::spawn(async move {
+        let mut calls = JoinSet::new();
+        for join in 0..joins {
+            let due = from + SECOND * 10 * join / joins;
+            sleep_until(due).await;
+            let (store, zone) = (Arc::clone(&store), zone.clone());
+            calls.spawn(async move {
+                store.join(&zone, 64).await.expect("joins");
+                due.elapsed()
+            });
+        }
+        calls.join_all().await
+    });
+    line.beats(10, |_| true).await;
+    let mut took = sender.await.expect("no panic");
+    let busy = (line.server.cpu_time() - before).as_secs_f64() / from.elapsed().as_secs_f64();
+    took.sort_unstable();
+    let at = |part: usize| took[(took.len() - 1) * part / 1_000].as_secs_f64() * 1e3;
+    println!(
+        "{what}: p50 {:.1} ms, p99 {:.1} ms, the slowest {:.1} ms; Redis was busy {:.0} % of a core",
+        at(500),
+        at(990),
+        at(1_000),
+        busy * 100.0
+    );
+}
