@@ -1,0 +1,426 @@
+//! The command line: what can be said to `loadgen`, and what it says back.
+//!
+//! Invariants: a mistake is one line on standard error and exit code 2. The exit code is 0 when every objective and
+//! check holds, 1 when one does not, 2 when the run itself was no good.
+
+use std::{ffi::OsString, io::Write as _, net::IpAddr, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::{Args, Parser, Subcommand, error::ErrorKind};
+
+use crate::{
+    file,
+    gather::Gathered,
+    html, profile,
+    report::{Check, Judgement, Latency, Plan, Report},
+    run::{self, Setup},
+    slo::Slo,
+    target, worker,
+};
+
+/// Connections that all users share, unless said otherwise.
+const CONNECTIONS: usize = 2000;
+/// Source addresses at most.
+const SOURCES: u32 = 4096;
+
+/// Rehearses a burst against a waiting room, and judges what its users saw.
+#[derive(Debug, Parser)]
+#[command(name = "loadgen", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Rehearse
+    Run(Box<Run>),
+    /// List the profiles built in
+    Profiles,
+    /// Make one report of runs that several machines made together
+    Merge(Merge),
+    #[command(hide = true)]
+    Worker,
+}
+
+#[derive(Debug, Args)]
+struct Run {
+    /// The waiting room, such as http://127.0.0.1:8080
+    #[arg(long, value_name = "URL")]
+    target: String,
+    /// The zone
+    #[arg(long)]
+    zone: String,
+    /// A profile built in (see `loadgen profiles`), or a TOML file
+    #[arg(long, default_value = "burst-600k", value_name = "NAME|FILE")]
+    profile: String,
+    /// How many users at most, in place of the profile's number
+    #[arg(long, conflicts_with = "scale")]
+    users: Option<u32>,
+    /// The profile's number of users times this
+    #[arg(long, value_name = "FACTOR")]
+    scale: Option<f64>,
+    /// The part that walks away while waiting, such as 0.35
+    #[arg(long, value_name = "PART")]
+    abandon: Option<f64>,
+    /// The part that falls silent once, for as long as the profile says
+    #[arg(long, value_name = "PART")]
+    naps: Option<f64>,
+    /// The part that asks once more after entering
+    #[arg(long, value_name = "PART")]
+    repeat: Option<f64>,
+    /// Source addresses, one or a range such as 127.0.0.2-127.0.0.20
+    #[arg(long, value_name = "FROM-TO", value_parser = sources)]
+    sources: Option<Sources>,
+    /// Connections that all users share
+    #[arg(long)]
+    connections: Option<usize>,
+    /// Worker processes, in place of one a core
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    workers: Option<u16>,
+    /// What chance begins with
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Begin at this time, RFC 3339 or seconds of the Unix clock: the same on all machines
+    #[arg(long, value_name = "TIME", value_parser = start_at)]
+    start_at: Option<u64>,
+    /// How many the zone lets in a minute, to be held against
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    admit_per_minute: Option<u32>,
+    /// Into how many sub-windows the zone divides the minute
+    #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
+    sub_windows: u32,
+    /// How long the zone lets a user be silent, seconds, to be held against
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    idle_timeout: u32,
+    #[command(flatten)]
+    out: Out,
+}
+
+#[derive(Debug, Args)]
+struct Merge {
+    /// The runs' JSON files
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    out: Out,
+}
+
+#[derive(Debug, Args)]
+struct Out {
+    /// Write the run to this file, for machines and for `loadgen merge`
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the report to this file, for people
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// What is to hold, such as p95=36ms, errors=0.1%, slot-use=97%; may be repeated
+    #[arg(long, value_name = "NAME=LIMIT")]
+    slo: Vec<Slo>,
+}
+
+#[derive(Clone, Debug)]
+struct Sources(Vec<IpAddr>);
+
+fn sources(text: &str) -> Result<Sources, String> {
+    let address = |text: &str| text.trim().parse::<IpAddr>().map_err(|_| format!("{text} is no address"));
+    let Some((from, to)) = text.split_once('-') else { return Ok(Sources(vec![address(text)?])) };
+    let (IpAddr::V4(from), IpAddr::V4(to)) = (address(from)?, address(to)?) else {
+        return Err("ranges are of IPv4 addresses".to_owned());
+    };
+    let (from, to) = (u32::from(from), u32::from(to));
+    if from > to || to - from >= SOURCES {
+        return Err(format!("a range goes up, and has at most {SOURCES} addresses"));
+    }
+    Ok(Sources((from..=to).map(|address| IpAddr::V4(address.into())).collect()))
+}
+
+/// Milliseconds of the Unix clock, of RFC 3339 or of seconds.
+fn start_at(text: &str) -> Result<u64, String> {
+    if let Ok(seconds) = text.parse::<u64>() {
+        return seconds.checked_mul(1000).ok_or_else(|| "too far away".to_owned());
+    }
+    rfc3339_ms(text)
+        .ok_or_else(|| "write it like 2026-05-01T19:00:00+09:00, or as seconds of the Unix clock".to_owned())
+}
+
+fn rfc3339_ms(text: &str) -> Option<u64> {
+    let number = |from: usize, to: usize| {
+        let digits = text.get(from..to)?;
+        digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse::<i64>().ok()).flatten()
+    };
+    let marks = [(4, "-"), (7, "-"), (13, ":"), (16, ":")];
+    if marks.iter().any(|&(at, mark)| text.get(at..=at) != Some(mark)) || !text.is_char_boundary(19) {
+        return None;
+    }
+    if !matches!(text.get(10..11)?, "T" | "t" | " ") {
+        return None;
+    }
+    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
+    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
+    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 59 {
+        return None;
+    }
+    let zone = text.get(19..)?;
+    let offset_s = match zone {
+        "Z" | "z" => 0,
+        _ => {
+            let sign = if zone.starts_with('+') { 1 } else { -1 };
+            if zone.len() != 6 || !zone.starts_with(['+', '-']) || zone.get(3..4) != Some(":") {
+                return None;
+            }
+            sign * (number(20, 22)? * 3600 + number(23, 25)? * 60)
+        }
+    };
+    // Days from 1970 by the civil calendar: H. Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719_468;
+    u64::try_from((days * 86_400 + hour * 3600 + minute * 60 + second - offset_s) * 1000).ok()
+}
+
+/// Does what the command line says.
+#[must_use]
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
+            drop(error.print());
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            // Clap says more than a line; the first one has it all, unless what is missing is listed below it.
+            let text = error.to_string();
+            let mut lines =
+                text.lines().map(str::trim).take_while(|line| !line.is_empty() && !line.starts_with("Usage"));
+            let first = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+            return complain(&lines.fold(first, |said, line| format!("{said} {line}")));
+        }
+    };
+    match obey(cli.command) {
+        Ok(code) => code,
+        Err(error) => complain(&format!("{error:#}").replace('\n', " ")),
+    }
+}
+
+fn complain(why: &str) -> ExitCode {
+    drop(writeln!(std::io::stderr().lock(), "loadgen: {why}"));
+    ExitCode::from(2)
+}
+
+fn obey(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Run(run) => rehearse(*run),
+        Command::Profiles => {
+            let mut out = std::io::stdout().lock();
+            for profile in profile::builtin() {
+                writeln!(out, "{:<12} {}", profile.name, profile.meaning)?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Merge(merge) => {
+            let runs = merge
+                .files
+                .iter()
+                .map(|path| Ok((path.display().to_string(), file::read(path)?)))
+                .collect::<Result<_>>()?;
+            let (plan, gathered) = file::merge(runs)?;
+            conclude(plan, &gathered, &merge.out)
+        }
+        Command::Worker => worker::main().map(|()| ExitCode::SUCCESS),
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn rehearse(run: Run) -> Result<ExitCode> {
+    let mut profile = profile::load(&run.profile)?;
+    if let Some(users) = run.users {
+        profile.users = users;
+    }
+    if let Some(scale) = run.scale {
+        if !(scale > 0.0 && scale <= 1000.0) {
+            bail!("--scale {scale}: must be above 0 and at most 1,000");
+        }
+        profile.users = (f64::from(profile.users) * scale).round() as u32;
+    }
+    profile.abandon = run.abandon.unwrap_or(profile.abandon);
+    profile.naps = run.naps.unwrap_or(profile.naps);
+    profile.repeat = run.repeat.unwrap_or(profile.repeat);
+    profile.check().map_err(|(field, why)| anyhow!("{field}: {why}"))?;
+    for path in [&run.out.json, &run.out.html].into_iter().flatten() {
+        writable(path)?;
+    }
+
+    let target = target::parse(&run.target)?;
+    let sources = run.sources.map(|sources| sources.0).unwrap_or_default();
+    if let Some(source) = sources.iter().find(|source| source.is_ipv4() != target.address.is_ipv4()) {
+        bail!("--sources: {source} can't reach {}", target.address);
+    }
+    let connections = run.connections.unwrap_or(CONNECTIONS.min(profile.users as usize));
+    if connections == 0 {
+        bail!("--connections 0: must be at least 1");
+    }
+    let setup = Setup {
+        target,
+        zone: run.zone,
+        profile,
+        connections,
+        sources,
+        workers: run.workers,
+        start_unix_ms: run.start_at,
+        seed: run.seed,
+    };
+    setup.workers().map_err(anyhow::Error::msg)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let (began, gathered) = runtime.block_on(async {
+        target::check(&run.target, &setup.target, &setup.zone, &setup.sources).await?;
+        run::run(&setup).await
+    })?;
+    let plan = Plan {
+        target: run.target,
+        zone: setup.zone,
+        profile: setup.profile.name.clone(),
+        users: setup.profile.users,
+        planned_ms: setup.profile.lasts_ms(),
+        abandon: setup.profile.abandon,
+        start_unix_ms: began,
+        admit_per_minute: run.admit_per_minute,
+        sub_windows: run.sub_windows,
+        idle_s: run.idle_timeout,
+    };
+    conclude(plan, &gathered, &run.out)
+}
+
+/// A report that can't be written is better known before the run.
+fn writable(path: &std::path::Path) -> Result<()> {
+    let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
+    opened.map(drop).with_context(|| path.display().to_string())
+}
+
+fn conclude(plan: Plan, gathered: &Gathered, out: &Out) -> Result<ExitCode> {
+    let report = gathered.report(plan, &out.slo);
+    if let Some(path) = &out.json {
+        file::write(path, &report, gathered)?;
+    }
+    if let Some(path) = &out.html {
+        std::fs::write(path, html::page(&report)).with_context(|| path.display().to_string())?;
+    }
+    std::io::stdout().lock().write_all(words(&report).as_bytes())?;
+    Ok(ExitCode::from(if !gathered.broken.is_empty() {
+        2
+    } else {
+        u8::from(report.checks.iter().any(is_missed))
+    }))
+}
+
+fn is_missed(check: &Check) -> bool {
+    match check.judgement {
+        Judgement::Good => false,
+        Judgement::Bad => true,
+        // An objective has to hold; what is only looked at may stay open.
+        Judgement::Open => check.name.starts_with("slo:"),
+    }
+}
+
+/// The report in a few lines.
+#[allow(clippy::cast_precision_loss)]
+fn words(report: &Report) -> String {
+    let of = &report.counters;
+    let mut lines = vec![
+        format!(
+            "{} against {} ({}), {} users at most, {:.0} s{}",
+            report.plan.profile,
+            report.plan.target,
+            report.plan.zone,
+            report.plan.users,
+            f64::from(report.lasted_ms) / 1000.0,
+            if report.interrupted { ", ended early" } else { "" }
+        ),
+        format!(
+            "wait_requests_total {}  entry_requests_total {}  can_enter_true_count {}  can_enter_false_count {}",
+            of.wait_requests_total,
+            of.entry_requests_total,
+            of.can_enter_true_count,
+            of.can_enter_false_count
+        ),
+    ];
+    for (name, of) in [("wait", &report.wait), ("entry", &report.entry), ("all", &report.all)] {
+        lines.push(latency(name, of));
+    }
+    let (due, made) = report.seconds.iter().fold((0_u64, 0_u64), |(due, made), second| {
+        let calls = second.wait_calls + second.entry_calls + second.errors;
+        (due + u64::from(second.due), made + u64::from(calls))
+    });
+    // A few are always under way.
+    if due > made + made / 100 {
+        lines.push(format!(
+            "{made} calls were made, {due} would have been due had every reply come at once: users who wait for a reply \
+             ask no more"
+        ));
+    }
+    lines.extend(report.failures.iter().map(|failure| {
+        format!("failed: {} x {}, first at {} ms", failure.count, failure.what, failure.first_ms)
+    }));
+    lines.extend(
+        report
+            .bottleneck
+            .iter()
+            .map(|of| format!("the generator was the bottleneck from second {} on: {}", of.from_s, of.why)),
+    );
+    for check in &report.checks {
+        let judged = match check.judgement {
+            Judgement::Good => "good",
+            Judgement::Bad => "BAD ",
+            Judgement::Open => "open",
+        };
+        lines.push(format!("{judged}  {}: {}", check.name, check.note));
+        if !check.worst.is_empty() {
+            lines.push(format!("      worst: {}", check.worst));
+        }
+    }
+    let count = |judgement| report.checks.iter().filter(|check| check.judgement == judgement).count();
+    let [good, bad, open] = [Judgement::Good, Judgement::Bad, Judgement::Open].map(count);
+    let verdict = if report.checks.iter().any(is_missed) { "BAD" } else { "good" };
+    lines.push(format!("verdict: {verdict} ({good} good, {bad} bad, {open} open)"));
+    lines.join("\n") + "\n"
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn latency(name: &str, of: &Latency) -> String {
+    let [p50, p90, p95, p99, p999, max] = of.percentiles_us.map(|us| us as f64 / 1000.0);
+    format!(
+        "{name:<6} {:>9} calls  mean {:.2}  p50 {p50:.2}  p90 {p90:.2}  p95 {p95:.2}  p99 {p99:.2}  p99.9 {p999:.2}  \
+         max {max:.2} ms",
+        of.count,
+        of.mean_us / 1000.0
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn times_are_read() {
+        assert_eq!(start_at("1700000000"), Ok(1_700_000_000_000));
+        assert_eq!(start_at("2023-11-14T22:13:20Z"), Ok(1_700_000_000_000));
+        assert_eq!(start_at("2023-11-15T07:13:20+09:00"), Ok(1_700_000_000_000));
+        assert_eq!(start_at("2024-02-29T00:00:00Z"), Ok(1_709_164_800_000));
+        for wrong in ["soon", "2023-11-14", "2023-13-14T22:13:20Z", "2023-11-14T22:13:20", "-5"] {
+            assert!(start_at(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn sources_are_read() {
+        assert_eq!(sources("127.0.0.2-127.0.0.20").expect("sources").0.len(), 19);
+        assert_eq!(sources("::1").expect("sources").0.len(), 1);
+        for wrong in ["x", "127.0.0.9-127.0.0.2", "10.0.0.0-10.255.0.0", "::1-::2"] {
+            assert!(sources(wrong).is_err(), "{wrong}");
+        }
+    }
+}

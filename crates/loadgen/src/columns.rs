@@ -1,0 +1,215 @@
+//! Stories as columns of numbers: how they go from worker to parent, and into the JSON file.
+//!
+//! Invariant: [`Columns::of`] and [`Columns::stories`] are each other's inverse. Times are milliseconds as in
+//! [`Story`]; where a story lacks something, its numbers are -1.
+
+use serde::{Deserialize, Serialize};
+
+use crate::story::{Call, End, Rise, Story, Told};
+
+/// Stories, a column for each number of theirs; all columns are equally long.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Columns {
+    /// The worker's number; over several machines, each worker has its own.
+    pub worker: Vec<u16>,
+    /// The user's number in its worker.
+    pub user: Vec<u32>,
+    /// How it ended: 0 entered, 1 left, 2 gone, 3 waiting, 4 outside.
+    pub end: Vec<u8>,
+    /// When it ended.
+    pub ended_ms: Vec<u32>,
+    /// The call that gave a place: sent.
+    pub arrived_sent_ms: Vec<i64>,
+    /// The call that gave a place: how long it took.
+    pub arrived_took_ms: Vec<i64>,
+    /// The last "not yet": sent.
+    pub waiting_sent_ms: Vec<i64>,
+    /// The last "not yet": how long it took.
+    pub waiting_took_ms: Vec<i64>,
+    /// The first "enter": sent.
+    pub entered_sent_ms: Vec<i64>,
+    /// The first "enter": how long it took.
+    pub entered_took_ms: Vec<i64>,
+    /// The wait told first, seconds.
+    pub told_eta_s: Vec<i64>,
+    /// Its range: from.
+    pub told_from_s: Vec<i64>,
+    /// Its range: to.
+    pub told_to_s: Vec<i64>,
+    /// The rank told with it.
+    pub told_rank: Vec<i64>,
+    /// When it was told.
+    pub told_at_ms: Vec<i64>,
+    /// The longest silence.
+    pub silence_ms: Vec<u32>,
+    /// How often a silence was longer than presence lasts.
+    pub lapses: Vec<u16>,
+    /// How often a rank rose.
+    pub rises: Vec<u16>,
+    /// The greatest rise: (row, from, to, when); few, so not a column.
+    pub worst_rises: Vec<(u32, u64, u64, u32)>,
+    /// Rows of those who asked again and got another pass, or none.
+    pub second_pass: Vec<u32>,
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+fn unsigned<T: TryFrom<i64>>(number: i64) -> Option<T> {
+    T::try_from(number).ok()
+}
+
+fn call(sent: i64, took: i64) -> Option<Call> {
+    let sent_ms = unsigned::<u32>(sent)?;
+    Some(Call { sent_ms, heard_ms: sent_ms.saturating_add(unsigned(took)?) })
+}
+
+impl Columns {
+    /// The columns of `stories`.
+    #[must_use]
+    pub fn of(stories: &[Story]) -> Self {
+        let mut columns = Self::default();
+        for story in stories {
+            columns.push(story);
+        }
+        columns
+    }
+
+    fn push(&mut self, story: &Story) {
+        let row = u32::try_from(self.user.len()).unwrap_or(u32::MAX);
+        self.worker.push(story.who.0);
+        self.user.push(story.who.1);
+        self.end.push(match story.end {
+            End::Entered => 0,
+            End::Left => 1,
+            End::Gone => 2,
+            End::Waiting => 3,
+            End::Outside => 4,
+        });
+        self.ended_ms.push(story.ended_ms);
+        let took = |call: Call| i64::from(call.heard_ms.saturating_sub(call.sent_ms));
+        let pair = |call: Option<Call>| call.map_or((-1, -1), |call| (i64::from(call.sent_ms), took(call)));
+        for (call, sents, tooks) in [
+            (story.arrived, &mut self.arrived_sent_ms, &mut self.arrived_took_ms),
+            (story.last_waiting, &mut self.waiting_sent_ms, &mut self.waiting_took_ms),
+            (story.entered, &mut self.entered_sent_ms, &mut self.entered_took_ms),
+        ] {
+            let (sent, took) = pair(call);
+            sents.push(sent);
+            tooks.push(took);
+        }
+        let told = story.first_told;
+        self.told_eta_s.push(told.map_or(-1, |told| told.eta_s.into()));
+        self.told_from_s.push(told.map_or(-1, |told| told.range_s.0.into()));
+        self.told_to_s.push(told.map_or(-1, |told| told.range_s.1.into()));
+        self.told_rank.push(told.map_or(-1, |told| signed(told.rank)));
+        self.told_at_ms.push(told.map_or(-1, |told| told.at_ms.into()));
+        self.silence_ms.push(story.longest_silence_ms);
+        self.lapses.push(story.lapses);
+        self.rises.push(story.rises);
+        if let Some(Rise { from, to, at_ms }) = story.worst_rise {
+            self.worst_rises.push((row, from, to, at_ms));
+        }
+        if story.second_pass {
+            self.second_pass.push(row);
+        }
+    }
+
+    /// The stories; none if the columns are not equally long, or a number is none that [`Self::of`] writes.
+    #[must_use]
+    pub fn stories(&self) -> Option<Vec<Story>> {
+        let mut stories = (0..self.user.len()).map(|row| self.story(row)).collect::<Option<Vec<_>>>()?;
+        for &(row, from, to, at_ms) in &self.worst_rises {
+            stories.get_mut(row as usize)?.worst_rise = Some(Rise { from, to, at_ms });
+        }
+        for &row in &self.second_pass {
+            stories.get_mut(row as usize)?.second_pass = true;
+        }
+        Some(stories)
+    }
+
+    fn story(&self, row: usize) -> Option<Story> {
+        let told = |column: &[i64]| column.get(row).copied().and_then(unsigned::<u32>);
+        let (from, to) = (told(&self.told_from_s), told(&self.told_to_s));
+        let rank = self.told_rank.get(row).copied().and_then(unsigned::<u64>);
+        let first_told = match (told(&self.told_eta_s), from.zip(to), rank, told(&self.told_at_ms)) {
+            (Some(eta_s), Some(range_s), Some(rank), Some(at_ms)) => {
+                Some(Told { eta_s, range_s, rank, at_ms })
+            }
+            _ => None,
+        };
+        Some(Story {
+            arrived: call(*self.arrived_sent_ms.get(row)?, *self.arrived_took_ms.get(row)?),
+            last_waiting: call(*self.waiting_sent_ms.get(row)?, *self.waiting_took_ms.get(row)?),
+            entered: call(*self.entered_sent_ms.get(row)?, *self.entered_took_ms.get(row)?),
+            first_told,
+            longest_silence_ms: *self.silence_ms.get(row)?,
+            lapses: *self.lapses.get(row)?,
+            rises: *self.rises.get(row)?,
+            worst_rise: None,
+            second_pass: false,
+            who: (*self.worker.get(row)?, *self.user.get(row)?),
+            end: match self.end.get(row)? {
+                0 => End::Entered,
+                1 => End::Left,
+                2 => End::Gone,
+                3 => End::Waiting,
+                4 => End::Outside,
+                _ => return None,
+            },
+            ended_ms: *self.ended_ms.get(row)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stories_come_back_as_they_were() {
+        let full = Story {
+            arrived: Some(Call { sent_ms: 0, heard_ms: 3 }),
+            last_waiting: Some(Call { sent_ms: 3000, heard_ms: 3001 }),
+            entered: Some(Call { sent_ms: 6000, heard_ms: 6000 }),
+            first_told: Some(Told { eta_s: 0, range_s: (0, 9), rank: 1, at_ms: 3 }),
+            longest_silence_ms: 3000,
+            lapses: 1,
+            rises: 2,
+            worst_rise: Some(Rise { from: 1, to: 5, at_ms: 3001 }),
+            second_pass: true,
+            who: (3, 77),
+            end: End::Entered,
+            ended_ms: 6000,
+        };
+        let bare = Story {
+            arrived: None,
+            last_waiting: None,
+            entered: None,
+            first_told: None,
+            longest_silence_ms: 0,
+            lapses: 0,
+            rises: 0,
+            worst_rise: None,
+            second_pass: false,
+            who: (0, 0),
+            end: End::Outside,
+            ended_ms: 1,
+        };
+        for end in [End::Left, End::Gone, End::Waiting] {
+            let stories = [full.clone(), bare.clone(), Story { end, ..full.clone() }];
+            let json = serde_json::to_string(&Columns::of(&stories)).expect("columns");
+            let columns: Columns = serde_json::from_str(&json).expect("columns");
+            assert_eq!(columns.stories().expect("columns"), stories);
+        }
+    }
+
+    #[test]
+    fn columns_of_different_lengths_are_refused() {
+        let mut columns = Columns::default();
+        columns.user.push(1);
+        assert_eq!(columns.stories(), None);
+    }
+}

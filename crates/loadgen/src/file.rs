@@ -1,0 +1,121 @@
+//! The JSON file of a run: the report, and what only merging needs.
+//!
+//! ```json
+//! {"report": …, "second_latencies": ["…", …], "stories": {"user": [0, 1, …], …}}
+//! ```
+//!
+//! `report` is [`Report`], documented there field by field. `second_latencies` has a histogram for
+//! each of its seconds, packed like [`Latency::histogram`](crate::report::Latency::histogram). `stories` has the columns
+//! of [`Columns`]. Invariant: a file says all that its report was made from, so files of several machines become one
+//! report as exact as one machine's.
+
+use std::{
+    fs::File,
+    io::{BufReader, BufWriter, Write as _},
+    path::Path,
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    columns::Columns,
+    frame::{pack, unpack},
+    gather::{Gathered, add},
+    report::{GENERATOR, Plan, Report, SCHEMA},
+};
+
+/// How far apart the beginnings of machines may lie that rehearsed together, milliseconds.
+const TOGETHER_MS: u64 = 1000;
+
+/// A file.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Run {
+    /// The report.
+    pub report: Report,
+    /// Latencies of each second's calls, packed.
+    pub second_latencies: Vec<String>,
+    /// The stories.
+    pub stories: Columns,
+}
+
+/// Writes a run to `path`.
+///
+/// # Errors
+/// Where it can't be written.
+pub fn write(path: &Path, report: &Report, gathered: &Gathered) -> Result<()> {
+    let run = Run {
+        report: report.clone(),
+        second_latencies: gathered.seconds.iter().map(|(_, latencies)| pack(latencies)).collect(),
+        stories: Columns::of(&gathered.stories),
+    };
+    let mut file = BufWriter::new(File::create(path).with_context(|| path.display().to_string())?);
+    serde_json::to_writer(&mut file, &run).with_context(|| path.display().to_string())?;
+    file.flush().with_context(|| path.display().to_string())
+}
+
+/// Reads a run from `path`.
+///
+/// # Errors
+/// Where it can't be read or is none.
+pub fn read(path: &Path) -> Result<Run> {
+    let name = path.display();
+    let file = File::open(path).with_context(|| name.to_string())?;
+    let run: Run = serde_json::from_reader(BufReader::new(file))
+        .map_err(|error| anyhow::anyhow!("{name}: not a run's JSON: {error}"))?;
+    ensure!(run.report.schema == SCHEMA, "{name}: schema {} is not {SCHEMA}", run.report.schema);
+    Ok(run)
+}
+
+/// Puts runs together that began at the same time, against the same zone.
+///
+/// # Errors
+/// Where they did not rehearse together, or one is damaged.
+pub fn merge(runs: Vec<(String, Run)>) -> Result<(Plan, Gathered)> {
+    let mut all = Gathered::default();
+    let mut plan: Option<Plan> = None;
+    let mut workers = 0_u16;
+    for (name, run) in runs {
+        let of = run.report;
+        match &mut plan {
+            None => plan = Some(of.plan.clone()),
+            Some(plan) => {
+                if plan.zone != of.plan.zone {
+                    bail!("{name}: its zone is {}, the first one's {}", of.plan.zone, plan.zone);
+                }
+                let apart = plan.start_unix_ms.abs_diff(of.plan.start_unix_ms);
+                ensure!(
+                    apart <= TOGETHER_MS,
+                    "{name}: began {apart} ms apart from the first one; begin together with --start-at"
+                );
+                plan.users += of.plan.users;
+                plan.planned_ms = plan.planned_ms.max(of.plan.planned_ms);
+                plan.admit_per_minute = plan.admit_per_minute.or(of.plan.admit_per_minute);
+            }
+        }
+        let damaged = || format!("{name}: damaged histogram");
+        for (at, second) in of.seconds.iter().enumerate() {
+            let latencies =
+                run.second_latencies.get(at).and_then(|text| unpack(text)).with_context(damaged)?;
+            all.add_second(at, second, &latencies);
+        }
+        add(&mut all.wait, &unpack(&of.wait.histogram).with_context(damaged)?);
+        add(&mut all.entry, &unpack(&of.entry.histogram).with_context(damaged)?);
+        all.add_counters(&of.counters);
+        all.add_failures(&of.failures);
+        all.lasted_ms = all.lasted_ms.max(of.lasted_ms);
+        all.interrupted |= of.interrupted;
+        let broken = of.checks.into_iter().filter(|check| check.name == GENERATOR);
+        all.broken.extend(broken.map(|check| format!("{name}: {}", check.note.trim_end_matches('.'))));
+        // A worker's number is its own only on its machine.
+        let mut stories = run.stories.stories().with_context(|| format!("{name}: damaged stories"))?;
+        let more = stories.iter().map(|story| story.who.0 + 1).max().unwrap_or(0);
+        for story in &mut stories {
+            story.who.0 = story.who.0.saturating_add(workers);
+        }
+        workers = workers.saturating_add(more);
+        all.stories.append(&mut stories);
+    }
+    let plan = plan.context("no run to merge")?;
+    Ok((plan, all))
+}

@@ -1,0 +1,125 @@
+//! The page, with good, bad and hostile data in it.
+
+use super::*;
+use crate::{
+    report::{Bottleneck, Counters, Eta, Plan, SCHEMA},
+    verdict::judge,
+};
+
+const HOSTILE: &str = "\"><script>alert(1)</script>'&\u{202e}";
+
+fn report(text: &str, seconds: u32) -> Report {
+    let plan = Plan {
+        target: text.into(),
+        zone: text.into(),
+        profile: text.into(),
+        users: 12_000,
+        planned_ms: 160_000,
+        abandon: 0.35,
+        start_unix_ms: 1_790_000_000_000,
+        admit_per_minute: Some(2_000),
+        sub_windows: 10,
+        idle_s: 60,
+    };
+    let second = |i: u32| Second {
+        users: (i * 300).min(12_000).min((seconds - i) * 1_000),
+        waiting: (i * 280).min(11_000).min((seconds - i) * 900),
+        wait_calls: if i < 40 { 300 } else { 0 },
+        entry_calls: (i * 90).min(3_600),
+        due: (i * 97).min(3_900),
+        entered: if i.is_multiple_of(6) && i > 0 { 200 } else { 0 },
+        errors: u32::from(i == 70) * 120,
+        stale: 0,
+        latency_us: [
+            2_700,
+            9_000,
+            19_000 + (i % 17) * 900,
+            40_000 + (i % 23) * 4_000,
+            90_000 + (i % 31) * 30_000,
+        ],
+        lag_us: 300 + (i % 13) * 150,
+        cpu_millicores: 400 + (i * 7).min(900),
+    };
+    let latency = Latency {
+        count: 400_000,
+        mean_us: 9_940.0,
+        percentiles_us: [2_740, 19_400, 36_480, 80_000, 200_000, 1_020_000],
+        histogram: String::new(),
+    };
+    let (mut checks, _) = judge(&plan, seconds * 1_000, &[]);
+    if let Some(check) = checks.first_mut() {
+        (check.judgement, check.count) = (Judgement::Bad, 3);
+        check.note = "At most 2,310 entered within 60 s; 2,000 may.".into();
+        check.note_ko = "60초 동안 최대 2,310명이 입장했습니다. 허용 인원은 2,000명입니다.".into();
+        check.worst = text.into();
+        check.worst_ko = text.into();
+    }
+    checks.push(Check { name: format!("slo:{text}"), note: text.into(), ..Check::default() });
+    Report {
+        schema: SCHEMA,
+        plan,
+        lasted_ms: seconds * 1_000,
+        interrupted: true,
+        seconds: (0..seconds).map(second).collect(),
+        counters: Counters {
+            wait_requests_total: 12_000,
+            entry_requests_total: 388_000,
+            ..Counters::default()
+        },
+        wait: latency.clone(),
+        entry: latency.clone(),
+        all: latency,
+        failures: vec![Failure { what: text.into(), count: 120, first_ms: 70_100 }],
+        bottleneck: Some(Bottleneck { from_s: 43, why: text.into(), why_ko: text.into() }),
+        checks,
+        eta: Eta { users: 3_000, bias_s: 4.2, mape: 0.12, coverage: 0.91, ratio: [0.9, 1.05, 1.6] },
+    }
+}
+
+#[test]
+fn nothing_from_outside_becomes_markup() {
+    let page = page(&report(HOSTILE, 160));
+    assert_eq!(page.matches("<script>").count(), 1, "only ours");
+    assert!(!page.contains("alert(1)</script>") && !page.contains('\u{202e}'));
+    assert!(page.contains("&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;&#39;&amp;"));
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_says_all_in_two_languages() {
+    let page = page(&report("http://127.0.0.1:8080", 160));
+    for reference in ["src=", "url(", "@import", "<link"] {
+        assert!(!page.contains(reference), "{reference}");
+    }
+    assert!(page.contains("The waiting room broke its promises: 1 check failed, and it missed 1 goal."));
+    assert!(page.contains("대기실이 약속을 어겼습니다"));
+    let (en, ko) = (page.matches("<span lang=\"en\">").count(), page.matches("<span lang=\"ko\">").count());
+    assert_eq!(en, ko);
+    assert_eq!(page.matches("<figure").count(), page.matches("<table class=\"numbers\">").count() - 2);
+}
+
+#[test]
+fn runs_of_any_length_have_a_page() {
+    for seconds in [0, 1, 2, 59, 601, 20_000] {
+        let page = page(&report("x", seconds));
+        assert!(
+            page.len() < 400_000 && !page.contains("NaN") && !page.contains("inf,"),
+            "{seconds}: {}",
+            page.len()
+        );
+    }
+}
+
+#[test]
+fn dates_are_those_of_the_calendar() {
+    assert_eq!(date(0), "1970-01-01 00:00 UTC");
+    assert_eq!(date(951_782_400_000), "2000-02-29 00:00 UTC");
+    assert_eq!(date(1_790_000_000_000), "2026-09-21 14:13 UTC");
+}
+
+/// By hand, to look at: writes the page to `HTML_TO`.
+#[test]
+#[ignore = "writes a file, by hand"]
+fn a_page_to_look_at() {
+    let Ok(path) = std::env::var("HTML_TO") else { return };
+    std::fs::write(path, page(&report("http://waiting.example:8080", 160))).expect("written");
+}

@@ -1,0 +1,24 @@
+//! Rehearses a burst against a waiting room, and judges what its users saw.
+
+pub mod cli;
+pub mod clock;
+pub mod columns;
+pub mod file;
+pub mod frame;
+pub mod gather;
+pub mod html;
+pub mod lag;
+pub mod pool;
+pub mod profile;
+pub mod progress;
+pub mod random;
+pub mod report;
+pub mod run;
+pub mod slo;
+pub mod story;
+pub mod tally;
+pub mod target;
+pub mod users;
+pub mod verdict;
+pub mod wire;
+pub mod worker;

@@ -1,0 +1,293 @@
+//! Profiles: how many users there are when, and what they do. Data only, built in or from a TOML file.
+//!
+//! Invariant: a [`Profile`] that exists is sound (see [`Profile::check`]).
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// What a user does who got in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Then {
+    /// Begins again as a new user, after a first sleep.
+    #[default]
+    Anew,
+    /// Has what was wanted, and asks no more.
+    Stay,
+}
+
+/// A profile. Times in seconds, parts of 1.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// What it is called.
+    #[serde(default)]
+    pub name: String,
+    /// What it is for, in a sentence.
+    #[serde(default)]
+    pub meaning: String,
+    /// How many users there are at most; 1 to 10 million.
+    pub users: u32,
+    /// Steps: how long each takes (whole seconds), and the part of the users that is there at its end.
+    pub steps: Vec<(u32, f64)>,
+    /// How long a user sleeps before the first call: from, to.
+    #[serde(default = "first_sleep")]
+    pub first_sleep_s: (f64, f64),
+    /// The part that walks away while waiting.
+    #[serde(default)]
+    pub abandon: f64,
+    /// How long they wait until they do: from, to.
+    #[serde(default = "patience")]
+    pub patience_s: (f64, f64),
+    /// The part that falls silent for once, and comes back.
+    #[serde(default)]
+    pub naps: f64,
+    /// For how long, on top of the polling period: from, to.
+    #[serde(default = "nap")]
+    pub nap_s: (f64, f64),
+    /// The part that asks once more after entering, as after a lost reply.
+    #[serde(default)]
+    pub repeat: f64,
+    /// What comes after entering.
+    #[serde(default)]
+    pub then: Then,
+}
+
+fn first_sleep() -> (f64, f64) {
+    (0.0, 3.0)
+}
+
+fn patience() -> (f64, f64) {
+    (5.0, 60.0)
+}
+
+fn nap() -> (f64, f64) {
+    (5.0, 40.0)
+}
+
+/// Why there is no such profile.
+#[derive(Debug, Error)]
+pub enum ProfileError {
+    /// The file can't be read, or there is none and the name is not built in.
+    #[error("{file}: {why}; the profiles built in are {}", names())]
+    Unreadable {
+        /// The name given.
+        file: String,
+        /// Why.
+        why: std::io::Error,
+    },
+    /// The file is no profile.
+    #[error("{file}:{line}: {why}")]
+    Wrong {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong, with the field.
+        why: String,
+    },
+}
+
+fn names() -> String {
+    builtin().into_iter().map(|profile| profile.name).collect::<Vec<_>>().join(", ")
+}
+
+/// The profiles built in.
+#[must_use]
+pub fn builtin() -> Vec<Profile> {
+    let profile = |name: &str, users, steps: &[(u32, f64)], meaning: &str| Profile {
+        name: name.to_owned(),
+        meaning: meaning.to_owned(),
+        users,
+        steps: steps.to_vec(),
+        first_sleep_s: first_sleep(),
+        abandon: 0.0,
+        patience_s: patience(),
+        naps: 0.0,
+        nap_s: nap(),
+        repeat: 0.0,
+        then: Then::Anew,
+    };
+    vec![
+        profile(
+            "burst-600k",
+            600_000,
+            &[(10, 0.5), (110, 1.0), (30, 1.0), (10, 0.0)],
+            "a ticket sale: half of 600,000 users within 10 s, all within 2 min, held for 30 s, gone within 10 s",
+        ),
+        profile(
+            "spike",
+            10_000,
+            &[(1, 1.0), (59, 1.0), (5, 0.0)],
+            "a push message: 10,000 users within 1 s, held for a minute",
+        ),
+        profile(
+            "steady",
+            10_000,
+            &[(30, 1.0), (300, 1.0), (10, 0.0)],
+            "an ordinary evening: 10,000 users within 30 s, held for 5 min",
+        ),
+    ]
+}
+
+/// The profile built in under `name`, or that of the file `name`.
+///
+/// # Errors
+/// Where there is none, or it is wrong.
+pub fn load(name: &str) -> Result<Profile, ProfileError> {
+    if let Some(profile) = builtin().into_iter().find(|profile| profile.name == name) {
+        return Ok(profile);
+    }
+    let text = std::fs::read_to_string(name)
+        .map_err(|why| ProfileError::Unreadable { file: name.to_owned(), why })?;
+    parse(name, &text)
+}
+
+/// The profile in `text`, which is what `file` holds.
+///
+/// # Errors
+/// Where it is wrong.
+pub fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
+    let line_at = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
+    let wrong = |line, why| ProfileError::Wrong { file: file.to_owned(), line, why };
+    let mut profile: Profile = toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| line_at(span.start));
+        // The message alone does not name the field whose value is of the wrong type; the line does.
+        let source = text.lines().nth(line - 1).unwrap_or_default();
+        let field = source.split_once('=').map(|(field, _)| format!("{}: ", field.trim()));
+        wrong(line, format!("{}{}", field.unwrap_or_default(), error.message().replace('\n', ", ")))
+    })?;
+    if profile.name.is_empty() {
+        file.clone_into(&mut profile.name);
+    }
+    profile.check().map_err(|(field, why)| {
+        let at = text.lines().position(|line| line.trim_start().starts_with(field));
+        wrong(at.map_or(1, |line| line + 1), format!("{field}: {why}"))
+    })?;
+    Ok(profile)
+}
+
+impl Profile {
+    /// Whether it is sound.
+    ///
+    /// # Errors
+    /// The field that is not, and why.
+    pub fn check(&self) -> Result<(), (&'static str, String)> {
+        let must = |ok: bool, field, why: &str| if ok { Ok(()) } else { Err((field, why.to_owned())) };
+        must((1..=10_000_000).contains(&self.users), "users", "must be 1 to 10,000,000")?;
+        must(!self.steps.is_empty(), "steps", "must have at least one")?;
+        must(self.steps.iter().all(|(_, part)| (0.0..=1.0).contains(part)), "steps", "parts must be 0 to 1")?;
+        must(self.steps[0].1 > 0.0, "steps", "the first must end with users")?;
+        must(
+            (1..=86_400).contains(&self.steps.iter().map(|(s, _)| u64::from(*s)).sum::<u64>()),
+            "steps",
+            "must take 1 s to a day in all",
+        )?;
+        for (field, part) in [("abandon", self.abandon), ("naps", self.naps), ("repeat", self.repeat)] {
+            must((0.0..=1.0).contains(&part), field, "must be a part of 1, such as 0.35")?;
+        }
+        for (field, (from, to)) in
+            [("first_sleep_s", self.first_sleep_s), ("patience_s", self.patience_s), ("nap_s", self.nap_s)]
+        {
+            must(0.0 <= from && from <= to && to <= 86_400.0, field, "must be [from, to], 0 to 86,400 s")?;
+        }
+        Ok(())
+    }
+
+    /// How long it takes, milliseconds.
+    #[must_use]
+    pub fn lasts_ms(&self) -> u32 {
+        self.steps.iter().map(|(seconds, _)| seconds).sum::<u32>() * 1000
+    }
+
+    /// The steps as numbers of users of one of `workers`: (users at its end, seconds). They end with none.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn share(&self, worker: u32, workers: u32) -> Vec<(u32, u32)> {
+        let mut steps: Vec<_> = self
+            .steps
+            .iter()
+            .map(|&(seconds, part)| {
+                // The first worker gets what is over, so that shares add up.
+                let all = (f64::from(self.users) * part).ceil() as u32;
+                (all / workers + u32::from(worker < all % workers), seconds)
+            })
+            .collect();
+        if steps.last().is_some_and(|(users, _)| *users > 0) {
+            steps.push((0, 0));
+        }
+        steps
+    }
+}
+
+/// When the user of this number (from 0, in order of starting) is to start, microseconds, by steps as
+/// [`Profile::share`] gives them.
+#[must_use]
+pub fn starts_us(steps: &[(u32, u32)], number: u32) -> u64 {
+    let (mut begun, mut before, mut at_s) = (0, 0, 0_u64);
+    for &(users, seconds) in steps {
+        let more = users.saturating_sub(before);
+        if number < begun + more {
+            let within = u64::from(seconds) * 1_000_000 * u64::from(number - begun) / u64::from(more);
+            return at_s * 1_000_000 + within;
+        }
+        (begun, before, at_s) = (begun + more, users, at_s + u64::from(seconds));
+    }
+    at_s * 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_built_in_are_sound_and_the_burst_is_the_published_one() {
+        for profile in builtin() {
+            assert_eq!(profile.check(), Ok(()));
+        }
+        let burst = load("burst-600k").expect("built in");
+        assert_eq!(burst.lasts_ms(), 160_000);
+        assert_eq!(burst.share(0, 1), [(300_000, 10), (600_000, 110), (600_000, 30), (0, 10)]);
+    }
+
+    #[test]
+    fn shares_add_up() {
+        for users in [1_u32, 7, 1000, 12_345] {
+            let profile = Profile { users, ..load("burst-600k").expect("built in") };
+            let whole = profile.share(0, 1);
+            for (step, (all, _)) in whole.iter().enumerate() {
+                assert_eq!((0..3).map(|worker| profile.share(worker, 3)[step].0).sum::<u32>(), *all);
+            }
+        }
+    }
+
+    #[test]
+    fn users_start_evenly_within_their_step() {
+        let steps = [(10, 10), (30, 20), (0, 5), (5, 1)];
+        assert_eq!(starts_us(&steps, 0), 0);
+        assert_eq!(starts_us(&steps, 5), 5_000_000);
+        assert_eq!(starts_us(&steps, 10), 10_000_000);
+        assert_eq!(starts_us(&steps, 29), 29_000_000);
+        assert_eq!(starts_us(&steps, 30), 35_000_000);
+    }
+
+    #[test]
+    fn a_wrong_file_is_told_by_line_and_field() {
+        let say = |text: &str| parse("p.toml", text).expect_err("refused").to_string();
+        let good = "users = 10\nsteps = [[1, 1.0]]\n";
+        assert!(parse("p.toml", good).is_ok());
+        assert_eq!(
+            say("users = \"x\"\nsteps = []"),
+            "p.toml:1: users: invalid type: string \"x\", expected u32"
+        );
+        assert!(say(&format!("{good}colour = 1")).starts_with("p.toml:3: colour: unknown field `colour`"));
+        assert_eq!(
+            say(&format!("{good}abandon = 35")),
+            "p.toml:3: abandon: must be a part of 1, such as 0.35"
+        );
+        assert_eq!(say("users = 10\nsteps = [[1, 2.0]]"), "p.toml:2: steps: parts must be 0 to 1");
+        assert!(say("steps = [[1, 1.0]]").contains("missing field `users`"));
+        assert!(!say("users = ").contains('\n'));
+        assert!(load("nosuch").expect_err("refused").to_string().contains("burst-600k, spike, steady"));
+    }
+}

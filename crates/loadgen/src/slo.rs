@@ -1,0 +1,166 @@
+//! Service level objectives: what the operator wants to hold, and whether it does.
+
+use std::{str::FromStr, time::Duration};
+
+use crate::{
+    frame::{Latencies, unpack},
+    report::{Check, Judgement, Report},
+};
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Of {
+    /// A latency, from the intended start: a percentile and the longest it may be.
+    Percentile(f64, Duration),
+    Mean(Duration),
+    Max(Duration),
+    /// Calls that failed, of all: at most this part of 1.
+    Errors(f64),
+    /// Slots used: at least this part of 1.
+    SlotUse(f64),
+    /// The error of the wait told: at most this part of 1.
+    EtaMape(f64),
+}
+
+/// An objective, such as `p95=36ms`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Slo {
+    name: String,
+    limit: String,
+    of: Of,
+}
+
+const KNOWN: &str =
+    "p50, p90, p95, p99, p999, max, mean (a duration), errors, slot-use, eta-mape (a percentage)";
+
+impl FromStr for Slo {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, limit) =
+            text.split_once('=').ok_or(format!("{text}: write NAME=LIMIT, such as p95=36ms"))?;
+        let time = || {
+            duration(limit)
+                .ok_or(format!("{text}: {limit} is no duration; write one such as 36ms, 1.5s, 800us"))
+        };
+        let part = || {
+            let number = limit.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok());
+            let number = number.filter(|percent| (0.0..=1000.0).contains(percent));
+            number
+                .map(|percent| percent / 100.0)
+                .ok_or(format!("{text}: {limit} is no percentage; write one such as 0.1%"))
+        };
+        let of = match name {
+            "p50" => Of::Percentile(0.5, time()?),
+            "p90" => Of::Percentile(0.9, time()?),
+            "p95" => Of::Percentile(0.95, time()?),
+            "p99" => Of::Percentile(0.99, time()?),
+            "p999" => Of::Percentile(0.999, time()?),
+            "mean" => Of::Mean(time()?),
+            "max" => Of::Max(time()?),
+            "errors" => Of::Errors(part()?),
+            "slot-use" => Of::SlotUse(part()?),
+            "eta-mape" => Of::EtaMape(part()?),
+            _ => return Err(format!("{text}: there is no {name}; there are {KNOWN}")),
+        };
+        Ok(Self { name: name.to_owned(), limit: limit.to_owned(), of })
+    }
+}
+
+fn duration(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at(text.find(|c: char| c.is_ascii_alphabetic())?);
+    let seconds = number.parse::<f64>().ok()?
+        * match unit {
+            "us" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            _ => return None,
+        };
+    Duration::try_from_secs_f64(seconds).ok().filter(|duration| !duration.is_zero())
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole.max(1) as f64
+}
+
+impl Slo {
+    /// Whether it holds.
+    #[must_use]
+    pub fn check(&self, report: &Report) -> Check {
+        let all = unpack(&report.all.histogram).filter(|all| !all.is_empty());
+        let slot_use =
+            report.checks.iter().find(|check| check.name == "slot_use").and_then(|check| check.figure);
+        let calls = report.counters.wait_requests_total + report.counters.entry_requests_total;
+        let errors = report.failures.iter().map(|failure| failure.count).sum();
+        let (figure, most, at_most) = match self.of {
+            Of::Percentile(part, limit) => (all.map(|all| quantile_s(&all, part)), limit.as_secs_f64(), true),
+            Of::Mean(limit) => (all.map(|all| all.mean() / 1e6), limit.as_secs_f64(), true),
+            Of::Max(limit) => (all.map(|all| quantile_s(&all, 1.0)), limit.as_secs_f64(), true),
+            Of::Errors(limit) => ((calls > 0).then(|| ratio(errors, calls)), limit, true),
+            Of::SlotUse(limit) => (slot_use, limit, false),
+            Of::EtaMape(limit) => ((report.eta.users > 0).then_some(report.eta.mape), limit, true),
+        };
+        let holds = figure.map(|figure| if at_most { figure <= most } else { figure >= most });
+        let (name, limit) = (&self.name, &self.limit);
+        let (judgement, said, said_ko) = match (holds, figure) {
+            (Some(holds), Some(figure)) => {
+                let is = self.words(figure);
+                let judgement = if holds { Judgement::Good } else { Judgement::Bad };
+                (judgement, format!("it is {is}"), format!("실제는 {}입니다.", is.replace(' ', "")))
+            }
+            _ => (
+                Judgement::Open,
+                "this run can't tell, so it does not hold".to_owned(),
+                "이번 실행으로는 알 수 없어 지킨 것으로 보지 않습니다.".to_owned(),
+            ),
+        };
+        let (bound, bound_ko) = if at_most { ("at most", "이하") } else { ("at least", "이상") };
+        Check {
+            name: format!("slo:{name}"),
+            judgement,
+            count: u64::from(judgement != Judgement::Good),
+            figure,
+            note: format!("{name} is to be {bound} {limit}; {said}."),
+            note_ko: format!("{name} 목표는 {limit} {bound_ko}입니다. {said_ko}"),
+            ..Check::default()
+        }
+    }
+
+    fn words(&self, figure: f64) -> String {
+        match self.of {
+            Of::Percentile(..) | Of::Mean(_) | Of::Max(_) => format!("{:.2} ms", figure * 1000.0),
+            _ => format!("{:.2} %", figure * 100.0),
+        }
+    }
+}
+
+#[allow(clippy::cast_precision_loss)]
+fn quantile_s(latencies: &Latencies, part: f64) -> f64 {
+    latencies.value_at_quantile(part) as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objectives_are_read() {
+        let of = |text: &str| text.parse::<Slo>().expect("an objective").of;
+        assert_eq!(of("p95=36ms"), Of::Percentile(0.95, Duration::from_millis(36)));
+        assert_eq!(of("max=1.5s"), Of::Max(Duration::from_millis(1500)));
+        assert_eq!(of("mean=800us"), Of::Mean(Duration::from_micros(800)));
+        assert_eq!(of("errors=0.1%"), Of::Errors(0.001));
+        assert_eq!(of("slot-use=97%"), Of::SlotUse(0.97));
+    }
+
+    #[test]
+    fn wrong_ones_are_told_in_a_line() {
+        for text in
+            ["p95", "p95=", "p95=36", "p95=-1ms", "p95=0ms", "p96=1ms", "errors=0.1", "errors=x%", "p95=1 h"]
+        {
+            let said = text.parse::<Slo>().expect_err("refused");
+            assert!(said.starts_with(text) && !said.contains('\n'), "{said}");
+        }
+    }
+}

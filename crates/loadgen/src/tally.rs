@@ -1,0 +1,234 @@
+//! What a worker's users did: counted by the second, and their stories.
+//!
+//! Invariants: a call is counted in the second in which its reply was there, in one histogram; a call that was due, in
+//! the second in which it was due, whenever it was really made.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{
+    frame::{Latencies, no_latencies},
+    report::{Counters, Failure, Second},
+    story::Story,
+};
+
+/// The kinds of failures that are told apart; more are counted together.
+const FAILURES: usize = 32;
+/// Seconds that `due` reaches to: a day and an hour.
+const SECONDS: usize = 90_000;
+
+/// The two calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Take a place.
+    Wait,
+    /// Ask for it.
+    Entry,
+}
+
+/// Counts of one second, with its latencies.
+#[derive(Debug)]
+pub struct Counts {
+    /// The counts; without percentiles and `due`.
+    pub second: Second,
+    /// Latencies of `wait`.
+    pub wait: Latencies,
+    /// Latencies of `entry`.
+    pub entry: Latencies,
+}
+
+impl Counts {
+    /// No call was answered, and none failed.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.wait.is_empty() && self.entry.is_empty() && self.second.errors == 0
+    }
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        Self { second: Second::default(), wait: no_latencies(), entry: no_latencies() }
+    }
+}
+
+/// What is told at the end.
+#[derive(Debug, Default)]
+pub struct Total {
+    /// Calls due, by second.
+    pub due: Vec<u32>,
+    /// The counters.
+    pub counters: Counters,
+    /// Failures, most frequent first.
+    pub failures: Vec<Failure>,
+    /// The stories that ended.
+    pub stories: Vec<Story>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    now: Counts,
+    users: u32,
+    waiting: u32,
+    due: Vec<u32>,
+    counters: Counters,
+    failures: BTreeMap<String, (u64, u32)>,
+    stories: Vec<Story>,
+}
+
+/// Records, resizing as needed: `saturating_record` would cut off at what was tracked so far. An hour is the greatest.
+fn record(latencies: &mut Latencies, us: u64) {
+    let _ = latencies.record(us.clamp(1, 3_600_000_000));
+}
+
+/// Counts. Each method is one short hold of one lock.
+#[derive(Debug, Default)]
+pub struct Tally(Mutex<Inner>);
+
+impl Tally {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A user came.
+    pub fn came(&self) {
+        self.lock().users += 1;
+    }
+
+    /// A user went.
+    pub fn went(&self) {
+        let mut inner = self.lock();
+        inner.users = inner.users.saturating_sub(1);
+    }
+
+    /// A user has a place in line now.
+    pub fn stands(&self) {
+        self.lock().waiting += 1;
+    }
+
+    /// A user in line is no more.
+    pub fn stands_no_more(&self) {
+        let mut inner = self.lock();
+        inner.waiting = inner.waiting.saturating_sub(1);
+    }
+
+    /// The generator was this late.
+    pub fn lag(&self, us: u64) {
+        let mut inner = self.lock();
+        let us = u32::try_from(us).unwrap_or(u32::MAX);
+        inner.now.second.lag_us = inner.now.second.lag_us.max(us);
+    }
+
+    /// A call was due at this time.
+    pub fn due(&self, at_us: u64) {
+        let second = usize::try_from(at_us / 1_000_000).unwrap_or(usize::MAX).min(SECONDS);
+        let mut inner = self.lock();
+        if inner.due.len() <= second {
+            inner.due.resize(second + 1, 0);
+        }
+        inner.due[second] += 1;
+    }
+
+    /// A call was made, that took `latency_us` from its intended start; a failure if it was not `answered`.
+    pub fn called(&self, kind: Kind, latency_us: u64, answered: Result<(), &str>, at_ms: u32) {
+        let mut inner = self.lock();
+        match kind {
+            Kind::Wait => inner.counters.wait_requests_total += 1,
+            Kind::Entry => inner.counters.entry_requests_total += 1,
+        }
+        let now = &mut inner.now;
+        match (answered, kind) {
+            (Ok(()), Kind::Wait) => {
+                now.second.wait_calls += 1;
+                record(&mut now.wait, latency_us);
+            }
+            (Ok(()), Kind::Entry) => {
+                now.second.entry_calls += 1;
+                record(&mut now.entry, latency_us);
+            }
+            (Err(what), _) => {
+                now.second.errors += 1;
+                let known = inner.failures.contains_key(what) || inner.failures.len() < FAILURES;
+                let what = if known { what } else { "others" };
+                inner.failures.entry(what.to_owned()).or_insert((0, at_ms)).0 += 1;
+            }
+        }
+    }
+
+    /// A reply said "enter"; `first` if this user had not heard so before.
+    pub fn entered(&self, first: bool) {
+        let mut inner = self.lock();
+        inner.counters.can_enter_true_count += 1;
+        inner.now.second.entered += u32::from(first);
+    }
+
+    /// A reply said "not yet".
+    pub fn not_yet(&self, stale: bool) {
+        let mut inner = self.lock();
+        inner.counters.can_enter_false_count += 1;
+        inner.now.second.stale += u32::from(stale);
+    }
+
+    /// A story ended.
+    pub fn tell(&self, story: Story) {
+        self.lock().stories.push(story);
+    }
+
+    /// The second's counts; the next one begins.
+    #[must_use]
+    pub fn second(&self) -> Counts {
+        let fresh = Counts::default();
+        let mut inner = self.lock();
+        let mut counts = mem::replace(&mut inner.now, fresh);
+        (counts.second.users, counts.second.waiting) = (inner.users, inner.waiting);
+        counts
+    }
+
+    /// What is told at the end.
+    #[must_use]
+    pub fn total(&self) -> Total {
+        let inner = mem::take(&mut *self.lock());
+        let mut failures: Vec<_> = inner
+            .failures
+            .into_iter()
+            .map(|(what, (count, first_ms))| Failure { what, count, first_ms })
+            .collect();
+        failures.sort_by_key(|failure| std::cmp::Reverse(failure.count));
+        Total { due: inner.due, counters: inner.counters, failures, stories: inner.stories }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_by_kind_and_failures_by_what_they_were() {
+        let tally = Tally::default();
+        tally.called(Kind::Wait, 10, Ok(()), 0);
+        tally.called(Kind::Entry, 20, Ok(()), 1);
+        tally.called(Kind::Entry, 30, Err("503 busy"), 2);
+        tally.called(Kind::Entry, 30, Err("503 busy"), 3);
+        tally.called(Kind::Wait, 7_000_000, Ok(()), 4);
+        let counts = tally.second();
+        assert!(counts.wait.equivalent(counts.wait.max(), 7_000_000), "large ones are not cut off");
+        assert_eq!((counts.wait.len(), counts.entry.len(), counts.second.errors), (2, 1, 2));
+        assert_eq!(tally.second().entry.len(), 0);
+        let total = tally.total();
+        assert_eq!(total.counters.entry_requests_total, 3);
+        assert_eq!((total.failures[0].count, total.failures[0].first_ms), (2, 2));
+    }
+
+    #[test]
+    fn kinds_of_failures_are_bounded() {
+        let tally = Tally::default();
+        for kind in 0..100 {
+            tally.called(Kind::Wait, 1, Err(&format!("{kind}")), 0);
+        }
+        let failures = tally.total().failures;
+        assert_eq!(failures.len(), FAILURES + 1);
+        assert_eq!(failures.iter().map(|failure| failure.count).sum::<u64>(), 100);
+    }
+}

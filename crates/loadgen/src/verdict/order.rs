@@ -1,0 +1,123 @@
+//! Who was overtaken.
+//!
+//! B came after A for certain if B asked for a place only after A had heard of having one. B got in while A was kept
+//! waiting for certain if B had the pass [`TOLERANCE_MS`] before A sent a call that was answered "not yet". Three
+//! things are no breach:
+//!
+//! - **A was away.** Whoever is silent for longer than two of the polling periods asked for and half a second may be
+//!   taken for absent, and holds no slot meanwhile. So only those without a lapse are asked about.
+//! - **Slots that fall free together.** If B gets one of `m` free slots although A is ahead, A is among the first `m`
+//!   present as well, and has a slot of its own for the asking: the two may enter in any order. But then A's next call
+//!   is answered "enter". That is why B's entry alone is nothing, and A's later "not yet" is what counts.
+//! - **Somebody came back.** Only one thing can take that slot from A again: a user ahead of A who was absent and
+//!   returns. A return moves the first `m` by one place, and so puts off one user. So there may be as many users
+//!   overtaken as there were lapses in the run, and one more is a breach. With nobody napping that is none at all.
+//!
+//! The tolerance is for polls that are answered from what a server knew a second ago, and for clocks.
+//!
+//! O(n log n): from the last arrival back, with those who came later in a tree by when they had the pass.
+
+use super::{Ranks, at, check, grouped, judged, line, name, words};
+use crate::{
+    report::{Check, Judgement},
+    story::{Call, Story},
+};
+
+/// How long after B's pass a "not yet" for A tells something, milliseconds: a polling period.
+pub(super) const TOLERANCE_MS: u32 = 3_000;
+
+/// The worst example: A, the time of the "not yet", and how many had overtaken by then.
+struct Overtaken<'a> {
+    who: &'a Story,
+    kept_at_ms: u32,
+    by: u32,
+}
+
+pub(super) fn judge(stories: &[Story]) -> Check {
+    let mut came: Vec<(Call, u32)> =
+        stories.iter().filter_map(|s| Some((s.arrived?, s.entered?.heard_ms))).collect();
+    came.sort_unstable_by_key(|(arrived, _)| arrived.sent_ms);
+    let mut passes: Vec<u32> = came.iter().map(|&(_, pass_ms)| pass_ms).collect();
+    passes.sort_unstable();
+    let mut kept: Vec<(Call, u32, &Story)> = stories
+        .iter()
+        .filter(|story| line::present(story).is_some())
+        .filter_map(|story| Some((story.arrived?, story.last_waiting?.sent_ms, story)))
+        .collect();
+    kept.sort_unstable_by_key(|(arrived, ..)| arrived.heard_ms);
+    if kept.is_empty() {
+        let nobody = words!(
+            "Nobody waited and kept polling, so nobody could be overtaken.",
+            "기다리며 계속 확인한 사용자가 없어 추월 여부를 판정할 수 없습니다."
+        );
+        return check("order", Judgement::Open, 0, None, nobody, None);
+    }
+
+    let mut later = Ranks::new(passes.len());
+    let mut overtaken = 0_u64;
+    let mut worst: Option<Overtaken<'_>> = None;
+    for &(arrived, kept_at_ms, who) in kept.iter().rev() {
+        while let Some(&(b, pass_ms)) = came.last()
+            && b.sent_ms > arrived.heard_ms
+        {
+            later.add(passes.partition_point(|&p| p < pass_ms));
+            came.pop();
+        }
+        let until_ms = kept_at_ms.saturating_sub(TOLERANCE_MS);
+        let by = later.below(passes.partition_point(|&p| p < until_ms));
+        overtaken += u64::from(by > 0);
+        if by > worst.as_ref().map_or(0, |w| w.by) {
+            worst = Some(Overtaken { who, kept_at_ms, by });
+        }
+    }
+
+    let lapses: u64 = stories.iter().map(|story| u64::from(story.lapses)).sum();
+    let good = overtaken <= lapses;
+    let (shown, of, excused) = (grouped(overtaken), grouped(whole(kept.len())), grouped(lapses));
+    let note = if overtaken == 0 {
+        words!(
+            "None of the {of} users who waited and kept polling was overtaken.",
+            "기다리며 계속 확인하던 사용자 {of}명 중 추월당한 사람은 없습니다."
+        )
+    } else if lapses == 0 {
+        words!(
+            "Of {of} users who waited and kept polling, {shown} were overtaken by somebody who came later.",
+            "계속 확인하던 사용자 {of}명 중 {shown}명이 더 늦게 온 사람에게 추월당했습니다."
+        )
+    } else {
+        words!(
+            "Of {of} users who waited and kept polling, {shown} were overtaken by somebody who came later; users who \
+             were away and came back to their places can account for {excused}.",
+            "계속 확인하던 사용자 {of}명 중 {shown}명이 더 늦게 온 사람에게 추월당했습니다. 자리를 비웠다가 제 순서로 \
+             돌아온 사람들 때문에 생길 수 있는 경우는 {excused}명까지입니다."
+        )
+    };
+    let example = worst.filter(|_| !good).map(|worst| {
+        let b = first_overtaker(stories, &worst);
+        let (a, place) = (name(worst.who), at(worst.who.arrived.map_or(0, |call| call.heard_ms)));
+        let (kept, by) = (at(worst.kept_at_ms), grouped(u64::from(worst.by)));
+        let (b, came, pass) = b.map_or_else(Default::default, |(story, came, pass)| {
+            (name(story), at(came.sent_ms), at(pass.heard_ms))
+        });
+        words!(
+            "User {a} had a place at {place}, and was still told to wait at {kept}, when {by} who came later were in. \
+             The first of them, user {b}, came at {came} and was in at {pass}.",
+            "사용자 {a}는 {place}에 자리를 받고 {kept}에도 기다리라는 답을 받았는데, 그때 이미 더 늦게 온 {by}명이 \
+             들어가 있었습니다. 그중 가장 먼저 들어간 사용자 {b}는 {came}에 와서 {pass}에 입장했습니다."
+        )
+    });
+    check("order", judged(good), if good { 0 } else { overtaken }, None, note, example)
+}
+
+fn whole(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+fn first_overtaker<'a>(stories: &'a [Story], worst: &Overtaken<'_>) -> Option<(&'a Story, Call, Call)> {
+    let after_ms = worst.who.arrived?.heard_ms;
+    stories
+        .iter()
+        .filter_map(|story| Some((story, story.arrived?, story.entered?)))
+        .filter(|(_, came, _)| came.sent_ms > after_ms)
+        .min_by_key(|(_, _, pass)| pass.heard_ms)
+}

@@ -1,0 +1,167 @@
+//! Small stories with one thing in them.
+
+use super::*;
+use crate::story::{Call, End, Rise, Told};
+
+fn plan(admit_per_minute: Option<u32>) -> Plan {
+    Plan {
+        target: "http://127.0.0.1:1".into(),
+        zone: "Z".into(),
+        profile: "test".into(),
+        users: 1,
+        planned_ms: 100_000,
+        abandon: 0.0,
+        start_unix_ms: 0,
+        admit_per_minute,
+        sub_windows: 10,
+        idle_s: 60,
+    }
+}
+
+fn call(sent_ms: u32, heard_ms: u32) -> Option<Call> {
+    Some(Call { sent_ms, heard_ms })
+}
+
+/// Came at `came_ms`, was last told to wait at `waits_ms` and in at `in_ms`; each call takes 10 ms.
+fn story(number: u32, came_ms: u32, waits_ms: Option<u32>, in_ms: Option<u32>) -> Story {
+    Story {
+        arrived: call(came_ms, came_ms + 10),
+        last_waiting: waits_ms.and_then(|ms| call(ms, ms + 10)),
+        entered: in_ms.and_then(|ms| call(ms, ms + 10)),
+        first_told: None,
+        longest_silence_ms: 3_000,
+        lapses: 0,
+        rises: 0,
+        worst_rise: None,
+        second_pass: false,
+        who: (1, number),
+        end: if in_ms.is_some() { End::Entered } else { End::Waiting },
+        ended_ms: in_ms.unwrap_or(100_000),
+    }
+}
+
+fn judged_as(admit_per_minute: Option<u32>, stories: &[Story], name: &str) -> Check {
+    let (checks, _) = judge(&plan(admit_per_minute), 100_000, stories);
+    checks.into_iter().find(|check| check.name == name).expect("each check is made")
+}
+
+#[test]
+fn a_minute_holds_what_was_decided_in_it_for_certain() {
+    let mut stories: Vec<_> = (0..11).map(|i| story(i, 1_000 * i, None, Some(1_000 * i))).collect();
+    let check = judged_as(Some(10), &stories, "over_admission_60s");
+    assert_eq!((check.judgement, check.count, check.figure), (Judgement::Bad, 1, Some(11.0)));
+    assert!(check.worst.contains("1/0") && check.worst.contains("1/10"), "{}", check.worst);
+    // The last one may have been decided after the minute: nothing is certain.
+    stories[10].entered = call(10_000, 60_000);
+    assert_eq!(judged_as(Some(10), &stories, "over_admission_60s").judgement, Judgement::Good);
+    let open = judged_as(None, &stories, "over_admission_60s");
+    assert_eq!((open.judgement, open.figure), (Judgement::Open, Some(10.0)));
+    assert!(open.note.contains("--admit-per-minute"));
+}
+
+#[test]
+fn a_burst_with_nobody_waiting_may_use_the_minute() {
+    let mut stories: Vec<_> = (0..10).map(|i| story(i, 5_000, None, Some(5_000 + i))).collect();
+    assert_eq!(judged_as(Some(20), &stories, "over_admission_sub_window").judgement, Judgement::Open);
+    stories.push(story(10, 1_000, Some(20_000), None));
+    let check = judged_as(Some(20), &stories, "over_admission_sub_window");
+    assert_eq!((check.judgement, check.figure), (Judgement::Bad, Some(10.0)));
+}
+
+#[test]
+fn overtaken_is_who_is_told_to_wait_later() {
+    let b = story(2, 2_000, None, Some(10_000));
+    let one = |waits_ms| judged_as(None, &[story(1, 1_000, Some(waits_ms), None), b.clone()], "order");
+    assert_eq!(one(13_000).judgement, Judgement::Good, "within the tolerance");
+    let check = one(13_012);
+    assert_eq!((check.judgement, check.count), (Judgement::Bad, 1));
+    assert!(check.worst.contains("1/1") && check.worst.contains("1/2"), "{}", check.worst);
+    // B came before A heard of the place: who was first is not certain.
+    let mut a = story(1, 1_000, Some(50_000), None);
+    a.arrived = call(1_000, 2_000);
+    assert_eq!(judged_as(None, &[a.clone(), b.clone()], "order").judgement, Judgement::Good);
+    // Whoever was away is not asked about, and excuses one other.
+    a = story(1, 1_000, Some(50_000), None);
+    a.lapses = 1;
+    assert_eq!(judged_as(None, &[a.clone(), b.clone()], "order").judgement, Judgement::Open);
+    let others = [story(3, 1_000, Some(50_000), None), story(4, 1_000, Some(50_000), None)];
+    let [c, d] = others;
+    assert_eq!(judged_as(None, &[a.clone(), b.clone(), c.clone()], "order").judgement, Judgement::Good);
+    assert_eq!(judged_as(None, &[a, b, c, d], "order").judgement, Judgement::Bad);
+}
+
+#[test]
+fn slots_are_counted_against_the_best_server() {
+    // 60 a minute, 6 in 6 s, a line of 100 from the start on, and nobody in for 60 s after a burst of 60.
+    let mut stories: Vec<_> = (0..60).map(|i| story(i, 0, None, Some(0))).collect();
+    stories.extend((60..160).map(|i| story(i, 100, Some(59_000), None)));
+    let check = judged_as(Some(60), &stories, "slot_use");
+    assert_eq!(check.judgement, Judgement::Open, "there were no slots: {check:?}");
+    // Without the burst there were.
+    stories.drain(..60);
+    let check = judged_as(Some(60), &stories, "slot_use");
+    assert_eq!((check.judgement, check.figure), (Judgement::Bad, Some(0.0)));
+    // 6 each 6 s are all there are.
+    stories.extend((0..54).map(|i| story(1_000 + i, 100, None, Some(150 + i / 6 * 6_001))));
+    let check = judged_as(Some(60), &stories, "slot_use");
+    assert_eq!(check.judgement, Judgement::Good, "{check:?}");
+    assert!(check.figure > Some(0.97), "{check:?}");
+}
+
+#[test]
+fn users_tell_of_themselves() {
+    let good = story(1, 0, Some(50), Some(100));
+    for name in ["rank_rises", "entered_once", "evictions", "errors"] {
+        assert_eq!(judged_as(None, std::slice::from_ref(&good), name).judgement, Judgement::Good, "{name}");
+    }
+    let mut bad = good.clone();
+    bad.rises = 2;
+    bad.worst_rise = Some(Rise { from: 1_000, to: 1_200, at_ms: 70 });
+    let check = judged_as(None, &[bad.clone()], "rank_rises");
+    assert_eq!((check.judgement, check.count), (Judgement::Bad, 2));
+    assert!(check.worst.contains("1,000") && check.worst.contains("1,200"));
+    bad.second_pass = true;
+    assert_eq!(judged_as(None, &[bad.clone()], "entered_once").count, 1);
+    bad.end = End::Gone;
+    assert_eq!(judged_as(None, &[bad.clone()], "evictions").judgement, Judgement::Bad);
+    bad.longest_silence_ms = 60_000;
+    assert_eq!(judged_as(None, &[bad.clone()], "evictions").judgement, Judgement::Good);
+    bad.end = End::Outside;
+    assert_eq!(judged_as(None, &[bad.clone()], "errors").judgement, Judgement::Bad);
+    bad.ended_ms = 100_000;
+    assert_eq!(judged_as(None, &[bad], "errors").judgement, Judgement::Good);
+}
+
+#[test]
+fn the_wait_told_is_held_against_the_wait_had() {
+    let told = |number, eta_s, range_s, in_ms| {
+        let mut story = story(number, 0, Some(50), Some(in_ms));
+        story.first_told = Some(Told { eta_s, range_s, rank: 1, at_ms: 10 });
+        story
+    };
+    let stories = [told(1, 10, (8, 12), 12_300), told(2, 10, (8, 12), 20_000)];
+    let (checks, eta) = judge(&plan(None), 100_000, &stories);
+    assert_eq!((eta.users, eta.coverage), (2, 0.5));
+    assert!((eta.bias_s - 6.15).abs() < 1e-9, "{eta:?}");
+    assert!((eta.mape - (2.3 / 12.3 + 0.5) / 2.0).abs() < 1e-9, "{eta:?}");
+    let check = checks.iter().find(|check| check.name == "eta").expect("made");
+    assert_eq!(check.judgement, Judgement::Good);
+    assert!(check.worst.contains("1/2"));
+}
+
+#[test]
+fn where_nothing_happened_nothing_is_told() {
+    let (checks, _) = judge(&plan(Some(10)), 0, &[]);
+    assert!(checks.iter().all(|check| check.judgement == Judgement::Open), "{checks:?}");
+}
+
+/// By hand, in release: how long the verdict on a million stories takes.
+#[test]
+#[ignore = "measures, by hand"]
+fn a_million_stories() {
+    let stories: Vec<_> = (0..1_000_000)
+        .map(|i| story(i, i / 10, Some(i / 10 + i / 4), Some(i / 10 + i / 4 + 3_000)))
+        .collect();
+    let (checks, _) = judge(&plan(Some(200_000)), 400_000, &stories);
+    assert_eq!(checks.len(), 9);
+}

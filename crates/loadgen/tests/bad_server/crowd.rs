@@ -1,0 +1,174 @@
+//! A crowd in virtual time: users who come, poll as they are told, walk away, nap and ask again, over a network that
+//! delays each way by chance. Same seed, same stories.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+use loadgen::story::{Call, End, LAPSE_MS, Rise, Story, Told};
+
+use super::room::{Answer, Room};
+
+/// What the crowd is like. Times are milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Crowd {
+    pub(crate) users: u32,
+    /// They come within this time.
+    pub(crate) come_within_ms: u32,
+    /// Each way takes up to this.
+    pub(crate) delay_ms: u32,
+    /// One in so many walks away after some time; none with 0.
+    pub(crate) leaves: u32,
+    /// One in so many naps for 8 to 50 s, once; none with 0.
+    pub(crate) naps: u32,
+    /// The run is over then.
+    pub(crate) until_ms: u32,
+    pub(crate) seed: u64,
+}
+
+/// SplitMix64: the same everywhere.
+struct Random(u64);
+
+impl Random {
+    fn up_to(&mut self, most: u32) -> u32 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        u32::try_from((z ^ (z >> 31)) % u64::from(most.saturating_add(1))).expect("below a u32")
+    }
+}
+
+struct User {
+    story: Story,
+    ticket: Option<usize>,
+    pass: u64,
+    rank: Option<u64>,
+    /// The call before: when it was sent, and the period then asked for.
+    before: Option<(u32, u32)>,
+    leaves_ms: Option<u32>,
+    naps_ms: Option<u32>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    /// The call is at the server, and was sent then.
+    Decide {
+        sent_ms: u32,
+    },
+    Send,
+}
+
+/// Lets the crowd loose on the room.
+pub(crate) fn run(crowd: Crowd, room: &mut Room) -> Vec<Story> {
+    let mut random = Random(crowd.seed);
+    let mut users = Vec::new();
+    let mut steps = BinaryHeap::new();
+    for id in 0..crowd.users {
+        let comes_ms = random.up_to(crowd.come_within_ms);
+        let one_in = |many: u32| many > 0 && id % many == many - 1;
+        let leaves_ms = one_in(crowd.leaves).then(|| comes_ms + random.up_to(crowd.until_ms));
+        let naps_ms = one_in(crowd.naps).then(|| 8_000 + random.up_to(42_000));
+        users.push(User {
+            story: Story {
+                arrived: None,
+                last_waiting: None,
+                entered: None,
+                first_told: None,
+                longest_silence_ms: 0,
+                lapses: 0,
+                rises: 0,
+                worst_rise: None,
+                second_pass: false,
+                who: (0, id),
+                end: End::Waiting,
+                ended_ms: crowd.until_ms,
+            },
+            ticket: None,
+            pass: 0,
+            rank: None,
+            before: None,
+            leaves_ms,
+            naps_ms,
+        });
+        steps.push(Reverse((comes_ms, Step::Send, id)));
+    }
+    while let Some(Reverse((now_ms, step, id))) = steps.pop() {
+        if now_ms > crowd.until_ms {
+            break;
+        }
+        let user = &mut users[id as usize];
+        let Step::Decide { sent_ms } = step else {
+            if user.leaves_ms.is_some_and(|at| at <= now_ms) && user.story.entered.is_none() {
+                (user.story.end, user.story.ended_ms) = (End::Left, now_ms);
+            } else {
+                steps.push(Reverse((
+                    now_ms + random.up_to(crowd.delay_ms),
+                    Step::Decide { sent_ms: now_ms },
+                    id,
+                )));
+            }
+            continue;
+        };
+        let answer = if let Some(ticket) = user.ticket {
+            room.entry(ticket, now_ms)
+        } else {
+            let (ticket, answer) = room.wait(now_ms);
+            user.ticket = Some(ticket);
+            answer
+        };
+        let call = Call { sent_ms, heard_ms: now_ms + random.up_to(crowd.delay_ms) };
+        if let Some(mut pause_ms) = user.hear(call, answer) {
+            if user.story.entered.is_none()
+                && random.up_to(3) == 0
+                && let Some(nap_ms) = user.naps_ms.take()
+            {
+                pause_ms = nap_ms;
+            }
+            steps.push(Reverse((call.heard_ms + pause_ms, Step::Send, id)));
+        }
+    }
+    users.into_iter().map(|user| user.story).collect()
+}
+
+impl User {
+    /// Takes the answer in; says how long to pause before the next call, if there is one.
+    fn hear(&mut self, call: Call, answer: Answer) -> Option<u32> {
+        let story = &mut self.story;
+        story.arrived.get_or_insert(call);
+        if let Some((sent_ms, period_ms)) = self.before
+            && story.entered.is_none()
+        {
+            let silence_ms = call.heard_ms - sent_ms;
+            story.longest_silence_ms = story.longest_silence_ms.max(silence_ms);
+            story.lapses += u16::from(silence_ms > 2 * period_ms + LAPSE_MS);
+        }
+        match answer {
+            Answer::Enter { pass } if story.entered.is_none() => {
+                story.entered = Some(call);
+                (story.end, story.ended_ms) = (End::Entered, call.heard_ms);
+                self.pass = pass;
+                story.who.1.is_multiple_of(3).then_some(1_000)
+            }
+            Answer::Enter { pass } => {
+                story.second_pass |= pass != self.pass;
+                None
+            }
+            Answer::Gone => {
+                (story.end, story.ended_ms) = (End::Gone, call.heard_ms);
+                None
+            }
+            Answer::Wait { rank, eta_s, range_s, period_ms } => {
+                story.last_waiting = Some(call);
+                story.first_told.get_or_insert(Told { eta_s, range_s, rank, at_ms: call.heard_ms });
+                if let Some(from) = self.rank.filter(|&from| from < rank) {
+                    story.rises += 1;
+                    let rise = Rise { from, to: rank, at_ms: call.heard_ms };
+                    if story.worst_rise.is_none_or(|worst| rise.to - rise.from > worst.to - worst.from) {
+                        story.worst_rise = Some(rise);
+                    }
+                }
+                self.rank = Some(rank);
+                self.before = Some((call.sent_ms, period_ms));
+                Some(period_ms)
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The room behind HTTP, in process, on a free port: the wire of the real one, with the fault that was asked for.
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::{Request, Response, StatusCode, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Value, json};
+use tokio::{
+    net::TcpListener,
+    time::{Instant, sleep_until},
+};
+
+use super::room::{Answer, Fault, Policy, Room};
+
+/// The one zone it serves.
+pub(crate) const ZONE: &str = "TEST_ZONE";
+
+/// `Fault::Stalls` answers this late,
+const LATE: Duration = Duration::from_secs(1);
+/// and each so often
+const STALL_EVERY: Duration = Duration::from_secs(20);
+/// not at all for so long.
+const STALL: Duration = Duration::from_secs(3);
+
+struct Server {
+    room: Mutex<Room>,
+    fault: Fault,
+    began: Instant,
+}
+
+/// Serves until the runtime ends; the address is bound when this returns.
+pub(crate) async fn spawn(policy: Policy, fault: Fault) -> SocketAddr {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let server =
+        Arc::new(Server { room: Mutex::new(Room::new(policy, fault)), fault, began: Instant::now() });
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let server = Arc::clone(&server);
+            tokio::spawn(async move {
+                let service = service_fn(move |request| {
+                    let server = Arc::clone(&server);
+                    async move { Ok::<_, Infallible>(server.answer(request).await) }
+                });
+                // A client that goes away in the midst of a call is no matter here.
+                let _ = http1::Builder::new()
+                    .timer(TokioTimer::new())
+                    .serve_connection(TokioIo::new(stream), service)
+                    .await;
+            });
+        }
+    });
+    address
+}
+
+impl Server {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+        let path = request.uri().path().to_owned();
+        let Ok(body) = Limited::new(request.into_body(), 4_096).collect().await else {
+            return problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large");
+        };
+        let Ok(body) = serde_json::from_slice::<Value>(&body.to_bytes()) else {
+            return problem(StatusCode::BAD_REQUEST, "malformed_json");
+        };
+        if body["zoneId"] != ZONE {
+            return problem(StatusCode::NOT_FOUND, "unknown_zone");
+        }
+        if self.fault == Fault::Stalls {
+            sleep_until(self.released(Instant::now())).await;
+        }
+        let ticket = body["token"].as_str().and_then(|token| token.parse().ok());
+        let now_ms = u32::try_from(self.began.elapsed().as_millis()).unwrap_or(u32::MAX);
+        let (ticket, answer) = {
+            let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+            match (path.as_str(), ticket) {
+                ("/traffic/wait", None) => room.wait(now_ms),
+                ("/traffic/wait" | "/traffic/entry", Some(ticket)) => (ticket, room.entry(ticket, now_ms)),
+                ("/traffic/entry", None) => return problem(StatusCode::UNAUTHORIZED, "bad_token"),
+                _ => return problem(StatusCode::NOT_FOUND, "not_found"),
+            }
+        };
+        let token = ticket.to_string();
+        match answer {
+            Answer::Enter { pass } => json_reply(
+                StatusCode::OK,
+                &json!({"canEnter": true, "token": token, "pass": format!("pass.{pass}.x")}),
+            ),
+            Answer::Wait { rank, eta_s, range_s, period_ms } => json_reply(
+                StatusCode::OK,
+                &json!({"canEnter": false, "token": token, "waiting": {
+                    "rank": rank, "etaSeconds": eta_s, "etaRange": [range_s.0, range_s.1],
+                    "pollingPeriod": period_ms, "stale": false,
+                }}),
+            ),
+            Answer::Gone => problem(StatusCode::GONE, "gone"),
+        }
+    }
+
+    /// When a call that is there now is answered.
+    fn released(&self, now: Instant) -> Instant {
+        let at = now + LATE;
+        let into = Duration::from_millis(
+            u64::try_from((at - self.began).as_millis() % STALL_EVERY.as_millis()).expect("below 20 s"),
+        );
+        // The stall is at the end of each stretch.
+        if into + STALL >= STALL_EVERY { at + (STALL_EVERY - into) } else { at }
+    }
+}
+
+fn problem(status: StatusCode, code: &str) -> Response<Full<Bytes>> {
+    json_reply(status, &json!({"status": status.as_u16(), "code": code}))
+}
+
+fn json_reply(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
+    *response.status_mut() = status;
+    response
+}

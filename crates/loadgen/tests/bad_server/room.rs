@@ -1,0 +1,184 @@
+//! A little waiting room that keeps its promises, and breaks one of them on demand.
+//!
+//! Invariant: without a fault it is right whatever the order and times of the calls, as long as `now_ms` never falls:
+//! windows are exact and closed, the first `m` present have the `m` free slots, ranks count those ahead who are alive.
+
+/// What is wrong with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Nothing.
+    None,
+    /// Lets half as many again in, in each minute.
+    TooManyAMinute,
+    /// Keeps to the minute, but lets all of it in at once although people wait.
+    TooManyASubWindow,
+    /// Whoever asks first gets the slot.
+    Reorders,
+    /// Tells ranks that go up and down.
+    RaisesRanks,
+    /// Tells one user in ten that the place is gone, in the midst of polling.
+    LosesUsers,
+    /// Gives another pass to whoever asks again.
+    SecondPass,
+    /// Keeps every other sub-window shut.
+    WastesSlots,
+    /// Tells a quarter of the wait.
+    WrongEta,
+    /// Answers, but after a second, and each 20 s not at all for 3 s: a matter of the HTTP server around it.
+    Stalls,
+}
+
+/// The policy. Times are milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Policy {
+    pub(crate) admit_per_minute: u32,
+    pub(crate) sub_windows: u32,
+    pub(crate) polling_ms: u32,
+    pub(crate) idle_ms: u32,
+    /// Nobody is let in before so many have come: a sale that begins with a line.
+    pub(crate) opens_at: usize,
+}
+
+/// What a call is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    Enter { pass: u64 },
+    Wait { rank: u64, eta_s: u32, range_s: (u32, u32), period_ms: u32 },
+    Gone,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ticket {
+    seen_ms: u32,
+    period_ms: u32,
+    polls: u32,
+    pass: Option<u64>,
+    gone: bool,
+}
+
+/// The room.
+#[derive(Debug)]
+pub(crate) struct Room {
+    policy: Policy,
+    fault: Fault,
+    tickets: Vec<Ticket>,
+    /// When somebody was let in, oldest first.
+    log: Vec<u32>,
+    passes: u64,
+}
+
+impl Room {
+    pub(crate) fn new(policy: Policy, fault: Fault) -> Self {
+        Self { policy, fault, tickets: Vec::new(), log: Vec::new(), passes: 0 }
+    }
+
+    /// Takes a place, or lets in at once while nobody waits. The number is the ticket's.
+    pub(crate) fn wait(&mut self, now_ms: u32) -> (usize, Answer) {
+        let nobody = !self.tickets.iter().any(|ticket| self.is_present(ticket, now_ms));
+        let id = self.tickets.len();
+        let period_ms = self.policy.polling_ms;
+        self.tickets.push(Ticket { seen_ms: now_ms, period_ms, polls: 0, pass: None, gone: false });
+        let jumps = self.fault == Fault::Reorders && self.free(true, now_ms) > 0;
+        if jumps || (nobody && self.free(false, now_ms) > 0) {
+            return (id, self.let_in(id, now_ms));
+        }
+        (id, self.place(id, now_ms))
+    }
+
+    /// Asks for the slot.
+    pub(crate) fn entry(&mut self, id: usize, now_ms: u32) -> Answer {
+        let Some(&ticket) = self.tickets.get(id) else { return Answer::Gone };
+        if let Some(pass) = ticket.pass {
+            if self.fault == Fault::SecondPass {
+                self.passes += 1;
+                return Answer::Enter { pass: self.passes };
+            }
+            return Answer::Enter { pass };
+        }
+        let lost = self.fault == Fault::LosesUsers && id % 10 == 3 && ticket.polls == 3;
+        if lost || !self.is_live(&ticket, now_ms) {
+            self.tickets[id].gone = true;
+            return Answer::Gone;
+        }
+        self.tickets[id].seen_ms = now_ms;
+        self.tickets[id].polls += 1;
+        let ahead = self.tickets[..id].iter().filter(|t| self.is_present(t, now_ms)).count();
+        let free = self.free(true, now_ms);
+        let its_turn = if self.fault == Fault::Reorders { free > 0 } else { ahead < free };
+        if its_turn { self.let_in(id, now_ms) } else { self.place(id, now_ms) }
+    }
+
+    fn is_live(&self, ticket: &Ticket, now_ms: u32) -> bool {
+        ticket.pass.is_none() && !ticket.gone && now_ms - ticket.seen_ms < self.policy.idle_ms
+    }
+
+    fn is_present(&self, ticket: &Ticket, now_ms: u32) -> bool {
+        self.is_live(ticket, now_ms) && now_ms - ticket.seen_ms <= 2 * ticket.period_ms + 500
+    }
+
+    fn let_in(&mut self, id: usize, now_ms: u32) -> Answer {
+        self.passes += 1;
+        self.log.push(now_ms);
+        self.tickets[id].pass = Some(self.passes);
+        Answer::Enter { pass: self.passes }
+    }
+
+    /// How many may enter in a minute and in a sub-window, and how long that is.
+    fn caps(&self) -> (usize, usize, u32) {
+        let n = self.policy.admit_per_minute;
+        let cap = match self.fault {
+            Fault::TooManyAMinute => n + n.div_ceil(2),
+            _ => n,
+        };
+        let sub = match self.fault {
+            Fault::TooManyASubWindow => cap,
+            _ => cap.div_ceil(self.policy.sub_windows),
+        };
+        (cap as usize, sub as usize, 60_000 / self.policy.sub_windows)
+    }
+
+    fn free(&self, strict: bool, now_ms: u32) -> usize {
+        if self.tickets.len() < self.policy.opens_at {
+            return 0;
+        }
+        let (cap, sub, sub_ms) = self.caps();
+        if self.fault == Fault::WastesSlots && (now_ms / sub_ms) % 2 == 1 {
+            return 0;
+        }
+        let within = |ms: u32| self.log.iter().rev().take_while(|&&at| at + ms >= now_ms).count();
+        let minute = cap.saturating_sub(within(60_000));
+        if strict { minute.min(sub.saturating_sub(within(sub_ms))) } else { minute }
+    }
+
+    fn place(&mut self, id: usize, now_ms: u32) -> Answer {
+        let (mut rank, mut present) = (1, 0);
+        for ticket in &self.tickets[..id] {
+            rank += u64::from(self.is_live(ticket, now_ms));
+            present += usize::from(self.is_present(ticket, now_ms));
+        }
+        if self.fault == Fault::RaisesRanks {
+            rank += u64::from(now_ms / 5_000 % 2) * 7;
+        }
+        let slot_ms = self.slot(present, now_ms) - now_ms;
+        let period_ms = slot_ms.clamp(100, self.policy.polling_ms);
+        self.tickets[id].period_ms = period_ms;
+        let part = if self.fault == Fault::WrongEta { 4 } else { 1 };
+        let eta_s = slot_ms.div_ceil(1_000) / part;
+        Answer::Wait { rank, eta_s, range_s: (eta_s * 4 / 5, eta_s * 5 / 4 + 3), period_ms }
+    }
+
+    /// When the slot of whoever has so many present ahead falls free.
+    fn slot(&self, ahead: usize, now_ms: u32) -> u32 {
+        let (cap, sub, sub_ms) = self.caps();
+        let kept = &self.log[self.log.len().saturating_sub(cap.max(sub))..];
+        let mut log = kept.to_vec();
+        for _ in 0..=ahead {
+            let after = |many: usize, ms: u32| {
+                log.len().checked_sub(many).map_or(now_ms, |i| now_ms.max(log[i] + ms + 1))
+            };
+            let at = after(cap, 60_000).max(after(sub, sub_ms));
+            log.push(at);
+        }
+        log[log.len() - 1]
+    }
+}

@@ -1,0 +1,161 @@
+//! `loadgen run` against servers whose delays are known.
+
+mod server;
+
+use std::{path::Path, process::Stdio, time::Duration};
+
+use loadgen::{
+    file::{self, Run},
+    frame::unpack,
+    report::Judgement,
+};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::{Child, Command};
+
+use server::Server;
+
+fn start(server: &Server, dir: &Path, profile: &str, more: &[&str]) -> Child {
+    let (toml, json) = (dir.join("profile.toml"), dir.join("run.json"));
+    std::fs::write(&toml, profile).expect("the run");
+    Command::new(env!("CARGO_BIN_EXE_loadgen"))
+        .args(["run", "--zone", "Z", "--target", &format!("http://{}", server.address)])
+        .args(["--profile", toml.to_str().expect("the run"), "--json", json.to_str().expect("the run")])
+        .args(more)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("the run")
+}
+
+/// How it ended, and what it wrote.
+async fn end(child: Child, dir: &Path) -> (i32, Run) {
+    let ended = tokio::time::timeout(Duration::from_secs(60), child.wait_with_output())
+        .await
+        .expect("the run")
+        .expect("the run");
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    let run = file::read(&dir.join("run.json")).unwrap_or_else(|error| panic!("{error}: {said}"));
+    (ended.status.code().expect("the run"), run)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn percentiles_are_those_of_the_server() {
+    // 90 % take 40 ms, 9 % 160 ms, 1 % 400 ms.
+    let server = Server::start(|call, _| {
+        Duration::from_millis(match call % 100 {
+            0 => 400,
+            1..10 => 160,
+            _ => 40,
+        })
+    })
+    .await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let profile = "users = 200\nsteps = [[1, 1.0], [5, 1.0], [1, 0.0]]\nfirst_sleep_s = [0, 0.2]";
+    let (code, run) = end(start(&server, dir.path(), profile, &["--workers", "2"]), dir.path()).await;
+    assert_eq!(code, 0);
+    let report = run.report;
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+    let mut held = server.held.lock().expect("unpoisoned").clone();
+    held.sort_unstable();
+    assert_eq!(report.all.count, held.len() as u64, "each call is counted once");
+    assert_eq!(report.wait.count, 200);
+    for (percent, told_us) in [50, 90, 95, 99].into_iter().zip(report.all.percentiles_us) {
+        let rank = (percent * held.len()).div_ceil(100) - 1;
+        let ratio = told_us as f64 / held[rank].as_micros() as f64;
+        // Three digits below; above, what the way there and back and both sides' timers take.
+        assert!((0.999..1.5).contains(&ratio), "p{percent}: told {told_us} us, held {:?}", held[rank]);
+    }
+    // What is told of each second is from the same calls.
+    let of_seconds: u64 = run.second_latencies.iter().map(|text| unpack(text).expect("the run").len()).sum();
+    assert_eq!(of_seconds, report.all.count);
+    // Everybody's story is told, and nobody got in.
+    let stories = run.stories.stories().expect("the run");
+    assert_eq!(stories.len(), 200);
+    assert!(stories.iter().all(|story| story.entered.is_none() && story.arrived.is_some()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stall_shows_in_all_calls_that_were_due_in_it() {
+    // From 2 s to 4 s after the first call nothing is answered.
+    let server = Server::start(|_, since| match since.as_millis() {
+        2000..4000 => Duration::from_secs(4) - since,
+        _ => Duration::ZERO,
+    })
+    .await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let profile = "users = 50\nsteps = [[1, 1.0], [6, 1.0], [1, 0.0]]\nfirst_sleep_s = [0, 0.2]";
+    let more = ["--workers", "1", "--connections", "2"];
+    let (_, run) = end(start(&server, dir.path(), profile, &more), dir.path()).await;
+    let slow_there =
+        server.held.lock().expect("unpoisoned").iter().filter(|held| held.as_secs() >= 1).count();
+    assert!(slow_there <= 2, "the server held few calls for long: two connections are all there are");
+    let all = unpack(&run.report.all.histogram).expect("the run");
+    let slow_here = all.count_between(1_000_000, u64::MAX);
+    assert!(
+        slow_here >= 40,
+        "every user had to wait, and latency from the intended start shows it: {slow_here}"
+    );
+    let due: u64 = run.report.seconds.iter().map(|second| u64::from(second.due)).sum();
+    // 50 users could not ask for 2 s: 500 calls at 200 ms.
+    assert!(due >= run.report.all.count + 300, "{due} were due, {} made", run.report.all.count);
+}
+
+const LONG: &str = "users = 20\nsteps = [[1, 1.0], [600, 1.0]]\nfirst_sleep_s = [0, 0.2]";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_ends_with_a_report() {
+    let server = Server::start(|_, _| Duration::ZERO).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let child = start(&server, dir.path(), LONG, &["--workers", "2"]);
+    server.called().await;
+    let pid = Pid::from_raw(child.id().expect("the run").try_into().expect("the run")).expect("the run");
+    kill_process(pid, Signal::INT).expect("the run");
+    let (code, run) = end(child, dir.path()).await;
+    assert_eq!(code, 0);
+    assert!(run.report.interrupted);
+    assert!(run.report.all.count > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_worker_spoils_the_run_and_the_report_says_so() {
+    let server = Server::start(|_, _| Duration::ZERO).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let child = start(&server, dir.path(), LONG, &["--workers", "2"]);
+    server.called().await;
+    let pid = child.id().expect("the run");
+    let children = std::fs::read_dir(format!("/proc/{pid}/task"))
+        .expect("the run")
+        .flat_map(|task| std::fs::read_to_string(task.expect("the run").path().join("children")))
+        .collect::<String>();
+    let worker: i32 = children.split_whitespace().next().expect("the run").parse().expect("the run");
+    kill_process(Pid::from_raw(worker).expect("the run"), Signal::KILL).expect("the run");
+    let (code, run) = end(child, dir.path()).await;
+    assert_eq!(code, 2);
+    let check = run.report.checks.iter().find(|check| check.name == "generator").expect("the run");
+    assert_eq!(check.judgement, Judgement::Bad);
+    assert!(check.note.contains("died"), "{}", check.note);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn runs_of_two_machines_merge_exactly() {
+    let server = Server::start(|_, _| Duration::ZERO).await;
+    let dirs = [tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory")];
+    let profile = "users = 30\nsteps = [[1, 1.0], [2, 1.0], [1, 0.0]]";
+    let soon = (loadgen::clock::unix_ms() / 1000 + 3).to_string();
+    let children = dirs.each_ref().map(|dir| start(&server, dir.path(), profile, &["--start-at", &soon]));
+    let mut runs = Vec::new();
+    for (child, dir) in children.into_iter().zip(&dirs) {
+        runs.push((dir.path().display().to_string(), end(child, dir.path()).await.1));
+    }
+    let calls: u64 = runs.iter().map(|(_, run)| run.report.all.count).sum();
+    let (plan, merged) = file::merge(runs.clone()).expect("the run");
+    let report = merged.report(plan, &[]);
+    assert_eq!((report.plan.users, report.all.count), (60, calls));
+    let mut whos: Vec<_> = merged.stories.iter().map(|story| story.who).collect();
+    whos.sort_unstable();
+    whos.dedup();
+    assert_eq!(whos.len(), 60, "each user is another one");
+    runs[1].1.report.plan.start_unix_ms += 5000;
+    assert!(file::merge(runs).expect_err("refused").to_string().contains("--start-at"));
+}

@@ -1,0 +1,44 @@
+//! Each mistake on the command line is one line, and exit code 2.
+
+use std::process::Command;
+
+fn complaint(arguments: &[&str]) -> String {
+    let ended = Command::new(env!("CARGO_BIN_EXE_loadgen")).args(arguments).output().expect("loadgen runs");
+    let said = String::from_utf8(ended.stderr).expect("loadgen runs");
+    assert_eq!(ended.status.code(), Some(2), "{arguments:?}: {said}");
+    assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+    assert!(ended.stdout.is_empty());
+    said
+}
+
+#[test]
+fn each_is_told_in_a_line() {
+    // Nobody listens on port 1.
+    let run = ["run", "--zone", "Z", "--target", "http://127.0.0.1:1"];
+    let with = |more: &[&str]| complaint(&[&run[..], more].concat());
+    for (more, why) in [
+        (&[][..], "connection refused"),
+        (&["--profile", "nosuch"], "nosuch"),
+        (&["--slo", "p95"], "p95=36ms"),
+        (&["--slo", "errors=1"], "percentage"),
+        (&["--abandon", "35"], "abandon"),
+        (&["--users", "0"], "users"),
+        (&["--scale", "0"], "--scale"),
+        (&["--users", "1", "--scale", "1"], "cannot be used with"),
+        (&["--connections", "30000"], "--sources"),
+        (&["--connections", "0"], "--connections"),
+        (&["--connections", "25000", "--workers", "1"], "--workers"),
+        (&["--sources", "127.0.0.9-127.0.0.2"], "range"),
+        (&["--sources", "::1"], "can't reach"),
+        (&["--start-at", "soon"], "--start-at"),
+        (&["--idle-timeout", "0"], "--idle-timeout"),
+        (&["--json", "/nosuch/run.json"], "/nosuch/run.json"),
+    ] {
+        let said = with(more);
+        assert!(said.contains(why), "{more:?}: {said}");
+    }
+    assert!(complaint(&["run", "--zone", "Z", "--target", "ftp://a"]).contains("http://"));
+    assert!(complaint(&["run", "--zone", "Z"]).contains("--target"));
+    assert!(complaint(&["merge", "/nosuch.json"]).contains("/nosuch.json"));
+    assert!(complaint(&["dance"]).contains("dance"));
+}
