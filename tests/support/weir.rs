@@ -24,22 +24,25 @@ static BINARY: OnceLock<PathBuf> = OnceLock::new();
 
 /// The binary, built by the same cargo and as users build it: without what other tests switch on in its crates.
 pub(crate) fn binary() -> &'static Path {
-    BINARY.get_or_init(|| {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let built = Command::new(cargo)
-            .args(["build", "--quiet", "--package", "weir", "--bin", "weir", "--message-format", "json"])
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-            .stderr(Stdio::inherit())
-            .output()
-            .expect("cargo runs");
-        assert!(built.status.success(), "the binary does not build");
-        let messages = String::from_utf8(built.stdout).expect("cargo writes UTF-8");
-        let path = messages.lines().find_map(|line| {
-            let message: serde_json::Value = serde_json::from_str(line).ok()?;
-            message["executable"].as_str().map(PathBuf::from)
-        });
-        path.expect("cargo names the executable")
-    })
+    BINARY.get_or_init(|| build("weir"))
+}
+
+/// The program of the package of the same name, built so.
+pub(crate) fn build(program: &str) -> PathBuf {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let built = Command::new(cargo)
+        .args(["build", "--quiet", "--package", program, "--bin", program, "--message-format", "json"])
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .stderr(Stdio::inherit())
+        .output()
+        .expect("cargo runs");
+    assert!(built.status.success(), "{program} does not build");
+    let messages = String::from_utf8(built.stdout).expect("cargo writes UTF-8");
+    let path = messages.lines().find_map(|line| {
+        let message: serde_json::Value = serde_json::from_str(line).ok()?;
+        message["executable"].as_str().map(PathBuf::from)
+    });
+    path.expect("cargo names the executable")
 }
 
 /// How a server is to be started.

@@ -1,0 +1,95 @@
+//! `loadgen` against the running `weir`: a burst with people who leave, nap and ask again. Nothing may be wrong.
+
+#[path = "../support/client.rs"]
+#[expect(dead_code, reason = "loadgen makes the calls here")]
+mod client;
+#[path = "../support/clock.rs"]
+#[expect(dead_code, reason = "other tests poll as they are told")]
+mod clock;
+#[path = "../support/weir.rs"]
+#[expect(dead_code, reason = "other tests do more with a server")]
+mod weir;
+
+use std::{
+    fs,
+    process::{Child, Command, Stdio},
+};
+
+use clock::eventually;
+use serde_json::Value;
+use weir::Setup;
+
+/// Let in within any minute. A burst with nobody waiting uses them at once; the others wait.
+const PER_MINUTE: u64 = 300;
+
+const PROFILE: &str = "
+users = 500
+steps = [[3, 0.8], [3, 1.0], [6, 1.0], [1, 0.0]]
+first_sleep_s = [0, 1]
+abandon = 0.35
+patience_s = [1, 6]
+naps = 0.2
+nap_s = [4, 6]
+repeat = 0.5
+";
+
+/// Killed when the test fails meanwhile; its workers end with it.
+struct Running(Option<Child>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.0 {
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+}
+
+#[test]
+fn a_burst_is_rehearsed_and_nothing_is_wrong() {
+    let loadgen = weir::build("loadgen");
+    let server = Setup::zone(u32::try_from(PER_MINUTE).expect("small"), "polling_period_ms = 1000").start();
+    let path = |name: &str| server.setup().dir().join(name);
+    fs::write(path("profile.toml"), PROFILE).expect("the directory takes files");
+    let child = Command::new(loadgen)
+        .args(["run", "--zone", "Z", "--target", &format!("http://{}", server.public)])
+        .args(["--admit-per-minute", &PER_MINUTE.to_string(), "--slo", "errors=0%", "--profile"])
+        .arg(path("profile.toml"))
+        .arg("--json")
+        .arg(path("run.json"))
+        .arg("--html")
+        .arg(path("run.html"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("loadgen starts");
+    let mut running = Running(Some(child));
+    eventually("the rehearsal ends", || running.0.as_mut()?.try_wait().expect("our own child"));
+    let ended = running.0.take().expect("it ran").wait_with_output().expect("our own child");
+    let said = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(0), "{said}");
+
+    let run: Value = serde_json::from_slice(&fs::read(path("run.json")).expect("written")).expect("JSON");
+    let report = &run["report"];
+    let checks = report["checks"].as_array().expect("checks");
+    assert!(checks.iter().all(|check| check["judgement"] != "bad"), "{said}");
+    for name in
+        ["over_admission_60s", "order", "rank_rises", "entered_once", "evictions", "errors", "slo:errors"]
+    {
+        let check = checks.iter().find(|check| check["name"] == name).expect("each check is made");
+        assert_eq!(check["judgement"], "good", "{said}");
+    }
+    // The whole minute was used, some asked again, some left and some napped, or this would say little.
+    let stories = &run["stories"];
+    let count = |column: &str, is: &dyn Fn(i64) -> bool| {
+        let numbers = stories[column].as_array().expect("a column");
+        numbers.iter().filter(|number| is(number.as_i64().expect("a number"))).count() as u64
+    };
+    assert_eq!(count("entered_sent_ms", &|sent| sent >= 0), PER_MINUTE, "{said}");
+    assert!(report["counters"]["can_enter_true_count"].as_u64() > Some(PER_MINUTE + 50), "{said}");
+    assert!(count("end", &|end| end == 1) > 20, "some left: {said}");
+    assert!(count("lapses", &|lapses| lapses > 0) > 5, "some napped: {said}");
+    let page = fs::read_to_string(path("run.html")).expect("written");
+    assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>"));
+}
