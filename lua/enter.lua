@@ -15,27 +15,30 @@ end)
 if fault then return fault end
 mind_appointments()
 
--- How many wait, and how many are present, in the segments from the first up to a claim's.
-local sums = {}
+-- How many wait, and how many are present, in the segments before one. It is asked about in the order of the line, so
+-- that each is counted once.
+local counted, live_before, present_before = z.base, 0, 0
 local function before(index)
-  local known = sums[index]
-  if known then return known[1], known[2] end
-  local live, present, others = 0, 0, {}
-  for i = z.base, index - 1 do
+  local others = {}
+  for i = counted, index - 1 do
     local s = by_index[i]
-    if s then live, present = live + s.live, present + s.present else others[#others + 1] = int(i) end
+    if s then
+      live_before, present_before = live_before + s.live, present_before + s.present
+    else
+      others[#others + 1] = int(i)
+    end
   end
+  counted = max(counted, index)
   for i = 1, #others, 1000 do
     local rows = call('HMGET', KEYS[4], unpack(others, i, min(i + 999, #others)))
     for j = 1, #rows do
       if rows[j] then
-        local l, p = string.match(rows[j], '(%d+) (%d+)')
-        live, present = live + tonumber(l), present + tonumber(p)
+        local live, present = string.match(rows[j], '(%d+) (%d+)')
+        live_before, present_before = live_before + tonumber(live), present_before + tonumber(present)
       end
     end
   end
-  sums[index] = { live, present }
-  return live, present
+  return live_before, present_before
 end
 
 local claims, verdicts, asking = ARGV[from], {}, {}
