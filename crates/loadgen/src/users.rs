@@ -214,7 +214,10 @@ impl User {
     /// Sleeps until the next call is due, and makes it.
     pub async fn step(&mut self) {
         let awake = if self.phase == Phase::Away {
-            self.crowd.stop.notified().await;
+            let stop = self.crowd.stop.notified();
+            if !self.crowd.is_stopping() {
+                stop.await;
+            }
             false
         } else {
             self.crowd.sleep_until(self.due_us).await
@@ -352,7 +355,7 @@ impl User {
         let again = self.phase == Phase::Repeating;
         self.crowd.tally.entered(!again);
         if again {
-            self.story.second_pass = self.pass.as_ref() != Some(&pass);
+            self.story.second_pass = self.pass.as_deref().map(unsigned) != Some(unsigned(&pass));
             self.entered_for_good(heard_us);
             return;
         }
@@ -441,6 +444,11 @@ impl User {
         }
         self.go_away();
     }
+}
+
+/// What a pass says. Signatures may differ: not all are made the same way twice.
+fn unsigned(pass: &str) -> &str {
+    pass.rsplit_once('.').map_or(pass, |(claims, _)| claims)
 }
 
 /// Whether the server took note of the call: its reply is neither a refusal nor from memory.
