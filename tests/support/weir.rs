@@ -31,7 +31,9 @@ pub(crate) fn binary() -> &'static Path {
 pub(crate) fn build(program: &str) -> PathBuf {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--package", program, "--bin", program, "--message-format", "json"])
+        // Both packages, always: what they depend on is the same then, and compiled once.
+        .args(["build", "--quiet", "--package", "weir", "--package", "loadgen", "--bin", program])
+        .args(["--message-format", "json"])
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .stderr(Stdio::inherit())
         .output()
