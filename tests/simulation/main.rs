@@ -115,7 +115,11 @@ caught! {
 
 /// Percent of the slots used while a line is there.
 fn slots(leaving_percent: u64, network_ms: u64) -> f64 {
-    let audit = world::run(Scenario::burst(7, 6_000, leaving_percent, network_ms), 7);
+    slots_of(Scenario::burst(7, 6_000, leaving_percent, network_ms))
+}
+
+fn slots_of(scenario: Scenario) -> f64 {
+    let audit = world::run(scenario, 7);
     assert!(audit.broken.is_empty(), "{:?}", audit.broken);
     audit.slots_used()
 }
@@ -130,6 +134,20 @@ fn slots_are_not_wasted_however_many_walk_away() {
             ));
             assert!(used >= 97.0, "{used:.1} % of the slots used with {leaving_percent} % walking away");
         }
+    }
+}
+
+/// A line too long to poll every few seconds is told to poll rarely; its slots are to be used all the same. Fewer are where
+/// many walk away: it takes two periods to notice.
+#[test]
+fn slots_are_not_wasted_by_a_long_period() {
+    for leaving_percent in [0, 35, 60] {
+        let mut scenario = Scenario::burst(7, 6_000, leaving_percent, 50);
+        scenario.policy.polling_period_ms = 20_000;
+        let used = slots_of(scenario);
+        say(&format!("slots used, {leaving_percent} % walking away, polls every 20 s: {used:.1} %"));
+        let goal = if leaving_percent == 0 { 97.0 } else { 85.0 };
+        assert!(used >= goal, "{used:.1} % of the slots used with {leaving_percent} % walking away");
     }
 }
 

@@ -19,7 +19,9 @@ use tokio::{
 };
 
 use super::{
-    CLAIM_PATIENCE, Call, JOIN_PATIENCE, JoinedOne, Meter, Refusal, Reply, lane, seen::SeenMap, tell::tell,
+    CLAIM_PATIENCE, Call, JOIN_PATIENCE, JoinedOne, Meter, Refusal, Reply, lane,
+    seen::SeenMap,
+    tell::{ask_again_in_ms, tell},
 };
 
 /// Calls of one zone that may wait for the store; more are refused. At a store's thousand batches a second this is
@@ -284,7 +286,7 @@ impl Room {
             rank: place.rank,
             told,
             reason,
-            polling_period_ms: place.poll_in_ms,
+            polling_period_ms: ask_again_in_ms(&place, &self.policy()),
             stale,
         }
     }

@@ -3,7 +3,7 @@
 //! The token remembers what was told last. Invariant: a wait that is told counts down to the instant told before, or
 //! an earlier one; it is moved to a later one only beyond a tolerance, and together with a reason.
 
-use admission::{Estimate, Ticket};
+use admission::{Estimate, Place, Policy, Ticket};
 
 use super::{Reason, Told};
 
@@ -47,6 +47,18 @@ pub(super) fn tell(
     (Some(Told { seconds: left_s, low_s, high_s }), reason)
 }
 
+/// The longest that somebody close to the front is told to stay away for, in milliseconds.
+const NEAR_MS: u64 = 3_000;
+
+/// When the holder of `place` is to ask again, in milliseconds. Where a zone's period is long, people would be called
+/// only after their slot: so nobody is told to stay away past a sub-window before it, as early as it may come. The front
+/// has appointments, which are the store's.
+pub(super) fn ask_again_in_ms(place: &Place, policy: &Policy) -> u32 {
+    let (None, Some(estimate)) = (place.slot_in_ms, place.estimate) else { return place.poll_in_ms };
+    let near_ms = estimate.low_ms.saturating_sub(policy.sub_window_ms()).max(NEAR_MS);
+    place.poll_in_ms.min(u32::try_from(near_ms).unwrap_or(u32::MAX))
+}
+
 #[cfg(feature = "sabotage")]
 fn growth_is_free() -> bool {
     admission::sabotage::on(admission::sabotage::Rule::Growth)
@@ -64,6 +76,21 @@ mod tests {
     fn estimate(wait_s: u64) -> Option<Estimate> {
         let wait_ms = wait_s * 1_000;
         Some(Estimate { wait_ms, low_ms: wait_ms, high_ms: wait_ms })
+    }
+
+    #[test]
+    fn a_long_period_is_cut_short_near_the_front() {
+        let policy = Policy { polling_period_ms: 20_000, ..Policy::default() };
+        let ask_again_in = |slot_in_ms, wait_s| {
+            let estimate = estimate(wait_s).filter(|_| wait_s > 0);
+            let place = Place { rank: 9, present_ahead: 8, estimate, poll_in_ms: 20_000, slot_in_ms };
+            ask_again_in_ms(&place, &policy)
+        };
+        assert_eq!(ask_again_in(None, 300), 20_000);
+        assert_eq!(ask_again_in(None, 18), 12_000, "a sub-window before the slot");
+        assert_eq!(ask_again_in(None, 7), 3_000);
+        assert_eq!(ask_again_in(Some(7_000), 7), 20_000, "an appointment stands");
+        assert_eq!(ask_again_in(None, 0), 20_000, "nobody knows when");
     }
 
     #[test]
