@@ -286,7 +286,7 @@ impl Room {
             rank: place.rank,
             told,
             reason,
-            polling_period_ms: ask_again_in_ms(&place, &self.policy()),
+            polling_period_ms: ask_again_in_ms(&place, &self.policy(), ticket.seq, now_ms),
             stale,
         }
     }

@@ -50,13 +50,22 @@ pub(super) fn tell(
 /// The longest that somebody close to the front is told to stay away for, in milliseconds.
 const NEAR_MS: u64 = 3_000;
 
-/// When the holder of `place` is to ask again, in milliseconds. Where a zone's period is long, people would be called
-/// only after their slot: so nobody is told to stay away past a sub-window before it, as early as it may come. The front
-/// has appointments, which are the store's.
-pub(super) fn ask_again_in_ms(place: &Place, policy: &Policy) -> u32 {
-    let (None, Some(estimate)) = (place.slot_in_ms, place.estimate) else { return place.poll_in_ms };
-    let near_ms = estimate.low_ms.saturating_sub(policy.sub_window_ms()).max(NEAR_MS);
-    place.poll_in_ms.min(u32::try_from(near_ms).unwrap_or(u32::MAX))
+/// When the holder of `place`, whose ticket is `seq`, is to ask again, in milliseconds.
+///
+/// Where a zone's period is long, people would be called only after their slot: so nobody is told to stay away past a
+/// sub-window before it, as early as it may come. And who came together would come together each time: so up to a
+/// quarter is taken off the period, another part for each. The front has appointments, which are the store's.
+pub(super) fn ask_again_in_ms(place: &Place, policy: &Policy, seq: u64, now_ms: u64) -> u32 {
+    let period_ms = u64::from(place.poll_in_ms);
+    if place.slot_in_ms.is_some() || period_ms <= NEAR_MS {
+        return place.poll_in_ms;
+    }
+    // Multiplying by 2^64 over the golden ratio scatters neighbours (Knuth, The Art of Computer Programming, 6.4).
+    let scattered = (seq ^ (now_ms << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    let spread_ms = period_ms - ((period_ms / 4 * scattered) >> 32);
+    let near_ms =
+        place.estimate.map_or(u64::MAX, |estimate| estimate.low_ms.saturating_sub(policy.sub_window_ms()));
+    u32::try_from(spread_ms.min(near_ms).max(NEAR_MS)).unwrap_or(u32::MAX)
 }
 
 #[cfg(feature = "sabotage")]
@@ -79,18 +88,27 @@ mod tests {
     }
 
     #[test]
-    fn a_long_period_is_cut_short_near_the_front() {
+    fn a_long_period_is_cut_short_near_the_front_and_spread_behind() {
         let policy = Policy { polling_period_ms: 20_000, ..Policy::default() };
-        let ask_again_in = |slot_in_ms, wait_s| {
+        let place = |slot_in_ms, wait_s, poll_in_ms| {
             let estimate = estimate(wait_s).filter(|_| wait_s > 0);
-            let place = Place { rank: 9, present_ahead: 8, estimate, poll_in_ms: 20_000, slot_in_ms };
-            ask_again_in_ms(&place, &policy)
+            Place { rank: 9, present_ahead: 8, estimate, poll_in_ms, slot_in_ms }
         };
-        assert_eq!(ask_again_in(None, 300), 20_000);
-        assert_eq!(ask_again_in(None, 18), 12_000, "a sub-window before the slot");
-        assert_eq!(ask_again_in(None, 7), 3_000);
-        assert_eq!(ask_again_in(Some(7_000), 7), 20_000, "an appointment stands");
-        assert_eq!(ask_again_in(None, 0), 20_000, "nobody knows when");
+        let ask_again_in =
+            |slot, wait_s, seq| ask_again_in_ms(&place(slot, wait_s, 20_000), &policy, seq, 5_000);
+        assert_eq!(ask_again_in(None, 18, 1), 12_000, "a sub-window before the slot");
+        assert_eq!(ask_again_in(None, 7, 1), 3_000);
+        assert_eq!(ask_again_in(Some(7_000), 7, 1), 20_000, "an appointment stands");
+        for wait_s in [0, 300] {
+            let mut tenths = [0_u32; 10];
+            for seq in 0..10_000 {
+                let told_ms = ask_again_in(None, wait_s, seq);
+                assert!((15_000..=20_000).contains(&told_ms), "{told_ms} ms");
+                tenths[usize::try_from((told_ms - 15_000) / 501).expect("small")] += 1;
+            }
+            assert!(tenths.iter().all(|count| (800..1_200).contains(count)), "spread evenly: {tenths:?}");
+        }
+        assert_eq!(ask_again_in_ms(&place(None, 300, 3_000), &policy, 1, 5_000), 3_000, "short ones stay");
     }
 
     #[test]
