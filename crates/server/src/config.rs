@@ -35,8 +35,21 @@ pub const RESERVED_FILES: u64 = 256;
 
 /// Why a configuration is refused: one line with the place and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
+#[error("{}", one_line(.0))]
 pub struct ConfigFault(String);
+
+/// What is quoted of a file may hold line breaks and worse; the fault is one line all the same.
+fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for char in text.chars() {
+        if char.is_control() {
+            line.extend(char.escape_default());
+        } else {
+            line.push(char);
+        }
+    }
+    line
+}
 
 /// What the process was called for.
 #[derive(Debug)]
