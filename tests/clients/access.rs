@@ -3,7 +3,7 @@
 use std::{fs, path::Path};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
-use store::redis::{
+use redis_script::{
     address::{Library, Settings},
     client::Value,
 };

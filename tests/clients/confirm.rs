@@ -1,6 +1,6 @@
 //! `WAIT`: an answer is good once replicas have what was written.
 
-use store::redis::{
+use redis_script::{
     address::Library,
     client::{ClientError, Confirm, Value},
 };

@@ -1,4 +1,4 @@
-//! The clients below the store's seam against real servers: each library, standalone and as a cluster, through the
+//! The clients of `redis-script` against real servers: each library, standalone and as a cluster, through the
 //! servers' trouble. Each test has servers of its own.
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -22,7 +22,7 @@ use std::{
 use bytes::Bytes;
 use clock::{DEADLINE, now};
 use redis::{Cluster, Standalone};
-use store::redis::{
+use redis_script::{
     address::{Address, Library, Settings},
     client::{AnyClient, Client as _, ClientError, Confirm, Script, Value},
 };
@@ -43,13 +43,13 @@ macro_rules! with_both {
         mod fred {
             $(#[tokio::test]
             async fn $test() {
-                super::$test(store::redis::address::Library::Fred).await;
+                super::$test(redis_script::address::Library::Fred).await;
             })*
         }
         mod redis_rs {
             $(#[tokio::test]
             async fn $test() {
-                super::$test(store::redis::address::Library::RedisRs).await;
+                super::$test(redis_script::address::Library::RedisRs).await;
             })*
         }
     };

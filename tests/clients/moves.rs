@@ -1,6 +1,6 @@
 //! Slots move from server to server, and calls follow.
 
-use store::redis::{address::Library, client::Value};
+use redis_script::{address::Library, client::Value};
 
 use crate::{Cluster, connect, count, keys, settings, with_both};
 

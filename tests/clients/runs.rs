@@ -3,7 +3,7 @@
 use std::{pin::pin, sync::LazyLock};
 
 use bytes::Bytes;
-use store::redis::{
+use redis_script::{
     address::Library,
     client::{Client as _, ClientError, Script, Value},
 };

@@ -1,7 +1,7 @@
 //! Servers are killed, frozen and cut off, and the client comes through: each call ends, others are not held up, and
 //! what is back is used again.
 
-use store::redis::{address::Library, client::Value};
+use redis_script::{address::Library, client::Value};
 
 use crate::{
     COUNT, Cluster, DEADLINE, ONE, Standalone, assert_away, connect, count, count_at_last, impatient, keys,

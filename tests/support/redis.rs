@@ -425,7 +425,7 @@ impl Standalone {
         Self(Node::start(&Options::new(), &Kind::Sentinel(&text)))
     }
 
-    /// Its address, as [`store::redis::address::Address`] reads it.
+    /// Its address, as [`redis_script::Address`] reads it.
     pub(crate) fn url(&self) -> String {
         let (tls, address) = self.0.address();
         format!("redis{tls}://{address}")

@@ -5,8 +5,6 @@
 //! lost something is noticed before it decides about anybody, and is rebuilt from what the servers remember.
 //! Invariant: nothing is answered but what a script decided, and a reply older than the last is never shown.
 
-pub mod address;
-pub mod client;
 mod memory;
 #[cfg(feature = "sabotage")]
 pub mod sabotage;
@@ -26,6 +24,8 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use crate::{MAX_BATCH, Store, StoreError};
+pub use redis_script::{address, client};
+
 use address::{Address, Settings};
 use client::{AnyClient, Client, ClientError, Confirm, Script};
 use memory::{Memory, Witness, split};

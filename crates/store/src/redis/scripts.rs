@@ -5,15 +5,13 @@
 
 use std::sync::LazyLock;
 
-use aws_lc_rs::digest;
-
 use super::client::Script;
 
 macro_rules! script {
     ($(#[$doc:meta])* $name:ident, $file:literal, $($part:literal),+) => {
         $(#[$doc])*
         pub static $name: LazyLock<Script> = LazyLock::new(|| {
-            script($file, concat!($(include_str!(concat!("../../../../lua/", $part)), "\n"),+))
+            Script::new($file, concat!($(include_str!(concat!("../../../../lua/", $part)), "\n"),+))
         });
     };
 }
@@ -45,18 +43,13 @@ script!(
 
 /// [`ENTER`] without the look at the windows.
 #[cfg(feature = "sabotage")]
-pub static ENTER_UNCAPPED: LazyLock<Script> =
-    LazyLock::new(|| script("enter", &ENTER.text.replace("slots_free = free(true)", "slots_free = 1000000")));
+pub static ENTER_UNCAPPED: LazyLock<Script> = LazyLock::new(|| {
+    Script::new("enter", &ENTER.text.replace("slots_free = free(true)", "slots_free = 1000000"))
+});
 
 /// The scripts of a zone without the look at whose state it is.
 #[cfg(feature = "sabotage")]
 pub static UNMINDED: LazyLock<[Script; 4]> = LazyLock::new(|| {
     let minded: [&'static Script; 4] = [&JOIN, &ENTER, &BEAT, &POLICY];
-    minded.map(|minded| script(minded.name, &minded.text.replace("  mind_process(now)\n", "")))
+    minded.map(|minded| Script::new(minded.name, &minded.text.replace("  mind_process(now)\n", "")))
 });
-
-fn script(name: &'static str, text: &str) -> Script {
-    let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
-    let sha1 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    Script { name, text: text.to_owned(), sha1 }
-}

@@ -15,7 +15,7 @@ use super::{
     Value,
     link::{Answer, Command, Link},
 };
-use crate::redis::address::{Address, Settings};
+use crate::address::{Address, Settings};
 
 /// How many calls may wait for the connection's task, which writes them.
 const QUEUE: usize = 1_024;

@@ -6,9 +6,10 @@
 
 use std::future::Future;
 
+use aws_lc_rs::digest;
 use bytes::Bytes;
 
-use super::address::{Address, Library, Settings};
+use crate::address::{Address, Library, Settings};
 
 mod fred;
 mod link;
@@ -27,6 +28,16 @@ pub struct Script {
     pub text: String,
     /// SHA-1 of the text, 40 hexadecimal digits.
     pub sha1: String,
+}
+
+impl Script {
+    /// A script of this text.
+    #[must_use]
+    pub fn new(name: &'static str, text: &str) -> Self {
+        let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
+        let sha1 = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        Self { name, text: text.to_owned(), sha1 }
+    }
 }
 
 /// What a script answered.

@@ -23,7 +23,7 @@ use super::{
     link::{Answer, Command, Link},
     server::{Access, Place, Server, Trouble},
 };
-use crate::redis::address::{Address, Settings, Topology};
+use crate::address::{Address, Settings, Topology};
 
 /// How old the map of the servers becomes when nothing fails.
 const REFRESH: Duration = Duration::from_secs(10);

@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::link::{Answer, Command, Link};
-use crate::redis::address::{Address, Settings};
+use crate::address::{Address, Settings};
 
 /// The pauses between attempts to connect: twice as long each time.
 const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(1);

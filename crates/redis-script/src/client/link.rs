@@ -8,7 +8,7 @@ use std::future::Future;
 use bytes::Bytes;
 
 use super::Value;
-use crate::redis::address::{Address, Settings};
+use crate::address::{Address, Settings};
 
 /// A command for a server.
 #[derive(Clone, Debug)]

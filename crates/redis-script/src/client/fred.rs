@@ -21,7 +21,7 @@ use super::{
     Value,
     link::{Answer, Command, Link},
 };
-use crate::redis::address::{Address, Settings};
+use crate::address::{Address, Settings};
 
 /// A connection.
 pub(super) struct Connection {
