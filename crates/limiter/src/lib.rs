@@ -1,0 +1,27 @@
+//! A token bucket that servers share: one round trip a decision, or none.
+//!
+//! A [`Limit`] says how much each of its keys may use: one or several [`Bandwidth`]s, all of which must allow. A
+//! [`Limiter`] keeps the buckets, in this process or in Redis, and answers each ask with a [`Decision`]: allowed, not now
+//! (and when to come back), or never. `README.md` is where to begin.
+//!
+//! The rules ([`Bucket`]) are pure: `now` is an argument, everything is an integer, nothing is rounded in a key's favour
+//! and no remainder is lost. Invariant, whatever keeps the buckets: over any stretch of a bucket's clock, what a key is
+//! allowed is at most its capacity and what was refilled meanwhile; what leases add to that is said at
+//! `Lease`.
+//!
+//! Without the feature `redis` this crate links no runtime, no client and no logger.
+
+mod bucket;
+mod clock;
+mod decision;
+mod key;
+mod limit;
+mod limiter;
+mod memory;
+mod table;
+
+pub use bucket::Bucket;
+pub use decision::{Budget, Decision};
+pub use limit::{Align, Bandwidth, Limit, LimitFault, MAX_BANDWIDTHS, MAX_NAME_BYTES, Refill};
+pub use limiter::{Limiter, OnFailure, Stats};
+pub use memory::{Memory, MemorySettings};

@@ -1,0 +1,90 @@
+//! The front: one limiter, whatever keeps the buckets.
+//!
+//! Invariant: each ask is answered, in the time that the back end is given; where that does not say, by the
+//! configuration, and counted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{Budget, Decision, Limit, Memory, MemorySettings, clock::Clock};
+
+/// What is answered where whoever keeps the buckets does not: Redis does not answer, or there is no room in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Everybody may go on.
+    #[default]
+    Open,
+    /// Nobody may.
+    Closed,
+}
+
+/// What was counted since the limiter was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Asks that the configuration decided, since the back end did not.
+    pub unknown: u64,
+}
+
+/// Decides who may go on. One for a process; shared by reference or `Arc`.
+#[derive(Debug)]
+pub struct Limiter {
+    back: Back,
+    on_failure: OnFailure,
+    unknown: AtomicU64,
+}
+
+/// What keeps the buckets. An enum and no trait object: each ask is one jump.
+#[derive(Debug)]
+enum Back {
+    Memory(Memory, Clock),
+}
+
+impl Limiter {
+    /// Over buckets in this process.
+    #[must_use]
+    pub fn in_memory(settings: MemorySettings, on_failure: OnFailure) -> Self {
+        Self::new(Back::Memory(Memory::new(settings), Clock::start()), on_failure)
+    }
+
+    fn new(back: Back, on_failure: OnFailure) -> Self {
+        Self { back, on_failure, unknown: AtomicU64::new(0) }
+    }
+
+    /// Asks for `cost` tokens of `key` under `limit`. A cost of 0 takes nothing and is allowed.
+    ///
+    /// Where the future is dropped before it is ready, the cost may have been taken.
+    pub async fn ask(&self, limit: &Limit, key: impl AsRef<[u8]>, cost: u64) -> Decision {
+        let key = key.as_ref();
+        let decision = match &self.back {
+            Back::Memory(memory, clock) => memory.ask(limit, key, cost, clock.now_us()),
+        };
+        decision.unwrap_or_else(|| self.undecided())
+    }
+
+    /// What `key` has left. Nothing is taken. Nothing where the back end does not say.
+    pub async fn peek(&self, limit: &Limit, key: impl AsRef<[u8]>) -> Option<Budget> {
+        let key = key.as_ref();
+        match &self.back {
+            Back::Memory(memory, clock) => Some(memory.peek(limit, key, clock.now_us())),
+        }
+    }
+
+    /// Makes `key` as good as new. False where the back end does not say that it is.
+    pub async fn reset(&self, limit: &Limit, key: impl AsRef<[u8]>) -> bool {
+        let key = key.as_ref();
+        match &self.back {
+            Back::Memory(memory, clock) => memory.reset(limit, key, clock.now_us()),
+        }
+        true
+    }
+
+    /// What was counted.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        Stats { unknown: self.unknown.load(Ordering::Relaxed) }
+    }
+
+    fn undecided(&self) -> Decision {
+        self.unknown.fetch_add(1, Ordering::Relaxed);
+        Decision::Unknown { allowed: self.on_failure == OnFailure::Open }
+    }
+}

@@ -1,0 +1,229 @@
+//! A bounded table from limit and key to something small: buckets, hints, leases.
+//!
+//! Invariants: never more than the entries it was made for; who is known is found without an allocation; a newcomer takes
+//! the place of an idle one if there is one among those looked at, so that a table does not grow by who has long gone.
+//! Time within a shard never goes back, though threads read the clock before they have it.
+
+use std::{
+    hash::BuildHasher as _,
+    sync::{Mutex, PoisonError},
+};
+
+use foldhash::quality::RandomState;
+use hashbrown::HashTable;
+
+use crate::{
+    Limit,
+    key::{Key, Shortened},
+};
+
+/// Shards, each with a lock of its own.
+const SHARDS: usize = 64;
+
+/// Entries that a newcomer looks at for an idle one: so many each time, and while the shard is full.
+const LOOKED_AT: usize = 4;
+const LOOKED_AT_WHEN_FULL: usize = 64;
+
+/// What a table keeps.
+pub(crate) trait Kept {
+    /// Whether it says nothing any more at this instant.
+    fn is_idle(&self, limit: &Limit, now_us: u64) -> bool;
+}
+
+/// A table.
+#[derive(Debug)]
+pub(crate) struct Table<V> {
+    shards: Box<[Padded<V>]>,
+    hasher: RandomState,
+    shard_max: usize,
+}
+
+/// Shards on cache lines of their own, and of their neighbour's that the processor fetches along.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Padded<V>(Mutex<Shard<V>>);
+
+#[derive(Debug)]
+struct Shard<V> {
+    index: HashTable<Slot>,
+    entries: Vec<Entry<V>>,
+    hand: usize,
+    latest_us: u64,
+}
+
+/// Where an entry is, and half of its hash, so that the index grows without looking at the entries.
+#[derive(Debug)]
+struct Slot {
+    hash: u32,
+    place: u32,
+}
+
+#[derive(Debug)]
+struct Entry<V> {
+    hash: u32,
+    key: Key,
+    limit: Limit,
+    value: V,
+}
+
+/// The index takes its place from the low bits and its mark from the high ones.
+fn spread(hash: u32) -> u64 {
+    u64::from(hash) << 32 | u64::from(hash)
+}
+
+impl<V: Kept> Table<V> {
+    /// For about so many entries: up to the next multiple of the shards.
+    pub(crate) fn new(max: usize) -> Self {
+        let shard = || Shard { index: HashTable::new(), entries: Vec::new(), hand: 0, latest_us: 0 };
+        let shard_max = max.div_ceil(SHARDS).clamp(1, u32::MAX as usize);
+        let shards = (0..SHARDS).map(|_| Padded(Mutex::new(shard()))).collect();
+        Self { shards, hasher: RandomState::default(), shard_max }
+    }
+
+    /// Works on a key's entry. Who has none gets `new`; nothing is done, and nothing returned, where there is none and
+    /// no room for it, or `new` has nothing to give.
+    ///
+    /// The instant handed on is `now_us`, or the latest one seen by the shard if that is later.
+    pub(crate) fn with<R>(
+        &self,
+        limit: &Limit,
+        key: &[u8],
+        now_us: u64,
+        new: impl FnOnce(u64) -> Option<V>,
+        work: impl FnOnce(&mut V, u64) -> R,
+    ) -> Option<R> {
+        let key = &*Shortened::new(key);
+        let hash = self.hasher.hash_one(key) ^ limit.salt();
+        let place = usize::try_from(hash >> 32).unwrap_or(0) % SHARDS;
+        let hash = u32::try_from(hash & u64::from(u32::MAX)).expect("32 bits of it");
+        let mut shard = self.shards[place].0.lock().unwrap_or_else(PoisonError::into_inner);
+        let shard = &mut *shard;
+        shard.latest_us = shard.latest_us.max(now_us);
+        let now_us = shard.latest_us;
+        let entries = &mut shard.entries;
+        let is_it = |slot: &Slot| {
+            slot.hash == hash && {
+                let entry = &entries[slot.place as usize];
+                *entry.key == *key && entry.limit.is_namesake(limit)
+            }
+        };
+        if let Some(slot) = shard.index.find(spread(hash), is_it) {
+            let entry = &mut entries[slot.place as usize];
+            if !entry.limit.is_same(limit) {
+                entry.limit = limit.clone();
+            }
+            return Some(work(&mut entry.value, now_us));
+        }
+        let mut value = new(now_us)?;
+        let place = shard.room(self.shard_max, now_us)?;
+        let worked = work(&mut value, now_us);
+        shard.put(place, Entry { hash, key: Key::new(key), limit: limit.clone(), value });
+        Some(worked)
+    }
+
+    /// Entries now, idle ones too.
+    pub(crate) fn len(&self) -> usize {
+        self.shards
+            .iter()
+            .map(|shard| shard.0.lock().unwrap_or_else(PoisonError::into_inner).entries.len())
+            .sum()
+    }
+}
+
+impl<V: Kept> Shard<V> {
+    /// Where a newcomer may go.
+    fn room(&mut self, max: usize, now_us: u64) -> Option<usize> {
+        let len = self.entries.len();
+        let looks = if len < max { LOOKED_AT } else { LOOKED_AT_WHEN_FULL };
+        for _ in 0..looks.min(len) {
+            self.hand = if self.hand + 1 < len { self.hand + 1 } else { 0 };
+            let entry = &self.entries[self.hand];
+            if entry.value.is_idle(&entry.limit, now_us) {
+                return Some(self.hand);
+            }
+        }
+        (len < max).then_some(len)
+    }
+
+    fn put(&mut self, place: usize, entry: Entry<V>) {
+        let slot = Slot { hash: entry.hash, place: u32::try_from(place).expect("below the bound") };
+        match self.entries.get_mut(place) {
+            Some(old) => {
+                let gone = self.index.find_entry(spread(old.hash), |slot| slot.place as usize == place);
+                gone.expect("each entry is in the index").remove();
+                *old = entry;
+            }
+            None => self.entries.push(entry),
+        }
+        self.index.insert_unique(spread(slot.hash), slot, |slot| spread(slot.hash));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Bandwidth;
+
+    /// Idle from an instant on.
+    struct Until(u64);
+
+    impl Kept for Until {
+        fn is_idle(&self, _: &Limit, now_us: u64) -> bool {
+            now_us >= self.0
+        }
+    }
+
+    fn limit(name: &str) -> Limit {
+        Limit::new(name, [Bandwidth::per_second(1)]).expect("a limit")
+    }
+
+    fn put(table: &Table<Until>, limit: &Limit, key: u64, now_us: u64, until_us: u64) -> bool {
+        table.with(limit, &key.to_be_bytes(), now_us, |_| Some(Until(until_us)), |_, _| ()).is_some()
+    }
+
+    fn get(table: &Table<Until>, limit: &Limit, key: u64) -> Option<u64> {
+        table.with(limit, &key.to_be_bytes(), 0, |_| None, |until, _| until.0)
+    }
+
+    #[test]
+    fn never_more_than_it_was_made_for_and_the_busy_stay() {
+        let (table, limit) = (Table::new(640), limit("a"));
+        let kept: Vec<u64> = (0..10_000).filter(|key| put(&table, &limit, *key, 0, 10)).collect();
+        assert!(table.len() <= 640 && kept.len() == table.len(), "{} of {}", kept.len(), table.len());
+        for key in &kept {
+            assert_eq!(get(&table, &limit, *key), Some(10));
+        }
+        // All of them are idle: newcomers take their places.
+        for key in 20_000..20_064 {
+            assert!(put(&table, &limit, key, 10, 100), "{key}");
+            assert_eq!(get(&table, &limit, key), Some(100));
+        }
+        let stayed = kept.iter().filter(|key| get(&table, &limit, **key).is_some()).count();
+        assert_eq!(stayed, kept.len() - 64);
+        assert!(table.len() <= 640);
+    }
+
+    #[test]
+    fn the_long_gone_make_it_no_larger() {
+        let (table, limit) = (Table::new(1_000_000), limit("a"));
+        for now_us in 0..100_000 {
+            assert!(put(&table, &limit, now_us, now_us, now_us + 1_000));
+        }
+        assert!(table.len() < 3_000, "{} entries for 1,000 that are busy", table.len());
+    }
+
+    #[test]
+    fn limits_of_other_names_have_their_own_keys() {
+        let (table, one, other) = (Table::new(100), limit("a"), limit("b"));
+        assert!(put(&table, &one, 1, 0, 1) && put(&table, &other, 1, 0, 2));
+        assert_eq!((get(&table, &one, 1), get(&table, &other, 1)), (Some(1), Some(2)));
+        assert_eq!(get(&table, &limit("a"), 1), Some(1));
+    }
+
+    #[test]
+    fn time_does_not_go_back() {
+        let (table, limit) = (Table::new(64), limit("a"));
+        let at = |now_us| table.with(&limit, b"k", now_us, |_| Some(Until(1_000)), |_, now_us| now_us);
+        assert_eq!([at(5), at(3), at(7)], [Some(5), Some(5), Some(7)]);
+    }
+}
