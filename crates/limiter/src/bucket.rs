@@ -218,12 +218,16 @@ impl Counted {
 
     /// In how many microseconds so many parts, 1 or more, have come back.
     fn back_after_us(&self, level: Level, parts: u64, now_us: u64) -> u64 {
-        let steps = parts.div_ceil(self.gain);
-        level.at_us.saturating_add(steps * self.period_us).saturating_sub(now_us).max(1)
+        level.at_us.saturating_add(self.steps_us(parts)).saturating_sub(now_us).max(1)
+    }
+
+    /// The steps, in microseconds, that bring so many parts back.
+    pub(crate) fn steps_us(&self, parts: u64) -> u64 {
+        parts.div_ceil(self.gain) * self.period_us
     }
 
     fn full_at_us(&self, level: Level) -> u64 {
-        level.at_us.saturating_add(level.spent.div_ceil(self.gain) * self.period_us)
+        level.at_us.saturating_add(self.steps_us(level.spent))
     }
 
     fn budget(&self, level: Level, now_us: u64) -> Budget {

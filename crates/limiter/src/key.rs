@@ -10,7 +10,7 @@ const PLAIN_BYTES: usize = 64;
 /// How long a key is that is kept, at most: a `#` and a digest. Longer than a plain one, so that none can pass for it.
 const KEPT_BYTES: usize = 1 + 2 * blake3::OUT_LEN;
 
-/// A key as it is kept: itself, or its digest.
+/// A key as it is kept: itself (or what was shortened before), or its digest.
 pub(crate) enum Shortened<'a> {
     Plain(&'a [u8]),
     Digest([u8; KEPT_BYTES]),

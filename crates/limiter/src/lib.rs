@@ -7,7 +7,7 @@
 //! The rules ([`Bucket`]) are pure: `now` is an argument, everything is an integer, nothing is rounded in a key's favour
 //! and no remainder is lost. Invariant, whatever keeps the buckets: over any stretch of a bucket's clock, what a key is
 //! allowed is at most its capacity and what was refilled meanwhile; what leases add to that is said at
-//! `Lease`.
+//! [`Limit::with_lease`].
 //!
 //! Without the feature `redis` this crate links no runtime, no client and no logger.
 
@@ -18,6 +18,8 @@ mod key;
 mod limit;
 mod limiter;
 mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod table;
 
 pub use bucket::Bucket;
@@ -25,3 +27,9 @@ pub use decision::{Budget, Decision};
 pub use limit::{Align, Bandwidth, Limit, LimitFault, MAX_BANDWIDTHS, MAX_NAME_BYTES, Refill};
 pub use limiter::{Limiter, OnFailure, Stats};
 pub use memory::{Memory, MemorySettings};
+#[cfg(feature = "redis")]
+pub use redis::RedisSettings;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

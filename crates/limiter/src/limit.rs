@@ -216,6 +216,16 @@ struct Inner {
     bandwidths: Box<[Bandwidth]>,
     counted: Box<[Counted]>,
     grace_us: u64,
+    lease: Option<Lease>,
+}
+
+/// What a server takes ahead for a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lease {
+    /// Tokens at most.
+    pub(crate) tokens: u64,
+    /// For how long they are good.
+    pub(crate) life_us: u64,
 }
 
 impl Limit {
@@ -253,7 +263,38 @@ impl Limit {
         }
         let digest = blake3::hash(name.as_bytes());
         let salt = digest.as_bytes().first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight));
-        Ok(Self(Arc::new(Inner { name: name.into(), salt, bandwidths, counted: counted.into(), grace_us })))
+        let counted = counted.into();
+        Ok(Self(Arc::new(Inner { name: name.into(), salt, bandwidths, counted, grace_us, lease: None })))
+    }
+
+    /// Lets each server take up to `tokens` at once for a key that is asked for more than once in a `life`, and give them
+    /// out by itself for that long: where buckets are in Redis, most asks of a hot key then cost no call.
+    ///
+    /// The price: over any stretch of time, all servers together may allow `tokens` more for each server than the
+    /// bandwidths say, since what was taken before is used in it; and what a server does not use, or takes along when it
+    /// dies, is lost to the key. Without leases nothing is allowed beyond the bandwidths.
+    ///
+    /// # Errors
+    /// A [`LimitFault`] where the tokens are not from 1 to the least capacity, or the life is not from 1 ms to 60 s.
+    pub fn with_lease(self, tokens: u64, life: Duration) -> Result<Self, LimitFault> {
+        let fault = |reason: String| Err(LimitFault { name: self.0.name.to_string(), reason });
+        let least = self.0.counted.iter().map(|counted| counted.capacity).min().unwrap_or(0);
+        if !(1..=least).contains(&tokens) {
+            return fault(format!("a lease is of 1 token to the least capacity, {least}"));
+        }
+        let Ok(life_us @ 1_000..=60_000_000) = u64::try_from(life.as_micros()) else {
+            return fault("a lease lives from 1 ms to 60 s".to_owned());
+        };
+        let Inner { name, salt, bandwidths, counted, grace_us, .. } = &*self.0;
+        let lease = Some(Lease { tokens, life_us });
+        Ok(Self(Arc::new(Inner {
+            name: name.clone(),
+            salt: *salt,
+            bandwidths: bandwidths.clone(),
+            counted: counted.clone(),
+            grace_us: *grace_us,
+            lease,
+        })))
     }
 
     /// Its name.
@@ -275,6 +316,10 @@ impl Limit {
     /// For how long a full bucket is to be kept: not at all, where a new one is full, too.
     pub(crate) fn grace_us(&self) -> u64 {
         self.0.grace_us
+    }
+
+    pub(crate) fn lease(&self) -> Option<Lease> {
+        self.0.lease
     }
 
     pub(crate) fn salt(&self) -> u64 {

@@ -5,7 +5,12 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+#[cfg(feature = "redis")]
+use redis_script::{Address, ClientError};
+
 use crate::{Budget, Decision, Limit, Memory, MemorySettings, clock::Clock};
+#[cfg(feature = "redis")]
+use crate::{RedisSettings, redis::Shared};
 
 /// What is answered where whoever keeps the buckets does not: Redis does not answer, or there is no room in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +27,12 @@ pub enum OnFailure {
 pub struct Stats {
     /// Asks that the configuration decided, since the back end did not.
     pub unknown: u64,
+    /// Calls of Redis.
+    pub calls: u64,
+    /// Asks that were refused without one.
+    pub hinted: u64,
+    /// Asks that were allowed without one, out of a lease.
+    pub leased: u64,
 }
 
 /// Decides who may go on. One for a process; shared by reference or `Arc`.
@@ -36,6 +47,8 @@ pub struct Limiter {
 #[derive(Debug)]
 enum Back {
     Memory(Memory, Clock),
+    #[cfg(feature = "redis")]
+    Redis(Shared),
 }
 
 impl Limiter {
@@ -43,6 +56,20 @@ impl Limiter {
     #[must_use]
     pub fn in_memory(settings: MemorySettings, on_failure: OnFailure) -> Self {
         Self::new(Back::Memory(Memory::new(settings), Clock::start()), on_failure)
+    }
+
+    /// Over buckets in a Redis that other servers may share. Takes about the connect timeout at most; from then on it
+    /// reconnects by itself.
+    ///
+    /// # Errors
+    /// [`ClientError::Away`] where Redis can't be reached now; it may be tried again.
+    #[cfg(feature = "redis")]
+    pub async fn in_redis(
+        address: &Address,
+        settings: &RedisSettings,
+        on_failure: OnFailure,
+    ) -> Result<Self, ClientError> {
+        Ok(Self::new(Back::Redis(Shared::connect(address, settings).await?), on_failure))
     }
 
     fn new(back: Back, on_failure: OnFailure) -> Self {
@@ -56,6 +83,8 @@ impl Limiter {
         let key = key.as_ref();
         let decision = match &self.back {
             Back::Memory(memory, clock) => memory.ask(limit, key, cost, clock.now_us()),
+            #[cfg(feature = "redis")]
+            Back::Redis(shared) => shared.ask(limit, key, cost).await,
         };
         decision.unwrap_or_else(|| self.undecided())
     }
@@ -65,6 +94,8 @@ impl Limiter {
         let key = key.as_ref();
         match &self.back {
             Back::Memory(memory, clock) => Some(memory.peek(limit, key, clock.now_us())),
+            #[cfg(feature = "redis")]
+            Back::Redis(shared) => shared.peek(limit, key).await,
         }
     }
 
@@ -72,15 +103,27 @@ impl Limiter {
     pub async fn reset(&self, limit: &Limit, key: impl AsRef<[u8]>) -> bool {
         let key = key.as_ref();
         match &self.back {
-            Back::Memory(memory, clock) => memory.reset(limit, key, clock.now_us()),
+            Back::Memory(memory, clock) => {
+                memory.reset(limit, key, clock.now_us());
+                true
+            }
+            #[cfg(feature = "redis")]
+            Back::Redis(shared) => shared.reset(limit, key).await,
         }
-        true
     }
 
     /// What was counted.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        Stats { unknown: self.unknown.load(Ordering::Relaxed) }
+        let stats = Stats { unknown: self.unknown.load(Ordering::Relaxed), ..Stats::default() };
+        match &self.back {
+            Back::Memory(..) => stats,
+            #[cfg(feature = "redis")]
+            Back::Redis(shared) => {
+                let counts = shared.counts();
+                Stats { calls: counts.calls, hinted: counts.hinted, leased: counts.leased, ..stats }
+            }
+        }
     }
 
     fn undecided(&self) -> Decision {

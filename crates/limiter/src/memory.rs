@@ -5,6 +5,7 @@
 
 use crate::{
     Bucket, Budget, Decision, Limit,
+    key::Shortened,
     table::{Kept, Table},
 };
 
@@ -45,6 +46,7 @@ impl Memory {
     /// caller what that means: to let everybody in, or to forget a bucket that is in use, would give whoever has enough
     /// addresses as much as they like.
     pub fn ask(&self, limit: &Limit, key: &[u8], cost: u64, now_us: u64) -> Option<Decision> {
+        let key = &Shortened::new(key);
         // What takes nothing begins no bucket.
         let counted = limit.counted();
         if cost == 0 || counted.iter().any(|counted| cost > counted.capacity) {
@@ -65,13 +67,19 @@ impl Memory {
     #[must_use]
     pub fn peek(&self, limit: &Limit, key: &[u8], now_us: u64) -> Budget {
         self.0
-            .with(limit, key, now_us, |_| None, |bucket, now_us| bucket.peek(limit, now_us))
+            .with(limit, &Shortened::new(key), now_us, |_| None, |bucket, now_us| bucket.peek(limit, now_us))
             .unwrap_or_else(|| Bucket::new(limit, now_us).peek(limit, now_us))
     }
 
     /// Makes a key as good as new.
     pub fn reset(&self, limit: &Limit, key: &[u8], now_us: u64) {
-        self.0.with(limit, key, now_us, |_| None, |bucket, now_us| *bucket = Bucket::new(limit, now_us));
+        self.0.with(
+            limit,
+            &Shortened::new(key),
+            now_us,
+            |_| None,
+            |bucket, now_us| *bucket = Bucket::new(limit, now_us),
+        );
     }
 
     /// Buckets kept now, those that are full again and not yet forgotten too.

@@ -28,6 +28,9 @@ const LOOKED_AT_WHEN_FULL: usize = 64;
 pub(crate) trait Kept {
     /// Whether it says nothing any more at this instant.
     fn is_idle(&self, limit: &Limit, now_us: u64) -> bool;
+
+    /// Its limit has become another one of the same name.
+    fn limit_changed(&mut self) {}
 }
 
 /// A table.
@@ -87,13 +90,12 @@ impl<V: Kept> Table<V> {
     pub(crate) fn with<R>(
         &self,
         limit: &Limit,
-        key: &[u8],
+        key: &Shortened<'_>,
         now_us: u64,
         new: impl FnOnce(u64) -> Option<V>,
         work: impl FnOnce(&mut V, u64) -> R,
     ) -> Option<R> {
-        let key = &*Shortened::new(key);
-        let hash = self.hasher.hash_one(key) ^ limit.salt();
+        let hash = self.hasher.hash_one(&**key) ^ limit.salt();
         let place = usize::try_from(hash >> 32).unwrap_or(0) % SHARDS;
         let hash = u32::try_from(hash & u64::from(u32::MAX)).expect("32 bits of it");
         let mut shard = self.shards[place].0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,12 +106,15 @@ impl<V: Kept> Table<V> {
         let is_it = |slot: &Slot| {
             slot.hash == hash && {
                 let entry = &entries[slot.place as usize];
-                *entry.key == *key && entry.limit.is_namesake(limit)
+                *entry.key == **key && entry.limit.is_namesake(limit)
             }
         };
         if let Some(slot) = shard.index.find(spread(hash), is_it) {
             let entry = &mut entries[slot.place as usize];
             if !entry.limit.is_same(limit) {
+                if entry.limit != *limit {
+                    entry.value.limit_changed();
+                }
                 entry.limit = limit.clone();
             }
             return Some(work(&mut entry.value, now_us));
@@ -178,11 +183,13 @@ mod tests {
     }
 
     fn put(table: &Table<Until>, limit: &Limit, key: u64, now_us: u64, until_us: u64) -> bool {
-        table.with(limit, &key.to_be_bytes(), now_us, |_| Some(Until(until_us)), |_, _| ()).is_some()
+        table
+            .with(limit, &Shortened::new(&key.to_be_bytes()), now_us, |_| Some(Until(until_us)), |_, _| ())
+            .is_some()
     }
 
     fn get(table: &Table<Until>, limit: &Limit, key: u64) -> Option<u64> {
-        table.with(limit, &key.to_be_bytes(), 0, |_| None, |until, _| until.0)
+        table.with(limit, &Shortened::new(&key.to_be_bytes()), 0, |_| None, |until, _| until.0)
     }
 
     #[test]
@@ -223,7 +230,9 @@ mod tests {
     #[test]
     fn time_does_not_go_back() {
         let (table, limit) = (Table::new(64), limit("a"));
-        let at = |now_us| table.with(&limit, b"k", now_us, |_| Some(Until(1_000)), |_, now_us| now_us);
+        let at = |now_us| {
+            table.with(&limit, &Shortened::new(b"k"), now_us, |_| Some(Until(1_000)), |_, now_us| now_us)
+        };
         assert_eq!([at(5), at(3), at(7)], [Some(5), Some(5), Some(7)]);
     }
 }
