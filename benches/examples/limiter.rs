@@ -53,6 +53,9 @@ const CLIENTS: [(&str, Library, bool); 3] = [
     ("redis-rs, one each", Library::RedisRs, true),
 ];
 
+/// Ways to one Redis, for each arm.
+type Connected = (Arc<AnyClient>, Arc<Calls<AnyClient>>, Arc<Limiter>);
+
 /// A caller's way to a decision.
 enum Way {
     CompareAndSet(Arc<AnyClient>, Bytes),
@@ -71,7 +74,8 @@ static SET_IF_UNCHANGED: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-#[tokio::main(worker_threads = 2)]
+/// One thread, so that Redis has a core of two to itself: with more, the tail is what the system makes of three threads.
+#[tokio::main(flavor = "current_thread")]
 async fn main() {
     let seconds = std::env::args().nth(1).map_or(3, |text| text.parse().expect("a number of seconds"));
     for (contended, title) in [(true, "one key"), (false, "a key each")] {
@@ -103,7 +107,7 @@ async fn measure(arm: Arm, library: Library, one_each: bool, contended: bool, sp
     let limit = Limit::new("bench", [Bandwidth::per_second(CAPACITY)]).expect("a limit");
     let mut ways = Vec::new();
     let mut limiters = Vec::new();
-    let mut shared: Option<(Arc<AnyClient>, Arc<Calls<AnyClient>>, Arc<Limiter>)> = None;
+    let mut shared: Option<Connected> = None;
     for caller in 0..CALLERS {
         if one_each || shared.is_none() {
             let connect = || async { AnyClient::connect(&address, &client).await.expect("Redis runs") };

@@ -30,7 +30,7 @@ async fn decided_at_last(limiter: &Limiter, limit: &Limit, key: &str) -> Decisio
     loop {
         match ask(limiter, limit, key).await {
             Decision::Unknown { .. } => {
-                assert!(now() < deadline, "not within {DEADLINE:?}: Redis decides again")
+                assert!(now() < deadline, "not within {DEADLINE:?}: Redis decides again");
             }
             decided => return decided,
         }

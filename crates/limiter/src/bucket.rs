@@ -67,6 +67,16 @@ impl Bucket {
     /// the new rate. Bandwidths are told apart by their place; one that was not there before is new.
     pub fn ask(&mut self, limit: &Limit, cost: u64, now_us: u64) -> Decision {
         let counted = limit.counted();
+        // Nearly all are of one bandwidth, and as good as new when they are full.
+        if let (Levels::One(level), [only], 0) = (&mut self.0, counted, limit.grace_us()) {
+            let then = only.taken_over(*level);
+            let mut now = [only.brought(then, now_us)];
+            let decision = decide(counted, &mut now, cost, now_us);
+            if cost > 0 && matches!(decision, Decision::Allowed(_)) || now[0].at_us < then.at_us {
+                *level = now[0];
+            }
+            return decision;
+        }
         let mut brought = self.brought(limit, now_us);
         let levels = &mut brought.levels[..counted.len()];
         let decision = decide(counted, levels, cost, now_us);

@@ -9,13 +9,16 @@
 //! allowed is at most its capacity and what was refilled meanwhile; what leases add to that is said at
 //! [`Limit::with_lease`].
 //!
+//! The rules and [`Memory`] need no system beneath them; the front has a clock, and is not there on WebAssembly.
 //! Without the feature `redis` this crate links no runtime, no client and no logger.
 
 mod bucket;
+#[cfg(not(target_family = "wasm"))]
 mod clock;
 mod decision;
 mod key;
 mod limit;
+#[cfg(not(target_family = "wasm"))]
 mod limiter;
 mod memory;
 #[cfg(feature = "redis")]
@@ -25,6 +28,7 @@ mod table;
 pub use bucket::Bucket;
 pub use decision::{Budget, Decision};
 pub use limit::{Align, Bandwidth, Limit, LimitFault, MAX_BANDWIDTHS, MAX_NAME_BYTES, Refill};
+#[cfg(not(target_family = "wasm"))]
 pub use limiter::{Limiter, OnFailure, Stats};
 pub use memory::{Memory, MemorySettings};
 #[cfg(feature = "redis")]

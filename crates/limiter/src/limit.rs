@@ -203,7 +203,7 @@ pub struct LimitFault {
 /// A named limit: what each of its keys may use. Cheap to clone.
 ///
 /// The name and the key are what a bucket is known by. A limit of the same name with other bandwidths goes on with the
-/// same buckets, and that is how a limit is changed while it runs; see [`Bucket::ask`] for what happens to the tokens
+/// same buckets, and that is how a limit is changed while it runs; see [`crate::Bucket::ask`] for what happens to the tokens
 /// held. Servers that share buckets should change together: each ask is decided by the limit it brings.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Limit(Arc<Inner>);
@@ -318,6 +318,7 @@ impl Limit {
         self.0.grace_us
     }
 
+    #[cfg(feature = "redis")]
     pub(crate) fn lease(&self) -> Option<Lease> {
         self.0.lease
     }

@@ -1,7 +1,7 @@
 //! Buckets in Redis, shared by servers.
 //!
-//! An ask is answered here where what this server holds or knows is enough ([`leases`], [`hints`]), and goes to Redis with
-//! all others of the moment where not ([`lane`]). Invariant: but for what leases move in time, no ask is allowed that the
+//! An ask is answered here where what this server holds or knows is enough (`leases`, `hints`), and goes to Redis with
+//! all others of the moment where not (`lane`). Invariant: but for what leases move in time, no ask is allowed that the
 //! script did not allow.
 
 mod call;
