@@ -17,6 +17,8 @@ mod bucket;
 mod clock;
 mod decision;
 mod key;
+#[cfg(feature = "tower")]
+pub mod layer;
 mod limit;
 #[cfg(not(target_family = "wasm"))]
 mod limiter;
