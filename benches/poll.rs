@@ -13,7 +13,10 @@ use std::{
 
 use admission::{Claim, Decided, Joined, Mark, Policy, SealKey, Seals, Ticket, View, ZoneId};
 use criterion::{Criterion, criterion_group, criterion_main};
-use server::gate::{Call, Gate, Meter, Reply, Token};
+use server::{
+    gate::{Call, Gate, Meter, Reply, Token},
+    limits::Limited,
+};
 use store::{Store, StoreError};
 use weir_benches::{Counting, LINES, NOW, line, policy, view};
 
@@ -50,6 +53,7 @@ impl Meter for Silent {
     fn shown(&self, _: &View) {}
     fn entered(&self, _: f64, _: Option<f64>) {}
     fn admitted_unseen(&self) {}
+    fn limited(&self, _: Limited) {}
     fn called(&self, _: Call, _: Duration, _: usize, _: bool) {}
 }
 

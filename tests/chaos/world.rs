@@ -14,7 +14,10 @@ use std::{
 };
 
 use admission::{Claim, Decided, Joined, Mark, Mode, Policy, SealKey, Sealer, Seals, Verdict, View, ZoneId};
-use server::gate::{Call, Gate, Meter, Refusal, Reply, Token};
+use server::{
+    gate::{Call, Gate, Meter, Refusal, Reply, Token},
+    limits::Limited,
+};
 use store::{
     Store, StoreError,
     redis::{
@@ -71,6 +74,7 @@ impl Meter for Silent {
     fn shown(&self, _: &View) {}
     fn entered(&self, _: f64, _: Option<f64>) {}
     fn admitted_unseen(&self) {}
+    fn limited(&self, _: Limited) {}
     fn called(&self, _: Call, _: Duration, _: usize, _: bool) {}
 }
 

@@ -223,7 +223,14 @@ pub(crate) async fn policy_changes_keep_places_and_entries(backend: &impl Backen
     let store = backend.open().await;
     store.put_zone(zone, policy()).await.expect("put");
     let Joined { epoch, verdicts, .. } = store.join(zone, 610).await.expect("joins");
-    let changed = Policy { admit_per_minute: 601, polling_period_ms: 1_000, idle_timeout_s: 30, ..policy() };
+    let changed = Policy {
+        admit_per_minute: 601,
+        polling_period_ms: 1_000,
+        idle_timeout_s: 30,
+        waits_per_minute_per_client: 7,
+        entries_per_minute_per_client: 600,
+        ..policy()
+    };
     let view = store.put_zone(zone, changed).await.expect("put");
     assert_eq!((view.policy, view.epoch, view.next), (changed, epoch, 610));
     assert_eq!((view.tally.waiting, view.tally.present, view.tally.entered), (10, 10, 600));

@@ -67,6 +67,12 @@ pub(crate) async fn policy_put_by_one_is_in_the_others_view(backend: &InRedis, z
     let other = Policy { admit_per_minute: 700, polling_period_ms: 2_000, ..policy() };
     b.put_zone(zone, other).await.expect("put");
     assert_eq!(a.beat(zone, Vec::new()).await.expect("beats").policy, other);
+    // What no rule reads is in the register alone, and known to who has asked for that.
+    let limited = Policy { waits_per_minute_per_client: 5, entries_per_minute_per_client: 60, ..other };
+    b.put_zone(zone, limited).await.expect("put");
+    let zones = a.zones().await.expect("lists").expect("this store keeps zones");
+    assert_eq!(zones.into_iter().find(|(kept, _)| kept == zone), Some((zone.clone(), limited)));
+    assert_eq!(a.beat(zone, Vec::new()).await.expect("beats").policy, limited);
     // It decides by it, too.
     let verdicts = a.enter(zone, claims(epoch, 0..3)).await.expect("decided").verdicts;
     verdicts.iter().for_each(|verdict| {

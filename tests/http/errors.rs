@@ -104,6 +104,10 @@ const CASES: &[(&str, u16, Ask)] = &[
     ("unsupported_media_type", 415, |_, c| {
         ask(c, typed("Content-Type: application/json\r\nContent-Encoding: gzip\r\n"))
     }),
+    ("too_many_requests", 429, |_, c| {
+        assert_eq!(wait(c, &body("LIMITED", None)).status, 200);
+        wait(c, &body("LIMITED", None))
+    }),
     ("head_too_large", 431, |_, c| ask(c, typed(&format!("X-Long: {}\r\n", "x".repeat(9_000))))),
     ("zone_closed", 503, |_, c| wait(c, &body("CLOSED", None))),
 ];
@@ -130,6 +134,7 @@ pub(crate) fn every_code_is_met_and_documented() {
         zone("Z", 60_000, ""),
         zone("OTHER", 60, ""),
         zone("CLOSED", 60, "mode = \"closed\""),
+        zone("LIMITED", 60, "waits_per_minute_per_client = 1"),
         zone("HELD", 60, "mode = \"hold\"\nidle_timeout_s = 10"),
     ];
     let weir = Setup::new(&format!("body_timeout_s = 1\nheader_timeout_s = 1\n{}", zones.concat())).start();

@@ -7,6 +7,8 @@ mod app;
 mod client;
 #[path = "../support/clock.rs"]
 mod clock;
+#[path = "../support/redis.rs"]
+mod redis;
 #[path = "../support/seed.rs"]
 mod seed;
 #[path = "../support/weir.rs"]
@@ -19,6 +21,7 @@ mod errors;
 mod flood;
 mod kill;
 mod life;
+mod limits;
 mod line;
 mod metrics;
 mod passes;
@@ -69,6 +72,9 @@ fn together() -> Vec<Trial> {
         edge::client_that_does_not_read_is_let_go,
         errors::every_code_is_met_and_documented,
         drain::accept_queue_is_served,
+        limits::a_flood_from_one_address_takes_its_share_and_nobody_elses,
+        limits::clients_are_told_apart_and_what_they_do,
+        limits::joins_are_counted_over_all_servers,
         away::polls_are_answered_and_nobody_enters,
         life::token_in_wait_resumes,
         life::entry_is_idempotent,

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The value of a series, as the live output has it.
-fn value(metrics: &str, series: &str) -> Option<f64> {
+pub(crate) fn value(metrics: &str, series: &str) -> Option<f64> {
     let line =
         metrics.lines().find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')))?;
     line.rsplit_once(' ')?.1.parse().ok()

@@ -13,7 +13,10 @@ use std::{
 };
 
 use admission::{Mode, SealKey, Sealer, Seals, Ticket, View, ZoneId};
-use server::gate::{Call, Gate, Meter, Refusal, Reply, Token};
+use server::{
+    gate::{Call, Gate, Meter, Refusal, Reply, Token},
+    limits::Limited,
+};
 use tokio::{sync::Notify, task::LocalSet, time::sleep};
 
 use crate::{
@@ -37,6 +40,7 @@ impl Meter for Silent {
     fn shown(&self, _: &View) {}
     fn entered(&self, _: f64, _: Option<f64>) {}
     fn admitted_unseen(&self) {}
+    fn limited(&self, _: Limited) {}
     fn called(&self, _: Call, _: Duration, _: usize, _: bool) {}
 }
 

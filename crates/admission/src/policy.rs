@@ -102,6 +102,12 @@ pub struct Policy {
     pub pass_ttl_s: u32,
     /// What happens while the store does not answer.
     pub on_store_failure: OnStoreFailure,
+    /// How many places one client address may ask for in a minute. Up to 600,000; 0 for any number. No rule reads it, nor
+    /// the next: servers do, before they ask the store.
+    pub waits_per_minute_per_client: u32,
+    /// How often one client address may ask for the places it has in a minute. Up to 600,000, and no fewer than one holder
+    /// asks who does as told; 0 for any number.
+    pub entries_per_minute_per_client: u32,
 }
 
 impl Default for Policy {
@@ -114,6 +120,8 @@ impl Default for Policy {
             idle_timeout_s: 60,
             pass_ttl_s: 300,
             on_store_failure: OnStoreFailure::Closed,
+            waits_per_minute_per_client: 0,
+            entries_per_minute_per_client: 0,
         }
     }
 }
@@ -139,12 +147,16 @@ impl Policy {
     /// The first [`PolicyFault`], in the order of the fields.
     pub fn check(self) -> Result<Self, PolicyFault> {
         let three_polls_s = self.polling_period_ms.saturating_mul(3).div_ceil(1_000);
+        let polls_a_minute = 60_000_u32.div_ceil(self.polling_period_ms.max(1));
+        let least_entries = if self.entries_per_minute_per_client == 0 { 0 } else { polls_a_minute };
         let ranges = [
             ("admit_per_minute", self.admit_per_minute, 1, 600_000),
             ("sub_windows", self.sub_windows, 1, 60),
             ("polling_period_ms", self.polling_period_ms, 500, 60_000),
             ("idle_timeout_s", self.idle_timeout_s, three_polls_s.max(10), 3_600),
             ("pass_ttl_s", self.pass_ttl_s, 60, 3_600),
+            ("waits_per_minute_per_client", self.waits_per_minute_per_client, 0, 600_000),
+            ("entries_per_minute_per_client", self.entries_per_minute_per_client, least_entries, 600_000),
         ];
         match ranges.into_iter().find(|(_, value, low, high)| !(low..=high).contains(&value)) {
             Some((field, value, low, high)) => Err(PolicyFault { field, value, low, high }),
@@ -205,6 +217,11 @@ mod tests {
         assert_eq!(fault(|p| p.pass_ttl_s = 59), "pass_ttl_s");
         let slow = Policy { polling_period_ms: 30_000, ..Policy::default() };
         assert_eq!(slow.check().expect_err("a lost poll would evict").low, 90);
+        assert_eq!(fault(|p| p.waits_per_minute_per_client = 600_001), "waits_per_minute_per_client");
+        assert_eq!(fault(|p| p.entries_per_minute_per_client = 600_001), "entries_per_minute_per_client");
+        let tight = Policy { entries_per_minute_per_client: 19, ..Policy::default() };
+        assert_eq!(tight.check().expect_err("who polls as told would be refused").low, 20);
+        assert!(Policy { entries_per_minute_per_client: 20, ..Policy::default() }.check().is_ok());
     }
 
     #[test]

@@ -23,9 +23,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         head.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| peer.ip())
     };
     // Behind a load balancer: ByAddress { trusted_proxies: vec!["10.0.0.0/8".parse()?], ..ByAddress::new(peer) }
-    let app = Router::new()
-        .route("/", get(|| async { "hello\n" }))
-        .layer(LimitLayer::new(limiter, limit, ByAddress::new(peer)));
+    let app = Router::new().route("/", get(|| async { "hello\n" })).layer(LimitLayer::new(
+        limiter,
+        limit,
+        ByAddress::new(peer),
+    ));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:3000").await?;
     println!("listening on http://{}", listener.local_addr()?);
     axum::serve(listener, app.into_make_service_with_connect_info::<SocketAddr>()).await?;

@@ -126,7 +126,8 @@ async fn addresses_are_believed_and_gathered_as_configured() {
         }
     }
     // Without a peer nobody gets around the limit.
-    let status = [app.status(request(&[])).await, app.status(request(&[])).await, app.status(request(&[])).await];
+    let status =
+        [app.status(request(&[])).await, app.status(request(&[])).await, app.status(request(&[])).await];
     assert_eq!(status, [200, 200, 429]);
 }
 
@@ -141,7 +142,11 @@ async fn keys_are_headers_or_what_a_function_says() {
     let app = App::new(|head: &Parts| Some(head.headers.get("x-user")?.as_bytes().to_vec()));
     for _ in 0..5 {
         let free = app.ask(request(&[])).await;
-        assert_eq!((free.status(), header(&free, "ratelimit-policy")), (StatusCode::OK, None), "no key, no limit");
+        assert_eq!(
+            (free.status(), header(&free, "ratelimit-policy")),
+            (StatusCode::OK, None),
+            "no key, no limit"
+        );
     }
     for status in [200, 200, 429] {
         assert_eq!(app.status(request(&[("x-user", "a")])).await, status);

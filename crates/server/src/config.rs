@@ -17,6 +17,7 @@ use std::{
 
 use admission::{Policy, ZoneId};
 use ipnet::IpNet;
+use limiter::layer::address::Prefixes;
 use store::redis::{
     Durability,
     address::{Address, Library, Settings as ClientSettings},
@@ -98,6 +99,15 @@ pub struct SealSettings {
     pub key_file: Option<PathBuf>,
     /// The key that sealed before.
     pub previous_key_file: Option<PathBuf>,
+}
+
+/// Whom the zones' limits are about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitSettings {
+    /// Networks whose addresses are not limited: many people share one.
+    pub carrier_nats: Vec<IpNet>,
+    /// How many leading bits of an IPv6 address are one client. 32 to 128.
+    pub ipv6_prefix: u8,
 }
 
 /// A text that is not to be seen.
@@ -190,6 +200,8 @@ pub struct Config {
     pub drain_deadline: Duration,
     /// Whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// Whom the zones' limits are about.
+    pub limit: LimitSettings,
     /// The passes.
     pub pass: PassSettings,
     /// The keys that seal tokens.
@@ -314,6 +326,18 @@ impl Settings {
         )
     }
 
+    fn networks(&self, name: &str) -> Result<Vec<IpNet>, ConfigFault> {
+        let Some(Given { value: Value::List(texts), place }) = self.0.get(name) else {
+            return Ok(Vec::new());
+        };
+        let network = |text: &String| {
+            let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+            let what = format!("`{text}` is no network; write one as in 10.0.0.0/8");
+            net.map_err(|_| place.fault(what))
+        };
+        texts.iter().map(network).collect()
+    }
+
     fn path(&self, name: &str) -> Result<Option<PathBuf>, ConfigFault> {
         match self.text(name) {
             Some(("", place)) => Err(place.fault("is empty; name a path")),
@@ -410,14 +434,6 @@ impl Settings {
             }
             given => given.map(|(s, _)| Duration::from_secs(s.into())),
         };
-        let mut trusted_proxies = Vec::new();
-        if let Some(Given { value: Value::List(texts), place }) = self.0.get("trusted_proxies") {
-            for text in texts {
-                let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-                let what = format!("`{text}` is no network; write one as in 10.0.0.0/8");
-                trusted_proxies.push(net.map_err(|_| place.fault(what))?);
-            }
-        }
         let algorithm = match self.text("pass.algorithm") {
             Some((text, place)) => {
                 Algorithm::ALL.into_iter().find(|a| a.as_str() == text).ok_or_else(|| {
@@ -452,7 +468,13 @@ impl Settings {
             write_timeout: self.seconds("write_timeout_s", 10),
             idle_timeout_given,
             drain_deadline: self.seconds("drain_deadline_s", 20),
-            trusted_proxies,
+            trusted_proxies: self.networks("trusted_proxies")?,
+            limit: LimitSettings {
+                carrier_nats: self.networks("limit.carrier_nats")?,
+                ipv6_prefix: self
+                    .number("limit.ipv6_prefix")
+                    .map_or(Prefixes::default().ipv6, |(n, _)| u8::try_from(n).unwrap_or(u8::MAX)),
+            },
             pass: PassSettings {
                 algorithm,
                 audience: self.text("pass.audience").map_or("weir", |(text, _)| text).to_owned(),
@@ -529,7 +551,10 @@ impl Config {
             path.as_ref().map_or_else(|| none.to_owned(), |path| path.display().to_string())
         };
         let seconds = |time: Duration| time.as_secs().to_string();
-        let proxies: Vec<_> = self.trusted_proxies.iter().map(ToString::to_string).collect();
+        let networks = |networks: &[IpNet]| match networks {
+            [] => "(none)".to_owned(),
+            some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+        };
         let made = "(made in data_dir)";
         let word = |known: Option<&'static str>| known.unwrap_or_default().to_owned();
         let redis = match &self.store {
@@ -582,7 +607,9 @@ impl Config {
             ("write_timeout_s", seconds(self.write_timeout)),
             ("idle_timeout_s", seconds(self.idle_timeout(self.longest_polling_ms()))),
             ("drain_deadline_s", seconds(self.drain_deadline)),
-            ("trusted_proxies", if proxies.is_empty() { "(none)".to_owned() } else { proxies.join(", ") }),
+            ("trusted_proxies", networks(&self.trusted_proxies)),
+            ("limit.carrier_nats", networks(&self.limit.carrier_nats)),
+            ("limit.ipv6_prefix", self.limit.ipv6_prefix.to_string()),
             ("pass.algorithm", self.pass.algorithm.as_str().to_owned()),
             ("pass.audience", self.pass.audience.clone()),
             ("pass.issuer", self.pass.issuer.clone().unwrap_or_else(|| "(none)".to_owned())),

@@ -22,6 +22,7 @@ use arc_swap::ArcSwap;
 use store::{Store, StoreError};
 use tokio::sync::Mutex;
 
+use crate::limits::{Limited, ZoneLimits};
 use room::{Ask, Room};
 
 /// How long a poll is held back whose slot is about to fall free, in milliseconds: what apps and networks are usually
@@ -167,6 +168,8 @@ pub trait Meter: Send + Sync + 'static {
     fn entered(&self, waited_s: f64, actual_over_told: Option<f64>);
     /// Somebody was let in without the store.
     fn admitted_unseen(&self);
+    /// A call was refused since its client asks too often.
+    fn limited(&self, what: Limited);
     /// A store call ended.
     fn called(&self, call: Call, took: Duration, batch: usize, ok: bool);
 }
@@ -362,6 +365,22 @@ impl<S: Store> Gate<S> {
             Ok((verdict, at_ms)) => room.reply(ticket, verdict, at_ms),
             // The front waits for the store's word; without it, everybody keeps the place and hears what is known.
             Err(refusal) => room.look_stale(ticket).ok_or(refusal),
+        }
+    }
+
+    /// The limits of a zone's clients, where it has any.
+    #[must_use]
+    pub fn limits(&self, zone: &str) -> Option<Arc<ZoneLimits>> {
+        self.rooms.load().get(zone)?.limits()
+    }
+
+    /// Notes that a call is refused since its client asks too often, and that the token's holder, if there is one, is
+    /// present all the same. No store is asked, now or because of it.
+    pub fn limited(&self, zone: &str, what: Limited, token: Option<&[u8]>) {
+        let Some(room) = self.rooms.load().get(zone).cloned() else { return };
+        room.meter.limited(what);
+        if let Some(Ok(ticket)) = token.map(|token| room.sealer.open(token)) {
+            room.note(&ticket);
         }
     }
 

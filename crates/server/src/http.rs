@@ -4,14 +4,13 @@
 //! reply, counted under its route and status.
 
 pub mod problem;
-pub mod proxies;
 pub mod request;
 
 use std::{
     convert::Infallible,
     fmt::Write as _,
     future::{Future, poll_fn},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
     str,
     sync::{Arc, atomic::AtomicBool, atomic::Ordering::Relaxed},
@@ -27,6 +26,7 @@ use hyper::{
     header::{CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue},
 };
 use ipnet::IpNet;
+use limiter::{Decision, layer::address};
 use store::Store;
 use tokio::time::{Instant, timeout};
 
@@ -34,6 +34,7 @@ use crate::{
     cells::Health,
     edge::Answer,
     gate::{Gate, Reply, Told},
+    limits::{Asked, Limited, Limits},
     metrics::{Metrics, Route},
     passes::Passes,
 };
@@ -57,6 +58,8 @@ pub struct App<S> {
     pub gate: Arc<Gate<S>>,
     /// The cells that keep them; none for a store in this process.
     pub cells: Vec<Arc<Health>>,
+    /// How often one client may ask.
+    pub limits: Limits,
     /// Signs those who are in.
     pub passes: Passes,
     /// Counts it all.
@@ -123,16 +126,20 @@ impl<S: Store> App<S> {
     ) -> Response<Full<Bytes>> {
         let start = Instant::now();
         let (head, mut body) = request.into_parts();
+        let client = address::client(peer.ip(), &head.headers, &self.trusted_proxies);
         let fits = head.method == *method || (head.method == Method::HEAD && *method == Method::GET);
         // What is left of a body would be taken for the next request's head.
         let mut left = !body.is_end_stream();
+        let mut asked = None;
         let replied = if head.headers.len() > MAX_FIELDS {
             Err(Problem::from(HEAD_TOO_LARGE).closing())
         } else if route == Route::Other {
             Err(NOT_FOUND.into())
         } else if fits {
             match route {
-                Route::Entry | Route::Wait => self.traffic(route, &head.headers, &mut body, &mut left).await,
+                Route::Entry | Route::Wait => {
+                    self.traffic(route, client, &head.headers, &mut body, &mut left, &mut asked).await
+                }
                 Route::Jwks => Ok(self.jwks()),
                 Route::Metrics => Ok(text(self.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")),
                 Route::Ready => self.ready(),
@@ -144,11 +151,13 @@ impl<S: Store> App<S> {
         };
         let mut response = replied.unwrap_or_else(|problem| {
             tracing::debug!(
-                client = %proxies::client(peer, &head.headers, &self.trusted_proxies),
-                route = ?route, code = problem.code.name, detail = %problem.detail, "refused"
+                %client, route = ?route, code = problem.code.name, detail = %problem.detail, "refused"
             );
             problem.into_response()
         });
+        if let Some(asked) = asked {
+            asked.write(response.headers_mut());
+        }
         if left {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -190,9 +199,11 @@ impl<S: Store> App<S> {
     async fn traffic(
         &self,
         route: Route,
+        client: IpAddr,
         headers: &HeaderMap,
         body: &mut Incoming,
         left: &mut bool,
+        asked: &mut Option<Asked>,
     ) -> Replied {
         if let Some(problem) = unreadable(headers, body) {
             return Err(problem);
@@ -202,6 +213,18 @@ impl<S: Store> App<S> {
         let entry = route == Route::Entry;
         let ask = request::parse(&body, entry)?;
         let token = ask.token.as_deref().map(str::as_bytes);
+        let what = if token.is_some() { Limited::Entries } else { Limited::Waits };
+        if let Some(limits) = self.gate.limits(&ask.zone) {
+            *asked = self.limits.ask(&ask.zone, &limits, what, client).await;
+        }
+        match asked.as_ref().map(|asked| asked.decision) {
+            Some(Decision::Unknown { .. }) => self.metrics.limits_unknown.inc(),
+            Some(refusal) if !refusal.is_allowed() => {
+                self.gate.limited(&ask.zone, what, token);
+                return Err(Problem::too_many_requests(&refusal));
+            }
+            _ => {}
+        }
         let reply = match token {
             Some(token) if entry => self.gate.entry(&ask.zone, token).await?,
             token => self.gate.wait(&ask.zone, token).await?,

@@ -9,6 +9,7 @@ pub mod edge;
 pub mod gate;
 pub mod http;
 pub mod keys;
+pub mod limits;
 pub mod metrics;
 pub mod passes;
 pub mod serve;

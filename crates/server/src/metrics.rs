@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use crate::{
     cells::Health,
     gate::{Call, Meter},
+    limits::Limited,
 };
 
 /// What a request was for.
@@ -45,7 +46,7 @@ pub enum Route {
 }
 
 const ROUTES: [&str; 7] = ["wait", "entry", "healthz", "readyz", "jwks", "metrics", "other"];
-const STATUSES: [u16; 12] = [200, 400, 401, 404, 405, 408, 410, 413, 415, 431, 500, 503];
+const STATUSES: [u16; 13] = [200, 400, 401, 404, 405, 408, 410, 413, 415, 429, 431, 500, 503];
 const CALLS: [(Call, &str); 5] = [
     (Call::Put, "put"),
     (Call::Open, "open"),
@@ -53,6 +54,9 @@ const CALLS: [(Call, &str); 5] = [
     (Call::Enter, "enter"),
     (Call::Beat, "beat"),
 ];
+
+/// What is limited, as the routes that say it most.
+const LIMITED: [(Limited, &str); 2] = [(Limited::Waits, "wait"), (Limited::Entries, "entry")];
 
 const REQUEST_S: &[f64] =
     &[25e-6, 50e-6, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 0.1, 0.5, 2.0, 10.0];
@@ -70,6 +74,8 @@ pub struct Metrics {
     latency: [Histogram; ROUTES.len()],
     /// The public listener's connections.
     pub connections: Connections,
+    /// Calls that no limiter decided about.
+    pub limits_unknown: IntCounter,
     calls: Arc<Calls>,
     reloads: IntCounterVec,
     cell_up: IntGaugeVec,
@@ -105,6 +111,7 @@ struct Families {
     entered: IntCounterVec,
     unseen: IntCounterVec,
     evicted: IntCounterVec,
+    limited: IntCounterVec,
     slots_offered: IntCounterVec,
     slots_used: IntCounterVec,
     wait: HistogramVec,
@@ -121,6 +128,7 @@ struct ZoneMeter {
     entered: IntCounter,
     unseen: IntCounter,
     evicted: IntCounter,
+    limited: [IntCounter; LIMITED.len()],
     slots_offered: IntCounter,
     slots_used: IntCounter,
     wait: Histogram,
@@ -210,6 +218,10 @@ impl Metrics {
                     "Public connections turned away at the cap.",
                 ),
             },
+            limits_unknown: counter(
+                "weir_limits_unknown_total",
+                "Calls let through since nobody could say whether their client asks too often.",
+            ),
             calls: Arc::new(Calls {
                 seconds: CALLS.map(|(_, call)| at(&call_s, call)),
                 batch: CALLS.map(|(_, call)| at(&batch, call)),
@@ -242,6 +254,11 @@ impl Metrics {
                     "zone",
                 ),
                 evicted: counters("weir_zone_evicted_total", "Tickets evicted for silence.", "zone"),
+                limited: {
+                    let help = "Calls refused since their client asks too often, by route.";
+                    let opts = Opts::new("weir_zone_limited_total", help);
+                    register(r, IntCounterVec::new(opts, &["zone", "route"]).expect(SOUND))
+                },
                 slots_offered: counters(
                     "weir_zone_slots_offered_total",
                     "Slots that fell free for a line.",
@@ -281,6 +298,8 @@ impl Metrics {
                 entered: at(&f.entered, name),
                 unseen: at(&f.unseen, name),
                 evicted: at(&f.evicted, name),
+                limited: LIMITED
+                    .map(|(_, route)| f.limited.get_metric_with_label_values(&[name, route]).expect(SOUND)),
                 slots_offered: at(&f.slots_offered, name),
                 slots_used: at(&f.slots_used, name),
                 wait: at(&f.wait, name),
@@ -306,6 +325,9 @@ impl Metrics {
                 {
                     let _ = family.remove_label_values(labels);
                 }
+                for (_, route) in LIMITED {
+                    let _ = f.limited.remove_label_values(&[zone.as_str(), route]);
+                }
                 for family in [&f.wait, &f.error] {
                     let _ = family.remove_label_values(labels);
                 }
@@ -324,7 +346,7 @@ impl Metrics {
     /// Something that never became a whole request was answered.
     pub fn refused(&self, route: Route, status: u16) {
         // 500 stands for what is not in the list; nothing says it today.
-        let index = STATUSES.iter().position(|&known| known == status).unwrap_or(10);
+        let index = STATUSES.iter().position(|&known| known == status).unwrap_or(11);
         let made = || {
             let labels = [ROUTES[route as usize], &STATUSES[index].to_string()];
             self.requests.get_metric_with_label_values(&labels).expect(SOUND)
@@ -396,6 +418,11 @@ impl Meter for ZoneMeter {
         self.unseen.inc();
     }
 
+    fn limited(&self, what: Limited) {
+        let index = LIMITED.iter().position(|(known, _)| *known == what).expect("both are in the list");
+        self.limited[index].inc();
+    }
+
     fn called(&self, call: Call, took: Duration, batch: usize, ok: bool) {
         let index = CALLS.iter().position(|(known, _)| *known == call).expect("every call is in the list");
         self.calls.seconds[index].observe(took.as_secs_f64());
@@ -416,6 +443,7 @@ mod tests {
         let zone = |name| ZoneId::parse(name).expect("a name");
         let (a, b) = (metrics.zone(&zone("A")), metrics.zone(&zone("B")));
         a.entered(7.0, Some(1.05));
+        b.limited(Limited::Entries);
         b.called(Call::Join, Duration::from_millis(3), 5, false);
         metrics.answered(Route::Wait, 200, Duration::from_micros(40));
         metrics.refused(Route::Other, 431);
@@ -425,6 +453,7 @@ mod tests {
             "weir_zone_wait_seconds_bucket{zone=\"A\",le=\"15\"} 1",
             "weir_zone_wait_error_ratio_bucket{zone=\"A\",le=\"1\"} 0",
             "weir_zone_joined_total{zone=\"B\"} 0",
+            "weir_zone_limited_total{route=\"entry\",zone=\"B\"} 1",
             "weir_requests_total{route=\"wait\",status=\"200\"} 1",
             "weir_requests_total{route=\"other\",status=\"431\"} 1",
             "weir_request_duration_seconds_count{route=\"wait\"} 1",

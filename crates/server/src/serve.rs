@@ -29,10 +29,11 @@ use tokio::{
 use crate::{
     cells::Cells,
     config::{self, Config, Order, RedisSettings, Sources, StoreSettings},
-    edge::{Edge, Limits, listen},
+    edge::{self, Edge, listen},
     gate::Gate,
     http::{Admin, App, Public},
     keys::{self, KeyFault},
+    limits::Limits,
     metrics::Metrics,
     stores::{self, AnyStore},
     watch::{Watcher, warn_of_differences},
@@ -224,6 +225,7 @@ async fn serve(config: Config, sources: Sources) -> Result<(), Failure> {
     let app = Arc::new(App {
         gate,
         cells: health,
+        limits: Limits::new(&config.limit, Box::new(|_| None)),
         passes,
         metrics: Arc::clone(&metrics),
         trusted_proxies: config.trusted_proxies.clone(),
@@ -242,7 +244,7 @@ async fn serve(config: Config, sources: Sources) -> Result<(), Failure> {
     let mut terminate = signal(SignalKind::terminate()).map_err(taken)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(taken)?;
 
-    let limits = |connections| Limits {
+    let limits = |connections| edge::Limits {
         connections,
         header: config.header_timeout,
         write: config.write_timeout,

@@ -11,7 +11,7 @@ use crate::cells::Cells;
 
 /// A policy's fields by their names in the file.
 #[must_use]
-pub fn fields(policy: &Policy) -> [(&'static str, String); 7] {
+pub fn fields(policy: &Policy) -> [(&'static str, String); 9] {
     let Policy {
         mode,
         admit_per_minute,
@@ -20,6 +20,8 @@ pub fn fields(policy: &Policy) -> [(&'static str, String); 7] {
         idle_timeout_s,
         pass_ttl_s,
         on_store_failure,
+        waits_per_minute_per_client,
+        entries_per_minute_per_client,
     } = policy;
     let mode = Mode::ALL.iter().find(|(known, _)| known == mode).map_or("", |(_, word)| word);
     let failure = OnStoreFailure::ALL.iter().find(|(known, _)| known == on_store_failure);
@@ -31,17 +33,23 @@ pub fn fields(policy: &Policy) -> [(&'static str, String); 7] {
         ("idle_timeout_s", idle_timeout_s.to_string()),
         ("pass_ttl_s", pass_ttl_s.to_string()),
         ("on_store_failure", failure.map_or("", |(_, word)| word).to_owned()),
+        ("waits_per_minute_per_client", waits_per_minute_per_client.to_string()),
+        ("entries_per_minute_per_client", entries_per_minute_per_client.to_string()),
     ]
 }
 
 /// A policy in a sentence.
 #[must_use]
 pub fn sentence(policy: &Policy) -> String {
-    let [mode, admit, sub_windows, polling_ms, idle_s, ttl_s, failure] =
+    let [mode, admit, sub_windows, polling_ms, idle_s, ttl_s, failure, waits, entries] =
         fields(policy).map(|(_, value)| value);
+    let limits = [("waits", waits), ("entries", entries)].map(|(what, limit)| {
+        if limit == "0" { String::new() } else { format!(", {limit} {what} a minute a client") }
+    });
     format!(
         "{mode}, {admit} a minute in {sub_windows} sub-windows, asked every {polling_ms} ms, idle after {idle_s} s, \
-         passes for {ttl_s} s, {failure} without a store"
+         passes for {ttl_s} s, {failure} without a store{}",
+        limits.concat()
     )
 }
 

@@ -23,6 +23,7 @@ use tokio::{
 use weir::{
     cells::{Cell, Cells},
     gate::{Call, Gate, Meter, Refusal, Reply, Token},
+    limits::Limited,
     watch::Watcher,
     zones::{Outcome, apply},
 };
@@ -196,6 +197,7 @@ impl Meter for Counting {
     fn admitted_unseen(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
+    fn limited(&self, _: Limited) {}
     fn called(&self, _: Call, _: Duration, _: usize, _: bool) {}
 }
 
@@ -498,6 +500,35 @@ fn idle_zones_cost_nothing() {
         pass(600.0).await;
         assert_eq!(fake.lock().calls, before, "not a call about a zone that nobody uses");
         is_in(&server.gate.wait("Z7", None).await.expect("served all the same"));
+    });
+}
+
+#[test]
+fn who_asks_too_often_keeps_the_place_and_costs_the_store_nothing() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let policy = Policy { idle_timeout_s: 10, ..hold() };
+        let server = serve_one(&fake, &zones(&["a"], policy)).await;
+        let gate = &server.gate;
+        let silent = waits(&gate.wait("a", None).await.expect("served")).0;
+        let eager = waits(&gate.wait("a", None).await.expect("served")).0;
+        let calls = || fake.lock().calls;
+        let before = calls();
+        // Three idle times long, no poll is answered.
+        for _ in 0..3_000 {
+            gate.limited("a", Limited::Entries, Some(&eager));
+            pass(0.01).await;
+        }
+        assert!(calls() - before <= 32, "{} calls: more than a beat a second", calls() - before);
+        assert_eq!(gate.entry("a", &silent).await, Err(Refusal::Gone));
+        let Ok(Reply::Waiting { rank, .. }) = gate.entry("a", &eager).await else { panic!("is gone") };
+        assert_eq!(rank, 1);
+        // What is no token of the zone is nobody's presence.
+        let before = calls();
+        gate.limited("a", Limited::Waits, None);
+        gate.limited("a", Limited::Entries, Some(b"nonsense"));
+        gate.limited("nowhere", Limited::Entries, Some(&eager));
+        assert_eq!(calls(), before);
     });
 }
 

@@ -438,8 +438,16 @@ impl<C: Client> Redis<C> {
         for slice in outdated.chunks(self.slice) {
             self.beat_slice(known, slice, &BTreeMap::new(), false).await?;
         }
-        let mut memory = lock(&known.memory);
-        Ok(memory.as_mut().ok_or(StoreError::UnknownZone)?.show(of.base, front_end, &counts))
+        let mut view = {
+            let mut memory = lock(&known.memory);
+            memory.as_mut().ok_or(StoreError::UnknownZone)?.show(of.base, front_end, &counts)
+        };
+        // What no rule reads is not in the zone's state.
+        if let Some(registered) = lock(&self.register).zones.get(&known.zone) {
+            view.policy.waits_per_minute_per_client = registered.waits_per_minute_per_client;
+            view.policy.entries_per_minute_per_client = registered.entries_per_minute_per_client;
+        }
+        Ok(view)
     }
 
     async fn beat_slice(

@@ -60,6 +60,8 @@ const NARROW: Policy = Policy {
     idle_timeout_s: 60,
     pass_ttl_s: 300,
     on_store_failure: OnStoreFailure::Closed,
+    waits_per_minute_per_client: 0,
+    entries_per_minute_per_client: 0,
 };
 
 fn put(engine: &mut Engine<Faulty>, id: &ZoneId, policy: Policy, ms: u64) {

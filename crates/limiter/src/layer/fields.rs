@@ -154,10 +154,12 @@ mod tests {
             ],
         );
         let name = r#""a\"b\\c-"#;
-        let policy =
-            format!("{name}1\";q=10;w=2, {name}2\";q=25;w=180, {name}3\";q=1000;w=86400");
+        let policy = format!("{name}1\";q=10;w=2, {name}2\";q=25;w=180, {name}3\";q=1000;w=86400");
         let budget = Budget { limit: 25, remaining: 0, reset_after_us: 1 };
         let denied = Decision::Denied { retry_after_us: 59_000_001, budget };
-        assert_eq!(told(&several, &denied), [some(&policy), some(&format!("{name}2\";r=0;t=60")), some("60")]);
+        assert_eq!(
+            told(&several, &denied),
+            [some(&policy), some(&format!("{name}2\";r=0;t=60")), some("60")]
+        );
     }
 }

@@ -17,7 +17,7 @@ use super::{
 
 const MAX_LEN: u64 = 4 << 20;
 const MAX_ZONES: usize = 4_096;
-const ZONE_FIELDS: [&str; 8] = [
+const ZONE_FIELDS: [&str; 10] = [
     "id",
     "mode",
     "admit_per_minute",
@@ -26,6 +26,8 @@ const ZONE_FIELDS: [&str; 8] = [
     "idle_timeout_s",
     "pass_ttl_s",
     "on_store_failure",
+    "waits_per_minute_per_client",
+    "entries_per_minute_per_client",
 ];
 
 type Fields<'t, 'i> = Vec<(&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>)>;
@@ -83,7 +85,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
             ("cell", _) => {
                 return Err(lines.at(&key.span(), "cell").fault("cells are written as [[cell]] tables"));
             }
-            (section @ ("pass" | "redis" | "seal"), DeValue::Table(table)) => {
+            (section @ ("limit" | "pass" | "redis" | "seal"), DeValue::Table(table)) => {
                 for (key, value) in in_order(table) {
                     let field = format!("{section}.{}", key.get_ref());
                     found.settings.push(setting(&lines, &field, key.span(), value)?);
@@ -203,6 +205,8 @@ fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Poli
             "polling_period_ms" => &mut policy.polling_period_ms,
             "idle_timeout_s" => &mut policy.idle_timeout_s,
             "pass_ttl_s" => &mut policy.pass_ttl_s,
+            "waits_per_minute_per_client" => &mut policy.waits_per_minute_per_client,
+            "entries_per_minute_per_client" => &mut policy.entries_per_minute_per_client,
             other => return Err(place.fault(unknown(other, ZONE_FIELDS.into_iter()))),
         };
         let DeValue::Integer(number) = value.get_ref() else {

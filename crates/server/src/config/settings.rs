@@ -86,6 +86,18 @@ pub(super) const SETTINGS: &[Setting] = &[
         "How long a stopping server finishes its requests [default: 20]",
     ),
     setting("trusted_proxies", Kind::List, "CIDR,…", "Whose X-Forwarded-For is believed [default: nobody's]"),
+    setting(
+        "limit.carrier_nats",
+        Kind::List,
+        "CIDR,…",
+        "Addresses behind which too many people are to be limited as one [default: none]",
+    ),
+    setting(
+        "limit.ipv6_prefix",
+        Kind::Number(32, 128),
+        "BITS",
+        "How much of an IPv6 address is one client [default: 64]",
+    ),
     setting("pass.algorithm", Kind::Text, "ALG", "ES256, EdDSA or RS256 [default: ES256]"),
     setting("pass.audience", Kind::Text, "TEXT", "Claim `aud` of the passes [default: weir]"),
     setting("pass.issuer", Kind::Text, "TEXT", "Claim `iss` of the passes [default: none]"),

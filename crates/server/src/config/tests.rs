@@ -12,12 +12,17 @@ const ZONE: &str = "[[zone]]\nid = \"A\"\n";
 #[test]
 fn a_whole_file() {
     let text = "listen = \"127.0.0.1:0\"\nidle_timeout_s = 90\ntrusted_proxies = [\"10.0.0.0/8\", \"::1\"]\n\
+                [limit]\ncarrier_nats = [\"100.64.0.0/10\"]\nipv6_prefix = 56\n\
                 [pass]\nalgorithm = \"EdDSA\"\nissuer = \"x\"\n[[zone]]\nid = \"A\"\nmode = \"hold\"\n\
-                admit_per_minute = 1_000\n[[zone]]\nid = \"B\"\npolling_period_ms = 0x800\n";
+                admit_per_minute = 1_000\n[[zone]]\nid = \"B\"\npolling_period_ms = 0x800\n\
+                waits_per_minute_per_client = 6\nentries_per_minute_per_client = 600\n";
     let config = from_text("w.toml", text).expect("right");
     assert_eq!(config.zones.len(), 2);
     assert_eq!((config.zones[0].1.mode, config.zones[0].1.admit_per_minute), (Mode::Hold, 1_000));
-    assert_eq!(config.zones[1].1.polling_period_ms, 2_048);
+    let policy = config.zones[1].1;
+    assert_eq!(policy.polling_period_ms, 2_048);
+    assert_eq!((policy.waits_per_minute_per_client, policy.entries_per_minute_per_client), (6, 600));
+    assert_eq!((config.limit.carrier_nats.len(), config.limit.ipv6_prefix), (1, 56));
     assert_eq!((config.pass.algorithm, config.trusted_proxies.len()), (Algorithm::EdDsa, 2));
     assert_eq!(config.idle_timeout(3_000), Duration::from_secs(90));
 }
@@ -44,6 +49,14 @@ fn faults_say_where_what_and_what_to_do() {
         ("pass.algorithm = \"none\"\n", "w.toml:1: pass.algorithm: `none` is no algorithm"),
         ("max_connections = 19800\n", "w.toml:1: max_connections: is 19800, and 20000 open files leave"),
         ("trusted_proxies = [\"10.0.0.0/33\"]\n", "w.toml:1: trusted_proxies: `10.0.0.0/33` is no network"),
+        (
+            "limit.carrier_nats = [\"x\"]\n",
+            "w.toml:1: limit.carrier_nats: `x` is no network; write one as in",
+        ),
+        (
+            "limit.ipv6_prefix = 24\n",
+            "w.toml:1: limit.ipv6_prefix: is 24, and must be a whole number from 32 to 128",
+        ),
         ("idle_timeout_s = 3\n", "w.toml:1: idle_timeout_s: is 3 s, and a zone's apps ask every 3000 ms"),
     ];
     for (text, told) in cases {
@@ -76,6 +89,10 @@ fn zone_faults_have_the_line_of_the_field() {
         (
             "on_store_failure = \"ajar\"",
             "w.toml:3: zone.on_store_failure: is `ajar`, and must be one of closed, open",
+        ),
+        (
+            "entries_per_minute_per_client = 19",
+            "w.toml:3: zone.entries_per_minute_per_client: is 19, and must be a whole number from 20 to",
         ),
         ("speed = 1", "w.toml:3: zone.speed: there is no such field as `speed`"),
         ("polling_period_ms = 60000", "w.toml:1: zone: idle_timeout_s is 60, and must be 180 to 3600"),

@@ -18,6 +18,8 @@ use tokio::{
     time::Instant,
 };
 
+use crate::limits::ZoneLimits;
+
 use super::{
     CLAIM_PATIENCE, Call, JOIN_PATIENCE, JoinedOne, Meter, Refusal, Reply, lane,
     seen::SeenMap,
@@ -35,6 +37,7 @@ const STALE_AFTER: Duration = Duration::from_secs(3);
 pub(super) struct Shown {
     pub(super) view: View,
     pub(super) seen: SeenMap,
+    limits: Option<Arc<ZoneLimits>>,
     /// When it was taken, on this server's clock, as far as that is known.
     at: Instant,
 }
@@ -123,12 +126,13 @@ impl Room {
     ) -> Arc<Self> {
         let (asks, asked) = mpsc::channel(MAX_WAITING);
         let seen = SeenMap::default().for_view(&view);
+        let limits = ZoneLimits::new(&zone, &view.policy, None);
         let (now, open) = (Instant::now(), keeper == Keeper::Configuration);
         let room = Arc::new(Self {
             zone,
             sealer,
             meter,
-            shown: ArcSwap::from_pointee(Shown { view, seen, at: now }),
+            shown: ArcSwap::from_pointee(Shown { view, seen, limits, at: now }),
             keeper,
             open: AtomicBool::new(open),
             born: now,
@@ -148,6 +152,11 @@ impl Room {
             self.tell(Ask::Renew);
         }
         shown
+    }
+
+    /// The limits of the policy in force, where it has any.
+    pub(super) fn limits(&self) -> Option<Arc<ZoneLimits>> {
+        self.shown.load().limits.clone()
     }
 
     pub(super) fn policy(&self) -> Policy {
@@ -171,7 +180,8 @@ impl Room {
             at = at.min(before.at + Duration::from_millis(later));
         }
         let seen = before.seen.for_view(&view);
-        self.shown.store(Arc::new(Shown { view, seen, at }));
+        let limits = ZoneLimits::new(&self.zone, &view.policy, before.limits.as_ref());
+        self.shown.store(Arc::new(Shown { view, seen, limits, at }));
         self.open.store(true, Ordering::Relaxed);
         Ok(())
     }
@@ -253,6 +263,14 @@ impl Room {
             }
             Seen::Ask => None,
         }
+    }
+
+    /// Notes that a ticket's holder asked, who gets no answer.
+    ///
+    /// A ticket of an earlier epoch is taken for one of this epoch, which it is unless its line is no more. Then somebody
+    /// who has left counts as present meanwhile, at the worst; a number that is gone stays gone.
+    pub(super) fn note(&self, ticket: &Ticket) {
+        note(&self.shown.load(), ticket.seq);
     }
 
     /// What was last known of a ticket that only the store could decide about.

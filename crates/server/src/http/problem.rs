@@ -13,6 +13,8 @@ use hyper::{
     header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER},
 };
 
+use limiter::Decision;
+
 use crate::gate::Refusal;
 
 /// A kind of refusal.
@@ -49,6 +51,7 @@ codes! {
     GONE = 410 "gone" "The place was given up; take a new ticket";
     TOO_LARGE = 413 "too_large" "The body is larger than 4,096 bytes";
     UNSUPPORTED_MEDIA_TYPE = 415 "unsupported_media_type" "The body must be application/json";
+    TOO_MANY_REQUESTS = 429 "too_many_requests" "The client asks too often";
     HEAD_TOO_LARGE = 431 "head_too_large" "The head is larger than 8,192 bytes or 32 fields";
     BUSY = 503 "busy" "Too many calls wait for the store";
     OVERLOADED = 503 "overloaded" "Too many connections are open";
@@ -108,6 +111,16 @@ impl Problem {
     #[must_use]
     pub fn overloaded() -> Self {
         Self { retry_after_s: Some(5), ..Self::from(OVERLOADED) }.closing()
+    }
+
+    /// The client asks too often; places are kept.
+    #[must_use]
+    pub fn too_many_requests(refusal: &Decision) -> Self {
+        let seconds = refusal.retry_after_s().unwrap_or(1);
+        Self {
+            retry_after_s: Some(u32::try_from(seconds).unwrap_or(u32::MAX)),
+            ..Self::from(TOO_MANY_REQUESTS)
+        }
     }
 
     fn body(&self) -> String {

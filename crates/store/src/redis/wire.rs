@@ -43,6 +43,7 @@ pub(super) struct Header {
     pub(super) evicted: u64,
     pub(super) used: u64,
     pub(super) hold_until: u64,
+    /// The part of the policy that the rules read; the rest is in the register.
     pub(super) policy: Policy,
 }
 
@@ -88,6 +89,7 @@ impl Header {
             idle_timeout_s: small(next!())?,
             pass_ttl_s: small(next!())?,
             on_store_failure: if next!() == 0 { OnStoreFailure::Closed } else { OnStoreFailure::Open },
+            ..Policy::default()
         };
         let policy = policy.check().map_err(|_| fault)?;
         Ok(Self {
@@ -117,7 +119,7 @@ impl Header {
     }
 }
 
-/// A policy's numbers, in the order of POLICY in `lua/zone.lua`.
+/// The numbers of a policy that the rules read, in the order of POLICY in `lua/zone.lua`.
 pub(super) fn policy_numbers(policy: &Policy) -> [u32; 7] {
     let mode = MODES.iter().zip(0..).find(|(mode, _)| **mode == policy.mode).map_or(0, |(_, number)| number);
     [
@@ -131,9 +133,15 @@ pub(super) fn policy_numbers(policy: &Policy) -> [u32; 7] {
     ]
 }
 
-/// A policy as the register keeps it.
+/// A policy as the register keeps it: those numbers, and behind them the limits of a client, where there are any. So a
+/// server that knows nothing of them reads the zones that have none.
 pub(super) fn policy_text(policy: &Policy) -> String {
-    policy_numbers(policy).map(|number| number.to_string()).join(" ")
+    let mut text = policy_numbers(policy).map(|number| number.to_string()).join(" ");
+    let limits = [policy.waits_per_minute_per_client, policy.entries_per_minute_per_client];
+    if limits != [0, 0] {
+        text.extend(limits.map(|limit| format!(" {limit}")));
+    }
+    text
 }
 
 /// The policy that [`policy_text`] gave.
@@ -142,10 +150,17 @@ pub(super) fn parse_policy(text: &[u8]) -> Result<Policy, Garbled> {
     let text = std::str::from_utf8(text).map_err(|_| fault.clone())?;
     let numbers: Vec<u32> =
         text.split(' ').map(str::parse).collect::<Result<_, _>>().map_err(|_| fault.clone())?;
-    let &[mode, admit_per_minute, sub_windows, polling_period_ms, idle_timeout_s, pass_ttl_s, failure] =
-        numbers.as_slice()
+    let Some((
+        &[mode, admit_per_minute, sub_windows, polling_period_ms, idle_timeout_s, pass_ttl_s, failure],
+        limits,
+    )) = numbers.split_first_chunk()
     else {
         return Err(fault);
+    };
+    let (waits_per_minute_per_client, entries_per_minute_per_client) = match *limits {
+        [] => (0, 0),
+        [waits, entries] => (waits, entries),
+        _ => return Err(fault),
     };
     let policy = Policy {
         mode: MODES.get(mode as usize).copied().ok_or(fault.clone())?,
@@ -155,6 +170,8 @@ pub(super) fn parse_policy(text: &[u8]) -> Result<Policy, Garbled> {
         idle_timeout_s,
         pass_ttl_s,
         on_store_failure: if failure == 0 { OnStoreFailure::Closed } else { OnStoreFailure::Open },
+        waits_per_minute_per_client,
+        entries_per_minute_per_client,
     };
     policy.check().map_err(|_| fault)
 }
@@ -287,4 +304,31 @@ pub(super) fn turn(bytes: &[u8]) -> impl Iterator<Item = u64> {
 /// The other way.
 pub(super) fn turn_back(words: &[u64]) -> impl Iterator<Item = u8> {
     words.iter().flat_map(|word| word.reverse_bits().to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_register_of_before_is_read_and_one_without_limits_is_written_alike() {
+        let before = "1 600 10 3000 60 300 1";
+        let policy = parse_policy(before.as_bytes()).expect("a policy");
+        assert_eq!((policy.mode, policy.on_store_failure), (Mode::Hold, OnStoreFailure::Open));
+        assert_eq!((policy.waits_per_minute_per_client, policy.entries_per_minute_per_client), (0, 0));
+        assert_eq!(policy_text(&policy), before);
+        for (waits, entries) in [(5, 0), (0, 60), (7, 600)] {
+            let limited = Policy {
+                waits_per_minute_per_client: waits,
+                entries_per_minute_per_client: entries,
+                ..policy
+            };
+            let text = policy_text(&limited);
+            assert_eq!(text, format!("{before} {waits} {entries}"));
+            assert_eq!(parse_policy(text.as_bytes()), Ok(limited));
+        }
+        for bad in ["", "1 600 10 3000 60 300", "1 600 10 3000 60 300 1 5", "1 600 10 3000 60 300 1 5 60 7"] {
+            assert!(parse_policy(bad.as_bytes()).is_err(), "{bad}");
+        }
+    }
 }

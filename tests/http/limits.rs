@@ -1,0 +1,214 @@
+//! How often one client may ask: who is refused, who is not, and what a refusal costs.
+//!
+//! Each client is an address of the loopback network. Buckets refill while a test runs, so what is counted is held against
+//! the time that passed.
+
+use std::{
+    net::Ipv4Addr,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use rustix::process::Signal;
+
+use crate::{
+    app::{Answer, body},
+    client::{Client, Reply, post},
+    clock::{eventually, now},
+    metrics::value,
+    redis::Standalone,
+    weir::{Setup, Weir, zone},
+};
+
+const FLOODER: u8 = 2;
+
+fn client(weir: &Weir, address: u8) -> Client {
+    Client::connect_from(Ipv4Addr::new(127, 0, 0, address), weir.public).expect("the server accepts")
+}
+
+fn wait(client: &mut Client, zone: &str) -> Reply {
+    client.post("/traffic/wait", &body(zone, None)).expect("a reply")
+}
+
+/// A refusal, with all that it owes; in how many seconds to come back.
+fn refused(reply: &Reply, policy: &str) -> u64 {
+    assert_eq!((reply.status, reply.problem().as_str()), (429, "too_many_requests"), "{reply:?}");
+    let in_s = reply.header("retry-after").and_then(|s| s.parse().ok()).expect("a whole number");
+    assert!((1..=60).contains(&in_s), "{reply:?}");
+    assert!(reply.header("ratelimit-policy").is_some_and(|told| told.starts_with(policy)), "{reply:?}");
+    assert_eq!(reply.header("ratelimit"), Some(&*format!("{policy};r=0;t={in_s}")), "{reply:?}");
+    in_s
+}
+
+fn counted(weir: &Weir, series: &str) -> u64 {
+    let number = value(weir.admin_get("/metrics").text(), series).unwrap_or(0.0);
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+    return number as u64;
+}
+
+/// One client floods `wait`; others join and poll, and notice nothing. The line holds what was allowed and no more.
+pub(crate) fn a_flood_from_one_address_takes_its_share_and_nobody_elses() {
+    const PER_MINUTE: u64 = 6;
+    let more = format!("mode = \"hold\"\nwaits_per_minute_per_client = {PER_MINUTE}");
+    let weir = Setup::zone(60, &more).start();
+    let (over, begun) = (AtomicBool::new(false), now());
+    let (allowed, denied) = thread::scope(|scope| {
+        let flood = scope.spawn(|| {
+            let mut client = client(&weir, FLOODER);
+            let (mut allowed, mut denied) = (0, 0);
+            while !over.load(Ordering::Relaxed) || denied < 1_000 {
+                let reply = wait(&mut client, "Z");
+                if reply.status == 200 {
+                    allowed += 1;
+                } else {
+                    refused(&reply, "\"wait\"");
+                    denied += 1;
+                }
+            }
+            (allowed, denied)
+        });
+        for address in 10..30 {
+            let mut client = client(&weir, address);
+            for left in [PER_MINUTE - 1, PER_MINUTE - 2] {
+                let reply = wait(&mut client, "Z");
+                let answer = Answer::of(&reply);
+                let told = reply.header("ratelimit").expect("told");
+                assert!(told.starts_with(&format!("\"wait\";r={left};t=")), "{told}");
+                for _ in 0..5 {
+                    let polled = client.post("/traffic/entry", &body("Z", Some(&answer.token)));
+                    let polled = polled.expect("a reply");
+                    assert!(Answer::of(&polled).waiting().rank >= 1);
+                    assert_eq!(polled.header("ratelimit-policy"), None, "polls are not limited here");
+                }
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        flood.join().expect("the flooder does not panic")
+    });
+    let refilled = begun.elapsed().as_secs() * PER_MINUTE / 60 + 1;
+    assert!((PER_MINUTE..=PER_MINUTE + refilled).contains(&allowed), "{allowed} were allowed");
+    eventually("the line is what was allowed", || {
+        (counted(&weir, "weir_zone_joined_total{zone=\"Z\"}") == allowed + 40).then_some(())
+    });
+    assert_eq!(counted(&weir, "weir_zone_limited_total{route=\"wait\",zone=\"Z\"}"), denied);
+    assert_eq!(counted(&weir, "weir_zone_limited_total{route=\"entry\",zone=\"Z\"}"), 0);
+    assert_eq!(counted(&weir, "weir_requests_total{route=\"wait\",status=\"429\"}"), denied);
+    assert_eq!(counted(&weir, "weir_limits_unknown_total"), 0);
+}
+
+/// Who is one client: by trusted proxies only, not those behind a carrier's NAT; joins, and polls, have limits of their
+/// own, and a token in `wait` is a poll. A zone without limits says nothing of them. A reload changes them.
+pub(crate) fn clients_are_told_apart_and_what_they_do() {
+    let settings = "trusted_proxies = [\"127.0.0.9\"]\n[limit]\ncarrier_nats = [\"127.0.0.8/31\"]\n";
+    let limited = "mode = \"hold\"\nwaits_per_minute_per_client = 1\nentries_per_minute_per_client = 20";
+    let config = |waits: u32| {
+        let limited = limited.replace("client = 1", &format!("client = {waits}"));
+        format!("{settings}{}{}", zone("Z", 60, &limited), zone("FREE", 60, ""))
+    };
+    let weir = Setup::new(&config(1)).start();
+    let mut one = client(&weir, 2);
+    let joined = wait(&mut one, "Z");
+    assert_eq!(joined.header("ratelimit-policy"), Some("\"wait\";q=1;w=60"));
+    assert_eq!(joined.header("ratelimit"), Some("\"wait\";r=0;t=60"));
+    let answer = Answer::of(&joined);
+    refused(&wait(&mut one, "Z"), "\"wait\"");
+    let (polls, begun) = (["/traffic/wait", "/traffic/entry"].into_iter().cycle(), now());
+    let mut passed = 0;
+    for path in polls {
+        let reply = one.post(path, &body("Z", Some(&answer.token))).expect("a reply");
+        if reply.status != 200 {
+            assert!(refused(&reply, "\"entry\"") <= 3, "a token comes back every 3 s");
+            break;
+        }
+        assert_eq!(reply.header("ratelimit-policy"), Some("\"entry\";q=20;w=60"));
+        passed += 1;
+    }
+    assert!((20..=21 + begun.elapsed().as_secs() / 3).contains(&passed), "{passed} polls were answered");
+
+    for _ in 0..3 {
+        let free = wait(&mut one, "FREE");
+        assert_eq!(
+            (free.status, free.header("ratelimit-policy")),
+            (200, None),
+            "another zone, without limits"
+        );
+        let nat = wait(&mut client(&weir, 8), "Z");
+        assert_eq!(
+            (nat.status, nat.header("ratelimit-policy")),
+            (200, None),
+            "many people share that address"
+        );
+    }
+    let mut forwarded = |from: u8, client_address: &str| {
+        let mut proxy = client(&weir, from);
+        let head = format!("X-Forwarded-For: {client_address}\r\nHost");
+        proxy.send(post("/traffic/wait", &body("Z", None)).replacen("Host", &head, 1)).expect("taken");
+        proxy.reply().expect("a reply").status
+    };
+    assert_eq!([1, 1, 2].map(|n| forwarded(9, &format!("6.6.6.6, 198.51.100.{n}"))), [200, 429, 200]);
+    assert_eq!(
+        [1, 2, 3].map(|n| forwarded(3, &format!("198.51.101.{n}"))),
+        [200, 429, 429],
+        "a stranger's word"
+    );
+    assert_eq!(
+        ["2001:db8::1", "2001:db8::2", "2001:db8:0:1::1"].map(|ip| forwarded(9, ip)),
+        [200, 429, 200],
+        "one /64 is one client"
+    );
+
+    weir.setup().write_config(&config(4));
+    weir.signal(Signal::HUP);
+    eventually("a raise is to be had at once", || (wait(&mut one, "Z").status == 200).then_some(()));
+}
+
+/// Servers of one Redis count joins together; a flood that is refused costs Redis nothing; a Redis that is away refuses
+/// nobody as too many.
+pub(crate) fn joins_are_counted_over_all_servers() {
+    let mut redis = Standalone::start();
+    let config = zone("shop:Z", 60, "mode = \"hold\"\nwaits_per_minute_per_client = 5");
+    let start = || Setup::new(&config).arg("--store").arg(redis.url()).start();
+    let servers = [start(), start()];
+    for weir in &servers {
+        eventually("the buckets are connected to", || {
+            let mut warm = client(weir, 7);
+            wait(&mut warm, "shop:Z").header("ratelimit").map(|_| ())
+        });
+    }
+    let mut clients = servers.each_ref().map(|weir| client(weir, FLOODER));
+    let (mut allowed, begun) = (0, now());
+    for n in 0..20 {
+        let reply = wait(&mut clients[n % 2], "shop:Z");
+        if reply.status == 200 {
+            allowed += 1;
+        } else {
+            refused(&reply, "\"wait\"");
+        }
+    }
+    let refilled = begun.elapsed().as_secs() / 12 + 1;
+    assert!((5..=5 + refilled).contains(&allowed), "{allowed} were allowed by two servers together");
+
+    // Each server looks at the register twice a second, and at the line once; a token comes back every 12 s.
+    let calls = || redis.info("stats", "total_commands_processed").parse::<u64>().expect("a number");
+    let (before, begun, mut denied) = (calls(), now(), 0);
+    for n in 0..2_000 {
+        let reply = wait(&mut clients[n % 2], "shop:Z");
+        denied += u64::from(reply.status == 429);
+    }
+    let spent = calls() - before;
+    let own = 40 * (begun.elapsed().as_secs() + 1);
+    assert!(
+        denied > 1_900 && spent <= own,
+        "{spent} commands for {denied} refusals in {:?}",
+        begun.elapsed()
+    );
+
+    redis.kill();
+    for (weir, address) in servers.iter().zip([20, 21]) {
+        eventually("a Redis that is away is said to be, and nothing else", || {
+            let reply = wait(&mut client(weir, address), "shop:Z");
+            assert_ne!(reply.status, 429, "{reply:?}");
+            (reply.status == 503 && reply.problem() == "store_away").then_some(())
+        });
+    }
+}
