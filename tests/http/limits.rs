@@ -69,11 +69,11 @@ pub(crate) fn a_flood_from_one_address_takes_its_share_and_nobody_elses() {
         });
         for address in 10..30 {
             let mut client = client(&weir, address);
-            for left in [PER_MINUTE - 1, PER_MINUTE - 2] {
+            for _ in 0..2 {
                 let reply = wait(&mut client, "Z");
                 let answer = Answer::of(&reply);
-                let told = reply.header("ratelimit").expect("told");
-                assert!(told.starts_with(&format!("\"wait\";r={left};t=")), "{told}");
+                let told = reply.header("ratelimit").unwrap_or_default();
+                assert!(told.starts_with("\"wait\";r="), "{reply:?}");
                 for _ in 0..5 {
                     let polled = client.post("/traffic/entry", &body("Z", Some(&answer.token)));
                     let polled = polled.expect("a reply");
@@ -99,7 +99,7 @@ pub(crate) fn a_flood_from_one_address_takes_its_share_and_nobody_elses() {
 /// Who is one client: by trusted proxies only, not those behind a carrier's NAT; joins, and polls, have limits of their
 /// own, and a token in `wait` is a poll. A zone without limits says nothing of them. A reload changes them.
 pub(crate) fn clients_are_told_apart_and_what_they_do() {
-    let settings = "trusted_proxies = [\"127.0.0.9\"]\n[limit]\ncarrier_nats = [\"127.0.0.8/31\"]\n";
+    let settings = "trusted_proxies = [\"127.0.0.9\"]\n[limit]\ncarrier_nats = [\"127.0.0.8\"]\n";
     let limited = "mode = \"hold\"\nwaits_per_minute_per_client = 1\nentries_per_minute_per_client = 20";
     let config = |waits: u32| {
         let limited = limited.replace("client = 1", &format!("client = {waits}"));
@@ -139,7 +139,7 @@ pub(crate) fn clients_are_told_apart_and_what_they_do() {
             "many people share that address"
         );
     }
-    let mut forwarded = |from: u8, client_address: &str| {
+    let forwarded = |from: u8, client_address: &str| {
         let mut proxy = client(&weir, from);
         let head = format!("X-Forwarded-For: {client_address}\r\nHost");
         proxy.send(post("/traffic/wait", &body("Z", None)).replacen("Host", &head, 1)).expect("taken");
@@ -188,20 +188,20 @@ pub(crate) fn joins_are_counted_over_all_servers() {
     let refilled = begun.elapsed().as_secs() / 12 + 1;
     assert!((5..=5 + refilled).contains(&allowed), "{allowed} were allowed by two servers together");
 
-    // Each server looks at the register twice a second, and at the line once; a token comes back every 12 s.
-    let calls = || redis.info("stats", "total_commands_processed").parse::<u64>().expect("a number");
+    // Each server asks for the register twice a second and beats once; a token comes back every 12 s.
+    let calls = || {
+        let told = redis.info("commandstats", "cmdstat_evalsha");
+        let calls = told.strip_prefix("calls=").and_then(|rest| rest.split(',').next()?.parse::<u64>().ok());
+        calls.unwrap_or_else(|| panic!("no count: {told}"))
+    };
     let (before, begun, mut denied) = (calls(), now(), 0);
     for n in 0..2_000 {
         let reply = wait(&mut clients[n % 2], "shop:Z");
         denied += u64::from(reply.status == 429);
     }
     let spent = calls() - before;
-    let own = 40 * (begun.elapsed().as_secs() + 1);
-    assert!(
-        denied > 1_900 && spent <= own,
-        "{spent} commands for {denied} refusals in {:?}",
-        begun.elapsed()
-    );
+    let own = 10 * (begun.elapsed().as_secs() + 2);
+    assert!(denied > 1_900 && spent <= own, "{spent} calls for {denied} refusals in {:?}", begun.elapsed());
 
     redis.kill();
     for (weir, address) in servers.iter().zip([20, 21]) {

@@ -33,7 +33,7 @@ use crate::{
     gate::Gate,
     http::{Admin, App, Public},
     keys::{self, KeyFault},
-    limits::Limits,
+    limits::{BucketsOf, Limits},
     metrics::Metrics,
     stores::{self, AnyStore},
     watch::{Watcher, warn_of_differences},
@@ -214,18 +214,27 @@ async fn serve(config: Config, sources: Sources) -> Result<(), Failure> {
     // They end with this function.
     let mut watching = JoinSet::new();
     let mut health = Vec::new();
+    let mut buckets_of: Box<BucketsOf> = Box::new(|_| None);
     match &cells {
         None => gate.serve_zones(config.zones.clone()).await.map_err(|e| failure(74)(&e))?,
         Some(cells) => {
             health = cells.all().iter().map(|cell| Arc::clone(cell.health())).collect();
             metrics.watch_cells(health.clone());
             watch_all(&mut watching, &gate, cells, &config.zones, &zones_changed).await;
+            if let StoreSettings::Redis(redis) = &config.store {
+                let buckets = stores::buckets(redis)?;
+                for buckets in &buckets {
+                    watching.spawn(Arc::clone(buckets).run());
+                }
+                let cells = Arc::clone(cells);
+                buckets_of = Box::new(move |zone| cells.place_of(zone).map(|at| Arc::clone(&buckets[at])));
+            }
         }
     }
     let app = Arc::new(App {
         gate,
         cells: health,
-        limits: Limits::new(&config.limit, Box::new(|_| None)),
+        limits: Limits::new(&config.limit, buckets_of),
         passes,
         metrics: Arc::clone(&metrics),
         trusted_proxies: config.trusted_proxies.clone(),

@@ -5,15 +5,20 @@
 use std::{fs, path::Path, sync::Arc};
 
 use admission::{Claim, Decided, Joined, Mark, Policy, View, ZoneId};
+use limiter::{Limiter, OnFailure};
 use store::{
     Embedded, Store, StoreError,
-    redis::{Redis, address::Settings},
+    redis::{
+        Redis,
+        address::{Address, Settings},
+    },
 };
 
 use crate::{
     cells::{Cell, Cells},
-    config::RedisSettings,
+    config::{CellSettings, RedisSettings},
     keys::{self, KeyFault},
+    limits::Buckets,
 };
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -31,6 +36,43 @@ pub enum AnyStore {
 /// # Errors
 /// A [`KeyFault`] where the password or the certificates can't be read.
 pub fn cells(redis: &RedisSettings) -> std::result::Result<Cells<Redis>, KeyFault> {
+    let (settings, addresses) = connections(redis)?;
+    let cells = redis.cells.iter().zip(addresses).map(|(cell, address)| {
+        let (settings, durability) = (settings.clone(), redis.durability);
+        Cell::new(&cell.name, cell.tenants.clone(), move || {
+            let (address, settings) = (address.clone(), settings.clone());
+            async move { Redis::connect(&address, &settings, durability).await }
+        })
+    });
+    Ok(Cells::new(cells.collect()))
+}
+
+/// The buckets beside each of the cells, over connections of their own: a flood is not to take those of the lines.
+///
+/// # Errors
+/// As [`cells`].
+pub fn buckets(redis: &RedisSettings) -> std::result::Result<Vec<Arc<Buckets>>, KeyFault> {
+    let (client, addresses) = connections(redis)?;
+    // A Redis that does not answer limits nobody, so it is not waited for as long as for a decision about the line.
+    let limits = limiter::RedisSettings::default();
+    let client =
+        Settings { command_timeout: client.command_timeout.min(limits.client.command_timeout), ..client };
+    let settings = limiter::RedisSettings { client, prefix: "weir:limit:".to_owned(), ..limits };
+    let connect = |(address, cell): (Address, &CellSettings)| {
+        let (settings, cell) = (settings.clone(), cell.name.clone());
+        Arc::new(Buckets::new(move || {
+            let (address, settings, cell) = (address.clone(), settings.clone(), cell.clone());
+            async move {
+                let limiter = Limiter::in_redis(&address, &settings, OnFailure::Open).await;
+                limiter.inspect_err(|error| tracing::warn!(cell, %error, "joins are not limited yet")).ok()
+            }
+        }))
+    };
+    Ok(addresses.into_iter().zip(&redis.cells).map(connect).collect())
+}
+
+/// How all cells are spoken to, and where each is.
+fn connections(redis: &RedisSettings) -> std::result::Result<(Settings, Vec<Address>), KeyFault> {
     let password = match (&redis.password, &redis.password_file) {
         (Some(password), _) => Some(password.reveal().to_owned()),
         (None, Some(path)) => Some(keys::read_secret(path)?.trim_end().to_owned()),
@@ -44,18 +86,14 @@ pub fn cells(redis: &RedisSettings) -> std::result::Result<Cells<Redis>, KeyFaul
         max_in_flight: redis.max_in_flight,
         ..Settings::default()
     };
-    let cells = redis.cells.iter().map(|cell| {
+    let addresses = redis.cells.iter().map(|cell| {
         let mut address = cell.address.clone();
         // What an address says about itself counts more than what is said for all.
         address.user = address.user.or_else(|| redis.user.clone());
         address.password = address.password.or_else(|| password.clone());
-        let (settings, durability) = (settings.clone(), redis.durability);
-        Cell::new(&cell.name, cell.tenants.clone(), move || {
-            let (address, settings) = (address.clone(), settings.clone());
-            async move { Redis::connect(&address, &settings, durability).await }
-        })
+        address
     });
-    Ok(Cells::new(cells.collect()))
+    Ok((settings, addresses.collect()))
 }
 
 fn certificates(path: &Path) -> std::result::Result<Vec<u8>, KeyFault> {
