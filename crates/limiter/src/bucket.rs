@@ -7,20 +7,22 @@
 //!
 //! `lua/limit.lua` has the same rules, and a test holds the two against each other.
 
+use std::num::NonZeroU64;
+
 use crate::{
     Budget, Decision, Limit, MAX_BANDWIDTHS,
     limit::{Counted, Kind},
 };
 
 /// What is kept of one bandwidth.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
     /// When it was looked at last, in microseconds; where it refills by interval, the last end of a stretch.
     pub(crate) at_us: u64,
     /// What was spent by then, in parts.
     pub(crate) spent: u64,
     /// Parts of a token as they were counted then.
-    pub(crate) token: u64,
+    pub(crate) token: NonZeroU64,
 }
 
 /// The levels of a bucket; nearly all have one.
@@ -33,6 +35,19 @@ enum Levels {
 /// A bucket: what one key has left under a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket(Levels);
+
+impl Level {
+    /// The refusal of an ask, if it is refused for now; of a [`Bucket::sole_level`].
+    pub(crate) fn refusal(self, limit: &Limit, cost: u64, now_us: u64) -> Option<Decision> {
+        let [only] = limit.counted() else { return None };
+        let level = only.brought(only.taken_over(self), now_us);
+        if cost > only.capacity {
+            return None;
+        }
+        let (retry_after_us, budget) = only.refused(level, cost, now_us)?;
+        Some(Decision::Denied { retry_after_us, budget })
+    }
+}
 
 /// Levels brought to an instant.
 struct Brought {
@@ -107,6 +122,17 @@ impl Bucket {
         full.fold(0, u64::max).saturating_add(limit.grace_us())
     }
 
+    /// What is kept, where the next ask under this limit has nothing else to look at: one bandwidth, counted in these
+    /// parts, that is as good as new when it is full.
+    pub(crate) fn sole_level(&self, limit: &Limit) -> Option<Level> {
+        match (&self.0, limit.counted()) {
+            (Levels::One(level), [only]) if level.token == only.token && limit.grace_us() == 0 => {
+                Some(*level)
+            }
+            _ => None,
+        }
+    }
+
     fn levels(&self) -> &[Level] {
         match &self.0 {
             Levels::One(level) => std::slice::from_ref(level),
@@ -124,7 +150,8 @@ impl Bucket {
     }
 
     fn brought(&self, limit: &Limit, now_us: u64) -> Brought {
-        let mut brought = Brought { levels: [Level::default(); MAX_BANDWIDTHS], back: false, begun: false };
+        let none = Level { at_us: 0, spent: 0, token: NonZeroU64::MIN };
+        let mut brought = Brought { levels: [none; MAX_BANDWIDTHS], back: false, begun: false };
         // Only where a new bucket is not full does it matter that this one is as good as new.
         let renewed = limit.grace_us() > 0 && now_us >= self.forget_at_us(limit);
         let kept = self.levels();
@@ -153,19 +180,17 @@ fn decide(counted: &[Counted], levels: &mut [Level], cost: u64, now_us: u64) -> 
         if cost > counted.capacity {
             return Decision::Never(counted.budget(*level, now_us));
         }
-        let wanted = level.spent + cost * counted.token;
-        if cost > 0 && wanted > counted.full {
-            let retry_after_us = counted.back_after_us(*level, wanted - counted.full, now_us);
-            if wait.is_none_or(|(longest, _)| retry_after_us > longest) {
-                wait = Some((retry_after_us, counted.budget(*level, now_us)));
-            }
+        if let Some(refused) = counted.refused(*level, cost, now_us)
+            && wait.is_none_or(|(longest, _)| refused.0 > longest)
+        {
+            wait = Some(refused);
         }
     }
     if let Some((retry_after_us, budget)) = wait {
         return Decision::Denied { retry_after_us, budget };
     }
     for (counted, level) in counted.iter().zip(&mut *levels) {
-        level.spent += cost * counted.token;
+        level.spent += cost * counted.token.get();
     }
     Decision::Allowed(tightest(counted, levels, now_us))
 }
@@ -191,8 +216,8 @@ impl Counted {
     /// A level that was perhaps kept under another limit.
     fn taken_over(&self, mut level: Level) -> Level {
         if level.token != self.token {
-            let tokens = level.spent.div_ceil(level.token).min(self.capacity);
-            level.spent = tokens * self.token;
+            let tokens = level.spent.div_ceil(level.token.get()).min(self.capacity);
+            level.spent = tokens * self.token.get();
             level.token = self.token;
         }
         level.spent = level.spent.min(self.full);
@@ -226,6 +251,15 @@ impl Counted {
         Level { at_us, spent, ..level }
     }
 
+    /// When a cost that is not over the capacity can be had, and what is left, where it can't be had now.
+    fn refused(&self, level: Level, cost: u64, now_us: u64) -> Option<(u64, Budget)> {
+        let wanted = level.spent + cost * self.token.get();
+        if cost == 0 || wanted <= self.full {
+            return None;
+        }
+        Some((self.back_after_us(level, wanted - self.full, now_us), self.budget(level, now_us)))
+    }
+
     /// In how many microseconds so many parts, 1 or more, have come back.
     fn back_after_us(&self, level: Level, parts: u64, now_us: u64) -> u64 {
         level.at_us.saturating_add(self.steps_us(parts)).saturating_sub(now_us).max(1)
@@ -233,7 +267,9 @@ impl Counted {
 
     /// The steps, in microseconds, that bring so many parts back.
     pub(crate) fn steps_us(&self, parts: u64) -> u64 {
-        parts.div_ceil(self.gain) * self.period_us
+        // Round rates gain 1 part a step, and a division costs more than the rest of a decision.
+        let steps = if self.gain == 1 { parts } else { parts.div_ceil(self.gain) };
+        steps * self.period_us
     }
 
     fn full_at_us(&self, level: Level) -> u64 {

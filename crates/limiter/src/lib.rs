@@ -25,6 +25,7 @@ mod limiter;
 mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod refusals;
 mod table;
 
 pub use bucket::Bucket;

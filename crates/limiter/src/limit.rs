@@ -4,7 +4,15 @@
 //! refills 5 tokens in 1,000 us is 200 parts, and 1 part comes in each microsecond. Invariant: with a [`Limit`] that
 //! exists, no number in [`crate::Bucket`] or in the script passes 2^53, so that both count exactly.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    num::NonZeroU64,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 /// How many bandwidths a limit has, at most.
 pub const MAX_BANDWIDTHS: usize = 4;
@@ -128,17 +136,18 @@ impl Bandwidth {
         let measure = match refill {
             Refill::Greedy => {
                 let common = gcd(tokens, period_us);
-                Measure { token: period_us / common, gain: tokens / common, period_us: 1, kind: Kind::Greedy }
+                let token = NonZeroU64::new(period_us / common).expect("a divisor of it is no more than it");
+                Measure { token, gain: tokens / common, period_us: 1, kind: Kind::Greedy }
             }
             Refill::Interval(align) => {
                 let kind = match align {
                     Align::Epoch => Kind::Aligned,
                     Align::FirstUse => Kind::Unaligned,
                 };
-                Measure { token: 1, gain: tokens, period_us, kind }
+                Measure { token: NonZeroU64::MIN, gain: tokens, period_us, kind }
             }
         };
-        let full = capacity.checked_mul(measure.token).filter(|parts| *parts <= MAX_PARTS);
+        let full = capacity.checked_mul(measure.token.get()).filter(|parts| *parts <= MAX_PARTS);
         let Some(full) = full.filter(|_| measure.gain <= MAX_PARTS) else {
             let most = MAX_PARTS / measure.token;
             return Err(format!(
@@ -160,7 +169,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 /// How a bandwidth counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Measure {
-    token: u64,
+    token: NonZeroU64,
     gain: u64,
     period_us: u64,
     kind: Kind,
@@ -183,7 +192,7 @@ pub(crate) struct Counted {
     /// The same, in parts.
     pub(crate) full: u64,
     /// Parts of a token.
-    pub(crate) token: u64,
+    pub(crate) token: NonZeroU64,
     /// Parts that come back at each step.
     pub(crate) gain: u64,
     /// A step: 1 us where refilled evenly.
@@ -205,11 +214,12 @@ pub struct LimitFault {
 /// The name and the key are what a bucket is known by. A limit of the same name with other bandwidths goes on with the
 /// same buckets, and that is how a limit is changed while it runs; see [`crate::Bucket::ask`] for what happens to the tokens
 /// held. Servers that share buckets should change together: each ask is decided by the limit it brings.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Limit(Arc<Inner>);
 
-#[derive(PartialEq, Eq)]
 struct Inner {
+    /// No other limit of this process has it, or had it.
+    id: u64,
     name: Box<str>,
     /// A digest of the name, for tables in memory.
     salt: u64,
@@ -217,6 +227,24 @@ struct Inner {
     counted: Box<[Counted]>,
     grace_us: u64,
     lease: Option<Lease>,
+}
+
+impl PartialEq for Limit {
+    fn eq(&self, other: &Self) -> bool {
+        // The rest follows from these.
+        let (left, right) = (&*self.0, &*other.0);
+        let equal =
+            || left.name == right.name && left.bandwidths == right.bandwidths && left.lease == right.lease;
+        self.is_same(other) || equal()
+    }
+}
+
+impl Eq for Limit {}
+
+/// From 1 on.
+fn next_id() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
 /// What a server takes ahead for a key.
@@ -255,7 +283,7 @@ impl Limit {
                 Ok(measure) => measure,
                 Err(reason) => return fault(format!("bandwidth {}: {reason}", place + 1)),
             };
-            let (full, initial) = (bandwidth.capacity * token, bandwidth.initial() * token);
+            let (full, initial) = (bandwidth.capacity * token.get(), bandwidth.initial() * token.get());
             let spent_at_first = full - initial;
             grace_us = grace_us.max(spent_at_first.div_ceil(gain) * period_us);
             let capacity = bandwidth.capacity;
@@ -264,7 +292,8 @@ impl Limit {
         let digest = blake3::hash(name.as_bytes());
         let salt = digest.as_bytes().first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight));
         let counted = counted.into();
-        Ok(Self(Arc::new(Inner { name: name.into(), salt, bandwidths, counted, grace_us, lease: None })))
+        let (id, name, lease) = (next_id(), name.into(), None);
+        Ok(Self(Arc::new(Inner { id, name, salt, bandwidths, counted, grace_us, lease })))
     }
 
     /// Lets each server take up to `tokens` at once for a key that is asked for more than once in a `life`, and give them
@@ -288,6 +317,7 @@ impl Limit {
         let Inner { name, salt, bandwidths, counted, grace_us, .. } = &*self.0;
         let lease = Some(Lease { tokens, life_us });
         Ok(Self(Arc::new(Inner {
+            id: next_id(),
             name: name.clone(),
             salt: *salt,
             bandwidths: bandwidths.clone(),
@@ -307,6 +337,11 @@ impl Limit {
     #[must_use]
     pub fn bandwidths(&self) -> &[Bandwidth] {
         &self.0.bandwidths
+    }
+
+    /// 1 or more; each limit that was ever made has its own.
+    pub(crate) fn id(&self) -> u64 {
+        self.0.id
     }
 
     pub(crate) fn counted(&self) -> &[Counted] {

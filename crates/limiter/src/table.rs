@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Shards, each with a lock of its own.
-const SHARDS: usize = 64;
+pub(crate) const SHARDS: usize = 64;
 
 /// Entries that a newcomer looks at for an idle one: so many each time, and while the shard is full.
 const LOOKED_AT: usize = 4;
@@ -46,12 +46,29 @@ pub(crate) struct Table<V> {
 #[repr(align(128))]
 struct Padded<V>(Mutex<Shard<V>>);
 
+/// What each ask writes comes first: on the line of the lock, so that threads fetch no second one from each other.
 #[derive(Debug)]
+#[repr(C)]
 struct Shard<V> {
+    latest_us: u64,
     index: HashTable<Slot>,
     entries: Vec<Entry<V>>,
     hand: usize,
-    latest_us: u64,
+}
+
+/// Of a key under a limit's name; all limits of that name have the same.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hash(u64);
+
+impl Hash {
+    pub(crate) fn shard(self) -> usize {
+        usize::try_from(self.0 >> 32).unwrap_or(0) % SHARDS
+    }
+
+    /// The half that the shard is not chosen by.
+    pub(crate) fn low(self) -> u32 {
+        u32::try_from(self.0 & u64::from(u32::MAX)).expect("32 bits of it")
+    }
 }
 
 /// Where an entry is, and half of its hash, so that the index grows without looking at the entries.
@@ -61,7 +78,9 @@ struct Slot {
     place: u32,
 }
 
+/// One on a cache line where what is kept takes 24 bytes or fewer, as a bucket does.
 #[derive(Debug)]
+#[repr(align(64))]
 struct Entry<V> {
     hash: u32,
     key: Key,
@@ -83,10 +102,12 @@ impl<V: Kept> Table<V> {
         Self { shards, hasher: RandomState::default(), shard_max }
     }
 
-    /// Works on a key's entry. Who has none gets `new`; nothing is done, and nothing returned, where there is none and
-    /// no room for it, or `new` has nothing to give.
-    ///
-    /// The instant handed on is `now_us`, or the latest one seen by the shard if that is later.
+    pub(crate) fn hash(&self, limit: &Limit, key: &Shortened<'_>) -> Hash {
+        Hash(self.hasher.hash_one(&**key) ^ limit.salt())
+    }
+
+    /// Works on a key's entry, as [`Table::with_hash`] does.
+    #[cfg(any(feature = "redis", test))]
     pub(crate) fn with<R>(
         &self,
         limit: &Limit,
@@ -95,9 +116,23 @@ impl<V: Kept> Table<V> {
         new: impl FnOnce(u64) -> Option<V>,
         work: impl FnOnce(&mut V, u64) -> R,
     ) -> Option<R> {
-        let hash = self.hasher.hash_one(&**key) ^ limit.salt();
-        let place = usize::try_from(hash >> 32).unwrap_or(0) % SHARDS;
-        let hash = u32::try_from(hash & u64::from(u32::MAX)).expect("32 bits of it");
+        self.with_hash(self.hash(limit, key), limit, key, now_us, new, work)
+    }
+
+    /// Works on a key's entry. Who has none gets `new`; nothing is done, and nothing returned, where there is none and
+    /// no room for it, or `new` has nothing to give.
+    ///
+    /// The instant handed on is `now_us`, or the latest one seen by the shard if that is later.
+    pub(crate) fn with_hash<R>(
+        &self,
+        hash: Hash,
+        limit: &Limit,
+        key: &Shortened<'_>,
+        now_us: u64,
+        new: impl FnOnce(u64) -> Option<V>,
+        work: impl FnOnce(&mut V, u64) -> R,
+    ) -> Option<R> {
+        let (place, hash) = (hash.shard(), hash.low());
         let mut shard = self.shards[place].0.lock().unwrap_or_else(PoisonError::into_inner);
         let shard = &mut *shard;
         shard.latest_us = shard.latest_us.max(now_us);
@@ -225,6 +260,11 @@ mod tests {
         assert!(put(&table, &one, 1, 0, 1) && put(&table, &other, 1, 0, 2));
         assert_eq!((get(&table, &one, 1), get(&table, &other, 1)), (Some(1), Some(2)));
         assert_eq!(get(&table, &limit("a"), 1), Some(1));
+    }
+
+    #[test]
+    fn bucket_is_on_one_cache_line() {
+        assert_eq!(size_of::<Entry<crate::Bucket>>(), 64);
     }
 
     #[test]

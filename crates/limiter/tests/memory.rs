@@ -1,6 +1,7 @@
 //! Buckets in this process: many threads, a bound, and changes while it runs.
 
 use std::{
+    collections::BTreeMap,
     sync::{
         Barrier,
         atomic::{AtomicU64, Ordering},
@@ -9,7 +10,8 @@ use std::{
     time::Duration,
 };
 
-use limiter::{Bandwidth, Decision, Limit, Memory, MemorySettings};
+use limiter::{Align, Bandwidth, Bucket, Decision, Limit, Memory, MemorySettings};
+use proptest::prelude::*;
 
 const NOW: u64 = 1_790_000_000_000_000;
 
@@ -95,4 +97,149 @@ fn limits_are_changed_while_they_run_and_keys_reset() {
     assert!(allowed(&memory, &limit("b", Bandwidth::per_second(10)), b"key", 10, NOW));
     memory.reset(&new, b"key", NOW);
     assert!(allowed(&memory, &new, b"key", 20, NOW));
+}
+
+#[test]
+fn threads_that_move_the_clock_get_what_the_bucket_holds_and_what_comes_back() {
+    // 50 at once, one each 10 us: over 10,000 us that threads bring about together, 1,050 to the token, since somebody
+    // asks at each of them, and nobody asks later than that.
+    let memory = Memory::new(MemorySettings::default());
+    let limit = limit("a", Bandwidth::greedy(50, 1, Duration::from_micros(10)));
+    let (passed, now_us, start) = (AtomicU64::new(0), AtomicU64::new(0), Barrier::new(4));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                start.wait();
+                for ask in 1..=100_000_u64 {
+                    let now_us = if ask % 10 == 0 {
+                        now_us.fetch_add(1, Ordering::Relaxed) + 1
+                    } else {
+                        now_us.load(Ordering::Relaxed)
+                    };
+                    let cost = 1 + ask % 2;
+                    if allowed(&memory, &limit, b"key", cost, NOW + now_us.min(10_000)) {
+                        passed.fetch_add(cost, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(passed.into_inner(), 1_050);
+}
+
+#[test]
+fn threads_are_told_of_no_other_key() {
+    // 2 keys or more to a place where refusals are looked up, each with a wait of its own, and all taking the place from
+    // each other.
+    let memory = Memory::new(MemorySettings { max_keys: 256 });
+    let limit = limit("a", Bandwidth::greedy(1_000, 1, Duration::from_secs(1)));
+    let keys: Vec<u64> = (1..=128_u64)
+        .filter(|key| memory.ask(&limit, &key.to_be_bytes(), 1_000, NOW + key).is_some())
+        .collect();
+    assert!(keys.len() > 100, "{} of 128", keys.len());
+    let start = Barrier::new(2);
+    thread::scope(|scope| {
+        for thread in 0..2 {
+            let (memory, limit, keys, start) = (&memory, &limit, &keys, &start);
+            scope.spawn(move || {
+                start.wait();
+                for ask in 0..200_000 {
+                    let key = keys[ask * (thread + 1) / 3 % keys.len()];
+                    let decision =
+                        memory.ask(limit, &key.to_be_bytes(), 1, NOW + 1_000).expect("it is known");
+                    let Decision::Denied { retry_after_us, budget } = decision else {
+                        panic!("{decision:?}")
+                    };
+                    assert_eq!((retry_after_us, budget.remaining), (1_000_000 - 1_000 + key, 0));
+                    assert_eq!(budget.reset_after_us, 1_000_000_000 - 1_000 + key);
+                }
+            });
+        }
+    });
+}
+
+fn bandwidth() -> impl Strategy<Value = Bandwidth> {
+    let refill =
+        prop_oneof![3 => Just(None), 1 => Just(Some(Align::Epoch)), 1 => Just(Some(Align::FirstUse))];
+    (1..20_u64, 1..20_u64, 1..2_000_u64, refill, 0..40_u64).prop_map(
+        |(capacity, tokens, us, refill, initial)| {
+            let period = Duration::from_micros(us);
+            let bandwidth = match refill {
+                None => Bandwidth::greedy(capacity, tokens, period),
+                Some(align) => Bandwidth::interval(capacity, tokens, period, align),
+            };
+            if initial <= capacity { bandwidth.with_initial(initial) } else { bandwidth }
+        },
+    )
+}
+
+proptest! {
+    /// What many buckets say in memory is what each says alone: whatever the limits, however they change, and whichever
+    /// keys are looked at and reset in between.
+    #[test]
+    fn memory_says_what_buckets_say(
+        limits in prop::collection::vec(prop::collection::vec(bandwidth(), 1..3), 1..4),
+        asks in prop::collection::vec((0..4_usize, 0..4_usize, 0..12_u64, 0..40_u64, 0..16_u8), 1..300),
+    ) {
+        let limits: Vec<Limit> =
+            limits.into_iter().map(|bandwidths| Limit::new("a", bandwidths).expect("a limit")).collect();
+        // All keys of a shard have one place.
+        let memory = Memory::new(MemorySettings { max_keys: 64 * 4 });
+        let keys: [&[u8]; 4] = [b"a", b"2001:db8::1", &[7; 31], &[7; 40]];
+        let (mut buckets, mut now_us) = (BTreeMap::<usize, Bucket>::new(), NOW);
+        for (place, which, cost, pause_us, what) in asks {
+            now_us += pause_us.saturating_sub(20);
+            // Limits change now and then.
+            let limit = &limits[if what < 12 { 0 } else { which % limits.len() }];
+            let (key, new) = (keys[place], Bucket::new(limit, now_us));
+            let bucket = buckets.get_mut(&place);
+            match what {
+                0 | 12 => {
+                    let told = bucket.map_or_else(|| new.peek(limit, now_us), |bucket| bucket.peek(limit, now_us));
+                    prop_assert_eq!(memory.peek(limit, key, now_us), told);
+                }
+                1 | 13 => {
+                    memory.reset(limit, key, now_us);
+                    if let Some(bucket) = bucket {
+                        *bucket = new;
+                    }
+                }
+                _ => {
+                    let mut asked = bucket.map_or(new, |bucket| bucket.clone());
+                    let told = asked.ask(limit, cost, now_us);
+                    prop_assert_eq!(memory.ask(limit, key, cost, now_us), Some(told));
+                    if buckets.contains_key(&place) || cost > 0 && !matches!(told, Decision::Never(_)) {
+                        buckets.insert(place, asked);
+                    }
+                }
+            }
+        }
+    }
+
+    /// However instants come out of order, no more is allowed than the capacity and what came back by the latest one; and
+    /// a refusal's wait is over when it says.
+    #[test]
+    fn instants_out_of_order_give_nothing_twice(
+        (capacity, tokens, us) in (1..20_u64, 1..20_u64, 1..200_u64),
+        asks in prop::collection::vec((0..10_u64, 0..30_u64), 1..300),
+    ) {
+        let limit = limit("a", Bandwidth::greedy(capacity, tokens, Duration::from_micros(us)));
+        let memory = Memory::new(MemorySettings { max_keys: 64 });
+        let (mut latest_us, mut taken) = (0, 0);
+        for (cost, late_us) in asks {
+            let now_us = (latest_us + 10_u64).saturating_sub(late_us);
+            latest_us = now_us.max(latest_us);
+            match memory.ask(&limit, b"key", cost, NOW + now_us).expect("there is room") {
+                Decision::Allowed(_) => taken += cost,
+                Decision::Denied { retry_after_us, .. } => {
+                    prop_assert!(retry_after_us >= 1);
+                    let then_us = latest_us.max(now_us + retry_after_us);
+                    prop_assert!(allowed(&memory, &limit, b"key", cost, NOW + then_us));
+                    (latest_us, taken) = (then_us, taken + cost);
+                }
+                _ => {}
+            }
+            prop_assert!(taken <= capacity + latest_us * tokens / us, "{taken} in {latest_us} us");
+        }
+    }
 }

@@ -193,7 +193,7 @@ fn arguments<'a>(asks: impl Iterator<Item = &'a Ask>, held_us: u64) -> Vec<Bytes
                 counted.kind as u64,
                 counted.capacity,
                 counted.full,
-                counted.token,
+                counted.token.get(),
                 counted.gain,
                 counted.period_us,
                 counted.spent_at_first,

@@ -114,7 +114,7 @@ impl Hint {
         // Where it costs more than what was refused, it takes as much longer as that is in coming back, at most.
         let mut longer_us = limit.counted().iter().map(|counted| {
             let known = cost <= counted.capacity;
-            known.then(|| counted.steps_us((cost - self.cost) * counted.token))
+            known.then(|| counted.steps_us((cost - self.cost) * counted.token.get()))
         });
         let longer_us = longer_us.try_fold(0, |longest, us| Some(longest.max(us?)))?;
         let reset_after_us = self.full_at_us.saturating_sub(now_us);
