@@ -142,3 +142,63 @@ fn words(key: &[u8]) -> Option<Words> {
     words[3] |= len << 56;
     Some(words)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, AtomicUsize},
+        thread,
+    };
+
+    use super::*;
+    use crate::Bandwidth;
+
+    #[test]
+    fn keys_are_told_apart() {
+        let mut all: Vec<Words> = (0..32).filter_map(|len| words(&vec![0; len])).collect();
+        all.extend((1..32).filter_map(|len| words(&vec![b'a'; len])));
+        all.extend([words(b"ab"), words(b"ba"), words(&[1; 31])].into_iter().flatten());
+        assert_eq!(all.len(), 32 + 31 + 3);
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 32 + 31 + 3);
+        assert_eq!(words(&[b'a'; 32]), None);
+    }
+
+    /// One thread gives the cell to two buckets in turn, others read what it says of them.
+    #[test]
+    fn what_is_read_is_of_one_bucket() {
+        let limit = Limit::new("a", [Bandwidth::per_second(1)]).expect("a limit");
+        let level = |n: u64| Level { at_us: n, spent: n << 32, token: limit.counted()[0].token };
+        let keys = [words(b"one").expect("short"), words(b"other").expect("short")];
+        let (cell, over, read) = (Cell::default(), AtomicBool::new(false), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for (key, parity) in keys.iter().zip(0..) {
+                let (cell, limit, over, read) = (&cell, &limit, &over, &read);
+                scope.spawn(move || {
+                    while !over.load(Ordering::Relaxed) {
+                        if let Some(Level { at_us, spent, .. }) = cell.read(limit, key) {
+                            read.fetch_add(1, Ordering::Relaxed);
+                            assert!(
+                                at_us % 2 == parity && spent == at_us << 32,
+                                "{at_us} {spent:x} {parity}"
+                            );
+                        }
+                    }
+                });
+            }
+            let mut n = 0;
+            while n < 5_000_000 || read.load(Ordering::Relaxed) < 1_000 {
+                let at = usize::from(n % 2 == 1);
+                cell.write(limit.id(), &keys[at], level(n));
+                n += 1;
+                // A reader that failed reads no more.
+                if n > 1_000_000_000 {
+                    break;
+                }
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert!(read.into_inner() >= 1_000);
+    }
+}
