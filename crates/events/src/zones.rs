@@ -1,0 +1,65 @@
+//! Names of zones as small numbers, so that an event can say its zone without holding a name.
+//!
+//! Invariant: a number means the same name for as long as the bus lives; a name that comes back has its old number.
+
+use std::{
+    collections::HashMap,
+    sync::{PoisonError, RwLock},
+};
+
+use admission::ZoneId;
+
+/// Names that are given numbers; far more than there are zones.
+const NAMES_MAX: usize = 65_536;
+
+/// A zone, as events name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Zone(u32);
+
+impl Zone {
+    /// No zone, or one that came after the first 65,536 names.
+    pub const NONE: Self = Self(u32::MAX);
+
+    pub(crate) fn index(self) -> u32 {
+        self.0
+    }
+
+    pub(crate) fn from_index(index: u32) -> Self {
+        Self(index)
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Zones(RwLock<Names>);
+
+#[derive(Default)]
+struct Names {
+    by_name: HashMap<ZoneId, Zone>,
+    by_number: Vec<ZoneId>,
+}
+
+impl Zones {
+    pub(crate) fn number(&self, zone: &ZoneId) -> Zone {
+        // No panic can leave the names half changed: the list grows first, and only the map is looked at.
+        if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).by_name.get(zone) {
+            return *known;
+        }
+        let names = &mut *self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let next = names.by_number.len();
+        if let Some(known) = names.by_name.get(zone) {
+            return *known;
+        }
+        if next == NAMES_MAX {
+            return Zone::NONE;
+        }
+        let number = Zone(u32::try_from(next).expect("below the limit"));
+        names.by_number.push(zone.clone());
+        names.by_name.insert(zone.clone(), number);
+        number
+    }
+
+    pub(crate) fn name(&self, zone: Zone) -> Option<ZoneId> {
+        let names = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        names.by_number.get(usize::try_from(zone.0).ok()?).cloned()
+    }
+}

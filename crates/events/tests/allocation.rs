@@ -1,0 +1,51 @@
+//! Publishing allocates nothing, whoever listens. A program of its own: nothing else allocates meanwhile.
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+};
+
+use events::{Bus, Joined, Kind, Kinds, Scope, Zone};
+
+thread_local! {
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+}
+
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+// SAFETY: everything is the system allocator's; only a number of this thread is added to.
+#[expect(unsafe_code, reason = "an allocator can't be written without")]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.set(ALLOCATIONS.get() + 1);
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are passed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[test]
+fn publishing_allocates_nothing() {
+    let bus = Bus::new().expect("a bus");
+    let mut subscription =
+        bus.subscribe("one", Scope::Private, Kinds::of(&[Kind::Joined])).expect("its right");
+    let reader = std::thread::spawn(move || while subscription.next_blocking().is_some() {});
+    let before = ALLOCATIONS.get();
+    assert!(bus.enlist());
+    assert!(ALLOCATIONS.get() > before, "allocations are counted, and a thread's rings are some");
+
+    let before = ALLOCATIONS.get();
+    for first in 0..100_000 {
+        bus.publish(Joined { zone: Zone::NONE, epoch: 1, first, count: 1, entered: 0, at_ms: 0 });
+    }
+    assert_eq!(ALLOCATIONS.get(), before);
+    drop(bus);
+    reader.join().expect("the subscriber");
+}

@@ -1,0 +1,105 @@
+//! What the tests share: events that say who published them, and which one of that publisher's they are.
+#![allow(dead_code, reason = "no test uses all of it")]
+
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+use admission::Policy;
+use events::{Admitted, Bus, Entered, Event, Evicted, Joined, Kind, ViewShown, Zone};
+
+/// Kinds that have room for a mark.
+pub const MARKED: [Kind; 5] = [Kind::ViewShown, Kind::Joined, Kind::Entered, Kind::Evicted, Kind::Admitted];
+
+/// A bus whose rings are all `len` long.
+pub fn bus(len: usize) -> Bus {
+    Bus::with_rings(move |_| len).expect("a bus")
+}
+
+/// Publishes the `n`th event of `publisher`, as one of the marked kinds.
+pub fn publish(bus: &Bus, kind: Kind, publisher: u32, n: u64) {
+    let zone = Zone::NONE;
+    match kind {
+        Kind::ViewShown => bus.publish(ViewShown { zone, epoch: publisher, at_ms: n }),
+        Kind::Joined => {
+            bus.publish(Joined { zone, epoch: publisher, first: n, count: 1, entered: 0, at_ms: !n });
+        }
+        Kind::Entered => bus.publish(Entered { zone, waited_ms: publisher, told_s: 0, at_ms: n }),
+        Kind::Evicted => bus.publish(Evicted { zone, count: publisher, at_ms: n }),
+        Kind::Admitted => bus.publish(Admitted {
+            zone,
+            epoch: publisher,
+            seq: n,
+            entered_unix_s: !n,
+            at_ms: n,
+            policy: Policy::default(),
+        }),
+        _ => unreachable!("it is none of the marked kinds"),
+    }
+}
+
+/// Publisher and number of an event.
+pub fn mark(event: &Event) -> (u32, u64) {
+    match *event {
+        Event::ViewShown(event) => (event.epoch, event.at_ms),
+        Event::Joined(event) => {
+            assert_eq!(event.at_ms, !event.first, "torn");
+            (event.epoch, event.first)
+        }
+        Event::Entered(event) => (event.waited_ms, event.at_ms),
+        Event::Evicted(event) => (event.count, event.at_ms),
+        Event::Admitted(event) => {
+            assert_eq!((event.entered_unix_s, event.at_ms), (!event.seq, event.seq), "torn");
+            assert_eq!(event.policy, Policy::default(), "torn");
+            (event.epoch, event.seq)
+        }
+        _ => unreachable!("it is none of the marked kinds"),
+    }
+}
+
+/// Holds what a subscriber has against what was published.
+#[derive(Default)]
+pub struct Ledger {
+    next: Vec<u64>,
+    /// Events had.
+    pub had: u64,
+    /// Events missing between those had.
+    pub missing: u64,
+}
+
+impl Ledger {
+    /// The next events: of one publisher, each has a greater number than the one before.
+    pub fn note(&mut self, events: &[Event]) {
+        for event in events {
+            let (publisher, n) = mark(event);
+            let publisher = usize::try_from(publisher).expect("a small number");
+            if publisher >= self.next.len() {
+                self.next.resize(publisher + 1, 0);
+            }
+            let next = &mut self.next[publisher];
+            assert!(n >= *next, "event {n} of {publisher} after {next} was due: twice, or out of order");
+            self.missing += n - *next;
+            *next = n + 1;
+            self.had += 1;
+        }
+    }
+}
+
+/// Runs `publish(publisher, n)` for each `n` below `count`, in a thread for each publisher.
+pub fn from_threads(publishers: u32, count: u64, publish: impl Fn(u32, u64) + Sync) {
+    let ready = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for publisher in 0..publishers {
+            let (ready, publish) = (&ready, &publish);
+            scope.spawn(move || {
+                // All at once, so that none has gone before the last one comes.
+                ready.fetch_add(1, Ordering::AcqRel);
+                while ready.load(Ordering::Acquire) < publishers as usize {
+                    thread::yield_now();
+                }
+                (0..count).for_each(|n| publish(publisher, n));
+            });
+        }
+    });
+}

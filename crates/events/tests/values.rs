@@ -1,0 +1,96 @@
+//! What is read is what was published, whatever the values.
+
+use admission::{Mode, OnStoreFailure, Policy, ZoneId};
+use events::{
+    Admitted, Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, ModeChanged, PolicyChanged,
+    Refused, Reloaded, Scope, StoreBack, StoreCall, StoreCalled, StoreLost, Tallied, ViewShown, Why, Zone,
+    ZoneAdded, ZoneRemoved,
+};
+use proptest::{prelude::*, sample::select};
+
+fn policies() -> impl Strategy<Value = Policy> {
+    let numbers = (1..=600_000_u32, 1..=60_u32, 500..=60_000_u32, 10..=3_600_u32, 60..=3_600_u32);
+    let modes = select(&Mode::ALL[..]).prop_map(|(mode, _)| mode);
+    let failures = select(&OnStoreFailure::ALL[..]).prop_map(|(failure, _)| failure);
+    (numbers, modes, failures).prop_map(|((rate, sub_windows, period, idle, ttl), mode, on_store_failure)| {
+        Policy {
+            mode,
+            admit_per_minute: rate,
+            sub_windows,
+            polling_period_ms: period,
+            idle_timeout_s: idle,
+            pass_ttl_s: ttl,
+            on_store_failure,
+        }
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_is_published_is_what_comes(
+        policy in policies(),
+        halves in any::<[u32; 4]>(),
+        words in any::<[u64; 5]>(),
+        flag in any::<bool>(),
+        why in select(&Why::ALL[..]),
+        call in select(&StoreCall::ALL[..]),
+    ) {
+        let ([a, b, c, d], [v, w, x, y, z]) = (halves, words);
+        let bus = Bus::with_rings(|_| 4).expect("a bus");
+        let zone = bus.zone(&ZoneId::parse("ZONE").expect("a name"));
+        let mut all = bus.subscribe("all", Scope::Root, Kinds::within(Scope::Root)).expect("its right");
+        let mut told: Vec<Event> = Vec::new();
+        macro_rules! tell {
+            ($($event:expr;)*) => {$({
+                let event = $event;
+                bus.publish(event);
+                told.push(event.into());
+            })*};
+        }
+        tell! {
+            ViewShown { zone, epoch: a, at_ms: v };
+            ModeChanged { zone, mode: policy.mode };
+            PolicyChanged { zone, policy };
+            ZoneAdded { zone: Zone::NONE, policy };
+            ZoneRemoved { zone };
+            Joined { zone, epoch: a, first: v, count: b, entered: c, at_ms: w };
+            Entered { zone, waited_ms: a, told_s: b, at_ms: v };
+            Evicted { zone, count: a, at_ms: v };
+            Refused { zone, why: why.0, count: a };
+            Limited { zone, limit: a, count: b, retry_after_ms: c };
+            Tallied {
+                zone,
+                admit_per_minute: a,
+                waiting: b,
+                present: c,
+                joined: v,
+                entered: w,
+                evicted: x,
+                slots_offered: y,
+                slots_used: z,
+            };
+            StoreCalled { zone, call: call.0, took_us: a, tickets: d, ok: flag };
+            StoreLost { zone };
+            StoreBack { zone, away_ms: v };
+            Reloaded { ok: flag };
+            Admitted { zone, epoch: a, seq: v, entered_unix_s: w, at_ms: x, policy };
+        }
+        prop_assert_eq!(told.len(), Kind::ALL.len());
+        prop_assert_eq!(all.try_next().expect("events").events, told);
+    }
+}
+
+#[test]
+fn zones_have_numbers() {
+    let bus = Bus::with_rings(|_| 2).expect("a bus");
+    let name = |n: u32| ZoneId::parse(&format!("Z{n}")).expect("a name");
+    let first = bus.zone(&name(0));
+    assert_eq!(bus.zone(&name(0)), first);
+    assert_ne!(bus.zone(&name(1)), first);
+    assert_eq!(bus.zone_id(first), Some(name(0)));
+    assert_eq!(bus.zone_id(Zone::NONE), None);
+    (2..65_536).for_each(|n| assert_ne!(bus.zone(&name(n)), Zone::NONE));
+    // One more has no number of its own, and those before keep theirs.
+    assert_eq!(bus.zone(&name(65_536)), Zone::NONE);
+    assert_eq!(bus.zone_id(bus.zone(&name(65_535))), Some(name(65_535)));
+}
