@@ -101,7 +101,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Bus {
-    /// A bus with rings as long as [`Kind::ring_len`] says: 2.2 MB for each thread that publishes.
+    /// A bus with rings as long as [`Kind::ring_len`] says: 1.9 MB for each thread that publishes.
     ///
     /// # Errors
     /// If no thread can be started; the bus has one, which wakes subscribers.

@@ -10,7 +10,7 @@ use admission::{Mode, OnStoreFailure, Policy};
 
 use crate::{
     Scope, Zone,
-    slot::{EventWords, Field, aligned},
+    slot::{EVENT_WORDS, EventWords, Field, Packed, Words, aligned},
 };
 
 /// Defines the kinds. A line's head is `Kind, scope, events a publisher's ring holds`.
@@ -25,12 +25,12 @@ macro_rules! events {
                 $($(#[$field_doc])* pub $field: $type,)*
             }
 
-            impl $crate::slot::Packed for $name {
+            impl Packed for $name {
                 const KIND: Kind = Kind::$name;
                 const HALVES: usize = {
                     let halves = 0;
                     $(let halves = aligned(halves, <$type as Field>::HALVES) + <$type as Field>::HALVES;)*
-                    assert!(halves <= 2 * $crate::slot::EVENT_WORDS, "an event fits its slot");
+                    assert!(halves <= 2 * EVENT_WORDS, "an event fits its slot");
                     halves
                 };
 
@@ -46,7 +46,7 @@ macro_rules! events {
                 }
 
                 #[inline]
-                fn unpack(words: &EventWords) -> Self {
+                fn unpack(words: &impl Words) -> Self {
                     let at = 0;
                     $(
                         let from = aligned(at, <$type as Field>::HALVES);
@@ -78,8 +78,16 @@ macro_rules! events {
                 match self { $(Self::$name(_) => Kind::$name,)* }
             }
 
-            pub(crate) fn unpack(kind: Kind, words: &EventWords) -> Self {
-                match kind { $(Kind::$name => Self::$name($crate::slot::Packed::unpack(words)),)* }
+            /// Reads events of one kind. Of words that were no such event it makes something, too.
+            #[inline]
+            pub(crate) fn unpack<'a, W: Words + 'a>(
+                kind: Kind,
+                slots: impl Iterator<Item = &'a W>,
+                into: &mut Vec<Self>,
+            ) {
+                match kind {
+                    $(Kind::$name => into.extend(slots.map(|slot| Self::$name($name::unpack(slot)))),)*
+                }
             }
         }
 
@@ -409,7 +417,7 @@ macro_rules! halves {
                 to(self).put(words, at);
             }
             #[inline]
-            fn get(words: &EventWords, at: usize) -> Self {
+            fn get(words: &impl Words, at: usize) -> Self {
                 let from: fn(u32) -> Self = $from;
                 from(u32::get(words, at))
             }
@@ -417,9 +425,9 @@ macro_rules! halves {
     )*};
 }
 
-/// What was put as the place in a list of all values.
+/// What was put as the place in a list of all values; the first for what was not.
 fn nth<T: Copy, const N: usize>(all: &[(T, &str); N], place: u32) -> T {
-    all[usize::try_from(place).expect("a small number")].0
+    all.get(place as usize).unwrap_or(&all[0]).0
 }
 
 halves! {
@@ -449,7 +457,7 @@ impl Field for Policy {
     }
 
     #[inline]
-    fn get(words: &EventWords, at: usize) -> Self {
+    fn get(words: &impl Words, at: usize) -> Self {
         let (rates, rest) = (u64::get(words, at), u64::get(words, at + 2));
         #[expect(clippy::cast_possible_truncation, reason = "masked")]
         let bits = |word: u64, from: u32, bits: u32| (word >> from & ((1 << bits) - 1)) as u32;

@@ -3,17 +3,20 @@
 //! The writer overwrites the oldest and knows nothing of its readers, so what a write costs does not depend on them.
 //! A slot is made of atomic words: a reader may come upon one that is half overwritten, but is not deceived by it.
 //! Whoever can read any word of event `n + len` can also read that `n + len` events were pushed before (the release
-//! fence in [`Ring::push`], the acquire fence in [`Ring::read`]). A reader asks for that count again after it copied,
+//! fence in [`Ring::push`], the acquire fence in [`Ring::spoiled`]). A reader asks for that count again after it read,
 //! and drops what had begun to be overwritten by then.
 //!
 //! A thread has several rings, one for each kind of event. A ring of its own keeps a rare kind from being pushed out by a
 //! flood of another, and spares a reader what it did not ask for. Events carry their number among all of their
 //! thread's, so a reader of several rings can put them into the order in which they were published.
 //!
-//! Invariants: what `read` gives was pushed as it is, in that order, each at most once, and what is missing is counted.
+//! Invariants: what is not spoiled was pushed as it is, in that order, and what is missing can be counted.
 //! Once `published` gives `n`, the rings have all events below `n`.
 
-use crate::sync::atomic::{AtomicU64, Ordering, fence};
+use crate::sync::{
+    atomic::{AtomicU64, Ordering, fence},
+    own,
+};
 
 /// On a cache line of its own, and away from the neighbour that is fetched along with it.
 #[repr(align(128))]
@@ -23,15 +26,13 @@ struct Count(AtomicU64);
 #[repr(align(64))]
 struct Slot<const WORDS: usize>([AtomicU64; WORDS]);
 
-/// What one reading brought.
+/// A stretch of a ring that a reader looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Read {
-    /// Copied, from the start of the reader's buffer on.
-    pub(crate) copied: usize,
-    /// How many of those, the first ones, were overwritten meanwhile: they are lost, and counted in `lost`.
-    pub(crate) spoiled: usize,
-    /// Events from the cursor on that are gone.
-    pub(crate) lost: u64,
+pub(crate) struct Look {
+    /// The first event of it.
+    pub(crate) first: u64,
+    /// Where it ends.
+    pub(crate) end: u64,
 }
 
 /// The events of one kind that one thread publishes.
@@ -49,16 +50,18 @@ impl<const WORDS: usize> Ring<WORDS> {
         Self { pushed: Count(AtomicU64::new(0)), slots: std::iter::repeat_with(slot).take(len).collect() }
     }
 
+    /// An event's words, to be loaded in any order; see [`Ring::spoiled`].
     #[inline]
-    fn slot(&self, event: u64) -> &[AtomicU64; WORDS] {
+    pub(crate) fn slot(&self, event: u64) -> &[AtomicU64; WORDS] {
         #[expect(clippy::cast_possible_truncation, reason = "only the low bits matter")]
         let index = event as usize & (self.slots.len() - 1);
         &self.slots[index].0
     }
 
+    /// Adds an event, over the oldest one if the ring is full. One thread only.
     #[inline]
-    fn push(&self, words: [u64; WORDS]) {
-        let pushed = self.pushed.0.load(Ordering::Relaxed);
+    pub(crate) fn push(&self, words: [u64; WORDS]) {
+        let pushed = own(&self.pushed.0);
         fence(Ordering::Release);
         for (slot, word) in self.slot(pushed).iter().zip(words) {
             slot.store(word, Ordering::Relaxed);
@@ -78,22 +81,59 @@ impl<const WORDS: usize> Ring<WORDS> {
         (pushed + 1).saturating_sub(self.slots.len() as u64).saturating_sub(from)
     }
 
-    /// Copies the events from `from` on, as many as there are and `into` holds.
+    /// The events from `from` on that are there, `max` at most. Those that the stretch does not begin with are gone.
     #[inline]
-    pub(crate) fn read(&self, from: u64, into: &mut [[u64; WORDS]]) -> Read {
+    pub(crate) fn look(&self, from: u64, max: usize) -> Look {
         let pushed = self.pushed();
-        let gone = self.gone(from, pushed);
-        let first = from + gone;
-        let copied = into.len().min(usize::try_from(pushed - first).unwrap_or(usize::MAX));
-        for (event, to) in (first..).zip(&mut into[..copied]) {
-            for (word, slot) in to.iter_mut().zip(self.slot(event)) {
-                *word = slot.load(Ordering::Relaxed);
-            }
-        }
+        let first = from + self.gone(from, pushed);
+        Look { first, end: pushed.min(first + max as u64) }
+    }
+
+    /// To be called after the slots of a stretch were read: how many of its events, the first ones, may have been
+    /// overwritten meanwhile. What was read of them is not to be believed.
+    #[inline]
+    pub(crate) fn spoiled(&self, look: Look) -> usize {
         fence(Ordering::Acquire);
-        let spoiled = self.gone(first, self.pushed.0.load(Ordering::Relaxed));
-        let spoiled = copied.min(usize::try_from(spoiled).unwrap_or(usize::MAX));
-        Read { copied, spoiled, lost: gone + spoiled as u64 }
+        let spoiled = self.gone(look.first, self.pushed.0.load(Ordering::Relaxed));
+        usize::try_from(spoiled.min(look.end - look.first)).expect("no longer than the ring")
+    }
+}
+
+/// Events of one kind, copied to be put in order.
+pub(crate) struct Copied<const WORDS: usize, const MAX: usize> {
+    events: [[u64; WORDS]; MAX],
+    /// Those from here to the end are not yet in order.
+    next: usize,
+    end: usize,
+}
+
+impl<const WORDS: usize, const MAX: usize> Default for Copied<WORDS, MAX> {
+    fn default() -> Self {
+        Self { events: [[0; WORDS]; MAX], next: 0, end: 0 }
+    }
+}
+
+impl<const WORDS: usize, const MAX: usize> Copied<WORDS, MAX> {
+    /// Copies what the ring has from the cursor on, and moves the cursor to the first of it. Gives how many were lost.
+    fn fill(&mut self, ring: &Ring<WORDS>, cursor: &mut u64) -> u64 {
+        let look = ring.look(*cursor, MAX);
+        for (event, to) in (look.first..look.end).zip(&mut self.events) {
+            *to = ring.slot(event).each_ref().map(|word| word.load(Ordering::Relaxed));
+        }
+        self.next = ring.spoiled(look);
+        self.end = usize::try_from(look.end - look.first).expect("no more than were asked for");
+        let before = std::mem::replace(cursor, look.first + self.next as u64);
+        *cursor - before
+    }
+
+    /// The first one's number.
+    fn number(&self) -> Option<u64> {
+        self.events[self.next..self.end].first().map(|event| event[0])
+    }
+
+    /// Behind the last one's number, if the ring may have more.
+    fn known(&self) -> Option<u64> {
+        self.events[self.next..].last().filter(|_| self.end == MAX).map(|event| event[0] + 1)
     }
 }
 
@@ -120,7 +160,7 @@ impl<const WORDS: usize> Rings<WORDS> {
     /// consistently after this call was not known to whoever does not see the event, see [`crate::bell`].
     #[inline]
     pub(crate) fn publish(&self, kind: usize, mut words: [u64; WORDS]) {
-        let number = self.published.0.load(Ordering::Relaxed);
+        let number = own(&self.published.0);
         words[0] = number;
         self.rings[kind].push(words);
         self.published.0.store(number + 1, Ordering::SeqCst);
@@ -130,5 +170,34 @@ impl<const WORDS: usize> Rings<WORDS> {
     #[inline]
     pub(crate) fn published(&self) -> u64 {
         self.published.0.load(Ordering::SeqCst)
+    }
+
+    /// Takes what some kinds' rings have from the cursors on, in the order of the numbers; `each` has the kind's place
+    /// among those, and the event. Gives how many were lost. Not all at once if there is much.
+    pub(crate) fn take_in_order<const MAX: usize>(
+        &self,
+        kinds: impl Iterator<Item = usize>,
+        cursors: &mut [u64],
+        copied: &mut [Copied<WORDS, MAX>],
+        mut each: impl FnMut(usize, &[u64; WORDS]),
+    ) -> u64 {
+        // All rings have what is below this. Beyond it a later event may be there before an earlier one of another kind.
+        let mut known = self.published();
+        let mut lost = 0;
+        for ((kind, cursor), copied) in kinds.zip(&mut *cursors).zip(&mut *copied) {
+            lost += copied.fill(self.ring(kind), cursor);
+            known = known.min(copied.known().unwrap_or(known));
+        }
+        let due = |copied: &[Copied<WORDS, MAX>]| {
+            let first = |(which, of): (usize, &Copied<WORDS, MAX>)| Some((of.number()?, which));
+            copied.iter().enumerate().filter_map(first).min().filter(|&(number, _)| number < known)
+        };
+        while let Some((_, which)) = due(copied) {
+            let of = &mut copied[which];
+            each(which, &of.events[of.next]);
+            of.next += 1;
+            cursors[which] += 1;
+        }
+        lost
     }
 }

@@ -16,7 +16,7 @@ use std::{
 use crate::{
     Batch, Event, Subscription,
     bus::lock,
-    subscription::{BATCH_MAX, Member, Unparker},
+    subscription::{BATCH_MAX, Member, unparker},
 };
 
 /// A subscription that has a queue before it. Dropping it unsubscribes.
@@ -48,7 +48,7 @@ impl Spill {
         let member = Arc::clone(subscription.member());
         thread::Builder::new().name("events-spill".to_owned()).spawn({
             let held = Arc::clone(&held);
-            move || fill(&held, subscription, events_max.max(1))
+            move || fill(&held, subscription, events_max)
         })?;
         Ok(Self { held, member, batch: Vec::with_capacity(BATCH_MAX) })
     }
@@ -62,7 +62,7 @@ impl Spill {
 
     /// The same, for a thread of the subscriber's own.
     pub fn next_blocking(&mut self) -> Option<Batch<'_>> {
-        let waker = Waker::from(Arc::new(Unparker(thread::current())));
+        let waker = unparker();
         loop {
             match self.poll(&waker) {
                 Poll::Ready(lost) => return lost.map(|lost| Batch { events: &self.batch, lost }),
@@ -103,7 +103,8 @@ fn fill(held: &Held, mut subscription: Subscription, events_max: usize) {
     let member = Arc::clone(subscription.member());
     while let Some(batch) = subscription.next_blocking() {
         let mut queue = lock(&held.queue);
-        while queue.events.len() >= events_max && !queue.left {
+        while !queue.events.is_empty() && queue.events.len() + batch.events.len() > events_max && !queue.left
+        {
             queue = held.room.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         if queue.left {

@@ -13,17 +13,15 @@ use std::{
 use crate::{
     Event, Kind, Kinds, Scope, Spill,
     bus::{Core, Subscriber, lock},
-    ring::Rings,
+    ring::{Copied, Rings},
     slot::SLOT_WORDS,
 };
 
 /// Events of a batch at most.
-pub(crate) const BATCH_MAX: usize = 512;
+pub(crate) const BATCH_MAX: usize = 256;
 
-/// Events copied from a ring at a time.
+/// Events copied from each ring at a time, where those of several rings are to be put in order.
 const COPIED_MAX: usize = 64;
-
-type Raw = [u64; SLOT_WORDS];
 
 /// A subscriber as the bus knows it.
 pub(crate) struct Member {
@@ -44,8 +42,8 @@ struct State {
     taken: u64,
     lost: u64,
     spilled: u64,
-    /// A stretch for each kind.
-    copied: Box<[[Raw; COPIED_MAX]]>,
+    /// A stretch for each kind, of several.
+    copied: Box<[Copied<SLOT_WORDS, COPIED_MAX>]>,
 }
 
 /// A place in one publisher's rings.
@@ -53,13 +51,6 @@ struct Seat {
     rings: Arc<Rings<SLOT_WORDS>>,
     /// The next event of each kind, in the order of the subscription's kinds.
     cursors: Box<[u64]>,
-}
-
-/// What was copied of one kind.
-#[derive(Clone, Copy, Default)]
-struct Run {
-    next: usize,
-    end: usize,
 }
 
 impl Member {
@@ -82,7 +73,7 @@ impl Member {
             taken: 0,
             lost: 0,
             spilled: 0,
-            copied: vec![[[0; SLOT_WORDS]; COPIED_MAX]; kinds.len()].into(),
+            copied: kinds.iter().filter(|_| kinds.len() > 1).map(|_| Copied::default()).collect(),
         };
         Self { name, right, set, state: Mutex::new(state), kinds }
     }
@@ -122,25 +113,30 @@ impl Member {
     /// Takes, or has itself woken when there is something to take.
     fn take_or_wait(&self, core: &Core, into: &mut Vec<Event>, waker: &Waker) -> Poll<Option<u64>> {
         let state = &mut *lock(&self.state);
-        let closed = core.is_closed() || state.ended;
-        let mut lost = self.take_from(state, core, into);
-        if into.is_empty() && lost == 0 && !closed {
-            core.bell.arm(self.set.bits());
-            lost = self.take_from(state, core, into);
+        state.waker = None;
+        let mut armed = false;
+        loop {
+            // Asked before the look: who finds the bus closed looks once more at what was told until then.
+            let closed = core.is_closed() || state.ended;
+            let lost = self.take_from(state, core, into);
+            if !into.is_empty() || lost > 0 {
+                state.waker = None;
+                return Poll::Ready(Some(lost));
+            }
+            if closed {
+                return Poll::Ready(None);
+            }
+            if !armed {
+                core.bell.arm(self.set.bits());
+                armed = true;
+                continue;
+            }
+            // The ringer, ending, wakes those it finds waiting; who comes after that finds the bus closed.
+            state.waker = Some(waker.clone());
+            if !core.is_closed() {
+                return Poll::Pending;
+            }
         }
-        if !into.is_empty() || lost > 0 {
-            state.waker = None;
-            return Poll::Ready(Some(lost));
-        }
-        if closed {
-            return Poll::Ready(None);
-        }
-        match &mut state.waker {
-            Some(known) => known.clone_from(waker),
-            none => *none = Some(waker.clone()),
-        }
-        // The ringer, ending, wakes those it finds waiting; who comes after that finds the bus closed.
-        if core.is_closed() { Poll::Ready(None) } else { Poll::Pending }
     }
 
     /// The waker, where this subscriber waits and should not any more. Where it should, the bell is armed.
@@ -204,14 +200,22 @@ impl Seat {
     }
 
     /// Takes what this publisher has, in its order, until there is no more or the batch is full.
-    fn take(&mut self, kinds: &[Kind], copied: &mut [[Raw; COPIED_MAX]], into: &mut Vec<Event>) -> u64 {
+    fn take(
+        &mut self,
+        kinds: &[Kind],
+        copied: &mut [Copied<SLOT_WORDS, COPIED_MAX>],
+        into: &mut Vec<Event>,
+    ) -> u64 {
+        if let ([kind], [cursor]) = (kinds, &mut *self.cursors) {
+            return take_one(&self.rings, *kind, cursor, into);
+        }
         let mut lost = 0;
         loop {
             let before = into.len();
-            lost += match (kinds, &mut *self.cursors, &mut *copied) {
-                ([kind], [cursor], [copied]) => take_one(&self.rings, *kind, cursor, copied, into),
-                (kinds, cursors, copied) => take_merged(&self.rings, kinds, cursors, copied, into),
-            };
+            let places = kinds.iter().map(|&kind| kind as usize);
+            lost += self.rings.take_in_order(places, &mut self.cursors, copied, |which, event| {
+                Event::unpack(kinds[which], std::iter::once(event), into);
+            });
             if into.len() == before || into.len() >= BATCH_MAX {
                 return lost;
             }
@@ -220,71 +224,26 @@ impl Seat {
 }
 
 /// One kind needs no order but its ring's.
-fn take_one(
-    rings: &Rings<SLOT_WORDS>,
-    kind: Kind,
-    cursor: &mut u64,
-    copied: &mut [Raw; COPIED_MAX],
-    into: &mut Vec<Event>,
-) -> u64 {
+fn take_one(rings: &Rings<SLOT_WORDS>, kind: Kind, cursor: &mut u64, into: &mut Vec<Event>) -> u64 {
+    // What was published before the bell was armed is seen by this, and so is the ring.
     let _ = rings.published();
-    let read = rings.ring(kind as usize).read(*cursor, copied);
-    let whole = &copied[read.spoiled..read.copied];
-    into.extend(whole.iter().map(|raw| event(kind, raw)));
-    *cursor += read.lost + whole.len() as u64;
-    read.lost
-}
-
-/// Several kinds are put into the order of their numbers, up to where all of them are known.
-fn take_merged(
-    rings: &Rings<SLOT_WORDS>,
-    kinds: &[Kind],
-    cursors: &mut [u64],
-    copied: &mut [[Raw; COPIED_MAX]],
-    into: &mut Vec<Event>,
-) -> u64 {
-    // All rings have what is below this; of what comes beyond, one may show a later event before another an earlier one.
-    let mut known = rings.published();
-    let mut lost = 0;
-    let mut runs = [Run::default(); Kind::ALL.len()];
-    for (((&kind, cursor), copied), run) in kinds.iter().zip(&mut *cursors).zip(&mut *copied).zip(&mut runs) {
-        let read = rings.ring(kind as usize).read(*cursor, copied);
-        *cursor += read.lost;
-        lost += read.lost;
-        *run = Run { next: read.spoiled, end: read.copied };
-        if read.copied == COPIED_MAX && read.spoiled < COPIED_MAX {
-            // There may be more of it than was copied.
-            known = known.min(number(&copied[COPIED_MAX - 1]) + 1);
-        }
-    }
-    while let Some((first, _)) = (0..kinds.len())
-        .filter(|&which| runs[which].next < runs[which].end)
-        .map(|which| (which, number(&copied[which][runs[which].next])))
-        .filter(|&(_, number)| number < known)
-        .min_by_key(|&(_, number)| number)
-    {
-        into.push(event(kinds[first], &copied[first][runs[first].next]));
-        runs[first].next += 1;
-        cursors[first] += 1;
-    }
+    let ring = rings.ring(kind as usize);
+    let before = into.len();
+    let look = ring.look(*cursor, BATCH_MAX.saturating_sub(before));
+    Event::unpack(kind, (look.first..look.end).map(|event| ring.slot(event)), into);
+    let spoiled = ring.spoiled(look);
+    into.drain(before..before + spoiled);
+    let lost = look.first - *cursor + spoiled as u64;
+    *cursor = look.end;
     lost
-}
-
-fn number(raw: &Raw) -> u64 {
-    raw[0]
-}
-
-fn event(kind: Kind, raw: &Raw) -> Event {
-    let [_, words @ ..] = raw;
-    Event::unpack(kind, words)
 }
 
 /// Events, as a subscriber has them.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    /// Up to 575 of them; those of one thread are in the order in which it published them.
+    /// Some hundreds at most; those of one thread are in the order in which it published them.
     pub events: &'a [Event],
-    /// How many were lost since the batch before: older ones than those of their kind and thread in this batch.
+    /// How many were lost since the batch before: before these events, or between them.
     pub lost: u64,
 }
 
@@ -297,7 +256,8 @@ pub struct Subscription {
 
 impl Subscription {
     pub(crate) fn new(core: Arc<Core>, member: Arc<Member>) -> Self {
-        Self { core, member, batch: Vec::with_capacity(BATCH_MAX + COPIED_MAX) }
+        let batch = Vec::with_capacity(BATCH_MAX + COPIED_MAX * member.kinds.len());
+        Self { core, member, batch }
     }
 
     /// The events since the last batch, as soon as there are any; none once the bus is gone and all was taken. A future
@@ -309,7 +269,7 @@ impl Subscription {
 
     /// The same, for a thread of the subscriber's own.
     pub fn next_blocking(&mut self) -> Option<Batch<'_>> {
-        let waker = Waker::from(Arc::new(Unparker(thread::current())));
+        let waker = unparker();
         let mut context = Context::from_waker(&waker);
         loop {
             match self.poll(&mut context) {
@@ -326,8 +286,8 @@ impl Subscription {
         (!self.batch.is_empty() || lost > 0).then_some(Batch { events: &self.batch, lost })
     }
 
-    /// Has a thread of its own take the events as they come, and keep up to `events_max` of them (of 64 bytes each) for
-    /// a subscriber that is slow at times and must not lose any.
+    /// Has a thread of its own take the events as they come, and keep up to `events_max` of them, or one batch where that
+    /// is more, for a subscriber that is slow at times and must not lose any. An event takes 64 bytes.
     ///
     /// # Errors
     /// If no thread can be started.
@@ -351,10 +311,19 @@ impl Drop for Subscription {
     }
 }
 
-pub(crate) struct Unparker(pub(crate) Thread);
+struct Unparker(Thread);
 
 impl Wake for Unparker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
+}
+
+thread_local! {
+    static UNPARKER: Waker = Waker::from(Arc::new(Unparker(thread::current())));
+}
+
+/// What wakes this thread where it is parked.
+pub(crate) fn unparker() -> Waker {
+    UNPARKER.with(Waker::clone)
 }

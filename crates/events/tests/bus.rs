@@ -1,6 +1,7 @@
 //! What the bus promises, from outside: every event that is received is counted.
 
-mod support;
+#[path = "bus/ledger.rs"]
+mod ledger;
 
 use std::{
     pin::pin,
@@ -17,7 +18,7 @@ use std::{
 use events::{
     Bus, Kind, Kinds, PUBLISHERS_MAX, SUBSCRIBERS_MAX, Scope, SubscribeError, Subscriber, Subscription,
 };
-use support::{Ledger, MARKED, bus, from_threads, mark, publish};
+use ledger::{Ledger, MARKED, bus, from_threads, mark, publish};
 
 /// Longer than anything here takes, on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -134,6 +135,15 @@ fn what_is_lost_under_load_is_counted() {
     }
 }
 
+/// Stops the publishers, however the test ends.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn subscribers_come_and_go_under_load() {
     let bus = bus(1 << 10);
@@ -152,6 +162,7 @@ fn subscribers_come_and_go_under_load() {
                 })
             })
             .collect();
+        let stop = Stop(&done);
         let steady = subscribe(&bus, "steady", &[Kind::Joined]);
         let visits: u64 = (0..10_000)
             .map(|_| {
@@ -164,7 +175,7 @@ fn subscribers_come_and_go_under_load() {
                 })
             })
             .sum();
-        done.store(true, Ordering::Relaxed);
+        drop(stop);
         let published: u64 = publishers.into_iter().map(|one| one.join().expect("a publisher")).sum();
         assert_eq!(bus.published(Kind::Joined), published);
         let names: Vec<_> = bus.subscribers().into_iter().map(|one| one.name).collect();
@@ -210,7 +221,7 @@ fn wait_with(subscription: &mut Subscription, waker: &Waker) {
 
 #[test]
 fn a_waker_that_panics_or_hangs_holds_up_no_publisher() {
-    let bus = bus(1 << 10);
+    let bus = Arc::new(bus(1 << 10));
     let (sender, woken) = mpsc::channel();
     let gate = Arc::new((Mutex::new(false), Condvar::new()));
     let mut subscriptions: Vec<_> = (0..3).map(|_| subscribe(&bus, "odd", &[Kind::Joined])).collect();
@@ -226,10 +237,18 @@ fn a_waker_that_panics_or_hangs_holds_up_no_publisher() {
     for (subscription, waker) in subscriptions.iter_mut().zip([&panicking, &hanging, &sound]) {
         wait_with(subscription, waker);
     }
-    publish(&bus, Kind::Joined, 0, 0);
-    assert_eq!(woken.recv_timeout(PATIENCE), Ok("hangs"));
-    // The bus's own thread hangs; publishing does not.
-    (1..500).for_each(|n| publish(&bus, Kind::Joined, 0, n));
+    let (done, published) = mpsc::channel();
+    thread::spawn({
+        let bus = Arc::clone(&bus);
+        move || {
+            publish(&bus, Kind::Joined, 0, 0);
+            assert_eq!(woken.recv_timeout(PATIENCE), Ok("hangs"));
+            // The bus's own thread hangs; publishing does not.
+            (1..500).for_each(|n| publish(&bus, Kind::Joined, 0, n));
+            done.send(woken).expect("the test listens");
+        }
+    });
+    let woken = published.recv_timeout(PATIENCE).expect("publishing waits for nobody");
     *gate.0.lock().expect("a lock") = true;
     gate.1.notify_all();
     assert_eq!(woken.recv_timeout(PATIENCE), Ok("sound"));
@@ -254,14 +273,18 @@ fn who_waits_is_woken_by_its_kinds_only() {
             sender.send(()).expect("the test listens");
         })))
     };
+    let (sender, turn) = mpsc::channel();
+    let other_waker = Waker::from(Arc::new(Then(move || sender.send(()).expect("the test listens"))));
     let mut subscription = subscribe(&bus, "one", &[Kind::Joined]);
     let mut other = subscribe(&bus, "other", &[Kind::Entered]);
     for n in 0..50 {
         wait_with(&mut subscription, &waker);
+        wait_with(&mut other, &other_waker);
         publish(&bus, Kind::Entered, 0, n);
-        // The bus has had its turn with that one.
-        assert!(other.next_blocking().is_some());
+        // Who came first would have been woken first.
+        turn.recv_timeout(PATIENCE).expect("it is woken");
         assert_eq!(woken.load(Ordering::Relaxed), usize::try_from(n).expect("small"));
+        assert_eq!(other.try_next().expect("an event").events.len(), 1);
         publish(&bus, Kind::Joined, 0, n);
         told.recv_timeout(PATIENCE).expect("it is woken");
         assert_eq!(subscription.try_next().expect("an event").events.len(), 1);
@@ -346,18 +369,30 @@ fn a_spill_keeps_what_its_subscriber_has_no_time_for() {
 
 #[test]
 fn a_full_spill_leaves_the_rest_in_the_rings_and_counts_what_they_lose() {
-    const COUNT: u64 = 10_000;
     let bus = bus(64);
     let mut spill = subscribe(&bus, "audit", &[Kind::Admitted]).spill(100).expect("a thread");
-    (0..COUNT).for_each(|n| publish(&bus, Kind::Admitted, 0, n));
+    let until = |is_so: &dyn Fn(Subscriber) -> bool| {
+        while !is_so(shown(&bus, "audit")) {
+            thread::yield_now();
+        }
+    };
+    for n in 0..5 {
+        (20 * n..20 * (n + 1)).for_each(|n| publish(&bus, Kind::Admitted, 0, n));
+        until(&|seen| seen.spilled == 20 * (n + 1));
+    }
+    // The thread takes one batch more, and then waits for room.
+    (100..120).for_each(|n| publish(&bus, Kind::Admitted, 0, n));
+    until(&|seen| seen.taken == 120);
+    (120..1_120).for_each(|n| publish(&bus, Kind::Admitted, 0, n));
+    let seen = shown(&bus, "audit");
+    assert_eq!((seen.taken, seen.spilled, seen.lag, seen.lost), (120, 100, 63, 937));
     drop(bus);
     let (mut ledger, mut lost) = (Ledger::default(), 0);
     while let Some(batch) = spill.next_blocking() {
         lost += batch.lost;
         ledger.note(batch.events);
     }
-    assert_eq!((ledger.had + lost, ledger.missing), (COUNT, lost));
-    assert!(ledger.had >= 63, "what the ring has is not lost");
+    assert_eq!((ledger.had, ledger.missing, lost), (183, 937, 937));
 }
 
 #[test]

@@ -1,24 +1,21 @@
-//! What the tests share: events that say who published them, and which one of that publisher's they are.
-#![allow(dead_code, reason = "no test uses all of it")]
+//! Events that say who published them, and which one of that publisher's they are.
 
-use std::{
-    sync::atomic::{AtomicUsize, Ordering},
-    thread,
-};
+use std::{sync::Barrier, thread};
 
 use admission::Policy;
 use events::{Admitted, Bus, Entered, Event, Evicted, Joined, Kind, ViewShown, Zone};
 
 /// Kinds that have room for a mark.
-pub const MARKED: [Kind; 5] = [Kind::ViewShown, Kind::Joined, Kind::Entered, Kind::Evicted, Kind::Admitted];
+pub(crate) const MARKED: [Kind; 5] =
+    [Kind::ViewShown, Kind::Joined, Kind::Entered, Kind::Evicted, Kind::Admitted];
 
 /// A bus whose rings are all `len` long.
-pub fn bus(len: usize) -> Bus {
+pub(crate) fn bus(len: usize) -> Bus {
     Bus::with_rings(move |_| len).expect("a bus")
 }
 
 /// Publishes the `n`th event of `publisher`, as one of the marked kinds.
-pub fn publish(bus: &Bus, kind: Kind, publisher: u32, n: u64) {
+pub(crate) fn publish(bus: &Bus, kind: Kind, publisher: u32, n: u64) {
     let zone = Zone::NONE;
     match kind {
         Kind::ViewShown => bus.publish(ViewShown { zone, epoch: publisher, at_ms: n }),
@@ -40,7 +37,7 @@ pub fn publish(bus: &Bus, kind: Kind, publisher: u32, n: u64) {
 }
 
 /// Publisher and number of an event.
-pub fn mark(event: &Event) -> (u32, u64) {
+pub(crate) fn mark(event: &Event) -> (u32, u64) {
     match *event {
         Event::ViewShown(event) => (event.epoch, event.at_ms),
         Event::Joined(event) => {
@@ -60,17 +57,17 @@ pub fn mark(event: &Event) -> (u32, u64) {
 
 /// Holds what a subscriber has against what was published.
 #[derive(Default)]
-pub struct Ledger {
+pub(crate) struct Ledger {
     next: Vec<u64>,
     /// Events had.
-    pub had: u64,
+    pub(crate) had: u64,
     /// Events missing between those had.
-    pub missing: u64,
+    pub(crate) missing: u64,
 }
 
 impl Ledger {
     /// The next events: of one publisher, each has a greater number than the one before.
-    pub fn note(&mut self, events: &[Event]) {
+    pub(crate) fn note(&mut self, events: &[Event]) {
         for event in events {
             let (publisher, n) = mark(event);
             let publisher = usize::try_from(publisher).expect("a small number");
@@ -87,18 +84,16 @@ impl Ledger {
 }
 
 /// Runs `publish(publisher, n)` for each `n` below `count`, in a thread for each publisher.
-pub fn from_threads(publishers: u32, count: u64, publish: impl Fn(u32, u64) + Sync) {
-    let ready = AtomicUsize::new(0);
+pub(crate) fn from_threads(publishers: u32, count: u64, publish: impl Fn(u32, u64) + Sync) {
+    // All begin at once, and none has gone before all have come: it would give its rings to another one.
+    let together = Barrier::new(publishers as usize);
     thread::scope(|scope| {
         for publisher in 0..publishers {
-            let (ready, publish) = (&ready, &publish);
+            let (together, publish) = (&together, &publish);
             scope.spawn(move || {
-                // All at once, so that none has gone before the last one comes.
-                ready.fetch_add(1, Ordering::AcqRel);
-                while ready.load(Ordering::Acquire) < publishers as usize {
-                    thread::yield_now();
-                }
+                together.wait();
                 (0..count).for_each(|n| publish(publisher, n));
+                together.wait();
             });
         }
     });
