@@ -8,15 +8,12 @@ use std::{
     pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Duration,
 };
 
 use admission::{Claim, Decided, Joined, Mark, Policy, SealKey, Seals, Ticket, View, ZoneId};
 use criterion::{Criterion, criterion_group, criterion_main};
-use server::{
-    gate::{Call, Gate, Meter, Reply, Token},
-    limits::Limited,
-};
+use events::Bus;
+use server::gate::{Gate, Reply, Token};
 use store::{Store, StoreError};
 use weir_benches::{Counting, LINES, NOW, line, policy, view};
 
@@ -47,16 +44,6 @@ impl Store for Still {
     }
 }
 
-struct Silent;
-
-impl Meter for Silent {
-    fn shown(&self, _: &View) {}
-    fn entered(&self, _: f64, _: Option<f64>) {}
-    fn admitted_unseen(&self) {}
-    fn limited(&self, _: Limited) {}
-    fn called(&self, _: Call, _: Duration, _: usize, _: bool) {}
-}
-
 /// Drives a future that never waits.
 fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
@@ -71,8 +58,9 @@ fn polls(criterion: &mut Criterion) {
     let sealer = seals.sealer(&zone);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _entered = runtime.enter();
+    let bus = Arc::new(Bus::new().expect("a thread"));
     for (people, name) in LINES {
-        let gate = Gate::new(Still(view(&mut line(people))), seals.clone(), |_| Arc::new(Silent));
+        let gate = Gate::new(Still(view(&mut line(people))), seals.clone(), Arc::clone(&bus));
         runtime.block_on(gate.serve_zones(vec![(zone.clone(), policy())])).expect("served");
         // Holders all over the line, in no order: neighbours would share cache lines.
         let seq = |i: u64| 2_000 + i * 7_919_777 % (people - 4_000);

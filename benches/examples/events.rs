@@ -19,7 +19,7 @@ use std::{
 
 use disruptor::{BusySpinWithSpinLoopHint, Producer, Sleep, build_multi_producer};
 use events::{
-    Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, Reloaded, Scope, Subscription, ViewShown,
+    Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall, Reloaded, Scope, Subscription, ViewShown,
     Zone,
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -50,7 +50,7 @@ fn event(kind: u32, publisher: u32, n: u32) -> Event {
         1 => Joined { zone, epoch: publisher, first: n.into(), count: 1, entered: 0, at_ms: 0 }.into(),
         2 => Entered { zone, waited_ms: publisher, told_s: 0, at_ms: n.into() }.into(),
         3 => Evicted { zone, count: publisher, at_ms: n.into() }.into(),
-        _ => Limited { zone, limit: publisher, count: 1, retry_after_ms: n }.into(),
+        _ => Limited { zone, call: LimitedCall::Wait, count: publisher, retry_after_s: n }.into(),
     }
 }
 
@@ -63,7 +63,7 @@ fn publish(bus: &Bus, kind: u32, publisher: u32, n: u32) {
         1 => bus.publish(Joined { zone, epoch: publisher, first: n.into(), count: 1, entered: 0, at_ms: 0 }),
         2 => bus.publish(Entered { zone, waited_ms: publisher, told_s: 0, at_ms: n.into() }),
         3 => bus.publish(Evicted { zone, count: publisher, at_ms: n.into() }),
-        _ => bus.publish(Limited { zone, limit: publisher, count: 1, retry_after_ms: n }),
+        _ => bus.publish(Limited { zone, call: LimitedCall::Wait, count: publisher, retry_after_s: n }),
     }
 }
 
@@ -82,7 +82,7 @@ impl Checked {
             Event::Joined(event) => (event.epoch, event.first),
             Event::Entered(event) => (event.waited_ms, event.at_ms),
             Event::Evicted(event) => (event.count, event.at_ms),
-            Event::Limited(event) => (event.limit, event.retry_after_ms.into()),
+            Event::Limited(event) => (event.count, event.retry_after_s.into()),
             _ => unreachable!("not of the workload"),
         };
         let next = &mut self.next[publisher as usize];

@@ -14,10 +14,8 @@ use std::{
 };
 
 use admission::{Claim, Decided, Joined, Mark, Mode, Policy, SealKey, Sealer, Seals, Verdict, View, ZoneId};
-use server::{
-    gate::{Call, Gate, Meter, Refusal, Reply, Token},
-    limits::Limited,
-};
+use events::Bus;
+use server::gate::{Gate, Refusal, Reply, Token};
 use store::{
     Store, StoreError,
     redis::{
@@ -66,16 +64,6 @@ fn policy() -> Policy {
 fn zones(zone: &ZoneId, beside: &ZoneId, mode: Mode) -> Vec<(ZoneId, Policy)> {
     let quiet = Policy { admit_per_minute: 600_000, ..Policy::default() };
     vec![(zone.clone(), Policy { mode, ..policy() }), (beside.clone(), quiet)]
-}
-
-struct Silent;
-
-impl Meter for Silent {
-    fn shown(&self, _: &View) {}
-    fn entered(&self, _: f64, _: Option<f64>) {}
-    fn admitted_unseen(&self) {}
-    fn limited(&self, _: Limited) {}
-    fn called(&self, _: Call, _: Duration, _: usize, _: bool) {}
 }
 
 /// What all see.
@@ -211,7 +199,8 @@ impl World {
                 let redis =
                     Redis::connect(&address, &settings, Durability::Async).await.expect("Redis is there");
                 let store = Watched { redis, scene: Arc::clone(&scene) };
-                let gate = Gate::new(store, seals.clone(), |_| Arc::new(Silent));
+                let bus = Arc::new(Bus::with_rings(|_| 2).expect("a thread"));
+                let gate = Gate::new(store, seals.clone(), bus);
                 gate.serve_zones(zones(&zone, &beside_zone, Mode::Auto))
                     .await
                     .expect("Redis takes the zones");

@@ -6,17 +6,15 @@ use std::{
     cell::{Cell, RefCell},
     rc::Rc,
     sync::{
-        Arc, Mutex,
+        Arc, LazyLock, Mutex,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
 use admission::{Mode, SealKey, Sealer, Seals, Ticket, View, ZoneId};
-use server::{
-    gate::{Call, Gate, Meter, Refusal, Reply, Token},
-    limits::Limited,
-};
+use events::Bus;
+use server::gate::{Gate, Refusal, Reply, Token};
 use tokio::{sync::Notify, task::LocalSet, time::sleep};
 
 use crate::{
@@ -34,15 +32,8 @@ struct Server {
     dead: Arc<AtomicBool>,
 }
 
-struct Silent;
-
-impl Meter for Silent {
-    fn shown(&self, _: &View) {}
-    fn entered(&self, _: f64, _: Option<f64>) {}
-    fn admitted_unseen(&self) {}
-    fn limited(&self, _: Limited) {}
-    fn called(&self, _: Call, _: Duration, _: usize, _: bool) {}
-}
+/// Nobody listens.
+static BUS: LazyLock<Arc<Bus>> = LazyLock::new(|| Arc::new(Bus::with_rings(|_| 2).expect("a thread")));
 
 struct World {
     scenario: Scenario,
@@ -128,7 +119,7 @@ impl World {
             starts,
             Arc::clone(&dead),
         );
-        let gate = Gate::new(store, self.seals.clone(), |_| Arc::new(Silent));
+        let gate = Gate::new(store, self.seals.clone(), Arc::clone(&BUS));
         let server = Rc::new(Server { gate, killed: Notify::new(), dead });
         // On a full disk a server does not start.
         while self.serve(&server.gate).await.is_err() {

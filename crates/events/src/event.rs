@@ -219,12 +219,12 @@ events! {
     Limited, Private, 4096 {
         /// The zone asked for, where it is served.
         zone: Zone,
-        /// Which limit, by its place in the configuration.
-        limit: u32,
+        /// Which calls it limits.
+        call: LimitedCall,
         /// How many; at least 1.
         count: u32,
-        /// When the caller may try again, in milliseconds.
-        retry_after_ms: u32,
+        /// When the caller may try again, in seconds.
+        retry_after_s: u32,
     }
 
     /// The totals of a zone, as the store showed them; see [`admission::Tally`]. About once a second for each zone in
@@ -278,13 +278,22 @@ events! {
         away_ms: u64,
     }
 
+    /// Somebody was let in without the store.
+    AdmittedUnseen, Private, 1024 {
+        /// The zone.
+        zone: Zone,
+        /// How often that happened here since the zone is served, this time included.
+        total: u64,
+    }
+
     /// The configuration was read again.
     Reloaded, Private, 256 {
         /// Whether it was taken.
         ok: bool,
     }
 
-    /// A ticket's holder entered, with all that an audit asks for. The ticket's name is zone, epoch, and number, as in
+    /// A ticket's holder entered, with all that an audit asks for; once for each entry that a server has the store's
+    /// word of. The ticket's name is zone, epoch, and number, as in
     /// the pass (`jti`).
     Admitted, Root, 4096 {
         /// The zone.
@@ -295,7 +304,7 @@ events! {
         seq: u64,
         /// When, in seconds since 1970, as in the pass (`iat`).
         entered_unix_s: u64,
-        /// When, on the store's clock, in milliseconds.
+        /// When the store said so, on its clock, in milliseconds: later than the entry where its first word was lost.
         at_ms: u64,
         /// The policy in force.
         policy: Policy,
@@ -332,6 +341,21 @@ impl Why {
         (Self::StoreAway, "store_away"),
         (Self::Busy, "busy"),
     ];
+}
+
+/// Calls that a zone may limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum LimitedCall {
+    /// Asking for a new place.
+    Wait,
+    /// Asking for the place one has, by `entry` or by `wait` with a token.
+    Entry,
+}
+
+impl LimitedCall {
+    /// Both, with their names.
+    pub const ALL: [(Self, &'static str); 2] = [(Self::Wait, "wait"), (Self::Entry, "entry")];
 }
 
 /// A call of the store.
@@ -435,13 +459,14 @@ halves! {
     Zone: Zone::index, Zone::from_index;
     Mode: |mode| mode as u32, |half| nth(&Mode::ALL, half);
     Why: |why| why as u32, |half| nth(&Why::ALL, half);
+    LimitedCall: |call| call as u32, |half| nth(&LimitedCall::ALL, half);
     StoreCall: |call| call as u32, |half| nth(&StoreCall::ALL, half);
 }
 
-/// A policy's seven numbers in two words, within the ranges that [`Policy::check`] holds them to; greater ones become
+/// A policy's nine numbers in three words, within the ranges that [`Policy::check`] holds them to; greater ones become
 /// the greatest.
 impl Field for Policy {
-    const HALVES: usize = 4;
+    const HALVES: usize = 6;
 
     #[inline]
     fn put(self, words: &mut EventWords, at: usize) {
@@ -454,11 +479,15 @@ impl Field for Policy {
             | (self.on_store_failure as u64) << 48;
         rates.put(words, at);
         rest.put(words, at + 2);
+        let clients =
+            within(self.waits_per_minute_per_client, 20) | within(self.entries_per_minute_per_client, 20) << 20;
+        clients.put(words, at + 4);
     }
 
     #[inline]
     fn get(words: &impl Words, at: usize) -> Self {
-        let (rates, rest) = (u64::get(words, at), u64::get(words, at + 2));
+        let (rates, rest, clients) =
+            (u64::get(words, at), u64::get(words, at + 2), u64::get(words, at + 4));
         #[expect(clippy::cast_possible_truncation, reason = "masked")]
         let bits = |word: u64, from: u32, bits: u32| (word >> from & ((1 << bits) - 1)) as u32;
         Self {
@@ -469,6 +498,8 @@ impl Field for Policy {
             idle_timeout_s: bits(rest, 8, 16),
             pass_ttl_s: bits(rest, 24, 16),
             on_store_failure: nth(&OnStoreFailure::ALL, bits(rest, 48, 8)),
+            waits_per_minute_per_client: bits(clients, 0, 20),
+            entries_per_minute_per_client: bits(clients, 20, 20),
         }
     }
 }

@@ -68,8 +68,9 @@ mod zones;
 
 pub use bus::{Bus, INTERVAL, PUBLISHERS_MAX, SUBSCRIBERS_MAX, SubscribeError, Subscriber};
 pub use event::{
-    Admitted, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, ModeChanged, PolicyChanged, Refused,
-    Reloaded, StoreBack, StoreCall, StoreCalled, StoreLost, Tallied, ViewShown, Why, ZoneAdded, ZoneRemoved,
+    Admitted, AdmittedUnseen, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall, ModeChanged,
+    PolicyChanged, Refused, Reloaded, StoreBack, StoreCall, StoreCalled, StoreLost, Tallied, ViewShown, Why,
+    ZoneAdded, ZoneRemoved,
 };
 pub use scope::Scope;
 pub use spill::Spill;

@@ -106,7 +106,7 @@ fn publish_all(bus: &Bus, zone: Zone) {
     bus.publish(events::Entered { zone, waited_ms: 3, told_s: 1, at_ms: 2 });
     bus.publish(events::Evicted { zone, count: 1, at_ms: 2 });
     bus.publish(events::Refused { zone, why: events::Why::Busy, count: 1 });
-    bus.publish(events::Limited { zone, limit: 0, count: 1, retry_after_ms: 10 });
+    bus.publish(events::Limited { zone, call: events::LimitedCall::Wait, count: 1, retry_after_s: 1 });
     bus.publish(events::Tallied {
         zone,
         admit_per_minute: 600,

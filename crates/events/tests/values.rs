@@ -2,17 +2,19 @@
 
 use admission::{Mode, OnStoreFailure, Policy, ZoneId};
 use events::{
-    Admitted, Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, ModeChanged, PolicyChanged,
-    Refused, Reloaded, Scope, StoreBack, StoreCall, StoreCalled, StoreLost, Tallied, ViewShown, Why, Zone,
-    ZoneAdded, ZoneRemoved,
+    Admitted, AdmittedUnseen, Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall, ModeChanged,
+    PolicyChanged, Refused, Reloaded, Scope, StoreBack, StoreCall, StoreCalled, StoreLost, Tallied,
+    ViewShown, Why, Zone, ZoneAdded, ZoneRemoved,
 };
 use proptest::{prelude::*, sample::select};
 
 fn policies() -> impl Strategy<Value = Policy> {
     let numbers = (1..=600_000_u32, 1..=60_u32, 500..=60_000_u32, 10..=3_600_u32, 60..=3_600_u32);
+    let clients = (0..=600_000_u32, 0..=600_000_u32);
     let modes = select(&Mode::ALL[..]).prop_map(|(mode, _)| mode);
     let failures = select(&OnStoreFailure::ALL[..]).prop_map(|(failure, _)| failure);
-    (numbers, modes, failures).prop_map(|((rate, sub_windows, period, idle, ttl), mode, on_store_failure)| {
+    (numbers, clients, modes, failures).prop_map(|(numbers, clients, mode, on_store_failure)| {
+        let (rate, sub_windows, period, idle, ttl) = numbers;
         Policy {
             mode,
             admit_per_minute: rate,
@@ -21,6 +23,8 @@ fn policies() -> impl Strategy<Value = Policy> {
             idle_timeout_s: idle,
             pass_ttl_s: ttl,
             on_store_failure,
+            waits_per_minute_per_client: clients.0,
+            entries_per_minute_per_client: clients.1,
         }
     })
 }
@@ -34,6 +38,7 @@ proptest! {
         flag in any::<bool>(),
         why in select(&Why::ALL[..]),
         call in select(&StoreCall::ALL[..]),
+        limited in select(&LimitedCall::ALL[..]),
     ) {
         let ([a, b, c, d], [v, w, x, y, z]) = (halves, words);
         let bus = Bus::with_rings(|_| 4).expect("a bus");
@@ -57,7 +62,7 @@ proptest! {
             Entered { zone, waited_ms: a, told_s: b, at_ms: v };
             Evicted { zone, count: a, at_ms: v };
             Refused { zone, why: why.0, count: a };
-            Limited { zone, limit: a, count: b, retry_after_ms: c };
+            Limited { zone, call: limited.0, count: b, retry_after_s: c };
             Tallied {
                 zone,
                 admit_per_minute: a,
@@ -72,6 +77,7 @@ proptest! {
             StoreCalled { zone, call: call.0, took_us: a, tickets: d, ok: flag };
             StoreLost { zone };
             StoreBack { zone, away_ms: v };
+            AdmittedUnseen { zone, total: v };
             Reloaded { ok: flag };
             Admitted { zone, epoch: a, seq: v, entered_unix_s: w, at_ms: x, policy };
         }

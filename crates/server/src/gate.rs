@@ -5,10 +5,14 @@
 //! the zone's lane, which gathers what comes in while its previous call is in flight: no timer, so an idle server
 //! adds no delay and a busy one pays by the batch.
 //!
+//! What happens is published on the bus, at most once for each call to the store, each entry and each refusal; a poll
+//! publishes nothing.
+//!
 //! Invariants: nobody is admitted but by the store's word (or, where a zone's policy says so, for want of a store, see
 //! `unseen`); a failing store changes nothing for those who wait but
 //! the mark `stale`; a told wait only grows together with a [`Reason`].
 
+mod given;
 mod lane;
 mod room;
 mod seen;
@@ -17,12 +21,13 @@ mod unseen;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use admission::{BadSeal, Mode, Policy, SEALED_LEN, Seals, Ticket, Verdict, View, ZoneId};
+use admission::{BadSeal, Mode, Policy, SEALED_LEN, Seals, Ticket, Verdict, ZoneId};
 use arc_swap::ArcSwap;
+use events::{Bus, Limited, LimitedCall, Refused, Tallied, Why, ZoneAdded, ZoneRemoved};
 use store::{Store, StoreError};
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 
-use crate::limits::{Limited, ZoneLimits};
+use crate::limits::ZoneLimits;
 use room::{Ask, Room};
 
 /// How long a poll is held back whose slot is about to fall free, in milliseconds: what apps and networks are usually
@@ -159,34 +164,17 @@ impl From<BadSeal> for Refusal {
     }
 }
 
-/// Where a zone's figures go. One a zone, kept with it.
-pub trait Meter: Send + Sync + 'static {
-    /// A view came in; about once a second while the zone is used.
-    fn shown(&self, view: &View);
-    /// Somebody entered, after so long a wait; with the wait in relation to the one told at the start, where one
-    /// was told.
-    fn entered(&self, waited_s: f64, actual_over_told: Option<f64>);
-    /// Somebody was let in without the store.
-    fn admitted_unseen(&self);
-    /// A call was refused since its client asks too often.
-    fn limited(&self, what: Limited);
-    /// A store call ended.
-    fn called(&self, call: Call, took: Duration, batch: usize, ok: bool);
-}
-
-/// The calls of the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Call {
-    /// [`Store::put_zone`]
-    Put,
-    /// [`Store::open_zone`]
-    Open,
-    /// [`Store::join`]
-    Join,
-    /// [`Store::enter`]
-    Enter,
-    /// [`Store::beat`]
-    Beat,
+impl From<Refusal> for Why {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::UnknownZone => Self::UnknownZone,
+            Refusal::BadToken => Self::BadToken,
+            Refusal::Gone => Self::Gone,
+            Refusal::Closed { .. } => Self::Closed,
+            Refusal::StoreAway { .. } => Self::StoreAway,
+            Refusal::Busy { .. } => Self::Busy,
+        }
+    }
 }
 
 /// What the store that keeps the zones says of one.
@@ -200,33 +188,31 @@ pub enum Word {
     Nothing,
 }
 
+/// A zone as its store last showed it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shown {
+    /// Its totals; all 0 where no store has shown it yet.
+    pub tallied: Tallied,
+    /// When that was.
+    pub at: Instant,
+}
+
 type Rooms = HashMap<ZoneId, Arc<Room>>;
-type MeterOf = dyn Fn(&ZoneId) -> Arc<dyn Meter> + Send + Sync;
 
 /// All zones that are served, over one store.
 pub struct Gate<S> {
     store: Arc<S>,
     seals: Seals,
-    meter_of: Box<MeterOf>,
+    bus: Arc<Bus>,
     rooms: ArcSwap<Rooms>,
     /// Held while the zones change.
     changing: Mutex<()>,
 }
 
 impl<S: Store> Gate<S> {
-    /// A gate that serves no zone yet. `meter_of` makes a zone's meter.
-    pub fn new(
-        store: S,
-        seals: Seals,
-        meter_of: impl Fn(&ZoneId) -> Arc<dyn Meter> + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            store: Arc::new(store),
-            seals,
-            meter_of: Box::new(meter_of),
-            rooms: ArcSwap::default(),
-            changing: Mutex::default(),
-        }
+    /// A gate that serves no zone yet, and publishes on `bus`.
+    pub fn new(store: S, seals: Seals, bus: Arc<Bus>) -> Self {
+        Self { store: Arc::new(store), seals, bus, rooms: ArcSwap::default(), changing: Mutex::default() }
     }
 
     /// Serves exactly these zones from now on. A zone that stays keeps its places; one that is left out is not
@@ -245,14 +231,13 @@ impl<S: Store> Gate<S> {
                     Arc::clone(room)
                 }
                 None => {
-                    let meter = (self.meter_of)(&zone);
-                    Room::open(Arc::clone(&self.store), zone.clone(), policy, self.seals.sealer(&zone), meter)
-                        .await?
+                    let (sealer, bus) = (self.seals.sealer(&zone), Arc::clone(&self.bus));
+                    Room::open(Arc::clone(&self.store), zone.clone(), policy, sealer, bus).await?
                 }
             };
             rooms.insert(zone, room);
         }
-        self.rooms.store(Arc::new(rooms));
+        self.serve(&before, rooms);
         Ok(())
     }
 
@@ -276,8 +261,8 @@ impl<S: Store> Gate<S> {
             let room = before.get(&zone).map_or_else(
                 || {
                     changed = true;
-                    let (sealer, meter) = (self.seals.sealer(&zone), (self.meter_of)(&zone));
-                    let room = Room::follow(Arc::clone(&self.store), zone.clone(), policy, sealer, meter);
+                    let (sealer, bus) = (self.seals.sealer(&zone), Arc::clone(&self.bus));
+                    let room = Room::follow(Arc::clone(&self.store), zone.clone(), policy, sealer, bus);
                     if word == Word::Nothing {
                         room.set_away();
                     }
@@ -299,9 +284,23 @@ impl<S: Store> Gate<S> {
         }
         changed |= rooms.len() != before.len();
         if changed {
-            self.rooms.store(Arc::new(rooms));
+            self.serve(&before, rooms);
         }
         changed
+    }
+
+    /// Takes these rooms into use, and then tells which are new and which are gone: who hears of it finds the gate as
+    /// told, or newer.
+    fn serve(&self, before: &Rooms, rooms: Rooms) {
+        let rooms = Arc::new(rooms);
+        self.rooms.store(Arc::clone(&rooms));
+        for room in before.iter().filter_map(|(zone, room)| (!rooms.contains_key(zone)).then_some(room)) {
+            self.bus.publish(ZoneRemoved { zone: room.id });
+        }
+        for room in rooms.iter().filter_map(|(zone, room)| (!before.contains_key(zone)).then_some(room)) {
+            self.bus.publish(ZoneAdded { zone: room.id, policy: room.policy() });
+            room.tell_view();
+        }
     }
 
     /// Has the zones that are `mine` look for themselves whether the store answers.
@@ -322,6 +321,10 @@ impl<S: Store> Gate<S> {
             return self.entry(zone, token).await;
         }
         let room = self.room(zone).await?;
+        self.join(&room).await.inspect_err(|refusal| self.refused(room.id, *refusal))
+    }
+
+    async fn join(&self, room: &Room) -> Result<Reply, Refusal> {
         if room.policy().mode == Mode::Closed {
             return Err(Refusal::Closed { retry_after_s: 60 });
         }
@@ -345,6 +348,10 @@ impl<S: Store> Gate<S> {
     /// See [`Refusal`].
     pub async fn entry(&self, zone: &str, token: &[u8]) -> Result<Reply, Refusal> {
         let room = self.room(zone).await?;
+        self.ask(&room, token).await.inspect_err(|refusal| self.refused(room.id, *refusal))
+    }
+
+    async fn ask(&self, room: &Room, token: &[u8]) -> Result<Reply, Refusal> {
         let ticket = room.sealer.open(token)?;
         if let Some(reply) = room.look_unseen(&ticket) {
             return reply;
@@ -376,9 +383,9 @@ impl<S: Store> Gate<S> {
 
     /// Notes that a call is refused since its client asks too often, and that the token's holder, if there is one, is
     /// present all the same. No store is asked, now or because of it.
-    pub fn limited(&self, zone: &str, what: Limited, token: Option<&[u8]>) {
+    pub fn limited(&self, zone: &str, call: LimitedCall, retry_after_s: u32, token: Option<&[u8]>) {
         let Some(room) = self.rooms.load().get(zone).cloned() else { return };
-        room.meter.limited(what);
+        self.bus.publish(Limited { zone: room.id, call, count: 1, retry_after_s });
         if let Some(Ok(ticket)) = token.map(|token| room.sealer.open(token)) {
             room.note(&ticket);
         }
@@ -402,14 +409,33 @@ impl<S: Store> Gate<S> {
         zones
     }
 
+    /// The zones served, as the store last showed them.
+    #[must_use]
+    pub fn shown(&self) -> Vec<Shown> {
+        self.rooms.load().values().map(|room| room.last_shown()).collect()
+    }
+
+    /// One zone as the store last showed it, if it is served.
+    #[must_use]
+    pub fn zone_shown(&self, zone: &str) -> Option<Shown> {
+        self.rooms.load().get(zone).map(|room| room.last_shown())
+    }
+
     async fn room(&self, zone: &str) -> Result<Arc<Room>, Refusal> {
-        let known = self.rooms.load().get(zone).cloned();
-        match known {
-            Some(room) => Ok(room),
-            // Put there by another server a moment ago, perhaps: it will be served here, too.
-            None if self.store.may_keep(zone).await => Err(Refusal::StoreAway { retry_after_s: 3 }),
-            None => Err(Refusal::UnknownZone),
+        if let Some(room) = self.rooms.load().get(zone) {
+            return Ok(Arc::clone(room));
         }
+        // Put there by another server a moment ago, perhaps: it will be served here, too.
+        let refusal = match self.store.may_keep(zone).await {
+            true => Refusal::StoreAway { retry_after_s: 3 },
+            false => Refusal::UnknownZone,
+        };
+        self.refused(events::Zone::NONE, refusal);
+        Err(refusal)
+    }
+
+    fn refused(&self, zone: events::Zone, refusal: Refusal) {
+        self.bus.publish(Refused { zone, why: refusal.into(), count: 1 });
     }
 }
 

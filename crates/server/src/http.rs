@@ -25,6 +25,7 @@ use hyper::{
     body::{Body as _, Incoming},
     header::{CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue},
 };
+use events::LimitedCall;
 use ipnet::IpNet;
 use limiter::{Decision, layer::address};
 use store::Store;
@@ -34,7 +35,7 @@ use crate::{
     cells::Health,
     edge::Answer,
     gate::{Gate, Reply, Told},
-    limits::{Asked, Limited, Limits},
+    limits::{Asked, Limits},
     metrics::{Metrics, Route},
     passes::Passes,
 };
@@ -213,15 +214,17 @@ impl<S: Store> App<S> {
         let entry = route == Route::Entry;
         let ask = request::parse(&body, entry)?;
         let token = ask.token.as_deref().map(str::as_bytes);
-        let what = if token.is_some() { Limited::Entries } else { Limited::Waits };
+        let call = if token.is_some() { LimitedCall::Entry } else { LimitedCall::Wait };
         if let Some(limits) = self.gate.limits(&ask.zone) {
-            *asked = self.limits.ask(&ask.zone, &limits, what, client).await;
+            *asked = self.limits.ask(&ask.zone, &limits, call, client).await;
         }
         match asked.as_ref().map(|asked| asked.decision) {
             Some(Decision::Unknown { .. }) => self.metrics.limits_unknown.inc(),
             Some(refusal) if !refusal.is_allowed() => {
-                self.gate.limited(&ask.zone, what, token);
-                return Err(Problem::too_many_requests(&refusal));
+                let seconds = refusal.retry_after_s().unwrap_or(1);
+                let retry_after_s = u32::try_from(seconds).unwrap_or(u32::MAX);
+                self.gate.limited(&ask.zone, call, retry_after_s, token);
+                return Err(Problem::too_many_requests(retry_after_s));
             }
             _ => {}
         }

@@ -15,6 +15,7 @@ use std::{
 };
 
 use admission::{Policy, ZoneId};
+use events::LimitedCall;
 use hyper::HeaderMap;
 use ipnet::IpNet;
 use limiter::{
@@ -24,15 +25,6 @@ use limiter::{
 use tokio::{sync::Notify, time::sleep};
 
 use crate::config::LimitSettings;
-
-/// What is limited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limited {
-    /// New places.
-    Waits,
-    /// Questions for a place, by `entry` or by `wait` with a token.
-    Entries,
-}
 
 /// The limits of a zone's clients.
 #[derive(Debug)]
@@ -149,17 +141,17 @@ impl Limits {
     }
 
     /// Asks whether `client` may make a call now. None where the call is not limited.
-    pub async fn ask(&self, zone: &str, limits: &ZoneLimits, what: Limited, client: IpAddr) -> Option<Asked> {
-        let announced = match what {
-            Limited::Waits => limits.waits.as_ref(),
-            Limited::Entries => limits.entries.as_ref(),
+    pub async fn ask(&self, zone: &str, limits: &ZoneLimits, call: LimitedCall, client: IpAddr) -> Option<Asked> {
+        let announced = match call {
+            LimitedCall::Wait => limits.waits.as_ref(),
+            LimitedCall::Entry => limits.entries.as_ref(),
         };
         let announced = announced?.clone();
         if self.carrier_nats.iter().any(|net| net.contains(&client)) {
             return None;
         }
         let key = self.prefixes.key(client);
-        let buckets = if what == Limited::Waits { (self.buckets_of)(zone) } else { None };
+        let buckets = if call == LimitedCall::Wait { (self.buckets_of)(zone) } else { None };
         let decision = match buckets {
             Some(buckets) => buckets.ask(announced.limit(), key.as_ref()).await,
             None => self.here.ask(announced.limit(), key, 1).await,

@@ -1,29 +1,37 @@
 //! What an operator can see.
 //!
-//! Each series is named once, with its help beside the name. Invariants: labels are bounded (zone, route, status,
-//! call, cell; never a ticket, a token or an address); the request path touches atomics only, through handles made
-//! beforehand; a zone that is no longer served has no series.
+//! Each series is named once, with its help beside the name. What happens to zones and stores comes from the bus, in
+//! batches; requests and connections are counted where they end, by handles made beforehand, since an event for each
+//! poll would cost more than its counter.
+//!
+//! Invariants: labels are bounded (zone, route, status, call, cell, subscriber; never a ticket, a token or an address);
+//! a zone that is no longer served has no series; a counter that events make either is told as a total by each of them,
+//! so that a lost one is made good by the next, or its loss is in `weir_events_lost_total`.
 
 mod kernel;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet, hash_map::Entry},
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
     time::Duration,
 };
 
-use admission::{Tally, View, ZoneId};
+use admission::ZoneId;
+use events::{
+    AdmittedUnseen, Batch, Bus, Event, Kind, Kinds, LimitedCall, Scope, StoreCall, StoreCalled, SubscribeError,
+    Subscription, Tallied,
+};
 use prometheus::{
     Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
     IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
     core::{Collector, MetricVec, MetricVecBuilder},
 };
-use tokio::time::Instant;
+use store::Store;
+use tokio::time::sleep;
 
 use crate::{
     cells::Health,
-    gate::{Call, Meter},
-    limits::Limited,
+    gate::{Gate, Shown},
 };
 
 /// What a request was for.
@@ -47,16 +55,25 @@ pub enum Route {
 
 const ROUTES: [&str; 7] = ["wait", "entry", "healthz", "readyz", "jwks", "metrics", "other"];
 const STATUSES: [u16; 13] = [200, 400, 401, 404, 405, 408, 410, 413, 415, 429, 431, 500, 503];
-const CALLS: [(Call, &str); 5] = [
-    (Call::Put, "put"),
-    (Call::Open, "open"),
-    (Call::Join, "join"),
-    (Call::Enter, "enter"),
-    (Call::Beat, "beat"),
-];
+const CALLS: [(StoreCall, &str); 5] = StoreCall::ALL;
 
-/// What is limited, as the routes that say it most.
-const LIMITED: [(Limited, &str); 2] = [(Limited::Waits, "wait"), (Limited::Entries, "entry")];
+/// What of the bus is shown.
+const KINDS: Kinds = Kinds::of(&[
+    Kind::ZoneAdded,
+    Kind::ZoneRemoved,
+    Kind::ViewShown,
+    Kind::Entered,
+    Kind::AdmittedUnseen,
+    Kind::Limited,
+    Kind::StoreCalled,
+    Kind::Reloaded,
+]);
+
+/// How long events gather before they are taken: the fewer wakings, the less of the processor they take, and a thread's
+/// ring holds what it publishes meanwhile at 80,000 events a second.
+const GATHER: Duration = Duration::from_millis(50);
+
+const LIMITED: [(LimitedCall, &str); 2] = LimitedCall::ALL;
 
 const REQUEST_S: &[f64] =
     &[25e-6, 50e-6, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 1e-2, 2.5e-2, 0.1, 0.5, 2.0, 10.0];
@@ -76,12 +93,14 @@ pub struct Metrics {
     pub connections: Connections,
     /// Calls that no limiter decided about.
     pub limits_unknown: IntCounter,
-    calls: Arc<Calls>,
+    bus: Arc<Bus>,
+    calls: Calls,
     reloads: IntCounterVec,
+    events: OfEvents,
     cell_up: IntGaugeVec,
     cells: OnceLock<Vec<Arc<Health>>>,
     families: Families,
-    zones: Mutex<HashMap<ZoneId, Arc<ZoneMeter>>>,
+    zones: Mutex<HashMap<events::Zone, ZoneSeries>>,
     kernel: Mutex<kernel::Kernel>,
 }
 
@@ -102,6 +121,15 @@ struct Calls {
     failed: [IntCounter; CALLS.len()],
 }
 
+/// How the bus's subscribers get on.
+struct OfEvents {
+    lost: IntCounterVec,
+    /// What the subscribers of a name had lost when last asked: those that leave take theirs along.
+    lost_before: Mutex<HashMap<Arc<str>, u64>>,
+    lag: IntGaugeVec,
+    unheard: IntCounter,
+}
+
 struct Families {
     waiting: IntGaugeVec,
     present: IntGaugeVec,
@@ -118,8 +146,9 @@ struct Families {
     error: HistogramVec,
 }
 
-/// The meter of one zone.
-struct ZoneMeter {
+/// The series of one zone.
+struct ZoneSeries {
+    name: ZoneId,
     waiting: IntGauge,
     present: IntGauge,
     rate: IntGauge,
@@ -133,8 +162,10 @@ struct ZoneMeter {
     slots_used: IntCounter,
     wait: Histogram,
     error: Histogram,
-    calls: Arc<Calls>,
-    last: Mutex<(Option<Instant>, Tally)>,
+    /// What was shown last, once the store has told of the zone.
+    last: Option<Shown>,
+    /// Of those who were let in without the store, how many were told.
+    unseen_before: u64,
 }
 
 /// The names are literals, unique and well formed: a test makes them all.
@@ -155,9 +186,9 @@ fn at<B: MetricVecBuilder>(family: &MetricVec<B>, label: &str) -> B::M {
 }
 
 impl Metrics {
-    /// Makes them all.
+    /// Makes them all, for what is published on `bus`.
     #[must_use]
-    pub fn new() -> Self {
+    pub fn new(bus: Arc<Bus>) -> Self {
         let r = &Registry::new();
         let counter = |name: &str, help: &str| register(r, IntCounter::new(name, help).expect(SOUND));
         let counters = |name: &str, help: &str, label: &str| {
@@ -222,12 +253,30 @@ impl Metrics {
                 "weir_limits_unknown_total",
                 "Calls let through since nobody could say whether their client asks too often.",
             ),
-            calls: Arc::new(Calls {
+            bus,
+            calls: Calls {
                 seconds: CALLS.map(|(_, call)| at(&call_s, call)),
                 batch: CALLS.map(|(_, call)| at(&batch, call)),
                 failed: CALLS.map(|(_, call)| at(&failed, call)),
-            }),
+            },
             reloads,
+            events: OfEvents {
+                lost: counters(
+                    "weir_events_lost_total",
+                    "Events that a subscriber did not take in time, and that it will not see.",
+                    "subscriber",
+                ),
+                lost_before: Mutex::default(),
+                lag: {
+                    let opts =
+                        Opts::new("weir_events_waiting", "Events that a subscriber has not dealt with yet.");
+                    register(r, IntGaugeVec::new(opts, &["subscriber"]).expect(SOUND))
+                },
+                unheard: counter(
+                    "weir_events_unheard_total",
+                    "Events of threads beyond those that the bus has room for.",
+                ),
+            },
             cell_up: {
                 let help = "Whether a cell answered when it was last asked for its zones.";
                 register(r, IntGaugeVec::new(Opts::new("weir_store_cell_up", help), &["cell"]).expect(SOUND))
@@ -284,40 +333,93 @@ impl Metrics {
         }
     }
 
-    /// The meter of a zone.
-    #[must_use]
-    pub fn zone(&self, zone: &ZoneId) -> Arc<dyn Meter> {
-        let (f, name) = (&self.families, zone.as_str());
-        let meter = || {
-            Arc::new(ZoneMeter {
-                waiting: at(&f.waiting, name),
-                present: at(&f.present, name),
-                rate: at(&f.rate, name),
-                view_age: at(&f.view_age, name),
-                joined: at(&f.joined, name),
-                entered: at(&f.entered, name),
-                unseen: at(&f.unseen, name),
-                evicted: at(&f.evicted, name),
-                limited: LIMITED
-                    .map(|(_, route)| f.limited.get_metric_with_label_values(&[name, route]).expect(SOUND)),
-                slots_offered: at(&f.slots_offered, name),
-                slots_used: at(&f.slots_used, name),
-                wait: at(&f.wait, name),
-                error: at(&f.error, name),
-                calls: Arc::clone(&self.calls),
-                last: Mutex::default(),
-            })
-        };
-        Arc::clone(lock(&self.zones).entry(zone.clone()).or_insert_with(meter)) as Arc<dyn Meter>
+    /// Subscribes to what is shown, from now on.
+    ///
+    /// # Errors
+    /// If the bus has too many subscribers.
+    pub fn subscribe(&self) -> Result<Subscription, SubscribeError> {
+        self.bus.subscribe("metrics", Scope::Private, KINDS)
     }
 
-    /// Drops the series of every zone that is not in `served`.
-    pub fn keep_zones(&self, served: &[ZoneId]) {
+    /// Shows what `subscription` hears, of the zones that `gate` serves, until the bus is no more.
+    pub async fn follow<S: Store>(self: Arc<Self>, mut subscription: Subscription, gate: Arc<Gate<S>>) {
+        while let Some(batch) = subscription.next().await {
+            self.take_in(&batch, &*gate);
+            sleep(GATHER).await;
+        }
+    }
+
+    /// Shows a batch of events. Which zones there are, and what their totals are, is read from `gate`: events of several
+    /// threads are in no order, and a total that comes late would pass for that of a store that started anew.
+    fn take_in<S: Store>(&self, batch: &Batch<'_>, gate: &Gate<S>) {
+        let zones = &mut *lock(&self.zones);
+        let of_zones = |event: &Event| matches!(event.kind(), Kind::ZoneAdded | Kind::ZoneRemoved);
+        if batch.lost > 0 || batch.events.iter().any(of_zones) {
+            self.keep_zones(zones, &gate.shown());
+        }
+        for event in batch.events {
+            match *event {
+                Event::ViewShown(view) => {
+                    let series = zones.get_mut(&view.zone);
+                    if let Some(series) = series
+                        && let Some(shown) = gate.zone_shown(series.name.as_str())
+                    {
+                        series.show(&shown);
+                    }
+                }
+                Event::Entered(entered) => {
+                    if let Some(series) = zones.get(&entered.zone) {
+                        series.entered(entered.waited_ms, entered.told_s);
+                    }
+                }
+                Event::AdmittedUnseen(admitted) => {
+                    if let Some(series) = zones.get_mut(&admitted.zone) {
+                        series.admitted_unseen(admitted);
+                    }
+                }
+                Event::Limited(limited) => {
+                    if let Some(series) = zones.get(&limited.zone) {
+                        let at = LIMITED.iter().position(|(call, _)| *call == limited.call);
+                        series.limited[at.expect("both are in the list")].inc_by(limited.count.into());
+                    }
+                }
+                Event::StoreCalled(called) => self.calls.ended(called),
+                Event::Reloaded(reloaded) => {
+                    at(&self.reloads, if reloaded.ok { "ok" } else { "failed" }).inc();
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn show_subscribers(&self) {
+        let unheard = &self.events.unheard;
+        unheard.inc_by(self.bus.unheard().saturating_sub(unheard.get()));
+        // Subscribers of one name are one series.
+        let mut by_name: HashMap<Arc<str>, (u64, u64)> = HashMap::new();
+        for subscriber in self.bus.subscribers() {
+            let (lost, waiting) = by_name.entry(subscriber.name).or_default();
+            *lost += subscriber.lost;
+            *waiting += subscriber.lag + subscriber.spilled;
+        }
+        let before = &mut *lock(&self.events.lost_before);
+        for (name, (lost, waiting)) in &by_name {
+            let before = before.get(name).copied().unwrap_or(0);
+            at(&self.events.lost, name).inc_by(lost.checked_sub(before).unwrap_or(*lost));
+            at(&self.events.lag, name).set(i64::try_from(*waiting).unwrap_or(i64::MAX));
+        }
+        before.clear();
+        before.extend(by_name.into_iter().map(|(name, (lost, _))| (name, lost)));
+    }
+
+    /// Has series for exactly these zones.
+    fn keep_zones(&self, zones: &mut HashMap<events::Zone, ZoneSeries>, served: &[Shown]) {
         let f = &self.families;
-        lock(&self.zones).retain(|zone, _| {
-            let keep = served.contains(zone);
+        let still: HashSet<events::Zone> = served.iter().map(|shown| shown.tallied.zone).collect();
+        zones.retain(|zone, series| {
+            let keep = still.contains(zone);
             if !keep {
-                let labels = &[zone.as_str()];
+                let labels = &[series.name.as_str()];
                 for family in [&f.waiting, &f.present, &f.rate] {
                     let _ = family.remove_label_values(labels);
                 }
@@ -326,7 +428,7 @@ impl Metrics {
                     let _ = family.remove_label_values(labels);
                 }
                 for (_, route) in LIMITED {
-                    let _ = f.limited.remove_label_values(&[zone.as_str(), route]);
+                    let _ = f.limited.remove_label_values(&[series.name.as_str(), route]);
                 }
                 for family in [&f.wait, &f.error] {
                     let _ = family.remove_label_values(labels);
@@ -335,6 +437,17 @@ impl Metrics {
             }
             keep
         });
+        for shown in served {
+            let series = match zones.entry(shown.tallied.zone) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(place) => {
+                    // One of more zones than the bus has names for.
+                    let Some(name) = self.bus.zone_id(shown.tallied.zone) else { continue };
+                    place.insert(ZoneSeries::new(f, name))
+                }
+            };
+            series.show(shown);
+        }
     }
 
     /// A request was answered.
@@ -359,19 +472,15 @@ impl Metrics {
         self.cells.get_or_init(|| cells);
     }
 
-    /// The configuration was read again.
-    pub fn reloaded(&self, ok: bool) {
-        at(&self.reloads, if ok { "ok" } else { "failed" }).inc();
-    }
-
     /// All of it, in the Prometheus text format.
     #[must_use]
     pub fn render(&self) -> Vec<u8> {
-        for meter in lock(&self.zones).values() {
-            if let Some(shown) = lock(&meter.last).0 {
-                meter.view_age.set(shown.elapsed().as_secs_f64());
+        for series in lock(&self.zones).values() {
+            if let Some(shown) = &series.last {
+                series.view_age.set(shown.at.elapsed().as_secs_f64());
             }
         }
+        self.show_subscribers();
         for cell in self.cells.get().into_iter().flatten() {
             at(&self.cell_up, &cell.name).set(cell.is_up().into());
         }
@@ -382,92 +491,209 @@ impl Metrics {
     }
 }
 
-impl Default for Metrics {
-    fn default() -> Self {
-        Self::new()
+impl Calls {
+    fn ended(&self, called: StoreCalled) {
+        let index = called.call as usize;
+        self.seconds[index].observe(Duration::from_micros(called.took_us.into()).as_secs_f64());
+        self.batch[index].observe(called.tickets.into());
+        if !called.ok {
+            self.failed[index].inc();
+        }
     }
 }
 
-impl Meter for ZoneMeter {
-    fn shown(&self, view: &View) {
-        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        let now = &view.tally;
-        self.waiting.set(signed(now.waiting));
-        self.present.set(signed(now.present));
-        self.rate.set(view.policy.admit_per_minute.into());
-        let (shown, old) = &mut *lock(&self.last);
-        *shown = Some(Instant::now());
-        // A total below the last one is that of a store that started anew, and all of it is news.
-        let news = |new: u64, old: u64| if new < old { new } else { new - old };
-        self.joined.inc_by(news(now.joined, old.joined));
-        self.entered.inc_by(news(now.entered, old.entered));
-        self.evicted.inc_by(news(now.evicted, old.evicted));
-        self.slots_offered.inc_by(news(now.slots_offered, old.slots_offered));
-        self.slots_used.inc_by(news(now.slots_used, old.slots_used));
-        *old = *now;
+impl ZoneSeries {
+    fn new(f: &Families, name: ZoneId) -> Self {
+        let label = name.as_str();
+        Self {
+            waiting: at(&f.waiting, label),
+            present: at(&f.present, label),
+            rate: at(&f.rate, label),
+            view_age: at(&f.view_age, label),
+            joined: at(&f.joined, label),
+            entered: at(&f.entered, label),
+            unseen: at(&f.unseen, label),
+            evicted: at(&f.evicted, label),
+            limited: LIMITED
+                .map(|(_, route)| f.limited.get_metric_with_label_values(&[label, route]).expect(SOUND)),
+            slots_offered: at(&f.slots_offered, label),
+            slots_used: at(&f.slots_used, label),
+            wait: at(&f.wait, label),
+            error: at(&f.error, label),
+            last: None,
+            unseen_before: 0,
+            name,
+        }
     }
 
-    fn entered(&self, waited_s: f64, actual_over_told: Option<f64>) {
+    fn show(&mut self, shown: &Shown) {
+        let now = &shown.tallied;
+        self.waiting.set(now.waiting.into());
+        self.present.set(now.present.into());
+        self.rate.set(now.admit_per_minute.into());
+        let old = self.last.as_ref().map(|last| &last.tallied);
+        let add = |counter: &IntCounter, total: fn(&Tallied) -> u64| {
+            let (new, old) = (total(now), old.map_or(0, total));
+            // A total below the last one is that of a store that started anew, and all of it is news.
+            counter.inc_by(if new < old { new } else { new - old });
+        };
+        add(&self.joined, |tallied| tallied.joined);
+        add(&self.entered, |tallied| tallied.entered);
+        add(&self.evicted, |tallied| tallied.evicted);
+        add(&self.slots_offered, |tallied| tallied.slots_offered);
+        add(&self.slots_used, |tallied| tallied.slots_used);
+        self.last = Some(*shown);
+    }
+
+    fn entered(&self, waited_ms: u32, told_s: u32) {
+        let waited_s = f64::from(waited_ms) / 1_000.0;
         self.wait.observe(waited_s);
-        if let Some(ratio) = actual_over_told {
-            self.error.observe(ratio);
+        if told_s > 0 {
+            self.error.observe(waited_s / f64::from(told_s));
         }
     }
 
-    fn admitted_unseen(&self) {
-        self.unseen.inc();
-    }
-
-    fn limited(&self, what: Limited) {
-        let index = LIMITED.iter().position(|(known, _)| *known == what).expect("both are in the list");
-        self.limited[index].inc();
-    }
-
-    fn called(&self, call: Call, took: Duration, batch: usize, ok: bool) {
-        let index = CALLS.iter().position(|(known, _)| *known == call).expect("every call is in the list");
-        self.calls.seconds[index].observe(took.as_secs_f64());
-        self.calls.batch[index].observe(f64::from(u32::try_from(batch).unwrap_or(u32::MAX)));
-        if !ok {
-            self.calls.failed[index].inc();
-        }
+    fn admitted_unseen(&mut self, AdmittedUnseen { total, .. }: AdmittedUnseen) {
+        // Of several threads the greater total may come first.
+        self.unseen.inc_by(total.saturating_sub(self.unseen_before));
+        self.unseen_before = self.unseen_before.max(total);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use admission::{Policy, SealKey, Seals};
+    use events::{Entered, Reloaded};
+    use store::Embedded;
+
     use super::*;
+
+    fn zone(name: &str) -> ZoneId {
+        ZoneId::parse(name).expect("a name")
+    }
+
+    /// A bus, a gate that publishes on it, and metrics that are shown what `hear` is called for.
+    struct Heard {
+        bus: Arc<Bus>,
+        gate: Gate<Embedded>,
+        metrics: Metrics,
+        subscription: Subscription,
+        runtime: tokio::runtime::Runtime,
+        _dir: tempfile::TempDir,
+    }
+
+    impl Heard {
+        fn new(ring_len: usize) -> Self {
+            let dir = tempfile::tempdir().expect("a directory");
+            let bus = Arc::new(Bus::with_rings(move |_| ring_len).expect("a thread"));
+            let metrics = Metrics::new(Arc::clone(&bus));
+            let subscription = metrics.subscribe().expect("room");
+            let seals = Seals { current: SealKey { id: 1, secret: [1; 32] }, previous: None };
+            let gate = Gate::new(Embedded::open(dir.path()).expect("empty"), seals, Arc::clone(&bus));
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+            Self { bus, gate, metrics, subscription, runtime: runtime.expect("a runtime"), _dir: dir }
+        }
+
+        fn serve(&self, zones: &[&str]) {
+            let zones = zones.iter().map(|name| (zone(name), Policy::default())).collect();
+            self.runtime.block_on(self.gate.serve_zones(zones)).expect("served");
+        }
+
+        fn hear(&mut self) {
+            while let Some(batch) = self.subscription.try_next() {
+                self.metrics.take_in(&batch, &self.gate);
+            }
+        }
+
+        fn text(&self) -> String {
+            String::from_utf8(self.metrics.render()).expect("text")
+        }
+    }
 
     #[test]
     fn what_happened_is_told_and_a_zone_that_goes_takes_its_series_along() {
-        let metrics = Metrics::new();
-        let zone = |name| ZoneId::parse(name).expect("a name");
-        let (a, b) = (metrics.zone(&zone("A")), metrics.zone(&zone("B")));
-        a.entered(7.0, Some(1.05));
-        b.limited(Limited::Entries);
-        b.called(Call::Join, Duration::from_millis(3), 5, false);
+        let mut heard = Heard::new(64);
+        heard.serve(&["A", "B"]);
+        let a = heard.bus.zone(&zone("A"));
+        heard.bus.publish(Entered { zone: a, waited_ms: 7_000, told_s: 6, at_ms: 0 });
+        heard.bus.publish(StoreCalled {
+            zone: a,
+            call: StoreCall::Join,
+            took_us: 3_000,
+            tickets: 5,
+            ok: false,
+        });
+        // In the order of another thread.
+        heard.bus.publish(AdmittedUnseen { zone: a, total: 3 });
+        heard.bus.publish(AdmittedUnseen { zone: a, total: 2 });
+        heard.bus.publish(Limited {
+            zone: heard.bus.zone(&zone("B")),
+            call: LimitedCall::Entry,
+            count: 1,
+            retry_after_s: 1,
+        });
+        heard.bus.publish(Reloaded { ok: false });
+        heard.runtime.block_on(heard.gate.wait("B", None)).expect("served");
+        // A put shows the zone anew.
+        heard.serve(&["A", "B"]);
+        heard.hear();
+        let metrics = &heard.metrics;
         metrics.answered(Route::Wait, 200, Duration::from_micros(40));
         metrics.refused(Route::Other, 431);
-        metrics.reloaded(false);
-        let text = || String::from_utf8(metrics.render()).expect("text");
+        let text = heard.text();
         for line in [
             "weir_zone_wait_seconds_bucket{zone=\"A\",le=\"15\"} 1",
             "weir_zone_wait_error_ratio_bucket{zone=\"A\",le=\"1\"} 0",
-            "weir_zone_joined_total{zone=\"B\"} 0",
+            "weir_zone_joined_total{zone=\"A\"} 0",
+            "weir_zone_joined_total{zone=\"B\"} 1",
+            "weir_admitted_unseen_total{zone=\"A\"} 3",
             "weir_zone_limited_total{route=\"entry\",zone=\"B\"} 1",
             "weir_requests_total{route=\"wait\",status=\"200\"} 1",
             "weir_requests_total{route=\"other\",status=\"431\"} 1",
             "weir_request_duration_seconds_count{route=\"wait\"} 1",
             "weir_store_calls_failed_total{call=\"join\"} 1",
-            "weir_store_call_tickets_bucket{call=\"join\",le=\"8\"} 1",
+            "weir_store_call_tickets_bucket{call=\"join\",le=\"8\"} 2",
             "weir_config_reloads_total{result=\"failed\"} 1",
             "weir_config_reloads_total{result=\"ok\"} 0",
+            "weir_events_lost_total{subscriber=\"metrics\"} 0",
         ] {
-            assert!(text().contains(line), "{line}\n{}", text());
+            assert!(text.contains(line), "{line}\n{text}");
         }
         for name in ["process_open_fds ", "process_max_fds ", "weir_kernel_listen_overflows_total "] {
-            assert!(text().lines().any(|line| line.starts_with(name)), "{name}");
+            assert!(text.lines().any(|line| line.starts_with(name)), "{name}");
         }
-        metrics.keep_zones(&[zone("A")]);
-        assert!(text().contains("zone=\"A\"") && !text().contains("zone=\"B\""));
+        heard.serve(&["A"]);
+        heard.hear();
+        let text = heard.text();
+        assert!(text.contains("zone=\"A\"") && !text.contains("zone=\"B\""), "{text}");
+    }
+
+    /// Rings of two events lose most of what is told here.
+    #[test]
+    fn what_is_lost_shows_and_no_total_is_wrong() {
+        let mut heard = Heard::new(2);
+        let names: Vec<_> = (0..20).map(|n| format!("Z{n}")).collect();
+        heard.serve(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        for name in &names {
+            heard.runtime.block_on(heard.gate.wait(name, None)).expect("served");
+        }
+        let unseen = (1..=7).map(|total| AdmittedUnseen { zone: heard.bus.zone(&zone("Z3")), total });
+        unseen.for_each(|event| heard.bus.publish(event));
+        let text = heard.text();
+        let series = "weir_events_lost_total{subscriber=\"metrics\"} ";
+        let lost = |text: &str| -> u64 {
+            let value = text.lines().find_map(|line| line.strip_prefix(series)).expect("a series");
+            value.parse().expect("a number")
+        };
+        assert!(lost(&text) >= 60, "before they are missed\n{text}");
+        heard.hear();
+        heard.serve(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        heard.hear();
+        let text = heard.text();
+        for name in &names {
+            let line = format!("weir_zone_joined_total{{zone=\"{name}\"}} 1\n");
+            assert!(text.contains(&line), "{line}{text}");
+        }
+        assert!(text.contains("weir_admitted_unseen_total{zone=\"Z3\"} 7\n"), "{text}");
     }
 }

@@ -17,6 +17,7 @@ use std::{
 };
 
 use admission::{Policy, ZoneId};
+use events::{Bus, Reloaded};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use store::{Embedded, redis::Redis};
 use tokio::{
@@ -117,12 +118,19 @@ fn obey(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
             {
                 tracing::warn!("{name} is no setting of weir; see weir --help");
             }
+            let no_threads = |e| failure(69)(&format_args!("threads can't be started: {e}"));
+            let bus = Arc::new(Bus::new().map_err(no_threads)?);
+            let publishes = Arc::clone(&bus);
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(config.worker_threads)
+                // What a thread's first event needs is made before there are requests.
+                .on_thread_start(move || {
+                    let _ = publishes.enlist();
+                })
                 .enable_all()
                 .build()
-                .map_err(|e| failure(69)(&format_args!("threads can't be started: {e}")))?;
-            let served = runtime.block_on(serve(config, sources));
+                .map_err(no_threads)?;
+            let served = runtime.block_on(serve(config, sources, bus));
             runtime.shutdown_timeout(Duration::from_secs(1));
             served?;
         }
@@ -187,7 +195,7 @@ fn log(filter: &str) {
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-async fn serve(config: Config, sources: Sources) -> Result<(), Failure> {
+async fn serve(config: Config, sources: Sources, bus: Arc<Bus>) -> Result<(), Failure> {
     let made = keys::make_dir(&config.data_dir);
     made?;
     let seals = keys::seals(&config.seal, &config.data_dir)?;
@@ -207,12 +215,15 @@ async fn serve(config: Config, sources: Sources) -> Result<(), Failure> {
             (AnyStore::Cells(Arc::clone(&cells)), Some(cells))
         }
     };
-    let metrics = Arc::new(Metrics::new());
-    let meters = Arc::clone(&metrics);
-    let gate = Arc::new(Gate::new(store, seals, move |zone| meters.zone(zone)));
+    let metrics = Arc::new(Metrics::new(Arc::clone(&bus)));
+    let gate = Arc::new(Gate::new(store, seals, Arc::clone(&bus)));
+    // Subscribers come before anything happens.
+    let full = |e| failure(69)(&e);
+    let told = metrics.subscribe().map_err(full)?;
     let zones_changed = Arc::new(Notify::new());
     // They end with this function.
     let mut watching = JoinSet::new();
+    watching.spawn(Arc::clone(&metrics).follow(told, Arc::clone(&gate)));
     let mut health = Vec::new();
     let mut buckets_of: Box<BucketsOf> = Box::new(|_| None);
     match &cells {
@@ -276,13 +287,11 @@ async fn serve(config: Config, sources: Sources) -> Result<(), Failure> {
         tokio::select! {
             _ = hang_up.recv() => {
                 let new = reload(&config, &sources, &app).await;
-                metrics.reloaded(new.is_some());
+                bus.publish(Reloaded { ok: new.is_some() });
                 in_force = new.unwrap_or(in_force);
                 edge.set_idle(in_force.idle_timeout(longest_polling_ms(&app)));
             }
             () = zones_changed.notified() => {
-                let zones: Vec<ZoneId> = app.gate.policies().into_iter().map(|(zone, _)| zone).collect();
-                metrics.keep_zones(&zones);
                 edge.set_idle(in_force.idle_timeout(longest_polling_ms(&app)));
             }
             _ = terminate.recv() => break,
@@ -356,8 +365,6 @@ async fn reload(running: &Config, sources: &Sources, app: &App<AnyStore>) -> Opt
             tracing::error!("{e} (not every zone has its new policy; send SIGHUP again)");
             return None;
         }
-        let names: Vec<ZoneId> = new.zones.iter().map(|(zone, _)| zone.clone()).collect();
-        app.metrics.keep_zones(&names);
     } else {
         let differ = zones::differences(&new.zones, &app.gate.policies());
         if !differ.is_empty() {

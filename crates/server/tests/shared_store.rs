@@ -4,16 +4,14 @@
 use std::{
     collections::BTreeMap,
     future::{Future, Ready, ready},
-    sync::{
-        Arc, Mutex, MutexGuard,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use admission::{
     Claim, Decided, Joined, Mark, Mode, Now, OnStoreFailure, Policy, SealKey, Seals, View, ZoneId,
 };
+use events::{Bus, Kind, LimitedCall};
 use store::{Engine, MemoryJournal, Store, StoreError};
 use tokio::{
     sync::{Notify, oneshot},
@@ -22,8 +20,7 @@ use tokio::{
 };
 use weir::{
     cells::{Cell, Cells},
-    gate::{Call, Gate, Meter, Refusal, Reply, Token},
-    limits::Limited,
+    gate::{Gate, Refusal, Reply, Token},
     watch::Watcher,
     zones::{Outcome, apply},
 };
@@ -189,23 +186,11 @@ impl Store for Shared {
     }
 }
 
-struct Counting(Arc<AtomicU64>);
-
-impl Meter for Counting {
-    fn shown(&self, _: &View) {}
-    fn entered(&self, _: f64, _: Option<f64>) {}
-    fn admitted_unseen(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-    fn limited(&self, _: Limited) {}
-    fn called(&self, _: Call, _: Duration, _: usize, _: bool) {}
-}
-
 /// A server as `weir serve` puts it together. Its watchers end with it.
 struct Server {
     gate: Arc<Gate<Shared>>,
     cells: Arc<Cells<Fake>>,
-    unseen: Arc<AtomicU64>,
+    bus: Arc<Bus>,
     _watching: JoinSet<()>,
 }
 
@@ -215,10 +200,8 @@ fn seals() -> Seals {
 
 async fn serve(cells: Vec<Cell<Fake>>, file: &[(ZoneId, Policy)]) -> Server {
     let cells = Arc::new(Cells::new(cells));
-    let unseen = Arc::new(AtomicU64::new(0));
-    let meter = Arc::clone(&unseen);
-    let gate =
-        Gate::new(Shared(Arc::clone(&cells)), seals(), move |_| Arc::new(Counting(Arc::clone(&meter))));
+    let bus = Arc::new(Bus::with_rings(|_| 64).expect("a thread"));
+    let gate = Gate::new(Shared(Arc::clone(&cells)), seals(), Arc::clone(&bus));
     let gate = Arc::new(gate);
     let mut watching = JoinSet::new();
     let mut firsts = Vec::new();
@@ -231,7 +214,7 @@ async fn serve(cells: Vec<Cell<Fake>>, file: &[(ZoneId, Policy)]) -> Server {
     for first in firsts {
         first.await.expect("each cell is asked");
     }
-    Server { gate, cells, unseen, _watching: watching }
+    Server { gate, cells, bus, _watching: watching }
 }
 
 async fn serve_one(fake: &Fake, file: &[(ZoneId, Policy)]) -> Server {
@@ -516,7 +499,7 @@ fn who_asks_too_often_keeps_the_place_and_costs_the_store_nothing() {
         let before = calls();
         // Three idle times long, no poll is answered.
         for _ in 0..3_000 {
-            gate.limited("a", Limited::Entries, Some(&eager));
+            gate.limited("a", LimitedCall::Entry, 1, Some(&eager));
             pass(0.01).await;
         }
         assert!(calls() - before <= 32, "{} calls: more than a beat a second", calls() - before);
@@ -525,9 +508,9 @@ fn who_asks_too_often_keeps_the_place_and_costs_the_store_nothing() {
         assert_eq!(rank, 1);
         // What is no token of the zone is nobody's presence.
         let before = calls();
-        gate.limited("a", Limited::Waits, None);
-        gate.limited("a", Limited::Entries, Some(b"nonsense"));
-        gate.limited("nowhere", Limited::Entries, Some(&eager));
+        gate.limited("a", LimitedCall::Wait, 1, None);
+        gate.limited("a", LimitedCall::Entry, 1, Some(b"nonsense"));
+        gate.limited("nowhere", LimitedCall::Entry, 1, Some(&eager));
         assert_eq!(calls(), before);
     });
 }
@@ -542,7 +525,7 @@ fn an_open_zone_lets_people_in_while_the_store_is_away() {
         let file =
             [("OPEN", open), ("SHUT", slow), ("HELD", held)].map(|(name, policy)| (zone(name), policy));
         let server = serve_one(&fake, &file).await;
-        let (gate, unseen) = (&server.gate, || server.unseen.load(Ordering::Relaxed));
+        let (gate, unseen) = (&server.gate, || server.bus.published(Kind::AdmittedUnseen));
         let mut holders = Vec::new();
         for name in ["OPEN", "SHUT", "HELD"] {
             gate.wait(name, None).await.expect("the first takes the slot, or waits");

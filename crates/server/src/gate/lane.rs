@@ -11,6 +11,7 @@ use std::{
 };
 
 use admission::{Claim, Policy, Verdict};
+use events::{Joined, StoreCall};
 use store::{MAX_BATCH, Store, StoreError};
 use tokio::{
     sync::mpsc,
@@ -18,8 +19,8 @@ use tokio::{
 };
 
 use super::{
-    Call, JoinedOne,
-    room::{Answer, Ask, Room, timed},
+    JoinedOne,
+    room::{Answer, Ask, Room},
 };
 
 /// How old a view becomes before it is renewed. Its age adds to what the rules allow a ticket's holder to be silent;
@@ -136,12 +137,21 @@ pub(super) fn away() -> StoreError {
 async fn join<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
     batch.joins.retain(|answer| !answer.is_closed());
     let Ok(count @ 1..) = u32::try_from(batch.joins.len()) else { return };
-    let joined = timed(&*room.meter, Call::Join, batch.joins.len(), store.join(&room.zone, count)).await;
+    let joined = room.timed(StoreCall::Join, batch.joins.len(), store.join(&room.zone, count)).await;
     room.heard(&joined);
     match joined {
         Ok(joined) => {
-            for ((answer, seq), verdict) in batch.joins.drain(..).zip(joined.first..).zip(joined.verdicts) {
-                let _ = answer.send(Ok(JoinedOne { epoch: joined.epoch, seq, at_ms: joined.at_ms, verdict }));
+            let (epoch, first, at_ms) = (joined.epoch, joined.first, joined.at_ms);
+            let mut entered = 0;
+            for (seq, verdict) in (first..).zip(&joined.verdicts) {
+                if let Verdict::Entered(entry) = verdict {
+                    entered += 1;
+                    room.note_admitted(epoch, seq, *entry, at_ms);
+                }
+            }
+            room.bus.publish(Joined { zone: room.id, epoch, first, count, entered, at_ms });
+            for ((answer, seq), verdict) in batch.joins.drain(..).zip(first..).zip(joined.verdicts) {
+                let _ = answer.send(Ok(JoinedOne { epoch, seq, at_ms, verdict }));
             }
         }
         // The claims don't wait for another failure.
@@ -155,11 +165,14 @@ async fn enter<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
         return;
     }
     let claims = batch.claims.iter().map(|&(claim, _)| claim).collect();
-    let decided = timed(&*room.meter, Call::Enter, batch.claims.len(), store.enter(&room.zone, claims)).await;
+    let decided = room.timed(StoreCall::Enter, batch.claims.len(), store.enter(&room.zone, claims)).await;
     room.heard(&decided);
     match decided {
         Ok(decided) => {
-            for ((_, answer), verdict) in batch.claims.drain(..).zip(decided.verdicts) {
+            for ((claim, answer), verdict) in batch.claims.drain(..).zip(decided.verdicts) {
+                if let Verdict::Entered(entry) = verdict {
+                    room.note_admitted(claim.epoch, claim.seq, entry, decided.at_ms);
+                }
                 let _ = answer.send(Ok((verdict, decided.at_ms)));
             }
         }
@@ -176,7 +189,7 @@ async fn beat<S: Store>(store: &S, room: &Room) {
         .sum();
     // A report that fails is made again with the next beat.
     let kept = marks.clone();
-    let beat = timed(&*room.meter, Call::Beat, polled, store.beat(&room.zone, marks));
+    let beat = room.timed(StoreCall::Beat, polled, store.beat(&room.zone, marks));
     let told = room.show(beat).await;
     if told.is_err() {
         shown.seen.give_back(kept);
@@ -187,7 +200,7 @@ async fn beat<S: Store>(store: &S, room: &Room) {
 }
 
 async fn open<S: Store>(store: &S, room: &Room, policy: Policy) {
-    let opened = timed(&*room.meter, Call::Open, 1, store.open_zone(&room.zone, policy));
+    let opened = room.timed(StoreCall::Open, 1, store.open_zone(&room.zone, policy));
     // What went wrong is noted with the room.
     let _ = room.show(opened).await;
 }

@@ -2,16 +2,20 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
 };
 
 use admission::{
-    Claim, Pace, Place, Plan, Policy, Sealer, Seen, Tally, Ticket, Verdict, View, Window, ZoneId,
+    Claim, Entry, Pace, Place, Plan, Policy, Sealer, Seen, Tally, Ticket, Verdict, View, Window, ZoneId,
 };
 use arc_swap::ArcSwap;
+use events::{
+    Admitted, Bus, Entered, Evicted, ModeChanged, PolicyChanged, StoreBack, StoreCall, StoreCalled,
+    StoreLost, Tallied, ViewShown,
+};
 use store::{Store, StoreError};
 use tokio::{
     sync::{mpsc, oneshot},
@@ -21,7 +25,9 @@ use tokio::{
 use crate::limits::ZoneLimits;
 
 use super::{
-    CLAIM_PATIENCE, Call, JOIN_PATIENCE, JoinedOne, Meter, Refusal, Reply, lane,
+    CLAIM_PATIENCE, JOIN_PATIENCE, JoinedOne, Refusal, Reply,
+    given::Given,
+    lane,
     seen::SeenMap,
     tell::{ask_again_in_ms, tell},
 };
@@ -78,7 +84,13 @@ enum Keeper {
 pub(super) struct Room {
     pub(super) zone: ZoneId,
     pub(super) sealer: Sealer,
-    pub(super) meter: Arc<dyn Meter>,
+    pub(super) bus: Arc<Bus>,
+    /// What events call the zone.
+    pub(super) id: events::Zone,
+    /// Entries that were told.
+    given: Mutex<Given>,
+    /// How often somebody was let in without the store.
+    pub(super) unseen: AtomicU64,
     shown: ArcSwap<Shown>,
     keeper: Keeper,
     /// The store knows the zone, as far as is known.
@@ -98,11 +110,11 @@ impl Room {
         zone: ZoneId,
         policy: Policy,
         sealer: Sealer,
-        meter: Arc<dyn Meter>,
+        bus: Arc<Bus>,
     ) -> Result<Arc<Self>, StoreError> {
-        let view = timed(&*meter, Call::Put, 1, store.put_zone(&zone, policy)).await?;
-        meter.shown(&view);
-        Ok(Self::start(store, zone, view, sealer, meter, Keeper::Configuration))
+        let id = bus.zone(&zone);
+        let view = timed(&bus, id, StoreCall::Put, 1, store.put_zone(&zone, policy)).await?;
+        Ok(Self::start(store, zone, view, sealer, bus, Keeper::Configuration))
     }
 
     /// A room for a zone that the store keeps, and that it is still to be asked about.
@@ -111,9 +123,9 @@ impl Room {
         zone: ZoneId,
         policy: Policy,
         sealer: Sealer,
-        meter: Arc<dyn Meter>,
+        bus: Arc<Bus>,
     ) -> Arc<Self> {
-        Self::start(store, zone, nothing(policy), sealer, meter, Keeper::Store)
+        Self::start(store, zone, nothing(policy), sealer, bus, Keeper::Store)
     }
 
     fn start<S: Store>(
@@ -121,7 +133,7 @@ impl Room {
         zone: ZoneId,
         view: View,
         sealer: Sealer,
-        meter: Arc<dyn Meter>,
+        bus: Arc<Bus>,
         keeper: Keeper,
     ) -> Arc<Self> {
         let (asks, asked) = mpsc::channel(MAX_WAITING);
@@ -129,9 +141,12 @@ impl Room {
         let limits = ZoneLimits::new(&zone, &view.policy, None);
         let (now, open) = (Instant::now(), keeper == Keeper::Configuration);
         let room = Arc::new(Self {
+            id: bus.zone(&zone),
             zone,
             sealer,
-            meter,
+            bus,
+            given: Mutex::default(),
+            unseen: AtomicU64::new(0),
             shown: ArcSwap::from_pointee(Shown { view, seen, limits, at: now }),
             keeper,
             open: AtomicBool::new(open),
@@ -145,7 +160,7 @@ impl Room {
     }
 
     pub(super) async fn set_policy<S: Store>(&self, store: &S, policy: Policy) -> Result<(), StoreError> {
-        let put = timed(&*self.meter, Call::Put, 1, store.put_zone(&self.zone, policy));
+        let put = self.timed(StoreCall::Put, 1, store.put_zone(&self.zone, policy));
         let shown = self.show(put).await;
         if shown.is_err() {
             // An idle lane would not find out when the store is back.
@@ -172,7 +187,6 @@ impl Room {
         let view = view.await;
         self.heard(&view);
         let view = view?;
-        self.meter.shown(&view);
         let before = self.shown.load();
         let mut at = Instant::now();
         if at - asked > PROMPT {
@@ -181,9 +195,57 @@ impl Room {
         }
         let seen = before.seen.for_view(&view);
         let limits = ZoneLimits::new(&self.zone, &view.policy, before.limits.as_ref());
-        self.shown.store(Arc::new(Shown { view, seen, limits, at }));
+        let before = self.shown.swap(Arc::new(Shown { view, seen, limits, at }));
         self.open.store(true, Ordering::Relaxed);
+        self.tell_changes(&before.view);
+        self.tell_view();
         Ok(())
+    }
+
+    /// Publishes in what the view in use differs from the one before.
+    fn tell_changes(&self, before: &View) {
+        let (zone, shown) = (self.id, self.shown.load());
+        let view = &shown.view;
+        if view.policy.mode != before.policy.mode {
+            self.bus.publish(ModeChanged { zone, mode: view.policy.mode });
+        }
+        if view.policy != before.policy {
+            self.bus.publish(PolicyChanged { zone, policy: view.policy });
+        }
+        // A total below the last one is that of a store that started anew. What was before the first view is no news.
+        let (old, new) = (before.tally.evicted, view.tally.evicted);
+        let count = if new < old { new } else { new - old };
+        if count > 0 && before.epoch != NO_EPOCH {
+            self.bus.publish(Evicted { zone, count: whole(count), at_ms: view.now_ms });
+        }
+    }
+
+    /// Publishes that the view in use is there, and its totals.
+    pub(super) fn tell_view(&self) {
+        let shown = self.shown.load();
+        let view = &shown.view;
+        if view.epoch != NO_EPOCH {
+            self.bus.publish(ViewShown { zone: self.id, epoch: view.epoch, at_ms: view.now_ms });
+            self.bus.publish(self.last_shown().tallied);
+        }
+    }
+
+    /// The totals of the view in use.
+    pub(super) fn last_shown(&self) -> super::Shown {
+        let shown = self.shown.load();
+        let tally = &shown.view.tally;
+        let tallied = Tallied {
+            zone: self.id,
+            admit_per_minute: shown.view.policy.admit_per_minute,
+            waiting: whole(tally.waiting),
+            present: whole(tally.present),
+            joined: tally.joined,
+            entered: tally.entered,
+            evicted: tally.evicted,
+            slots_offered: tally.slots_offered,
+            slots_used: tally.slots_used,
+        };
+        super::Shown { tallied, at: shown.at }
     }
 
     pub(super) fn shown(&self) -> Arc<Shown> {
@@ -193,7 +255,13 @@ impl Room {
     /// Notes whether the store answered.
     pub(super) fn heard<T>(&self, answer: &Result<T, StoreError>) {
         match answer {
-            Ok(_) => self.away_since.store(0, Ordering::Relaxed),
+            Ok(_) if self.is_away() => {
+                let away_ms = self.away_ms();
+                if self.away_since.swap(0, Ordering::Relaxed) != 0 {
+                    self.bus.publish(StoreBack { zone: self.id, away_ms });
+                }
+            }
+            Ok(_) => {}
             // It is there, and has too much to do.
             Err(StoreError::Busy) => {}
             Err(StoreError::Away(_)) => self.set_away(),
@@ -209,7 +277,9 @@ impl Room {
     /// Takes the store to be away, if it is not away already.
     pub(super) fn set_away(&self) {
         let now = 1 + self.since_born_ms();
-        let _ = self.away_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        if self.away_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.bus.publish(StoreLost { zone: self.id });
+        }
     }
 
     /// Whether the last call to the store failed.
@@ -309,12 +379,43 @@ impl Room {
         }
     }
 
+    /// Publishes an entry of this very call, with the wait as its holder knew it.
     fn note_entry(&self, ticket: &Ticket, at_ms: u64) {
-        #[expect(clippy::cast_precision_loss, reason = "milliseconds in a line")]
-        let waited_s = at_ms.saturating_sub(ticket.issued_ms) as f64 / 1_000.0;
-        let told =
-            ticket.first_told_s.filter(|&told_s| told_s > 0).map(|told_s| waited_s / f64::from(told_s));
-        self.meter.entered(waited_s, told);
+        self.bus.publish(Entered {
+            zone: self.id,
+            waited_ms: whole(at_ms.saturating_sub(ticket.issued_ms)),
+            told_s: ticket.first_told_s.unwrap_or(0),
+            at_ms,
+        });
+    }
+
+    /// Publishes that the store let a ticket in, unless this server has told of it. By the store's word to the lane and
+    /// not by the reply: an entry is one also where its holder has hung up, and where the store's first word was lost.
+    pub(super) fn note_admitted(&self, epoch: u32, seq: u64, entry: Entry, at_ms: u64) {
+        if self.is_news(epoch, seq) {
+            self.tell_admitted(epoch, seq, entry, at_ms);
+        }
+    }
+
+    /// Notes that a ticket's holder entered, and tells whether this server knew.
+    pub(super) fn is_news(&self, epoch: u32, seq: u64) -> bool {
+        let now_ms = self.since_born_ms();
+        self.given.lock().unwrap_or_else(PoisonError::into_inner).note(epoch, seq, now_ms)
+    }
+
+    pub(super) fn tell_admitted(&self, epoch: u32, seq: u64, entry: Entry, at_ms: u64) {
+        let (zone, policy) = (self.id, self.policy());
+        self.bus.publish(Admitted { zone, epoch, seq, entered_unix_s: entry.unix_s, at_ms, policy });
+    }
+
+    /// Awaits a store call and publishes how it went.
+    pub(super) async fn timed<T>(
+        &self,
+        call: StoreCall,
+        tickets: usize,
+        answer: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        timed(&self.bus, self.id, call, tickets, answer).await
     }
 
     pub(super) async fn join(&self) -> Result<JoinedOne, Refusal> {
@@ -340,12 +441,15 @@ impl Room {
     }
 }
 
+/// The epoch of a view that no store has shown; lines begin with 1.
+const NO_EPOCH: u32 = 0;
+
 /// What is known of a zone that the store has not told about.
 fn nothing(policy: Policy) -> View {
     View {
         now_ms: 0,
         policy,
-        epoch: 0,
+        epoch: NO_EPOCH,
         base: 0,
         next: 0,
         front_end: 0,
@@ -379,15 +483,20 @@ fn note(shown: &Shown, seq: u64) {
     shown.seen.note(seq);
 }
 
-/// Awaits a store call and reports it.
-pub(super) async fn timed<T>(
-    meter: &dyn Meter,
-    call: Call,
-    batch: usize,
+async fn timed<T>(
+    bus: &Bus,
+    zone: events::Zone,
+    call: StoreCall,
+    tickets: usize,
     answer: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, StoreError> {
     let asked = Instant::now();
     let answer = answer.await;
-    meter.called(call, asked.elapsed(), batch, answer.is_ok());
+    let took_us = u32::try_from(asked.elapsed().as_micros()).unwrap_or(u32::MAX);
+    bus.publish(StoreCalled { zone, call, took_us, tickets: whole(tickets as u64), ok: answer.is_ok() });
     answer
+}
+
+fn whole(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }

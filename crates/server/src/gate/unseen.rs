@@ -5,9 +5,10 @@
 //! told again later, by the store, is not a second one.
 //! Invariant: nobody enters this way before the store has been away for [`OPEN_AFTER_MS`]: one slow call opens nothing.
 
-use std::time::SystemTime;
+use std::{sync::atomic::Ordering, time::SystemTime};
 
-use admission::{Mode, OnStoreFailure, Ticket};
+use admission::{Entry, Mode, OnStoreFailure, Ticket};
+use events::AdmittedUnseen;
 
 use super::{PassClaims, Refusal, Reply, room::Room};
 
@@ -41,8 +42,13 @@ impl Room {
                 told_s: None,
             },
         };
-        self.meter.admitted_unseen();
-        Some(self.entered_at(&ticket, now_ms / 1_000))
+        let total = 1 + self.unseen.fetch_add(1, Ordering::Relaxed);
+        self.bus.publish(AdmittedUnseen { zone: self.id, total });
+        let entry = Entry { at_ms: now_ms, unix_s: now_ms / 1_000 };
+        if ticket.epoch == EPOCH || self.is_news(ticket.epoch, ticket.seq) {
+            self.tell_admitted(ticket.epoch, ticket.seq, entry, now_ms);
+        }
+        Some(self.entered_at(&ticket, entry.unix_s))
     }
 
     /// What the holder of a place is told who entered with it, without the store; none for an ordinary ticket.

@@ -13,7 +13,6 @@ use hyper::{
     header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER},
 };
 
-use limiter::Decision;
 
 use crate::gate::Refusal;
 
@@ -115,12 +114,8 @@ impl Problem {
 
     /// The client asks too often; places are kept.
     #[must_use]
-    pub fn too_many_requests(refusal: &Decision) -> Self {
-        let seconds = refusal.retry_after_s().unwrap_or(1);
-        Self {
-            retry_after_s: Some(u32::try_from(seconds).unwrap_or(u32::MAX)),
-            ..Self::from(TOO_MANY_REQUESTS)
-        }
+    pub fn too_many_requests(retry_after_s: u32) -> Self {
+        Self { retry_after_s: Some(retry_after_s), ..Self::from(TOO_MANY_REQUESTS) }
     }
 
     fn body(&self) -> String {
