@@ -19,8 +19,8 @@ use std::{
 
 use disruptor::{BusySpinWithSpinLoopHint, Producer, Sleep, build_multi_producer};
 use events::{
-    Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall, Reloaded, Scope, Subscription, ViewShown,
-    Zone,
+    Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall, Reloaded, Scope, Subscription,
+    ViewShown, Zone,
 };
 use rustix::time::{ClockId, clock_gettime};
 use tokio::{runtime::Runtime, sync::broadcast};

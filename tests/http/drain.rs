@@ -86,12 +86,13 @@ pub(crate) fn deadline_ends_it() {
     assert!(client.ends());
 }
 
-/// Who asks whether a stopping server is ready hears that it is not. The reply is for the table of errors.
-pub(crate) fn readiness_while_stopping() -> Reply {
+/// What a stopping server says to who asks whether it is ready, or for what would last. The reply is for the table of
+/// errors.
+pub(crate) fn asked_while_stopping(path: &str) -> Reply {
     let weir = with("drain_deadline_s = 600");
     let (_busy, _rest) = half_sent(&weir);
     let mut asking = weir.connect();
-    asking.send("GET /readyz HTTP/1.1\r\nHost:").expect("taken");
+    asking.send(format!("GET {path} HTTP/1.1\r\nHost:")).expect("taken");
     // One after the other: the server has seen the half of the head once it answers what was sent later.
     assert_eq!(weir.get("/healthz").status, 200);
     weir.signal(Signal::TERM);

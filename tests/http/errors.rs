@@ -29,6 +29,10 @@ fn entry(client: &mut Client, json: &str) -> Reply {
     ask(client, post("/traffic/entry", json))
 }
 
+fn stream(client: &mut Client, query: &str) -> Reply {
+    client.get(&format!("/traffic/stream{query}")).expect("refused before a stream begins")
+}
+
 fn typed(kind: &str) -> String {
     let body = body("Z", None);
     let length = body.len();
@@ -57,6 +61,11 @@ const CASES: &[(&str, u16, Ask)] = &[
     ("unknown_field", 400, |_, c| wait(c, r#"{"zoneId":"Z","colour":3}"#)),
     ("missing_field", 400, |_, c| wait(c, "{}")),
     ("missing_field", 400, |_, c| entry(c, r#"{"zoneId":"Z"}"#)),
+    ("missing_field", 400, |_, c| stream(c, "")),
+    ("missing_field", 400, |_, c| stream(c, "?zone=Z")),
+    ("unknown_field", 400, |_, c| stream(c, "?zoneId=Z&token=x")),
+    ("wrong_type", 400, |_, c| stream(c, "?zone=Z&token=x&token=y")),
+    ("bad_token", 401, |_, c| stream(c, "?zone=Z&token=x")),
     ("bad_token", 401, |_, c| wait(c, &body("Z", Some("x")))),
     ("bad_token", 401, |_, c| wait(c, &body("Z", Some(&"A".repeat(52))))),
     ("bad_token", 401, |weir, c| {
@@ -71,6 +80,8 @@ const CASES: &[(&str, u16, Ask)] = &[
     }),
     ("unknown_zone", 404, |_, c| wait(c, &body("NOWHERE", None))),
     ("unknown_zone", 404, |_, c| wait(c, &body("", None))),
+    ("unknown_zone", 404, |_, c| stream(c, "?zone=NOWHERE&token=x")),
+    ("unknown_zone", 404, |_, c| stream(c, "?zone=no%20name&token=x")),
     ("not_found", 404, |_, c| c.get("/traffic").expect("a reply")),
     ("not_found", 404, |_, c| c.get("/").expect("a reply")),
     ("not_found", 404, |_, c| c.get("/metrics").expect("metrics are not for the public")),
@@ -82,6 +93,11 @@ const CASES: &[(&str, u16, Ask)] = &[
     ("method_not_allowed", 405, |_, c| {
         let reply = c.post("/healthz", "{}").expect("a reply");
         assert!(reply.header("allow").is_some_and(|a| a.contains("GET") && a.contains("HEAD")));
+        reply
+    }),
+    ("method_not_allowed", 405, |_, c| {
+        let reply = c.post("/traffic/stream?zone=Z&token=x", "{}").expect("a reply");
+        assert_eq!(reply.header("allow"), Some("GET"));
         reply
     }),
     ("slow_head", 408, |_, c| ask(c, "GET /healthz HTTP/1.1\r\nHo")),
@@ -118,7 +134,8 @@ type AskApart = fn() -> Reply;
 /// Those that want a server of their own.
 const CASES_APART: &[(&str, u16, AskApart)] = &[
     ("store_away", 503, away::join_while_away),
-    ("stopping", 503, drain::readiness_while_stopping),
+    ("stopping", 503, || drain::asked_while_stopping("/readyz")),
+    ("stopping", 503, || drain::asked_while_stopping("/traffic/stream?zone=Z&token=x")),
     ("overloaded", 503, || {
         let weir = Setup::new(&format!("max_connections = 2\n{}", zone("Z", 60, ""))).start();
         let mut inside = [weir.connect(), weir.connect()];

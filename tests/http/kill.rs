@@ -12,6 +12,7 @@ use std::{
 
 use crate::{
     app::{self, App, Between, most_within},
+    audit,
     clock::{eventually, now, obey_polling_period},
     passes::JwkSet,
     seed::Random,
@@ -30,7 +31,9 @@ pub(crate) fn places_and_caps_survive() {
         zone("Z", 300, &format!("mode = \"{mode}\"\npolling_period_ms = 500"))
             + &zone("TIGHT", 20, "polling_period_ms = 500")
     };
-    let mut weir = Setup::new(&config("hold")).start();
+    let setup = Setup::new(&config("hold"));
+    let log = setup.dir().join("audit");
+    let mut weir = setup.arg("--audit-dir").arg(&log).start();
     let address = Mutex::new(weir.public);
     let over = AtomicBool::new(false);
     let load = |zone: &'static str| {
@@ -65,6 +68,10 @@ pub(crate) fn places_and_caps_survive() {
 
     let broken: usize = crowds.iter().flatten().map(|app| app.broken).sum();
     assert!(broken > 0, "no call broke off: the kills hit nobody");
+    // Whatever was being written when a kill came.
+    let (code, said) = audit::verify(&[&log]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.matches("did not stop in order").count() >= KILLS / 2, "{said}");
     let keys = JwkSet::of(&weir);
     for (zone, per_minute, crowds) in
         [("Z", 300, &crowds[..CROWDS - 1]), ("TIGHT", 20, &crowds[CROWDS - 1..])]

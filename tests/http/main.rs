@@ -11,10 +11,14 @@ mod clock;
 mod redis;
 #[path = "../support/seed.rs"]
 mod seed;
+#[path = "../support/sse.rs"]
+mod sse;
 #[path = "../support/weir.rs"]
 mod weir;
 
+mod audit;
 mod away;
+mod browser;
 mod drain;
 mod edge;
 mod errors;
@@ -28,6 +32,7 @@ mod passes;
 mod print;
 mod reload;
 mod startup;
+mod stream;
 
 use libtest_mimic::{Arguments, Trial};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -69,6 +74,11 @@ fn together() -> Vec<Trial> {
         line::moves_in_order_and_at_the_windows_speed,
         kill::places_and_caps_survive,
         line::silent_one_is_evicted_and_poller_is_not,
+        browser::a_tab_follows_its_place_through_a_crash_and_enters,
+        stream::a_stream_is_presence_and_its_end_is_silence,
+        stream::who_does_not_read_is_cut_off,
+        stream::ranks_move_and_all_are_called_in,
+        stream::a_stream_goes_on_at_another_server,
         edge::client_that_does_not_read_is_let_go,
         errors::every_code_is_met_and_documented,
         drain::accept_queue_is_served,
@@ -76,6 +86,9 @@ fn together() -> Vec<Trial> {
         limits::clients_are_told_apart_and_what_they_do,
         limits::joins_are_counted_over_all_servers,
         away::polls_are_answered_and_nobody_enters,
+        audit::every_pass_is_in_it_once,
+        audit::a_killed_server_goes_on_with_it,
+        audit::a_log_that_cannot_be_opened_ends_the_start,
         life::token_in_wait_resumes,
         life::entry_is_idempotent,
         line::told_wait_knows_the_windows,
@@ -90,6 +103,11 @@ fn together() -> Vec<Trial> {
         edge::random_bytes_do_no_harm,
         edge::connection_cap_is_polite,
         edge::forwarded_for_is_believed_of_listed_proxies,
+        stream::a_drain_sends_streams_away,
+        stream::a_zone_that_goes_ends_its_streams,
+        stream::pages_of_listed_origins_may_call,
+        stream::operators_hear_what_happens,
+        stream::a_slow_operator_is_told_what_it_lost,
         drain::requests_in_flight_finish,
         drain::deadline_ends_it,
         drain::second_signal_ends_it_at_once,
@@ -117,5 +135,5 @@ fn together() -> Vec<Trial> {
 
 /// Those that want the machine for themselves.
 fn by_themselves() -> Vec<Trial> {
-    trials![flood::twenty_thousand_connections]
+    trials![flood::twenty_thousand_connections, stream::five_thousand_streams]
 }

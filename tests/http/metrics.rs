@@ -20,6 +20,13 @@ pub(crate) fn value(metrics: &str, series: &str) -> Option<f64> {
     line.rsplit_once(' ')?.1.parse().ok()
 }
 
+/// The value of a series of whole numbers, now.
+pub(crate) fn gauge(weir: &Weir, series: &str) -> u64 {
+    let metrics = scrape(weir);
+    let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+    line.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no {series}: {metrics}"))
+}
+
 fn scrape(weir: &Weir) -> String {
     let reply = weir.admin_get("/metrics");
     assert_eq!(reply.status, 200);

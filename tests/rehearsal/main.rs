@@ -11,6 +11,7 @@ mod clock;
 mod weir;
 
 use std::{
+    collections::HashSet,
     fs,
     process::{Child, Command, Stdio},
 };
@@ -48,7 +49,9 @@ impl Drop for Running {
 #[test]
 fn a_burst_is_rehearsed_and_nothing_is_wrong() {
     let loadgen = weir::build("loadgen");
-    let server = Setup::zone(u32::try_from(PER_MINUTE).expect("small"), "polling_period_ms = 1000").start();
+    let setup = Setup::zone(u32::try_from(PER_MINUTE).expect("small"), "polling_period_ms = 1000");
+    let audit = setup.dir().join("audit");
+    let server = setup.arg("--audit-dir").arg(&audit).start();
     let path = |name: &str| server.setup().dir().join(name);
     fs::write(path("profile.toml"), PROFILE).expect("the directory takes files");
     let child = Command::new(loadgen)
@@ -92,4 +95,19 @@ fn a_burst_is_rehearsed_and_nothing_is_wrong() {
     assert!(count("lapses", &|lapses| lapses > 0) > 5, "some napped: {said}");
     let page = fs::read_to_string(path("run.html")).expect("written");
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>"));
+
+    // Everybody who entered is in the audit log, once, and it is as it was written.
+    let setup = server.stop();
+    let verify = Command::new(weir::binary()).args(["audit", "verify"]).arg(&audit).output();
+    let said = verify.expect("the binary runs");
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
+    let log = fs::read_to_string(audit.join("audit-0000000001.jsonl")).expect("written");
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let entered: Vec<_> = lines
+        .filter(|line| line["event"] == "entered")
+        .map(|line| (line["epoch"].to_string(), line["seq"].to_string()))
+        .collect();
+    assert_eq!(entered.len() as u64, PER_MINUTE);
+    assert_eq!(entered.iter().collect::<HashSet<_>>().len(), entered.len(), "none is there twice");
+    drop(setup);
 }

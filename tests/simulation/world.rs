@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Mode, SealKey, Sealer, Seals, Ticket, View, ZoneId};
+use admission::{Mode, SealKey, Sealer, Seals, Ticket, ZoneId};
 use events::Bus;
 use server::gate::{Gate, Refusal, Reply, Token};
 use tokio::{sync::Notify, task::LocalSet, time::sleep};

@@ -108,6 +108,23 @@ impl Client {
         Ok(Reply { version: version.to_owned(), status, headers, body: Vec::new() })
     }
 
+    /// What comes next up to an empty line, without that.
+    pub(crate) fn block(&mut self) -> io::Result<String> {
+        let end = loop {
+            if let Some(end) = self.unread.windows(2).position(|two| two == b"\n\n") {
+                break end;
+            }
+            self.read_more()?;
+        };
+        let block = self.unread.drain(..end + 2).take(end).collect();
+        String::from_utf8(block).map_err(invalid)
+    }
+
+    /// Has the system take in little that nobody reads.
+    pub(crate) fn read_little(&self) {
+        socket2::SockRef::from(&self.stream).set_recv_buffer_size(1).expect("a live socket");
+    }
+
     /// Whether the server closes the connection, whatever it says before.
     pub(crate) fn ends(&mut self) -> bool {
         let started = now();

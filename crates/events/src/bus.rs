@@ -24,7 +24,7 @@ use crate::{
     ring::Rings,
     slot::{EVENT_WORDS, Packed, SLOT_WORDS},
     subscription::Member,
-    zones::Zones,
+    zones::{ZoneNames, Zones},
 };
 
 /// Threads that can publish. Threads that ended give their rings to later ones.
@@ -92,7 +92,7 @@ pub(crate) struct Core {
     unheard: AtomicU64,
     members: Mutex<Vec<Arc<Member>>>,
     closed: AtomicBool,
-    zones: Zones,
+    zones: Arc<Zones>,
 }
 
 /// A lock that no panic can leave half changed.
@@ -137,7 +137,7 @@ impl Bus {
             unheard: AtomicU64::new(0),
             members: Mutex::default(),
             closed: AtomicBool::new(false),
-            zones: Zones::default(),
+            zones: Arc::default(),
         });
         give.send(Arc::clone(&core)).expect("the ringer waits for it");
         Ok(Self { core })
@@ -187,6 +187,12 @@ impl Bus {
     #[must_use]
     pub fn zone_id(&self, zone: Zone) -> Option<ZoneId> {
         self.core.zones.name(zone)
+    }
+
+    /// The names of its zones, also for after the bus.
+    #[must_use]
+    pub fn names(&self) -> ZoneNames {
+        ZoneNames(Arc::clone(&self.core.zones))
     }
 
     /// All subscribers, in the order in which they came.

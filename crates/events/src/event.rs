@@ -479,15 +479,14 @@ impl Field for Policy {
             | (self.on_store_failure as u64) << 48;
         rates.put(words, at);
         rest.put(words, at + 2);
-        let clients =
-            within(self.waits_per_minute_per_client, 20) | within(self.entries_per_minute_per_client, 20) << 20;
+        let clients = within(self.waits_per_minute_per_client, 20)
+            | within(self.entries_per_minute_per_client, 20) << 20;
         clients.put(words, at + 4);
     }
 
     #[inline]
     fn get(words: &impl Words, at: usize) -> Self {
-        let (rates, rest, clients) =
-            (u64::get(words, at), u64::get(words, at + 2), u64::get(words, at + 4));
+        let (rates, rest, clients) = (u64::get(words, at), u64::get(words, at + 2), u64::get(words, at + 4));
         #[expect(clippy::cast_possible_truncation, reason = "masked")]
         let bits = |word: u64, from: u32, bits: u32| (word >> from & ((1 << bits) - 1)) as u32;
         Self {

@@ -68,11 +68,11 @@ mod zones;
 
 pub use bus::{Bus, INTERVAL, PUBLISHERS_MAX, SUBSCRIBERS_MAX, SubscribeError, Subscriber};
 pub use event::{
-    Admitted, AdmittedUnseen, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall, ModeChanged,
-    PolicyChanged, Refused, Reloaded, StoreBack, StoreCall, StoreCalled, StoreLost, Tallied, ViewShown, Why,
-    ZoneAdded, ZoneRemoved,
+    Admitted, AdmittedUnseen, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall,
+    ModeChanged, PolicyChanged, Refused, Reloaded, StoreBack, StoreCall, StoreCalled, StoreLost, Tallied,
+    ViewShown, Why, ZoneAdded, ZoneRemoved,
 };
 pub use scope::Scope;
 pub use spill::Spill;
 pub use subscription::{Batch, Subscription};
-pub use zones::Zone;
+pub use zones::{Zone, ZoneNames};

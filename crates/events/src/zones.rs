@@ -4,7 +4,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{PoisonError, RwLock},
+    sync::{Arc, PoisonError, RwLock},
 };
 
 use admission::ZoneId;
@@ -26,6 +26,18 @@ impl Zone {
 
     pub(crate) fn from_index(index: u32) -> Self {
         Self(index)
+    }
+}
+
+/// The names of a bus's zones, for who goes on after it.
+#[derive(Clone)]
+pub struct ZoneNames(pub(crate) Arc<Zones>);
+
+impl ZoneNames {
+    /// The name of a zone; none for [`Zone::NONE`].
+    #[must_use]
+    pub fn zone_id(&self, zone: Zone) -> Option<ZoneId> {
+        self.0.name(zone)
     }
 }
 

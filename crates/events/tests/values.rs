@@ -2,9 +2,9 @@
 
 use admission::{Mode, OnStoreFailure, Policy, ZoneId};
 use events::{
-    Admitted, AdmittedUnseen, Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall, ModeChanged,
-    PolicyChanged, Refused, Reloaded, Scope, StoreBack, StoreCall, StoreCalled, StoreLost, Tallied,
-    ViewShown, Why, Zone, ZoneAdded, ZoneRemoved,
+    Admitted, AdmittedUnseen, Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall,
+    ModeChanged, PolicyChanged, Refused, Reloaded, Scope, StoreBack, StoreCall, StoreCalled, StoreLost,
+    Tallied, ViewShown, Why, Zone, ZoneAdded, ZoneRemoved,
 };
 use proptest::{prelude::*, sample::select};
 

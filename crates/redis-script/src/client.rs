@@ -13,10 +13,12 @@ use crate::address::{Address, Library, Settings};
 
 mod fred;
 mod link;
+mod listener;
 mod redis_rs;
 mod routes;
 mod server;
 
+pub use listener::{Heard, Listener};
 use routes::Routes;
 
 /// A Lua script, and the name that Redis keeps it by.
@@ -167,6 +169,27 @@ impl AnyClient {
             Library::Fred => Self::Fred(Fred::connect(address, settings).await?),
             Library::RedisRs => Self::RedisRs(RedisRs::connect(address, settings).await?),
         })
+    }
+
+    /// Says `message` to all who listen to a sharded channel at this moment; whether anybody does is not known.
+    ///
+    /// # Errors
+    /// [`ClientError::Away`], [`ClientError::Busy`], or [`ClientError::Script`] where the server is older than Redis 7.
+    /// It may have been said all the same, and more than once.
+    pub async fn publish(&self, channel: Bytes, message: Bytes) -> Result<(), ClientError> {
+        match self {
+            Self::Fred(client) => client.0.publish(channel, message).await,
+            Self::RedisRs(client) => client.0.publish(channel, message).await,
+        }
+    }
+
+    /// Listens to a sharded channel from now on, over a connection of its own, by redis-rs whatever library the client
+    /// is on. Of longer messages than `max_len` bytes, one byte more than that is kept.
+    pub fn listen(&self, channel: Bytes, max_len: usize) -> Listener {
+        match self {
+            Self::Fred(client) => client.0.listen(channel, max_len),
+            Self::RedisRs(client) => client.0.listen(channel, max_len),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     collections::HashMap,
     pin::Pin,
     sync::{
-        Arc, OnceLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -17,7 +17,7 @@ use std::{
 use admission::{Claim, Decided, Joined, Mark, Policy, View, ZoneId};
 use cache::{Cache, LoadError, Settings};
 use store::{Store, StoreError};
-use tokio::time::timeout;
+use tokio::{sync::SetOnce, time::timeout};
 
 /// How long what a cell told of its zones is good: a change is known to all who ask that much later at most.
 const LIFE: Duration = Duration::from_millis(150);
@@ -65,7 +65,7 @@ impl Health {
 pub struct Cell<S> {
     health: Arc<Health>,
     tenants: Vec<String>,
-    store: OnceLock<S>,
+    store: SetOnce<S>,
     /// It has told its zones at least once.
     answered: AtomicBool,
     connect: Box<Connect<S>>,
@@ -83,7 +83,7 @@ impl<S: Store> Cell<S> {
         Self {
             health: Arc::new(Health { name: name.to_owned(), up: AtomicBool::new(false) }),
             tenants,
-            store: OnceLock::new(),
+            store: SetOnce::new(),
             answered: AtomicBool::new(false),
             connect: Box::new(move || Box::pin(connect())),
             // Nothing stale: whoever watches a cell is to hear that it fails.
@@ -107,6 +107,11 @@ impl<S: Store> Cell<S> {
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.store.get().is_some()
+    }
+
+    /// Its store, once there is a connection.
+    pub(crate) async fn connected(&self) -> &S {
+        self.store.wait().await
     }
 
     /// Whether it has told its zones since the server started.
@@ -135,13 +140,24 @@ impl<S: Store> Cell<S> {
         })
     }
 
+    /// The same as of now: for who was told that something changed.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn zones_now(self: &Arc<Self>) -> Result<Zones> {
+        self.told.invalidate(&());
+        self.zones().await
+    }
+
     /// The zones that it keeps now: for who is about to change them.
     pub(crate) async fn ask(&self) -> Result<Zones> {
         let store = match self.store.get() {
             Some(store) => store,
             None => {
                 let connected = (self.connect)().await.map_err(|error| self.named(error))?;
-                self.store.get_or_init(|| connected)
+                // Another one may have been faster.
+                let _ = self.store.set(connected);
+                self.store.wait().await
             }
         };
         let zones = store.zones().await.map_err(|error| self.named(error))?;
@@ -149,7 +165,7 @@ impl<S: Store> Cell<S> {
         Ok(zones.unwrap_or_default().into())
     }
 
-    fn store(&self) -> Result<&S> {
+    pub(crate) fn store(&self) -> Result<&S> {
         self.store.get().ok_or_else(|| self.named(StoreError::Away("not connected yet".to_owned())))
     }
 

@@ -23,7 +23,7 @@ use store::redis::{
     address::{Address, Library, Settings as ClientSettings},
 };
 
-use crate::{cells, passes::Algorithm};
+use crate::{audit, cells, fanout::nats, http::cors::Origins, passes::Algorithm};
 use file::FileText;
 use settings::{Given, Place, Value};
 
@@ -63,6 +63,8 @@ pub enum Order {
     ApplyZones(Sources),
     /// List the zones of the store.
     ListZones(Sources),
+    /// Hold the audit log in these places, or the configured one where there are none, against its chain and a head.
+    VerifyAudit(Sources, Vec<PathBuf>, Option<audit::Head>),
     /// Print this and end: help or the version.
     Print(String),
 }
@@ -162,6 +164,17 @@ pub struct RedisSettings {
     pub command_timeout: Duration,
 }
 
+/// How servers tell each other of changes; see [`crate::fanout`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FanoutSettings {
+    /// Not at all: each asks its stores.
+    None,
+    /// By each cell's own Redis.
+    Redis,
+    /// By NATS.
+    Nats(nats::Address),
+}
+
 /// Where lines are kept.
 #[derive(Clone, Debug)]
 pub enum StoreSettings {
@@ -180,6 +193,8 @@ pub struct Config {
     pub admin_listen: SocketAddr,
     /// Where lines are kept.
     pub store: StoreSettings,
+    /// How servers tell each other of changes.
+    pub fanout: FanoutSettings,
     /// Journal and keys.
     pub data_dir: PathBuf,
     /// Accept queue of the listeners.
@@ -202,10 +217,14 @@ pub struct Config {
     pub trusted_proxies: Vec<IpNet>,
     /// Whom the zones' limits are about.
     pub limit: LimitSettings,
+    /// The web pages that may call.
+    pub cors_origins: Origins,
     /// The passes.
     pub pass: PassSettings,
     /// The keys that seal tokens.
     pub seal: SealSettings,
+    /// The audit log, if there is one.
+    pub audit: Option<audit::Settings>,
     /// What is logged.
     pub log: String,
     /// The zones and their policies. At least one, unless the store keeps the zones.
@@ -235,10 +254,10 @@ pub fn order(
         }
     };
     let (mut word, mut args) = matches.subcommand().unwrap_or(("serve", &matches));
-    if word == "zones"
-        && let Some(zones) = args.subcommand()
+    if matches!(word, "zones" | "audit")
+        && let Some(inner) = args.subcommand()
     {
-        (word, args) = zones;
+        (word, args) = inner;
     }
     let named = |name| args.try_get_one::<String>(name).ok().flatten().cloned();
     let mut file = named("config").or_else(|| variable("WEIR_CONFIG")).map(PathBuf::from);
@@ -248,12 +267,20 @@ pub fn order(
         "apply" if file.is_some() => zones_file = argument,
         _ => file = argument.or(file),
     }
+    let head = named("head").map(|text| {
+        text.parse::<audit::Head>()
+            .map_err(|what| ConfigFault(format!("--head: `{text}` is no head; {what}")))
+    });
     let outside = settings::outside_the_file(args, variable)?;
     let sources = Sources { file, zones_file, outside, open_files };
     Ok(match word {
         "check-config" => Order::Check(sources),
         "apply" => Order::ApplyZones(sources),
         "list" => Order::ListZones(sources),
+        "verify" => {
+            let paths = args.get_many::<String>("path").into_iter().flatten().map(PathBuf::from);
+            Order::VerifyAudit(sources, paths.collect(), head.transpose()?)
+        }
         _ => Order::Serve(sources),
     })
 }
@@ -391,12 +418,31 @@ impl Settings {
         }))
     }
 
+    fn fanout(&self, store: &StoreSettings) -> Result<FanoutSettings, ConfigFault> {
+        let alone = matches!(store, StoreSettings::Memory);
+        match self.text("fanout") {
+            None if alone => Ok(FanoutSettings::None),
+            None => Ok(FanoutSettings::Redis),
+            Some(("none", _)) => Ok(FanoutSettings::None),
+            Some((_, place)) if alone => Err(place.fault(
+                "the embedded store has no other servers to be told; leave this out, or name a store: redis://…",
+            )),
+            Some(("redis", _)) => Ok(FanoutSettings::Redis),
+            Some((text, place)) if text.starts_with("nats:") || text.starts_with("tls:") => {
+                nats::Address::parse(text).map(FanoutSettings::Nats).map_err(|fault| place.fault(fault))
+            }
+            // It may hold a password.
+            Some((_, place)) => Err(place.fault("must be redis, none, or where NATS is: nats://127.0.0.1:4222")),
+        }
+    }
+
     fn check(
         &self,
         store: StoreSettings,
         zones: Vec<(ZoneId, Policy)>,
         open_files: u64,
     ) -> Result<Config, ConfigFault> {
+        let fanout = self.fanout(&store)?;
         let (listen, admin_listen) =
             (self.address("listen", "127.0.0.1:8080")?, self.address("admin_listen", "127.0.0.1:8081")?);
         if listen == admin_listen && listen.port() != 0 {
@@ -434,6 +480,14 @@ impl Settings {
             }
             given => given.map(|(s, _)| Duration::from_secs(s.into())),
         };
+        let cors_origins = match self.0.get("cors_origins") {
+            Some(Given { value: Value::List(texts), place }) => Origins::new(texts).map_err(|text| {
+                place.fault(format!(
+                    "`{text}` is no origin; write one as in https://shop.example, or * for any"
+                ))
+            })?,
+            _ => Origins::default(),
+        };
         let algorithm = match self.text("pass.algorithm") {
             Some((text, place)) => {
                 Algorithm::ALL.into_iter().find(|a| a.as_str() == text).ok_or_else(|| {
@@ -456,6 +510,7 @@ impl Settings {
             listen,
             admin_listen,
             store,
+            fanout,
             data_dir: self.path("data_dir")?.unwrap_or_else(|| PathBuf::from("./weir-data")),
             backlog: self.number("backlog").map_or(4_096, |(n, _)| n),
             max_connections: usize::try_from(max_connections).unwrap_or(usize::MAX),
@@ -475,6 +530,7 @@ impl Settings {
                     .number("limit.ipv6_prefix")
                     .map_or(Prefixes::default().ipv6, |(n, _)| u8::try_from(n).unwrap_or(u8::MAX)),
             },
+            cors_origins,
             pass: PassSettings {
                 algorithm,
                 audience: self.text("pass.audience").map_or("weir", |(text, _)| text).to_owned(),
@@ -486,6 +542,10 @@ impl Settings {
                 key_file: self.path("seal.key_file")?,
                 previous_key_file: self.path("seal.previous_key_file")?,
             },
+            audit: self.path("audit.dir")?.map(|dir| audit::Settings {
+                dir,
+                file_bytes: u64::from(self.number("audit.file_mb").map_or(100, |(n, _)| n)) * 1_000_000,
+            }),
             log,
             zones,
         })
@@ -598,6 +658,14 @@ impl Config {
             ),
             ("redis.max_in_flight", of_redis(&|redis| redis.max_in_flight.to_string())),
             ("redis.command_timeout_ms", of_redis(&|redis| redis.command_timeout.as_millis().to_string())),
+            (
+                "fanout",
+                match &self.fanout {
+                    FanoutSettings::None => "none".to_owned(),
+                    FanoutSettings::Redis => "redis".to_owned(),
+                    FanoutSettings::Nats(address) => address.to_string(),
+                },
+            ),
             ("data_dir", self.data_dir.display().to_string()),
             ("backlog", self.backlog.to_string()),
             ("max_connections", self.max_connections.to_string()),
@@ -610,6 +678,7 @@ impl Config {
             ("trusted_proxies", networks(&self.trusted_proxies)),
             ("limit.carrier_nats", networks(&self.limit.carrier_nats)),
             ("limit.ipv6_prefix", self.limit.ipv6_prefix.to_string()),
+            ("cors_origins", self.cors_origins.to_string()),
             ("pass.algorithm", self.pass.algorithm.as_str().to_owned()),
             ("pass.audience", self.pass.audience.clone()),
             ("pass.issuer", self.pass.issuer.clone().unwrap_or_else(|| "(none)".to_owned())),
@@ -617,6 +686,14 @@ impl Config {
             ("pass.previous_key_file", file(&self.pass.previous_key_file, "(none)")),
             ("seal.key_file", file(&self.seal.key_file, made)),
             ("seal.previous_key_file", file(&self.seal.previous_key_file, "(none)")),
+            (
+                "audit.dir",
+                self.audit.as_ref().map_or("(no audit log)".to_owned(), |a| a.dir.display().to_string()),
+            ),
+            (
+                "audit.file_mb",
+                self.audit.as_ref().map_or("(unused)".to_owned(), |a| (a.file_bytes / 1_000_000).to_string()),
+            ),
             ("log", self.log.clone()),
         ]
     }

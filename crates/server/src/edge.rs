@@ -2,15 +2,17 @@
 //!
 //! Each connection carries one word that says what it is doing and since when; the keeper looks at all of them once
 //! a second and ends those that take too long, by shutting the socket down under the engine. So deadlines cost the
-//! request path one store of a word and no timer. Invariants: every connection is in a phase that ends by itself or
+//! request path one store of a word and no timer. A stream takes its connection away from the engine, and is written
+//! straight to the socket by whoever has it to tell: see [`Outlet`]. Invariants: every connection is in a phase that ends by itself or
 //! by the keeper; there are never more than the cap; whoever was in the accept queue when a stop was asked for is
 //! still answered.
 
 mod conn;
 mod listen;
+mod outlet;
 
 use std::{
-    future::{Future, poll_fn},
+    future::{Future, pending, poll_fn},
     io,
     net::SocketAddr,
     pin::Pin,
@@ -46,6 +48,7 @@ use crate::{
 use conn::{Conn, Io, Phase};
 
 pub use listen::{ListenFault, listen};
+pub use outlet::{Opening, Outlet};
 
 /// The longest head of a request, in bytes. The engine's buffer can't be smaller.
 pub const MAX_HEAD: usize = 8_192;
@@ -70,14 +73,18 @@ const PARK_TICKS: u32 = TICKS_PER_SECOND / 2;
 const DRAIN_IDLE_TICKS: u32 = 3;
 const DRAIN_FRESH_TICKS: u32 = TICKS_PER_SECOND;
 
+/// What a request is answered with.
+pub enum Answered {
+    /// A reply.
+    Reply(Response<Full<Bytes>>),
+    /// The connection, to be written to for as long as there is something to say; it serves nothing else after that.
+    Stream(Opening),
+}
+
 /// Who answers.
 pub trait Answer: Send + Sync + 'static {
-    /// The reply to a request of `peer`.
-    fn answer(
-        &self,
-        request: Request<Incoming>,
-        peer: SocketAddr,
-    ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+    /// The answer to a request of `peer`.
+    fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> impl Future<Output = Answered> + Send;
 
     /// The edge itself said `status` to what never became a request.
     fn refused(&self, status: u16);
@@ -97,7 +104,7 @@ pub struct Limits {
 }
 
 /// What the connections of a listener share.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Shared {
     /// The edge's clock: steps of [`TICK`], counted while the process runs, so that one that was stopped for a
     /// while does not find everybody late.
@@ -268,11 +275,19 @@ impl<A: Answer> Edge<A> {
             let mut engine = self.engine.serve_connection(io, service);
             let served = poll_fn(|cx| match Pin::new(&mut engine).poll(cx) {
                 Poll::Ready(served) => Poll::Ready(Some(served)),
+                Poll::Pending if conn.is_stream() => Poll::Ready(None),
                 Poll::Pending if conn.parks(cx.waker()) => Poll::Ready(None),
                 Poll::Pending => Poll::Pending,
             });
             match served.await {
                 Some(served) => return self.finish(&conn, served.is_err_and(|e| e.is_parse())).await,
+                None if conn.is_stream() => {
+                    drop(engine);
+                    // Until the client or the outlet ends it. Boxed as below.
+                    Box::pin(conn.read_away(LINGER_BYTES)).await;
+                    conn.cut();
+                    return conn.set(Phase::Over);
+                }
                 None => {
                     // Even an empty rest would keep the whole buffer.
                     let rest = engine.into_parts().read_buf;
@@ -287,11 +302,23 @@ impl<A: Answer> Edge<A> {
         conn: &Arc<Conn>,
         mut request: Request<Incoming>,
     ) -> impl Future<Output = Served> + use<A> {
+        // Only somebody who asks on without reading finds a reply that is not out yet.
+        let is_behind = conn.phase().0 == Phase::Reply;
         conn.set(Phase::Busy);
         want(&mut request);
         let (edge, conn) = (Arc::clone(self), Arc::clone(conn));
         async move {
-            let mut response = edge.answer.answer(request, conn.peer).await;
+            let mut response = match edge.answer.answer(request, conn.peer).await {
+                Answered::Reply(response) => response,
+                Answered::Stream(open) => {
+                    if is_behind {
+                        conn.cut();
+                    }
+                    open(Outlet::new(conn));
+                    // The engine is taken away.
+                    return pending().await;
+                }
+            };
             conn.set(Phase::Reply);
             if response.headers().contains_key(CONNECTION) {
                 conn.closes_early();

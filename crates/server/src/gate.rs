@@ -13,6 +13,7 @@
 //! the mark `stale`; a told wait only grows together with a [`Reason`].
 
 mod given;
+mod glance;
 mod lane;
 mod room;
 mod seen;
@@ -28,6 +29,7 @@ use store::{Store, StoreError};
 use tokio::{sync::Mutex, time::Instant};
 
 use crate::limits::ZoneLimits;
+pub use glance::{Glance, Wait};
 use room::{Ask, Room};
 
 /// How long a poll is held back whose slot is about to fall free, in milliseconds: what apps and networks are usually
@@ -351,8 +353,44 @@ impl<S: Store> Gate<S> {
         self.ask(&room, token).await.inspect_err(|refusal| self.refused(room.id, *refusal))
     }
 
+    /// [`Gate::entry`] for those who go on being told, with their ticket as the reply's token has it.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn follow(&self, zone: &str, token: &[u8]) -> Result<(Reply, Ticket), Refusal> {
+        let room = self.room(zone).await?;
+        let ticket = room.sealer.open(token).map_err(Refusal::from);
+        let ticket = ticket.inspect_err(|refusal| self.refused(room.id, *refusal))?;
+        self.claim_of(&room, ticket).await
+    }
+
+    /// [`Gate::follow`] with a ticket.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn claim(&self, zone: &str, ticket: Ticket) -> Result<(Reply, Ticket), Refusal> {
+        let room = self.room(zone).await?;
+        self.claim_of(&room, ticket).await
+    }
+
+    async fn claim_of(&self, room: &Room, ticket: Ticket) -> Result<(Reply, Ticket), Refusal> {
+        let reply = self.decide(room, ticket).await.inspect_err(|refusal| self.refused(room.id, *refusal))?;
+        let (Reply::Waiting { token, .. } | Reply::Entered { token, .. }) = &reply;
+        let newer = room.sealer.open(token).expect("this zone's own seal");
+        Ok((reply, newer))
+    }
+
+    /// A zone at this instant, if it is served.
+    #[must_use]
+    pub fn glance(&self, zone: &str) -> Option<Glance> {
+        self.rooms.load().get(zone).map(|room| Glance::of(Arc::clone(room)))
+    }
+
     async fn ask(&self, room: &Room, token: &[u8]) -> Result<Reply, Refusal> {
-        let ticket = room.sealer.open(token)?;
+        self.decide(room, room.sealer.open(token)?).await
+    }
+
+    async fn decide(&self, room: &Room, ticket: Ticket) -> Result<Reply, Refusal> {
         if let Some(reply) = room.look_unseen(&ticket) {
             return reply;
         }
@@ -419,6 +457,12 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn zone_shown(&self, zone: &str) -> Option<Shown> {
         self.rooms.load().get(zone).map(|room| room.last_shown())
+    }
+
+    /// The policy in force of a zone, if it is served.
+    #[must_use]
+    pub fn policy(&self, zone: &str) -> Option<Policy> {
+        self.rooms.load().get(zone).map(|room| room.policy())
     }
 
     async fn room(&self, zone: &str) -> Result<Arc<Room>, Refusal> {

@@ -1,14 +1,17 @@
-//! What is said over HTTP: the two calls of apps, the passes' keys, health and metrics.
+//! What is said over HTTP: the two calls of apps and their streams, the passes' keys, health and metrics, and what
+//! happens, for operators.
 //!
 //! Replies are written as they stand, without a tree of values between. Invariant: every request gets exactly one
-//! reply, counted under its route and status.
+//! reply, counted under its route and status; a stream is one, counted when it begins.
 
+pub mod cors;
 pub mod problem;
 pub mod request;
+pub mod stream;
 
 use std::{
     convert::Infallible,
-    fmt::Write as _,
+    fmt::{Display, Write as _},
     future::{Future, poll_fn},
     net::{IpAddr, SocketAddr},
     pin::{Pin, pin},
@@ -18,14 +21,16 @@ use std::{
     time::Duration,
 };
 
+use admission::ZoneId;
 use bytes::Bytes;
+use events::LimitedCall;
+use events::{Bus, SubscribeError};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
     Method, Request, Response,
     body::{Body as _, Incoming},
     header::{CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue},
 };
-use events::LimitedCall;
 use ipnet::IpNet;
 use limiter::{Decision, layer::address};
 use store::Store;
@@ -33,16 +38,18 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     cells::Health,
-    edge::Answer,
-    gate::{Gate, Reply, Told},
+    edge::{Answer, Answered, Opening},
+    gate::{Gate, Reason, Reply, Token, Told},
     limits::{Asked, Limits},
     metrics::{Metrics, Route},
     passes::Passes,
 };
+use cors::Origins;
 use problem::{
-    HEAD_TOO_LARGE, MALFORMED_HTTP, METHOD_NOT_ALLOWED, NOT_FOUND, Problem, SLOW_BODY, STOPPING, STORE_AWAY,
-    TOO_LARGE, UNSUPPORTED_MEDIA_TYPE,
+    BUSY, HEAD_TOO_LARGE, MALFORMED_HTTP, METHOD_NOT_ALLOWED, NOT_FOUND, Problem, SLOW_BODY, STOPPING,
+    STORE_AWAY, TOO_LARGE, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE,
 };
+use stream::Streams;
 
 /// The longest body of a request, in bytes.
 pub const MAX_BODY: usize = 4_096;
@@ -63,6 +70,12 @@ pub struct App<S> {
     pub limits: Limits,
     /// Signs those who are in.
     pub passes: Passes,
+    /// Those who are told without asking.
+    pub streams: Arc<Streams>,
+    /// What happens.
+    pub bus: Arc<Bus>,
+    /// The pages that may call.
+    pub cors_origins: Origins,
     /// Counts it all.
     pub metrics: Arc<Metrics>,
     /// Whose `X-Forwarded-For` is believed.
@@ -82,17 +95,17 @@ pub struct Admin<S>(pub Arc<App<S>>);
 type Replied = Result<Response<Full<Bytes>>, Problem>;
 
 impl<S: Store> Answer for Public<S> {
-    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Full<Bytes>> {
-        let app = &*self.0;
+    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Answered {
         let (route, method) = match request.uri().path() {
             "/traffic/entry" => (Route::Entry, Method::POST),
             "/traffic/wait" => (Route::Wait, Method::POST),
+            "/traffic/stream" => (Route::Stream, Method::GET),
             "/healthz" => (Route::Health, Method::GET),
             "/readyz" => (Route::Ready, Method::GET),
             "/.well-known/jwks.json" => (Route::Jwks, Method::GET),
             _ => (Route::Other, Method::GET),
         };
-        app.counted(route, &method, request, peer).await
+        self.0.counted(route, &method, request, peer).await
     }
 
     fn refused(&self, status: u16) {
@@ -101,15 +114,15 @@ impl<S: Store> Answer for Public<S> {
 }
 
 impl<S: Store> Answer for Admin<S> {
-    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Full<Bytes>> {
-        let app = &*self.0;
+    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Answered {
         let route = match request.uri().path() {
             "/metrics" => Route::Metrics,
+            "/admin/v1/events" => Route::Events,
             "/healthz" => Route::Health,
             "/readyz" => Route::Ready,
             _ => Route::Other,
         };
-        app.counted(route, &Method::GET, request, peer).await
+        self.0.counted(route, &Method::GET, request, peer).await
     }
 
     fn refused(&self, status: u16) {
@@ -119,16 +132,18 @@ impl<S: Store> Answer for Admin<S> {
 
 impl<S: Store> App<S> {
     async fn counted(
-        &self,
+        self: &Arc<Self>,
         route: Route,
         method: &Method,
         request: Request<Incoming>,
         peer: SocketAddr,
-    ) -> Response<Full<Bytes>> {
+    ) -> Answered {
         let start = Instant::now();
         let (head, mut body) = request.into_parts();
         let client = address::client(peer.ip(), &head.headers, &self.trusted_proxies);
-        let fits = head.method == *method || (head.method == Method::HEAD && *method == Method::GET);
+        let is_stream = matches!(route, Route::Stream | Route::Events);
+        let fits =
+            head.method == *method || (head.method == Method::HEAD && *method == Method::GET && !is_stream);
         // What is left of a body would be taken for the next request's head.
         let mut left = !body.is_end_stream();
         let mut asked = None;
@@ -141,13 +156,31 @@ impl<S: Store> App<S> {
                 Route::Entry | Route::Wait => {
                     self.traffic(route, client, &head.headers, &mut body, &mut left, &mut asked).await
                 }
+                Route::Stream | Route::Events => {
+                    // Boxed: few requests are for streams, and all would carry the room for it.
+                    match Box::pin(self.stream(route, head.uri.query(), &head.headers)).await {
+                        Ok(opening) => {
+                            self.metrics.answered(route, 200, start.elapsed());
+                            return Answered::Stream(opening);
+                        }
+                        Err(problem) => Err(problem),
+                    }
+                }
                 Route::Jwks => Ok(self.jwks()),
                 Route::Metrics => Ok(text(self.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")),
                 Route::Ready => self.ready(),
                 _ => Ok(text("ok", "text/plain; charset=utf-8")),
             }
+        } else if route.is_traffic()
+            && let Some(preflight) = self.cors_origins.preflight(&head.method, &head.headers, method)
+        {
+            Ok(preflight)
         } else {
-            let allow = if *method == Method::POST { "POST" } else { "GET, HEAD" };
+            let allow = match route {
+                _ if *method == Method::POST => "POST",
+                Route::Stream | Route::Events => "GET",
+                _ => "GET, HEAD",
+            };
             Err(Problem { allow: Some(allow), ..METHOD_NOT_ALLOWED.into() })
         };
         let mut response = replied.unwrap_or_else(|problem| {
@@ -159,11 +192,44 @@ impl<S: Store> App<S> {
         if let Some(asked) = asked {
             asked.write(response.headers_mut());
         }
+        if route.is_traffic() {
+            self.cors_origins.say(&head.headers, response.headers_mut());
+        }
         if left {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         self.metrics.answered(route, response.status().as_u16(), start.elapsed());
-        response
+        Answered::Reply(response)
+    }
+
+    /// What a request for a stream is answered with, where that is one.
+    async fn stream(
+        self: &Arc<Self>,
+        route: Route,
+        query: Option<&str>,
+        headers: &HeaderMap,
+    ) -> Result<Opening, Problem> {
+        if self.draining.load(Relaxed) {
+            return Err(Problem { retry_after_s: Some(1), ..Problem::from(STOPPING) });
+        }
+        if route == Route::Events {
+            let kinds = stream::kinds(query)?;
+            let told = self.bus.subscribe("operator", stream::RIGHT, kinds).map_err(|e| match e {
+                SubscribeError::TooMany => {
+                    Problem { retry_after_s: Some(5), ..Problem::new(BUSY, e.to_string()) }
+                }
+                SubscribeError::Refused { .. } | SubscribeError::Nothing => {
+                    Problem::new(problem::WRONG_TYPE, e.to_string())
+                }
+            })?;
+            return Ok(stream::open_told(Arc::clone(&self.bus), told, self.streams.stopped()));
+        }
+        let place = stream::place(query, headers)?;
+        let zone = ZoneId::parse(&place.zone).map_err(|_| Problem::from(UNKNOWN_ZONE))?;
+        let told = self.gate.follow(zone.as_str(), place.token.as_bytes()).await?;
+        let mut said = HeaderMap::new();
+        self.cors_origins.say(headers, &mut said);
+        Ok(stream::open_place(Arc::clone(self), zone, told, said))
     }
 
     /// Whether new work is welcome: the server is not stopping, and the store answers, or a part of it. What does not
@@ -240,42 +306,60 @@ impl<S: Store> App<S> {
     }
 
     fn write(&self, zone: &str, reply: &Reply) -> String {
-        let token = |token| str::from_utf8(token).expect("tokens are base64url");
         match reply {
-            Reply::Entered { token: sealed, pass } => {
+            Reply::Entered { token, pass } => {
                 let mut out = String::with_capacity(896);
                 out.push_str(r#"{"canEnter":true,"token":""#);
-                out.push_str(token(sealed));
+                out.push_str(token_text(token));
                 out.push_str(r#"","pass":""#);
                 self.passes.write(zone, pass, &mut out);
                 out.push_str("\"}");
                 out
             }
-            Reply::Waiting { token: sealed, rank, told, reason, polling_period_ms, stale } => {
+            Reply::Waiting { token, rank, told, reason, polling_period_ms, stale } => {
                 let mut out = String::with_capacity(256);
                 out.push_str(r#"{"canEnter":false,"token":""#);
-                out.push_str(token(sealed));
-                let eta = match told {
-                    Some(Told { seconds, low_s, high_s }) => {
-                        write!(
-                            out,
-                            r#"","waiting":{{"rank":{rank},"etaSeconds":{seconds},"etaRange":[{low_s},{high_s}]"#
-                        )
-                    }
-                    None => write!(out, r#"","waiting":{{"rank":{rank},"etaSeconds":null,"etaRange":null"#),
-                };
-                let rest = write!(out, r#","pollingPeriod":{polling_period_ms},"stale":{stale}"#);
-                debug_assert!(eta.and(rest).is_ok(), "a String takes all");
-                if let Some(reason) = reason {
-                    out.push_str(r#","reason":""#);
-                    out.push_str(reason.as_str());
-                    out.push('"');
-                }
-                out.push_str("}}");
+                out.push_str(token_text(token));
+                out.push_str(r#"","waiting":"#);
+                let zone = format_args!(r#","pollingPeriod":{polling_period_ms},"stale":{stale}"#);
+                write_waiting(&mut out, *rank, *told, *reason, zone);
+                out.push('}');
                 out
             }
         }
     }
+}
+
+fn token_text(token: &Token) -> &str {
+    str::from_utf8(token).expect("tokens are base64url")
+}
+
+/// What those who wait in a zone are told alike, for [`write_waiting`].
+fn zone_part(polling_period_ms: u32, stale: bool) -> String {
+    format!(r#","pollingPeriod":{polling_period_ms},"stale":{stale}"#)
+}
+
+/// Writes `waiting`; `zone` is what [`zone_part`] writes.
+fn write_waiting(
+    out: &mut String,
+    rank: u64,
+    told: Option<Told>,
+    reason: Option<Reason>,
+    zone: impl Display,
+) {
+    let written = match told {
+        Some(Told { seconds, low_s, high_s }) => {
+            write!(out, r#"{{"rank":{rank},"etaSeconds":{seconds},"etaRange":[{low_s},{high_s}]{zone}"#)
+        }
+        None => write!(out, r#"{{"rank":{rank},"etaSeconds":null,"etaRange":null{zone}"#),
+    };
+    debug_assert!(written.is_ok(), "a String takes all");
+    if let Some(reason) = reason {
+        out.push_str(r#","reason":""#);
+        out.push_str(reason.as_str());
+        out.push('"');
+    }
+    out.push('}');
 }
 
 /// A line that names what is away, the first few.

@@ -3,9 +3,11 @@
 // The futures of a call through the gate, a cell and a client lie deeper in one another than the compiler follows unasked.
 #![recursion_limit = "256"]
 
+pub mod audit;
 pub mod cells;
 pub mod config;
 pub mod edge;
+pub mod fanout;
 pub mod gate;
 pub mod http;
 pub mod keys;

@@ -141,7 +141,13 @@ impl Limits {
     }
 
     /// Asks whether `client` may make a call now. None where the call is not limited.
-    pub async fn ask(&self, zone: &str, limits: &ZoneLimits, call: LimitedCall, client: IpAddr) -> Option<Asked> {
+    pub async fn ask(
+        &self,
+        zone: &str,
+        limits: &ZoneLimits,
+        call: LimitedCall,
+        client: IpAddr,
+    ) -> Option<Asked> {
         let announced = match call {
             LimitedCall::Wait => limits.waits.as_ref(),
             LimitedCall::Entry => limits.entries.as_ref(),

@@ -8,6 +8,7 @@
 //! a zone that is no longer served has no series; a counter that events make either is told as a total by each of them,
 //! so that a lost one is made good by the next, or its loss is in `weir_events_lost_total`.
 
+mod fanout;
 mod kernel;
 
 use std::{
@@ -18,8 +19,8 @@ use std::{
 
 use admission::ZoneId;
 use events::{
-    AdmittedUnseen, Batch, Bus, Event, Kind, Kinds, LimitedCall, Scope, StoreCall, StoreCalled, SubscribeError,
-    Subscription, Tallied,
+    AdmittedUnseen, Batch, Bus, Event, Kind, Kinds, LimitedCall, Scope, StoreCall, StoreCalled,
+    SubscribeError, Subscription, Tallied,
 };
 use prometheus::{
     Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
@@ -34,6 +35,8 @@ use crate::{
     gate::{Gate, Shown},
 };
 
+pub use fanout::FanoutMeter;
+
 /// What a request was for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
@@ -41,6 +44,10 @@ pub enum Route {
     Wait,
     /// `POST /traffic/entry`
     Entry,
+    /// `GET /traffic/stream`
+    Stream,
+    /// `GET /admin/v1/events`
+    Events,
     /// `GET /healthz`
     Health,
     /// `GET /readyz`
@@ -53,8 +60,17 @@ pub enum Route {
     Other,
 }
 
-const ROUTES: [&str; 7] = ["wait", "entry", "healthz", "readyz", "jwks", "metrics", "other"];
-const STATUSES: [u16; 13] = [200, 400, 401, 404, 405, 408, 410, 413, 415, 429, 431, 500, 503];
+impl Route {
+    /// Whether it is one of apps' calls.
+    #[must_use]
+    pub fn is_traffic(self) -> bool {
+        matches!(self, Self::Wait | Self::Entry | Self::Stream)
+    }
+}
+
+const ROUTES: [&str; 9] =
+    ["wait", "entry", "stream", "events", "healthz", "readyz", "jwks", "metrics", "other"];
+const STATUSES: [u16; 14] = [200, 204, 400, 401, 404, 405, 408, 410, 413, 415, 429, 431, 500, 503];
 const CALLS: [(StoreCall, &str); 5] = StoreCall::ALL;
 
 /// What of the bus is shown.
@@ -93,12 +109,15 @@ pub struct Metrics {
     pub connections: Connections,
     /// Calls that no limiter decided about.
     pub limits_unknown: IntCounter,
+    /// Open streams of waiting users.
+    pub streams: IntGauge,
     bus: Arc<Bus>,
     calls: Calls,
     reloads: IntCounterVec,
     events: OfEvents,
     cell_up: IntGaugeVec,
     cells: OnceLock<Vec<Arc<Health>>>,
+    fanout: fanout::Families,
     families: Families,
     zones: Mutex<HashMap<events::Zone, ZoneSeries>>,
     kernel: Mutex<kernel::Kernel>,
@@ -253,6 +272,10 @@ impl Metrics {
                 "weir_limits_unknown_total",
                 "Calls let through since nobody could say whether their client asks too often.",
             ),
+            streams: register(
+                r,
+                IntGauge::new("weir_streams_open", "Streams of waiting users open now.").expect(SOUND),
+            ),
             bus,
             calls: Calls {
                 seconds: CALLS.map(|(_, call)| at(&call_s, call)),
@@ -282,6 +305,7 @@ impl Metrics {
                 register(r, IntGaugeVec::new(Opts::new("weir_store_cell_up", help), &["cell"]).expect(SOUND))
             },
             cells: OnceLock::new(),
+            fanout: fanout::Families::new(r),
             families: Families {
                 waiting: gauges("weir_zone_waiting_tickets", "Tickets that wait."),
                 present: gauges("weir_zone_present_tickets", "Waiting tickets whose holders poll."),
@@ -459,7 +483,8 @@ impl Metrics {
     /// Something that never became a whole request was answered.
     pub fn refused(&self, route: Route, status: u16) {
         // 500 stands for what is not in the list; nothing says it today.
-        let index = STATUSES.iter().position(|&known| known == status).unwrap_or(11);
+        let at = |status| STATUSES.iter().position(|&known| known == status);
+        let index = at(status).or(at(500)).expect("500 is in the list");
         let made = || {
             let labels = [ROUTES[route as usize], &STATUSES[index].to_string()];
             self.requests.get_metric_with_label_values(&labels).expect(SOUND)
@@ -470,6 +495,12 @@ impl Metrics {
     /// Shows how these cells are, from now on.
     pub fn watch_cells(&self, cells: Vec<Arc<Health>>) {
         self.cells.get_or_init(|| cells);
+    }
+
+    /// The figures of what is said and heard in a cell.
+    #[must_use]
+    pub fn fanout(&self, cell: &str) -> FanoutMeter {
+        self.fanout.cell(cell)
     }
 
     /// All of it, in the Prometheus text format.
@@ -626,7 +657,7 @@ mod tests {
         // In the order of another thread.
         heard.bus.publish(AdmittedUnseen { zone: a, total: 3 });
         heard.bus.publish(AdmittedUnseen { zone: a, total: 2 });
-        heard.bus.publish(Limited {
+        heard.bus.publish(events::Limited {
             zone: heard.bus.zone(&zone("B")),
             call: LimitedCall::Entry,
             count: 1,

@@ -2,8 +2,9 @@
 //!
 //! The order is configuration, keys, store, zones, listeners, and only then a word on standard output: who reads
 //! the addresses there can call them. Exit codes are those of `sysexits.h`: 64 for a configuration that is wrong,
-//! 69 for an address that can't be had, or a store that does not answer `weir zones`, 73 for keys or a directory that can't be made, 74 for a store that can't
-//! be opened, 77 for keys that others may read; 1 for a stop that was cut short.
+//! 69 for an address that can't be had, or a store that does not answer `weir zones`, 73 for keys, a directory or an audit log that can't be made, 74 for a store that can't
+//! be opened, 77 for keys that others may read; 1 for a stop that was cut short. `weir audit verify`
+//! has 1 for a log that was changed, and 2 for one that can't be read.
 
 use std::{
     env,
@@ -28,17 +29,19 @@ use tokio::{
 };
 
 use crate::{
+    audit::{self, Audit},
     cells::Cells,
     config::{self, Config, Order, RedisSettings, Sources, StoreSettings},
     edge::{self, Edge, listen},
+    fanout::{self, Fanout, Speaker},
     gate::Gate,
-    http::{Admin, App, Public},
+    http::{Admin, App, Public, stream::Streams},
     keys::{self, KeyFault},
     limits::{BucketsOf, Limits},
     metrics::Metrics,
     stores::{self, AnyStore},
     watch::{Watcher, warn_of_differences},
-    zones,
+    zones::{self, Applied},
 };
 
 /// The admin listener's connections; they come out of the reserve of open files.
@@ -75,7 +78,7 @@ impl From<KeyFault> for Failure {
 /// Does what the command line says; returns when that is done.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     match obey(args) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(exit) => exit,
         Err(Failure { exit, line }) => {
             // Where standard error is gone there is nobody to tell.
             let _ = writeln!(io::stderr(), "weir: {line}");
@@ -84,7 +87,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-fn obey(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
+fn obey(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
     let wrong = failure(64);
     let order = config::order(args, |name| env::var(name).ok(), open_files()).map_err(|e| wrong(&e))?;
     match order {
@@ -96,11 +99,17 @@ fn obey(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
         Order::ApplyZones(sources) => {
             let config = sources.load().map_err(|e| wrong(&e))?;
             let redis = zones_of(&config)?;
-            let applied = briefly(async {
+            let (applied, untold) = briefly(async {
                 let cells = stores::cells(redis)?;
-                Ok(zones::apply(&cells, &config.zones).await)
+                Ok(apply(&cells, &config).await)
             })?;
             say(&applied.to_string());
+            if let Some(why) = untold {
+                let _ = writeln!(
+                    io::stderr(),
+                    "weir: the servers were not told ({why}); they see it within a second"
+                );
+            }
             if let Some(why) = applied.failure() {
                 return Err(failure(69)(&format_args!("{why}; apply the file again")));
             }
@@ -130,12 +139,30 @@ fn obey(args: impl IntoIterator<Item = OsString>) -> Result<(), Failure> {
                 .enable_all()
                 .build()
                 .map_err(no_threads)?;
-            let served = runtime.block_on(serve(config, sources, bus));
+            let mut audit = None;
+            let served = runtime.block_on(serve(config, sources, bus, &mut audit));
             runtime.shutdown_timeout(Duration::from_secs(1));
+            // Nobody has the bus any more: what was published on it is all there is.
+            if let Some(audit) = audit {
+                audit.finish();
+            }
             served?;
         }
+        Order::VerifyAudit(sources, mut paths, head) => {
+            if paths.is_empty() {
+                let config = sources.load().map_err(|e| wrong(&e))?;
+                let none =
+                    "no audit.dir is configured: name the log's directory, or its files in their order";
+                paths.push(config.audit.ok_or_else(|| wrong(&none))?.dir);
+            }
+            let report = audit::verify(&paths, head).map_err(|e| failure(2)(&e))?;
+            say(&report.to_string());
+            if report.fault.is_some() {
+                return Ok(ExitCode::from(1));
+            }
+        }
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The stores that keep zones.
@@ -153,6 +180,21 @@ fn zones_of(config: &Config) -> Result<&RedisSettings, Failure> {
 fn briefly<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|e| failure(69)(&format_args!("can't start: {e}")))?.block_on(work)
+}
+
+/// Puts the zones into the stores, and tells the servers; with what became of the zones comes why servers were not told.
+async fn apply(cells: &Cells<Redis>, config: &Config) -> (Applied, Option<String>) {
+    let (carriers, speaker) = (stores::carriers(&config.fanout, cells), Speaker::new());
+    let mut untold = None;
+    let applied = zones::apply(cells, &config.zones, async |at, zone, policy| {
+        // Where one could not be told, the next ones are not waited for.
+        if untold.is_none()
+            && let Some(carrier) = carriers.get(at)
+        {
+            untold = fanout::say(carrier, speaker, zone, policy).await.err();
+        }
+    });
+    (applied.await, untold)
 }
 
 /// Says what zones the cells keep, those that answer.
@@ -195,7 +237,12 @@ fn log(filter: &str) {
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-async fn serve(config: Config, sources: Sources, bus: Arc<Bus>) -> Result<(), Failure> {
+async fn serve(
+    config: Config,
+    sources: Sources,
+    bus: Arc<Bus>,
+    audit: &mut Option<Audit>,
+) -> Result<(), Failure> {
     let made = keys::make_dir(&config.data_dir);
     made?;
     let seals = keys::seals(&config.seal, &config.data_dir)?;
@@ -220,10 +267,20 @@ async fn serve(config: Config, sources: Sources, bus: Arc<Bus>) -> Result<(), Fa
     // Subscribers come before anything happens.
     let full = |e| failure(69)(&e);
     let told = metrics.subscribe().map_err(full)?;
+    if let Some(settings) = &config.audit {
+        let serving = Arc::downgrade(&gate);
+        let policies = Box::new(move || Some(serving.upgrade()?.policies()));
+        let started = Audit::start(&bus, settings, policies);
+        *audit = Some(started.map_err(|e| failure(73)(&format_args!("the audit log: {e}")))?);
+    }
+    let shown = Streams::subscribe(&bus).map_err(full)?;
+    let streams = Arc::new(Streams::new(metrics.streams.clone()));
     let zones_changed = Arc::new(Notify::new());
     // They end with this function.
     let mut watching = JoinSet::new();
     watching.spawn(Arc::clone(&metrics).follow(told, Arc::clone(&gate)));
+    let (following, heard) = (Arc::clone(&streams), Arc::clone(&bus));
+    watching.spawn(async move { following.follow(shown, &heard).await });
     let mut health = Vec::new();
     let mut buckets_of: Box<BucketsOf> = Box::new(|_| None);
     match &cells {
@@ -231,7 +288,7 @@ async fn serve(config: Config, sources: Sources, bus: Arc<Bus>) -> Result<(), Fa
         Some(cells) => {
             health = cells.all().iter().map(|cell| Arc::clone(cell.health())).collect();
             metrics.watch_cells(health.clone());
-            watch_all(&mut watching, &gate, cells, &config.zones, &zones_changed).await;
+            watch_all(&mut watching, &gate, cells, &config, (&bus, &metrics), &zones_changed).await?;
             if let StoreSettings::Redis(redis) = &config.store {
                 let buckets = stores::buckets(redis)?;
                 for buckets in &buckets {
@@ -247,6 +304,9 @@ async fn serve(config: Config, sources: Sources, bus: Arc<Bus>) -> Result<(), Fa
         cells: health,
         limits: Limits::new(&config.limit, buckets_of),
         passes,
+        streams: Arc::clone(&streams),
+        bus: Arc::clone(&bus),
+        cors_origins: config.cors_origins.clone(),
         metrics: Arc::clone(&metrics),
         trusted_proxies: config.trusted_proxies.clone(),
         body_timeout: config.body_timeout,
@@ -303,6 +363,7 @@ async fn serve(config: Config, sources: Sources, bus: Arc<Bus>) -> Result<(), Fa
         "stopping: requests under way are finished first"
     );
     app.draining.store(true, Relaxed);
+    streams.stop();
     // Whoever asks the admin listener meanwhile hears that the server is not ready.
     let _ = stop.send(true);
     let finished = async {
@@ -320,19 +381,22 @@ async fn serve(config: Config, sources: Sources, bus: Arc<Bus>) -> Result<(), Fa
     }
 }
 
-/// Follows the zones of each cell from now on. Returns when all have answered, or failed to.
+/// Follows the zones of each cell from now on, and what other servers say of them. Returns when all cells have answered, or
+/// failed to.
 async fn watch_all(
     watching: &mut JoinSet<()>,
     gate: &Arc<Gate<AnyStore>>,
     cells: &Arc<Cells<Redis>>,
-    zones: &[(ZoneId, Policy)],
+    config: &Config,
+    (bus, metrics): (&Arc<Bus>, &Metrics),
     changed: &Arc<Notify>,
-) {
-    let mut firsts = Vec::new();
+) -> Result<(), Failure> {
+    let (mut firsts, mut news) = (Vec::new(), Vec::new());
     for at in 0..cells.all().len() {
         let (told, first) = oneshot::channel();
         firsts.push(first);
-        let watcher = Watcher::new(Arc::clone(gate), Arc::clone(cells), at, zones);
+        let watcher = Watcher::new(Arc::clone(gate), Arc::clone(cells), at, &config.zones);
+        news.push(watcher.news());
         watching.spawn(watcher.run(told, Arc::clone(changed)));
     }
     let all = async {
@@ -343,6 +407,19 @@ async fn watch_all(
     if timeout(FIRST_ANSWER, all).await.is_err() {
         tracing::warn!("not every store has answered yet; serving what is known");
     }
+    // Only now: what a server finds when it starts is no news to the others.
+    let (speaker, carriers) = (Speaker::new(), stores::carriers(&config.fanout, cells));
+    for (at, (carrier, news)) in carriers.into_iter().zip(news).enumerate() {
+        let name = &cells.all()[at].health().name;
+        let fanout = Fanout::new(name, carrier, speaker, metrics.fanout(name));
+        let told = fanout::subscribe(bus).map_err(|e| failure(69)(&e))?;
+        let (gate, cells, bus) = (Arc::clone(gate), Arc::clone(cells), Arc::clone(bus));
+        watching.spawn(async move {
+            let mine = |zone: &ZoneId| cells.place_of(zone.as_str()) == Some(at);
+            fanout.run(&gate, mine, (&bus, told), &news).await;
+        });
+    }
+    Ok(())
 }
 
 fn longest_polling_ms(app: &App<AnyStore>) -> u32 {

@@ -16,7 +16,11 @@ use store::{
 
 use crate::{
     cells::{Cell, Cells},
-    config::{CellSettings, RedisSettings},
+    config::{CellSettings, FanoutSettings, RedisSettings},
+    fanout::{
+        AnyCarrier,
+        nats::{Nats, Subject},
+    },
     keys::{self, KeyFault},
     limits::Buckets,
 };
@@ -94,6 +98,21 @@ fn connections(redis: &RedisSettings) -> std::result::Result<(Settings, Vec<Addr
         address
     });
     Ok((settings, addresses.collect()))
+}
+
+/// What carries messages between the servers of each cell, in the order of the cells; nothing where they go without.
+/// Must be called on a tokio runtime.
+#[must_use]
+pub fn carriers(fanout: &FanoutSettings, cells: &Cells<Redis>) -> Vec<AnyCarrier> {
+    let cells = cells.all().iter();
+    match fanout {
+        FanoutSettings::None => Vec::new(),
+        FanoutSettings::Redis => cells.map(|cell| AnyCarrier::Redis(Arc::clone(cell))).collect(),
+        FanoutSettings::Nats(address) => {
+            let nats = Nats::start(address.clone());
+            cells.map(|cell| AnyCarrier::Nats(Subject::new(&nats, &cell.health().name))).collect()
+        }
+    }
 }
 
 fn certificates(path: &Path) -> std::result::Result<Vec<u8>, KeyFault> {

@@ -1,8 +1,9 @@
 //! Follows the zones that a cell keeps: what one server, or `weir zones apply`, puts there, all servers serve.
 //!
 //! The store is the truth. The file's zones are put into it only where it has none at all, as on the first start; and
-//! what was served last is put back where it has lost everything. Invariants: a change is in force within a second
-//! of being made; a cell that does not answer changes nothing about what is served.
+//! what was served last is put back where it has lost everything. The store is asked twice a second, and at once when
+//! another server says that something changed (see [`crate::fanout`]). Invariants: a change is in force within a second
+//! of being made, whatever is heard or not; a cell that does not answer changes nothing about what is served.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -10,7 +11,7 @@ use admission::{Policy, ZoneId};
 use store::{Store, StoreError};
 use tokio::{
     sync::{Notify, oneshot},
-    time::sleep,
+    time::{Instant, sleep, sleep_until},
 };
 
 use crate::{
@@ -21,6 +22,10 @@ use crate::{
 
 /// How often a cell is asked for its zones.
 const EVERY: Duration = Duration::from_millis(500);
+
+/// The least time between two questions, however much is heard: at 100 a second, a flood of messages costs a store
+/// less than a thousandth of its time for each server.
+const GAP: Duration = Duration::from_millis(10);
 
 /// How soon it is asked again when a zone is missing: perhaps it is just being put back by somebody.
 /// Later than [`crate::cells`] keeps an answer, so that it is another one.
@@ -42,7 +47,10 @@ pub struct Watcher<S, C> {
     put: BTreeSet<ZoneId>,
     /// Zones that it did not tell of when last asked, and had told of before.
     missing: BTreeSet<ZoneId>,
+    every: Duration,
     pause: Duration,
+    /// Told when something is said to have changed.
+    news: Arc<Notify>,
     /// Whether anybody was told how the cell is.
     told: bool,
     /// The last round changed something.
@@ -64,45 +72,69 @@ impl<S: Store, C: Store> Watcher<S, C> {
             known,
             put,
             missing,
+            every: EVERY,
             pause: EVERY,
+            news: Arc::default(),
             told: false,
             changing: false,
             changed: false,
         }
     }
 
+    /// The same, asking as seldom as this where nothing is heard: for tests of what is heard.
+    #[must_use]
+    pub fn asking_every(self, every: Duration) -> Self {
+        Self { every, ..self }
+    }
+
+    /// Tell it, and the cell is asked at once.
+    #[must_use]
+    pub fn news(&self) -> Arc<Notify> {
+        Arc::clone(&self.news)
+    }
+
     /// Runs for ever. `first` hears when the cell was asked once, `changed` when other zones or policies are served.
     pub async fn run(mut self, first: oneshot::Sender<()>, changed: Arc<Notify>) {
         let mut first = Some(first);
+        let mut told = false;
         loop {
-            self.round().await;
+            let up = self.ask(told).await;
             if std::mem::take(&mut self.changed) {
                 changed.notify_one();
             }
             if let Some(first) = first.take() {
                 let _ = first.send(());
             }
-            sleep(self.pause).await;
+            let next = Instant::now() + self.pause;
+            sleep(GAP).await;
+            told = tokio::select! {
+                () = sleep_until(next) => false,
+                // A cell that is away is not asked more often for being talked of.
+                () = self.news.notified(), if up => true,
+            };
         }
     }
 
-    /// Asks once.
-    pub async fn round(&mut self) {
+    /// Asks once. What the cell told a moment ago is good enough, unless it is `told` that there is news. Says whether it
+    /// answered.
+    async fn ask(&mut self, told: bool) -> bool {
         let cell = &self.cells.all()[self.at];
         let (connected, answered) = (cell.is_connected(), cell.has_answered());
-        match cell.zones().await {
+        let zones = if told { cell.zones_now().await } else { cell.zones().await };
+        match zones {
             Ok(zones) => {
                 if cell.health().set_up(true) && self.told {
                     tracing::info!(cell = cell.health().name, "the store is back");
                 }
                 self.told = true;
-                self.pause = EVERY;
+                self.pause = self.every;
                 self.take_in(zones.to_vec(), !answered).await;
+                true
             }
             Err(error) => {
-                self.pause = if connected { EVERY } else { (self.pause * 2).min(MAX_PAUSE) };
+                self.pause = if connected { self.every } else { (self.pause * 2).min(MAX_PAUSE) };
                 if matches!(error, StoreError::Busy) {
-                    return;
+                    return true;
                 }
                 if cell.health().set_up(false) || !self.told {
                     tracing::error!(
@@ -118,6 +150,7 @@ impl<S: Store, C: Store> Watcher<S, C> {
                         self.known.iter().map(|(zone, policy)| (zone.clone(), *policy, Word::Nothing));
                     self.changed = self.gate.follow_zones(|zone| self.is_mine(zone), unknown.collect()).await;
                 }
+                false
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: `apply` only ever adds and changes; zones that are not named stay.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use admission::{Mode, OnStoreFailure, Policy, ZoneId};
 use store::{Store, StoreError};
@@ -36,6 +36,19 @@ pub fn fields(policy: &Policy) -> [(&'static str, String); 9] {
         ("waits_per_minute_per_client", waits_per_minute_per_client.to_string()),
         ("entries_per_minute_per_client", entries_per_minute_per_client.to_string()),
     ]
+}
+
+/// A policy as a JSON object: [`fields`], numbers as numbers.
+#[must_use]
+pub fn json(policy: &Policy) -> String {
+    let mut out = String::with_capacity(256);
+    for (field, value) in fields(policy) {
+        let quote = if value.parse::<u32>().is_ok() { "" } else { "\"" };
+        let comma = if out.is_empty() { '{' } else { ',' };
+        let _ = write!(out, r#"{comma}"{field}":{quote}{value}{quote}"#);
+    }
+    out.push('}');
+    out
 }
 
 /// A policy in a sentence.
@@ -96,8 +109,12 @@ pub struct Applied {
     pub others: usize,
 }
 
-/// Puts zones into the cells that keep them.
-pub async fn apply<S: Store>(cells: &Cells<S>, wanted: &[(ZoneId, Policy)]) -> Applied {
+/// Puts zones into the cells that keep them. Of each that is another one now, `tell` is told, with its cell's place.
+pub async fn apply<S: Store>(
+    cells: &Cells<S>,
+    wanted: &[(ZoneId, Policy)],
+    mut tell: impl AsyncFnMut(usize, &ZoneId, &Policy),
+) -> Applied {
     let mut applied = Applied { zones: Vec::new(), others: 0 };
     for (at, cell) in cells.all().iter().enumerate() {
         let of_cell: Vec<_> =
@@ -117,8 +134,12 @@ pub async fn apply<S: Store>(cells: &Cells<S>, wanted: &[(ZoneId, Policy)]) -> A
                 Ok(Some((_, old))) if old == policy => Outcome::Unchanged,
                 Ok(old) => match cells.put_zone(zone, *policy).await {
                     Err(error) => Outcome::Failed(error),
-                    Ok(_) => old
-                        .map_or(Outcome::Created(*policy), |(_, old)| Outcome::Changed(changes(old, policy))),
+                    Ok(_) => {
+                        tell(at, zone, policy).await;
+                        old.map_or(Outcome::Created(*policy), |(_, old)| {
+                            Outcome::Changed(changes(old, policy))
+                        })
+                    }
                 },
             };
             applied.zones.push((zone.clone(), outcome));

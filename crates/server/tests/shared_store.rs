@@ -4,23 +4,32 @@
 use std::{
     collections::BTreeMap,
     future::{Future, Ready, ready},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use admission::{
     Claim, Decided, Joined, Mark, Mode, Now, OnStoreFailure, Policy, SealKey, Seals, View, ZoneId,
 };
+use bytes::Bytes;
 use events::{Bus, Kind, LimitedCall};
 use store::{Engine, MemoryJournal, Store, StoreError};
 use tokio::{
-    sync::{Notify, oneshot},
+    sync::{Notify, broadcast, mpsc, oneshot},
     task::JoinSet,
     time::{Instant, sleep},
 };
 use weir::{
     cells::{Cell, Cells},
+    fanout::{
+        self, Carrier, Fanout, Heard, Speaker,
+        message::{Message, State},
+    },
     gate::{Gate, Refusal, Reply, Token},
+    metrics::{FanoutMeter, Metrics},
     watch::Watcher,
     zones::{Outcome, apply},
 };
@@ -186,11 +195,59 @@ impl Store for Shared {
     }
 }
 
+/// What carries messages, and may not.
+#[derive(Clone)]
+struct Air {
+    said: broadcast::Sender<Bytes>,
+    /// Nothing said arrives anywhere.
+    still: Arc<AtomicBool>,
+    count: Arc<AtomicUsize>,
+}
+
+impl Air {
+    fn new() -> Self {
+        Self { said: broadcast::Sender::new(1_024), still: Arc::default(), count: Arc::default() }
+    }
+
+    fn say(&self, message: Bytes) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        if !self.still.load(Ordering::Relaxed) {
+            // Nobody may be there.
+            let _ = self.said.send(message);
+        }
+    }
+
+    /// What was said so far, by whomever.
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+impl Carrier for Air {
+    async fn say(&self, message: Bytes) -> std::result::Result<(), String> {
+        Air::say(self, message);
+        Ok(())
+    }
+
+    async fn listen(&self, hears: mpsc::Sender<Heard>) {
+        let mut said = self.said.subscribe();
+        let mut heard = Heard::Listening;
+        while hears.send(heard).await.is_ok() {
+            heard = match said.recv().await {
+                Ok(message) => Heard::Message(message),
+                Err(broadcast::error::RecvError::Lagged(count)) => Heard::Missed(count),
+                Err(broadcast::error::RecvError::Closed) => return,
+            };
+        }
+    }
+}
+
 /// A server as `weir serve` puts it together. Its watchers end with it.
 struct Server {
     gate: Arc<Gate<Shared>>,
     cells: Arc<Cells<Fake>>,
     bus: Arc<Bus>,
+    heard: FanoutMeter,
     _watching: JoinSet<()>,
 }
 
@@ -199,22 +256,35 @@ fn seals() -> Seals {
 }
 
 async fn serve(cells: Vec<Cell<Fake>>, file: &[(ZoneId, Policy)]) -> Server {
+    serve_hearing(cells, file, None).await
+}
+
+/// A server that hears what is said in the air, if there is any.
+async fn serve_hearing(cells: Vec<Cell<Fake>>, file: &[(ZoneId, Policy)], air: Option<&Air>) -> Server {
     let cells = Arc::new(Cells::new(cells));
     let bus = Arc::new(Bus::with_rings(|_| 64).expect("a thread"));
     let gate = Gate::new(Shared(Arc::clone(&cells)), seals(), Arc::clone(&bus));
     let gate = Arc::new(gate);
     let mut watching = JoinSet::new();
-    let mut firsts = Vec::new();
+    let (mut firsts, mut news) = (Vec::new(), Arc::default());
     for at in 0..cells.all().len() {
         let (told, first) = oneshot::channel();
         firsts.push(first);
         let watcher = Watcher::new(Arc::clone(&gate), Arc::clone(&cells), at, file);
+        news = watcher.news();
         watching.spawn(watcher.run(told, Arc::new(Notify::new())));
     }
     for first in firsts {
         first.await.expect("each cell is asked");
     }
-    Server { gate, cells, bus, _watching: watching }
+    let heard = Metrics::new(Arc::clone(&bus)).fanout("only");
+    if let Some(air) = air {
+        let fanout = Fanout::new("only", air.clone(), Speaker::new(), heard.clone());
+        let (gate, bus) = (Arc::clone(&gate), Arc::clone(&bus));
+        let told = fanout::subscribe(&bus).expect("it may");
+        watching.spawn(async move { fanout.run(&gate, |_| true, (&bus, told), &news).await });
+    }
+    Server { gate, cells, bus, heard, _watching: watching }
 }
 
 async fn serve_one(fake: &Fake, file: &[(ZoneId, Policy)]) -> Server {
@@ -611,6 +681,141 @@ fn a_hanging_store_holds_a_bounded_number_for_a_bounded_time() {
     });
 }
 
+fn closed() -> Policy {
+    Policy { mode: Mode::Closed, ..Policy::default() }
+}
+
+/// Servers of one store that hear each other.
+async fn hearing(fake: &Fake, air: &Air, count: usize) -> Vec<Server> {
+    let mut servers = Vec::new();
+    for _ in 0..count {
+        let cell = Cell::new("only", vec!["*".to_owned()], fake.connect());
+        servers.push(serve_hearing(vec![cell], &zones(&["A", "B"], hold()), Some(air)).await);
+    }
+    pass(5.0).await;
+    servers
+}
+
+fn in_force(servers: &[Server], name: &str, policy: Policy) -> usize {
+    servers.iter().filter(|server| server.gate.policy(name) == Some(policy)).count()
+}
+
+#[test]
+fn what_is_said_is_asked_for_at_once_and_nobody_repeats_it() {
+    in_virtual_time(async {
+        let (fake, air) = (Fake::new(), Air::new());
+        let servers = hearing(&fake, &air, 8).await;
+        assert_eq!(air.count(), 0, "what a server finds when it starts is no news");
+        for (round, policy) in (1..).zip([closed(), hold(), closed()]) {
+            fake.put_zone(&zone("A"), policy).await.expect("put");
+            fanout::say(&air, Speaker::new(), &zone("A"), &policy).await.expect("said");
+            pass(0.03).await;
+            assert_eq!(in_force(&servers, "A", policy), 8, "round {round}");
+            pass(5.0).await;
+            assert_eq!(air.count(), round, "who heard it does not say it again");
+            assert!(servers.iter().all(|server| server.heard.heard.get() == round as u64));
+        }
+        fake.put_zone(&zone("NEW"), hold()).await.expect("put");
+        fanout::say(&air, Speaker::new(), &zone("NEW"), &hold()).await.expect("said");
+        pass(0.03).await;
+        assert_eq!(in_force(&servers, "NEW", hold()), 8);
+    });
+}
+
+#[test]
+fn who_finds_a_change_that_nobody_said_says_so() {
+    in_virtual_time(async {
+        let (fake, air) = (Fake::new(), Air::new());
+        let servers = hearing(&fake, &air, 8).await;
+        // They ask at different times of the half second.
+        let policies = (1..=10).map(|n| Policy { admit_per_minute: n, ..hold() });
+        for policy in policies {
+            let said = air.count();
+            fake.put_zone(&zone("A"), policy).await.expect("put");
+            while in_force(&servers, "A", policy) == 0 {
+                pass(0.001).await;
+            }
+            pass(0.03).await;
+            assert_eq!(in_force(&servers, "A", policy), 8);
+            pass(5.0).await;
+            assert!((1..=8).contains(&(air.count() - said)), "each says it once at most");
+        }
+    });
+}
+
+#[test]
+fn nothing_depends_on_what_is_said() {
+    in_virtual_time(async {
+        let (fake, air) = (Fake::new(), Air::new());
+        let servers = hearing(&fake, &air, 3).await;
+        air.still.store(true, Ordering::Relaxed);
+        for round in 0..10 {
+            pass(3.0 + 0.07 * f64::from(round)).await;
+            for policy in [closed(), hold()] {
+                fake.put_zone(&zone("A"), policy).await.expect("put");
+                pass(1.0).await;
+                assert_eq!(in_force(&servers, "A", policy), 3, "round {round}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_flood_costs_the_store_little_and_changes_nothing() {
+    in_virtual_time(async {
+        let (fake, air) = (Fake::new(), Air::new());
+        let servers = hearing(&fake, &air, 2).await;
+        let (lists, before) = (fake.lock().lists, servers[0].gate.policies());
+        let flooded = Instant::now();
+        // Each is news: another state, of zones that are there and of such that are not.
+        for digest in 0..20_000 {
+            let name = if digest % 2 == 0 { "A" } else { "NONE" };
+            let state = if digest % 3 == 0 { State::Gone } else { State::Has(digest) };
+            air.say(Message { speaker: Speaker::new(), zone: zone(name), state }.to_bytes());
+            if digest % 10 == 0 {
+                pass(0.001).await;
+            }
+        }
+        // Ten milliseconds apart, and the usual two a second; of each server.
+        let most = 2 * (flooded.elapsed().as_millis() / 10 + flooded.elapsed().as_millis() / 500 + 2);
+        let asked = fake.lock().lists - lists;
+        assert!(asked as u128 <= most, "asked {asked} times, {most} are the most");
+        assert!(asked as u128 > most / 4, "it was a flood: asked {asked} times");
+        assert_eq!(servers[0].gate.policies(), before);
+        assert_eq!(servers[0].heard.heard.get() + servers[0].heard.missed.get(), 20_000);
+
+        // What is in force already is not asked for.
+        pass(10.0).await;
+        let lists = fake.lock().lists;
+        for _ in 0..1_000 {
+            fanout::say(&air, Speaker::new(), &zone("A"), &hold()).await.expect("said");
+            pass(0.001).await;
+        }
+        assert!(fake.lock().lists - lists <= 2 * 3, "the usual two a second");
+    });
+}
+
+#[test]
+fn a_cell_that_is_away_is_not_asked_more_often_for_being_talked_of() {
+    in_virtual_time(async {
+        let (fake, air) = (Fake::new(), Air::new());
+        let servers = hearing(&fake, &air, 1).await;
+        fake.set(Is::Down);
+        pass(2.0).await;
+        let lists = fake.lock().lists;
+        for digest in 0..1_000 {
+            let message = Message { speaker: Speaker::new(), zone: zone("A"), state: State::Has(digest) };
+            air.say(message.to_bytes());
+            pass(0.001).await;
+        }
+        assert!(fake.lock().lists - lists <= 4, "asked {} times", fake.lock().lists - lists);
+        fake.set(Is::Up);
+        fake.put_zone(&zone("A"), closed()).await.expect("put");
+        pass(1.0).await;
+        assert_eq!(in_force(&servers, "A", closed()), 1);
+    });
+}
+
 #[test]
 fn zones_are_applied_and_what_was_there_stays() {
     in_virtual_time(async {
@@ -625,7 +830,7 @@ fn zones_are_applied_and_what_was_there_stays() {
             one.put_zone(&zone(name), policy).await.expect("put");
         }
         let wanted = zones(&["same", "changed", "new", "two:a"], other);
-        let applied = apply(&cells, &wanted).await;
+        let applied = apply(&cells, &wanted, async |_, _, _| {}).await;
         let away = StoreError::Away("two: refused".to_owned());
         let outcomes = [
             ("same", Outcome::Unchanged),
@@ -643,8 +848,8 @@ fn zones_are_applied_and_what_was_there_stays() {
         let sum = "1 created, 1 changed, 1 unchanged, 1 failed; 1 more in the store stay as they are\n";
         assert!(text.ends_with(sum), "{text}");
         two.set(Is::Up);
-        assert_eq!(apply(&cells, &wanted).await.zones[3].1, Outcome::Created(other));
-        let again = apply(&cells, &wanted).await;
+        assert_eq!(apply(&cells, &wanted, async |_, _, _| {}).await.zones[3].1, Outcome::Created(other));
+        let again = apply(&cells, &wanted, async |_, _, _| {}).await;
         assert!(again.zones.iter().all(|(_, outcome)| *outcome == Outcome::Unchanged), "{again}");
         assert_eq!(one.lock().zones[&zone("mine")], hold());
     });

@@ -5,6 +5,7 @@
 //! lost something is noticed before it decides about anybody, and is rebuilt from what the servers remember.
 //! Invariant: nothing is answered but what a script decided, and a reply older than the last is never shown.
 
+mod channel;
 mod memory;
 #[cfg(feature = "sabotage")]
 pub mod sabotage;

@@ -25,33 +25,9 @@ pub(super) struct Connection(MultiplexedConnection);
 
 impl Link for Connection {
     async fn open(host: &str, port: u16, address: &Address, settings: &Settings) -> Result<Self, String> {
-        let open = async {
-            let host = host.to_owned();
-            let place = if address.tls {
-                // It takes the process's choice; where somebody has made one, it stays.
-                drop(aws_lc_rs::default_provider().install_default());
-                ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
-            } else {
-                ConnectionAddr::Tcp(host, port)
-            };
-            let login = RedisConnectionInfo::default().set_skip_set_lib_name();
-            let tcp = TcpSettings::default().set_nodelay(true);
-            let info = place.into_connection_info()?.set_tcp_settings(tcp).set_redis_settings(login);
-            let client = if address.tls {
-                Client::build_with_tls(
-                    info,
-                    TlsCertificates { client_tls: None, root_cert: settings.ca_pem.clone() },
-                )?
-            } else {
-                Client::open(info)?
-            };
-            let config = AsyncConnectionConfig::new()
-                .set_connection_timeout(Some(settings.connect_timeout))
-                .set_response_timeout(None)
-                .set_pipeline_buffer_size(QUEUE);
-            client.get_multiplexed_async_connection_with_config(&config).await
-        };
-        let connection = open.await.map(Self).map_err(|error: RedisError| error.to_string())?;
+        let (login, config) = (RedisConnectionInfo::default(), AsyncConnectionConfig::new());
+        let connected = connect((host, port), address, settings, login, config).await;
+        let connection = connected.map(Self).map_err(|error| error.to_string())?;
         // Said here, since redis-rs keeps to itself what the server answers.
         if let Some(password) = &address.password {
             let words = address.user.iter().chain([password]).map(|word| Bytes::from(word.clone())).collect();
@@ -81,6 +57,38 @@ impl Link for Connection {
     }
 }
 
+/// A connection by this login and with these settings, beside those that all have.
+pub(super) async fn connect(
+    (host, port): (&str, u16),
+    address: &Address,
+    settings: &Settings,
+    login: RedisConnectionInfo,
+    config: AsyncConnectionConfig,
+) -> Result<MultiplexedConnection, RedisError> {
+    let host = host.to_owned();
+    let place = if address.tls {
+        // It takes the process's choice; where somebody has made one, it stays.
+        drop(aws_lc_rs::default_provider().install_default());
+        ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
+    } else {
+        ConnectionAddr::Tcp(host, port)
+    };
+    let login = login.set_skip_set_lib_name();
+    let tcp = TcpSettings::default().set_nodelay(true);
+    let info = place.into_connection_info()?.set_tcp_settings(tcp).set_redis_settings(login);
+    let client = if address.tls {
+        let certificates = TlsCertificates { client_tls: None, root_cert: settings.ca_pem.clone() };
+        Client::build_with_tls(info, certificates)?
+    } else {
+        Client::open(info)?
+    };
+    let config = config
+        .set_connection_timeout(Some(settings.connect_timeout))
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(QUEUE);
+    client.get_multiplexed_async_connection_with_config(&config).await
+}
+
 /// What a reply says; an error is that of a reply that scripts don't give.
 fn answer(reply: Reply) -> Result<Answer, String> {
     Ok(Ok(match reply {
@@ -102,7 +110,7 @@ fn answer(reply: Reply) -> Result<Answer, String> {
 }
 
 /// An error reply as the server wrote it.
-fn text(error: &ServerError) -> String {
+pub(super) fn text(error: &ServerError) -> String {
     match error.details() {
         Some(details) => format!("{} {details}", error.code()),
         None => error.code().to_owned(),

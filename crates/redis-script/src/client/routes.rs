@@ -21,6 +21,7 @@ use tokio::{
 use super::{
     ClientError, Confirm, Script, Value,
     link::{Answer, Command, Link},
+    listener::Listener,
     server::{Access, Place, Server, Trouble},
 };
 use crate::address::{Address, Settings, Topology};
@@ -44,12 +45,12 @@ pub(super) struct Routes<L> {
     refresher: AbortHandle,
 }
 
-struct Shared<L> {
-    access: Arc<Access>,
+pub(super) struct Shared<L> {
+    pub(super) access: Arc<Access>,
     map: RwLock<Arc<Map<L>>>,
     /// Servers that calls were told of since the map was made, and that it does not have.
     told: Mutex<BTreeMap<Place, Arc<Server<L>>>>,
-    stale: Notify,
+    pub(super) stale: Notify,
 }
 
 /// Who has which slots. Outside of a cluster one server has them all.
@@ -103,11 +104,36 @@ impl<L: Link> Routes<L> {
         args: Vec<Bytes>,
         confirm: Option<Confirm>,
     ) -> Result<Value, ClientError> {
+        let slot = keys.first().map_or(0, |key| redis_keyslot(key));
+        let commands = |text_too, asking| commands(script, &keys, &args, text_too, asking, confirm);
+        self.send(slot, commands, confirm).await
+    }
+
+    /// Says `message` on a sharded channel, where its slot is.
+    pub(super) async fn publish(&self, channel: Bytes, message: Bytes) -> Result<(), ClientError> {
+        let slot = redis_keyslot(&channel);
+        // A slot that is on its way takes its channels along at the end: nobody says `ASK`.
+        let command = |_, _| vec![Command { name: "SPUBLISH", args: vec![channel.clone(), message.clone()] }];
+        self.send(slot, command, None).await.map(drop)
+    }
+
+    /// Listens to a sharded channel, wherever its slot is from now on.
+    pub(super) fn listen(&self, channel: Bytes, max_len: usize) -> Listener {
+        Listener::start(Arc::clone(&self.shared), channel, max_len)
+    }
+
+    /// Sends what `commands` makes to the server that has a slot. It is told whether a script's text is to be sent along,
+    /// and whether `ASKING` comes first.
+    async fn send(
+        &self,
+        slot: u16,
+        commands: impl Fn(bool, bool) -> Vec<Command>,
+        confirm: Option<Confirm>,
+    ) -> Result<Value, ClientError> {
         let _permit = self.in_flight.try_acquire().map_err(|_| ClientError::Busy)?;
         let patience = self.shared.access.settings.command_timeout
             + Duration::from_millis(confirm.map_or(0, |confirm| u64::from(confirm.timeout_ms)));
         let deadline = Instant::now() + patience;
-        let slot = keys.first().map_or(0, |key| redis_keyslot(key));
         let mut told: Option<Told<L>> = None;
         let mut text_too = false;
         let mut reason = String::new();
@@ -116,7 +142,7 @@ impl<L: Link> Routes<L> {
                 Some(told) => told,
                 None => Told { server: self.shared.server(slot)?, asking: false },
             };
-            let commands = commands(script, &keys, &args, text_too, asking, confirm);
+            let commands = commands(text_too, asking);
             let sent = match confirm {
                 None => server.send(commands, deadline).await,
                 Some(_) => server.send_alone(commands, deadline).await,
@@ -239,7 +265,7 @@ fn refused(text: String) -> ClientError {
 }
 
 /// The place in `MOVED 3999 10.0.0.1:6381`; without a host it is that of the server that says so.
-fn redirected(text: &str, by: &Place) -> Option<Place> {
+pub(super) fn redirected(text: &str, by: &Place) -> Option<Place> {
     let (host, port) = text.split(' ').nth(2)?.rsplit_once(':')?;
     let host = if host.is_empty() { &by.0 } else { host };
     Some((host.to_owned(), port.parse().ok()?))
@@ -273,6 +299,11 @@ impl<L: Link> Shared<L> {
 
     fn map(&self) -> Arc<Map<L>> {
         Arc::clone(&self.map.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Where the server is that has a slot.
+    pub(super) fn owner(&self, slot: u16) -> Result<Place, ClientError> {
+        self.server(slot).map(|server| server.place().clone())
     }
 
     /// The server that has a slot.

@@ -21,7 +21,8 @@ use super::link::{Answer, Command, Link};
 use crate::address::{Address, Settings};
 
 /// The pauses between attempts to connect: twice as long each time.
-const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(1);
+pub(super) const PAUSES: std::ops::RangeInclusive<Duration> =
+    Duration::from_millis(50)..=Duration::from_secs(1);
 
 /// How many confirmed runs a server has under way, each on a connection of its own; others wait.
 const CONFIRMING: usize = 64;

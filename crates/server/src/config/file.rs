@@ -85,7 +85,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
             ("cell", _) => {
                 return Err(lines.at(&key.span(), "cell").fault("cells are written as [[cell]] tables"));
             }
-            (section @ ("limit" | "pass" | "redis" | "seal"), DeValue::Table(table)) => {
+            (section @ ("audit" | "limit" | "pass" | "redis" | "seal"), DeValue::Table(table)) => {
                 for (key, value) in in_order(table) {
                     let field = format!("{section}.{}", key.get_ref());
                     found.settings.push(setting(&lines, &field, key.span(), value)?);

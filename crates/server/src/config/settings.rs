@@ -98,6 +98,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         "BITS",
         "How much of an IPv6 address is one client [default: 64]",
     ),
+    setting(
+        "cors_origins",
+        Kind::List,
+        "ORIGIN,…",
+        "Origins of web pages that may call, as in https://shop.example, or * for any [default: none]",
+    ),
     setting("pass.algorithm", Kind::Text, "ALG", "ES256, EdDSA or RS256 [default: ES256]"),
     setting("pass.audience", Kind::Text, "TEXT", "Claim `aud` of the passes [default: weir]"),
     setting("pass.issuer", Kind::Text, "TEXT", "Claim `iss` of the passes [default: none]"),
@@ -147,6 +153,25 @@ pub(super) const SETTINGS: &[Setting] = &[
         Kind::Number(50, 60_000),
         "MS",
         "After how long a call to Redis has failed",
+    ),
+    setting(
+        "audit.dir",
+        Kind::Text,
+        "DIR",
+        "Where the audit log is kept: who entered when, under which policy [default: there is none]",
+    ),
+    setting(
+        "audit.file_mb",
+        Kind::Number(1, 1_000_000),
+        "MB",
+        "Size at which the audit log goes on in another file; none is ever deleted [default: 100]",
+    ),
+    setting(
+        "fanout",
+        Kind::Text,
+        "HOW",
+        "How servers of one store tell each other of changes: redis, nats://H:P (tls://H:P), or none \
+         [default: redis where the store is one]",
     ),
     setting("log", Kind::Text, "FILTER", "What is logged, as in `info` or `weir=debug` [default: info]"),
 ];
@@ -264,6 +289,23 @@ pub(super) fn command() -> Command {
                 ),
         )
         .subcommand(Command::new("list").about("List the zones that the store keeps").args(&flags));
+    let audit = Command::new("audit").about("See to the audit log").subcommand_required(true).subcommand(
+        Command::new("verify")
+            .about("Say whether an audit log is as it was written; exit code 0 if so, 1 if not, 2 if it can't be read")
+            .args(&flags)
+            .arg(
+                Arg::new("head")
+                    .long("head")
+                    .value_name("N:HASH")
+                    .help("A head that the server logged: line N has to be there, with this hash"),
+            )
+            .arg(
+                Arg::new("path")
+                    .value_name("PATH")
+                    .num_args(0..)
+                    .help("Its directory, or its files in their order [default: the configured audit.dir]"),
+            ),
+    );
     Command::new("weir")
         .version(env!("CARGO_PKG_VERSION"))
         .about("An admission server: a virtual waiting room that apps poll")
@@ -277,6 +319,7 @@ pub(super) fn command() -> Command {
                 .arg(file("The file to check")),
         )
         .subcommand(zones)
+        .subcommand(audit)
 }
 
 /// Values of the environment and the flags, lowest first.

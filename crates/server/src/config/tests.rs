@@ -57,6 +57,7 @@ fn faults_say_where_what_and_what_to_do() {
             "limit.ipv6_prefix = 24\n",
             "w.toml:1: limit.ipv6_prefix: is 24, and must be a whole number from 32 to 128",
         ),
+        ("cors_origins = [\"shop.example\"]\n", "w.toml:1: cors_origins: `shop.example` is no origin"),
         ("idle_timeout_s = 3\n", "w.toml:1: idle_timeout_s: is 3 s, and a zone's apps ask every 3000 ms"),
     ];
     for (text, told) in cases {
@@ -159,6 +160,38 @@ fn cells_have_names_stores_and_tenants_of_their_own() {
 }
 
 #[test]
+fn servers_talk_by_their_store_unless_said_otherwise() {
+    let shown = |text: &str| {
+        let config = from_text("w.toml", &format!("{text}{ZONE}")).expect("right");
+        config.shown().into_iter().find(|(name, _)| *name == "fanout").expect("it is a setting").1
+    };
+    const STORE: &str = "store = \"redis://h:1\"\n";
+    assert_eq!(shown(""), "none");
+    assert_eq!(shown("fanout = \"none\"\n"), "none");
+    assert_eq!(shown(STORE), "redis");
+    assert_eq!(shown(&format!("{STORE}fanout = \"none\"\n")), "none");
+    assert_eq!(shown(&format!("{STORE}fanout = \"nats://u:s3cret@h:1,i:2\"\n")), "nats://u:***@h:1,i:2");
+    for (text, told) in [
+        ("fanout = \"redis\"\n".to_owned(), "w.toml:1: fanout: the embedded store has no other servers"),
+        (
+            "fanout = \"nats://u:s3cret@h:1\"\n".to_owned(),
+            "w.toml:1: fanout: the embedded store has no other",
+        ),
+        (
+            format!("{STORE}fanout = \"nats://u:s3cret@h\"\n"),
+            "w.toml:2: fanout: an address of NATS is written",
+        ),
+        (
+            format!("{STORE}fanout = \"s3cret@h:1\"\n"),
+            "w.toml:2: fanout: must be redis, none, or where NATS is",
+        ),
+    ] {
+        let line = refused(&format!("{text}{ZONE}"));
+        assert!(line.starts_with(told) && !line.contains("s3cret"), "{line}");
+    }
+}
+
+#[test]
 fn a_password_is_no_flag() {
     let order = |args: &[&str], variable: fn(&str) -> Option<String>| {
         order(["weir"].iter().chain(args).map(OsString::from), variable, 20_000)
@@ -219,7 +252,8 @@ fn flags_win_over_variables_over_file_over_defaults() {
                 Order::Serve(sources)
                 | Order::Check(sources)
                 | Order::ApplyZones(sources)
-                | Order::ListZones(sources),
+                | Order::ListZones(sources)
+                | Order::VerifyAudit(sources, ..),
             ) => sources.load(),
             Ok(Order::Print(text)) => Err(ConfigFault(text)),
             Err(fault) => Err(fault),
@@ -239,6 +273,11 @@ fn flags_win_over_variables_over_file_over_defaults() {
     assert!(
         told(&["check-config", "/nonexistent.toml"], &[]).starts_with("/nonexistent.toml: can't be read")
     );
+    assert!(
+        told(&["audit", "verify", "--head", "7:x"], &[]).starts_with("--head: `7:x` is no head; write it as")
+    );
+    let audited = load(&["audit", "verify", "log", "--audit-dir", "log"], &[]).expect("right").audit;
+    assert_eq!(audited.map(|audit| audit.file_bytes), Some(100_000_000));
     assert!(told(&["--version"], &[]).starts_with("weir 0."));
     assert_eq!(bare.needs_restart(&config), ["listen", "backlog", "log"]);
 }

@@ -35,9 +35,22 @@ pub(super) enum Phase {
     Idle,
     /// Has its last reply; what it still sends is thrown away.
     Linger,
+    /// Is sent a stream, and all of that is out; see [`Outlet`](super::Outlet).
+    Stream,
+    /// Its stream has ended under the sender.
+    Over,
 }
 
-const PHASES: [Phase; 6] = [Phase::Fresh, Phase::Head, Phase::Busy, Phase::Reply, Phase::Idle, Phase::Linger];
+const PHASES: [Phase; 8] = [
+    Phase::Fresh,
+    Phase::Head,
+    Phase::Busy,
+    Phase::Reply,
+    Phase::Idle,
+    Phase::Linger,
+    Phase::Stream,
+    Phase::Over,
+];
 
 /// How much is read at a time. Requests are a few hundred bytes.
 const READ_LEN: usize = 2_048;
@@ -60,10 +73,11 @@ pub(super) struct Conn {
     waker: OnceLock<Waker>,
 }
 
-/// The engine runs; is to go; is gone.
+/// The engine runs; is to go; is gone; is gone for good, since the connection is a stream.
 const AWAKE: u8 = 0;
 const ASKED: u8 = 1;
 const PARKED: u8 = 2;
+const TAKEN: u8 = 3;
 
 impl Conn {
     pub(super) fn new(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>, counted: bool) -> Self {
@@ -136,6 +150,16 @@ impl Conn {
         self.parking.store(AWAKE, Relaxed);
     }
 
+    /// From now on the connection is an outlet's.
+    pub(super) fn take(&self) {
+        self.parking.store(TAKEN, Relaxed);
+        self.set(Phase::Stream);
+    }
+
+    pub(super) fn is_stream(&self) -> bool {
+        self.parking.load(Relaxed) == TAKEN
+    }
+
     pub(super) fn is_late(&self) -> bool {
         self.late.load(Relaxed)
     }
@@ -161,10 +185,15 @@ impl Conn {
         let _ = SockRef::from(&self.stream).shutdown(Shutdown::Write);
     }
 
-    /// Throws away what the client still sends, until it closes, or has sent `most` bytes, or the keeper cuts it:
-    /// closing a socket with unread bytes resets it, and a reset can overtake the last reply.
+    /// Throws away what the client still sends, as [`Conn::read_away`] does, for as long as the keeper lets it: closing a
+    /// socket with unread bytes resets it, and a reset can overtake the last reply.
     pub(super) async fn linger(&self, most: usize) {
         self.set(Phase::Linger);
+        self.read_away(most).await;
+    }
+
+    /// Throws away what the client sends, until it closes, or has sent `most` bytes, or the connection is cut.
+    pub(super) async fn read_away(&self, most: usize) {
         let mut left = most;
         while left > 0 && self.stream.readable().await.is_ok() {
             match self.stream.try_read(&mut [0; 1_024]) {

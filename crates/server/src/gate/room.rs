@@ -53,8 +53,17 @@ const PROMPT: Duration = Duration::from_millis(250);
 
 impl Shown {
     /// The instant on the store's clock, as far as it can be told from here.
-    fn now_ms(&self) -> u64 {
+    pub(super) fn now_ms(&self) -> u64 {
         self.view.now_ms + u64::try_from(self.at.elapsed().as_millis()).unwrap_or(0)
+    }
+
+    /// Notes that the holder of `seq` polled.
+    pub(super) fn note(&self, seq: u64) {
+        #[cfg(feature = "sabotage")]
+        if admission::sabotage::on(admission::sabotage::Rule::Silence) {
+            return;
+        }
+        self.seen.note(seq);
     }
 }
 
@@ -318,7 +327,7 @@ impl Room {
         self.is_shown_stale(&self.shown.load())
     }
 
-    fn is_shown_stale(&self, shown: &Shown) -> bool {
+    pub(super) fn is_shown_stale(&self, shown: &Shown) -> bool {
         self.is_away() || (shown.view.tally.waiting > 0 && shown.at.elapsed() > STALE_AFTER)
     }
 
@@ -328,7 +337,7 @@ impl Room {
         let now_ms = shown.now_ms();
         match shown.view.look(ticket.epoch, ticket.seq, now_ms) {
             Seen::Waiting(place) => {
-                note(&shown, ticket.seq);
+                shown.note(ticket.seq);
                 Some(self.waiting(ticket, place, now_ms, self.is_shown_stale(&shown)))
             }
             Seen::Ask => None,
@@ -340,7 +349,7 @@ impl Room {
     /// A ticket of an earlier epoch is taken for one of this epoch, which it is unless its line is no more. Then somebody
     /// who has left counts as present meanwhile, at the worst; a number that is gone stays gone.
     pub(super) fn note(&self, ticket: &Ticket) {
-        note(&self.shown.load(), ticket.seq);
+        self.shown.load().note(ticket.seq);
     }
 
     /// What was last known of a ticket that only the store could decide about.
@@ -348,7 +357,7 @@ impl Room {
         let shown = self.shown.load();
         let now_ms = shown.now_ms();
         let place = shown.view.place(ticket.seq, now_ms).filter(|_| ticket.epoch == shown.view.epoch)?;
-        note(&shown, ticket.seq);
+        shown.note(ticket.seq);
         self.unheard.store(true, Ordering::Relaxed);
         Some(self.waiting(ticket, place, now_ms, true))
     }
@@ -473,14 +482,6 @@ async fn patiently<T>(
 
 fn ended() -> StoreError {
     StoreError::Away("the zone's lane has ended".to_owned())
-}
-
-fn note(shown: &Shown, seq: u64) {
-    #[cfg(feature = "sabotage")]
-    if admission::sabotage::on(admission::sabotage::Rule::Silence) {
-        return;
-    }
-    shown.seen.note(seq);
 }
 
 async fn timed<T>(

@@ -21,14 +21,7 @@ const OPEN_AFTER_MS: u64 = 1_000;
 impl Room {
     /// Lets somebody in without the store, where that is what the policy wants now: the ticket's holder, or a newcomer.
     pub(super) fn admit_unseen(&self, ticket: Option<Ticket>) -> Option<Reply> {
-        if self.away_ms() < OPEN_AFTER_MS {
-            return None;
-        }
-        let policy = self.policy();
-        // An operator who holds the line or closes the zone means it.
-        let opens =
-            policy.on_store_failure == OnStoreFailure::Open && matches!(policy.mode, Mode::Auto | Mode::Open);
-        if !opens {
+        if !self.opens_unseen() {
             return None;
         }
         let now_ms = unix_ms();
@@ -49,6 +42,16 @@ impl Room {
             self.tell_admitted(ticket.epoch, ticket.seq, entry, now_ms);
         }
         Some(self.entered_at(&ticket, entry.unix_s))
+    }
+
+    /// Whether everybody who asks is let in without the store now.
+    pub(super) fn opens_unseen(&self) -> bool {
+        if self.away_ms() < OPEN_AFTER_MS {
+            return false;
+        }
+        let policy = self.policy();
+        // An operator who holds the line or closes the zone means it.
+        policy.on_store_failure == OnStoreFailure::Open && matches!(policy.mode, Mode::Auto | Mode::Open)
     }
 
     /// What the holder of a place is told who entered with it, without the store; none for an ordinary ticket.

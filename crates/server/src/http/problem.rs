@@ -13,7 +13,6 @@ use hyper::{
     header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER},
 };
 
-
 use crate::gate::Refusal;
 
 /// A kind of refusal.
@@ -118,7 +117,9 @@ impl Problem {
         Self { retry_after_s: Some(retry_after_s), ..Self::from(TOO_MANY_REQUESTS) }
     }
 
-    fn body(&self) -> String {
+    /// The document, on one line.
+    #[must_use]
+    pub fn body(&self) -> String {
         let Code { name, status, title } = self.code;
         let mut body = String::with_capacity(192);
         let written = write!(

@@ -1,0 +1,195 @@
+//! What do 5,000 waiting users cost a server who are told by streams, and what do 5,000 who poll every 3 s? Starts `weir`,
+//! lets them take places in a line that moves by one a second, or stands still, and prints the server's processor
+//! time over 15 s, with what it said to them.
+//!
+//! `cargo build --release && cargo run --release -p weir-benches --example streams_http`
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
+
+use std::{
+    fs,
+    io::{self, BufRead as _, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitCode, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+    time::{Instant, sleep, sleep_until},
+};
+
+const PEOPLE: u64 = 5_000;
+const PERIOD: Duration = Duration::from_secs(3);
+const MEASURED: Duration = Duration::from_secs(15);
+
+/// Ends the server with the run.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn main() -> ExitCode {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let all = async {
+        for (line, mode) in [("moves by one a second", "auto"), ("stands still", "hold")] {
+            for streams in [true, false] {
+                println!(
+                    "{PEOPLE} {}, the line {line}: {}",
+                    if streams { "streams" } else { "polls" },
+                    measure(mode, streams).await?
+                );
+            }
+        }
+        io::Result::Ok(())
+    };
+    match raised.map_err(io::Error::from).and_then(|()| runtime.block_on(all)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("streams_http: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn start(dir: &Path, mode: &str) -> io::Result<(Server, String)> {
+    let config = dir.join("weir.toml");
+    let zone = "id = \"Z\"\nadmit_per_minute = 60\nsub_windows = 60\nidle_timeout_s = 600";
+    fs::write(&config, format!("[[zone]]\n{zone}\nmode = \"{mode}\"\n"))?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+    let mut server = Command::new(target.join("release/weir"));
+    server.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir"]);
+    server.arg(dir.join("data")).arg("--config").arg(&config).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut server = Server(server.spawn()?);
+    let said = BufReader::new(server.0.stdout.take().expect("piped"));
+    for line in said.lines() {
+        if let Some(address) = line?.strip_prefix("listening on http://") {
+            return Ok((server, address.to_owned()));
+        }
+    }
+    Err(io::Error::other("weir did not start; is target/release/weir there?"))
+}
+
+async fn measure(mode: &str, streams: bool) -> io::Result<String> {
+    let dir = tempfile::tempdir()?;
+    let (server, address) = start(dir.path(), mode)?;
+    let tokens = join(&address).await?;
+    let said = Arc::new(AtomicU64::new(0));
+    let mut people = tokio::task::JoinSet::new();
+    for (n, token) in (0..).zip(tokens) {
+        let stream = TcpStream::connect(&address).await?;
+        stream.set_nodelay(true)?;
+        let said = Arc::clone(&said);
+        if streams {
+            people.spawn(listen(stream, token, said));
+        } else {
+            people.spawn(poll(stream, token, Instant::now() + PERIOD * n / 5_000, said));
+        }
+    }
+    // Past what beginning costs.
+    sleep(2 * PERIOD).await;
+    let (from, before, cpu) = (Instant::now(), said.load(Relaxed), cpu_time(&server)?);
+    sleep(MEASURED).await;
+    let (took, messages, used) = (from.elapsed(), said.load(Relaxed) - before, cpu_time(&server)? - cpu);
+    #[expect(clippy::cast_precision_loss, reason = "small")]
+    let (messages, took, used) = (messages as f64, took.as_secs_f64(), used.as_secs_f64());
+    Ok(format!(
+        "{:.1} % of a core, {:.0} messages/s, {:.1} us a message, {:.1} MB",
+        100.0 * used / took,
+        messages / took,
+        used / messages * 1e6,
+        resident(&server)?
+    ))
+}
+
+/// The tokens of those who wait.
+async fn join(address: &str) -> io::Result<Vec<String>> {
+    let mut stream = TcpStream::connect(address).await?;
+    let mut tokens = Vec::new();
+    while (tokens.len() as u64) < PEOPLE {
+        let reply = ask(&mut stream, "/traffic/wait", r#"{"zoneId":"Z"}"#).await?;
+        if reply.contains("\"canEnter\":false") {
+            let token = reply.split_once("\"token\":\"").and_then(|(_, rest)| rest.get(..52));
+            tokens.push(token.ok_or_else(|| io::Error::other(reply.clone()))?.to_owned());
+        }
+    }
+    Ok(tokens)
+}
+
+async fn ask(stream: &mut TcpStream, path: &str, body: &str) -> io::Result<String> {
+    let length = body.len();
+    let request = format!(
+        "POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let (mut text, mut chunk) = (String::new(), [0; 2_048]);
+    while !text.ends_with('}') {
+        match stream.read(&mut chunk).await? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            n => text.push_str(&String::from_utf8_lossy(&chunk[..n])),
+        }
+    }
+    Ok(text)
+}
+
+/// Counts what a stream says.
+async fn listen(mut stream: TcpStream, token: String, said: Arc<AtomicU64>) -> io::Result<()> {
+    let request = format!("GET /traffic/stream?zone=Z&token={token} HTTP/1.1\r\nHost: bench\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut chunk = [0; 2_048];
+    loop {
+        match stream.read(&mut chunk).await? {
+            0 => return Ok(()),
+            n => {
+                let ends = chunk[..n].windows(2).filter(|two| two == b"\n\n").count();
+                said.fetch_add(ends as u64, Relaxed);
+            }
+        }
+    }
+}
+
+/// Polls until in.
+async fn poll(
+    mut stream: TcpStream,
+    token: String,
+    mut due: Instant,
+    said: Arc<AtomicU64>,
+) -> io::Result<()> {
+    let body = format!(r#"{{"zoneId":"Z","token":"{token}"}}"#);
+    loop {
+        sleep_until(due).await;
+        due += PERIOD;
+        let reply = ask(&mut stream, "/traffic/entry", &body).await?;
+        said.fetch_add(1, Relaxed);
+        if reply.contains("\"canEnter\":true") {
+            return Ok(());
+        }
+    }
+}
+
+fn cpu_time(server: &Server) -> io::Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", server.0.id()))?;
+    let fields: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
+    let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+    // In hundredths of a second, on every Linux that is.
+    Ok(Duration::from_millis(10 * (ticks(11) + ticks(12))))
+}
+
+/// Resident memory in megabytes.
+fn resident(server: &Server) -> io::Result<f64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.0.id()))?;
+    let kib =
+        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok());
+    Ok(kib.unwrap_or(0.0) / 1_024.0)
+}

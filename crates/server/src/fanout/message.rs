@@ -1,0 +1,166 @@
+//! A message between servers, as text: `weir1 SPEAKER ZONE STATE`.
+//!
+//! `weir1` is the version; the speaker, 16 hexadecimal digits, says whose own message it is; the state is a digest of
+//! the zone's policy, 16 digits, or `-` for a zone that is gone. Invariants: a message holds nothing that may be acted
+//! on but by asking the store; what is not exactly of this form is no message.
+
+use std::fmt::Write as _;
+
+use admission::{Policy, ZoneId};
+use aws_lc_rs::digest;
+use bytes::Bytes;
+
+use super::Speaker;
+use crate::zones;
+
+/// The first word; servers with another one don't understand each other, and go by asking the store.
+const VERSION: &str = "weir1";
+
+/// Digits of a number.
+const DIGITS: usize = 16;
+
+/// The longest message, in bytes.
+pub const MAX_LEN: usize = VERSION.len() + 1 + DIGITS + 1 + ZoneId::MAX_LEN + 1 + DIGITS;
+
+/// What became of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It has the policy with this digest.
+    Has(u64),
+    /// It is gone.
+    Gone,
+}
+
+impl State {
+    /// Of a zone with this policy, or of one that is not there.
+    #[must_use]
+    pub fn of(policy: Option<&Policy>) -> Self {
+        let Some(policy) = policy else { return Self::Gone };
+        let text = zones::fields(policy).map(|(name, value)| format!("{name}={value}")).join(" ");
+        let digest = digest::digest(&digest::SHA256, text.as_bytes());
+        let first = digest.as_ref().first_chunk().expect("a digest is longer than that");
+        Self::Has(u64::from_be_bytes(*first))
+    }
+}
+
+/// That a zone is otherwise than it was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Who says so.
+    pub speaker: Speaker,
+    /// Of which zone.
+    pub zone: ZoneId,
+    /// What became of it.
+    pub state: State,
+}
+
+impl Message {
+    /// As text.
+    #[must_use]
+    pub fn to_bytes(&self) -> Bytes {
+        let mut text = String::with_capacity(MAX_LEN);
+        let Speaker(speaker) = self.speaker;
+        let written = match self.state {
+            State::Has(digest) => write!(text, "{VERSION} {speaker:016x} {} {digest:016x}", self.zone),
+            State::Gone => write!(text, "{VERSION} {speaker:016x} {} -", self.zone),
+        };
+        written.expect("a String takes all");
+        text.into()
+    }
+
+    /// Reads one; none where it is not exactly as [`Message::to_bytes`] writes it.
+    #[must_use]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() > MAX_LEN {
+            return None;
+        }
+        let mut words = std::str::from_utf8(bytes).ok()?.split(' ');
+        let [Some(VERSION), Some(speaker), Some(zone), Some(state), None] =
+            std::array::from_fn(|_| words.next())
+        else {
+            return None;
+        };
+        let state = if state == "-" { State::Gone } else { State::Has(number(state)?) };
+        Some(Self { speaker: Speaker(number(speaker)?), zone: ZoneId::parse(zone).ok()?, state })
+    }
+}
+
+fn number(text: &str) -> Option<u64> {
+    let digit = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    if text.len() != DIGITS || !text.bytes().all(digit) {
+        return None;
+    }
+    u64::from_str_radix(text, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(zone: &str, state: State) -> Message {
+        Message { speaker: Speaker(0xab), zone: ZoneId::parse(zone).expect("a name"), state }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let longest = "z".repeat(ZoneId::MAX_LEN);
+        for message in [
+            message("shop:a", State::Has(7)),
+            message("b", State::Gone),
+            message(&longest, State::Has(u64::MAX)),
+        ] {
+            let text = message.to_bytes();
+            assert!(text.len() <= MAX_LEN);
+            assert_eq!(Message::parse(&text), Some(message));
+        }
+        // Other versions read it, too.
+        let text = message("shop:a", State::Has(7)).to_bytes();
+        assert_eq!(text, "weir1 00000000000000ab shop:a 0000000000000007");
+    }
+
+    #[test]
+    fn nothing_else_is_a_message() {
+        let good = "weir1 00000000000000ab shop:a 0000000000000007";
+        let long = format!("{good}{}", " ".repeat(MAX_LEN));
+        for text in [
+            "",
+            " ",
+            "weir1",
+            &good[..good.len() - 1],
+            &good.replace("weir1", "weir2"),
+            &good.replace("weir1", "WEIR1"),
+            &good.replace("ab", "AB"),
+            &good.replace("00ab", "+0ab"),
+            &good.replace("shop:a", "sh/op"),
+            &good.replace("shop:a", ""),
+            &good.replace(" shop", "  shop"),
+            &good.replace("0000000000000007", "--"),
+            &format!("{good} "),
+            &format!("{good}\n"),
+            &format!(" {good}"),
+            &format!("{good} more"),
+            &long,
+        ] {
+            assert_eq!(Message::parse(text.as_bytes()), None, "{text:?}");
+        }
+        assert_eq!(Message::parse(b"weir1 00000000000000ab \xff -"), None);
+    }
+
+    #[test]
+    fn each_field_of_a_policy_counts() {
+        let policy = Policy::default();
+        let others = [
+            Policy { mode: admission::Mode::Closed, ..policy },
+            Policy { admit_per_minute: 1, ..policy },
+            Policy { sub_windows: 1, ..policy },
+            Policy { polling_period_ms: 1_000, ..policy },
+            Policy { idle_timeout_s: 61, ..policy },
+            Policy { pass_ttl_s: 301, ..policy },
+            Policy { on_store_failure: admission::OnStoreFailure::Open, ..policy },
+        ];
+        for other in others {
+            assert_ne!(State::of(Some(&other)), State::of(Some(&policy)), "{other:?}");
+        }
+        assert_eq!(State::of(None), State::Gone);
+    }
+}

@@ -1,0 +1,363 @@
+//! Messages by [NATS](https://nats.io): one subject a cell, plain publish and subscribe.
+//!
+//! Of async-nats one connection is used, without its reconnecting: where the server once refuses the login, as while it
+//! is being set up anew, that client never tries again. Invariants: who says something waits for [`PATIENCE`] at
+//! most; a connection that is lost, or answers no pings, is replaced; no password is in a `Debug`, a `Display`, a fault or a log.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use async_nats::{Client, ConnectOptions, Event, ServerAddr, Subscriber};
+use bytes::Bytes;
+use futures_core::Stream as _;
+use percent_encoding::percent_decode_str;
+use rustls::crypto::aws_lc_rs;
+use tokio::{
+    sync::{mpsc, watch},
+    task::AbortHandle,
+    time::{sleep, timeout},
+};
+
+use super::{Heard, QUEUE, cut};
+
+/// For how long a message may wait for a connection.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// After how long an attempt to connect has failed.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// How often the server is asked whether it is still there; after two questions without an answer it is not.
+const PING: Duration = Duration::from_secs(1);
+
+/// The pauses between attempts to connect: twice as long each time.
+const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(1);
+
+/// Where NATS is. The password is in no `Debug` or `Display` of it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Address {
+    tls: bool,
+    /// Host and port, as in `[::1]:4222`; at least one.
+    hosts: Vec<String>,
+    login: Login,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+enum Login {
+    Nobody,
+    Token(String),
+    User(String, String),
+}
+
+/// Why a text is no address: what to write instead, never the text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct AddressFault(&'static str);
+
+impl Address {
+    /// Reads `nats://[user:password@]host:port[,host:port…]`, or with a token in place of user and password; `tls://` is
+    /// NATS over TLS. User, password and token may be percent-encoded.
+    ///
+    /// # Errors
+    /// What to write instead.
+    pub fn parse(text: &str) -> Result<Self, AddressFault> {
+        const FORM: AddressFault = AddressFault(
+            "an address of NATS is written nats://[user:password@]host:port[,host:port…], or tls://…",
+        );
+        let (tls, rest) = match text.split_once("://") {
+            Some(("nats", rest)) => (false, rest),
+            Some(("tls", rest)) => (true, rest),
+            _ => return Err(FORM),
+        };
+        // From the end, so that what stands before the last `@` is the password's own business.
+        let (login, hosts) = rest.rsplit_once('@').map_or((None, rest), |(login, rest)| (Some(login), rest));
+        let decoded = |text: &str| {
+            let decoded = percent_decode_str(text).decode_utf8();
+            decoded.map(String::from).map_err(|_| AddressFault("the login is not UTF-8 once percent-decoded"))
+        };
+        let login = match login.map(|login| login.split_once(':').ok_or(login)) {
+            None => Login::Nobody,
+            Some(Ok((user, password))) => Login::User(decoded(user)?, decoded(password)?),
+            Some(Err(token)) => Login::Token(decoded(token)?),
+        };
+        let hosts: Vec<String> = hosts.split(',').map(str::to_owned).collect();
+        let right = |host: &String| {
+            let port = host.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+            let plain = !host.contains(|c: char| c.is_whitespace() || c.is_control() || "/?#@".contains(c));
+            port.is_some_and(|port| port > 0) && plain && host.parse::<ServerAddr>().is_ok()
+        };
+        if hosts.iter().all(right) { Ok(Self { tls, hosts, login }) } else { Err(FORM) }
+    }
+
+    fn servers(&self) -> Vec<ServerAddr> {
+        let scheme = if self.tls { "tls" } else { "nats" };
+        self.hosts.iter().filter_map(|host| format!("{scheme}://{host}").parse().ok()).collect()
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.tls { "tls://" } else { "nats://" })?;
+        match &self.login {
+            Login::Nobody => {}
+            Login::Token(_) => f.write_str("***@")?,
+            Login::User(user, _) => write!(f, "{user}:***@")?,
+        }
+        f.write_str(&self.hosts.join(","))
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// A connection that is kept up.
+pub struct Nats {
+    shared: Arc<Shared>,
+    keeper: AbortHandle,
+}
+
+struct Shared {
+    address: Address,
+    line: watch::Sender<Line>,
+    /// Messages that came faster than they were taken.
+    missed: AtomicU64,
+}
+
+/// The connection, as it is now.
+#[derive(Clone)]
+enum Line {
+    Up(Client),
+    Down(String),
+}
+
+impl Drop for Nats {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+impl Nats {
+    /// Begins to connect, and keeps at it. Must be called on a tokio runtime.
+    #[must_use]
+    pub fn start(address: Address) -> Arc<Self> {
+        let line = watch::Sender::new(Line::Down("not connected yet".to_owned()));
+        let shared = Arc::new(Shared { address, line, missed: AtomicU64::new(0) });
+        let keeper = tokio::spawn(keep(Arc::clone(&shared))).abort_handle();
+        Arc::new(Self { shared, keeper })
+    }
+}
+
+/// Connects, and again whenever the connection is lost.
+async fn keep(shared: Arc<Shared>) {
+    let mut pause = *PAUSES.start();
+    loop {
+        let (lost, mut losing) = watch::channel(false);
+        let line = match connect(&shared, lost).await {
+            Ok(client) => Line::Up(client),
+            Err(reason) => Line::Down(reason),
+        };
+        let up = matches!(line, Line::Up(_));
+        shared.line.send_replace(line);
+        if up {
+            pause = *PAUSES.start();
+            // Its end is an end as well.
+            let _ = losing.wait_for(|lost| *lost).await;
+            shared.line.send_replace(Line::Down("the connection is lost".to_owned()));
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(*PAUSES.end());
+    }
+}
+
+async fn connect(shared: &Arc<Shared>, lost: watch::Sender<bool>) -> Result<Client, String> {
+    if shared.address.tls {
+        // async-nats takes the process's choice; where somebody has made one, it stays.
+        drop(aws_lc_rs::default_provider().install_default());
+    }
+    let (counting, servers) = (Arc::clone(shared), shared.address.servers());
+    let options = ConnectOptions::new()
+        .name("weir")
+        .connection_timeout(CONNECT_TIMEOUT)
+        .ping_interval(PING)
+        .subscription_capacity(QUEUE)
+        .client_capacity(QUEUE)
+        .ignore_discovered_servers()
+        // One attempt each, here and when the connection is lost: the next ones are made here.
+        .max_reconnects(servers.len())
+        .reconnect_delay_callback(|_| Duration::ZERO)
+        .event_callback(move |event| {
+            match event {
+                Event::Disconnected | Event::Closed => {
+                    lost.send_replace(true);
+                }
+                Event::SlowConsumer(_) => {
+                    counting.missed.fetch_add(1, Ordering::Relaxed);
+                }
+                _ => {}
+            }
+            std::future::ready(())
+        });
+    let options = match shared.address.login.clone() {
+        Login::Nobody => options,
+        Login::Token(token) => options.token(token),
+        Login::User(user, password) => options.user_and_password(user, password),
+    };
+    options.connect(servers).await.map_err(|error| error.to_string())
+}
+
+impl Shared {
+    /// The connection, as soon as there is one.
+    async fn client(&self) -> Result<Client, String> {
+        let mut line = self.line.subscribe();
+        let up = line.wait_for(|line| matches!(line, Line::Up(_))).await;
+        match up.as_deref() {
+            Ok(Line::Up(client)) => Ok(client.clone()),
+            _ => Err("given up".to_owned()),
+        }
+    }
+
+    fn reason(&self) -> String {
+        match &*self.line.borrow() {
+            Line::Down(reason) => reason.clone(),
+            Line::Up(_) => "the connection was replaced".to_owned(),
+        }
+    }
+}
+
+/// The subject of one cell.
+pub struct Subject {
+    nats: Arc<Nats>,
+    name: String,
+}
+
+impl Subject {
+    /// That of the cell of this name: `weir.CELL.zones`, with `%` for the dots of the name.
+    #[must_use]
+    pub fn new(nats: &Arc<Nats>, cell: &str) -> Self {
+        Self { nats: Arc::clone(nats), name: format!("weir.{}.zones", cell.replace('.', "%")) }
+    }
+
+    /// Whether there is a connection now.
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        matches!(*self.nats.shared.line.borrow(), Line::Up(_))
+    }
+
+    /// Says a message once there is a connection. That it went out is known, not that it came in.
+    pub(super) async fn say(&self, message: Bytes) -> Result<(), String> {
+        let say = async {
+            let client = self.nats.shared.client().await?;
+            client.publish(self.name.clone(), message).await.map_err(|error| error.to_string())?;
+            client.flush().await.map_err(|error| error.to_string())
+        };
+        match timeout(PATIENCE, say).await {
+            Ok(said) => said,
+            Err(_) => Err(self.nats.shared.reason()),
+        }
+    }
+
+    /// Listens over each connection that there is.
+    pub(super) async fn listen(&self, hears: mpsc::Sender<Heard>) {
+        let shared = &*self.nats.shared;
+        loop {
+            let mut line = shared.line.subscribe();
+            let now = line.borrow_and_update().clone();
+            let heard = match now {
+                Line::Down(reason) => Heard::Silent(reason),
+                Line::Up(client) => match subscribe(&client, &self.name).await {
+                    Err(reason) => Heard::Silent(reason),
+                    Ok(mut messages) => {
+                        if hears.send(Heard::Listening).await.is_err() {
+                            return;
+                        }
+                        tokio::select! {
+                            open = shared.pass_on(&mut messages, &hears) => if !open { return },
+                            _ = line.changed() => {}
+                        }
+                        continue;
+                    }
+                },
+            };
+            if hears.send(heard).await.is_err() || line.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+async fn subscribe(client: &Client, subject: &str) -> Result<Subscriber, String> {
+    let subscribe = async {
+        let messages = client.subscribe(subject.to_owned()).await.map_err(|error| error.to_string())?;
+        client.flush().await.map_err(|error| error.to_string())?;
+        Ok(messages)
+    };
+    timeout(PATIENCE, subscribe).await.unwrap_or_else(|_| Err("no subscription in time".to_owned()))
+}
+
+impl Shared {
+    /// Passes messages on for as long as they come; false where nobody takes them.
+    async fn pass_on(&self, messages: &mut Subscriber, hears: &mpsc::Sender<Heard>) -> bool {
+        while let Some(message) = std::future::poll_fn(|cx| Pin::new(&mut *messages).poll_next(cx)).await {
+            let missed = self.missed.swap(0, Ordering::Relaxed);
+            let missed = (missed > 0).then_some(Heard::Missed(missed));
+            for heard in [Heard::Message(cut(message.payload))].into_iter().chain(missed) {
+                if hears.send(heard).await.is_err() {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_shown_without_the_login() {
+        for (text, shown) in [
+            ("nats://127.0.0.1:4222", "nats://127.0.0.1:4222"),
+            ("tls://a.example:4222,[::1]:4223", "tls://a.example:4222,[::1]:4223"),
+            ("nats://weir:p%40ss@w:word@h:1", "nats://weir:***@h:1"),
+            ("nats://secret@h:1", "nats://***@h:1"),
+        ] {
+            let address = Address::parse(text).expect("it is an address");
+            assert_eq!(address.to_string(), shown);
+            assert_eq!(format!("{address:?}"), shown);
+            assert_eq!(address.servers().len(), address.hosts.len());
+        }
+        let address = Address::parse("nats://weir:p%40ss@w:word@h:1").expect("it is an address");
+        assert!(address.login == Login::User("weir".to_owned(), "p@ss@w:word".to_owned()));
+    }
+
+    #[test]
+    fn what_is_no_address_is_not_shown() {
+        for text in [
+            "nats",
+            "nats://",
+            "nats://h",
+            "nats://h:0",
+            "nats://h:65536",
+            "nats://h:1,",
+            "nats://h:1/secret",
+            "nats://secret",
+            "http://h:1",
+            "nats://u:secret@h",
+            "nats://%ff:secret@h:1",
+            "nats://a b:1",
+        ] {
+            let fault = Address::parse(text).expect_err("it is faulty").to_string();
+            assert!(!fault.contains("secret"), "{fault}");
+        }
+    }
+}

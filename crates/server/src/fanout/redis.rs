@@ -1,0 +1,32 @@
+//! Messages by the cell's own Redis: a sharded channel.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use store::redis::{Redis, client};
+use tokio::sync::mpsc;
+
+use super::{Heard, message::MAX_LEN};
+use crate::cells::Cell;
+
+/// Says a message, if the cell is connected to.
+pub(super) async fn say(cell: &Cell<Redis>, message: Bytes) -> Result<(), String> {
+    let store = cell.store().map_err(|error| error.to_string())?;
+    store.publish(message).await.map_err(|error| error.to_string())
+}
+
+/// Listens from the moment on that the cell is connected to.
+pub(super) async fn listen(cell: &Arc<Cell<Redis>>, hears: mpsc::Sender<Heard>) {
+    let mut listener = cell.connected().await.listen(MAX_LEN);
+    while let Some(heard) = listener.next().await {
+        let heard = match heard {
+            client::Heard::Listening => Heard::Listening,
+            client::Heard::Message(message) => Heard::Message(message),
+            client::Heard::Missed(count) => Heard::Missed(count),
+            client::Heard::Silent(reason) => Heard::Silent(reason),
+        };
+        if hears.send(heard).await.is_err() {
+            return;
+        }
+    }
+}

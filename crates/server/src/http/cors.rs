@@ -1,0 +1,138 @@
+//! Which pages of other origins may call ([CORS](https://fetch.spec.whatwg.org/#http-cors-protocol)).
+//!
+//! Invariant: what is not configured is not allowed; credentials never are, since a token is all that a call needs.
+
+use std::fmt;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    Method, Response, StatusCode,
+    header::{
+        ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+        ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HeaderMap,
+        HeaderValue, ORIGIN, VARY,
+    },
+};
+
+/// The origins of pages that may call; see [`Origins::new`].
+#[derive(Clone, Debug, Default)]
+pub struct Origins(Vec<HeaderValue>);
+
+const ANY: &str = "*";
+
+impl Origins {
+    /// These, as browsers say them (`https://shop.example`); `*` is any.
+    ///
+    /// # Errors
+    /// The first one that no browser says.
+    pub fn new(origins: &[String]) -> Result<Self, &str> {
+        let read = |text: &str| {
+            let (_, rest) = text.split_once("://").unwrap_or_default();
+            let is_origin = text == ANY
+                || !rest.is_empty()
+                    && !rest.contains(['/', '?', '#', '@', ',', '*'])
+                    && text.bytes().all(|byte| byte.is_ascii_graphic() && !byte.is_ascii_uppercase());
+            HeaderValue::from_str(text).ok().filter(|_| is_origin)
+        };
+        origins.iter().map(|text| read(text).ok_or(text.as_str())).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// The page's origin, where it may call.
+    #[must_use]
+    pub fn allowed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let origin = headers.get(ORIGIN)?;
+        let is_allowed = |known: &HeaderValue| known == ANY || known == origin;
+        self.0.iter().any(is_allowed).then(|| origin.clone())
+    }
+
+    /// The answer to a browser that asks whether `method` may be used by its page; none where that is not what is
+    /// asked, or not to be.
+    #[must_use]
+    pub fn preflight(
+        &self,
+        asked: &Method,
+        headers: &HeaderMap,
+        method: &Method,
+    ) -> Option<Response<Full<Bytes>>> {
+        let asks = *asked == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+        if !asks || self.allowed(headers).is_none() {
+            return None;
+        }
+        let mut response = Response::new(Full::default());
+        *response.status_mut() = StatusCode::NO_CONTENT;
+        let said = response.headers_mut();
+        let method = HeaderValue::from_str(method.as_str()).expect("a method is a word");
+        said.insert(ACCESS_CONTROL_ALLOW_METHODS, method);
+        said.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type, last-event-id"));
+        said.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("7200"));
+        Some(response)
+    }
+
+    /// Says to the browser that the page may read this.
+    pub fn say(&self, request: &HeaderMap, response: &mut HeaderMap) {
+        if self.0.is_empty() {
+            return;
+        }
+        response.insert(VARY, HeaderValue::from_static("Origin"));
+        if let Some(origin) = self.allowed(request) {
+            response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+            response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Retry-After"));
+        }
+    }
+}
+
+impl fmt::Display for Origins {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return f.write_str("(none)");
+        }
+        let texts: Vec<_> = self.0.iter().filter_map(|origin| origin.to_str().ok()).collect();
+        f.write_str(&texts.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origins(texts: &[&str]) -> Vec<String> {
+        texts.iter().map(|&text| text.to_owned()).collect()
+    }
+
+    #[test]
+    fn only_origins_are_origins() {
+        let right = origins(&["https://shop.example", "http://127.0.0.1:3000", "*", "capacitor://localhost"]);
+        assert!(Origins::new(&right).is_ok());
+        for wrong in [
+            "",
+            "shop.example",
+            "https://",
+            "https://shop.example/",
+            "https://*.example",
+            "https://Shop.example",
+        ] {
+            assert_eq!(Origins::new(&origins(&[wrong])).expect_err(wrong), wrong);
+        }
+    }
+
+    #[test]
+    fn what_is_not_listed_is_not_allowed() {
+        let from = |origin: &'static str| HeaderMap::from_iter([(ORIGIN, HeaderValue::from_static(origin))]);
+        let (shop, other) = (from("https://shop.example"), from("https://other.example"));
+        let listed = origins(&["https://shop.example"]);
+        let [none, some, any] =
+            [&[][..], &listed, &origins(&["*"])].map(|list| Origins::new(list).expect("right"));
+        assert_eq!(
+            [none.allowed(&shop), some.allowed(&other), any.allowed(&HeaderMap::new())],
+            [None, None, None]
+        );
+        assert_eq!(some.allowed(&shop).as_ref(), shop.get(ORIGIN));
+        assert_eq!(any.allowed(&other).as_ref(), other.get(ORIGIN));
+        let mut said = HeaderMap::new();
+        none.say(&shop, &mut said);
+        assert!(said.is_empty());
+        some.say(&other, &mut said);
+        assert_eq!(said.keys().collect::<Vec<_>>(), [VARY], "caches keep the two apart");
+    }
+}

@@ -1,0 +1,266 @@
+//! What operators listen to: everything in the private scope, as it happens, as JSON.
+//!
+//! Invariants: nothing of the scope `root` can be asked for; a listener that is slow loses its own oldest events, is told
+//! how many, and slows nobody down; one batch is kept for it at most.
+
+use std::{fmt::Write as _, sync::Arc};
+
+use admission::{Mode, Policy, ZoneId};
+use events::{Bus, Event, Kind, Kinds, LimitedCall, Scope, StoreCall, Subscription, Why, Zone};
+use tokio::{sync::watch, time::timeout};
+
+use super::{HEARTBEAT, RECONNECT, SILENCE, event, fields, head, stop};
+use crate::{
+    edge::{Opening, Outlet},
+    http::problem::{Problem, WRONG_TYPE},
+    zones,
+};
+
+/// Operators' right.
+pub(in crate::http) const RIGHT: Scope = Scope::Private;
+
+/// What the system keeps for an operator who does not read, in bytes: some thousand events. What comes after that waits
+/// in the bus, for as long as that has it.
+const UNREAD: usize = 65_536;
+
+/// The kinds that a query asks for; all that an operator may hear of where it names none.
+///
+/// # Errors
+/// A [`Problem`] that names the kinds there are.
+pub(in crate::http) fn kinds(query: Option<&str>) -> Result<Kinds, Problem> {
+    let [named] = fields(query, ["kinds"])?;
+    let all = Kinds::within(RIGHT);
+    let Some(named) = named else { return Ok(all) };
+    let kind = |name: &str| {
+        let found = all.iter().find(|kind| kind.as_str() == name);
+        found.ok_or_else(|| {
+            let known: Vec<_> = all.iter().map(Kind::as_str).collect();
+            let shown: String = name.chars().take(64).collect();
+            let what = format!("`kinds`: there is no `{shown}`; there are {}", known.join(", "));
+            Problem::new(WRONG_TYPE, what)
+        })
+    };
+    let kinds: Vec<Kind> = named.split(',').map(kind).collect::<Result<_, _>>()?;
+    Ok(Kinds::of(&kinds))
+}
+
+/// A stream of what `told` hears, until `stopped`.
+pub(in crate::http) fn open(bus: Arc<Bus>, told: Subscription, stopped: watch::Receiver<bool>) -> Opening {
+    Box::new(move |mut outlet| {
+        outlet.keep(UNREAD);
+        tokio::spawn(tell(bus, told, outlet, stopped));
+    })
+}
+
+async fn tell(bus: Arc<Bus>, mut told: Subscription, mut outlet: Outlet, mut stopped: watch::Receiver<bool>) {
+    let mut text = head(&hyper::HeaderMap::new());
+    text.push_str(HEARTBEAT);
+    while outlet.is_open() {
+        outlet.send(text.as_bytes());
+        outlet.flushed().await;
+        text.clear();
+        tokio::select! {
+            biased;
+            () = stop(&mut stopped) => {
+                event(&mut text, RECONNECT, "{}");
+                outlet.send(text.as_bytes());
+                return outlet.flushed().await;
+            }
+            heard = timeout(SILENCE, told.next()) => match heard {
+                Ok(Some(batch)) => {
+                    if batch.lost > 0 {
+                        event(&mut text, "lost", &format!(r#"{{"count":{}}}"#, batch.lost));
+                    }
+                    for event in batch.events {
+                        text.push_str("data: ");
+                        write(&mut text, event, |zone| bus.zone_id(zone));
+                        text.push_str("\n\n");
+                    }
+                }
+                Ok(None) => return,
+                Err(_) => text.push_str(HEARTBEAT),
+            },
+        }
+    }
+}
+
+/// Writes an event's fields, by the names they have in the crate `events`.
+macro_rules! object {
+    ($out:ident, $zone_of:ident, $event:ident, $($field:ident)*) => {{
+        $(
+            $out.push_str(concat!(",\"", stringify!($field), "\":"));
+            $event.$field.write($out, &$zone_of);
+        )*
+    }};
+}
+
+/// Writes an event as an object of its kind and fields. Exhaustive on purpose: a new kind is to be thought of here.
+fn write(out: &mut String, event: &Event, zone_of: impl Fn(Zone) -> Option<ZoneId>) {
+    out.push_str(r#"{"kind":""#);
+    out.push_str(event.kind().as_str());
+    out.push('"');
+    match event {
+        Event::ViewShown(e) => object!(out, zone_of, e, zone epoch at_ms),
+        Event::ModeChanged(e) => object!(out, zone_of, e, zone mode),
+        Event::PolicyChanged(e) => object!(out, zone_of, e, zone policy),
+        Event::ZoneAdded(e) => object!(out, zone_of, e, zone policy),
+        Event::ZoneRemoved(e) => object!(out, zone_of, e, zone),
+        Event::Joined(e) => object!(out, zone_of, e, zone epoch first count entered at_ms),
+        Event::Entered(e) => object!(out, zone_of, e, zone waited_ms told_s at_ms),
+        Event::Evicted(e) => object!(out, zone_of, e, zone count at_ms),
+        Event::Refused(e) => object!(out, zone_of, e, zone why count),
+        Event::Limited(e) => object!(out, zone_of, e, zone call count retry_after_s),
+        Event::Tallied(e) => object!(
+            out, zone_of, e,
+            zone admit_per_minute waiting present joined entered evicted slots_offered slots_used
+        ),
+        Event::StoreCalled(e) => object!(out, zone_of, e, zone call took_us tickets ok),
+        Event::StoreLost(e) => object!(out, zone_of, e, zone),
+        Event::StoreBack(e) => object!(out, zone_of, e, zone away_ms),
+        Event::AdmittedUnseen(e) => object!(out, zone_of, e, zone total),
+        Event::Reloaded(e) => object!(out, zone_of, e, ok),
+        Event::Admitted(_) => debug_assert!(false, "of the audit's scope, and not subscribed to"),
+    }
+    out.push('}');
+}
+
+/// A field's value as JSON.
+trait Value {
+    fn write(&self, out: &mut String, zone_of: &dyn Fn(Zone) -> Option<ZoneId>);
+}
+
+macro_rules! values {
+    ($($type:ty: $as_text:expr;)*) => {$(
+        impl Value for $type {
+            fn write(&self, out: &mut String, _: &dyn Fn(Zone) -> Option<ZoneId>) {
+                let text: fn(&Self) -> _ = $as_text;
+                let written = write!(out, "{}", text(self));
+                debug_assert!(written.is_ok(), "a String takes all");
+            }
+        }
+    )*};
+}
+
+/// A value's name in a list of all, quoted.
+fn named<T: Copy + PartialEq, const N: usize>(all: &[(T, &str); N], value: T) -> String {
+    let name = all.iter().find(|(known, _)| *known == value).map_or("", |(_, name)| name);
+    format!("\"{name}\"")
+}
+
+values! {
+    bool: |value| *value;
+    u32: |value| *value;
+    u64: |value| *value;
+    Mode: |mode| named(&Mode::ALL, *mode);
+    Why: |why| named(&Why::ALL, *why);
+    StoreCall: |call| named(&StoreCall::ALL, *call);
+    LimitedCall: |call| named(&LimitedCall::ALL, *call);
+    Policy: zones::json;
+}
+
+impl Value for Zone {
+    fn write(&self, out: &mut String, zone_of: &dyn Fn(Zone) -> Option<ZoneId>) {
+        match zone_of(*self) {
+            // A zone's id has no character that JSON would escape.
+            Some(zone) => out.extend(["\"", zone.as_str(), "\""]),
+            None => out.push_str("null"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use events::{
+        AdmittedUnseen, Entered, Evicted, Joined, Limited, ModeChanged, PolicyChanged, Refused, Reloaded,
+        StoreBack, StoreCalled, StoreLost, Tallied, ViewShown, ZoneAdded, ZoneRemoved,
+    };
+
+    use super::*;
+
+    /// One of each kind that operators may hear of.
+    fn all(zone: Zone) -> Vec<Event> {
+        let policy = Policy::default();
+        vec![
+            ViewShown { zone, epoch: 1, at_ms: 2 }.into(),
+            ModeChanged { zone, mode: Mode::Hold }.into(),
+            PolicyChanged { zone, policy }.into(),
+            ZoneAdded { zone, policy }.into(),
+            ZoneRemoved { zone: Zone::NONE }.into(),
+            Joined { zone, epoch: 1, first: 2, count: 3, entered: 4, at_ms: 5 }.into(),
+            Entered { zone, waited_ms: 1, told_s: 2, at_ms: 3 }.into(),
+            Evicted { zone, count: 1, at_ms: 2 }.into(),
+            Refused { zone, why: Why::Gone, count: 1 }.into(),
+            Limited { zone, call: LimitedCall::Wait, count: 2, retry_after_s: 3 }.into(),
+            Tallied {
+                zone,
+                admit_per_minute: 1,
+                waiting: 2,
+                present: 3,
+                joined: 4,
+                entered: 5,
+                evicted: 6,
+                slots_offered: 7,
+                slots_used: u64::MAX,
+            }
+            .into(),
+            StoreCalled { zone, call: StoreCall::Beat, took_us: 1, tickets: 2, ok: false }.into(),
+            StoreLost { zone }.into(),
+            StoreBack { zone, away_ms: 1 }.into(),
+            AdmittedUnseen { zone, total: 1 }.into(),
+            Reloaded { ok: true }.into(),
+        ]
+    }
+
+    /// The names of an event's own fields, as `Debug` has them: `Kind(Kind { a: 1, b: Of { c: 2 } })`.
+    fn fields(event: &Event) -> BTreeSet<String> {
+        let (text, mut depth) = (format!("{event:?}"), 0);
+        let outer = text.split(['{', ',']).map(str::trim).filter_map(|part| {
+            let field = part.split_once(':').map(|(name, _)| name.to_owned());
+            let is_own = depth == 0;
+            depth += usize::from(part.ends_with("Policy"));
+            depth -= part.matches('}').count().min(depth);
+            field.filter(|_| is_own)
+        });
+        outer.collect()
+    }
+
+    #[test]
+    fn every_field_of_every_kind_is_told_as_json() {
+        let bus = Bus::with_rings(|_| 2).expect("a thread");
+        let zone = bus.zone(&ZoneId::parse("shop:checkout").expect("a name"));
+        let events = all(zone);
+        let kinds: Vec<_> = events.iter().map(Event::kind).collect();
+        assert_eq!(Kinds::of(&kinds), Kinds::within(RIGHT));
+        for event in &events {
+            let mut text = String::new();
+            write(&mut text, event, |zone| bus.zone_id(zone));
+            let json: serde_json::Value =
+                serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
+            let mut told: BTreeSet<String> = json.as_object().expect("an object").keys().cloned().collect();
+            assert!(told.remove("kind") && json["kind"] == event.kind().as_str(), "{text}");
+            assert_eq!(told, fields(event), "{text}");
+        }
+        let mut text = String::new();
+        write(&mut text, &events[1], |zone| bus.zone_id(zone));
+        assert_eq!(text, r#"{"kind":"ModeChanged","zone":"shop:checkout","mode":"hold"}"#);
+    }
+
+    #[test]
+    fn operators_ask_for_what_they_may_hear() {
+        assert_eq!(kinds(None).expect("all"), Kinds::within(Scope::Private));
+        let two = kinds(Some("kinds=Joined%2CStoreLost")).expect("two");
+        assert_eq!(two, Kinds::of(&[Kind::Joined, Kind::StoreLost]));
+        for (query, shown) in
+            [("kinds=Admitted", "`Admitted`"), ("kinds=Joined,", "``"), ("kinds=joined", "`joined`")]
+        {
+            let problem = kinds(Some(query)).expect_err(query);
+            assert!(
+                problem.code == WRONG_TYPE && problem.detail.contains(shown),
+                "{query}: {}",
+                problem.detail
+            );
+        }
+    }
+}

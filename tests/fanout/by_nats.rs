@@ -1,0 +1,108 @@
+//! By NATS.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use admission::Mode;
+use server::gate::Reply;
+
+use crate::{
+    HOURLY, Operator, Server, USUAL, changes_arrive, clock::eventually, config, garbage, nats::Nats,
+    redis::Standalone, servers, wait_garbled, wait_in_force, with, zone,
+};
+
+const SUBJECT: &str = "weir.redis.zones";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_arrive_by_what_is_said() {
+    let (redis, nats) = (Standalone::start(), Nats::start());
+    let config = config(&redis.url(), &nats.url());
+    let servers = servers(2, &config, HOURLY).await;
+    changes_arrive(&config, &servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_is_counted_and_nothing_else() {
+    let (redis, nats) = (Standalone::start(), Nats::start());
+    let servers = servers(2, &config(&redis.url(), &nats.url()), HOURLY).await;
+    let garbage = garbage();
+    nats.publish(SUBJECT, &garbage.iter().map(|text| &text[..]).collect::<Vec<_>>());
+    wait_garbled(&servers, garbage.len());
+}
+
+/// NATS is killed and frozen while people join and poll: nobody of them notices, changes are seen by asking, and once NATS is
+/// back by what is said.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_and_frozen_under_load() {
+    let (redis, mut nats) = (Standalone::start(), Nats::start());
+    let config = config(&redis.url(), &nats.url());
+    let servers = servers(2, &config, USUAL).await;
+    let operator = Operator::new(&config);
+    operator.apply(&zone("Z"), with(Mode::Hold)).await;
+    wait_in_force(&servers, "Z", with(Mode::Hold));
+    let ended = Arc::new(AtomicBool::new(false));
+    let load: Vec<_> = servers
+        .iter()
+        .map(|server| {
+            let (gate, ended) = (Arc::clone(&server.gate), Arc::clone(&ended));
+            tokio::spawn(async move {
+                while !ended.load(Ordering::Relaxed) {
+                    let joined = gate.wait("Z", None).await.expect("the store is there");
+                    let Reply::Waiting { token, stale: false, .. } = joined else { panic!("{joined:?}") };
+                    let polled = gate.entry("Z", &token).await.expect("the store is there");
+                    assert!(matches!(polled, Reply::Waiting { stale: false, .. }), "{polled:?}");
+                }
+            })
+        })
+        .collect();
+    let mut rate = 1;
+    let mut change = async |told: Option<bool>| {
+        rate += 1;
+        let policy = admission::Policy { admit_per_minute: rate, ..with(Mode::Hold) };
+        let said = operator.apply(&zone("Z"), policy).await;
+        assert!(told.is_none_or(|told| told == said), "whether the servers were told: {said}");
+        wait_in_force(&servers, "Z", policy);
+    };
+    change(Some(true)).await;
+    nats.kill();
+    servers.iter().for_each(Server::wait_unheard);
+    change(Some(false)).await;
+    nats.restart();
+    servers.iter().for_each(Server::wait_heard);
+    nats.stop();
+    // It may take a second message until it is known that nobody answers.
+    change(None).await;
+    servers.iter().for_each(Server::wait_unheard);
+    change(None).await;
+    nats.cont();
+    servers.iter().for_each(Server::wait_heard);
+    eventually("the operator's connection is back", || (!operator_is_away(&operator)).then_some(()));
+    change(Some(true)).await;
+    ended.store(true, Ordering::Relaxed);
+    for load in load {
+        load.await.expect("everybody was served");
+    }
+}
+
+fn operator_is_away(operator: &Operator) -> bool {
+    let crate::AnyCarrier::Nats(subject) = &operator.carrier else { panic!("it is NATS") };
+    !subject.is_up()
+}
+
+/// A login that is refused is tried again: who sets NATS up may take a moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_login_is_tried_again() {
+    let (redis, mut nats) = (Standalone::start(), Nats::start_with(&["--user", "weir", "--pass", "old"]));
+    let config = config(&redis.url(), &nats.url().replace("://", "://weir:s3cret@"));
+    let server = Server::start(&config, HOURLY).await;
+    let operator = Operator::new(&config);
+    assert!(!operator.apply(&zone("Z"), with(Mode::Open)).await, "nobody is let in");
+    assert_eq!(server.meter.connected.get(), 0);
+    nats.set_args(&["--user", "weir", "--pass", "s3cret"]);
+    nats.restart();
+    server.wait_heard();
+    assert!(operator.apply(&zone("Z"), with(Mode::Closed)).await, "it could say so");
+    wait_in_force(&[server], "Z", with(Mode::Closed));
+}

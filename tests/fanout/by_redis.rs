@@ -1,0 +1,143 @@
+//! By sharded channels of Redis.
+
+use admission::Mode;
+use bytes::Bytes;
+use store::redis::{
+    address::{Address, Settings},
+    client::{AnyClient, Heard},
+};
+
+use crate::{
+    HOURLY, Operator, USUAL, changes_arrive,
+    clock::eventually,
+    config, garbage,
+    redis::{Cluster, Standalone},
+    servers, wait_garbled, wait_in_force, with, zone,
+};
+
+/// The register of zones, and in its slot the channel.
+const REGISTER: &str = "weir:v1:{zones}";
+const CHANNEL: &str = "weir:v1:{zones}:changed";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_arrive_by_what_is_said() {
+    let redis = Standalone::start();
+    let config = config(&redis.url(), "redis");
+    let servers = servers(2, &config, HOURLY).await;
+    changes_arrive(&config, &servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn garbage_is_counted_and_nothing_else() {
+    let redis = Standalone::start();
+    let servers = servers(2, &config(&redis.url(), "redis"), HOURLY).await;
+    for text in garbage() {
+        redis.command(&[b"SPUBLISH".to_vec(), CHANNEL.into(), text]);
+    }
+    wait_garbled(&servers, garbage().len());
+}
+
+/// The servers go where the channel goes, and ask for what they missed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slot_moves() {
+    let cluster = Cluster::start(3, 0);
+    let config = config(&cluster.url(), "redis");
+    let servers = servers(2, &config, HOURLY).await;
+    let operator = Operator::new(&config);
+    let slot = cluster.slot(REGISTER);
+    for to in [2, 0, 1] {
+        let from = cluster.primary_of(slot);
+        if from == to {
+            continue;
+        }
+        cluster.begin_move(slot, to);
+        // Half-way, the channel is where it was.
+        operator.apply(&zone("Z"), with(Mode::Hold)).await;
+        wait_in_force(&servers, "Z", with(Mode::Hold));
+        let port = cluster.port(to).to_string();
+        cluster.command(from, &["MIGRATE", "127.0.0.1", &port, REGISTER, "0", "5000"]);
+        cluster.end_move(slot, to);
+        eventually("both listen at the new server", || {
+            let listeners = cluster.command(to, &["PUBSUB", "SHARDNUMSUB", CHANNEL]);
+            (listeners.parts()[1].int() == 2).then_some(())
+        });
+        for mode in [Mode::Closed, Mode::Auto] {
+            assert!(operator.apply(&zone("Z"), with(mode)).await, "it could say so");
+            wait_in_force(&servers, "Z", with(mode));
+        }
+    }
+}
+
+/// A frozen primary, then a killed one: a replica takes over, and the servers listen there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_primary_is_frozen_and_one_killed() {
+    let mut cluster = Cluster::start(3, 1);
+    let config = config(&cluster.url(), "redis");
+    let servers = servers(2, &config, HOURLY).await;
+    let operator = Operator::new(&config);
+    let slot = cluster.slot(REGISTER);
+    let first = cluster.primary_of(slot);
+    cluster.stop(first);
+    servers.iter().for_each(|server| server.wait_unheard());
+    let second = cluster.wait_failover(slot, first);
+    servers.iter().for_each(|server| server.wait_heard());
+    // Who changes something tries until the new primary takes it.
+    let closed = with(Mode::Closed);
+    assert!(operator.apply(&zone("Z"), closed).await, "it could say so");
+    wait_in_force(&servers, "Z", closed);
+
+    cluster.cont(first);
+    eventually("the first one follows the second", || {
+        cluster
+            .info(second, "replication", "connected_slaves")
+            .parse::<u8>()
+            .is_ok_and(|n| n > 0)
+            .then_some(())
+    });
+    cluster.kill(second);
+    assert_eq!(cluster.wait_failover(slot, second), first);
+    cluster.wait_ok();
+    servers.iter().for_each(|server| server.wait_heard());
+    let hold = with(Mode::Hold);
+    assert!(operator.apply(&zone("Z"), hold).await, "it could say so");
+    wait_in_force(&servers, "Z", hold);
+}
+
+/// Nobody may listen: the changes are seen all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_right_to_listen_changes_are_seen_by_asking() {
+    let redis = Standalone::start();
+    redis.command(&["ACL", "SETUSER", "weir", "on", ">word", "~*", "+@all", "-@pubsub"]);
+    let config = config(&redis.url().replace("://", "://weir:word@"), "redis");
+    let server = crate::Server::start(&config, USUAL).await;
+    eventually("it serves", || server.gate.policy("Z").map(drop));
+    assert!(!Operator::new(&config).apply(&zone("Z"), with(Mode::Closed)).await, "it may not say so");
+    wait_in_force(&[server], "Z", with(Mode::Closed));
+}
+
+/// Who does not take what is heard is not waited for, and told how much was missed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_listener_knows_what_it_missed() {
+    const SAID: u64 = 5_000;
+    let redis = Standalone::start();
+    let address = Address::parse(&redis.url()).expect("an address");
+    let client = AnyClient::connect(&address, &Settings::default()).await.expect("it is up");
+    let channel = Bytes::from_static(b"some channel");
+    let mut listener = client.listen(channel.clone(), 10);
+    assert_eq!(listener.next().await, Some(Heard::Listening));
+    for _ in 0..SAID {
+        client.publish(channel.clone(), Bytes::from_static(b"0123456789abcdef")).await.expect("it is up");
+    }
+    let (mut heard, mut missed) = (0, 0);
+    while heard + missed < SAID {
+        match listener.next().await {
+            Some(Heard::Message(message)) => {
+                assert_eq!(&message[..], b"0123456789a", "cut to one more than is allowed");
+                heard += 1;
+            }
+            Some(Heard::Missed(count)) => missed += count,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(missed > 0, "the queue has a limit");
+}

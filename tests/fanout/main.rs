@@ -1,0 +1,194 @@
+//! What servers tell each other, over real Redis and NATS servers: that it arrives, that trouble of those who carry it is
+//! nobody else's, and that nothing depends on it.
+//!
+//! Where a test wants to see that a change came by what was said, its servers ask their store once an hour.
+
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "../support/client.rs"]
+mod client;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "../support/clock.rs"]
+mod clock;
+#[path = "../support/nats.rs"]
+mod nats;
+#[path = "../support/redis.rs"]
+mod redis;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "../support/weir.rs"]
+mod weir;
+
+mod by_nats;
+mod by_redis;
+mod processes;
+
+use std::{sync::Arc, time::Duration};
+
+use admission::{Mode, Policy, SealKey, Seals, ZoneId};
+use clock::eventually;
+use events::Bus;
+use server::{
+    cells::Cells,
+    config::{self, Config, StoreSettings},
+    fanout::{self, AnyCarrier, Fanout, Speaker},
+    gate::Gate,
+    metrics::{FanoutMeter, Metrics},
+    stores::{self, AnyStore},
+    watch::Watcher,
+    zones,
+};
+use store::redis::Redis;
+use tokio::{
+    sync::{Notify, oneshot},
+    task::JoinSet,
+};
+
+/// As good as never.
+const HOURLY: Duration = Duration::from_secs(3_600);
+
+/// As `weir serve` asks.
+const USUAL: Duration = Duration::from_millis(500);
+
+fn zone(name: &str) -> ZoneId {
+    ZoneId::parse(name).expect("a name")
+}
+
+fn with(mode: Mode) -> Policy {
+    Policy { mode, ..Policy::default() }
+}
+
+/// One zone `Z` in the store at `store`, told of by `fanout`.
+fn config(store: &str, fanout: &str) -> Config {
+    let text = format!("store = \"{store}\"\nfanout = \"{fanout}\"\n[[zone]]\nid = \"Z\"\n");
+    config::from_text("weir.toml", &text).expect("it is right")
+}
+
+fn cells(config: &Config) -> Arc<Cells<Redis>> {
+    let StoreSettings::Redis(redis) = &config.store else { panic!("it names a Redis") };
+    Arc::new(stores::cells(redis).expect("no files to read"))
+}
+
+/// A server as `weir serve` puts it together, but for HTTP.
+struct Server {
+    gate: Arc<Gate<AnyStore>>,
+    meter: FanoutMeter,
+    _tasks: JoinSet<()>,
+}
+
+impl Server {
+    async fn start(config: &Config, every: Duration) -> Self {
+        let (cells, bus) = (cells(config), Arc::new(Bus::new().expect("a thread")));
+        let seals = Seals { current: SealKey { id: 1, secret: [1; 32] }, previous: None };
+        let meter = Metrics::new(Arc::clone(&bus)).fanout("redis");
+        let gate = Arc::new(Gate::new(AnyStore::Cells(Arc::clone(&cells)), seals, Arc::clone(&bus)));
+        let mut tasks = JoinSet::new();
+        let (answers, first) = oneshot::channel();
+        let watcher =
+            Watcher::new(Arc::clone(&gate), Arc::clone(&cells), 0, &config.zones).asking_every(every);
+        let news = watcher.news();
+        tasks.spawn(watcher.run(answers, Arc::new(Notify::new())));
+        first.await.expect("the cell is asked");
+        if let Some(carrier) = stores::carriers(&config.fanout, &cells).pop() {
+            let fanout = Fanout::new("redis", carrier, Speaker::new(), meter.clone());
+            let (gate, told) = (Arc::clone(&gate), fanout::subscribe(&bus).expect("it may"));
+            tasks.spawn(async move { fanout.run(&gate, |_| true, (&bus, told), &news).await });
+        }
+        Self { gate, meter, _tasks: tasks }
+    }
+
+    /// Waits until it hears the others, and has asked for what it may have missed.
+    fn wait_heard(&self) {
+        eventually("it listens", || (self.meter.connected.get() == 1).then_some(()));
+    }
+
+    fn wait_unheard(&self) {
+        eventually("it knows that it hears nobody", || (self.meter.connected.get() == 0).then_some(()));
+    }
+
+    fn has(&self, zone: &str, policy: Policy) -> bool {
+        self.gate.policy(zone) == Some(policy)
+    }
+}
+
+async fn servers(count: usize, config: &Config, every: Duration) -> Vec<Server> {
+    let mut servers = Vec::new();
+    for _ in 0..count {
+        servers.push(Server::start(config, every).await);
+    }
+    for server in &servers {
+        server.wait_heard();
+        eventually("it serves", || server.gate.policy("Z").map(drop));
+    }
+    servers
+}
+
+/// Who changes zones, as `weir zones apply` does.
+struct Operator {
+    cells: Arc<Cells<Redis>>,
+    carrier: AnyCarrier,
+    speaker: Speaker,
+}
+
+impl Operator {
+    fn new(config: &Config) -> Self {
+        let cells = cells(config);
+        let carrier = stores::carriers(&config.fanout, &cells).pop().expect("something carries messages");
+        Self { cells, carrier, speaker: Speaker::new() }
+    }
+
+    /// Changes a zone; answers whether the servers were told.
+    async fn apply(&self, zone: &ZoneId, policy: Policy) -> bool {
+        let mut told = false;
+        let wanted = [(zone.clone(), policy)];
+        let applied = zones::apply(&self.cells, &wanted, async |_, zone, policy| {
+            told = fanout::say(&self.carrier, self.speaker, zone, policy).await.is_ok();
+        });
+        assert_eq!(applied.await.failure(), None);
+        told
+    }
+}
+
+/// Waits until all have a policy in force.
+fn wait_in_force(servers: &[Server], name: &str, policy: Policy) {
+    for (i, server) in servers.iter().enumerate() {
+        eventually(&format!("{policy:?} is in force at server {i}"), || {
+            server.has(name, policy).then_some(())
+        });
+    }
+}
+
+/// Changes zones every way, with servers that ask nobody unless told.
+async fn changes_arrive(config: &Config, servers: &[Server]) {
+    let operator = Operator::new(config);
+    for mode in [Mode::Closed, Mode::Hold, Mode::Open, Mode::Auto] {
+        assert!(operator.apply(&zone("Z"), with(mode)).await, "it could say so");
+        wait_in_force(servers, "Z", with(mode));
+    }
+    assert!(operator.apply(&zone("NEW"), with(Mode::Hold)).await, "it could say so");
+    wait_in_force(servers, "NEW", with(Mode::Hold));
+    for server in servers {
+        eventually("each message counts", || (server.meter.heard.get() >= 5).then_some(()));
+        assert_eq!(server.meter.garbled.get(), 0);
+    }
+}
+
+/// What is no message, and one of somebody who is none of ours.
+fn garbage() -> Vec<Vec<u8>> {
+    let long = [b"weir1 00000000000000ab Z ".to_vec(), vec![b'a'; 60_000]].concat();
+    vec![
+        Vec::new(),
+        b"hello".to_vec(),
+        vec![0xff; 100],
+        long,
+        b"weir2 00000000000000ab Z 00000000000000ab".to_vec(),
+        b"weir1 00000000000000ab Z 00000000000000ab more".to_vec(),
+    ]
+}
+
+fn wait_garbled(servers: &[Server], count: usize) {
+    for server in servers {
+        eventually("what is no message is counted", || {
+            (server.meter.garbled.get() == count as u64).then_some(())
+        });
+        assert_eq!(server.meter.heard.get(), 0);
+    }
+}

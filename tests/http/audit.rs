@@ -1,0 +1,144 @@
+//! The audit log: every pass is in it, and what was changed since shows.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{
+    app::{Answer, body},
+    clock::eventually,
+    passes::jti,
+    weir::{Setup, Weir, binary, zone},
+};
+
+const FIRST: &str = "audit-0000000001.jsonl";
+
+/// A server with an audit log, and a zone that lets everybody in who comes.
+fn audited(config: &str) -> (Weir, PathBuf) {
+    let setup = Setup::new(config);
+    let log = setup.dir().join("audit");
+    (setup.arg("--audit-dir").arg(&log).start(), log)
+}
+
+/// `weir audit verify` of these arguments, with exit code and output.
+pub(crate) fn verify(args: &[&Path]) -> (Option<i32>, String) {
+    let Output { status, stdout, stderr } =
+        Command::new(binary()).args(["audit", "verify"]).args(args).output().expect("the binary runs");
+    (status.code(), String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr))
+}
+
+fn passes_verification(log: &Path) -> String {
+    let (code, said) = verify(&[log]);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!said.contains('\x1b'), "no colours in a pipe: {said:?}");
+    said
+}
+
+/// The lines of this event in the log's first file.
+fn told(log: &Path, event: &str) -> Vec<Value> {
+    let text = fs::read_to_string(log.join(FIRST)).expect("there is a log");
+    // Of what is being written, whole lines only.
+    let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+    let lines = whole.map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    lines.filter(|line| line["event"] == event).collect()
+}
+
+/// The names of the passes in the log, as in the passes.
+fn entered(log: &Path) -> Vec<String> {
+    let name = |line: &Value| {
+        let epoch = line["epoch"].as_u64().expect("a number");
+        format!("{}/{epoch:08x}/{}", line["zone"].as_str().expect("a name"), line["seq"])
+    };
+    let mut names: Vec<_> = told(log, "entered").iter().map(name).collect();
+    names.sort_unstable();
+    names
+}
+
+fn wait(weir: &Weir, zone: &str) -> Answer {
+    Answer::of(&weir.post("/traffic/wait", &body(zone, None)))
+}
+
+/// Everybody who entered is in the log, once, with the policy of the moment; asking again adds nothing; the log passes
+/// `weir audit verify`, and not after a byte was changed.
+pub(crate) fn every_pass_is_in_it_once() {
+    let auto = zone("Z", 600, "") + &zone("LINE", 20, "");
+    let (weir, log) = audited(&auto);
+    let mut names = Vec::new();
+    for zone in ["Z", "LINE"] {
+        for _ in 0..40 {
+            let mut answer = wait(&weir, zone);
+            if answer.can_enter {
+                // Again, as after a lost reply: the same pass.
+                answer = Answer::of(&weir.post("/traffic/entry", &body(zone, Some(&answer.token))));
+                names.push(jti(answer.pass()));
+            }
+        }
+    }
+    // The windows are lifted: the rest of the line enters.
+    weir.setup().write_config(&auto.replace("\"LINE\"\n", "\"LINE\"\nmode = \"open\"\n"));
+    weir.signal(Signal::HUP);
+    eventually("the line is open", || {
+        let answer = wait(&weir, "LINE");
+        answer.can_enter.then(|| names.push(jti(answer.pass())))
+    });
+    names.push(jti(wait(&weir, "LINE").pass()));
+    names.sort_unstable();
+    assert_eq!(names.len(), 62);
+    eventually("all are in the log", || (entered(&log).len() == names.len()).then_some(()));
+    assert_eq!(entered(&log), names);
+    let _setup = weir.stop();
+
+    assert_eq!(entered(&log), names, "once, and nothing came with the stop");
+    let changes: Vec<_> = told(&log, "policy").into_iter().filter(|line| line["zone"] == "LINE").collect();
+    assert_eq!(changes.len(), 2, "{changes:?}");
+    assert_eq!([&changes[1]["before"]["mode"], &changes[1]["after"]["mode"]], ["auto", "open"]);
+    let last = told(&log, "entered").pop().expect("lines");
+    assert_eq!((&last["policy"]["mode"], &last["policy"]["admit_per_minute"]), (&"open".into(), &20.into()));
+
+    let said = passes_verification(&log);
+    let head = said.trim_end().rsplit(' ').next().expect("a head").to_owned();
+    let kept = format!("--head={head}");
+    assert_eq!(verify(&[Path::new(&kept), &log]).0, Some(0));
+    let file = log.join(FIRST);
+    let text = fs::read_to_string(&file).expect("there is a log");
+    fs::write(&file, text.replacen("\"mode\":\"auto\"", "\"mode\":\"open\"", 1)).expect("writable");
+    let (code, said) = verify(&[&log]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&format!("{}:2: edited: ", file.display())), "{said}");
+    let cut: Vec<_> = text.lines().take(10).collect();
+    fs::write(&file, cut.join("\n") + "\n").expect("writable");
+    let (code, said) = verify(&[Path::new(&kept), &log]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&format!("{}:10: cut tail: ", file.display())), "{said}");
+    assert_eq!(verify(&[&log.join("elsewhere")]).0, Some(2));
+}
+
+/// A server that was killed goes on with the chain, and the log says that nobody stopped it.
+pub(crate) fn a_killed_server_goes_on_with_it() {
+    let (mut weir, log) = audited(&zone("Z", 600, ""));
+    for life in 1..=3 {
+        let name = jti(wait(&weir, "Z").pass());
+        eventually("the pass is in the log", || entered(&log).contains(&name).then_some(()));
+        assert_eq!(told(&log, "started").len(), life);
+        weir.kill_and_restart();
+    }
+    let _setup = weir.stop();
+    let said = passes_verification(&log);
+    assert_eq!(said.matches("did not stop in order").count(), 3, "{said}");
+}
+
+/// What keeps the log from being opened ends the server with a line that says so.
+pub(crate) fn a_log_that_cannot_be_opened_ends_the_start() {
+    let setup = Setup::zone(60, "");
+    let log = setup.dir().join("file");
+    fs::write(&log, "").expect("writable");
+    let setup = setup.arg("--audit-dir").arg(&log);
+    let ended = setup.fail();
+    assert_eq!(ended.status.code(), Some(73), "{}", ended.log);
+    assert!(ended.log.contains("audit") && ended.log.contains("file"), "{}", ended.log);
+}

@@ -1,0 +1,237 @@
+//! A real browser: the README's lines in a page of another origin, a headless Chromium, and a server that dies meanwhile.
+
+use std::{
+    env, fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::{
+    app::{self, Answer, App, Waiting, body},
+    clock::eventually,
+    passes::JwkSet,
+    seed::Random,
+    weir::{Setup, zone},
+};
+
+/// Programs that are a Chromium.
+const BROWSERS: [&str; 5] =
+    ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome"];
+
+/// Others in line before the tab.
+const AHEAD: u64 = 10;
+
+/// Ended with the test. Its helper processes end with it.
+struct Browser(Child);
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+impl Browser {
+    /// Opens `url`; `home` is a directory for the browser alone.
+    fn open(url: &str, home: &std::path::Path) -> Self {
+        let started = env::var("CHROMIUM").ok().into_iter().chain(BROWSERS.map(str::to_owned)).find_map(|program| {
+            let log = fs::File::create(home.join("browser.log")).expect("the directory takes files");
+            Command::new(program)
+                // As root, in a container, there is no sandbox to be had; the only page is ours.
+                .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
+                // It stays open for as long as somebody might debug it.
+                .arg("--remote-debugging-port=0")
+                .arg(format!("--user-data-dir={}", home.join("browser").display()))
+                .arg(url)
+                .stdout(Stdio::null())
+                .stderr(log)
+                .spawn()
+                .ok()
+        });
+        Self(started.expect(
+            "no Chromium to test with: apt-get install chromium-headless-shell, or name one by CHROMIUM",
+        ))
+    }
+}
+
+/// Serves one page, and takes what it reports.
+struct Page {
+    origin: String,
+    reports: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Page {
+    fn serve(html: impl Fn() -> String + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let origin = format!("http://{}", listener.local_addr().expect("bound"));
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let page = Self { origin, reports: Arc::clone(&reports) };
+        let html = Arc::new(html);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let (html, reports) = (Arc::clone(&html), Arc::clone(&reports));
+                // A connection that breaks off is the browser's affair.
+                thread::spawn(move || drop(answer(client, &*html, &reports)));
+            }
+        });
+        page
+    }
+
+    /// What the page reported so far under `name`.
+    fn reported(&self, name: &str) -> Vec<Value> {
+        let reports = self.reports.lock().expect("no holder panics");
+        reports.iter().filter_map(|report| report.get(name).cloned()).collect()
+    }
+}
+
+fn answer(client: TcpStream, html: &dyn Fn() -> String, reports: &Mutex<Vec<Value>>) -> std::io::Result<()> {
+    // Browsers connect beforehand, and may never ask.
+    client.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let mut reader = BufReader::new(client);
+    let (mut head, mut length) = (String::new(), 0);
+    while !head.ends_with("\r\n\r\n") {
+        let from = head.len();
+        if reader.read_line(&mut head)? == 0 {
+            return Ok(());
+        }
+        if let Some(value) = head[from..].to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap_or(0);
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body)?;
+    let mut client = reader.into_inner();
+    let text = if head.starts_with("POST /report ") {
+        reports.lock().expect("no holder panics").push(serde_json::from_slice(&body)?);
+        String::new()
+    } else if head.starts_with("GET / ") {
+        html()
+    } else {
+        String::new()
+    };
+    write!(
+        client,
+        "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nConnection: close\r\nContent-Length: {}\r\n\r\n{text}",
+        text.len()
+    )
+}
+
+/// The README's example for browsers.
+fn example() -> String {
+    let readme =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).expect("the README");
+    let (_, rest) = readme.split_once("```js\n").expect("an example in JavaScript");
+    rest.split_once("```").expect("its end").0.to_owned()
+}
+
+fn html(server: SocketAddr) -> String {
+    let example = example();
+    format!(
+        r#"<!doctype html><meta charset="utf-8"><title>test</title><script>
+const report = (what) => fetch("/report", {{ method: "POST", body: JSON.stringify(what) }});
+const showPlace = (waiting) => report({{ waiting }});
+const enter = (pass) => report({{ pass }});
+const poll = (token) => report({{ polls: token }});
+const startAnew = (problem) => report({{ problem }});
+addEventListener("error", (event) => report({{ error: event.message }}));
+{example}
+const base = "http://{server}";
+(async () => {{
+  const body = JSON.stringify({{ zoneId: "Z" }});
+  const reply = await fetch(base + "/traffic/wait", {{ method: "POST", headers: {{ "content-type": "application/json" }}, body }});
+  const {{ token }} = await reply.json();
+  await report({{ joined: token }});
+  follow(base, "Z", token);
+}})().catch((e) => report({{ error: String(e) }}));
+</script>"#
+    )
+}
+
+/// A port to come back to: below those that the system gives to outgoing connections.
+fn lasting_port() -> u16 {
+    let mut random = Random::seeded("browser::lasting_port");
+    let own = u64::from(std::process::id());
+    (0..100)
+        .map(|_| 22_000 + u16::try_from((random.bits() ^ own) % 10_000).expect("small"))
+        .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
+        .expect("a free port")
+}
+
+/// A tab hears where it stands, goes on by itself after the server was killed and came back, sees its rank move, and
+/// enters with the pass that a poll would get.
+pub(crate) fn a_tab_follows_its_place_through_a_crash_and_enters() {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, lasting_port()));
+    let page = Page::serve(move || html(address));
+    let config = |mode: &str| {
+        let more = format!("mode = \"{mode}\"\npolling_period_ms = 500");
+        format!("cors_origins = [\"{}\"]\n{}", page.origin, zone("Z", 60, &more))
+    };
+    let mut weir = Setup::new(&config("hold")).arg("--listen").arg(address.to_string()).start();
+    let mut ahead: Vec<App> = (0..AHEAD).map(|_| App::new("Z")).collect();
+    for app in &mut ahead {
+        app.step(weir.public);
+    }
+    let browser = Browser::open(&page.origin, weir.setup().dir());
+    let waits = || -> Vec<Waiting> {
+        let waits = page.reported("waiting").into_iter();
+        waits.map(|waiting| serde_json::from_value(waiting).expect("a wait as on the wire")).collect()
+    };
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let over = &over;
+        let polling = scope.spawn(move || {
+            app::run(&mut ahead, || address, |_| over.load(Ordering::Relaxed), Duration::from_secs(120));
+        });
+        let tab = || {
+            assert!(!polling.is_finished(), "those ahead saw a fault");
+            let faults = [page.reported("error"), page.reported("problem"), page.reported("polls")].concat();
+            assert!(faults.is_empty(), "{faults:?}");
+        };
+        let token = eventually("the tab has a place", || {
+            tab();
+            Some(page.reported("joined").first()?.as_str()?.to_owned())
+        });
+        let before = eventually("the tab hears where it stands", || {
+            tab();
+            Some(waits()).filter(|waits| waits.len() >= 2)
+        });
+        assert!(before.iter().all(|wait| wait.rank == AHEAD + 1 && wait.reason.as_deref() == Some("held")));
+        weir.signal(Signal::KILL);
+        weir.wait_for_end();
+        let heard = waits().len();
+        weir = weir.take_setup().start();
+        eventually("the tab goes on after the crash", || {
+            tab();
+            Some(waits()).filter(|waits| waits.len() >= heard + 2)
+        });
+        let held = waits();
+        assert!(held.iter().all(|wait| wait.rank == AHEAD + 1), "the place is kept: {held:?}");
+        weir.setup().write_config(&config("auto"));
+        weir.signal(Signal::HUP);
+        let pass = eventually("the tab enters", || {
+            tab();
+            Some(page.reported("pass").first()?.as_str()?.to_owned())
+        });
+        over.store(true, Ordering::Relaxed);
+        let ranks: Vec<u64> = waits().iter().map(|wait| wait.rank).collect();
+        assert!(ranks.is_sorted_by(|a, b| a >= b), "{ranks:?}");
+        assert!(
+            ranks.last().is_some_and(|rank| *rank <= AHEAD + 1 - 6),
+            "it never saw its rank move: {ranks:?}"
+        );
+        JwkSet::of(&weir).verify(&pass);
+        let polled = Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&token))));
+        assert_eq!(polled.pass(), pass, "the tab's first token names the same entry");
+    });
+    drop(browser);
+}

@@ -1,0 +1,352 @@
+//! Those who are told without asking: what they are told, what it costs them not to read, and that no place is lost
+//! whatever ends a stream.
+
+use std::{
+    collections::{BTreeSet, HashSet},
+    process::Command,
+    sync::Barrier,
+    thread,
+};
+
+use rustix::process::Signal;
+
+use crate::{
+    app::{Answer, body},
+    client::{Client, Reply, post},
+    clock::{eventually, now},
+    metrics::gauge,
+    passes::JwkSet,
+    redis::Standalone,
+    sse::{Stream, Told, request},
+    weir::{Setup, Weir, binary, zone},
+};
+
+const HELD: &str = "mode = \"hold\"\npolling_period_ms = 500\nidle_timeout_s = 10";
+const MOVING: &str = "polling_period_ms = 500\nidle_timeout_s = 10";
+
+fn join(weir: &Weir) -> String {
+    Answer::of(&weir.post("/traffic/wait", &body("Z", None))).token
+}
+
+fn ask(weir: &Weir, request: &str) -> Reply {
+    let mut client = weir.connect();
+    client.send(request).expect("taken");
+    client.reply().expect("a reply")
+}
+
+/// The zone lets people in from now on.
+fn let_go(weir: &Weir, per_minute: u32) {
+    weir.setup().write_config(&zone("Z", per_minute, MOVING));
+    weir.signal(Signal::HUP);
+}
+
+/// Twelve hear that they wait and why, then that they move, and each is called in, by its own pass: six, and six seconds
+/// later the others. A poll with what the stream said last gives the same pass.
+pub(crate) fn ranks_move_and_all_are_called_in() {
+    let weir = Setup::zone(60, HELD).start();
+    let mut streams: Vec<Stream> = (0..12).map(|_| Stream::open(&weir, "Z", &join(&weir))).collect();
+    for (stream, rank) in streams.iter_mut().zip(1..) {
+        let waiting = stream.wait();
+        assert_eq!((waiting.rank, waiting.eta_seconds), (rank, None));
+        assert_eq!((waiting.reason.as_deref(), waiting.polling_period), (Some("held"), 500));
+        assert!(stream.reader.retry_ms.is_some_and(|ms| (1_000..3_000).contains(&ms)));
+    }
+    assert_eq!(gauge(&weir, "weir_streams_open"), 12);
+    let all_open = Barrier::new(13);
+    let entered: Vec<_> = thread::scope(|scope| {
+        let follow = |(mut stream, rank): (Stream, u64)| {
+            let all_open = &all_open;
+            scope.spawn(move || {
+                // One more word while the line is held: told anew each period.
+                assert_eq!(stream.wait().rank, rank);
+                all_open.wait();
+                let answer = stream.enter(rank);
+                let at = now();
+                assert!(stream.client.is_ended(), "the stream ends");
+                assert_eq!(stream.token(), answer.token, "the last id is the last token");
+                (at, answer)
+            })
+        };
+        let followed: Vec<_> = streams.into_iter().zip(1..).map(follow).collect();
+        all_open.wait();
+        let_go(&weir, 60);
+        followed.into_iter().map(|one| one.join().expect("a stream saw a fault")).collect()
+    });
+    // Nobody of the first six is later than anybody of the others.
+    let first = entered[..6].iter().map(|(at, _)| *at).max();
+    let others = entered[6..].iter().map(|(at, _)| *at).min();
+    assert!(first < others, "overtaken");
+    let keys = JwkSet::of(&weir);
+    let mut entries: Vec<_> = entered.iter().map(|(_, answer)| keys.verify(answer.pass()).jti).collect();
+    entries.sort_unstable();
+    entries.dedup();
+    assert_eq!(entries.len(), 12, "two holders of one entry");
+    let answer = &entered[3].1;
+    let again = Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&answer.token))));
+    assert_eq!(again.pass, answer.pass);
+    // Who is in and comes back by the last id hears it again.
+    let mut back = Stream::over(weir.connect(), &request("Z", "old", Some(&answer.token)));
+    assert!(matches!(back.next(), Ok(Told::Enter(same)) if same.pass == answer.pass));
+    eventually("all streams have ended", || (gauge(&weir, "weir_streams_open") == 0).then_some(()));
+}
+
+/// A stream counts as presence: its holder stays for longer than the silent may. Who hangs up is silent.
+pub(crate) fn a_stream_is_presence_and_its_end_is_silence() {
+    let weir = Setup::zone(60, HELD).start();
+    let (stays, leaves, silent) = (join(&weir), join(&weir), join(&weir));
+    let mut stream = Stream::open(&weir, "Z", &stays);
+    let leaving = Stream::open(&weir, "Z", &leaves);
+    let evicted = || gauge(&weir, "weir_zone_evicted_total{zone=\"Z\"}");
+    let mut read_until = |count: u64| {
+        eventually("the silent are evicted", || {
+            // Whatever is told meanwhile: this one waits.
+            assert_eq!(stream.wait().rank, 1);
+            (evicted() == count).then_some(())
+        });
+    };
+    read_until(1);
+    assert_eq!(weir.post("/traffic/entry", &body("Z", Some(&silent))).problem(), "gone");
+    drop(leaving);
+    read_until(2);
+    assert_eq!(gauge(&weir, "weir_zone_present_tickets{zone=\"Z\"}"), 1);
+    assert_eq!(ask(&weir, &request("Z", &leaves, None)).problem(), "gone");
+}
+
+/// Who opens a stream and does not read it is cut off, and is not taken for present meanwhile; others hear all the same.
+pub(crate) fn who_does_not_read_is_cut_off() {
+    let config = format!("write_timeout_s = 1\n{}", zone("Z", 60, HELD));
+    let weir = Setup::new(&config).start();
+    let (deaf, reads) = (join(&weir), join(&weir));
+    let mut client = weir.connect();
+    client.read_little();
+    client.send(request("Z", &deaf, None)).expect("taken");
+    let mut stream = Stream::open(&weir, "Z", &reads);
+    assert_eq!(stream.wait().rank, 2);
+    eventually("the deaf one is let go", || {
+        stream.wait();
+        (gauge(&weir, "weir_streams_open") == 1).then_some(())
+    });
+    eventually("the deaf one is evicted", || (stream.wait().rank == 1).then_some(()));
+}
+
+/// A stopping server sends its streams away, however long its deadline; what is asked for meanwhile is refused.
+pub(crate) fn a_drain_sends_streams_away() {
+    let mut weir = Setup::new(&format!("drain_deadline_s = 600\n{}", zone("Z", 60, HELD))).start();
+    let mut streams: Vec<Stream> = (0..3).map(|_| Stream::open(&weir, "Z", &join(&weir))).collect();
+    let mut operator = operator(&weir, "");
+    for stream in &mut streams {
+        stream.wait();
+    }
+    weir.signal(Signal::TERM);
+    for stream in &mut streams {
+        let told = eventually("the stream ends", || {
+            Some(stream.next()).filter(|told| !matches!(told, Ok(Told::Wait(_))))
+        });
+        assert_eq!(told.expect("a last word"), Told::Reconnect);
+        assert!(stream.client.is_ended());
+    }
+    while operator.client.block().expect("a last word") != "event: reconnect\ndata: {}" {}
+    assert!(weir.wait_for_end().success());
+    let weir = weir.take_setup().start();
+    let last = streams[2].token();
+    assert_eq!(Stream::over(weir.connect(), &request("Z", "old", Some(last))).wait().rank, 3);
+}
+
+/// A zone that is not served any more ends its streams with the reason.
+pub(crate) fn a_zone_that_goes_ends_its_streams() {
+    let weir = Setup::new(&(zone("Z", 60, HELD) + &zone("OTHER", 60, ""))).start();
+    let mut stream = Stream::open(&weir, "Z", &join(&weir));
+    stream.wait();
+    weir.setup().write_config(&zone("OTHER", 60, ""));
+    weir.signal(Signal::HUP);
+    let told = eventually("the stream ends", || {
+        Some(stream.next()).filter(|told| !matches!(told, Ok(Told::Wait(_))))
+    });
+    assert_eq!(told.expect("a last word"), Told::Problem("unknown_zone".to_owned()));
+    assert!(stream.client.is_ended());
+}
+
+/// The id is all that a browser needs to go on, at whatever server of the store.
+pub(crate) fn a_stream_goes_on_at_another_server() {
+    let redis = Standalone::start();
+    // A server that makes the keys the two share.
+    let keys = Setup::new("").start().stop();
+    let server = || {
+        let setup = Setup::zone(60, HELD).arg("--store").arg(redis.url());
+        let key = |name: &str| keys.data().join(name);
+        setup
+            .arg("--seal-key-file")
+            .arg(key("seal.key"))
+            .arg("--pass-key-file")
+            .arg(key("pass-es256.pem"))
+            .start()
+    };
+    let (mut one, two) = (server(), server());
+    let first = join(&one);
+    let mut ahead = Stream::open(&two, "Z", &first);
+    let mut stream = Stream::open(&one, "Z", &join(&one));
+    assert_eq!((ahead.wait().rank, stream.wait().rank), (1, 2));
+    one.signal(Signal::KILL);
+    one.wait_for_end();
+    while stream.next().is_ok() {}
+    let mut stream = Stream::over(two.connect(), &request("Z", "old", Some(stream.token())));
+    assert_eq!(stream.wait().rank, 2);
+    drop(ahead);
+    eventually("the one ahead is gone", || (stream.wait().rank == 1).then_some(()));
+    two.setup().write_config(&zone("Z", 60, MOVING));
+    let applied = Command::new(binary())
+        .args(["zones", "apply"])
+        .arg(two.setup().config_path())
+        .args(["--store", &redis.url()])
+        .output()
+        .expect("it runs");
+    assert!(applied.status.success(), "{applied:?}");
+    stream.enter(1);
+}
+
+/// Pages of listed origins may call and read, others may not; nothing is said where nothing is listed.
+pub(crate) fn pages_of_listed_origins_may_call() {
+    let config = format!("cors_origins = [\"https://shop.example\"]\n{}", zone("Z", 60, HELD));
+    let weir = Setup::new(&config).start();
+    let preflight = |path: &str, origin: &str, method: &str| {
+        format!(
+            "OPTIONS {path} HTTP/1.1\r\nHost: test\r\nOrigin: {origin}\r\nAccess-Control-Request-Method: {method}\r\n\r\n"
+        )
+    };
+    for (path, method) in [("/traffic/wait", "POST"), ("/traffic/entry", "POST"), ("/traffic/stream", "GET")]
+    {
+        let reply = ask(&weir, &preflight(path, "https://shop.example", method));
+        assert_eq!(reply.status, 204, "{reply:?}");
+        assert_eq!(reply.header("access-control-allow-origin"), Some("https://shop.example"));
+        assert_eq!(reply.header("access-control-allow-methods"), Some(method));
+        assert_eq!(reply.header("access-control-allow-headers"), Some("content-type, last-event-id"));
+        let reply = ask(&weir, &preflight(path, "https://other.example", method));
+        assert_eq!((reply.status, reply.header("access-control-allow-origin")), (405, None));
+    }
+    let from =
+        |origin: &str, request: String| request.replacen("Host", &format!("Origin: {origin}\r\nHost"), 1);
+    let wait = post("/traffic/wait", &body("Z", None));
+    let reply = ask(&weir, &from("https://shop.example", wait.clone()));
+    assert_eq!(reply.header("access-control-allow-origin"), Some("https://shop.example"));
+    let token = Answer::of(&reply).token;
+    assert_eq!(ask(&weir, &from("https://other.example", wait)).header("access-control-allow-origin"), None);
+    let stream = Stream::over(weir.connect(), &from("https://shop.example", request("Z", &token, None)));
+    assert_eq!(stream.head.header("access-control-allow-origin"), Some("https://shop.example"));
+    assert_eq!(stream.head.header("vary"), Some("Origin"));
+    let refused = ask(&weir, &from("https://shop.example", request("Z", "x", None)));
+    assert_eq!(
+        refused.header("access-control-allow-origin"),
+        Some("https://shop.example"),
+        "a page reads why"
+    );
+    assert_eq!(refused.problem(), "bad_token");
+}
+
+/// An operator's stream.
+fn operator(weir: &Weir, query: &str) -> Stream {
+    let client = Client::connect(weir.admin).expect("the admin listener accepts");
+    Stream::over(client, &format!("GET /admin/v1/events{query} HTTP/1.1\r\nHost: test\r\n\r\n"))
+}
+
+fn next_event(stream: &mut Stream) -> (String, serde_json::Value) {
+    loop {
+        let block = stream.client.block().expect("the stream goes on");
+        if let Some((name, data)) = stream.reader.event(&block) {
+            return (name.to_owned(), serde_json::from_str(data).expect("JSON"));
+        }
+    }
+}
+
+/// Operators hear what they ask for, and what they may: all kinds but the audit's.
+pub(crate) fn operators_hear_what_happens() {
+    let weir = Setup::new(&format!("worker_threads = 1\n{}", zone("Z", 60, MOVING))).start();
+    let mut all = operator(&weir, "");
+    let mut some = operator(&weir, "?kinds=Joined,Refused");
+    weir.post("/traffic/wait", &body("Z", None));
+    weir.post("/traffic/entry", &body("Z", Some("x")));
+    let (name, joined) = next_event(&mut some);
+    assert_eq!(name, "message");
+    let at_ms = joined["at_ms"].as_u64().expect("an instant");
+    let wanted = serde_json::json!({
+        "kind": "Joined", "zone": "Z", "epoch": joined["epoch"], "first": joined["first"], "count": 1, "entered": 1, "at_ms": at_ms,
+    });
+    assert_eq!(joined, wanted);
+    let refused = serde_json::json!({"kind": "Refused", "zone": "Z", "why": "bad_token", "count": 1});
+    assert_eq!(next_event(&mut some).1, refused);
+    let mut seen = BTreeSet::new();
+    while !["Joined", "Entered", "Refused", "StoreCalled"].iter().all(|kind| seen.contains(*kind)) {
+        seen.insert(next_event(&mut all).1["kind"].as_str().expect("a kind").to_owned());
+    }
+    for (query, says) in [("?kinds=Admitted", "Admitted"), ("?kinds=", "``"), ("?kind=Joined", "`kind`")] {
+        let request = format!("GET /admin/v1/events{query} HTTP/1.1\r\nHost: test\r\n\r\n");
+        let mut client = Client::connect(weir.admin).expect("accepted");
+        client.send(request).expect("taken");
+        let reply = client.reply().expect("a reply");
+        assert_eq!(reply.status, 400, "{reply:?}");
+        assert!(reply.text().contains(says), "{reply:?}");
+    }
+    let public = weir.get("/admin/v1/events");
+    assert_eq!((public.status, public.problem().as_str()), (404, "not_found"), "none of users' business");
+}
+
+/// An operator who does not read loses events, is told how many, and the numbers add up; nobody waits for it.
+pub(crate) fn a_slow_operator_is_told_what_it_lost() {
+    const CALLS: u64 = 16_000;
+    let weir =
+        Setup::new(&format!("worker_threads = 1\nwrite_timeout_s = 60\n{}", zone("Z", 60, MOVING))).start();
+    let mut slow = operator(&weir, "?kinds=Refused");
+    let mut client = weir.connect();
+    let many = post("/traffic/entry", &body("Z", Some("x"))).repeat(100);
+    for _ in 0..CALLS / 100 {
+        client.send(&many).expect("taken");
+        for _ in 0..100 {
+            assert_eq!(client.reply().expect("a reply").status, 401);
+        }
+    }
+    let (mut heard, mut lost) = (0, 0);
+    while heard + lost < CALLS {
+        match next_event(&mut slow) {
+            (name, data) if name == "lost" => lost += data["count"].as_u64().expect("a count"),
+            (_, data) => heard += data["count"].as_u64().expect("a count"),
+        }
+    }
+    assert_eq!(heard + lost, CALLS);
+    assert!(lost > 0, "nothing was lost: this proves nothing");
+}
+
+/// Streams from one process: each hears where it stands, each is called in once.
+pub(crate) fn five_thousand_streams() {
+    const STREAMS: usize = 5_000;
+    let weir = Setup::zone(60, "mode = \"hold\"").start();
+    let mut joins = weir.connect();
+    let tokens: Vec<String> = (0..STREAMS)
+        .map(|_| Answer::of(&joins.post("/traffic/wait", &body("Z", None)).expect("a reply")).token)
+        .collect();
+    let mut streams: Vec<Stream> = tokens.iter().map(|token| Stream::open(&weir, "Z", token)).collect();
+    for (stream, rank) in streams.iter_mut().zip(1..) {
+        assert_eq!(stream.wait().rank, rank);
+    }
+    assert_eq!(gauge(&weir, "weir_streams_open"), u64::try_from(STREAMS).expect("small"));
+    // 3,000 at once, and the others six seconds later: they hear that they have moved up first.
+    weir.setup().write_config(&zone("Z", 30_000, ""));
+    weir.signal(Signal::HUP);
+    let mut passes = HashSet::new();
+    for (n, stream) in streams.iter_mut().enumerate() {
+        let mut best = u64::try_from(n + 1).expect("small");
+        let answer = loop {
+            match stream.next().unwrap_or_else(|e| panic!("stream {n}: {e}")) {
+                Told::Wait(waiting) => {
+                    assert!(waiting.rank <= best, "stream {n}: from {best} to {}", waiting.rank);
+                    best = waiting.rank;
+                }
+                Told::Enter(answer) => break answer,
+                other => panic!("stream {n}: {other:?}"),
+            }
+        };
+        assert!(n < 3_000 || best <= 2_000, "stream {n} never heard that it moved up: {best}");
+        assert!(stream.client.is_ended(), "stream {n}");
+        assert!(passes.insert(answer.pass().to_owned()), "stream {n}: another's pass");
+    }
+    assert_eq!(passes.len(), STREAMS);
+    eventually("all streams have ended", || (gauge(&weir, "weir_streams_open") == 0).then_some(()));
+}

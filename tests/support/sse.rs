@@ -1,0 +1,146 @@
+//! A small reader of server-sent events, by the rules of
+//! [EventSource](https://html.spec.whatwg.org/multipage/server-sent-events.html), that takes nothing it does not know: what
+//! a stream of a waiting user can ever contain is what is listed here.
+
+use std::io;
+
+use crate::{
+    app::{Answer, Waiting},
+    client::{Client, Reply},
+    weir::Weir,
+};
+
+/// One event of a waiting user's stream.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Told {
+    /// `wait`
+    Wait(Waiting),
+    /// `enter`
+    Enter(Answer),
+    /// `problem`: its code.
+    Problem(String),
+    /// `reconnect`
+    Reconnect,
+}
+
+/// Reads blocks into events.
+#[derive(Default)]
+pub(crate) struct Reader {
+    /// The newest id: with it the place is resumed.
+    pub(crate) id: Option<String>,
+    /// When to come back, in milliseconds.
+    pub(crate) retry_ms: Option<u64>,
+}
+
+impl Reader {
+    /// The event of a block, if it is one and no heartbeat.
+    pub(crate) fn told(&mut self, block: &str) -> Option<Told> {
+        let (name, data) = self.event(block)?;
+        let told = match name {
+            "wait" => Told::Wait(serde_json::from_str(data).unwrap_or_else(|e| panic!("{e}: {data}"))),
+            "enter" => Told::Enter(serde_json::from_str(data).unwrap_or_else(|e| panic!("{e}: {data}"))),
+            "problem" => {
+                let problem: serde_json::Value = serde_json::from_str(data).expect("JSON");
+                let fields: Vec<_> = problem.as_object().expect("an object").keys().collect();
+                let known = ["type", "title", "status", "code", "detail"];
+                assert!(fields.iter().all(|field| known.contains(&field.as_str())), "{data}");
+                Told::Problem(problem["code"].as_str().expect("a code").to_owned())
+            }
+            "reconnect" => {
+                assert_eq!(data, "{}");
+                Told::Reconnect
+            }
+            other => panic!("no event of a user's: {other}"),
+        };
+        if let Told::Wait(waiting) = &told {
+            assert!(waiting.rank >= 1 && waiting.polling_period >= 1, "{block}");
+            assert_eq!(waiting.eta_seconds.is_some(), waiting.eta_range.is_some(), "{block}");
+        }
+        Some(told)
+    }
+
+    /// Name and data of a block.
+    pub(crate) fn event<'a>(&mut self, block: &'a str) -> Option<(&'a str, &'a str)> {
+        let (mut name, mut data) = ("message", None);
+        for line in block.lines() {
+            match line.split_once(": ").unwrap_or((line, "")) {
+                ("event", value) => name = value,
+                ("data", value) => data = Some(value),
+                ("id", value) => self.id = Some(value.to_owned()),
+                ("retry", value) => self.retry_ms = Some(value.parse().expect("a number")),
+                (":", "") => {}
+                _ => panic!("no line of ours: {line:?}"),
+            }
+        }
+        data.map(|data| (name, data))
+    }
+}
+
+/// One user's stream.
+pub(crate) struct Stream {
+    pub(crate) client: Client,
+    pub(crate) head: Reply,
+    pub(crate) reader: Reader,
+}
+
+/// A GET for a stream.
+pub(crate) fn request(zone: &str, token: &str, last_event_id: Option<&str>) -> String {
+    let last = last_event_id.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
+    let path = format!("/traffic/stream?zone={zone}&token={token}");
+    format!("GET {path} HTTP/1.1\r\nHost: test\r\nAccept: text/event-stream\r\n{last}\r\n")
+}
+
+impl Stream {
+    /// Opens the stream of a place.
+    pub(crate) fn open(weir: &Weir, zone: &str, token: &str) -> Self {
+        Self::over(weir.connect(), &request(zone, token, None))
+    }
+
+    /// Opens a stream on a connection.
+    pub(crate) fn over(mut client: Client, request: &str) -> Self {
+        client.send(request).expect("taken");
+        let head = client.head().expect("a head");
+        assert_eq!(head.status, 200, "{head:?}");
+        assert_eq!(head.header("content-type"), Some("text/event-stream"), "{head:?}");
+        assert_eq!(head.header("cache-control"), Some("no-store"), "{head:?}");
+        assert!(head.closes(), "{head:?}");
+        Self { client, head, reader: Reader::default() }
+    }
+
+    /// The next event; an error where the stream ends.
+    pub(crate) fn next(&mut self) -> io::Result<Told> {
+        loop {
+            let block = self.client.block()?;
+            if let Some(told) = self.reader.told(&block) {
+                return Ok(told);
+            }
+        }
+    }
+
+    /// The next event, which has to be a wait.
+    pub(crate) fn wait(&mut self) -> Waiting {
+        match self.next() {
+            Ok(Told::Wait(waiting)) => waiting,
+            other => panic!("no wait: {other:?}"),
+        }
+    }
+
+    /// The newest token.
+    pub(crate) fn token(&self) -> &str {
+        self.reader.id.as_deref().expect("the first event has an id")
+    }
+
+    /// Reads on until the holder is in; the ranks told meanwhile must not rise.
+    pub(crate) fn enter(&mut self, mut rank: u64) -> Answer {
+        loop {
+            match self.next() {
+                Ok(Told::Wait(waiting)) => {
+                    assert!(waiting.rank <= rank, "from {rank} to {}", waiting.rank);
+                    rank = waiting.rank;
+                }
+                Ok(Told::Enter(answer)) => return answer,
+                other => panic!("neither waits nor enters: {other:?}"),
+            }
+        }
+    }
+}
