@@ -7,7 +7,9 @@ use events::{
 };
 
 /// All that a waiting user may ever hear, field by field: whoever adds to it has to come by here.
-fn public(event: Event) -> Option<(Zone, Option<u32>, Option<u64>, Option<Mode>)> {
+type Public = (Zone, Option<u32>, Option<u64>, Option<Mode>);
+
+fn public(event: Event) -> Option<Public> {
     match event {
         Event::ViewShown(ViewShown { zone, epoch, at_ms }) => Some((zone, Some(epoch), Some(at_ms), None)),
         Event::ModeChanged(ModeChanged { zone, mode }) => Some((zone, None, None, Some(mode))),
@@ -40,6 +42,7 @@ fn the_whitelists() {
         "StoreCalled",
         "StoreLost",
         "StoreBack",
+        "AdmittedUnseen",
         "Reloaded",
     ];
     assert_eq!(within(Scope::Public), public);
@@ -122,6 +125,7 @@ fn publish_all(bus: &Bus, zone: Zone) {
     bus.publish(events::StoreCalled { zone, call, took_us: 90, tickets: 1, ok: true });
     bus.publish(events::StoreLost { zone });
     bus.publish(events::StoreBack { zone, away_ms: 10 });
+    bus.publish(events::AdmittedUnseen { zone, total: 1 });
     bus.publish(events::Reloaded { ok: true });
     bus.publish(events::Admitted { zone, epoch: 1, seq: 5, entered_unix_s: 1_790_000_000, at_ms: 2, policy });
 }
