@@ -37,7 +37,6 @@ impl Given {
             .entry(at)
             .or_insert_with(|| Stretch { bits: Box::new([0; SEGMENT_WORDS]), noted_ms: now_ms });
         stretch.noted_ms = stretch.noted_ms.max(now_ms);
-        #[expect(clippy::cast_possible_truncation, reason = "below the length of a stretch")]
         let word = &mut stretch.bits[(seq % per_stretch / 64) as usize];
         let bit = 1 << (seq % 64);
         let is_new = *word & bit == 0;
