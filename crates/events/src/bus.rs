@@ -5,6 +5,7 @@
 //! slows a publisher down nor panics there.
 
 use std::{
+    collections::HashMap,
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -75,6 +76,15 @@ pub struct Subscriber {
     pub spilled: u64,
 }
 
+/// All subscribers of one name, as an operator sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct OfName {
+    /// Events that they lost, ever.
+    pub lost: u64,
+    /// Events that they have not taken, or not dealt with.
+    pub waiting: u64,
+}
+
 /// The event bus. Dropping it lets its subscribers have what is left, and then ends them.
 pub struct Bus {
     core: Arc<Core>,
@@ -90,9 +100,16 @@ pub(crate) struct Core {
     /// How many publishers there are.
     pub(crate) enlisted: AtomicUsize,
     unheard: AtomicU64,
-    members: Mutex<Vec<Arc<Member>>>,
+    members: Mutex<Members>,
     closed: AtomicBool,
     zones: Arc<Zones>,
+}
+
+#[derive(Default)]
+struct Members {
+    here: Vec<Arc<Member>>,
+    /// What those who left had lost, by name.
+    left: HashMap<Arc<str>, u64>,
 }
 
 /// A lock that no panic can leave half changed.
@@ -168,11 +185,11 @@ impl Bus {
             return Err(SubscribeError::Nothing);
         }
         let mut members = lock(&self.core.members);
-        if members.len() == SUBSCRIBERS_MAX {
+        if members.here.len() == SUBSCRIBERS_MAX {
             return Err(SubscribeError::TooMany);
         }
         let member = Arc::new(Member::new(name.into(), right, kinds, &lock(&self.core.publishers)));
-        members.push(Arc::clone(&member));
+        members.here.push(Arc::clone(&member));
         drop(members);
         Ok(Subscription::new(Arc::clone(&self.core), member))
     }
@@ -198,8 +215,24 @@ impl Bus {
     /// All subscribers, in the order in which they came.
     #[must_use]
     pub fn subscribers(&self) -> Vec<Subscriber> {
-        let members = lock(&self.core.members).clone();
+        let members = lock(&self.core.members).here.clone();
         members.iter().map(|member| member.show(&self.core)).collect()
+    }
+
+    /// All that subscribers of a name ever lost, those that left included, and what those that are here have yet to take
+    /// or deal with; by name. A name is remembered for good: there should be few of them.
+    #[must_use]
+    pub fn by_name(&self) -> HashMap<Arc<str>, OfName> {
+        let members = lock(&self.core.members);
+        let of_left = |(name, &lost): (&Arc<str>, &u64)| (Arc::clone(name), OfName { lost, waiting: 0 });
+        let mut by_name: HashMap<_, _> = members.left.iter().map(of_left).collect();
+        for Subscriber { name, lost, lag, spilled, .. } in members.here.iter().map(|one| one.show(&self.core))
+        {
+            let of_name = by_name.entry(name).or_default();
+            of_name.lost += lost;
+            of_name.waiting += lag + spilled;
+        }
+        by_name
     }
 
     /// Events published so far, of one kind, by all threads.
@@ -272,7 +305,10 @@ impl Core {
     }
 
     pub(crate) fn leave(&self, member: &Arc<Member>) {
-        lock(&self.members).retain(|other| !Arc::ptr_eq(other, member));
+        let mut members = lock(&self.members);
+        members.here.retain(|other| !Arc::ptr_eq(other, member));
+        let Subscriber { name, lost, .. } = member.show(self);
+        *members.left.entry(name).or_default() += lost;
     }
 
     /// What the bus's own thread does.
@@ -288,7 +324,7 @@ impl Core {
     }
 
     fn wake(&self) {
-        let members = lock(&self.members).clone();
+        let members = lock(&self.members).here.clone();
         for waker in members.iter().filter_map(|member| member.ready(self)) {
             // It is the subscriber's code; whatever it does, the others are woken.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));

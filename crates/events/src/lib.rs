@@ -66,7 +66,7 @@ mod subscription;
 mod sync;
 mod zones;
 
-pub use bus::{Bus, INTERVAL, PUBLISHERS_MAX, SUBSCRIBERS_MAX, SubscribeError, Subscriber};
+pub use bus::{Bus, INTERVAL, OfName, PUBLISHERS_MAX, SUBSCRIBERS_MAX, SubscribeError, Subscriber};
 pub use event::{
     Admitted, AdmittedUnseen, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall,
     ModeChanged, PolicyChanged, Refused, Reloaded, StoreBack, StoreCall, StoreCalled, StoreLost, Tallied,

@@ -16,7 +16,8 @@ use std::{
 };
 
 use events::{
-    Bus, Kind, Kinds, PUBLISHERS_MAX, SUBSCRIBERS_MAX, Scope, SubscribeError, Subscriber, Subscription,
+    Bus, Kind, Kinds, OfName, PUBLISHERS_MAX, SUBSCRIBERS_MAX, Scope, SubscribeError, Subscriber,
+    Subscription,
 };
 use ledger::{Ledger, MARKED, bus, from_threads, mark, publish};
 
@@ -112,6 +113,9 @@ fn a_slow_one_loses_its_oldest_and_the_others_nothing() {
     assert!(slow.try_next().is_none());
     let seen = shown(&bus, "slow");
     assert_eq!((seen.taken, seen.lag, seen.lost), (16, 0, 85));
+    // What it lost stays lost when it has left.
+    drop(slow);
+    assert_eq!(bus.by_name()["slow"], OfName { lost: 85, waiting: 0 });
 }
 
 #[test]

@@ -19,7 +19,7 @@ use std::{
 
 use admission::ZoneId;
 use events::{
-    AdmittedUnseen, Batch, Bus, Event, Kind, Kinds, LimitedCall, Scope, StoreCall, StoreCalled,
+    AdmittedUnseen, Batch, Bus, Event, Kind, Kinds, LimitedCall, OfName, Scope, StoreCall, StoreCalled,
     SubscribeError, Subscription, Tallied,
 };
 use prometheus::{
@@ -143,8 +143,8 @@ struct Calls {
 /// How the bus's subscribers get on.
 struct OfEvents {
     lost: IntCounterVec,
-    /// What the subscribers of a name had lost when last asked: those that leave take theirs along.
-    lost_before: Mutex<HashMap<Arc<str>, u64>>,
+    /// Held while they are brought up to date.
+    shown: Mutex<()>,
     lag: IntGaugeVec,
     unheard: IntCounter,
 }
@@ -289,7 +289,7 @@ impl Metrics {
                     "Events that a subscriber did not take in time, and that it will not see.",
                     "subscriber",
                 ),
-                lost_before: Mutex::default(),
+                shown: Mutex::default(),
                 lag: {
                     let opts =
                         Opts::new("weir_events_waiting", "Events that a subscriber has not dealt with yet.");
@@ -417,23 +417,16 @@ impl Metrics {
     }
 
     fn show_subscribers(&self) {
+        // Who brings a counter up to a total has it alone.
+        let _one = lock(&self.events.shown);
         let unheard = &self.events.unheard;
         unheard.inc_by(self.bus.unheard().saturating_sub(unheard.get()));
         // Subscribers of one name are one series.
-        let mut by_name: HashMap<Arc<str>, (u64, u64)> = HashMap::new();
-        for subscriber in self.bus.subscribers() {
-            let (lost, waiting) = by_name.entry(subscriber.name).or_default();
-            *lost += subscriber.lost;
-            *waiting += subscriber.lag + subscriber.spilled;
+        for (name, OfName { lost, waiting }) in self.bus.by_name() {
+            let counter = at(&self.events.lost, &name);
+            counter.inc_by(lost.saturating_sub(counter.get()));
+            at(&self.events.lag, &name).set(i64::try_from(waiting).unwrap_or(i64::MAX));
         }
-        let before = &mut *lock(&self.events.lost_before);
-        for (name, (lost, waiting)) in &by_name {
-            let before = before.get(name).copied().unwrap_or(0);
-            at(&self.events.lost, name).inc_by(lost.checked_sub(before).unwrap_or(*lost));
-            at(&self.events.lag, name).set(i64::try_from(*waiting).unwrap_or(i64::MAX));
-        }
-        before.clear();
-        before.extend(by_name.into_iter().map(|(name, (lost, _))| (name, lost)));
     }
 
     /// Has series for exactly these zones.
@@ -726,5 +719,32 @@ mod tests {
             assert!(text.contains(&line), "{line}{text}");
         }
         assert!(text.contains("weir_admitted_unseen_total{zone=\"Z3\"} 7\n"), "{text}");
+    }
+
+    /// What those who left had lost is lost for good, and waits for nobody.
+    #[test]
+    fn losses_of_those_who_left_stay() {
+        let heard = Heard::new(2);
+        let operator = || heard.bus.subscribe("operator", Scope::Private, KINDS).expect("room");
+        let (one, another) = (operator(), operator());
+        let publish = || (0..3).for_each(|_| heard.bus.publish(events::Reloaded { ok: true }));
+        let shown = |lost: u64, waiting: u64| {
+            let text = heard.text();
+            for line in [
+                format!("weir_events_lost_total{{subscriber=\"operator\"}} {lost}\n"),
+                format!("weir_events_waiting{{subscriber=\"operator\"}} {waiting}\n"),
+            ] {
+                assert!(text.contains(&line), "{line}{text}");
+            }
+        };
+        publish();
+        shown(4, 2);
+        drop(one);
+        shown(4, 1);
+        publish();
+        drop(another);
+        shown(7, 0);
+        drop(operator());
+        shown(7, 0);
     }
 }
