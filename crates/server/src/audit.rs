@@ -1,16 +1,17 @@
 //! The audit log: who entered when, under which policy, and what else bears on it.
 //!
-//! A thread of its own takes events from the bus through a queue, and writes them as chained lines (see [`chain`]); no
-//! request waits for it. What is written is handed to the system at once, and synced within [`SYNC`]. Invariants: an event
-//! that was heard is written or, where queue and disk could not keep up, counted by a `missing` line; a log that can't be
-//! written is tried again for as long as the server runs, and the error told.
+//! A thread of its own takes events from the bus through a queue, and writes them as lines, each with the hash of the one
+//! before; no request waits for it. What is written is handed to the system at once, synced within [`SYNC`], and named by a
+//! head in the server's log a minute later. Invariants: an event that was heard is written or, where queue and disk could
+//! not keep up, counted by a `missing` line; a log that can't be written is tried again for as long as the server runs, and
+//! the error told.
 
 mod chain;
 mod files;
 mod verify;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io,
     path::PathBuf,
     sync::mpsc,
@@ -38,7 +39,7 @@ const SPILL_EVENTS: usize = 500_000;
 /// How long until a write that failed is tried again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How often the head is logged while lines are added, so that it is kept elsewhere.
+/// How long after a head the next one is logged, if there are lines behind it; so that it is kept elsewhere.
 const HEAD_EVERY: Duration = Duration::from_secs(60);
 
 /// How long a stopping server waits for the log's last lines.
@@ -84,14 +85,8 @@ impl Audit {
             bus.subscribe("audit", Scope::Root, KINDS).map_err(io::Error::other).map_err(other)?;
         let spill = subscription.spill(SPILL_EVENTS).map_err(other)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().map_err(other)?;
-        let writer = Writer {
-            log,
-            names: bus.names(),
-            known: HashMap::new(),
-            policies,
-            failing: false,
-            head_logged: None,
-        };
+        let writer =
+            Writer { log, names: bus.names(), known: HashMap::new(), policies, failing: false, kept: None };
         let (end, ended) = mpsc::channel();
         thread::Builder::new()
             .name("audit".to_owned())
@@ -121,17 +116,18 @@ struct Writer {
     known: HashMap<ZoneId, Policy>,
     policies: Box<Policies>,
     failing: bool,
-    head_logged: Option<Instant>,
+    /// The head that was logged last, and when; none where the next one is due as soon as it is synced.
+    kept: Option<(Head, Instant)>,
 }
 
 impl Writer {
     async fn run(mut self, mut spill: Spill, found: &Found) {
         let at_ms = unix_ms();
-        if let Some(piece) = &found.piece {
+        for piece in &found.pieces {
             tracing::warn!(
                 file = piece.file,
                 bytes = piece.bytes,
-                "the audit log ends in the middle of a line; the next file says so"
+                "a file of the audit log ends in the middle of a line; the next one says so"
             );
             let (file, bytes, hash) = (&piece.file, piece.bytes, piece.hash.to_hex());
             self.log.add(&format!(
@@ -146,7 +142,8 @@ impl Writer {
             if !self.log.is_synced() {
                 sync_at.get_or_insert_with(|| Instant::now() + SYNC);
             }
-            let next = match sync_at {
+            let due = [sync_at, self.head_at()].into_iter().flatten().min();
+            let next = match due {
                 Some(at) => timeout_at(at, spill.next()).await,
                 None => Ok(spill.next().await),
             };
@@ -158,14 +155,14 @@ impl Writer {
                 Ok(None) => break,
                 Err(_) => {}
             }
-            if sync_at.is_some_and(|at| at <= Instant::now()) {
+            if due.is_some_and(|at| at <= Instant::now()) {
                 self.sync().await;
                 sync_at = None;
             }
         }
         self.log.add(&format!(r#""at_ms":{},"event":"stopped""#, unix_ms()));
         self.write().await;
-        self.head_logged = None;
+        self.kept = None;
         self.sync().await;
     }
 
@@ -198,8 +195,8 @@ impl Writer {
         }
         // Events of several threads are in no order, and some may be missing: what is in force has the last word.
         if of_policies && let Some(in_force) = (self.policies)() {
-            let is_gone = |zone: &&ZoneId| !in_force.iter().any(|(served, _)| served == *zone);
-            let gone: Vec<_> = self.known.keys().filter(is_gone).cloned().collect();
+            let served: HashSet<_> = in_force.iter().map(|(zone, _)| zone).collect();
+            let gone: Vec<_> = self.known.keys().filter(|zone| !served.contains(zone)).cloned().collect();
             gone.into_iter().for_each(|zone| self.policy(at_ms, zone, None));
             in_force.into_iter().for_each(|(zone, policy)| self.policy(at_ms, zone, Some(policy)));
         }
@@ -261,7 +258,7 @@ impl Writer {
             match self.log.write() {
                 Ok(begun) => {
                     if begun {
-                        self.head_logged = None;
+                        self.kept = None;
                     }
                     break self.is_well();
                 }
@@ -270,15 +267,25 @@ impl Writer {
         }
     }
 
-    /// Syncs, and does not return before that is done; logs the head at times.
+    /// When the head is to be logged; never where the last line is in the server's log already.
+    fn head_at(&self) -> Option<Instant> {
+        match self.kept {
+            None => Some(Instant::now()),
+            Some((head, _)) if head == self.log.head() => None,
+            Some((_, at)) => Some(at + HEAD_EVERY),
+        }
+    }
+
+    /// Syncs, and does not return before that is done; then logs the head, if that is due.
     async fn sync(&mut self) {
         while let Err(fault) = self.log.sync() {
             self.is_ill(&fault).await;
         }
         self.is_well();
-        if self.head_logged.is_none_or(|at| at.elapsed() >= HEAD_EVERY) {
-            self.head_logged = Some(Instant::now());
-            tracing::info!(file = %self.log.path().display(), head = %self.log.head(), "the audit log's head");
+        if self.head_at().is_some_and(|at| at <= Instant::now()) {
+            let head = self.log.head();
+            self.kept = Some((head, Instant::now()));
+            tracing::info!(file = %self.log.path().display(), %head, "the audit log's head");
         }
     }
 
@@ -310,3 +317,6 @@ fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,17 +1,21 @@
 //! The log's files: `audit-0000000001.jsonl` and on, each continued to its size, then the next.
 //!
 //! Invariants: bytes are only ever added, at the end of the last file; nothing is deleted; whoever opens the log goes on
-//! with the chain where it ended, and what a crash left of a line is named by the first line of the next file. One process
-//! at a time, by a lock.
+//! with the chain where it ended, and what a crash left of a line is named by the first line that is written after it, in
+//! another file. One process at a time, by a lock.
 
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    ffi::OsStr,
+    fs::{self, File, Metadata, OpenOptions, TryLockError},
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
-    os::unix::fs::OpenOptionsExt as _,
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
 use super::chain::{Head, LINE_MAX, Link};
+
+/// Digits of a file's number: more files than any log has.
+const DIGITS: usize = 10;
 
 /// Why the log can't be written.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +43,9 @@ pub(super) struct Log {
     /// Bytes after which the next file is begun.
     file_bytes: u64,
     file: File,
+    /// Where it was made, and what it is: somebody may move it.
     path: PathBuf,
+    identity: (u64, u64),
     number: u64,
     /// Bytes in the file.
     len: u64,
@@ -48,6 +54,8 @@ pub(super) struct Log {
     lines: Vec<u8>,
     written: usize,
     synced: bool,
+    /// Whether the file's name survives a loss of power.
+    listed: bool,
     /// Held for as long as the log is open.
     _lock: File,
 }
@@ -56,11 +64,11 @@ pub(super) struct Log {
 pub(super) struct Found {
     /// The log had been ended by a server that stopped, or is new.
     pub(super) clean: bool,
-    /// What is left of a line at the end of the last file.
-    pub(super) piece: Option<Piece>,
+    /// What crashes left of lines and no line tells of, in the order of their files.
+    pub(super) pieces: Vec<Piece>,
 }
 
-/// What is left of a line.
+/// What is left of a line, at the end of a file.
 pub(super) struct Piece {
     /// The name of its file.
     pub(super) file: String,
@@ -74,7 +82,6 @@ impl Log {
     /// # Errors
     /// A [`LogFault`]; nothing was changed but that the directory is there.
     pub(super) fn open(dir: &Path, file_bytes: u64) -> Result<(Self, Found), LogFault> {
-        use std::os::unix::fs::DirBuilderExt as _;
         fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(io_fault(dir))?;
         let lock_path = dir.join("audit.lock");
         let lock = options().open(&lock_path).map_err(io_fault(&lock_path))?;
@@ -83,32 +90,53 @@ impl Log {
             TryLockError::Error(why) => io_fault(&lock_path)(why),
         })?;
         let files = list(dir)?;
-        let mut found = Found { clean: true, piece: None };
-        let mut head = Head::NONE;
-        for (at, (_, path)) in files.iter().enumerate().rev() {
-            let end = End::of(path)?;
-            if at + 1 == files.len() {
-                found.piece = end.piece;
-            }
-            if let Some((last, is_stop)) = end.last {
-                head = last;
-                found.clean = is_stop && found.piece.is_none();
+        let (mut head, mut found, mut told) = (None, Found { clean: true, pieces: Vec::new() }, None);
+        for (_, path) in files.iter().rev() {
+            if head.is_some() && told.as_deref() == Some(name_of(path)) {
                 break;
             }
+            let end = End::of(path)?;
+            if head.is_some() && end.last.is_some() {
+                break;
+            }
+            found.pieces.extend(end.piece);
+            if let Some(last) = end.last {
+                head = Some(last.head);
+                found.clean = last.is_stop;
+                told = last.tells_of;
+                if told.is_none() {
+                    break;
+                }
+                // Whoever wrote that may have been killed before it told of the pieces behind that one.
+            }
         }
-        let number = match files.last() {
-            None => 1,
+        found.pieces.reverse();
+        found.clean &= found.pieces.is_empty();
+        let number = match (files.last(), found.pieces.last()) {
+            (None, _) => 1,
             // Nothing is added behind a piece of a line.
-            Some((number, _)) => number + u64::from(found.piece.is_some()),
+            (Some((number, path)), Some(piece)) if piece.file == name_of(path) => number + 1,
+            (Some((number, _)), _) => *number,
         };
         let path = path_of(dir, number);
         let file = options().open(&path).map_err(io_fault(&path))?;
-        let len = file.metadata().map_err(io_fault(&path))?.len();
-        let (lines, written, synced) = (Vec::new(), 0, true);
-        let dir = dir.to_owned();
-        let log =
-            Self { dir, file_bytes, file, path, number, len, head, lines, written, synced, _lock: lock };
-        log.sync_dir()?;
+        let metadata = file.metadata().map_err(io_fault(&path))?;
+        let mut log = Self {
+            dir: dir.to_owned(),
+            file_bytes,
+            file,
+            path,
+            identity: identity(&metadata),
+            number,
+            len: metadata.len(),
+            head: head.unwrap_or(Head::NONE),
+            lines: Vec::new(),
+            written: 0,
+            synced: false,
+            listed: false,
+            _lock: lock,
+        };
+        log.sync()?;
         Ok((log, found))
     }
 
@@ -122,7 +150,7 @@ impl Log {
     pub(super) fn write(&mut self) -> Result<bool, LogFault> {
         let mut begun = false;
         while self.written < self.lines.len() {
-            if self.written == 0 && self.len >= self.file_bytes {
+            if self.written == 0 && (self.len >= self.file_bytes || !self.is_there()?) {
                 self.begin_next()?;
                 begun = true;
             }
@@ -148,19 +176,16 @@ impl Log {
             self.file.sync_data().map_err(io_fault(&self.path))?;
             self.synced = true;
         }
-        Ok(())
-    }
-
-    /// Opens the file anew, to go on in it.
-    #[cfg(test)]
-    pub(super) fn reopen(&mut self) -> io::Result<()> {
-        self.file = options().open(&self.path)?;
+        if !self.listed {
+            File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(io_fault(&self.dir))?;
+            self.listed = true;
+        }
         Ok(())
     }
 
     /// Whether all that was written survives a loss of power.
     pub(super) fn is_synced(&self) -> bool {
-        self.synced
+        self.synced && self.listed
     }
 
     /// The last line.
@@ -173,17 +198,32 @@ impl Log {
         &self.path
     }
 
-    fn begin_next(&mut self) -> Result<(), LogFault> {
-        self.sync()?;
-        let path = path_of(&self.dir, self.number + 1);
-        let file = options().create_new(true).open(&path).map_err(io_fault(&path))?;
-        (self.file, self.path, self.number, self.len) = (file, path, self.number + 1, 0);
-        self.sync_dir()
+    /// Whether the file is where it was made. What is written to one that was moved or removed, nobody finds.
+    fn is_there(&self) -> Result<bool, LogFault> {
+        match fs::metadata(&self.path) {
+            Ok(metadata) => Ok(identity(&metadata) == self.identity),
+            Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(why) => Err(io_fault(&self.path)(why)),
+        }
     }
 
-    fn sync_dir(&self) -> Result<(), LogFault> {
-        File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(io_fault(&self.dir))
+    fn begin_next(&mut self) -> Result<(), LogFault> {
+        self.sync()?;
+        // A file that somebody put there stays as it is.
+        let last = list(&self.dir)?.last().map_or(0, |(number, _)| *number);
+        let number = last.max(self.number) + 1;
+        let path = path_of(&self.dir, number);
+        let file = options().create_new(true).open(&path).map_err(io_fault(&path))?;
+        self.identity = identity(&file.metadata().map_err(io_fault(&path))?);
+        (self.file, self.path, self.number, self.len) = (file, path, number, 0);
+        self.listed = false;
+        Ok(())
     }
+}
+
+/// What tells a file from all others there are.
+fn identity(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 fn options() -> OpenOptions {
@@ -193,7 +233,7 @@ fn options() -> OpenOptions {
 }
 
 fn path_of(dir: &Path, number: u64) -> PathBuf {
-    dir.join(format!("audit-{number:010}.jsonl"))
+    dir.join(format!("audit-{number:0DIGITS$}.jsonl"))
 }
 
 /// The files of the log in `dir`, in the order of their numbers.
@@ -211,7 +251,14 @@ pub(super) fn list(dir: &Path) -> Result<Vec<(u64, PathBuf)>, LogFault> {
 
 /// The number of a file of a log; none for another file.
 pub(super) fn number_of(path: &Path) -> Option<u64> {
-    path.file_name()?.to_str()?.strip_prefix("audit-")?.strip_suffix(".jsonl")?.parse().ok()
+    let digits = name_of(path).strip_prefix("audit-")?.strip_suffix(".jsonl")?;
+    let is_number = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| is_number)
+}
+
+/// The name of a file of a log; empty for what can't be one.
+pub(super) fn name_of(path: &Path) -> &str {
+    path.file_name().and_then(OsStr::to_str).unwrap_or_default()
 }
 
 /// A line of a file, or what is there in place of one.
@@ -256,33 +303,139 @@ pub(super) fn read_rest(reader: &mut BufReader<File>, piece: &[u8]) -> io::Resul
 
 /// How a file ends.
 struct End {
-    /// The last line that is in order, and whether it says that the server stopped.
-    last: Option<(Head, bool)>,
+    last: Option<Last>,
     /// What comes after it.
     piece: Option<Piece>,
+}
+
+/// The last line of a file that is in order.
+struct Last {
+    head: Head,
+    /// It says that the server stopped.
+    is_stop: bool,
+    /// It tells of a piece at the end of this file.
+    tells_of: Option<String>,
 }
 
 impl End {
     fn of(path: &Path) -> Result<Self, LogFault> {
         let fault = io_fault(path);
         let mut reader = BufReader::with_capacity(1 << 16, File::open(path).map_err(&fault)?);
-        let (mut line, mut last) = (Vec::new(), None);
-        loop {
+        let (mut line, mut last) = (Vec::new(), None::<Link>);
+        let piece = loop {
             let read = read_line(&mut reader, &mut line).map_err(&fault)?;
             if matches!(read, Read::End) {
-                return Ok(Self { last, piece: None });
+                break None;
             }
             let link = if matches!(read, Read::Line) { Link::read(&line) } else { None };
-            let Some(link) = link.filter(|link| last.is_none_or(|(head, _)| link.follows(head))) else {
+            let follows = |link: &Link| last.as_ref().is_none_or(|last| link.follows(last.head));
+            let Some(link) = link.filter(follows) else {
                 // What a kill leaves has no end; what has one was damaged otherwise, and stays for `verify` to name.
                 if matches!(read, Read::Line) {
                     line.push(b'\n');
                 }
                 let (bytes, _, hash) = read_rest(&mut reader, &line).map_err(&fault)?;
-                let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-                return Ok(Self { last, piece: Some(Piece { file, bytes, hash }) });
+                break Some(Piece { file: name_of(path).to_owned(), bytes, hash });
             };
-            last = Some((link.head, link.said.event == "stopped"));
+            last = Some(link);
+        };
+        let last = last.map(|Link { head, said, .. }| Last {
+            head,
+            is_stop: said.event == "stopped",
+            tells_of: said.file.filter(|_| said.event == "cut"),
+        });
+        Ok(Self { last, piece })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        os::{fd::OwnedFd, unix::net::UnixStream},
+        thread,
+    };
+
+    use tempfile::tempdir;
+
+    use super::*;
+
+    fn log(dir: &Path) -> Log {
+        Log::open(dir, 1_000_000).expect("opens").0
+    }
+
+    #[test]
+    fn what_a_full_disk_refuses_is_written_when_there_is_room() {
+        let dir = tempdir().expect("a directory");
+        let mut log = log(dir.path());
+        log.file = options().open("/dev/full").expect("the system has it");
+        for n in 0..3 {
+            log.add(&format!(r#""event":"entered","seq":{n}"#));
+            assert!(matches!(log.write(), Err(LogFault::Io { .. })));
+        }
+        log.file = options().open(&log.path).expect("there is room");
+        log.write().expect("written");
+        let last = End::of(&log.path).expect("readable").last.expect("lines");
+        assert_eq!((last.head, last.head.n), (log.head, 3));
+    }
+
+    /// A file that takes a part of what is written, again and again: no byte is missing, and none is there twice.
+    #[test]
+    fn a_write_goes_on_where_it_was_refused() {
+        let dir = tempdir().expect("a directory");
+        let mut log = log(dir.path());
+        let (ours, mut theirs) = UnixStream::pair().expect("sockets");
+        ours.set_nonblocking(true).expect("it can refuse");
+        log.file = File::from(OwnedFd::from(ours));
+        for n in 0..10_000 {
+            log.add(&format!(r#""event":"entered","seq":{n}"#));
+        }
+        let sealed = log.lines.clone();
+        assert!(log.write().is_err() && log.written > 0, "it takes a part");
+        let reader = thread::spawn(move || {
+            let mut had = Vec::new();
+            theirs.read_to_end(&mut had).map(|_| had)
+        });
+        while log.write().is_err() {
+            thread::yield_now();
+        }
+        drop(log);
+        assert!(reader.join().expect("it reads").expect("all of it") == sealed);
+    }
+
+    #[test]
+    fn a_file_that_is_moved_away_is_not_written_any_more() {
+        let dir = tempdir().expect("a directory");
+        let mut log = log(dir.path());
+        let write = |log: &mut Log| {
+            log.add(r#""event":"entered""#);
+            log.write()
+        };
+        assert!(!write(&mut log).expect("written"));
+        let moved = dir.path().join("moved");
+        fs::rename(&log.path, &moved).expect("moved");
+        assert!(write(&mut log).expect("written"), "another one is begun");
+        fs::write(path_of(dir.path(), 7), "").expect("writable");
+        // Another file in its place is not its own either.
+        fs::rename(&moved, &log.path).expect("moved");
+        assert!(write(&mut log).expect("written") && log.number == 8, "behind what is there");
+        assert!(!write(&mut log).expect("written"));
+        let last = |path: &Path| End::of(path).expect("readable").last.map(|last| last.head.n);
+        let numbers = [2, 7, 8].map(|number| last(&path_of(dir.path(), number)));
+        assert_eq!(numbers, [Some(1), None, Some(4)]);
+        // Without the directory there is nowhere to write; what was to be written waits.
+        fs::remove_dir_all(dir.path()).expect("gone");
+        assert!(write(&mut log).is_err() && write(&mut log).is_err());
+        fs::create_dir(dir.path()).expect("it is back");
+        log.write().expect("written");
+        assert_eq!(last(&log.path), Some(6));
+    }
+
+    #[test]
+    fn files_of_other_names_are_none_of_the_log() {
+        let number = |name: &str| number_of(Path::new(name));
+        assert_eq!(number("log/audit-0000000017.jsonl"), Some(17));
+        for name in ["audit-17.jsonl", "audit-+000000017.jsonl", "audit-00000000017.jsonl", "audit.lock"] {
+            assert_eq!(number(name), None, "{name}");
         }
     }
 }

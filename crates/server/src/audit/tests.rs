@@ -2,14 +2,16 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
     path::{Path, PathBuf},
+    pin::pin,
+    sync::{Arc, Mutex},
 };
 
+use admission::Mode;
 use tempfile::{TempDir, tempdir};
+use tokio::time::timeout;
 
-use super::*;
-use crate::audit::{chain::Link, files::list};
+use super::{chain::Link, files::list, *};
 
 /// Three files with ten lines and a few more, all of different lengths.
 fn three_files() -> TempDir {
@@ -70,7 +72,9 @@ fn a_log_passes_and_its_head_is_told() {
     assert_eq!(later.fault, None);
     assert!(later.notes[0].contains("the files with those before are not here"), "{later}");
     let empty = tempdir().expect("a directory");
-    assert!(verify(&[empty.path().to_owned()], None).is_err() && verify(&[dir.path().join("no")], None).is_err());
+    assert!(
+        verify(&[empty.path().to_owned()], None).is_err() && verify(&[dir.path().join("no")], None).is_err()
+    );
 }
 
 /// Any byte of any line, whatever it becomes.
@@ -122,7 +126,10 @@ fn lines_that_are_gone_swapped_or_doubled_are_found() {
 
 #[test]
 fn a_file_that_is_gone_is_found() {
-    assert_eq!(fault_after(|files| fs::remove_file(&files[1]).expect("gone")), (2, 1, FaultKind::MissingFile));
+    assert_eq!(
+        fault_after(|files| fs::remove_file(&files[1]).expect("gone")),
+        (2, 1, FaultKind::MissingFile)
+    );
 }
 
 #[test]
@@ -161,7 +168,7 @@ fn a_restart_goes_on_and_says_whether_the_stop_was_clean() {
     let dir = three_files();
     let before = head(dir.path());
     let (mut log, found) = Log::open(dir.path(), 2_000).expect("opens");
-    assert!(found.clean && found.piece.is_none());
+    assert!(found.clean && found.pieces.is_empty());
     assert!(matches!(Log::open(dir.path(), 2_000), Err(LogFault::InUse(_))), "one process at a time");
     log.add(r#""event":"started""#);
     log.write().expect("written");
@@ -192,7 +199,11 @@ fn a_line_cut_by_a_crash_is_told_of_and_stays() {
         audit.finish();
         let after = report(dir.path());
         assert_eq!(after.fault, None, "{len} bytes");
-        assert_eq!(fs::read(dir.path().join(name)).expect("readable")[..len], bytes[..len], "nothing is taken away");
+        assert_eq!(
+            fs::read(dir.path().join(name)).expect("readable")[..len],
+            bytes[..len],
+            "nothing is taken away"
+        );
         let is_cut = len > 0 && bytes[len - 1] != b'\n';
         assert_eq!(after.notes.iter().any(|note| note.contains("a crash left")), is_cut, "{len}: {after}");
         if is_cut {
@@ -208,23 +219,52 @@ fn a_line_cut_by_a_crash_is_told_of_and_stays() {
     }
 }
 
+/// Killed while it tells of a piece that a kill left, again and again: each piece is told of, once.
 #[test]
-fn what_a_full_disk_refuses_is_written_when_there_is_room() {
-    let dir = tempdir().expect("a directory");
-    let (mut log, _) = Log::open(dir.path(), 1_000_000).expect("opens");
-    let file = log.path().to_owned();
-    fs::remove_file(&file).expect("gone");
-    symlink("/dev/full", &file).expect("linked");
-    log.reopen().expect("opens");
-    for n in 0..3 {
-        log.add(&format!(r#""event":"entered","seq":{n}"#));
-        assert!(matches!(log.write(), Err(LogFault::Io { .. })));
+fn kills_while_a_cut_is_told_of_are_told_of_too() {
+    let begin = |dir: &Path| {
+        let bus = Bus::with_rings(|_| 2).expect("a thread");
+        let settings = Settings { dir: dir.to_owned(), file_bytes: 1_000_000 };
+        let audit = Audit::start(&bus, &settings, Box::new(|| None)).expect("starts");
+        drop(bus);
+        audit.finish();
+    };
+    let cut_last = |dir: &Path, len: usize| {
+        let last = files(dir).pop().expect("files");
+        let bytes = fs::read(&last).expect("readable");
+        let len = len.min(bytes.len());
+        fs::write(&last, &bytes[..len]).expect("written");
+        len > 0 && bytes[len - 1] != b'\n'
+    };
+    // Within the first line, which tells of a piece; at its end; within the one after that.
+    for lens in [[0, 0], [1, 0], [0, 1], [7, 90], [90, 7], [300, 420], [420, 300], [420, 420]] {
+        let dir = three_files();
+        let mut pieces = usize::from(cut_last(dir.path(), 70));
+        for len in lens {
+            begin(dir.path());
+            pieces += usize::from(cut_last(dir.path(), len));
+        }
+        begin(dir.path());
+        let after = report(dir.path());
+        assert_eq!(after.fault, None, "{lens:?}");
+        let told = after.notes.iter().filter(|note| note.contains("a crash left")).count();
+        assert_eq!(told, pieces, "{lens:?}: {after}");
+        // Who has the later files only is not told of pieces that are not there.
+        let paths = files(dir.path());
+        let later = verify(&paths[3..], Some(after.head)).expect("readable");
+        assert_eq!(later.fault, None, "{lens:?}");
+        // Each piece is as it was, or it shows.
+        for path in paths {
+            let mut bytes = fs::read(&path).expect("readable");
+            let Some(last) = bytes.last_mut().filter(|last| **last != b'\n') else { continue };
+            *last ^= 1;
+            fs::write(&path, &bytes).expect("written");
+            assert_eq!(report(dir.path()).fault.expect("a fault").file, path, "{lens:?}");
+            *bytes.last_mut().expect("the same") ^= 1;
+            fs::write(&path, &bytes).expect("written");
+        }
+        assert_eq!(report(dir.path()).fault, None);
     }
-    fs::remove_file(&file).expect("gone");
-    log.reopen().expect("there is room");
-    log.write().expect("written");
-    drop(log);
-    assert_eq!(head(dir.path()).n, 3);
 }
 
 fn zone(name: &str) -> ZoneId {
@@ -273,10 +313,16 @@ fn who_entered_and_under_which_policy() {
     let entered = find("entered")[0];
     assert_eq!((&entered["zone"], &entered["epoch"]), (&"Z".into(), &7.into()));
     assert_eq!((&entered["seq"], &entered["entered_unix_s"]), (&(1_u64 << 40).into(), &1_790_000_000.into()));
-    assert_eq!((&entered["policy"]["mode"], &entered["policy"]["admit_per_minute"]), (&"hold".into(), &10_000.into()));
+    assert_eq!(
+        (&entered["policy"]["mode"], &entered["policy"]["admit_per_minute"]),
+        (&"hold".into(), &10_000.into())
+    );
     let policies = find("policy");
     assert!(policies[0]["before"].is_null() && policies[0]["after"]["mode"] == "auto", "{policies:?}");
-    assert!(policies[1]["before"]["mode"] == "auto" && policies[1]["after"]["mode"] == "hold", "{policies:?}");
+    assert!(
+        policies[1]["before"]["mode"] == "auto" && policies[1]["after"]["mode"] == "hold",
+        "{policies:?}"
+    );
     assert_eq!(policies[2]["zone"], "NOT_HEARD_OF", "what is in force has the last word");
     assert_eq!(find("evicted")[0]["count"], 3);
     assert_eq!(find("store_back")[0]["away_ms"], 4_000);
@@ -298,4 +344,48 @@ fn what_is_missing_is_counted() {
     let missing: u64 = lines.iter().filter_map(|line| line["count"].as_u64()).sum();
     assert!(missing > 0, "{entered} came through");
     assert_eq!(entered + missing, 1_000);
+}
+
+/// A head is in the server's log a minute after the last line, also where no more lines follow.
+#[tokio::test(start_paused = true)]
+async fn the_last_line_is_kept_elsewhere_though_nothing_follows() {
+    let dir = tempdir().expect("a directory");
+    let bus = Bus::with_rings(|_| 4).expect("a thread");
+    let subscription = bus.subscribe("audit", Scope::Root, KINDS).expect("room");
+    let spill = subscription.spill(100).expect("a thread");
+    let (log, found) = Log::open(dir.path(), 1_000_000).expect("opens");
+    let policies = Box::new(|| None);
+    let names = bus.names();
+    let writer = Writer { log, names, known: HashMap::new(), policies, failing: false, kept: None };
+    let logged = Logged::default();
+    let text = logged.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || text.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let mut writing = pin!(writer.run(spill, &found));
+    assert!(timeout(HEAD_EVERY / 2, &mut writing).await.is_err(), "it goes on");
+    bus.publish(events::Reloaded { ok: true });
+    // The queue is filled by a thread of its own, whatever the time.
+    while bus.subscribers()[0].spilled == 0 {
+        thread::yield_now();
+    }
+    assert!(timeout(HEAD_EVERY * 3, &mut writing).await.is_err(), "it goes on");
+    let text = String::from_utf8(logged.0.lock().expect("no holder panics").clone()).expect("text");
+    let heads: Vec<_> =
+        text.lines().filter_map(|line| line.split_once(" head=")).map(|(_, head)| head).collect();
+    let last = head(dir.path()).to_string();
+    assert_eq!((heads.len(), heads.last()), (2, Some(&&*last)), "{text}");
+}
+
+/// What is logged.
+#[derive(Clone, Default)]
+struct Logged(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Logged {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no holder panics").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

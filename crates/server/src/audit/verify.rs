@@ -5,6 +5,7 @@
 //! head that was kept elsewhere.
 
 use std::{
+    collections::VecDeque,
     fmt,
     fs::File,
     io::BufReader,
@@ -12,8 +13,8 @@ use std::{
 };
 
 use super::{
-    chain::{Head, Link},
-    files::{LogFault, Read, io_fault, list, number_of, read_line, read_rest},
+    chain::{Head, Link, Said},
+    files::{LogFault, Read, io_fault, list, name_of, number_of, read_line, read_rest},
 };
 
 /// What is wrong with a log.
@@ -108,7 +109,15 @@ pub fn verify(paths: &[PathBuf], kept: Option<Head>) -> Result<Report, LogFault>
             files.push(path.clone());
         }
     }
-    let mut walk = Walk { kept, head: None, first: 0, piece: None, is_stopped: false, notes: Vec::new() };
+    let mut walk = Walk {
+        kept,
+        head: None,
+        first: 0,
+        pieces: VecDeque::new(),
+        begins: true,
+        is_stopped: false,
+        notes: Vec::new(),
+    };
     let mut fault = None;
     for (at, file) in files.iter().enumerate() {
         fault = walk.file(file, at.checked_sub(1).map(|before| files[before].as_path()))?;
@@ -129,12 +138,22 @@ struct Piece {
     hash: blake3::Hash,
 }
 
+impl Piece {
+    /// Whether a line tells of a piece in this file.
+    fn is_named_by(&self, said: &Said) -> bool {
+        said.event == "cut" && said.file.as_deref() == Some(name_of(&self.file))
+    }
+}
+
 struct Walk {
     kept: Option<Head>,
     /// The last line, and where in its file it stands.
     head: Option<(Head, u64)>,
     first: u64,
-    piece: Option<Piece>,
+    /// Those that no line has told of yet.
+    pieces: VecDeque<Piece>,
+    /// Nothing came yet but lines that tell of pieces; they may be in files before the first one.
+    begins: bool,
     is_stopped: bool,
     notes: Vec<String>,
 }
@@ -157,7 +176,7 @@ impl Walk {
                     if has_newline {
                         return Ok(fault(Kind::Edited, "it is longer than any line".to_owned()));
                     }
-                    self.piece = Some(Piece { file: path.to_owned(), line, bytes: count, hash });
+                    self.pieces.push_back(Piece { file: path.to_owned(), line, bytes: count, hash });
                     break;
                 }
             }
@@ -168,11 +187,13 @@ impl Walk {
             if let Some(fault) = self.cut(&link) {
                 return Ok(Some(fault));
             }
-            let cut_before = link.said.event == "cut";
             if let Some((kind, why)) = self.link(&link, line == 1 && !is_next) {
                 return Ok(fault(kind, why));
             }
-            if cut_before && self.piece.take().is_none() && (line > 1 || before.is_some()) {
+            self.begins &= link.said.event == "cut";
+            if self.pieces.front().is_some_and(|piece| piece.is_named_by(&link.said)) {
+                self.pieces.pop_front();
+            } else if link.said.event == "cut" && !self.begins {
                 let why = "it tells of a piece of a line that is not there any more".to_owned();
                 return Ok(fault(Kind::Gap, why));
             }
@@ -182,16 +203,18 @@ impl Walk {
         Ok(None)
     }
 
-    /// What is wrong with the piece of a line before this one, which has to tell of it.
+    /// What is wrong with the first piece of a line before this one, which has to tell of it, or of one in a file that is
+    /// not here.
     fn cut(&self, link: &Link) -> Option<Fault> {
-        let piece = self.piece.as_ref()?;
-        let (said, name) = (&link.said, piece.file.file_name().unwrap_or_default().to_string_lossy());
-        let told = said.event == "cut"
-            && said.file.as_deref() == Some(&*name)
-            && said.bytes == Some(piece.bytes)
-            && said.piece.as_deref() == Some(piece.hash.to_hex().as_str());
+        let piece = self.pieces.front()?;
+        let said = &link.said;
+        let is_named = piece.is_named_by(said);
+        let told = said.bytes == Some(piece.bytes) && said.piece.as_deref() == Some(&*piece.hash.to_hex());
+        if (is_named && told) || (!is_named && said.event == "cut" && self.begins) {
+            return None;
+        }
         let why = "it ends in the middle of a line, and the next file does not say so".to_owned();
-        (!told).then(|| Fault { file: piece.file.clone(), line: piece.line, kind: Kind::CutTail, why })
+        Some(Fault { file: piece.file.clone(), line: piece.line, kind: Kind::CutTail, why })
     }
 
     /// What is wrong with a line where it stands.
@@ -251,7 +274,7 @@ impl Walk {
 
     /// What is wrong with the end.
     fn end(&mut self, last_file: &Path) -> Option<Fault> {
-        if let Some(Piece { file, line, .. }) = self.piece.take() {
+        if let Some(Piece { file, line, .. }) = self.pieces.pop_front() {
             let why =
                 "it ends in the middle of a line (if a server is writing it now: verify again)".to_owned();
             return Some(Fault { file, line, kind: Kind::CutTail, why });
