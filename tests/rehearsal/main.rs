@@ -98,10 +98,15 @@ fn a_burst_is_rehearsed_and_nothing_is_wrong() {
 
     // Everybody who entered is in the audit log, once, and it is as it was written.
     let setup = server.stop();
-    let verify = Command::new(weir::binary()).args(["audit", "verify"]).arg(&audit).output();
-    let said = verify.expect("the binary runs");
-    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stdout));
-    let log = fs::read_to_string(audit.join("audit-0000000001.jsonl")).expect("written");
+    let verify = || {
+        let ended = Command::new(weir::binary()).args(["audit", "verify"]).arg(&audit).output();
+        let ended = ended.expect("the binary runs");
+        (ended.status.code(), String::from_utf8_lossy(&ended.stdout).into_owned())
+    };
+    let (code, said) = verify();
+    assert_eq!(code, Some(0), "{said}");
+    let file = audit.join("audit-0000000001.jsonl");
+    let log = fs::read_to_string(&file).expect("written");
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let entered: Vec<_> = lines
         .filter(|line| line["event"] == "entered")
@@ -109,5 +114,19 @@ fn a_burst_is_rehearsed_and_nothing_is_wrong() {
         .collect();
     assert_eq!(entered.len() as u64, PER_MINUTE);
     assert_eq!(entered.iter().collect::<HashSet<_>>().len(), entered.len(), "none is there twice");
+
+    // Not any more, once somebody is taken out of it, or it is said that another one entered.
+    let at = log.lines().position(|line| line.contains(r#""event":"entered""#)).expect("somebody entered");
+    let mut lines: Vec<_> = log.split_inclusive('\n').map(str::to_owned).collect();
+    let (_, seq) = &entered[0];
+    lines[at] = lines[at].replacen(&format!(r#""seq":{seq},"#), r#""seq":1000000,"#, 1);
+    let edited = lines.concat();
+    lines.remove(at);
+    for (what, text) in [("edited", edited), ("gap", lines.concat())] {
+        fs::write(&file, text).expect("writable");
+        let (code, said) = verify();
+        assert_eq!(code, Some(1), "{said}");
+        assert!(said.contains(&format!("{}:{}: {what}: ", file.display(), at + 1)), "{said}");
+    }
     drop(setup);
 }
