@@ -40,7 +40,8 @@ fn refused(reply: &Reply, policy: &str) -> u64 {
     in_s
 }
 
-fn counted(weir: &Weir, series: &str) -> u64 {
+/// A counter's value; 0 where there is no such series yet.
+pub(crate) fn counted(weir: &Weir, series: &str) -> u64 {
     let number = value(weir.admin_get("/metrics").text(), series).unwrap_or(0.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
     return number as u64;

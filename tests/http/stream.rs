@@ -14,6 +14,7 @@ use crate::{
     app::{Answer, body},
     client::{Client, Reply, post},
     clock::{eventually, now},
+    limits::counted,
     metrics::gauge,
     passes::JwkSet,
     redis::Standalone,
@@ -90,13 +91,64 @@ pub(crate) fn ranks_move_and_all_are_called_in() {
     eventually("all streams have ended", || (gauge(&weir, "weir_streams_open") == 0).then_some(()));
 }
 
+/// Who is called in while the connection is about to die has entered, once, and hears it when it comes back with what it heard
+/// last.
+pub(crate) fn a_call_that_nobody_heard_is_heard_again() {
+    let weir = Setup::zone(60, HELD).start();
+    let mut stream = Stream::open(&weir, "Z", &join(&weir));
+    assert_eq!(stream.wait().rank, 1);
+    let last = stream.token().to_owned();
+    let_go(&weir, 60);
+    let entered = || counted(&weir, "weir_zone_entered_total{zone=\"Z\"}");
+    eventually("the server calls", || (entered() == 1).then_some(()));
+    // With that unread.
+    drop(stream);
+    let mut passes: Vec<String> = (0..2)
+        .map(|_| Stream::over(weir.connect(), &request("Z", "old", Some(&last))).enter(1).pass().to_owned())
+        .collect();
+    passes.push(Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&last)))).pass().to_owned());
+    passes.dedup();
+    assert_eq!(passes.len(), 1, "{passes:?}");
+    JwkSet::of(&weir).verify(&passes[0]);
+    assert!(Answer::of(&weir.post("/traffic/wait", &body("Z", None))).can_enter);
+    let joined = || counted(&weir, "weir_zone_joined_total{zone=\"Z\"}");
+    eventually("the next one is counted", || (joined() == 2).then_some(()));
+    assert_eq!(entered(), 2, "one each");
+}
+
+/// To open a stream is a poll, as the limits of a client count: one too many is refused as that is, and counts as presence.
+pub(crate) fn opening_a_stream_counts_as_a_poll() {
+    let weir = Setup::zone(60, &format!("{HELD}\nentries_per_minute_per_client = 120")).start();
+    let token = join(&weir);
+    let stream = Stream::open(&weir, "Z", &token);
+    assert_eq!(stream.head.header("ratelimit-policy"), Some("\"entry\";q=120;w=60"));
+    assert!(stream.head.header("ratelimit").is_some_and(|told| told.starts_with("\"entry\";r=119;")));
+    drop(stream);
+    let present = || counted(&weir, "weir_zone_present_tickets{zone=\"Z\"}");
+    eventually("the holder is present", || (present() == 1).then_some(()));
+    let refused = loop {
+        eventually("the holder is taken for absent", || (present() == 0).then_some(()));
+        let mut client = weir.connect();
+        while client.post("/traffic/entry", &body("Z", Some("x"))).expect("a reply").status != 429 {}
+        let reply = ask(&weir, &request("Z", &token, None));
+        // Two a second may pass: one of them was just now.
+        if reply.status != 200 {
+            break reply;
+        }
+    };
+    assert_eq!((refused.status, refused.problem().as_str()), (429, "too_many_requests"));
+    assert_eq!(refused.header("ratelimit"), Some("\"entry\";r=0;t=1"));
+    eventually("the holder is present all the same", || (present() == 1).then_some(()));
+    assert_eq!(gauge(&weir, "weir_requests_total{route=\"stream\",status=\"429\"}"), 1);
+}
+
 /// A stream counts as presence: its holder stays for longer than the silent may. Who hangs up is silent.
 pub(crate) fn a_stream_is_presence_and_its_end_is_silence() {
     let weir = Setup::zone(60, HELD).start();
     let (stays, leaves, silent) = (join(&weir), join(&weir), join(&weir));
     let mut stream = Stream::open(&weir, "Z", &stays);
     let leaving = Stream::open(&weir, "Z", &leaves);
-    let evicted = || gauge(&weir, "weir_zone_evicted_total{zone=\"Z\"}");
+    let evicted = || counted(&weir, "weir_zone_evicted_total{zone=\"Z\"}");
     let mut read_until = |count: u64| {
         eventually("the silent are evicted", || {
             // Whatever is told meanwhile: this one waits.
@@ -152,18 +204,25 @@ pub(crate) fn a_drain_sends_streams_away() {
     assert_eq!(Stream::over(weir.connect(), &request("Z", "old", Some(last))).wait().rank, 3);
 }
 
-/// A zone that is not served any more ends its streams with the reason.
+/// A zone that is not served any more ends its streams with the reason: of who is told from views, and of who has come just now.
 pub(crate) fn a_zone_that_goes_ends_its_streams() {
     let weir = Setup::new(&(zone("Z", 60, HELD) + &zone("OTHER", 60, ""))).start();
-    let mut stream = Stream::open(&weir, "Z", &join(&weir));
-    stream.wait();
+    let mut told = Stream::open(&weir, "Z", &join(&weir));
+    // The first comes with the head.
+    for _ in 0..3 {
+        told.wait();
+    }
+    let mut new = Stream::open(&weir, "Z", &join(&weir));
+    new.wait();
     weir.setup().write_config(&zone("OTHER", 60, ""));
     weir.signal(Signal::HUP);
-    let told = eventually("the stream ends", || {
-        Some(stream.next()).filter(|told| !matches!(told, Ok(Told::Wait(_))))
-    });
-    assert_eq!(told.expect("a last word"), Told::Problem("unknown_zone".to_owned()));
-    assert!(stream.client.is_ended());
+    for stream in [&mut told, &mut new] {
+        let last = eventually("the stream ends", || {
+            Some(stream.next()).filter(|told| !matches!(told, Ok(Told::Wait(_))))
+        });
+        assert_eq!(last.expect("a last word"), Told::Problem("unknown_zone".to_owned()));
+        assert!(stream.client.is_ended());
+    }
 }
 
 /// The id is all that a browser needs to go on, at whatever server of the store.
@@ -233,6 +292,8 @@ pub(crate) fn pages_of_listed_origins_may_call() {
     let stream = Stream::over(weir.connect(), &from("https://shop.example", request("Z", &token, None)));
     assert_eq!(stream.head.header("access-control-allow-origin"), Some("https://shop.example"));
     assert_eq!(stream.head.header("vary"), Some("Origin"));
+    let readable = stream.head.header("access-control-expose-headers");
+    assert_eq!(readable, Some("Retry-After, RateLimit, RateLimit-Policy"));
     let refused = ask(&weir, &from("https://shop.example", request("Z", "x", None)));
     assert_eq!(
         refused.header("access-control-allow-origin"),
@@ -314,10 +375,12 @@ pub(crate) fn a_slow_operator_is_told_what_it_lost() {
     assert!(lost > 0, "nothing was lost: this proves nothing");
 }
 
-/// Streams from one process: each hears where it stands, each is called in once.
+/// Streams from one process: each hears where it stands, and where after the first 3,000 were called in, and each is called in
+/// once.
 pub(crate) fn five_thousand_streams() {
+    const FIRST: usize = 3_000;
     const STREAMS: usize = 5_000;
-    let weir = Setup::zone(60, "mode = \"hold\"").start();
+    let weir = Setup::zone(60, "sub_windows = 1\nmode = \"hold\"").start();
     let mut joins = weir.connect();
     let tokens: Vec<String> = (0..STREAMS)
         .map(|_| Answer::of(&joins.post("/traffic/wait", &body("Z", None)).expect("a reply")).token)
@@ -326,27 +389,28 @@ pub(crate) fn five_thousand_streams() {
     for (stream, rank) in streams.iter_mut().zip(1..) {
         assert_eq!(stream.wait().rank, rank);
     }
-    assert_eq!(gauge(&weir, "weir_streams_open"), u64::try_from(STREAMS).expect("small"));
-    // 3,000 at once, and the others six seconds later: they hear that they have moved up first.
-    weir.setup().write_config(&zone("Z", 30_000, ""));
-    weir.signal(Signal::HUP);
+    assert_eq!(gauge(&weir, "weir_streams_open"), 5_000);
     let mut passes = HashSet::new();
-    for (n, stream) in streams.iter_mut().enumerate() {
-        let mut best = u64::try_from(n + 1).expect("small");
-        let answer = loop {
-            match stream.next().unwrap_or_else(|e| panic!("stream {n}: {e}")) {
-                Told::Wait(waiting) => {
-                    assert!(waiting.rank <= best, "stream {n}: from {best} to {}", waiting.rank);
-                    best = waiting.rank;
-                }
-                Told::Enter(answer) => break answer,
-                other => panic!("stream {n}: {other:?}"),
-            }
-        };
-        assert!(n < 3_000 || best <= 2_000, "stream {n} never heard that it moved up: {best}");
-        assert!(stream.client.is_ended(), "stream {n}");
-        assert!(passes.insert(answer.pass().to_owned()), "stream {n}: another's pass");
+    let mut enter = |streams: &mut [Stream]| {
+        for (stream, rank) in streams.iter_mut().zip(1..) {
+            let answer = stream.enter(rank);
+            assert!(stream.client.is_ended(), "{rank}");
+            assert!(passes.insert(answer.pass().to_owned()), "{rank}: another's pass");
+        }
+    };
+    let admit = |per_minute| {
+        weir.setup().write_config(&zone("Z", per_minute, "sub_windows = 1"));
+        weir.signal(Signal::HUP);
+    };
+    let (first, others) = streams.split_at_mut(FIRST);
+    admit(3_000);
+    enter(first);
+    for (stream, rank) in others.iter_mut().zip(1..) {
+        // It has not read for a while.
+        assert!((0..100).any(|_| stream.wait().rank == rank), "{rank} never heard that it moved up");
     }
+    admit(60_000);
+    enter(others);
     assert_eq!(passes.len(), STREAMS);
     eventually("all streams have ended", || (gauge(&weir, "weir_streams_open") == 0).then_some(()));
 }

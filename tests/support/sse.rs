@@ -66,7 +66,11 @@ impl Reader {
             match line.split_once(": ").unwrap_or((line, "")) {
                 ("event", value) => name = value,
                 ("data", value) => data = Some(value),
-                ("id", value) => self.id = Some(value.to_owned()),
+                ("id", value) => {
+                    let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+                    assert!(value.len() == 52 && value.bytes().all(is_token), "a token: {line:?}");
+                    self.id = Some(value.to_owned());
+                }
                 ("retry", value) => self.retry_ms = Some(value.parse().expect("a number")),
                 (":", "") => {}
                 _ => panic!("no line of ours: {line:?}"),
@@ -75,6 +79,19 @@ impl Reader {
         data.map(|data| (name, data))
     }
 }
+
+/// All that a head may say.
+const HEAD: [&str; 9] = [
+    "content-type",
+    "cache-control",
+    "x-accel-buffering",
+    "connection",
+    "ratelimit",
+    "ratelimit-policy",
+    "vary",
+    "access-control-allow-origin",
+    "access-control-expose-headers",
+];
 
 /// One user's stream.
 pub(crate) struct Stream {
@@ -104,6 +121,7 @@ impl Stream {
         assert_eq!(head.header("content-type"), Some("text/event-stream"), "{head:?}");
         assert_eq!(head.header("cache-control"), Some("no-store"), "{head:?}");
         assert!(head.closes(), "{head:?}");
+        assert!(head.headers.iter().all(|(name, _)| HEAD.contains(&name.as_str())), "{head:?}");
         Self { client, head, reader: Reader::default() }
     }
 

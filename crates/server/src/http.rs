@@ -23,8 +23,7 @@ use std::{
 
 use admission::ZoneId;
 use bytes::Bytes;
-use events::LimitedCall;
-use events::{Bus, SubscribeError};
+use events::{Bus, LimitedCall, SubscribeError};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
     Method, Request, Response,
@@ -158,7 +157,8 @@ impl<S: Store> App<S> {
                 }
                 Route::Stream | Route::Events => {
                     // Boxed: few requests are for streams, and all would carry the room for it.
-                    match Box::pin(self.stream(route, head.uri.query(), &head.headers)).await {
+                    let opened = self.stream(route, client, head.uri.query(), &head.headers, &mut asked);
+                    match Box::pin(opened).await {
                         Ok(opening) => {
                             self.metrics.answered(route, 200, start.elapsed());
                             return Answered::Stream(opening);
@@ -206,8 +206,10 @@ impl<S: Store> App<S> {
     async fn stream(
         self: &Arc<Self>,
         route: Route,
+        client: IpAddr,
         query: Option<&str>,
         headers: &HeaderMap,
+        asked: &mut Option<Asked>,
     ) -> Result<Opening, Problem> {
         if self.draining.load(Relaxed) {
             return Err(Problem { retry_after_s: Some(1), ..Problem::from(STOPPING) });
@@ -226,8 +228,14 @@ impl<S: Store> App<S> {
         }
         let place = stream::place(query, headers)?;
         let zone = ZoneId::parse(&place.zone).map_err(|_| Problem::from(UNKNOWN_ZONE))?;
-        let told = self.gate.follow(zone.as_str(), place.token.as_bytes()).await?;
+        let token = place.token.as_bytes();
+        // However long it lasts, a stream is one call.
+        self.may_ask(zone.as_str(), LimitedCall::Entry, client, Some(token), asked).await?;
+        let told = self.gate.follow(zone.as_str(), token).await?;
         let mut said = HeaderMap::new();
+        if let Some(asked) = asked {
+            asked.write(&mut said);
+        }
         self.cors_origins.say(headers, &mut said);
         Ok(stream::open_place(Arc::clone(self), zone, told, said))
     }
@@ -281,19 +289,7 @@ impl<S: Store> App<S> {
         let ask = request::parse(&body, entry)?;
         let token = ask.token.as_deref().map(str::as_bytes);
         let call = if token.is_some() { LimitedCall::Entry } else { LimitedCall::Wait };
-        if let Some(limits) = self.gate.limits(&ask.zone) {
-            *asked = self.limits.ask(&ask.zone, &limits, call, client).await;
-        }
-        match asked.as_ref().map(|asked| asked.decision) {
-            Some(Decision::Unknown { .. }) => self.metrics.limits_unknown.inc(),
-            Some(refusal) if !refusal.is_allowed() => {
-                let seconds = refusal.retry_after_s().unwrap_or(1);
-                let retry_after_s = u32::try_from(seconds).unwrap_or(u32::MAX);
-                self.gate.limited(&ask.zone, call, retry_after_s, token);
-                return Err(Problem::too_many_requests(retry_after_s));
-            }
-            _ => {}
-        }
+        self.may_ask(&ask.zone, call, client, token, asked).await?;
         let reply = match token {
             Some(token) if entry => self.gate.entry(&ask.zone, token).await?,
             token => self.gate.wait(&ask.zone, token).await?,
@@ -303,6 +299,32 @@ impl<S: Store> App<S> {
         headers.insert(CONTENT_TYPE, JSON);
         headers.insert(CACHE_CONTROL, NO_STORE);
         Ok(response)
+    }
+
+    /// Asks the zone's limits, and leaves in `asked` what they said. The holder of a `token` that is refused is present all
+    /// the same.
+    async fn may_ask(
+        &self,
+        zone: &str,
+        call: LimitedCall,
+        client: IpAddr,
+        token: Option<&[u8]>,
+        asked: &mut Option<Asked>,
+    ) -> Result<(), Problem> {
+        if let Some(limits) = self.gate.limits(zone) {
+            *asked = self.limits.ask(zone, &limits, call, client).await;
+        }
+        match asked.as_ref().map(|asked| asked.decision) {
+            Some(Decision::Unknown { .. }) => self.metrics.limits_unknown.inc(),
+            Some(refusal) if !refusal.is_allowed() => {
+                let seconds = refusal.retry_after_s().unwrap_or(1);
+                let retry_after_s = u32::try_from(seconds).unwrap_or(u32::MAX);
+                self.gate.limited(zone, call, retry_after_s, token);
+                return Err(Problem::too_many_requests(retry_after_s));
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     fn write(&self, zone: &str, reply: &Reply) -> String {

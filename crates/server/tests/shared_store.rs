@@ -2,7 +2,7 @@
 //! store in memory that several servers share, and that can be made to fail.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     future::{Future, Ready, ready},
     sync::{
         Arc, Mutex, MutexGuard,
@@ -28,7 +28,7 @@ use weir::{
         self, Carrier, Fanout, Heard, Speaker,
         message::{Message, State},
     },
-    gate::{Gate, Refusal, Reply, Token},
+    gate::{Gate, Refusal, Reply, Token, Wait},
     metrics::{FanoutMeter, Metrics},
     watch::Watcher,
     zones::{Outcome, apply},
@@ -582,6 +582,52 @@ fn who_asks_too_often_keeps_the_place_and_costs_the_store_nothing() {
         gate.limited("a", LimitedCall::Entry, 1, Some(b"nonsense"));
         gate.limited("nowhere", LimitedCall::Entry, 1, Some(&eager));
         assert_eq!(calls(), before);
+    });
+}
+
+/// What a stream is told is what a poll of the same instant hears, and counts as one: whoever is looked at stays.
+#[test]
+fn a_look_is_a_poll() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let policy = Policy { admit_per_minute: 60, polling_period_ms: 20_000, ..Policy::default() };
+        let held = Policy { mode: Mode::Hold, idle_timeout_s: 60, ..policy };
+        let server = serve_one(&fake, &[(zone("MOVES"), policy), (zone("HELD"), held)]).await;
+        let gate = &server.gate;
+        let join = async |name: &str| {
+            let joined = gate.wait(name, None).await.expect("served");
+            let (Reply::Waiting { token, .. } | Reply::Entered { token, .. }) = joined;
+            seals().sealer(&zone(name)).open(&token).expect("ours")
+        };
+        let mut tickets = Vec::new();
+        for _ in 0..400 {
+            tickets.push(join("MOVES").await);
+        }
+        let (mut looked, mut periods) = (0, HashSet::new());
+        for _ in 0..15 {
+            pass(1.0).await;
+            let glance = gate.glance("MOVES").expect("served");
+            for ticket in &tickets {
+                let Some((told, newer)) = glance.look(*ticket) else { continue };
+                let polled = gate.claim("MOVES", *ticket).await.expect("served");
+                let token = glance.seal(&newer);
+                let Wait { rank, told, reason, polling_period_ms, stale } = told;
+                let wanted = Reply::Waiting { token, rank, told, reason, polling_period_ms, stale };
+                assert_eq!(polled, (wanted, newer));
+                looked += 1;
+                periods.insert(polling_period_ms);
+            }
+        }
+        assert!(looked >= 1_000 && periods.len() >= 100, "{looked} looks, {} periods", periods.len());
+
+        let [looked_at, silent] = [join("HELD").await, join("HELD").await];
+        for _ in 0..90 {
+            pass(1.0).await;
+            let glance = gate.glance("HELD").expect("served");
+            assert!(glance.look(looked_at).is_some());
+        }
+        assert!(gate.claim("HELD", looked_at).await.is_ok());
+        assert_eq!(gate.claim("HELD", silent).await, Err(Refusal::Gone));
     });
 }
 

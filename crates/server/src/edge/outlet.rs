@@ -3,17 +3,13 @@
 //! Whoever has the outlet writes whole messages straight to the socket, from wherever it is: no task is woken, nothing
 //! is queued. Invariants: at most the rest of one message is kept for a client that reads slowly, and the next is not
 //! taken before it is out; a rest that does not move for the time replies have, or bytes that the client's
-//! system does not acknowledge for [`LOST_AFTER`], end the connection; a dropped outlet does, too.
+//! system does not take for the time of [`Outlet::limit`], end the connection; a dropped outlet does, too.
 
 use std::{io, mem, sync::Arc, time::Duration};
 
 use socket2::SockRef;
 
 use super::conn::{Conn, Phase};
-
-/// A client whose system acknowledges nothing for so long is gone: without a word, and in no time that TCP would notice
-/// by itself.
-const LOST_AFTER: Duration = Duration::from_secs(6);
 
 /// Takes a connection's stream.
 pub type Opening = Box<dyn FnOnce(Outlet) + Send>;
@@ -28,17 +24,17 @@ pub struct Outlet {
 
 impl Outlet {
     pub(super) fn new(conn: Arc<Conn>) -> Self {
-        let socket = SockRef::from(&conn.stream);
-        // Where the system knows no such limit, TCP's own holds.
-        let _ = socket.set_tcp_user_timeout(Some(LOST_AFTER));
         conn.take();
         Self { conn, rest: Vec::new() }
     }
 
-    /// Has the system keep about `bytes` at most of what the client has not read (it takes twice that, and counts its own
-    /// overhead in).
-    pub fn keep(&mut self, bytes: usize) {
-        let _ = SockRef::from(&self.conn.stream).set_send_buffer_size(bytes);
+    /// Has the system keep about `unread` bytes at most of what the client has not read (it takes twice that, and counts its
+    /// own overhead in), and end the connection where the client's takes none of it for `lost_after`: it acknowledges nothing,
+    /// or its own buffer is full. Where the system knows no such limits, its own hold.
+    pub fn limit(&mut self, unread: usize, lost_after: Duration) {
+        let socket = SockRef::from(&self.conn.stream);
+        let _ = socket.set_send_buffer_size(unread);
+        let _ = socket.set_tcp_user_timeout(Some(lost_after));
     }
 
     /// Whether the client is there, as far as is known.
@@ -135,16 +131,17 @@ mod tests {
 
     #[tokio::test]
     async fn a_vanished_client_is_noticed() {
-        let (outlet, _client) = pair().await;
+        let (mut outlet, _client) = pair().await;
+        outlet.limit(4_096, Duration::from_secs(6));
         let socket = SockRef::from(&outlet.conn.stream);
-        assert_eq!(socket.tcp_user_timeout().expect("a socket"), Some(LOST_AFTER));
+        assert_eq!(socket.tcp_user_timeout().expect("a socket"), Some(Duration::from_secs(6)));
     }
 
     /// Messages arrive whole and in their order, but for those that were not taken; the rest of one is kept.
     #[tokio::test]
     async fn who_does_not_read_is_kept_the_rest_of_one_message() {
         let (mut outlet, mut client) = pair().await;
-        outlet.keep(4_096);
+        outlet.limit(4_096, Duration::from_secs(60));
         let message = |n: u32| format!("{n:0>1000}");
         let (mut taken, mut last) = (Vec::new(), 0);
         while outlet.rest.is_empty() {

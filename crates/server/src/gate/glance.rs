@@ -11,7 +11,7 @@ use admission::{Seen, Ticket};
 use super::{
     Reason, Token, Told,
     room::{Room, Shown},
-    tell::tell,
+    tell::{ask_again_in_ms, tell},
 };
 
 /// What one who waits is told.
@@ -53,7 +53,8 @@ impl Glance {
         self.stale
     }
 
-    /// When somebody behind the front is to ask again, in milliseconds.
+    /// When somebody behind the front is to ask again, in milliseconds, where that is the same for all: where the period is
+    /// no long one.
     #[must_use]
     pub fn polling_period_ms(&self) -> u32 {
         self.shown.view.policy.polling_period_ms
@@ -70,8 +71,9 @@ impl Glance {
             Seen::Waiting(place) => {
                 self.shown.note(ticket.seq);
                 let (told, reason) = tell(&mut ticket, place.estimate, self.now_ms);
-                let (rank, polling_period_ms) = (place.rank, place.poll_in_ms);
-                Some((Wait { rank, told, reason, polling_period_ms, stale: self.stale }, ticket))
+                let policy = &self.shown.view.policy;
+                let polling_period_ms = ask_again_in_ms(&place, policy, ticket.seq, self.now_ms);
+                Some((Wait { rank: place.rank, told, reason, polling_period_ms, stale: self.stale }, ticket))
             }
             Seen::Ask => None,
         }

@@ -77,7 +77,8 @@ impl Origins {
         response.insert(VARY, HeaderValue::from_static("Origin"));
         if let Some(origin) = self.allowed(request) {
             response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-            response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Retry-After"));
+            let told = HeaderValue::from_static("Retry-After, RateLimit, RateLimit-Policy");
+            response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, told);
         }
     }
 }

@@ -10,7 +10,7 @@
 //! behind, in the front, or with a claim.
 
 use std::{
-    collections::{BTreeMap, HashMap, hash_map::Entry},
+    collections::{BTreeMap, HashMap},
     fmt::Write as _,
     mem,
     sync::{
@@ -53,6 +53,9 @@ const AT_ONCE: usize = 64;
 
 /// What the system keeps for a follower who does not read, in bytes: some ten messages. Older ones are worth nothing.
 const UNREAD: usize = 4_096;
+
+/// A user whose system takes nothing for so long is gone: without a word, and in no time that TCP would notice by itself.
+const LOST_AFTER: Duration = Duration::from_secs(6);
 
 /// A browser comes back after a time between these, by its ticket, in milliseconds: not all of them at once.
 const RETRY_MS: std::ops::Range<u64> = 1_000..3_000;
@@ -158,7 +161,7 @@ pub(in crate::http) fn open<S: Store>(
     said: HeaderMap,
 ) -> Opening {
     Box::new(move |mut outlet| {
-        outlet.keep(UNREAD);
+        outlet.limit(UNREAD, LOST_AFTER);
         let now = Instant::now();
         let counted = Counted::new(&app.streams.open);
         let follower = Follower { outlet, ticket, last: None, told_at: now, sent_at: now, _counted: counted };
@@ -177,21 +180,39 @@ fn retry_ms(ticket: &Ticket) -> u64 {
     RETRY_MS.start + spread % (RETRY_MS.end - RETRY_MS.start)
 }
 
+/// A zone's task as others know it. Where it ends by a fault, they know of none, and the next stream begins another.
+struct Known {
+    streams: Arc<Streams>,
+    zone: ZoneId,
+    fan: Arc<Fan>,
+}
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        let mut fans = lock(&self.streams.fans);
+        if fans.get(&self.zone).is_some_and(|known| Arc::ptr_eq(known, &self.fan)) {
+            fans.remove(&self.zone);
+        }
+    }
+}
+
 /// Hands a stream to its zone's task, which is begun where there is none.
 fn arrive<S: Store>(app: Arc<App<S>>, zone: ZoneId, arrival: Arrival) {
+    let mut begun = None;
     let mut fans = lock(&app.streams.fans);
-    let fan = match fans.entry(zone.clone()) {
-        Entry::Occupied(known) => Arc::clone(known.get()),
-        Entry::Vacant(place) => {
-            let fan = Arc::clone(place.insert(Arc::default()));
-            tokio::spawn(Round::new(Arc::clone(&app), zone, Arc::clone(&fan)).run());
-            fan
-        }
-    };
+    let fan = Arc::clone(fans.entry(zone.clone()).or_insert_with(|| {
+        let fan = Arc::default();
+        begun = Some(Known { streams: Arc::clone(&app.streams), zone, fan: Arc::clone(&fan) });
+        fan
+    }));
     // A task ends under this lock only, and with no arrivals left.
     lock(&fan.arrivals).push(arrival);
     drop(fans);
     fan.bell.notify_one();
+    // Not under the lock: a runtime that is about to end drops the task at once.
+    if let Some(known) = begun {
+        tokio::spawn(Round::new(app, known).run());
+    }
 }
 
 impl Follower {
@@ -252,11 +273,12 @@ impl Follower {
         }
     }
 
-    /// Whether `wait` is worth a message: more than that time passed.
+    /// Whether `wait` is worth a message: more than that time passed, or all the time that was told.
     fn is_news(&self, wait: &Wait, ticket: &Ticket, now: Instant) -> bool {
-        let period = Duration::from_millis(wait.polling_period_ms.into());
+        let Some(last) = &self.last else { return true };
         let shape = |wait: &Wait| (wait.rank, wait.reason, wait.stale, wait.told.is_some());
-        self.last.as_ref().map(shape) != Some(shape(wait))
+        let period = Duration::from_millis(last.polling_period_ms.into());
+        shape(last) != shape(wait)
             || self.ticket.told_s != ticket.told_s
             || now.saturating_duration_since(self.told_at) >= period
     }
@@ -291,8 +313,7 @@ type Claimed = (Follower, Result<(Reply, Ticket), Refusal>);
 /// A zone's task.
 struct Round<S> {
     app: Arc<App<S>>,
-    zone: ZoneId,
-    fan: Arc<Fan>,
+    known: Known,
     /// Those who are told from the view.
     behind: Vec<Follower>,
     /// Those whom the store has to be asked about, by when; the number tells those of one instant apart.
@@ -303,11 +324,10 @@ struct Round<S> {
 }
 
 impl<S: Store> Round<S> {
-    fn new(app: Arc<App<S>>, zone: ZoneId, fan: Arc<Fan>) -> Self {
+    fn new(app: Arc<App<S>>, known: Known) -> Self {
         Self {
             app,
-            zone,
-            fan,
+            known,
             behind: Vec::new(),
             front: BTreeMap::new(),
             number: 0,
@@ -327,14 +347,14 @@ impl<S: Store> Round<S> {
                 biased;
                 () = stop(&mut stopped) => self.send_away().await,
                 Some(done) = self.claims.join_next() => claimed = done.ok(),
-                () = self.fan.bell.notified() => {}
+                () = self.known.fan.bell.notified() => {}
                 () = sleep_until(due) => {}
             }
             if let Some(claimed) = claimed {
                 self.settle(claimed);
             }
             self.take_in();
-            if self.fan.shown.swap(false, Ordering::Relaxed) || look_at <= Instant::now() {
+            if self.known.fan.shown.swap(false, Ordering::Relaxed) || look_at <= Instant::now() {
                 self.tell_all().await;
                 look_at = Instant::now() + QUIET;
             }
@@ -351,15 +371,15 @@ impl<S: Store> Round<S> {
             return false;
         }
         let mut fans = lock(&self.app.streams.fans);
-        let over = lock(&self.fan.arrivals).is_empty();
+        let over = lock(&self.known.fan.arrivals).is_empty();
         if over {
-            fans.remove(&self.zone);
+            fans.remove(&self.known.zone);
         }
         over
     }
 
     fn take_in(&mut self) {
-        let arrivals = mem::take(&mut *lock(&self.fan.arrivals));
+        let arrivals = mem::take(&mut *lock(&self.known.fan.arrivals));
         for (follower, due) in arrivals {
             self.seat(follower, due);
         }
@@ -367,7 +387,7 @@ impl<S: Store> Round<S> {
 
     /// Gives a follower its place: behind, where a view answers, or in the front.
     fn seat(&mut self, follower: Follower, due: Instant) {
-        let glance = self.app.gate.glance(self.zone.as_str());
+        let glance = self.app.gate.glance(self.known.zone.as_str());
         if glance.is_some_and(|glance| glance.look(follower.ticket).is_some()) {
             self.behind.push(follower);
         } else {
@@ -379,7 +399,7 @@ impl<S: Store> Round<S> {
     /// Tells everybody what the view has of them.
     async fn tell_all(&mut self) {
         let now = Instant::now();
-        let Some(glance) = self.app.gate.glance(self.zone.as_str()) else { return self.refuse_all() };
+        let Some(glance) = self.app.gate.glance(self.known.zone.as_str()) else { return self.refuse_all() };
         let zone = zone_part(glance.polling_period_ms(), glance.is_stale());
         let mut at = 0;
         while at < self.behind.len() {
@@ -413,8 +433,10 @@ impl<S: Store> Round<S> {
         let Some((wait, ticket)) = glance.look(follower.ticket) else { return false };
         if follower.is_news(&wait, &ticket, now) {
             let token = (follower.ticket != ticket).then(|| glance.seal(&ticket));
+            let period_ms = wait.polling_period_ms;
+            let own = (period_ms != glance.polling_period_ms()).then(|| zone_part(period_ms, wait.stale));
             self.text.clear();
-            write_wait(&mut self.text, &wait, zone, token.as_ref());
+            write_wait(&mut self.text, &wait, own.as_deref().unwrap_or(zone), token.as_ref());
             follower.tell(wait, ticket, &self.text);
         } else {
             follower.breathe(now);
@@ -429,7 +451,7 @@ impl<S: Store> Round<S> {
             && first.key().0 <= now
         {
             let mut follower = first.remove();
-            let glance = self.app.gate.glance(self.zone.as_str());
+            let glance = self.app.gate.glance(self.known.zone.as_str());
             if follower.outlet.flush() {
                 if glance.is_some_and(|glance| glance.look(follower.ticket).is_some()) {
                     self.behind.push(follower);
@@ -444,7 +466,7 @@ impl<S: Store> Round<S> {
     }
 
     fn claim(&mut self, follower: Follower) {
-        let (app, zone) = (Arc::clone(&self.app), self.zone.clone());
+        let (app, zone) = (Arc::clone(&self.app), self.known.zone.clone());
         self.claims.spawn(async move {
             let claimed = app.gate.claim(zone.as_str(), follower.ticket).await;
             (follower, claimed)
@@ -455,7 +477,9 @@ impl<S: Store> Round<S> {
         match claimed {
             Ok(told) => {
                 self.text.clear();
-                if let Some((follower, due)) = follower.answer(&self.app, &self.zone, told, &mut self.text) {
+                if let Some((follower, due)) =
+                    follower.answer(&self.app, &self.known.zone, told, &mut self.text)
+                {
                     self.seat(follower, due);
                 }
             }
@@ -490,5 +514,29 @@ impl<S: Store> Round<S> {
         for follower in self.behind.drain(..).chain(mem::take(&mut self.front).into_values()) {
             follower.send_away(&mut self.text);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_ends_by_a_fault_is_not_waited_for() {
+        let gauge = IntGauge::new("streams", "open").expect("a name");
+        let streams = Arc::new(Streams::new(gauge));
+        let zone = ZoneId::parse("Z").expect("a name");
+        let known = |fan: &Arc<Fan>| {
+            lock(&streams.fans).insert(zone.clone(), Arc::clone(fan));
+            Known { streams: Arc::clone(&streams), zone: zone.clone(), fan: Arc::clone(fan) }
+        };
+        let [one, two] = [Arc::default(), Arc::default()];
+        drop(known(&one));
+        assert!(lock(&streams.fans).is_empty());
+        let (first, second) = (known(&one), known(&two));
+        drop(first);
+        assert_eq!(lock(&streams.fans).len(), 1, "the zone's next task is another's");
+        drop(second);
+        assert!(lock(&streams.fans).is_empty());
     }
 }

@@ -3,7 +3,7 @@
 //! Invariants: nothing of the scope `root` can be asked for; a listener that is slow loses its own oldest events, is told
 //! how many, and slows nobody down; one batch is kept for it at most.
 
-use std::{fmt::Write as _, sync::Arc};
+use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use admission::{Mode, Policy, ZoneId};
 use events::{Bus, Event, Kind, Kinds, LimitedCall, Scope, StoreCall, Subscription, Why, Zone};
@@ -22,6 +22,9 @@ pub(in crate::http) const RIGHT: Scope = Scope::Private;
 /// What the system keeps for an operator who does not read, in bytes: some thousand events. What comes after that waits
 /// in the bus, for as long as that has it.
 const UNREAD: usize = 65_536;
+
+/// An operator whose system takes nothing for so long is gone. Somebody who looks at a screen full of events may be slow.
+const LOST_AFTER: Duration = Duration::from_secs(60);
 
 /// The kinds that a query asks for; all that an operator may hear of where it names none.
 ///
@@ -47,7 +50,7 @@ pub(in crate::http) fn kinds(query: Option<&str>) -> Result<Kinds, Problem> {
 /// A stream of what `told` hears, until `stopped`.
 pub(in crate::http) fn open(bus: Arc<Bus>, told: Subscription, stopped: watch::Receiver<bool>) -> Opening {
     Box::new(move |mut outlet| {
-        outlet.keep(UNREAD);
+        outlet.limit(UNREAD, LOST_AFTER);
         tokio::spawn(tell(bus, told, outlet, stopped));
     })
 }
