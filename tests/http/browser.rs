@@ -2,8 +2,10 @@
 
 use std::{
     env, fs,
-    io::{BufRead as _, BufReader, Read as _, Write as _},
-    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    os::unix::process::CommandExt as _,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
         Arc, Mutex,
@@ -13,14 +15,13 @@ use std::{
     time::Duration,
 };
 
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, geteuid, kill_process_group};
 use serde_json::Value;
 
 use crate::{
     app::{self, Answer, App, Waiting, body},
     clock::eventually,
     passes::JwkSet,
-    seed::Random,
     weir::{Setup, zone},
 };
 
@@ -31,37 +32,54 @@ const BROWSERS: [&str; 5] =
 /// Others in line before the tab.
 const AHEAD: u64 = 10;
 
-/// Ended with the test. Its helper processes end with it.
-struct Browser(Child);
+/// Ended with the test, its log shown where that failed. A process group of its own: what is started may be a script that
+/// starts the browser, and that has helpers.
+struct Browser {
+    child: Child,
+    log: PathBuf,
+}
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        drop(self.child.wait());
+        if thread::panicking() {
+            let log = fs::read_to_string(&self.log).unwrap_or_default();
+            drop(writeln!(io::stderr(), "--- the browser's log:\n{log}---"));
+        }
     }
 }
 
 impl Browser {
     /// Opens `url`; `home` is a directory for the browser alone.
-    fn open(url: &str, home: &std::path::Path) -> Self {
-        let started = env::var("CHROMIUM").ok().into_iter().chain(BROWSERS.map(str::to_owned)).find_map(|program| {
-            let log = fs::File::create(home.join("browser.log")).expect("the directory takes files");
-            Command::new(program)
-                // As root, in a container, there is no sandbox to be had; the only page is ours.
-                .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"])
-                // It stays open for as long as somebody might debug it.
-                .arg("--remote-debugging-port=0")
-                .arg(format!("--user-data-dir={}", home.join("browser").display()))
-                .arg(url)
-                .stdout(Stdio::null())
-                .stderr(log)
-                .spawn()
-                .ok()
-        });
-        Self(started.expect(
+    fn open(url: &str, home: &Path) -> Self {
+        let log = home.join("browser.log");
+        let start = |program: String| {
+            let mut browser = Command::new(program);
+            // Containers have little shared memory: it takes files instead.
+            browser.args(["--headless", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
+            if !has_sandbox() {
+                // The only page is ours.
+                browser.arg("--no-sandbox");
+            }
+            // It stays open for as long as somebody might debug it.
+            browser.arg("--remote-debugging-port=0");
+            browser.arg(format!("--user-data-dir={}", home.join("browser").display())).arg(url);
+            let stderr = fs::File::create(&log).expect("the directory takes files");
+            browser.stdout(Stdio::null()).stderr(stderr).process_group(0).spawn().ok()
+        };
+        let child = env::var("CHROMIUM").ok().into_iter().chain(BROWSERS.map(str::to_owned)).find_map(start);
+        let child = child.expect(
             "no Chromium to test with: apt-get install chromium-headless-shell, or name one by CHROMIUM",
-        ))
+        );
+        Self { child, log }
     }
+}
+
+/// Whether a browser can lock its pages in: root's refuses to, and others need name spaces, which containers may not have.
+fn has_sandbox() -> bool {
+    let tried = Command::new("unshare").args(["--user", "true"]).stderr(Stdio::null()).status();
+    !geteuid().is_root() && tried.is_ok_and(|status| status.success())
 }
 
 /// Serves one page, and takes what it reports.
@@ -94,7 +112,7 @@ impl Page {
     }
 }
 
-fn answer(client: TcpStream, html: &dyn Fn() -> String, reports: &Mutex<Vec<Value>>) -> std::io::Result<()> {
+fn answer(client: TcpStream, html: &dyn Fn() -> String, reports: &Mutex<Vec<Value>>) -> io::Result<()> {
     // Browsers connect beforehand, and may never ask.
     client.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut reader = BufReader::new(client);
@@ -157,26 +175,74 @@ const base = "http://{server}";
     )
 }
 
-/// A port to come back to: below those that the system gives to outgoing connections.
-fn lasting_port() -> u16 {
-    let mut random = Random::seeded("browser::lasting_port");
-    let own = u64::from(std::process::id());
-    (0..100)
-        .map(|_| 22_000 + u16::try_from((random.bits() ^ own) % 10_000).expect("small"))
-        .find(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok())
-        .expect("a free port")
+/// Stands before a server, at an address that lasts when that dies, and notes what is asked through it.
+struct Door {
+    address: SocketAddr,
+    server: Arc<Mutex<Option<SocketAddr>>>,
+    asked: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Door {
+    fn open() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let door = Self { address, server: Arc::default(), asked: Arc::default() };
+        let (server, asked) = (Arc::clone(&door.server), Arc::clone(&door.asked));
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let asked = Arc::clone(&asked);
+                // With nobody behind the door, the connection ends.
+                let server = *server.lock().expect("no holder panics");
+                drop(server.map(|server| through(client, server, asked)));
+            }
+        });
+        door
+    }
+
+    fn lead_to(&self, server: Option<SocketAddr>) {
+        *self.server.lock().expect("no holder panics") = server;
+    }
+
+    /// All that was asked so far, one after the other as it came.
+    fn asked(&self) -> String {
+        String::from_utf8_lossy(&self.asked.lock().expect("no holder panics")).into_owned()
+    }
+}
+
+fn through(client: TcpStream, server: SocketAddr, asked: Arc<Mutex<Vec<u8>>>) -> io::Result<()> {
+    let server = TcpStream::connect(server)?;
+    let back = (server.try_clone()?, client.try_clone()?);
+    let note = move |bytes: &[u8]| asked.lock().expect("no holder panics").extend_from_slice(bytes);
+    thread::spawn(move || pass_on(&client, &server, note));
+    thread::spawn(move || pass_on(&back.0, &back.1, |_| ()));
+    Ok(())
+}
+
+/// Until one of the two has ended; then both have.
+fn pass_on(mut from: &TcpStream, mut to: &TcpStream, note: impl Fn(&[u8])) {
+    let mut chunk = [0; 4_096];
+    while let Ok(n @ 1..) = from.read(&mut chunk) {
+        note(&chunk[..n]);
+        if to.write_all(&chunk[..n]).is_err() {
+            break;
+        }
+    }
+    drop(from.shutdown(Shutdown::Both));
+    drop(to.shutdown(Shutdown::Both));
 }
 
 /// A tab hears where it stands, goes on by itself after the server was killed and came back, sees its rank move, and
 /// enters with the pass that a poll would get.
 pub(crate) fn a_tab_follows_its_place_through_a_crash_and_enters() {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, lasting_port()));
+    let door = Door::open();
+    let address = door.address;
     let page = Page::serve(move || html(address));
     let config = |mode: &str| {
         let more = format!("mode = \"{mode}\"\npolling_period_ms = 500");
         format!("cors_origins = [\"{}\"]\n{}", page.origin, zone("Z", 60, &more))
     };
-    let mut weir = Setup::new(&config("hold")).arg("--listen").arg(address.to_string()).start();
+    let mut weir = Setup::new(&config("hold")).start();
+    door.lead_to(Some(weir.public));
     let mut ahead: Vec<App> = (0..AHEAD).map(|_| App::new("Z")).collect();
     for app in &mut ahead {
         app.step(weir.public);
@@ -206,14 +272,21 @@ pub(crate) fn a_tab_follows_its_place_through_a_crash_and_enters() {
             Some(waits()).filter(|waits| waits.len() >= 2)
         });
         assert!(before.iter().all(|wait| wait.rank == AHEAD + 1 && wait.reason.as_deref() == Some("held")));
+        assert!(!door.asked().to_ascii_lowercase().contains("last-event-id"), "there was none yet");
         weir.signal(Signal::KILL);
         weir.wait_for_end();
+        door.lead_to(None);
         let heard = waits().len();
         weir = weir.take_setup().start();
+        door.lead_to(Some(weir.public));
         eventually("the tab goes on after the crash", || {
             tab();
             Some(waits()).filter(|waits| waits.len() >= heard + 2)
         });
+        let asked = door.asked().to_ascii_lowercase();
+        let (_, back) = asked.rsplit_once("get /traffic/stream?").expect("it was opened");
+        let last = back.lines().find_map(|line| line.strip_prefix("last-event-id: "));
+        assert!(last.is_some_and(|id| id.len() == 52), "it came back by the newest token: {back}");
         let held = waits();
         assert!(held.iter().all(|wait| wait.rank == AHEAD + 1), "the place is kept: {held:?}");
         weir.setup().write_config(&config("auto"));
