@@ -1,6 +1,6 @@
 //! What do 5,000 waiting users cost a server who are told by streams, and what do 5,000 who poll every 3 s? Starts `weir`,
 //! lets them take places in a line that moves by one a second, or stands still, and prints the server's processor
-//! time over 15 s, with what it said to them.
+//! time over 15 s, with what it said to them and what memory each of them holds in it.
 //!
 //! `cargo build --release && cargo run --release -p weir-benches --example streams_http`
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
@@ -85,6 +85,7 @@ async fn measure(mode: &str, streams: bool) -> io::Result<String> {
     let dir = tempfile::tempdir()?;
     let (server, address) = start(dir.path(), mode)?;
     let tokens = join(&address).await?;
+    let alone = resident(&server)?;
     let said = Arc::new(AtomicU64::new(0));
     let mut people = tokio::task::JoinSet::new();
     for (n, token) in (0..).zip(tokens) {
@@ -102,14 +103,16 @@ async fn measure(mode: &str, streams: bool) -> io::Result<String> {
     let (from, before, cpu) = (Instant::now(), said.load(Relaxed), cpu_time(&server)?);
     sleep(MEASURED).await;
     let (took, messages, used) = (from.elapsed(), said.load(Relaxed) - before, cpu_time(&server)? - cpu);
+    let held = resident(&server)?.saturating_sub(alone);
     #[expect(clippy::cast_precision_loss, reason = "small")]
-    let (messages, took, used) = (messages as f64, took.as_secs_f64(), used.as_secs_f64());
+    let (messages, people, held) = (messages as f64, PEOPLE as f64, held as f64);
+    let (took, used) = (took.as_secs_f64(), used.as_secs_f64());
     Ok(format!(
-        "{:.1} % of a core, {:.0} messages/s, {:.1} us a message, {:.1} MB",
-        100.0 * used / took,
+        "{:.1} us a person and second, {:.0} messages/s, {:.1} us a message, {:.1} KB a person",
+        used / took / people * 1e6,
         messages / took,
         used / messages * 1e6,
-        resident(&server)?
+        held / people / 1e3
     ))
 }
 
@@ -186,10 +189,10 @@ fn cpu_time(server: &Server) -> io::Result<Duration> {
     Ok(Duration::from_millis(10 * (ticks(11) + ticks(12))))
 }
 
-/// Resident memory in megabytes.
-fn resident(server: &Server) -> io::Result<f64> {
+/// Resident memory in bytes.
+fn resident(server: &Server) -> io::Result<u64> {
     let status = fs::read_to_string(format!("/proc/{}/status", server.0.id()))?;
-    let kib =
+    let kib: Option<u64> =
         status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok());
-    Ok(kib.unwrap_or(0.0) / 1_024.0)
+    Ok(kib.unwrap_or(0) * 1_024)
 }
