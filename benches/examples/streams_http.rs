@@ -1,5 +1,5 @@
 //! What do 5,000 waiting users cost a server who are told by streams, and what do 5,000 who poll every 3 s? Starts `weir`,
-//! lets them take places in a line that moves by one a second, or stands still, and prints the server's processor
+//! lets them take places in a line that stands still, so that both are told once a period, and prints the server's processor
 //! time over 15 s, with what it said to them and what memory each of them holds in it.
 //!
 //! `cargo build --release && cargo run --release -p weir-benches --example streams_http`
@@ -43,14 +43,9 @@ fn main() -> ExitCode {
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let all = async {
-        for (line, mode) in [("moves by one a second", "auto"), ("stands still", "hold")] {
-            for streams in [true, false] {
-                println!(
-                    "{PEOPLE} {}, the line {line}: {}",
-                    if streams { "streams" } else { "polls" },
-                    measure(mode, streams).await?
-                );
-            }
+        for streams in [true, false] {
+            let how = if streams { "streams" } else { "polls" };
+            println!("{PEOPLE} {how}: {}", measure(streams).await?);
         }
         io::Result::Ok(())
     };
@@ -63,10 +58,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(dir: &Path, mode: &str) -> io::Result<(Server, String)> {
+fn start(dir: &Path) -> io::Result<(Server, String)> {
     let config = dir.join("weir.toml");
     let zone = "id = \"Z\"\nadmit_per_minute = 60\nsub_windows = 60\nidle_timeout_s = 600";
-    fs::write(&config, format!("[[zone]]\n{zone}\nmode = \"{mode}\"\n"))?;
+    fs::write(&config, format!("[[zone]]\n{zone}\nmode = \"hold\"\n"))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
     let mut server = Command::new(target.join("release/weir"));
     server.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir"]);
@@ -81,9 +76,9 @@ fn start(dir: &Path, mode: &str) -> io::Result<(Server, String)> {
     Err(io::Error::other("weir did not start; is target/release/weir there?"))
 }
 
-async fn measure(mode: &str, streams: bool) -> io::Result<String> {
+async fn measure(streams: bool) -> io::Result<String> {
     let dir = tempfile::tempdir()?;
-    let (server, address) = start(dir.path(), mode)?;
+    let (server, address) = start(dir.path())?;
     let tokens = join(&address).await?;
     let alone = resident(&server)?;
     let said = Arc::new(AtomicU64::new(0));
