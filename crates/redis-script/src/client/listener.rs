@@ -1,12 +1,13 @@
 //! Listens to one sharded channel (`SSUBSCRIBE`), at the server that has its slot.
 //!
-//! A connection of its own, by redis-rs with RESP3. Its cluster client is not used (a frozen server is never given up
-//! there), nor is fred's, whose router holds up all servers for one that is away. Whatever happens to the
-//! subscription, the connection is given up with it: redis-rs takes a `SUNSUBSCRIBE` that nobody asked for, as comes
+//! A connection of its own, by redis-rs with RESP3, whatever library the calls go by. Its cluster client is not used (a
+//! frozen server is never given up there), nor is fred's, whose router holds up all servers for one that is away. Whatever
+//! happens to the subscription, the connection is given up with it: redis-rs takes a `SUNSUBSCRIBE` that nobody asked for, as comes
 //! when the slot moves, for the reply to whatever was asked last.
 //!
 //! Invariants: who listens hears of each stretch in which a message may have been missed, by [`Heard::Listening`] after
-//! it or by [`Heard::Missed`]; a listener that is not taken from is not waited for, and keeps [`QUEUE`] messages at most.
+//! it or by [`Heard::Missed`]; a listener that is not taken from is not waited for, and keeps twice [`QUEUE`] messages at
+//! most.
 
 use std::{
     sync::{
@@ -35,7 +36,7 @@ use super::{
     server::{PAUSES, Place},
 };
 
-/// Messages that wait to be heard; more are lost, and counted.
+/// Messages that wait to be heard, behind the connection and again behind the keeper; more are lost, and counted.
 const QUEUE: usize = 256;
 
 /// How often the server is asked whether it is still there, and the map whether it still has the slot.
@@ -99,6 +100,7 @@ async fn keep<L: Link>(shared: Arc<Shared<L>>, channel: Channel, hears: mpsc::Se
     let mut pause = *PAUSES.start();
     let mut told = None;
     loop {
+        let since = Instant::now();
         let place = match told.take() {
             Some(place) => Ok(place),
             None => shared.owner(slot),
@@ -108,7 +110,8 @@ async fn keep<L: Link>(shared: Arc<Shared<L>>, channel: Channel, hears: mpsc::Se
             Err(error) => Ended { reason: error.to_string(), told: None, listened: false },
         };
         shared.stale.notify_one();
-        if ended.listened {
+        // A server that lets us in and out again is not asked faster than one that does not answer.
+        if ended.listened && since.elapsed() > *PAUSES.end() {
             pause = *PAUSES.start();
         }
         told = ended.told;
@@ -143,6 +146,7 @@ async fn listen<L: Link>(
             bytes.shrink_to_fit();
         }
         match pushes.try_send(info) {
+            // Were it the subscription's end, the next check would see it.
             Err(mpsc::error::TrySendError::Full(_)) => {
                 missing.fetch_add(1, Ordering::Relaxed);
                 Ok(())
