@@ -1,15 +1,23 @@
 //! By NATS.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use admission::Mode;
-use server::gate::Reply;
+use server::{
+    fanout::{Carrier as _, Heard},
+    gate::Reply,
+    stores,
+};
+use tokio::sync::mpsc;
 
 use crate::{
-    HOURLY, Operator, Server, USUAL, changes_arrive, clock::eventually, config, garbage, nats::Nats,
+    HOURLY, Operator, Server, USUAL, cells, changes_arrive, clock::eventually, config, garbage, nats::Nats,
     redis::Standalone, servers, wait_garbled, wait_in_force, with, zone,
 };
 
@@ -91,6 +99,48 @@ fn operator_is_away(operator: &Operator) -> bool {
     !subject.is_up()
 }
 
+/// Nobody may listen: the changes are seen all the same, and that nobody is heard is known.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_right_to_listen_changes_are_seen_by_asking() {
+    let rights = tempfile::NamedTempFile::new().expect("a temporary directory");
+    let users = r#"{ user: weir, password: word, permissions: { subscribe: { deny: ">" } } }"#;
+    fs::write(rights.path(), format!("authorization {{ users: [{users}] }}")).expect("a temporary directory");
+    let redis = Standalone::start();
+    let nats = Nats::start_with(&["--config", rights.path().to_str().expect("a plain path")]);
+    let config = config(&redis.url(), &nats.url().replace("://", "://weir:word@"));
+    let server = Server::start(&config, USUAL).await;
+    let operator = Operator::new(&config);
+    for mode in [Mode::Closed, Mode::Open] {
+        assert!(operator.apply(&zone("Z"), with(mode)).await, "it could say so");
+        wait_in_force(std::slice::from_ref(&server), "Z", with(mode));
+    }
+    assert_eq!(server.meter.heard.get(), 0);
+    server.wait_unheard();
+}
+
+/// Who does not take what is heard is not waited for, and told that something was missed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_listener_knows_that_it_missed_something() {
+    let nats = Nats::start();
+    let config = config("redis://127.0.0.1:1", &nats.url());
+    let carrier =
+        stores::carriers(&config.fanout, &cells(&config)).pop().expect("something carries messages");
+    let (hears, mut heard) = mpsc::channel(1);
+    tokio::spawn(async move { carrier.listen(hears).await });
+    while let Heard::Silent(_) = heard.recv().await.expect("it listens on") {}
+    for _ in 0..100 {
+        nats.publish(SUBJECT, &[b"x".as_slice(); 1_000]);
+        for _ in 0..10 {
+            match heard.recv().await {
+                Some(Heard::Message(message)) => assert_eq!(&message[..], b"x"),
+                Some(Heard::Missed(count)) => return assert!(count > 0),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    panic!("the queue has no limit");
+}
+
 /// A login that is refused is tried again: who sets NATS up may take a moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_login_is_tried_again() {
@@ -103,6 +153,7 @@ async fn a_refused_login_is_tried_again() {
     nats.set_args(&["--user", "weir", "--pass", "s3cret"]);
     nats.restart();
     server.wait_heard();
+    wait_in_force(std::slice::from_ref(&server), "Z", with(Mode::Open));
     assert!(operator.apply(&zone("Z"), with(Mode::Closed)).await, "it could say so");
     wait_in_force(&[server], "Z", with(Mode::Closed));
 }

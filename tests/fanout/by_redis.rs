@@ -83,7 +83,7 @@ async fn a_primary_is_frozen_and_one_killed() {
     servers.iter().for_each(|server| server.wait_heard());
     // Who changes something tries until the new primary takes it.
     let closed = with(Mode::Closed);
-    assert!(operator.apply(&zone("Z"), closed).await, "it could say so");
+    assert!(operator.apply_at_last(&zone("Z"), closed).await, "it could say so");
     wait_in_force(&servers, "Z", closed);
 
     cluster.cont(first);
@@ -99,7 +99,7 @@ async fn a_primary_is_frozen_and_one_killed() {
     cluster.wait_ok();
     servers.iter().for_each(|server| server.wait_heard());
     let hold = with(Mode::Hold);
-    assert!(operator.apply(&zone("Z"), hold).await, "it could say so");
+    assert!(operator.apply_at_last(&zone("Z"), hold).await, "it could say so");
     wait_in_force(&servers, "Z", hold);
 }
 

@@ -38,7 +38,7 @@ pub enum Heard {
     Listening,
     /// A message of somebody, of any length: what is longer than [`MAX_LEN`] bytes may have been cut, to more than that.
     Message(Bytes),
-    /// So many messages were missed.
+    /// So many messages were missed, or more.
     Missed(u64),
     /// No messages come at present, for this reason.
     Silent(String),

@@ -157,6 +157,8 @@ mod tests {
             Policy { idle_timeout_s: 61, ..policy },
             Policy { pass_ttl_s: 301, ..policy },
             Policy { on_store_failure: admission::OnStoreFailure::Open, ..policy },
+            Policy { waits_per_minute_per_client: 1, ..policy },
+            Policy { entries_per_minute_per_client: 1, ..policy },
         ];
         for other in others {
             assert_ne!(State::of(Some(&other)), State::of(Some(&policy)), "{other:?}");

@@ -22,10 +22,14 @@ use rustls::crypto::aws_lc_rs;
 use tokio::{
     sync::{mpsc, watch},
     task::AbortHandle,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 
-use super::{Heard, QUEUE, cut};
+use super::{Heard, cut};
+
+/// Messages that wait to be heard, at most; more are lost, and counted. A NATS server lets messages of 1 MB by, so it is no
+/// large number.
+const QUEUE: usize = 64;
 
 /// For how long a message may wait for a connection.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -35,6 +39,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often the server is asked whether it is still there; after two questions without an answer it is not.
 const PING: Duration = Duration::from_secs(1);
+
+/// For how long a server that does not let us listen is left alone.
+const REFUSED: Duration = Duration::from_secs(10);
 
 /// The pauses between attempts to connect: twice as long each time.
 const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(1);
@@ -128,7 +135,7 @@ pub struct Nats {
 struct Shared {
     address: Address,
     line: watch::Sender<Line>,
-    /// Messages that came faster than they were taken.
+    /// Messages that came faster than they were taken, so far and on all subjects: each of them takes it for its own.
     missed: AtomicU64,
 }
 
@@ -156,11 +163,19 @@ impl Nats {
     }
 }
 
+/// Why a connection is of no use any more.
+#[derive(Clone)]
+enum Lost {
+    Closed,
+    /// It may not listen, says the server.
+    Refused(String),
+}
+
 /// Connects, and again whenever the connection is lost.
 async fn keep(shared: Arc<Shared>) {
     let mut pause = *PAUSES.start();
     loop {
-        let (lost, mut losing) = watch::channel(false);
+        let (lost, mut losing) = watch::channel(None);
         let line = match connect(&shared, lost).await {
             Ok(client) => Line::Up(client),
             Err(reason) => Line::Down(reason),
@@ -168,17 +183,26 @@ async fn keep(shared: Arc<Shared>) {
         let up = matches!(line, Line::Up(_));
         shared.line.send_replace(line);
         if up {
-            pause = *PAUSES.start();
+            let since = Instant::now();
             // Its end is an end as well.
-            let _ = losing.wait_for(|lost| *lost).await;
-            shared.line.send_replace(Line::Down("the connection is lost".to_owned()));
+            let lost = losing.wait_for(Option::is_some).await.map(|lost| lost.clone()).ok().flatten();
+            let (reason, rest) = match lost {
+                Some(Lost::Refused(reason)) => (reason, REFUSED),
+                _ => ("the connection is lost".to_owned(), Duration::ZERO),
+            };
+            shared.line.send_replace(Line::Down(reason));
+            sleep(rest).await;
+            // A server that lets us in and out again is not asked faster than one that does not answer.
+            if since.elapsed() > *PAUSES.end() {
+                pause = *PAUSES.start();
+            }
         }
         sleep(pause).await;
         pause = (pause * 2).min(*PAUSES.end());
     }
 }
 
-async fn connect(shared: &Arc<Shared>, lost: watch::Sender<bool>) -> Result<Client, String> {
+async fn connect(shared: &Arc<Shared>, lost: watch::Sender<Option<Lost>>) -> Result<Client, String> {
     if shared.address.tls {
         // async-nats takes the process's choice; where somebody has made one, it stays.
         drop(aws_lc_rs::default_provider().install_default());
@@ -197,7 +221,11 @@ async fn connect(shared: &Arc<Shared>, lost: watch::Sender<bool>) -> Result<Clie
         .event_callback(move |event| {
             match event {
                 Event::Disconnected | Event::Closed => {
-                    lost.send_replace(true);
+                    lost.send_replace(Some(Lost::Closed));
+                }
+                // The server's only answer to a subscription: the connection stays, and nothing comes.
+                Event::ServerError(error) if is_refusal(&error.to_string()) => {
+                    lost.send_replace(Some(Lost::Refused(error.to_string())));
                 }
                 Event::SlowConsumer(_) => {
                     counting.missed.fetch_add(1, Ordering::Relaxed);
@@ -212,6 +240,10 @@ async fn connect(shared: &Arc<Shared>, lost: watch::Sender<bool>) -> Result<Clie
         Login::User(user, password) => options.user_and_password(user, password),
     };
     options.connect(servers).await.map_err(|error| error.to_string())
+}
+
+fn is_refusal(error: &str) -> bool {
+    error.to_lowercase().contains("permissions violation for subscription")
 }
 
 impl Shared {
@@ -268,27 +300,32 @@ impl Subject {
     /// Listens over each connection that there is.
     pub(super) async fn listen(&self, hears: mpsc::Sender<Heard>) {
         let shared = &*self.nats.shared;
+        let mut missed = shared.missed.load(Ordering::Relaxed);
         loop {
             let mut line = shared.line.subscribe();
             let now = line.borrow_and_update().clone();
-            let heard = match now {
-                Line::Down(reason) => Heard::Silent(reason),
+            let (up, reason) = match now {
+                Line::Down(reason) => (false, reason),
                 Line::Up(client) => match subscribe(&client, &self.name).await {
-                    Err(reason) => Heard::Silent(reason),
+                    Err(reason) => (true, reason),
                     Ok(mut messages) => {
                         if hears.send(Heard::Listening).await.is_err() {
                             return;
                         }
                         tokio::select! {
-                            open = shared.pass_on(&mut messages, &hears) => if !open { return },
+                            open = shared.pass_on(&mut messages, &hears, &mut missed) => if !open { return },
                             _ = line.changed() => {}
                         }
                         continue;
                     }
                 },
             };
-            if hears.send(heard).await.is_err() || line.changed().await.is_err() {
+            if hears.send(Heard::Silent(reason)).await.is_err() {
                 return;
+            }
+            tokio::select! {
+                open = line.changed() => if open.is_err() { return },
+                () = sleep(*PAUSES.end()), if up => {}
             }
         }
     }
@@ -304,11 +341,12 @@ async fn subscribe(client: &Client, subject: &str) -> Result<Subscriber, String>
 }
 
 impl Shared {
-    /// Passes messages on for as long as they come; false where nobody takes them.
-    async fn pass_on(&self, messages: &mut Subscriber, hears: &mpsc::Sender<Heard>) -> bool {
+    /// Passes messages on for as long as they come; false where nobody takes them. `known` is how many were missed before.
+    async fn pass_on(&self, messages: &mut Subscriber, hears: &mpsc::Sender<Heard>, known: &mut u64) -> bool {
         while let Some(message) = std::future::poll_fn(|cx| Pin::new(&mut *messages).poll_next(cx)).await {
-            let missed = self.missed.swap(0, Ordering::Relaxed);
-            let missed = (missed > 0).then_some(Heard::Missed(missed));
+            let missed = self.missed.load(Ordering::Relaxed);
+            let more = missed - std::mem::replace(known, missed);
+            let missed = (more > 0).then_some(Heard::Missed(more));
             for heard in [Heard::Message(cut(message.payload))].into_iter().chain(missed) {
                 if hears.send(heard).await.is_err() {
                     return false;

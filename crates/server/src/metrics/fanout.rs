@@ -20,7 +20,7 @@ pub struct FanoutMeter {
     pub said: IntCounter,
     /// Messages of others.
     pub heard: IntCounter,
-    /// What was heard and is no message.
+    /// What was heard and is no message, or of no zone of the cell.
     pub garbled: IntCounter,
     /// Messages that came faster than they were taken.
     pub missed: IntCounter,
