@@ -227,6 +227,8 @@ fn open_files() -> u64 {
 }
 
 fn log(filter: &str) {
+    // async-nats tells every lost connection and every missed message, at `info` and `error`; the fan-out says what matters.
+    let filter = format!("async_nats=off,{filter}");
     let colour = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none();
     let subscriber = tracing_subscriber::fmt()
         .with_writer(io::stderr)
