@@ -19,7 +19,7 @@ mod nats;
 mod redis;
 
 use std::{
-    io::{BufRead as _, BufReader, Read as _, Write as _},
+    io::{BufReader, Read as _, Write as _},
     net::{Ipv4Addr, TcpListener, TcpStream},
     sync::{Arc, mpsc},
     thread,
