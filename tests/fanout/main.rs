@@ -3,6 +3,9 @@
 //!
 //! Where a test wants to see that a change came by what was said, its servers ask their store once an hour.
 
+// A server's futures are deep.
+#![recursion_limit = "256"]
+
 #[allow(dead_code, reason = "each test uses its part")]
 #[path = "../support/client.rs"]
 mod client;
