@@ -103,6 +103,20 @@ async fn a_primary_is_frozen_and_one_killed() {
     wait_in_force(&servers, "Z", hold);
 }
 
+/// Who opens a zone just when it is changed may tell the zone the older policy after the newer one: the servers go by the register,
+/// and tell the zone again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_zone_that_was_told_an_older_policy_is_told_again() {
+    let redis = Standalone::start();
+    let config = config(&redis.url(), "redis");
+    let servers = servers(2, &config, USUAL).await;
+    let policy = admission::Policy { admit_per_minute: 7, ..with(Mode::Hold) };
+    // As `put_zone` leaves it, without the zone's own part.
+    redis.command(&["HSET", REGISTER, "Z", "1 7 10 3000 60 300 0"]);
+    redis.command(&["HINCRBY", REGISTER, "#rev", "1"]);
+    wait_in_force(&servers, "Z", policy);
+}
+
 /// Nobody may listen: the changes are seen all the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_right_to_listen_changes_are_seen_by_asking() {

@@ -277,7 +277,7 @@ impl<S: Store> Gate<S> {
                 Word::Kept if room.is_open() => {
                     if room.policy() != policy {
                         changed = true;
-                        room.tell(Ask::Renew);
+                        room.tell(Ask::Follow(policy));
                     }
                 }
                 Word::Kept | Word::Missing => room.tell(Ask::Open(policy)),

@@ -34,6 +34,7 @@ struct Batch {
     claims: Vec<(Claim, Answer<(Verdict, u64)>)>,
     open: Option<Policy>,
     renew: bool,
+    kept: Option<Policy>,
 }
 
 impl Batch {
@@ -43,6 +44,7 @@ impl Batch {
             Ask::Claim(claim, answer) => self.claims.push((claim, answer)),
             Ask::Open(policy) => self.open = Some(policy),
             Ask::Renew => self.renew = true,
+            Ask::Follow(policy) => self.kept = Some(policy),
         }
     }
 
@@ -100,13 +102,22 @@ pub(super) async fn run<S: Store>(
             idle = false;
             beat_at = beat_at.max(Instant::now());
         }
-        let renew = mem::take(&mut batch.renew);
+        let (renew, kept) = (mem::take(&mut batch.renew), batch.kept.take());
         // The beat goes first: it tells of those who polled while the store was slow, before others are decided about.
         let mut beaten = true;
         if let Some(policy) = batch.open.take() {
             open(&*store, &room, policy).await;
-        } else if room.is_open() && (room.take_unheard() || renew || beat_at <= Instant::now()) {
+        } else if room.is_open()
+            && (room.take_unheard() || renew || kept.is_some() || beat_at <= Instant::now())
+        {
             beat(&*store, &room).await;
+            // A server that opened the zone just when it was changed may have told it the policy from before, last.
+            if let Some(policy) = kept
+                && !room.is_away()
+                && room.policy() != policy
+            {
+                open(&*store, &room, policy).await;
+            }
         } else {
             beaten = false;
         }

@@ -78,6 +78,8 @@ pub(super) enum Ask {
     Open(Policy),
     /// A view, now.
     Renew,
+    /// The same; and where it has another policy than this, which the store keeps, the zone is told of it.
+    Follow(Policy),
 }
 
 /// Who says what zones there are, and with what policies.
