@@ -206,8 +206,7 @@ fn brokers() {
     let pid = |info: String| info.parse::<u32>().expect("a process id");
     let of_one = [pid(one.info("server", "process_id"))];
     let of_three = [0, 1, 2].map(|i| pid(three.info(i, "server", "process_id")));
-    // As it is by default: a link between servers that is not answered for half of that is cut, and with it goes what is
-    // under way to plain subscribers.
+    // As it is by default: with a short one, plain messages were lost between servers that were too busy to answer each other.
     (0..3).for_each(|i| drop(three.command(i, &["CONFIG", "SET", "cluster-node-timeout", "15000"])));
     let owner = three.primary_of(three.slot(CHANNEL));
     let mut spread = [0, 1, 2].map(|i| three.port(i));
