@@ -78,9 +78,9 @@ async fn a_primary_is_frozen_and_one_killed() {
     let slot = cluster.slot(REGISTER);
     let first = cluster.primary_of(slot);
     cluster.stop(first);
-    servers.iter().for_each(|server| server.wait_unheard());
+    servers.iter().for_each(crate::Server::wait_unheard);
     let second = cluster.wait_failover(slot, first);
-    servers.iter().for_each(|server| server.wait_heard());
+    servers.iter().for_each(crate::Server::wait_heard);
     // Who changes something tries until the new primary takes it.
     let closed = with(Mode::Closed);
     assert!(operator.apply_at_last(&zone("Z"), closed).await, "it could say so");
@@ -97,7 +97,7 @@ async fn a_primary_is_frozen_and_one_killed() {
     cluster.kill(second);
     assert_eq!(cluster.wait_failover(slot, second), first);
     cluster.wait_ok();
-    servers.iter().for_each(|server| server.wait_heard());
+    servers.iter().for_each(crate::Server::wait_heard);
     let hold = with(Mode::Hold);
     assert!(operator.apply_at_last(&zone("Z"), hold).await, "it could say so");
     wait_in_force(&servers, "Z", hold);

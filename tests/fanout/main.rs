@@ -3,7 +3,7 @@
 //!
 //! Where a test wants to see that a change came by what was said, its servers ask their store once an hour.
 
-// A server's futures are deep.
+// The clients' futures lie deep in one another.
 #![recursion_limit = "256"]
 
 #[allow(dead_code, reason = "each test uses its part")]

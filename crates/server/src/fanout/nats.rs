@@ -1,7 +1,7 @@
 //! Messages by [NATS](https://nats.io): one subject a cell, plain publish and subscribe.
 //!
 //! Of async-nats one connection is used, without its reconnecting: where the server once refuses the login, as while it
-//! is being set up anew, that client never tries again. Invariants: who says something waits for [`PATIENCE`] at
+//! is being set up anew, that client never tries again. Invariants: who says something waits for `PATIENCE` at
 //! most; a connection that is lost, or answers no pings, is replaced; no password is in a `Debug`, a `Display`, a fault or a log.
 
 use std::{
