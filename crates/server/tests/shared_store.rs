@@ -784,7 +784,8 @@ fn who_finds_a_change_that_nobody_said_says_so() {
             pass(0.03).await;
             assert_eq!(in_force(&servers, "A", policy), 8);
             pass(5.0).await;
-            assert!((1..=8).contains(&(air.count() - said)), "each says it once at most");
+            let told = air.count() - said;
+            assert!((1..=8).contains(&told), "each says it once at most: {told} for 8 servers");
         }
     });
 }
@@ -828,6 +829,8 @@ fn a_flood_costs_the_store_little_and_changes_nothing() {
         assert!(asked as u128 <= most, "asked {asked} times, {most} are the most");
         assert!(asked as u128 > most / 4, "it was a flood: asked {asked} times");
         assert_eq!(servers[0].gate.policies(), before);
+        // The last of them are still on their way.
+        pass(0.1).await;
         assert_eq!(servers[0].heard.heard.get() + servers[0].heard.missed.get(), 20_000);
 
         // What is in force already is not asked for.
