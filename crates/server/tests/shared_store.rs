@@ -781,12 +781,18 @@ fn who_finds_a_change_that_nobody_said_says_so() {
             while in_force(&servers, "A", policy) == 0 {
                 pass(0.001).await;
             }
+            // The bus wakes those who speak from a thread of its own, which has no part in this clock.
+            let mut waits = 0..1_000_000;
+            while air.count() == said {
+                assert!(waits.next().is_some(), "nobody says it");
+                std::thread::yield_now();
+                pass(0.001).await;
+            }
             pass(0.03).await;
             assert_eq!(in_force(&servers, "A", policy), 8);
             pass(5.0).await;
-            let told = air.count() - said;
-            assert!((1..=8).contains(&told), "each says it once at most: {told} for 8 servers");
         }
+        assert!(air.count() <= 8 * 10, "each says each change once at most: {} times", air.count());
     });
 }
 
