@@ -89,6 +89,9 @@ const KINDS: Kinds = Kinds::of(&[
 /// ring holds what it publishes meanwhile at 80,000 events a second.
 const GATHER: Duration = Duration::from_millis(50);
 
+/// Batches that are taken before events gather again: some hundred events each, so more than the rings of a thread hold.
+const BATCHES: usize = 64;
+
 const LIMITED: [(LimitedCall, &str); 2] = LimitedCall::ALL;
 
 const REQUEST_S: &[f64] =
@@ -369,6 +372,10 @@ impl Metrics {
     pub async fn follow<S: Store>(self: Arc<Self>, mut subscription: Subscription, gate: Arc<Gate<S>>) {
         while let Some(batch) = subscription.next().await {
             self.take_in(&batch, &*gate);
+            for _ in 1..BATCHES {
+                let Some(batch) = subscription.try_next() else { break };
+                self.take_in(&batch, &*gate);
+            }
             sleep(GATHER).await;
         }
     }
@@ -377,7 +384,14 @@ impl Metrics {
     /// threads are in no order, and a total that comes late would pass for that of a store that started anew.
     fn take_in<S: Store>(&self, batch: &Batch<'_>, gate: &Gate<S>) {
         let zones = &mut *lock(&self.zones);
-        let of_zones = |event: &Event| matches!(event.kind(), Kind::ZoneAdded | Kind::ZoneRemoved);
+        // Also where another thread's event of a new zone comes before it is told of.
+        let of_zones = |event: &Event| match event {
+            Event::ZoneAdded(_) | Event::ZoneRemoved(_) => true,
+            Event::Entered(entered) => !zones.contains_key(&entered.zone),
+            Event::AdmittedUnseen(admitted) => !zones.contains_key(&admitted.zone),
+            Event::Limited(limited) => !zones.contains_key(&limited.zone),
+            _ => false,
+        };
         if batch.lost > 0 || batch.events.iter().any(of_zones) {
             self.keep_zones(zones, &gate.shown());
         }
@@ -587,7 +601,7 @@ impl ZoneSeries {
 #[cfg(test)]
 mod tests {
     use admission::{Policy, SealKey, Seals};
-    use events::{Entered, Reloaded};
+    use events::{Entered, Limited, Reloaded};
     use store::Embedded;
 
     use super::*;
@@ -635,6 +649,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_heard_of_a_zone_before_the_zone_counts() {
+        let mut heard = Heard::new(64);
+        heard.serve(&["A"]);
+        let limited =
+            Limited { zone: heard.bus.zone(&zone("A")), call: LimitedCall::Wait, count: 1, retry_after_s: 1 };
+        let early = Batch { events: &[limited.into()], lost: 0 };
+        heard.metrics.take_in(&early, &heard.gate);
+        heard.hear();
+        let line = "weir_zone_limited_total{route=\"wait\",zone=\"A\"} 1\n";
+        assert!(heard.text().contains(line), "{}", heard.text());
+    }
+
+    #[test]
     fn what_happened_is_told_and_a_zone_that_goes_takes_its_series_along() {
         let mut heard = Heard::new(64);
         heard.serve(&["A", "B"]);
@@ -650,7 +677,7 @@ mod tests {
         // In the order of another thread.
         heard.bus.publish(AdmittedUnseen { zone: a, total: 3 });
         heard.bus.publish(AdmittedUnseen { zone: a, total: 2 });
-        heard.bus.publish(events::Limited {
+        heard.bus.publish(Limited {
             zone: heard.bus.zone(&zone("B")),
             call: LimitedCall::Entry,
             count: 1,
