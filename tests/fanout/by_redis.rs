@@ -68,12 +68,13 @@ async fn a_slot_moves() {
     }
 }
 
-/// A frozen primary, then a killed one: a replica takes over, and the servers listen there.
+/// A frozen primary, then a killed one: a replica takes over, and the servers listen there. They ask as often as usual: who
+/// found nobody to ask comes back by asking, not by being told.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_is_frozen_and_one_killed() {
     let mut cluster = Cluster::start(3, 1);
     let config = config(&cluster.url(), "redis");
-    let servers = servers(2, &config, HOURLY).await;
+    let servers = servers(2, &config, USUAL).await;
     let operator = Operator::new(&config);
     let slot = cluster.slot(REGISTER);
     let first = cluster.primary_of(slot);
@@ -83,8 +84,12 @@ async fn a_primary_is_frozen_and_one_killed() {
     servers.iter().for_each(crate::Server::wait_heard);
     // Who changes something tries until the new primary takes it.
     let closed = with(Mode::Closed);
+    let heard = servers.iter().map(|server| server.meter.heard.get()).collect::<Vec<_>>();
     assert!(operator.apply_at_last(&zone("Z"), closed).await, "it could say so");
     wait_in_force(&servers, "Z", closed);
+    for (server, before) in servers.iter().zip(heard) {
+        eventually("it is told by the new primary", || (server.meter.heard.get() > before).then_some(()));
+    }
 
     cluster.cont(first);
     eventually("the first one follows the second", || {
