@@ -1,4 +1,7 @@
-//! What the benches share: lines of a given length, and an allocator that counts.
+//! What the benches share: lines of a given length, and an allocator that counts; and a server, for the
+//! examples that measure over HTTP.
+
+mod served;
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -6,6 +9,8 @@ use std::{
 };
 
 use admission::{Forecast, Mark, Now, Policy, SEGMENT_TICKETS, SEGMENT_WORDS, View, Zone};
+
+pub use served::Served;
 
 /// The lines that figures are given for.
 pub const LINES: [(u64, &str); 2] = [(600_000, "600k"), (10_000_000, "10M")];

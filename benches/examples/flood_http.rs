@@ -8,10 +8,9 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
 
 use std::{
-    io::{self, BufRead as _, BufReader},
+    io,
     net::SocketAddr,
-    path::PathBuf,
-    process::{Child, Command, ExitCode, Stdio},
+    process::ExitCode,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -24,6 +23,7 @@ use tokio::{
     net::{TcpSocket, TcpStream},
     time::{Instant, MissedTickBehavior, interval, sleep_until},
 };
+use weir_benches::Served;
 
 const OTHERS: u8 = 40;
 const PERIOD: Duration = Duration::from_millis(100);
@@ -47,16 +47,6 @@ id = \"FREE\"
 mode = \"hold\"
 ";
 
-/// Ends the server with the run.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
 fn main() -> ExitCode {
     let rate: u32 = match std::env::args().nth(1).map_or(Ok(2_000), |arg| arg.parse()) {
         Ok(rate @ 100..=50_000) => rate,
@@ -74,29 +64,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(dir: &std::path::Path, store: Option<&str>) -> io::Result<(Server, SocketAddr)> {
-    let config = dir.join("weir.toml");
-    std::fs::write(&config, CONFIG)?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    let mut server = Command::new(target.join("release/weir"));
-    server.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir"]);
-    server.arg(dir.join("data")).arg("--config").arg(&config).stdout(Stdio::piped()).stderr(Stdio::null());
-    if let Some(store) = store {
-        server.args(["--store", store]);
-    }
-    let mut server = Server(server.spawn()?);
-    let said = BufReader::new(server.0.stdout.take().expect("piped"));
-    for line in said.lines() {
-        if let Some(address) = line?.strip_prefix("listening on http://") {
-            return Ok((server, address.parse().map_err(io::Error::other)?));
-        }
-    }
-    Err(io::Error::other("weir did not start; is target/release/weir there?"))
-}
-
 fn measure(rate: u32, store: Option<&str>) -> io::Result<()> {
     let dir = tempfile::tempdir()?;
-    let (_server, address) = start(dir.path(), store)?;
+    let server = Served::start(dir.path(), CONFIG, store)?;
+    let address = server.address;
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build();
     let arm = Arc::new(AtomicUsize::new(0));
     let flooded = Arc::clone(&arm);

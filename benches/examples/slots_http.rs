@@ -7,9 +7,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
 
 use std::{
-    io::{BufRead as _, BufReader},
-    path::PathBuf,
-    process::{Child, Command, ExitCode, Stdio},
+    process::ExitCode,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -19,20 +17,11 @@ use tokio::{
     net::TcpStream,
     time::{Instant, sleep, sleep_until},
 };
+use weir_benches::Served;
 
 const PEOPLE: u64 = 2_400;
 const PER_MINUTE: u64 = 600;
 const ONE_WAY: Duration = Duration::from_millis(50);
-
-/// Ends the server with the run.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
 
 fn main() -> ExitCode {
     let leaving: u64 = match std::env::args().nth(1).map_or(Ok(35), |arg| arg.parse()) {
@@ -56,31 +45,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(dir: &std::path::Path, store: Option<&str>) -> std::io::Result<(Server, String)> {
-    let config = dir.join("weir.toml");
-    std::fs::write(&config, format!("[[zone]]\nid = \"Z\"\nadmit_per_minute = {PER_MINUTE}\n"))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    let mut server = Command::new(target.join("release/weir"));
-    server.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir"]);
-    server.arg(dir.join("data")).arg("--config").arg(&config).stdout(Stdio::piped()).stderr(Stdio::null());
-    if let Some(store) = store {
-        server.args(["--store", store]);
-    }
-    let mut server = Server(server.spawn()?);
-    let said = BufReader::new(server.0.stdout.take().expect("piped"));
-    for line in said.lines() {
-        if let Some(address) = line?.strip_prefix("listening on http://") {
-            return Ok((server, address.to_owned()));
-        }
-    }
-    Err(std::io::Error::other("weir did not start; is target/release/weir there?"))
-}
-
 async fn measure(leaving: u64, store: Option<&str>) -> std::io::Result<f64> {
     let dir = tempfile::tempdir()?;
-    let mut servers = vec![start(dir.path(), store)?];
+    let config = format!("[[zone]]\nid = \"Z\"\nadmit_per_minute = {PER_MINUTE}\n");
+    let mut servers = vec![Served::start(dir.path(), &config, store)?];
     if store.is_some() {
-        servers.push(start(dir.path(), store)?);
+        servers.push(Served::start(dir.path(), &config, store)?);
     }
     let entered = Arc::new(Mutex::new(Vec::new()));
     let from = Instant::now();
@@ -91,8 +61,14 @@ async fn measure(leaving: u64, store: Option<&str>) -> std::io::Result<f64> {
         let leaves =
             (chance < leaving * 1_000).then(|| from + Duration::from_millis(person * 7_919 % 240_000));
         let arrives = from + Duration::from_millis(person * 2_000 / PEOPLE);
-        let (_, address) = &servers[usize::try_from((person * 40_503) >> 8).expect("small") % servers.len()];
-        people.push(tokio::spawn(live(address.clone(), person, arrives, leaves, Arc::clone(&entered))));
+        let server = &servers[usize::try_from((person * 40_503) >> 8).expect("small") % servers.len()];
+        people.push(tokio::spawn(live(
+            server.address.to_string(),
+            person,
+            arrives,
+            leaves,
+            Arc::clone(&entered),
+        )));
     }
     for person in people {
         person.await.expect("a task")?;

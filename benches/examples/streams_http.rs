@@ -6,10 +6,8 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
 
 use std::{
-    fs,
-    io::{self, BufRead as _, BufReader},
-    path::{Path, PathBuf},
-    process::{Child, Command, ExitCode, Stdio},
+    fs, io,
+    process::ExitCode,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
@@ -23,20 +21,20 @@ use tokio::{
     net::TcpStream,
     time::{Instant, sleep, sleep_until},
 };
+use weir_benches::Served;
 
 const PEOPLE: u64 = 5_000;
 const PERIOD: Duration = Duration::from_secs(3);
 const MEASURED: Duration = Duration::from_secs(15);
 
-/// Ends the server with the run.
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
+const CONFIG: &str = "
+[[zone]]
+id = \"Z\"
+admit_per_minute = 60
+sub_windows = 60
+idle_timeout_s = 600
+mode = \"hold\"
+";
 
 fn main() -> ExitCode {
     let limit = getrlimit(Resource::Nofile);
@@ -58,27 +56,10 @@ fn main() -> ExitCode {
     }
 }
 
-fn start(dir: &Path) -> io::Result<(Server, String)> {
-    let config = dir.join("weir.toml");
-    let zone = "id = \"Z\"\nadmit_per_minute = 60\nsub_windows = 60\nidle_timeout_s = 600";
-    fs::write(&config, format!("[[zone]]\n{zone}\nmode = \"hold\"\n"))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    let mut server = Command::new(target.join("release/weir"));
-    server.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir"]);
-    server.arg(dir.join("data")).arg("--config").arg(&config).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut server = Server(server.spawn()?);
-    let said = BufReader::new(server.0.stdout.take().expect("piped"));
-    for line in said.lines() {
-        if let Some(address) = line?.strip_prefix("listening on http://") {
-            return Ok((server, address.to_owned()));
-        }
-    }
-    Err(io::Error::other("weir did not start; is target/release/weir there?"))
-}
-
 async fn measure(streams: bool) -> io::Result<String> {
     let dir = tempfile::tempdir()?;
-    let (server, address) = start(dir.path())?;
+    let server = Served::start(dir.path(), CONFIG, None)?;
+    let address = server.address.to_string();
     let tokens = join(&address).await?;
     let alone = resident(&server)?;
     let said = Arc::new(AtomicU64::new(0));
@@ -176,8 +157,8 @@ async fn poll(
     }
 }
 
-fn cpu_time(server: &Server) -> io::Result<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", server.0.id()))?;
+fn cpu_time(server: &Served) -> io::Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", server.id()))?;
     let fields: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
     let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
     // In hundredths of a second, on every Linux that is.
@@ -185,8 +166,8 @@ fn cpu_time(server: &Server) -> io::Result<Duration> {
 }
 
 /// Resident memory in bytes.
-fn resident(server: &Server) -> io::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.0.id()))?;
+fn resident(server: &Served) -> io::Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.id()))?;
     let kib: Option<u64> =
         status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok());
     Ok(kib.unwrap_or(0) * 1_024)

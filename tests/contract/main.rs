@@ -11,28 +11,25 @@ mod clock;
 #[path = "../support/redis.rs"]
 mod redis;
 mod shared;
+#[path = "../support/trial.rs"]
+mod trial;
 
-use std::{
-    sync::{
-        Arc, LazyLock,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, LazyLock,
+    atomic::{AtomicU32, Ordering},
 };
 
 use admission::ZoneId;
 use backend::{Backend, Files, InRedis, Servers};
 use libtest_mimic::{Arguments, Trial};
 use store::redis::address::{Library, Topology};
+use trial::trial;
 
 /// The libraries that Redis is spoken to with.
 const LIBRARIES: [Library; 2] = [Library::Fred, Library::RedisRs];
 
 /// These mostly wait for clocks, so more of them run at once than there are cores.
 const AT_ONCE: usize = 8;
-
-/// After how long a test that hangs has failed.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Servers that start when the first test needs them.
 type Lazy = Arc<LazyLock<Servers>>;
@@ -59,15 +56,6 @@ fn main() {
     let conclusion = libtest_mimic::run(&args, trials);
     drop((one, three));
     conclusion.exit();
-}
-
-/// A test of its own runtime, which ends in time.
-fn trial<F: Future<Output = ()>>(name: String, test: impl FnOnce() -> F + Send + 'static) -> Trial {
-    Trial::test(name, move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let done = runtime.block_on(async { tokio::time::timeout(PATIENCE, test()).await });
-        done.map_err(|_| format!("not done within {PATIENCE:?}").into())
-    })
 }
 
 /// A zone that no other test uses.

@@ -15,6 +15,8 @@ mod redis;
 #[allow(dead_code, reason = "shared with other tests")]
 mod seed;
 mod shared;
+#[path = "../support/trial.rs"]
+mod trial;
 mod trouble;
 
 use std::{
@@ -22,16 +24,14 @@ use std::{
     time::Duration,
 };
 
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Arguments;
 use limiter::{Limiter, MemorySettings, OnFailure, RedisSettings};
 use redis::{Cluster, Standalone};
 use redis_script::{Address, Library, Settings};
+use trial::trial;
 
 /// These mostly wait for servers, so more of them run at once than there are cores.
 const AT_ONCE: usize = 8;
-
-/// After how long a test that hangs has failed.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What keeps the buckets.
 #[derive(Clone)]
@@ -137,13 +137,4 @@ fn main() {
     let conclusion = libtest_mimic::run(&args, trials);
     drop((one, three));
     conclusion.exit();
-}
-
-/// A test of its own runtime, which ends in time.
-fn trial<F: Future<Output = ()>>(name: String, test: impl FnOnce() -> F + Send + 'static) -> Trial {
-    Trial::test(name, move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let done = runtime.block_on(async { tokio::time::timeout(PATIENCE, test()).await });
-        done.map_err(|_| format!("not done within {PATIENCE:?}").into())
-    })
 }

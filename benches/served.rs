@@ -1,0 +1,63 @@
+//! A server for the examples that measure over HTTP.
+//!
+//! Invariant: it ends with the run.
+
+use std::{
+    fs,
+    io::{self, BufRead as _, BufReader},
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+/// A `weir` of its own, as it was built last by `cargo build --release`.
+#[derive(Debug)]
+pub struct Served {
+    process: Process,
+    /// Where it answers.
+    pub address: SocketAddr,
+}
+
+#[derive(Debug)]
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+impl Served {
+    /// Starts one with this configuration. What it keeps is in `dir`, or in the store at the address `store`.
+    ///
+    /// # Errors
+    /// If `dir` takes no files, or the program is not there or does not start.
+    pub fn start(dir: &Path, config: &str, store: Option<&str>) -> io::Result<Self> {
+        let file = dir.join("weir.toml");
+        fs::write(&file, config)?;
+        let target =
+            std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
+        let mut command = Command::new(target.join("release/weir"));
+        command.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir"]);
+        command.arg(dir.join("data")).arg("--config").arg(&file).stdout(Stdio::piped()).stderr(Stdio::null());
+        if let Some(store) = store {
+            command.args(["--store", store]);
+        }
+        let mut process = Process(command.spawn()?);
+        let said = BufReader::new(process.0.stdout.take().expect("piped"));
+        for line in said.lines() {
+            if let Some(address) = line?.strip_prefix("listening on http://") {
+                let address = address.parse().map_err(io::Error::other)?;
+                return Ok(Self { process, address });
+            }
+        }
+        Err(io::Error::other("weir did not start; is target/release/weir there?"))
+    }
+
+    /// Its process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.process.0.id()
+    }
+}
