@@ -29,8 +29,9 @@ use store::{Store, StoreError};
 use tokio::{sync::Mutex, time::Instant};
 
 use crate::limits::ZoneLimits;
-pub use glance::{Glance, Wait};
+pub use glance::Glance;
 use room::{Ask, Room};
+pub use tell::Wait;
 
 /// How long a poll is held back whose slot is about to fall free, in milliseconds: what apps and networks are usually
 /// early by. Longer would use hardly more slots, and be felt in the latencies.

@@ -9,25 +9,10 @@ use std::sync::Arc;
 use admission::{Seen, Ticket};
 
 use super::{
-    Reason, Token, Told,
+    Token,
     room::{Room, Shown},
-    tell::{ask_again_in_ms, tell},
+    tell::Wait,
 };
-
-/// What one who waits is told.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// 1 + the live tickets ahead.
-    pub rank: u64,
-    /// The wait; none while nobody knows.
-    pub told: Option<Told>,
-    /// Where the wait is missing, or longer than before.
-    pub reason: Option<Reason>,
-    /// When to ask again, in milliseconds from now.
-    pub polling_period_ms: u32,
-    /// The store is away, and this is what was last known.
-    pub stale: bool,
-}
 
 /// A zone at one instant.
 pub struct Glance {
@@ -70,10 +55,9 @@ impl Glance {
         match self.shown.view.look(ticket.epoch, ticket.seq, self.now_ms) {
             Seen::Waiting(place) => {
                 self.shown.note(ticket.seq);
-                let (told, reason) = tell(&mut ticket, place.estimate, self.now_ms);
                 let policy = &self.shown.view.policy;
-                let polling_period_ms = ask_again_in_ms(&place, policy, ticket.seq, self.now_ms);
-                Some((Wait { rank: place.rank, told, reason, polling_period_ms, stale: self.stale }, ticket))
+                let wait = Wait::tell(&mut ticket, &place, policy, self.now_ms, self.stale);
+                Some((wait, ticket))
             }
             Seen::Ask => None,
         }

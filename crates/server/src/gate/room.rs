@@ -25,11 +25,7 @@ use tokio::{
 use crate::limits::ZoneLimits;
 
 use super::{
-    CLAIM_PATIENCE, JOIN_PATIENCE, JoinedOne, Refusal, Reply,
-    given::Given,
-    lane,
-    seen::SeenMap,
-    tell::{ask_again_in_ms, tell},
+    CLAIM_PATIENCE, JOIN_PATIENCE, JoinedOne, Refusal, Reply, given::Given, lane, seen::SeenMap, tell::Wait,
 };
 
 /// Calls of one zone that may wait for the store; more are refused. At a store's thousand batches a second this is
@@ -379,15 +375,9 @@ impl Room {
     }
 
     fn waiting(&self, mut ticket: Ticket, place: Place, now_ms: u64, stale: bool) -> Reply {
-        let (told, reason) = tell(&mut ticket, place.estimate, now_ms);
-        Reply::Waiting {
-            token: self.sealer.seal(&ticket),
-            rank: place.rank,
-            told,
-            reason,
-            polling_period_ms: ask_again_in_ms(&place, &self.policy(), ticket.seq, now_ms),
-            stale,
-        }
+        let Wait { rank, told, reason, polling_period_ms, stale } =
+            Wait::tell(&mut ticket, &place, &self.policy(), now_ms, stale);
+        Reply::Waiting { token: self.sealer.seal(&ticket), rank, told, reason, polling_period_ms, stale }
     }
 
     /// Publishes an entry of this very call, with the wait as its holder knew it.

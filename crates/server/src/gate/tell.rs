@@ -1,4 +1,4 @@
-//! What a holder is told about the wait.
+//! What a holder is told about the wait, by a reply or by a stream.
 //!
 //! The token remembers what was told last. Invariant: a wait that is told counts down to the instant told before, or
 //! an earlier one; it is moved to a later one only beyond a tolerance, and together with a reason.
@@ -7,6 +7,37 @@ use admission::{Estimate, Place, Policy, Ticket};
 
 use super::{Reason, Told};
 
+/// What one who waits is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// 1 + the live tickets ahead.
+    pub rank: u64,
+    /// The wait; none while nobody knows.
+    pub told: Option<Told>,
+    /// Where the wait is missing, or longer than before.
+    pub reason: Option<Reason>,
+    /// When to ask again, in milliseconds from now.
+    pub polling_period_ms: u32,
+    /// The store is away, and this is what was last known.
+    pub stale: bool,
+}
+
+impl Wait {
+    /// What `ticket`'s holder is told, who is at `place`; the wait is remembered in the ticket. `now_ms` is on the store's
+    /// clock.
+    pub(super) fn tell(
+        ticket: &mut Ticket,
+        place: &Place,
+        policy: &Policy,
+        now_ms: u64,
+        stale: bool,
+    ) -> Self {
+        let (told, reason) = tell(ticket, place.estimate, now_ms);
+        let polling_period_ms = ask_again_in_ms(place, policy, ticket.seq, now_ms);
+        Self { rank: place.rank, told, reason, polling_period_ms, stale }
+    }
+}
+
 /// How far an estimate may slip behind what was told before that is taken back, in seconds: 2 s and a tenth of the
 /// wait. Estimates of a line that moves as foretold stay well within (see the simulation's figures).
 fn tolerance_s(wait_s: u64) -> u64 {
@@ -14,11 +45,7 @@ fn tolerance_s(wait_s: u64) -> u64 {
 }
 
 /// Tells `ticket`'s holder the wait, and remembers it in the ticket. `now_ms` is on the store's clock.
-pub(super) fn tell(
-    ticket: &mut Ticket,
-    estimate: Option<Estimate>,
-    now_ms: u64,
-) -> (Option<Told>, Option<Reason>) {
+fn tell(ticket: &mut Ticket, estimate: Option<Estimate>, now_ms: u64) -> (Option<Told>, Option<Reason>) {
     let Some(estimate) = estimate else { return (None, Some(Reason::Held)) };
     let been_ms = now_ms.saturating_sub(ticket.issued_ms);
     let seconds = |ms: u64| ms.div_ceil(1_000);
@@ -55,7 +82,7 @@ const NEAR_MS: u64 = 3_000;
 /// Where a zone's period is long, people would be called only after their slot: so nobody is told to stay away past a
 /// sub-window before it, as early as it may come. And who came together would come together each time: so up to a
 /// quarter is taken off the period, another part for each. The front has appointments, which are the store's.
-pub(super) fn ask_again_in_ms(place: &Place, policy: &Policy, seq: u64, now_ms: u64) -> u32 {
+fn ask_again_in_ms(place: &Place, policy: &Policy, seq: u64, now_ms: u64) -> u32 {
     let period_ms = u64::from(place.poll_in_ms);
     if place.slot_in_ms.is_some() || period_ms <= NEAR_MS {
         return place.poll_in_ms;
