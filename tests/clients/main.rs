@@ -37,17 +37,18 @@ static COUNT: LazyLock<Script> = LazyLock::new(|| Script {
 /// One replica has to confirm.
 const ONE: Option<Confirm> = Some(Confirm { replicas: 1, timeout_ms: 10_000 });
 
-/// `test` with each library.
+/// `test` with each library. Clients have a thread of their own: a test that waits for a server to start or to take over
+/// stops its own thread alone, and not the connections that are being opened meanwhile, which would be late.
 macro_rules! with_both {
     ($($test:ident),* $(,)?) => {
         mod fred {
-            $(#[tokio::test]
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
             async fn $test() {
                 super::$test(redis_script::address::Library::Fred).await;
             })*
         }
         mod redis_rs {
-            $(#[tokio::test]
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 1)]
             async fn $test() {
                 super::$test(redis_script::address::Library::RedisRs).await;
             })*
