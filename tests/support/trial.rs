@@ -7,18 +7,13 @@ use libtest_mimic::Trial;
 /// How long a test may take: far longer than any does.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A test of its own runtime, which ends in time. Clients have a thread of their own: a test that waits for a server stops
-/// its own thread alone.
+/// A test of its own runtime, which ends in time.
 pub(crate) fn trial<F: Future<Output = ()>>(
     name: String,
     test: impl FnOnce() -> F + Send + 'static,
 ) -> Trial {
     Trial::test(name, move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .expect("a runtime");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let done = runtime.block_on(async { tokio::time::timeout(PATIENCE, test()).await });
         done.map_err(|_| format!("not done within {PATIENCE:?}").into())
     })

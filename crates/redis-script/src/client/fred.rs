@@ -49,8 +49,9 @@ impl Link for Connection {
         };
         let mut builder = Builder::from_config(config);
         builder.with_connection_config(|connection| {
-            connection.connection_timeout = settings.connect_timeout;
-            connection.internal_command_timeout = settings.connect_timeout;
+            // Who opens this gives up after half of that, and says why; fred may have got as far as a command by then.
+            connection.connection_timeout = settings.connect_timeout * 2;
+            connection.internal_command_timeout = settings.connect_timeout * 2;
             connection.max_command_attempts = 1;
             connection.tcp = TcpConfig { nodelay: Some(true), ..TcpConfig::default() };
         });
