@@ -1,6 +1,6 @@
 """What no schema says of the compose files, the manifests and the image: topology.py ROOT
 
-Files that are named are there, images have a version, Grafana's is the one whose types the dashboards are checked against, the
+What the build reads is in the image's context, files that are named are there, images have a version, Grafana's is the one whose types the dashboards are checked against, the
 build's Rust is the project's, and the ways to run the cluster all start Redis by the same script.
 """
 
@@ -58,6 +58,15 @@ def main() -> None:
     rust = re.search(r'channel = "(.*)"', (root / "rust-toolchain.toml").read_text())[1]
     if f"rust:{rust}-" not in containerfile:
         faults.append(f"the Containerfile does not build with Rust {rust}")
+
+    let_in = {line[1:].split("/")[0] for line in (deploy / "Containerfile.dockerignore").read_text().split() if line.startswith("!")}
+    members = re.search(r"^members = \[(.*?)\]", (root / "Cargo.toml").read_text(), re.MULTILINE | re.DOTALL)[1]
+    read = {member.split("/")[0] for member in re.findall(r'"(.*?)"', members)}
+    for source in (root / "crates").rglob("*.rs"):
+        for path in re.findall(r'include_(?:str|bytes)!\(\s*(?:concat!\(\s*)?"([^"]+)"', source.read_text()):
+            read.add((source.parent / path).resolve().relative_to(root.resolve()).parts[0])
+    for missing in sorted(read - let_in):
+        faults.append(f"Containerfile.dockerignore keeps {missing} out, which the build reads")
 
     base = deploy / "kubernetes/base"
     named = set(yaml.safe_load((base / "kustomization.yaml").read_text())["resources"])
