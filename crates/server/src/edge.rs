@@ -141,6 +141,9 @@ impl<A: Answer> Edge<A> {
         engine.header_read_timeout(None).half_close(true);
         // Replies are small: one buffer and one write beat a list of them.
         engine.max_buf_size(MAX_HEAD).writev(false);
+        if let Some(count) = &count {
+            count.most.set(i64::try_from(limits.connections).unwrap_or(i64::MAX));
+        }
         Arc::new(Self {
             answer,
             engine,

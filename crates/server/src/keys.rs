@@ -6,7 +6,7 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -169,13 +169,20 @@ pub(crate) fn read_secret(path: &Path) -> Result<String, KeyFault> {
     let unreadable = |why| KeyFault::Unreadable { path: path.to_owned(), why };
     let file = File::open(path).map_err(unreadable)?;
     let about = file.metadata().map_err(unreadable)?;
-    let mode = about.permissions().mode() & 0o7777;
-    if mode & 0o077 != 0 {
+    let mode = about.mode() & 0o7777;
+    if is_exposed(mode, about.uid(), rustix::process::geteuid().as_raw()) {
         return Err(KeyFault::Exposed(path.display().to_string(), mode));
     }
     let mut text = String::new();
     file.take(MAX_LEN).read_to_string(&mut text).map_err(unreadable)?;
     Ok(text)
+}
+
+/// Whether a key of `owner` is open to more than `me` and root. What root shows to a group, root has decided: Kubernetes and
+/// systemd hand secrets to a service that is not root in just this way, and in no stricter one.
+fn is_exposed(mode: u32, owner: u32, me: u32) -> bool {
+    let from_root = owner == 0 && me != 0;
+    mode & if from_root { 0o037 } else { 0o077 } != 0
 }
 
 /// Writes under another name, syncs, and only then gives the file its name, unless there is one of that name.
@@ -197,6 +204,8 @@ fn keep(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
     use crate::passes::Algorithm;
 
@@ -237,6 +246,22 @@ mod tests {
             told.contains("mode 0640") && told.ends_with(&format!("chmod 600 '{}'", path.display())),
             "{told}"
         );
+    }
+
+    #[test]
+    fn a_group_may_read_what_root_shows_it_and_nothing_else() {
+        let (root, weir) = (0, 65_532);
+        for (mode, owner, me, exposed) in [
+            (0o440, root, weir, false),
+            (0o640, root, weir, false),
+            (0o400, weir, weir, false),
+            (0o440, weir, weir, true),
+            (0o440, root, root, true),
+            (0o460, root, weir, true),
+            (0o444, root, weir, true),
+        ] {
+            assert_eq!(is_exposed(mode, owner, me), exposed, "{mode:o} of {owner}, read by {me}");
+        }
     }
 
     #[test]

@@ -131,6 +131,8 @@ pub struct Metrics {
 pub struct Connections {
     /// Open now.
     pub open: IntGauge,
+    /// The most that may be open.
+    pub most: IntGauge,
     /// Taken in so far.
     pub accepted: IntCounter,
     /// Turned away so far, because too many were open.
@@ -264,6 +266,11 @@ impl Metrics {
                 open: register(
                     r,
                     IntGauge::new("weir_connections_open", "Public connections open now.").expect(SOUND),
+                ),
+                most: register(
+                    r,
+                    IntGauge::new("weir_connections_max", "The most public connections that may be open.")
+                        .expect(SOUND),
                 ),
                 accepted: counter("weir_connections_accepted_total", "Public connections taken in."),
                 refused: counter(

@@ -1,0 +1,29 @@
+"""Writes Alertmanager's configuration without its Teams part, for an amtool that is too old to know it, and looks at that part
+itself: alertmanager.py FILE >OLD_FILE
+"""
+
+import pathlib
+import sys
+
+import yaml
+
+# As Alertmanager 0.28 to 0.34 have them.
+KNOWN = {"send_resolved", "http_config", "webhook_url", "webhook_url_file", "title", "summary", "text"}
+
+
+def main() -> None:
+    config = yaml.safe_load(pathlib.Path(sys.argv[1]).read_text())
+    count = 0
+    for receiver in config["receivers"]:
+        for teams in receiver.pop("msteamsv2_configs", []):
+            count += 1
+            if unknown := teams.keys() - KNOWN:
+                sys.exit(f"receiver {receiver['name']}: msteamsv2 has no {', '.join(sorted(unknown))}")
+            if ("webhook_url" in teams) or "webhook_url_file" not in teams:
+                sys.exit(f"receiver {receiver['name']}: the webhook of Teams is a secret, and comes from a file")
+    if not count:
+        sys.exit("no receiver speaks to Teams")
+    yaml.safe_dump(config, sys.stdout)
+
+
+main()

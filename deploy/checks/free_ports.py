@@ -1,0 +1,35 @@
+"""Prints N ports of the loopback that are free, and so is the port OFFSET above each: free_ports.py N OFFSET."""
+
+import socket
+import sys
+
+
+def main() -> None:
+    wanted, offset = int(sys.argv[1]), int(sys.argv[2])
+    held, found = [], []
+    # Each is held until all are found, so that none is given twice.
+    for _ in range(1000):
+        if len(found) == wanted:
+            break
+        first = socket.socket()
+        held.append(first)
+        first.bind(("127.0.0.1", 0))
+        port = first.getsockname()[1]
+        if offset:
+            # The system hands out high ports, to which nothing can be added.
+            port = 10_000 + port % 20_000
+        try:
+            for candidate in {port, port + offset}:
+                if offset:
+                    second = socket.socket()
+                    second.bind(("127.0.0.1", candidate))
+                    held.append(second)
+        except OSError:
+            continue
+        found.append(port)
+    if len(found) < wanted:
+        sys.exit("no free ports")
+    print(*found)
+
+
+main()
