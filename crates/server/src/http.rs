@@ -42,6 +42,7 @@ use crate::{
     limits::{Asked, Limits},
     metrics::{Metrics, Route},
     passes::Passes,
+    zones::Desk,
 };
 use cors::Origins;
 use problem::{
@@ -63,6 +64,8 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 pub struct App<S> {
     /// The zones.
     pub gate: Arc<Gate<S>>,
+    /// Where they are changed.
+    pub desk: Arc<Desk<S>>,
     /// The cells that keep them; none for a store in this process.
     pub cells: Vec<Arc<Health>>,
     /// How often one client may ask.
