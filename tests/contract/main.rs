@@ -11,6 +11,7 @@ mod clock;
 #[path = "../support/redis.rs"]
 mod redis;
 mod register;
+mod servers;
 mod shared;
 #[path = "../support/trial.rs"]
 mod trial;
@@ -112,7 +113,7 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
 }
 
 fn of_the_register(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<Trial> {
-    let trials = trials![
+    let mut trials = trials![
         of, start, register:
         register_that_is_lost_comes_back_whole,
         register_of_before_is_read_and_written,
@@ -121,6 +122,7 @@ fn of_the_register(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'stati
         deleted_zone_is_not_brought_back_by_opening_it,
         change_that_is_sent_again_is_made_once,
     ];
+    trials.extend(trials![of, start, servers: servers_hear_of_each_other_until_they_are_silent]);
     trials
 }
 
