@@ -42,6 +42,8 @@ use crate::{
     limits::{Asked, Limits},
     metrics::{Metrics, Route},
     passes::Passes,
+    servers::Servers,
+    zones::Desk,
 };
 use cors::Origins;
 use problem::{
@@ -63,6 +65,8 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 pub struct App<S> {
     /// The zones.
     pub gate: Arc<Gate<S>>,
+    /// Where they are changed.
+    pub desk: Arc<Desk<S>>,
     /// The cells that keep them; none for a store in this process.
     pub cells: Vec<Arc<Health>>,
     /// How often one client may ask.
@@ -82,7 +86,9 @@ pub struct App<S> {
     /// From the end of the head to the end of the body.
     pub body_timeout: Duration,
     /// Set when the server is about to stop: no new work, please.
-    pub draining: AtomicBool,
+    pub draining: Arc<AtomicBool>,
+    /// This server and the others.
+    pub servers: Arc<Servers>,
 }
 
 /// The public listener's side of an [`App`].

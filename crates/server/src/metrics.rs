@@ -640,7 +640,7 @@ mod tests {
         }
 
         fn serve(&self, zones: &[&str]) {
-            let zones = zones.iter().map(|name| (zone(name), Policy::default())).collect();
+            let zones = zones.iter().map(|name| (zone(name), Policy::default().into())).collect();
             self.runtime.block_on(self.gate.serve_zones(zones)).expect("served");
         }
 

@@ -18,13 +18,41 @@ fn a_whole_file() {
                 waits_per_minute_per_client = 6\nentries_per_minute_per_client = 600\n";
     let config = from_text("w.toml", text).expect("right");
     assert_eq!(config.zones.len(), 2);
-    assert_eq!((config.zones[0].1.mode, config.zones[0].1.admit_per_minute), (Mode::Hold, 1_000));
-    let policy = config.zones[1].1;
+    assert_eq!(
+        (config.zones[0].1.policy.mode, config.zones[0].1.policy.admit_per_minute),
+        (Mode::Hold, 1_000)
+    );
+    let policy = config.zones[1].1.policy;
     assert_eq!(policy.polling_period_ms, 2_048);
     assert_eq!((policy.waits_per_minute_per_client, policy.entries_per_minute_per_client), (6, 600));
     assert_eq!((config.limit.carrier_nats.len(), config.limit.ipv6_prefix), (1, 56));
     assert_eq!((config.pass.algorithm, config.trusted_proxies.len()), (Algorithm::EdDsa, 2));
     assert_eq!(config.idle_timeout(3_000), Duration::from_secs(90));
+}
+
+#[test]
+fn a_zone_may_have_a_notice() {
+    let text = "[[zone]]\nid = \"A\"\n[zone.notice]\nen = \"Back at noon.\"\nko = \"\"\"안내\n둘째 줄\"\"\"\n\
+                [[zone]]\nid = \"B\"\nnotice = { pt-br = \"x\" }\n[[zone]]\nid = \"C\"\n";
+    let zones = from_text("w.toml", text).expect("right").zones;
+    let said = |at: usize| zones[at].1.notice.iter().collect::<Vec<_>>();
+    assert_eq!(said(0), [("en", "Back at noon."), ("ko", "안내\n둘째 줄")]);
+    assert_eq!((said(1), said(2)), (vec![("pt-br", "x")], vec![]));
+    let nine: String = ('a'..='i').map(|c| format!("x{c} = \"x\"\n")).collect();
+    let long = format!("en = \"{}\"", "x".repeat(501));
+    for (notice, told) in [
+        ("EN = \"x\"", "w.toml:4: zone.notice.EN: `EN` is no language; write its tag in lower case"),
+        ("en = 3", "w.toml:4: zone.notice.en: must be a string, and is of type integer"),
+        ("en = \"x\"\nko = \"\"", "w.toml:5: zone.notice.ko: the text in `ko` has 0 characters"),
+        (&long, "w.toml:4: zone.notice.en: the text in `en` has 501 characters"),
+        ("en = \"a\\tb\"", "w.toml:4: zone.notice.en: the text in `en` has the control character"),
+        (&nine, "w.toml:3: zone.notice: there are 9 languages, and 8 are the most"),
+    ] {
+        let fault = refused(&format!("{ZONE}[zone.notice]\n{notice}\n"));
+        assert!(fault.starts_with(told), "{fault}");
+    }
+    let fault = refused(&format!("{ZONE}notice = \"x\"\n"));
+    assert!(fault.starts_with("w.toml:3: zone.notice: must be a table of texts by language"), "{fault}");
 }
 
 #[test]
@@ -264,7 +292,7 @@ fn flags_win_over_variables_over_file_over_defaults() {
     let config = load(&["serve", "--config", path, "--listen", "127.0.0.1:3"], both).expect("right");
     assert_eq!((config.listen.port(), config.backlog, config.log.as_str()), (3, 128, "warn"));
     let bare = load(&[], &[]).expect("bare");
-    assert_eq!((bare.zones[0].0.as_str(), bare.zones[0].1), ("TEST_ZONE", Policy::default()));
+    assert_eq!((bare.zones[0].0.as_str(), &bare.zones[0].1), ("TEST_ZONE", &Definition::default()));
     assert_eq!(bare.max_connections, 19_744);
     let told = |args: &[&str], variables| load(args, variables).expect_err("refused").to_string();
     assert!(told(&["--backlog", "1"], &[]).starts_with("--backlog: is 1, and must be"));
