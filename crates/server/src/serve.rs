@@ -18,8 +18,12 @@ use std::{
 };
 
 use admission::{Definition, ZoneId};
+use arc_swap::ArcSwap;
 use events::{Bus, Reloaded};
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::{
+    process::{Resource, getrlimit, setrlimit},
+    system::uname,
+};
 use store::{Embedded, redis::Redis};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -29,16 +33,24 @@ use tokio::{
 };
 
 use crate::{
+    access::AdminToken,
     audit::{self, Audit, Scribe},
     cells::Cells,
+    changes::Changes,
     config::{self, Config, Order, RedisSettings, Sources, StoreSettings},
     edge::{self, Edge, listen},
     fanout::{self, Fanout, Speaker},
     gate::Gate,
-    http::{Admin, App, Public, stream::Streams},
+    http::{
+        App, Public,
+        admin::{Admin, Guard},
+        stream::Streams,
+    },
     keys::{self, KeyFault},
     limits::{BucketsOf, Limits},
     metrics::Metrics,
+    remote,
+    stats::{Stats, unix_ms},
     stores::{self, AnyStore},
     watch::{Looks, Watcher, warn_of_differences},
     zones::{self, Applied, DefineError, Desk},
@@ -118,6 +130,20 @@ fn obey(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
             let config = sources.load().map_err(|e| wrong(&e))?;
             let redis = zones_of(&config)?;
             briefly(list(redis))?;
+        }
+        Order::Ask { call, server } => {
+            let asked = briefly(async { Ok(remote::run(&call, &server).await) })?;
+            asked.map_err(|fault| failure(fault.exit)(&fault))?;
+        }
+        Order::NewToken { name, role } => {
+            let (token, sha256) =
+                AdminToken::make().map_err(|_| failure(69)(&"the system gives no random numbers"))?;
+            let role = role.as_str();
+            say(&format!(
+                "{token}\n\n\
+                 This is shown once. In the configuration file of each server:\n\n\
+                 [[admin_token]]\nname = \"{name}\"\nrole = \"{role}\"\nsha256 = \"{sha256}\"\n"
+            ));
         }
         Order::Serve(sources) => {
             let config = sources.load().map_err(|e| wrong(&e))?;
@@ -281,6 +307,8 @@ async fn serve(
         *audit = Some(started.map_err(|e| failure(73)(&format_args!("the audit log: {e}")))?);
     }
     let shown = Streams::subscribe(&bus).map_err(full)?;
+    let (entries, definitions) =
+        (Stats::subscribe(&bus).map_err(full)?, Changes::subscribe(&bus).map_err(full)?);
     let streams = Arc::new(Streams::new(metrics.streams.clone()));
     let zones_changed = Arc::new(Notify::new());
     // They end with this function.
@@ -316,6 +344,9 @@ async fn serve(
             }
         }
     }
+    let (stats, changes) = (Stats::new(), Changes::new(gate.definitions()));
+    watching.spawn(Arc::clone(&stats).follow(entries, Arc::clone(&gate)));
+    watching.spawn(Arc::clone(&changes).follow(definitions, Arc::clone(&gate)));
     let app = Arc::new(App {
         gate,
         desk: Arc::new(desk),
@@ -328,7 +359,13 @@ async fn serve(
         metrics: Arc::clone(&metrics),
         trusted_proxies: config.trusted_proxies.clone(),
         body_timeout: config.body_timeout,
+        stopping: false.into(),
         draining: false.into(),
+        guard: ArcSwap::from_pointee(Guard::new(&config.admin_tokens, &config.admin_hosts)),
+        stats,
+        changes,
+        name: uname().nodename().to_string_lossy().into_owned(),
+        started_ms: unix_ms(),
     });
 
     let unavailable = failure(69);
@@ -353,7 +390,7 @@ async fn serve(
         limits(config.max_connections),
         Some(metrics.connections.clone()),
     );
-    let admin_edge = Edge::new(Admin(Arc::clone(&app)), limits(ADMIN_CONNECTIONS), None);
+    let admin_edge = Edge::new(Admin::new(Arc::clone(&app)), limits(ADMIN_CONNECTIONS), None);
     let (stop, stopped) = watch::channel(false);
     let (stop_admin, admin_stopped) = watch::channel(false);
     let serving = tokio::spawn(Arc::clone(&edge).serve(public, stopped, config.drain_deadline));
@@ -380,7 +417,7 @@ async fn serve(
         deadline_s = config.drain_deadline.as_secs(),
         "stopping: requests under way are finished first"
     );
-    app.draining.store(true, Relaxed);
+    app.stopping.store(true, Relaxed);
     streams.stop();
     // Whoever asks the admin listener meanwhile hears that the server is not ready.
     let _ = stop.send(true);
@@ -474,6 +511,7 @@ async fn reload(running: &Config, sources: &Sources, app: &App<AnyStore>) -> Opt
             warn_of_differences(&differ);
         }
     }
+    app.guard.store(Arc::new(Guard::new(&new.admin_tokens, &new.admin_hosts)));
     let file = sources.file().map_or_else(|| "(none)".to_owned(), |file| file.display().to_string());
     tracing::info!(file, zones = new.zones.len(), "the configuration was read again");
     Some(new)
