@@ -34,6 +34,7 @@ pub(super) struct Doc;
 #[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 struct Wait {
+    #[schema(example = "TEST_ZONE")]
     zone_id: String,
     /// For the app's own use: nothing reads it.
     client_ip: Option<String>,
@@ -48,6 +49,7 @@ struct Wait {
 #[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
+    #[schema(example = "TEST_ZONE")]
     zone_id: String,
     /// For the app's own use: nothing reads it.
     client_ip: Option<String>,
@@ -138,7 +140,7 @@ fn entry() {}
     path = "/traffic/stream",
     tag = "waiting",
     params(
-        ("zone" = String, Query, description = "The zone's id"),
+        ("zone" = String, Query, description = "The zone's id", example = "TEST_ZONE"),
         ("token" = String, Query, description = "The place's token"),
         ("Last-Event-ID" = Option<String>, Header, description = "A newer token, as browsers send it who come back"),
     ),
