@@ -25,13 +25,13 @@ use super::{
 };
 use crate::{
     access::Caller,
-    audit::By,
+    audit::{By, unix_ms},
     gate::Outlook,
     http::problem::{
         BUSY, CHANGED_MEANWHILE, Code, NO_CELL, OUT_OF_RANGE, Problem, STORE_AWAY, TOO_MANY_ZONES,
         UNKNOWN_ZONE, WRONG_TYPE, ZONE_EXISTS,
     },
-    stats::{MINUTES, unix_ms},
+    stats::MINUTES,
     zones::{Change, DefineError, Expected},
 };
 

@@ -119,6 +119,30 @@ enum Reason {
     Slower,
 }
 
+/// What a stream says.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+struct StreamEvent {
+    event: StreamEventName,
+    /// JSON, of the event's own kind: what polls have in `waiting`, an answer, a problem document, nothing.
+    data: String,
+    /// The newest token.
+    #[schema(nullable = false)]
+    id: Option<String>,
+    /// When to come back, in milliseconds.
+    #[schema(nullable = false)]
+    retry: Option<u32>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum StreamEventName {
+    Wait,
+    Enter,
+    Problem,
+    Reconnect,
+}
+
 /// Public keys; RFC 7517.
 #[derive(ToSchema)]
 struct Jwks {
@@ -144,7 +168,7 @@ fn entry() {}
         ("token" = String, Query, description = "The place's token"),
         ("Last-Event-ID" = Option<String>, Header, description = "A newer token, as browsers send it who come back"),
     ),
-    responses((status = 200, content_type = "text/event-stream", body = String)),
+    responses((status = 200, content_type = "text/event-stream", body = StreamEvent)),
 )]
 fn stream() {}
 
