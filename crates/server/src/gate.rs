@@ -15,6 +15,7 @@
 mod given;
 mod glance;
 mod lane;
+mod outlook;
 mod room;
 mod seen;
 mod tell;
@@ -30,6 +31,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 use crate::limits::ZoneLimits;
 pub use glance::Glance;
+pub use outlook::{Outlook, Standing};
 use room::{Ask, Room};
 pub use tell::Wait;
 
@@ -196,6 +198,8 @@ pub struct Shown {
     pub tallied: Tallied,
     /// When that was.
     pub at: Instant,
+    /// Whether a store has shown it.
+    pub known: bool,
 }
 
 type Rooms = HashMap<ZoneId, Arc<Room>>;
@@ -414,6 +418,12 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn glance(&self, zone: &str) -> Option<Glance> {
         self.rooms.load().get(zone).map(|room| Glance::of(Arc::clone(room)))
+    }
+
+    /// A zone as operators look at it, if it is served.
+    #[must_use]
+    pub fn outlook(&self, zone: &str) -> Option<Outlook> {
+        self.rooms.load().get(zone).map(|room| Outlook::of(room))
     }
 
     async fn ask(&self, room: &Room, token: &[u8]) -> Result<Reply, Refusal> {

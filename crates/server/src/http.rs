@@ -4,7 +4,9 @@
 //! Replies are written as they stand, without a tree of values between. Invariant: every request gets exactly one
 //! reply, counted under its route and status; a stream is one, counted when it begins.
 
+pub mod admin;
 pub mod cors;
+pub mod openapi;
 pub mod problem;
 pub mod request;
 pub mod stream;
@@ -22,6 +24,7 @@ use std::{
 };
 
 use admission::ZoneId;
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use events::{Bus, LimitedCall, SubscribeError};
 use http_body_util::{BodyExt as _, Full};
@@ -36,19 +39,24 @@ use store::Store;
 use tokio::time::{Instant, timeout};
 
 use crate::{
+    access::Role,
     cells::Health,
+    changes::Changes,
     edge::{Answer, Answered, Opening},
     gate::{Gate, Reason, Reply, Token, Told},
     limits::{Asked, Limits},
     metrics::{Metrics, Route},
     passes::Passes,
     servers::Servers,
+    stats::Stats,
     zones::Desk,
 };
+use admin::Guard;
 use cors::Origins;
+use openapi::Document;
 use problem::{
     BUSY, HEAD_TOO_LARGE, MALFORMED_HTTP, METHOD_NOT_ALLOWED, NOT_FOUND, Problem, SLOW_BODY, STOPPING,
-    STORE_AWAY, TOO_LARGE, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE,
+    STORE_AWAY, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE,
 };
 use stream::Streams;
 
@@ -86,16 +94,21 @@ pub struct App<S> {
     /// From the end of the head to the end of the body.
     pub body_timeout: Duration,
     /// Set when the server is about to stop: no new work, please.
+    pub stopping: Arc<AtomicBool>,
+    /// Set while an operator has taken the server out of service.
     pub draining: Arc<AtomicBool>,
+    /// Who may use the admin API.
+    pub guard: ArcSwap<Guard>,
+    /// The zones' last hours.
+    pub stats: Arc<Stats>,
+    /// The zones' last changes.
+    pub changes: Arc<Changes>,
     /// This server and the others.
     pub servers: Arc<Servers>,
 }
 
 /// The public listener's side of an [`App`].
 pub struct Public<S>(pub Arc<App<S>>);
-
-/// The admin listener's side of an [`App`].
-pub struct Admin<S>(pub Arc<App<S>>);
 
 type Replied = Result<Response<Full<Bytes>>, Problem>;
 
@@ -108,26 +121,10 @@ impl<S: Store> Answer for Public<S> {
             "/healthz" => (Route::Health, Method::GET),
             "/readyz" => (Route::Ready, Method::GET),
             "/.well-known/jwks.json" => (Route::Jwks, Method::GET),
+            "/openapi.json" => (Route::OpenApi, Method::GET),
             _ => (Route::Other, Method::GET),
         };
-        self.0.counted(route, &method, request, peer).await
-    }
-
-    fn refused(&self, status: u16) {
-        self.0.metrics.refused(Route::Other, status);
-    }
-}
-
-impl<S: Store> Answer for Admin<S> {
-    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Answered {
-        let route = match request.uri().path() {
-            "/metrics" => Route::Metrics,
-            "/admin/v1/events" => Route::Events,
-            "/healthz" => Route::Health,
-            "/readyz" => Route::Ready,
-            _ => Route::Other,
-        };
-        self.0.counted(route, &Method::GET, request, peer).await
+        self.0.counted(route, &method, request, peer, Document::Public).await
     }
 
     fn refused(&self, status: u16) {
@@ -142,6 +139,7 @@ impl<S: Store> App<S> {
         method: &Method,
         request: Request<Incoming>,
         peer: SocketAddr,
+        document: Document,
     ) -> Answered {
         let start = Instant::now();
         let (head, mut body) = request.into_parts();
@@ -175,6 +173,7 @@ impl<S: Store> App<S> {
                 Route::Jwks => Ok(self.jwks()),
                 Route::Metrics => Ok(text(self.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")),
                 Route::Ready => self.ready(),
+                Route::OpenApi => Ok(text(document.bytes(), "application/json")),
                 _ => Ok(text("ok", "text/plain; charset=utf-8")),
             }
         } else if route.is_traffic()
@@ -217,10 +216,13 @@ impl<S: Store> App<S> {
         headers: &HeaderMap,
         asked: &mut Option<Asked>,
     ) -> Result<Opening, Problem> {
-        if self.draining.load(Relaxed) {
+        // Whoever took the server out of service goes on looking at it.
+        let is_over = self.stopping.load(Relaxed) || route == Route::Stream && self.draining.load(Relaxed);
+        if is_over {
             return Err(Problem { retry_after_s: Some(1), ..Problem::from(STOPPING) });
         }
         if route == Route::Events {
+            self.guard.load().admit(headers)?.needs(Role::Viewer)?;
             let kinds = stream::kinds(query)?;
             let told = self.bus.subscribe("operator", stream::RIGHT, kinds).map_err(|e| match e {
                 SubscribeError::TooMany => {
@@ -249,7 +251,7 @@ impl<S: Store> App<S> {
     /// Whether new work is welcome: the server is not stopping, and the store answers, or a part of it. What does not
     /// answer is named.
     fn ready(&self) -> Replied {
-        if self.draining.load(Relaxed) {
+        if self.stopping.load(Relaxed) || self.draining.load(Relaxed) {
             return Err(Problem { retry_after_s: Some(1), ..Problem::from(STOPPING) });
         }
         let zones = self.gate.zones();
@@ -286,10 +288,10 @@ impl<S: Store> App<S> {
         left: &mut bool,
         asked: &mut Option<Asked>,
     ) -> Replied {
-        if let Some(problem) = unreadable(headers, body) {
+        if let Some(problem) = unreadable(headers, body, MAX_BODY) {
             return Err(problem);
         }
-        let body = read(body, self.body_timeout).await?;
+        let body = read(body, MAX_BODY, self.body_timeout).await?;
         *left = false;
         let entry = route == Route::Entry;
         let ask = request::parse(&body, entry)?;
@@ -411,14 +413,14 @@ fn text(body: impl Into<Bytes>, kind: &'static str) -> Response<Full<Bytes>> {
 }
 
 /// What can be refused before the body was read. A missing content type is taken for JSON.
-fn unreadable(headers: &HeaderMap, body: &Incoming) -> Option<Problem> {
+fn unreadable(headers: &HeaderMap, body: &Incoming, most: usize) -> Option<Problem> {
     let is_json = |value: &HeaderValue| {
         let kind = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
         kind.trim().eq_ignore_ascii_case("application/json")
     };
     let coded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
-    if body.size_hint().lower() > MAX_BODY as u64 {
-        Some(Problem::from(TOO_LARGE).closing())
+    if body.size_hint().lower() > most as u64 {
+        Some(Problem::too_large(most))
     } else if headers.get(CONTENT_TYPE).is_some_and(|value| !is_json(value)) {
         Some(UNSUPPORTED_MEDIA_TYPE.into())
     } else if headers.get(CONTENT_ENCODING).is_some_and(coded) {
@@ -441,8 +443,8 @@ pub(crate) fn want(request: &mut Request<Incoming>) {
     }
 }
 
-async fn read(body: &mut Incoming, limit: Duration) -> Result<Bytes, Problem> {
-    let mut reading = pin!(read_all(body));
+async fn read(body: &mut Incoming, most: usize, limit: Duration) -> Result<Bytes, Problem> {
+    let mut reading = pin!(read_all(body, most));
     // Nearly every body is here already: no timer for those.
     let now = poll_fn(|cx| {
         Poll::Ready(match reading.as_mut().poll(cx) {
@@ -456,15 +458,15 @@ async fn read(body: &mut Incoming, limit: Duration) -> Result<Bytes, Problem> {
     }
 }
 
-async fn read_all(body: &mut Incoming) -> Result<Bytes, Problem> {
+async fn read_all(body: &mut Incoming, most: usize) -> Result<Bytes, Problem> {
     let mut first = Bytes::new();
     let mut rest = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Problem::new(MALFORMED_HTTP, "the body broke off").closing())?;
         // Trailers mean nothing here.
         let Ok(data) = frame.into_data() else { continue };
-        if first.len() + rest.len() + data.len() > MAX_BODY {
-            return Err(Problem::from(TOO_LARGE).closing());
+        if first.len() + rest.len() + data.len() > most {
+            return Err(Problem::too_large(most));
         }
         if first.is_empty() {
             first = data;

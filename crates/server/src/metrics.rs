@@ -48,6 +48,10 @@ pub enum Route {
     Stream,
     /// `GET /admin/v1/events`
     Events,
+    /// The rest of `/admin/v1/`
+    Admin,
+    /// `GET /openapi.json`
+    OpenApi,
     /// `GET /healthz`
     Health,
     /// `GET /readyz`
@@ -68,9 +72,11 @@ impl Route {
     }
 }
 
-const ROUTES: [&str; 9] =
-    ["wait", "entry", "stream", "events", "healthz", "readyz", "jwks", "metrics", "other"];
-const STATUSES: [u16; 14] = [200, 204, 400, 401, 404, 405, 408, 410, 413, 415, 429, 431, 500, 503];
+const ROUTES: [&str; 11] = [
+    "wait", "entry", "stream", "events", "admin", "openapi", "healthz", "readyz", "jwks", "metrics", "other",
+];
+const STATUSES: [u16; 21] =
+    [200, 201, 204, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 415, 421, 422, 428, 429, 431, 500, 503];
 const CALLS: [(StoreCall, &str); 5] = StoreCall::ALL;
 
 /// What of the bus is shown.

@@ -21,6 +21,7 @@ use std::{
 };
 
 use admission::{Definition, ZoneId};
+use arc_swap::ArcSwap;
 use events::{Bus, Reloaded};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use store::{Embedded, redis::Redis};
@@ -32,17 +33,25 @@ use tokio::{
 };
 
 use crate::{
+    access::AdminToken,
     audit::{self, Audit, Scribe},
     cells::Cells,
+    changes::Changes,
     config::{self, Config, Order, RedisSettings, Sources, StoreSettings},
     edge::{self, Edge, listen},
     fanout::{self, Fanout, Speaker},
     gate::Gate,
-    http::{Admin, App, Public, stream::Streams},
+    http::{
+        App, Public,
+        admin::{Admin, Guard},
+        stream::Streams,
+    },
     keys::{self, KeyFault},
     limits::{BucketsOf, Limits},
     metrics::Metrics,
+    remote,
     servers::{Servers, State},
+    stats::Stats,
     stores::{self, AnyStore},
     watch::{Looks, Watcher, warn_of_differences},
     zones::{self, Applied, DefineError, Desk},
@@ -122,6 +131,20 @@ fn obey(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
             let config = sources.load().map_err(|e| wrong(&e))?;
             let redis = zones_of(&config)?;
             briefly(list(redis))?;
+        }
+        Order::Ask { call, server } => {
+            let asked = briefly(async { Ok(remote::run(&call, &server).await) })?;
+            asked.map_err(|fault| failure(fault.exit)(&fault))?;
+        }
+        Order::NewToken { name, role } => {
+            let (token, sha256) =
+                AdminToken::make().map_err(|_| failure(69)(&"the system gives no random numbers"))?;
+            let role = role.as_str();
+            say(&format!(
+                "{token}\n\n\
+                 This is shown once. In the configuration file of each server:\n\n\
+                 [[admin_token]]\nname = \"{name}\"\nrole = \"{role}\"\nsha256 = \"{sha256}\"\n"
+            ));
         }
         Order::Serve(sources) => {
             let config = sources.load().map_err(|e| wrong(&e))?;
@@ -285,6 +308,8 @@ async fn serve(
         *audit = Some(started.map_err(|e| failure(73)(&format_args!("the audit log: {e}")))?);
     }
     let shown = Streams::subscribe(&bus).map_err(full)?;
+    let (entries, definitions) =
+        (Stats::subscribe(&bus).map_err(full)?, Changes::subscribe(&bus).map_err(full)?);
     let streams = Arc::new(Streams::new(metrics.streams.clone()));
     let zones_changed = Arc::new(Notify::new());
     // They end with this function.
@@ -320,16 +345,20 @@ async fn serve(
             }
         }
     }
+    let (stats, changes) = (Stats::new(), Changes::new(gate.definitions()));
+    watching.spawn(Arc::clone(&stats).follow(entries, Arc::clone(&gate)));
+    watching.spawn(Arc::clone(&changes).follow(definitions, Arc::clone(&gate)));
     let unavailable = failure(69);
     let public = listen(config.listen, config.backlog).map_err(|e| unavailable(&e))?;
     let admin = listen(config.admin_listen, config.backlog).map_err(|e| unavailable(&e))?;
     let at = |listener: &tokio::net::TcpListener, asked| listener.local_addr().unwrap_or(asked);
     let (public_at, admin_at) = (at(&public, config.listen), at(&admin, config.admin_listen));
 
-    let draining = Arc::new(AtomicBool::new(false));
-    let (stops, serves, counts) = (Arc::clone(&draining), Arc::downgrade(&gate), Arc::clone(&metrics));
+    let [stopping, draining] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let (stops, drains) = (Arc::clone(&stopping), Arc::clone(&draining));
+    let (serves, counts) = (Arc::downgrade(&gate), Arc::clone(&metrics));
     let servers = Arc::new(Servers::new(public_at, move || State {
-        draining: stops.load(Relaxed),
+        draining: stops.load(Relaxed) || drains.load(Relaxed),
         zones: serves.upgrade().map_or(0, |gate| gate.zones().len()),
         connections: usize::try_from(counts.connections.open.get()).unwrap_or(0),
     }));
@@ -348,7 +377,11 @@ async fn serve(
         metrics: Arc::clone(&metrics),
         trusted_proxies: config.trusted_proxies.clone(),
         body_timeout: config.body_timeout,
+        stopping,
         draining,
+        guard: ArcSwap::from_pointee(Guard::new(&config.admin_tokens, &config.admin_hosts)),
+        stats,
+        changes,
         servers,
     });
 
@@ -368,7 +401,7 @@ async fn serve(
         limits(config.max_connections),
         Some(metrics.connections.clone()),
     );
-    let admin_edge = Edge::new(Admin(Arc::clone(&app)), limits(ADMIN_CONNECTIONS), None);
+    let admin_edge = Edge::new(Admin::new(Arc::clone(&app)), limits(ADMIN_CONNECTIONS), None);
     let (stop, stopped) = watch::channel(false);
     let (stop_admin, admin_stopped) = watch::channel(false);
     let serving = tokio::spawn(Arc::clone(&edge).serve(public, stopped, config.drain_deadline));
@@ -395,7 +428,7 @@ async fn serve(
         deadline_s = config.drain_deadline.as_secs(),
         "stopping: requests under way are finished first"
     );
-    app.draining.store(true, Relaxed);
+    app.stopping.store(true, Relaxed);
     streams.stop();
     // Whoever asks the admin listener meanwhile hears that the server is not ready.
     let _ = stop.send(true);
@@ -489,6 +522,7 @@ async fn reload(running: &Config, sources: &Sources, app: &App<AnyStore>) -> Opt
             warn_of_differences(&differ);
         }
     }
+    app.guard.store(Arc::new(Guard::new(&new.admin_tokens, &new.admin_hosts)));
     let file = sources.file().map_or_else(|| "(none)".to_owned(), |file| file.display().to_string());
     tracing::info!(file, zones = new.zones.len(), "the configuration was read again");
     Some(new)

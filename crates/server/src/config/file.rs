@@ -1,6 +1,7 @@
 //! The configuration file: TOML into settings and zones, each fault with its line.
 
 mod cell;
+mod token;
 
 use std::{collections::HashMap, ops::Range, path::Path};
 
@@ -10,7 +11,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use crate::zones::ZONES_MAX;
+use crate::{access::AdminToken, zones::ZONES_MAX};
 
 use super::{
     CellSettings, ConfigFault,
@@ -42,6 +43,7 @@ pub(super) type Zone = (ZoneId, Definition, Place);
 pub(super) struct FileText {
     pub(super) settings: Vec<(&'static str, Given)>,
     pub(super) cells: Vec<CellSettings>,
+    pub(super) admin_tokens: Vec<AdminToken>,
     pub(super) zones: Vec<Zone>,
 }
 
@@ -86,6 +88,12 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
             ("cell", DeValue::Array(tables)) => found.cells = cell::all(&lines, tables)?,
             ("cell", _) => {
                 return Err(lines.at(&key.span(), "cell").fault("cells are written as [[cell]] tables"));
+            }
+            ("admin_token", DeValue::Array(tables)) => found.admin_tokens = token::all(&lines, tables)?,
+            ("admin_token", _) => {
+                return Err(lines
+                    .at(&key.span(), "admin_token")
+                    .fault("tokens are written as [[admin_token]] tables"));
             }
             (section @ ("audit" | "limit" | "pass" | "redis" | "seal"), DeValue::Table(table)) => {
                 for (key, value) in in_order(table) {

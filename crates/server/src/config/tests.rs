@@ -284,6 +284,7 @@ fn flags_win_over_variables_over_file_over_defaults() {
                 | Order::VerifyAudit(sources, ..),
             ) => sources.load(),
             Ok(Order::Print(text)) => Err(ConfigFault(text)),
+            Ok(other @ (Order::Ask { .. } | Order::NewToken { .. })) => panic!("{other:?}"),
             Err(fault) => Err(fault),
         }
     };

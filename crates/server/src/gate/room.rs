@@ -291,7 +291,7 @@ impl Room {
             slots_offered: tally.slots_offered,
             slots_used: tally.slots_used,
         };
-        super::Shown { tallied, at: shown.at }
+        super::Shown { tallied, at: shown.at, known: shown.view.epoch != NO_EPOCH }
     }
 
     pub(super) fn shown(&self) -> Arc<Shown> {
