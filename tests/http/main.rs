@@ -28,6 +28,7 @@ mod life;
 mod limits;
 mod line;
 mod metrics;
+mod pages;
 mod passes;
 mod print;
 mod reload;
@@ -125,6 +126,8 @@ fn together() -> Vec<Trial> {
         startup::secrets_stay_secret,
         startup::readable_keys_are_refused,
         print::curl_lines_work_as_pasted,
+        pages::pages_are_served_with_their_policy_and_cached,
+        pages::templates_are_read_again,
         passes::es256_verifies,
         passes::ed_dsa_verifies,
         passes::rs256_verifies,

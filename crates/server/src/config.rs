@@ -23,7 +23,15 @@ use store::redis::{
     address::{Address, Library, Settings as ClientSettings},
 };
 
-use crate::{audit, cells, fanout::nats, http::cors::Origins, passes::Algorithm};
+use crate::{
+    audit, cells,
+    fanout::nats,
+    http::{
+        cors::Origins,
+        wait::{WaitSettings, target::Target},
+    },
+    passes::Algorithm,
+};
 use file::FileText;
 use settings::{Given, Place, Value};
 
@@ -219,6 +227,8 @@ pub struct Config {
     pub limit: LimitSettings,
     /// The web pages that may call.
     pub cors_origins: Origins,
+    /// The waiting pages.
+    pub wait: WaitSettings,
     /// The passes.
     pub pass: PassSettings,
     /// The keys that seal tokens.
@@ -439,7 +449,7 @@ impl Settings {
     fn check(
         &self,
         store: StoreSettings,
-        zones: Vec<(ZoneId, Policy)>,
+        (zones, targets): (Vec<(ZoneId, Policy)>, Vec<Target>),
         open_files: u64,
     ) -> Result<Config, ConfigFault> {
         let fanout = self.fanout(&store)?;
@@ -531,6 +541,7 @@ impl Settings {
                     .map_or(Prefixes::default().ipv6, |(n, _)| u8::try_from(n).unwrap_or(u8::MAX)),
             },
             cors_origins,
+            wait: WaitSettings { templates_dir: self.path("wait.templates_dir")?, targets },
             pass: PassSettings {
                 algorithm,
                 audience: self.text("pass.audience").map_or("weir", |(text, _)| text).to_owned(),
@@ -586,7 +597,7 @@ fn check(file: &str, text: FileText, open_files: u64) -> Result<Config, ConfigFa
         }
     }
     let zones = text.zones.into_iter().map(|(id, policy, _)| (id, policy)).collect();
-    settings.check(store, zones, open_files)
+    settings.check(store, (zones, text.targets), open_files)
 }
 
 impl Config {
@@ -679,6 +690,14 @@ impl Config {
             ("limit.carrier_nats", networks(&self.limit.carrier_nats)),
             ("limit.ipv6_prefix", self.limit.ipv6_prefix.to_string()),
             ("cors_origins", self.cors_origins.to_string()),
+            ("wait.templates_dir", file(&self.wait.templates_dir, "(none)")),
+            (
+                "wait.target",
+                match &self.wait.targets[..] {
+                    [] => "(none)".to_owned(),
+                    some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+                },
+            ),
             ("pass.algorithm", self.pass.algorithm.as_str().to_owned()),
             ("pass.audience", self.pass.audience.clone()),
             ("pass.issuer", self.pass.issuer.clone().unwrap_or_else(|| "(none)".to_owned())),
@@ -699,11 +718,12 @@ impl Config {
     }
 
     /// The settings in which `new` differs and that a running server can't change. The idle timeout is not among
-    /// them: it follows the zones.
+    /// them, since it follows the zones; nor are the waiting pages.
     #[must_use]
     pub fn needs_restart(&self, new: &Self) -> Vec<&'static str> {
         let pairs = self.shown().into_iter().zip(new.shown());
-        pairs.filter(|(old, new)| old != new && old.0 != "idle_timeout_s").map(|(old, _)| old.0).collect()
+        let changes = |name: &str| name == "idle_timeout_s" || name.starts_with("wait.");
+        pairs.filter(|(old, new)| old != new && !changes(old.0)).map(|(old, _)| old.0).collect()
     }
 }
 

@@ -1,5 +1,5 @@
-//! What is said over HTTP: the two calls of apps and their streams, the passes' keys, health and metrics, and what
-//! happens, for operators.
+//! What is said over HTTP: the two calls of apps and their streams, the waiting page, the passes' keys, health and metrics,
+//! and what happens, for operators.
 //!
 //! Replies are written as they stand, without a tree of values between. Invariant: every request gets exactly one
 //! reply, counted under its route and status; a stream is one, counted when it begins.
@@ -8,6 +8,7 @@ pub mod cors;
 pub mod problem;
 pub mod request;
 pub mod stream;
+pub mod wait;
 
 use std::{
     convert::Infallible,
@@ -22,11 +23,12 @@ use std::{
 };
 
 use admission::ZoneId;
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use events::{Bus, LimitedCall, SubscribeError};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
-    Method, Request, Response,
+    Method, Request, Response, StatusCode, Uri,
     body::{Body as _, Incoming},
     header::{CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue},
 };
@@ -49,6 +51,7 @@ use problem::{
     STORE_AWAY, TOO_LARGE, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE,
 };
 use stream::Streams;
+use wait::Pages;
 
 /// The longest body of a request, in bytes.
 pub const MAX_BODY: usize = 4_096;
@@ -75,6 +78,8 @@ pub struct App<S> {
     pub bus: Arc<Bus>,
     /// The pages that may call.
     pub cors_origins: Origins,
+    /// The waiting pages; others after the configuration was read again.
+    pub pages: ArcSwap<Pages>,
     /// Counts it all.
     pub metrics: Arc<Metrics>,
     /// Whose `X-Forwarded-For` is believed.
@@ -102,7 +107,7 @@ impl<S: Store> Answer for Public<S> {
             "/healthz" => (Route::Health, Method::GET),
             "/readyz" => (Route::Ready, Method::GET),
             "/.well-known/jwks.json" => (Route::Jwks, Method::GET),
-            _ => (Route::Other, Method::GET),
+            path => (wait::route(path), Method::GET),
         };
         self.0.counted(route, &method, request, peer).await
     }
@@ -167,6 +172,10 @@ impl<S: Store> App<S> {
                     }
                 }
                 Route::Jwks => Ok(self.jwks()),
+                Route::Page => Box::pin(self.page(&head.uri, &head.headers)).await,
+                Route::Asset => {
+                    self.pages.load().asset(head.uri.path(), &head.headers).ok_or_else(|| NOT_FOUND.into())
+                }
                 Route::Metrics => Ok(text(self.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")),
                 Route::Ready => self.ready(),
                 _ => Ok(text("ok", "text/plain; charset=utf-8")),
@@ -261,6 +270,15 @@ impl<S: Store> App<S> {
             let problem = Problem::new(STORE_AWAY, away.trim_end().replace('\n', "; "));
             Err(Problem { retry_after_s: Some(1), ..problem })
         }
+    }
+
+    /// A zone's waiting page. Where there is no such zone, it is the page that says so.
+    async fn page(&self, uri: &Uri, headers: &HeaderMap) -> Replied {
+        let zone = wait::zone_of(uri.path()).ok_or_else(|| Problem::from(NOT_FOUND))?;
+        let policy = self.gate.policy(zone.as_str());
+        let may_be = policy.is_some() || self.gate.may_keep(zone.as_str()).await;
+        let status = if may_be { StatusCode::OK } else { StatusCode::NOT_FOUND };
+        Ok(self.pages.load().page(&zone, policy, status, uri.query(), headers))
     }
 
     fn jwks(&self) -> Response<Full<Bytes>> {

@@ -54,6 +54,10 @@ pub enum Route {
     Ready,
     /// `GET /.well-known/jwks.json`
     Jwks,
+    /// `GET /wait/{zone}`
+    Page,
+    /// `GET /weir.js` and `GET /wait-assets/…`
+    Asset,
     /// `GET /metrics`
     Metrics,
     /// Anything else, and what never became a request.
@@ -68,9 +72,9 @@ impl Route {
     }
 }
 
-const ROUTES: [&str; 9] =
-    ["wait", "entry", "stream", "events", "healthz", "readyz", "jwks", "metrics", "other"];
-const STATUSES: [u16; 14] = [200, 204, 400, 401, 404, 405, 408, 410, 413, 415, 429, 431, 500, 503];
+const ROUTES: [&str; 11] =
+    ["wait", "entry", "stream", "events", "healthz", "readyz", "jwks", "page", "asset", "metrics", "other"];
+const STATUSES: [u16; 15] = [200, 204, 304, 400, 401, 404, 405, 408, 410, 413, 415, 429, 431, 500, 503];
 const CALLS: [(StoreCall, &str); 5] = StoreCall::ALL;
 
 /// What of the bus is shown.

@@ -1,6 +1,7 @@
 //! The configuration file: TOML into settings and zones, each fault with its line.
 
 mod cell;
+mod target;
 
 use std::{collections::HashMap, ops::Range, path::Path};
 
@@ -14,6 +15,7 @@ use super::{
     CellSettings, ConfigFault,
     settings::{Given, Kind, Place, SETTINGS, Value, out_of_range},
 };
+use crate::http::wait::target::Target;
 
 const MAX_LEN: u64 = 4 << 20;
 const MAX_ZONES: usize = 4_096;
@@ -41,6 +43,7 @@ pub(super) struct FileText {
     pub(super) settings: Vec<(&'static str, Given)>,
     pub(super) cells: Vec<CellSettings>,
     pub(super) zones: Vec<Zone>,
+    pub(super) targets: Vec<Target>,
 }
 
 /// Reads the file at `path`.
@@ -85,8 +88,12 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
             ("cell", _) => {
                 return Err(lines.at(&key.span(), "cell").fault("cells are written as [[cell]] tables"));
             }
-            (section @ ("audit" | "limit" | "pass" | "redis" | "seal"), DeValue::Table(table)) => {
+            (section @ ("audit" | "limit" | "pass" | "redis" | "seal" | "wait"), DeValue::Table(table)) => {
                 for (key, value) in in_order(table) {
+                    if (section, key.get_ref().as_ref()) == ("wait", "target") {
+                        found.targets = target::all(&lines, key, value)?;
+                        continue;
+                    }
                     let field = format!("{section}.{}", key.get_ref());
                     found.settings.push(setting(&lines, &field, key.span(), value)?);
                 }
