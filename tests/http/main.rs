@@ -31,6 +31,7 @@ mod metrics;
 mod pages;
 mod passes;
 mod print;
+mod protected;
 mod reload;
 mod startup;
 mod stream;
@@ -133,6 +134,7 @@ fn together() -> Vec<Trial> {
         passes::rs256_verifies,
         passes::pass_outlives_a_restart,
         passes::keys_rotate,
+        protected::a_pass_is_accepted_once_and_nothing_else_is,
         metrics::promtool_is_silent_and_the_numbers_are_right,
         metrics::health_and_readiness,
     ]
