@@ -260,6 +260,19 @@ test("both languages, by the address and by the browser", async (t) => {
   assert.equal(await text(at, "rank"), rank, "the place is the same in another language");
 });
 
+test("what operators say is shown in the user's language, or in English, as text", async (t) => {
+  const notice = '[zone.notice]\nen = "Doors <b>open</b>\\nat noon."\nko = "정오에 엽니다."\n';
+  const weir = await Weir.start(t, { config: held() + notice + zone("Y", { ...QUICK, mode: "hold" }) + '[zone.notice]\nen = "English only"\n' });
+  const said = async (zone_id, locale) => {
+    const at = await page(t, `${weir.url}/wait/${zone_id}`, { locale });
+    await until("the notice is shown", () => at.isVisible('[data-weir~="notice"]'));
+    return [await text(at, "notice"), await at.getAttribute('[data-weir~="notice"]', "lang")];
+  };
+  assert.deepEqual(await said("Z", "ko-KR"), ["정오에 엽니다.", "ko"]);
+  assert.deepEqual(await said("Z", "en-GB"), ["Doors <b>open</b>\nat noon.", "en"]);
+  assert.deepEqual(await said("Y", "ko-KR"), ["English only", "en"]);
+});
+
 test("an operator's template is shown, with what it shows", async (t) => {
   const weir = await Weir.start(t, { config: held(), args: ["--wait-templates-dir", new URL("templates", import.meta.url).pathname] });
   const at = await page(t, `${weir.url}/wait/Z`, { locale: "ko-KR" });

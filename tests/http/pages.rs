@@ -4,6 +4,7 @@
 use std::fs;
 
 use rustix::process::Signal;
+use serde_json::json;
 
 use crate::{
     client::Reply,
@@ -50,6 +51,32 @@ pub(crate) fn pages_are_served_with_their_policy_and_cached() {
     assert_eq!(weir.connect().post("/wait/Z", "{}").expect("a reply").header("allow"), Some("GET, HEAD"));
     let metrics = weir.admin_get("/metrics").text().to_owned();
     assert!(metrics.contains("weir_requests_total{route=\"page\",status=\"304\"} 1"), "{metrics}");
+}
+
+/// What operators tell those who wait is there for pages of listed origins, for some seconds, and follows the zone.
+pub(crate) fn a_notice_is_served() {
+    let config = |notice: &str| {
+        format!(
+            "cors_origins = [\"https://shop.example\"]\n{}{}{notice}",
+            zone("PLAIN", 60, ""),
+            zone("Z", 60, "")
+        )
+    };
+    let weir = Setup::new(&config("[zone.notice]\nen = \"At noon.\"\nko = \"정오에\\n\\\"\"\n")).start();
+    let notice = |more| ask(&weir, "/traffic/notice?zone=Z", more);
+    let reply = notice("Origin: https://shop.example\r\n");
+    assert_eq!(reply.json(), json!({"notice": {"en": "At noon.", "ko": "정오에\n\""}}), "{reply:?}");
+    assert_eq!(reply.header("cache-control"), Some("public, max-age=5"));
+    assert_eq!(reply.header("access-control-allow-origin"), Some("https://shop.example"));
+    let known = format!("If-None-Match: {}\r\n", reply.header("etag").expect("a tag"));
+    assert_eq!(notice(&known).status, 304);
+    assert_eq!(weir.get("/traffic/notice?zone=PLAIN").json(), json!({"notice": {}}));
+    weir.setup().write_config(&config(""));
+    weir.signal(Signal::HUP);
+    eventually("the notice is gone", || {
+        let reply = notice(&known);
+        (reply.status == 200 && reply.json() == json!({"notice": {}})).then_some(())
+    });
 }
 
 /// Templates are read at the start and by a hang-up; what does not fit changes nothing, and keeps a server from starting.

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Policy, ZoneId};
+use admission::{Definition, ZoneId};
 use ipnet::IpNet;
 use limiter::layer::address::Prefixes;
 use store::redis::{
@@ -237,8 +237,8 @@ pub struct Config {
     pub audit: Option<audit::Settings>,
     /// What is logged.
     pub log: String,
-    /// The zones and their policies. At least one, unless the store keeps the zones.
-    pub zones: Vec<(ZoneId, Policy)>,
+    /// The zones as the file defines them. At least one, unless the store keeps the zones.
+    pub zones: Vec<(ZoneId, Definition)>,
 }
 
 /// Reads the command line. `variable` gives the environment, `open_files` is the process's limit of open files.
@@ -314,7 +314,7 @@ impl Sources {
             text = file::read(path)?;
         } else {
             let id = ZoneId::parse("TEST_ZONE").expect("nine letters of the alphabet");
-            text.zones.push((id, Policy::default(), Place::Default));
+            text.zones.push((id, Definition::default(), Place::Default));
         }
         if let Some(path) = &self.zones_file {
             text.zones = file::read(path)?.zones;
@@ -449,7 +449,7 @@ impl Settings {
     fn check(
         &self,
         store: StoreSettings,
-        (zones, targets): (Vec<(ZoneId, Policy)>, Vec<Target>),
+        (zones, targets): (Vec<(ZoneId, Definition)>, Vec<Target>),
         open_files: u64,
     ) -> Result<Config, ConfigFault> {
         let fanout = self.fanout(&store)?;
@@ -479,7 +479,7 @@ impl Settings {
             }
             None => room.min(1_000_000),
         };
-        let longest_ms = zones.iter().map(|(_, policy)| policy.polling_period_ms).max().unwrap_or(0);
+        let longest_ms = zones.iter().map(|(_, zone)| zone.policy.polling_period_ms).max().unwrap_or(0);
         let idle_timeout_given = match self.number("idle_timeout_s") {
             Some((s, place)) if u64::from(s) * 1_000 <= longest_ms.into() => {
                 let what = format!(
@@ -596,7 +596,7 @@ fn check(file: &str, text: FileText, open_files: u64) -> Result<Config, ConfigFa
             }
         }
     }
-    let zones = text.zones.into_iter().map(|(id, policy, _)| (id, policy)).collect();
+    let zones = text.zones.into_iter().map(|(id, definition, _)| (id, definition)).collect();
     settings.check(store, (zones, text.targets), open_files)
 }
 
@@ -612,7 +612,7 @@ impl Config {
     /// The longest polling period of the file's zones, in milliseconds.
     #[must_use]
     pub fn longest_polling_ms(&self) -> u32 {
-        self.zones.iter().map(|(_, policy)| policy.polling_period_ms).max().unwrap_or(0)
+        self.zones.iter().map(|(_, zone)| zone.policy.polling_period_ms).max().unwrap_or(0)
     }
 
     /// Every setting as it is in force, by name. Key files are named, keys are not in here.

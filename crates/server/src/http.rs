@@ -44,11 +44,12 @@ use crate::{
     limits::{Asked, Limits},
     metrics::{Metrics, Route},
     passes::Passes,
+    zones::Desk,
 };
 use cors::Origins;
 use problem::{
-    BUSY, HEAD_TOO_LARGE, MALFORMED_HTTP, METHOD_NOT_ALLOWED, NOT_FOUND, Problem, SLOW_BODY, STOPPING,
-    STORE_AWAY, TOO_LARGE, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE,
+    BUSY, HEAD_TOO_LARGE, MALFORMED_HTTP, METHOD_NOT_ALLOWED, MISSING_FIELD, NOT_FOUND, Problem, SLOW_BODY,
+    STOPPING, STORE_AWAY, TOO_LARGE, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE,
 };
 use stream::Streams;
 use wait::Pages;
@@ -66,6 +67,8 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 pub struct App<S> {
     /// The zones.
     pub gate: Arc<Gate<S>>,
+    /// Where they are changed.
+    pub desk: Arc<Desk<S>>,
     /// The cells that keep them; none for a store in this process.
     pub cells: Vec<Arc<Health>>,
     /// How often one client may ask.
@@ -173,6 +176,7 @@ impl<S: Store> App<S> {
                 }
                 Route::Jwks => Ok(self.jwks()),
                 Route::Page => Box::pin(self.page(&head.uri, &head.headers)).await,
+                Route::Notice => Box::pin(self.notice(head.uri.query(), &head.headers)).await,
                 Route::Asset => {
                     self.pages.load().asset(head.uri.path(), &head.headers).ok_or_else(|| NOT_FOUND.into())
                 }
@@ -279,6 +283,19 @@ impl<S: Store> App<S> {
         let may_be = policy.is_some() || self.gate.may_keep(zone.as_str()).await;
         let status = if may_be { StatusCode::OK } else { StatusCode::NOT_FOUND };
         Ok(self.pages.load().page(&zone, policy, status, uri.query(), headers))
+    }
+
+    /// What operators tell those who wait in a zone.
+    async fn notice(&self, query: Option<&str>, headers: &HeaderMap) -> Replied {
+        let [zone] = stream::fields(query, ["zone"])?;
+        let zone = zone.ok_or_else(|| Problem::new(MISSING_FIELD, "`zone`, in the address"))?;
+        match self.gate.notice(&zone) {
+            Some(notice) => Ok(wait::notice(&notice, headers)),
+            None if self.gate.may_keep(&zone).await => {
+                Err(Problem { retry_after_s: Some(3), ..STORE_AWAY.into() })
+            }
+            None => Err(UNKNOWN_ZONE.into()),
+        }
     }
 
     fn jwks(&self) -> Response<Full<Bytes>> {

@@ -54,6 +54,8 @@ pub enum Route {
     Ready,
     /// `GET /.well-known/jwks.json`
     Jwks,
+    /// `GET /traffic/notice`
+    Notice,
     /// `GET /wait/{zone}`
     Page,
     /// `GET /weir.js` and `GET /wait-assets/…`
@@ -68,12 +70,14 @@ impl Route {
     /// Whether it is one of apps' calls.
     #[must_use]
     pub fn is_traffic(self) -> bool {
-        matches!(self, Self::Wait | Self::Entry | Self::Stream)
+        matches!(self, Self::Wait | Self::Entry | Self::Stream | Self::Notice)
     }
 }
 
-const ROUTES: [&str; 11] =
-    ["wait", "entry", "stream", "events", "healthz", "readyz", "jwks", "page", "asset", "metrics", "other"];
+const ROUTES: [&str; 12] = [
+    "wait", "entry", "stream", "events", "healthz", "readyz", "jwks", "notice", "page", "asset", "metrics",
+    "other",
+];
 const STATUSES: [u16; 15] = [200, 204, 304, 400, 401, 404, 405, 408, 410, 413, 415, 429, 431, 500, 503];
 const CALLS: [(StoreCall, &str); 5] = StoreCall::ALL;
 
@@ -637,7 +641,7 @@ mod tests {
         }
 
         fn serve(&self, zones: &[&str]) {
-            let zones = zones.iter().map(|name| (zone(name), Policy::default())).collect();
+            let zones = zones.iter().map(|name| (zone(name), Policy::default().into())).collect();
             self.runtime.block_on(self.gate.serve_zones(zones)).expect("served");
         }
 

@@ -15,7 +15,7 @@ use std::{
     sync::LazyLock,
 };
 
-use admission::{Policy, ZoneId};
+use admission::{Notice, Policy, ZoneId};
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
@@ -26,7 +26,7 @@ use hyper::{
         X_CONTENT_TYPE_OPTIONS,
     },
 };
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use crate::metrics::Route;
 use language::Language;
@@ -59,6 +59,8 @@ const SCRIPT: &str = "text/javascript; charset=utf-8";
 /// Short: a new version of the server is a new version of these. Pages of ours name the version in the address.
 const FOR_MINUTES: HeaderValue = HeaderValue::from_static("public, max-age=300");
 const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
+
+const FOR_SECONDS: HeaderValue = HeaderValue::from_static("public, max-age=5");
 
 const ANY_ORIGIN: HeaderValue = HeaderValue::from_static("*");
 const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
@@ -263,6 +265,8 @@ const ASSETS: &str = "/wait-assets/";
 pub fn route(path: &str) -> Route {
     if path.starts_with(PAGE) {
         Route::Page
+    } else if path == "/traffic/notice" {
+        Route::Notice
     } else if path == "/weir.js" || path.starts_with(ASSETS) {
         Route::Asset
     } else {
@@ -275,6 +279,13 @@ pub fn route(path: &str) -> Route {
 pub fn zone_of(path: &str) -> Option<ZoneId> {
     let name = percent_encoding::percent_decode_str(path.strip_prefix(PAGE)?).decode_utf8().ok()?;
     ZoneId::parse(&name).ok()
+}
+
+/// What operators tell those who wait, by language: `{"notice":{"en":"…"}}`.
+#[must_use]
+pub fn notice(notice: &Notice, headers: &HeaderMap) -> Response<Full<Bytes>> {
+    let texts: Map<_, _> = notice.iter().map(|(tag, text)| (tag.to_owned(), Value::from(text))).collect();
+    reply(&Asset::new("application/json", json!({ "notice": texts }).to_string()), FOR_SECONDS, headers)
 }
 
 /// An asset, or that the browser has it already.
