@@ -3,8 +3,12 @@
 
 import assert from "node:assert/strict";
 import http from "node:http";
-import { test } from "node:test";
+import { test as all } from "node:test";
 import { Weir, axe, context, page, shot, until, zone } from "./harness.mjs";
+
+// Each has a server and a browser context of its own, and mostly waits: so several run at once.
+const tests = [];
+const test = (name, run) => tests.push([name, run]);
 
 const QUICK = { admit_per_minute: 600, polling_period_ms: 500, idle_timeout_s: 10 };
 const target = (url, by = "form", zones = "*") => `[[wait.target]]\nzone = "${zones}"\nurl = "${url}"\nby = "${by}"\n`;
@@ -434,3 +438,5 @@ test("an app of another origin uses weir.js", async (t) => {
   await until("who stops listening hangs up", async () => (await streams()) === "0");
   await assert.rejects(at.evaluate(() => globalThis.Weir.wait({})), /zone must be a zone's id/);
 });
+
+all("the waiting page", { concurrency: 4 }, (t) => Promise.all(tests.map(([name, run]) => t.test(name, run))));

@@ -2,9 +2,13 @@
 
 use std::{fs, net::SocketAddr, sync::Arc};
 
-use jsonwebtoken::{Algorithm, EncodingKey, Header, decode_header, encode};
+use jsonwebtoken::{Algorithm, EncodingKey, Header, dangerous::insecure_decode, decode_header, encode};
 use protected_service::{door::Door, http::Service, keys::Keys};
-use serde_json::{Value, json};
+use serde_json::Value;
+use server::{
+    gate::PassClaims,
+    passes::{Passes, Signer},
+};
 use tokio::{net::TcpListener, runtime::Runtime};
 
 use crate::{
@@ -83,16 +87,16 @@ pub(crate) fn a_pass_is_accepted_once_and_nothing_else_is() {
     sample.refuses("", "no pass");
     sample.refuses("a.b.c", "no pass");
     sample.refuses(&pass_of(&weir, "OTHER"), "another service");
-    sample.refuses(&of_our_own(&weir, &pass, &json!({})), "forged");
+    sample.refuses(&signed_with_what_is_public(&weir, &pass), "forged");
     Sample::before(&weir, "somebody-else").refuses(&pass, "another service");
     let elsewhere = Setup::new(&zones).start();
     sample.refuses(&pass_of(&elsewhere, "Z"), "unknown key");
 
-    // With the real key, and dates that are over, or have not come.
-    let now = claims(&pass)["iat"].as_u64().expect("a date");
-    sample.refuses(&signed(&weir, &pass, &json!({"exp": now - 60, "nbf": now - 120})), "expired");
-    sample.refuses(&signed(&weir, &pass, &json!({"nbf": now + 60})), "expired");
-    sample.refuses(&signed(&weir, &pass, &json!({"exp": null})), "no pass");
+    // By the real key.
+    let now = insecure_decode::<Value>(&pass).expect("a JWT").claims["iat"].as_u64().expect("a date");
+    sample.refuses(&signed(&weir, "weir", now - 120), "expired");
+    sample.refuses(&signed(&weir, "weir", now + 120), "expired");
+    sample.refuses(&signed(&weir, "somebody-else", now), "another service");
 
     let entered = sample.enter(&pass);
     assert_eq!((entered.status, entered.header("location")), (303, Some("/")), "{entered:?}");
@@ -105,36 +109,19 @@ pub(crate) fn a_pass_is_accepted_once_and_nothing_else_is() {
     assert_eq!(sample.get("/nothing", session).status, 404);
 }
 
-fn claims(pass: &str) -> Value {
-    jsonwebtoken::dangerous::insecure_decode::<Value>(pass).expect("a JWT").claims
+/// What the server would sign with its own key for somebody who entered then, for that audience.
+fn signed(weir: &Weir, audience: &str, entered_unix_s: u64) -> String {
+    let pem = fs::read_to_string(weir.setup().data().join("pass-es256.pem")).expect("made at the start");
+    let passes = Passes::new(Signer::read(&pem).expect("a key"), None, audience, None);
+    let mut pass = String::new();
+    passes.write("Z", &PassClaims { epoch: 1, seq: 999, entered_unix_s, ttl_s: 60 }, &mut pass);
+    pass
 }
 
-/// The pass with other claims, signed by this key; a claim of `null` is left out.
-fn again(
-    pass: &str,
-    changes: &Value,
-    kid: Option<String>,
-    key: &EncodingKey,
-    algorithm: Algorithm,
-) -> String {
-    let mut claims = claims(pass);
-    for (name, value) in changes.as_object().expect("an object") {
-        claims[name] = value.clone();
-    }
-    claims.as_object_mut().expect("an object").retain(|_, value| !value.is_null());
-    encode(&Header { kid, ..Header::new(algorithm) }, &claims, key).expect("signs")
-}
-
-/// By the server's own key.
-fn signed(weir: &Weir, pass: &str, changes: &Value) -> String {
-    let pem = fs::read(weir.setup().data().join("pass-es256.pem")).expect("made at the start");
+/// The same claims, signed with the published keys as a shared secret: what verifiers fall for that go by the pass's own word.
+fn signed_with_what_is_public(weir: &Weir, pass: &str) -> String {
+    let claims = insecure_decode::<Value>(pass).expect("a JWT").claims;
+    let secret = EncodingKey::from_secret(&weir.get("/.well-known/jwks.json").body);
     let kid = decode_header(pass).expect("a JWT").kid;
-    again(pass, changes, kid, &EncodingKey::from_ec_pem(&pem).expect("P-256"), Algorithm::ES256)
-}
-
-/// By the published half of the server's key, as a shared secret: what verifiers fall for that go by the pass's own word.
-fn of_our_own(weir: &Weir, pass: &str, changes: &Value) -> String {
-    let jwks = weir.get("/.well-known/jwks.json").body;
-    let kid = decode_header(pass).expect("a JWT").kid;
-    again(pass, changes, kid, &EncodingKey::from_secret(&jwks), Algorithm::HS256)
+    encode(&Header { kid, ..Header::new(Algorithm::HS256) }, &claims, &secret).expect("signs")
 }

@@ -6,7 +6,7 @@
 //! | `POST /enter` | the field `pass` of a form: a session, and on to `/` |
 //! | `GET /session` | 204 with a session, 401 without: what nginx and Envoy ask |
 
-use std::{convert::Infallible, future::Future, sync::Arc, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -58,21 +58,19 @@ impl Service {
         }
     }
 
-    fn answer(
+    async fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-    ) -> impl Future<Output = Result<Response<Full<Bytes>>, Infallible>> {
-        async move {
-            let is_in = session(request.headers()).is_some_and(|session| self.door.is_in(session));
-            Ok(match (request.method(), request.uri().path()) {
-                (&Method::GET, "/") if is_in => page(StatusCode::OK, "You are in."),
-                (&Method::GET, "/") => on_to(&self.waiting_room),
-                (&Method::GET, "/session") if is_in => page(StatusCode::NO_CONTENT, ""),
-                (&Method::GET, "/session") => page(StatusCode::UNAUTHORIZED, "There is no session."),
-                (&Method::POST, "/enter") => self.enter(request.into_body()).await,
-                _ => page(StatusCode::NOT_FOUND, "There is nothing here."),
-            })
-        }
+    ) -> Result<Response<Full<Bytes>>, Infallible> {
+        let is_in = session(request.headers()).is_some_and(|session| self.door.is_in(session));
+        Ok(match (request.method(), request.uri().path()) {
+            (&Method::GET, "/") if is_in => page(StatusCode::OK, "You are in."),
+            (&Method::GET, "/") => on_to(&self.waiting_room),
+            (&Method::GET, "/session") if is_in => page(StatusCode::NO_CONTENT, ""),
+            (&Method::GET, "/session") => page(StatusCode::UNAUTHORIZED, "There is no session."),
+            (&Method::POST, "/enter") => self.enter(request.into_body()).await,
+            _ => page(StatusCode::NOT_FOUND, "There is nothing here."),
+        })
     }
 
     async fn enter(&self, body: Incoming) -> Response<Full<Bytes>> {

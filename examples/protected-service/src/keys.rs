@@ -1,6 +1,6 @@
 //! The keys that Weir publishes.
 //!
-//! Invariant: they are asked for at most once in [`PAUSE`], however many passes name keys that nobody knows.
+//! Invariant: they are asked for at most once in 10 s, however many passes name keys that nobody knows.
 
 use std::{
     sync::{PoisonError, RwLock},
