@@ -197,11 +197,11 @@ export class Weir {
   }
 }
 
+/// One for all tests of a file: a promise, since several may ask for it at once.
 let browser = null;
-after(() => browser?.close());
+after(async () => (await browser)?.close());
 
-async function launched() {
-  if (browser) return browser;
+function launched() {
   const names = process.env.CHROMIUM ? [process.env.CHROMIUM] : BROWSERS;
   const dirs = (process.env.PATH ?? "").split(":");
   const paths = names.flatMap((name) => (name.includes("/") ? [name] : dirs.map((dir) => join(dir, name))));
@@ -215,7 +215,7 @@ async function launched() {
   });
   if (!executablePath) throw new Error("there is no Chromium: apt-get install chromium-headless-shell, or name one by CHROMIUM");
   // The only pages are ours; root's browser has no sandbox, and containers may have none.
-  browser = await chromium.launch({ executablePath, chromiumSandbox: false, args: ["--disable-dev-shm-usage"] });
+  browser ??= chromium.launch({ executablePath, chromiumSandbox: false, args: ["--disable-dev-shm-usage"] });
   return browser;
 }
 
