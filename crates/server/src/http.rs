@@ -44,6 +44,7 @@ use crate::{
     limits::{Asked, Limits},
     metrics::{Metrics, Route},
     passes::Passes,
+    servers::Servers,
     zones::Desk,
 };
 use cors::Origins;
@@ -90,7 +91,9 @@ pub struct App<S> {
     /// From the end of the head to the end of the body.
     pub body_timeout: Duration,
     /// Set when the server is about to stop: no new work, please.
-    pub draining: AtomicBool,
+    pub draining: Arc<AtomicBool>,
+    /// This server and the others.
+    pub servers: Arc<Servers>,
 }
 
 /// The public listener's side of an [`App`].

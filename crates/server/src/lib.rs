@@ -15,6 +15,7 @@ pub mod limits;
 pub mod metrics;
 pub mod passes;
 pub mod serve;
+pub mod servers;
 pub mod stores;
 pub mod watch;
 pub mod zones;

@@ -13,7 +13,10 @@ use std::{
     io::{self, IsTerminal as _, Write as _},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     process::ExitCode,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -40,6 +43,7 @@ use crate::{
     keys::{self, KeyFault},
     limits::{BucketsOf, Limits},
     metrics::Metrics,
+    servers::{Servers, State},
     stores::{self, AnyStore},
     watch::{Looks, Watcher, warn_of_differences},
     zones::{self, Applied, DefineError, Desk},
@@ -319,6 +323,22 @@ async fn serve(
             }
         }
     }
+    let unavailable = failure(69);
+    let public = listen(config.listen, config.backlog).map_err(|e| unavailable(&e))?;
+    let admin = listen(config.admin_listen, config.backlog).map_err(|e| unavailable(&e))?;
+    let at = |listener: &tokio::net::TcpListener, asked| listener.local_addr().unwrap_or(asked);
+    let (public_at, admin_at) = (at(&public, config.listen), at(&admin, config.admin_listen));
+
+    let draining = Arc::new(AtomicBool::new(false));
+    let (stops, serves, counts) = (Arc::clone(&draining), Arc::downgrade(&gate), Arc::clone(&metrics));
+    let servers = Arc::new(Servers::new(public_at, move || State {
+        draining: stops.load(Relaxed),
+        zones: serves.upgrade().map_or(0, |gate| gate.zones().len()),
+        connections: usize::try_from(counts.connections.open.get()).unwrap_or(0),
+    }));
+    for cell in cells.iter().flat_map(|cells| cells.all()) {
+        watching.spawn(Arc::clone(&servers).run(Arc::clone(cell)));
+    }
     let app = Arc::new(App {
         gate,
         desk: Arc::new(desk),
@@ -332,14 +352,9 @@ async fn serve(
         metrics: Arc::clone(&metrics),
         trusted_proxies: config.trusted_proxies.clone(),
         body_timeout: config.body_timeout,
-        draining: false.into(),
+        draining,
+        servers,
     });
-
-    let unavailable = failure(69);
-    let public = listen(config.listen, config.backlog).map_err(|e| unavailable(&e))?;
-    let admin = listen(config.admin_listen, config.backlog).map_err(|e| unavailable(&e))?;
-    let at = |listener: &tokio::net::TcpListener, asked| listener.local_addr().unwrap_or(asked);
-    let (public_at, admin_at) = (at(&public, config.listen), at(&admin, config.admin_listen));
 
     let taken = |e: io::Error| unavailable(&format_args!("signals can't be taken: {e}"));
     let mut hang_up = signal(SignalKind::hangup()).map_err(taken)?;
