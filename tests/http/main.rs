@@ -29,8 +29,10 @@ mod life;
 mod limits;
 mod line;
 mod metrics;
+mod pages;
 mod passes;
 mod print;
+mod protected;
 mod reload;
 mod startup;
 mod stream;
@@ -133,11 +135,15 @@ fn together() -> Vec<Trial> {
         startup::secrets_stay_secret,
         startup::readable_keys_are_refused,
         print::curl_lines_work_as_pasted,
+        pages::pages_are_served_with_their_policy_and_cached,
+        pages::a_notice_is_served,
+        pages::templates_are_read_again,
         passes::es256_verifies,
         passes::ed_dsa_verifies,
         passes::rs256_verifies,
         passes::pass_outlives_a_restart,
         passes::keys_rotate,
+        protected::a_pass_is_accepted_once_and_nothing_else_is,
         metrics::promtool_is_silent_and_the_numbers_are_right,
         metrics::health_and_readiness,
     ]

@@ -22,4 +22,7 @@ pub(crate) fn curl_lines_work_as_pasted() {
     let data = weir.setup().data().display().to_string();
     assert!(printed.contains(&data), "where the data is: {printed}");
     assert!(printed.contains("TEST_ZONE"), "the zones: {printed}");
+    let (_, page) = printed.split_once("or wait as people do: http://").expect("the waiting page");
+    let path = page.trim().strip_prefix(&weir.public.to_string()).expect("at the public address");
+    assert_eq!(weir.get(path).status, 200, "{path}");
 }

@@ -28,7 +28,10 @@ use crate::{
     access::{AdminToken, Role},
     audit, cells,
     fanout::nats,
-    http::cors::Origins,
+    http::{
+        cors::Origins,
+        wait::{WaitSettings, target::Target},
+    },
     passes::Algorithm,
     remote::{Call, Server},
 };
@@ -245,6 +248,8 @@ pub struct Config {
     pub limit: LimitSettings,
     /// The web pages that may call.
     pub cors_origins: Origins,
+    /// The waiting pages.
+    pub wait: WaitSettings,
     /// The passes.
     pub pass: PassSettings,
     /// The keys that seal tokens.
@@ -484,6 +489,7 @@ impl Settings {
         store: StoreSettings,
         zones: Vec<(ZoneId, Definition)>,
         admin_tokens: Vec<AdminToken>,
+        targets: Vec<Target>,
         open_files: u64,
     ) -> Result<Config, ConfigFault> {
         let fanout = self.fanout(&store)?;
@@ -584,6 +590,7 @@ impl Settings {
                     .map_or(Prefixes::default().ipv6, |(n, _)| u8::try_from(n).unwrap_or(u8::MAX)),
             },
             cors_origins,
+            wait: WaitSettings { templates_dir: self.path("wait.templates_dir")?, targets },
             pass: PassSettings {
                 algorithm,
                 audience: self.text("pass.audience").map_or("weir", |(text, _)| text).to_owned(),
@@ -639,7 +646,7 @@ fn check(file: &str, text: FileText, open_files: u64) -> Result<Config, ConfigFa
         }
     }
     let zones = text.zones.into_iter().map(|(id, definition, _)| (id, definition)).collect();
-    settings.check(store, zones, text.admin_tokens, open_files)
+    settings.check(store, zones, text.admin_tokens, text.targets, open_files)
 }
 
 impl Config {
@@ -749,6 +756,14 @@ impl Config {
             ("limit.carrier_nats", networks(&self.limit.carrier_nats)),
             ("limit.ipv6_prefix", self.limit.ipv6_prefix.to_string()),
             ("cors_origins", self.cors_origins.to_string()),
+            ("wait.templates_dir", file(&self.wait.templates_dir, "(none)")),
+            (
+                "wait.target",
+                match &self.wait.targets[..] {
+                    [] => "(none)".to_owned(),
+                    some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+                },
+            ),
             ("pass.algorithm", self.pass.algorithm.as_str().to_owned()),
             ("pass.audience", self.pass.audience.clone()),
             ("pass.issuer", self.pass.issuer.clone().unwrap_or_else(|| "(none)".to_owned())),
@@ -769,12 +784,14 @@ impl Config {
     }
 
     /// The settings in which `new` differs and that a running server can't change. The idle timeout is not among
-    /// them: it follows the zones. Nor is who may use the admin API, under what names: that is taken over.
+    /// them: it follows the zones. Nor are who may use the admin API, under what names, and the waiting pages: that is taken
+    /// over.
     #[must_use]
     pub fn needs_restart(&self, new: &Self) -> Vec<&'static str> {
         const TAKEN_OVER: [&str; 3] = ["admin_hosts", "admin_token", "idle_timeout_s"];
         let pairs = self.shown().into_iter().zip(new.shown());
-        pairs.filter(|(old, new)| old != new && !TAKEN_OVER.contains(&old.0)).map(|(old, _)| old.0).collect()
+        let taken_over = |name: &str| TAKEN_OVER.contains(&name) || name.starts_with("wait.");
+        pairs.filter(|(old, new)| old != new && !taken_over(old.0)).map(|(old, _)| old.0).collect()
     }
 }
 

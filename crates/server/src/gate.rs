@@ -541,12 +541,17 @@ impl<S: Store> Gate<S> {
         self.rooms.load().get(zone).map(|room| room.policy())
     }
 
+    /// Whether the store may keep a zone that is not served here (yet).
+    pub async fn may_keep(&self, zone: &str) -> bool {
+        self.store.may_keep(zone).await
+    }
+
     async fn room(&self, zone: &str) -> Result<Arc<Room>, Refusal> {
         if let Some(room) = self.rooms.load().get(zone) {
             return Ok(Arc::clone(room));
         }
         // Put there by another server a moment ago, perhaps: it will be served here, too.
-        let refusal = match self.store.may_keep(zone).await {
+        let refusal = match self.may_keep(zone).await {
             true => Refusal::StoreAway { retry_after_s: 3 },
             false => Refusal::UnknownZone,
         };

@@ -1,5 +1,5 @@
-//! What is said over HTTP: the two calls of apps and their streams, the passes' keys, health and metrics, and what
-//! happens, for operators.
+//! What is said over HTTP: the two calls of apps and their streams, the waiting page, the passes' keys, health and metrics,
+//! and what happens, for operators.
 //!
 //! Replies are written as they stand, without a tree of values between. Invariant: every request gets exactly one
 //! reply, counted under its route and status; a stream is one, counted when it begins.
@@ -10,6 +10,7 @@ pub mod openapi;
 pub mod problem;
 pub mod request;
 pub mod stream;
+pub mod wait;
 
 use std::{
     convert::Infallible,
@@ -29,7 +30,7 @@ use bytes::Bytes;
 use events::{Bus, LimitedCall, SubscribeError};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
-    Method, Request, Response,
+    Method, Request, Response, StatusCode, Uri,
     body::{Body as _, Incoming},
     header::{CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue},
 };
@@ -55,10 +56,11 @@ use admin::Guard;
 use cors::Origins;
 use openapi::Document;
 use problem::{
-    BUSY, HEAD_TOO_LARGE, MALFORMED_HTTP, METHOD_NOT_ALLOWED, NOT_FOUND, Problem, SLOW_BODY, STOPPING,
-    STORE_AWAY, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE,
+    BUSY, HEAD_TOO_LARGE, MALFORMED_HTTP, METHOD_NOT_ALLOWED, MISSING_FIELD, NOT_FOUND, Problem, SLOW_BODY,
+    STOPPING, STORE_AWAY, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE,
 };
 use stream::Streams;
+use wait::Pages;
 
 /// The longest body of a request, in bytes.
 pub const MAX_BODY: usize = 4_096;
@@ -87,6 +89,8 @@ pub struct App<S> {
     pub bus: Arc<Bus>,
     /// The pages that may call.
     pub cors_origins: Origins,
+    /// The waiting pages; others after the configuration was read again.
+    pub pages: ArcSwap<Pages>,
     /// Counts it all.
     pub metrics: Arc<Metrics>,
     /// Whose `X-Forwarded-For` is believed.
@@ -122,7 +126,7 @@ impl<S: Store> Answer for Public<S> {
             "/readyz" => (Route::Ready, Method::GET),
             "/.well-known/jwks.json" => (Route::Jwks, Method::GET),
             "/openapi.json" => (Route::OpenApi, Method::GET),
-            _ => (Route::Other, Method::GET),
+            path => (wait::route(path), Method::GET),
         };
         self.0.counted(route, &method, request, peer, Document::Public).await
     }
@@ -171,6 +175,11 @@ impl<S: Store> App<S> {
                     }
                 }
                 Route::Jwks => Ok(self.jwks()),
+                Route::Page => Box::pin(self.page(&head.uri, &head.headers)).await,
+                Route::Notice => Box::pin(self.notice(head.uri.query(), &head.headers)).await,
+                Route::Asset => {
+                    self.pages.load().asset(head.uri.path(), &head.headers).ok_or_else(|| NOT_FOUND.into())
+                }
                 Route::Metrics => Ok(text(self.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")),
                 Route::Ready => self.ready(),
                 Route::OpenApi => Ok(text(document.bytes(), "application/json")),
@@ -268,6 +277,28 @@ impl<S: Store> App<S> {
         } else {
             let problem = Problem::new(STORE_AWAY, away.trim_end().replace('\n', "; "));
             Err(Problem { retry_after_s: Some(1), ..problem })
+        }
+    }
+
+    /// A zone's waiting page. Where there is no such zone, it is the page that says so.
+    async fn page(&self, uri: &Uri, headers: &HeaderMap) -> Replied {
+        let zone = wait::zone_of(uri.path()).ok_or_else(|| Problem::from(NOT_FOUND))?;
+        let policy = self.gate.policy(zone.as_str());
+        let may_be = policy.is_some() || self.gate.may_keep(zone.as_str()).await;
+        let status = if may_be { StatusCode::OK } else { StatusCode::NOT_FOUND };
+        Ok(self.pages.load().page(&zone, policy, status, uri.query(), headers))
+    }
+
+    /// What operators tell those who wait in a zone.
+    async fn notice(&self, query: Option<&str>, headers: &HeaderMap) -> Replied {
+        let [zone] = stream::fields(query, ["zone"])?;
+        let zone = zone.ok_or_else(|| Problem::new(MISSING_FIELD, "`zone`, in the address"))?;
+        match self.gate.notice(&zone) {
+            Some(notice) => Ok(wait::notice(&notice, headers)),
+            None if self.gate.may_keep(&zone).await => {
+                Err(Problem { retry_after_s: Some(3), ..STORE_AWAY.into() })
+            }
+            None => Err(UNKNOWN_ZONE.into()),
         }
     }
 

@@ -58,6 +58,12 @@ pub enum Route {
     Ready,
     /// `GET /.well-known/jwks.json`
     Jwks,
+    /// `GET /traffic/notice`
+    Notice,
+    /// `GET /wait/{zone}`
+    Page,
+    /// `GET /weir.js` and `GET /wait-assets/…`
+    Asset,
     /// `GET /metrics`
     Metrics,
     /// Anything else, and what never became a request.
@@ -68,15 +74,18 @@ impl Route {
     /// Whether it is one of apps' calls.
     #[must_use]
     pub fn is_traffic(self) -> bool {
-        matches!(self, Self::Wait | Self::Entry | Self::Stream)
+        matches!(self, Self::Wait | Self::Entry | Self::Stream | Self::Notice)
     }
 }
 
-const ROUTES: [&str; 11] = [
-    "wait", "entry", "stream", "events", "admin", "openapi", "healthz", "readyz", "jwks", "metrics", "other",
+const ROUTES: [&str; 14] = [
+    "wait", "entry", "stream", "events", "admin", "openapi", "healthz", "readyz", "jwks", "notice", "page",
+    "asset", "metrics", "other",
 ];
-const STATUSES: [u16; 21] =
-    [200, 201, 204, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 415, 421, 422, 428, 429, 431, 500, 503];
+const STATUSES: [u16; 22] = [
+    200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 415, 421, 422, 428, 429, 431, 500,
+    503,
+];
 const CALLS: [(StoreCall, &str); 5] = StoreCall::ALL;
 
 /// What of the bus is shown.

@@ -45,6 +45,7 @@ use crate::{
         App, Public,
         admin::{Admin, Guard},
         stream::Streams,
+        wait::Pages,
     },
     keys::{self, KeyFault},
     limits::{BucketsOf, Limits},
@@ -107,6 +108,7 @@ fn obey(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
         Order::Print(text) => say(&text),
         Order::Check(sources) => {
             let config = sources.load().map_err(|e| wrong(&e))?;
+            Pages::read(&config.wait).map_err(|e| wrong(&e))?;
             say(&format!("{}\nthe configuration is right\n", describe(&config, &config.zones)));
         }
         Order::ApplyZones(sources) => {
@@ -281,6 +283,7 @@ async fn serve(
     made?;
     let seals = keys::seals(&config.seal, &config.data_dir)?;
     let passes = keys::passes(&config.pass, &config.data_dir)?;
+    let pages = Pages::read(&config.wait).map_err(|e| failure(64)(&e))?;
     let (store, cells) = match &config.store {
         StoreSettings::Memory => {
             let store = Embedded::open(&config.data_dir).map_err(|e| failure(74)(&e))?;
@@ -374,6 +377,7 @@ async fn serve(
         streams: Arc::clone(&streams),
         bus: Arc::clone(&bus),
         cors_origins: config.cors_origins.clone(),
+        pages: ArcSwap::from_pointee(pages),
         metrics: Arc::clone(&metrics),
         trusted_proxies: config.trusted_proxies.clone(),
         body_timeout: config.body_timeout,
@@ -500,6 +504,9 @@ async fn reload(running: &Config, sources: &Sources, app: &App<AnyStore>) -> Opt
         .load()
         .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
         .ok()?;
+    let pages = Pages::read(&new.wait)
+        .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
+        .ok()?;
     let restart = running.needs_restart(&new);
     if !restart.is_empty() {
         tracing::warn!("changed in the configuration, and needs a restart: {}", restart.join(", "));
@@ -523,6 +530,7 @@ async fn reload(running: &Config, sources: &Sources, app: &App<AnyStore>) -> Opt
         }
     }
     app.guard.store(Arc::new(Guard::new(&new.admin_tokens, &new.admin_hosts)));
+    app.pages.store(Arc::new(pages));
     let file = sources.file().map_or_else(|| "(none)".to_owned(), |file| file.display().to_string());
     tracing::info!(file, zones = new.zones.len(), "the configuration was read again");
     Some(new)
@@ -553,7 +561,8 @@ fn greeting(
     let token = format!(r#"$({wait} | sed 's/.*"token":"\([^"]*\)".*/\1/')"#);
     format!(
         "{listening}take a ticket, then take one and ask with its token:\n  {wait} -w '\\n'\n  \
-         {post}/entry -d \"{{\\\"zoneId\\\":\\\"{zone}\\\",\\\"token\\\":\\\"{token}\\\"}}\" -w '\\n'\n"
+         {post}/entry -d \"{{\\\"zoneId\\\":\\\"{zone}\\\",\\\"token\\\":\\\"{token}\\\"}}\" -w '\\n'\n\
+         or wait as people do: http://{here}/wait/{zone}\n"
     )
 }
 

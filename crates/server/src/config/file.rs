@@ -1,6 +1,7 @@
 //! The configuration file: TOML into settings and zones, each fault with its line.
 
 mod cell;
+mod target;
 mod token;
 
 use std::{collections::HashMap, ops::Range, path::Path};
@@ -17,6 +18,7 @@ use super::{
     CellSettings, ConfigFault,
     settings::{Given, Kind, Place, SETTINGS, Value, out_of_range},
 };
+use crate::http::wait::target::Target;
 
 const MAX_LEN: u64 = 4 << 20;
 const ZONE_FIELDS: [&str; 11] = [
@@ -45,6 +47,7 @@ pub(super) struct FileText {
     pub(super) cells: Vec<CellSettings>,
     pub(super) admin_tokens: Vec<AdminToken>,
     pub(super) zones: Vec<Zone>,
+    pub(super) targets: Vec<Target>,
 }
 
 /// Reads the file at `path`.
@@ -95,8 +98,12 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
                     .at(&key.span(), "admin_token")
                     .fault("tokens are written as [[admin_token]] tables"));
             }
-            (section @ ("audit" | "limit" | "pass" | "redis" | "seal"), DeValue::Table(table)) => {
+            (section @ ("audit" | "limit" | "pass" | "redis" | "seal" | "wait"), DeValue::Table(table)) => {
                 for (key, value) in in_order(table) {
+                    if (section, key.get_ref().as_ref()) == ("wait", "target") {
+                        found.targets = target::all(&lines, key, value)?;
+                        continue;
+                    }
                     let field = format!("{section}.{}", key.get_ref());
                     found.settings.push(setting(&lines, &field, key.span(), value)?);
                 }

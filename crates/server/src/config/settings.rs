@@ -115,6 +115,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         "ORIGIN,…",
         "Origins of web pages that may call, as in https://shop.example, or * for any [default: none]",
     ),
+    setting(
+        "wait.templates_dir",
+        Kind::Text,
+        "DIR",
+        "Templates of the waiting page, ZONE.html and default.html, and what they show [default: the page of Weir]",
+    ),
     setting("pass.algorithm", Kind::Text, "ALG", "ES256, EdDSA or RS256 [default: ES256]"),
     setting("pass.audience", Kind::Text, "TEXT", "Claim `aud` of the passes [default: weir]"),
     setting("pass.issuer", Kind::Text, "TEXT", "Claim `iss` of the passes [default: none]"),

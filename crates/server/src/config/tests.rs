@@ -99,6 +99,48 @@ fn faults_say_where_what_and_what_to_do() {
 }
 
 #[test]
+fn targets_of_the_waiting_page() {
+    let text = "[wait]\ntemplates_dir = \"pages\"\n[[wait.target]]\nzone = \"A\"\nurl = \"https://a.example/in\"\n\
+                [[wait.target]]\nzone = \"*\"\nurl = \"http://127.0.0.1:3000\"\nby = \"fragment\"\n";
+    let config = from_text("w.toml", &format!("{text}{ZONE}")).expect("right");
+    let shown: Vec<_> = config.shown().into_iter().filter(|(name, _)| name.starts_with("wait.")).collect();
+    let targets = "A -> https://a.example/in (form), * -> http://127.0.0.1:3000 (fragment)".to_owned();
+    assert_eq!(shown, [("wait.templates_dir", "pages".to_owned()), ("wait.target", targets)]);
+    let bare = from_text("w.toml", ZONE).expect("right");
+    assert!(bare.needs_restart(&config).is_empty(), "pages are read again");
+
+    let cases = [
+        ("[wait]\ntarget = 3\n", "w.toml:2: wait.target: targets are written as [[wait.target]] tables"),
+        ("[[wait.target]]\nzone = \"A\"\n", "w.toml:1: wait.target: has no `url`"),
+        ("[[wait.target]]\nurl = \"https://a.example\"\n", "w.toml:1: wait.target: has no `zone`"),
+        (
+            "[[wait.target]]\nzone = \"A\"\nurl = \"javascript:alert(1)\"\n",
+            "w.toml:3: wait.target.url: `javascript:alert(1)` is no address to go on to",
+        ),
+        (
+            "[[wait.target]]\nzone = \"a b\"\nurl = \"https://a.example\"\n",
+            "w.toml:2: wait.target.zone: `a b` is no zone",
+        ),
+        (
+            "[[wait.target]]\nby = \"query\"\n",
+            "w.toml:2: wait.target.by: is `query`, and must be one of form, fragment",
+        ),
+        ("[[wait.target]]\nurl = 3\n", "w.toml:2: wait.target.url: must be a string"),
+        ("[[wait.target]]\nto = 3\n", "w.toml:2: wait.target.to: there is no such field"),
+        ("[wait]\ntemplates = \"x\"\n", "w.toml:2: wait.templates: there is no such field"),
+        (
+            "[[wait.target]]\nzone = \"A\"\nurl = \"https://a.example\"\n\
+             [[wait.target]]\nzone = \"A\"\nurl = \"https://b.example\"\n",
+            "w.toml:4: wait.target: A -> https://b.example (form): these zones have another target already",
+        ),
+    ];
+    for (text, told) in cases {
+        let line = refused(&format!("{text}{ZONE}"));
+        assert!(line.starts_with(told), "{line}");
+    }
+}
+
+#[test]
 fn zone_faults_have_the_line_of_the_field() {
     let cases = [
         (

@@ -1,0 +1,100 @@
+//! Which language a page is in.
+//!
+//! Invariant: what people choose by the address wins over what their browser says, and there is always one.
+
+use hyper::header::{ACCEPT_LANGUAGE, HeaderMap, HeaderValue};
+
+/// A language that the page speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// Also where nothing else is understood.
+    English,
+    /// 한국어
+    Korean,
+}
+
+/// More than browsers send.
+const MOST: usize = 32;
+
+impl Language {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::English, Self::Korean];
+
+    /// The tag, as in `lang="ko"`.
+    #[must_use]
+    pub fn tag(self) -> &'static str {
+        match self {
+            Self::English => "en",
+            Self::Korean => "ko",
+        }
+    }
+
+    /// The one that a page offers beside this.
+    #[must_use]
+    pub fn other(self) -> Self {
+        match self {
+            Self::English => Self::Korean,
+            Self::Korean => Self::English,
+        }
+    }
+
+    /// The one of a tag, whatever the region: `ko-KR` is Korean.
+    fn of(tag: &str) -> Option<Self> {
+        let primary = tag.split('-').next().unwrap_or_default();
+        Self::ALL.into_iter().find(|language| language.tag().eq_ignore_ascii_case(primary))
+    }
+
+    /// That of `?lang=`, or the one that `Accept-Language` likes best
+    /// ([RFC 9110, 12.5.4](https://www.rfc-editor.org/rfc/rfc9110#section-12.5.4)).
+    #[must_use]
+    pub fn choose(query: Option<&str>, headers: &HeaderMap) -> Self {
+        let asked = form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+            .find_map(|(name, value)| (name == "lang").then(|| Self::of(&value)))
+            .flatten();
+        let liked = || {
+            let accepted = headers.get(ACCEPT_LANGUAGE).map(HeaderValue::to_str)?.ok()?;
+            let mut best: Option<(Self, u16)> = None;
+            for range in accepted.split(',').take(MOST) {
+                let (tag, weight) = range.split_once(';').unwrap_or((range, "q=1"));
+                let weight = weight.trim().strip_prefix("q=").and_then(thousandths).unwrap_or(0);
+                if let Some(language) = Self::of(tag.trim())
+                    && weight > best.map_or(0, |(_, weight)| weight)
+                {
+                    best = Some((language, weight));
+                }
+            }
+            best.map(|(language, _)| language)
+        };
+        asked.or_else(liked).unwrap_or(Self::English)
+    }
+}
+
+/// A weight as in `0.8`, in thousandths.
+fn thousandths(text: &str) -> Option<u16> {
+    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
+    let right = matches!(whole, "0" | "1") && part.len() <= 3 && part.bytes().all(|b| b.is_ascii_digit());
+    let part = format!("{part:0<3}").parse::<u16>().ok()?;
+    right.then(|| (if whole == "1" { 1_000 } else { part }).min(1_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_wins_then_the_browser_then_english() {
+        let accepts =
+            |text: &'static str| HeaderMap::from_iter([(ACCEPT_LANGUAGE, HeaderValue::from_static(text))]);
+        let choose = |query: &str, text| Language::choose(Some(query), &accepts(text)).tag();
+        assert_eq!(choose("lang=ko", "en"), "ko");
+        assert_eq!(choose("a=b&lang=en-GB", "ko"), "en");
+        assert_eq!(choose("lang=xx", "ko-KR,ko;q=0.9"), "ko", "an unknown one is no choice");
+        assert_eq!(choose("", "de, en;q=0.5, ko;q=0.8"), "ko");
+        assert_eq!(choose("", "ko;q=0, en;q=0.1"), "en");
+        assert_eq!(choose("", "KO"), "ko");
+        for odd in ["", "*", "fr", ";;q=,,", "ko;q=9", "ko;q=0.1234", "ko;q=-1", "korean"] {
+            assert_eq!(choose("", odd), "en", "{odd}");
+        }
+        assert_eq!(Language::choose(None, &HeaderMap::new()), Language::English);
+    }
+}

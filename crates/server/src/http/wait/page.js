@@ -1,0 +1,170 @@
+// The waiting page: shows what weir.js tells, and goes on with the pass. A template names what is filled in by `data-weir`, and
+// what is shown in which state by `data-when`; all of it may be left out.
+"use strict";
+(() => {
+  const { zone, lang, idle_timeout_s, target, texts } = JSON.parse(document.getElementById("weir").textContent);
+  const NOTICE_MS = 60_000;
+  // A screen reader is told no more often than that how the line moves.
+  const ANNOUNCE_MS = 60_000;
+  // A reason that was told once is shown for at least so long.
+  const REASON_MS = 30_000;
+
+  const all = (name) => document.querySelectorAll(`[data-weir~="${name}"]`);
+  const number = new Intl.NumberFormat(lang);
+  const say = (key, values = {}) => (texts[key] ?? "").replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
+  const count = (unit, n) => say(n === 1 ? `${unit}_one` : unit, { n: number.format(n) });
+
+  /// Writes only what is another text than before: nothing is said twice to who listens.
+  function write(name, text) {
+    for (const element of all(name)) {
+      if (element.textContent !== text) element.textContent = text;
+      if (["reason", "trouble", "notice"].includes(name)) element.hidden = !text;
+    }
+  }
+
+  function span(minutes) {
+    const [hours, rest] = [Math.floor(minutes / 60), minutes % 60];
+    return [hours && count("hours", hours), rest && count("minutes", rest)].filter(Boolean).join(" ");
+  }
+
+  /// A range of seconds in words, which grow with it, and never without it.
+  function words({ low, high }) {
+    if (high <= 60) return say("eta_soon");
+    // Beyond an hour nobody needs to know it to the minute.
+    const step = (seconds) => (seconds > 3_600 ? 600 : 60);
+    const from = (Math.floor(low / step(low)) * step(low)) / 60;
+    const to = (Math.ceil(high / step(high)) * step(high)) / 60;
+    if (from < 1) return say("eta_up_to", { high: span(to) });
+    if (from === to) return say("eta_about", { high: span(to) });
+    if (to < 60) return say("eta_minutes_range", { low: from, high: to });
+    return say("eta_range", { low: span(from), high: span(to) });
+  }
+
+  function kept_for(seconds) {
+    return seconds % 60 === 0 && seconds > 60 ? span(seconds / 60) : count("seconds", seconds);
+  }
+  const idle = idle_timeout_s ? kept_for(idle_timeout_s) : say("a_while");
+
+  let state = "connecting";
+  let announced_at = 0;
+  let reason_until = 0;
+  let pass = null;
+
+  function announce(text, now = true) {
+    if (!now && Date.now() - announced_at < ANNOUNCE_MS) return;
+    announced_at = Date.now();
+    write("announcement", text);
+  }
+
+  function show(next, explanation = `explanation_${next}`, values = {}) {
+    write("explanation", say(explanation, { idle, ...values }));
+    if (next === state) return;
+    state = next;
+    document.documentElement.dataset.state = next;
+    write("heading", say(`heading_${next}`));
+    for (const element of document.querySelectorAll("[data-when]")) {
+      element.hidden = !element.dataset.when.split(" ").includes(next);
+    }
+    for (const element of all("go")) element.hidden ||= !target;
+    if (next !== "waiting") {
+      document.title = `${say(`heading_${next}`)} · ${texts.title}`;
+      announce(`${say(`heading_${next}`)}. ${say(explanation, { idle, ...values })}`);
+    }
+  }
+
+  function waiting({ rank, progress, eta, reason, stale }) {
+    const arrived = state !== "waiting";
+    show("waiting");
+    write("trouble", "");
+    write("rank", number.format(rank));
+    write("eta", eta ? words(eta) : say("eta_unknown"));
+    for (const bar of all("progress")) bar.value = progress;
+    document.title = say("title_waiting", { rank: number.format(rank), title: texts.title });
+    const why = reason ?? (stale ? "stale" : null);
+    if (why) reason_until = Date.now() + (why === "slower" ? REASON_MS : 0);
+    if (why || Date.now() >= reason_until) {
+      const news = why && !document.querySelector(`[data-weir~="reason"][data-reason="${why}"]`);
+      write("reason", why ? say(`reason_${why}`) : "");
+      for (const element of all("reason")) element.dataset.reason = why ?? "";
+      if (news) return announce(say(`reason_${why}`));
+    }
+    const now = { rank: number.format(rank), eta: eta ? words(eta) : say("eta_unknown") };
+    announce(say("announce_waiting", now), arrived);
+  }
+
+  /// On to the operator's page. The pass goes in a form or behind the #, so that no address with it is ever sent or logged.
+  function go() {
+    if (target.by === "fragment") {
+      location.assign(`${target.url}#${new URLSearchParams({ pass })}`);
+      return;
+    }
+    const form = document.createElement("form");
+    Object.assign(form, { method: "post", action: target.url });
+    const field = document.createElement("input");
+    Object.assign(field, { type: "hidden", name: "pass", value: pass });
+    form.append(field);
+    document.body.append(form);
+    form.submit();
+    form.remove();
+  }
+
+  function entered({ pass: given, again }) {
+    pass = given;
+    write("trouble", "");
+    if (!target) return show("entered", "explanation_entered_nowhere");
+    show(again ? "again" : "entered");
+    // What was spent already would only be refused: then it is for people to decide.
+    if (!again) go();
+  }
+
+  function problem({ code, final, retry }) {
+    if (final) {
+      const known = { gone: "gone", bad_token: "gone", unknown_zone: "unknown" };
+      write("trouble", "");
+      return show(known[code] ?? "refused", undefined, { code });
+    }
+    const has_place = state === "waiting";
+    if (code === "zone_closed" && !has_place) {
+      write("trouble", "");
+      return show("closed");
+    }
+    const values = { idle, retry: kept_for(retry) };
+    const limited = has_place ? "too_many_requests" : "joining_too_many";
+    const text = { offline: has_place ? "offline" : "away", too_many_requests: limited }[code] ?? "away";
+    const is_news = [...all("trouble")].some((element) => element.hidden);
+    write("trouble", say(`trouble_${text}`, values));
+    if (is_news) announce(say(`trouble_${text}`, values));
+  }
+
+  async function notice() {
+    if (document.visibilityState === "visible") {
+      const reply = await fetch(`../traffic/notice?${new URLSearchParams({ zone })}`).catch(() => null);
+      if (reply?.ok) {
+        const { notice: by_language } = await reply.json();
+        const spoken = [lang, "en", ...Object.keys(by_language)].find((tag) => tag in by_language);
+        const text = by_language[spoken] ?? "";
+        const is_news = text && [...all("notice")].some((element) => element.textContent !== text);
+        for (const element of all("notice")) if (spoken) element.lang = spoken;
+        write("notice", text);
+        if (is_news) announce(text);
+      }
+    }
+    setTimeout(notice, NOTICE_MS * (0.75 + Math.random() / 2));
+  }
+
+  const place = globalThis.Weir.wait({ zone });
+  place.addEventListener("waiting", (e) => waiting(e.detail));
+  place.addEventListener("entered", (e) => entered(e.detail));
+  place.addEventListener("problem", (e) => problem(e.detail));
+  for (const button of all("anew")) {
+    button.addEventListener("click", () => {
+      show("connecting");
+      // The button is hidden now: whoever steers by keyboard goes on from the heading.
+      for (const heading of all("heading")) (heading.tabIndex = -1), heading.focus();
+      place.anew();
+    });
+  }
+  for (const button of all("go")) button.addEventListener("click", go);
+  for (const button of all("reload")) button.addEventListener("click", () => location.reload());
+  notice();
+})();

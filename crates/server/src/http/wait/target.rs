@@ -1,0 +1,203 @@
+//! Where people go on to who were let in.
+//!
+//! Invariant: the operator says where, zone by zone, in the configuration. Nothing in an address, a token or a request has
+//! a say, so no link to a waiting room can lead anywhere else.
+
+use std::fmt;
+
+use admission::ZoneId;
+
+use crate::cells::tenant;
+
+/// How the pass is handed over. Never in a query: that is logged on its way, and sent on as a referrer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum By {
+    /// As the field `pass` of a form, posted.
+    #[default]
+    Form,
+    /// Behind the `#`, which browsers keep for themselves: for pages that have no server.
+    Fragment,
+}
+
+impl By {
+    /// The words of the configuration.
+    pub const ALL: [(Self, &'static str); 2] = [(Self::Form, "form"), (Self::Fragment, "fragment")];
+
+    /// The word.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Form => "form",
+            Self::Fragment => "fragment",
+        }
+    }
+}
+
+/// The zones of a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Zones {
+    One(ZoneId),
+    /// All of a tenant's.
+    Tenant(String),
+    All,
+}
+
+/// A page that people go on to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    zones: Zones,
+    url: String,
+    by: By,
+}
+
+/// Why a target is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TargetFault {
+    /// The zones are no zones.
+    #[error("`{0}` is no zone; write a zone's id, `TENANT:*` for a tenant's, or `*` for all")]
+    Zones(String),
+    /// The address is none that a page may go on to.
+    #[error(
+        "`{0}` is no address to go on to; write one as in https://shop.example/checkout, without user, `#` and spaces"
+    )]
+    Url(String),
+}
+
+impl Target {
+    /// A page at `url` for `zones`: a zone's id, `TENANT:*`, or `*`.
+    ///
+    /// # Errors
+    /// [`TargetFault`].
+    pub fn new(zones: &str, url: &str, by: By) -> Result<Self, TargetFault> {
+        let wrong = || TargetFault::Zones(zones.to_owned());
+        let zones = match (zones, zones.strip_suffix(":*")) {
+            ("*", _) => Zones::All,
+            (_, Some(name)) if !name.contains(':') && (name.is_empty() || ZoneId::parse(name).is_ok()) => {
+                Zones::Tenant(name.to_owned())
+            }
+            _ => Zones::One(ZoneId::parse(zones).map_err(|_| wrong())?),
+        };
+        if origin(url).is_none() {
+            return Err(TargetFault::Url(url.to_owned()));
+        }
+        Ok(Self { zones, url: url.to_owned(), by })
+    }
+
+    /// The address, as configured.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// How the pass is handed over.
+    #[must_use]
+    pub fn by(&self) -> By {
+        self.by
+    }
+
+    /// The scheme, host and port.
+    #[must_use]
+    pub fn origin(&self) -> &str {
+        origin(&self.url).expect("checked when it was made")
+    }
+
+    /// Whether two are for the very same zones.
+    #[must_use]
+    pub fn collides(&self, other: &Self) -> bool {
+        self.zones == other.zones
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.zones {
+            Zones::One(zone) => write!(f, "{zone}")?,
+            Zones::Tenant(name) => write!(f, "{name}:*")?,
+            Zones::All => f.write_str("*")?,
+        }
+        write!(f, " -> {} ({})", self.url, self.by.as_str())
+    }
+}
+
+/// Scheme, host and port of an address of the web, which is nothing but printable ASCII. They are to stand in a policy, so
+/// the host is of few characters.
+fn origin(url: &str) -> Option<&str> {
+    let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
+    let host = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
+    let in_host = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b".:-[]".contains(&b);
+    let in_path = |b: u8| b.is_ascii_graphic() && !b"\"'<>\\^`{|}#".contains(&b);
+    let right =
+        !host.is_empty() && host.bytes().all(in_host) && url.len() <= 2_048 && url.bytes().all(in_path);
+    right.then(|| &url[..url.len() - rest.len() + host.len()])
+}
+
+/// Finds the target of a zone: its own, or its tenant's, or that of all.
+#[must_use]
+pub fn find<'a>(targets: &'a [Target], zone: &str) -> Option<&'a Target> {
+    let rank = |target: &Target| match &target.zones {
+        Zones::One(id) => (id.as_str() == zone).then_some(0),
+        Zones::Tenant(name) => (name == tenant(zone)).then_some(1),
+        Zones::All => Some(2),
+    };
+    targets
+        .iter()
+        .filter_map(|target| Some((rank(target)?, target)))
+        .min_by_key(|(rank, _)| *rank)
+        .map(|(_, t)| t)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(zones: &str, url: &str) -> Target {
+        Target::new(zones, url, By::Form).expect("right")
+    }
+
+    #[test]
+    fn the_nearest_target_is_a_zones() {
+        let targets = [
+            target("*", "https://all.example/"),
+            target("shop:*", "https://shop.example/in?from=weir"),
+            target("shop:sale", "http://127.0.0.1:3000"),
+        ];
+        let of = |zone| find(&targets, zone).map(Target::url);
+        assert_eq!(of("shop:sale"), Some("http://127.0.0.1:3000"));
+        assert_eq!(of("shop:other"), Some("https://shop.example/in?from=weir"));
+        assert_eq!(of("shopper:x"), Some("https://all.example/"));
+        assert_eq!(of("plain"), Some("https://all.example/"));
+        assert_eq!(find(&targets[1..], "plain"), None);
+        assert_eq!(targets[1].origin(), "https://shop.example");
+        assert_eq!(targets[2].origin(), "http://127.0.0.1:3000");
+        assert_eq!(target(":*", "https://[::1]:8443/").origin(), "https://[::1]:8443");
+    }
+
+    #[test]
+    fn what_is_no_address_of_the_web_is_refused() {
+        for url in [
+            "",
+            "https://",
+            "//shop.example",
+            "/checkout",
+            "javascript:alert(1)",
+            "data:text/html,x",
+            "https://user:word@shop.example/",
+            "https://shop.example/#top",
+            "https://shop.example/a b",
+            "https://shop.example/\"x",
+            "https://shop.example;script-src/",
+            "https://*.example/",
+            "https://shop.example\n/",
+            "HTTPS://shop.example/",
+        ] {
+            let fault = Target::new("Z", url, By::Form).expect_err(url);
+            assert_eq!(fault, TargetFault::Url(url.to_owned()));
+        }
+        for zones in ["", "a b", "*:x", "a:b:*", "**"] {
+            assert!(
+                matches!(Target::new(zones, "https://a.example", By::Form), Err(TargetFault::Zones(_))),
+                "{zones}"
+            );
+        }
+    }
+}

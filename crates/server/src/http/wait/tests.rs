@@ -1,0 +1,145 @@
+//! What is served, and what an operator's directory may hold.
+
+use std::collections::BTreeSet;
+
+use http_body_util::BodyExt as _;
+
+use super::*;
+use target::By;
+
+fn zone(id: &str) -> ZoneId {
+    ZoneId::parse(id).expect("a zone's name")
+}
+
+fn header<'a>(response: &'a Response<Full<Bytes>>, name: &str) -> &'a str {
+    response.headers().get(name).map_or("", |value| value.to_str().expect("text"))
+}
+
+fn text(response: Response<Full<Bytes>>) -> String {
+    let mut body = response.into_body();
+    let frame = futures_now(body.frame());
+    frame.map_or(String::new(), |frame| {
+        let bytes = frame.expect("whole").into_data().expect("bytes");
+        String::from_utf8(bytes.to_vec()).expect("UTF-8")
+    })
+}
+
+/// What is there already.
+fn futures_now<T>(future: impl Future<Output = T>) -> T {
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    match std::pin::pin!(future).poll(&mut cx) {
+        std::task::Poll::Ready(done) => done,
+        std::task::Poll::Pending => panic!("a full body is there"),
+    }
+}
+
+fn with(targets: &[(&str, &str, By)], dir: Option<&Path>) -> Result<Pages, PagesFault> {
+    let targets =
+        targets.iter().map(|(zones, url, by)| Target::new(zones, url, *by).expect("right")).collect();
+    Pages::read(&WaitSettings { templates_dir: dir.map(Path::to_owned), targets })
+}
+
+fn page(pages: &Pages, id: &str) -> Response<Full<Bytes>> {
+    pages.page(&zone(id), Some(Policy::default()), StatusCode::OK, None, &HeaderMap::new())
+}
+
+#[test]
+fn every_language_has_every_text() {
+    let [first, rest @ ..] = &BUILT_IN.texts;
+    let names: BTreeSet<_> = first.names().collect();
+    for other in rest {
+        assert_eq!(names, other.names().collect());
+    }
+    for name in names {
+        let script = include_str!("page.js").contains(&format!("\"{name}"));
+        let made =
+            ["heading_", "explanation_", "reason_", "trouble_", "seconds", "minutes", "hours", "title"];
+        let used = script
+            || include_str!("page.html").contains(&format!("{{{{text.{name}}}}}"))
+            || made.iter().any(|made| name.starts_with(made));
+        assert!(used, "nothing says {name}");
+    }
+}
+
+#[test]
+fn a_page_may_go_on_to_its_target_and_nowhere_else() {
+    let pages = with(&[("Z", "https://shop.example/in", By::Fragment)], None).expect("right");
+    let ours = page(&pages, "Z");
+    assert!(header(&ours, "content-security-policy").contains("; form-action https://shop.example; "));
+    assert!(text(ours).contains(r#""target":{"by":"fragment","url":"https://shop.example/in"}"#));
+    let other = page(&pages, "OTHER");
+    let policy = header(&other, "content-security-policy");
+    assert!(
+        policy.starts_with("default-src 'none'; ") && policy.contains("; form-action 'none'; "),
+        "{policy}"
+    );
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(header(&other, "referrer-policy"), "strict-origin");
+    assert!(text(other).contains(r#""target":null"#));
+}
+
+#[test]
+fn what_a_browser_has_is_not_sent_again() {
+    let pages = with(&[], None).expect("right");
+    let ours = page(&pages, "Z");
+    let known = HeaderMap::from_iter([(IF_NONE_MATCH, ours.headers()[ETAG].clone())]);
+    let again = |id: &str| pages.page(&zone(id), Some(Policy::default()), StatusCode::OK, None, &known);
+    assert_eq!(again("Z").status(), StatusCode::NOT_MODIFIED);
+    assert_eq!(text(again("Z")), "");
+    assert_eq!(again("OTHER").status(), StatusCode::OK, "another page");
+    for path in ["/weir.js", "/wait-assets/page.js", "/wait-assets/page.css", "/wait-assets/icon.svg"] {
+        let first = pages.asset(path, &HeaderMap::new()).expect("there is such an asset");
+        assert_eq!(header(&first, "cache-control"), "public, max-age=300");
+        assert_eq!(header(&first, "x-content-type-options"), "nosniff");
+        let weak = format!("\"x\", W/{}", header(&first, "etag"));
+        let known = HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_str(&weak).expect("text"))]);
+        assert_eq!(pages.asset(path, &known).expect("still").status(), StatusCode::NOT_MODIFIED);
+        assert!(!text(first).contains("\n//"), "{path}: comments are left out");
+    }
+    assert!(pages.asset("/wait-assets/page.html", &HeaderMap::new()).is_none());
+    assert!(pages.asset("/wait-assets/../weir.js", &HeaderMap::new()).is_none());
+}
+
+#[test]
+fn paths_name_zones() {
+    assert_eq!(zone_of("/wait/shop%3Acheckout").as_ref().map(ZoneId::as_str), Some("shop:checkout"));
+    for wrong in ["/wait/", "/wait/a/b", "/wait/%FF", "/wait/..%2F..", "/wait/%3Cscript%3E"] {
+        assert_eq!((zone_of(wrong), route(wrong)), (None, Route::Page), "{wrong}");
+    }
+    assert_eq!(
+        ["/weir.js", "/wait-assets/x", "/wait", "/"].map(route),
+        [Route::Asset, Route::Asset, Route::Other, Route::Other]
+    );
+}
+
+#[test]
+fn a_zone_has_its_own_template_and_assets() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let put = |name: &str, body: &[u8]| fs::write(dir.path().join(name), body).expect("takes files");
+    put("default.html", b"all {{lang}}");
+    put("shop:sale.html", b"sale {{text.title}}");
+    put("logo.png", b"\x89PNG");
+    put(".hidden", b"");
+    let pages = with(&[], Some(dir.path())).expect("right");
+    assert_eq!(text(page(&pages, "Z")), "all en");
+    assert_eq!(text(page(&pages, "shop:sale")), "sale Waiting room");
+    let logo = pages.asset("/wait-assets/logo.png", &HeaderMap::new()).expect("it is there");
+    assert_eq!(header(&logo, "content-type"), "image/png");
+
+    for (name, body, told) in [
+        ("a b.html", &b"x"[..], "`a b` is no zone"),
+        ("Z.html", b"\n{{nonsense}}", "Z.html: line 2: `{{nonsense}}`"),
+        ("Z.html", b"\xff", "Z.html: is no UTF-8"),
+        ("page.css", b"x", "page.css: has the name of an asset of Weir's"),
+        ("script.js", b"x", "script.js: is no template"),
+        ("big.png", &[0; 600_000], "big.png: has 600000 bytes"),
+    ] {
+        put(name, body);
+        let fault = with(&[], Some(dir.path())).err().expect("refused").to_string();
+        assert!(fault.contains(told), "{fault}");
+        fs::remove_file(dir.path().join(name)).expect("put a moment ago");
+    }
+    fs::create_dir(dir.path().join("more")).expect("takes directories");
+    assert!(with(&[], Some(dir.path())).is_err());
+    assert!(with(&[], Some(&dir.path().join("nowhere"))).is_err());
+}

@@ -1,0 +1,124 @@
+//! What the service says.
+//!
+//! | | |
+//! |---|---|
+//! | `GET /` | what is protected; without a session, on to the waiting room |
+//! | `POST /enter` | the field `pass` of a form: a session, and on to `/` |
+//! | `GET /session` | 204 with a session, 401 without: what nginx and Envoy ask |
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::{
+    Method, Request, Response, StatusCode,
+    body::Incoming,
+    header::{CACHE_CONTROL, CONTENT_TYPE, COOKIE, HeaderMap, HeaderValue, LOCATION, SET_COOKIE},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{net::TcpListener, time::timeout};
+
+use crate::door::{Door, Refusal, SESSION_S};
+
+/// The cookie. Lax: links to this service from elsewhere find the session.
+const NAME: &str = "session";
+
+const MAX_BODY: usize = 8_192;
+
+/// From the head of a request to the end of its body.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The service.
+pub struct Service {
+    /// Who comes in.
+    pub door: Door,
+    /// The waiting room's page, as in `http://127.0.0.1:8080/wait/TEST_ZONE`.
+    pub waiting_room: String,
+}
+
+impl Service {
+    /// Serves for as long as the process lives.
+    pub async fn serve(self: Arc<Self>, listener: TcpListener) {
+        loop {
+            // A connection that died in the queue, or too many open files: the next one may be fine.
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            let service = Arc::clone(&self);
+            tokio::spawn(async move {
+                let answer = service_fn(move |request| Arc::clone(&service).answer(request));
+                let mut http = http1::Builder::new();
+                http.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+                // What goes wrong with a connection is its client's affair.
+                let _ = http.serve_connection(TokioIo::new(stream), answer).await;
+            });
+        }
+    }
+
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Full<Bytes>>, Infallible> {
+        let is_in = session(request.headers()).is_some_and(|session| self.door.is_in(session));
+        Ok(match (request.method(), request.uri().path()) {
+            (&Method::GET, "/") if is_in => page(StatusCode::OK, "You are in."),
+            (&Method::GET, "/") => on_to(&self.waiting_room),
+            (&Method::GET, "/session") if is_in => page(StatusCode::NO_CONTENT, ""),
+            (&Method::GET, "/session") => page(StatusCode::UNAUTHORIZED, "There is no session."),
+            (&Method::POST, "/enter") => self.enter(request.into_body()).await,
+            _ => page(StatusCode::NOT_FOUND, "There is nothing here."),
+        })
+    }
+
+    async fn enter(&self, body: Incoming) -> Response<Full<Bytes>> {
+        let body = timeout(PATIENCE, Limited::new(body, MAX_BODY).collect()).await;
+        let Ok(Ok(body)) = body else { return page(StatusCode::BAD_REQUEST, "The form can't be read.") };
+        let body = body.to_bytes();
+        let pass = form_urlencoded::parse(&body).find(|(name, _)| name == "pass").map(|(_, value)| value);
+        match self.door.enter(&pass.unwrap_or_default()).await {
+            Ok(session) => {
+                // By GET, so that loading again posts nothing. Behind TLS, add `; Secure`.
+                let mut response = on_to("/");
+                let cookie = format!("{NAME}={session}; HttpOnly; SameSite=Lax; Path=/; Max-Age={SESSION_S}");
+                let cookie = HeaderValue::from_str(&cookie).expect("hex digits and words");
+                response.headers_mut().insert(SET_COOKIE, cookie);
+                response
+            }
+            Err(refusal) => {
+                let status = match refusal {
+                    Refusal::Full => StatusCode::SERVICE_UNAVAILABLE,
+                    _ => StatusCode::FORBIDDEN,
+                };
+                let text =
+                    format!("{refusal}. <a href=\"{}\">Back to the waiting room</a>", self.waiting_room);
+                page(status, &text)
+            }
+        }
+    }
+}
+
+fn session(headers: &HeaderMap) -> Option<&str> {
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|cookies| cookies.split("; ")).filter_map(|pair| pair.split_once('='));
+    pairs.find(|(name, _)| *name == NAME).map(|(_, value)| value)
+}
+
+fn on_to(address: &str) -> Response<Full<Bytes>> {
+    let mut response = page(StatusCode::SEE_OTHER, "");
+    let address = HeaderValue::from_str(address).expect("checked in the beginning");
+    response.headers_mut().insert(LOCATION, address);
+    response
+}
+
+fn page(status: StatusCode, text: &str) -> Response<Full<Bytes>> {
+    let html = format!("<!doctype html><html lang=\"en\"><title>Protected</title><h1>{text}</h1>");
+    let mut response = Response::new(if text.is_empty() { Full::default() } else { Full::new(html.into()) });
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

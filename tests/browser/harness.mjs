@@ -1,0 +1,274 @@
+// The real binary and a real browser, for the tests of pages.
+//
+// Each server has a temporary directory and free ports of its own, and ends by its own process. Each page has a browser context
+// of its own. A page that throws, breaks its own content security policy or asks another host than this machine fails its test; a
+// test that fails leaves a screenshot and the server's log.
+
+import { spawn } from "node:child_process";
+import { accessSync, constants, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import net from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { after } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const ROOT = resolve(dirname(fileURLToPath(import.meta.url)), "../..");
+const TARGET = resolve(ROOT, process.env.CARGO_TARGET_DIR ?? "target");
+/// Where node_modules are, and where screenshots go.
+export const OUT = process.env.WEIR_BROWSER_DIR ?? join(TARGET, "browser");
+const BINARY = process.env.WEIR_BIN ?? join(TARGET, "debug/weir");
+const BROWSERS = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome"];
+/// How long anything may take that is waited for.
+const PATIENCE_MS = 20_000;
+
+const modules = createRequire(join(OUT, "package.json"));
+function installed(name) {
+  try {
+    return modules.resolve(name);
+  } catch {
+    throw new Error(`${name} is not installed in ${OUT}: run tests/browser/run, which does that`);
+  }
+}
+const { chromium } = modules(installed("playwright-core"));
+const AXE = installed("axe-core");
+
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+/// Asks `probe` until it answers with something truthy, and gives that back. What it throws is told if time runs out.
+export async function until(what, probe, patience_ms = PATIENCE_MS) {
+  const end = Date.now() + patience_ms;
+  for (let last; ; await sleep(40)) {
+    try {
+      const found = await probe();
+      if (found) return found;
+      last = found;
+    } catch (error) {
+      last = error;
+    }
+    if (Date.now() > end) throw new Error(`in ${patience_ms} ms this did not come: ${what} (last: ${last?.stack ?? last})`);
+  }
+}
+
+/// One zone's table, for a configuration file.
+export function zone(id, settings = {}) {
+  const line = ([name, value]) => `${name} = ${JSON.stringify(value)}\n`;
+  return `[[zone]]\nid = ${JSON.stringify(id)}\n${Object.entries(settings).map(line).join("")}`;
+}
+
+/// An address that lasts when the server behind it is ended and another one started, as a load balancer's does.
+class Door {
+  #to = null;
+  #open = new Set();
+
+  static async open() {
+    const door = new Door();
+    door.server = net.createServer((client) => door.#through(client));
+    await new Promise((done, failed) => door.server.once("error", failed).listen(0, "127.0.0.1", done));
+    door.address = `127.0.0.1:${door.server.address().port}`;
+    return door;
+  }
+
+  /// From now on it leads to `address`, or (null) to nobody; what is open breaks off.
+  lead(address) {
+    this.#to = address;
+    for (const socket of this.#open) socket.destroy();
+  }
+
+  #through(client) {
+    if (this.#to === null) return client.destroy();
+    const [host, port] = this.#to.split(":");
+    const server = net.connect(Number(port), host);
+    for (const [from, to] of [[client, server], [server, client]]) {
+      this.#open.add(from);
+      from.setNoDelay(true).pipe(to);
+      from.on("error", () => {}).on("close", () => {
+        this.#open.delete(from);
+        to.destroy();
+      });
+    }
+  }
+
+  async close() {
+    this.lead(null);
+    await new Promise((done) => this.server.close(done));
+  }
+}
+
+/// A running server. `url` and `admin_url` stay the same when it is started again.
+export class Weir {
+  #child = null;
+  #stdout = "";
+  #log = "";
+
+  /// Starts one for the test `t`, with the text of a configuration file, and ends it with the test.
+  static async start(t, { config = "", args = [], env = {} } = {}) {
+    try {
+      accessSync(BINARY, constants.X_OK);
+    } catch {
+      throw new Error(`there is no ${BINARY}: cargo build -p weir, or name one by WEIR_BIN`);
+    }
+    const weir = new Weir();
+    weir.dir = mkdtempSync(join(tmpdir(), "weir-browser-"));
+    [weir.args, weir.env] = [args, env];
+    [weir.door, weir.admin_door] = [await Door.open(), await Door.open()];
+    [weir.url, weir.admin_url] = [`http://${weir.door.address}`, `http://${weir.admin_door.address}`];
+    t.after(async () => {
+      if (t.passed === false) process.stderr.write(`--- the server's log:\n${weir.#log}---\n`);
+      await weir.kill();
+      await Promise.all([weir.door.close(), weir.admin_door.close()]);
+      rmSync(weir.dir, { recursive: true, force: true });
+    });
+    weir.configure(config);
+    await weir.up();
+    return weir;
+  }
+
+  /// Writes another configuration file; `signal("SIGHUP")` has it read.
+  configure(config) {
+    this.config = config;
+    if (config) writeFileSync(join(this.dir, "weir.toml"), config);
+  }
+
+  /// Starts it (again), on the same data.
+  async up() {
+    const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(WEIR_|RUST_LOG$)/.test(name)));
+    Object.assign(env, { WEIR_LISTEN: "127.0.0.1:0", WEIR_ADMIN_LISTEN: "127.0.0.1:0", WEIR_DATA_DIR: join(this.dir, "data") });
+    if (this.config) env.WEIR_CONFIG = join(this.dir, "weir.toml");
+    this.#stdout = "";
+    const options = { cwd: this.dir, env: { ...env, ...this.env }, stdio: ["ignore", "pipe", "pipe"] };
+    const child = spawn(BINARY, ["serve", ...this.args], options);
+    this.#child = child;
+    child.stdout.on("data", (bytes) => (this.#stdout += bytes));
+    child.stderr.on("data", (bytes) => (this.#log += bytes));
+    this.ended = new Promise((done) => child.once("close", (code) => done(code)));
+    const [public_at, admin_at] = await until("the server says where it listens", () => {
+      if (child.exitCode !== null) throw new Error(`the server ended at its start: ${this.#log}`);
+      const at = (before) => new RegExp(`${before} on http://(\\S+)\n`).exec(this.#stdout)?.[1];
+      const both = [at("listening"), at("admin")];
+      return both.every(Boolean) && both;
+    });
+    this.door.lead(public_at);
+    this.admin_door.lead(admin_at);
+  }
+
+  signal(name) {
+    this.#child.kill(name);
+  }
+
+  /// Ends it at once, as a power cut would.
+  async kill() {
+    this.door.lead(null);
+    this.admin_door.lead(null);
+    this.#child?.kill("SIGKILL");
+    await this.ended;
+  }
+
+  /// What it logged.
+  get log() {
+    return this.#log;
+  }
+
+  /// Takes a place, or asks for one, as an app does.
+  async ask(path, body) {
+    const headers = { "content-type": "application/json" };
+    const reply = await fetch(`${this.url}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
+    return { status: reply.status, body: await reply.json() };
+  }
+
+  /// People in line ahead of whoever comes next, who go on asking until the test ends.
+  async crowd(t, zone_id, count) {
+    const join = async () => (await this.ask("/traffic/wait", { zoneId: zone_id })).body.token;
+    const tokens = [];
+    for (let i = 0; i < count; i += 1) tokens.push(await join());
+    let over = false;
+    const asking = (async () => {
+      while (!over) {
+        // A server that is away is asked again.
+        await Promise.allSettled(tokens.map((token) => this.ask("/traffic/entry", { zoneId: zone_id, token })));
+        await sleep(400);
+      }
+    })();
+    t.after(() => {
+      over = true;
+      return asking;
+    });
+    return tokens;
+  }
+}
+
+/// One for all tests of a file: a promise, since several may ask for it at once.
+let browser = null;
+after(async () => (await browser)?.close());
+
+function launched() {
+  const names = process.env.CHROMIUM ? [process.env.CHROMIUM] : BROWSERS;
+  const dirs = (process.env.PATH ?? "").split(":");
+  const paths = names.flatMap((name) => (name.includes("/") ? [name] : dirs.map((dir) => join(dir, name))));
+  const executablePath = paths.find((path) => {
+    try {
+      accessSync(path, constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+  if (!executablePath) throw new Error("there is no Chromium: apt-get install chromium-headless-shell, or name one by CHROMIUM");
+  // The only pages are ours; root's browser has no sandbox, and containers may have none.
+  browser ??= chromium.launch({ executablePath, chromiumSandbox: false, args: ["--disable-dev-shm-usage"] });
+  return browser;
+}
+
+/// A browser context of its own for the test `t`: what is stored in it is shared by its pages. `options` are Playwright's
+/// (locale, colorScheme, viewport, reducedMotion, …).
+export async function context(t, options = {}) {
+  const made = await (await launched()).newContext({ locale: "en-US", ...options });
+  made.setDefaultTimeout(PATIENCE_MS);
+  made.faults = [];
+  made.requests = [];
+  made.on("request", (request) => {
+    made.requests.push({ method: request.method(), url: request.url(), headers: request.headers(), body: request.postData() });
+    const { protocol, hostname } = new URL(request.url());
+    if (/^https?:$/.test(protocol) && !/^(127\.|localhost$)/.test(hostname)) made.faults.push(`asks another host: ${request.url()}`);
+  });
+  made.on("weberror", (fault) => made.faults.push(`throws: ${fault.error()?.stack ?? fault.error()}`));
+  await made.exposeBinding("weir_policy_broken", (_, what) => void made.faults.push(`breaks its policy: ${what}`));
+  await made.addInitScript(() => {
+    addEventListener("securitypolicyviolation", (e) => {
+      globalThis.weir_policy_broken(`${e.effectiveDirective}: ${e.blockedURI} at ${e.sourceFile}:${e.lineNumber}`);
+    });
+  });
+  t.after(async () => {
+    const { faults } = made;
+    if (t.passed === false) {
+      for (const [i, page] of made.pages().entries()) await shot(page, `FAILED ${t.name} ${i}`).catch(() => {});
+    }
+    await made.close();
+    if (faults.length && t.passed !== false) throw new Error(`a page of this test\n${faults.join("\n")}`);
+  });
+  return made;
+}
+
+/// A page in a context of its own.
+export async function page(t, url, options = {}) {
+  const opened = await (await context(t, options)).newPage();
+  await opened.goto(url);
+  return opened;
+}
+
+/// Keeps a picture under target/browser.
+export async function shot(page, name) {
+  mkdirSync(OUT, { recursive: true });
+  await page.screenshot({ path: join(OUT, `${name.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 100)}.png`), fullPage: true });
+}
+
+/// What axe finds wrong: rule, words and place, one text each. A page is well when there is none.
+export async function axe(page) {
+  if (!(await page.evaluate(() => "axe" in globalThis))) {
+    const { source } = modules(AXE);
+    // By the debugger, which no content security policy of the page forbids.
+    await page.evaluate(`${source}; undefined`);
+  }
+  const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+  return violations.flatMap(({ id, help, nodes }) => nodes.map(({ html, failureSummary }) => `${id}: ${help}: ${html} ${failureSummary}`));
+}

@@ -1,0 +1,442 @@
+// The waiting page as people meet it: places are kept through reloads, crashes, dead networks and frozen tabs, and the pass is handed
+// over where no log and no other page sees it.
+
+import assert from "node:assert/strict";
+import http from "node:http";
+import { test as all } from "node:test";
+import { Weir, axe, context, page, shot, until, zone } from "./harness.mjs";
+
+// Each has a server and a browser context of its own, and mostly waits: so several run at once.
+const tests = [];
+const test = (name, run) => tests.push([name, run]);
+
+const QUICK = { admit_per_minute: 600, polling_period_ms: 500, idle_timeout_s: 10 };
+const target = (url, by = "form", zones = "*") => `[[wait.target]]\nzone = "${zones}"\nurl = "${url}"\nby = "${by}"\n`;
+const held = (more = {}) => zone("Z", { ...QUICK, mode: "hold", ...more });
+const open = (more = {}) => zone("Z", { ...QUICK, ...more });
+
+const text = (at, name) => at.textContent(`[data-weir~="${name}"]`);
+const state = (at) => at.evaluate(() => document.documentElement.dataset.state);
+const comes_to = (at, wanted) => until(`the page is ${wanted}`, async () => (await state(at)) === wanted);
+const rank_is = (at, rank) => until(`the rank is ${rank}`, async () => (await text(at, "rank")) === String(rank));
+const calls = (at, path) => at.context().requests.filter(({ url }) => new URL(url).pathname === path);
+
+/// A service that people go on to. Tells what it was asked.
+async function service(t) {
+  const asked = [];
+  const server = http.createServer(async (request, response) => {
+    let body = "";
+    for await (const chunk of request) body += chunk;
+    asked.push({ method: request.method, url: request.url, headers: request.headers, body });
+    const html = '<!doctype html><html lang="en"><title>in</title><h1>in</h1><img src="/seen.png" alt="">';
+    response.writeHead(200, { "content-type": "text/html", "referrer-policy": "unsafe-url" }).end(html);
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  t.after(() => server.close().closeAllConnections());
+  return { asked, origin: `http://127.0.0.1:${server.address().port}` };
+}
+
+/// The claims of a pass; the sample service's test verifies one.
+const claims = (pass) => JSON.parse(Buffer.from(pass.split(".")[1], "base64url"));
+
+test("who waits sees the rank fall, and goes on with the pass in a form", async (t) => {
+  const { asked, origin } = await service(t);
+  const weir = await Weir.start(t, { config: target(`${origin}/enter?from=weir`) + held() });
+  await weir.crowd(t, "Z", 4);
+  const at = await page(t, `${weir.url}/wait/Z`);
+  await rank_is(at, 5);
+  assert.match(await at.title(), /^5 · Waiting room$/);
+  assert.match(await text(at, "reason"), /Nobody is being let in/);
+  assert.match(await text(at, "explanation"), /kept for 10 seconds/);
+  weir.configure(weir.config.replace('mode = "hold"', 'mode = "auto"'));
+  weir.signal("SIGHUP");
+  await at.waitForURL(`${origin}/enter?from=weir`);
+  const entered = asked.find(({ url }) => url.startsWith("/enter"));
+  assert.equal(entered.method, "POST");
+  assert.equal(claims(new URLSearchParams(entered.body).get("pass")).zone, "Z");
+  assert.equal(entered.headers.origin, weir.url, "services ask for it against forged forms");
+  assert.equal(entered.headers.referer, `${weir.url}/`, "the origin, and no more");
+  const pass = new URLSearchParams(entered.body).get("pass");
+  await until("the page's picture is asked for", () => asked.some(({ url }) => url === "/seen.png"));
+  for (const { url, headers } of [...asked, ...at.context().requests]) {
+    assert.ok(!url.includes(pass) && !JSON.stringify(headers).includes(pass), `the pass is in ${url}`);
+  }
+  // Back again: what was spent is not spent once more by itself.
+  await at.goto(`${weir.url}/wait/Z`);
+  await comes_to(at, "again");
+  await axe(at).then((found) => assert.deepEqual(found, []));
+  const before = asked.length;
+  await at.getByRole("button", { name: "Go on" }).click();
+  await at.waitForURL(`${origin}/enter?from=weir`);
+  assert.equal(new URLSearchParams(asked[before].body).get("pass"), pass, "the same pass");
+});
+
+test("a page without a server gets the pass behind the #", async (t) => {
+  const { asked, origin } = await service(t);
+  const weir = await Weir.start(t, { config: target(`${origin}/app`, "fragment") + open() });
+  const at = await page(t, `${weir.url}/wait/Z`);
+  await at.waitForURL(`${origin}/app#pass=*`);
+  const pass = new URLSearchParams(new URL(at.url()).hash.slice(1)).get("pass");
+  assert.equal(claims(pass).zone, "Z");
+  await until("the page's picture is asked for", () => asked.some(({ url }) => url === "/seen.png"));
+  for (const { url, headers } of asked) assert.ok(!url.includes(pass) && !JSON.stringify(headers).includes(pass), url);
+});
+
+test("no link says where people go on to", async (t) => {
+  const { asked, origin } = await service(t);
+  const { asked: asked_evil, origin: evil } = await service(t);
+  const weir = await Weir.start(t, { config: target(`${origin}/enter`, "form", "Z") + open() + zone("OTHER", QUICK) });
+  const tricks = new URLSearchParams({ target: evil, to: evil, next: evil, url: evil, redirect: evil, zone: evil });
+  const at = await page(t, `${weir.url}/wait/Z?${tricks}#pass=x&target=${evil}`);
+  await at.waitForURL(`${origin}/enter`);
+  assert.equal(asked.filter(({ method }) => method === "POST").length, 1);
+  // A zone without a target leads nowhere, and a page that is tricked can't post elsewhere.
+  const other = await page(t, `${weir.url}/wait/OTHER?${tricks}`);
+  await comes_to(other, "entered");
+  assert.match(await text(other, "explanation"), /go back to the page/);
+  await other.evaluate((to) => {
+    const form = Object.assign(document.createElement("form"), { method: "post", action: to });
+    document.body.append(form);
+    form.submit();
+  }, evil);
+  const { faults } = other.context();
+  await until("the browser refuses", () => faults.some((fault) => fault.startsWith("breaks its policy: form-action")));
+  faults.length = 0;
+  assert.deepEqual(asked_evil, []);
+});
+
+test("a reload keeps the place, and a second tab has the same one", async (t) => {
+  const weir = await Weir.start(t, { config: held() });
+  await weir.crowd(t, "Z", 2);
+  const at = await page(t, `${weir.url}/wait/Z`);
+  await rank_is(at, 3);
+  await at.reload();
+  await rank_is(at, 3);
+  const second = await at.context().newPage();
+  await second.goto(`${weir.url}/wait/Z`);
+  await rank_is(second, 3);
+  assert.equal(calls(at, "/traffic/wait").length, 1, "one place was taken");
+  const stranger = await page(t, `${weir.url}/wait/Z`);
+  await rank_is(stranger, 4);
+  // One tab has the stream, the other polls; when the first goes, the second goes on.
+  await until("the second polls", () => calls(second, "/traffic/entry").length > 0);
+  const streams = () => calls(second, "/traffic/stream").length;
+  const before = streams();
+  await at.close();
+  await until("the second has the stream now", () => streams() > before);
+  await rank_is(second, 3);
+});
+
+test("two tabs that are let in use the pass once", async (t) => {
+  const { asked, origin } = await service(t);
+  const weir = await Weir.start(t, { config: target(`${origin}/enter`) + held() });
+  const at = await page(t, `${weir.url}/wait/Z`);
+  await rank_is(at, 1);
+  const second = await at.context().newPage();
+  await second.goto(`${weir.url}/wait/Z`);
+  await rank_is(second, 1);
+  weir.configure(target(`${origin}/enter`) + open());
+  weir.signal("SIGHUP");
+  const tabs = [at, second];
+  await until("one goes on, the other says so", async () => {
+    const there = tabs.map((tab) => tab.url().startsWith(origin));
+    return there.includes(true) && there.includes(false) && (await state(tabs[there.indexOf(false)])) === "again";
+  });
+  assert.equal(asked.filter(({ method }) => method === "POST").length, 1);
+});
+
+test("a server that dies, and a network that is gone, cost no place", async (t) => {
+  const weir = await Weir.start(t, { config: held() });
+  await weir.crowd(t, "Z", 2);
+  const at = await page(t, `${weir.url}/wait/Z`);
+  await rank_is(at, 3);
+  await weir.kill();
+  await until("the page says so", () => at.isVisible('[data-weir~="trouble"]'));
+  assert.match(await text(at, "trouble"), /No connection.*kept for 10 seconds/);
+  await shot(at, "wait offline");
+  await weir.up();
+  await until("it goes on", async () => !(await at.isVisible('[data-weir~="trouble"]')));
+  await rank_is(at, 3);
+  await at.context().setOffline(true);
+  await until("the page says so again", () => at.isVisible('[data-weir~="trouble"]'));
+  await at.context().setOffline(false);
+  await until("it goes on again", async () => !(await at.isVisible('[data-weir~="trouble"]')));
+  await rank_is(at, 3);
+  assert.equal(calls(at, "/traffic/wait").length, 1, "one place was taken");
+});
+
+test("where no stream comes through, the page polls as it is told", async (t) => {
+  const weir = await Weir.start(t, { config: held() });
+  const at = await (await context(t)).newPage();
+  await at.route("**/traffic/stream**", (route) => route.abort());
+  await at.goto(`${weir.url}/wait/Z`);
+  await rank_is(at, 1);
+  await until("it polls", () => calls(at, "/traffic/entry").length >= 4);
+  assert.equal(calls(at, "/traffic/stream").length, 1, "and leaves streams alone for a while");
+  const streaming = await page(t, `${weir.url}/wait/Z`);
+  await rank_is(streaming, 2);
+  await until("a stream is open", () => calls(streaming, "/traffic/stream").length === 1);
+  assert.equal(calls(streaming, "/traffic/entry").length, 0, "who has a stream does not poll");
+  const [{ url, headers }] = calls(streaming, "/traffic/stream");
+  assert.ok(!url.includes("token") && headers["last-event-id"].length === 52, "the token is in no address");
+});
+
+test("who was away for too long is told, and takes a new place by choice", async (t) => {
+  const weir = await Weir.start(t, { config: held() });
+  await weir.crowd(t, "Z", 1);
+  const at = await page(t, `${weir.url}/wait/Z`);
+  await rank_is(at, 2);
+  await at.context().setOffline(true);
+  await until("the place is given up", async () => {
+    const metrics = await (await fetch(`${weir.admin_url}/metrics`)).text();
+    return metrics.includes('weir_zone_evicted_total{zone="Z"} 1');
+  }, 30_000);
+  await weir.ask("/traffic/wait", { zoneId: "Z" });
+  await at.context().setOffline(false);
+  await comes_to(at, "gone");
+  assert.deepEqual(await axe(at), []);
+  assert.equal(calls(at, "/traffic/wait").length, 1, "no new place by itself");
+  await at.getByRole("button", { name: "Take a new place" }).click();
+  await rank_is(at, 3);
+  assert.equal(await at.evaluate(() => document.activeElement.tagName), "H1", "the keyboard goes on from there");
+});
+
+test("a frozen tab that is let in goes on when it is thawed", async (t) => {
+  const { origin } = await service(t);
+  const weir = await Weir.start(t, { config: target(`${origin}/enter`) + held() });
+  const at = await page(t, `${weir.url}/wait/Z`);
+  await rank_is(at, 1);
+  const debug = await at.context().newCDPSession(at);
+  // As a frozen tab, a paused one runs nothing while its connections go on. (A browser without windows freezes none.)
+  await debug.send("Debugger.enable");
+  const frozen = new Promise((done) => debug.once("Debugger.paused", done));
+  await debug.send("Debugger.pause");
+  weir.configure(target(`${origin}/enter`) + open());
+  weir.signal("SIGHUP");
+  await until("it was let in", async () => {
+    const metrics = await (await fetch(`${weir.admin_url}/metrics`)).text();
+    return metrics.includes('weir_zone_entered_total{zone="Z"} 1');
+  });
+  await frozen;
+  assert.equal(at.url(), `${weir.url}/wait/Z`);
+  await debug.send("Debugger.resume");
+  await at.waitForURL(`${origin}/enter`);
+});
+
+test("a closed zone, an unknown one, and clients that ask too often", async (t) => {
+  const limited = zone("LIMITED", { ...QUICK, mode: "hold", waits_per_minute_per_client: 1 });
+  const weir = await Weir.start(t, { config: zone("Z", { ...QUICK, mode: "closed" }) + limited });
+  const at = await page(t, `${weir.url}/wait/Z`);
+  await comes_to(at, "closed");
+  const unknown = await context(t);
+  const nowhere = await unknown.newPage();
+  const reply = await nowhere.goto(`${weir.url}/wait/NOWHERE`);
+  assert.equal(reply.status(), 404);
+  await comes_to(nowhere, "unknown");
+  const first = await page(t, `${weir.url}/wait/LIMITED`);
+  await rank_is(first, 1);
+  const second = await page(t, `${weir.url}/wait/LIMITED`);
+  await until("it is told", () => second.isVisible('[data-weir~="trouble"]'));
+  assert.match(await text(second, "trouble"), /Too many requests.*Trying again in/);
+  // Who has a place keeps it, whatever others do.
+  await first.reload();
+  await rank_is(first, 1);
+});
+
+test("both languages, by the address and by the browser", async (t) => {
+  const weir = await Weir.start(t, { config: held() });
+  for (const [locale, query, lang, heading] of [
+    ["ko-KR", "", "ko", "순서를 기다리고 있습니다"],
+    ["fr-FR", "", "en", "You are in line"],
+    ["ko-KR", "?lang=en", "en", "You are in line"],
+    ["en-US", "?lang=ko", "ko", "순서를 기다리고 있습니다"],
+  ]) {
+    const at = await page(t, `${weir.url}/wait/Z${query}`, { locale });
+    await comes_to(at, "waiting");
+    assert.equal(await at.getAttribute("html", "lang"), lang);
+    assert.equal(await text(at, "heading"), heading);
+  }
+  const at = await page(t, `${weir.url}/wait/Z`);
+  await comes_to(at, "waiting");
+  const rank = await text(at, "rank");
+  await at.click("text=한국어");
+  await comes_to(at, "waiting");
+  assert.equal(await text(at, "rank"), rank, "the place is the same in another language");
+});
+
+test("what operators say is shown in the user's language, or in English, as text", async (t) => {
+  const notice = '[zone.notice]\nen = "Doors <b>open</b>\\nat noon."\nko = "정오에 엽니다."\n';
+  const weir = await Weir.start(t, { config: held() + notice + zone("Y", { ...QUICK, mode: "hold" }) + '[zone.notice]\nen = "English only"\n' });
+  const said = async (zone_id, locale) => {
+    const at = await page(t, `${weir.url}/wait/${zone_id}`, { locale });
+    await until("the notice is shown", () => at.isVisible('[data-weir~="notice"]'));
+    return [await text(at, "notice"), await at.getAttribute('[data-weir~="notice"]', "lang")];
+  };
+  assert.deepEqual(await said("Z", "ko-KR"), ["정오에 엽니다.", "ko"]);
+  assert.deepEqual(await said("Z", "en-GB"), ["Doors <b>open</b>\nat noon.", "en"]);
+  assert.deepEqual(await said("Y", "ko-KR"), ["English only", "en"]);
+});
+
+test("an operator's template is shown, with what it shows", async (t) => {
+  const weir = await Weir.start(t, { config: held(), args: ["--wait-templates-dir", new URL("templates", import.meta.url).pathname] });
+  const at = await page(t, `${weir.url}/wait/Z`, { locale: "ko-KR" });
+  await rank_is(at, 1);
+  assert.match(await at.textContent("h1"), /Harbour Hall/);
+  assert.equal(await at.evaluate(() => getComputedStyle(document.querySelector("h1")).color), "rgb(0, 80, 60)");
+  assert.deepEqual(await axe(at), []);
+});
+
+/// Every state, as the server's words bring it about. `says` are the replies to polls, one after the other, the last again and again.
+const wait_of = (more) => ({
+  body: { canEnter: false, token: "t".repeat(52), waiting: { rank: 1202, etaSeconds: 300, etaRange: [240, 360], pollingPeriod: 60_000, stale: false, ...more } },
+});
+const problem_of = (status, code, headers = {}) => ({ status, headers, body: { code, title: code, status } });
+const PASS = { body: { canEnter: true, token: "t".repeat(52), pass: "a.b.c" } };
+const STATES = [
+  ["waiting", "waiting", [wait_of({})]],
+  ["slower", "waiting", [wait_of({ etaRange: [5_400, 9_000], etaSeconds: 7_000, reason: "slower" })]],
+  ["held", "waiting", [wait_of({ etaSeconds: null, etaRange: null, reason: "held" })]],
+  ["stale", "waiting", [wait_of({ stale: true })]],
+  ["first", "waiting", [wait_of({ rank: 1, etaSeconds: 1, etaRange: [1, 5] })]],
+  ["long", "waiting", [wait_of({ rank: 1_234_567, etaSeconds: 90_000, etaRange: [80_000, 100_000] })]],
+  ["gone", "gone", [problem_of(410, "gone")]],
+  ["closed", "closed", [problem_of(503, "zone_closed", { "retry-after": "60" })]],
+  ["unknown", "unknown", [problem_of(404, "unknown_zone")]],
+  ["refused", "refused", [problem_of(400, "wrong_type")]],
+  ["away", undefined, [problem_of(503, "store_away", { "retry-after": "60" })]],
+  ["limited", undefined, [problem_of(429, "too_many_requests", { "retry-after": "90" })]],
+  ["entered", "entered", [PASS]],
+  ["again", "again", [PASS], { entered: true }],
+];
+
+async function told(t, weir, says, { kept = null, zone_id = "Z", ...options } = {}) {
+  const made = await context(t, options);
+  const asked = [];
+  await made.route("**/traffic/**", (route) => {
+    const path = new URL(route.request().url()).pathname;
+    if (path === "/traffic/stream") return route.abort();
+    if (path === "/traffic/notice") return route.fulfill({ json: { notice: { en: "Tickets are\ngone at noon.", ko: "정오에 마감합니다." } } });
+    const { status = 200, headers = {}, body } = says[Math.min(asked.push(path), says.length) - 1];
+    return route.fulfill({ status, headers, json: body });
+  });
+  if (kept) {
+    const put = ([key, kept]) => {
+      // The empty page that comes first has no storage.
+      if (location.protocol === "http:") localStorage.setItem(key, JSON.stringify({ ...kept, heard: Date.now(), token: "t".repeat(52) }));
+    };
+    await made.addInitScript(put, [`weir ${weir.url}/ Z`, kept]);
+  }
+  const at = await made.newPage();
+  await at.goto(`${weir.url}/wait/${zone_id}`);
+  return { at, asked };
+}
+
+test("every state is well, in both languages, light and dark, wide and narrow", async (t) => {
+  const weir = await Weir.start(t, { config: target("http://127.0.0.1:9/enter", "form", "Z") + held() + zone("NOWHERE", QUICK) });
+  const looks = [
+    ["en wide light", { locale: "en-US", colorScheme: "light", viewport: { width: 1280, height: 800 } }],
+    ["ko narrow dark", { locale: "ko-KR", colorScheme: "dark", viewport: { width: 320, height: 640 }, reducedMotion: "reduce" }],
+  ];
+  for (const [look, options] of looks) {
+    for (const [name, wanted, says, kept] of STATES) {
+      // Who enters where nothing is configured stays on the page.
+      const zone_id = name === "entered" ? "NOWHERE" : "Z";
+      const { at } = await told(t, weir, says, { ...options, kept, zone_id });
+      if (wanted) {
+        await comes_to(at, wanted);
+      } else {
+        await until(`${name} is told`, () => at.isVisible('[data-weir~="trouble"]'));
+      }
+      await until("the notice is there", () => at.isVisible('[data-weir~="notice"]'));
+      await shot(at, `wait ${name} ${look}`);
+      assert.deepEqual(await axe(at), [], `${name}, ${look}`);
+      const [content, window] = await at.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+      assert.ok(content <= window, `${name}, ${look}: ${content} px in ${window}`);
+      const empty = await at.evaluate(() =>
+        [...document.querySelectorAll("h1,button,[data-weir]:not([data-weir=announcement],[data-weir=explanation],[data-weir=progress])")]
+          .filter((element) => element.checkVisibility() && !element.textContent.trim())
+          .map((element) => element.outerHTML),
+      );
+      assert.deepEqual(empty, [], "nothing is shown that says nothing");
+      await at.context().close();
+    }
+  }
+});
+
+test("a wait that was told never grows without a reason", async (t) => {
+  const weir = await Weir.start(t, { config: held() });
+  const quick = (more) => wait_of({ pollingPeriod: 500, ...more });
+  const { at, asked } = await told(t, weir, [
+    quick({ etaSeconds: 300, etaRange: [240, 360] }),
+    quick({ etaSeconds: 300, etaRange: [300, 900] }),
+    quick({ etaSeconds: 200, etaRange: [10, 1_000] }),
+    quick({ etaSeconds: 200, etaRange: [190, 1_000] }),
+    quick({ etaSeconds: 800, etaRange: [700, 1_000], reason: "slower" }),
+    quick({ etaSeconds: 790, etaRange: [690, 2_000] }),
+  ]);
+  const shown = [];
+  await until("all replies were shown", async () => {
+    const now = [await text(at, "eta"), await at.isVisible('[data-weir~="reason"]')];
+    if (now[0] && now[0] !== shown.at(-1)?.[0]) shown.push(now);
+    return asked.length >= 8;
+  });
+  assert.deepEqual(shown.map(([words]) => words), ["about 4 to 6 minutes", "up to 6 minutes", "about 11 to 17 minutes"]);
+  assert.deepEqual(shown.map(([, reason]) => reason), [false, false, true]);
+  assert.match(await text(at, "reason"), /more slowly/, "the reason stays long enough to be read");
+  // Loading again is no reason either.
+  await at.reload();
+  await until("it is told again", async () => (await text(at, "eta")) !== "");
+  assert.match(await text(at, "eta"), /about 1[01] to 17 minutes/);
+});
+
+test("a screen reader is told of changes, and not of each step", async (t) => {
+  const weir = await Weir.start(t, { config: held() });
+  const says = Array.from({ length: 6 }, (_, i) => wait_of({ rank: 100 - i, pollingPeriod: 500 }));
+  const { at, asked } = await told(t, weir, [...says, wait_of({ etaSeconds: null, etaRange: null, reason: "held", pollingPeriod: 500 })]);
+  await at.evaluate(() => {
+    globalThis.said = [];
+    const live = document.querySelector("[role=status]");
+    new MutationObserver(() => globalThis.said.push(live.textContent)).observe(live, { childList: true, characterData: true, subtree: true });
+    globalThis.said.push(live.textContent);
+  });
+  await until("all replies were told", () => asked.length >= 8);
+  await until("the hold is told", async () => (await at.evaluate(() => globalThis.said.at(-1))).includes("Nobody is being let in"));
+  const said = await at.evaluate(() => globalThis.said);
+  assert.ok(said.length <= 4, `it was told ${said.length} times: ${said.join(" | ")}`);
+  assert.equal(await at.locator("[aria-live], [role=status], [role=alert]").count(), 1);
+});
+
+test("an app of another origin uses weir.js", async (t) => {
+  const app = await service(t);
+  const weir = await Weir.start(t, { config: `cors_origins = ["${app.origin}"]\n${held()}${zone("Y", { ...QUICK, mode: "hold" })}` });
+  const at = await page(t, `${app.origin}/`);
+  await at.addScriptTag({ url: `${weir.url}/weir.js` });
+  await at.evaluate(() => {
+    globalThis.told = [];
+    globalThis.place = globalThis.Weir.wait({ zone: "Z" });
+    for (const name of ["waiting", "entered", "problem"]) place.addEventListener(name, (e) => told.push([name, e.detail]));
+  });
+  const last = () => at.evaluate(() => globalThis.told.at(-1) ?? []);
+  const waiting = await until("it waits", async () => ((await last())[0] === "waiting" ? last() : null));
+  assert.equal(waiting[1].rank, 1);
+  assert.deepEqual(Object.keys(waiting[1]).sort(), ["eta", "progress", "rank", "reason", "stale"]);
+  await until("a stream is open", () => calls(at, "/traffic/stream").length === 1);
+  weir.configure(weir.config.replace('mode = "hold"', 'mode = "auto"'));
+  weir.signal("SIGHUP");
+  const entered = await until("it is in", async () => ((await last())[0] === "entered" ? last() : null));
+  assert.equal(claims(entered[1].pass).zone, "Z");
+  assert.equal(entered[1].again, false);
+  await at.evaluate(() => globalThis.place.anew());
+  await until("anew takes a new place", async () => {
+    const [name, detail] = await last();
+    return name === "entered" && detail.pass !== entered[1].pass;
+  });
+  const streams = async () => /^weir_streams_open (\d+)$/m.exec(await (await fetch(`${weir.admin_url}/metrics`)).text())[1];
+  await at.evaluate(() => (globalThis.other = globalThis.Weir.wait({ zone: "Y" })) && null);
+  await until("a stream is open again", async () => (await streams()) === "1");
+  await at.evaluate(() => globalThis.other.stop());
+  await until("who stops listening hangs up", async () => (await streams()) === "0");
+  await assert.rejects(at.evaluate(() => globalThis.Weir.wait({})), /zone must be a zone's id/);
+});
+
+all("the waiting page", { concurrency: 4 }, (t) => Promise.all(tests.map(([name, run]) => t.test(name, run))));
