@@ -47,6 +47,8 @@ test("who waits sees the rank fall, and goes on with the pass in a form", async 
   await rank_is(at, 5);
   assert.match(await at.title(), /^5 · Waiting room$/);
   assert.match(await text(at, "reason"), /Nobody is being let in/);
+  // axe asks for no name of this one.
+  assert.equal(await at.getByRole("progressbar", { name: "How far you have come" }).count(), 1);
   assert.match(await text(at, "explanation"), /kept for 10 seconds/);
   weir.configure(weir.config.replace('mode = "hold"', 'mode = "auto"'));
   weir.signal("SIGHUP");
