@@ -96,23 +96,23 @@ export const may = (role) => ROLES.indexOf(live.me?.role) >= ROLES.indexOf(role)
 
 const TOTALS = ["joined", "entered", "evicted", "slots_offered", "slots_used"];
 
+const totals = (now) => Object.fromEntries(TOTALS.map((total) => [total, now[total]]));
+
 /** Notes what a zone was just seen to have, and what its slots came to in the last minute. */
 function sample(row, at) {
   const now = row.now;
   const last = row.samples.at(-1);
   if (last && TOTALS.some((total) => now[total] < last[total])) row.samples.length = 0;
   if (last && at - last.at < 500) row.samples.pop();
-  row.samples.push({ at, waiting: now.waiting, present: now.present, limit: row.policy.admit_per_minute, ...pick(now) });
+  row.samples.push({ at, waiting: now.waiting, present: now.present, limit: row.policy.admit_per_minute, ...totals(now) });
   if (row.samples.length > SAMPLES) row.samples.splice(0, row.samples.length - SAMPLES);
   const first = row.samples.find((one) => one.at >= at - 60_000);
-  // Of a line that has just been watched for a few seconds, the totals say more.
-  row.recent = at - first.at < 20_000 ? null : {
+  // Slots fall free in sub-windows, of 6 s as a rule: fewer than two say nothing.
+  row.recent = at - first.at < 12_000 ? null : {
     slots_offered: now.slots_offered - first.slots_offered,
     slots_used: now.slots_used - first.slots_used,
   };
 }
-
-const pick = (now) => Object.fromEntries(TOTALS.map((total) => [total, now[total]]));
 
 /** Takes a zone as the API gave it. */
 export function take(zone, at = Date.now() + live.ahead) {
@@ -201,8 +201,8 @@ function hear(name, data) {
   switch (event.kind) {
     case "Tallied":
       if (row) {
-        const { kind: _, zone: __, admit_per_minute, ...totals } = event;
-        Object.assign(row.now, totals);
+        const { kind: _, zone: __, admit_per_minute, ...now } = event;
+        Object.assign(row.now, now);
         row.policy.admit_per_minute = admit_per_minute;
         sample(row, Date.now() + live.ahead);
         showSoon();

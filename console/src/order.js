@@ -5,9 +5,9 @@
 const byName = (a, b) => (a.id < b.id ? -1 : Number(a.id > b.id));
 const MODE_ORDER = { closed: 3, hold: 2, open: 1, auto: 0 };
 
-/** The part of a minute's slots used, or null where none was offered. `now` has totals since the store began. */
+/** The part of the last minute's slots that was used; null where none was offered, or nothing was seen for long enough. */
 export function slotUse(zone) {
-  const { slots_offered: offered, slots_used: used } = zone.recent ?? zone.now;
+  const { slots_offered: offered, slots_used: used } = zone.recent ?? { slots_offered: 0 };
   return offered > 0 ? Math.min(1, used / offered) : null;
 }
 

@@ -4,6 +4,7 @@
 //! Replies are written as they stand, without a tree of values between. Invariant: every request gets exactly one
 //! reply, counted under its route and status; a stream is one, counted when it begins.
 
+pub mod console;
 pub mod cors;
 pub mod problem;
 pub mod request;
@@ -119,6 +120,7 @@ impl<S: Store> Answer for Admin<S> {
             "/admin/v1/events" => Route::Events,
             "/healthz" => Route::Health,
             "/readyz" => Route::Ready,
+            path if console::is_here(path) => Route::Console,
             _ => Route::Other,
         };
         self.0.counted(route, &Method::GET, request, peer).await
@@ -169,6 +171,9 @@ impl<S: Store> App<S> {
                 Route::Jwks => Ok(self.jwks()),
                 Route::Metrics => Ok(text(self.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")),
                 Route::Ready => self.ready(),
+                Route::Console => {
+                    console::reply(head.uri.path(), &head.headers).ok_or_else(|| NOT_FOUND.into())
+                }
                 _ => Ok(text("ok", "text/plain; charset=utf-8")),
             }
         } else if route.is_traffic()

@@ -56,6 +56,8 @@ pub enum Route {
     Jwks,
     /// `GET /metrics`
     Metrics,
+    /// `GET /admin`: the console
+    Console,
     /// Anything else, and what never became a request.
     Other,
 }
@@ -68,9 +70,9 @@ impl Route {
     }
 }
 
-const ROUTES: [&str; 9] =
-    ["wait", "entry", "stream", "events", "healthz", "readyz", "jwks", "metrics", "other"];
-const STATUSES: [u16; 14] = [200, 204, 400, 401, 404, 405, 408, 410, 413, 415, 429, 431, 500, 503];
+const ROUTES: [&str; 10] =
+    ["wait", "entry", "stream", "events", "healthz", "readyz", "jwks", "metrics", "console", "other"];
+const STATUSES: [u16; 15] = [200, 204, 304, 400, 401, 404, 405, 408, 410, 413, 415, 429, 431, 500, 503];
 const CALLS: [(StoreCall, &str); 5] = StoreCall::ALL;
 
 /// What of the bus is shown.
