@@ -64,7 +64,7 @@ function Change({ change, withZone }) {
   return (
     <li>
       <div class="what">
-        {withZone && <a href={`#/zones/${encodeURIComponent(zone)}`}>{zone}</a>}{" "}
+        {withZone && <><a href={`#/zones/${encodeURIComponent(zone)}`}>{zone}</a>{" "}</>}
         {!before && <span>{t("changes.created")}</span>}
         {!after && <span>{t("changes.deleted")}</span>}
         {before && after && (
@@ -82,8 +82,9 @@ function Change({ change, withZone }) {
         {" · "}
         {who ? t("changes.by", { who, role: role ? t(`role.${role}`) : "" }) : t("changes.elsewhere")}
       </div>
-      <button type="button" disabled={!can} aria-label={t("undo.of", { zone })} onClick={undo}>
+      <button type="button" disabled={!can} onClick={undo}>
         {t(isBack ? "undone" : "undo")}
+        <span class="unseen"> {zone}, {dayOf(at)}</span>
       </button>
     </li>
   );

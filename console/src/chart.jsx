@@ -24,9 +24,10 @@ function resolved(name) {
 }
 
 /**
- * `lines`: `[{label, values, color, fill?, dash?, stepped?}]` over `at` (unix seconds). `unit`: "count" or "part".
+ * `lines`: `[{label, values, color, fill?, dash?, stepped?}]` over `at` (unix seconds), of which the last `long_s` are shown.
+ * `unit`: "count" or "part".
  */
-export function Chart({ title, at, lines, unit, sync }) {
+export function Chart({ title, at, lines, unit, sync, long_s }) {
   const box = useRef(null);
   const chart = useRef(null);
   /** Which point is pointed at. */
@@ -37,6 +38,7 @@ export function Chart({ title, at, lines, unit, sync }) {
   const data = [at, ...lines.map((line) => line.values)];
 
   useEffect(() => {
+    const element = box.current;
     const axis = {
       stroke: resolved("--muted"),
       grid: { stroke: resolved("--line"), width: 1 },
@@ -46,12 +48,12 @@ export function Chart({ title, at, lines, unit, sync }) {
     const two = (value) => String(value).padStart(2, "0");
     const made = new uPlot(
       {
-        width: Math.max(200, box.current.clientWidth),
+        width: Math.max(200, element.clientWidth),
         height: HEIGHT,
         legend: { show: false },
         cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false }, sync: { key: sync } },
         scales: {
-          x: { time: true },
+          x: { time: true, range: (_, __, last) => [(last ?? 0) - long_s, last ?? 0] },
           y: unit === "part" ? { range: [0, 1] } : { range: (_, __, high) => [0, Math.max(10, (high ?? 0) * 1.08)] },
         },
         axes: [
@@ -76,7 +78,8 @@ export function Chart({ title, at, lines, unit, sync }) {
             fill: line.fill && resolved(line.fill),
             width: line.dash ? 1.5 : 2,
             dash: line.dash,
-            points: { show: false },
+            // Too few points to be a line.
+            points: { show: (plot) => plot.data[0].length < 3 },
             paths: line.stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
           })),
         ],
@@ -85,11 +88,11 @@ export function Chart({ title, at, lines, unit, sync }) {
         },
       },
       data,
-      box.current,
+      element,
     );
     chart.current = made;
-    const sized = new ResizeObserver(() => made.setSize({ width: Math.max(200, box.current.clientWidth), height: HEIGHT }));
-    sized.observe(box.current);
+    const sized = new ResizeObserver(() => made.setSize({ width: Math.max(200, element.clientWidth), height: HEIGHT }));
+    sized.observe(element);
     return () => {
       sized.disconnect();
       made.destroy();

@@ -4,7 +4,7 @@
 
 import { useState } from "preact/hooks";
 
-import { MAX_LANGUAGES, MAX_NOTICE, MODES, NUMBERS, faults as faultsOf, noticeFault, scaled } from "./policy.js";
+import { MAX_LANGUAGES, MAX_NOTICE, MODES, NUMBERS, faults as faultsOf, noticeFault } from "./policy.js";
 import { count, t } from "./words.js";
 
 /** A definition as fields. */
@@ -36,33 +36,30 @@ export function readDraft(draft) {
   return { definition: isRight ? { policy, notice } : null, faults };
 }
 
-function NumberField({ field, low, high, draft, fault, disabled, why, onInput, children }) {
+function NumberField({ field, low, high, draft, fault, disabled, why, onInput }) {
   const id = `field-${field}`;
   return (
     <div class="field">
       <label for={id}>{t(`field.${field}`)}</label>
-      <span class="with-steps">
-        <input
-          id={id}
-          inputMode="numeric"
-          autocomplete="off"
-          value={draft[field]}
-          disabled={disabled}
-          aria-invalid={Boolean(fault)}
-          aria-describedby={`${id}-how ${why ?? ""}`}
-          onInput={(event) => onInput(event.target.value)}
-          onKeyDown={(event) => {
-            const by = { ArrowUp: 1, ArrowDown: -1 }[event.key];
-            const value = Number(draft[field]);
-            if (!by || !Number.isInteger(value)) return;
-            event.preventDefault();
-            // A tenth of what it is about: 10,000 goes by 1,000.
-            const step = Math.max(1, 10 ** (Math.floor(Math.log10(Math.max(1, value))) - 1));
-            onInput(String(Math.min(high, Math.max(low, value + by * step))));
-          }}
-        />
-        {children}
-      </span>
+      <input
+        id={id}
+        inputMode="numeric"
+        autocomplete="off"
+        value={draft[field]}
+        disabled={disabled}
+        aria-invalid={Boolean(fault)}
+        aria-describedby={`${id}-how ${why ?? ""}`}
+        onInput={(event) => onInput(event.target.value)}
+        onKeyDown={(event) => {
+          const by = { ArrowUp: 1, ArrowDown: -1 }[event.key];
+          const value = Number(draft[field]);
+          if (!by || !Number.isInteger(value)) return;
+          event.preventDefault();
+          // A tenth of what it is about: 10,000 goes by 1,000.
+          const step = Math.max(1, 10 ** (Math.floor(Math.log10(Math.max(1, value))) - 1));
+          onInput(String(Math.min(high, Math.max(low, value + by * step))));
+        }}
+      />
       <small id={`${id}-how`} class={fault ? "fault" : "muted"}>{fault ?? t(`field.${field}.how`)}</small>
     </div>
   );
@@ -80,19 +77,7 @@ export function Editor({ draft, faults, set, disabled, why }) {
       disabled={disabled}
       why={why}
       onInput={put(one.field)}
-    >
-      {one.field === "admit_per_minute" &&
-        [0.5, 2].map((by) => (
-          <button
-            type="button"
-            disabled={disabled || Boolean(faults.admit_per_minute)}
-            onClick={() => put("admit_per_minute")(String(scaled(Number(draft.admit_per_minute), by)))}
-          >
-            <span aria-hidden="true">{by < 1 ? "½×" : "2×"}</span>
-            <span class="unseen">{t(by < 1 ? "rate.half" : "rate.double")}</span>
-          </button>
-        ))}
-    </NumberField>
+    />
   );
   const choice = (field, values) => (
     <fieldset class="field" disabled={disabled} aria-describedby={why}>

@@ -104,6 +104,7 @@ export function Zone({ id }) {
             at={shown.at}
             unit="count"
             sync={id}
+            long_s={range * 60}
             lines={[{ label: t("column.waiting"), values: shown.waiting, color: "--chart-1", fill: "--chart-1-fill" }]}
           />
           <Chart
@@ -112,6 +113,7 @@ export function Zone({ id }) {
             at={shown.at}
             unit="count"
             sync={id}
+            long_s={range * 60}
             lines={[
               { label: t("chart.entered"), values: shown.entered, color: "--chart-2" },
               { label: t("chart.limit"), values: shown.limit, color: "--chart-limit", dash: [5, 4], stepped: true },
@@ -123,6 +125,7 @@ export function Zone({ id }) {
             at={shown.at}
             unit="part"
             sync={id}
+            long_s={range * 60}
             lines={[{ label: t("column.use"), values: shown.use, color: "--chart-3" }]}
           />
         </div>

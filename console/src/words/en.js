@@ -19,7 +19,6 @@ export const en = {
   review: "Review change…",
   undo: "Undo",
   undone: "Undone",
-  "undo.of": "Undo this change of {zone}",
   leave: "Sign out",
   "theme.toDark": "Dark colours",
   "theme.toLight": "Light colours",

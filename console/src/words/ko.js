@@ -19,7 +19,6 @@ export const ko = {
   review: "변경 검토…",
   undo: "실행 취소",
   undone: "취소됨",
-  "undo.of": "{zone}의 이 변경을 취소",
   leave: "로그아웃",
   "theme.toDark": "어두운 색상",
   "theme.toLight": "밝은 색상",
