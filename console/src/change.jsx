@@ -8,7 +8,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Refused, call, zonePath } from "./api.js";
 import { toast } from "./frame.jsx";
 import { useLive } from "./hooks.js";
-import { drop, list, live, may, show, take } from "./live.js";
+import { drop, list, live, may, show, take, whoami } from "./live.js";
 import { Editor, draftOf, readDraft } from "./editor.jsx";
 import { DEFAULTS, MODES, differences, isZoneId, patchBetween, patched, scaled } from "./policy.js";
 import { ModeBadge, eta, fieldName, shown } from "./parts.jsx";
@@ -163,9 +163,9 @@ const isDanger = (job, after) =>
   job.do === "delete" || ["closed", "open"].includes(job.patch?.policy?.mode) || (after?.policy.mode === "closed" && job.do === "create");
 
 /** What the server did not want, in words. */
-export function refusal(error) {
+export function refusal(error, dry) {
   const { problem, code } = error;
-  if (code === "unreachable") return t("refused.unreachable");
+  if (code === "unreachable") return t(dry ? "refused.unreachable.dry" : "refused.unreachable");
   if (code === "forbidden") return t("refused.forbidden");
   if (code === "out_of_range") {
     const field = has(`field.${problem.field}`) ? fieldName(problem.field) : String(problem.field);
@@ -182,15 +182,17 @@ function Confirm({ job: first, then, undoing }) {
   const go = useRef(null);
   const title = useRef(null);
 
-  const failed = async (error) => {
+  const failed = async (error, dry) => {
     if (!(error instanceof Refused)) throw error;
-    if (error.status !== 412) return set({ is: "refused", error });
+    // We may be somebody else than we were.
+    if (error.status === 401 || error.status === 403) whoami();
+    if (error.status !== 412) return set({ is: "refused", error, dry });
     // The problem has the zone as it is now; without it, ask.
     let now = error.problem.zone;
     try {
       now ??= await call("GET", zonePath(idOf(job)));
     } catch {
-      return set({ is: "refused", error });
+      return set({ is: "refused", error, dry });
     }
     if (now?.now) take(now);
     set({ is: "conflict", now: snapshot(now) });
@@ -200,7 +202,7 @@ function Confirm({ job: first, then, undoing }) {
     set({ is: "asking" });
     perform(job, true).then(
       (change) => over || set({ is: "shown", change }),
-      (error) => over || failed(error),
+      (error) => over || failed(error, true),
     );
     return () => {
       over = true;
@@ -220,7 +222,7 @@ function Confirm({ job: first, then, undoing }) {
       done(job, change, undoing && job.do === "patch");
       then?.();
     } catch (error) {
-      await failed(error);
+      await failed(error, false);
     }
   };
 
@@ -258,7 +260,7 @@ function Confirm({ job: first, then, undoing }) {
             <p>{t("conflict.how")}</p>
           </>
         )}
-        {step.is === "refused" && <p class="then danger" role="alert">{refusal(step.error)}</p>}
+        {step.is === "refused" && <p class="then danger" role="alert">{refusal(step.error, step.dry)}</p>}
         <div class="ends">
           <button type="button" onClick={close}>{t(step.is === "refused" || nothing ? "close" : "cancel")}</button>
           {step.is === "conflict" && (
@@ -452,7 +454,7 @@ function Any({ title, text, label, act, said }) {
     <Dialog title={title}>
       <form onSubmit={apply}>
         <p class="then danger">{text}</p>
-        {error && <p class="then danger" role="alert">{refusal(error)}</p>}
+        {error && <p class="then danger" role="alert">{refusal(error, false)}</p>}
         <div class="ends">
           <button type="button" onClick={close}>{t("cancel")}</button>
           <button type="submit" class="main danger" ref={go}>{label}</button>

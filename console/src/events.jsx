@@ -89,6 +89,7 @@ export function Events() {
       <p class="muted">
         {chosen.stopped ? t("feed.stopped", { n: missed >= FEED ? `${count(FEED)}+` : missed }) : t("feed.how", { n: FEED })}
       </p>
+      {live.lost > 0 && <p class="warning mild">{t("lost", { n: live.lost })}</p>}
       {!live.streaming && <p class="warning mild">{t("feed.away")}</p>}
       {rows.length === 0 ? (
         <p class="empty">{t("feed.none")}</p>

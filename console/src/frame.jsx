@@ -7,7 +7,7 @@ import { useEffect, useState } from "preact/hooks";
 import { useLive, useMedia } from "./hooks.js";
 import { forget, keep, kept } from "./kept.js";
 import { age, leave, show, state } from "./live.js";
-import { LANGUAGES, choose, count, span, spoken, t, timeOf } from "./words.js";
+import { LANGUAGES, choose, span, spoken, t, timeOf } from "./words.js";
 
 // --- said and done ----------------------------------------------------------------------------------------------
 
@@ -168,6 +168,8 @@ export function Warning() {
   const live = useLive();
   const is = state();
   const [was, set] = useState(is);
+  const { status, code } = live.fault ?? { status: 0 };
+  const why = status ? t("stale.said", { status, code: code || "?" }) : t("stale.silent");
   useEffect(() => {
     if (was === "stale" && is !== "stale") say(t("back"));
     set(is);
@@ -177,11 +179,10 @@ export function Warning() {
       {is === "stale" && (
         <p class="warning">
           <strong>{t("stale", { time: timeOf(live.asOf) })}</strong>{" "}
-          {live.fault && live.fault.code !== "unreachable" ? t("stale.said", { status: live.fault.status, code: live.fault.code }) : t("stale.silent")}
+          {why}
         </p>
       )}
-      {!live.known && live.fault && !live.login && <p class="warning"><strong>{t("stale.never")}</strong> {t("stale.silent")}</p>}
-      {live.lost > 0 && is !== "stale" && <p class="warning mild">{t("lost", { n: count(live.lost) })}</p>}
+      {!live.known && live.fault && !live.login && <p class="warning"><strong>{t("stale.never")}</strong> {why}</p>}
     </div>
   );
 }

@@ -165,7 +165,10 @@ export async function list() {
       take(zone, heard.at);
     }
     for (const id of live.zones.keys()) if (!names.has(id)) drop(id);
-    if (withTrend) trendAt = start;
+    if (withTrend) {
+      trendAt = start;
+      whoami();
+    }
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     live.fault = error;
@@ -290,6 +293,17 @@ function stop() {
   stream = null;
   mine?.abort();
   live.streaming = false;
+}
+
+/** Asks again who we are: roles change, and so do tokens. */
+export async function whoami() {
+  try {
+    live.me = await call("GET", "/whoami");
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    if (error.status === 401) needLogin();
+  }
+  show();
 }
 
 /** Begins: says who we are, and then what there is. Tries for as long as nobody answers. */

@@ -7,7 +7,7 @@ import { render } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 import { Changes } from "./changes.jsx";
-import { Dialogs } from "./change.jsx";
+import { Dialogs, close } from "./change.jsx";
 import { Events } from "./events.jsx";
 import { Bar, Toasts, Warning, dress } from "./frame.jsx";
 import { useLive } from "./hooks.js";
@@ -40,6 +40,7 @@ function Console() {
   const [at, set] = useState(where);
   useEffect(() => {
     const heard = () => {
+      close();
       set(where());
       scrollTo(0, 0);
     };
@@ -50,9 +51,10 @@ function Console() {
     <div class={isStale() ? "all old" : "all"}>
       <Bar page={at.page} />
       <Warning />
+      {/* Before the page, so that what was just done is not far for who goes by Tab. */}
+      <Toasts />
       {live.login ? <Login key={live.login} why={live.login} /> : live.me ? <Page {...at} /> : <main id="main"><h1 class="unseen" tabindex="-1">Weir</h1><p class="empty">{t("loading")}</p></main>}
       <Dialogs />
-      <Toasts />
     </div>
   );
 }

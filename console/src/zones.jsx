@@ -174,7 +174,7 @@ export function Zones() {
           {Object.keys(FILTERS).map((filter) => (
             <button
               type="button"
-              class="chip"
+              class={filter === "stale" && all.some(FILTERS.stale) ? "chip bad" : "chip"}
               aria-pressed={chosen.filter === filter}
               onClick={() => choose({ filter })}
             >
@@ -191,6 +191,7 @@ export function Zones() {
         <span class="space" />
         {may("admin") && <button type="button" onClick={() => createZone()}>{t("zone.new")}</button>}
       </div>
+      {!may("operator") && <Denied role="operator" id="why-not" />}
       {live.known && rows.length === 0 && <p class="empty">{t(all.length > 0 ? "zones.noneFound" : "zones.none")}</p>}
       {!live.known && <p class="empty">{t("loading")}</p>}
       <table
@@ -235,7 +236,6 @@ export function Zones() {
           {drawn}
         </tbody>
       </table>
-      {!may("operator") && live.me && <Denied role="operator" id="why-not" />}
     </main>
   );
 }

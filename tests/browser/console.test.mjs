@@ -204,7 +204,7 @@ test("what follows is said before a zone is closed; notices are written by langu
   await dialog(at).getByRole("button", { name: "Change it" }).click();
   await until("it is kept", async () => (await api(weir, "GET", `/zones/${HOT}`)).notice.ko === "잠시만 기다려 주십시오.\n곧 열립니다.");
   // And taken back from the list of changes, with a look at it first.
-  await at.locator(".changes > li").first().getByRole("button", { name: "Undo" }).click();
+  await at.locator(".changes > li", { hasText: "Notice (ko)" }).getByRole("button", { name: "Undo" }).click();
   await dialog(at).getByRole("button", { name: "Change it" }).click();
   await until("it is gone", async () => (await api(weir, "GET", `/zones/${HOT}`)).notice.ko === undefined);
 });

@@ -206,6 +206,7 @@ export const en = {
 
   refused: "The server refused: {status} {code} {detail}",
   "refused.unreachable": "The server does not answer. Whether the change was made is not known: look at the list of changes.",
+  "refused.unreachable.dry": "The server does not answer. Nothing was changed.",
   "refused.forbidden": "Your token may not do that.",
   "refused.unauthorized": "The server does not know your token any more. Sign in again.",
   "refused.out_of_range": "{field} has to be {low} to {high}.",

@@ -206,6 +206,7 @@ export const ko = {
 
   refused: "서버가 거절했습니다: {status} {code} {detail}",
   "refused.unreachable": "서버가 응답하지 않습니다. 변경되었는지 알 수 없으니 변경 이력을 확인하십시오.",
+  "refused.unreachable.dry": "서버가 응답하지 않습니다. 아무것도 바뀌지 않았습니다.",
   "refused.forbidden": "이 토큰으로는 할 수 없습니다.",
   "refused.unauthorized": "서버가 더는 이 토큰을 알지 못합니다. 다시 로그인하십시오.",
   "refused.out_of_range": "{field}: {low}~{high}여야 합니다.",
