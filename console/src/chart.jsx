@@ -32,6 +32,8 @@ export function Chart({ title, at, lines, unit, sync, long_s }) {
   const chart = useRef(null);
   /** Which point is pointed at. */
   const [pointed, setAt] = useState(null);
+  const long = useRef(long_s);
+  long.current = long_s;
   const dark = useDark();
   const language = spoken();
   const write = (value) => (value === null || value === undefined ? "–" : unit === "part" ? part(value) : count(value));
@@ -53,7 +55,7 @@ export function Chart({ title, at, lines, unit, sync, long_s }) {
         legend: { show: false },
         cursor: { y: false, points: { size: 6 }, drag: { x: false, y: false }, sync: { key: sync } },
         scales: {
-          x: { time: true, range: (_, __, last) => [(last ?? 0) - long_s, last ?? 0] },
+          x: { time: true, range: (_, __, last) => [(last ?? 0) - long.current, last ?? 0] },
           y: unit === "part" ? { range: [0, 1] } : { range: (_, __, high) => [0, Math.max(10, (high ?? 0) * 1.08)] },
         },
         axes: [
@@ -98,7 +100,7 @@ export function Chart({ title, at, lines, unit, sync, long_s }) {
       made.destroy();
     };
   }, [dark, language]);
-  useEffect(() => chart.current.setData(data), [at.at(-1), at.length, at[0], ...lines.map((line) => line.values.at(-1))]);
+  useEffect(() => chart.current.setData(data), [at.at(-1), at.length, at[0], long_s, ...lines.map((line) => line.values.at(-1))]);
 
   const rows = at.map((_, n) => n).slice(-ROWS).reverse();
   return (

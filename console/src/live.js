@@ -5,6 +5,7 @@
 
 import { Refused, call, openEvents } from "./api.js";
 import { keepToken, tokenOf } from "./kept.js";
+import { slotUse } from "./order.js";
 import { read } from "./sse.js";
 
 /** How often all zones are asked for, in ms: beside a stream, and without one. */
@@ -18,6 +19,8 @@ export const STALE_MS = 5_000;
 const SILENCE_MS = 12_000;
 /** How many samples of a zone are kept: five minutes, one a second. */
 const SAMPLES = 300;
+/** How often an idle zone is noted, in ms. */
+const IDLE_MS = 20_000;
 /** How many events are kept for the feed. */
 export const FEED = 500;
 /** How often what has changed is shown. */
@@ -104,7 +107,9 @@ function sample(row, at) {
   const last = row.samples.at(-1);
   if (last && TOTALS.some((total) => now[total] < last[total])) row.samples.length = 0;
   if (last && at - last.at < 500) row.samples.pop();
-  row.samples.push({ at, waiting: now.waiting, present: now.present, limit: row.policy.admit_per_minute, ...totals(now) });
+  const { waiting, entered_last_minute } = now;
+  const seen = { at, waiting, entered_last_minute, limit: row.policy.admit_per_minute, ...totals(now) };
+  row.samples.push(seen);
   if (row.samples.length > SAMPLES) row.samples.splice(0, row.samples.length - SAMPLES);
   const first = row.samples.find((one) => one.at >= at - 60_000);
   // Slots fall free in sub-windows, of 6 s as a rule: fewer than two say nothing.
@@ -112,6 +117,7 @@ function sample(row, at) {
     slots_offered: now.slots_offered - first.slots_offered,
     slots_used: now.slots_used - first.slots_used,
   };
+  seen.use = slotUse(row);
 }
 
 /** Takes a zone as the API gave it. */
@@ -125,8 +131,10 @@ export function take(zone, at = Date.now() + live.ahead) {
   Object.assign(row, rest);
   if (trend) row.trend = trend;
   const last = row.samples.at(-1);
-  // Of an idle zone one sample is enough until something happens.
-  if (!last || !live.streaming || TOTALS.some((total) => last[total] !== row.now[total])) sample(row, at);
+  // An idle zone has no events, and is told less often.
+  if (!last || !live.streaming || at - last.at > IDLE_MS || TOTALS.some((total) => last[total] !== row.now[total])) {
+    sample(row, at);
+  }
   return row;
 }
 

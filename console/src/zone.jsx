@@ -15,10 +15,10 @@ import { may } from "./live.js";
 import { slotUse } from "./order.js";
 import { Denied, Tile, eta, etaRange, use } from "./parts.jsx";
 import { patchBetween } from "./policy.js";
-import { bySecond, byMinute } from "./series.js";
+import { series } from "./series.js";
 import { count, part, span, t } from "./words.js";
 
-/** What can be looked at: the last minutes, by minute or by second. */
+/** What can be looked at: the last minutes. */
 const RANGES = [5, 30, 180, 360];
 const STATS_MS = 10_000;
 let range = 30;
@@ -53,7 +53,9 @@ export function Zone({ id }) {
   const { now, policy } = zone;
   const isMine = may("operator");
   const now_s = (Date.now() + live.ahead) / 1_000;
-  const shown = range === 5 ? bySecond(zone.samples) : byMinute(stats?.minutes ?? [], zone, now_s, range);
+  const shown = series(stats?.minutes ?? [], zone.samples, now_s, range);
+  // A zone that is new has no long past to show.
+  const long_s = Math.min(range * 60, Math.max(60, Math.round(now_s - (shown.at[0] ?? now_s))));
   const here = stats?.here;
   return (
     <main id="main" class="zone">
@@ -104,7 +106,7 @@ export function Zone({ id }) {
             at={shown.at}
             unit="count"
             sync={id}
-            long_s={range * 60}
+            long_s={long_s}
             lines={[{ label: t("column.waiting"), values: shown.waiting, color: "--chart-1", fill: "--chart-1-fill" }]}
           />
           <Chart
@@ -113,7 +115,7 @@ export function Zone({ id }) {
             at={shown.at}
             unit="count"
             sync={id}
-            long_s={range * 60}
+            long_s={long_s}
             lines={[
               { label: t("chart.entered"), values: shown.entered, color: "--chart-2" },
               { label: t("chart.limit"), values: shown.limit, color: "--chart-limit", dash: [5, 4], stepped: true },
@@ -125,7 +127,7 @@ export function Zone({ id }) {
             at={shown.at}
             unit="part"
             sync={id}
-            long_s={range * 60}
+            long_s={long_s}
             lines={[{ label: t("column.use"), values: shown.use, color: "--chart-3" }]}
           />
         </div>

@@ -1,11 +1,14 @@
 // How the console looks: each page, in both languages, light and dark, wide and on a phone; axe finds nothing wrong with any.
 
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { test } from "node:test";
 
-import { Weir, axe, page, shot, until, zone } from "./harness.mjs";
+import { OUT, Weir, axe, page, until, zone } from "./harness.mjs";
 
 const HOT = "shop:checkout";
+/// What is seen at once; a table of hundreds, whole, is no picture.
+const picture = (page, name) => page.screenshot({ path: join(OUT, `console ${name}.png`) });
 const CONFIG = zone(HOT, { admit_per_minute: 600 }) + Array.from({ length: 40 }, (_, n) => zone(`gov:forms-${n}`)).join("");
 const PAGES = [["zones", ""], ["zone", `zones/${HOT}`], ["events", "events"], ["changes", "changes"], ["servers", "servers"]];
 const LOOKS = {
@@ -20,7 +23,7 @@ test("every page in every look", async (t) => {
   const reply = await fetch(`${weir.admin_url}/admin/v1/zones/${HOT}`, {
     method: "PATCH",
     headers: { "content-type": "application/json", "if-match": "*" },
-    body: JSON.stringify({ policy: { admit_per_minute: 60 }, notice: { ko: "잠시만 기다려 주십시오.", en: "Please wait." } }),
+    body: JSON.stringify({ policy: { admit_per_minute: 10 }, notice: { ko: "잠시만 기다려 주십시오.", en: "Please wait." } }),
   });
   assert.equal(reply.status, 200);
   await weir.crowd(t, HOT, 20);
@@ -36,7 +39,7 @@ test("every page in every look", async (t) => {
       // Nothing sticks out to the side.
       const [wide, room] = await at.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
       assert.ok(wide <= room, `${look}, ${name}: ${wide} px on ${room}`);
-      await shot(at, `console ${name} ${look}`);
+      await picture(at, `${name} ${look}`);
     }
     const [back, text] = await at.evaluate(() => [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]);
     const light = (color) => color.match(/[\d.]+/g).slice(0, 3).map(Number).reduce((a, b) => a + b);

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { figures, look, quantile } from "../../console/src/figures.js";
 import { found, slotUse, sorted } from "../../console/src/order.js";
 import { DEFAULTS, differences, faults, isZoneId, noticeFault, patchBetween, patched, scaled } from "../../console/src/policy.js";
-import { bySecond, byMinute } from "../../console/src/series.js";
+import { series } from "../../console/src/series.js";
 import { MAX_LINE, parser } from "../../console/src/sse.js";
 import { LANGUAGES, count, part, span, speak, t } from "../../console/src/words.js";
 
@@ -85,16 +85,17 @@ test("numbers and times are said as the language does", () => {
   assert.deepEqual([span(61), t("tile.of", { n: 10_000 })], ["1분 1초", "한도 10,000"]);
 });
 
-test("a minute that is missing is a gap; the one under way is no fall", () => {
+test("a minute that is missing is a gap; the one under way is no fall; what was seen here is by second", () => {
   const minute = (at, entered) => ({ at, waiting: 1, entered, admit_per_minute: 100, slots_offered: 10, slots_used: 9 });
-  const shown = byMinute([minute(0, 100), minute(60, 99), minute(240, 98), minute(300, 3)], zone("a", 7, 97), 310, 30);
-  assert.deepEqual(shown.at, [0, 60, 120, 240, 310]);
-  assert.deepEqual(shown.entered, [100, 99, null, 98, 97]);
-  assert.deepEqual(shown.use, [0.9, 0.9, null, 0.9, 0.9]);
-  assert.deepEqual(byMinute([minute(0, 100), minute(240, 98)], zone("a"), 310, 2).at, [240, 310]);
-  const samples = Array.from({ length: 90 }, (_, s) => ({ at: s * 1_000, waiting: s, limit: 100, entered: 2 * s, slots_offered: 4 * s, slots_used: 3 * s }));
-  const live = bySecond(samples);
-  assert.deepEqual([live.entered[59], live.entered[60], live.entered[89], live.use[89]], [null, 120, 120, 0.75]);
+  const seen = (s, entered_last_minute) => ({ at: s * 1_000, waiting: s, entered_last_minute, limit: 50, use: null });
+  const minutes = [minute(0, 100), minute(60, 99), minute(240, 98), minute(300, 3)];
+  const shown = series(minutes, [seen(308, 97), seen(309, 96)], 310, 30);
+  assert.deepEqual(shown.at, [60, 120, 121, 300, 308, 309]);
+  assert.deepEqual(shown.entered, [100, 99, null, 98, 97, 96]);
+  assert.deepEqual(shown.use, [0.9, 0.9, null, 0.9, null, null]);
+  assert.deepEqual(shown.limit.slice(-3), [100, 50, 50]);
+  assert.deepEqual(series(minutes, [], 310, 2).at, [300]);
+  assert.deepEqual(series([], [], 310, 2).at, []);
 });
 
 test("figures come out of what metrics say", () => {

@@ -298,6 +298,7 @@ export const en = {
   "fig.last": "the last 5 s",
   "fig.calls_failed": "Store calls failed",
   "fig.since": "since the start",
+  "fig.machine": "of this machine",
   "fig.connections": "Connections",
   "fig.streams": "{n} of them streams",
   "fig.files": "Open files",

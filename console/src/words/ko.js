@@ -298,6 +298,7 @@ export const ko = {
   "fig.last": "최근 5초",
   "fig.calls_failed": "저장소 호출 실패",
   "fig.since": "시작 이후",
+  "fig.machine": "이 장비 전체",
   "fig.connections": "연결",
   "fig.streams": "그중 스트림 {n}",
   "fig.files": "열린 파일",
