@@ -14,7 +14,7 @@ use admission::{Claim, Decided, Joined, Mark, Policy, SealKey, Seals, Ticket, Vi
 use criterion::{Criterion, criterion_group, criterion_main};
 use events::Bus;
 use server::gate::{Gate, Reply, Token};
-use store::{Store, StoreError};
+use store::{Kept, Store, StoreError};
 use weir_benches::{Counting, LINES, NOW, line, policy, view};
 
 #[global_allocator]
@@ -24,7 +24,7 @@ static ALLOCATOR: Counting = Counting;
 struct Still(View);
 
 impl Store for Still {
-    async fn zones(&self) -> Result<Option<Vec<(ZoneId, Policy)>>, StoreError> {
+    async fn zones(&self) -> Result<Option<Kept>, StoreError> {
         Ok(None)
     }
     async fn open_zone(&self, _: &ZoneId, _: Policy) -> Result<View, StoreError> {
@@ -61,7 +61,7 @@ fn polls(criterion: &mut Criterion) {
     let bus = Arc::new(Bus::new().expect("a thread"));
     for (people, name) in LINES {
         let gate = Gate::new(Still(view(&mut line(people))), seals.clone(), Arc::clone(&bus));
-        runtime.block_on(gate.serve_zones(vec![(zone.clone(), policy())])).expect("served");
+        runtime.block_on(gate.serve_zones(vec![(zone.clone(), policy().into())])).expect("served");
         // Holders all over the line, in no order: neighbours would share cache lines.
         let seq = |i: u64| 2_000 + i * 7_919_777 % (people - 4_000);
         let told =

@@ -1,7 +1,7 @@
 //! What is demanded of the parsers, whatever the bytes. The fuzzer calls these with bytes of its own, the tests with
 //! the seeds.
 
-use admission::{SEALED_LEN, SealKey, Sealer, Seals, Ticket, ZoneId};
+use admission::{Definition, SEALED_LEN, SealKey, Sealer, Seals, Ticket, ZoneId};
 use server::{config, http::request};
 
 fn sealer(zone: &str, secret: u8) -> Sealer {
@@ -71,7 +71,7 @@ pub(crate) fn config(data: &[u8]) {
         Ok(config) => {
             let keeps_zones = !matches!(config.store, config::StoreSettings::Memory);
             assert!(keeps_zones || !config.zones.is_empty());
-            for (_, policy) in config.zones {
+            for (_, Definition { policy, .. }) in config.zones {
                 assert_eq!(policy.check(), Ok(policy));
             }
         }

@@ -285,11 +285,13 @@ impl Operator {
     /// Changes a zone; answers when the store had the change.
     async fn change(&self, zone: &ZoneId, policy: Policy) -> Instant {
         let mut done = None;
-        let wanted = [(zone.clone(), policy)];
-        let applied = zones::apply(&self.cells, &wanted, async |_, zone, policy| {
+        let wanted = [(zone.clone(), policy.into())];
+        let applied = zones::apply(&self.cells, &wanted, async |_, zone, definition| {
             done = Some(now());
             if let Some(carrier) = &self.carrier {
-                fanout::say(carrier, self.speaker, zone, policy).await.expect("the broker is there");
+                fanout::say(carrier, self.speaker, zone, Some(definition))
+                    .await
+                    .expect("the broker is there");
             }
         });
         assert_eq!(applied.await.failure(), None);

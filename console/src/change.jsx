@@ -163,7 +163,7 @@ const isDanger = (job, after) =>
   job.do === "delete" || ["closed", "open"].includes(job.patch?.policy?.mode) || (after?.policy.mode === "closed" && job.do === "create");
 
 /** What the server did not want, in words. */
-export function refusal(error, dry) {
+function refusal(error, dry) {
   const { problem, code } = error;
   if (code === "unreachable") return t(dry ? "refused.unreachable.dry" : "refused.unreachable");
   if (code === "forbidden") return t("refused.forbidden");

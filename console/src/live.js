@@ -5,7 +5,7 @@
 
 import { Refused, call, openEvents } from "./api.js";
 import { keepToken, tokenOf } from "./kept.js";
-import { slotUse } from "./order.js";
+import { slotUse, slotsBetween } from "./order.js";
 import { read } from "./sse.js";
 
 /** How often all zones are asked for, in ms: beside a stream, and without one. */
@@ -14,7 +14,7 @@ const POLL_MS = 1_000;
 /** How often the trend lines are asked for, which have a point a minute. */
 const TREND_MS = 30_000;
 /** Data that is older is shown as old. */
-export const STALE_MS = 5_000;
+const STALE_MS = 5_000;
 /** A stream says something every 5 s, if only that it is there. */
 const SILENCE_MS = 12_000;
 /** How many samples of a zone are kept: five minutes, one a second. */
@@ -111,12 +111,7 @@ function sample(row, at) {
   const seen = { at, waiting, entered_last_minute, limit: row.policy.admit_per_minute, ...totals(now) };
   row.samples.push(seen);
   if (row.samples.length > SAMPLES) row.samples.splice(0, row.samples.length - SAMPLES);
-  const first = row.samples.find((one) => one.at >= at - 60_000);
-  // Slots fall free in sub-windows, of 6 s as a rule: fewer than two say nothing.
-  row.recent = at - first.at < 12_000 ? null : {
-    slots_offered: now.slots_offered - first.slots_offered,
-    slots_used: now.slots_used - first.slots_used,
-  };
+  row.recent = slotsBetween(row.samples, at - 66_000);
   seen.use = slotUse(row);
 }
 

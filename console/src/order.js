@@ -5,6 +5,22 @@
 const byName = (a, b) => (a.id < b.id ? -1 : Number(a.id > b.id));
 const MODE_ORDER = { closed: 3, hold: 2, open: 1, auto: 0 };
 
+/**
+ * The slots offered and used in whole sub-windows since `begin`, or null where none was seen whole. They are offered at a
+ * window's begin and used until its end: counted at any other instant, good use looks bad.
+ */
+export function slotsBetween(samples, begin) {
+  let first = null;
+  let last = null;
+  for (let n = samples.length - 2; n >= 0 && samples[n].at >= begin; n -= 1) {
+    if (samples[n + 1].slots_offered <= samples[n].slots_offered) continue;
+    last ??= samples[n];
+    first = samples[n];
+  }
+  if (first === last) return null;
+  return { slots_offered: last.slots_offered - first.slots_offered, slots_used: last.slots_used - first.slots_used };
+}
+
 /** The part of the last minute's slots that was used; null where none was offered, or nothing was seen for long enough. */
 export function slotUse(zone) {
   const { slots_offered: offered, slots_used: used } = zone.recent ?? { slots_offered: 0 };
@@ -12,10 +28,10 @@ export function slotUse(zone) {
 }
 
 /** The wait that somebody who joins now would be told, in seconds; `Infinity` where nobody is let in and a line waits. */
-export const etaOf = (zone) => zone.now.eta_s ?? (zone.now.waiting > 0 ? Number.POSITIVE_INFINITY : -1);
+const etaOf = (zone) => zone.now.eta_s ?? (zone.now.waiting > 0 ? Number.POSITIVE_INFINITY : -1);
 
 /** How much of the minute's rate entered. */
-export const rateUse = (zone) => zone.now.entered_last_minute / Math.max(1, zone.policy.admit_per_minute);
+const rateUse = (zone) => zone.now.entered_last_minute / Math.max(1, zone.policy.admit_per_minute);
 
 const KEYS = {
   zone: null,

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { figures, look, quantile } from "../../console/src/figures.js";
-import { found, slotUse, sorted } from "../../console/src/order.js";
+import { found, slotUse, slotsBetween, sorted } from "../../console/src/order.js";
 import { DEFAULTS, differences, faults, isZoneId, noticeFault, patchBetween, patched, scaled } from "../../console/src/policy.js";
 import { series } from "../../console/src/series.js";
 import { MAX_LINE, parser } from "../../console/src/sse.js";
@@ -28,6 +28,21 @@ test("who waits most is on top; idle zones stay in the order of their names", ()
   assert.equal(slotUse({ recent: { slots_offered: 10, slots_used: 9 } }), 0.9);
   assert.equal(slotUse({ recent: { slots_offered: 0, slots_used: 0 } }), null);
   assert.equal(slotUse({ recent: null }), null);
+});
+
+test("the use of slots is that of whole windows", () => {
+  // Windows of 6 s, 10 slots each, all used within 3 s.
+  const samples = Array.from({ length: 60 }, (_, s) => {
+    const [whole, within] = [Math.floor(s / 6), s % 6];
+    return { at: s * 1_000, slots_offered: 10 * (whole + 1), slots_used: 10 * whole + Math.min(10, 3 * within) };
+  });
+  for (let seen = 13; seen < 60; seen += 1) {
+    const { slots_offered, slots_used } = slotsBetween(samples.slice(0, seen), 0);
+    assert.equal(slots_used, slots_offered, `${seen} s`);
+  }
+  assert.equal(slotsBetween(samples.slice(0, 8), 0), null);
+  assert.equal(slotsBetween(samples, 58_000), null);
+  assert.equal(slotsBetween([], 0), null);
 });
 
 test("a patch has what differs and nothing else, and is undone by the patch back", () => {

@@ -13,11 +13,13 @@ use std::{
     time::Duration,
 };
 
-use admission::{Claim, Decided, Joined, Mark, Mode, Policy, SealKey, Sealer, Seals, Verdict, View, ZoneId};
+use admission::{
+    Claim, Decided, Definition, Joined, Mark, Mode, Policy, SealKey, Sealer, Seals, Verdict, View, ZoneId,
+};
 use events::Bus;
 use server::gate::{Gate, Refusal, Reply, Token};
 use store::{
-    Store, StoreError,
+    Kept, Store, StoreError,
     redis::{
         Durability, Redis,
         address::{Address, Library, Settings},
@@ -61,9 +63,9 @@ fn policy() -> Policy {
 }
 
 /// Both zones; in the other one, whoever comes is in.
-fn zones(zone: &ZoneId, beside: &ZoneId, mode: Mode) -> Vec<(ZoneId, Policy)> {
+fn zones(zone: &ZoneId, beside: &ZoneId, mode: Mode) -> Vec<(ZoneId, Definition)> {
     let quiet = Policy { admit_per_minute: 600_000, ..Policy::default() };
-    vec![(zone.clone(), Policy { mode, ..policy() }), (beside.clone(), quiet)]
+    vec![(zone.clone(), Policy { mode, ..policy() }.into()), (beside.clone(), quiet.into())]
 }
 
 /// What all see.
@@ -100,7 +102,7 @@ impl Watched {
 }
 
 impl Store for Watched {
-    async fn zones(&self) -> Result<Option<Vec<(ZoneId, Policy)>>, StoreError> {
+    async fn zones(&self) -> Result<Option<Kept>, StoreError> {
         self.redis.zones().await
     }
 

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, time::Duration};
 
 use admission::{Joined, Mode, Policy, Verdict, ZoneId};
 use store::{
-    Store as _, StoreError,
+    Kept, Store as _, StoreError,
     redis::{Durability, Redis, address::Settings},
 };
 
@@ -71,7 +71,7 @@ pub(crate) async fn policy_put_by_one_is_in_the_others_view(backend: &InRedis, z
     let limited = Policy { waits_per_minute_per_client: 5, entries_per_minute_per_client: 60, ..other };
     b.put_zone(zone, limited).await.expect("put");
     let zones = a.zones().await.expect("lists").expect("this store keeps zones");
-    assert_eq!(zones.into_iter().find(|(kept, _)| kept == zone), Some((zone.clone(), limited)));
+    assert_eq!(zones.zones.into_iter().find(|(kept, _)| kept == zone), Some((zone.clone(), limited.into())));
     assert_eq!(a.beat(zone, Vec::new()).await.expect("beats").policy, limited);
     // It decides by it, too.
     let verdicts = a.enter(zone, claims(epoch, 0..3)).await.expect("decided").verdicts;
@@ -82,12 +82,12 @@ pub(crate) async fn policy_put_by_one_is_in_the_others_view(backend: &InRedis, z
 
 pub(crate) async fn zone_that_is_kept_keeps_its_policy_when_opened(backend: &InRedis, zone: &ZoneId) {
     let (a, b) = (backend.open().await, backend.open().await);
-    // Where none is kept, the opener's is.
     let first = Policy { admit_per_minute: 700, ..policy() };
-    assert_eq!(a.open_zone(zone, first).await.expect("opened").policy, first);
+    assert_eq!(a.open_zone(zone, first).await.expect_err("nobody put it"), StoreError::UnknownZone);
+    assert_eq!(a.put_zone(zone, first).await.expect("put").policy, first);
     assert_eq!(b.open_zone(zone, policy()).await.expect("opened").policy, first);
     let zones = b.zones().await.expect("lists").expect("this store keeps zones");
-    assert_eq!(zones.into_iter().find(|(kept, _)| kept == zone), Some((zone.clone(), first)));
+    assert_eq!(zones.zones.into_iter().find(|(kept, _)| kept == zone), Some((zone.clone(), first.into())));
 }
 
 pub(crate) async fn register_lists_zones_in_order_and_is_put_again_when_lost(
@@ -98,13 +98,16 @@ pub(crate) async fn register_lists_zones_in_order_and_is_put_again_when_lost(
     let servers = Servers::start(backend.servers.topology());
     let settings = backend.settings();
     let a = servers.connect(&settings, Durability::Async).await;
-    assert_eq!(a.zones().await.expect("lists"), Some(Vec::new()));
+    assert_eq!(a.zones().await.expect("lists"), Some(Kept { zones: Vec::new(), is_new: true }));
     let named = |name: &str| ZoneId::parse(&format!("{zone}-{name}")).expect("a name");
     let (x, y) = (named("X"), named("Y"));
     a.put_zone(&y, policy()).await.expect("put");
     a.put_zone(&x, with(Mode::Hold)).await.expect("put");
     let b = servers.connect(&settings, Durability::Async).await;
-    let listed = |mode| Some(vec![(x.clone(), with(mode)), (y.clone(), policy())]);
+    let listed = |mode| {
+        let zones = vec![(x.clone(), with(mode).into()), (y.clone(), policy().into())];
+        Some(Kept { zones, is_new: false })
+    };
     assert_eq!(b.zones().await.expect("lists"), listed(Mode::Hold));
     b.put_zone(&x, with(Mode::Open)).await.expect("put");
     assert_eq!(a.zones().await.expect("lists"), listed(Mode::Open));

@@ -106,7 +106,7 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
     let now_ms = 2_000_000_000_000 + dice.bits() % 100_000;
     redis.hold_clock(now_ms);
     let policy = policy(&mut dice);
-    let view = now(redis.open_zone(&zone, policy)).expect("opens");
+    let view = now(redis.put_zone(&zone, policy)).expect("puts");
     let rules = Zone::new(policy, view.epoch, Now { ms: now_ms, unix_s: 0 });
     let forecast = Forecast::new(&policy, now_ms);
     let (epoch, connection) = (view.epoch, &connection);

@@ -159,9 +159,9 @@ impl Operator {
 
     async fn try_apply(&self, zone: &ZoneId, policy: Policy) -> Result<bool, StoreError> {
         let mut told = false;
-        let wanted = [(zone.clone(), policy)];
-        let applied = zones::apply(&self.cells, &wanted, async |_, zone, policy| {
-            told = fanout::say(&self.carrier, self.speaker, zone, policy).await.is_ok();
+        let wanted = [(zone.clone(), policy.into())];
+        let applied = zones::apply(&self.cells, &wanted, async |_, zone, definition| {
+            told = fanout::say(&self.carrier, self.speaker, zone, Some(definition)).await.is_ok();
         });
         applied.await.failure().cloned().map_or(Ok(told), Err)
     }

@@ -39,8 +39,38 @@ fn typed(kind: &str) -> String {
     format!("POST /traffic/wait HTTP/1.1\r\nHost: test\r\n{kind}Content-Length: {length}\r\n\r\n{body}")
 }
 
-/// Codes that no client can bring about at will: a full queue is met in the tests of the store.
-const MET_ELSEWHERE: &[&str] = &["busy"];
+/// Codes that no client can bring about at will: a full queue is met in the tests of the store, as many zones as there may be and
+/// a tenant without a store in those of the desk.
+const MET_ELSEWHERE: &[&str] = &["busy", "no_cell", "too_many_zones"];
+
+/// A token of the role `admin`, and one of a viewer, which the server knows.
+const ADMIN: (&str, &str) = ("Authorization", "Bearer weir_admin-for-tests");
+const VIEWER: (&str, &str) = ("Authorization", "Bearer weir_viewer-for-tests");
+const TOKENS: &str = "[[admin_token]]
+name = \"ada\"
+role = \"admin\"
+sha256 = \"1f90bf907533c1517f5005e4d9f9fef7e03f412b07f09cc716d76b6332e463bf\"
+[[admin_token]]
+name = \"vera\"
+role = \"viewer\"
+sha256 = \"bb5fc44523b811598212ad0169bec78c2da988cd8365291802b1a184b31895db\"
+";
+
+/// Asks the admin listener.
+fn admin(
+    weir: &Weir,
+    client: &mut Client,
+    call: &str,
+    headers: &[(&str, &str)],
+    body: Option<&str>,
+) -> Reply {
+    *client = Client::connect(weir.admin).expect("the admin listener accepts");
+    let (method, path) = call.split_once(' ').expect("a method and a path");
+    client.ask(method, path, headers, body).expect("the admin listener replies")
+}
+
+/// `If-Match` that fits whatever is there.
+const ANY: (&str, &str) = ("If-Match", "*");
 
 /// Code, status, and how to meet it. One row for each way that apps are likely to go.
 const CASES: &[(&str, u16, Ask)] = &[
@@ -126,6 +156,84 @@ const CASES: &[(&str, u16, Ask)] = &[
     }),
     ("head_too_large", 431, |_, c| ask(c, typed(&format!("X-Long: {}\r\n", "x".repeat(9_000))))),
     ("zone_closed", 503, |_, c| wait(c, &body("CLOSED", None))),
+    ("unauthorized", 401, |w, c| {
+        let reply = admin(w, c, "GET /admin/v1/zones", &[], None);
+        assert!(
+            reply.header("www-authenticate").is_some_and(|scheme| scheme.starts_with("Bearer")),
+            "{reply:?}"
+        );
+        reply
+    }),
+    ("unauthorized", 401, |w, c| {
+        admin(w, c, "GET /admin/v1/nowhere", &[("Authorization", "Bearer x")], None)
+    }),
+    ("unauthorized", 401, |w, c| admin(w, c, "GET /admin/v1/events", &[], None)),
+    ("foreign_origin", 403, |w, c| {
+        admin(w, c, "GET /admin/v1/zones", &[ADMIN, ("Origin", "https://evil.example")], None)
+    }),
+    ("foreign_origin", 403, |w, c| {
+        admin(w, c, "PUT /admin/v1/drain", &[ADMIN, ("Origin", "null")], Some("{}"))
+    }),
+    ("forbidden", 403, |w, c| {
+        let reply = admin(w, c, "PUT /admin/v1/drain", &[VIEWER], Some(r#"{"draining":true}"#));
+        assert_eq!((&reply.json()["needed"], &reply.json()["had"]), (&"admin".into(), &"viewer".into()));
+        reply
+    }),
+    ("unknown_zone", 404, |w, c| admin(w, c, "GET /admin/v1/zones/NOWHERE", &[VIEWER], None)),
+    ("unknown_zone", 404, |w, c| admin(w, c, "GET /admin/v1/zones/%FF", &[VIEWER], None)),
+    ("unknown_zone", 404, |w, c| admin(w, c, "DELETE /admin/v1/zones/NOWHERE", &[ADMIN, ANY], None)),
+    ("not_found", 404, |w, c| admin(w, c, "GET /admin/v1/nowhere", &[VIEWER], None)),
+    ("method_not_allowed", 405, |w, c| {
+        let reply = admin(w, c, "DELETE /admin/v1/zones", &[ADMIN], None);
+        assert!(reply.header("allow").is_some_and(|a| a.contains("GET") && a.contains("POST")), "{reply:?}");
+        reply
+    }),
+    ("zone_exists", 409, |w, c| {
+        let reply = admin(w, c, "POST /admin/v1/zones", &[ADMIN], Some(r#"{"id":"Z"}"#));
+        assert_eq!(reply.json()["zone"]["policy"]["admit_per_minute"], 60_000);
+        reply
+    }),
+    ("changed_meanwhile", 412, |w, c| {
+        let reply = admin(w, c, "PATCH /admin/v1/zones/Z", &[ADMIN, ("If-Match", "\"old\"")], Some("{}"));
+        assert_eq!(reply.json()["zone"]["id"], "Z");
+        reply
+    }),
+    ("too_large", 413, |w, c| admin(w, c, "POST /admin/v1/zones", &[ADMIN], Some(&" ".repeat(70_000)))),
+    ("unsupported_media_type", 415, |w, c| {
+        admin(w, c, "POST /admin/v1/zones", &[ADMIN, ("Content-Type", "text/plain")], Some("{}"))
+    }),
+    ("unsupported_media_type", 415, |w, c| {
+        let request = "PUT /admin/v1/drain HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n";
+        *c = Client::connect(w.admin).expect("the admin listener accepts");
+        ask(c, format!("{request}{}: {}\r\n\r\n{{}}", ADMIN.0, ADMIN.1))
+    }),
+    ("foreign_host", 421, |w, c| {
+        admin(w, c, "GET /admin/v1/zones", &[ADMIN, ("Host", "evil.example")], None)
+    }),
+    ("out_of_range", 422, |w, c| {
+        let body = r#"{"policy":{"admit_per_minute":0}}"#;
+        let reply = admin(w, c, "PATCH /admin/v1/zones/Z", &[ADMIN, ANY], Some(body));
+        assert_eq!(
+            (&reply.json()["field"], &reply.json()["high"]),
+            (&"policy.admit_per_minute".into(), &600_000.into())
+        );
+        reply
+    }),
+    ("out_of_range", 422, |w, c| admin(w, c, "GET /admin/v1/zones/Z/stats?minutes=361", &[VIEWER], None)),
+    ("precondition_required", 428, |w, c| admin(w, c, "DELETE /admin/v1/zones/Z", &[ADMIN], None)),
+    ("malformed_json", 400, |w, c| admin(w, c, "POST /admin/v1/zones", &[ADMIN], Some("{"))),
+    ("missing_field", 400, |w, c| admin(w, c, "POST /admin/v1/zones", &[ADMIN], Some("{}"))),
+    ("unknown_field", 400, |w, c| {
+        admin(w, c, "PATCH /admin/v1/zones/Z", &[ADMIN, ANY], Some(r#"{"policy":{"colour":1}}"#))
+    }),
+    ("unknown_field", 400, |w, c| admin(w, c, "GET /admin/v1/zones?colour=1", &[VIEWER], None)),
+    ("wrong_type", 400, |w, c| admin(w, c, "GET /admin/v1/zones?trend=x", &[VIEWER], None)),
+    ("wrong_type", 400, |w, c| admin(w, c, "DELETE /admin/v1/zones/Z?dry_run=perhaps", &[ADMIN, ANY], None)),
+    ("wrong_type", 400, |w, c| admin(w, c, "DELETE /admin/v1/zones/Z", &[ADMIN, ("If-Match", "x")], None)),
+    ("head_too_large", 431, |w, c| {
+        let many: Vec<(&str, &str)> = vec![("X-Many", "1"); 33];
+        admin(w, c, "GET /admin/v1/whoami", &many, None)
+    }),
 ];
 
 /// Starts a server of its own and asks it for one error.
@@ -154,7 +262,8 @@ pub(crate) fn every_code_is_met_and_documented() {
         zone("LIMITED", 60, "waits_per_minute_per_client = 1"),
         zone("HELD", 60, "mode = \"hold\"\nidle_timeout_s = 10"),
     ];
-    let weir = Setup::new(&format!("body_timeout_s = 1\nheader_timeout_s = 1\n{}", zones.concat())).start();
+    let weir =
+        Setup::new(&format!("body_timeout_s = 1\nheader_timeout_s = 1\n{TOKENS}{}", zones.concat())).start();
     for (code, status, ask) in CASES {
         let mut client = weir.connect();
         let reply = ask(&weir, &mut client);

@@ -16,6 +16,7 @@ mod sse;
 #[path = "../support/weir.rs"]
 mod weir;
 
+mod admin;
 mod audit;
 mod away;
 mod browser;
@@ -90,6 +91,12 @@ fn together() -> Vec<Trial> {
         audit::every_pass_is_in_it_once,
         audit::a_killed_server_goes_on_with_it,
         audit::a_log_that_cannot_be_opened_ends_the_start,
+        admin::changes_are_made_once_and_written_down,
+        admin::roles_and_routes,
+        admin::the_command_line_asks_the_server,
+        admin::statistics_are_of_what_happened,
+        admin::a_drained_server_is_not_ready_and_can_come_back,
+        admin::no_open_door_beyond_the_loopback,
         life::token_in_wait_resumes,
         life::entry_is_idempotent,
         line::told_wait_knows_the_windows,

@@ -306,7 +306,7 @@ pub(crate) fn pages_of_listed_origins_may_call() {
 /// An operator's stream.
 fn operator(weir: &Weir, query: &str) -> Stream {
     let client = Client::connect(weir.admin).expect("the admin listener accepts");
-    Stream::over(client, &format!("GET /admin/v1/events{query} HTTP/1.1\r\nHost: test\r\n\r\n"))
+    Stream::over(client, &format!("GET /admin/v1/events{query} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
 }
 
 fn next_event(stream: &mut Stream) -> (String, serde_json::Value) {
@@ -339,7 +339,7 @@ pub(crate) fn operators_hear_what_happens() {
         seen.insert(next_event(&mut all).1["kind"].as_str().expect("a kind").to_owned());
     }
     for (query, says) in [("?kinds=Admitted", "Admitted"), ("?kinds=", "``"), ("?kind=Joined", "`kind`")] {
-        let request = format!("GET /admin/v1/events{query} HTTP/1.1\r\nHost: test\r\n\r\n");
+        let request = format!("GET /admin/v1/events{query} HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let mut client = Client::connect(weir.admin).expect("accepted");
         client.send(request).expect("taken");
         let reply = client.reply().expect("a reply");

@@ -13,7 +13,7 @@ use admission::{
     Changes, Claim, Decided, Entry, Header, Joined, Mark, Now, Policy, Verdict, View, ZoneId,
     sabotage::{Rule, on},
 };
-use store::{Batch, Engine, Journal, JournalError, Loaded, MemoryJournal, Store, StoreError};
+use store::{Batch, Engine, Journal, JournalError, Kept, Loaded, MemoryJournal, Store, StoreError};
 use tokio::time::Instant;
 
 use crate::{
@@ -198,7 +198,7 @@ fn tickets(
 }
 
 impl Store for SimStore {
-    async fn zones(&self) -> Result<Option<Vec<(ZoneId, Policy)>>, StoreError> {
+    async fn zones(&self) -> Result<Option<Kept>, StoreError> {
         Ok(None)
     }
 

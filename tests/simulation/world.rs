@@ -130,7 +130,7 @@ impl World {
 
     async fn serve(&self, gate: &Gate<SimStore>) -> Result<(), store::StoreError> {
         let policy = admission::Policy { mode: self.mode.get(), ..self.scenario.policy };
-        gate.serve_zones(vec![(self.zone.clone(), policy), (self.other.clone(), policy)]).await
+        gate.serve_zones(vec![(self.zone.clone(), policy.into()), (self.other.clone(), policy.into())]).await
     }
 
     /// Everything that happens to the server, in order.

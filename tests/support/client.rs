@@ -75,6 +75,31 @@ impl Client {
         self.reply()
     }
 
+    /// A request of an operator, and its reply; a body is JSON.
+    pub(crate) fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&str>,
+    ) -> io::Result<Reply> {
+        let mut request = format!("{method} {path} HTTP/1.1\r\n");
+        if headers.iter().all(|(name, _)| *name != "Host") {
+            request.push_str("Host: localhost\r\n");
+        }
+        for (name, value) in headers {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if let Some(body) = body {
+            if headers.iter().all(|(name, _)| *name != "Content-Type") {
+                request.push_str("Content-Type: application/json\r\n");
+            }
+            request.push_str(&format!("Content-Length: {}\r\n", body.len()));
+        }
+        self.send(request + "\r\n" + body.unwrap_or_default())?;
+        self.reply()
+    }
+
     /// The next reply with a body of the length that its head says.
     pub(crate) fn reply(&mut self) -> io::Result<Reply> {
         let mut reply = self.head()?;

@@ -200,6 +200,18 @@ impl Weir {
         Client::connect(self.admin).and_then(|mut c| c.get(path)).expect("the admin listener replies")
     }
 
+    /// One request of an operator on a connection of its own; a body is JSON.
+    pub(crate) fn admin_ask(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Option<&str>,
+    ) -> Reply {
+        let asked = Client::connect(self.admin).and_then(|mut c| c.ask(method, path, headers, body));
+        asked.expect("the admin listener replies")
+    }
+
     /// How it was set up.
     pub(crate) fn setup(&self) -> &Setup {
         &self.setup

@@ -95,6 +95,9 @@ impl Watch {
 pub struct Plan {
     /// When, and how many have fallen free by then; ends with a whole minute's slots.
     knots: Vec<(u64, u64)>,
+    /// The slots used in the minute before, for plans under another policy: when, and how many; the oldest first. Those of
+    /// one step are taken together, as late as the last of them.
+    used: Vec<(u64, u32)>,
 }
 
 impl Plan {
@@ -113,7 +116,28 @@ impl Plan {
             knots.push((at_ms, slots));
             upcoming.skip_to(at_ms + Self::STEP_MS);
         }
-        Self { knots }
+        let mut used: Vec<(u64, u32)> = Vec::new();
+        for (at_ms, count) in window.log() {
+            match used.last_mut() {
+                Some(step) if step.0 / Self::STEP_MS == at_ms / Self::STEP_MS => {
+                    *step = (at_ms, step.1 + count)
+                }
+                _ => used.push((at_ms, count)),
+            }
+        }
+        Self { knots, used }
+    }
+
+    /// When slots would fall free from `now_ms` on, were `policy` in force then. To a step: what was used is known no better.
+    #[must_use]
+    pub fn under(&self, policy: &Policy, now_ms: u64) -> Self {
+        Self::new(&Window::from_log(policy, self.used.iter().copied(), now_ms), policy, now_ms)
+    }
+
+    /// Whether somebody who comes at `now_ms` while nobody waits would be in at once under `policy`.
+    #[must_use]
+    pub fn has_room(&self, policy: &Policy, now_ms: u64) -> bool {
+        Window::from_log(policy, self.used.iter().copied(), now_ms).free(false) > 0
     }
 
     /// When the slot falls free that `before` others come before.
@@ -241,6 +265,37 @@ mod tests {
         assert_eq!(told(crate::Mode::Hold), None);
         assert_eq!(told(crate::Mode::Closed), None);
         assert_eq!(told(crate::Mode::Open), Some(0));
+    }
+
+    /// A plan under another policy is the one that the store would make with it, to a step.
+    #[test]
+    fn plans_under_another_policy_are_those_that_come_with_it() {
+        let now = 100_000;
+        let mut window = Window::new(&Policy { admit_per_minute: 600, ..Policy::default() });
+        for at in 0..400 {
+            window.record(50_000 + at * 113, 1 + u32::from(at % 7 == 0));
+        }
+        window.advance(now);
+        let old = Policy { admit_per_minute: 600, ..Policy::default() };
+        let plan = Plan::new(&window, &old, now);
+        assert_eq!(plan.under(&old, now).slot_ms(0), plan.slot_ms(0));
+        for (admit_per_minute, sub_windows) in [(300, 10), (1_200, 10), (600, 1), (100, 60)] {
+            let new = Policy { admit_per_minute, sub_windows, ..old };
+            let mut with_it = window.clone();
+            with_it.set_policy(&new, now);
+            let (told, comes) = (plan.under(&new, now), Plan::new(&with_it, &new, now));
+            for before in [0, 1, 50, 500, 5_000] {
+                let (told_ms, comes_ms) = (told.slot_ms(before), comes.slot_ms(before));
+                assert!(told_ms.abs_diff(comes_ms) <= 3 * Plan::STEP_MS, "{new:?}: {told_ms} for {comes_ms}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_comes_to_an_empty_line_is_in_while_the_minute_has_room() {
+        let (plan, policy) = plan(10, 10);
+        assert!(!plan.has_room(&policy, 61_000) && plan.has_room(&policy, 61_001));
+        assert!(plan.has_room(&Policy { admit_per_minute: 11, ..policy }, 2_000));
     }
 
     #[test]

@@ -8,8 +8,10 @@
 //! was evicted, *present* while its holder polls as told; the *front* is the first few present tickets, whose
 //! claims the store decides one by one; everybody behind is answered from a [`View`].
 
+mod definition;
 mod estimate;
 mod forecast;
+mod notice;
 mod policy;
 #[cfg(feature = "sabotage")]
 pub mod sabotage;
@@ -20,8 +22,10 @@ mod view;
 mod window;
 mod zone;
 
+pub use definition::Definition;
 pub use estimate::{Estimate, Pace, Plan};
 pub use forecast::Forecast;
+pub use notice::{Notice, NoticeFault};
 pub use policy::{Mode, OnStoreFailure, Policy, PolicyFault, ZoneId, ZoneIdFault};
 pub use seal::{BadSeal, KeyId, SEALED_LEN, SealKey, Sealer, Seals};
 pub use segment::{SEGMENT_TICKETS, SEGMENT_WORDS, Words};

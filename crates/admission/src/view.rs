@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::{Estimate, Pace, Plan, Policy, SEGMENT_TICKETS, Words};
+use crate::{Estimate, Mode, Pace, Plan, Policy, SEGMENT_TICKETS, Words};
 
 /// The polls of one page's tickets since the last report: one bit a ticket.
 #[derive(Clone, Debug)]
@@ -192,6 +192,24 @@ impl View {
         let present_here = live_here * u64::from(segment.present) / u64::from(segment.live.max(1));
         let present_ahead = segment.present_before + present_here;
         Some(self.behind(ahead, present_ahead, now_ms))
+    }
+
+    /// What somebody is told at `now_ms` who has `present_ahead` people ahead, were `policy` in force from then on; none where
+    /// nobody would be let in. Who has nobody ahead because nobody waits is in at once while the minute has room.
+    #[must_use]
+    pub fn foretell(&self, policy: &Policy, present_ahead: u64, now_ms: u64) -> Option<Estimate> {
+        let at_once = Estimate { wait_ms: 0, low_ms: 0, high_ms: 0 };
+        if policy.mode == Mode::Auto && self.tally.present == 0 && self.plan.has_room(policy, now_ms) {
+            return Some(at_once);
+        }
+        let other;
+        let plan = if *policy == self.policy {
+            &*self.plan
+        } else {
+            other = self.plan.under(policy, now_ms);
+            &other
+        };
+        plan.estimate(present_ahead, &self.pace, policy, now_ms)
     }
 
     fn behind(&self, ahead: u64, present_ahead: u64, now_ms: u64) -> Place {

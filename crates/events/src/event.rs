@@ -152,6 +152,12 @@ events! {
         policy: Policy,
     }
 
+    /// What those who wait in a zone are told is another text.
+    NoticeChanged, Federated, 256 {
+        /// The zone.
+        zone: Zone,
+    }
+
     /// A zone is served that was not.
     ZoneAdded, Federated, 256 {
         /// The zone.

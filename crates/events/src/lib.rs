@@ -69,8 +69,8 @@ mod zones;
 pub use bus::{Bus, INTERVAL, OfName, PUBLISHERS_MAX, SUBSCRIBERS_MAX, SubscribeError, Subscriber};
 pub use event::{
     Admitted, AdmittedUnseen, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall,
-    ModeChanged, PolicyChanged, Refused, Reloaded, StoreBack, StoreCall, StoreCalled, StoreLost, Tallied,
-    ViewShown, Why, ZoneAdded, ZoneRemoved,
+    ModeChanged, NoticeChanged, PolicyChanged, Refused, Reloaded, StoreBack, StoreCall, StoreCalled,
+    StoreLost, Tallied, ViewShown, Why, ZoneAdded, ZoneRemoved,
 };
 pub use scope::Scope;
 pub use spill::Spill;

@@ -2,8 +2,8 @@
 
 use admission::{Mode, Policy, ZoneId};
 use events::{
-    Bus, Event, Kind, Kinds, ModeChanged, PolicyChanged, Scope, SubscribeError, ViewShown, Zone, ZoneAdded,
-    ZoneRemoved,
+    Bus, Event, Kind, Kinds, ModeChanged, NoticeChanged, PolicyChanged, Scope, SubscribeError, ViewShown,
+    Zone, ZoneAdded, ZoneRemoved,
 };
 
 /// All that a waiting user may ever hear, field by field: whoever adds to it has to come by here.
@@ -22,7 +22,9 @@ fn federated(event: Event) -> Option<(Zone, Option<Policy>)> {
     match event {
         Event::PolicyChanged(PolicyChanged { zone, policy })
         | Event::ZoneAdded(ZoneAdded { zone, policy }) => Some((zone, Some(policy))),
-        Event::ZoneRemoved(ZoneRemoved { zone }) => Some((zone, None)),
+        Event::NoticeChanged(NoticeChanged { zone }) | Event::ZoneRemoved(ZoneRemoved { zone }) => {
+            Some((zone, None))
+        }
         _ => None,
     }
 }
@@ -31,7 +33,7 @@ fn federated(event: Event) -> Option<(Zone, Option<Policy>)> {
 fn the_whitelists() {
     let within = |scope| Kinds::within(scope).iter().map(Kind::as_str).collect::<Vec<_>>();
     let public = ["ViewShown", "ModeChanged"];
-    let federated = ["PolicyChanged", "ZoneAdded", "ZoneRemoved"];
+    let federated = ["PolicyChanged", "NoticeChanged", "ZoneAdded", "ZoneRemoved"];
     let private = [
         "Joined",
         "Entered",

@@ -3,8 +3,8 @@
 use admission::{Mode, OnStoreFailure, Policy, ZoneId};
 use events::{
     Admitted, AdmittedUnseen, Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall,
-    ModeChanged, PolicyChanged, Refused, Reloaded, Scope, StoreBack, StoreCall, StoreCalled, StoreLost,
-    Tallied, ViewShown, Why, Zone, ZoneAdded, ZoneRemoved,
+    ModeChanged, NoticeChanged, PolicyChanged, Refused, Reloaded, Scope, StoreBack, StoreCall, StoreCalled,
+    StoreLost, Tallied, ViewShown, Why, Zone, ZoneAdded, ZoneRemoved,
 };
 use proptest::{prelude::*, sample::select};
 
@@ -56,6 +56,7 @@ proptest! {
             ViewShown { zone, epoch: a, at_ms: v };
             ModeChanged { zone, mode: policy.mode };
             PolicyChanged { zone, policy };
+            NoticeChanged { zone };
             ZoneAdded { zone: Zone::NONE, policy };
             ZoneRemoved { zone };
             Joined { zone, epoch: a, first: v, count: b, entered: c, at_ms: w };

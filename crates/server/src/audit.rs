@@ -8,6 +8,7 @@
 
 mod chain;
 mod files;
+mod scribe;
 mod verify;
 
 use std::{
@@ -21,14 +22,16 @@ use std::{
 
 use admission::{Policy, ZoneId};
 use events::{Bus, Event, Kind, Kinds, Scope, Spill, ZoneNames};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep_until};
 
 pub use chain::Head;
 pub use files::LogFault;
+pub use scribe::{By, Scribe};
 pub use verify::{Fault, Kind as FaultKind, Report, verify};
 
 use crate::zones;
 use files::{Found, Log};
+use scribe::Told;
 
 /// How long what was written may be lost with the machine's power.
 pub const SYNC: Duration = Duration::from_secs(1);
@@ -71,6 +74,7 @@ pub type Policies = dyn Fn() -> Option<Vec<(ZoneId, Policy)>> + Send;
 /// A log that is being written.
 pub struct Audit {
     ended: mpsc::Receiver<()>,
+    scribe: Scribe,
 }
 
 impl Audit {
@@ -88,18 +92,26 @@ impl Audit {
         let writer =
             Writer { log, names: bus.names(), known: HashMap::new(), policies, failing: false, kept: None };
         let (end, ended) = mpsc::channel();
+        let (scribe, told) = Scribe::with_log();
         thread::Builder::new()
             .name("audit".to_owned())
             .spawn(move || {
-                runtime.block_on(writer.run(spill, &found));
+                runtime.block_on(writer.run(spill, told, &found));
                 drop(end);
             })
             .map_err(other)?;
-        Ok(Self { ended })
+        Ok(Self { ended, scribe })
+    }
+
+    /// What operators change is written by this.
+    #[must_use]
+    pub fn scribe(&self) -> Scribe {
+        self.scribe.clone()
     }
 
     /// Waits until all is written that was published before the bus was dropped; not for ever.
     pub fn finish(self) {
+        drop(self.scribe);
         if self.ended.recv_timeout(FINISH) == Err(mpsc::RecvTimeoutError::Timeout) {
             tracing::error!(
                 "the audit log could not be ended within {} s: its last events are missing",
@@ -121,7 +133,7 @@ struct Writer {
 }
 
 impl Writer {
-    async fn run(mut self, mut spill: Spill, found: &Found) {
+    async fn run(mut self, mut spill: Spill, mut told: Told, found: &Found) {
         let at_ms = unix_ms();
         for piece in &found.pieces {
             tracing::warn!(
@@ -143,38 +155,56 @@ impl Writer {
                 sync_at.get_or_insert_with(|| Instant::now() + SYNC);
             }
             let due = [sync_at, self.head_at()].into_iter().flatten().min();
-            let next = match due {
-                Some(at) => timeout_at(at, spill.next()).await,
-                None => Ok(spill.next().await),
-            };
-            match next {
-                Ok(Some(batch)) => {
-                    self.take_in(batch.events, batch.lost);
+            tokio::select! {
+                // What is told first is written first.
+                biased;
+                Some(change) = told.next() => {
+                    self.add_change(&change, &told);
                     self.write().await;
                 }
-                Ok(None) => break,
-                Err(_) => {}
+                batch = spill.next() => match batch {
+                    Some(batch) => {
+                        self.take_in(batch.events, batch.lost);
+                        self.write().await;
+                    }
+                    None => break,
+                },
+                () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
             }
             if due.is_some_and(|at| at <= Instant::now()) {
                 self.sync().await;
                 sync_at = None;
             }
         }
+        while let Some(change) = told.left() {
+            self.add_change(&change, &told);
+        }
+        self.add_missing(told.take_missing());
         self.log.add(&format!(r#""at_ms":{},"event":"stopped""#, unix_ms()));
         self.write().await;
         self.kept = None;
         self.sync().await;
     }
 
-    fn take_in(&mut self, events: &[Event], lost: u64) {
-        let at_ms = unix_ms();
+    /// Adds what an operator changed, and how many such changes are missing.
+    fn add_change(&mut self, change: &str, told: &Told) {
+        self.add_missing(told.take_missing());
+        self.log.add(change);
+    }
+
+    fn add_missing(&mut self, lost: u64) {
         if lost > 0 {
             tracing::error!(
                 lost,
                 "the audit log could not keep up: events are missing, and it says how many"
             );
-            self.log.add(&format!(r#""at_ms":{at_ms},"event":"missing","count":{lost}"#));
+            self.log.add(&format!(r#""at_ms":{},"event":"missing","count":{lost}"#, unix_ms()));
         }
+    }
+
+    fn take_in(&mut self, events: &[Event], lost: u64) {
+        let at_ms = unix_ms();
+        self.add_missing(lost);
         let mut of_policies = lost > 0;
         for event in events {
             let (zone, policy) = match *event {

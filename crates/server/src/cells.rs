@@ -14,9 +14,9 @@ use std::{
     time::Duration,
 };
 
-use admission::{Claim, Decided, Joined, Mark, Policy, View, ZoneId};
+use admission::{Claim, Decided, Definition, Joined, Mark, Policy, View, ZoneId};
 use cache::{Cache, LoadError, Settings};
-use store::{Store, StoreError};
+use store::{Defined, Expected, Kept, Store, StoreError};
 use tokio::{sync::SetOnce, time::timeout};
 
 /// How long what a cell told of its zones is good: a change is known to all who ask that much later at most.
@@ -29,7 +29,6 @@ const PATIENCE: Duration = Duration::from_secs(6);
 pub const REST: &str = "*";
 
 type Result<T> = std::result::Result<T, StoreError>;
-type Zones = Arc<[(ZoneId, Policy)]>;
 type Connecting<S> = Pin<Box<dyn Future<Output = Result<S>> + Send>>;
 type Connect<S> = dyn Fn() -> Connecting<S> + Send + Sync;
 
@@ -70,7 +69,7 @@ pub struct Cell<S> {
     answered: AtomicBool,
     connect: Box<Connect<S>>,
     /// What it told of its zones, or its failure to.
-    told: Cache<(), Zones, StoreError>,
+    told: Cache<(), Arc<Kept>, StoreError>,
 }
 
 impl<S: Store> Cell<S> {
@@ -125,7 +124,7 @@ impl<S: Store> Cell<S> {
     ///
     /// # Errors
     /// The store's.
-    pub async fn zones(self: &Arc<Self>) -> Result<Zones> {
+    pub async fn zones(self: &Arc<Self>) -> Result<Arc<Kept>> {
         let cell = Arc::clone(self);
         let ask = async move |()| {
             let late = Err(cell.named(StoreError::Away("no answer in time".to_owned())));
@@ -144,13 +143,13 @@ impl<S: Store> Cell<S> {
     ///
     /// # Errors
     /// The store's.
-    pub(crate) async fn zones_now(self: &Arc<Self>) -> Result<Zones> {
+    pub(crate) async fn zones_now(self: &Arc<Self>) -> Result<Arc<Kept>> {
         self.told.invalidate(&());
         self.zones().await
     }
 
     /// The zones that it keeps now: for who is about to change them.
-    pub(crate) async fn ask(&self) -> Result<Zones> {
+    pub(crate) async fn ask(&self) -> Result<Arc<Kept>> {
         let store = match self.store.get() {
             Some(store) => store,
             None => {
@@ -163,6 +162,11 @@ impl<S: Store> Cell<S> {
         let zones = store.zones().await.map_err(|error| self.named(error))?;
         self.answered.store(true, Ordering::Relaxed);
         Ok(zones.unwrap_or_default().into())
+    }
+
+    /// Has it keep these zones, where it never kept any; tells what it keeps then.
+    pub(crate) async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<Kept> {
+        self.store()?.begin(zones).await.map_err(|error| self.named(error))
     }
 
     pub(crate) fn store(&self) -> Result<&S> {
@@ -213,11 +217,14 @@ impl<S: Store> Cells<S> {
 
 impl<S: Store> Store for Cells<S> {
     /// Those of the cells that answer; an error where none does.
-    async fn zones(&self) -> Result<Option<Vec<(ZoneId, Policy)>>> {
-        let (mut zones, mut silent) = (Vec::new(), Vec::new());
+    async fn zones(&self) -> Result<Option<Kept>> {
+        let (mut zones, mut is_new, mut silent) = (Vec::new(), true, Vec::new());
         for cell in &self.cells {
             match cell.zones().await {
-                Ok(of_cell) => zones.extend(of_cell.iter().cloned()),
+                Ok(of_cell) => {
+                    is_new &= of_cell.is_new;
+                    zones.extend(of_cell.zones.iter().cloned());
+                }
                 Err(error) => silent.push(error),
             }
         }
@@ -225,9 +232,27 @@ impl<S: Store> Store for Cells<S> {
             Some(error) if silent.len() + 1 == self.cells.len() => Err(error),
             _ => {
                 zones.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-                Ok(Some(zones))
+                Ok(Some(Kept { zones, is_new }))
             }
         }
+    }
+
+    /// Each cell that never kept a zone is given its own.
+    async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<Kept> {
+        let mut all = Kept { is_new: true, ..Kept::default() };
+        for (at, cell) in self.cells.iter().enumerate() {
+            let is_mine = |(zone, _): &&(ZoneId, Definition)| self.place_of(zone.as_str()) == Some(at);
+            let kept = cell.begin(&zones.iter().filter(is_mine).cloned().collect::<Vec<_>>()).await?;
+            all.is_new &= kept.is_new;
+            all.zones.extend(kept.zones);
+        }
+        all.zones.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        Ok(all)
+    }
+
+    async fn define(&self, zone: &ZoneId, expected: &Expected, new: Option<&Definition>) -> Result<Defined> {
+        let cell = self.cell(zone)?;
+        cell.store()?.define(zone, expected, new).await.map_err(|error| cell.named(error))
     }
 
     async fn may_keep(&self, zone: &str) -> bool {
@@ -238,7 +263,7 @@ impl<S: Store> Store for Cells<S> {
         }
         cell.zones()
             .await
-            .map_or(true, |zones| zones.binary_search_by(|(kept, _)| kept.as_str().cmp(zone)).is_ok())
+            .map_or(true, |kept| kept.zones.binary_search_by(|(kept, _)| kept.as_str().cmp(zone)).is_ok())
     }
 
     async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {

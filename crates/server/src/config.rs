@@ -3,6 +3,7 @@
 //! Flags win over `WEIR_…` variables, those over the file, those over the defaults. Invariant: a [`Config`] that
 //! exists is one the server can run with; every fault is one line that says where, what and what to do.
 
+mod commands;
 mod file;
 mod settings;
 
@@ -15,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Policy, ZoneId};
+use admission::{Definition, ZoneId};
 use ipnet::IpNet;
 use limiter::layer::address::Prefixes;
 use store::redis::{
@@ -23,7 +24,14 @@ use store::redis::{
     address::{Address, Library, Settings as ClientSettings},
 };
 
-use crate::{audit, cells, fanout::nats, http::cors::Origins, passes::Algorithm};
+use crate::{
+    access::{AdminToken, Role},
+    audit, cells,
+    fanout::nats,
+    http::cors::Origins,
+    passes::Algorithm,
+    remote::{Call, Server},
+};
 use file::FileText;
 use settings::{Given, Place, Value};
 
@@ -65,7 +73,21 @@ pub enum Order {
     ListZones(Sources),
     /// Hold the audit log in these places, or the configured one where there are none, against its chain and a head.
     VerifyAudit(Sources, Vec<PathBuf>, Option<audit::Head>),
-    /// Print this and end: help or the version.
+    /// Ask a running server.
+    Ask {
+        /// For this.
+        call: Call,
+        /// Which one.
+        server: Server,
+    },
+    /// Make a token for the admin API.
+    NewToken {
+        /// Whose it is.
+        name: String,
+        /// What its holder may do.
+        role: Role,
+    },
+    /// Print this and end: help, the version, or a document.
     Print(String),
 }
 
@@ -189,8 +211,12 @@ pub enum StoreSettings {
 pub struct Config {
     /// Where apps call.
     pub listen: SocketAddr,
-    /// Metrics and health.
+    /// The admin API, metrics and health.
     pub admin_listen: SocketAddr,
+    /// Who may use the admin API. At least one, unless only this machine reaches it.
+    pub admin_tokens: Vec<AdminToken>,
+    /// Names, in small letters, under which it may be asked, beside addresses and `localhost`.
+    pub admin_hosts: Vec<String>,
     /// Where lines are kept.
     pub store: StoreSettings,
     /// How servers tell each other of changes.
@@ -227,8 +253,8 @@ pub struct Config {
     pub audit: Option<audit::Settings>,
     /// What is logged.
     pub log: String,
-    /// The zones and their policies. At least one, unless the store keeps the zones.
-    pub zones: Vec<(ZoneId, Policy)>,
+    /// The zones as the file defines them. At least one, unless the store keeps the zones.
+    pub zones: Vec<(ZoneId, Definition)>,
 }
 
 /// Reads the command line. `variable` gives the environment, `open_files` is the process's limit of open files.
@@ -254,10 +280,13 @@ pub fn order(
         }
     };
     let (mut word, mut args) = matches.subcommand().unwrap_or(("serve", &matches));
-    if matches!(word, "zones" | "audit")
+    if matches!(word, "zones" | "audit" | "token")
         && let Some(inner) = args.subcommand()
     {
         (word, args) = inner;
+    }
+    if let Some(order) = commands::order(word, args, &variable)? {
+        return Ok(order);
     }
     let named = |name| args.try_get_one::<String>(name).ok().flatten().cloned();
     let mut file = named("config").or_else(|| variable("WEIR_CONFIG")).map(PathBuf::from);
@@ -289,7 +318,8 @@ pub fn order(
 pub fn unknown_variables(names: impl Iterator<Item = String>) -> Vec<String> {
     // Kubernetes tells every container about a service called `weir` in variables of these forms.
     let of_kubernetes = |name: &str| name.starts_with("WEIR_SERVICE_") || name.starts_with("WEIR_PORT");
-    let known = |name: &str| name == "WEIR_CONFIG" || settings::SETTINGS.iter().any(|s| s.variable() == name);
+    let is_other = |name: &str| matches!(name, "WEIR_CONFIG" | commands::TOKEN_VARIABLE);
+    let known = |name: &str| is_other(name) || settings::SETTINGS.iter().any(|s| s.variable() == name);
     names.filter(|name| name.starts_with("WEIR_") && !known(name) && !of_kubernetes(name)).collect()
 }
 
@@ -304,7 +334,7 @@ impl Sources {
             text = file::read(path)?;
         } else {
             let id = ZoneId::parse("TEST_ZONE").expect("nine letters of the alphabet");
-            text.zones.push((id, Policy::default(), Place::Default));
+            text.zones.push((id, Definition::default(), Place::Default));
         }
         if let Some(path) = &self.zones_file {
             text.zones = file::read(path)?.zones;
@@ -363,6 +393,19 @@ impl Settings {
             net.map_err(|_| place.fault(what))
         };
         texts.iter().map(network).collect()
+    }
+
+    fn hosts(&self, name: &str) -> Result<Vec<String>, ConfigFault> {
+        let Some(Given { value: Value::List(texts), place }) = self.0.get(name) else {
+            return Ok(Vec::new());
+        };
+        let host = |text: &String| {
+            let right = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            let what = format!("`{text}` is no name of a host; write one as in weir.example, without a port");
+            let is_name = (1..=253).contains(&text.len()) && text.bytes().all(right);
+            if is_name { Ok(text.to_ascii_lowercase()) } else { Err(place.fault(what)) }
+        };
+        texts.iter().map(host).collect()
     }
 
     fn path(&self, name: &str) -> Result<Option<PathBuf>, ConfigFault> {
@@ -439,7 +482,8 @@ impl Settings {
     fn check(
         &self,
         store: StoreSettings,
-        zones: Vec<(ZoneId, Policy)>,
+        zones: Vec<(ZoneId, Definition)>,
+        admin_tokens: Vec<AdminToken>,
         open_files: u64,
     ) -> Result<Config, ConfigFault> {
         let fanout = self.fanout(&store)?;
@@ -450,6 +494,13 @@ impl Settings {
             let place = place.unwrap_or_default();
             return Err(ConfigFault(format!(
                 "{place}: {listen} is the address of both listeners; change one"
+            )));
+        }
+        if !admin_listen.ip().is_loopback() && admin_tokens.is_empty() {
+            let place = self.text("admin_listen").map(|(_, place)| place).unwrap_or(&Place::Default);
+            return Err(place.fault(format!(
+                "{admin_listen} is reached from beyond this machine, and there is no [[admin_token]]; `weir token new` \
+                 makes one"
             )));
         }
         let room = open_files.saturating_sub(RESERVED_FILES);
@@ -469,7 +520,7 @@ impl Settings {
             }
             None => room.min(1_000_000),
         };
-        let longest_ms = zones.iter().map(|(_, policy)| policy.polling_period_ms).max().unwrap_or(0);
+        let longest_ms = zones.iter().map(|(_, zone)| zone.policy.polling_period_ms).max().unwrap_or(0);
         let idle_timeout_given = match self.number("idle_timeout_s") {
             Some((s, place)) if u64::from(s) * 1_000 <= longest_ms.into() => {
                 let what = format!(
@@ -509,6 +560,8 @@ impl Settings {
         Ok(Config {
             listen,
             admin_listen,
+            admin_tokens,
+            admin_hosts: self.hosts("admin_hosts")?,
             store,
             fanout,
             data_dir: self.path("data_dir")?.unwrap_or_else(|| PathBuf::from("./weir-data")),
@@ -585,8 +638,8 @@ fn check(file: &str, text: FileText, open_files: u64) -> Result<Config, ConfigFa
             }
         }
     }
-    let zones = text.zones.into_iter().map(|(id, policy, _)| (id, policy)).collect();
-    settings.check(store, zones, open_files)
+    let zones = text.zones.into_iter().map(|(id, definition, _)| (id, definition)).collect();
+    settings.check(store, zones, text.admin_tokens, open_files)
 }
 
 impl Config {
@@ -601,7 +654,7 @@ impl Config {
     /// The longest polling period of the file's zones, in milliseconds.
     #[must_use]
     pub fn longest_polling_ms(&self) -> u32 {
-        self.zones.iter().map(|(_, policy)| policy.polling_period_ms).max().unwrap_or(0)
+        self.zones.iter().map(|(_, zone)| zone.policy.polling_period_ms).max().unwrap_or(0)
     }
 
     /// Every setting as it is in force, by name. Key files are named, keys are not in here.
@@ -630,6 +683,23 @@ impl Config {
         vec![
             ("listen", self.listen.to_string()),
             ("admin_listen", self.admin_listen.to_string()),
+            (
+                "admin_hosts",
+                match &self.admin_hosts[..] {
+                    [] => "(none)".to_owned(),
+                    hosts => hosts.join(", "),
+                },
+            ),
+            (
+                "admin_token",
+                match &self.admin_tokens[..] {
+                    [] => "(none: whoever reaches the admin listener from this machine is admin)".to_owned(),
+                    tokens => {
+                        let shown = |token: &AdminToken| format!("{} ({})", token.name, token.role.as_str());
+                        tokens.iter().map(shown).collect::<Vec<_>>().join(", ")
+                    }
+                },
+            ),
             (
                 "store",
                 redis.map_or_else(
@@ -699,11 +769,12 @@ impl Config {
     }
 
     /// The settings in which `new` differs and that a running server can't change. The idle timeout is not among
-    /// them: it follows the zones.
+    /// them: it follows the zones. Nor is who may use the admin API, under what names: that is taken over.
     #[must_use]
     pub fn needs_restart(&self, new: &Self) -> Vec<&'static str> {
+        const TAKEN_OVER: [&str; 3] = ["admin_hosts", "admin_token", "idle_timeout_s"];
         let pairs = self.shown().into_iter().zip(new.shown());
-        pairs.filter(|(old, new)| old != new && old.0 != "idle_timeout_s").map(|(old, _)| old.0).collect()
+        pairs.filter(|(old, new)| old != new && !TAKEN_OVER.contains(&old.0)).map(|(old, _)| old.0).collect()
     }
 }
 

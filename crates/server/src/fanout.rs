@@ -15,21 +15,18 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use admission::{Policy, ZoneId};
+use admission::{Definition, ZoneId};
 use aws_lc_rs::rand;
 use bytes::Bytes;
 use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription};
 use store::{Store, redis::Redis};
 use tokio::sync::{Notify, mpsc};
 
-use crate::{cells::Cell, gate::Gate, metrics::FanoutMeter};
+use crate::{cells::Cell, gate::Gate, metrics::FanoutMeter, zones::ZONES_MAX};
 use message::{MAX_LEN, Message, State};
 
 /// Messages that wait to be heard, at most; more are lost, and counted.
 const QUEUE: usize = 256;
-
-/// Zones of which it is known what was last said; more are forgotten together. As many as a file may have.
-const ZONES: usize = 4_096;
 
 /// What comes from a carrier.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +115,7 @@ pub struct Fanout<C> {
 /// # Errors
 /// The bus's.
 pub fn subscribe(bus: &Bus) -> Result<Subscription, SubscribeError> {
-    let kinds = Kinds::of(&[Kind::PolicyChanged, Kind::ZoneAdded, Kind::ZoneRemoved]);
+    let kinds = Kinds::of(&[Kind::PolicyChanged, Kind::NoticeChanged, Kind::ZoneAdded, Kind::ZoneRemoved]);
     bus.subscribe("fanout", Scope::Federated, kinds)
 }
 
@@ -162,6 +159,7 @@ impl<C: Carrier> Fanout<C> {
             self.meter.unsaid.inc_by(batch.lost);
             let zone = |event: &Event| match event {
                 Event::PolicyChanged(changed) => bus.zone_id(changed.zone),
+                Event::NoticeChanged(changed) => bus.zone_id(changed.zone),
                 Event::ZoneAdded(added) => bus.zone_id(added.zone),
                 Event::ZoneRemoved(removed) => bus.zone_id(removed.zone),
                 _ => None,
@@ -169,7 +167,7 @@ impl<C: Carrier> Fanout<C> {
             let zones: BTreeSet<ZoneId> = batch.events.iter().filter_map(zone).filter(mine).collect();
             for zone in zones {
                 // The event may be older than what is in force by now.
-                let state = State::of(gate.policy(zone.as_str()).as_ref());
+                let state = State::of(in_force(gate, &zone).as_ref());
                 // Those who said it know it, and so do the others whom they told.
                 if self.note(&zone, state) == Some(state) {
                     continue;
@@ -223,7 +221,7 @@ impl<C: Carrier> Fanout<C> {
                 Some(message) if mine(&message.zone) => {
                     self.meter.heard.inc();
                     self.note(&message.zone, message.state);
-                    State::of(gate.policy(message.zone.as_str()).as_ref()) != message.state
+                    State::of(in_force(gate, &message.zone).as_ref()) != message.state
                 }
                 _ => {
                     self.meter.garbled.inc();
@@ -233,10 +231,10 @@ impl<C: Carrier> Fanout<C> {
         }
     }
 
-    /// Notes what is said of a zone; tells what was said before.
+    /// Notes what is said of a zone; tells what was said before. Of more zones than there may be, all is forgotten together.
     fn note(&self, zone: &ZoneId, state: State) -> Option<State> {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.len() >= ZONES && !said.contains_key(zone) {
+        if said.len() >= ZONES_MAX && !said.contains_key(zone) {
             said.clear();
         }
         said.insert(zone.clone(), state)
@@ -251,10 +249,16 @@ pub async fn say(
     carrier: &impl Carrier,
     speaker: Speaker,
     zone: &ZoneId,
-    policy: &Policy,
+    definition: Option<&Definition>,
 ) -> Result<(), String> {
-    let message = Message { speaker, zone: zone.clone(), state: State::of(Some(policy)) };
+    let message = Message { speaker, zone: zone.clone(), state: State::of(definition) };
     carrier.say(message.to_bytes()).await
+}
+
+/// A zone with the policy in force, if it is served: what is defined and not in force yet is still news.
+fn in_force<S: Store>(gate: &Gate<S>, zone: &ZoneId) -> Option<Definition> {
+    let policy = gate.policy(zone.as_str())?;
+    Some(Definition { policy, ..gate.definition(zone.as_str())? })
 }
 
 /// Cuts what is too long anyway.

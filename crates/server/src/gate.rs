@@ -15,6 +15,7 @@
 mod given;
 mod glance;
 mod lane;
+mod outlook;
 mod room;
 mod seen;
 mod tell;
@@ -22,7 +23,7 @@ mod unseen;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use admission::{BadSeal, Mode, Policy, SEALED_LEN, Seals, Ticket, Verdict, ZoneId};
+use admission::{BadSeal, Definition, Mode, Notice, Policy, SEALED_LEN, Seals, Ticket, Verdict, ZoneId};
 use arc_swap::ArcSwap;
 use events::{Bus, Limited, LimitedCall, Refused, Tallied, Why, ZoneAdded, ZoneRemoved};
 use store::{Store, StoreError};
@@ -30,6 +31,7 @@ use tokio::{sync::Mutex, time::Instant};
 
 use crate::limits::ZoneLimits;
 pub use glance::Glance;
+pub use outlook::{Outlook, Standing};
 use room::{Ask, Room};
 pub use tell::Wait;
 
@@ -185,9 +187,7 @@ impl From<Refusal> for Why {
 pub enum Word {
     /// It keeps the zone.
     Kept,
-    /// It has lost the zone, or never had it, and is to keep it.
-    Missing,
-    /// Nothing: what is served stays as it is.
+    /// Nothing: it did not answer yet.
     Nothing,
 }
 
@@ -198,6 +198,8 @@ pub struct Shown {
     pub tallied: Tallied,
     /// When that was.
     pub at: Instant,
+    /// Whether a store has shown it.
+    pub known: bool,
 }
 
 type Rooms = HashMap<ZoneId, Arc<Room>>;
@@ -223,25 +225,51 @@ impl<S: Store> Gate<S> {
     ///
     /// # Errors
     /// What the store said to the first zone it did not take; zones put before have their new policy already.
-    pub async fn serve_zones(&self, zones: Vec<(ZoneId, Policy)>) -> Result<(), StoreError> {
+    pub async fn serve_zones(&self, zones: Vec<(ZoneId, Definition)>) -> Result<(), StoreError> {
         let _changing = self.changing.lock().await;
         let before = self.rooms.load_full();
         let mut rooms = Rooms::with_capacity(zones.len());
-        for (zone, policy) in zones {
-            let room = match before.get(&zone) {
-                Some(room) => {
-                    room.set_policy(&*self.store, policy).await?;
-                    Arc::clone(room)
-                }
-                None => {
-                    let (sealer, bus) = (self.seals.sealer(&zone), Arc::clone(&self.bus));
-                    Room::open(Arc::clone(&self.store), zone.clone(), policy, sealer, bus).await?
-                }
-            };
+        for (zone, definition) in zones {
+            let room = self.put(before.get(&zone), &zone, &definition).await?;
             rooms.insert(zone, room);
         }
         self.serve(&before, rooms);
         Ok(())
+    }
+
+    /// Serves one zone as it is defined from now on, or not any more; all others as before. Must be called on a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    /// What the store said, where it did not take the zone: nothing is changed then.
+    pub async fn serve_zone(&self, zone: &ZoneId, new: Option<&Definition>) -> Result<(), StoreError> {
+        let _changing = self.changing.lock().await;
+        let before = self.rooms.load_full();
+        let mut rooms = Rooms::clone(&before);
+        match new {
+            Some(definition) => {
+                let room = self.put(before.get(zone), zone, definition).await?;
+                rooms.insert(zone.clone(), room);
+            }
+            None => drop(rooms.remove(zone)),
+        }
+        self.serve(&before, rooms);
+        Ok(())
+    }
+
+    async fn put(
+        &self,
+        room: Option<&Arc<Room>>,
+        zone: &ZoneId,
+        definition: &Definition,
+    ) -> Result<Arc<Room>, StoreError> {
+        if let Some(room) = room {
+            room.set_policy(&*self.store, definition.policy).await?;
+            room.keep(definition);
+            return Ok(Arc::clone(room));
+        }
+        let (sealer, bus) = (self.seals.sealer(zone), Arc::clone(&self.bus));
+        Room::open(Arc::clone(&self.store), zone.clone(), definition, sealer, bus).await
     }
 
     /// Serves, of the zones that are `mine`, exactly these from now on, as the store says that keeps them. Waits for no
@@ -250,7 +278,7 @@ impl<S: Store> Gate<S> {
     pub async fn follow_zones(
         &self,
         mine: impl Fn(&ZoneId) -> bool,
-        zones: Vec<(ZoneId, Policy, Word)>,
+        zones: Vec<(ZoneId, Definition, Word)>,
     ) -> bool {
         let _changing = self.changing.lock().await;
         let before = self.rooms.load_full();
@@ -260,12 +288,13 @@ impl<S: Store> Gate<S> {
             .filter(|(zone, _)| !mine(zone))
             .map(|(zone, room)| (zone.clone(), Arc::clone(room)))
             .collect();
-        for (zone, policy, word) in zones {
+        for (zone, definition, word) in zones {
+            let policy = definition.policy;
             let room = before.get(&zone).map_or_else(
                 || {
                     changed = true;
                     let (sealer, bus) = (self.seals.sealer(&zone), Arc::clone(&self.bus));
-                    let room = Room::follow(Arc::clone(&self.store), zone.clone(), policy, sealer, bus);
+                    let room = Room::follow(Arc::clone(&self.store), zone.clone(), &definition, sealer, bus);
                     if word == Word::Nothing {
                         room.set_away();
                     }
@@ -273,6 +302,7 @@ impl<S: Store> Gate<S> {
                 },
                 Arc::clone,
             );
+            room.keep(&definition);
             match word {
                 Word::Nothing => {}
                 Word::Kept if room.is_open() => {
@@ -281,7 +311,7 @@ impl<S: Store> Gate<S> {
                         room.tell(Ask::Follow(policy));
                     }
                 }
-                Word::Kept | Word::Missing => room.tell(Ask::Open(policy)),
+                Word::Kept => room.tell(Ask::Open(policy)),
             }
             rooms.insert(zone, room);
         }
@@ -387,6 +417,12 @@ impl<S: Store> Gate<S> {
         self.rooms.load().get(zone).map(|room| Glance::of(Arc::clone(room)))
     }
 
+    /// A zone as operators look at it, if it is served.
+    #[must_use]
+    pub fn outlook(&self, zone: &str) -> Option<Outlook> {
+        self.rooms.load().get(zone).map(|room| Outlook::of(room))
+    }
+
     async fn ask(&self, room: &Room, token: &[u8]) -> Result<Reply, Refusal> {
         self.decide(room, room.sealer.open(token)?).await
     }
@@ -446,6 +482,42 @@ impl<S: Store> Gate<S> {
             self.rooms.load().iter().map(|(zone, room)| (zone.clone(), room.policy())).collect();
         zones.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         zones
+    }
+
+    /// The zones served as they are defined, in the order of their names. Where the store keeps them, a policy may be
+    /// defined a moment before it is in force.
+    #[must_use]
+    pub fn definitions(&self) -> Vec<(ZoneId, Definition)> {
+        let mut zones: Vec<_> =
+            self.rooms.load().iter().map(|(zone, room)| (zone.clone(), room.definition())).collect();
+        zones.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        zones
+    }
+
+    /// One zone as it is defined, if it is served; see [`Gate::definitions`].
+    #[must_use]
+    pub fn definition(&self, zone: &str) -> Option<Definition> {
+        self.rooms.load().get(zone).map(|room| room.definition())
+    }
+
+    /// What those who wait in a zone are told, if it is served; perhaps nothing.
+    #[must_use]
+    pub fn notice(&self, zone: &str) -> Option<Arc<Notice>> {
+        self.rooms.load().get(zone).map(|room| room.notice())
+    }
+
+    /// Waits until what is asked of a zone's store so far is done, for better or worse; not at all for one that is not
+    /// served.
+    pub(crate) async fn settled(&self, zone: &str) {
+        let room = self.rooms.load().get(zone).cloned();
+        if let Some(room) = room {
+            room.settled().await;
+        }
+    }
+
+    /// The store under it.
+    pub(crate) fn store(&self) -> &S {
+        &self.store
     }
 
     /// The zones served, as the store last showed them.

@@ -4,8 +4,10 @@
 //! Replies are written as they stand, without a tree of values between. Invariant: every request gets exactly one
 //! reply, counted under its route and status; a stream is one, counted when it begins.
 
+pub mod admin;
 pub mod console;
 pub mod cors;
+pub mod openapi;
 pub mod problem;
 pub mod request;
 pub mod stream;
@@ -23,6 +25,7 @@ use std::{
 };
 
 use admission::ZoneId;
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use events::{Bus, LimitedCall, SubscribeError};
 use http_body_util::{BodyExt as _, Full};
@@ -37,17 +40,23 @@ use store::Store;
 use tokio::time::{Instant, timeout};
 
 use crate::{
+    access::Role,
     cells::Health,
+    changes::Changes,
     edge::{Answer, Answered, Opening},
     gate::{Gate, Reason, Reply, Token, Told},
     limits::{Asked, Limits},
     metrics::{Metrics, Route},
     passes::Passes,
+    stats::Stats,
+    zones::Desk,
 };
+use admin::Guard;
 use cors::Origins;
+use openapi::Document;
 use problem::{
     BUSY, HEAD_TOO_LARGE, MALFORMED_HTTP, METHOD_NOT_ALLOWED, NOT_FOUND, Problem, SLOW_BODY, STOPPING,
-    STORE_AWAY, TOO_LARGE, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE,
+    STORE_AWAY, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE,
 };
 use stream::Streams;
 
@@ -64,6 +73,8 @@ const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 pub struct App<S> {
     /// The zones.
     pub gate: Arc<Gate<S>>,
+    /// Where they are changed.
+    pub desk: Arc<Desk<S>>,
     /// The cells that keep them; none for a store in this process.
     pub cells: Vec<Arc<Health>>,
     /// How often one client may ask.
@@ -83,14 +94,23 @@ pub struct App<S> {
     /// From the end of the head to the end of the body.
     pub body_timeout: Duration,
     /// Set when the server is about to stop: no new work, please.
+    pub stopping: AtomicBool,
+    /// Set while an operator has taken the server out of service.
     pub draining: AtomicBool,
+    /// Who may use the admin API.
+    pub guard: ArcSwap<Guard>,
+    /// The zones' last hours.
+    pub stats: Arc<Stats>,
+    /// The zones' last changes.
+    pub changes: Arc<Changes>,
+    /// What this server is called: its host's name.
+    pub name: String,
+    /// When it started, in milliseconds since 1970.
+    pub started_ms: u64,
 }
 
 /// The public listener's side of an [`App`].
 pub struct Public<S>(pub Arc<App<S>>);
-
-/// The admin listener's side of an [`App`].
-pub struct Admin<S>(pub Arc<App<S>>);
 
 type Replied = Result<Response<Full<Bytes>>, Problem>;
 
@@ -103,27 +123,10 @@ impl<S: Store> Answer for Public<S> {
             "/healthz" => (Route::Health, Method::GET),
             "/readyz" => (Route::Ready, Method::GET),
             "/.well-known/jwks.json" => (Route::Jwks, Method::GET),
+            "/openapi.json" => (Route::OpenApi, Method::GET),
             _ => (Route::Other, Method::GET),
         };
-        self.0.counted(route, &method, request, peer).await
-    }
-
-    fn refused(&self, status: u16) {
-        self.0.metrics.refused(Route::Other, status);
-    }
-}
-
-impl<S: Store> Answer for Admin<S> {
-    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Answered {
-        let route = match request.uri().path() {
-            "/metrics" => Route::Metrics,
-            "/admin/v1/events" => Route::Events,
-            "/healthz" => Route::Health,
-            "/readyz" => Route::Ready,
-            path if console::is_here(path) => Route::Console,
-            _ => Route::Other,
-        };
-        self.0.counted(route, &Method::GET, request, peer).await
+        self.0.counted(route, &method, request, peer, Document::Public).await
     }
 
     fn refused(&self, status: u16) {
@@ -138,6 +141,7 @@ impl<S: Store> App<S> {
         method: &Method,
         request: Request<Incoming>,
         peer: SocketAddr,
+        document: Document,
     ) -> Answered {
         let start = Instant::now();
         let (head, mut body) = request.into_parts();
@@ -171,6 +175,7 @@ impl<S: Store> App<S> {
                 Route::Jwks => Ok(self.jwks()),
                 Route::Metrics => Ok(text(self.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")),
                 Route::Ready => self.ready(),
+                Route::OpenApi => Ok(text(document.bytes(), "application/json")),
                 Route::Console => {
                     console::reply(head.uri.path(), &head.headers).ok_or_else(|| NOT_FOUND.into())
                 }
@@ -216,10 +221,13 @@ impl<S: Store> App<S> {
         headers: &HeaderMap,
         asked: &mut Option<Asked>,
     ) -> Result<Opening, Problem> {
-        if self.draining.load(Relaxed) {
+        // Whoever took the server out of service goes on looking at it.
+        let is_over = self.stopping.load(Relaxed) || route == Route::Stream && self.draining.load(Relaxed);
+        if is_over {
             return Err(Problem { retry_after_s: Some(1), ..Problem::from(STOPPING) });
         }
         if route == Route::Events {
+            self.guard.load().admit(headers)?.needs(Role::Viewer)?;
             let kinds = stream::kinds(query)?;
             let told = self.bus.subscribe("operator", stream::RIGHT, kinds).map_err(|e| match e {
                 SubscribeError::TooMany => {
@@ -248,7 +256,7 @@ impl<S: Store> App<S> {
     /// Whether new work is welcome: the server is not stopping, and the store answers, or a part of it. What does not
     /// answer is named.
     fn ready(&self) -> Replied {
-        if self.draining.load(Relaxed) {
+        if self.stopping.load(Relaxed) || self.draining.load(Relaxed) {
             return Err(Problem { retry_after_s: Some(1), ..Problem::from(STOPPING) });
         }
         let zones = self.gate.zones();
@@ -285,10 +293,10 @@ impl<S: Store> App<S> {
         left: &mut bool,
         asked: &mut Option<Asked>,
     ) -> Replied {
-        if let Some(problem) = unreadable(headers, body) {
+        if let Some(problem) = unreadable(headers, body, MAX_BODY) {
             return Err(problem);
         }
-        let body = read(body, self.body_timeout).await?;
+        let body = read(body, MAX_BODY, self.body_timeout).await?;
         *left = false;
         let entry = route == Route::Entry;
         let ask = request::parse(&body, entry)?;
@@ -410,14 +418,14 @@ fn text(body: impl Into<Bytes>, kind: &'static str) -> Response<Full<Bytes>> {
 }
 
 /// What can be refused before the body was read. A missing content type is taken for JSON.
-fn unreadable(headers: &HeaderMap, body: &Incoming) -> Option<Problem> {
+fn unreadable(headers: &HeaderMap, body: &Incoming, most: usize) -> Option<Problem> {
     let is_json = |value: &HeaderValue| {
         let kind = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
         kind.trim().eq_ignore_ascii_case("application/json")
     };
     let coded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
-    if body.size_hint().lower() > MAX_BODY as u64 {
-        Some(Problem::from(TOO_LARGE).closing())
+    if body.size_hint().lower() > most as u64 {
+        Some(Problem::too_large(most))
     } else if headers.get(CONTENT_TYPE).is_some_and(|value| !is_json(value)) {
         Some(UNSUPPORTED_MEDIA_TYPE.into())
     } else if headers.get(CONTENT_ENCODING).is_some_and(coded) {
@@ -440,8 +448,8 @@ pub(crate) fn want(request: &mut Request<Incoming>) {
     }
 }
 
-async fn read(body: &mut Incoming, limit: Duration) -> Result<Bytes, Problem> {
-    let mut reading = pin!(read_all(body));
+async fn read(body: &mut Incoming, most: usize, limit: Duration) -> Result<Bytes, Problem> {
+    let mut reading = pin!(read_all(body, most));
     // Nearly every body is here already: no timer for those.
     let now = poll_fn(|cx| {
         Poll::Ready(match reading.as_mut().poll(cx) {
@@ -455,15 +463,15 @@ async fn read(body: &mut Incoming, limit: Duration) -> Result<Bytes, Problem> {
     }
 }
 
-async fn read_all(body: &mut Incoming) -> Result<Bytes, Problem> {
+async fn read_all(body: &mut Incoming, most: usize) -> Result<Bytes, Problem> {
     let mut first = Bytes::new();
     let mut rest = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| Problem::new(MALFORMED_HTTP, "the body broke off").closing())?;
         // Trailers mean nothing here.
         let Ok(data) = frame.into_data() else { continue };
-        if first.len() + rest.len() + data.len() > MAX_BODY {
-            return Err(Problem::from(TOO_LARGE).closing());
+        if first.len() + rest.len() + data.len() > most {
+            return Err(Problem::too_large(most));
         }
         if first.is_empty() {
             first = data;

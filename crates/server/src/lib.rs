@@ -3,8 +3,10 @@
 // The futures of a call through the gate, a cell and a client lie deeper in one another than the compiler follows unasked.
 #![recursion_limit = "256"]
 
+pub mod access;
 pub mod audit;
 pub mod cells;
+pub mod changes;
 pub mod config;
 pub mod edge;
 pub mod fanout;
@@ -14,7 +16,9 @@ pub mod keys;
 pub mod limits;
 pub mod metrics;
 pub mod passes;
+pub mod remote;
 pub mod serve;
+pub mod stats;
 pub mod stores;
 pub mod watch;
 pub mod zones;

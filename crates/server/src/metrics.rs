@@ -48,6 +48,10 @@ pub enum Route {
     Stream,
     /// `GET /admin/v1/events`
     Events,
+    /// The rest of `/admin/v1/`
+    Admin,
+    /// `GET /openapi.json`
+    OpenApi,
     /// `GET /healthz`
     Health,
     /// `GET /readyz`
@@ -70,9 +74,14 @@ impl Route {
     }
 }
 
-const ROUTES: [&str; 10] =
-    ["wait", "entry", "stream", "events", "healthz", "readyz", "jwks", "metrics", "console", "other"];
-const STATUSES: [u16; 15] = [200, 204, 304, 400, 401, 404, 405, 408, 410, 413, 415, 429, 431, 500, 503];
+const ROUTES: [&str; 12] = [
+    "wait", "entry", "stream", "events", "admin", "openapi", "healthz", "readyz", "jwks", "metrics",
+    "console", "other",
+];
+const STATUSES: [u16; 22] = [
+    200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 415, 421, 422, 428, 429, 431, 500,
+    503,
+];
 const CALLS: [(StoreCall, &str); 5] = StoreCall::ALL;
 
 /// What of the bus is shown.
@@ -635,7 +644,7 @@ mod tests {
         }
 
         fn serve(&self, zones: &[&str]) {
-            let zones = zones.iter().map(|name| (zone(name), Policy::default())).collect();
+            let zones = zones.iter().map(|name| (zone(name), Policy::default().into())).collect();
             self.runtime.block_on(self.gate.serve_zones(zones)).expect("served");
         }
 

@@ -17,9 +17,13 @@ use std::{
     time::Duration,
 };
 
-use admission::{Policy, ZoneId};
+use admission::{Definition, ZoneId};
+use arc_swap::ArcSwap;
 use events::{Bus, Reloaded};
-use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::{
+    process::{Resource, getrlimit, setrlimit},
+    system::uname,
+};
 use store::{Embedded, redis::Redis};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -29,19 +33,27 @@ use tokio::{
 };
 
 use crate::{
-    audit::{self, Audit},
+    access::AdminToken,
+    audit::{self, Audit, Scribe},
     cells::Cells,
+    changes::Changes,
     config::{self, Config, Order, RedisSettings, Sources, StoreSettings},
     edge::{self, Edge, listen},
     fanout::{self, Fanout, Speaker},
     gate::Gate,
-    http::{Admin, App, Public, stream::Streams},
+    http::{
+        App, Public,
+        admin::{Admin, Guard},
+        stream::Streams,
+    },
     keys::{self, KeyFault},
     limits::{BucketsOf, Limits},
     metrics::Metrics,
+    remote,
+    stats::{Stats, unix_ms},
     stores::{self, AnyStore},
-    watch::{Watcher, warn_of_differences},
-    zones::{self, Applied},
+    watch::{Looks, Watcher, warn_of_differences},
+    zones::{self, Applied, DefineError, Desk},
 };
 
 /// The admin listener's connections; they come out of the reserve of open files.
@@ -119,6 +131,20 @@ fn obey(args: impl IntoIterator<Item = OsString>) -> Result<ExitCode, Failure> {
             let redis = zones_of(&config)?;
             briefly(list(redis))?;
         }
+        Order::Ask { call, server } => {
+            let asked = briefly(async { Ok(remote::run(&call, &server).await) })?;
+            asked.map_err(|fault| failure(fault.exit)(&fault))?;
+        }
+        Order::NewToken { name, role } => {
+            let (token, sha256) =
+                AdminToken::make().map_err(|_| failure(69)(&"the system gives no random numbers"))?;
+            let role = role.as_str();
+            say(&format!(
+                "{token}\n\n\
+                 This is shown once. In the configuration file of each server:\n\n\
+                 [[admin_token]]\nname = \"{name}\"\nrole = \"{role}\"\nsha256 = \"{sha256}\"\n"
+            ));
+        }
         Order::Serve(sources) => {
             let config = sources.load().map_err(|e| wrong(&e))?;
             log(&config.log);
@@ -186,12 +212,12 @@ fn briefly<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failu
 async fn apply(cells: &Cells<Redis>, config: &Config) -> (Applied, Option<String>) {
     let (carriers, speaker) = (stores::carriers(&config.fanout, cells), Speaker::new());
     let mut untold = None;
-    let applied = zones::apply(cells, &config.zones, async |at, zone, policy| {
+    let applied = zones::apply(cells, &config.zones, async |at, zone, definition| {
         // Where one could not be told, the next ones are not waited for.
         if untold.is_none()
             && let Some(carrier) = carriers.get(at)
         {
-            untold = fanout::say(carrier, speaker, zone, policy).await.err();
+            untold = fanout::say(carrier, speaker, zone, Some(definition)).await.err();
         }
     });
     (applied.await, untold)
@@ -203,15 +229,20 @@ async fn list(redis: &RedisSettings) -> Result<(), Failure> {
     let mut away = None;
     for cell in cells.all() {
         match cell.zones().await {
-            Ok(zones) => {
-                let lines =
-                    zones.iter().map(|(zone, policy)| format!("{zone}: {}\n", zones::sentence(policy)));
-                say(&lines.collect::<String>());
-            }
+            Ok(kept) => say(&kept.zones.iter().map(listed).collect::<String>()),
             Err(error) => away = Some(error),
         }
     }
     away.map_or(Ok(()), |error| Err(failure(69)(&error)))
+}
+
+/// A zone, and below it what those who wait are told.
+fn listed((zone, definition): &(ZoneId, Definition)) -> String {
+    let mut out = format!("{zone}: {}\n", zones::sentence(definition));
+    for (language, text) in definition.notice.iter() {
+        let _ = writeln!(out, "  {language}: {}", text.replace('\n', "\n      "));
+    }
+    out
 }
 
 /// Raises the limit of open files as far as it goes without privileges, and says where it is.
@@ -276,6 +307,8 @@ async fn serve(
         *audit = Some(started.map_err(|e| failure(73)(&format_args!("the audit log: {e}")))?);
     }
     let shown = Streams::subscribe(&bus).map_err(full)?;
+    let (entries, definitions) =
+        (Stats::subscribe(&bus).map_err(full)?, Changes::subscribe(&bus).map_err(full)?);
     let streams = Arc::new(Streams::new(metrics.streams.clone()));
     let zones_changed = Arc::new(Notify::new());
     // They end with this function.
@@ -283,14 +316,24 @@ async fn serve(
     watching.spawn(Arc::clone(&metrics).follow(told, Arc::clone(&gate)));
     let (following, heard) = (Arc::clone(&streams), Arc::clone(&bus));
     watching.spawn(async move { following.follow(shown, &heard).await });
+    let scribe = audit.as_ref().map_or_else(Scribe::without_log, Audit::scribe);
+    let desk;
     let mut health = Vec::new();
     let mut buckets_of: Box<BucketsOf> = Box::new(|_| None);
     match &cells {
-        None => gate.serve_zones(config.zones.clone()).await.map_err(|e| failure(74)(&e))?,
+        None => {
+            let (gate, file) = (Arc::clone(&gate), config.zones.clone());
+            desk =
+                Desk::over_file(gate, &config.data_dir, file, scribe).await.map_err(|e| failure(74)(&e))?;
+        }
         Some(cells) => {
             health = cells.all().iter().map(|cell| Arc::clone(cell.health())).collect();
             metrics.watch_cells(health.clone());
-            watch_all(&mut watching, &gate, cells, &config, (&bus, &metrics), &zones_changed).await?;
+            let looks =
+                watch_all(&mut watching, &gate, cells, &config, (&bus, &metrics), &zones_changed).await?;
+            let places = Arc::clone(cells);
+            let looks_of = move |zone: &str| places.place_of(zone).map(|at| Arc::clone(&looks[at]));
+            desk = Desk::over_store(Arc::clone(&gate), Box::new(looks_of), scribe);
             if let StoreSettings::Redis(redis) = &config.store {
                 let buckets = stores::buckets(redis)?;
                 for buckets in &buckets {
@@ -301,8 +344,12 @@ async fn serve(
             }
         }
     }
+    let (stats, changes) = (Stats::new(), Changes::new(gate.definitions()));
+    watching.spawn(Arc::clone(&stats).follow(entries, Arc::clone(&gate)));
+    watching.spawn(Arc::clone(&changes).follow(definitions, Arc::clone(&gate)));
     let app = Arc::new(App {
         gate,
+        desk: Arc::new(desk),
         cells: health,
         limits: Limits::new(&config.limit, buckets_of),
         passes,
@@ -312,7 +359,13 @@ async fn serve(
         metrics: Arc::clone(&metrics),
         trusted_proxies: config.trusted_proxies.clone(),
         body_timeout: config.body_timeout,
+        stopping: false.into(),
         draining: false.into(),
+        guard: ArcSwap::from_pointee(Guard::new(&config.admin_tokens, &config.admin_hosts)),
+        stats,
+        changes,
+        name: uname().nodename().to_string_lossy().into_owned(),
+        started_ms: unix_ms(),
     });
 
     let unavailable = failure(69);
@@ -337,12 +390,12 @@ async fn serve(
         limits(config.max_connections),
         Some(metrics.connections.clone()),
     );
-    let admin_edge = Edge::new(Admin(Arc::clone(&app)), limits(ADMIN_CONNECTIONS), None);
+    let admin_edge = Edge::new(Admin::new(Arc::clone(&app)), limits(ADMIN_CONNECTIONS), None);
     let (stop, stopped) = watch::channel(false);
     let (stop_admin, admin_stopped) = watch::channel(false);
     let serving = tokio::spawn(Arc::clone(&edge).serve(public, stopped, config.drain_deadline));
     let serving_admin = tokio::spawn(admin_edge.serve(admin, admin_stopped, Duration::from_secs(1)));
-    say(&greeting(&config, &app.gate.policies(), public_at, admin_at));
+    say(&greeting(&config, &app.gate.definitions(), public_at, admin_at));
 
     let mut in_force = config.clone();
     loop {
@@ -364,7 +417,7 @@ async fn serve(
         deadline_s = config.drain_deadline.as_secs(),
         "stopping: requests under way are finished first"
     );
-    app.draining.store(true, Relaxed);
+    app.stopping.store(true, Relaxed);
     streams.stop();
     // Whoever asks the admin listener meanwhile hears that the server is not ready.
     let _ = stop.send(true);
@@ -384,7 +437,7 @@ async fn serve(
 }
 
 /// Follows the zones of each cell from now on, and what other servers say of them. Returns when all cells have answered, or
-/// failed to.
+/// failed to; with what looks at each.
 async fn watch_all(
     watching: &mut JoinSet<()>,
     gate: &Arc<Gate<AnyStore>>,
@@ -392,13 +445,14 @@ async fn watch_all(
     config: &Config,
     (bus, metrics): (&Arc<Bus>, &Metrics),
     changed: &Arc<Notify>,
-) -> Result<(), Failure> {
-    let (mut firsts, mut news) = (Vec::new(), Vec::new());
+) -> Result<Vec<Arc<Looks>>, Failure> {
+    let (mut firsts, mut news, mut looks) = (Vec::new(), Vec::new(), Vec::new());
     for at in 0..cells.all().len() {
         let (told, first) = oneshot::channel();
         firsts.push(first);
         let watcher = Watcher::new(Arc::clone(gate), Arc::clone(cells), at, &config.zones);
         news.push(watcher.news());
+        looks.push(watcher.looks());
         watching.spawn(watcher.run(told, Arc::clone(changed)));
     }
     let all = async {
@@ -421,7 +475,7 @@ async fn watch_all(
             fanout.run(&gate, mine, (&bus, told), &news).await;
         });
     }
-    Ok(())
+    Ok(looks)
 }
 
 fn longest_polling_ms(app: &App<AnyStore>) -> u32 {
@@ -440,16 +494,24 @@ async fn reload(running: &Config, sources: &Sources, app: &App<AnyStore>) -> Opt
         tracing::warn!("changed in the configuration, and needs a restart: {}", restart.join(", "));
     }
     if app.cells.is_empty() {
-        if let Err(e) = app.gate.serve_zones(new.zones.clone()).await {
-            tracing::error!("{e} (not every zone has its new policy; send SIGHUP again)");
-            return None;
+        match app.desk.reload(new.zones.clone()).await {
+            Ok(()) => {}
+            Err(e @ DefineError::Disk(_)) => {
+                tracing::error!("{e} (the zones stay as they were; send SIGHUP again)");
+                return None;
+            }
+            Err(e) => {
+                tracing::error!("{e} (not every zone is as defined; send SIGHUP again)");
+                return None;
+            }
         }
     } else {
-        let differ = zones::differences(&new.zones, &app.gate.policies());
+        let differ = zones::differences(&new.zones, &app.gate.definitions());
         if !differ.is_empty() {
             warn_of_differences(&differ);
         }
     }
+    app.guard.store(Arc::new(Guard::new(&new.admin_tokens, &new.admin_hosts)));
     let file = sources.file().map_or_else(|| "(none)".to_owned(), |file| file.display().to_string());
     tracing::info!(file, zones = new.zones.len(), "the configuration was read again");
     Some(new)
@@ -461,7 +523,12 @@ fn say(text: &str) {
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
-fn greeting(config: &Config, zones: &[(ZoneId, Policy)], public: SocketAddr, admin: SocketAddr) -> String {
+fn greeting(
+    config: &Config,
+    zones: &[(ZoneId, Definition)],
+    public: SocketAddr,
+    admin: SocketAddr,
+) -> String {
     let about = describe(config, zones);
     let listening = format!("listening on http://{public}\nadmin on http://{admin}\n\n{about}\n");
     let Some((zone, _)) = zones.first() else { return listening };
@@ -479,13 +546,13 @@ fn greeting(config: &Config, zones: &[(ZoneId, Policy)], public: SocketAddr, adm
     )
 }
 
-fn describe(config: &Config, zones: &[(ZoneId, Policy)]) -> String {
+fn describe(config: &Config, zones: &[(ZoneId, Definition)]) -> String {
     let mut out = String::new();
     for (name, value) in config.shown() {
         let _ = writeln!(out, "  {name} = {value}");
     }
-    for (zone, policy) in zones.iter().take(ZONES_SHOWN) {
-        let _ = writeln!(out, "  zone {zone}: {}", zones::sentence(policy));
+    for (zone, definition) in zones.iter().take(ZONES_SHOWN) {
+        let _ = writeln!(out, "  zone {zone}: {}", zones::sentence(definition));
     }
     if zones.len() > ZONES_SHOWN {
         let _ = writeln!(out, "  and {} more zones", zones.len() - ZONES_SHOWN);

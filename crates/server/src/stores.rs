@@ -4,10 +4,10 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use admission::{Claim, Decided, Joined, Mark, Policy, View, ZoneId};
+use admission::{Claim, Decided, Definition, Joined, Mark, Policy, View, ZoneId};
 use limiter::{Limiter, OnFailure};
 use store::{
-    Embedded, Store, StoreError,
+    Defined, Embedded, Expected, Kept, Store, StoreError,
     redis::{
         Redis,
         address::{Address, Settings},
@@ -120,10 +120,24 @@ fn certificates(path: &Path) -> std::result::Result<Vec<u8>, KeyFault> {
 }
 
 impl Store for AnyStore {
-    async fn zones(&self) -> Result<Option<Vec<(ZoneId, Policy)>>> {
+    async fn zones(&self) -> Result<Option<Kept>> {
         match self {
             Self::Embedded(store) => store.zones().await,
             Self::Cells(store) => store.zones().await,
+        }
+    }
+
+    async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<Kept> {
+        match self {
+            Self::Embedded(store) => store.begin(zones).await,
+            Self::Cells(store) => store.begin(zones).await,
+        }
+    }
+
+    async fn define(&self, zone: &ZoneId, expected: &Expected, new: Option<&Definition>) -> Result<Defined> {
+        match self {
+            Self::Embedded(store) => store.define(zone, expected, new).await,
+            Self::Cells(store) => store.define(zone, expected, new).await,
         }
     }
 

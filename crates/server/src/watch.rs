@@ -1,16 +1,22 @@
 //! Follows the zones that a cell keeps: what one server, or `weir zones apply`, puts there, all servers serve.
 //!
-//! The store is the truth. The file's zones are put into it only where it has none at all, as on the first start; and
-//! what was served last is put back where it has lost everything. The store is asked twice a second, and at once when
+//! The store is the truth. The file's zones are put into it only where it never had any, as on the first start, or has
+//! lost everything: then it is what was served last. The store is asked twice a second, and at once when
 //! another server says that something changed (see [`crate::fanout`]). Invariants: a change is in force within a second
 //! of being made, whatever is heard or not; a cell that does not answer changes nothing about what is served.
 
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
-use admission::{Policy, ZoneId};
+use admission::{Definition, ZoneId};
 use store::{Store, StoreError};
 use tokio::{
-    sync::{Notify, oneshot},
+    sync::{Notify, oneshot, watch},
     time::{Instant, sleep, sleep_until},
 };
 
@@ -27,14 +33,41 @@ const EVERY: Duration = Duration::from_millis(500);
 /// less than a thousandth of its time for each server.
 const GAP: Duration = Duration::from_millis(10);
 
-/// How soon it is asked again when a zone is missing: perhaps it is just being put back by somebody.
-/// Later than [`crate::cells`] keeps an answer, so that it is another one.
-const DOUBTFUL: Duration = Duration::from_millis(200);
-
 /// The longest pause between two attempts to connect.
 const MAX_PAUSE: Duration = Duration::from_secs(2);
 
-type Zones = Vec<(ZoneId, Policy)>;
+type Zones = Vec<(ZoneId, Definition)>;
+
+/// What a cell answered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// Its zones, which are taken in.
+    Told,
+    /// That it has too much to do.
+    Busy,
+    /// Nothing.
+    Away,
+}
+
+/// A watcher's looks at its cell, for who needs one that is not of before.
+pub struct Looks {
+    /// Told when something is said to have changed.
+    news: Arc<Notify>,
+    /// Looks begun on being told.
+    begun: AtomicU64,
+    /// The last of those that ended.
+    ended: watch::Sender<u64>,
+}
+
+impl Looks {
+    /// Has the cell looked at now, and waits until what it tells is taken in. Takes as long as the cell is away.
+    pub async fn fresh(&self) {
+        let next = self.begun.load(Ordering::SeqCst) + 1;
+        self.news.notify_one();
+        // The watcher has the sender too: an error is the server's end.
+        let _ = self.ended.subscribe().wait_for(|ended| *ended >= next).await;
+    }
+}
 
 /// Watches one cell for one gate.
 pub struct Watcher<S, C> {
@@ -43,14 +76,9 @@ pub struct Watcher<S, C> {
     at: usize,
     /// What the cell is to keep: the file's zones at first, what it told last from then on.
     known: Zones,
-    /// Zones that it was asked to keep, and has not told of yet.
-    put: BTreeSet<ZoneId>,
-    /// Zones that it did not tell of when last asked, and had told of before.
-    missing: BTreeSet<ZoneId>,
     every: Duration,
     pause: Duration,
-    /// Told when something is said to have changed.
-    news: Arc<Notify>,
+    looks: Arc<Looks>,
     /// Whether anybody was told how the cell is.
     told: bool,
     /// The last round changed something.
@@ -61,20 +89,21 @@ pub struct Watcher<S, C> {
 
 impl<S: Store, C: Store> Watcher<S, C> {
     /// For the cell `at` of `cells`; `file` has the zones of the configuration, its own and those of others.
-    pub fn new(gate: Arc<Gate<S>>, cells: Arc<Cells<C>>, at: usize, file: &[(ZoneId, Policy)]) -> Self {
+    pub fn new(gate: Arc<Gate<S>>, cells: Arc<Cells<C>>, at: usize, file: &[(ZoneId, Definition)]) -> Self {
         let known =
             file.iter().filter(|(zone, _)| cells.place_of(zone.as_str()) == Some(at)).cloned().collect();
-        let (put, missing) = Default::default();
         Self {
             gate,
             cells,
             at,
             known,
-            put,
-            missing,
             every: EVERY,
             pause: EVERY,
-            news: Arc::default(),
+            looks: Arc::new(Looks {
+                news: Arc::default(),
+                begun: AtomicU64::new(0),
+                ended: watch::Sender::new(0),
+            }),
             told: false,
             changing: false,
             changed: false,
@@ -90,7 +119,13 @@ impl<S: Store, C: Store> Watcher<S, C> {
     /// Tell it, and the cell is asked at once.
     #[must_use]
     pub fn news(&self) -> Arc<Notify> {
-        Arc::clone(&self.news)
+        Arc::clone(&self.looks.news)
+    }
+
+    /// Its looks at the cell.
+    #[must_use]
+    pub fn looks(&self) -> Arc<Looks> {
+        Arc::clone(&self.looks)
     }
 
     /// Runs for ever. `first` hears when the cell was asked once, `changed` when other zones or policies are served.
@@ -98,7 +133,11 @@ impl<S: Store, C: Store> Watcher<S, C> {
         let mut first = Some(first);
         let mut told = false;
         loop {
-            let up = self.ask(told).await;
+            let look = told.then(|| 1 + self.looks.begun.fetch_add(1, Ordering::SeqCst));
+            let asked = self.ask(told).await;
+            if let (Some(look), Asked::Told) = (look, asked) {
+                self.looks.ended.send_replace(look);
+            }
             if std::mem::take(&mut self.changed) {
                 changed.notify_one();
             }
@@ -110,31 +149,35 @@ impl<S: Store, C: Store> Watcher<S, C> {
             told = tokio::select! {
                 () = sleep_until(next) => false,
                 // A cell that is away is not asked more often for being talked of.
-                () = self.news.notified(), if up => true,
+                () = self.looks.news.notified(), if asked != Asked::Away => true,
             };
         }
     }
 
-    /// Asks once. What the cell told a moment ago is good enough, unless it is `told` that there is news. Says whether it
-    /// answered.
-    async fn ask(&mut self, told: bool) -> bool {
+    /// Asks once. What the cell told a moment ago is good enough, unless it is `told` that there is news.
+    async fn ask(&mut self, told: bool) -> Asked {
         let cell = &self.cells.all()[self.at];
         let (connected, answered) = (cell.is_connected(), cell.has_answered());
-        let zones = if told { cell.zones_now().await } else { cell.zones().await };
-        match zones {
-            Ok(zones) => {
+        let mut kept = if told { cell.zones_now().await } else { cell.zones().await };
+        if kept.as_ref().is_ok_and(|kept| kept.is_new) && !self.known.is_empty() {
+            let (cell, zones) = (&cell.health().name, self.known.len());
+            tracing::warn!(cell, zones, "the store never had zones, and is given those known here");
+            kept = self.cell().begin(&self.known).await.map(Arc::new);
+        }
+        match kept {
+            Ok(kept) => {
                 if cell.health().set_up(true) && self.told {
                     tracing::info!(cell = cell.health().name, "the store is back");
                 }
                 self.told = true;
                 self.pause = self.every;
-                self.take_in(zones.to_vec(), !answered).await;
-                true
+                self.take_in(kept.zones.clone(), !answered).await;
+                Asked::Told
             }
             Err(error) => {
                 self.pause = if connected { self.every } else { (self.pause * 2).min(MAX_PAUSE) };
                 if matches!(error, StoreError::Busy) {
-                    return true;
+                    return Asked::Busy;
                 }
                 if cell.health().set_up(false) || !self.told {
                     tracing::error!(
@@ -147,53 +190,30 @@ impl<S: Store, C: Store> Watcher<S, C> {
                     self.gate.doubt(|zone| self.is_mine(zone));
                 } else {
                     let unknown =
-                        self.known.iter().map(|(zone, policy)| (zone.clone(), *policy, Word::Nothing));
+                        self.known.iter().map(|(zone, known)| (zone.clone(), known.clone(), Word::Nothing));
                     self.changed = self.gate.follow_zones(|zone| self.is_mine(zone), unknown.collect()).await;
                 }
-                false
+                Asked::Away
             }
         }
     }
 
     async fn take_in(&mut self, mut told: Zones, is_first: bool) {
         told.retain(|(zone, _)| self.is_mine(zone));
-        let cell = self.cell().health().name.clone();
-        if told.is_empty() {
-            if !self.known.is_empty() && self.put.is_empty() {
-                tracing::warn!(
-                    cell,
-                    zones = self.known.len(),
-                    "the store has no zones, and is given those known here"
-                );
-            }
-            self.put = self.known.iter().map(|(zone, _)| zone.clone()).collect();
-        } else if is_first {
+        if is_first {
             let differ = differences(&self.known, &told);
             if !differ.is_empty() {
                 warn_of_differences(&differ);
             }
-            self.known.clear();
-        }
-        let names: BTreeSet<&ZoneId> = told.iter().map(|(zone, _)| zone).collect();
-        self.put.retain(|zone| !names.contains(zone));
-        let mut serve: Vec<_> =
-            told.iter().map(|(zone, policy)| (zone.clone(), *policy, Word::Kept)).collect();
-        let mut missing = BTreeSet::new();
-        for (zone, policy) in self.known.iter().filter(|(zone, _)| !names.contains(zone)) {
-            if self.put.contains(zone) {
-                serve.push((zone.clone(), *policy, Word::Missing));
-            } else if !self.missing.contains(zone) {
-                missing.insert(zone.clone());
-                serve.push((zone.clone(), *policy, Word::Nothing));
-            } else {
+        } else {
+            let gone = |zone: &ZoneId| told.binary_search_by(|(kept, _)| kept.cmp(zone)).is_err();
+            for (zone, _) in self.known.iter().filter(|(zone, _)| gone(zone)) {
+                let cell = &self.cell().health().name;
                 tracing::info!(cell, %zone, "the zone is gone from the store, and not served any more");
             }
         }
-        if !missing.is_empty() {
-            self.pause = DOUBTFUL;
-        }
-        self.missing = missing;
-        self.known = serve.iter().map(|(zone, policy, _)| (zone.clone(), *policy)).collect();
+        let serve = told.iter().map(|(zone, kept)| (zone.clone(), kept.clone(), Word::Kept)).collect();
+        self.known = told;
         let changed = self.gate.follow_zones(|zone| self.is_mine(zone), serve).await;
         // A new policy is in force once the zone was asked for it: the round after a change counts as one too.
         self.changed = std::mem::replace(&mut self.changing, changed) || changed;

@@ -1,13 +1,28 @@
-//! Zones as an operator sees them, and what `weir zones` does with those that a store keeps.
+//! Zones as an operator sees them: how they are written, the [`Desk`] where they are defined, and what `weir zones` does
+//! with those that a store keeps.
 //!
 //! Invariant: `apply` only ever adds and changes; zones that are not named stay.
 
-use std::fmt::{self, Write as _};
+mod desk;
+mod overlay;
+
+use std::{
+    collections::BTreeMap,
+    fmt::{self, Write as _},
+};
 
 use admission::{Mode, OnStoreFailure, Policy, ZoneId};
-use store::{Store, StoreError};
+use store::{Defined, Store, StoreError};
+
+pub use admission::{Definition, Notice, NoticeFault};
+pub use desk::{Change, DefineError, Desk, LooksOf};
+pub use overlay::OverlayFault;
+pub use store::Expected;
 
 use crate::cells::Cells;
+
+/// The most zones that a file has, or operators may define.
+pub const ZONES_MAX: usize = 4_096;
 
 /// A policy's fields by their names in the file.
 #[must_use]
@@ -51,35 +66,62 @@ pub fn json(policy: &Policy) -> String {
     out
 }
 
-/// A policy in a sentence.
+/// A definition as a JSON object: `policy` as [`json`] has it, and `notice`, by language.
 #[must_use]
-pub fn sentence(policy: &Policy) -> String {
+pub fn definition_json(definition: &Definition) -> String {
+    let notice: BTreeMap<_, _> = definition.notice.iter().collect();
+    let notice = serde_json::to_string(&notice).expect("texts by texts are JSON");
+    format!(r#"{{"policy":{},"notice":{notice}}}"#, json(&definition.policy))
+}
+
+/// A definition in a sentence.
+#[must_use]
+pub fn sentence(definition: &Definition) -> String {
     let [mode, admit, sub_windows, polling_ms, idle_s, ttl_s, failure, waits, entries] =
-        fields(policy).map(|(_, value)| value);
+        fields(&definition.policy).map(|(_, value)| value);
     let limits = [("waits", waits), ("entries", entries)].map(|(what, limit)| {
         if limit == "0" { String::new() } else { format!(", {limit} {what} a minute a client") }
     });
     format!(
         "{mode}, {admit} a minute in {sub_windows} sub-windows, asked every {polling_ms} ms, idle after {idle_s} s, \
-         passes for {ttl_s} s, {failure} without a store{}",
-        limits.concat()
+         passes for {ttl_s} s, {failure} without a store{}{}",
+        limits.concat(),
+        if definition.notice.is_empty() {
+            String::new()
+        } else {
+            format!(", {}", notice(&definition.notice))
+        }
     )
 }
 
 /// What differs from `old` in `new`, as in `mode auto -> hold`; empty where nothing does.
 #[must_use]
-pub fn changes(old: &Policy, new: &Policy) -> Vec<String> {
-    let pairs = fields(old).into_iter().zip(fields(new));
-    pairs
+pub fn changes(old: &Definition, new: &Definition) -> Vec<String> {
+    let pairs = fields(&old.policy).into_iter().zip(fields(&new.policy));
+    let mut changes: Vec<_> = pairs
         .filter(|(old, new)| old != new)
         .map(|((name, old), (_, new))| format!("{name} {old} -> {new}"))
-        .collect()
+        .collect();
+    if old.notice != new.notice {
+        changes.push(format!("{} -> {}", notice(&old.notice), notice(&new.notice)));
+    }
+    changes
+}
+
+/// A notice in a few words: its languages.
+fn notice(notice: &Notice) -> String {
+    let languages: Vec<_> = notice.iter().map(|(language, _)| language).collect();
+    if languages.is_empty() {
+        "no notice".to_owned()
+    } else {
+        format!("a notice in {}", languages.join(", "))
+    }
 }
 
 /// In what the zones of a file differ from those that are kept.
 #[must_use]
-pub fn differences(file: &[(ZoneId, Policy)], kept: &[(ZoneId, Policy)]) -> Vec<String> {
-    let differs = |(zone, policy): &(ZoneId, Policy)| match kept.iter().find(|(other, _)| other == zone) {
+pub fn differences(file: &[(ZoneId, Definition)], kept: &[(ZoneId, Definition)]) -> Vec<String> {
+    let differs = |(zone, policy): &(ZoneId, Definition)| match kept.iter().find(|(other, _)| other == zone) {
         None => Some(format!("{zone} is not in the store")),
         Some((_, other)) if other == policy => None,
         Some((_, other)) => Some(format!("{zone} has {} in the file", changes(other, policy).join(", "))),
@@ -91,7 +133,7 @@ pub fn differences(file: &[(ZoneId, Policy)], kept: &[(ZoneId, Policy)]) -> Vec<
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The store has it now.
-    Created(Policy),
+    Created(Definition),
     /// The store had it with another policy: what is different.
     Changed(Vec<String>),
     /// The store had it like that.
@@ -112,8 +154,8 @@ pub struct Applied {
 /// Puts zones into the cells that keep them. Of each that is another one now, `tell` is told, with its cell's place.
 pub async fn apply<S: Store>(
     cells: &Cells<S>,
-    wanted: &[(ZoneId, Policy)],
-    mut tell: impl AsyncFnMut(usize, &ZoneId, &Policy),
+    wanted: &[(ZoneId, Definition)],
+    mut tell: impl AsyncFnMut(usize, &ZoneId, &Definition),
 ) -> Applied {
     let mut applied = Applied { zones: Vec::new(), others: 0 };
     for (at, cell) in cells.all().iter().enumerate() {
@@ -125,27 +167,37 @@ pub async fn apply<S: Store>(
         let kept = cell.ask().await;
         if let Ok(kept) = &kept {
             let is_other = |zone: &ZoneId| !of_cell.iter().any(|(wanted, _)| wanted == zone);
-            applied.others += kept.iter().filter(|(zone, _)| is_other(zone)).count();
+            applied.others += kept.zones.iter().filter(|(zone, _)| is_other(zone)).count();
         }
-        for (zone, policy) in of_cell {
-            let before = kept.as_ref().map(|kept| kept.iter().find(|(other, _)| other == zone));
-            let outcome = match before {
+        for (zone, wanted) in of_cell {
+            let outcome = match &kept {
                 Err(error) => Outcome::Failed(error.clone()),
-                Ok(Some((_, old))) if old == policy => Outcome::Unchanged,
-                Ok(old) => match cells.put_zone(zone, *policy).await {
-                    Err(error) => Outcome::Failed(error),
-                    Ok(_) => {
-                        tell(at, zone, policy).await;
-                        old.map_or(Outcome::Created(*policy), |(_, old)| {
-                            Outcome::Changed(changes(old, policy))
-                        })
-                    }
-                },
+                Ok(_) => put(cells, zone, wanted).await,
             };
+            if matches!(outcome, Outcome::Created(_) | Outcome::Changed(_)) {
+                tell(at, zone, wanted).await;
+            }
             applied.zones.push((zone.clone(), outcome));
         }
     }
     applied
+}
+
+/// Defines a zone, whatever it was.
+async fn put<S: Store>(cells: &Cells<S>, zone: &ZoneId, wanted: &Definition) -> Outcome {
+    let mut expected = Expected::Any;
+    // Somebody else may create and delete it meanwhile; not for ever.
+    for _ in 0..8 {
+        expected = match cells.define(zone, &expected, Some(wanted)).await {
+            Err(error) => return Outcome::Failed(error),
+            Ok(Defined::Done(None)) => return Outcome::Created(wanted.clone()),
+            Ok(Defined::Done(Some(old))) if old == *wanted => return Outcome::Unchanged,
+            Ok(Defined::Done(Some(old))) => return Outcome::Changed(changes(&old, wanted)),
+            Ok(Defined::Otherwise(None)) => Expected::Absent,
+            Ok(Defined::Otherwise(Some(_))) => Expected::Any,
+        };
+    }
+    Outcome::Failed(StoreError::Busy)
 }
 
 impl Applied {
@@ -166,7 +218,7 @@ impl fmt::Display for Applied {
         let width = self.zones.iter().map(|(zone, _)| zone.as_str().len()).max().unwrap_or(0);
         for (zone, outcome) in &self.zones {
             let (kind, more) = match outcome {
-                Outcome::Created(policy) => (0, sentence(policy)),
+                Outcome::Created(definition) => (0, sentence(definition)),
                 Outcome::Changed(changes) => (1, changes.join(", ")),
                 Outcome::Unchanged => (2, String::new()),
                 Outcome::Failed(error) => (3, error.to_string()),

@@ -16,7 +16,7 @@ use std::{
 use admission::{Claim, Decided, Joined, Mark, Now, Policy, View, ZoneId};
 use tokio::sync::oneshot;
 
-use crate::{Clock, DiskJournal, Engine, JournalError, MAX_BATCH, Store, StoreError};
+use crate::{Clock, DiskJournal, Engine, JournalError, Kept, MAX_BATCH, Store, StoreError};
 
 /// Calls that may wait; more are refused as [`StoreError::Busy`].
 const QUEUE: usize = 1_024;
@@ -87,7 +87,7 @@ impl Drop for Embedded {
 }
 
 impl Store for Embedded {
-    async fn zones(&self) -> Result<Option<Vec<(ZoneId, Policy)>>> {
+    async fn zones(&self) -> Result<Option<Kept>> {
         Ok(None)
     }
 

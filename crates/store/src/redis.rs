@@ -7,6 +7,7 @@
 
 mod channel;
 mod memory;
+mod register;
 #[cfg(feature = "sabotage")]
 pub mod sabotage;
 pub mod scripts;
@@ -20,16 +21,19 @@ use std::{
     },
 };
 
-use admission::{Claim, Decided, Joined, Mark, Place, Policy, SEGMENT_TICKETS, Verdict, View, ZoneId};
+use admission::{
+    Claim, Decided, Definition, Joined, Mark, Place, Policy, SEGMENT_TICKETS, Verdict, View, ZoneId,
+};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::{MAX_BATCH, Store, StoreError};
+use crate::{Defined, Expected, Kept, MAX_BATCH, Store, StoreError};
 pub use redis_script::{address, client};
 
 use address::{Address, Settings};
 use client::{AnyClient, Client, ClientError, Confirm, Script};
 use memory::{Memory, Witness, split};
+use register::Register;
 use wire::{Counts, Garbled, Header, Reply, SEGMENT};
 
 /// Segments that one call passes, at most: what bounds its time at Redis.
@@ -68,13 +72,6 @@ struct Known {
     memory: Mutex<Option<Memory>>,
 }
 
-/// The zones' register, as last seen.
-#[derive(Clone, Default)]
-struct Register {
-    rev: u64,
-    zones: BTreeMap<ZoneId, Policy>,
-}
-
 /// The store in one Redis: a server, or a cluster.
 pub struct Redis<C = AnyClient> {
     client: C,
@@ -84,6 +81,8 @@ pub struct Redis<C = AnyClient> {
     held_ms: AtomicU64,
     zones: Mutex<HashMap<ZoneId, Arc<Known>>>,
     register: Mutex<Register>,
+    /// How often the register was asked for.
+    asked: AtomicU64,
 }
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -151,6 +150,7 @@ impl<C: Client> Redis<C> {
             held_ms: AtomicU64::new(0),
             zones: Mutex::default(),
             register: Mutex::default(),
+            asked: AtomicU64::new(0),
         }
     }
 
@@ -328,59 +328,6 @@ impl<C: Client> Redis<C> {
         Ok(())
     }
 
-    /// Puts policies into the register where `put` says so, and returns it.
-    async fn registered(&self, put: &[(&ZoneId, Policy, bool)]) -> Result<Register> {
-        for _ in 0..TRIES {
-            let before = lock(&self.register).clone();
-            let mut args = vec![text(before.rev)];
-            for (zone, policy, force) in put {
-                args.push(Bytes::copy_from_slice(zone.as_str().as_bytes()));
-                args.push(wire::policy_text(policy).into());
-                args.push(text(u32::from(*force)));
-            }
-            let value = self.client.run(&scripts::ZONES, vec!["weir:v1:{zones}".into()], args, None).await?;
-            let mut reply = Reply::new(value)?;
-            let rev = reply.bytes()?;
-            if &*rev == b"-1" {
-                // The register was lost: it is put again as this server last saw it.
-                tracing::warn!(
-                    zones = before.zones.len(),
-                    "the register of zones in Redis is older than this server has seen; it is put again"
-                );
-                let mut args = vec![text("0")];
-                for (zone, policy) in &before.zones {
-                    args.push(Bytes::copy_from_slice(zone.as_str().as_bytes()));
-                    args.push(wire::policy_text(policy).into());
-                    args.push(text("0"));
-                }
-                self.client.run(&scripts::ZONES, vec!["weir:v1:{zones}".into()], args, None).await?;
-                lock(&self.register).rev = 0;
-                continue;
-            }
-            let rev = std::str::from_utf8(&rev)
-                .ok()
-                .and_then(|rev| rev.parse().ok())
-                .ok_or(Garbled("a revision"))?;
-            let mut register = before;
-            if rev != register.rev {
-                register = Register { rev, zones: BTreeMap::new() };
-                while !reply.is_empty() {
-                    let (zone, policy) = (reply.bytes()?, reply.bytes()?);
-                    let zone = std::str::from_utf8(&zone).ok().and_then(|zone| ZoneId::parse(zone).ok());
-                    register
-                        .zones
-                        .insert(zone.ok_or(Garbled("a zone of the register"))?, wire::parse_policy(&policy)?);
-                }
-            }
-            let mut kept = lock(&self.register);
-            if register.rev >= kept.rev {
-                kept.clone_from(&register);
-            }
-            return Ok(register);
-        }
-        Err(StoreError::Away("the register of zones could not be rebuilt".to_owned()))
-    }
-
     /// Makes a zone known here, with the policy given, which Redis takes.
     async fn open(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
         let known = Arc::clone(lock(&self.zones).entry(zone.clone()).or_insert_with(|| {
@@ -444,9 +391,9 @@ impl<C: Client> Redis<C> {
             memory.as_mut().ok_or(StoreError::UnknownZone)?.show(of.base, front_end, &counts)
         };
         // What no rule reads is not in the zone's state.
-        if let Some(registered) = lock(&self.register).zones.get(&known.zone) {
-            view.policy.waits_per_minute_per_client = registered.waits_per_minute_per_client;
-            view.policy.entries_per_minute_per_client = registered.entries_per_minute_per_client;
+        if let Some(Definition { policy, .. }) = lock(&self.register).zones.get(&known.zone) {
+            view.policy.waits_per_minute_per_client = policy.waits_per_minute_per_client;
+            view.policy.entries_per_minute_per_client = policy.entries_per_minute_per_client;
         }
         Ok(view)
     }
@@ -493,18 +440,33 @@ impl<C: Client> Redis<C> {
 }
 
 impl<C: Client> Store for Redis<C> {
-    async fn zones(&self) -> Result<Option<Vec<(ZoneId, Policy)>>> {
-        Ok(Some(self.registered(&[]).await?.zones.into_iter().collect()))
+    async fn zones(&self) -> Result<Option<Kept>> {
+        Ok(Some(self.registered(&[]).await?.kept()))
     }
 
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
-        let register = self.registered(&[(zone, policy, false)]).await?;
-        self.open(zone, register.zones.get(zone).copied().unwrap_or(policy)).await
+    async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<Kept> {
+        Ok(self.registered(zones).await?.kept())
+    }
+
+    async fn define(&self, zone: &ZoneId, expected: &Expected, new: Option<&Definition>) -> Result<Defined> {
+        self.define_in_register(zone, expected, |_| new.cloned()).await
+    }
+
+    async fn open_zone(&self, zone: &ZoneId, _: Policy) -> Result<View> {
+        let register = self.registered(&[]).await?;
+        let policy = register.zones.get(zone).ok_or(StoreError::UnknownZone)?.policy;
+        self.open(zone, policy).await
     }
 
     async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
-        self.registered(&[(zone, policy, true)]).await?;
-        self.open(zone, policy).await
+        let with_policy =
+            |before: Option<&Definition>| Some(Definition { policy, ..before.cloned().unwrap_or_default() });
+        for expected in [Expected::Any, Expected::Absent, Expected::Any] {
+            if let Defined::Done(_) = self.define_in_register(zone, &expected, with_policy).await? {
+                return self.open(zone, policy).await;
+            }
+        }
+        Err(StoreError::Busy)
     }
 
     async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined> {

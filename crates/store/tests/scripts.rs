@@ -4,20 +4,29 @@ use std::{io::Write as _, process::Command};
 
 use store::redis::{client::Script, scripts};
 
-fn all() -> [&'static Script; 6] {
-    [&scripts::JOIN, &scripts::ENTER, &scripts::BEAT, &scripts::POLICY, &scripts::RESTORE, &scripts::ZONES]
-        .map(|script| &**script)
+fn all() -> [&'static Script; 7] {
+    [
+        &scripts::JOIN,
+        &scripts::ENTER,
+        &scripts::BEAT,
+        &scripts::POLICY,
+        &scripts::RESTORE,
+        &scripts::ZONES,
+        &scripts::DEFINE,
+    ]
+    .map(|script| &**script)
 }
 
 /// Servers of two versions that share a Redis decide by different scripts: a change is one that both can live with, or
 /// the keys' version changes with it.
-const PINNED: [(&str, &str); 6] = [
+const PINNED: [(&str, &str); 7] = [
     ("join", "10ba68619193074e182ad9a4e4697f98cb3891c6"),
     ("enter", "33a7043a8e068951be09eb7066a24619b7bec6a2"),
     ("beat", "ab2a69a1182ef96b99151e9023723d33c42cf917"),
     ("policy", "ee8830fb6abef237741e1678b59f1090beae7b82"),
     ("restore", "7d2dc2f64a9cdc192d3613540adca78e1984a5e7"),
-    ("zones", "1b49f57fef68e11c0e8a3e5fe0bafcf871b7d2a2"),
+    ("zones", "c5ee1974adc07dad6cb2eff98997c58472e024f3"),
+    ("define", "d1fbc7d73dbcffb003266fcecad56479f8e8d6bc"),
 ];
 
 #[test]
@@ -27,7 +36,7 @@ fn scripts_change_only_on_purpose() {
     assert!(now == PINNED, "a script has changed; if that is meant, PINNED is now\n{listing}");
 }
 
-/// The files are linted as Redis gets them, since each zone script begins with `zone.lua` and uses a part of it.
+/// The files are linted as Redis gets them, since each begins with `zone.lua` or `register.lua` and uses a part of it.
 #[test]
 fn luacheck_finds_nothing() {
     let dir = tempfile::tempdir().expect("a directory");

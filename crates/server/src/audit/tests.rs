@@ -361,7 +361,8 @@ async fn the_last_line_is_kept_elsewhere_though_nothing_follows() {
     let text = logged.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || text.clone()).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
-    let mut writing = pin!(writer.run(spill, &found));
+    let (_scribe, changes) = Scribe::with_log();
+    let mut writing = pin!(writer.run(spill, changes, &found));
     assert!(timeout(HEAD_EVERY / 2, &mut writing).await.is_err(), "it goes on");
     bus.publish(events::Reloaded { ok: true });
     // The queue is filled by a thread of its own, whatever the time.

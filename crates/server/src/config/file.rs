@@ -1,14 +1,17 @@
 //! The configuration file: TOML into settings and zones, each fault with its line.
 
 mod cell;
+mod token;
 
 use std::{collections::HashMap, ops::Range, path::Path};
 
-use admission::{Mode, OnStoreFailure, Policy, ZoneId};
+use admission::{Definition, Mode, Notice, OnStoreFailure, Policy, ZoneId};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
+
+use crate::{access::AdminToken, zones::ZONES_MAX};
 
 use super::{
     CellSettings, ConfigFault,
@@ -16,8 +19,7 @@ use super::{
 };
 
 const MAX_LEN: u64 = 4 << 20;
-const MAX_ZONES: usize = 4_096;
-const ZONE_FIELDS: [&str; 10] = [
+const ZONE_FIELDS: [&str; 11] = [
     "id",
     "mode",
     "admit_per_minute",
@@ -28,18 +30,20 @@ const ZONE_FIELDS: [&str; 10] = [
     "on_store_failure",
     "waits_per_minute_per_client",
     "entries_per_minute_per_client",
+    "notice",
 ];
 
 type Fields<'t, 'i> = Vec<(&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>)>;
 
 /// A zone and where it stands.
-pub(super) type Zone = (ZoneId, Policy, Place);
+pub(super) type Zone = (ZoneId, Definition, Place);
 
 /// What a file says.
 #[derive(Default)]
 pub(super) struct FileText {
     pub(super) settings: Vec<(&'static str, Given)>,
     pub(super) cells: Vec<CellSettings>,
+    pub(super) admin_tokens: Vec<AdminToken>,
     pub(super) zones: Vec<Zone>,
 }
 
@@ -69,13 +73,13 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
             ("zone", DeValue::Array(tables)) => {
                 let mut first_lines = HashMap::new();
                 for table in tables {
-                    let (id, policy) = zone(&lines, table)?;
+                    let (id, definition) = zone(&lines, table)?;
                     let place = lines.at(&table.span(), "zone");
                     if let Some(first) = first_lines.insert(id.clone(), lines.line(&table.span())) {
                         let what = format!("`{id}` is there twice, first at line {first}; remove one");
                         return Err(place.fault(what));
                     }
-                    found.zones.push((id, policy, place));
+                    found.zones.push((id, definition, place));
                 }
             }
             ("zone", _) => {
@@ -84,6 +88,12 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
             ("cell", DeValue::Array(tables)) => found.cells = cell::all(&lines, tables)?,
             ("cell", _) => {
                 return Err(lines.at(&key.span(), "cell").fault("cells are written as [[cell]] tables"));
+            }
+            ("admin_token", DeValue::Array(tables)) => found.admin_tokens = token::all(&lines, tables)?,
+            ("admin_token", _) => {
+                return Err(lines
+                    .at(&key.span(), "admin_token")
+                    .fault("tokens are written as [[admin_token]] tables"));
             }
             (section @ ("audit" | "limit" | "pass" | "redis" | "seal"), DeValue::Table(table)) => {
                 for (key, value) in in_order(table) {
@@ -94,9 +104,9 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
             (field, _) => found.settings.push(setting(&lines, field, key.span(), value)?),
         }
     }
-    if found.zones.len() > MAX_ZONES {
+    if found.zones.len() > ZONES_MAX {
         let count = found.zones.len();
-        return Err(ConfigFault(format!("{name}: has {count} zones, and {MAX_ZONES} are the most")));
+        return Err(ConfigFault(format!("{name}: has {count} zones, and {ZONES_MAX} are the most")));
     }
     Ok(found)
 }
@@ -174,12 +184,31 @@ pub(super) fn one_of<T, const N: usize>(
     Ok(found.ok_or_else(|| place.fault(format!("is `{word}`, and must be one of {known}")))?.0)
 }
 
-fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Policy), ConfigFault> {
+/// The texts of a `notice`, each fault with its line.
+fn notice(lines: &Lines<'_>, field: &Place, value: &DeValue<'_>) -> Result<Notice, ConfigFault> {
+    let DeValue::Table(texts) = value else {
+        return Err(field.fault("must be a table of texts by language, as in [zone.notice] en = \"…\""));
+    };
+    let mut found = Vec::new();
+    for (key, value) in in_order(texts) {
+        let language = key.get_ref().as_ref();
+        let place = lines.at(&key.span(), &format!("zone.notice.{language}"));
+        let DeValue::String(text) = value.get_ref() else {
+            return Err(place.fault(wrong_type(Kind::Text, value.get_ref())));
+        };
+        Notice::new([(language, text)]).map_err(|e| place.fault(e))?;
+        found.push((language, text));
+    }
+    Notice::new(found).map_err(|e| field.fault(e))
+}
+
+fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Definition), ConfigFault> {
     let here = lines.at(&table.span(), "zone");
     let DeValue::Table(fields) = table.get_ref() else {
         return Err(here.fault("zones are written as [[zone]] tables"));
     };
     let (mut id, mut policy, mut numbers) = (None, Policy::default(), Vec::new());
+    let mut said = Notice::default();
     for (key, value) in in_order(fields) {
         let field = key.get_ref().as_ref();
         let place = lines.at(&key.span(), &format!("zone.{field}"));
@@ -198,6 +227,10 @@ fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Poli
             }
             "on_store_failure" => {
                 policy.on_store_failure = one_of(OnStoreFailure::ALL, text()?, &place)?;
+                continue;
+            }
+            "notice" => {
+                said = notice(lines, &place, value.get_ref())?;
                 continue;
             }
             "admit_per_minute" => &mut policy.admit_per_minute,
@@ -221,5 +254,6 @@ fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Poli
         Some((_, place, written)) => place.fault(out_of_range(written, e.low, e.high)),
         None => here.fault(format!("{e} here; say it")),
     })?;
-    Ok((id.ok_or_else(|| here.fault("has no `id`; give it one"))?, policy))
+    let id = id.ok_or_else(|| here.fault("has no `id`; give it one"))?;
+    Ok((id, Definition { policy, notice: said }))
 }

@@ -7,7 +7,7 @@ use std::fmt;
 
 use clap::{Arg, ArgMatches, Command};
 
-use super::ConfigFault;
+use super::{ConfigFault, commands};
 
 /// What a setting's value is.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,18 @@ const fn setting(name: &'static str, kind: Kind, value_name: &'static str, help:
 /// All settings but the zones, which live in the file only.
 pub(super) const SETTINGS: &[Setting] = &[
     setting("listen", Kind::Text, "ADDR", "Where apps call [default: 127.0.0.1:8080]"),
-    setting("admin_listen", Kind::Text, "ADDR", "Metrics and health [default: 127.0.0.1:8081]"),
+    setting(
+        "admin_listen",
+        Kind::Text,
+        "ADDR",
+        "The admin API, metrics and health; beyond the loopback it needs an [[admin_token]] [default: 127.0.0.1:8081]",
+    ),
+    setting(
+        "admin_hosts",
+        Kind::List,
+        "NAME,…",
+        "Names under which the admin API is asked, beside its address and localhost [default: none]",
+    ),
     setting(
         "store",
         Kind::Text,
@@ -277,7 +288,7 @@ pub(super) fn command() -> Command {
     }));
     let file = |help| Arg::new("file").value_name("FILE").help(help);
     let zones = Command::new("zones")
-        .about("See and change the zones that the store keeps")
+        .about("See and change zones: those of a running server, or those that a store keeps")
         .subcommand_required(true)
         .subcommand(
             Command::new("apply")
@@ -287,8 +298,8 @@ pub(super) fn command() -> Command {
                     file("The file with the zones; also with the settings, unless --config names another")
                         .required(true),
                 ),
-        )
-        .subcommand(Command::new("list").about("List the zones that the store keeps").args(&flags));
+        );
+    let zones = commands::zones(zones, &flags);
     let audit = Command::new("audit").about("See to the audit log").subcommand_required(true).subcommand(
         Command::new("verify")
             .about("Say whether an audit log is as it was written; exit code 0 if so, 1 if not, 2 if it can't be read")
@@ -320,6 +331,7 @@ pub(super) fn command() -> Command {
         )
         .subcommand(zones)
         .subcommand(audit)
+        .subcommands(commands::others())
 }
 
 /// Values of the environment and the flags, lowest first.

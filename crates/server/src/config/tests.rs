@@ -18,8 +18,11 @@ fn a_whole_file() {
                 waits_per_minute_per_client = 6\nentries_per_minute_per_client = 600\n";
     let config = from_text("w.toml", text).expect("right");
     assert_eq!(config.zones.len(), 2);
-    assert_eq!((config.zones[0].1.mode, config.zones[0].1.admit_per_minute), (Mode::Hold, 1_000));
-    let policy = config.zones[1].1;
+    assert_eq!(
+        (config.zones[0].1.policy.mode, config.zones[0].1.policy.admit_per_minute),
+        (Mode::Hold, 1_000)
+    );
+    let policy = config.zones[1].1.policy;
     assert_eq!(policy.polling_period_ms, 2_048);
     assert_eq!((policy.waits_per_minute_per_client, policy.entries_per_minute_per_client), (6, 600));
     assert_eq!((config.limit.carrier_nats.len(), config.limit.ipv6_prefix), (1, 56));
@@ -256,6 +259,7 @@ fn flags_win_over_variables_over_file_over_defaults() {
                 | Order::VerifyAudit(sources, ..),
             ) => sources.load(),
             Ok(Order::Print(text)) => Err(ConfigFault(text)),
+            Ok(other @ (Order::Ask { .. } | Order::NewToken { .. })) => panic!("{other:?}"),
             Err(fault) => Err(fault),
         }
     };
@@ -264,7 +268,7 @@ fn flags_win_over_variables_over_file_over_defaults() {
     let config = load(&["serve", "--config", path, "--listen", "127.0.0.1:3"], both).expect("right");
     assert_eq!((config.listen.port(), config.backlog, config.log.as_str()), (3, 128, "warn"));
     let bare = load(&[], &[]).expect("bare");
-    assert_eq!((bare.zones[0].0.as_str(), bare.zones[0].1), ("TEST_ZONE", Policy::default()));
+    assert_eq!((bare.zones[0].0.as_str(), &bare.zones[0].1), ("TEST_ZONE", &Definition::default()));
     assert_eq!(bare.max_connections, 19_744);
     let told = |args: &[&str], variables| load(args, variables).expect_err("refused").to_string();
     assert!(told(&["--backlog", "1"], &[]).starts_with("--backlog: is 1, and must be"));

@@ -1,12 +1,12 @@
 //! A message between servers, as text: `weir1 SPEAKER ZONE STATE`.
 //!
 //! `weir1` is the version; the speaker, 16 hexadecimal digits, says whose own message it is; the state is a digest of
-//! the zone's policy, 16 digits, or `-` for a zone that is gone. Invariants: a message holds nothing that may be acted
+//! the zone's definition, 16 digits, or `-` for a zone that is gone. Invariants: a message holds nothing that may be acted
 //! on but by asking the store; what is not exactly of this form is no message.
 
 use std::fmt::Write as _;
 
-use admission::{Policy, ZoneId};
+use admission::{Definition, ZoneId};
 use aws_lc_rs::digest;
 use bytes::Bytes;
 
@@ -25,18 +25,22 @@ pub const MAX_LEN: usize = VERSION.len() + 1 + DIGITS + 1 + ZoneId::MAX_LEN + 1 
 /// What became of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has the policy with this digest.
+    /// It has the definition with this digest.
     Has(u64),
     /// It is gone.
     Gone,
 }
 
 impl State {
-    /// Of a zone with this policy, or of one that is not there.
+    /// Of a zone that is defined like this, or of one that is not there.
     #[must_use]
-    pub fn of(policy: Option<&Policy>) -> Self {
-        let Some(policy) = policy else { return Self::Gone };
-        let text = zones::fields(policy).map(|(name, value)| format!("{name}={value}")).join(" ");
+    pub fn of(definition: Option<&Definition>) -> Self {
+        let Some(Definition { policy, notice }) = definition else { return Self::Gone };
+        let mut text = zones::fields(policy).map(|(name, value)| format!("{name}={value}")).join(" ");
+        // Without a notice, the digest is that of servers that know none.
+        for (language, notice) in notice.iter() {
+            text.extend(["\t", language, "\t", notice]);
+        }
         let digest = digest::digest(&digest::SHA256, text.as_bytes());
         let first = digest.as_ref().first_chunk().expect("a digest is longer than that");
         Self::Has(u64::from_be_bytes(*first))
@@ -95,6 +99,8 @@ fn number(text: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use admission::{Notice, Policy};
+
     use super::*;
 
     fn message(zone: &str, state: State) -> Message {
@@ -147,8 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn each_field_of_a_policy_counts() {
+    fn each_field_of_a_definition_counts() {
         let policy = Policy::default();
+        let said = |text: &str| Notice::new([("en", text)]).expect("a notice");
+        let [one, other] = ["a", "b"].map(|text| Definition { policy, notice: said(text) });
+        assert_ne!(State::of(Some(&one)), State::of(Some(&policy.into())));
+        assert_ne!(State::of(Some(&one)), State::of(Some(&other)));
         let others = [
             Policy { mode: admission::Mode::Closed, ..policy },
             Policy { admit_per_minute: 1, ..policy },
@@ -161,7 +171,7 @@ mod tests {
             Policy { entries_per_minute_per_client: 1, ..policy },
         ];
         for other in others {
-            assert_ne!(State::of(Some(&other)), State::of(Some(&policy)), "{other:?}");
+            assert_ne!(State::of(Some(&other.into())), State::of(Some(&policy.into())), "{other:?}");
         }
         assert_eq!(State::of(None), State::Gone);
     }

@@ -14,7 +14,7 @@ use admission::{Claim, Policy, Verdict};
 use events::{Joined, StoreCall};
 use store::{MAX_BATCH, Store, StoreError};
 use tokio::{
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     time::{Duration, Instant, sleep_until},
 };
 
@@ -35,6 +35,7 @@ struct Batch {
     open: Option<Policy>,
     renew: bool,
     kept: Option<Policy>,
+    settle: Vec<oneshot::Sender<()>>,
 }
 
 impl Batch {
@@ -45,6 +46,7 @@ impl Batch {
             Ask::Open(policy) => self.open = Some(policy),
             Ask::Renew => self.renew = true,
             Ask::Follow(policy) => self.kept = Some(policy),
+            Ask::Settle(told) => self.settle.push(told),
         }
     }
 
@@ -120,6 +122,10 @@ pub(super) async fn run<S: Store>(
             }
         } else {
             beaten = false;
+        }
+        for told in batch.settle.drain(..) {
+            // Who asked may have gone.
+            let _ = told.send(());
         }
         if beaten {
             beat_at = Instant::now() + BEAT;

@@ -9,12 +9,13 @@ use std::{
 };
 
 use admission::{
-    Claim, Entry, Pace, Place, Plan, Policy, Sealer, Seen, Tally, Ticket, Verdict, View, Window, ZoneId,
+    Claim, Definition, Entry, Notice, Pace, Place, Plan, Policy, Sealer, Seen, Tally, Ticket, Verdict, View,
+    Window, ZoneId,
 };
 use arc_swap::ArcSwap;
 use events::{
-    Admitted, Bus, Entered, Evicted, ModeChanged, PolicyChanged, StoreBack, StoreCall, StoreCalled,
-    StoreLost, Tallied, ViewShown,
+    Admitted, Bus, Entered, Evicted, ModeChanged, NoticeChanged, PolicyChanged, StoreBack, StoreCall,
+    StoreCalled, StoreLost, Tallied, ViewShown,
 };
 use store::{Store, StoreError};
 use tokio::{
@@ -76,6 +77,8 @@ pub(super) enum Ask {
     Renew,
     /// The same; and where it has another policy than this, which the store keeps, the zone is told of it.
     Follow(Policy),
+    /// To be told when all asked before is done.
+    Settle(oneshot::Sender<()>),
 }
 
 /// Who says what zones there are, and with what policies.
@@ -85,6 +88,18 @@ enum Keeper {
     Configuration,
     /// The store. Who does not find the zone there waits for [`Ask::Open`].
     Store,
+}
+
+/// A zone as its keeper defines it. The policy in force is the view's.
+struct Defined {
+    policy: Policy,
+    notice: Arc<Notice>,
+}
+
+impl Defined {
+    fn by(definition: &Definition) -> Self {
+        Self { policy: definition.policy, notice: Arc::new(definition.notice.clone()) }
+    }
 }
 
 /// One zone.
@@ -99,6 +114,7 @@ pub(super) struct Room {
     /// How often somebody was let in without the store.
     pub(super) unseen: AtomicU64,
     shown: ArcSwap<Shown>,
+    defined: ArcSwap<Defined>,
     keeper: Keeper,
     /// The store knows the zone, as far as is known.
     open: AtomicBool,
@@ -115,30 +131,30 @@ impl Room {
     pub(super) async fn open<S: Store>(
         store: Arc<S>,
         zone: ZoneId,
-        policy: Policy,
+        definition: &Definition,
         sealer: Sealer,
         bus: Arc<Bus>,
     ) -> Result<Arc<Self>, StoreError> {
         let id = bus.zone(&zone);
-        let view = timed(&bus, id, StoreCall::Put, 1, store.put_zone(&zone, policy)).await?;
-        Ok(Self::start(store, zone, view, sealer, bus, Keeper::Configuration))
+        let view = timed(&bus, id, StoreCall::Put, 1, store.put_zone(&zone, definition.policy)).await?;
+        Ok(Self::start(store, zone, (view, definition), sealer, bus, Keeper::Configuration))
     }
 
     /// A room for a zone that the store keeps, and that it is still to be asked about.
     pub(super) fn follow<S: Store>(
         store: Arc<S>,
         zone: ZoneId,
-        policy: Policy,
+        definition: &Definition,
         sealer: Sealer,
         bus: Arc<Bus>,
     ) -> Arc<Self> {
-        Self::start(store, zone, nothing(policy), sealer, bus, Keeper::Store)
+        Self::start(store, zone, (nothing(definition.policy), definition), sealer, bus, Keeper::Store)
     }
 
     fn start<S: Store>(
         store: Arc<S>,
         zone: ZoneId,
-        view: View,
+        (view, definition): (View, &Definition),
         sealer: Sealer,
         bus: Arc<Bus>,
         keeper: Keeper,
@@ -155,6 +171,7 @@ impl Room {
             given: Mutex::default(),
             unseen: AtomicU64::new(0),
             shown: ArcSwap::from_pointee(Shown { view, seen, limits, at: now }),
+            defined: ArcSwap::from_pointee(Defined::by(definition)),
             keeper,
             open: AtomicBool::new(open),
             born: now,
@@ -174,6 +191,28 @@ impl Room {
             self.tell(Ask::Renew);
         }
         shown
+    }
+
+    /// Notes how the zone is defined from now on. A policy comes into force by the store.
+    pub(super) fn keep(&self, definition: &Definition) {
+        let before = self.defined.load();
+        let new_notice = *before.notice != definition.notice;
+        if new_notice || before.policy != definition.policy {
+            self.defined.store(Arc::new(Defined::by(definition)));
+        }
+        if new_notice {
+            self.bus.publish(NoticeChanged { zone: self.id });
+        }
+    }
+
+    /// How the zone is defined.
+    pub(super) fn definition(&self) -> Definition {
+        let defined = self.defined.load();
+        Definition { policy: defined.policy, notice: Notice::clone(&defined.notice) }
+    }
+
+    pub(super) fn notice(&self) -> Arc<Notice> {
+        Arc::clone(&self.defined.load().notice)
     }
 
     /// The limits of the policy in force, where it has any.
@@ -252,7 +291,7 @@ impl Room {
             slots_offered: tally.slots_offered,
             slots_used: tally.slots_used,
         };
-        super::Shown { tallied, at: shown.at }
+        super::Shown { tallied, at: shown.at, known: shown.view.epoch != NO_EPOCH }
     }
 
     pub(super) fn shown(&self) -> Arc<Shown> {
@@ -314,6 +353,13 @@ impl Room {
     /// Tells the lane; a lane that has so much to do that this does not fit in will hear of it with the next round.
     pub(super) fn tell(&self, ask: Ask) {
         let _ = self.asks.try_send(ask);
+    }
+
+    /// Waits until the lane has done what it was asked so far.
+    pub(super) async fn settled(&self) {
+        let (done, told) = oneshot::channel();
+        self.tell(Ask::Settle(done));
+        let _ = told.await;
     }
 
     /// Whether the store has to hear of polls before it decides about anybody; asked once.

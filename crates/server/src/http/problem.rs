@@ -10,8 +10,9 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
     Response, StatusCode,
-    header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER},
+    header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
 };
+use serde_json::{Map, Value};
 
 use crate::gate::Refusal;
 
@@ -41,14 +42,24 @@ codes! {
     UNKNOWN_FIELD = 400 "unknown_field" "There is no such field";
     WRONG_TYPE = 400 "wrong_type" "A field has the wrong type";
     BAD_TOKEN = 401 "bad_token" "The token was not given out for this zone";
+    UNAUTHORIZED = 401 "unauthorized" "Operators show a token here";
+    FOREIGN_ORIGIN = 403 "foreign_origin" "Pages of another origin may not call";
+    FORBIDDEN = 403 "forbidden" "The token's role does not allow this";
     NOT_FOUND = 404 "not_found" "There is nothing here";
     UNKNOWN_ZONE = 404 "unknown_zone" "There is no such zone";
     METHOD_NOT_ALLOWED = 405 "method_not_allowed" "The method does not fit the path";
     SLOW_BODY = 408 "slow_body" "The body came too slowly";
     SLOW_HEAD = 408 "slow_head" "The head came too slowly";
+    ZONE_EXISTS = 409 "zone_exists" "There is such a zone already";
     GONE = 410 "gone" "The place was given up; take a new ticket";
-    TOO_LARGE = 413 "too_large" "The body is larger than 4,096 bytes";
+    CHANGED_MEANWHILE = 412 "changed_meanwhile" "Somebody changed the zone meanwhile";
+    TOO_LARGE = 413 "too_large" "The body is too large";
     UNSUPPORTED_MEDIA_TYPE = 415 "unsupported_media_type" "The body must be application/json";
+    FOREIGN_HOST = 421 "foreign_host" "The server is not asked under this name";
+    NO_CELL = 422 "no_cell" "No store is configured for zones of this tenant";
+    OUT_OF_RANGE = 422 "out_of_range" "A value is out of its range";
+    TOO_MANY_ZONES = 422 "too_many_zones" "There are as many zones as there may be";
+    PRECONDITION_REQUIRED = 428 "precondition_required" "The change must say what it is a change of";
     TOO_MANY_REQUESTS = 429 "too_many_requests" "The client asks too often";
     HEAD_TOO_LARGE = 431 "head_too_large" "The head is larger than 8,192 bytes or 32 fields";
     BUSY = 503 "busy" "Too many calls wait for the store";
@@ -71,11 +82,13 @@ pub struct Problem {
     pub allow: Option<&'static str>,
     /// Whether the connection ends with it.
     pub close: bool,
+    /// Further members of the document, of those kinds that have some.
+    pub more: Option<Box<Map<String, Value>>>,
 }
 
 impl From<Code> for Problem {
     fn from(code: Code) -> Self {
-        Self { code, detail: Cow::Borrowed(""), retry_after_s: None, allow: None, close: false }
+        Self { code, detail: Cow::Borrowed(""), retry_after_s: None, allow: None, close: false, more: None }
     }
 }
 
@@ -105,6 +118,20 @@ impl Problem {
         Self { close: true, ..self }
     }
 
+    /// The same, with further members.
+    #[must_use]
+    pub fn with<const N: usize>(mut self, members: [(&str, Value); N]) -> Self {
+        let more = self.more.get_or_insert_default();
+        more.extend(members.map(|(name, value)| (name.to_owned(), value)));
+        self
+    }
+
+    /// The body has more bytes than `most`; the connection ends, since they are not read.
+    #[must_use]
+    pub fn too_large(most: usize) -> Self {
+        Self::new(TOO_LARGE, format!("send at most {most} bytes")).closing()
+    }
+
     /// Too many connections; come back in a few seconds.
     #[must_use]
     pub fn overloaded() -> Self {
@@ -129,7 +156,10 @@ impl Problem {
         debug_assert!(written.is_ok(), "a String takes all");
         if !self.detail.is_empty() {
             body.push_str(r#","detail":"#);
-            body.push_str(&serde_json::Value::from(self.detail.as_ref()).to_string());
+            body.push_str(&Value::from(self.detail.as_ref()).to_string());
+        }
+        for (member, value) in self.more.iter().flat_map(|more| more.iter()) {
+            body.extend([",\"", member, "\":", &value.to_string()]);
         }
         body.push('}');
         body
@@ -149,9 +179,10 @@ impl Problem {
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, seconds.into());
         }
+        // RFC 9110, 11.6.1: a 401 names the scheme. Tokens of places are not in a header, so that scheme is ours.
+        let scheme = if self.code == UNAUTHORIZED { "Bearer realm=\"weir\"" } else { "Ticket" };
         if self.code.status == 401 {
-            // RFC 9110, 11.6.1: a 401 names the scheme. The token is not in a header, so the scheme is ours.
-            headers.insert(hyper::header::WWW_AUTHENTICATE, HeaderValue::from_static("Ticket"));
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
         }
         if self.close {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));

@@ -45,7 +45,7 @@ pub fn place<'a>(query: Option<&'a str>, headers: &'a HeaderMap) -> Result<Place
 }
 
 /// The fields of a query, each once.
-fn fields<'a, const N: usize>(
+pub(super) fn fields<'a, const N: usize>(
     query: Option<&'a str>,
     names: [&str; N],
 ) -> Result<[Option<Cow<'a, str>>; N], Problem> {

@@ -1,6 +1,6 @@
 //! The scripts, as Redis gets them.
 //!
-//! A zone's scripts begin with the text of `lua/zone.lua`; nothing is generated. A test pins the SHA-1 of each, so that a
+//! A zone's scripts begin with the text of `lua/zone.lua`, those of the register with `lua/register.lua`; nothing is generated. A test pins the SHA-1 of each, so that a
 //! change is meant.
 
 use std::sync::LazyLock;
@@ -38,7 +38,11 @@ script!(
 );
 script!(
     /// The zones that are kept.
-    ZONES, "zones", "zones.lua"
+    ZONES, "zones", "register.lua", "zones.lua"
+);
+script!(
+    /// Changes one of them.
+    DEFINE, "define", "register.lua", "define.lua"
 );
 
 /// [`ENTER`] without the look at the windows.

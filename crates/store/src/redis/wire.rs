@@ -2,7 +2,7 @@
 //!
 //! Invariant: what does not parse is refused whole; nothing of a reply is believed that its lengths do not bear out.
 
-use admission::{Entry, Mode, OnStoreFailure, Place, Policy, Verdict};
+use admission::{Definition, Entry, Mode, Notice, OnStoreFailure, Place, Policy, Verdict};
 use bytes::Bytes;
 
 use super::client::Value;
@@ -142,6 +142,29 @@ pub(super) fn policy_text(policy: &Policy) -> String {
         text.extend(limits.map(|limit| format!(" {limit}")));
     }
     text
+}
+
+/// A definition as the register keeps it: the policy and, each behind a tab, which is in none of them, languages and
+/// texts. So a server that knows no notices reads the zones that have none.
+pub(super) fn definition_text(definition: &Definition) -> String {
+    let mut text = policy_text(&definition.policy);
+    for (language, said) in definition.notice.iter() {
+        text.extend(["\t", language, "\t", said]);
+    }
+    text
+}
+
+/// The definition that [`definition_text`] gave.
+pub(super) fn parse_definition(text: &[u8]) -> Result<Definition, Garbled> {
+    let fault = Garbled("a definition of the register");
+    let text = std::str::from_utf8(text).map_err(|_| fault.clone())?;
+    let mut parts = text.split('\t');
+    let policy = parse_policy(parts.next().unwrap_or_default().as_bytes())?;
+    let mut said = Vec::new();
+    while let Some(language) = parts.next() {
+        said.push((language, parts.next().ok_or_else(|| fault.clone())?));
+    }
+    Ok(Definition { policy, notice: Notice::new(said).map_err(|_| fault)? })
 }
 
 /// The policy that [`policy_text`] gave.
@@ -284,6 +307,11 @@ impl Reply {
         self.0.next().map_or(Err(Garbled("the reply")), Self::new)
     }
 
+    /// Whether it begins with this.
+    pub(super) fn is(&self, first: &[u8]) -> bool {
+        matches!(self.0.as_slice().first(), Some(Value::Bytes(bytes)) if bytes == first)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.0.len() == 0
     }
@@ -309,6 +337,23 @@ pub(super) fn turn_back(words: &[u64]) -> impl Iterator<Item = u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn notices_are_read_as_they_were_written() {
+        let policy = Policy::default();
+        for said in [&[][..], &[("en", "One.\n\nTwo. ")], &[("en", "a"), ("ko", "안내 \u{1f44b}")]] {
+            let notice = Notice::new(said.iter().copied()).expect("a notice");
+            let definition = Definition { policy, notice };
+            let text = definition_text(&definition);
+            assert_eq!(parse_definition(text.as_bytes()), Ok(definition));
+            assert_eq!(text.starts_with(&policy_text(&policy)), true);
+        }
+        let before = policy_text(&policy);
+        assert_eq!(parse_definition(before.as_bytes()), Ok(policy.into()));
+        for bad in ["\ten", "\ten\t", "\tEN\ta", "\ten\ta\tko", "\ten\ta\r"] {
+            assert!(parse_definition(format!("{before}{bad}").as_bytes()).is_err(), "{bad:?}");
+        }
+    }
 
     #[test]
     fn a_register_of_before_is_read_and_one_without_limits_is_written_alike() {

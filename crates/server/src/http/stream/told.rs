@@ -106,6 +106,7 @@ fn write(out: &mut String, event: &Event, zone_of: impl Fn(Zone) -> Option<ZoneI
         Event::ViewShown(e) => object!(out, zone_of, e, zone epoch at_ms),
         Event::ModeChanged(e) => object!(out, zone_of, e, zone mode),
         Event::PolicyChanged(e) => object!(out, zone_of, e, zone policy),
+        Event::NoticeChanged(e) => object!(out, zone_of, e, zone),
         Event::ZoneAdded(e) => object!(out, zone_of, e, zone policy),
         Event::ZoneRemoved(e) => object!(out, zone_of, e, zone),
         Event::Joined(e) => object!(out, zone_of, e, zone epoch first count entered at_ms),
@@ -176,8 +177,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use events::{
-        AdmittedUnseen, Entered, Evicted, Joined, Limited, ModeChanged, PolicyChanged, Refused, Reloaded,
-        StoreBack, StoreCalled, StoreLost, Tallied, ViewShown, ZoneAdded, ZoneRemoved,
+        AdmittedUnseen, Entered, Evicted, Joined, Limited, ModeChanged, NoticeChanged, PolicyChanged,
+        Refused, Reloaded, StoreBack, StoreCalled, StoreLost, Tallied, ViewShown, ZoneAdded, ZoneRemoved,
     };
 
     use super::*;
@@ -189,6 +190,7 @@ mod tests {
             ViewShown { zone, epoch: 1, at_ms: 2 }.into(),
             ModeChanged { zone, mode: Mode::Hold }.into(),
             PolicyChanged { zone, policy }.into(),
+            NoticeChanged { zone }.into(),
             ZoneAdded { zone, policy }.into(),
             ZoneRemoved { zone: Zone::NONE }.into(),
             Joined { zone, epoch: 1, first: 2, count: 3, entered: 4, at_ms: 5 }.into(),

@@ -1,0 +1,72 @@
+//! The admin tokens of a configuration file: each with a name of its own, a role, and what is kept of the token.
+
+use toml::{Spanned, de::DeValue};
+
+use super::{Lines, in_order, one_of, unknown, wrong_type};
+use crate::{
+    access::{AdminToken, MAX_TOKENS, Role, TokenDigest},
+    config::{ConfigFault, settings::Kind},
+};
+
+const TOKEN_FIELDS: [&str; 3] = ["name", "role", "sha256"];
+
+/// All of them, held against one another.
+pub(super) fn all(
+    lines: &Lines<'_>,
+    tables: &[Spanned<DeValue<'_>>],
+) -> Result<Vec<AdminToken>, ConfigFault> {
+    let mut tokens: Vec<AdminToken> = Vec::new();
+    for table in tables {
+        let (here, token) = (lines.at(&table.span(), "admin_token"), token(lines, table)?);
+        if tokens.len() == MAX_TOKENS {
+            return Err(here.fault(format!("there are more than {MAX_TOKENS} tokens")));
+        }
+        if tokens.iter().any(|other| other.name == token.name) {
+            return Err(here.fault(format!("`{}` is the name of two tokens; change one", token.name)));
+        }
+        if let Some(other) = tokens.iter().find(|other| other.sha256 == token.sha256) {
+            let what = format!("`{}` and `{}` are one token; make another", other.name, token.name);
+            return Err(here.fault(what));
+        }
+        tokens.push(token);
+    }
+    Ok(tokens)
+}
+
+fn token(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<AdminToken, ConfigFault> {
+    let here = lines.at(&table.span(), "admin_token");
+    let DeValue::Table(fields) = table.get_ref() else {
+        return Err(here.fault("tokens are written as [[admin_token]] tables"));
+    };
+    let (mut name, mut role, mut sha256) = (None, None, None);
+    for (key, value) in in_order(fields) {
+        let field = key.get_ref().as_ref();
+        let place = lines.at(&key.span(), &format!("admin_token.{field}"));
+        if !TOKEN_FIELDS.contains(&field) {
+            return Err(place.fault(unknown(field, TOKEN_FIELDS.into_iter())));
+        }
+        let DeValue::String(text) = value.get_ref() else {
+            return Err(place.fault(wrong_type(Kind::Text, value.get_ref())));
+        };
+        match field {
+            "name" if !AdminToken::is_name(text) => {
+                return Err(place.fault("a token's name is 1 to 64 of A-Z a-z 0-9 _ . @ -, and not `local`"));
+            }
+            "name" => name = Some(text.to_string()),
+            "role" => role = Some(one_of(Role::ALL, text, &place)?),
+            // It may be the token itself, by mistake.
+            _ => {
+                let what =
+                    "is no SHA-256 of a token, 64 hex digits; `weir token new` prints it with the token";
+                sha256 = Some(TokenDigest::parse(text).ok_or_else(|| place.fault(what))?);
+            }
+        }
+    }
+    let missing =
+        |field: &str| here.fault(format!("has no `{field}`; `weir token new` prints all that it needs"));
+    Ok(AdminToken {
+        name: name.ok_or_else(|| missing("name"))?,
+        role: role.ok_or_else(|| missing("role"))?,
+        sha256: sha256.ok_or_else(|| missing("sha256"))?,
+    })
+}

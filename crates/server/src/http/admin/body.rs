@@ -1,0 +1,331 @@
+//! What operators send, out of bytes nobody has looked at.
+//!
+//! Invariants: nothing is taken that is not named, of the wrong type or out of its range; what is wrong is named by its field, as
+//! in `policy.admit_per_minute`, and a number that is out of its range comes back with the range.
+
+use admission::{Definition, Mode, Notice, NoticeFault, OnStoreFailure, Policy, PolicyFault, ZoneId};
+use serde_json::{Map, Value};
+
+use crate::http::problem::{MALFORMED_JSON, MISSING_FIELD, OUT_OF_RANGE, Problem, UNKNOWN_FIELD, WRONG_TYPE};
+
+type Object = Map<String, Value>;
+
+/// A zone to be made, and its definition.
+///
+/// # Errors
+/// A [`Problem`] that says what is wrong.
+pub(super) fn create(body: &[u8]) -> Result<(ZoneId, Definition), Problem> {
+    let mut fields = object(body)?;
+    let id = match fields.remove("id") {
+        Some(Value::String(id)) => id,
+        Some(_) => return Err(wrong("id", "a string")),
+        None => return Err(missing("id")),
+    };
+    let id = ZoneId::parse(&id).map_err(|fault| Problem::new(WRONG_TYPE, format!("`id`: {fault}")))?;
+    Ok((id, definition(fields, &Definition::default())?))
+}
+
+/// A definition that takes the place of another.
+///
+/// # Errors
+/// A [`Problem`] that says what is wrong.
+pub(super) fn replace(body: &[u8]) -> Result<Definition, Problem> {
+    let fields = object(body)?;
+    if !fields.contains_key("policy") {
+        return Err(missing("policy"));
+    }
+    definition(fields, &Definition::default())
+}
+
+/// `old` with what is to be different; [RFC 7396](https://www.rfc-editor.org/rfc/rfc7396), but for a policy's fields, none of
+/// which can be taken away.
+///
+/// # Errors
+/// A [`Problem`] that says what is wrong.
+pub(super) fn merge(body: &[u8], old: &Definition) -> Result<Definition, Problem> {
+    definition(object(body)?, old)
+}
+
+/// Whether the server is to be taken out of service.
+///
+/// # Errors
+/// A [`Problem`] that says what is wrong.
+pub(super) fn draining(body: &[u8]) -> Result<bool, Problem> {
+    let mut fields = object(body)?;
+    let draining = match fields.remove("draining") {
+        Some(Value::Bool(draining)) => draining,
+        Some(_) => return Err(wrong("draining", "true or false")),
+        None => return Err(missing("draining")),
+    };
+    rest(&fields, "")?;
+    Ok(draining)
+}
+
+fn object(body: &[u8]) -> Result<Object, Problem> {
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err(Problem::new(WRONG_TYPE, "the body must be a JSON object")),
+        Err(e) => Err(Problem::new(MALFORMED_JSON, format!("at line {}, column {}", e.line(), e.column()))),
+    }
+}
+
+fn missing(field: &str) -> Problem {
+    Problem::new(MISSING_FIELD, format!("`{field}`"))
+}
+
+fn wrong(field: &str, wanted: &str) -> Problem {
+    Problem::new(WRONG_TYPE, format!("`{field}` must be {wanted}"))
+}
+
+fn out_of_range(field: &str, value: Value, low: u32, high: u32) -> Problem {
+    let problem = Problem::new(OUT_OF_RANGE, format!("`{field}` is {value}, and must be {low} to {high}"));
+    problem.with([("field", field.into()), ("value", value), ("low", low.into()), ("high", high.into())])
+}
+
+/// Refuses what nobody asked for.
+fn rest(fields: &Object, of: &str) -> Result<(), Problem> {
+    match fields.keys().next() {
+        None => Ok(()),
+        Some(name) => {
+            let shown: String = name.chars().take(64).collect();
+            Err(Problem::new(UNKNOWN_FIELD, format!("`{of}{shown}`")))
+        }
+    }
+}
+
+fn definition(mut fields: Object, old: &Definition) -> Result<Definition, Problem> {
+    let given = (fields.remove("policy"), fields.remove("notice"));
+    rest(&fields, "")?;
+    let policy = match given.0 {
+        None => old.policy,
+        Some(Value::Object(fields)) => policy(fields, old.policy)?,
+        Some(_) => return Err(wrong("policy", "an object")),
+    };
+    let notice = match given.1 {
+        None => old.notice.clone(),
+        Some(Value::Null) => Notice::default(),
+        Some(Value::Object(texts)) => notice(texts, &old.notice)?,
+        Some(_) => return Err(wrong("notice", "an object of texts by language, or null")),
+    };
+    Ok(Definition { policy, notice })
+}
+
+fn policy(fields: Object, mut policy: Policy) -> Result<Policy, Problem> {
+    let mut numbers = Object::new();
+    for (name, value) in fields {
+        let field = format!("policy.{name}");
+        let target = match name.as_str() {
+            "mode" => {
+                policy.mode = one_of(Mode::ALL, &value, &field)?;
+                continue;
+            }
+            "on_store_failure" => {
+                policy.on_store_failure = one_of(OnStoreFailure::ALL, &value, &field)?;
+                continue;
+            }
+            "admit_per_minute" => &mut policy.admit_per_minute,
+            "sub_windows" => &mut policy.sub_windows,
+            "polling_period_ms" => &mut policy.polling_period_ms,
+            "idle_timeout_s" => &mut policy.idle_timeout_s,
+            "pass_ttl_s" => &mut policy.pass_ttl_s,
+            "waits_per_minute_per_client" => &mut policy.waits_per_minute_per_client,
+            "entries_per_minute_per_client" => &mut policy.entries_per_minute_per_client,
+            _ => return rest(&Object::from_iter([(name, value)]), "policy.").map(|()| policy),
+        };
+        *target = whole(&value).ok_or_else(|| wrong(&field, "a whole number"))?;
+        numbers.insert(name, value);
+    }
+    policy.check().map_err(|found| {
+        let given = numbers.remove(found.field).unwrap_or_else(|| found.value.into());
+        fault(&found, given)
+    })
+}
+
+/// A number of a policy that is out of its range, as it was given.
+pub(super) fn fault(fault: &PolicyFault, given: Value) -> Problem {
+    out_of_range(&format!("policy.{}", fault.field), given, fault.low, fault.high)
+}
+
+/// A whole number; one that no field can hold becomes one that is out of every range.
+fn whole(value: &Value) -> Option<u32> {
+    let Value::Number(number) = value else { return None };
+    match (number.as_u64(), number.as_i64(), number.as_f64()) {
+        (Some(number), ..) => Some(u32::try_from(number).unwrap_or(u32::MAX)),
+        (_, Some(_), _) => Some(u32::MAX),
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "held against the range first"
+        )]
+        (_, _, Some(number)) if number.fract() == 0.0 => {
+            Some(if (0.0..f64::from(u32::MAX)).contains(&number) { number as u32 } else { u32::MAX })
+        }
+        _ => None,
+    }
+}
+
+fn one_of<T, const N: usize>(
+    words: [(T, &'static str); N],
+    value: &Value,
+    field: &str,
+) -> Result<T, Problem> {
+    let known = words.each_ref().map(|(_, word)| *word).join(", ");
+    let found = words.into_iter().find(|(_, word)| value == word);
+    Ok(found.ok_or_else(|| wrong(field, &format!("one of {known}")))?.0)
+}
+
+fn notice(texts: Object, old: &Notice) -> Result<Notice, Problem> {
+    let mut said: Object = old.iter().map(|(language, text)| (language.to_owned(), text.into())).collect();
+    for (language, text) in texts {
+        match text {
+            Value::Null => {
+                said.remove(&language);
+            }
+            text => {
+                said.insert(language, text);
+            }
+        }
+    }
+    let texts = said.iter().map(|(language, text)| {
+        let shown = || language.chars().take(64).collect::<String>();
+        let text = text.as_str().ok_or_else(|| wrong(&format!("notice.{}", shown()), "a string"));
+        text.map(|text| (language.as_str(), text))
+    });
+    let texts = texts.collect::<Result<Vec<_>, _>>()?;
+    Notice::new(texts).map_err(|fault| {
+        let whole = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        match fault {
+            NoticeFault::Languages { count } => {
+                out_of_range("notice", count.into(), 0, whole(Notice::LANGUAGES_MAX))
+            }
+            NoticeFault::Length { language, length } => {
+                out_of_range(&format!("notice.{language}"), length.into(), 1, whole(Notice::TEXT_MAX))
+            }
+            fault @ NoticeFault::Language(_) => Problem::new(UNKNOWN_FIELD, format!("`notice`: {fault}")),
+            fault @ NoticeFault::Control { .. } => Problem::new(WRONG_TYPE, format!("`notice`: {fault}")),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn old() -> Definition {
+        let policy = Policy { admit_per_minute: 600, mode: Mode::Hold, ..Policy::default() };
+        Definition { policy, notice: Notice::new([("en", "Hello."), ("ko", "안녕")]).expect("a notice") }
+    }
+
+    #[test]
+    fn a_patch_changes_what_it_names() {
+        let patched = |body: &str| merge(body.as_bytes(), &old()).expect(body);
+        assert_eq!(patched("{}"), old());
+        let policy = Policy { admit_per_minute: 60, ..old().policy };
+        assert_eq!(patched(r#"{"policy":{"admit_per_minute":60}}"#), Definition { policy, ..old() });
+        assert_eq!(patched(r#"{"policy":{"admit_per_minute":60.0}}"#), Definition { policy, ..old() });
+        let texts = |body| patched(body).notice.iter().map(|(l, t)| format!("{l} {t}")).collect::<Vec<_>>();
+        assert_eq!(texts(r#"{"notice":{"ko":null,"fr":"Bonjour."}}"#), ["en Hello.", "fr Bonjour."]);
+        assert_eq!(texts(r#"{"notice":{}}"#).len(), 2);
+        assert!(patched(r#"{"notice":null}"#).notice.is_empty());
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_new_one_is_as_in_a_file() {
+        let made = create(br#"{"id":"shop:a","policy":{"mode":"closed"}}"#).expect("right");
+        let policy = Policy { mode: Mode::Closed, ..Policy::default() };
+        assert_eq!((made.0.as_str(), made.1), ("shop:a", policy.into()));
+        assert_eq!(create(br#"{"id":"A"}"#).expect("right").1, Definition::default());
+        assert_eq!(replace(br#"{"policy":{}}"#).expect("right"), Definition::default());
+        assert_eq!(draining(br#"{"draining":true}"#), Ok(true));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let patch = |body: &str| merge(body.as_bytes(), &old()).map(|_| ());
+        let post = |body: &str| create(body.as_bytes()).map(|_| ());
+        let put = |body: &str| replace(body.as_bytes()).map(|_| ());
+        let drain = |body: &str| draining(body.as_bytes()).map(|_| ());
+        let long = format!(r#"{{"notice":{{"en":"{}"}}}}"#, "x".repeat(501));
+        let many: Vec<_> = (b'a'..=b'i').map(|letter| format!(r#""x{}":"x""#, char::from(letter))).collect();
+        let many = format!(r#"{{"notice":{{{}}}}}"#, many.join(","));
+        let cases: [(&dyn Fn(&str) -> Result<(), Problem>, &str, &str, &str); 29] = [
+            (&patch, "", "malformed_json", "at line 1, column 0"),
+            (&patch, "[]", "wrong_type", "the body must be a JSON object"),
+            (&patch, r#"{"colour":1}"#, "unknown_field", "`colour`"),
+            (&patch, r#"{"policy":{"colour":1}}"#, "unknown_field", "`policy.colour`"),
+            (&patch, r#"{"policy":null}"#, "wrong_type", "`policy` must be an object"),
+            (
+                &patch,
+                r#"{"policy":{"mode":null}}"#,
+                "wrong_type",
+                "`policy.mode` must be one of auto, hold, open, closed",
+            ),
+            (&patch, r#"{"policy":{"mode":"ajar"}}"#, "wrong_type", "`policy.mode` must be one of auto"),
+            (
+                &patch,
+                r#"{"policy":{"admit_per_minute":"9"}}"#,
+                "wrong_type",
+                "`policy.admit_per_minute` must be a whole number",
+            ),
+            (&patch, r#"{"policy":{"admit_per_minute":null}}"#, "wrong_type", "`policy.admit_per_minute`"),
+            (&patch, r#"{"policy":{"admit_per_minute":1.5}}"#, "wrong_type", "`policy.admit_per_minute`"),
+            (
+                &patch,
+                r#"{"policy":{"admit_per_minute":0}}"#,
+                "out_of_range",
+                "`policy.admit_per_minute` is 0, and must be 1 to 600000",
+            ),
+            (
+                &patch,
+                r#"{"policy":{"admit_per_minute":-1}}"#,
+                "out_of_range",
+                "`policy.admit_per_minute` is -1,",
+            ),
+            (
+                &patch,
+                r#"{"policy":{"waits_per_minute_per_client":-1}}"#,
+                "out_of_range",
+                "`policy.waits_per_minute_per_client` is -1,",
+            ),
+            (
+                &patch,
+                r#"{"policy":{"waits_per_minute_per_client":1e300}}"#,
+                "out_of_range",
+                "`policy.waits_per_minute_per_client` is 1e+300,",
+            ),
+            (
+                &patch,
+                r#"{"policy":{"sub_windows":99999999999999999999}}"#,
+                "out_of_range",
+                "`policy.sub_windows` is",
+            ),
+            (
+                &patch,
+                r#"{"policy":{"polling_period_ms":60000}}"#,
+                "out_of_range",
+                "`policy.idle_timeout_s` is 60, and must be 180 to 3600",
+            ),
+            (&patch, r#"{"notice":{"en":5}}"#, "wrong_type", "`notice.en` must be a string"),
+            (&patch, r#"{"notice":"Hello."}"#, "wrong_type", "`notice` must be an object"),
+            (&patch, r#"{"notice":{"EN":"x"}}"#, "unknown_field", "`notice`: `EN` is no language"),
+            (&patch, r#"{"notice":{"en":"\u0007"}}"#, "wrong_type", "`notice`: "),
+            (&patch, r#"{"notice":{"en":""}}"#, "out_of_range", "`notice.en` is 0, and must be 1 to 500"),
+            (&patch, &long, "out_of_range", "`notice.en` is 501, and must be 1 to 500"),
+            (&patch, &many, "out_of_range", "`notice` is 11, and must be 0 to 8"),
+            (&post, r#"{"policy":{}}"#, "missing_field", "`id`"),
+            (&post, r#"{"id":7}"#, "wrong_type", "`id` must be a string"),
+            (&post, r#"{"id":"a b"}"#, "wrong_type", "`id`: a zone's id is"),
+            (&put, "{}", "missing_field", "`policy`"),
+            (&drain, "{}", "missing_field", "`draining`"),
+            (&drain, r#"{"draining":1}"#, "wrong_type", "`draining` must be true or false"),
+        ];
+        for (read, body, code, detail) in cases {
+            let problem = read(body).expect_err(body);
+            assert!(problem.code.name == code && problem.detail.starts_with(detail), "{body}: {problem:?}");
+        }
+        let problem = patch(r#"{"policy":{"sub_windows":61}}"#).expect_err("out of range");
+        let told: Value = serde_json::from_str(&problem.body()).expect("JSON");
+        let range = ["field", "value", "low", "high"].map(|member| told[member].to_string());
+        assert_eq!(range, ["\"policy.sub_windows\"", "61", "1", "60"]);
+    }
+}

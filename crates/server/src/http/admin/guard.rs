@@ -1,0 +1,170 @@
+//! Who gets past the door of the admin API: under which names it is asked, from which pages, by whom.
+//!
+//! A page that somebody on duty happens to look at must not be able to use the admin API, by a name that it points at the
+//! listener (DNS rebinding) or across origins. Invariant: nothing behind the door is looked up, read or changed for a request
+//! that [`Guard::admit`] has not let pass.
+
+use std::net::IpAddr;
+
+use hyper::{
+    Method,
+    header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN},
+};
+
+use crate::{
+    access::{Access, AdminToken, Caller},
+    http::problem::{FOREIGN_HOST, FOREIGN_ORIGIN, Problem, UNSUPPORTED_MEDIA_TYPE},
+};
+
+/// The door of the admin API.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    access: Access,
+    /// In small letters.
+    hosts: Vec<String>,
+}
+
+impl Guard {
+    /// Lets in who shows one of these tokens, under these names (in small letters), beside addresses and `localhost`.
+    #[must_use]
+    pub fn new(tokens: &[AdminToken], hosts: &[String]) -> Self {
+        Self { access: Access::new(tokens), hosts: hosts.to_vec() }
+    }
+
+    /// Who sends these headers, where they may ask at all.
+    ///
+    /// # Errors
+    /// [`FOREIGN_HOST`], [`FOREIGN_ORIGIN`], [`UNAUTHORIZED`](crate::http::problem::UNAUTHORIZED).
+    pub(in crate::http) fn admit(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
+        let own =
+            only(headers, &HOST).ok_or_else(|| Problem::new(FOREIGN_HOST, "`Host` must be there once"))?;
+        if !self.is_own(own) {
+            let shown: String = own.chars().take(64).collect();
+            let what =
+                format!("`Host` is `{shown}`; name it in `admin_hosts`, or ask by address or as localhost");
+            return Err(Problem::new(FOREIGN_HOST, what));
+        }
+        if headers.contains_key(ORIGIN) {
+            // Behind a proxy that says its own `Host`, the page's has a name that is listed.
+            let page = only(headers, &ORIGIN).and_then(|origin| origin.split_once("://"));
+            let fits = page.is_some_and(|(scheme, page)| {
+                matches!(scheme, "http" | "https") && (page.eq_ignore_ascii_case(own) || self.is_listed(page))
+            });
+            if !fits {
+                return Err(Problem::new(FOREIGN_ORIGIN, "only the console's own pages may call"));
+            }
+        }
+        self.access.who(headers)
+    }
+
+    /// Whether this is a name of ours. An address is, whatever it is: no name was looked up to come here, so none points here
+    /// that should not.
+    fn is_own(&self, authority: &str) -> bool {
+        let name = name_of(authority);
+        let is_address =
+            name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(name).parse::<IpAddr>();
+        is_address.is_ok() || name.eq_ignore_ascii_case("localhost") || self.is_listed(authority)
+    }
+
+    fn is_listed(&self, authority: &str) -> bool {
+        self.hosts.iter().any(|host| name_of(authority).eq_ignore_ascii_case(host))
+    }
+}
+
+/// An authority without its port.
+fn name_of(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty() => name,
+        _ => authority,
+    }
+}
+
+/// The one value of a header.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut all = headers.get_all(name).iter();
+    let (value, None) = (all.next()?, all.next()) else { return None };
+    value.to_str().ok()
+}
+
+/// Refuses a body that does not say it is JSON: pages of other origins can send those without asking first. Requests without a
+/// body need not say so.
+///
+/// # Errors
+/// [`UNSUPPORTED_MEDIA_TYPE`].
+pub(super) fn says_json(method: &Method, headers: &HeaderMap, has_body: bool) -> Result<(), Problem> {
+    if method.is_safe() || !has_body || headers.contains_key(CONTENT_TYPE) {
+        return Ok(());
+    }
+    Err(Problem::new(UNSUPPORTED_MEDIA_TYPE, "there is a body, and no `Content-Type`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    fn asked(headers: &[(HeaderName, &'static str)]) -> Result<Caller, Problem> {
+        let guard = Guard::new(&[], &["weir.example".to_owned()]);
+        let headers = headers.iter().map(|(name, value)| (name.clone(), HeaderValue::from_static(value)));
+        let mut all = HeaderMap::new();
+        headers.for_each(|(name, value)| drop(all.append(name, value)));
+        guard.admit(&all)
+    }
+
+    #[test]
+    fn names_that_nobody_listed_are_not_ours() {
+        for own in [
+            "127.0.0.1",
+            "127.0.0.1:8081",
+            "[::1]:8081",
+            "[::1]",
+            "10.0.0.7:1",
+            "localhost:80",
+            "LOCALHOST",
+            "Weir.Example:444",
+        ] {
+            assert!(asked(&[(HOST, own)]).is_ok(), "{own}");
+        }
+        for foreign in [
+            "evil.example",
+            "evil.example:8081",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example",
+            "weir.example.evil",
+            "",
+            ":80",
+            "xweir.example",
+        ] {
+            assert_eq!(asked(&[(HOST, foreign)]).expect_err(foreign).code, FOREIGN_HOST, "{foreign}");
+        }
+        assert_eq!(asked(&[]).expect_err("no name").code, FOREIGN_HOST);
+        assert_eq!(asked(&[(HOST, "localhost"), (HOST, "localhost")]).expect_err("two").code, FOREIGN_HOST);
+    }
+
+    #[test]
+    fn pages_of_other_origins_do_not_get_in() {
+        let from = |origin| asked(&[(HOST, "127.0.0.1:8081"), (ORIGIN, origin)]);
+        for own in [
+            "http://127.0.0.1:8081",
+            "https://127.0.0.1:8081",
+            "https://weir.example",
+            "https://weir.example:444",
+        ] {
+            assert!(from(own).is_ok(), "{own}");
+        }
+        for foreign in [
+            "null",
+            "",
+            "127.0.0.1:8081",
+            "http://127.0.0.1:3000",
+            "http://127.0.0.1",
+            "http://localhost:8081",
+            "https://evil.example",
+            "file://127.0.0.1:8081",
+            "https://weir.example.evil",
+        ] {
+            assert_eq!(from(foreign).expect_err(foreign).code, FOREIGN_ORIGIN, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Servers: who asks which of them, which there are, and taking this one out of service.
+//!
+//! Invariant: a server that an operator took out of service can be put back; one that is stopping can't.
+
+use std::sync::{Arc, atomic::Ordering::Relaxed};
+
+use axum::{Extension, extract::State};
+use bytes::Bytes;
+use store::Store;
+
+use super::{
+    super::App,
+    Json, body,
+    shape::{CellShape, Drain, ServerShape, Servers, WhoAmI},
+};
+use crate::{access::Caller, http::problem::Problem, stats::unix_ms};
+
+/// What the store in this process is called among the cells.
+const EMBEDDED: &str = "embedded";
+
+/// Who asks, and whom.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/whoami",
+    tag = "servers",
+    responses((status = 200, body = WhoAmI)),
+)]
+pub(super) async fn whoami<S: Store>(
+    State(app): State<Arc<App<S>>>,
+    Extension(caller): Extension<Caller>,
+) -> Json<WhoAmI> {
+    Json::ok(WhoAmI {
+        name: caller.name.to_string(),
+        role: caller.role.as_str().to_owned(),
+        server: app.name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        authenticated: caller.authenticated,
+    })
+}
+
+/// The servers of the store, and how its cells are.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/servers",
+    tag = "servers",
+    responses((status = 200, body = Servers)),
+)]
+pub(super) async fn list<S: Store>(State(app): State<Arc<App<S>>>) -> Json<Servers> {
+    let zones = app.gate.zones();
+    let here = ServerShape {
+        name: app.name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at: app.started_ms,
+        seen_at: unix_ms(),
+        here: true,
+        draining: app.draining.load(Relaxed) || app.stopping.load(Relaxed),
+        zones: zones.len() as u64,
+        connections: u64::try_from(app.metrics.connections.open.get()).ok(),
+    };
+    let mut cells: Vec<_> =
+        app.cells.iter().map(|cell| CellShape { name: cell.name.clone(), up: cell.is_up() }).collect();
+    if cells.is_empty() {
+        // The store in this process; a zone that it does not answer for is one whose disk fails.
+        let up = zones.iter().any(|(_, answers)| *answers) || zones.is_empty();
+        cells.push(CellShape { name: EMBEDDED.to_owned(), up });
+    }
+    Json::ok(Servers { servers: vec![here], cells })
+}
+
+/// Takes this server out of service, or puts it back: it is not ready, and begins no new streams of waiting users. Who asks all the
+/// same is served.
+#[utoipa::path(
+    put,
+    path = "/admin/v1/drain",
+    tag = "servers",
+    request_body = Drain,
+    responses((status = 200, body = Drain)),
+)]
+pub(super) async fn drain<S: Store>(
+    State(app): State<Arc<App<S>>>,
+    Extension(caller): Extension<Caller>,
+    bytes: Bytes,
+) -> Result<Json<Drain>, Problem> {
+    let draining = body::draining(&bytes)?;
+    if app.draining.swap(draining, Relaxed) != draining {
+        let what = if draining { "out of service" } else { "back in service" };
+        tracing::info!(target: "audit", who = %caller.name, "an operator takes this server {what}");
+    }
+    Ok(Json::ok(Drain { draining }))
+}

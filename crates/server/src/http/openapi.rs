@@ -1,0 +1,195 @@
+//! What is said over HTTP, as OpenAPI 3.1 documents: one for apps, one for operators.
+//!
+//! Both are made from the code: paths and shapes from what is written beside them, refusals from the table of
+//! [`problem`]. They are checked in under `docs/`, and served at `/openapi.json`. Invariant: a reply that is in neither of
+//! them is a fault; `tests/openapi` asks a running server for such.
+
+mod public;
+
+use std::sync::OnceLock;
+
+use bytes::Bytes;
+use utoipa::{
+    Modify, OpenApi,
+    openapi::{
+        Content, Ref, ResponseBuilder,
+        path::{Operation, PathItem},
+        security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+    },
+};
+
+use super::{
+    admin::{servers, zones},
+    problem::{
+        BUSY, CHANGED_MEANWHILE, Code, FORBIDDEN, FOREIGN_HOST, FOREIGN_ORIGIN, HEAD_TOO_LARGE,
+        MALFORMED_HTTP, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD, NO_CELL, OUT_OF_RANGE,
+        PRECONDITION_REQUIRED, SLOW_BODY, SLOW_HEAD, STORE_AWAY, TOO_LARGE, TOO_MANY_ZONES, UNAUTHORIZED,
+        UNKNOWN_FIELD, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE, ZONE_EXISTS,
+    },
+};
+
+/// A refusal; RFC 9457.
+#[derive(utoipa::ToSchema)]
+#[expect(dead_code, reason = "a shape for the document: `problem` writes it")]
+struct Problem {
+    r#type: String,
+    title: String,
+    status: u16,
+    /// What it is, for programs. Stable.
+    code: String,
+    /// What exactly, for people.
+    detail: Option<String>,
+}
+
+/// The documents there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Document {
+    /// For apps.
+    Public,
+    /// For operators.
+    Admin,
+}
+
+impl Document {
+    /// Both, by name.
+    pub const ALL: [(Self, &'static str); 2] = [(Self::Public, "public"), (Self::Admin, "admin")];
+
+    /// The document, as it is checked in.
+    #[must_use]
+    pub fn text(self) -> String {
+        let document = match self {
+            Self::Public => public::Doc::openapi(),
+            Self::Admin => AdminDoc::openapi(),
+        };
+        document.to_pretty_json().expect("documents are plain values") + "\n"
+    }
+
+    /// The same, made once.
+    #[must_use]
+    pub fn bytes(self) -> Bytes {
+        static MADE: [OnceLock<Bytes>; 2] = [const { OnceLock::new() }; 2];
+        MADE[self as usize].get_or_init(|| self.text().into()).clone()
+    }
+}
+
+#[derive(OpenApi)]
+#[openapi(
+    info(
+        title = "Weir: the admin API",
+        description = "What operators see and change. `GET /admin/v1/events` is a stream of server-sent events, and is \
+                       described in the README. Changes say in `If-Match` what they are changes of.",
+        license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT"),
+    ),
+    paths(
+        servers::whoami,
+        servers::list,
+        servers::drain,
+        zones::list,
+        zones::create,
+        zones::show,
+        zones::replace,
+        zones::change,
+        zones::delete,
+        zones::stats,
+        zones::changes,
+    ),
+    components(schemas(Problem)),
+    modifiers(&OfAdmin),
+)]
+struct AdminDoc;
+
+struct OfAdmin;
+
+/// What any request may be told.
+const OF_HTTP: &[Code] = &[MALFORMED_HTTP, SLOW_HEAD, HEAD_TOO_LARGE];
+
+/// What any request of the admin API may be told.
+const OF_DOOR: &[Code] = &[
+    UNAUTHORIZED,
+    FORBIDDEN,
+    FOREIGN_ORIGIN,
+    FOREIGN_HOST,
+    UNKNOWN_FIELD,
+    WRONG_TYPE,
+    METHOD_NOT_ALLOWED,
+    SLOW_BODY,
+    TOO_LARGE,
+    UNSUPPORTED_MEDIA_TYPE,
+];
+
+impl Modify for OfAdmin {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer);
+        let scheme = scheme
+            .description(Some("A token of `weir token new`; none is asked for where none is configured"));
+        let components = document.components.get_or_insert_default();
+        components.security_schemes.insert("token".to_owned(), SecurityScheme::Http(scheme.build()).into());
+        document.security =
+            Some(vec![SecurityRequirement::default(), SecurityRequirement::new("token", [] as [&str; 0])]);
+        for (path, item) in &mut document.paths.paths {
+            for (method, operation) in operations(item) {
+                let of_body: &[Code] = match method {
+                    "post" | "put" | "patch" => &[MALFORMED_JSON, MISSING_FIELD, OUT_OF_RANGE],
+                    _ => &[],
+                };
+                let of_change: &[Code] = match (method, path.as_str()) {
+                    ("post", _) => &[ZONE_EXISTS, NO_CELL, TOO_MANY_ZONES, BUSY, STORE_AWAY],
+                    ("put" | "patch" | "delete", "/admin/v1/zones/{id}") => {
+                        &[CHANGED_MEANWHILE, PRECONDITION_REQUIRED, BUSY, STORE_AWAY]
+                    }
+                    ("get", "/admin/v1/zones" | "/admin/v1/zones/{id}/stats") => &[OUT_OF_RANGE],
+                    _ => &[],
+                };
+                let of_zone: &[Code] = if path.contains("{id}") { &[UNKNOWN_ZONE] } else { &[] };
+                refuse(operation, &[OF_HTTP, OF_DOOR, of_body, of_change, of_zone].concat());
+            }
+        }
+    }
+}
+
+/// The operations of a path, with their methods in small letters.
+fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
+    let all = [
+        ("get", &mut item.get),
+        ("post", &mut item.post),
+        ("put", &mut item.put),
+        ("patch", &mut item.patch),
+        ("delete", &mut item.delete),
+    ];
+    all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
+}
+
+/// Adds to an operation what it may be refused with: a reply for each status, which names the codes.
+fn refuse(operation: &mut Operation, codes: &[Code]) {
+    let mut codes = codes.to_vec();
+    codes.sort_unstable_by_key(|code| (code.status, code.name));
+    for of_status in codes.chunk_by(|a, b| a.status == b.status) {
+        let told: Vec<_> = of_status.iter().map(|code| format!("`{}`: {}", code.name, code.title)).collect();
+        let response = ResponseBuilder::new()
+            .description(told.join("; "))
+            .content("application/problem+json", Content::new(Some(Ref::from_schema_name("Problem"))))
+            .build();
+        operation.responses.responses.insert(of_status[0].status.to_string(), response.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_documents_that_are_checked_in_are_those_of_the_code() {
+        for (document, name) in Document::ALL {
+            let file = format!("{}/../../docs/openapi-{name}.json", env!("CARGO_MANIFEST_DIR"));
+            let kept = fs::read_to_string(&file).unwrap_or_default();
+            assert!(
+                kept == document.text(),
+                "{file} is not what the code says: weir openapi {name} > docs/openapi-{name}.json"
+            );
+            let json: serde_json::Value = serde_json::from_str(&kept).expect("JSON");
+            assert_eq!(json["openapi"], "3.1.0");
+        }
+    }
+}

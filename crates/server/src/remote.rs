@@ -1,0 +1,223 @@
+//! The admin API's command line: `weir zones list|show|set|create|delete` and `weir stats`, against a server that runs.
+//!
+//! Invariants: a change is made of what was read just before, and refused where somebody else changed that meanwhile; a
+//! token is sent to the server that was named and goes nowhere else; on a terminal there are tables and colours, in a pipe
+//! there is one line a thing, its columns separated by tabs.
+
+mod client;
+mod show;
+
+use std::{
+    io::{self, IsTerminal as _, Write as _},
+    path::PathBuf,
+    time::Duration,
+};
+
+use hyper::Method;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Map, Value};
+use tokio::time::sleep;
+
+use crate::{config::Secret, keys};
+use client::Client;
+
+pub use client::Fault;
+
+/// How often `--watch` looks again.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// Minutes of a zone's trend that are shown beside it.
+const TREND: u32 = 30;
+
+/// Minutes of a zone that are shown line by line.
+const MINUTES: u32 = 15;
+
+/// A zone's name within a path. Its letters need no escape; what is no zone's name does.
+const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'.').remove(b':').remove(b'-');
+
+/// What is asked of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// All zones.
+    List,
+    /// One zone.
+    Show(String),
+    /// Another definition of a zone: fields by name, as in `admit_per_minute=600` or `notice.en=Soon.`
+    Set {
+        /// The zone.
+        zone: String,
+        /// Its fields.
+        fields: Vec<(String, String)>,
+        /// Only what would be.
+        dry_run: bool,
+    },
+    /// A new zone.
+    Create {
+        /// The zone.
+        zone: String,
+        /// Its fields.
+        fields: Vec<(String, String)>,
+        /// Only what would be.
+        dry_run: bool,
+    },
+    /// A zone less.
+    Delete {
+        /// The zone.
+        zone: String,
+        /// Only what would be.
+        dry_run: bool,
+    },
+    /// How lines move.
+    Stats {
+        /// Of this zone alone, by minute.
+        zone: Option<String>,
+        /// Again and again.
+        watch: bool,
+    },
+}
+
+/// Which server is asked, and as whom.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// Where its admin listener is, as in `http://127.0.0.1:8081`.
+    pub url: String,
+    /// The token, where one was said.
+    pub token: Option<Secret>,
+    /// The file that has it otherwise.
+    pub token_file: Option<PathBuf>,
+}
+
+/// Asks, and writes what there is to say to standard output.
+///
+/// # Errors
+/// A [`Fault`], with the exit code for it.
+pub async fn run(call: &Call, server: &Server) -> Result<(), Fault> {
+    let token = match (&server.token, &server.token_file) {
+        (_, Some(file)) => {
+            Some(keys::read_secret(file).map_err(|fault| Fault::usage(fault.to_string()))?.trim().to_owned())
+        }
+        (Some(token), None) => Some(token.reveal().trim().to_owned()),
+        (None, None) => None,
+    };
+    let client = Client::new(&server.url, token)?;
+    let style =
+        show::Style { pretty: io::stdout().is_terminal(), colour: std::env::var_os("NO_COLOR").is_none() };
+    match call {
+        Call::List => {
+            let zones = client.get("/admin/v1/zones").await?.value;
+            say(&show::zones(&zones, style))
+        }
+        Call::Show(zone) => {
+            let zone = client.get(&path_of(zone)).await?.value;
+            say(&show::zone(&zone))
+        }
+        Call::Set { zone, fields, dry_run } => {
+            let old = client.get(&path_of(zone)).await?;
+            let body = body_of(fields)?;
+            let path = dry(&path_of(zone), *dry_run);
+            let change = client.send(Method::PATCH, &path, old.etag.as_deref(), Some(&body)).await?.value;
+            say(&show::change(&change))
+        }
+        Call::Create { zone, fields, dry_run } => {
+            let mut body = body_of(fields)?;
+            body.insert("id".to_owned(), zone.as_str().into());
+            let path = dry("/admin/v1/zones", *dry_run);
+            let change = client.send(Method::POST, &path, None, Some(&body)).await?.value;
+            say(&show::change(&change))
+        }
+        Call::Delete { zone, dry_run } => {
+            let old = client.get(&path_of(zone)).await?;
+            let path = dry(&path_of(zone), *dry_run);
+            let change = client.send(Method::DELETE, &path, old.etag.as_deref(), None).await?.value;
+            say(&show::change(&change))
+        }
+        Call::Stats { zone, watch } => loop {
+            let text = match zone {
+                None => {
+                    let zones = client.get(&format!("/admin/v1/zones?trend={TREND}")).await?.value;
+                    show::lines(&zones, style)
+                }
+                Some(zone) => {
+                    let stats =
+                        client.get(&format!("{}/stats?minutes={MINUTES}", path_of(zone))).await?.value;
+                    show::stats(&stats, style)
+                }
+            };
+            if !watch {
+                return say(&text);
+            }
+            // Cleared, and written from the top; in a pipe one look follows the other.
+            say(&if style.pretty { format!("\x1b[H\x1b[2J{text}") } else { format!("{text}\n") })?;
+            sleep(EVERY).await;
+        },
+    }
+}
+
+fn path_of(zone: &str) -> String {
+    format!("/admin/v1/zones/{}", utf8_percent_encode(zone, IN_PATH))
+}
+
+fn dry(path: &str, dry_run: bool) -> String {
+    if dry_run { format!("{path}?dry_run=true") } else { path.to_owned() }
+}
+
+/// Fields by name as the body of a change. Whether they are right is for the server to say.
+fn body_of(fields: &[(String, String)]) -> Result<Map<String, Value>, Fault> {
+    let (mut policy, mut notice) = (Map::new(), Map::new());
+    for (name, text) in fields {
+        let fresh = match name.strip_prefix("notice.") {
+            Some(language) => {
+                let text = if text.is_empty() { Value::Null } else { text.as_str().into() };
+                notice.insert(language.to_owned(), text).is_none()
+            }
+            None => {
+                let value = text.parse::<i64>().map_or_else(|_| text.as_str().into(), Value::from);
+                policy.insert(name.clone(), value).is_none()
+            }
+        };
+        if !fresh {
+            return Err(Fault::usage(format!("`{name}` is there twice")));
+        }
+    }
+    let mut body = Map::new();
+    if !policy.is_empty() {
+        body.insert("policy".to_owned(), policy.into());
+    }
+    if !notice.is_empty() {
+        body.insert("notice".to_owned(), notice.into());
+    }
+    Ok(body)
+}
+
+fn say(text: &str) -> Result<(), Fault> {
+    let mut out = io::stdout().lock();
+    // Whoever reads the pipe has read enough.
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|_| Fault::unread())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_become_the_body_of_a_change() {
+        let body = |fields: &[(&str, &str)]| {
+            let fields: Vec<_> = fields.iter().map(|(n, t)| ((*n).to_owned(), (*t).to_owned())).collect();
+            body_of(&fields).map(Value::from)
+        };
+        let fields = [("mode", "hold"), ("admit_per_minute", "60"), ("notice.en", "7"), ("notice.ko", "")];
+        let wanted =
+            json!({"policy": {"mode": "hold", "admit_per_minute": 60}, "notice": {"en": "7", "ko": null}});
+        assert_eq!(body(&fields).expect("right"), wanted);
+        assert_eq!(body(&[]).expect("nothing"), json!({}));
+        assert!(body(&[("mode", "hold"), ("mode", "open")]).is_err());
+    }
+
+    #[test]
+    fn names_are_escaped_within_paths() {
+        assert_eq!(path_of("shop:a.b-c_D"), "/admin/v1/zones/shop:a.b-c_D");
+        assert_eq!(path_of("a/../b?c"), "/admin/v1/zones/a%2F..%2Fb%3Fc");
+    }
+}

@@ -1,0 +1,181 @@
+//! One request to a server's admin API.
+//!
+//! Invariant: what a server says is bounded, in bytes and in time.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::{
+    Method, Request, Uri,
+    client::conn::http1,
+    header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HOST, HeaderValue, IF_MATCH},
+};
+use hyper_util::rt::TokioIo;
+use serde_json::{Map, Value};
+use tokio::{net::TcpStream, time::timeout};
+
+/// How long a server may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The longest reply that is read: some thousand zones with their trends.
+const MAX_REPLY: usize = 64 << 20;
+
+/// Why there is no answer, and the exit code for it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}")]
+pub struct Fault {
+    /// As in `sysexits.h`: 64 for a wrong command, 65 for a refused change, 69 for a server that does not answer, 77 for
+    /// somebody who may not. 141 where nobody reads what is said, as a shell says it.
+    pub exit: u8,
+    line: String,
+}
+
+impl Fault {
+    pub(super) fn usage(line: String) -> Self {
+        Self { exit: 64, line }
+    }
+
+    pub(super) fn unread() -> Self {
+        Self { exit: 141, line: "nobody reads the output".to_owned() }
+    }
+}
+
+/// What a server answered.
+pub(super) struct Told {
+    pub(super) value: Value,
+    pub(super) etag: Option<String>,
+}
+
+/// Asks one server.
+pub(super) struct Client {
+    host: String,
+    port: u16,
+    /// As `Host` has it.
+    authority: String,
+    token: Option<HeaderValue>,
+}
+
+impl Client {
+    /// For a server at `http://HOST:PORT`.
+    pub(super) fn new(url: &str, token: Option<String>) -> Result<Self, Fault> {
+        let wrong =
+            || Fault::usage(format!("--admin: `{url}` is no address; write one as in http://127.0.0.1:8081"));
+        let uri: Uri = url.parse().map_err(|_| wrong())?;
+        if uri.scheme_str() == Some("https") {
+            let what =
+                "--admin: https is not spoken; ask on the server's own machine, or through a tunnel (ssh -L)";
+            return Err(Fault::usage(what.to_owned()));
+        }
+        let authority =
+            uri.authority().filter(|_| uri.scheme_str() == Some("http") && matches!(uri.path(), "" | "/"));
+        let authority = authority.filter(|authority| !authority.as_str().contains('@')).ok_or_else(wrong)?;
+        let token = token.map(|token| {
+            let value = HeaderValue::try_from(format!("Bearer {token}"));
+            let mut value =
+                value.map_err(|_| Fault::usage("the token has characters that no token has".to_owned()))?;
+            value.set_sensitive(true);
+            Ok(value)
+        });
+        Ok(Self {
+            host: authority.host().trim_matches(['[', ']']).to_owned(),
+            port: authority.port_u16().unwrap_or(80),
+            authority: authority.to_string(),
+            token: token.transpose()?,
+        })
+    }
+
+    pub(super) async fn get(&self, path: &str) -> Result<Told, Fault> {
+        self.send(Method::GET, path, None, None).await
+    }
+
+    pub(super) async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        if_match: Option<&str>,
+        body: Option<&Map<String, Value>>,
+    ) -> Result<Told, Fault> {
+        let away = |what: &dyn std::fmt::Display| Fault {
+            exit: 69,
+            line: format!(
+                "http://{}: {what}; is a server's admin listener there? --admin names another",
+                self.authority
+            ),
+        };
+        let asked = timeout(PATIENCE, self.exchange(method, path, if_match, body)).await;
+        let (status, told) = asked.map_err(|_| away(&"no answer in time"))?.map_err(|e| away(&e))?;
+        if status < 400 {
+            return Ok(told);
+        }
+        let text = |member: &str| told.value[member].as_str().unwrap_or_default().to_owned();
+        let (title, detail, code) = (text("title"), text("detail"), text("code"));
+        let colon = if detail.is_empty() { "" } else { ": " };
+        let line = format!("{title}{colon}{detail} ({status} {code})");
+        let exit = match status {
+            401 | 403 | 421 => 77,
+            500.. => 69,
+            _ => 65,
+        };
+        Err(Fault { exit, line })
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        if_match: Option<&str>,
+        body: Option<&Map<String, Value>>,
+    ) -> anyhow::Result<(u16, Told)> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        let mut request = Request::builder().method(method).uri(path).header(HOST, &self.authority);
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, token);
+        }
+        if let Some(tag) = if_match {
+            request = request.header(IF_MATCH, tag);
+        }
+        let bytes = match body {
+            Some(body) => {
+                request = request.header(CONTENT_TYPE, "application/json");
+                Bytes::from(serde_json::to_vec(body)?)
+            }
+            None => Bytes::new(),
+        };
+        let asking = async {
+            let response = sender.send_request(request.body(Full::new(bytes))?).await?;
+            let status = response.status().as_u16();
+            let etag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
+            let body = Limited::new(response.into_body(), MAX_REPLY).collect().await;
+            let body = body.map_err(|e| anyhow::anyhow!("{e}"))?.to_bytes();
+            let value = serde_json::from_slice(&body).map_err(|_| anyhow::anyhow!("this is no admin API"))?;
+            Ok((status, Told { value, etag }))
+        };
+        tokio::select! {
+            told = asking => told,
+            Err(e) = connection => Err(e.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_the_token_is_not_shown() {
+        let at =
+            |url: &str| Client::new(url, None).map(|client| (client.host, client.port, client.authority));
+        let here = ("127.0.0.1".to_owned(), 8081, "127.0.0.1:8081".to_owned());
+        assert_eq!(at("http://127.0.0.1:8081"), Ok(here.clone()));
+        assert_eq!(at("http://127.0.0.1:8081/"), Ok(here));
+        assert_eq!(at("http://[::1]:8081"), Ok(("::1".to_owned(), 8081, "[::1]:8081".to_owned())));
+        assert_eq!(at("http://weir.example"), Ok(("weir.example".to_owned(), 80, "weir.example".to_owned())));
+        for wrong in ["", "127.0.0.1:8081", "ftp://h", "http://h/admin", "http://u:p@h", "https://h"] {
+            assert_eq!(at(wrong).expect_err(wrong).exit, 64, "{wrong}");
+        }
+        let fault = Client::new("http://h", Some("s3cret\n\u{7}".to_owned())).err().expect("refused");
+        assert!(!fault.to_string().contains("s3cret"));
+    }
+}

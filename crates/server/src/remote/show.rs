@@ -1,0 +1,264 @@
+//! What a server told, for people: tables on a terminal, lines with tabs in a pipe.
+//!
+//! Invariant: what a server says is text; nothing in it reaches a terminal as a control.
+
+use serde_json::Value;
+
+/// How it is to look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Style {
+    /// In columns, with a heading.
+    pub(super) pretty: bool,
+    /// With colours, where it is pretty.
+    pub(super) colour: bool,
+}
+
+/// All zones, with what is defined of them.
+pub(super) fn zones(told: &Value, style: Style) -> String {
+    let heading = ["ZONE", "MODE", "A MINUTE", "WAITING", "ENTERED", "WAIT"];
+    let row = |zone: &Value| {
+        let (policy, now) = (&zone["policy"], &zone["now"]);
+        vec![
+            text(&zone["id"]),
+            text(&policy["mode"]),
+            text(&policy["admit_per_minute"]),
+            text(&now["waiting"]),
+            text(&now["entered_last_minute"]),
+            wait(&now["eta_s"]),
+        ]
+    };
+    table(&heading, list(&told["zones"]).iter().map(row).collect(), style)
+}
+
+/// All zones, with how their lines move.
+pub(super) fn lines(told: &Value, style: Style) -> String {
+    let heading = ["ZONE", "MODE", "WAITING", "PRESENT", "ENTERED", "OF", "WAIT", "STATE", "LAST 30 MIN"];
+    let row = |zone: &Value| {
+        let (policy, now) = (&zone["policy"], &zone["now"]);
+        let trend: Vec<u64> =
+            list(&zone["trend"]).iter().map(|minute| minute["waiting"].as_u64().unwrap_or(0)).collect();
+        vec![
+            text(&zone["id"]),
+            text(&policy["mode"]),
+            text(&now["waiting"]),
+            text(&now["present"]),
+            text(&now["entered_last_minute"]),
+            text(&policy["admit_per_minute"]),
+            wait(&now["eta_s"]),
+            if now["stale"] == true { "stale" } else { "ok" }.to_owned(),
+            if style.pretty { sparks(&trend) } else { String::new() },
+        ]
+    };
+    table(&heading, list(&told["zones"]).iter().map(row).collect(), style)
+}
+
+/// One zone, field by field.
+pub(super) fn zone(told: &Value) -> String {
+    let mut out = format!("id = {}\n", text(&told["id"]));
+    out.push_str(&definition(told));
+    for (name, value) in told["now"].as_object().into_iter().flatten() {
+        let shown = match value {
+            Value::Array(range) => range.iter().map(text).collect::<Vec<_>>().join(" to "),
+            Value::Null => "nobody is let in".to_owned(),
+            other => text(other),
+        };
+        out.push_str(&format!("now.{name} = {shown}\n"));
+    }
+    out
+}
+
+fn definition(told: &Value) -> String {
+    let fields = told["policy"].as_object().into_iter().flatten();
+    let mut out: String = fields.map(|(name, value)| format!("{name} = {}\n", text(value))).collect();
+    let texts = told["notice"].as_object().into_iter().flatten();
+    out.extend(texts.map(|(language, said)| format!("notice.{language} = {}\n", text(said))));
+    out
+}
+
+/// What a change did, or would do.
+pub(super) fn change(told: &Value) -> String {
+    let zone =
+        told["zone"]["id"].as_str().map(|_| format!("{} ", text(&told["zone"]["id"]))).unwrap_or_default();
+    let is_dry = told["dry_run"] == true;
+    let mut out = match (told["before"].is_null(), told["zone"].is_null(), is_dry) {
+        (true, _, true) => format!("{zone}would be made:\n{}", definition(&told["zone"])),
+        (true, _, false) => format!("{zone}is made:\n{}", definition(&told["zone"])),
+        (_, true, true) => "the zone would be gone\n".to_owned(),
+        (_, true, false) => "the zone is gone; its line stays in the store\n".to_owned(),
+        (false, false, _) => {
+            let (old, new) = (definition(&told["before"]), definition(&told["zone"]));
+            let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
+            let gone = old.iter().filter(|line| !new.contains(line)).map(|line| format!("- {line}\n"));
+            let come = new.iter().filter(|line| !old.contains(line)).map(|line| format!("+ {line}\n"));
+            let lines: String = gone.chain(come).collect();
+            let word = if is_dry { "would be" } else { "is" };
+            if lines.is_empty() {
+                format!("{zone}{word} as it was\n")
+            } else {
+                format!("{zone}{word} changed:\n{lines}")
+            }
+        }
+    };
+    for eta in list(&told["etas"]) {
+        let who = if eta["place"] == "last" { "who joins now" } else { "the middle of the line" };
+        let (rank, before, after) = (text(&eta["rank"]), wait(&eta["before_s"]), wait(&eta["after_s"]));
+        out.push_str(&format!("wait of {who} (rank {rank}): {before} -> {after}\n"));
+    }
+    out
+}
+
+/// A zone's last minutes, and how those waited whom the server let in.
+pub(super) fn stats(told: &Value, style: Style) -> String {
+    let heading = ["UTC", "WAITING", "PRESENT", "JOINED", "ENTERED", "EVICTED", "SLOTS", "USED", "A MINUTE"];
+    let row = |minute: &Value| {
+        let at_s = minute["at"].as_u64().unwrap_or(0);
+        let mut row = vec![format!("{:02}:{:02}", at_s / 3_600 % 24, at_s / 60 % 60)];
+        let names = [
+            "waiting",
+            "present",
+            "joined",
+            "entered",
+            "evicted",
+            "slots_offered",
+            "slots_used",
+            "admit_per_minute",
+        ];
+        row.extend(names.map(|name| text(&minute[name])));
+        row
+    };
+    let mut out = table(&heading, list(&told["minutes"]).iter().map(row).collect(), style);
+    let figures = |of: &Value, names: &[&str]| {
+        let of_name = |name: &&str| {
+            format!("{name} {}", of[name].as_f64().map_or("-".to_owned(), |v| format!("{v:.2}")))
+        };
+        names.iter().map(of_name).collect::<Vec<_>>().join(", ")
+    };
+    let here = &told["here"];
+    let (waits, told) = (&here["waits_s"], &here["told_ratio"]);
+    out.push_str(&format!(
+        "let in by this server: {}; waits in seconds: {}\nwaits over those told: {} of them: {}\n",
+        text(&waits["count"]),
+        figures(waits, &["p50", "p90", "p99"]),
+        text(&told["count"]),
+        figures(told, &["p10", "p50", "p90"]),
+    ));
+    out
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A value as it reads; line feeds and worse are escaped.
+fn text(value: &Value) -> String {
+    let plain = match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    };
+    plain
+        .chars()
+        .flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
+        .collect()
+}
+
+/// A wait in seconds, as it reads.
+fn wait(value: &Value) -> String {
+    match value.as_u64() {
+        None => "held".to_owned(),
+        Some(s @ 0..60) => format!("{s} s"),
+        Some(s @ 60..3_600) => format!("{} min {:02} s", s / 60, s % 60),
+        Some(s) => format!("{} h {:02} min", s / 3_600, s / 60 % 60),
+    }
+}
+
+/// A row of figures as a row of blocks, the highest as high as there is.
+fn sparks(values: &[u64]) -> String {
+    const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let most = values.iter().copied().max().unwrap_or(0).max(1);
+    let block = |value: &u64| BLOCKS[usize::try_from(value * 7 / most).unwrap_or(7).min(7)];
+    values.iter().map(block).collect()
+}
+
+fn table(heading: &[&str], rows: Vec<Vec<String>>, style: Style) -> String {
+    if !style.pretty {
+        return rows.iter().map(|row| row.join("\t").trim_end().to_owned() + "\n").collect();
+    }
+    let mut widths: Vec<usize> = heading.iter().map(|cell| cell.len()).collect();
+    for row in &rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let cells = cells.zip(&widths).enumerate().map(|(at, (cell, &width))| {
+            // Names to the left, figures to the right.
+            if at == 0 || at + 1 == widths.len() && heading.len() > 8 {
+                format!("{cell:<width$}")
+            } else {
+                format!("{cell:>width$}")
+            }
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    let top = line(&mut heading.iter().copied());
+    let mut out = if style.colour { format!("\x1b[1m{}\x1b[0m\n", top.trim_end()) } else { top };
+    out.extend(rows.iter().map(|row| line(&mut row.iter().map(String::as_str))));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const PLAIN: Style = Style { pretty: false, colour: true };
+    const PRETTY: Style = Style { pretty: true, colour: false };
+
+    fn told() -> Value {
+        json!({"zones": [
+            {"id": "A", "policy": {"mode": "auto", "admit_per_minute": 600}, "now": {"waiting": 1200, "present": 1100, "entered_last_minute": 600, "eta_s": 121, "stale": false},
+             "trend": [{"waiting": 0}, {"waiting": 600}, {"waiting": 1200}]},
+            {"id": "shop:b", "policy": {"mode": "hold", "admit_per_minute": 5}, "now": {"waiting": 0, "present": 0, "entered_last_minute": 0, "eta_s": null, "stale": true}, "trend": []},
+        ]})
+    }
+
+    #[test]
+    fn a_terminal_has_tables_and_a_pipe_has_tabs() {
+        assert_eq!(
+            zones(&told(), PLAIN),
+            "A\tauto\t600\t1200\t600\t2 min 01 s\nshop:b\thold\t5\t0\t0\theld\n"
+        );
+        assert_eq!(
+            lines(&told(), PRETTY),
+            "ZONE    MODE  WAITING  PRESENT  ENTERED   OF        WAIT  STATE  LAST 30 MIN\n\
+             A       auto     1200     1100      600  600  2 min 01 s     ok  ▁▄█\n\
+             shop:b  hold        0        0        0    5        held  stale\n"
+        );
+        assert!(zones(&told(), Style { pretty: true, colour: true }).starts_with("\x1b[1mZONE"));
+    }
+
+    #[test]
+    fn a_change_is_told_by_what_is_different() {
+        let definition = |rate, text| json!({"policy": {"mode": "auto", "admit_per_minute": rate}, "notice": {"en": text}});
+        let mut zone = definition(300, "a\u{1b}[31m\nb");
+        zone["id"] = "A".into();
+        let told = json!({"dry_run": true, "zone": zone, "before": definition(600, "a\u{1b}[31m\nb"), "etas": [
+            {"place": "last", "rank": 7, "before_s": 30, "after_s": null},
+        ]});
+        assert_eq!(
+            change(&told),
+            "A would be changed:\n- admit_per_minute = 600\n+ admit_per_minute = 300\nwait of who joins now (rank 7): 30 s -> held\n"
+        );
+        let shown = super::zone(
+            &json!({"id": "A", "policy": {"mode": "auto"}, "notice": {"en": "a\u{1b}[31m\nb"}, "now": {"eta_range_s": [1, 2], "eta_s": null}}),
+        );
+        assert_eq!(
+            shown,
+            "id = A\nmode = auto\nnotice.en = a\\u{1b}[31m\\nb\nnow.eta_range_s = 1 to 2\nnow.eta_s = nobody is let in\n"
+        );
+        let gone = json!({"dry_run": false, "zone": null, "before": definition(1, "x"), "etas": []});
+        assert!(change(&gone).starts_with("the zone is gone"));
+    }
+}

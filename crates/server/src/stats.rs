@@ -1,0 +1,207 @@
+//! What operators see of the last hours: each zone's line by minute, and how long those waited whom this server let in.
+//!
+//! Totals are read from the gate once a second and told apart by minute; waits come from the bus. Invariants: a zone that
+//! is served has at most [`MINUTES`] minutes, and one that is not has none; a total that fell is that of a store which
+//! started anew, and counts from 0; what a zone had before this server first saw it is in no minute.
+
+mod minutes;
+mod waits;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription, Zone};
+use store::Store;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use crate::gate::{Gate, Shown};
+
+pub use minutes::Minute;
+pub use waits::{Ratio, Waits};
+
+/// The most minutes that are remembered of a zone: six hours.
+pub const MINUTES: usize = 360;
+
+/// How often the totals are read.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// How long entries gather before they are taken: a thread's ring holds what it publishes meanwhile at 80,000 a second.
+const GATHER: Duration = Duration::from_millis(50);
+
+const KINDS: Kinds = Kinds::of(&[Kind::Entered]);
+
+/// The statistics of all zones that are served.
+pub struct Stats {
+    zones: Mutex<HashMap<Zone, OfZone>>,
+}
+
+struct OfZone {
+    minutes: minutes::Minutes,
+    here: waits::Here,
+}
+
+/// How those waited whom this server let in to a zone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Here {
+    /// Since when they are counted, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// Their waits.
+    pub waits: Waits,
+    /// Their waits over those told when they came; who was in at once was told none.
+    pub told: Ratio,
+}
+
+impl Stats {
+    /// Knows no zone yet.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { zones: Mutex::default() })
+    }
+
+    /// To be asked for before anything happens, for [`Stats::follow`].
+    ///
+    /// # Errors
+    /// [`SubscribeError::TooMany`].
+    pub fn subscribe(bus: &Bus) -> Result<Subscription, SubscribeError> {
+        bus.subscribe("stats", Scope::Private, KINDS)
+    }
+
+    /// Follows what happens until the bus ends.
+    pub async fn follow<S: Store>(self: Arc<Self>, mut told: Subscription, gate: Arc<Gate<S>>) {
+        let looking = async {
+            let mut steps = interval(EVERY);
+            steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                steps.tick().await;
+                self.look(&gate.shown(), unix_ms());
+            }
+        };
+        let hearing = async {
+            while let Some(batch) = told.next().await {
+                self.hear(batch.events);
+                sleep(GATHER).await;
+                while let Some(batch) = told.try_next() {
+                    self.hear(batch.events);
+                }
+            }
+        };
+        tokio::select! {
+            () = looking => {}
+            () = hearing => {}
+        }
+    }
+
+    /// Takes in the zones that are served, as they are at `unix_ms`.
+    fn look(&self, served: &[Shown], unix_ms: u64) {
+        let now = Instant::now();
+        let mut zones = self.zones();
+        let still: HashSet<Zone> = served.iter().map(|shown| shown.tallied.zone).collect();
+        zones.retain(|zone, _| still.contains(zone));
+        for shown in served.iter().filter(|shown| shown.known) {
+            let of_zone = zones.entry(shown.tallied.zone).or_insert_with(|| OfZone::new(unix_ms));
+            of_zone.minutes.take(&shown.tallied, unix_ms / 1_000, now);
+        }
+    }
+
+    fn hear(&self, events: &[Event]) {
+        let mut zones = self.zones();
+        for event in events {
+            if let Event::Entered(entered) = event {
+                let of_zone = zones.entry(entered.zone).or_insert_with(|| OfZone::new(unix_ms()));
+                of_zone.here.note(entered.waited_ms, entered.told_s);
+            }
+        }
+    }
+
+    /// The last `count` minutes of a zone, the oldest first and the current one last.
+    #[must_use]
+    pub fn minutes(&self, zone: Zone, count: usize) -> Vec<Minute> {
+        self.zones().get(&zone).map_or_else(Vec::new, |of_zone| of_zone.minutes.last(count))
+    }
+
+    /// How many entered a zone in the last 60 s.
+    #[must_use]
+    pub fn entered_last_minute(&self, zone: Zone) -> u64 {
+        self.zones().get(&zone).map_or(0, |of_zone| of_zone.minutes.entered_last_minute(Instant::now()))
+    }
+
+    /// How those waited whom this server let in to a zone.
+    #[must_use]
+    pub fn here(&self, zone: Zone) -> Here {
+        self.zones()
+            .get(&zone)
+            .map_or_else(|| waits::Here::new(unix_ms()).read(), |of_zone| of_zone.here.read())
+    }
+
+    fn zones(&self) -> MutexGuard<'_, HashMap<Zone, OfZone>> {
+        // What it guards are counts: a panic leaves none half changed that matters.
+        self.zones.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OfZone {
+    fn new(unix_ms: u64) -> Self {
+        Self { minutes: minutes::Minutes::default(), here: waits::Here::new(unix_ms) }
+    }
+}
+
+/// The wall clock, in milliseconds since 1970: what operators' charts are labelled with.
+#[expect(clippy::disallowed_methods, reason = "operators are told instants by the wall clock")]
+#[must_use]
+pub fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use admission::ZoneId;
+    use events::{Entered, Tallied};
+
+    use super::*;
+
+    fn shown(zone: Zone, entered: u64) -> Shown {
+        let tallied = Tallied {
+            zone,
+            admit_per_minute: 60,
+            waiting: 5,
+            present: 4,
+            joined: entered + 5,
+            entered,
+            evicted: 0,
+            slots_offered: entered,
+            slots_used: entered,
+        };
+        Shown { tallied, at: Instant::now(), known: true }
+    }
+
+    #[test]
+    fn zones_come_and_go_with_their_figures() {
+        let bus = Bus::with_rings(|_| 2).expect("a thread");
+        let zone = |name| bus.zone(&ZoneId::parse(name).expect("a name"));
+        let (a, b) = (zone("A"), zone("B"));
+        let stats = Stats::new();
+        stats.look(&[shown(a, 100), Shown { known: false, ..shown(b, 0) }], 60_000);
+        stats.look(&[shown(a, 107), shown(b, 900)], 61_000);
+        stats.hear(&[
+            Entered { zone: a, waited_ms: 2_000, told_s: 1, at_ms: 0 }.into(),
+            Entered { zone: a, waited_ms: 0, told_s: 0, at_ms: 0 }.into(),
+        ]);
+        let [minute] = stats.minutes(a, MINUTES)[..] else { panic!("one minute") };
+        assert_eq!(
+            (minute.at_s, minute.entered, minute.waiting),
+            (60, 7, 5),
+            "what was before is in no minute"
+        );
+        assert_eq!(stats.minutes(b, MINUTES)[0].entered, 0, "what a store shows first is nobody's entry");
+        assert_eq!(stats.entered_last_minute(a), 7);
+        let here = stats.here(a);
+        assert_eq!((here.waits.count, here.told.count), (2, 1));
+        stats.look(&[shown(b, 901)], 62_000);
+        assert!(stats.minutes(a, MINUTES).is_empty() && stats.here(a).waits.count == 0, "not served");
+        assert_eq!(stats.minutes(b, MINUTES)[0].entered, 1);
+    }
+}

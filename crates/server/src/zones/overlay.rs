@@ -1,0 +1,302 @@
+//! What operators made of the zones that the configuration's file names: `zones.json` in the data directory.
+//!
+//! A change wins over the file's own entry for as long as that is what it was when the change was made; who edits the file
+//! later wins again. Invariants: the file on disk is always whole, the one of before or the one of after a change; what
+//! does not read as one is refused by name, never taken for empty.
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, File, OpenOptions},
+    io::{self, Read as _, Write as _},
+    os::unix::fs::OpenOptionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use admission::{Definition, Mode, Notice, OnStoreFailure, Policy, ZoneId};
+use serde::{Deserialize, Serialize};
+
+use super::definition_json;
+
+/// The name in the data directory.
+const NAME: &str = "zones.json";
+
+/// The form of the file.
+const VERSION: u32 = 1;
+
+/// The longest file: so many zones as there may be, with the longest notices.
+const MAX_LEN: u64 = 256 << 20;
+
+/// Why what operators changed can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OverlayFault {
+    /// The system refuses.
+    #[error("{}: {doing}: {why}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What was tried.
+        doing: &'static str,
+        /// Why not.
+        why: io::Error,
+    },
+    /// It is not what was written.
+    #[error(
+        "{}: {what}; bring it back from a copy, or move it away: then the zones are those of the configuration",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        what: String,
+    },
+}
+
+/// What became of a zone.
+#[derive(Clone, Debug, PartialEq)]
+struct Changed {
+    /// The file's entry when the change was made.
+    file: Option<Definition>,
+    /// The zone since; none for one that is deleted.
+    now: Option<Definition>,
+}
+
+/// The file's zones, and what was made of them.
+#[derive(Clone, Debug)]
+pub(super) struct Overlay {
+    dir: PathBuf,
+    file: BTreeMap<ZoneId, Definition>,
+    changes: BTreeMap<ZoneId, Changed>,
+}
+
+impl Overlay {
+    /// Reads what was changed of the zones of `file`. The second are the zones whose changes don't count any more, since
+    /// the file's own entry is another one.
+    ///
+    /// # Errors
+    /// An [`OverlayFault`] where there is something that can't be read.
+    pub(super) fn read(
+        dir: &Path,
+        file: Vec<(ZoneId, Definition)>,
+    ) -> Result<(Self, Vec<ZoneId>), OverlayFault> {
+        let path = dir.join(NAME);
+        let io = |doing| {
+            let path = path.clone();
+            move |why| OverlayFault::Io { path, doing, why }
+        };
+        let changes = match File::open(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(e) => return Err(io("open")(e)),
+            Ok(open) => {
+                let mut text = String::new();
+                open.take(MAX_LEN).read_to_string(&mut text).map_err(io("read"))?;
+                parse(&text).map_err(|what| OverlayFault::Damaged { path, what })?
+            }
+        };
+        Ok(Self { dir: dir.to_owned(), file: BTreeMap::new(), changes }.with_file(file))
+    }
+
+    /// The same over the zones of `file` as they are now, and whose changes don't count any more.
+    pub(super) fn with_file(&self, file: Vec<(ZoneId, Definition)>) -> (Self, Vec<ZoneId>) {
+        let file: BTreeMap<_, _> = file.into_iter().collect();
+        let mut dropped = Vec::new();
+        let mut changes = self.changes.clone();
+        changes.retain(|zone, changed| {
+            let counts = file.get(zone) == changed.file.as_ref();
+            if !counts {
+                dropped.push(zone.clone());
+            }
+            counts
+        });
+        (Self { dir: self.dir.clone(), file, changes }, dropped)
+    }
+
+    /// The same with a zone defined anew, or deleted.
+    pub(super) fn with(&self, zone: &ZoneId, now: Option<Definition>) -> Self {
+        let mut next = self.clone();
+        let file = self.file.get(zone).cloned();
+        if now == file {
+            next.changes.remove(zone);
+        } else {
+            next.changes.insert(zone.clone(), Changed { file, now });
+        }
+        next
+    }
+
+    /// A zone as it is.
+    pub(super) fn get(&self, zone: &ZoneId) -> Option<&Definition> {
+        match self.changes.get(zone) {
+            Some(changed) => changed.now.as_ref(),
+            None => self.file.get(zone),
+        }
+    }
+
+    /// All zones as they are, in the order of their names.
+    pub(super) fn zones(&self) -> Vec<(ZoneId, Definition)> {
+        let mut zones = self.file.clone();
+        for (zone, changed) in &self.changes {
+            match &changed.now {
+                Some(now) => drop(zones.insert(zone.clone(), now.clone())),
+                None => drop(zones.remove(zone)),
+            }
+        }
+        zones.into_iter().collect()
+    }
+
+    /// Zones whose changes are kept, with those that are deleted.
+    pub(super) fn kept(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Writes it down, whole and synced, beside the file in use, so that little is left that may fail. Blocks.
+    ///
+    /// # Errors
+    /// The system's; nothing is changed then.
+    pub(super) fn stage(&self) -> Result<Staged, OverlayFault> {
+        let path = self.dir.join(NAME);
+        let unfinished = path.with_extension("json.unfinished");
+        let text = self.text();
+        let staged = Staged { unfinished, path, dir: self.dir.clone(), used: false };
+        let written = (|| {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = options.open(&staged.unfinished)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })();
+        written
+            .map_err(|why| OverlayFault::Io { path: staged.unfinished.clone(), doing: "write", why })
+            .map(|()| staged)
+    }
+
+    fn text(&self) -> String {
+        let value = |definition: &Option<Definition>| {
+            let text = definition.as_ref().map(definition_json);
+            text.map_or(serde_json::Value::Null, |text| {
+                serde_json::from_str(&text).expect("it is written as JSON")
+            })
+        };
+        let zones = self.changes.iter().map(|(zone, changed)| {
+            serde_json::json!({
+                "zone": zone.as_str(), "file": value(&changed.file), "now": value(&changed.now),
+            })
+        });
+        let zones: Vec<_> = zones.collect();
+        let all = serde_json::json!({ "version": VERSION, "zones": zones });
+        format!("{}\n", serde_json::to_string_pretty(&all).expect("texts and numbers are JSON"))
+    }
+}
+
+/// What is written, and not in use yet.
+#[derive(Debug)]
+pub(super) struct Staged {
+    unfinished: PathBuf,
+    path: PathBuf,
+    dir: PathBuf,
+    used: bool,
+}
+
+impl Staged {
+    /// Takes it into use. Blocks.
+    ///
+    /// # Errors
+    /// The system's; what was in use still is.
+    pub(super) fn commit(mut self) -> Result<(), OverlayFault> {
+        fs::rename(&self.unfinished, &self.path).map_err(|why| OverlayFault::Io {
+            path: self.path.clone(),
+            doing: "rename to it",
+            why,
+        })?;
+        self.used = true;
+        // It is in use whatever this says; a loss of power may bring back the one of before.
+        if let Err(why) = File::open(&self.dir).and_then(|dir| dir.sync_all()) {
+            tracing::error!(file = %self.path.display(), %why, "the directory can't be synced");
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Staged {
+    fn drop(&mut self) {
+        if !self.used {
+            // What is left is overwritten by the next one.
+            let _ = fs::remove_file(&self.unfinished);
+        }
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Whole {
+    version: u32,
+    zones: Vec<OfZone>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct OfZone {
+    zone: String,
+    file: Option<Defined>,
+    now: Option<Defined>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Defined {
+    policy: Numbers,
+    notice: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Numbers {
+    mode: String,
+    admit_per_minute: u32,
+    sub_windows: u32,
+    polling_period_ms: u32,
+    idle_timeout_s: u32,
+    pass_ttl_s: u32,
+    on_store_failure: String,
+    waits_per_minute_per_client: u32,
+    entries_per_minute_per_client: u32,
+}
+
+impl Defined {
+    fn definition(&self) -> Result<Definition, String> {
+        let Self { policy: numbers, notice } = self;
+        let known = |what: &str, word: &str| format!("`{word}` is no {what}");
+        let mode = Mode::ALL.iter().find(|(_, word)| *word == numbers.mode);
+        let failure = OnStoreFailure::ALL.iter().find(|(_, word)| *word == numbers.on_store_failure);
+        let policy = Policy {
+            mode: mode.ok_or_else(|| known("mode", &numbers.mode))?.0,
+            admit_per_minute: numbers.admit_per_minute,
+            sub_windows: numbers.sub_windows,
+            polling_period_ms: numbers.polling_period_ms,
+            idle_timeout_s: numbers.idle_timeout_s,
+            pass_ttl_s: numbers.pass_ttl_s,
+            on_store_failure: failure.ok_or_else(|| known("on_store_failure", &numbers.on_store_failure))?.0,
+            waits_per_minute_per_client: numbers.waits_per_minute_per_client,
+            entries_per_minute_per_client: numbers.entries_per_minute_per_client,
+        };
+        Ok(Definition {
+            policy: policy.check().map_err(|e| e.to_string())?,
+            notice: Notice::new(notice).map_err(|e| e.to_string())?,
+        })
+    }
+}
+
+fn parse(text: &str) -> Result<BTreeMap<ZoneId, Changed>, String> {
+    let whole: Whole = serde_json::from_str(text).map_err(|e| e.to_string())?;
+    if whole.version != VERSION {
+        return Err(format!("is of version {}, and this server reads {VERSION}", whole.version));
+    }
+    let changed = |of: OfZone| {
+        let in_zone = |what: String| format!("zone {}: {what}", of.zone);
+        let definition = |defined: &Option<Defined>| {
+            defined.as_ref().map(Defined::definition).transpose().map_err(in_zone)
+        };
+        let (file, now) = (definition(&of.file)?, definition(&of.now)?);
+        Ok((ZoneId::parse(&of.zone).map_err(|e| in_zone(e.to_string()))?, Changed { file, now }))
+    };
+    whole.zones.into_iter().map(changed).collect()
+}

@@ -1,0 +1,446 @@
+//! The admin API against the running binary: who may do what, changes that don't get lost, dry runs, what is written down, and
+//! the command line over it.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    process::{Command, Output},
+    sync::Barrier,
+    thread,
+};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::{
+    app::{Answer, body},
+    client::{Client, Reply},
+    clock::eventually,
+    weir::{Setup, Weir, binary, zone},
+};
+
+/// `weir` with these arguments, against a server where there is one: exit code, output, errors.
+fn weir(args: &[&str], server: Option<&Weir>) -> (Option<i32>, String, String) {
+    let mut command = Command::new(binary());
+    command.args(args).env_remove("WEIR_ADMIN_TOKEN");
+    if let Some(server) = server {
+        command.arg("--admin").arg(format!("http://{}", server.admin));
+    }
+    let Output { status, stdout, stderr } = command.output().expect("the binary runs");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// A token as `weir token new` makes it, and the lines for the configuration.
+fn new_token(name: &str, role: &str) -> (String, String) {
+    let (code, said, complaint) = weir(&["token", "new", "--name", name, "--role", role], None);
+    assert_eq!((code, complaint.as_str()), (Some(0), ""));
+    let token = said.lines().next().expect("the token").to_owned();
+    let lines = &said[said.find("[[admin_token]]").expect("lines for the configuration")..];
+    assert!(!lines.contains(&token), "what is kept is no token");
+    (token, lines.to_owned())
+}
+
+fn tag(reply: &Reply) -> String {
+    assert!(matches!(reply.status, 200 | 201), "{reply:?}");
+    reply.header("etag").unwrap_or_else(|| panic!("no tag: {reply:?}")).to_owned()
+}
+
+/// The roles, by what they may do; each may do what those before it may.
+const ROLES: [&str; 3] = ["viewer", "operator", "admin"];
+
+/// Each route with the role that it needs, and a body that changes nothing.
+const ROUTES: &[(&str, &str, &str, Option<&str>)] = &[
+    ("GET", "/admin/v1/whoami", "viewer", None),
+    ("GET", "/admin/v1/zones", "viewer", None),
+    ("POST", "/admin/v1/zones", "admin", Some(r#"{"id":"NEW"}"#)),
+    ("GET", "/admin/v1/zones/{id}", "viewer", None),
+    ("PUT", "/admin/v1/zones/{id}", "admin", Some(r#"{"policy":{}}"#)),
+    ("PATCH", "/admin/v1/zones/{id}", "operator", Some("{}")),
+    ("DELETE", "/admin/v1/zones/{id}", "admin", None),
+    ("GET", "/admin/v1/zones/{id}/stats", "viewer", None),
+    ("GET", "/admin/v1/changes", "viewer", None),
+    ("GET", "/admin/v1/servers", "viewer", None),
+    ("PUT", "/admin/v1/drain", "admin", Some(r#"{"draining":false}"#)),
+];
+
+/// Every route, asked by everybody; and what was shown as a token is in no log.
+pub(crate) fn roles_and_routes() {
+    let tokens: Vec<(String, String)> =
+        ROLES.iter().map(|role| new_token(&format!("{role}@x"), role)).collect();
+    let lines: String = tokens.iter().map(|(_, lines)| lines.as_str()).collect();
+    let weir = Setup::new(&format!(
+        "log = \"debug\"\nadmin_hosts = [\"weir.example\"]\n{lines}{}",
+        zone("Z", 60, "")
+    ))
+    .start();
+    let forged = format!("weir_{}", "A".repeat(43));
+    for (method, route, needed, body) in ROUTES {
+        let is_change = *method != "GET" && route.contains("zones");
+        let path = route.replace("{id}", "Z") + if is_change { "?dry_run=true" } else { "" };
+        for token in [None, Some(&forged)] {
+            let bearer = token.map(|token| format!("Bearer {token}"));
+            let headers: Vec<_> = bearer.iter().map(|bearer| ("Authorization", bearer.as_str())).collect();
+            let reply = weir.admin_ask(method, &path, &headers, *body);
+            assert_eq!((reply.status, reply.problem().as_str()), (401, "unauthorized"), "{method} {route}");
+        }
+        let needed = ROLES.iter().position(|role| role == needed).expect("a role");
+        for (had, (token, _)) in tokens.iter().enumerate() {
+            let bearer = format!("Bearer {token}");
+            let headers = [("Authorization", bearer.as_str()), ("If-Match", "*")];
+            let reply = weir.admin_ask(method, &path, &headers, *body);
+            let what = format!("{} {method} {route}: {reply:?}", ROLES[had]);
+            if had < needed {
+                assert_eq!((reply.status, reply.problem().as_str()), (403, "forbidden"), "{what}");
+            } else {
+                assert_eq!(reply.status, 200, "{what}");
+            }
+            let from_elsewhere = [headers[0], headers[1], ("Origin", "http://evil.example")];
+            let reply = weir.admin_ask(method, &path, &from_elsewhere, *body);
+            assert_eq!((reply.status, reply.problem().as_str()), (403, "foreign_origin"), "{what}");
+            let by_another_name = [headers[0], headers[1], ("Host", "evil.example")];
+            let reply = weir.admin_ask(method, &path, &by_another_name, *body);
+            assert_eq!((reply.status, reply.problem().as_str()), (421, "foreign_host"), "{what}");
+        }
+    }
+    let bearer = format!("Bearer {}", tokens[1].0);
+    let own =
+        [("Authorization", bearer.as_str()), ("Host", "weir.example"), ("Origin", "https://weir.example")];
+    let me = weir.admin_ask("GET", "/admin/v1/whoami", &own, None).json();
+    assert_eq!(
+        (&me["name"], &me["role"], &me["authenticated"]),
+        (&"operator@x".into(), &"operator".into(), &true.into())
+    );
+
+    let document = weir.admin_get("/openapi.json");
+    assert_eq!(document.header("content-type"), Some("application/json"));
+    let document = document.json();
+    let paths = document["paths"].as_object().expect("paths").iter();
+    let documented: BTreeSet<(String, String)> = paths
+        .flat_map(|(path, item)| {
+            item.as_object().expect("methods").keys().map(|method| (method.to_uppercase(), path.clone()))
+        })
+        .collect();
+    let tested: BTreeSet<_> =
+        ROUTES.iter().map(|(m, route, ..)| ((*m).to_owned(), (*route).to_owned())).collect();
+    assert_eq!(documented, tested, "the routes of the document, and those whose roles are tested");
+    for path in ["/metrics", "/healthz", "/readyz", "/openapi.json"] {
+        assert_eq!(weir.admin_get(path).status, 200, "{path} needs no token");
+    }
+
+    // A token that is taken out of the file is taken away by a reload.
+    weir.setup().write_config(&format!("{}{}", tokens[0].1, zone("Z", 60, "")));
+    weir.signal(Signal::HUP);
+    eventually("the operator's token is not known any more", || {
+        (weir.admin_ask("GET", "/admin/v1/whoami", &[own[0]], None).status == 401).then_some(())
+    });
+    let said = [weir.stdout(), weir.log()].concat();
+    assert!(weir.log().contains("unauthorized"), "refusals are in the log: {said}");
+    for (token, _) in &tokens {
+        assert!(!said.contains(&token[5..]), "a token is told");
+    }
+    assert!(!said.contains(&forged), "what was shown is told");
+}
+
+/// What there is: of two who change the same thing one is told, a dry run changes nothing, a change is told with its maker and can be
+/// undone, and the line feels it.
+pub(crate) fn changes_are_made_once_and_written_down() {
+    let setup = Setup::new(&zone("Z", 60, "mode = \"hold\"\n[zone.notice]\nen = \"Soon.\""));
+    let audit = setup.dir().join("audit");
+    let weir = setup.arg("--audit-dir").arg(&audit).start();
+    let waiting = Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
+    assert_eq!(waiting.waiting().reason.as_deref(), Some("held"));
+    let ask = |method: &str, path: &str, headers: &[(&str, &str)], body: Option<&str>| {
+        weir.admin_ask(method, &format!("/admin/v1/zones{path}"), headers, body)
+    };
+
+    let zone = ask("GET", "/Z", &[], None);
+    let first = tag(&zone);
+    let shown = zone.json();
+    assert_eq!(
+        (&shown["id"], &shown["policy"]["mode"], &shown["notice"]["en"]),
+        (&"Z".into(), &"hold".into(), &"Soon.".into())
+    );
+    assert_eq!(format!("\"{}\"", shown["etag"].as_str().expect("a tag")), first);
+    eventually("who waits is shown", || {
+        (ask("GET", "/Z", &[], None).json()["now"]["waiting"] == 1).then_some(())
+    });
+    assert_eq!(ask("GET", "/Z", &[], None).json()["now"]["eta_s"], Value::Null, "nobody is let in");
+
+    // A dry run says what would be, and nothing is otherwise after it.
+    let open = r#"{"policy":{"mode":"auto"},"notice":{"ko":"곧"}}"#;
+    for (method, body) in [("PATCH", Some(open)), ("PUT", Some(r#"{"policy":{}}"#)), ("DELETE", None)] {
+        let would = ask(method, "/Z?dry_run=true", &[("If-Match", &first)], body);
+        let change = would.json();
+        assert_eq!(
+            (would.status, &change["dry_run"], would.header("etag")),
+            (200, &true.into(), None),
+            "{would:?}"
+        );
+        assert_eq!(change["before"]["policy"]["mode"], "hold");
+        let last = change["etas"].as_array().expect("waits").last().expect("who joins now").clone();
+        assert_eq!(
+            (&last["place"], &last["rank"], &last["before_s"]),
+            (&"last".into(), &2.into(), &Value::Null)
+        );
+        assert_eq!(last["after_s"].is_u64(), method != "DELETE", "{change}");
+        assert_eq!(change["zone"].is_null(), method == "DELETE");
+    }
+    let would = ask("POST", "?dry_run=true", &[], Some(r#"{"id":"NEW"}"#));
+    assert_eq!((would.status, &would.json()["zone"]["id"]), (200, &"NEW".into()));
+    assert_eq!(ask("GET", "/NEW", &[], None).status, 404);
+    assert_eq!(tag(&ask("GET", "/Z", &[], None)), first);
+    let changes = || {
+        weir.admin_ask("GET", "/admin/v1/changes", &[], None).json()["changes"]
+            .as_array()
+            .expect("a list")
+            .clone()
+    };
+    assert_eq!(changes(), [Value::Null; 0], "nothing was changed");
+
+    // Many want to change the same thing at once.
+    const RIVALS: u32 = 8;
+    let together = Barrier::new(RIVALS as usize);
+    let replies: Vec<Reply> = thread::scope(|scope| {
+        let rivals: Vec<_> = (1..=RIVALS)
+            .map(|n| {
+                let (together, first, ask) = (&together, &first, &ask);
+                scope.spawn(move || {
+                    together.wait();
+                    let body = format!(r#"{{"policy":{{"admit_per_minute":{n}}}}}"#);
+                    ask("PATCH", "/Z", &[("If-Match", first)], Some(&body))
+                })
+            })
+            .collect();
+        rivals.into_iter().map(|rival| rival.join().expect("it asks")).collect()
+    });
+    let (won, lost): (Vec<_>, Vec<_>) = replies.iter().partition(|reply| reply.status == 200);
+    let [won] = won[..] else { panic!("exactly one wins: {replies:?}") };
+    let second = tag(won);
+    for lost in lost {
+        assert_eq!((lost.status, lost.problem().as_str()), (412, "changed_meanwhile"));
+        assert_eq!(lost.json()["zone"]["policy"], won.json()["zone"]["policy"], "as it is now");
+    }
+
+    // Let in; and undone by putting back what was before.
+    let change = ask("PATCH", "/Z", &[("If-Match", &second)], Some(open));
+    let third = tag(&change);
+    let before = change.json()["before"].clone();
+    assert_eq!((&before["policy"]["mode"], &before["notice"]), (&"hold".into(), &json!({"en": "Soon."})));
+    assert_eq!(change.json()["zone"]["notice"], json!({"en": "Soon.", "ko": "곧"}));
+    let entered = || Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&waiting.token)))).can_enter;
+    eventually("the one who waits is let in", || entered().then_some(()));
+    let undone = ask("PUT", "/Z", &[("If-Match", &third)], Some(&before.to_string()));
+    assert_eq!(tag(&undone), second, "as it was");
+
+    let made = ask(
+        "POST",
+        "",
+        &[],
+        Some(r#"{"id":"shop:new","policy":{"admit_per_minute":7},"notice":{"en":"New."}}"#),
+    );
+    assert_eq!((made.status, made.header("location")), (201, Some("/admin/v1/zones/shop:new")));
+    assert_eq!(tag(&ask("GET", "/shop:new", &[], None)), tag(&made));
+    assert!(Answer::of(&weir.post("/traffic/wait", &body("shop:new", None))).can_enter, "it is in force");
+    let gone = ask("DELETE", "/shop:new", &[("If-Match", &tag(&made))], None);
+    assert_eq!((gone.status, &gone.json()["zone"]), (200, &Value::Null));
+    assert_eq!(weir.post("/traffic/wait", &body("shop:new", None)).problem(), "unknown_zone");
+
+    let zones: Vec<_> =
+        changes().iter().map(|c| (c["zone"].clone(), c["who"].clone(), c["role"].clone())).collect();
+    let by = |zone: &str| (Value::from(zone), Value::from("local"), Value::from("admin"));
+    assert_eq!(
+        zones,
+        [by("shop:new"), by("shop:new"), by("Z"), by("Z"), by("Z")],
+        "the newest first, each once"
+    );
+    let of_one = weir.admin_ask("GET", "/admin/v1/changes?zone=shop:new", &[], None).json();
+    assert_eq!(of_one["changes"].as_array().map(Vec::len), Some(2));
+    assert_eq!(of_one["changes"][0]["after"], Value::Null);
+    // What the file says is nobody's change here.
+    weir.setup().write_config(&crate::weir::zone("Z", 61, ""));
+    weir.signal(Signal::HUP);
+    eventually("a change of the file is seen", || {
+        (changes()[0]["who"].is_null() && changes()[0]["zone"] == "Z").then_some(())
+    });
+
+    let written = eventually("all changes are in the audit log", || {
+        let text = fs::read_to_string(audit.join("audit-0000000001.jsonl")).ok()?;
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let changes: Vec<_> = lines.filter(|line| line["event"] == "change").collect();
+        (changes.len() == 5).then_some(changes)
+    });
+    assert_eq!(
+        (&written[1]["zone"], &written[1]["before"], &written[1]["after"]["policy"]["mode"]),
+        (&"Z".into(), &before, &"auto".into())
+    );
+    assert!(
+        written[1].to_string().contains("local") && written[1].to_string().contains("127.0.0.1"),
+        "{}",
+        written[1]
+    );
+    assert_eq!(written[3]["before"], Value::Null);
+    assert_eq!(written[4]["after"], Value::Null);
+}
+
+/// Out of service and back, by an operator; a stop is still a stop.
+pub(crate) fn a_drained_server_is_not_ready_and_can_come_back() {
+    let mut weir = Setup::zone(60, "").start();
+    let mut before = weir.connect();
+    let token = Answer::of(&before.post("/traffic/wait", &body("Z", None)).expect("a reply")).token;
+    let drain = |draining: bool| {
+        let body = json!({"draining": draining}).to_string();
+        let reply = weir.admin_ask("PUT", "/admin/v1/drain", &[], Some(&body));
+        assert_eq!((reply.status, reply.json()), (200, json!({"draining": draining})));
+    };
+    let here = || weir.admin_ask("GET", "/admin/v1/servers", &[], None).json()["servers"][0].clone();
+    let stream = format!("/traffic/stream?zone=Z&token={token}");
+    drain(true);
+    assert_eq!(
+        (&here()["draining"], &here()["here"], &here()["zones"]),
+        (&true.into(), &true.into(), &1.into())
+    );
+    for reply in [weir.get("/readyz"), weir.admin_get("/readyz"), weir.get(&stream)] {
+        assert_eq!((reply.status, reply.problem().as_str()), (503, "stopping"));
+    }
+    assert_eq!(weir.get("/healthz").status, 200);
+    assert!(
+        Answer::of(&weir.post("/traffic/wait", &body("Z", None))).can_enter,
+        "who asks all the same is served"
+    );
+    let watching = Client::connect(weir.admin).and_then(|mut client| {
+        client.send("GET /admin/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
+        client.head()
+    });
+    assert_eq!(watching.expect("a head").status, 200, "who drained it may go on looking");
+    drain(false);
+    assert_eq!((weir.get("/readyz").status, &here()["draining"]), (200, &false.into()));
+    drain(true);
+    weir.signal(Signal::TERM);
+    assert!(weir.wait_for_end().success());
+}
+
+/// Minutes and waits are those of what was done.
+pub(crate) fn statistics_are_of_what_happened() {
+    let weir = Setup::new(&(zone("Z", 5, "sub_windows = 1") + &zone("IDLE", 5, ""))).start();
+    for n in 0..8 {
+        assert_eq!(Answer::of(&weir.post("/traffic/wait", &body("Z", None))).can_enter, n < 5);
+    }
+    let ask = |path: &str| {
+        let reply = weir.admin_ask("GET", path, &[], None);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        reply.json()
+    };
+    let sum = |stats: &Value, name: &str| -> u64 {
+        stats["minutes"]
+            .as_array()
+            .expect("minutes")
+            .iter()
+            .map(|minute| minute[name].as_u64().expect("a number"))
+            .sum()
+    };
+    let stats = eventually("everybody is counted", || {
+        let stats = ask("/admin/v1/zones/Z/stats?minutes=5");
+        (sum(&stats, "joined") == 8 && sum(&stats, "entered") == 5).then_some(stats)
+    });
+    let last = stats["minutes"].as_array().expect("minutes").last().expect("the current one").clone();
+    assert_eq!((&last["waiting"], &last["admit_per_minute"]), (&3.into(), &5.into()));
+    assert_eq!(last["at"].as_u64().expect("an instant") % 60, 0);
+    let here = &stats["here"];
+    assert_eq!(
+        (&here["waits_s"]["count"], &here["waits_s"]["p50"]),
+        (&5.into(), &0.0.into()),
+        "they were in at once"
+    );
+    assert_eq!((&here["told_ratio"]["count"], &here["told_ratio"]["p50"]), (&0.into(), &Value::Null));
+    let zones = ask("/admin/v1/zones?trend=3");
+    let [idle, busy] = &zones["zones"].as_array().expect("a list")[..] else { panic!("two zones: {zones}") };
+    assert_eq!(
+        (&idle["id"], &idle["now"]["entered_last_minute"], &idle["now"]["eta_s"]),
+        (&"IDLE".into(), &0.into(), &0.into())
+    );
+    assert_eq!((&busy["id"], &busy["now"]["entered_last_minute"]), (&"Z".into(), &5.into()));
+    assert!(
+        (50..=60).contains(&busy["now"]["eta_s"].as_u64().expect("known")),
+        "until the five slide out: {busy}"
+    );
+    assert!(busy["trend"].as_array().is_some_and(|trend| (1..=3).contains(&trend.len())), "{busy}");
+    assert_eq!(ask("/admin/v1/zones")["zones"][0]["trend"], Value::Null);
+    let whom = ask("/admin/v1/whoami");
+    assert_eq!(
+        (&whom["name"], &whom["role"], &whom["authenticated"]),
+        (&"local".into(), &"admin".into(), &false.into())
+    );
+    assert_eq!(whom["server"], ask("/admin/v1/servers")["servers"][0]["name"]);
+    assert_eq!(ask("/admin/v1/servers")["cells"][0]["up"], true);
+}
+
+/// The same by the command line: plain lines in a pipe, a token by variable or file, and an exit code for each kind of failure.
+pub(crate) fn the_command_line_asks_the_server() {
+    let (token, lines) = new_token("otto", "operator");
+    let server = Setup::new(&(lines + &zone("Z", 60, ""))).start();
+    let file = server.setup().dir().join("token");
+    fs::write(&file, format!("{token}\n")).expect("our own directory");
+    let file = file.to_str().expect("a plain path");
+    let run = |args: &[&str]| weir(&[args, &["--token-file", file]].concat(), Some(&server));
+    let (code, _, complaint) = run(&["zones", "list"]);
+    assert_eq!(code, Some(64), "others may read it");
+    assert!(complaint.contains("chmod 600"), "{complaint}");
+    fs::set_permissions(file, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("our own file");
+    let good = |args: &[&str]| {
+        let (code, said, complaint) = run(args);
+        assert_eq!((code, complaint.as_str()), (Some(0), ""), "{args:?}");
+        assert!(!said.contains('\x1b'), "no colours in a pipe: {said:?}");
+        said
+    };
+    assert_eq!(good(&["zones", "list"]), "Z\tauto\t60\t0\t0\t0 s\n");
+    let would = good(&["zones", "set", "Z", "admit_per_minute=30", "notice.en=Soon.", "--dry-run"]);
+    assert_eq!(
+        would,
+        "Z would be changed:\n- admit_per_minute = 60\n+ admit_per_minute = 30\n+ notice.en = Soon.\n\
+         wait of who joins now (rank 1): 0 s -> 0 s\n"
+    );
+    assert!(good(&["zones", "show", "Z"]).contains("\nadmit_per_minute = 60\n"));
+    assert!(good(&["zones", "set", "Z", "admit_per_minute=30"]).starts_with("Z is changed:\n"));
+    assert!(good(&["zones", "show", "Z"]).contains("\nadmit_per_minute = 30\n"));
+    assert!(good(&["stats"]).starts_with("Z\tauto\t0\t0\t0\t30\t0 s\tok"));
+    assert!(good(&["stats", "Z"]).contains("let in by this server: 0"));
+
+    let bad = |args: &[&str]| {
+        let (code, said, complaint) = run(args);
+        assert_eq!((said.as_str(), complaint.lines().count()), ("", 1), "{args:?}: {complaint}");
+        assert!(!complaint.contains(&token));
+        (code, complaint)
+    };
+    assert_eq!(bad(&["zones", "show", "NOWHERE"]).0, Some(65));
+    let (code, complaint) = bad(&["zones", "set", "Z", "admit_per_minute=0"]);
+    assert!(code == Some(65) && complaint.contains("1 to 600000"), "{complaint}");
+    let (code, complaint) = bad(&["zones", "delete", "Z"]);
+    assert!(code == Some(77) && complaint.contains("the role admin"), "{complaint}");
+    assert_eq!(weir(&["zones", "list"], Some(&server)).0, Some(77), "no token");
+    let nobody = weir(&["zones", "list", "--admin", "http://127.0.0.1:1"], None);
+    assert!(nobody.0 == Some(69) && nobody.2.contains("--admin names another"), "{nobody:?}");
+    for api in ["public", "admin"] {
+        let (_, printed, _) = weir(&["openapi", api], None);
+        let kept = fs::read_to_string(format!("{}/../docs/openapi-{api}.json", env!("CARGO_MANIFEST_DIR")));
+        assert_eq!(printed, kept.expect("it is checked in"));
+    }
+}
+
+/// Beyond the loopback nobody is let in for being near.
+pub(crate) fn no_open_door_beyond_the_loopback() {
+    let setup = Setup::zone(60, "").arg("--admin-listen").arg("0.0.0.0:0");
+    let ended = setup.fail();
+    assert_eq!(ended.status.code(), Some(64), "{}", ended.log);
+    assert!(ended.log.lines().count() == 1 && ended.log.contains("weir token new"), "{}", ended.log);
+    let (token, lines) = new_token("ada", "admin");
+    setup.write_config(&(lines + &zone("Z", 60, "")));
+    let weir = setup.start();
+    let port = weir.admin.port();
+    let ask = |headers: &[(&str, &str)]| {
+        let mut client = Client::connect(([127, 0, 0, 1], port).into()).expect("accepted");
+        client.ask("GET", "/admin/v1/whoami", headers, None).expect("a reply").status
+    };
+    let bearer = format!("Bearer {token}");
+    assert_eq!([ask(&[]), ask(&[("Authorization", &bearer)])], [401, 200]);
+}
