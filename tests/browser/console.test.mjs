@@ -119,8 +119,8 @@ test("by keyboard alone, a rate is halved, seen to be, and put back", async (t) 
   await at.getByRole("heading", { level: 1, name: HOT }).waitFor();
   await until("the line is seen", async () => (await at.locator(".tile").first().textContent()).match(/[1-9]/));
   await press("Halve the rate");
-  await dialog(at).getByText("Change it").waitFor();
   const rate = dialog(at).locator("tr", { hasText: "Admit a minute" });
+  await rate.waitFor();
   assert.deepEqual(await rate.locator("td").allTextContents(), ["10", "5"]);
   const told = dialog(at).locator("tr", { hasText: "The last" }).locator("td");
   assert.equal(await told.count(), 2);
