@@ -5,6 +5,7 @@
 //! reply, counted under its route and status; a stream is one, counted when it begins.
 
 pub mod admin;
+pub mod console;
 pub mod cors;
 pub mod openapi;
 pub mod problem;
@@ -183,6 +184,9 @@ impl<S: Store> App<S> {
                 Route::Metrics => Ok(text(self.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")),
                 Route::Ready => self.ready(),
                 Route::OpenApi => Ok(text(document.bytes(), "application/json")),
+                Route::Console => {
+                    console::reply(head.uri.path(), &head.headers).ok_or_else(|| NOT_FOUND.into())
+                }
                 _ => Ok(text("ok", "text/plain; charset=utf-8")),
             }
         } else if route.is_traffic()

@@ -66,6 +66,8 @@ pub enum Route {
     Asset,
     /// `GET /metrics`
     Metrics,
+    /// `GET /admin`: the console
+    Console,
     /// Anything else, and what never became a request.
     Other,
 }
@@ -78,9 +80,9 @@ impl Route {
     }
 }
 
-const ROUTES: [&str; 14] = [
+const ROUTES: [&str; 15] = [
     "wait", "entry", "stream", "events", "admin", "openapi", "healthz", "readyz", "jwks", "notice", "page",
-    "asset", "metrics", "other",
+    "asset", "metrics", "console", "other",
 ];
 const STATUSES: [u16; 22] = [
     200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 415, 421, 422, 428, 429, 431, 500,

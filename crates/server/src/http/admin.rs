@@ -35,7 +35,7 @@ use store::Store;
 use tokio::time::Instant;
 use tower_service::Service as _;
 
-use super::{App, JSON, MAX_FIELDS, NO_STORE, openapi::Document, read, unreadable};
+use super::{App, JSON, MAX_FIELDS, NO_STORE, console, openapi::Document, read, unreadable};
 use crate::{
     access::{Caller, Role},
     audit::By,
@@ -135,6 +135,7 @@ impl<S: Store> Answer for Admin<S> {
             "/healthz" => Route::Health,
             "/readyz" => Route::Ready,
             path if path.starts_with(ROOT) => Route::Admin,
+            path if console::is_here(path) => Route::Console,
             _ => Route::Other,
         };
         match route {

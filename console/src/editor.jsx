@@ -1,0 +1,156 @@
+// The fields of a definition, to be edited; what they are worth is read back whole or not at all.
+//
+// Invariant: a draft keeps what was typed as it was typed, also where it is no number.
+
+import { useState } from "preact/hooks";
+
+import { MAX_LANGUAGES, MAX_NOTICE, MODES, NUMBERS, faults as faultsOf, noticeFault } from "./policy.js";
+import { count, t } from "./words.js";
+
+/** A definition as fields. */
+export function draftOf({ policy, notice }) {
+  const texts = {};
+  for (const { field } of NUMBERS) texts[field] = String(policy[field]);
+  return {
+    ...texts,
+    mode: policy.mode,
+    on_store_failure: policy.on_store_failure,
+    notice: Object.entries(notice ?? {}).sort(([a], [b]) => (a < b ? -1 : 1)).map(([tag, text], n) => ({ n, tag, text })),
+  };
+}
+
+/** What a draft says: `definition`, or null with `faults` by field. */
+export function readDraft(draft) {
+  const policy = { mode: draft.mode };
+  for (const { field } of NUMBERS) policy[field] = /^\s*\d{1,9}\s*$/.test(draft[field]) ? Number(draft[field]) : Number.NaN;
+  policy.on_store_failure = draft.on_store_failure;
+  const faults = {};
+  for (const [field, { low, high }] of Object.entries(faultsOf(policy))) faults[field] = t("range", { low, high });
+  const notice = {};
+  for (const { n, tag, text } of draft.notice) {
+    const fault = tag in notice ? "notice.twice" : noticeFault(tag, text);
+    if (fault) faults[`notice ${n}`] = t(fault);
+    notice[tag] = text;
+  }
+  const isRight = Object.keys(faults).length === 0;
+  return { definition: isRight ? { policy, notice } : null, faults };
+}
+
+function NumberField({ field, low, high, draft, fault, disabled, why, onInput }) {
+  const id = `field-${field}`;
+  return (
+    <div class="field">
+      <label for={id}>{t(`field.${field}`)}</label>
+      <input
+        id={id}
+        inputMode="numeric"
+        autocomplete="off"
+        value={draft[field]}
+        disabled={disabled}
+        aria-invalid={Boolean(fault)}
+        aria-describedby={`${id}-how ${why ?? ""}`}
+        onInput={(event) => onInput(event.target.value)}
+        onKeyDown={(event) => {
+          const by = { ArrowUp: 1, ArrowDown: -1 }[event.key];
+          const value = Number(draft[field]);
+          if (!by || !Number.isInteger(value)) return;
+          event.preventDefault();
+          // A tenth of what it is about: 10,000 goes by 1,000.
+          const step = Math.max(1, 10 ** (Math.floor(Math.log10(Math.max(1, value))) - 1));
+          onInput(String(Math.min(high, Math.max(low, value + by * step))));
+        }}
+      />
+      <small id={`${id}-how`} class={fault ? "fault" : "muted"}>{fault ?? t(`field.${field}.how`)}</small>
+    </div>
+  );
+}
+
+/** The fields. `set` is given the next draft. */
+export function Editor({ draft, faults, set, disabled, why }) {
+  const put = (field) => (value) => set({ ...draft, [field]: value });
+  const number = (one) => (
+    <NumberField
+      key={one.field}
+      {...one}
+      draft={draft}
+      fault={faults[one.field]}
+      disabled={disabled}
+      why={why}
+      onInput={put(one.field)}
+    />
+  );
+  const choice = (field, values) => (
+    <fieldset class="field" disabled={disabled} aria-describedby={why}>
+      <legend>{t(`field.${field}`)}</legend>
+      {values.map(([value, key]) => (
+        <label class="radio">
+          <input type="radio" name={field} value={value} checked={draft[field] === value} onChange={() => put(field)(value)} />
+          <span>{t(key)} <small class="muted">{t(`${key}.long`)}</small></span>
+        </label>
+      ))}
+    </fieldset>
+  );
+  const rest = NUMBERS.filter((one) => !one.main);
+  const isBadBelow = rest.some((one) => faults[one.field]);
+  return (
+    <>
+      {choice("mode", MODES.map((mode) => [mode, `mode.${mode}`]))}
+      {NUMBERS.filter((one) => one.main).map(number)}
+      <Notices draft={draft} faults={faults} set={put("notice")} disabled={disabled} why={why} />
+      <details open={isBadBelow || undefined}>
+        <summary>{t("more")}</summary>
+        {rest.map(number)}
+        {choice("on_store_failure", [["closed", "failure.closed"], ["open", "failure.open"]])}
+      </details>
+    </>
+  );
+}
+
+function Notices({ draft, faults, set, disabled, why }) {
+  const notices = draft.notice;
+  const [wanted, want] = useState("");
+  const change = (n, what) => set(notices.map((one) => (one.n === n ? { ...one, ...what } : one)));
+  const add = (tag) => {
+    set([...notices, { n: Math.max(0, ...notices.map((one) => one.n)) + 1, tag, text: "" }]);
+    want("");
+  };
+  const usual = ["ko", "en"].filter((tag) => !notices.some((one) => one.tag === tag));
+  const isBad = wanted !== "" && (noticeFault(wanted, "-") || notices.some((one) => one.tag === wanted));
+  return (
+    <fieldset class="field notices" disabled={disabled} aria-describedby={why}>
+      <legend>{t("notice")}</legend>
+      <small class="muted">{t("notice.how")}</small>
+      {notices.map(({ n, tag, text }) => (
+        <div class="notice" key={n}>
+          <label for={`notice-${n}`}><span class="badge">{tag}</span> <span class="muted">{count([...text].length)} / {count(MAX_NOTICE)}</span></label>
+          <button type="button" class="quiet" aria-label={t("notice.remove", { tag })} onClick={() => set(notices.filter((one) => one.n !== n))}>✕</button>
+          <textarea
+            id={`notice-${n}`}
+            rows={2}
+            lang={tag}
+            aria-label={t("field.notice", { tag })}
+            aria-invalid={Boolean(faults[`notice ${n}`])}
+            value={text}
+            onInput={(event) => change(n, { text: event.target.value })}
+          />
+          {faults[`notice ${n}`] && <small class="fault">{faults[`notice ${n}`]}</small>}
+        </div>
+      ))}
+      {notices.length < MAX_LANGUAGES && (
+        <div class="add">
+          {usual.map((tag) => <button type="button" onClick={() => add(tag)}>+ {tag}</button>)}
+          <input
+            aria-label={t("notice.tag")}
+            placeholder={t("notice.tag")}
+            size={10}
+            maxLength={35}
+            value={wanted}
+            aria-invalid={Boolean(isBad)}
+            onInput={(event) => want(event.target.value.trim().toLowerCase())}
+          />
+          <button type="button" disabled={wanted === "" || Boolean(isBad)} onClick={() => add(wanted)}>{t("add")}</button>
+        </div>
+      )}
+    </fieldset>
+  );
+}

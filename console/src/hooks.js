@@ -1,0 +1,55 @@
+// How components keep up with what is known, and small things they share.
+
+import { useEffect, useRef, useState } from "preact/hooks";
+
+import { live, watch } from "./live.js";
+
+/** What is known, now and whenever it changes. */
+export function useLive() {
+  const [, again] = useState(0);
+  useEffect(() => watch(() => again((n) => n + 1)), []);
+  return live;
+}
+
+/** Whether a media query holds. */
+export function useMedia(query) {
+  const [holds, set] = useState(() => matchMedia(query).matches);
+  useEffect(() => {
+    const media = matchMedia(query);
+    const heard = () => set(media.matches);
+    heard();
+    media.addEventListener("change", heard);
+    return () => media.removeEventListener("change", heard);
+  }, [query]);
+  return holds;
+}
+
+/** Calls `ask` now, and every `every_ms` while the component is there; and again when one of `what` changes. */
+export function useEvery(every_ms, ask, what) {
+  useEffect(() => {
+    let timer = 0;
+    let over = false;
+    const go = async () => {
+      await ask(() => over);
+      if (!over) timer = setTimeout(go, every_ms);
+    };
+    go();
+    return () => {
+      over = true;
+      clearTimeout(timer);
+    };
+  }, what);
+}
+
+/** Names the page in the title, and puts the focus on its heading when somebody comes to it from another one. */
+export function usePage(title) {
+  const heading = useRef(null);
+  useEffect(() => {
+    document.title = `${title} · Weir`;
+  }, [title]);
+  useEffect(() => {
+    if (arrivals++ > 0) heading.current?.focus({ preventScroll: true });
+  }, []);
+  return heading;
+}
+let arrivals = 0;

@@ -1,0 +1,26 @@
+// What the browser keeps for an operator: the language and the theme for good, the token until the tab is closed.
+//
+// Invariant: with storage switched off the console works all the same, and asks again next time.
+
+const MARK = "weir.console.";
+const within = (name, use) => {
+  try {
+    return use(globalThis[name]);
+  } catch {
+    return null;
+  }
+};
+
+export const kept = (key) => within("localStorage", (storage) => storage.getItem(MARK + key));
+export const keep = (key, value) => within("localStorage", (storage) => storage.setItem(MARK + key, value));
+export const forget = (key) => within("localStorage", (storage) => storage.removeItem(MARK + key));
+
+let token = within("sessionStorage", (storage) => storage.getItem(`${MARK}token`));
+
+export const tokenOf = () => token;
+export function keepToken(value) {
+  token = value;
+  within("sessionStorage", (storage) =>
+    value ? storage.setItem(`${MARK}token`, value) : storage.removeItem(`${MARK}token`),
+  );
+}

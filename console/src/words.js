@@ -1,0 +1,66 @@
+// The language that the console speaks: its texts, numbers and times.
+//
+// Invariant: every text is there in both languages (a test holds them against each other).
+
+import { en } from "./words/en.js";
+import { ko } from "./words/ko.js";
+import { forget, keep, kept } from "./kept.js";
+
+export const LANGUAGES = { en, ko };
+const first = () => (globalThis.navigator?.languages?.find((tag) => /^(en|ko)\b/i.test(tag)) ?? "en").slice(0, 2);
+
+let language;
+let number;
+let percent;
+let clock;
+let dayAndClock;
+speak(kept("language") in LANGUAGES ? kept("language") : first().toLowerCase());
+
+/** Speaks `to` from now on. */
+export function speak(to) {
+  language = to;
+  number = new Intl.NumberFormat(to);
+  percent = new Intl.NumberFormat(to, { style: "percent", maximumFractionDigits: 0 });
+  const time = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };
+  clock = new Intl.DateTimeFormat(to, time);
+  dayAndClock = new Intl.DateTimeFormat(to, { month: "short", day: "numeric", ...time });
+  if (globalThis.document) document.documentElement.lang = to;
+}
+
+/** Speaks `to`, also next time. */
+export function choose(to) {
+  if (to === first().toLowerCase()) forget("language");
+  else keep("language", to);
+  speak(to);
+}
+
+export const spoken = () => language;
+
+/** The text called `key`, with what stands in braces filled in; numbers are written as the language does. */
+export function t(key, values = {}) {
+  const text = LANGUAGES[language][key];
+  if (text === undefined) throw new Error(`no text is called ${key}`);
+  return text.replace(/\{(\w+)\}/g, (_, name) => {
+    const value = values[name];
+    return typeof value === "number" ? count(value) : String(value);
+  });
+}
+
+/** Whether there is such a text: for codes that a newer server may have. */
+export const has = (key) => key in LANGUAGES[language];
+
+export const count = (value) => number.format(value);
+export const part = (value) => percent.format(value);
+export const timeOf = (unix_ms) => clock.format(unix_ms);
+export const dayOf = (unix_ms) => dayAndClock.format(unix_ms);
+
+/** A stretch of time, in two units at most: `1 h 5 min`. */
+export function span(seconds) {
+  const s = Math.max(0, Math.round(seconds));
+  const units = s < 60 ? [["s", s]]
+    : s < 3_600 ? [["min", Math.floor(s / 60)], ["s", s % 60]]
+    : s < 86_400 ? [["h", Math.floor(s / 3_600)], ["min", Math.floor((s % 3_600) / 60)]]
+    : [["d", Math.floor(s / 86_400)], ["h", Math.floor((s % 86_400) / 3_600)]];
+  const shown = units.filter(([, value], at) => at === 0 || value > 0);
+  return shown.map(([unit, value]) => t(`span.${unit}`, { n: value })).join(" ");
+}

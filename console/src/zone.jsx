@@ -1,0 +1,192 @@
+// One zone: how it goes, over time, and what can be done about it.
+//
+// Invariant: a draft belongs to the state of the zone that it was begun on, so that a change made meanwhile is seen when it
+// is reviewed and not overwritten.
+
+import { useState } from "preact/hooks";
+
+import { Refused, call, zonePath } from "./api.js";
+import { ChangeList } from "./changes.jsx";
+import { Levers, askDelete, askPatch } from "./change.jsx";
+import { Chart } from "./chart.jsx";
+import { Editor, draftOf, readDraft } from "./editor.jsx";
+import { useEvery, useLive, usePage } from "./hooks.js";
+import { may } from "./live.js";
+import { slotUse } from "./order.js";
+import { Denied, Tile, eta, etaRange, use } from "./parts.jsx";
+import { patchBetween } from "./policy.js";
+import { series } from "./series.js";
+import { count, part, span, t } from "./words.js";
+
+/** What can be looked at: the last minutes. */
+const RANGES = [5, 30, 180, 360];
+const STATS_MS = 10_000;
+let range = 30;
+
+export function Zone({ id }) {
+  const live = useLive();
+  const heading = usePage(id);
+  const [stats, setStats] = useState(null);
+  const [fault, setFault] = useState(null);
+  const [, redraw] = useState(0);
+  useEvery(STATS_MS, async (isOver) => {
+    try {
+      const heard = await call("GET", `${zonePath(id)}/stats?minutes=${Math.max(30, range)}`);
+      if (!isOver()) setStats(heard);
+      setFault(null);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      setFault(error);
+    }
+  }, [id, range]);
+
+  const zone = live.zones.get(id);
+  if (!zone) {
+    return (
+      <main id="main">
+        <p class="crumb"><a href="#/">← {t("nav.zones")}</a></p>
+        <h1 ref={heading} tabindex="-1">{id}</h1>
+        <p class="empty">{t(live.known ? "zone.unknown" : "loading")}</p>
+      </main>
+    );
+  }
+  const { now, policy } = zone;
+  const isMine = may("operator");
+  const now_s = (Date.now() + live.ahead) / 1_000;
+  const shown = series(stats?.minutes ?? [], zone.samples, now_s, range);
+  // A zone that is new has no long past to show.
+  const long_s = Math.min(range * 60, Math.max(60, Math.round(now_s - (shown.at[0] ?? now_s))));
+  const here = stats?.here;
+  return (
+    <main id="main" class="zone">
+      <p class="crumb"><a href="#/">← {t("nav.zones")}</a></p>
+      <div class="head">
+        <h1 ref={heading} tabindex="-1">{id}</h1>
+        {now.stale && <span class="badge warn">{t("zone.stale.long")}</span>}
+        <span class="space" />
+        <Levers zone={zone} disabled={!isMine} why={isMine ? undefined : "why-not"} />
+      </div>
+      {!isMine && <Denied role="operator" id="why-not" />}
+      <dl class="tiles">
+        <Tile label={t("column.waiting")} value={count(now.waiting)} note={t("tile.present", { n: now.present })} />
+        <Tile label={t("column.entered")} value={count(now.entered_last_minute)} note={t("tile.of", { n: policy.admit_per_minute })} />
+        <Tile label={t("column.eta")} value={eta(zone)} note={etaRange(zone)} />
+        <Tile label={t("column.use")} value={use(slotUse(zone))} note={t("tile.use")} />
+        {here && here.waits_s.count > 0 && (
+          <Tile label={t("tile.waits")} value={span(here.waits_s.p50)} note={t("tile.waits.note", { p90: span(here.waits_s.p90), p99: span(here.waits_s.p99) })} />
+        )}
+        {here && here.told_ratio.count > 0 && (
+          <Tile label={t("tile.told")} value={part(here.told_ratio.p50)} note={t("tile.told.note", { p10: part(here.told_ratio.p10), p90: part(here.told_ratio.p90) })} />
+        )}
+      </dl>
+      <div class="columns">
+        <div class="charts">
+          <div class="tools">
+            <h2>{t("charts")}</h2>
+            <span class="space" />
+            <div class="segments" role="group" aria-label={t("range.what")}>
+              {RANGES.map((minutes) => (
+                <button
+                  type="button"
+                  aria-pressed={range === minutes}
+                  onClick={() => {
+                    range = minutes;
+                    redraw((n) => n + 1);
+                  }}
+                >
+                  {span(minutes * 60)}
+                </button>
+              ))}
+            </div>
+          </div>
+          {fault && <p class="warning mild">{t("stats.away", { code: fault.code || fault.status })}</p>}
+          <Chart
+            key={`waiting ${range}`}
+            title={t("column.waiting")}
+            at={shown.at}
+            unit="count"
+            sync={id}
+            long_s={long_s}
+            lines={[{ label: t("column.waiting"), values: shown.waiting, color: "--chart-1", fill: "--chart-1-fill" }]}
+          />
+          <Chart
+            key={`entered ${range}`}
+            title={t("chart.entered")}
+            at={shown.at}
+            unit="count"
+            sync={id}
+            long_s={long_s}
+            lines={[
+              { label: t("chart.entered"), values: shown.entered, color: "--chart-2" },
+              { label: t("chart.limit"), values: shown.limit, color: "--chart-limit", dash: [5, 4], stepped: true },
+            ]}
+          />
+          <Chart
+            key={`use ${range}`}
+            title={t("column.use")}
+            at={shown.at}
+            unit="part"
+            sync={id}
+            long_s={long_s}
+            lines={[{ label: t("column.use"), values: shown.use, color: "--chart-3" }]}
+          />
+        </div>
+        <div class="side">
+          <Retune zone={zone} disabled={!isMine} />
+          <section aria-label={t("nav.changes")}>
+            <h2>{t("nav.changes")}</h2>
+            <ChangeList zone={id} />
+          </section>
+          <section>
+            <button
+              type="button"
+              class="danger"
+              disabled={!may("admin")}
+              aria-describedby={may("admin") ? undefined : "why-not-delete"}
+              onClick={() => askDelete(zone, () => (location.hash = "#/"))}
+            >
+              {t("zone.delete")}
+            </button>
+            {!may("admin") && <Denied role="admin" id="why-not-delete" />}
+          </section>
+        </div>
+      </div>
+    </main>
+  );
+}
+
+function Retune({ zone, disabled }) {
+  const fresh = () => {
+    const base = structuredClone({ id: zone.id, etag: zone.etag, policy: zone.policy, notice: zone.notice ?? {} });
+    return { base, draft: draftOf(base) };
+  };
+  const [begun, set] = useState(null);
+  // Until something is typed, the fields show what is in force.
+  const { base, draft } = begun ?? fresh();
+  const read = readDraft(draft);
+  const patch = read.definition ? patchBetween(base, read.definition) : null;
+  const isChanged = !patch || Object.keys(patch).length > 0;
+  const submit = (event) => {
+    event.preventDefault();
+    if (patch && isChanged) askPatch(base, patch, () => set(null));
+  };
+  return (
+    <section aria-label={t("retune")}>
+      <h2>{t("retune")}</h2>
+      <form onSubmit={submit} noValidate>
+        <Editor
+          draft={draft}
+          faults={read.faults}
+          disabled={disabled}
+          why={disabled ? "why-not" : undefined}
+          set={(next) => set({ base, draft: next })}
+        />
+        {begun && base.etag !== zone.etag && <p class="warning mild">{t("retune.meanwhile")}</p>}
+        <div class="ends sticky">
+          <button type="button" disabled={!begun} onClick={() => set(null)}>{t("reset")}</button>
+          <button type="submit" class="main" disabled={disabled || !patch || !isChanged}>{t("review")}</button>
+        </div>
+      </form>
+    </section>
+  );
+}

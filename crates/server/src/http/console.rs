@@ -1,0 +1,152 @@
+//! The console: a page of its own, with its script and style sheet, embedded in the binary.
+//!
+//! It has no secrets and asks nobody who they are; what it shows it gets from the admin API, like everybody. Invariants: what is
+//! served is `console/dist`, byte for byte; the page may load nothing from elsewhere, and run nothing that is not in a file here.
+
+use std::sync::LazyLock;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{
+    Response, StatusCode,
+    header::{
+        CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue,
+        IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    },
+};
+
+/// Where the page is.
+pub const ROOT: &str = "/admin";
+
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+     frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+);
+
+struct File {
+    path: &'static str,
+    kind: HeaderValue,
+    bytes: &'static [u8],
+    etag: HeaderValue,
+}
+
+macro_rules! file {
+    ($path:literal, $kind:literal, $file:literal) => {{
+        let bytes = include_bytes!(concat!("../../../../console/dist/", $file));
+        let digest = blake3::hash(bytes).to_hex();
+        let etag =
+            HeaderValue::try_from(format!("\"{}\"", &digest[..32])).expect("hex digits are plain text");
+        File { path: $path, kind: HeaderValue::from_static($kind), bytes, etag }
+    }};
+}
+
+static FILES: LazyLock<[File; 4]> = LazyLock::new(|| {
+    [
+        file!("", "text/html; charset=utf-8", "index.html"),
+        file!("assets/console.js", "text/javascript; charset=utf-8", "assets/console.js"),
+        file!("assets/console.css", "text/css; charset=utf-8", "assets/console.css"),
+        file!("assets/icon.svg", "image/svg+xml", "assets/icon.svg"),
+    ]
+});
+
+/// Whether `path` is the console's.
+#[must_use]
+pub fn is_here(path: &str) -> bool {
+    file(path).is_some()
+}
+
+fn file(path: &str) -> Option<&'static File> {
+    let rest = path.strip_prefix(ROOT)?;
+    let name = if rest.is_empty() { "" } else { rest.strip_prefix('/')? };
+    FILES.iter().find(|file| file.path == name)
+}
+
+/// The file at `path`, or that it is still the one that the browser has.
+#[must_use]
+pub fn reply(path: &str, headers: &HeaderMap) -> Option<Response<Full<Bytes>>> {
+    let file = file(path)?;
+    let is_known = headers.get_all(IF_NONE_MATCH).iter().any(|tags| {
+        let tags = tags.to_str().unwrap_or_default().split(',').map(str::trim);
+        let mut tags = tags.map(|tag| tag.strip_prefix("W/").unwrap_or(tag).as_bytes());
+        tags.any(|tag| tag == file.etag.as_bytes() || tag == b"*")
+    });
+    let body = if is_known { &[] } else { file.bytes };
+    let mut response = Response::new(Full::new(Bytes::from_static(body)));
+    if is_known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    }
+    let said: [(HeaderName, HeaderValue); 6] = [
+        (CONTENT_TYPE, file.kind.clone()),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        // Kept, and asked about each time: another version of the server has another console.
+        (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (ETAG, file.etag.clone()),
+    ];
+    response.headers_mut().extend(said);
+    Some(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use hyper::body::Body as _;
+
+    use super::*;
+
+    fn text(path: &str) -> String {
+        let file = file(path).unwrap_or_else(|| panic!("nothing is at {path}"));
+        String::from_utf8(file.bytes.to_vec()).expect("text")
+    }
+
+    #[tokio::test]
+    async fn the_page_and_all_that_it_names_are_served() {
+        let page = text("/admin");
+        assert_eq!(page, text("/admin/"));
+        let named: Vec<_> = page.split('"').filter(|part| part.starts_with('/')).collect();
+        assert_eq!(named.len(), 3, "icon, style sheet and script: {named:?}");
+        for path in named {
+            let response = reply(path, &HeaderMap::new()).unwrap_or_else(|| panic!("nothing is at {path}"));
+            let policy = response.headers()[CONTENT_SECURITY_POLICY].to_str().expect("text").to_owned();
+            assert!(policy.starts_with("default-src 'none'; ") && !policy.contains("unsafe"), "{policy}");
+            assert_eq!(response.headers()[X_CONTENT_TYPE_OPTIONS], "nosniff");
+            assert_eq!(response.headers()[REFERRER_POLICY], "no-referrer");
+            let body = response.into_body().collect().await.expect("whole").to_bytes();
+            assert_eq!(body, text(path));
+        }
+    }
+
+    #[test]
+    fn nothing_else_is_served() {
+        for path in
+            ["/", "/adminx", "/admin/x", "/admin//", "/admin/assets/", "/admin/v1/zones", "/admin/../x"]
+        {
+            assert!(!is_here(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_page_runs_nothing_of_its_own_and_loads_nothing_from_elsewhere() {
+        let page = text("/admin");
+        for inline in ["<style", " style=", " onload=", "<script>", "javascript:", "http://", "https://"] {
+            assert!(!page.contains(inline), "{inline}");
+        }
+        assert_eq!(page.matches("<script ").count(), page.matches("<script src=").count());
+    }
+
+    #[test]
+    fn a_browser_that_has_it_is_told_so() {
+        let first = reply("/admin/assets/console.js", &HeaderMap::new()).expect("it is here");
+        let tag = first.headers()[ETAG].clone();
+        for (said, known) in [(tag.to_str().expect("text"), true), ("W/\"x\", *", true), ("\"other\"", false)]
+        {
+            let mut headers = HeaderMap::new();
+            headers.insert(IF_NONE_MATCH, HeaderValue::from_str(said).expect("text"));
+            let again = reply("/admin/assets/console.js", &headers).expect("it is here");
+            assert_eq!(again.status() == StatusCode::NOT_MODIFIED, known, "{said}");
+            assert_eq!(again.body().size_hint().exact() == Some(0), known, "{said}");
+            assert_eq!(again.headers()[ETAG], tag);
+        }
+    }
+}

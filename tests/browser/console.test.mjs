@@ -1,0 +1,359 @@
+// The console, as an operator on duty uses it: the hot zone, a retune and its undo, a colleague, a viewer, a server that stops.
+
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { join } from "node:path";
+import { test } from "node:test";
+
+import { OUT, Weir, axe, context, page, until, zone } from "./harness.mjs";
+
+const HOT = "shop:checkout";
+/// What is seen at once; a table of hundreds, whole, is no picture.
+const picture = (page, name) => page.screenshot({ path: join(OUT, `console ${name}.png`) });
+const MANY = 300;
+/// Hundreds of zones, of which one will be hot.
+const ZONES = Array.from({ length: MANY }, (_, n) => (n === 150 ? zone(HOT, { admit_per_minute: 10 }) : zone(`gov:forms-${n}`))).join("");
+const FEW = [zone(HOT, { admit_per_minute: 10 }), zone("gov:forms")].join("");
+
+const TOKENS = { viewer: "weir_of-a-viewer", operator: "weir_of-an-operator" };
+const sha256 = (text) => createHash("sha256").update(text).digest("hex");
+const ROLES = Object.entries(TOKENS)
+  .map(([role, token]) => `[[admin_token]]\nname = "a-${role}"\nrole = "${role}"\nsha256 = "${sha256(token)}"\n`)
+  .join("");
+
+/// The admin API, as somebody else uses it.
+async function api(weir, method, path, { body, match, token } = {}) {
+  const headers = {};
+  if (body) headers["content-type"] = "application/json";
+  if (match) headers["if-match"] = match;
+  if (token) headers.authorization = `Bearer ${token}`;
+  const reply = await fetch(`${weir.admin_url}/admin/v1${path}`, { method, headers, body: body && JSON.stringify(body) });
+  assert.ok(reply.ok, `${method} ${path}: ${reply.status}`);
+  return reply.json();
+}
+const policy = async (weir, id = HOT) => (await api(weir, "GET", `/zones/${id}`)).policy;
+
+const row = (page, id) => page.locator(`[data-zone="${id}"]`);
+const number = async (locator) => Number((await locator.textContent()).replace(/\D/g, ""));
+const dialog = (page) => page.getByRole("dialog");
+const toast = (page) => page.locator(".toast");
+
+test("the hot zone is on top at once, live, among hundreds", async (t) => {
+  const weir = await Weir.start(t, { config: ZONES });
+  await weir.crowd(t, HOT, 30);
+  const at = await page(t, `${weir.admin_url}/admin`);
+  await at.locator(`tbody [data-zone]`).first().waitFor();
+  const first = () => at.locator("tbody [data-zone]").first().getAttribute("data-zone");
+  await until("the hot zone is on top", async () => (await first()) === HOT);
+  assert.equal(await at.locator("table.zones").getAttribute("aria-rowcount"), String(MANY + 1));
+  // However many zones there are, the page has those in sight.
+  assert.ok((await at.locator("tbody [data-zone]").count()) < 60);
+  assert.equal(await at.locator("th.c-waiting").getAttribute("aria-sort"), "descending");
+  await until("it says so", async () => (await at.locator(".pulse").getAttribute("data-state")) === "live");
+  await picture(at, "zones");
+  assert.deepEqual(await axe(at), []);
+
+  // From now on the list is not to be had: what moves comes by the stream.
+  await at.route("**/admin/v1/zones*", (route) => route.abort());
+  const before = await number(row(at, HOT).locator(".c-waiting"));
+  for (let more = 0; more < 5; more += 1) await weir.ask("/traffic/wait", { zoneId: HOT });
+  await until("the line is seen to grow by the stream alone", async () => (await number(row(at, HOT).locator(".c-waiting"))) >= before + 5);
+  await at.unroute("**/admin/v1/zones*");
+
+  // The end of the list, by scrolling: other rows, as few.
+  await at.evaluate(() => scrollTo(0, document.body.scrollHeight));
+  await until("the last row is there", () => at.locator(`[aria-rowindex="${MANY + 1}"]`).isVisible());
+  assert.ok((await at.locator("tbody [data-zone]").count()) < 60);
+});
+
+test("a table is searched and sorted by keyboard", async (t) => {
+  const weir = await Weir.start(t, { config: ZONES });
+  const at = await page(t, `${weir.admin_url}/admin`);
+  await at.locator("tbody [data-zone]").first().waitFor();
+  await at.keyboard.press("/");
+  await at.keyboard.type("FORMS 29");
+  const shown = () => at.locator("tbody [data-zone]").evaluateAll((rows) => rows.map((row) => row.dataset.zone));
+  // forms-29, forms-129, forms-229, and forms-290 to forms-299.
+  await until("what fits is shown", async () => (await shown()).length === 13);
+  await at.keyboard.press("Escape");
+  await until("all are shown again", async () => (await at.locator("table.zones").getAttribute("aria-rowcount")) === String(MANY + 1));
+
+  await at.getByRole("button", { name: "Zone", exact: true }).focus();
+  await at.keyboard.press("Enter");
+  await until("sorted by name", async () => (await shown())[0] === "gov:forms-0");
+  assert.equal(await at.locator("th.c-zone").first().getAttribute("aria-sort"), "ascending");
+  await at.keyboard.press("Enter");
+  await until("and the other way", async () => (await shown())[0] === HOT);
+  assert.equal(await at.locator("th.c-zone").first().getAttribute("aria-sort"), "descending");
+
+  // Down the rows, further than is in sight; the focus stays on a row, and Enter opens it.
+  await row(at, HOT).getByRole("link").focus();
+  await at.keyboard.press("End");
+  const focused = () => at.evaluate(() => document.activeElement.closest("[data-zone]")?.dataset.zone);
+  await until("the last row has the focus", async () => (await focused()) === "gov:forms-0");
+  await at.keyboard.press("ArrowUp");
+  await until("the one before it", async () => (await focused()) === "gov:forms-1");
+  await at.keyboard.press("Enter");
+  await at.getByRole("heading", { level: 1, name: "gov:forms-1" }).waitFor();
+});
+
+test("by keyboard alone, a rate is halved, seen to be, and put back", async (t) => {
+  const weir = await Weir.start(t, { config: FEW });
+  await weir.crowd(t, HOT, 30);
+  const at = await page(t, `${weir.admin_url}/admin`);
+  await row(at, HOT).waitFor();
+  const press = async (name, within = "body") => {
+    // As far as Tab goes: what can't be reached so can't be used so.
+    for (let tabs = 0; tabs < 80; tabs += 1) {
+      await at.keyboard.press("Tab");
+      if (await at.evaluate(([name, within]) => {
+        const { activeElement: on } = document;
+        return on.closest(within) && on.textContent.trim().startsWith(name);
+      }, [name, within])) {
+        return at.keyboard.press("Enter");
+      }
+    }
+    throw new Error(`no Tab leads to ${name}`);
+  };
+  await press(HOT);
+  await at.getByRole("heading", { level: 1, name: HOT }).waitFor();
+  await until("the line is seen", async () => (await at.locator(".tile").first().textContent()).match(/[1-9]/));
+  await press("Halve the rate");
+  const rate = dialog(at).locator("tr", { hasText: "Admit a minute" });
+  await rate.waitFor();
+  assert.deepEqual(await rate.locator("td").allTextContents(), ["10", "5"]);
+  const told = dialog(at).locator("tr", { hasText: "The last" }).locator("td");
+  assert.equal(await told.count(), 2);
+  assert.notEqual(await told.nth(0).textContent(), await told.nth(1).textContent());
+  await picture(at, "preview");
+  assert.deepEqual(await axe(at), []);
+  assert.equal((await policy(weir)).admit_per_minute, 10, "nothing is changed by looking at it");
+  await at.keyboard.press("Enter");
+  await toast(at).getByText("10 → 5").waitFor();
+  assert.equal((await policy(weir)).admit_per_minute, 5);
+  await until("the page shows it", async () => (await at.locator(".tile").nth(1).textContent()).includes("of 5"));
+  // The focus is back where it was.
+  assert.match(await at.evaluate(() => document.activeElement.textContent), /^Halve the rate/);
+
+  await press("Undo", ".toast");
+  await toast(at).getByText("Undone").waitFor();
+  assert.equal((await policy(weir)).admit_per_minute, 10);
+  // Both are in the list, the newest first, and the older one can be taken back no more: it is.
+  const changes = at.locator(".changes > li");
+  await until("both are listed", async () => (await changes.count()) === 2);
+  assert.deepEqual(await changes.locator(".what").allTextContents(), ["Admit a minute 5 → 10", "Admit a minute 10 → 5"]);
+  assert.match(await changes.nth(1).getByRole("button").textContent(), /^Undone/);
+  await picture(at, "zone");
+});
+
+test("who changes what somebody changed meanwhile is shown what", async (t) => {
+  const weir = await Weir.start(t, { config: FEW });
+  const at = await page(t, `${weir.admin_url}/admin#/zones/${HOT}`);
+  const polling = at.getByLabel("Polling period, ms");
+  await polling.fill("5000");
+  // A colleague is faster.
+  const { etag } = await api(weir, "GET", `/zones/${HOT}`);
+  await api(weir, "PATCH", `/zones/${HOT}`, { body: { policy: { admit_per_minute: 90 } }, match: `"${etag}"` });
+  await at.getByText("Somebody has changed this zone since you began").waitFor();
+  assert.equal(await polling.inputValue(), "5000", "what was typed stays");
+  await at.getByRole("button", { name: "Review change…" }).click();
+  await dialog(at).getByText("Somebody else changed this zone").waitFor();
+  assert.deepEqual(await dialog(at).locator("tr", { hasText: "Admit a minute" }).locator("td").allTextContents(), ["10", "90"]);
+  await picture(at, "conflict");
+  assert.deepEqual(await axe(at), []);
+  await dialog(at).getByRole("button", { name: "Review on top of it" }).click();
+  await dialog(at).getByText("5,000 ms").waitFor();
+  assert.deepEqual(await dialog(at).locator("tr", { hasText: "Polling period" }).locator("td").allTextContents(), ["3,000 ms", "5,000 ms"]);
+  assert.equal(await dialog(at).getByText("Admit a minute").count(), 0, "what the colleague changed is no part of it");
+  await dialog(at).getByRole("button", { name: "Change it" }).click();
+  await toast(at).waitFor();
+  const now = await policy(weir);
+  assert.deepEqual([now.admit_per_minute, now.polling_period_ms], [90, 5_000]);
+});
+
+test("an undo that comes too late is no undo of somebody else's change", async (t) => {
+  const weir = await Weir.start(t, { config: FEW });
+  const at = await page(t, `${weir.admin_url}/admin#/zones/${HOT}`);
+  await at.getByRole("button", { name: "Double the rate" }).click();
+  await dialog(at).getByRole("button", { name: "Change it" }).click();
+  await toast(at).getByText("10 → 20").waitFor();
+  await api(weir, "PATCH", `/zones/${HOT}`, { body: { policy: { admit_per_minute: 500 } }, match: "*" });
+  await toast(at).getByRole("button", { name: "Undo" }).click();
+  await dialog(at).getByText("Somebody else changed this zone").waitFor();
+  assert.equal((await policy(weir)).admit_per_minute, 500);
+  await at.keyboard.press("Escape");
+  await until("it is closed", async () => (await dialog(at).count()) === 0);
+});
+
+test("what follows is said before a zone is closed; notices are written by language", async (t) => {
+  const weir = await Weir.start(t, { config: FEW });
+  const at = await page(t, `${weir.admin_url}/admin`);
+  await row(at, HOT).getByRole("button", { name: `Change ${HOT}` }).click();
+  await dialog(at).getByRole("button", { name: "Closed" }).click();
+  await dialog(at).getByText("Nobody enters, and there are no new tickets").waitFor();
+  await dialog(at).getByRole("button", { name: "Close it" }).click();
+  await toast(at).waitFor();
+  assert.equal((await policy(weir)).mode, "closed");
+  await until("the table has it", async () => (await row(at, HOT).locator(".c-mode").textContent()) === "Closed");
+
+  await row(at, HOT).getByRole("link").click();
+  await at.getByRole("button", { name: "+ ko" }).click();
+  await at.getByLabel("Notice (ko)").fill("잠시만 기다려 주십시오.\n곧 열립니다.");
+  await at.getByRole("textbox", { name: "Admit a minute" }).fill("0");
+  await at.getByText("A whole number, 1 to 600,000").waitFor();
+  assert.ok(await at.getByRole("button", { name: "Review change…" }).isDisabled());
+  await at.getByRole("textbox", { name: "Admit a minute" }).fill("60");
+  await at.getByRole("button", { name: "Review change…" }).click();
+  await dialog(at).getByText("곧 열립니다.").waitFor();
+  await dialog(at).getByRole("button", { name: "Change it" }).click();
+  await until("it is kept", async () => (await api(weir, "GET", `/zones/${HOT}`)).notice.ko === "잠시만 기다려 주십시오.\n곧 열립니다.");
+  // And taken back from the list of changes, with a look at it first.
+  await at.locator(".changes > li", { hasText: "Notice (ko)" }).getByRole("button", { name: "Undo" }).click();
+  await dialog(at).getByRole("button", { name: "Change it" }).click();
+  await until("it is gone", async () => (await api(weir, "GET", `/zones/${HOT}`)).notice.ko === undefined);
+});
+
+test("zones are made and deleted, and a deletion is undone", async (t) => {
+  const weir = await Weir.start(t, { config: FEW });
+  const at = await page(t, `${weir.admin_url}/admin`);
+  await at.getByRole("button", { name: "New zone…" }).click();
+  await dialog(at).getByLabel("Name").fill("gov:new");
+  await dialog(at).getByRole("textbox", { name: "Admit a minute" }).fill("1200");
+  assert.deepEqual(await axe(at), []);
+  await dialog(at).getByRole("button", { name: "Review change…" }).click();
+  await dialog(at).getByRole("button", { name: "Create it" }).click();
+  await row(at, "gov:new").getByRole("link").click();
+  await at.getByRole("button", { name: "Delete this zone…" }).click();
+  const go = dialog(at).getByRole("button", { name: "Delete it" });
+  await go.waitFor();
+  assert.ok(await go.isDisabled(), "the name is to be typed first");
+  await dialog(at).getByLabel("Type gov:new").fill("gov:new");
+  await go.click();
+  await toast(at).getByText("gov:new was deleted").waitFor();
+  await until("the table has it no more", async () => (await row(at, "gov:forms").isVisible()) && (await row(at, "gov:new").count()) === 0);
+  await toast(at).getByText("gov:new was deleted").locator("..").getByRole("button", { name: "Undo" }).click();
+  await row(at, "gov:new").waitFor();
+  assert.equal((await policy(weir, "gov:new")).admit_per_minute, 1_200);
+});
+
+test("a token is asked for, and a viewer sees what can't be changed, and why", async (t) => {
+  const weir = await Weir.start(t, { config: FEW + ROLES });
+  const at = await page(t, `${weir.admin_url}/admin`);
+  await at.getByLabel("Token").fill("weir_wrong");
+  await picture(at, "login");
+  assert.deepEqual(await axe(at), []);
+  await at.keyboard.press("Enter");
+  await at.getByText("The server does not know this token.").waitFor();
+  await at.getByLabel("Token").fill(TOKENS.viewer);
+  await at.keyboard.press("Enter");
+  await row(at, HOT).waitFor();
+  assert.ok(await row(at, HOT).getByRole("button").isDisabled());
+  await at.getByText("it takes the role operator").waitFor();
+  assert.equal(await at.getByRole("button", { name: "New zone…" }).count(), 0);
+  await row(at, HOT).getByRole("link").click();
+  await at.getByRole("heading", { level: 1, name: HOT }).waitFor();
+  for (const name of ["Hold", "Closed", "Halve the rate", "Delete this zone…", "Review change…"]) {
+    const button = at.getByRole("button", { name }).first();
+    assert.ok(await button.isDisabled(), name);
+  }
+  const why = await at.getByRole("button", { name: "Hold" }).getAttribute("aria-describedby");
+  assert.match(await at.locator(`#${why}`).textContent(), /role operator/);
+  await picture(at, "viewer");
+  assert.deepEqual(await axe(at), []);
+
+  // The token is this tab's, and goes nowhere but into the header.
+  await at.reload();
+  await at.getByRole("heading", { level: 1, name: HOT }).waitFor();
+  const kept = await at.evaluate(() => [JSON.stringify(localStorage), document.cookie, location.href, document.documentElement.outerHTML]);
+  for (const text of [...kept, ...at.context().requests.map((request) => request.url + (request.body ?? ""))]) {
+    assert.ok(!text.includes(TOKENS.viewer), text);
+  }
+  await at.getByRole("button", { name: "Sign out" }).click();
+  await at.getByLabel("Token").waitFor();
+  assert.ok(!(await at.evaluate(() => JSON.stringify(sessionStorage))).includes("weir_of"));
+});
+
+test("what the server refuses is said", async (t) => {
+  const weir = await Weir.start(t, { config: FEW + ROLES });
+  const at = await page(t, `${weir.admin_url}/admin#/zones/${HOT}`);
+  await at.getByLabel("Token").fill(TOKENS.operator);
+  await at.keyboard.press("Enter");
+  await at.getByRole("button", { name: "Halve the rate" }).click();
+  await dialog(at).getByRole("button", { name: "Change it" }).waitFor();
+  // Meanwhile the operator becomes a viewer.
+  weir.configure((FEW + ROLES).replace('role = "operator"', 'role = "viewer"'));
+  weir.signal("SIGHUP");
+  const whoami = () => api(weir, "GET", "/whoami", { token: TOKENS.operator });
+  await until("the role is another one", async () => (await whoami()).role === "viewer");
+  await dialog(at).getByRole("button", { name: "Change it" }).click();
+  await dialog(at).getByText("Your token may not do that.").waitFor();
+  assert.equal((await api(weir, "GET", `/zones/${HOT}`, { token: TOKENS.viewer })).policy.admit_per_minute, 10);
+});
+
+test("what is old is shown as old, and what is back as new", async (t) => {
+  const weir = await Weir.start(t, { config: FEW });
+  const at = await (await context(t)).newPage();
+  const state = () => at.locator(".pulse").getAttribute("data-state");
+
+  // Without the stream, it is asked for.
+  await at.route("**/admin/v1/events*", (route) => route.abort());
+  await at.goto(`${weir.admin_url}/admin`);
+  await until("it is polled", async () => (await state()) === "polling");
+  await api(weir, "PATCH", `/zones/${HOT}`, { body: { policy: { mode: "hold" } }, match: "*" });
+  await until("and up to date", async () => (await row(at, HOT).locator(".c-mode").textContent()) === "Hold");
+  await at.unroute("**/admin/v1/events*");
+  await until("it is live", async () => (await state()) === "live");
+
+  await weir.kill();
+  await at.getByText(/^Out of date: figures are from/).waitFor();
+  assert.equal(await state(), "stale");
+  assert.ok(await row(at, HOT).isVisible(), "what was last known is still there");
+  await picture(at, "stale");
+  assert.deepEqual(await axe(at), []);
+  await weir.up();
+  await until("it is live again", async () => (await state()) === "live");
+  assert.equal(await at.getByText(/^Out of date/).count(), 0);
+});
+
+test("what happens is listed, chosen by kind, and stopped to be read", async (t) => {
+  const weir = await Weir.start(t, { config: FEW });
+  const at = await page(t, `${weir.admin_url}/admin#/events`);
+  await until("it is live", async () => (await at.locator(".pulse").getAttribute("data-state")) === "live");
+  const patch = (rate) => api(weir, "PATCH", `/zones/${HOT}`, { body: { policy: { admit_per_minute: rate } }, match: "*" });
+  const rows = at.locator("table.feed tbody tr");
+  await patch(70);
+  await rows.filter({ hasText: "70 a minute" }).waitFor();
+  await picture(at, "events");
+  assert.deepEqual(await axe(at), []);
+  await at.getByRole("button", { name: "Pause" }).click();
+  await patch(80);
+  await at.getByText("New since: 1").waitFor();
+  assert.equal(await rows.filter({ hasText: "80 a minute" }).count(), 0);
+  await at.getByRole("button", { name: "Go on" }).click();
+  await rows.filter({ hasText: "80 a minute" }).waitFor();
+  await at.getByRole("button", { name: "Policy" }).click();
+  await until("none of that kind", async () => (await rows.filter({ hasText: "a minute" }).count()) === 0);
+  // What there is too much of comes where it is asked for.
+  await at.getByRole("button", { name: "Joined" }).click();
+  await until("somebody joined", async () => {
+    await weir.ask("/traffic/wait", { zoneId: HOT });
+    return (await rows.filter({ hasText: "joined" }).count()) > 0;
+  });
+});
+
+test("servers and stores are seen, and a server is drained", async (t) => {
+  const weir = await Weir.start(t, { config: FEW });
+  const at = await page(t, `${weir.admin_url}/admin#/servers`);
+  await at.getByText("serving", { exact: true }).first().waitFor();
+  await until("its figures are there", async () => /\d/.test(await at.locator(".tile", { hasText: "Open files" }).locator("dd").textContent()));
+  await picture(at, "servers");
+  assert.deepEqual(await axe(at), []);
+  await at.getByRole("button", { name: "Drain this server…" }).click();
+  await dialog(at).getByRole("button", { name: "Drain this server…" }).click();
+  await at.getByText("draining", { exact: true }).waitFor();
+  assert.equal((await fetch(`${weir.admin_url}/readyz`)).status, 503);
+  await at.getByRole("button", { name: "End draining…" }).click();
+  await dialog(at).getByRole("button", { name: "End draining…" }).click();
+  await at.getByText("serving", { exact: true }).first().waitFor();
+  assert.equal((await fetch(`${weir.admin_url}/readyz`)).status, 200);
+});
