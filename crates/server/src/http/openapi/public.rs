@@ -4,14 +4,19 @@
 //! values. What ties the two together is `tests/openapi`, which holds replies of a running server against the document.
 #![expect(dead_code, reason = "shapes and paths for the document")]
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
-use utoipa::{Modify, OpenApi, ToSchema};
+use utoipa::{
+    Modify, OpenApi, PartialSchema as _, ToSchema,
+    openapi::{Content, RefOr, ResponseBuilder},
+};
 
 use super::{
     super::problem::{
-        BAD_TOKEN, BUSY, Code, GONE, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD, OVERLOADED,
-        SLOW_BODY, STOPPING, STORE_AWAY, TOO_LARGE, TOO_MANY_REQUESTS, UNKNOWN_FIELD, UNKNOWN_ZONE,
-        UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE, ZONE_CLOSED,
+        BAD_TOKEN, BUSY, Code, GONE, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD, NOT_FOUND,
+        OVERLOADED, SLOW_BODY, STOPPING, STORE_AWAY, TOO_LARGE, TOO_MANY_REQUESTS, UNKNOWN_FIELD,
+        UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE, ZONE_CLOSED,
     },
     OF_HTTP, Problem, operations, refuse,
 };
@@ -23,7 +28,7 @@ use super::{
         description = "A waiting room that apps poll. Take a place with `wait`, ask for it with `entry` as often as told.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT"),
     ),
-    paths(wait, entry, stream, jwks, healthz, readyz),
+    paths(wait, entry, stream, notice, page, library, jwks, healthz, readyz),
     components(schemas(Problem)),
     modifiers(&Refusals),
 )]
@@ -143,6 +148,14 @@ enum StreamEventName {
     Reconnect,
 }
 
+/// Texts by language.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Notice {
+    #[schema(example = json!({"en": "Back at noon."}))]
+    notice: BTreeMap<String, String>,
+}
+
 /// Public keys; RFC 7517.
 #[derive(ToSchema)]
 struct Jwks {
@@ -171,6 +184,38 @@ fn entry() {}
     responses((status = 200, content_type = "text/event-stream", body = StreamEvent)),
 )]
 fn stream() {}
+
+/// What operators tell those who wait in a zone.
+#[utoipa::path(
+    get,
+    path = "/traffic/notice",
+    tag = "waiting",
+    params(("zone" = String, Query, description = "The zone's id", example = "TEST_ZONE")),
+    responses((status = 200, body = Notice)),
+)]
+fn notice() {}
+
+/// The waiting page of a zone, for browsers.
+#[utoipa::path(
+    get,
+    path = "/wait/{zone}",
+    tag = "pages",
+    params(
+        ("zone" = String, Path, description = "The zone's id", example = "TEST_ZONE"),
+        ("lang" = Option<String>, Query, description = "`en` or `ko`; otherwise as the browser prefers"),
+    ),
+    responses((status = 200, content_type = "text/html", body = String)),
+)]
+fn page() {}
+
+/// Waits for pages of one's own.
+#[utoipa::path(
+    get,
+    path = "/weir.js",
+    tag = "pages",
+    responses((status = 200, content_type = "text/javascript", body = String)),
+)]
+fn library() {}
 
 /// The keys that passes are signed with.
 #[utoipa::path(
@@ -227,10 +272,25 @@ impl Modify for Refusals {
                 let own = match path.as_str() {
                     "/traffic/wait" | "/traffic/entry" => of_poll,
                     "/traffic/stream" => of_stream,
+                    "/traffic/notice" => {
+                        &[MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE, UNKNOWN_ZONE, STORE_AWAY]
+                    }
+                    "/wait/{zone}" => &[NOT_FOUND],
                     "/readyz" => &[STOPPING, STORE_AWAY],
                     _ => &[],
                 };
                 refuse(operation, &[OF_HTTP, &[METHOD_NOT_ALLOWED, OVERLOADED], own].concat());
+                if let "/traffic/notice" | "/wait/{zone}" | "/weir.js" = path.as_str() {
+                    let known = ResponseBuilder::new().description("`If-None-Match` names what there is");
+                    operation.responses.responses.insert("304".to_owned(), known.build().into());
+                }
+                // A zone that is not served has a page that says so; a name that is none has not.
+                if path == "/wait/{zone}"
+                    && let Some(RefOr::T(response)) = operation.responses.responses.get_mut("404")
+                {
+                    let page = Content::new(Some(String::schema()));
+                    response.content.insert("text/html".to_owned(), page.into());
+                }
             }
         }
     }
