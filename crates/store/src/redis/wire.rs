@@ -346,7 +346,7 @@ mod tests {
             let definition = Definition { policy, notice };
             let text = definition_text(&definition);
             assert_eq!(parse_definition(text.as_bytes()), Ok(definition));
-            assert_eq!(text.starts_with(&policy_text(&policy)), true);
+            assert!(text.starts_with(&policy_text(&policy)));
         }
         let before = policy_text(&policy);
         assert_eq!(parse_definition(before.as_bytes()), Ok(policy.into()));
