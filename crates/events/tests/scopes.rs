@@ -105,6 +105,7 @@ fn publish_all(bus: &Bus, zone: Zone) {
     bus.publish(ViewShown { zone, epoch: 1, at_ms: 2 });
     bus.publish(ModeChanged { zone, mode: Mode::Hold });
     bus.publish(PolicyChanged { zone, policy });
+    bus.publish(NoticeChanged { zone });
     bus.publish(ZoneAdded { zone, policy });
     bus.publish(ZoneRemoved { zone });
     bus.publish(events::Joined { zone, epoch: 1, first: 5, count: 2, entered: 0, at_ms: 2 });

@@ -246,12 +246,14 @@ impl<S: Store> Gate<S> {
         let _changing = self.changing.lock().await;
         let before = self.rooms.load_full();
         let mut rooms = Rooms::clone(&before);
-        match new {
-            Some(definition) => {
-                let room = self.put(before.get(zone), zone, definition).await?;
+        match (before.get(zone), new) {
+            // Another notice alone is none of the line's business.
+            (Some(room), Some(definition)) if room.policy() == definition.policy => room.keep(definition),
+            (room, Some(definition)) => {
+                let room = self.put(room, zone, definition).await?;
                 rooms.insert(zone.clone(), room);
             }
-            None => drop(rooms.remove(zone)),
+            (_, None) => drop(rooms.remove(zone)),
         }
         self.serve(&before, rooms);
         Ok(())
@@ -264,10 +266,7 @@ impl<S: Store> Gate<S> {
         definition: &Definition,
     ) -> Result<Arc<Room>, StoreError> {
         if let Some(room) = room {
-            // Another notice alone is none of the line's business.
-            if room.policy() != definition.policy {
-                room.set_policy(&*self.store, definition.policy).await?;
-            }
+            room.set_policy(&*self.store, definition.policy).await?;
             room.keep(definition);
             return Ok(Arc::clone(room));
         }

@@ -417,6 +417,9 @@ async fn serve(
                 in_force = new.unwrap_or(in_force);
                 edge.set_idle(in_force.idle_timeout(longest_polling_ms(&app)));
             }
+            () = app.desk.changed() => {
+                edge.set_idle(in_force.idle_timeout(longest_polling_ms(&app)));
+            }
             () = zones_changed.notified() => {
                 edge.set_idle(in_force.idle_timeout(longest_polling_ms(&app)));
             }

@@ -27,7 +27,7 @@ const PINNED: [(&str, &str); 8] = [
     ("policy", "ee8830fb6abef237741e1678b59f1090beae7b82"),
     ("restore", "7d2dc2f64a9cdc192d3613540adca78e1984a5e7"),
     ("zones", "c5ee1974adc07dad6cb2eff98997c58472e024f3"),
-    ("define", "d1fbc7d73dbcffb003266fcecad56479f8e8d6bc"),
+    ("define", "96f4ecc3253b7868c092b0f58db065b41f1ba45e"),
     ("servers", "28121016408ba7d432d708a18e63b930c0fc957d"),
 ];
 

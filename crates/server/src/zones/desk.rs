@@ -9,7 +9,11 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use admission::{Definition, PolicyFault, ZoneId};
 use store::{Defined, Expected, Store, StoreError};
-use tokio::{sync::Mutex, task::spawn_blocking, time::timeout};
+use tokio::{
+    sync::{Mutex, Notify},
+    task::spawn_blocking,
+    time::timeout,
+};
 
 use super::{
     ZONES_MAX,
@@ -95,6 +99,8 @@ pub struct Desk<S> {
     gate: Arc<Gate<S>>,
     keeper: Keeper,
     scribe: Scribe,
+    /// Told when what is kept beside the file has changed.
+    changed: Notify,
 }
 
 impl<S: Store> Desk<S> {
@@ -114,12 +120,13 @@ impl<S: Store> Desk<S> {
         if overlay.kept() > 0 {
             tracing::info!(zones = overlay.kept(), "operators' changes win over the configuration's file");
         }
-        Ok(Self { gate, keeper: Keeper::Configuration(Mutex::new(overlay)), scribe })
+        let keeper = Keeper::Configuration(Mutex::new(overlay));
+        Ok(Self { gate, keeper, scribe, changed: Notify::new() })
     }
 
     /// For zones that a store keeps, each followed by whom `looks_of` names.
     pub fn over_store(gate: Arc<Gate<S>>, looks_of: Box<LooksOf>, scribe: Scribe) -> Self {
-        Self { gate, keeper: Keeper::Store(looks_of), scribe }
+        Self { gate, keeper: Keeper::Store(looks_of), scribe, changed: Notify::new() }
     }
 
     /// The zones as they are defined, in the order of their names; those of a store as last told.
@@ -132,6 +139,12 @@ impl<S: Store> Desk<S> {
     #[must_use]
     pub fn get(&self, zone: &str) -> Option<Definition> {
         self.gate.definition(zone)
+    }
+
+    /// Waits until a zone was changed since this was last waited for; of a store's zones, their watchers tell. For one who
+    /// waits at a time.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
     }
 
     /// Has a zone defined anew, or, with none, deleted: where it is as expected. It is in force here on return, or as soon
@@ -202,6 +215,7 @@ impl<S: Store> Desk<S> {
             return Err(fault);
         }
         *overlay = next;
+        self.changed.notify_one();
         let change = Change { before, after: new };
         self.scribe.write(by, zone, &change);
         Ok(change)

@@ -118,7 +118,7 @@ impl<C: Client> Redis<C> {
     ) -> Result<Defined> {
         let random = RandomState::new();
         let [a, b] = [0, 1].map(|half| random.hash_one((zone, half)));
-        let made = format!("{REGISTER}:made:{a:016x}{b:016x}");
+        let mut made = vec![Bytes::from(format!("{REGISTER}:made:{a:016x}{b:016x}"))];
         // How the zone's definition is written there, where that is not how it is written here.
         let mut found: Option<Bytes> = None;
         for _ in 0..CHANGES {
@@ -137,8 +137,14 @@ impl<C: Client> Redis<C> {
                 written(new(before).as_ref()),
                 text(REMEMBERED_S),
             ];
-            let made = Bytes::copy_from_slice(made.as_bytes());
-            let mut reply = self.of_register(&scripts::DEFINE, &[made], args).await?;
+            let mut reply = match self.of_register(&scripts::DEFINE, &made, args).await {
+                // The slot is being moved: it was not run, and one key alone is found wherever it is.
+                Err(StoreError::Away(why)) if why.contains("TRYAGAIN") && !made.is_empty() => {
+                    made.clear();
+                    continue;
+                }
+                other => other?,
+            };
             match &*reply.bytes()? {
                 b"1" => return Ok(Defined::Done(before.cloned())),
                 b"0" => found = Some(reply.bytes()?),

@@ -116,6 +116,7 @@ async fn what_is_changed_is_in_force_and_kept_over_a_restart_and_a_reload() {
     let changed = site.define("A", tag.clone(), Some(saying("Back at noon.\nOr later."))).await;
     let after = Some(saying("Back at noon.\nOr later."));
     assert_eq!(changed, Ok(Change { before: Some(holding(60)), after: after.clone() }));
+    assert!(timeout(PATIENCE, site.desk().changed()).await.is_ok(), "who follows polling periods is told");
     assert_eq!(site.define("B", tag, None).await, Ok(Change { before: Some(holding(60)), after: None }));
     let made = site.define("NEW", Expected::Absent, Some(holding(7))).await;
     assert_eq!(made, Ok(Change { before: None, after: Some(holding(7)) }));
