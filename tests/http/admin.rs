@@ -429,12 +429,13 @@ pub(crate) fn the_command_line_asks_the_server() {
 
 /// Beyond the loopback nobody is let in for being near.
 pub(crate) fn no_open_door_beyond_the_loopback() {
-    let setup = Setup::zone(60, "").arg("--admin-listen").arg("0.0.0.0:0");
+    let open = "admin_listen = \"0.0.0.0:0\"\n";
+    let setup = Setup::new(&format!("{open}{}", zone("Z", 60, ""))).shell("unset WEIR_ADMIN_LISTEN;");
     let ended = setup.fail();
     assert_eq!(ended.status.code(), Some(64), "{}", ended.log);
     assert!(ended.log.lines().count() == 1 && ended.log.contains("weir token new"), "{}", ended.log);
     let (token, lines) = new_token("ada", "admin");
-    setup.write_config(&(lines + &zone("Z", 60, "")));
+    setup.write_config(&format!("{open}{lines}{}", zone("Z", 60, "")));
     let weir = setup.start();
     let port = weir.admin.port();
     let ask = |headers: &[(&str, &str)]| {
@@ -442,5 +443,11 @@ pub(crate) fn no_open_door_beyond_the_loopback() {
         client.ask("GET", "/admin/v1/whoami", headers, None).expect("a reply").status
     };
     let bearer = format!("Bearer {token}");
+    assert_eq!([ask(&[]), ask(&[("Authorization", &bearer)])], [401, 200]);
+    // Nor does a reload open it, by a file that would have it elsewhere.
+    weir.setup().write_config(&zone("Z", 60, ""));
+    let before = weir.log().len();
+    weir.signal(Signal::HUP);
+    eventually("the file was read again", || weir.log()[before..].contains("was read").then_some(()));
     assert_eq!([ask(&[]), ask(&[("Authorization", &bearer)])], [401, 200]);
 }

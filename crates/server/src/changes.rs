@@ -166,7 +166,7 @@ mod tests {
             ]
         );
         assert_eq!(changes.of(Some("B")).await.len(), 1);
-        for n in 0..2 * MOST as u32 {
+        for n in 0..=u32::try_from(2 * MOST).expect("a small number") {
             changes.0.lock().await.look(vec![(zone("A"), rate(2)), (zone("C"), rate(4 + n))]);
         }
         assert_eq!(changes.of(None).await.len(), MOST);

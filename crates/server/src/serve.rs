@@ -532,8 +532,15 @@ async fn reload(running: &Config, sources: &Sources, app: &App<AnyStore>) -> Opt
             warn_of_differences(&differ);
         }
     }
-    app.guard.store(Arc::new(Guard::new(&new.admin_tokens, &new.admin_hosts)));
     app.pages.store(Arc::new(pages));
+    // The listener stays where it is, whatever the file says now.
+    if running.admin_listen.ip().is_loopback() || !new.admin_tokens.is_empty() {
+        app.guard.store(Arc::new(Guard::new(&new.admin_tokens, &new.admin_hosts)));
+    } else {
+        tracing::error!(
+            "there is no [[admin_token]] any more, and the admin listener is reached from beyond this machine: those known stay"
+        );
+    }
     let file = sources.file().map_or_else(|| "(none)".to_owned(), |file| file.display().to_string());
     tracing::info!(file, zones = new.zones.len(), "the configuration was read again");
     Some(new)

@@ -352,3 +352,55 @@ fn flags_win_over_variables_over_file_over_defaults() {
     assert!(told(&["--version"], &[]).starts_with("weir 0."));
     assert_eq!(bare.needs_restart(&config), ["listen", "backlog", "log"]);
 }
+
+#[test]
+fn who_may_use_the_admin_api_is_said_whole() {
+    let token = |name: &str, role: &str, sha256: &str| {
+        format!("[[admin_token]]\nname = \"{name}\"\nrole = \"{role}\"\nsha256 = \"{sha256}\"\n")
+    };
+    let (one, two) = ("1a".repeat(32), "2b".repeat(32));
+    let both = token("ada", "admin", &one) + &token("vera", "viewer", &two);
+    let text = format!("admin_listen = \"0.0.0.0:1\"\nadmin_hosts = [\"Weir.example\"]\n{both}{ZONE}");
+    let config = from_text("w.toml", &text).expect("right");
+    assert_eq!(config.admin_hosts, ["weir.example"]);
+    let shown = config.shown().into_iter().find(|(name, _)| *name == "admin_token").expect("it is shown").1;
+    assert_eq!(shown, "ada (admin), vera (viewer)");
+    assert!(!format!("{config:?}").contains(&one), "what is kept of a token is not shown");
+    let other = from_text("w.toml", &text.replace(&two, &"3c".repeat(32))).expect("right");
+    assert!(config.needs_restart(&other).is_empty() && config.admin_tokens != other.admin_tokens);
+    for (text, told) in [
+        (
+            "admin_listen = \"0.0.0.0:1\"\n".to_owned(),
+            "w.toml:1: admin_listen: 0.0.0.0:1 is reached from beyond",
+        ),
+        ("admin_listen = \"[::]:1\"\n".to_owned(), "w.toml:1: admin_listen: [::]:1 is reached from beyond"),
+        (
+            "admin_hosts = [\"http://h\"]\n".to_owned(),
+            "w.toml:1: admin_hosts: `http://h` is no name of a host",
+        ),
+        ("admin_hosts = [\"h:80\"]\n".to_owned(), "w.toml:1: admin_hosts: `h:80` is no name of a host"),
+        (
+            "admin_token = 3\n".to_owned(),
+            "w.toml:1: admin_token: tokens are written as [[admin_token]] tables",
+        ),
+        (token("local", "admin", &one), "w.toml:2: admin_token.name: a token's name is"),
+        (token("ada", "root", &one), "w.toml:3: admin_token.role: is `root`, and must be one of viewer,"),
+        (token("ada", "admin", "weir_s3cret"), "w.toml:4: admin_token.sha256: is no SHA-256 of a token"),
+        (
+            token("ada", "admin", &one) + &token("ada", "viewer", &two),
+            "w.toml:5: admin_token: `ada` is the name of two",
+        ),
+        (
+            token("ada", "admin", &one) + &token("otto", "viewer", &one),
+            "w.toml:5: admin_token: `ada` and `otto` are one",
+        ),
+        ("[[admin_token]]\nname = \"ada\"\n".to_owned(), "w.toml:1: admin_token: has no `role`"),
+        (
+            "[[admin_token]]\ncolour = \"red\"\n".to_owned(),
+            "w.toml:2: admin_token.colour: there is no such field",
+        ),
+    ] {
+        let line = refused(&format!("{text}{ZONE}"));
+        assert!(line.starts_with(told) && !line.contains("s3cret"), "{line}");
+    }
+}

@@ -22,7 +22,7 @@ use axum::{
     routing::{MethodRouter, get, patch, post, put},
 };
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
+use http_body_util::{BodyExt as _, Collected, Full};
 use hyper::{
     Method, Request, Response, StatusCode,
     body::{Body as _, Incoming},
@@ -181,7 +181,7 @@ fn routes<S: Store>() -> Vec<(&'static str, MethodRouter<Arc<App<S>>>)> {
 /// A reply as the edge takes it. Handlers' bodies are whole already.
 async fn whole(response: AxumResponse) -> Response<Full<Bytes>> {
     let (head, body) = response.into_parts();
-    let bytes = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let bytes = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
     Response::from_parts(head, Full::new(bytes))
 }
 

@@ -1,7 +1,7 @@
 //! What is said over HTTP, as OpenAPI 3.1 documents: one for apps, one for operators.
 //!
 //! Both are made from the code: paths and shapes from what is written beside them, refusals from the table of
-//! [`problem`]. They are checked in under `docs/`, and served at `/openapi.json`. Invariant: a reply that is in neither of
+//! [`problem`](super::problem). They are checked in under `docs/`, and served at `/openapi.json`. Invariant: a reply that is in neither of
 //! them is a fault; `tests/openapi` asks a running server for such.
 
 mod public;

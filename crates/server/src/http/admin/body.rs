@@ -248,7 +248,8 @@ mod tests {
         let long = format!(r#"{{"notice":{{"en":"{}"}}}}"#, "x".repeat(501));
         let many: Vec<_> = (b'a'..=b'i').map(|letter| format!(r#""x{}":"x""#, char::from(letter))).collect();
         let many = format!(r#"{{"notice":{{{}}}}}"#, many.join(","));
-        let cases: [(&dyn Fn(&str) -> Result<(), Problem>, &str, &str, &str); 29] = [
+        type Read<'a> = &'a dyn Fn(&str) -> Result<(), Problem>;
+        let cases: [(Read<'_>, &str, &str, &str); 29] = [
             (&patch, "", "malformed_json", "at line 1, column 0"),
             (&patch, "[]", "wrong_type", "the body must be a JSON object"),
             (&patch, r#"{"colour":1}"#, "unknown_field", "`colour`"),

@@ -77,7 +77,9 @@ mod tests {
 
     fn read(values: &[&'static str]) -> Result<Wanted, Problem> {
         let mut headers = HeaderMap::new();
-        values.iter().for_each(|value| drop(headers.append(IF_MATCH, HeaderValue::from_static(value))));
+        for value in values {
+            headers.append(IF_MATCH, HeaderValue::from_static(value));
+        }
         Wanted::read(&headers)
     }
 

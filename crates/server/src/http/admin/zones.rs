@@ -3,7 +3,7 @@
 //! Invariants: a change is a compare-and-set by `If-Match`, all of it or nothing; a dry run goes the same way up to the desk,
 //! and no further.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use admission::{Definition, ZoneId};
 use axum::{
@@ -281,7 +281,7 @@ fn is_dry_run(query: Option<&str>) -> Result<bool, Problem> {
 }
 
 /// A number of minutes in the address.
-fn minutes(name: &str, text: &Cow<'_, str>) -> Result<usize, Problem> {
+fn minutes(name: &str, text: &str) -> Result<usize, Problem> {
     let number: i64 = text
         .parse()
         .map_err(|_| Problem::new(WRONG_TYPE, format!("`{name}` must be a whole number, in the address")))?;
