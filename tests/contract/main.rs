@@ -10,6 +10,8 @@ mod behaviour;
 mod clock;
 #[path = "../support/redis.rs"]
 mod redis;
+mod register;
+mod servers;
 mod shared;
 #[path = "../support/trial.rs"]
 mod trial;
@@ -51,6 +53,7 @@ fn main() {
         trials.extend(behaviours(&format!("cluster::{library:?}"), in_redis(&three, None)));
         trials.extend(shared_behaviours(&format!("redis::{library:?}"), in_redis(&one, None)));
         trials.extend(shared_behaviours(&format!("cluster::{library:?}"), in_redis(&three, None)));
+        trials.extend(of_the_register(&format!("redis::{library:?}"), in_redis(&one, None)));
         trials.extend(replicated_behaviours(&format!("redis::{library:?}"), in_redis(&one, None)));
     }
     let conclusion = libtest_mimic::run(&args, trials);
@@ -97,14 +100,30 @@ fn behaviours<B: Backend>(of: &str, start: impl Fn() -> B + Clone + Send + 'stat
 }
 
 fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<Trial> {
-    trials![
+    let mut trials = trials![
         of, start, shared:
         frozen_redis_is_away_in_time_and_comes_back,
         register_lists_zones_in_order_and_is_put_again_when_lost,
         two_servers_have_one_line,
         policy_put_by_one_is_in_the_others_view,
         zone_that_is_kept_keeps_its_policy_when_opened,
-    ]
+    ];
+    trials.extend(trials![of, start, register: what_is_not_as_expected_is_not_changed]);
+    trials
+}
+
+fn of_the_register(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<Trial> {
+    let mut trials = trials![
+        of, start, register:
+        register_that_is_lost_comes_back_whole,
+        register_of_before_is_read_and_written,
+        equal_revisions_of_different_pasts_are_found,
+        of_changes_that_expect_the_same_one_is_made,
+        deleted_zone_is_not_brought_back_by_opening_it,
+        change_that_is_sent_again_is_made_once,
+    ];
+    trials.extend(trials![of, start, servers: servers_hear_of_each_other_until_they_are_silent]);
+    trials
 }
 
 fn replicated_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<Trial> {

@@ -122,6 +122,7 @@ fn together() -> Vec<Trial> {
         drain::second_signal_ends_it_at_once,
         reload::zones_come_go_and_change,
         reload::bad_file_changes_nothing,
+        reload::what_operators_changed_wins_until_the_file_is_edited,
         startup::faults_exit_64_with_one_line,
         startup::check_config_and_version,
         startup::settings_come_from_the_environment_too,

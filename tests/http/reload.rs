@@ -1,5 +1,7 @@
 //! SIGHUP reads the configuration file again.
 
+use std::fs;
+
 use rustix::process::Signal;
 
 use crate::{
@@ -72,4 +74,50 @@ pub(crate) fn bad_file_changes_nothing() {
     }
     reload(&weir, &zone("B", 60, ""));
     served(&weir, "B", 401);
+}
+
+/// What operators changed is kept beside the file, and wins until the file's own entry is another one; what is kept and
+/// can't be read ends the start by name.
+pub(crate) fn what_operators_changed_wins_until_the_file_is_edited() {
+    let of_file = zone("A", 60, "mode = \"hold\"") + &zone("B", 60, "mode = \"hold\"");
+    let setup = Setup::new(&of_file);
+    let policy = |mode: &str| {
+        serde_json::json!({
+            "mode": mode, "admit_per_minute": 60, "sub_windows": 10, "polling_period_ms": 3_000,
+            "idle_timeout_s": 60, "pass_ttl_s": 300, "on_store_failure": "closed",
+            "waits_per_minute_per_client": 0, "entries_per_minute_per_client": 0,
+        })
+    };
+    let defined = |mode: &str| serde_json::json!({ "policy": policy(mode), "notice": {} });
+    let kept = serde_json::json!({ "version": 1, "zones": [
+        { "zone": "A", "file": defined("hold"), "now": defined("closed") },
+        { "zone": "B", "file": defined("hold"), "now": null },
+        { "zone": "NEW", "file": null, "now": defined("hold") },
+    ]});
+    fs::create_dir_all(setup.data()).expect("made");
+    let path = setup.data().join("zones.json");
+    fs::write(&path, "{").expect("written");
+    let ended = setup.fail();
+    assert_eq!(ended.status.code(), Some(74), "{}", ended.log);
+    assert!(ended.log.contains("zones.json: EOF"), "{}", ended.log);
+
+    fs::write(&path, kept.to_string()).expect("written");
+    let mut weir = setup.start();
+    let refused = |weir: &Weir, zone: &str| weir.post("/traffic/wait", &body(zone, None)).status;
+    for _ in 0..2 {
+        assert_eq!(refused(&weir, "A"), 503, "closed");
+        assert_eq!(refused(&weir, "B"), 404);
+        assert_eq!(refused(&weir, "NEW"), 200);
+        reload(&weir, &of_file);
+        eventually("it was read again", || weir.log().contains("read again").then_some(()));
+        weir.kill_and_restart();
+    }
+    reload(&weir, &of_file.replace("id = \"A\"\n", "id = \"A\"\nsub_windows = 6\n"));
+    eventually("the file counts for A", || weir.log().contains("the file counts").then_some(()));
+    assert_eq!(refused(&weir, "A"), 200);
+    assert_eq!(refused(&weir, "B"), 404, "nobody touched it in the file");
+    weir.kill_and_restart();
+    reload(&weir, &of_file);
+    eventually("it was read again", || weir.log().contains("read again").then_some(()));
+    assert_eq!(refused(&weir, "A"), 200, "what was dropped does not come back");
 }

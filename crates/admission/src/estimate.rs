@@ -120,7 +120,7 @@ impl Plan {
         for (at_ms, count) in window.log() {
             match used.last_mut() {
                 Some(step) if step.0 / Self::STEP_MS == at_ms / Self::STEP_MS => {
-                    *step = (at_ms, step.1 + count)
+                    *step = (at_ms, step.1 + count);
                 }
                 _ => used.push((at_ms, count)),
             }

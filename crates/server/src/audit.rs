@@ -342,8 +342,9 @@ fn json(policy: Option<&Policy>) -> String {
     policy.map_or_else(|| "null".to_owned(), zones::json)
 }
 
+/// Milliseconds since 1970 by the wall clock.
 #[expect(clippy::disallowed_methods, reason = "a line says when it was written, by the wall clock")]
-fn unix_ms() -> u64 {
+pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -13,7 +13,7 @@ use events::{Bus, Kind, Kinds, Scope, SubscribeError, Subscription};
 use store::Store;
 use tokio::sync::Mutex;
 
-use crate::{access::Caller, gate::Gate, stats::unix_ms, zones::Change};
+use crate::{access::Caller, audit::unix_ms, gate::Gate, zones::Change};
 
 /// The most changes that are remembered.
 pub const MOST: usize = 200;

@@ -12,6 +12,7 @@ mod redis;
 
 use std::{
     collections::{BTreeSet, HashMap},
+    fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -91,6 +92,13 @@ impl Speaker {
         let mut bytes = [0; 8];
         rand::fill(&mut bytes).expect("the system has random numbers: the keys are made of them");
         Self(u64::from_be_bytes(bytes))
+    }
+}
+
+/// 16 hexadecimal digits.
+impl fmt::Display for Speaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
     }
 }
 

@@ -264,7 +264,10 @@ impl<S: Store> Gate<S> {
         definition: &Definition,
     ) -> Result<Arc<Room>, StoreError> {
         if let Some(room) = room {
-            room.set_policy(&*self.store, definition.policy).await?;
+            // Another notice alone is none of the line's business.
+            if room.policy() != definition.policy {
+                room.set_policy(&*self.store, definition.policy).await?;
+            }
             room.keep(definition);
             return Ok(Arc::clone(room));
         }

@@ -48,6 +48,7 @@ use crate::{
     limits::{Asked, Limits},
     metrics::{Metrics, Route},
     passes::Passes,
+    servers::Servers,
     stats::Stats,
     zones::Desk,
 };
@@ -94,19 +95,17 @@ pub struct App<S> {
     /// From the end of the head to the end of the body.
     pub body_timeout: Duration,
     /// Set when the server is about to stop: no new work, please.
-    pub stopping: AtomicBool,
+    pub stopping: Arc<AtomicBool>,
     /// Set while an operator has taken the server out of service.
-    pub draining: AtomicBool,
+    pub draining: Arc<AtomicBool>,
     /// Who may use the admin API.
     pub guard: ArcSwap<Guard>,
     /// The zones' last hours.
     pub stats: Arc<Stats>,
     /// The zones' last changes.
     pub changes: Arc<Changes>,
-    /// What this server is called: its host's name.
-    pub name: String,
-    /// When it started, in milliseconds since 1970.
-    pub started_ms: u64,
+    /// This server and the others.
+    pub servers: Arc<Servers>,
 }
 
 /// The public listener's side of an [`App`].

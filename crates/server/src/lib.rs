@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod passes;
 pub mod remote;
 pub mod serve;
+pub mod servers;
 pub mod stats;
 pub mod stores;
 pub mod watch;

@@ -13,17 +13,17 @@ use std::{
     io::{self, IsTerminal as _, Write as _},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     process::ExitCode,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
 use admission::{Definition, ZoneId};
 use arc_swap::ArcSwap;
 use events::{Bus, Reloaded};
-use rustix::{
-    process::{Resource, getrlimit, setrlimit},
-    system::uname,
-};
+use rustix::process::{Resource, getrlimit, setrlimit};
 use store::{Embedded, redis::Redis};
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -50,7 +50,8 @@ use crate::{
     limits::{BucketsOf, Limits},
     metrics::Metrics,
     remote,
-    stats::{Stats, unix_ms},
+    servers::{Servers, State},
+    stats::Stats,
     stores::{self, AnyStore},
     watch::{Looks, Watcher, warn_of_differences},
     zones::{self, Applied, DefineError, Desk},
@@ -347,6 +348,23 @@ async fn serve(
     let (stats, changes) = (Stats::new(), Changes::new(gate.definitions()));
     watching.spawn(Arc::clone(&stats).follow(entries, Arc::clone(&gate)));
     watching.spawn(Arc::clone(&changes).follow(definitions, Arc::clone(&gate)));
+    let unavailable = failure(69);
+    let public = listen(config.listen, config.backlog).map_err(|e| unavailable(&e))?;
+    let admin = listen(config.admin_listen, config.backlog).map_err(|e| unavailable(&e))?;
+    let at = |listener: &tokio::net::TcpListener, asked| listener.local_addr().unwrap_or(asked);
+    let (public_at, admin_at) = (at(&public, config.listen), at(&admin, config.admin_listen));
+
+    let [stopping, draining] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
+    let (stops, drains) = (Arc::clone(&stopping), Arc::clone(&draining));
+    let (serves, counts) = (Arc::downgrade(&gate), Arc::clone(&metrics));
+    let servers = Arc::new(Servers::new(public_at, move || State {
+        draining: stops.load(Relaxed) || drains.load(Relaxed),
+        zones: serves.upgrade().map_or(0, |gate| gate.zones().len()),
+        connections: usize::try_from(counts.connections.open.get()).unwrap_or(0),
+    }));
+    for cell in cells.iter().flat_map(|cells| cells.all()) {
+        watching.spawn(Arc::clone(&servers).run(Arc::clone(cell)));
+    }
     let app = Arc::new(App {
         gate,
         desk: Arc::new(desk),
@@ -359,20 +377,13 @@ async fn serve(
         metrics: Arc::clone(&metrics),
         trusted_proxies: config.trusted_proxies.clone(),
         body_timeout: config.body_timeout,
-        stopping: false.into(),
-        draining: false.into(),
+        stopping,
+        draining,
         guard: ArcSwap::from_pointee(Guard::new(&config.admin_tokens, &config.admin_hosts)),
         stats,
         changes,
-        name: uname().nodename().to_string_lossy().into_owned(),
-        started_ms: unix_ms(),
+        servers,
     });
-
-    let unavailable = failure(69);
-    let public = listen(config.listen, config.backlog).map_err(|e| unavailable(&e))?;
-    let admin = listen(config.admin_listen, config.backlog).map_err(|e| unavailable(&e))?;
-    let at = |listener: &tokio::net::TcpListener, asked| listener.local_addr().unwrap_or(asked);
-    let (public_at, admin_at) = (at(&public, config.listen), at(&admin, config.admin_listen));
 
     let taken = |e: io::Error| unavailable(&format_args!("signals can't be taken: {e}"));
     let mut hang_up = signal(SignalKind::hangup()).map_err(taken)?;

@@ -10,14 +10,17 @@ mod waits;
 use std::{
     collections::{HashMap, HashSet},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription, Zone};
 use store::Store;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use crate::gate::{Gate, Shown};
+use crate::{
+    audit::unix_ms,
+    gate::{Gate, Shown},
+};
 
 pub use minutes::Minute;
 pub use waits::{Ratio, Waits};
@@ -146,14 +149,6 @@ impl OfZone {
     fn new(unix_ms: u64) -> Self {
         Self { minutes: minutes::Minutes::default(), here: waits::Here::new(unix_ms) }
     }
-}
-
-/// The wall clock, in milliseconds since 1970: what operators' charts are labelled with.
-#[expect(clippy::disallowed_methods, reason = "operators are told instants by the wall clock")]
-#[must_use]
-pub fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

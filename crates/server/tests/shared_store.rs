@@ -1,6 +1,9 @@
 //! Servers over stores that keep the zones: cells, watchers, open zones and `weir zones apply`, in virtual time over a
 //! store in memory that several servers share, and that can be made to fail.
 
+#[path = "shared_store/desk.rs"]
+mod desk;
+
 use std::{
     collections::{BTreeMap, HashSet},
     future::{Future, Ready, ready},
@@ -23,6 +26,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use weir::{
+    audit::Scribe,
     cells::{Cell, Cells},
     fanout::{
         self, Carrier, Fanout, Heard, Speaker,
@@ -31,7 +35,7 @@ use weir::{
     gate::{Gate, Refusal, Reply, Token, Wait},
     metrics::{FanoutMeter, Metrics},
     watch::Watcher,
-    zones::{Outcome, apply},
+    zones::{Desk, Outcome, apply},
 };
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -296,6 +300,7 @@ impl Carrier for Air {
 /// A server as `weir serve` puts it together. Its watchers end with it.
 struct Server {
     gate: Arc<Gate<Shared>>,
+    desk: Arc<Desk<Shared>>,
     cells: Arc<Cells<Fake>>,
     bus: Arc<Bus>,
     heard: FanoutMeter,
@@ -317,12 +322,13 @@ async fn serve_hearing(cells: Vec<Cell<Fake>>, file: &[(ZoneId, Definition)], ai
     let gate = Gate::new(Shared(Arc::clone(&cells)), seals(), Arc::clone(&bus));
     let gate = Arc::new(gate);
     let mut watching = JoinSet::new();
-    let (mut firsts, mut news) = (Vec::new(), Arc::default());
+    let (mut firsts, mut news, mut looks) = (Vec::new(), Arc::default(), Vec::new());
     for at in 0..cells.all().len() {
         let (told, first) = oneshot::channel();
         firsts.push(first);
         let watcher = Watcher::new(Arc::clone(&gate), Arc::clone(&cells), at, file);
         news = watcher.news();
+        looks.push(watcher.looks());
         watching.spawn(watcher.run(told, Arc::new(Notify::new())));
     }
     for first in firsts {
@@ -335,7 +341,10 @@ async fn serve_hearing(cells: Vec<Cell<Fake>>, file: &[(ZoneId, Definition)], ai
         let told = fanout::subscribe(&bus).expect("it may");
         watching.spawn(async move { fanout.run(&gate, |_| true, (&bus, told), &news).await });
     }
-    Server { gate, cells, bus, heard, _watching: watching }
+    let places = Arc::clone(&cells);
+    let looks_of = move |zone: &str| places.place_of(zone).map(|at| Arc::clone(&looks[at]));
+    let desk = Desk::over_store(Arc::clone(&gate), Box::new(looks_of), Scribe::without_log());
+    Server { gate, desk: Arc::new(desk), cells, bus, heard, _watching: watching }
 }
 
 async fn serve_one(fake: &Fake, file: &[(ZoneId, Definition)]) -> Server {

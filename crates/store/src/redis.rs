@@ -11,6 +11,7 @@ mod register;
 #[cfg(feature = "sabotage")]
 pub mod sabotage;
 pub mod scripts;
+pub mod servers;
 mod wire;
 
 use std::{
@@ -463,7 +464,7 @@ impl<C: Client> Store for Redis<C> {
             |before: Option<&Definition>| Some(Definition { policy, ..before.cloned().unwrap_or_default() });
         for expected in [Expected::Any, Expected::Absent, Expected::Any] {
             if let Defined::Done(_) = self.define_in_register(zone, &expected, with_policy).await? {
-                return self.open(zone, policy).await;
+                return self.open_zone(zone, policy).await;
             }
         }
         Err(StoreError::Busy)

@@ -4,7 +4,7 @@ use std::{io::Write as _, process::Command};
 
 use store::redis::{client::Script, scripts};
 
-fn all() -> [&'static Script; 7] {
+fn all() -> [&'static Script; 8] {
     [
         &scripts::JOIN,
         &scripts::ENTER,
@@ -13,13 +13,14 @@ fn all() -> [&'static Script; 7] {
         &scripts::RESTORE,
         &scripts::ZONES,
         &scripts::DEFINE,
+        &scripts::SERVERS,
     ]
     .map(|script| &**script)
 }
 
 /// Servers of two versions that share a Redis decide by different scripts: a change is one that both can live with, or
 /// the keys' version changes with it.
-const PINNED: [(&str, &str); 7] = [
+const PINNED: [(&str, &str); 8] = [
     ("join", "10ba68619193074e182ad9a4e4697f98cb3891c6"),
     ("enter", "33a7043a8e068951be09eb7066a24619b7bec6a2"),
     ("beat", "ab2a69a1182ef96b99151e9023723d33c42cf917"),
@@ -27,6 +28,7 @@ const PINNED: [(&str, &str); 7] = [
     ("restore", "7d2dc2f64a9cdc192d3613540adca78e1984a5e7"),
     ("zones", "c5ee1974adc07dad6cb2eff98997c58472e024f3"),
     ("define", "d1fbc7d73dbcffb003266fcecad56479f8e8d6bc"),
+    ("servers", "28121016408ba7d432d708a18e63b930c0fc957d"),
 ];
 
 #[test]

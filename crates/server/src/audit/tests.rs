@@ -8,10 +8,14 @@ use std::{
 };
 
 use admission::Mode;
+use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 use tokio::time::timeout;
 
 use super::{chain::Link, files::list, *};
+use crate::zones::{Change, Definition, Notice};
+
+const FIRST: &str = "audit-0000000001.jsonl";
 
 /// Three files with ten lines and a few more, all of different lengths.
 fn three_files() -> TempDir {
@@ -344,6 +348,56 @@ fn what_is_missing_is_counted() {
     let missing: u64 = lines.iter().filter_map(|line| line["count"].as_u64()).sum();
     assert!(missing > 0, "{entered} came through");
     assert_eq!(entered + missing, 1_000);
+}
+
+/// What operators change is written with who, from where, before and after; with a log that can't be written, all that
+/// fits waits, and what does not is counted.
+#[test]
+fn a_change_is_in_it_with_who_and_from_where() {
+    let dir = tempdir().expect("a directory");
+    let settings = Settings { dir: dir.path().to_owned(), file_bytes: 1_000_000 };
+    let bus = Bus::new().expect("a thread");
+    let audit = Audit::start(&bus, &settings, Box::new(|| None)).expect("opens");
+    let zone = ZoneId::parse("Z").expect("a name");
+    let notice = Notice::new([("en", "Say \"when\".\nNow.")]).expect("a notice");
+    let after = Definition { notice, ..Default::default() };
+    let by = |name: &str, from: Option<&str>| By {
+        name: name.to_owned(),
+        role: "admin".to_owned(),
+        from: from.map(|from| from.parse().expect("an address")),
+    };
+    let scribe = audit.scribe();
+    let made = Change { before: None, after: Some(after.clone()) };
+    scribe.write(&by("ada \"a\"\n", Some("::1")), &zone, &made);
+    let gone = Change { before: Some(after), after: None };
+    scribe.write(&by("local", None), &zone, &gone);
+    drop(bus);
+    audit.finish();
+    let text = fs::read_to_string(dir.path().join(FIRST)).expect("a log");
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let [.., first, second, _] = &lines[..] else { panic!("{lines:?}") };
+    assert_eq!(
+        (&first["event"], &first["zone"], &first["name"]),
+        (&"change".into(), &"Z".into(), &"ada \"a\"\n".into())
+    );
+    assert_eq!(
+        (&first["role"], &first["from"], &first["before"]),
+        (&"admin".into(), &"::1".into(), &Value::Null)
+    );
+    assert_eq!(first["after"]["notice"]["en"], "Say \"when\".\nNow.");
+    assert_eq!(first["after"]["policy"]["admit_per_minute"], 10_000);
+    assert_eq!((&second["before"], &second["after"]), (&first["after"], &Value::Null));
+    assert_eq!((&second["name"], &second["from"]), (&"local".into(), &Value::Null));
+    assert!(verify(&[dir.path().to_owned()], None).expect("read").fault.is_none());
+
+    let (scribe, mut told) = Scribe::with_log();
+    for _ in 0..2_000 {
+        scribe.write(&by("local", None), &zone, &made);
+    }
+    let waiting = std::iter::from_fn(|| told.left()).count() as u64;
+    assert!(waiting >= 1_000, "{waiting}");
+    assert_eq!(waiting + told.take_missing(), 2_000);
+    assert_eq!(told.take_missing(), 0, "counted once");
 }
 
 /// A head is in the server's log a minute after the last line, also where no more lines follow.

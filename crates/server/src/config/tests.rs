@@ -31,6 +31,31 @@ fn a_whole_file() {
 }
 
 #[test]
+fn a_zone_may_have_a_notice() {
+    let text = "[[zone]]\nid = \"A\"\n[zone.notice]\nen = \"Back at noon.\"\nko = \"\"\"안내\n둘째 줄\"\"\"\n\
+                [[zone]]\nid = \"B\"\nnotice = { pt-br = \"x\" }\n[[zone]]\nid = \"C\"\n";
+    let zones = from_text("w.toml", text).expect("right").zones;
+    let said = |at: usize| zones[at].1.notice.iter().collect::<Vec<_>>();
+    assert_eq!(said(0), [("en", "Back at noon."), ("ko", "안내\n둘째 줄")]);
+    assert_eq!((said(1), said(2)), (vec![("pt-br", "x")], vec![]));
+    let nine: String = ('a'..='i').map(|c| format!("x{c} = \"x\"\n")).collect();
+    let long = format!("en = \"{}\"", "x".repeat(501));
+    for (notice, told) in [
+        ("EN = \"x\"", "w.toml:4: zone.notice.EN: `EN` is no language; write its tag in lower case"),
+        ("en = 3", "w.toml:4: zone.notice.en: must be a string, and is of type integer"),
+        ("en = \"x\"\nko = \"\"", "w.toml:5: zone.notice.ko: the text in `ko` has 0 characters"),
+        (&long, "w.toml:4: zone.notice.en: the text in `en` has 501 characters"),
+        ("en = \"a\\tb\"", "w.toml:4: zone.notice.en: the text in `en` has the control character"),
+        (&nine, "w.toml:3: zone.notice: there are 9 languages, and 8 are the most"),
+    ] {
+        let fault = refused(&format!("{ZONE}[zone.notice]\n{notice}\n"));
+        assert!(fault.starts_with(told), "{fault}");
+    }
+    let fault = refused(&format!("{ZONE}notice = \"x\"\n"));
+    assert!(fault.starts_with("w.toml:3: zone.notice: must be a table of texts by language"), "{fault}");
+}
+
+#[test]
 fn faults_say_where_what_and_what_to_do() {
     let cases = [
         ("listn = 1\n", "w.toml:1: listn: there is no such field"),

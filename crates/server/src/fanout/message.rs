@@ -63,10 +63,10 @@ impl Message {
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         let mut text = String::with_capacity(MAX_LEN);
-        let Speaker(speaker) = self.speaker;
+        let speaker = self.speaker;
         let written = match self.state {
-            State::Has(digest) => write!(text, "{VERSION} {speaker:016x} {} {digest:016x}", self.zone),
-            State::Gone => write!(text, "{VERSION} {speaker:016x} {} -", self.zone),
+            State::Has(digest) => write!(text, "{VERSION} {speaker} {} {digest:016x}", self.zone),
+            State::Gone => write!(text, "{VERSION} {speaker} {} -", self.zone),
         };
         written.expect("a String takes all");
         text.into()

@@ -110,7 +110,7 @@ pub(super) async fn run<S: Store>(
         if let Some(policy) = batch.open.take() {
             open(&*store, &room, policy).await;
         } else if room.is_open()
-            && (room.take_unheard() || renew || kept.is_some() || beat_at <= Instant::now())
+            && (room.take_unheard() || renew || kept.is_some() || (!idle && beat_at <= Instant::now()))
         {
             beat(&*store, &room).await;
             // A server that opened the zone just when it was changed may have told it the policy from before, last.

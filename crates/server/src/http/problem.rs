@@ -43,8 +43,8 @@ codes! {
     WRONG_TYPE = 400 "wrong_type" "A field has the wrong type";
     BAD_TOKEN = 401 "bad_token" "The token was not given out for this zone";
     UNAUTHORIZED = 401 "unauthorized" "Operators show a token here";
-    FOREIGN_ORIGIN = 403 "foreign_origin" "Pages of another origin may not call";
     FORBIDDEN = 403 "forbidden" "The token's role does not allow this";
+    FOREIGN_ORIGIN = 403 "foreign_origin" "Pages of another origin may not call";
     NOT_FOUND = 404 "not_found" "There is nothing here";
     UNKNOWN_ZONE = 404 "unknown_zone" "There is no such zone";
     METHOD_NOT_ALLOWED = 405 "method_not_allowed" "The method does not fit the path";

@@ -146,8 +146,10 @@ impl<S: Store> Desk<S> {
         expected: Expected,
         new: Option<Definition>,
     ) -> Result<Change, DefineError> {
-        if let Some(definition) = &new {
-            definition.policy.check()?;
+        match &new {
+            Some(definition) => drop(definition.policy.check()?),
+            None if expected == Expected::Absent => return Err(DefineError::UnknownZone),
+            None => {}
         }
         let (desk, zone) = (Arc::clone(self), zone.clone());
         let change = tokio::spawn(async move {
@@ -182,7 +184,7 @@ impl<S: Store> Desk<S> {
     ) -> Result<Change, DefineError> {
         let mut overlay = overlay.lock().await;
         let before = overlay.get(zone).cloned();
-        if !expected.holds(before.as_ref()) || (before.is_none() && new.is_none()) {
+        if !expected.holds(before.as_ref()) {
             return Err(otherwise(expected, before));
         }
         if before.is_none() && overlay.zones().len() >= ZONES_MAX {
@@ -270,3 +272,6 @@ async fn on_disk<T: Send + 'static>(
     let done = spawn_blocking(work).await;
     Ok(done.map_err(|failed| DefineError::Disk(format!("the work failed: {failed}")))??)
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,6 +44,10 @@ script!(
     /// Changes one of them.
     DEFINE, "define", "register.lua", "define.lua"
 );
+script!(
+    /// The servers that are there.
+    SERVERS, "servers", "servers.lua"
+);
 
 /// [`ENTER`] without the look at the windows.
 #[cfg(feature = "sabotage")]

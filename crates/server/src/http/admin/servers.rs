@@ -13,7 +13,7 @@ use super::{
     Json, body,
     shape::{CellShape, Drain, ServerShape, Servers, WhoAmI},
 };
-use crate::{access::Caller, http::problem::Problem, stats::unix_ms};
+use crate::{access::Caller, http::problem::Problem};
 
 /// What the store in this process is called among the cells.
 const EMBEDDED: &str = "embedded";
@@ -32,7 +32,7 @@ pub(super) async fn whoami<S: Store>(
     Json::ok(WhoAmI {
         name: caller.name.to_string(),
         role: caller.role.as_str().to_owned(),
-        server: app.name.clone(),
+        server: app.servers.name().to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         authenticated: caller.authenticated,
     })
@@ -46,25 +46,26 @@ pub(super) async fn whoami<S: Store>(
     responses((status = 200, body = Servers)),
 )]
 pub(super) async fn list<S: Store>(State(app): State<Arc<App<S>>>) -> Json<Servers> {
-    let zones = app.gate.zones();
-    let here = ServerShape {
-        name: app.name.clone(),
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        started_at: app.started_ms,
-        seen_at: unix_ms(),
-        here: true,
-        draining: app.draining.load(Relaxed) || app.stopping.load(Relaxed),
-        zones: zones.len() as u64,
-        connections: u64::try_from(app.metrics.connections.open.get()).ok(),
-    };
+    let servers = app.servers.list().into_iter().map(|server| ServerShape {
+        name: server.name,
+        version: server.version,
+        address: server.address,
+        started_at: server.started_at_ms,
+        seen_at: server.seen_at_ms,
+        here: server.here,
+        draining: server.draining,
+        zones: server.zones,
+        connections: Some(server.connections),
+    });
     let mut cells: Vec<_> =
         app.cells.iter().map(|cell| CellShape { name: cell.name.clone(), up: cell.is_up() }).collect();
     if cells.is_empty() {
         // The store in this process; a zone that it does not answer for is one whose disk fails.
-        let up = zones.iter().any(|(_, answers)| *answers) || zones.is_empty();
+        let zones = app.gate.zones();
+        let up = zones.is_empty() || zones.iter().any(|(_, answers)| *answers);
         cells.push(CellShape { name: EMBEDDED.to_owned(), up });
     }
-    Json::ok(Servers { servers: vec![here], cells })
+    Json::ok(Servers { servers: servers.collect(), cells })
 }
 
 /// Takes this server out of service, or puts it back: it is not ready, and begins no new streams of waiting users. Who asks all the

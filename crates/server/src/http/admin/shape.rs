@@ -418,6 +418,8 @@ pub(in crate::http) struct WhoAmI {
 pub(in crate::http) struct ServerShape {
     pub(in crate::http) name: String,
     pub(in crate::http) version: String,
+    /// Where apps call it.
+    pub(in crate::http) address: String,
     /// In milliseconds since 1970.
     pub(in crate::http) started_at: u64,
     /// When it was last heard, in milliseconds since 1970.
@@ -427,7 +429,7 @@ pub(in crate::http) struct ServerShape {
     pub(in crate::http) draining: bool,
     /// How many it serves.
     pub(in crate::http) zones: u64,
-    /// Open public connections; known of the one that answers.
+    /// Open public connections.
     #[schema(required)]
     pub(in crate::http) connections: Option<u64>,
 }

@@ -25,13 +25,13 @@ use super::{
 };
 use crate::{
     access::Caller,
-    audit::By,
+    audit::{By, unix_ms},
     gate::Outlook,
     http::problem::{
         BUSY, CHANGED_MEANWHILE, Code, NO_CELL, OUT_OF_RANGE, Problem, STORE_AWAY, TOO_MANY_ZONES,
         UNKNOWN_ZONE, WRONG_TYPE, ZONE_EXISTS,
     },
-    stats::{MINUTES, unix_ms},
+    stats::MINUTES,
     zones::{Change, DefineError, Expected},
 };
 
@@ -210,7 +210,7 @@ pub(super) async fn stats<S: Store>(
     let [count] = fields(query.as_deref(), ["minutes"])?;
     let count = count.map_or(Ok(USUAL_MINUTES), |text| minutes("minutes", &text))?;
     let (zone, _) = app.zone_of(path)?;
-    let number = app.bus.zone(&zone);
+    let number = app.number_of(&zone);
     let (minutes, here) = (app.stats.minutes(number, count), app.stats.here(number));
     Ok(Json::ok(StatsShape::new(zone.to_string(), &minutes, &here)))
 }
@@ -307,8 +307,13 @@ impl<S: Store> App<S> {
         found.ok_or_else(|| UNKNOWN_ZONE.into())
     }
 
+    /// What events call the zone, where it is served: one that is only thought of gets no number, of which there are so many.
+    fn number_of(&self, zone: &ZoneId) -> events::Zone {
+        self.gate.zone_shown(zone.as_str()).map_or(events::Zone::NONE, |shown| shown.tallied.zone)
+    }
+
     fn zone_shape(&self, zone: &ZoneId, definition: &Definition, trend: Option<usize>) -> ZoneShape {
-        let number = self.bus.zone(zone);
+        let number = self.number_of(zone);
         let outlook = self.gate.outlook(zone.as_str());
         ZoneShape {
             id: zone.to_string(),

@@ -34,6 +34,7 @@ pub(super) struct Doc;
 #[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 struct Wait {
+    #[schema(example = "TEST_ZONE")]
     zone_id: String,
     /// For the app's own use: nothing reads it.
     client_ip: Option<String>,
@@ -48,6 +49,7 @@ struct Wait {
 #[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 struct Entry {
+    #[schema(example = "TEST_ZONE")]
     zone_id: String,
     /// For the app's own use: nothing reads it.
     client_ip: Option<String>,
@@ -117,6 +119,30 @@ enum Reason {
     Slower,
 }
 
+/// What a stream says.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+struct StreamEvent {
+    event: StreamEventName,
+    /// JSON, of the event's own kind: what polls have in `waiting`, an answer, a problem document, nothing.
+    data: String,
+    /// The newest token.
+    #[schema(nullable = false)]
+    id: Option<String>,
+    /// When to come back, in milliseconds.
+    #[schema(nullable = false)]
+    retry: Option<u32>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+enum StreamEventName {
+    Wait,
+    Enter,
+    Problem,
+    Reconnect,
+}
+
 /// Public keys; RFC 7517.
 #[derive(ToSchema)]
 struct Jwks {
@@ -138,11 +164,11 @@ fn entry() {}
     path = "/traffic/stream",
     tag = "waiting",
     params(
-        ("zone" = String, Query, description = "The zone's id"),
+        ("zone" = String, Query, description = "The zone's id", example = "TEST_ZONE"),
         ("token" = String, Query, description = "The place's token"),
         ("Last-Event-ID" = Option<String>, Header, description = "A newer token, as browsers send it who come back"),
     ),
-    responses((status = 200, content_type = "text/event-stream", body = String)),
+    responses((status = 200, content_type = "text/event-stream", body = StreamEvent)),
 )]
 fn stream() {}
 

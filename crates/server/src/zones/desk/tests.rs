@@ -1,0 +1,296 @@
+//! The desk over a file: what operators changed is kept, and whose word counts.
+
+use std::{fs, path::PathBuf};
+
+use admission::{Mode, Notice, Policy, SealKey, Seals};
+use events::{Bus, Event, Kind, Kinds, Scope, StoreCall};
+use store::Embedded;
+use tempfile::TempDir;
+
+use super::*;
+use crate::gate::Refusal;
+
+fn zone(name: &str) -> ZoneId {
+    ZoneId::parse(name).expect("a name")
+}
+
+fn holding(admit_per_minute: u32) -> Definition {
+    Policy { mode: Mode::Hold, admit_per_minute, ..Policy::default() }.into()
+}
+
+fn saying(text: &str) -> Definition {
+    Definition { notice: Notice::new([("en", text), ("ko", text)]).expect("a notice"), ..holding(60) }
+}
+
+type File = Vec<(ZoneId, Definition)>;
+
+fn file<const N: usize>(zones: [(&str, Definition); N]) -> File {
+    zones.map(|(name, definition)| (zone(name), definition)).to_vec()
+}
+
+fn by() -> By {
+    By { name: "ada".to_owned(), role: "admin".to_owned(), from: None }
+}
+
+/// A server's data directory, and the desk of the server that runs on it.
+struct Site {
+    dir: TempDir,
+    bus: Arc<Bus>,
+    desk: Option<Arc<Desk<Embedded>>>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let (dir, bus) = (tempfile::tempdir().expect("a directory"), Bus::new().expect("a thread"));
+        Self { dir, bus: Arc::new(bus), desk: None }
+    }
+
+    async fn try_start(&mut self, file: File) -> Result<(), DefineError> {
+        self.desk = None;
+        let store = loop {
+            // The lanes of the desk before end by themselves, and then its store is closed.
+            match Embedded::open(self.dir.path()) {
+                Ok(store) => break store,
+                Err(_) => tokio::task::yield_now().await,
+            }
+        };
+        let seals = Seals { current: SealKey { id: 1, secret: [1; 32] }, previous: None };
+        let gate = Arc::new(Gate::new(store, seals, Arc::clone(&self.bus)));
+        let desk = Desk::over_file(gate, self.dir.path(), file, Scribe::without_log()).await?;
+        self.desk = Some(Arc::new(desk));
+        Ok(())
+    }
+
+    async fn start(&mut self, file: File) {
+        self.try_start(file).await.expect("starts");
+    }
+
+    fn desk(&self) -> &Arc<Desk<Embedded>> {
+        self.desk.as_ref().expect("it was started")
+    }
+
+    async fn define(
+        &self,
+        name: &str,
+        expected: Expected,
+        new: Option<Definition>,
+    ) -> Result<Change, DefineError> {
+        self.desk().define(by(), &zone(name), expected, new).await
+    }
+
+    /// What is defined, and holds it against what is in force.
+    fn zones(&self) -> File {
+        let (listed, gate) = (self.desk().list(), &self.desk().gate);
+        for (zone, definition) in &listed {
+            assert_eq!(gate.policy(zone.as_str()), Some(definition.policy), "{zone}");
+            assert_eq!(gate.notice(zone.as_str()).as_deref(), Some(&definition.notice), "{zone}");
+            assert_eq!(self.desk().get(zone.as_str()).as_ref(), Some(definition));
+        }
+        listed
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("zones.json")
+    }
+
+    fn files(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.dir.path()).expect("listed");
+        let name = |entry: std::io::Result<fs::DirEntry>| {
+            entry.expect("an entry").file_name().into_string().expect("a name")
+        };
+        let mut names: Vec<_> = entries.map(name).filter(|name| name.starts_with("zones")).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+#[tokio::test]
+async fn what_is_changed_is_in_force_and_kept_over_a_restart_and_a_reload() {
+    let mut site = Site::new();
+    let written = file([("A", holding(60)), ("B", holding(60)), ("C", holding(60))]);
+    site.start(written.clone()).await;
+    assert_eq!(site.zones(), written);
+    assert_eq!(site.files(), [""; 0], "nothing is kept where nothing was changed");
+
+    let tag = Expected::Tag(holding(60).etag());
+    let changed = site.define("A", tag.clone(), Some(saying("Back at noon.\nOr later."))).await;
+    let after = Some(saying("Back at noon.\nOr later."));
+    assert_eq!(changed, Ok(Change { before: Some(holding(60)), after: after.clone() }));
+    assert_eq!(site.define("B", tag, None).await, Ok(Change { before: Some(holding(60)), after: None }));
+    let made = site.define("NEW", Expected::Absent, Some(holding(7))).await;
+    assert_eq!(made, Ok(Change { before: None, after: Some(holding(7)) }));
+    let now = file([("A", after.expect("some")), ("C", holding(60)), ("NEW", holding(7))]);
+    assert_eq!(site.zones(), now);
+    assert_eq!(site.desk().gate.wait("B", None).await, Err(Refusal::UnknownZone));
+
+    for _ in 0..2 {
+        site.desk().reload(written.clone()).await.expect("read again");
+        assert_eq!(site.zones(), now);
+        site.start(written.clone()).await;
+        assert_eq!(site.zones(), now);
+    }
+    assert_eq!(site.files(), ["zones.json"], "nothing unfinished is left");
+}
+
+#[tokio::test]
+async fn a_file_that_is_edited_later_wins_again_and_for_good() {
+    for restart in [false, true] {
+        let mut site = Site::new();
+        let written = file([("A", holding(60)), ("B", holding(60)), ("C", holding(60)), ("D", holding(60))]);
+        site.start(written.clone()).await;
+        site.define("A", Expected::Any, Some(saying("a"))).await.expect("changed");
+        site.define("B", Expected::Any, None).await.expect("deleted");
+        site.define("C", Expected::Any, Some(saying("c"))).await.expect("changed");
+        site.define("D", Expected::Any, Some(saying("d"))).await.expect("changed");
+        site.define("E", Expected::Absent, Some(saying("e"))).await.expect("made");
+
+        // A and B are other ones, D is gone, E is new; nobody touched C.
+        let edited =
+            file([("A", saying("file")), ("B", holding(61)), ("C", holding(60)), ("E", holding(62))]);
+        let now = file([("A", saying("file")), ("B", holding(61)), ("C", saying("c")), ("E", holding(62))]);
+        for next in [&edited, &edited] {
+            if restart {
+                site.start(next.clone()).await;
+            } else {
+                site.desk().reload(next.clone()).await.expect("read again");
+            }
+            assert_eq!(site.zones(), now, "restart: {restart}");
+        }
+        // What was dropped does not come back with the file of before.
+        site.start(written).await;
+        let now = file([("A", holding(60)), ("B", holding(60)), ("C", saying("c")), ("D", holding(60))]);
+        assert_eq!(site.zones(), now, "restart: {restart}");
+    }
+}
+
+#[tokio::test]
+async fn a_change_that_is_undone_is_the_files_again() {
+    let mut site = Site::new();
+    site.start(file([("A", holding(60))])).await;
+    let before = site.define("A", Expected::Any, Some(saying("a"))).await.expect("changed").before;
+    site.define("A", Expected::Tag(saying("a").etag()), before).await.expect("undone");
+    site.define("B", Expected::Absent, Some(holding(1))).await.expect("made");
+    site.define("B", Expected::Any, None).await.expect("deleted");
+    site.start(file([("A", holding(61)), ("B", holding(2))])).await;
+    assert_eq!(site.zones(), file([("A", holding(61)), ("B", holding(2))]));
+}
+
+#[tokio::test]
+async fn of_changes_that_expect_the_same_one_succeeds() {
+    let mut site = Site::new();
+    site.start(file([("A", holding(60))])).await;
+    for round in 1..=20 {
+        let tag = Expected::Tag(site.desk().get("A").expect("served").etag());
+        let (one, other) = tokio::join!(
+            site.define("A", tag.clone(), Some(holding(100 + round))),
+            site.define("A", tag, Some(holding(200 + round)))
+        );
+        let now = site.desk().get("A").expect("served");
+        match (one, other) {
+            (Ok(made), Err(DefineError::Conflict(found))) | (Err(DefineError::Conflict(found)), Ok(made)) => {
+                assert_eq!((made.after.as_ref(), &found), (Some(&now), &now));
+            }
+            both => panic!("{both:?}"),
+        }
+    }
+    let exists = site.define("A", Expected::Absent, Some(holding(1))).await;
+    assert!(matches!(exists, Err(DefineError::Exists(_))), "{exists:?}");
+    for (expected, new) in [
+        (Expected::Any, Some(holding(1))),
+        (Expected::Any, None),
+        (Expected::Absent, None),
+        (Expected::Tag(holding(1).etag()), Some(holding(1))),
+    ] {
+        assert_eq!(site.define("NONE", expected, new).await, Err(DefineError::UnknownZone));
+    }
+}
+
+#[tokio::test]
+async fn a_notice_disturbs_no_line() {
+    let mut site = Site::new();
+    site.start(file([("A", holding(60))])).await;
+    site.desk().gate.wait("A", None).await.expect("a place");
+    let mut calls = site.bus.subscribe("test", Scope::Root, Kinds::of(&[Kind::StoreCalled])).expect("room");
+    site.define("A", Expected::Any, Some(saying("a"))).await.expect("changed");
+    while let Some(batch) = calls.try_next() {
+        let beat =
+            |event: &Event| matches!(event, Event::StoreCalled(called) if called.call == StoreCall::Beat);
+        assert!(batch.events.iter().all(beat), "{:?}", batch.events);
+    }
+    assert_eq!(site.bus.published(Kind::PolicyChanged), 0);
+    assert_eq!(site.bus.published(Kind::NoticeChanged), 1);
+    site.define("A", Expected::Any, Some(saying("a"))).await.expect("the same");
+    assert_eq!(site.bus.published(Kind::NoticeChanged), 1);
+}
+
+#[tokio::test]
+async fn a_disk_that_fails_leaves_everything_as_it_was() {
+    let mut site = Site::new();
+    let written = file([("A", holding(60))]);
+    site.start(written.clone()).await;
+    site.define("A", Expected::Any, Some(saying("a"))).await.expect("changed");
+    let (before, text) = (site.zones(), fs::read(site.path()).expect("kept"));
+    let refuse = async |site: &Site| {
+        for (name, expected, new) in [
+            ("A", Expected::Any, Some(saying("b"))),
+            ("A", Expected::Any, None),
+            ("NEW", Expected::Absent, Some(holding(1))),
+        ] {
+            let refused = site.define(name, expected, new).await;
+            assert!(
+                matches!(&refused, Err(DefineError::Disk(why)) if why.contains("zones.json")),
+                "{refused:?}"
+            );
+            assert_eq!(site.zones(), before);
+            assert_eq!(site.desk().gate.wait("NEW", None).await, Err(Refusal::UnknownZone));
+        }
+        let edited = site.desk().reload(file([("A", holding(61))])).await;
+        assert!(matches!(edited, Err(DefineError::Disk(_))), "{edited:?}");
+        assert_eq!(site.zones()[0].0, zone("A"));
+    };
+    // It can't be written.
+    let unfinished = site.path().with_extension("json.unfinished");
+    fs::create_dir(&unfinished).expect("made");
+    refuse(&site).await;
+    assert_eq!(site.zones(), before);
+    fs::remove_dir(&unfinished).expect("removed");
+    assert_eq!(fs::read(site.path()).expect("kept"), text);
+    site.start(written).await;
+    assert_eq!(site.zones(), before);
+
+    // It can't be taken into use.
+    fs::remove_file(site.path()).expect("removed");
+    fs::create_dir_all(site.path().join("full")).expect("made");
+    let refused = site.define("A", Expected::Any, Some(holding(9))).await;
+    assert!(matches!(refused, Err(DefineError::Disk(_))), "{refused:?}");
+    let refused = site.define("NEW", Expected::Absent, Some(holding(9))).await;
+    assert!(matches!(refused, Err(DefineError::Disk(_))), "{refused:?}");
+    assert_eq!(site.zones(), before);
+    assert_eq!(site.files(), ["zones.json"], "nothing unfinished is left");
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_ends_the_start_by_name() {
+    let mut site = Site::new();
+    site.start(file([("A", holding(60))])).await;
+    site.define("A", Expected::Any, Some(saying("a"))).await.expect("changed");
+    let text = fs::read_to_string(site.path()).expect("kept");
+    for (bad, told) in [
+        (String::new(), "EOF"),
+        (text[..text.len() / 2].to_owned(), "EOF"),
+        (text.replace("\"version\": 1", "\"version\": 2"), "version 2"),
+        (text.replace("\"hold\"", "\"held\""), "zone A: `held` is no mode"),
+        (text.replace("\"admit_per_minute\": 60", "\"admit_per_minute\": 0"), "admit_per_minute is 0"),
+        (text.replace("\"ko\"", "\"KO\""), "`KO` is no language"),
+        (text.replace("\"A\"", "\"a zone\""), "a zone's id is"),
+        (text.replace("\"now\"", "\"then\""), "unknown field `then`"),
+    ] {
+        assert_ne!(bad, text);
+        fs::write(site.path(), bad).expect("written");
+        let refused = site.try_start(file([("A", holding(60))])).await.expect_err("refused").to_string();
+        assert!(refused.contains("zones.json") && refused.contains(told), "{told}: {refused}");
+    }
+    fs::write(site.path(), text).expect("written");
+    site.start(file([("A", holding(60))])).await;
+    assert_eq!(site.zones(), file([("A", saying("a"))]));
+}

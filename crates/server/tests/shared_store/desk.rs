@@ -1,0 +1,243 @@
+//! The desk of servers that share a store: what one changes, all have.
+
+use admission::{Definition, Notice};
+use weir::{
+    audit::By,
+    zones::{Change, DefineError, Expected},
+};
+
+use super::*;
+
+fn by() -> By {
+    By { name: "ada".to_owned(), role: "admin".to_owned(), from: None }
+}
+
+fn saying(policy: Policy, text: &str) -> Definition {
+    Definition { policy, notice: Notice::new([("en", text)]).expect("a notice") }
+}
+
+impl Server {
+    async fn define(
+        &self,
+        name: &str,
+        expected: Expected,
+        new: Option<Definition>,
+    ) -> std::result::Result<Change, DefineError> {
+        self.desk.define(by(), &zone(name), expected, new).await
+    }
+
+    /// What is served under a name: with the policy in force.
+    fn served(&self, name: &str) -> Option<Definition> {
+        let notice = Notice::clone(&*self.gate.notice(name)?);
+        Some(Definition { policy: self.gate.policy(name)?, notice })
+    }
+}
+
+#[test]
+fn what_is_changed_is_in_force_here_at_once_and_everywhere_within_a_second() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let file = zones(&["A", "B"], hold());
+        let (one, two) = (serve_one(&fake, &file).await, serve_one(&fake, &file).await);
+        // Other moments of the watchers' rounds each time.
+        for round in 0..10 {
+            pass(3.0 + 0.07 * f64::from(round)).await;
+            let before = one.desk.get("A").expect("served");
+            let now = saying(if round % 2 == 0 { closed() } else { hold() }, &format!("{round}"));
+            let changed = one.define("A", Expected::Tag(before.etag()), Some(now.clone())).await;
+            assert_eq!(changed, Ok(Change { before: Some(before), after: Some(now.clone()) }));
+            assert_eq!(one.served("A").as_ref(), Some(&now), "round {round}");
+            assert_eq!(one.desk.get("A").as_ref(), Some(&now));
+
+            let new = format!("NEW{round}");
+            let made = one.define(&new, Expected::Absent, Some(now.clone())).await.expect("made");
+            assert_eq!(made, Change { before: None, after: Some(now.clone()) });
+            assert_eq!(one.served(&new).as_ref(), Some(&now));
+            let newcomer = one.gate.wait(&new, None).await;
+            assert!(now.policy == closed() || newcomer.is_ok(), "round {round}: {newcomer:?}");
+
+            one.define("B", Expected::Any, None).await.expect("deleted");
+            assert_eq!(one.gate.wait("B", None).await, Err(Refusal::UnknownZone), "round {round}");
+            assert_eq!(one.desk.get("B"), None);
+            pass(1.0).await;
+            assert_eq!(two.served("A").as_ref(), Some(&now), "round {round}");
+            assert_eq!(two.served(&new).as_ref(), Some(&now));
+            assert_eq!(two.gate.wait("B", None).await, Err(Refusal::UnknownZone), "round {round}");
+            two.define("B", Expected::Absent, Some(hold().into())).await.expect("made again");
+            pass(1.0).await;
+            assert_eq!(one.served("B"), Some(hold().into()));
+        }
+    });
+}
+
+#[test]
+fn of_two_servers_that_expect_the_same_one_succeeds() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let file = zones(&["A"], hold());
+        let (one, two) = (serve_one(&fake, &file).await, serve_one(&fake, &file).await);
+        for round in 1..=20 {
+            let tag = one.desk.get("A").expect("served").etag();
+            let [first, second] =
+                [round, 100 * round].map(|n| Definition::from(Policy { admit_per_minute: n, ..hold() }));
+            let (by_one, by_two) = tokio::join!(
+                one.define("A", Expected::Tag(tag.clone()), Some(first.clone())),
+                two.define("A", Expected::Tag(tag), Some(second.clone()))
+            );
+            match (by_one, by_two) {
+                (Ok(_), Err(DefineError::Conflict(now))) => assert_eq!(now, first),
+                (Err(DefineError::Conflict(now)), Ok(_)) => assert_eq!(now, second),
+                both => panic!("{both:?}"),
+            }
+            pass(1.0).await;
+            assert_eq!(one.served("A"), two.served("A"));
+        }
+    });
+}
+
+#[test]
+fn what_is_deleted_stays_away_whoever_watches() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let file = zones(&["A", "B"], hold());
+        let servers = [serve_one(&fake, &file).await, serve_one(&fake, &file).await];
+        // Somebody waits, and goes on asking.
+        let token = waits(&servers[1].gate.wait("A", None).await.expect("served")).0;
+        for name in ["A", "B"] {
+            servers[0].define(name, Expected::Any, None).await.expect("deleted");
+        }
+        for _ in 0..200 {
+            let _ = servers[1].gate.entry("A", &token).await;
+            pass(0.1).await;
+            assert_eq!(fake.lock().zones.len(), 0, "and a file fills no store that was emptied");
+        }
+        for server in &servers {
+            assert_eq!(server.desk.list(), []);
+            assert_eq!(server.gate.entry("A", &token).await, Err(Refusal::UnknownZone));
+        }
+        let late = serve_one(&fake, &file).await;
+        pass(2.0).await;
+        assert_eq!(late.desk.list(), [], "nor does one that starts later");
+        // It is the same line when it comes back.
+        servers[0].define("A", Expected::Absent, Some(hold().into())).await.expect("made");
+        waits(&servers[0].gate.entry("A", &token).await.expect("the place is kept"));
+    });
+}
+
+#[test]
+fn a_notice_disturbs_no_line_and_is_told_like_a_policy() {
+    in_virtual_time(async {
+        let (fake, air) = (Fake::new(), Air::new());
+        fake.define(&zone("A"), &Expected::Absent, Some(&hold().into())).await.expect("answered");
+        let cell = || vec![Cell::new("only", vec!["*".to_owned()], fake.connect())];
+        let one = serve_hearing(cell(), &[], Some(&air)).await;
+        let two = serve_hearing(cell(), &[], Some(&air)).await;
+        pass(3.0).await;
+        let calls = fake.lock().calls;
+        let (told, policies) = ([&one, &two].map(|server| server.bus.published(Kind::NoticeChanged)), || {
+            [&one, &two].map(|server| server.bus.published(Kind::PolicyChanged))
+        });
+        let before = policies();
+        let said = saying(hold(), "Back at noon.");
+        one.define("A", Expected::Any, Some(said.clone())).await.expect("changed");
+        assert_eq!(one.served("A").as_ref(), Some(&said));
+        // The bus wakes those who speak from a thread of its own, which has no part in this clock.
+        let mut waits = 0..1_000_000;
+        while two.served("A").as_ref() != Some(&said) {
+            assert!(waits.next().is_some(), "nobody says it");
+            std::thread::yield_now();
+            pass(0.001).await;
+        }
+        assert_eq!(fake.lock().calls, calls, "no call about the line");
+        assert_eq!(policies(), before);
+        let now = [&one, &two].map(|server| server.bus.published(Kind::NoticeChanged));
+        assert_eq!(now, told.map(|count| count + 1), "once each");
+    });
+}
+
+#[test]
+fn an_emptied_store_is_given_its_notices_back() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let servers = [serve_one(&fake, &zones(&["A"], hold())).await, serve_one(&fake, &[]).await];
+        let said = saying(hold(), "Back at noon.");
+        servers[0].define("A", Expected::Any, Some(said.clone())).await.expect("changed");
+        pass(1.0).await;
+        fake.wipe();
+        pass(2.0).await;
+        assert_eq!(fake.lock().zones, BTreeMap::from([(zone("A"), said.clone())]));
+        for server in &servers {
+            assert_eq!(server.served("A").as_ref(), Some(&said));
+        }
+    });
+}
+
+#[test]
+fn what_fails_changes_nothing() {
+    in_virtual_time(async {
+        let (one, two) = (Fake::new(), Fake::new());
+        let cells = vec![
+            Cell::new("one", vec!["one".to_owned()], one.connect()),
+            Cell::new("two", vec!["two".to_owned()], two.connect()),
+        ];
+        let server = serve(cells, &zones(&["one:a", "two:a"], hold())).await;
+        let before = server.desk.list();
+        let new = || Some(Definition::from(closed()));
+        two.set(Is::Down);
+        let refused = server.define("two:a", Expected::Any, new()).await;
+        assert!(matches!(refused, Err(DefineError::Away(_))), "{refused:?}");
+        let conflict = server.define("one:a", Expected::Tag(String::new()), new()).await;
+        assert_eq!(conflict, Err(DefineError::Conflict(hold().into())));
+        let exists = server.define("one:a", Expected::Absent, new()).await;
+        assert_eq!(exists, Err(DefineError::Exists(hold().into())));
+        for new in [new(), None] {
+            assert_eq!(server.define("one:b", Expected::Any, new).await, Err(DefineError::UnknownZone));
+        }
+        assert_eq!(server.define("one:b", Expected::Absent, None).await, Err(DefineError::UnknownZone));
+        assert_eq!(server.define("three:a", Expected::Absent, new()).await, Err(DefineError::NoCell));
+        let wild = Definition::from(Policy { admit_per_minute: 0, ..hold() });
+        let refused = server.define("one:a", Expected::Any, Some(wild)).await;
+        assert!(matches!(refused, Err(DefineError::OutOfRange(_))), "{refused:?}");
+        pass(5.0).await;
+        assert_eq!(server.desk.list(), before);
+    });
+}
+
+/// Who asked for a change may hang up: what was begun is ended, and known here.
+#[test]
+fn a_change_goes_on_without_its_caller() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let server = serve_one(&fake, &zones(&["A"], hold())).await;
+        tokio::select! {
+            biased;
+            _ = server.define("A", Expected::Any, Some(closed().into())) => panic!("it takes a moment"),
+            () = sleep(Duration::ZERO) => {}
+        }
+        pass(0.1).await;
+        assert_eq!(server.served("A"), Some(closed().into()));
+    });
+}
+
+/// Where the zone's own part of the store hangs, a change is kept, and waited for no longer than is bearable.
+#[test]
+fn a_change_is_answered_though_it_is_not_in_force_yet() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let server = serve_one(&fake, &zones(&["A"], hold())).await;
+        pass(0.1).await;
+        let asked = Instant::now();
+        let hang = async {
+            while fake.lock().zones[&zone("A")] != closed().into() {
+                pass(0.0001).await;
+            }
+            fake.set(Is::Hanging);
+        };
+        let (changed, ()) = tokio::join!(server.define("A", Expected::Any, Some(closed().into())), hang);
+        assert!(changed.is_ok(), "{changed:?}");
+        assert!(asked.elapsed() < Duration::from_millis(2_500));
+        fake.set(Is::Up);
+        pass(4.0).await;
+        assert_eq!(server.served("A"), Some(closed().into()));
+    });
+}

@@ -1,0 +1,228 @@
+//! What servers that share a Redis may rely on of the zones it keeps: a store object stands for a server.
+
+use admission::{Definition, Mode, Notice, Policy, ZoneId};
+use bytes::Bytes;
+use store::{
+    Defined, Expected, Kept, Store as _, StoreError,
+    redis::{
+        Durability,
+        client::{Client as _, Value},
+        scripts,
+    },
+};
+
+use crate::{
+    backend::{Backend as _, InRedis, Servers},
+    behaviour::{policy, with},
+};
+
+/// The register's key; see `lua/register.lua`.
+const REGISTER: &str = "weir:v1:{zones}";
+
+fn saying(policy: Policy, text: &str) -> Definition {
+    Definition {
+        policy, notice: Notice::new([("en", text), ("ko", "안내\n둘째 줄")]).expect("a notice")
+    }
+}
+
+fn named(zone: &ZoneId, name: &str) -> ZoneId {
+    ZoneId::parse(&format!("{zone}-{name}")).expect("a name")
+}
+
+fn kept<const N: usize>(zones: [(&ZoneId, &Definition); N]) -> Option<Kept> {
+    let zones = zones.map(|(zone, definition)| (zone.clone(), definition.clone())).to_vec();
+    Some(Kept { zones, is_new: false })
+}
+
+pub(crate) async fn of_changes_that_expect_the_same_one_is_made(backend: &InRedis, zone: &ZoneId) {
+    let (a, b) = (backend.open().await, backend.open().await);
+    let mut before = None;
+    for round in 1..=20 {
+        let expected = before.as_ref().map_or(Expected::Absent, |now: &Definition| Expected::Tag(now.etag()));
+        let [one, other] = [round, 1_000 * round]
+            .map(|n| saying(Policy { admit_per_minute: n, ..policy() }, &format!("{n}")));
+        // Now and then both want the same: even so, one made it.
+        let other = if round % 5 == 0 { one.clone() } else { other };
+        let (by_a, by_b) =
+            tokio::join!(a.define(zone, &expected, Some(&one)), b.define(zone, &expected, Some(&other)));
+        let made = match (by_a.expect("answered"), by_b.expect("answered")) {
+            (Defined::Done(was), Defined::Otherwise(now)) if now.as_ref() == Some(&one) => (was, one),
+            (Defined::Otherwise(now), Defined::Done(was)) if now.as_ref() == Some(&other) => (was, other),
+            both => panic!("round {round}: {both:?}"),
+        };
+        assert_eq!(made.0, before, "round {round}");
+        before = Some(made.1);
+    }
+    for store in [&a, &b] {
+        let Some(Kept { zones, .. }) = store.zones().await.expect("lists") else { panic!("it keeps zones") };
+        assert_eq!(zones.iter().find(|(kept, _)| kept == zone).map(|(_, now)| now), before.as_ref());
+    }
+}
+
+pub(crate) async fn what_is_not_as_expected_is_not_changed(backend: &InRedis, zone: &ZoneId) {
+    let store = backend.open().await;
+    let [first, second] = ["a", "b"].map(|text| saying(policy(), text));
+    let define = async |expected, new: Option<&Definition>| {
+        store.define(zone, &expected, new).await.expect("answered")
+    };
+    let tag = |of: &Definition| Expected::Tag(of.etag());
+    assert_eq!(define(Expected::Any, Some(&first)).await, Defined::Otherwise(None));
+    assert_eq!(define(tag(&first), Some(&first)).await, Defined::Otherwise(None));
+    assert_eq!(define(Expected::Absent, Some(&first)).await, Defined::Done(None));
+    assert_eq!(define(Expected::Absent, Some(&second)).await, Defined::Otherwise(Some(first.clone())));
+    assert_eq!(define(tag(&second), None).await, Defined::Otherwise(Some(first.clone())));
+    assert_eq!(define(tag(&first), Some(&second)).await, Defined::Done(Some(first)));
+    assert_eq!(define(Expected::Any, None).await, Defined::Done(Some(second)));
+    assert_eq!(define(Expected::Any, None).await, Defined::Otherwise(None));
+}
+
+pub(crate) async fn deleted_zone_is_not_brought_back_by_opening_it(backend: &InRedis, zone: &ZoneId) {
+    let (a, b) = (backend.open().await, backend.open().await);
+    let definition = saying(with(Mode::Hold), "a");
+    a.define(zone, &Expected::Absent, Some(&definition)).await.expect("answered");
+    let epoch = b.open_zone(zone, policy()).await.expect("opened").epoch;
+    b.join(zone, 3).await.expect("joins");
+    a.define(zone, &Expected::Any, None).await.expect("answered");
+    assert_eq!(b.open_zone(zone, definition.policy).await.expect_err("deleted"), StoreError::UnknownZone);
+    for store in [&a, &b] {
+        let kept = store.zones().await.expect("lists").expect("it keeps zones");
+        assert!(!kept.zones.iter().any(|(kept, _)| kept == zone), "{kept:?}");
+    }
+    // The line is where it was.
+    a.define(zone, &Expected::Absent, Some(&definition)).await.expect("answered");
+    let view = b.open_zone(zone, policy()).await.expect("opened");
+    assert_eq!((view.epoch, view.tally.waiting, view.policy.mode), (epoch, 3, Mode::Hold));
+}
+
+pub(crate) async fn change_that_is_sent_again_is_made_once(backend: &InRedis, zone: &ZoneId) {
+    let store = backend.open().await;
+    let rev = || {
+        let holder = backend.servers.holder(REGISTER);
+        backend.servers.command(holder, &["HGET", REGISTER, zone.as_str()]).text()
+    };
+    let send = async |made: &str, expected: &'static str, new: &'static str| {
+        let keys = [REGISTER.to_owned(), format!("{REGISTER}:made:{zone}{made}")].map(Bytes::from);
+        let texts = ["0", zone.as_str(), expected, new, "60"];
+        let args = texts.map(|text| Bytes::copy_from_slice(text.as_bytes())).to_vec();
+        let answer = store.client().run(&scripts::DEFINE, keys.to_vec(), args, None).await.expect("answered");
+        let Value::Array(parts) = answer else { panic!("{answer:?}") };
+        parts[0].clone()
+    };
+    let (done, not) = (Value::Bytes("1".into()), Value::Bytes("0".into()));
+    let [first, second] = ["1 600 10 3000 60 300 1", "1 700 10 3000 60 300 1"];
+    assert_eq!(send("a", "", first).await, done);
+    assert_eq!(send("a", "", first).await, done, "the same one, whose answer was lost");
+    assert_eq!(send("b", "", second).await, not, "another one");
+    assert_eq!(send("c", first, second).await, done);
+    assert_eq!(send("a", "", first).await, done);
+    assert_eq!(rev(), second, "not made again");
+}
+
+/// A register of its own, since it is all the zones that count.
+pub(crate) async fn register_that_is_lost_comes_back_whole(backend: &InRedis, zone: &ZoneId) {
+    let servers = Servers::start(backend.servers.topology());
+    let holder = servers.holder(REGISTER);
+    let connect = async || servers.connect(&backend.settings(), Durability::Async).await;
+    let [x, y, file] = ["X", "Y", "FILE"].map(|name| named(zone, name));
+    let [first, second] = ["a", "b"].map(|text| saying(with(Mode::Hold), text));
+    let of_file = [(file.clone(), Definition::from(policy()))];
+
+    // Who knows nothing begins it, once.
+    let (a, b) = (connect().await, connect().await);
+    assert_eq!(Some(a.begin(&of_file).await.expect("begins")), kept([(&file, &of_file[0].1)]));
+    let none = b.begin(&[(x.clone(), policy().into())]).await.expect("there is one");
+    assert_eq!(Some(none), kept([(&file, &of_file[0].1)]));
+    a.define(&file, &Expected::Any, None).await.expect("answered");
+    a.define(&x, &Expected::Absent, Some(&first)).await.expect("answered");
+    a.define(&y, &Expected::Absent, Some(&first)).await.expect("answered");
+    b.define(&y, &Expected::Any, None).await.expect("answered");
+    b.define(&x, &Expected::Any, Some(&second)).await.expect("answered");
+    let all = kept([(&x, &second)]);
+    assert_eq!(a.zones().await.expect("lists"), all);
+
+    // Wiped: with the notice, and without what was deleted.
+    servers.command(holder, &["DEL", REGISTER]);
+    assert_eq!(a.zones().await.expect("lists"), all);
+    assert_eq!(b.zones().await.expect("lists"), all);
+
+    // A failover lost the last changes.
+    let older = servers.command(holder, &["HGETALL", REGISTER]);
+    let older: Vec<String> = older.parts().iter().map(|part| part.text()).collect();
+    a.define(&x, &Expected::Any, Some(&first)).await.expect("answered");
+    a.define(&y, &Expected::Absent, Some(&second)).await.expect("answered");
+    let all = kept([(&x, &first), (&y, &second)]);
+    assert_eq!(b.zones().await.expect("lists"), all);
+    let put: Vec<&str> = ["HSET", REGISTER].into_iter().chain(older.iter().map(String::as_str)).collect();
+    servers.command(holder, &["DEL", REGISTER]);
+    servers.command(holder, &put);
+    let change = b.define(&x, &Expected::Tag(first.etag()), Some(&second)).await.expect("answered");
+    assert_eq!(change, Defined::Done(Some(first)), "by what is remembered");
+    let all = kept([(&x, &second), (&y, &second)]);
+    assert_eq!(a.zones().await.expect("lists"), all);
+
+    // Begun anew by one that knows nothing: those who know more are right.
+    servers.command(holder, &["DEL", REGISTER]);
+    let rev = servers.command(holder, &["EVAL", "return redis.call('TIME')[1]", "0"]).text();
+    let later = (rev.parse::<u64>().expect("seconds") / 60 - 29_453_760 + 5) << 28 | 77;
+    let (later, text) = (later.to_string(), "0 1 10 3000 60 300 0");
+    servers.command(holder, &["HSET", REGISTER, "#rev", &later, file.as_str(), text]);
+    let fresh = connect().await;
+    assert_eq!(fresh.zones().await.expect("lists").expect("kept").zones[0].0, file);
+    assert_eq!(a.zones().await.expect("lists"), all);
+    assert_eq!(fresh.zones().await.expect("lists"), all, "its own is the younger one");
+
+    // Emptied by deleting, it stays empty.
+    for zone in [&x, &y] {
+        a.define(zone, &Expected::Any, None).await.expect("answered");
+    }
+    let fresh = connect().await;
+    for store in [&fresh, &a, &b] {
+        assert_eq!(store.zones().await.expect("lists"), kept([]));
+        assert_eq!(Some(store.begin(&of_file).await.expect("answered")), kept([]));
+    }
+}
+
+/// A register as it was before there were notices, and revisions that begin with a minute.
+pub(crate) async fn register_of_before_is_read_and_written(backend: &InRedis, zone: &ZoneId) {
+    let servers = Servers::start(backend.servers.topology());
+    let holder = servers.holder(REGISTER);
+    let text = "1 600 10 3000 60 300 0";
+    servers.command(holder, &["HSET", REGISTER, "#rev", "3", zone.as_str(), text, "#later", "anything"]);
+    let connect = async || servers.connect(&backend.settings(), Durability::Async).await;
+    let (a, b) = (connect().await, connect().await);
+    let of_before = Definition::from(with(Mode::Hold));
+    assert_eq!(a.zones().await.expect("lists"), kept([(zone, &of_before)]));
+    let expected = Expected::Tag(of_before.etag());
+    let said = saying(with(Mode::Hold), "a");
+    for now in [&said, &of_before] {
+        let done = a.define(zone, &Expected::Any, Some(now)).await.expect("answered");
+        assert!(matches!(done, Defined::Done(_)), "{done:?}");
+        assert_eq!(b.zones().await.expect("lists"), kept([(zone, now)]));
+    }
+    assert_eq!(servers.command(holder, &["HGET", REGISTER, zone.as_str()]).text(), text, "written as before");
+    assert_eq!(servers.command(holder, &["HGET", REGISTER, "#rev"]).text(), "5");
+    // Written by somebody in another way: it means the same.
+    servers.command(holder, &["HSET", REGISTER, "#rev", "6", zone.as_str(), "1 600 10 3000 60 300 0 0 0"]);
+    let done = b.define(zone, &expected, Some(&said)).await.expect("answered");
+    assert_eq!(done, Defined::Done(Some(of_before)));
+    // A server of before lost it, and put it again.
+    assert_eq!(a.zones().await.expect("lists"), kept([(zone, &said)]));
+    servers.command(holder, &["DEL", REGISTER]);
+    servers.command(holder, &["HSET", REGISTER, "#rev", "1", zone.as_str(), text]);
+    assert_eq!(a.zones().await.expect("lists"), kept([(zone, &said)]));
+}
+
+/// Two servers whose pasts differ may come to one revision: it does not stay so.
+pub(crate) async fn equal_revisions_of_different_pasts_are_found(backend: &InRedis, zone: &ZoneId) {
+    let servers = Servers::start(backend.servers.topology());
+    let holder = servers.holder(REGISTER);
+    let store = servers.connect(&backend.settings(), Durability::Async).await;
+    store.define(zone, &Expected::Absent, Some(&policy().into())).await.expect("answered");
+    servers.command(holder, &["HSET", REGISTER, zone.as_str(), "1 600 10 3000 60 300 0"]);
+    let found = async || store.zones().await.expect("lists") == kept([(zone, &with(Mode::Hold).into())]);
+    let mut asked = 1;
+    while !found().await {
+        asked += 1;
+        assert!(asked <= 20, "at two questions a second, that is 10 s");
+    }
+}
