@@ -8,7 +8,7 @@ import { OUT, Weir, axe, page, until, zone } from "./harness.mjs";
 
 const HOT = "shop:checkout";
 /// What is seen at once; a table of hundreds, whole, is no picture.
-const picture = (page, name) => page.screenshot({ path: join(OUT, `console ${name}.png`) });
+const picture = (page, name) => page.screenshot({ path: join(OUT, `console-${name.replaceAll(" ", "-")}.png`) });
 const CONFIG = zone(HOT, { admit_per_minute: 600 }) + Array.from({ length: 40 }, (_, n) => zone(`gov:forms-${n}`)).join("");
 const PAGES = [["zones", ""], ["zone", `zones/${HOT}`], ["events", "events"], ["changes", "changes"], ["servers", "servers"]];
 const LOOKS = {

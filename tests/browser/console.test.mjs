@@ -9,7 +9,7 @@ import { OUT, Weir, axe, context, page, until, zone } from "./harness.mjs";
 
 const HOT = "shop:checkout";
 /// What is seen at once; a table of hundreds, whole, is no picture.
-const picture = (page, name) => page.screenshot({ path: join(OUT, `console ${name}.png`) });
+const picture = (page, name) => page.screenshot({ path: join(OUT, `console-${name.replaceAll(" ", "-")}.png`) });
 const MANY = 300;
 /// Hundreds of zones, of which one will be hot.
 const ZONES = Array.from({ length: MANY }, (_, n) => (n === 150 ? zone(HOT, { admit_per_minute: 10 }) : zone(`gov:forms-${n}`))).join("");
