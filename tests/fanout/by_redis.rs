@@ -54,8 +54,7 @@ async fn a_slot_moves() {
         // Half-way, the channel is where it was.
         operator.apply(&zone("Z"), with(Mode::Hold)).await;
         wait_in_force(&servers, "Z", with(Mode::Hold));
-        let port = cluster.port(to).to_string();
-        cluster.command(from, &["MIGRATE", "127.0.0.1", &port, REGISTER, "0", "5000"]);
+        cluster.move_keys(slot, to);
         cluster.end_move(slot, to);
         eventually("both listen at the new server", || {
             let listeners = cluster.command(to, &["PUBSUB", "SHARDNUMSUB", CHANNEL]);

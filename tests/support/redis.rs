@@ -692,6 +692,23 @@ impl Cluster {
         self.command(from, &["CLUSTER", "SETSLOT", &slot, "MIGRATING", &self.id(to)]);
     }
 
+    /// Takes the keys of a slot that is on its way to server `to` there, all of them.
+    pub(crate) fn move_keys(&self, slot: u16, to: usize) {
+        let (from, slot, port) = (self.primary_of(slot), slot.to_string(), self.port(to).to_string());
+        loop {
+            let keys = self.command(from, &["CLUSTER", "GETKEYSINSLOT", &slot, "100"]);
+            let keys: Vec<_> = keys.parts().iter().map(Reply::text).collect();
+            if keys.is_empty() {
+                return;
+            }
+            let mut command: Vec<_> =
+                ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"].map(str::to_owned).into();
+            command.extend(keys);
+            let reply = self.command(from, &command);
+            assert!(!matches!(reply, Reply::Error(_)), "keys were not moved: {reply:?}");
+        }
+    }
+
     /// Ends the move of a slot whose old primary has no keys of it, and waits until all know; from then on it is `MOVED`.
     pub(crate) fn end_move(&self, slot: u16, to: usize) {
         let (from, slot_text, id) = (self.primary_of(slot), slot.to_string(), self.id(to));
