@@ -19,7 +19,7 @@ use events::{
 };
 use store::{Store, StoreError};
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{Mutex as AsyncMutex, mpsc, oneshot},
     time::Instant,
 };
 
@@ -114,6 +114,8 @@ pub(super) struct Room {
     /// How often somebody was let in without the store.
     pub(super) unseen: AtomicU64,
     shown: ArcSwap<Shown>,
+    /// Held while the store is asked for a view, until that is in use: an older one never takes a newer one's place.
+    showing: AsyncMutex<()>,
     defined: ArcSwap<Defined>,
     keeper: Keeper,
     /// The store knows the zone, as far as is known.
@@ -169,6 +171,7 @@ impl Room {
             sealer,
             bus,
             given: Mutex::default(),
+            showing: AsyncMutex::default(),
             unseen: AtomicU64::new(0),
             shown: ArcSwap::from_pointee(Shown { view, seen, limits, at: now }),
             defined: ArcSwap::from_pointee(Defined::by(definition)),
@@ -224,11 +227,12 @@ impl Room {
         self.shown.load().view.policy
     }
 
-    /// Takes a new view into use, when it comes.
+    /// Asks for a new view, once nobody else does, and takes it into use.
     pub(super) async fn show(
         &self,
         view: impl Future<Output = Result<View, StoreError>>,
     ) -> Result<(), StoreError> {
+        let _showing = self.showing.lock().await;
         let asked = Instant::now();
         let view = view.await;
         self.heard(&view);

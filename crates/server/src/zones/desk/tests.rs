@@ -295,3 +295,23 @@ async fn what_cannot_be_read_ends_the_start_by_name() {
     site.start(file([("A", holding(60))])).await;
     assert_eq!(site.zones(), file([("A", saying("a"))]));
 }
+
+/// What the store said before a change, and is heard behind it, is no news.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_older_view_takes_a_change_back() {
+    let mut site = Site::new();
+    site.start(file([("A", holding(60))])).await;
+    let gate = Arc::clone(&site.desk().gate);
+    for rate in 1..=10_000 {
+        // The lane asks for a view while the change is made.
+        gate.doubt(|_| true);
+        for _ in 0..rate % 7 {
+            tokio::task::yield_now().await;
+        }
+        gate.serve_zone(&zone("A"), Some(&holding(rate))).await.expect("the store takes it");
+        for _ in 0..20 {
+            assert_eq!(gate.policy("A").map(|policy| policy.admit_per_minute), Some(rate));
+            tokio::task::yield_now().await;
+        }
+    }
+}
