@@ -29,24 +29,7 @@ impl Definition {
     /// ```
     #[must_use]
     pub fn etag(&self) -> String {
-        let Policy {
-            mode,
-            admit_per_minute,
-            sub_windows,
-            polling_period_ms,
-            idle_timeout_s,
-            pass_ttl_s,
-            on_store_failure,
-            waits_per_minute_per_client,
-            entries_per_minute_per_client,
-        } = self.policy;
-        let mode = Mode::ALL.iter().find(|(known, _)| *known == mode).map_or("", |(_, word)| word);
-        let failure = OnStoreFailure::ALL.iter().find(|(known, _)| *known == on_store_failure);
-        let failure = failure.map_or("", |(_, word)| word);
-        let mut text = format!(
-            "{mode} {admit_per_minute} {sub_windows} {polling_period_ms} {idle_timeout_s} {pass_ttl_s} {failure} \
-             {waits_per_minute_per_client} {entries_per_minute_per_client}"
-        );
+        let mut text = self.policy.fields().map(|(_, value)| value).join(" ");
         // Neither languages nor texts have tabs in them.
         for (language, notice) in self.notice.iter() {
             text.extend(["\t", language, "\t", notice]);

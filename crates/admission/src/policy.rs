@@ -65,6 +65,17 @@ impl Mode {
     /// All modes with the words that configuration files use.
     pub const ALL: [(Self, &'static str); 4] =
         [(Self::Auto, "auto"), (Self::Hold, "hold"), (Self::Open, "open"), (Self::Closed, "closed")];
+
+    /// Its word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        word(&Self::ALL, self)
+    }
+}
+
+/// A value's word in a list of all.
+fn word<T: PartialEq>(all: &[(T, &'static str)], value: T) -> &'static str {
+    all.iter().find(|(known, _)| *known == value).map_or("", |(_, word)| word)
 }
 
 /// What a server does for a zone whose store does not answer. No rule reads it: the rules run in the store.
@@ -80,6 +91,12 @@ pub enum OnStoreFailure {
 impl OnStoreFailure {
     /// Both, with the words that configuration files use.
     pub const ALL: [(Self, &'static str); 2] = [(Self::Closed, "closed"), (Self::Open, "open")];
+
+    /// Its word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        word(&Self::ALL, self)
+    }
 }
 
 /// How a zone admits.
@@ -164,6 +181,47 @@ impl Policy {
         }
     }
 
+    /// Its fields in their order, by the names that configuration files use, with their values as written there.
+    #[must_use]
+    pub fn fields(&self) -> [(&'static str, String); 9] {
+        let Self {
+            mode,
+            admit_per_minute,
+            sub_windows,
+            polling_period_ms,
+            idle_timeout_s,
+            pass_ttl_s,
+            on_store_failure,
+            waits_per_minute_per_client,
+            entries_per_minute_per_client,
+        } = self;
+        [
+            ("mode", mode.word().to_owned()),
+            ("admit_per_minute", admit_per_minute.to_string()),
+            ("sub_windows", sub_windows.to_string()),
+            ("polling_period_ms", polling_period_ms.to_string()),
+            ("idle_timeout_s", idle_timeout_s.to_string()),
+            ("pass_ttl_s", pass_ttl_s.to_string()),
+            ("on_store_failure", on_store_failure.word().to_owned()),
+            ("waits_per_minute_per_client", waits_per_minute_per_client.to_string()),
+            ("entries_per_minute_per_client", entries_per_minute_per_client.to_string()),
+        ]
+    }
+
+    /// The number of this name, to be set; none where the policy has no such number.
+    pub fn number_mut(&mut self, name: &str) -> Option<&mut u32> {
+        Some(match name {
+            "admit_per_minute" => &mut self.admit_per_minute,
+            "sub_windows" => &mut self.sub_windows,
+            "polling_period_ms" => &mut self.polling_period_ms,
+            "idle_timeout_s" => &mut self.idle_timeout_s,
+            "pass_ttl_s" => &mut self.pass_ttl_s,
+            "waits_per_minute_per_client" => &mut self.waits_per_minute_per_client,
+            "entries_per_minute_per_client" => &mut self.entries_per_minute_per_client,
+            _ => return None,
+        })
+    }
+
     /// The length of a sub-window, in milliseconds.
     #[must_use]
     pub fn sub_window_ms(&self) -> u64 {
@@ -222,6 +280,20 @@ mod tests {
         let tight = Policy { entries_per_minute_per_client: 19, ..Policy::default() };
         assert_eq!(tight.check().expect_err("who polls as told would be refused").low, 20);
         assert!(Policy { entries_per_minute_per_client: 20, ..Policy::default() }.check().is_ok());
+    }
+
+    #[test]
+    fn fields_are_those_that_can_be_set() {
+        let mut policy = Policy::default();
+        for (at, (name, old)) in (1..).zip(Policy::default().fields()) {
+            match policy.number_mut(name) {
+                Some(number) => *number = at,
+                None => assert!(["mode", "on_store_failure"].contains(&name) && old.parse::<u32>().is_err()),
+            }
+        }
+        let values = policy.fields().map(|(_, value)| value);
+        assert_eq!(values, ["auto", "2", "3", "4", "5", "6", "closed", "8", "9"]);
+        assert_eq!(policy.number_mut("mode"), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! reply, counted under its route and status; a stream is one, counted when it begins.
 
 pub mod admin;
+mod asset;
 pub mod console;
 pub mod cors;
 pub mod openapi;

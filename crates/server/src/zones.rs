@@ -24,40 +24,11 @@ use crate::cells::Cells;
 /// The most zones that a file has, or operators may define.
 pub const ZONES_MAX: usize = 4_096;
 
-/// A policy's fields by their names in the file.
-#[must_use]
-pub fn fields(policy: &Policy) -> [(&'static str, String); 9] {
-    let Policy {
-        mode,
-        admit_per_minute,
-        sub_windows,
-        polling_period_ms,
-        idle_timeout_s,
-        pass_ttl_s,
-        on_store_failure,
-        waits_per_minute_per_client,
-        entries_per_minute_per_client,
-    } = policy;
-    let mode = Mode::ALL.iter().find(|(known, _)| known == mode).map_or("", |(_, word)| word);
-    let failure = OnStoreFailure::ALL.iter().find(|(known, _)| known == on_store_failure);
-    [
-        ("mode", mode.to_owned()),
-        ("admit_per_minute", admit_per_minute.to_string()),
-        ("sub_windows", sub_windows.to_string()),
-        ("polling_period_ms", polling_period_ms.to_string()),
-        ("idle_timeout_s", idle_timeout_s.to_string()),
-        ("pass_ttl_s", pass_ttl_s.to_string()),
-        ("on_store_failure", failure.map_or("", |(_, word)| word).to_owned()),
-        ("waits_per_minute_per_client", waits_per_minute_per_client.to_string()),
-        ("entries_per_minute_per_client", entries_per_minute_per_client.to_string()),
-    ]
-}
-
-/// A policy as a JSON object: [`fields`], numbers as numbers.
+/// A policy as a JSON object: [`Policy::fields`], numbers as numbers.
 #[must_use]
 pub fn json(policy: &Policy) -> String {
     let mut out = String::with_capacity(256);
-    for (field, value) in fields(policy) {
+    for (field, value) in policy.fields() {
         let quote = if value.parse::<u32>().is_ok() { "" } else { "\"" };
         let comma = if out.is_empty() { '{' } else { ',' };
         let _ = write!(out, r#"{comma}"{field}":{quote}{value}{quote}"#);
@@ -78,7 +49,7 @@ pub fn definition_json(definition: &Definition) -> String {
 #[must_use]
 pub fn sentence(definition: &Definition) -> String {
     let [mode, admit, sub_windows, polling_ms, idle_s, ttl_s, failure, waits, entries] =
-        fields(&definition.policy).map(|(_, value)| value);
+        definition.policy.fields().map(|(_, value)| value);
     let limits = [("waits", waits), ("entries", entries)].map(|(what, limit)| {
         if limit == "0" { String::new() } else { format!(", {limit} {what} a minute a client") }
     });
@@ -97,7 +68,7 @@ pub fn sentence(definition: &Definition) -> String {
 /// What differs from `old` in `new`, as in `mode auto -> hold`; empty where nothing does.
 #[must_use]
 pub fn changes(old: &Definition, new: &Definition) -> Vec<String> {
-    let pairs = fields(&old.policy).into_iter().zip(fields(&new.policy));
+    let pairs = old.policy.fields().into_iter().zip(new.policy.fields());
     let mut changes: Vec<_> = pairs
         .filter(|(old, new)| old != new)
         .map(|((name, old), (_, new))| format!("{name} {old} -> {new}"))

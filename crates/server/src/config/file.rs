@@ -21,19 +21,6 @@ use super::{
 use crate::http::wait::target::Target;
 
 const MAX_LEN: u64 = 4 << 20;
-const ZONE_FIELDS: [&str; 11] = [
-    "id",
-    "mode",
-    "admit_per_minute",
-    "sub_windows",
-    "polling_period_ms",
-    "idle_timeout_s",
-    "pass_ttl_s",
-    "on_store_failure",
-    "waits_per_minute_per_client",
-    "entries_per_minute_per_client",
-    "notice",
-];
 
 type Fields<'t, 'i> = Vec<(&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>)>;
 
@@ -209,6 +196,11 @@ fn notice(lines: &Lines<'_>, field: &Place, value: &DeValue<'_>) -> Result<Notic
     Notice::new(found).map_err(|e| field.fault(e))
 }
 
+/// What a zone's table may have.
+fn zone_fields() -> impl Iterator<Item = &'static str> {
+    ["id"].into_iter().chain(Policy::default().fields().map(|(name, _)| name)).chain(["notice"])
+}
+
 fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Definition), ConfigFault> {
     let here = lines.at(&table.span(), "zone");
     let DeValue::Table(fields) = table.get_ref() else {
@@ -240,14 +232,10 @@ fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Defi
                 said = notice(lines, &place, value.get_ref())?;
                 continue;
             }
-            "admit_per_minute" => &mut policy.admit_per_minute,
-            "sub_windows" => &mut policy.sub_windows,
-            "polling_period_ms" => &mut policy.polling_period_ms,
-            "idle_timeout_s" => &mut policy.idle_timeout_s,
-            "pass_ttl_s" => &mut policy.pass_ttl_s,
-            "waits_per_minute_per_client" => &mut policy.waits_per_minute_per_client,
-            "entries_per_minute_per_client" => &mut policy.entries_per_minute_per_client,
-            other => return Err(place.fault(unknown(other, ZONE_FIELDS.into_iter()))),
+            other => match policy.number_mut(other) {
+                Some(number) => number,
+                None => return Err(place.fault(unknown(other, zone_fields()))),
+            },
         };
         let DeValue::Integer(number) = value.get_ref() else {
             return Err(place.fault(wrong_type(Kind::Number(0, 0), value.get_ref())));

@@ -8,12 +8,11 @@ use std::sync::LazyLock;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
-    Response, StatusCode,
-    header::{
-        CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue,
-        IF_NONE_MATCH, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-    },
+    Response,
+    header::{CONTENT_SECURITY_POLICY, HeaderMap, HeaderValue, REFERRER_POLICY},
 };
+
+use super::asset::Asset;
 
 /// Where the page is.
 pub const ROOT: &str = "/admin";
@@ -25,18 +24,13 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 
 struct File {
     path: &'static str,
-    kind: HeaderValue,
-    bytes: &'static [u8],
-    etag: HeaderValue,
+    asset: Asset,
 }
 
 macro_rules! file {
     ($path:literal, $kind:literal, $file:literal) => {{
-        let bytes = include_bytes!(concat!("../../../../console/dist/", $file));
-        let digest = blake3::hash(bytes).to_hex();
-        let etag =
-            HeaderValue::try_from(format!("\"{}\"", &digest[..32])).expect("hex digits are plain text");
-        File { path: $path, kind: HeaderValue::from_static($kind), bytes, etag }
+        let bytes: &[u8] = include_bytes!(concat!("../../../../console/dist/", $file));
+        File { path: $path, asset: Asset::new($kind, bytes) }
     }};
 }
 
@@ -64,27 +58,10 @@ fn file(path: &str) -> Option<&'static File> {
 /// The file at `path`, or that it is still the one that the browser has.
 #[must_use]
 pub fn reply(path: &str, headers: &HeaderMap) -> Option<Response<Full<Bytes>>> {
-    let file = file(path)?;
-    let is_known = headers.get_all(IF_NONE_MATCH).iter().any(|tags| {
-        let tags = tags.to_str().unwrap_or_default().split(',').map(str::trim);
-        let mut tags = tags.map(|tag| tag.strip_prefix("W/").unwrap_or(tag).as_bytes());
-        tags.any(|tag| tag == file.etag.as_bytes() || tag == b"*")
-    });
-    let body = if is_known { &[] } else { file.bytes };
-    let mut response = Response::new(Full::new(Bytes::from_static(body)));
-    if is_known {
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-    }
-    let said: [(HeaderName, HeaderValue); 6] = [
-        (CONTENT_TYPE, file.kind.clone()),
-        (CONTENT_SECURITY_POLICY, POLICY),
-        (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-        (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-        // Kept, and asked about each time: another version of the server has another console.
-        (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        (ETAG, file.etag.clone()),
-    ];
-    response.headers_mut().extend(said);
+    // Kept, and asked about each time: another version of the server has another console.
+    let mut response = file(path)?.asset.reply(HeaderValue::from_static("no-cache"), headers);
+    response.headers_mut().insert(CONTENT_SECURITY_POLICY, POLICY);
+    response.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
     Some(response)
 }
 

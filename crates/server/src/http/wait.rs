@@ -28,6 +28,7 @@ use hyper::{
 };
 use serde_json::{Map, Value, json};
 
+use super::asset::Asset;
 use crate::metrics::Route;
 use language::Language;
 use target::Target;
@@ -63,25 +64,9 @@ const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 const FOR_SECONDS: HeaderValue = HeaderValue::from_static("public, max-age=5");
 
 const ANY_ORIGIN: HeaderValue = HeaderValue::from_static("*");
-const NOSNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 /// The origin is sent, for services that ask for it against forged forms; a path or query of ours never.
 const ORIGIN_ONLY: HeaderValue = HeaderValue::from_static("strict-origin");
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
-
-/// Something that is served as it is.
-#[derive(Clone, Debug)]
-struct Asset {
-    kind: &'static str,
-    body: Bytes,
-    tag: String,
-}
-
-impl Asset {
-    fn new(kind: &'static str, body: impl Into<Bytes>) -> Self {
-        let body = body.into();
-        Self { kind, tag: tag(&body), body }
-    }
-}
 
 /// What is in the binary.
 struct BuiltIn {
@@ -101,8 +86,11 @@ static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
     ];
     let texts = [include_str!("wait/en.json"), include_str!("wait/ko.json")]
         .map(|json| Texts::read(json).expect("a test reads them"));
-    let all = assets.iter().fold(library.tag.clone(), |all, (_, asset)| all + &asset.tag);
-    let version = blake3::hash(all.as_bytes()).to_hex()[..12].to_owned();
+    let mut all = blake3::Hasher::new();
+    for asset in std::iter::once(&library).chain(assets.iter().map(|(_, asset)| asset)) {
+        all.update(asset.tag.as_bytes());
+    }
+    let version = all.finalize().to_hex()[..12].to_owned();
     BuiltIn { library, assets, texts, version }
 });
 
@@ -111,11 +99,6 @@ fn lean(source: &str) -> String {
     let lines =
         source.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("//"));
     lines.fold(String::with_capacity(source.len()), |all, line| all + line + "\n")
-}
-
-/// A strong tag of `body`, in its quotes.
-fn tag(body: &[u8]) -> String {
-    format!("\"{}\"", &blake3::hash(body).to_hex()[..32])
 }
 
 /// What the operator decides about the pages.
@@ -225,7 +208,7 @@ impl Pages {
             "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
              connect-src 'self'; form-action {may_post_to}; base-uri 'none'; frame-ancestors 'none'"
         );
-        let mut response = reply(&Asset::new(HTML, page), ASK_AGAIN, headers);
+        let mut response = Asset::new(HTML, page).reply(ASK_AGAIN, headers);
         if response.status() == StatusCode::OK {
             *response.status_mut() = status;
         }
@@ -248,7 +231,7 @@ impl Pages {
                 None => self.assets.get(name)?,
             },
         };
-        let mut response = reply(asset, FOR_MINUTES, headers);
+        let mut response = asset.reply(FOR_MINUTES, headers);
         // For pages of any origin, which may pin it by its digest.
         let said = response.headers_mut();
         said.insert(ACCESS_CONTROL_ALLOW_ORIGIN, ANY_ORIGIN);
@@ -285,27 +268,7 @@ pub fn zone_of(path: &str) -> Option<ZoneId> {
 #[must_use]
 pub fn notice(notice: &Notice, headers: &HeaderMap) -> Response<Full<Bytes>> {
     let texts: Map<_, _> = notice.iter().map(|(tag, text)| (tag.to_owned(), Value::from(text))).collect();
-    reply(&Asset::new("application/json", json!({ "notice": texts }).to_string()), FOR_SECONDS, headers)
-}
-
-/// An asset, or that the browser has it already.
-fn reply(asset: &Asset, caching: HeaderValue, headers: &HeaderMap) -> Response<Full<Bytes>> {
-    let is_there = headers.get(IF_NONE_MATCH).and_then(|known| known.to_str().ok()).is_some_and(|known| {
-        known
-            .split(',')
-            .map(|tag| tag.trim().trim_start_matches("W/"))
-            .any(|tag| tag == asset.tag || tag == "*")
-    });
-    let mut response = Response::new(Full::new(if is_there { Bytes::new() } else { asset.body.clone() }));
-    if is_there {
-        *response.status_mut() = StatusCode::NOT_MODIFIED;
-    }
-    let said = response.headers_mut();
-    said.insert(CONTENT_TYPE, HeaderValue::from_static(asset.kind));
-    said.insert(CACHE_CONTROL, caching);
-    said.insert(ETAG, HeaderValue::from_str(&asset.tag).expect("hex digits in quotes"));
-    said.insert(X_CONTENT_TYPE_OPTIONS, NOSNIFF);
-    response
+    Asset::new("application/json", json!({ "notice": texts }).to_string()).reply(FOR_SECONDS, headers)
 }
 
 /// The files of a directory, by name; those whose names begin with a dot are left out.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use admission::{Definition, Mode, Notice, OnStoreFailure, Policy, ZoneId};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use super::definition_json;
 
@@ -225,14 +225,14 @@ impl Drop for Staged {
     }
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Whole {
     version: u32,
     zones: Vec<OfZone>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct OfZone {
     zone: String,
@@ -240,14 +240,14 @@ struct OfZone {
     now: Option<Defined>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Defined {
     policy: Numbers,
     notice: BTreeMap<String, String>,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Numbers {
     mode: String,

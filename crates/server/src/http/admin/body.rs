@@ -123,14 +123,10 @@ fn policy(fields: Object, mut policy: Policy) -> Result<Policy, Problem> {
                 policy.on_store_failure = one_of(OnStoreFailure::ALL, &value, &field)?;
                 continue;
             }
-            "admit_per_minute" => &mut policy.admit_per_minute,
-            "sub_windows" => &mut policy.sub_windows,
-            "polling_period_ms" => &mut policy.polling_period_ms,
-            "idle_timeout_s" => &mut policy.idle_timeout_s,
-            "pass_ttl_s" => &mut policy.pass_ttl_s,
-            "waits_per_minute_per_client" => &mut policy.waits_per_minute_per_client,
-            "entries_per_minute_per_client" => &mut policy.entries_per_minute_per_client,
-            _ => return rest(&Object::from_iter([(name, value)]), "policy.").map(|()| policy),
+            _ => match policy.number_mut(&name) {
+                Some(number) => number,
+                None => return rest(&Object::from_iter([(name, value)]), "policy.").map(|()| policy),
+            },
         };
         *target = whole(&value).ok_or_else(|| wrong(&field, "a whole number"))?;
         numbers.insert(name, value);
