@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use admission::{Forecast, Mark, Now, Policy, SEGMENT_TICKETS, SEGMENT_WORDS, View, Zone};
+use admission::{Forecast, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, View, Zone};
 
 pub use served::Served;
 
@@ -46,23 +46,25 @@ pub fn view(zone: &mut Zone) -> View {
 
 /// The report that everybody of a line polled.
 #[must_use]
-pub fn everybody(people: u64) -> Vec<Mark> {
-    let segments = people.div_ceil(SEGMENT_TICKETS as u64);
-    (0..segments).map(|segment| Mark { segment, words: Box::new([u64::MAX; SEGMENT_WORDS]) }).collect()
+pub fn everybody(people: u64) -> Vec<PagePolls> {
+    let segments = people.div_ceil(PAGE_TICKETS as u64);
+    (0..segments)
+        .map(|segment| PagePolls { page: segment, words: Box::new([u64::MAX; PAGE_WORDS]) })
+        .collect()
 }
 
 /// The report of a second in which every third ticket from `base` to `next` polled; the other thirds poll in the
 /// next two.
 #[must_use]
-pub fn third(base: u64, next: u64, second: u64) -> Vec<Mark> {
-    let pages = base / SEGMENT_TICKETS as u64..next.div_ceil(SEGMENT_TICKETS as u64);
+pub fn third(base: u64, next: u64, second: u64) -> Vec<PagePolls> {
+    let pages = base / PAGE_TICKETS as u64..next.div_ceil(PAGE_TICKETS as u64);
     let bits = [0, 1, 2].map(|from| (from..64).step_by(3).fold(0_u64, |bits, bit| bits | 1 << bit));
     let page = |segment: u64| {
-        let mut words = Box::new([0; SEGMENT_WORDS]);
-        for (word, first) in words.iter_mut().zip((segment * SEGMENT_TICKETS as u64..).step_by(64)) {
+        let mut words = Box::new([0; PAGE_WORDS]);
+        for (word, first) in words.iter_mut().zip((segment * PAGE_TICKETS as u64..).step_by(64)) {
             *word = bits[usize::try_from((second + 2 * first) % 3).expect("below 3")];
         }
-        Mark { segment, words }
+        PagePolls { page: segment, words }
     };
     pages.map(page).collect()
 }

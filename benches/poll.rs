@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use admission::{Claim, Decided, Joined, Mark, Policy, SealKey, Seals, Ticket, View, ZoneId};
+use admission::{Claim, Decided, Joined, PagePolls, Policy, SealKey, Seals, Ticket, View, ZoneId};
 use criterion::{Criterion, criterion_group, criterion_main};
 use events::Bus;
 use server::gate::{Gate, Reply, Token};
@@ -39,7 +39,7 @@ impl Store for Still {
     async fn enter(&self, _: &ZoneId, _: Vec<Claim>) -> Result<Decided, StoreError> {
         pending().await
     }
-    async fn beat(&self, _: &ZoneId, _: Vec<Mark>) -> Result<View, StoreError> {
+    async fn beat(&self, _: &ZoneId, _: Vec<PagePolls>) -> Result<View, StoreError> {
         pending().await
     }
 }

@@ -63,7 +63,7 @@ impl Line {
     async fn beat(&mut self, polls: impl Fn(u64) -> bool) {
         let view = self.store.beat(&self.zone, Vec::new()).await.expect("beats");
         let mut marks = third(view.base, view.next, self.second);
-        marks.retain(|mark| polls(mark.segment));
+        marks.retain(|mark| polls(mark.page));
         self.store.beat(&self.zone, marks).await.expect("beats");
         self.second += 1;
     }

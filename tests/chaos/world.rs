@@ -14,7 +14,8 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Definition, Joined, Mark, Mode, Policy, SealKey, Sealer, Seals, Verdict, View, ZoneId,
+    Claim, Decided, Definition, Joined, Mode, PagePolls, Policy, SealKey, Sealer, Seals, Verdict, View,
+    ZoneId,
 };
 use events::Bus;
 use server::gate::{Gate, Refusal, Reply, Token};
@@ -145,7 +146,7 @@ impl Store for Watched {
         Ok(decided)
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<Mark>) -> Result<View, StoreError> {
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>) -> Result<View, StoreError> {
         self.heard(self.redis.beat(zone, marks).await)
     }
 }

@@ -5,8 +5,8 @@
 use std::{ops::Range, time::Duration};
 
 use admission::{
-    Claim, Decided, Entry, Joined, Mark, Mode, Place, Policy, SEGMENT_TICKETS, SEGMENT_WORDS, Verdict, View,
-    ZoneId,
+    Claim, Decided, Entry, Joined, Mode, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Position, Verdict,
+    View, ZoneId,
 };
 use store::{Store, StoreError};
 
@@ -40,7 +40,7 @@ pub(crate) fn entry(verdict: &Verdict) -> Entry {
 }
 
 #[track_caller]
-pub(crate) fn place(verdict: &Verdict) -> Place {
+pub(crate) fn place(verdict: &Verdict) -> Position {
     match verdict {
         Verdict::Waiting(place) => *place,
         other => panic!("a place was expected, not {other:?}"),
@@ -247,12 +247,13 @@ pub(crate) async fn the_silent_leave_and_who_is_marked_stays(backend: &impl Back
     store.put_zone(zone, restless).await.expect("put");
     store.join(zone, 100).await.expect("joins");
     let marked = |seq: u64| seq.is_multiple_of(3);
-    let mut words = Box::new([0; SEGMENT_WORDS]);
+    let mut words = Box::new([0; PAGE_WORDS]);
     for seq in (0..100).filter(|&seq| marked(seq)) {
         words[usize::try_from(seq / 64).expect("small")] |= 1 << (seq % 64);
     }
-    let beat =
-        || async { store.beat(zone, vec![Mark { segment: 0, words: words.clone() }]).await.expect("beats") };
+    let beat = || async {
+        store.beat(zone, vec![PagePolls { page: 0, words: words.clone() }]).await.expect("beats")
+    };
     let view = beat().await;
     assert_eq!((view.tally.waiting, view.tally.present), (100, 100));
     let view = eventually("the silent are not present any more", || async {
@@ -266,7 +267,7 @@ pub(crate) async fn the_silent_leave_and_who_is_marked_stays(backend: &impl Back
     .await;
     assert_eq!((view.tally.waiting, view.tally.present, view.tally.evicted), (34, 34, 66));
     for seq in 0..100 {
-        let rank = view.place(seq, view.now_ms).map(|place| place.rank);
+        let rank = view.position(seq, view.now_ms).map(|place| place.rank);
         assert_eq!(rank, marked(seq).then_some(seq / 3 + 1), "ticket {seq}");
     }
     let verdicts = enter(&store, zone, view.epoch, 0..100).await.verdicts;
@@ -318,15 +319,17 @@ pub(crate) async fn places_are_counted_over_segments_ends(backend: &impl Backend
     let across = store.join(zone, 1_024).await.expect("joins");
     assert_eq!(ranks(&across.verdicts), (end + 1..=end + 1_024).collect::<Vec<_>>());
 
-    let everybody = |view: &View| -> Vec<Mark> {
-        let pages = view.next.div_ceil(SEGMENT_TICKETS as u64);
-        (0..pages).map(|segment| Mark { segment, words: Box::new([u64::MAX; SEGMENT_WORDS]) }).collect()
+    let everybody = |view: &View| -> Vec<PagePolls> {
+        let pages = view.next.div_ceil(PAGE_TICKETS as u64);
+        (0..pages)
+            .map(|segment| PagePolls { page: segment, words: Box::new([u64::MAX; PAGE_WORDS]) })
+            .collect()
     };
     let view = store.beat(zone, Vec::new()).await.expect("beats");
     let view = store.beat(zone, everybody(&view)).await.expect("beats");
     assert_eq!((view.next, view.tally.waiting, view.tally.present), (end + 1_024, end + 1_024, end + 1_024));
     for seq in edges {
-        assert_eq!(view.place(seq, view.now_ms).expect("waits").rank, seq + 1);
+        assert_eq!(view.position(seq, view.now_ms).expect("waits").rank, seq + 1);
     }
 
     store.put_zone(zone, with(Mode::Open)).await.expect("put");
@@ -340,10 +343,10 @@ pub(crate) async fn places_are_counted_over_segments_ends(backend: &impl Backend
     for (seq, rank) in
         [(SEGMENT - 2, SEGMENT - 1), (SEGMENT + 1, SEGMENT), (2 * SEGMENT - 1, 2 * SEGMENT - 2)]
     {
-        assert_eq!(view.place(seq, view.now_ms).expect("waits").rank, rank);
+        assert_eq!(view.position(seq, view.now_ms).expect("waits").rank, rank);
         assert_eq!(ranks(&enter(&store, zone, epoch, seq..seq + 1).await.verdicts), [rank]);
     }
-    assert!(leaving.iter().all(|&seq| view.place(seq, view.now_ms).is_none()));
+    assert!(leaving.iter().all(|&seq| view.position(seq, view.now_ms).is_none()));
 }
 
 pub(crate) async fn base_moves_past_a_segment_and_entries_are_told_again(
@@ -363,7 +366,7 @@ pub(crate) async fn base_moves_past_a_segment_and_entries_are_told_again(
     }
     let view = store.beat(zone, Vec::new()).await.expect("beats");
     assert_eq!((view.base, view.next, view.tally.waiting), (SEGMENT, SEGMENT + 1_024, 1_024));
-    assert_eq!(view.place(SEGMENT, view.now_ms).expect("waits").rank, 1);
+    assert_eq!(view.position(SEGMENT, view.now_ms).expect("waits").rank, 1);
     let again = store.enter(zone, claims(epoch, [0, SEGMENT])).await.expect("decided");
     assert_eq!(again.verdicts[0], first.expect("some were let in"));
     assert_eq!(entry(&again.verdicts[1]).at_ms, again.at_ms);

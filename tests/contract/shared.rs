@@ -51,7 +51,7 @@ pub(crate) async fn two_servers_have_one_line(backend: &InRedis, zone: &ZoneId) 
     let by_a = a.enter(zone, claims(epoch, [600, 601])).await.expect("decided").verdicts;
     let view = b.beat(zone, Vec::new()).await.expect("beats");
     assert_eq!((view.tally.entered, view.tally.waiting), (602, 2));
-    let rank = |seq| view.place(seq, view.now_ms).map(|place| place.rank);
+    let rank = |seq| view.position(seq, view.now_ms).map(|place| place.rank);
     assert_eq!([600, 601, 602, 603].map(rank), [None, None, Some(1), Some(2)]);
     assert_eq!(b.enter(zone, claims(epoch, [600, 601])).await.expect("decided").verdicts, by_a);
     by_a.iter().for_each(|verdict| {

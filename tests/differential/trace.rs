@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, future::Future, task};
 
 use admission::{
-    Claim, Dump, Forecast, Mark, Mode, Now, Policy, SEGMENT_TICKETS, SEGMENT_WORDS, Verdict, View, Zone,
+    Claim, Dump, Forecast, Mode, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Verdict, View, Zone,
     ZoneId,
 };
 use store::{
@@ -193,18 +193,17 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
 
 /// The tickets that a view shows as waiting.
 fn live(view: &View) -> Vec<u64> {
-    (view.base..view.next).filter(|&seq| view.place(seq, view.now_ms).is_some()).take(3_000).collect()
+    (view.base..view.next).filter(|&seq| view.position(seq, view.now_ms).is_some()).take(3_000).collect()
 }
 
-fn marks(seqs: &[u64]) -> Vec<Mark> {
+fn marks(seqs: &[u64]) -> Vec<PagePolls> {
     let mut marks = BTreeMap::new();
     for seq in seqs {
         let (page, ticket) =
-            (seq / SEGMENT_TICKETS as u64, usize::try_from(seq % SEGMENT_TICKETS as u64).expect("fits"));
-        marks.entry(page).or_insert_with(|| Box::new([0_u64; SEGMENT_WORDS]))[ticket / 64] |=
-            1 << (ticket % 64);
+            (seq / PAGE_TICKETS as u64, usize::try_from(seq % PAGE_TICKETS as u64).expect("fits"));
+        marks.entry(page).or_insert_with(|| Box::new([0_u64; PAGE_WORDS]))[ticket / 64] |= 1 << (ticket % 64);
     }
-    marks.into_iter().map(|(segment, words)| Mark { segment, words }).collect()
+    marks.into_iter().map(|(segment, words)| PagePolls { page: segment, words }).collect()
 }
 
 impl Pair<'_> {
@@ -280,7 +279,7 @@ impl Pair<'_> {
         self.call += 1;
     }
 
-    fn beat(&mut self, marks: &[Mark], kinds: &mut Kinds) -> View {
+    fn beat(&mut self, marks: &[PagePolls], kinds: &mut Kinds) -> View {
         let view = now(self.redis.beat(&self.zone, marks.to_vec())).expect("beats");
         let seen = self.beat_rules(marks);
         self.compare_views(&view, &seen);
@@ -297,7 +296,7 @@ impl Pair<'_> {
         self.forecast.estimate(verdicts, self.rules.window(), changed, self.now_ms);
     }
 
-    fn beat_rules(&mut self, marks: &[Mark]) -> View {
+    fn beat_rules(&mut self, marks: &[PagePolls]) -> View {
         let sight = self.rules.beat(marks, self.at());
         self.entered = sight.tally.entered;
         self.forecast.show(sight, self.rules.window())
@@ -320,13 +319,12 @@ impl Pair<'_> {
         self.same("a view's numbers", &numbers(redis), &numbers(rules));
         self.same("a view's plan", &redis.plan, &rules.plan);
         let pages = |view: &View| -> Vec<_> {
-            let of = |page: &admission::ViewSegment| {
-                (page.live_before, page.present_before, page.live, page.present)
-            };
-            view.segments.iter().map(of).collect()
+            let of =
+                |page: &admission::ViewPage| (page.live_before, page.present_before, page.live, page.present);
+            view.pages.iter().map(of).collect()
         };
         self.same("a view's pages", &pages(redis), &pages(rules));
-        for (page, (redis, rules)) in redis.segments.iter().zip(&rules.segments).enumerate() {
+        for (page, (redis, rules)) in redis.pages.iter().zip(&rules.pages).enumerate() {
             self.same(&format!("page {page}'s bits"), &redis.gone, &rules.gone);
         }
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use admission::{
-    Changes, Claim, Decided, Entry, Header, Joined, Mark, Now, Policy, Verdict, View, ZoneId,
+    Claim, Decided, Delta, Entry, Header, Joined, Now, PagePolls, Policy, Verdict, View, ZoneId,
     sabotage::{Rule, on},
 };
 use store::{Batch, Engine, Journal, JournalError, Kept, Loaded, MemoryJournal, Store, StoreError};
@@ -31,15 +31,15 @@ impl Disk {
     pub(crate) fn with_line(zone: &ZoneId, tickets: u64) -> Self {
         let disk = Self::default();
         if tickets > 0 {
-            let per_segment = admission::SEGMENT_TICKETS as u64;
-            let base_segment = tickets / per_segment;
-            let mut gone = [0; admission::SEGMENT_WORDS];
+            let per_segment = admission::PAGE_TICKETS as u64;
+            let base_page = tickets / per_segment;
+            let mut gone = [0; admission::PAGE_WORDS];
             for ticket in 0..usize::try_from(tickets % per_segment).expect("small") {
                 gone[ticket / 64] |= 1 << (ticket % 64);
             }
-            let changes = Changes {
-                header: Header { epoch: 77, next: tickets, base_segment },
-                segments: vec![(base_segment, Arc::new(gone))],
+            let changes = Delta {
+                header: Header { epoch: 77, next: tickets, base_page },
+                segments: vec![(base_page, Arc::new(gone))],
                 dropped: 0..0,
                 entered: Vec::new(),
                 forgotten: Vec::new(),
@@ -221,7 +221,7 @@ impl Store for SimStore {
         self.decide(zone, decision, |decided| tickets(&decided.verdicts, seqs, false)).await
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<Mark>) -> Result<View, StoreError> {
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>) -> Result<View, StoreError> {
         self.decide(zone, |engine, now| engine.beat(zone, &marks, now), |_| Vec::new()).await
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariant: two definitions have the same tag only if they are equal, up to a collision of BLAKE3.
 
-use crate::{Mode, Notice, OnStoreFailure, Policy};
+use crate::{Notice, Policy};
 
 /// What operators define of a zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -51,6 +51,7 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
+    use crate::{Mode, OnStoreFailure};
 
     #[test]
     fn every_field_counts_in_the_tag() {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::{Mode, Plan, Policy, Sight, Tally, Verdict, View, ViewSegment, Window, estimate::Watch};
+use crate::{Mode, Plan, Policy, Snapshot, Tally, Verdict, View, ViewPage, Window, estimate::Watch};
 
 /// What is learnt about a zone's line.
 #[derive(Clone, Debug)]
@@ -44,15 +44,15 @@ impl Forecast {
     }
 
     /// Takes in a sight, and the window as of that sight: learns, and makes the view.
-    pub fn show(&mut self, sight: Sight, window: &Window) -> View {
+    pub fn show(&mut self, sight: Snapshot, window: &Window) -> View {
         self.offer(&sight, window);
         let tally = Tally { slots_offered: self.slots_offered, ..sight.tally };
         self.look_back(sight.now_ms, tally);
         self.plan = Arc::new(Plan::new(window, &self.policy, sight.now_ms));
         self.plan_is_old = false;
         let (mut live_before, mut present_before) = (0, 0);
-        let segments = sight.pages.into_iter().map(|page| {
-            let segment = ViewSegment {
+        let pages = sight.pages.into_iter().map(|page| {
+            let view_page = ViewPage {
                 gone: page.gone,
                 live_before,
                 present_before,
@@ -61,7 +61,7 @@ impl Forecast {
             };
             live_before += u64::from(page.live);
             present_before += u64::from(page.present);
-            segment
+            view_page
         });
         View {
             now_ms: sight.now_ms,
@@ -70,7 +70,7 @@ impl Forecast {
             base: sight.base,
             next: sight.next,
             front_end: sight.front_end,
-            segments: segments.collect(),
+            pages: pages.collect(),
             pace: self.watch.pace(),
             plan: Arc::clone(&self.plan),
             tally,
@@ -92,7 +92,7 @@ impl Forecast {
     }
 
     /// Counts the slots that a line which uses each at once would have taken since the last sight.
-    fn offer(&mut self, sight: &Sight, window: &Window) {
+    fn offer(&mut self, sight: &Snapshot, window: &Window) {
         let (from_ms, now_ms) = (self.ideal_ms, sight.now_ms);
         let mut taken = Vec::new();
         let mut line = self.ideal_line;

@@ -28,12 +28,12 @@ pub use forecast::Forecast;
 pub use notice::{Notice, NoticeFault};
 pub use policy::{Mode, OnStoreFailure, Policy, PolicyFault, ZoneId, ZoneIdFault};
 pub use seal::{BadSeal, KeyId, SEALED_LEN, SealKey, Sealer, Seals};
-pub use segment::{SEGMENT_TICKETS, SEGMENT_WORDS, Words};
+pub use segment::{PAGE_TICKETS, PAGE_WORDS, Words};
 pub use ticket::Ticket;
-pub use view::{Mark, Place, Seen, Sight, SightPage, Tally, View, ViewSegment};
+pub use view::{Lookup, PagePolls, Position, Snapshot, SnapshotPage, Tally, View, ViewPage};
 pub use window::Window;
 pub use zone::{
-    Changes, Claim, Decided, Dump, DumpSegment, DumpTicket, Entry, Header, Image, Inconsistent, Joined,
+    Claim, Decided, Delta, Dump, DumpSegment, DumpTicket, Entry, Header, Image, Inconsistent, Joined,
     Verdict, Zone,
 };
 

@@ -11,17 +11,17 @@
 use std::sync::Arc;
 
 /// Tickets a page holds.
-pub const SEGMENT_TICKETS: usize = 8_192;
+pub const PAGE_TICKETS: usize = 8_192;
 /// Words of a page's bitmap.
-pub const SEGMENT_WORDS: usize = SEGMENT_TICKETS / 64;
+pub const PAGE_WORDS: usize = PAGE_TICKETS / 64;
 /// A bitmap over a page's tickets: ticket `i` is bit `i % 64` of word `i / 64`.
-pub type Words = [u64; SEGMENT_WORDS];
+pub type Words = [u64; PAGE_WORDS];
 
 /// Pages of a segment.
 pub(crate) const PAGES: usize = 8;
 /// Tickets a segment holds.
-pub(crate) const LINE_TICKETS: usize = PAGES * SEGMENT_TICKETS;
-const LINE_WORDS: usize = PAGES * SEGMENT_WORDS;
+pub(crate) const SEGMENT_TICKETS: usize = PAGES * PAGE_TICKETS;
+const SEGMENT_WORDS: usize = PAGES * PAGE_WORDS;
 
 /// At this age a ticket is evicted: the running generation and twelve whole ones were silent.
 pub(crate) const IDLE_AGE: u64 = 13;
@@ -29,7 +29,7 @@ pub(crate) const IDLE_AGE: u64 = 13;
 /// Generations made up for at most; after as many nobody is left.
 const MOST_MISSED: u64 = 16;
 
-type Bits = Box<[u64; LINE_WORDS]>;
+type Bits = Box<[u64; SEGMENT_WORDS]>;
 
 /// What a zone's time is, for its segments.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +50,8 @@ pub(crate) struct Segment {
     here: Bits,
     met: Bits,
     /// Bit `i` of each ticket's age.
-    ages: Box<[[u64; LINE_WORDS]; 4]>,
-    /// Tickets given out here; only the last segment has fewer than [`LINE_TICKETS`].
+    ages: Box<[[u64; SEGMENT_WORDS]; 4]>,
+    /// Tickets given out here; only the last segment has fewer than [`SEGMENT_TICKETS`].
     pub(crate) given: usize,
     pub(crate) live: u32,
     pub(crate) present: u32,
@@ -63,13 +63,13 @@ pub(crate) struct Segment {
 
 impl Segment {
     pub(crate) fn new(clock: Clock) -> Self {
-        let none = Arc::new([0; SEGMENT_WORDS]);
+        let none = Arc::new([0; PAGE_WORDS]);
         Self {
             gone: std::array::from_fn(|_| Arc::clone(&none)),
             dirty: [false; PAGES],
-            here: Box::new([0; LINE_WORDS]),
-            met: Box::new([0; LINE_WORDS]),
-            ages: Box::new([[0; LINE_WORDS]; 4]),
+            here: Box::new([0; SEGMENT_WORDS]),
+            met: Box::new([0; SEGMENT_WORDS]),
+            ages: Box::new([[0; SEGMENT_WORDS]; 4]),
             given: 0,
             live: 0,
             present: 0,
@@ -84,10 +84,10 @@ impl Segment {
     /// Where a ticket is gone that was never given out: the page.
     pub(crate) fn restore(gone: [Arc<Words>; PAGES], given: usize, clock: Clock) -> Result<Self, usize> {
         let mut segment = Self { gone, given, ..Self::new(clock) };
-        if let Some(word) = (0..LINE_WORDS).find(|&w| segment.gone_in(w) & !segment.given_in(w) != 0) {
-            return Err(word / SEGMENT_WORDS);
+        if let Some(word) = (0..SEGMENT_WORDS).find(|&w| segment.gone_in(w) & !segment.given_in(w) != 0) {
+            return Err(word / PAGE_WORDS);
         }
-        segment.live = (0..LINE_WORDS).map(|w| segment.live_in(w).count_ones()).sum();
+        segment.live = (0..SEGMENT_WORDS).map(|w| segment.live_in(w).count_ones()).sum();
         segment.see_everybody();
         Ok(segment)
     }
@@ -96,7 +96,7 @@ impl Segment {
     #[cfg(test)]
     pub(crate) fn check(&self) {
         let (mut live, mut present) = (0, 0);
-        for word in 0..LINE_WORDS {
+        for word in 0..SEGMENT_WORDS {
             let alive = self.live_in(word);
             live += alive.count_ones();
             present += self.here[word].count_ones();
@@ -109,7 +109,7 @@ impl Segment {
     }
 
     fn gone_in(&self, word: usize) -> u64 {
-        self.gone[word / SEGMENT_WORDS][word % SEGMENT_WORDS]
+        self.gone[word / PAGE_WORDS][word % PAGE_WORDS]
     }
 
     fn given_in(&self, word: usize) -> u64 {
@@ -156,11 +156,11 @@ impl Segment {
     }
 
     fn see_everybody(&mut self) {
-        for word in 0..LINE_WORDS {
+        for word in 0..SEGMENT_WORDS {
             self.here[word] = self.live_in(word);
         }
-        *self.ages = [[0; LINE_WORDS]; 4];
-        *self.met = [0; LINE_WORDS];
+        *self.ages = [[0; SEGMENT_WORDS]; 4];
+        *self.met = [0; SEGMENT_WORDS];
         self.present = self.live;
     }
 
@@ -170,7 +170,7 @@ impl Segment {
             return 0;
         }
         let (mut evicted, mut present) = (0, 0);
-        for word in 0..LINE_WORDS {
+        for word in 0..SEGMENT_WORDS {
             let live = self.live_in(word);
             if live == 0 {
                 continue;
@@ -203,8 +203,8 @@ impl Segment {
     }
 
     fn set_gone(&mut self, word: usize, bits: u64) {
-        let page = word / SEGMENT_WORDS;
-        Arc::make_mut(&mut self.gone[page])[word % SEGMENT_WORDS] |= bits;
+        let page = word / PAGE_WORDS;
+        Arc::make_mut(&mut self.gone[page])[word % PAGE_WORDS] |= bits;
         self.dirty[page] = true;
         self.here[word] &= !bits;
         self.set_heard(word, bits);
@@ -242,7 +242,7 @@ impl Segment {
     /// The holders polled whose bits are set in the marks of a page; with `meets`, who has an appointment keeps it by
     /// that.
     pub(crate) fn mark(&mut self, page: usize, marks: &Words, meets: bool) {
-        for (word, mark) in (page * SEGMENT_WORDS..).zip(marks) {
+        for (word, mark) in (page * PAGE_WORDS..).zip(marks) {
             let polled = mark & self.live_in(word);
             if polled != 0 {
                 self.see_in(word, polled);
@@ -289,7 +289,7 @@ impl Segment {
             }
             before -= count;
         }
-        LINE_TICKETS - 1
+        SEGMENT_TICKETS - 1
     }
 }
 

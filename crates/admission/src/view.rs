@@ -5,20 +5,20 @@
 
 use std::sync::Arc;
 
-use crate::{Estimate, Mode, Pace, Plan, Policy, SEGMENT_TICKETS, Words};
+use crate::{Estimate, Mode, PAGE_TICKETS, Pace, Plan, Policy, Words};
 
 /// The polls of one page's tickets since the last report: one bit a ticket.
 #[derive(Clone, Debug)]
-pub struct Mark {
-    /// The page: `seq / SEGMENT_TICKETS`.
-    pub segment: u64,
+pub struct PagePolls {
+    /// The page: `seq / PAGE_TICKETS`.
+    pub page: u64,
     /// A bit for each of its tickets.
     pub words: Box<Words>,
 }
 
 /// Where somebody stands in the line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Place {
+pub struct Position {
     /// 1 + the live tickets ahead.
     pub rank: u64,
     /// The present ones among those ahead.
@@ -52,28 +52,28 @@ pub struct Tally {
 
 /// What a store shows of a zone after a beat. [`Forecast::show`](crate::Forecast::show) makes a view of it.
 #[derive(Clone, Debug)]
-pub struct Sight {
+pub struct Snapshot {
     /// When, on the store's clock.
     pub now_ms: u64,
     /// The policy in force.
     pub policy: Policy,
     /// Which life of the line this is.
     pub epoch: u32,
-    /// The first ticket number that has bits here; a multiple of [`SEGMENT_TICKETS`]. All before are gone.
+    /// The first ticket number that has bits here; a multiple of [`PAGE_TICKETS`]. All before are gone.
     pub base: u64,
     /// The next ticket number to be given out.
     pub next: u64,
     /// Tickets below this number are the front.
     pub front_end: u64,
     /// The tickets from `base` on; at least one page.
-    pub pages: Vec<SightPage>,
+    pub pages: Vec<SnapshotPage>,
     /// Totals; nothing is known here of slots offered.
     pub tally: Tally,
 }
 
 /// One page of what a store shows.
 #[derive(Clone, Debug)]
-pub struct SightPage {
+pub struct SnapshotPage {
     /// A bit for each ticket that entered or was evicted.
     pub gone: Arc<Words>,
     /// Live tickets here.
@@ -82,17 +82,17 @@ pub struct SightPage {
     pub present: u32,
 }
 
-impl SightPage {
+impl SnapshotPage {
     /// The pages of a stretch of the line that begins with a page, as far as tickets were given out there, and at least
     /// one. The present are known for the whole stretch only, and are taken to be spread evenly among the live.
     #[must_use]
     pub fn spread(gone: &[Arc<Words>], given: usize, present: u32) -> Vec<Self> {
-        let count = given.div_ceil(SEGMENT_TICKETS).clamp(1, gone.len());
+        let count = given.div_ceil(PAGE_TICKETS).clamp(1, gone.len());
         let mut left = given;
         let mut pages: Vec<_> = gone[..count]
             .iter()
             .map(|gone| {
-                let here = left.min(SEGMENT_TICKETS);
+                let here = left.min(PAGE_TICKETS);
                 left -= here;
                 let gone_here: u32 = gone.iter().map(|word| word.count_ones()).sum();
                 let live = u32::try_from(here).unwrap_or(u32::MAX).saturating_sub(gone_here);
@@ -113,7 +113,7 @@ impl SightPage {
 
 /// One page of a view.
 #[derive(Clone, Debug)]
-pub struct ViewSegment {
+pub struct ViewPage {
     /// A bit for each ticket that entered or was evicted.
     pub gone: Arc<Words>,
     /// Live tickets in the pages before.
@@ -135,14 +135,14 @@ pub struct View {
     pub policy: Policy,
     /// Which life of the line this is.
     pub epoch: u32,
-    /// The first ticket number that has bits here; a multiple of [`SEGMENT_TICKETS`]. All before are gone.
+    /// The first ticket number that has bits here; a multiple of [`PAGE_TICKETS`]. All before are gone.
     pub base: u64,
     /// The next ticket number to be given out.
     pub next: u64,
     /// Tickets below this number are the front: the store decides about them.
     pub front_end: u64,
     /// The tickets from `base` on.
-    pub segments: Vec<ViewSegment>,
+    pub pages: Vec<ViewPage>,
     /// How the line moves.
     pub pace: Pace,
     /// When slots fall free.
@@ -153,9 +153,9 @@ pub struct View {
 
 /// What a view knows about a ticket.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Seen {
+pub enum Lookup {
     /// It waits behind the front.
-    Waiting(Place),
+    Waiting(Position),
     /// The store has to be asked: the ticket is of the front, gone, newer than the view, or of another epoch.
     Ask,
 }
@@ -163,34 +163,34 @@ pub enum Seen {
 impl View {
     /// What there is to say about ticket `seq` at `now_ms` on the store's clock (a little after the view's).
     #[must_use]
-    pub fn look(&self, epoch: u32, seq: u64, now_ms: u64) -> Seen {
+    pub fn look(&self, epoch: u32, seq: u64, now_ms: u64) -> Lookup {
         if epoch != self.epoch || seq < self.front_end || seq >= self.next {
-            return Seen::Ask;
+            return Lookup::Ask;
         }
-        self.place(seq, now_ms).map_or(Seen::Ask, Seen::Waiting)
+        self.position(seq, now_ms).map_or(Lookup::Ask, Lookup::Waiting)
     }
 
     /// The place of a live ticket, front or not; none for one that is gone. A ticket newer than the view stands behind
     /// everybody that the view knows.
     #[must_use]
-    pub fn place(&self, seq: u64, now_ms: u64) -> Option<Place> {
+    pub fn position(&self, seq: u64, now_ms: u64) -> Option<Position> {
         if let Some(newer) = seq.checked_sub(self.next) {
             return Some(self.behind(self.tally.waiting + newer, self.tally.present + newer, now_ms));
         }
         let offset = usize::try_from(seq.checked_sub(self.base)?).ok()?;
-        let segment = self.segments.get(offset / SEGMENT_TICKETS)?;
-        let within = offset % SEGMENT_TICKETS;
+        let page = self.pages.get(offset / PAGE_TICKETS)?;
+        let within = offset % PAGE_TICKETS;
         let (word, bit) = (within / 64, within % 64);
-        if segment.gone[word] >> bit & 1 == 1 {
+        if page.gone[word] >> bit & 1 == 1 {
             return None;
         }
-        let gone_before: u32 = segment.gone[..word].iter().map(|w| w.count_ones()).sum::<u32>()
-            + (segment.gone[word] & ((1 << bit) - 1)).count_ones();
+        let gone_before: u32 = page.gone[..word].iter().map(|w| w.count_ones()).sum::<u32>()
+            + (page.gone[word] & ((1 << bit) - 1)).count_ones();
         let live_here = within as u64 - u64::from(gone_before);
-        let ahead = segment.live_before + live_here;
+        let ahead = page.live_before + live_here;
         // Inside a page the present are taken to be spread evenly among the live.
-        let present_here = live_here * u64::from(segment.present) / u64::from(segment.live.max(1));
-        let present_ahead = segment.present_before + present_here;
+        let present_here = live_here * u64::from(page.present) / u64::from(page.live.max(1));
+        let present_ahead = page.present_before + present_here;
         Some(self.behind(ahead, present_ahead, now_ms))
     }
 
@@ -212,8 +212,8 @@ impl View {
         plan.estimate(present_ahead, &self.pace, policy, now_ms)
     }
 
-    fn behind(&self, ahead: u64, present_ahead: u64, now_ms: u64) -> Place {
-        Place {
+    fn behind(&self, ahead: u64, present_ahead: u64, now_ms: u64) -> Position {
+        Position {
             rank: 1 + ahead,
             present_ahead,
             estimate: self.plan.tell(1 + ahead, present_ahead, &self.pace, &self.policy, now_ms),

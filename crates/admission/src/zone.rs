@@ -18,7 +18,7 @@
 //! language is held against [`Zone::dump`], call by call.
 
 mod dump;
-mod keep;
+mod durable;
 mod line;
 #[cfg(test)]
 mod tests;
@@ -29,12 +29,12 @@ use std::{
 };
 
 use crate::{
-    Mark, Mode, Now, Place, Policy, Sight, SightPage, Tally, Window,
-    segment::{Clock, IDLE_AGE, LINE_TICKETS, PAGES, Segment},
+    Mode, Now, PagePolls, Policy, Position, Snapshot, SnapshotPage, Tally, Window,
+    segment::{Clock, IDLE_AGE, PAGES, SEGMENT_TICKETS, Segment},
 };
 
 pub use dump::{Dump, DumpSegment, DumpTicket};
-pub use keep::{Changes, Header, Image, Inconsistent};
+pub use durable::{Delta, Header, Image, Inconsistent};
 
 /// When somebody entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub enum Verdict {
     /// The holder is in, since then. Asked again, the answer is the same for as long as the pass is good.
     Entered(Entry),
     /// The holder waits.
-    Waiting(Place),
+    Waiting(Position),
     /// Evicted, entered too long ago, or never of this line: take a new ticket.
     Gone,
 }
@@ -129,7 +129,7 @@ pub struct Zone {
     /// The entries in the order in which they are forgotten.
     entered: VecDeque<(u64, u64)>,
     tally: Tally,
-    kept: keep::Unkept,
+    kept: durable::Unsaved,
 }
 
 impl Zone {
@@ -159,7 +159,7 @@ impl Zone {
             entries: HashMap::new(),
             entered: VecDeque::new(),
             tally: Tally::default(),
-            kept: keep::Unkept::new(base * PAGES as u64),
+            kept: durable::Unsaved::new(base * PAGES as u64),
         }
     }
 
@@ -175,7 +175,7 @@ impl Zone {
         Tally { waiting: self.waiting(), present: self.present(), ..self.tally }
     }
 
-    /// Changes the policy; places, and the entries in the window, stay.
+    /// Delta the policy; places, and the entries in the window, stay.
     pub fn set_policy(&mut self, policy: Policy, now: Now) {
         self.advance(now.ms);
         if policy == self.policy {
@@ -189,7 +189,7 @@ impl Zone {
     }
 
     /// Takes in who polled since the last beat, does what is due, and shows the zone as it is.
-    pub fn beat(&mut self, marks: &[Mark], now: Now) -> Sight {
+    pub fn beat(&mut self, marks: &[PagePolls], now: Now) -> Snapshot {
         self.advance(now.ms);
         self.mind_appointments();
         // Once as of when the segments were last touched: a report may be as late as a call that hung, and who polled
@@ -257,9 +257,9 @@ impl Zone {
         self.tally.evicted += u64::from(self.segments[segment].touch(clock));
     }
 
-    fn note_polls(&mut self, marks: &[Mark]) {
+    fn note_polls(&mut self, marks: &[PagePolls]) {
         for mark in marks {
-            let (segment, page) = (mark.segment / PAGES as u64, mark.segment % PAGES as u64);
+            let (segment, page) = (mark.page / PAGES as u64, mark.page % PAGES as u64);
             let meets = self.appointed_max.is_some_and(|seq| segment <= split(seq).0);
             let index = segment.checked_sub(self.base).and_then(|i| usize::try_from(i).ok());
             if let Some(segment) = index.and_then(|i| self.segments.get_mut(i)) {
@@ -286,7 +286,7 @@ impl Zone {
 
     fn move_base(&mut self) {
         while let Some(first) = self.segments.front()
-            && first.given == LINE_TICKETS
+            && first.given == SEGMENT_TICKETS
             && (first.live == 0 || sabotaged_base())
         {
             self.segments.pop_front();
@@ -297,16 +297,16 @@ impl Zone {
         }
     }
 
-    fn sight(&self) -> Sight {
+    fn sight(&self) -> Snapshot {
         let mut pages = Vec::with_capacity(self.segments.len() * PAGES);
         for segment in &self.segments {
-            pages.extend(SightPage::spread(&segment.gone, segment.given, segment.present));
+            pages.extend(SnapshotPage::spread(&segment.gone, segment.given, segment.present));
         }
-        Sight {
+        Snapshot {
             now_ms: self.now_ms,
             policy: self.policy,
             epoch: self.epoch,
-            base: self.base * LINE_TICKETS as u64,
+            base: self.base * SEGMENT_TICKETS as u64,
             next: self.next,
             front_end: self.front_end(),
             pages,
@@ -319,7 +319,7 @@ impl Zone {
         match self.policy.mode {
             Mode::Auto => {}
             Mode::Open => return self.next,
-            Mode::Hold | Mode::Closed => return self.base * LINE_TICKETS as u64,
+            Mode::Hold | Mode::Closed => return self.base * SEGMENT_TICKETS as u64,
         }
         let (soon_ms, longest) = (self.now_ms + self.policy.front_ms(), self.policy.front_len());
         let mut left = 0_u32;
@@ -332,7 +332,7 @@ impl Zone {
         left = left.clamp(1, longest);
         for (segment, number) in self.segments.iter().zip(self.base..) {
             if segment.present >= left {
-                return number * LINE_TICKETS as u64 + segment.nth_present(left - 1) as u64 + 1;
+                return number * SEGMENT_TICKETS as u64 + segment.nth_present(left - 1) as u64 + 1;
             }
             left -= segment.present;
         }
@@ -362,8 +362,8 @@ impl Zone {
 /// The segment a ticket is in, and its number there.
 fn split(seq: u64) -> (u64, usize) {
     #[expect(clippy::cast_possible_truncation, reason = "below 65,536")]
-    let ticket = (seq % LINE_TICKETS as u64) as usize;
-    (seq / LINE_TICKETS as u64, ticket)
+    let ticket = (seq % SEGMENT_TICKETS as u64) as usize;
+    (seq / SEGMENT_TICKETS as u64, ticket)
 }
 
 #[cfg(feature = "sabotage")]

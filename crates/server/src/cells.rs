@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Claim, Decided, Definition, Joined, Mark, Policy, View, ZoneId};
+use admission::{Claim, Decided, Definition, Joined, PagePolls, Policy, View, ZoneId};
 use cache::{Cache, LoadError, Settings};
 use store::{Defined, Expected, Kept, Store, StoreError};
 use tokio::{sync::SetOnce, time::timeout};
@@ -286,7 +286,7 @@ impl<S: Store> Store for Cells<S> {
         cell.store()?.enter(zone, claims).await.map_err(|error| cell.named(error))
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<Mark>) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>) -> Result<View> {
         let cell = self.cell(zone)?;
         cell.store()?.beat(zone, marks).await.map_err(|error| cell.named(error))
     }

@@ -4,7 +4,7 @@
 
 use std::{fs, path::Path, sync::Arc};
 
-use admission::{Claim, Decided, Definition, Joined, Mark, Policy, View, ZoneId};
+use admission::{Claim, Decided, Definition, Joined, PagePolls, Policy, View, ZoneId};
 use limiter::{Limiter, OnFailure};
 use store::{
     Defined, Embedded, Expected, Kept, Store, StoreError,
@@ -176,7 +176,7 @@ impl Store for AnyStore {
         }
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<Mark>) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>) -> Result<View> {
         match self {
             Self::Embedded(store) => store.beat(zone, marks).await,
             Self::Cells(store) => store.beat(zone, marks).await,

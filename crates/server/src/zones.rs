@@ -11,7 +11,7 @@ use std::{
     fmt::{self, Write as _},
 };
 
-use admission::{Mode, OnStoreFailure, Policy, ZoneId};
+use admission::{Policy, ZoneId};
 use store::{Defined, Store, StoreError};
 
 pub use admission::{Definition, Notice, NoticeFault};

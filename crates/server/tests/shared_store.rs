@@ -15,7 +15,8 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Definition, Joined, Mark, Mode, Now, OnStoreFailure, Policy, SealKey, Seals, View, ZoneId,
+    Claim, Decided, Definition, Joined, Mode, Now, OnStoreFailure, PagePolls, Policy, SealKey, Seals, View,
+    ZoneId,
 };
 use bytes::Bytes;
 use events::{Bus, Kind, LimitedCall};
@@ -215,7 +216,7 @@ impl Store for Fake {
         self.decide(zone, |engine, now| engine.enter(zone, &claims, now)).await
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<Mark>) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>) -> Result<View> {
         self.decide(zone, |engine, now| engine.beat(zone, &marks, now)).await
     }
 }
@@ -245,7 +246,7 @@ impl Store for Shared {
     async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
         self.0.enter(zone, claims).await
     }
-    async fn beat(&self, zone: &ZoneId, marks: Vec<Mark>) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>) -> Result<View> {
         self.0.beat(zone, marks).await
     }
 }

@@ -13,7 +13,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use admission::{Claim, Decided, Joined, Mark, Now, Policy, View, ZoneId};
+use admission::{Claim, Decided, Joined, Now, PagePolls, Policy, View, ZoneId};
 use tokio::sync::oneshot;
 
 use crate::{Clock, DiskJournal, Engine, JournalError, Kept, MAX_BATCH, Store, StoreError};
@@ -115,7 +115,7 @@ impl Store for Embedded {
         self.ask(move |engine, now| engine.enter(&zone, &claims, now)).await
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<Mark>) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>) -> Result<View> {
         let zone = zone.clone();
         self.ask(move |engine, now| engine.beat(&zone, &marks, now)).await
     }

@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use admission::{Claim, Decided, Forecast, Image, Joined, Mark, Now, Policy, Verdict, View, Zone, ZoneId};
+use admission::{
+    Claim, Decided, Forecast, Image, Joined, Now, PagePolls, Policy, Verdict, View, Zone, ZoneId,
+};
 
 use crate::{Batch, Journal, JournalError, Loaded, StoreError};
 
@@ -32,7 +34,7 @@ impl Line {
         Ok(Self { zone, forecast: Forecast::new(&policy, now.ms) })
     }
 
-    fn beat(&mut self, marks: &[Mark], now: Now) -> View {
+    fn beat(&mut self, marks: &[PagePolls], now: Now) -> View {
         let sight = self.zone.beat(marks, now);
         self.forecast.show(sight, self.zone.window())
     }
@@ -147,7 +149,7 @@ impl<J: Journal> Engine<J> {
     ///
     /// # Errors
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
-    pub fn beat(&mut self, id: &ZoneId, marks: &[Mark], now: Now) -> Result<View, StoreError> {
+    pub fn beat(&mut self, id: &ZoneId, marks: &[PagePolls], now: Now) -> Result<View, StoreError> {
         let now = self.ready(now)?;
         Ok(self.line(id)?.beat(marks, now))
     }
@@ -163,7 +165,7 @@ impl<J: Journal> Engine<J> {
         let now = self.not_before(now);
         let mut zones = Vec::new();
         for id in std::mem::take(&mut self.touched) {
-            if let Some(changes) = self.zones.get_mut(&id).and_then(|line| line.zone.take_changes()) {
+            if let Some(changes) = self.zones.get_mut(&id).and_then(|line| line.zone.take_delta()) {
                 zones.push((id, changes));
             }
         }

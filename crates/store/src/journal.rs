@@ -8,7 +8,7 @@ mod memory;
 
 use std::{collections::BTreeMap, io, path::PathBuf};
 
-use admission::{Changes, Image, ZoneId};
+use admission::{Delta, Image, ZoneId};
 
 pub use self::{disk::DiskJournal, memory::MemoryJournal};
 
@@ -19,7 +19,7 @@ pub struct Batch {
     pub at_ms: u64,
     /// What changed, each zone at most once. A zone's first changes make it known to the journal. Within a zone,
     /// `segments` come before `dropped` and `entered` before `forgotten`.
-    pub zones: Vec<(ZoneId, Changes)>,
+    pub zones: Vec<(ZoneId, Delta)>,
 }
 
 /// What a journal holds.

@@ -6,7 +6,7 @@
 
 use std::future::Future;
 
-use admission::{Claim, Decided, Definition, Joined, Mark, Policy, View, ZoneId};
+use admission::{Claim, Decided, Definition, Joined, PagePolls, Policy, View, ZoneId};
 
 /// Why a store did not answer. None of these says whether the call happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -125,7 +125,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Reports who polled since the last report, lets the store do what is due (sweep, frontier, generation), and
     /// answers with the zone as it is. Due about once a second for a zone that is used or has anybody waiting.
-    fn beat(&self, zone: &ZoneId, marks: Vec<Mark>) -> impl Future<Output = Result<View, StoreError>> + Send;
+    fn beat(
+        &self,
+        zone: &ZoneId,
+        marks: Vec<PagePolls>,
+    ) -> impl Future<Output = Result<View, StoreError>> + Send;
 }
 
 fn keeps_no_zones() -> StoreError {

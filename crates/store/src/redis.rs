@@ -23,7 +23,7 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Definition, Joined, Mark, Place, Policy, SEGMENT_TICKETS, Verdict, View, ZoneId,
+    Claim, Decided, Definition, Joined, PAGE_TICKETS, PagePolls, Policy, Position, Verdict, View, ZoneId,
 };
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -47,7 +47,7 @@ const CLAIMS_MAX: usize = 64;
 const TRIES: usize = 4;
 
 /// Bytes of a bitmap's part that is one page.
-const PAGE_BYTES: usize = SEGMENT_TICKETS / 8;
+const PAGE_BYTES: usize = PAGE_TICKETS / 8;
 
 /// When what a call wrote counts as written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -354,11 +354,11 @@ impl<C: Client> Redis<C> {
     }
 
     /// Tells the store of polls, has it do what is due for the whole line, and makes the view.
-    async fn beat_all(&self, known: &Known, marks: &[Mark]) -> Result<View> {
-        let mut marked: BTreeMap<u64, BTreeMap<usize, &Mark>> = BTreeMap::new();
+    async fn beat_all(&self, known: &Known, marks: &[PagePolls]) -> Result<View> {
+        let mut marked: BTreeMap<u64, BTreeMap<usize, &PagePolls>> = BTreeMap::new();
         for mark in marks {
-            let (segment, ticket) = split(mark.segment * SEGMENT_TICKETS as u64);
-            marked.entry(segment).or_default().insert(ticket / SEGMENT_TICKETS, mark);
+            let (segment, ticket) = split(mark.page * PAGE_TICKETS as u64);
+            marked.entry(segment).or_default().insert(ticket / PAGE_TICKETS, mark);
         }
         let (base, last) = {
             let memory = lock(&known.memory);
@@ -403,7 +403,7 @@ impl<C: Client> Redis<C> {
         &self,
         known: &Known,
         slice: &[u64],
-        marked: &BTreeMap<u64, BTreeMap<usize, &Mark>>,
+        marked: &BTreeMap<u64, BTreeMap<usize, &PagePolls>>,
         with_view: bool,
     ) -> Result<(Header, Option<(u64, Vec<Counts>)>)> {
         let own = |memory: &Memory| {
@@ -509,7 +509,7 @@ impl<C: Client> Store for Redis<C> {
         Ok(Decided { at_ms, verdicts: claims.iter().map(verdict).collect() })
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<Mark>) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>) -> Result<View> {
         self.beat_all(&*self.known(zone)?, &marks).await
     }
 }
@@ -570,7 +570,7 @@ fn joined(known: &Known, count: u32, mut answer: Answer) -> Result<Joined> {
     let behind = of_front.len() as u64..waiting;
     verdicts.extend(of_front);
     verdicts.extend(behind.map(|before| {
-        Verdict::Waiting(Place {
+        Verdict::Waiting(Position {
             rank: 1 + ahead + before,
             present_ahead: present_ahead + before,
             estimate: None,
@@ -662,7 +662,7 @@ fn log_bytes(log: &[(u64, u32)]) -> Bytes {
 }
 
 /// A segment's marks: where they begin in its bitmap, and their bytes.
-fn mark_bytes(pages: &BTreeMap<usize, &Mark>) -> (usize, Vec<u8>) {
+fn mark_bytes(pages: &BTreeMap<usize, &PagePolls>) -> (usize, Vec<u8>) {
     let (Some(first), Some(last)) = (pages.keys().next(), pages.keys().next_back()) else {
         return (0, Vec::new());
     };
@@ -676,4 +676,4 @@ fn mark_bytes(pages: &BTreeMap<usize, &Mark>) -> (usize, Vec<u8>) {
     (first * PAGE_BYTES, bytes)
 }
 
-const _: () = assert!(SEGMENT == SEGMENT_TICKETS as u64 * 8);
+const _: () = assert!(SEGMENT == PAGE_TICKETS as u64 * 8);

@@ -3,7 +3,7 @@
 //! Invariant: two zones with equal dumps answer each later call alike.
 
 use super::{Entry, Zone};
-use crate::{Tally, segment::LINE_TICKETS};
+use crate::{Tally, segment::SEGMENT_TICKETS};
 
 /// All that a zone's answers follow from, in the order of ticket numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Zone {
         let tickets = segments.clone().flat_map(|(segment, index)| {
             let live = (0..segment.given).filter(|&ticket| segment.is_live(ticket));
             live.map(move |ticket| DumpTicket {
-                seq: index * LINE_TICKETS as u64 + ticket as u64,
+                seq: index * SEGMENT_TICKETS as u64 + ticket as u64,
                 age: segment.age(ticket),
                 here: segment.is_here(ticket),
                 met: segment.has_met(ticket),
@@ -91,7 +91,7 @@ impl Zone {
         Dump {
             epoch: self.epoch,
             next: self.next,
-            base: self.base * LINE_TICKETS as u64,
+            base: self.base * SEGMENT_TICKETS as u64,
             now_ms: self.now_ms,
             lateness_ms: self.lateness_ms,
             paused_ms: self.paused_ms,

@@ -4,8 +4,8 @@ use std::{cmp::Reverse, collections::VecDeque};
 
 use super::{Appointment, Claim, Decided, Entry, Joined, Verdict, Zone};
 use crate::{
-    Mode, Now, Place,
-    segment::{LINE_TICKETS, Segment},
+    Mode, Now, Position,
+    segment::{SEGMENT_TICKETS, Segment},
     window::Upcoming,
 };
 
@@ -57,7 +57,7 @@ impl Zone {
     fn give(&mut self, gone: bool) -> u64 {
         let seq = self.next;
         self.next += 1;
-        if self.segments.back().is_none_or(|last| last.given == LINE_TICKETS) {
+        if self.segments.back().is_none_or(|last| last.given == SEGMENT_TICKETS) {
             self.segments.push_back(Segment::new(self.clock()));
         }
         let last = self.segments.len() - 1;
@@ -162,13 +162,13 @@ impl Zone {
 
     /// Says where tickets stand, given each one's `(seq, live ahead, present ahead)`, and makes the front its
     /// appointments.
-    fn places(&mut self, tickets: &[(u64, u64, u64)]) -> Vec<Place> {
+    fn places(&mut self, tickets: &[(u64, u64, u64)]) -> Vec<Position> {
         let (front_len, now_ms) = (u64::from(self.policy.front_len()), self.now_ms);
         let mut slots = Slots::new(self.window.upcoming(now_ms));
         let place = |&(_, ahead, present_ahead): &(u64, u64, u64)| {
             let of_front = self.policy.mode == Mode::Auto && present_ahead < front_len;
             let slot_in_ms = of_front.then(|| slots.at(present_ahead).saturating_sub(now_ms));
-            Place {
+            Position {
                 rank: 1 + ahead,
                 present_ahead,
                 estimate: None,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Forecast, Place, SEGMENT_TICKETS, Seen, View, Words};
+use crate::{Forecast, Lookup, PAGE_TICKETS, Position, View, Words};
 
 fn at(ms: u64) -> Now {
     Now { ms, unix_s: ms / 1_000 }
@@ -25,7 +25,7 @@ fn is_in(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Entered(_))
 }
 
-fn place(verdict: &Verdict) -> Place {
+fn place(verdict: &Verdict) -> Position {
     let Verdict::Waiting(place) = verdict else { panic!("waits: {verdict:?}") };
     *place
 }
@@ -37,14 +37,14 @@ fn view(zone: &mut Zone, now: Now) -> View {
 }
 
 /// Some tickets as a server marks polls.
-fn marks(seqs: impl IntoIterator<Item = u64>) -> Vec<Mark> {
+fn marks(seqs: impl IntoIterator<Item = u64>) -> Vec<PagePolls> {
     let mut marks = BTreeMap::<u64, Box<Words>>::new();
     for seq in seqs {
-        let (segment, ticket) = (seq / SEGMENT_TICKETS as u64, split(seq).1 % SEGMENT_TICKETS);
-        marks.entry(segment).or_insert_with(|| Box::new([0; crate::SEGMENT_WORDS]))[ticket / 64] |=
+        let (segment, ticket) = (seq / PAGE_TICKETS as u64, split(seq).1 % PAGE_TICKETS);
+        marks.entry(segment).or_insert_with(|| Box::new([0; crate::PAGE_WORDS]))[ticket / 64] |=
             1 << (ticket % 64);
     }
-    marks.into_iter().map(|(segment, words)| Mark { segment, words }).collect()
+    marks.into_iter().map(|(segment, words)| PagePolls { page: segment, words }).collect()
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn a_poll_keeps_the_appointment_and_a_claim_after_it_tells_nothing_of_the_networ
 #[test]
 fn time_passes_for_a_segment_when_it_is_touched() {
     let mut zone = Zone::new(Policy { mode: Mode::Hold, ..policy(10) }, EPOCH, at(0));
-    let whole = u32::try_from(LINE_TICKETS).expect("small");
+    let whole = u32::try_from(SEGMENT_TICKETS).expect("small");
     zone.join(2 * whole + 10, at(0));
     let stamps = |zone: &Zone| zone.segments.iter().map(|s| (s.generation, s.present)).collect::<Vec<_>>();
     for t in (1..10_000).step_by(1_000) {
@@ -250,8 +250,8 @@ fn a_join_finds_the_last_segment_as_it_is_now() {
 #[test]
 fn places_are_those_after_the_entries_of_the_call() {
     let mut zone = Zone::new(policy(10), EPOCH, at(0));
-    let whole = LINE_TICKETS as u64;
-    zone.join(10 + u32::try_from(LINE_TICKETS).expect("small"), at(0));
+    let whole = SEGMENT_TICKETS as u64;
+    zone.join(10 + u32::try_from(SEGMENT_TICKETS).expect("small"), at(0));
     for t in (1_000..6_100).step_by(1_000) {
         zone.beat(&[], at(t));
     }
@@ -281,26 +281,26 @@ fn after_a_long_pause_everybody_has_the_whole_idle_time() {
 
 #[test]
 fn the_present_of_a_segment_are_shown_spread_over_its_pages() {
-    let none = std::sync::Arc::new([0; crate::SEGMENT_WORDS]);
+    let none = std::sync::Arc::new([0; crate::PAGE_WORDS]);
     let mut gone = vec![none; 8];
-    gone[1] = std::sync::Arc::new([u64::MAX >> 32; crate::SEGMENT_WORDS]);
-    let pages = crate::SightPage::spread(&gone, 2 * SEGMENT_TICKETS + 100, 1_000);
+    gone[1] = std::sync::Arc::new([u64::MAX >> 32; crate::PAGE_WORDS]);
+    let pages = crate::SnapshotPage::spread(&gone, 2 * PAGE_TICKETS + 100, 1_000);
     let counts: Vec<_> = pages.iter().map(|page| (page.live, page.present)).collect();
     assert_eq!(counts, [(8_192, 661), (4_096, 330), (100, 9)]);
-    assert_eq!(crate::SightPage::spread(&gone, 0, 0).len(), 1);
+    assert_eq!(crate::SnapshotPage::spread(&gone, 0, 0).len(), 1);
 }
 
 #[test]
 fn a_line_kept_from_within_a_segment_on_starts_with_the_segment() {
-    let next = 11 * SEGMENT_TICKETS as u64 + 5;
-    let header = Header { epoch: EPOCH, next, base_segment: 11 };
+    let next = 11 * PAGE_TICKETS as u64 + 5;
+    let header = Header { epoch: EPOCH, next, base_page: 11 };
     let image = Image { header, segments: vec![], entries: vec![] };
     let mut zone = Zone::restore(policy(1), image.clone(), at(0)).expect("consistent");
     let before: Vec<_> = zone.dump().tickets.iter().map(|ticket| ticket.seq).collect();
     assert_eq!(before, (next - 5..next).collect::<Vec<_>>());
     let mut kept = image;
-    keep(&mut kept, zone.take_changes().expect("the base moved back"));
-    assert_eq!((kept.header.base_segment, kept.segments.len()), (8, 3), "those before are kept as gone");
+    keep(&mut kept, zone.take_delta().expect("the base moved back"));
+    assert_eq!((kept.header.base_page, kept.segments.len()), (8, 3), "those before are kept as gone");
     let again = Zone::restore(policy(1), kept, at(0)).expect("consistent");
     assert_eq!(again.dump(), zone.dump());
 }
@@ -315,23 +315,23 @@ fn an_entry_is_forgotten_without_a_beat() {
 
 #[test]
 fn numbers_past_a_million_millions_work() {
-    let base_segment = 1_000_000_000_000 / SEGMENT_TICKETS as u64;
-    let header = Header { epoch: EPOCH, next: base_segment * SEGMENT_TICKETS as u64 + 100, base_segment };
-    let mut gone = Box::new([0; crate::SEGMENT_WORDS]);
+    let base_page = 1_000_000_000_000 / PAGE_TICKETS as u64;
+    let header = Header { epoch: EPOCH, next: base_page * PAGE_TICKETS as u64 + 100, base_page };
+    let mut gone = Box::new([0; crate::PAGE_WORDS]);
     (gone[0], gone[1]) = (u64::MAX, (1 << 36) - 1);
-    let image = Image { header, segments: vec![(base_segment, gone)], entries: vec![] };
+    let image = Image { header, segments: vec![(base_page, gone)], entries: vec![] };
     let mut zone = Zone::restore(policy(60), image, at(0)).expect("consistent");
     let first = zone.join(10_000, at(0)).first;
     assert_eq!(first, header.next);
     let view = view(&mut zone, at(1));
-    assert_eq!(view.place(first + 9_999, 1).expect("waits").rank, 10_000 - 60);
+    assert_eq!(view.position(first + 9_999, 1).expect("waits").rank, 10_000 - 60);
 }
 
 #[test]
 fn damaged_images_are_refused() {
-    let image = |next, base_segment, entries| Image {
-        header: Header { epoch: EPOCH, next, base_segment },
-        segments: vec![(base_segment, Box::new([1; crate::SEGMENT_WORDS]))],
+    let image = |next, base_page, entries| Image {
+        header: Header { epoch: EPOCH, next, base_page },
+        segments: vec![(base_page, Box::new([1; crate::PAGE_WORDS]))],
         entries,
     };
     let refused = |image| Zone::restore(policy(1), image, at(0)).err().expect("refused").0;
@@ -348,7 +348,7 @@ fn damaged_images_are_refused() {
 enum Step {
     Join(u32),
     Poll(Vec<usize>),
-    Mark(Vec<usize>),
+    PagePolls(Vec<usize>),
     Pass(u64),
     Restart,
 }
@@ -357,7 +357,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         2 => (1u32..40).prop_map(Step::Join),
         6 => proptest::collection::vec(0usize..400, 1..30).prop_map(Step::Poll),
-        3 => proptest::collection::vec(0usize..400, 1..30).prop_map(Step::Mark),
+        3 => proptest::collection::vec(0usize..400, 1..30).prop_map(Step::PagePolls),
         4 => (1u64..4_500).prop_map(Step::Pass),
         1 => Just(Step::Restart),
     ]
@@ -372,20 +372,20 @@ proptest! {
     ) {
         let policy = policy(n);
         // An empty line, one that ends a little before the end of a page, and before the end of a segment.
-        let base_segment = if start == 2 { 7 } else { 0 };
-        let first = base_segment * SEGMENT_TICKETS as u64;
+        let base_page = if start == 2 { 7 } else { 0 };
+        let first = base_page * PAGE_TICKETS as u64;
         let header_next = if start == 0 { 0 } else { first + seed_base };
         let mut kept = Image {
-            header: Header { epoch: EPOCH, next: header_next, base_segment },
+            header: Header { epoch: EPOCH, next: header_next, base_page },
             segments: Vec::new(),
             entries: Vec::new(),
         };
-        let mut gone = Box::new([0; crate::SEGMENT_WORDS]);
+        let mut gone = Box::new([0; crate::PAGE_WORDS]);
         for seq in first..header_next {
             let ticket = split(seq - first).1;
             gone[ticket / 64] |= 1 << (ticket % 64);
         }
-        kept.segments.push((base_segment, gone));
+        kept.segments.push((base_page, gone));
         let mut now = 1_000;
         let mut zone = Zone::restore(policy, kept.clone(), at(now)).expect("consistent");
         // Live tickets with the last poll; who entered with the entry.
@@ -435,9 +435,9 @@ proptest! {
                         }
                     }
                 }
-                Step::Mark(picks) => {
+                Step::PagePolls(picks) => {
                     let known = view(&mut zone, at(now));
-                    live.retain(|&seq, _| known.place(seq, now).is_some());
+                    live.retain(|&seq, _| known.position(seq, now).is_some());
                     if live.is_empty() {
                         continue;
                     }
@@ -454,19 +454,19 @@ proptest! {
                 Step::Pass(ms) => {
                     now += ms;
                     let view = view(&mut zone, at(now));
-                    live.retain(|&seq, polled| view.place(seq, now).is_some() || now - *polled <= 60_000);
+                    live.retain(|&seq, polled| view.position(seq, now).is_some() || now - *polled <= 60_000);
                     for (ahead, &seq) in live.keys().enumerate() {
-                        let place = view.place(seq, now);
+                        let place = view.position(seq, now);
                         prop_assert!(place.is_some(), "{seq} polled, and is evicted");
                         prop_assert_eq!(place.expect("checked").rank, 1 + ahead as u64);
-                        prop_assert!(matches!(view.look(EPOCH, seq, now), Seen::Waiting(_)) != (seq < view.front_end));
+                        prop_assert!(matches!(view.look(EPOCH, seq, now), Lookup::Waiting(_)) != (seq < view.front_end));
                     }
                 }
                 Step::Restart => {
                     zone = Zone::restore(policy, kept.clone(), at(now)).expect("what was kept is consistent");
                 }
             }
-            if let Some(changes) = zone.take_changes() {
+            if let Some(changes) = zone.take_delta() {
                 keep(&mut kept, changes);
             }
             for segment in &zone.segments {
@@ -484,7 +484,7 @@ proptest! {
 }
 
 /// What a journal does with changes.
-fn keep(image: &mut Image, changes: Changes) {
+fn keep(image: &mut Image, changes: Delta) {
     image.header = changes.header;
     image.segments.retain(|(index, _)| !changes.dropped.contains(index));
     for (index, words) in changes.segments {

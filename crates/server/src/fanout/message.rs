@@ -11,7 +11,6 @@ use aws_lc_rs::digest;
 use bytes::Bytes;
 
 use super::Speaker;
-use crate::zones;
 
 /// The first word; servers with another one don't understand each other, and go by asking the store.
 const VERSION: &str = "weir1";
@@ -36,7 +35,7 @@ impl State {
     #[must_use]
     pub fn of(definition: Option<&Definition>) -> Self {
         let Some(Definition { policy, notice }) = definition else { return Self::Gone };
-        let mut text = zones::fields(policy).map(|(name, value)| format!("{name}={value}")).join(" ");
+        let mut text = policy.fields().map(|(name, value)| format!("{name}={value}")).join(" ");
         // Without a notice, the digest is that of servers that know none.
         for (language, notice) in notice.iter() {
             text.extend(["\t", language, "\t", notice]);

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use admission::{SEGMENT_TICKETS, SEGMENT_WORDS, Words};
+use admission::{PAGE_TICKETS, PAGE_WORDS, Words};
 
 /// For how long an entry can be told again, in milliseconds: the longest time that a pass is good, and some.
 const TOLD_FOR_MS: u64 = 3_700_000;
@@ -27,7 +27,7 @@ pub(super) struct Given {
 impl Given {
     /// Notes an entry, told at `now_ms` on any clock that only goes forward, and tells whether it is news.
     pub(super) fn note(&mut self, epoch: u32, seq: u64, now_ms: u64) -> bool {
-        let per_stretch = SEGMENT_TICKETS as u64;
+        let per_stretch = PAGE_TICKETS as u64;
         let at = (epoch, seq / per_stretch);
         if !self.stretches.contains_key(&at) {
             self.stretches.retain(|_, stretch| stretch.noted_ms + TOLD_FOR_MS >= now_ms);
@@ -35,7 +35,7 @@ impl Given {
         let stretch = self
             .stretches
             .entry(at)
-            .or_insert_with(|| Stretch { bits: Box::new([0; SEGMENT_WORDS]), noted_ms: now_ms });
+            .or_insert_with(|| Stretch { bits: Box::new([0; PAGE_WORDS]), noted_ms: now_ms });
         stretch.noted_ms = stretch.noted_ms.max(now_ms);
         let word = &mut stretch.bits[(seq % per_stretch / 64) as usize];
         let bit = 1 << (seq % 64);

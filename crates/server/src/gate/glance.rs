@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use admission::{Seen, Ticket};
+use admission::{Lookup, Ticket};
 
 use super::{
     Token,
@@ -53,13 +53,13 @@ impl Glance {
             return None;
         }
         match self.shown.view.look(ticket.epoch, ticket.seq, self.now_ms) {
-            Seen::Waiting(place) => {
+            Lookup::Waiting(place) => {
                 self.shown.note(ticket.seq);
                 let policy = &self.shown.view.policy;
                 let wait = Wait::tell(&mut ticket, &place, policy, self.now_ms, self.stale);
                 Some((wait, ticket))
             }
-            Seen::Ask => None,
+            Lookup::Ask => None,
         }
     }
 

@@ -9,8 +9,8 @@ use std::{
 };
 
 use admission::{
-    Claim, Definition, Entry, Notice, Pace, Place, Plan, Policy, Sealer, Seen, Tally, Ticket, Verdict, View,
-    Window, ZoneId,
+    Claim, Definition, Entry, Lookup, Notice, Pace, Plan, Policy, Position, Sealer, Tally, Ticket, Verdict,
+    View, Window, ZoneId,
 };
 use arc_swap::ArcSwap;
 use events::{
@@ -384,11 +384,11 @@ impl Room {
         let shown = self.shown.load();
         let now_ms = shown.now_ms();
         match shown.view.look(ticket.epoch, ticket.seq, now_ms) {
-            Seen::Waiting(place) => {
+            Lookup::Waiting(place) => {
                 shown.note(ticket.seq);
                 Some(self.waiting(ticket, place, now_ms, self.is_shown_stale(&shown)))
             }
-            Seen::Ask => None,
+            Lookup::Ask => None,
         }
     }
 
@@ -404,7 +404,7 @@ impl Room {
     pub(super) fn look_stale(&self, ticket: Ticket) -> Option<Reply> {
         let shown = self.shown.load();
         let now_ms = shown.now_ms();
-        let place = shown.view.place(ticket.seq, now_ms).filter(|_| ticket.epoch == shown.view.epoch)?;
+        let place = shown.view.position(ticket.seq, now_ms).filter(|_| ticket.epoch == shown.view.epoch)?;
         shown.note(ticket.seq);
         self.unheard.store(true, Ordering::Relaxed);
         Some(self.waiting(ticket, place, now_ms, true))
@@ -424,7 +424,7 @@ impl Room {
         }
     }
 
-    fn waiting(&self, mut ticket: Ticket, place: Place, now_ms: u64, stale: bool) -> Reply {
+    fn waiting(&self, mut ticket: Ticket, place: Position, now_ms: u64, stale: bool) -> Reply {
         let Wait { rank, told, reason, polling_period_ms, stale } =
             Wait::tell(&mut ticket, &place, &self.policy(), now_ms, stale);
         Reply::Waiting { token: self.sealer.seal(&ticket), rank, told, reason, polling_period_ms, stale }
@@ -504,7 +504,7 @@ fn nothing(policy: Policy) -> View {
         base: 0,
         next: 0,
         front_end: 0,
-        segments: Vec::new(),
+        pages: Vec::new(),
         pace: Pace { slots_used: 1.0, leaving_per_s: 0.0, known: 0.0 },
         plan: Arc::new(Plan::new(&Window::new(&policy), &policy, 0)),
         tally: Tally::default(),

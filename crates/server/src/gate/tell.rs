@@ -3,7 +3,7 @@
 //! The token remembers what was told last. Invariant: a wait that is told counts down to the instant told before, or
 //! an earlier one; it is moved to a later one only beyond a tolerance, and together with a reason.
 
-use admission::{Estimate, Place, Policy, Ticket};
+use admission::{Estimate, Policy, Position, Ticket};
 
 use super::{Reason, Told};
 
@@ -27,7 +27,7 @@ impl Wait {
     /// clock.
     pub(super) fn tell(
         ticket: &mut Ticket,
-        place: &Place,
+        place: &Position,
         policy: &Policy,
         now_ms: u64,
         stale: bool,
@@ -82,7 +82,7 @@ const NEAR_MS: u64 = 3_000;
 /// Where a zone's period is long, people would be called only after their slot: so nobody is told to stay away past a
 /// sub-window before it, as early as it may come. And who came together would come together each time: so up to a
 /// quarter is taken off the period, another part for each. The front has appointments, which are the store's.
-fn ask_again_in_ms(place: &Place, policy: &Policy, seq: u64, now_ms: u64) -> u32 {
+fn ask_again_in_ms(place: &Position, policy: &Policy, seq: u64, now_ms: u64) -> u32 {
     let period_ms = u64::from(place.poll_in_ms);
     if place.slot_in_ms.is_some() || period_ms <= NEAR_MS {
         return place.poll_in_ms;
@@ -119,7 +119,7 @@ mod tests {
         let policy = Policy { polling_period_ms: 20_000, ..Policy::default() };
         let place = |slot_in_ms, wait_s, poll_in_ms| {
             let estimate = estimate(wait_s).filter(|_| wait_s > 0);
-            Place { rank: 9, present_ahead: 8, estimate, poll_in_ms, slot_in_ms }
+            Position { rank: 9, present_ahead: 8, estimate, poll_in_ms, slot_in_ms }
         };
         let ask_again_in =
             |slot, wait_s, seq| ask_again_in_ms(&place(slot, wait_s, 20_000), &policy, seq, 5_000);

@@ -68,13 +68,17 @@ pub fn reply(path: &str, headers: &HeaderMap) -> Option<Response<Full<Bytes>>> {
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt as _;
-    use hyper::body::Body as _;
+    use hyper::{
+        StatusCode,
+        body::Body as _,
+        header::{ETAG, IF_NONE_MATCH, X_CONTENT_TYPE_OPTIONS},
+    };
 
     use super::*;
 
     fn text(path: &str) -> String {
         let file = file(path).unwrap_or_else(|| panic!("nothing is at {path}"));
-        String::from_utf8(file.bytes.to_vec()).expect("text")
+        String::from_utf8(file.asset.body.to_vec()).expect("text")
     }
 
     #[tokio::test]

@@ -21,9 +21,8 @@ use http_body_util::Full;
 use hyper::{
     Response, StatusCode,
     header::{
-        ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_LANGUAGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
-        ETAG, HeaderMap, HeaderName, HeaderValue, IF_NONE_MATCH, REFERRER_POLICY, VARY,
-        X_CONTENT_TYPE_OPTIONS,
+        ACCESS_CONTROL_ALLOW_ORIGIN, CONTENT_LANGUAGE, CONTENT_SECURITY_POLICY, HeaderMap, HeaderName,
+        HeaderValue, REFERRER_POLICY, VARY,
     },
 };
 use serde_json::{Map, Value, json};

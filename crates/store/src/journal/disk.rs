@@ -23,7 +23,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admission::{Changes, Entry, Header, Image, Now, Policy, SEGMENT_WORDS, Words, Zone, ZoneId};
+use admission::{Delta, Entry, Header, Image, Now, PAGE_WORDS, Policy, Words, Zone, ZoneId};
 use redb::{
     Builder, Database, Durability, ReadableDatabase as _, ReadableTable as _, TableDefinition,
     WriteTransaction,
@@ -33,7 +33,7 @@ use self::{mark::Mark, record::Record};
 use super::{Batch, Journal, JournalError, Loaded};
 use crate::{Clock, clock};
 
-const SEGMENT_BYTES: usize = SEGMENT_WORDS * 8;
+const SEGMENT_BYTES: usize = PAGE_WORDS * 8;
 
 /// One row, [`Record`]'s.
 const RECORD: TableDefinition<'_, (), &[u8]> = TableDefinition::new("record");
@@ -188,10 +188,10 @@ impl Open {
 }
 
 /// Writes one zone's changes, and returns by what they change the digest of all rows.
-fn write_zone(write: &WriteTransaction, id: &ZoneId, number: u32, changes: &Changes) -> Result<u128, Fault> {
+fn write_zone(write: &WriteTransaction, id: &ZoneId, number: u32, changes: &Delta) -> Result<u128, Fault> {
     let mut digest = 0;
-    let Header { epoch, next, base_segment } = changes.header;
-    let row = (number, epoch, next, base_segment);
+    let Header { epoch, next, base_page } = changes.header;
+    let row = (number, epoch, next, base_page);
     digest ^= zone_digest(id.as_str(), row);
     if let Some(old) = write.open_table(ZONES)?.insert(id.as_str(), row)? {
         digest ^= zone_digest(id.as_str(), old.value());
@@ -244,10 +244,10 @@ fn read(db: &Database) -> Result<Read, Fault> {
     let mut images: HashMap<u32, (ZoneId, Image)> = HashMap::new();
     for row in read.open_table(ZONES)?.iter()? {
         let (name, row) = row?;
-        let (number, epoch, next, base_segment) = row.value();
+        let (number, epoch, next, base_page) = row.value();
         digest ^= zone_digest(name.value(), row.value());
         let id = ZoneId::parse(name.value()).map_err(|fault| Fault::Wrong(fault.to_string()))?;
-        let header = Header { epoch, next, base_segment };
+        let header = Header { epoch, next, base_page };
         numbers.insert(id.clone(), number);
         images.insert(number, (id, Image { header, segments: Vec::new(), entries: Vec::new() }));
     }
@@ -305,7 +305,7 @@ fn to_bytes(words: &Words) -> [u8; SEGMENT_BYTES] {
 }
 
 fn from_bytes(bytes: &[u8; SEGMENT_BYTES]) -> Box<Words> {
-    let mut words = Box::new([0; SEGMENT_WORDS]);
+    let mut words = Box::new([0; PAGE_WORDS]);
     let (eights, _) = bytes.as_chunks::<8>();
     for (word, eight) in words.iter_mut().zip(eights) {
         *word = u64::from_le_bytes(*eight);

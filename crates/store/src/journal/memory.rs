@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use admission::{Changes, Entry, Header, Image, Words, ZoneId};
+use admission::{Delta, Entry, Header, Image, Words, ZoneId};
 
 use super::{Batch, Journal, JournalError, Loaded};
 
@@ -23,7 +23,7 @@ struct Kept {
 }
 
 impl Kept {
-    fn apply(&mut self, changes: &Changes) {
+    fn apply(&mut self, changes: &Delta) {
         self.header = changes.header;
         self.segments.extend(changes.segments.iter().map(|(index, words)| (*index, Box::new(**words))));
         self.segments.retain(|index, _| !changes.dropped.contains(index));

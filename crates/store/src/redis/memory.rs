@@ -11,8 +11,8 @@ use std::{
 };
 
 use admission::{
-    Entry, Forecast, Place, Policy, SEGMENT_TICKETS, SEGMENT_WORDS, Sight, SightPage, Tally, Verdict, View,
-    Window, Words,
+    Entry, Forecast, PAGE_TICKETS, PAGE_WORDS, Policy, Position, Snapshot, SnapshotPage, Tally, Verdict,
+    View, Window, Words,
 };
 use tokio::time::Instant;
 
@@ -22,7 +22,7 @@ use super::wire::{self, Counts, Garbled, Header, SEGMENT, SEGMENT_BYTES};
 const SLACK_MS: u64 = 250;
 
 /// Pages of a segment.
-const PAGES: usize = SEGMENT_BYTES * 8 / SEGMENT_TICKETS;
+const PAGES: usize = SEGMENT_BYTES * 8 / PAGE_TICKETS;
 
 /// One segment's bits, as last sent.
 #[derive(Clone)]
@@ -243,7 +243,7 @@ impl Memory {
         self.forecast.estimate(verdicts, &self.window, window_changed, self.header.now);
         let held_ms = self.header.hold_until.saturating_sub(self.header.now);
         for verdict in verdicts {
-            if let Verdict::Waiting(Place { estimate: Some(told), .. }) = verdict {
+            if let Verdict::Waiting(Position { estimate: Some(told), .. }) = verdict {
                 told.wait_ms = told.wait_ms.max(held_ms);
                 told.high_ms = told.high_ms.max(told.wait_ms);
             }
@@ -267,18 +267,18 @@ impl Memory {
             let bits = self.segments.get(&segment).unwrap_or(&nobody);
             let gone = bits.gone(given);
             let gone: Vec<Arc<Words>> = gone
-                .chunks_exact(SEGMENT_WORDS * 8)
+                .chunks_exact(PAGE_WORDS * 8)
                 .map(|page| {
-                    let mut words = [0; SEGMENT_WORDS];
+                    let mut words = [0; PAGE_WORDS];
                     for (word, bits) in words.iter_mut().zip(wire::turn(page)) {
                         *word = bits;
                     }
                     Arc::new(words)
                 })
                 .collect();
-            pages.extend(SightPage::spread(&gone, given, counts.present));
+            pages.extend(SnapshotPage::spread(&gone, given, counts.present));
         }
-        let sight = Sight {
+        let sight = Snapshot {
             now_ms: header.now,
             policy: header.policy,
             epoch: header.epoch,

@@ -2,7 +2,7 @@
 //!
 //! Invariant: what does not parse is refused whole; nothing of a reply is believed that its lengths do not bear out.
 
-use admission::{Definition, Entry, Mode, Notice, OnStoreFailure, Place, Policy, Verdict};
+use admission::{Definition, Entry, Mode, Notice, OnStoreFailure, Policy, Position, Verdict};
 use bytes::Bytes;
 
 use super::client::Value;
@@ -222,7 +222,7 @@ pub(super) fn verdicts(bytes: &[u8]) -> Result<Vec<Verdict>, Garbled> {
             }
             2 => {
                 let slot_in = short(&verdict[17..21])?;
-                Ok(Verdict::Waiting(Place {
+                Ok(Verdict::Waiting(Position {
                     rank: number(&verdict[1..7]),
                     present_ahead: number(&verdict[7..13]),
                     estimate: None,

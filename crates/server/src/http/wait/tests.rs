@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use http_body_util::BodyExt as _;
+use hyper::header::{ETAG, IF_NONE_MATCH};
 
 use super::*;
 use target::By;

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use super::{Entry, Zone};
 use crate::{
-    Now, Policy, SEGMENT_TICKETS, SEGMENT_WORDS, Words,
-    segment::{LINE_TICKETS, PAGES, Segment},
+    Now, PAGE_TICKETS, PAGE_WORDS, Policy, Words,
+    segment::{PAGES, SEGMENT_TICKETS, Segment},
 };
 
 /// The few numbers of a zone that have to be durable.
@@ -20,12 +20,12 @@ pub struct Header {
     /// The next ticket number.
     pub next: u64,
     /// The first page that is kept; all tickets before are gone.
-    pub base_segment: u64,
+    pub base_page: u64,
 }
 
 /// What has to be durable before the replies go out.
 #[derive(Clone, Debug)]
-pub struct Changes {
+pub struct Delta {
     /// As it is now.
     pub header: Header,
     /// Pages whose `gone` bits changed, whole.
@@ -43,7 +43,7 @@ pub struct Changes {
 pub struct Image {
     /// Its numbers.
     pub header: Header,
-    /// The pages from `base_segment` on that have bits, in any order; one that is missing has none.
+    /// The pages from `base_page` on that have bits, in any order; one that is missing has none.
     pub segments: Vec<(u64, Box<Words>)>,
     /// Who entered, in any order.
     pub entries: Vec<(u64, Entry)>,
@@ -56,26 +56,26 @@ pub struct Inconsistent(pub String);
 
 /// What changed since it was last kept.
 #[derive(Clone)]
-pub(super) struct Unkept {
+pub(super) struct Unsaved {
     header: Option<Header>,
-    base_segment: u64,
+    base_page: u64,
     pub(super) entered: Vec<(u64, Entry)>,
     pub(super) forgotten: Vec<u64>,
 }
 
-impl Unkept {
-    pub(super) fn new(base_segment: u64) -> Self {
-        Self { header: None, base_segment, entered: Vec::new(), forgotten: Vec::new() }
+impl Unsaved {
+    pub(super) fn new(base_page: u64) -> Self {
+        Self { header: None, base_page, entered: Vec::new(), forgotten: Vec::new() }
     }
 }
 
 impl Zone {
     /// What changed since this was last asked; none where nothing did. A new zone has its header to keep.
-    pub fn take_changes(&mut self) -> Option<Changes> {
-        let base_segment = self.base * PAGES as u64;
-        let header = Header { epoch: self.epoch, next: self.next, base_segment };
+    pub fn take_delta(&mut self) -> Option<Delta> {
+        let base_page = self.base * PAGES as u64;
+        let header = Header { epoch: self.epoch, next: self.next, base_page };
         let mut segments = Vec::new();
-        for (segment, first_page) in self.segments.iter_mut().zip((base_segment..).step_by(PAGES)) {
+        for (segment, first_page) in self.segments.iter_mut().zip((base_page..).step_by(PAGES)) {
             for ((page, dirty), index) in segment.gone.iter().zip(&mut segment.dirty).zip(first_page..) {
                 if std::mem::take(dirty) {
                     segments.push((index, Arc::clone(page)));
@@ -86,12 +86,12 @@ impl Zone {
         if nothing && self.kept.header == Some(header) {
             return None;
         }
-        let kept = std::mem::replace(&mut self.kept, Unkept::new(base_segment));
+        let kept = std::mem::replace(&mut self.kept, Unsaved::new(base_page));
         self.kept.header = Some(header);
-        Some(Changes {
+        Some(Delta {
             header,
             segments,
-            dropped: kept.base_segment..base_segment,
+            dropped: kept.base_page..base_page,
             entered: kept.entered,
             forgotten: kept.forgotten,
         })
@@ -103,25 +103,22 @@ impl Zone {
     /// [`Inconsistent`] where the image can't be a zone's.
     pub fn restore(policy: Policy, image: Image, now: Now) -> Result<Self, Inconsistent> {
         let header = image.header;
-        let per_page = SEGMENT_TICKETS as u64;
+        let per_page = PAGE_TICKETS as u64;
         let inconsistent = |what: String| Err(Inconsistent(what));
-        let Some(given) = header.next.checked_sub(header.base_segment.saturating_mul(per_page)) else {
-            return inconsistent(format!(
-                "the line starts at segment {}, after its end",
-                header.base_segment
-            ));
+        let Some(given) = header.next.checked_sub(header.base_page.saturating_mul(per_page)) else {
+            return inconsistent(format!("the line starts at segment {}, after its end", header.base_page));
         };
         if given / per_page > MOST_PAGES {
             return inconsistent(format!("a line of {given} tickets is longer than any"));
         }
         // The line starts with a whole segment; the pages before the one it was kept from are gone.
-        let base = header.base_segment / PAGES as u64;
+        let base = header.base_page / PAGES as u64;
         let first_page = base * PAGES as u64;
-        let segments = usize::try_from(header.next / LINE_TICKETS as u64 - base + 1).unwrap_or(usize::MAX);
-        let none = Arc::new([0; SEGMENT_WORDS]);
+        let segments = usize::try_from(header.next / SEGMENT_TICKETS as u64 - base + 1).unwrap_or(usize::MAX);
+        let none = Arc::new([0; PAGE_WORDS]);
         let mut pages = vec![none; segments * PAGES];
-        let before = usize::try_from(header.base_segment - first_page).unwrap_or(usize::MAX);
-        pages[..before].fill(Arc::new([u64::MAX; SEGMENT_WORDS]));
+        let before = usize::try_from(header.base_page - first_page).unwrap_or(usize::MAX);
+        pages[..before].fill(Arc::new([u64::MAX; PAGE_WORDS]));
         for (index, words) in image.segments {
             let place = index.checked_sub(first_page).and_then(|i| usize::try_from(i).ok());
             match place.filter(|&i| i >= before).and_then(|i| pages.get_mut(i)) {
@@ -130,9 +127,9 @@ impl Zone {
             }
         }
         let mut zone = Self::at(policy, header.epoch, header.next, base, now.ms);
-        let mut left = usize::try_from(header.next - base * LINE_TICKETS as u64).unwrap_or(usize::MAX);
+        let mut left = usize::try_from(header.next - base * SEGMENT_TICKETS as u64).unwrap_or(usize::MAX);
         for (gone, number) in pages.chunks_exact(PAGES).zip(base..) {
-            let given = left.min(LINE_TICKETS);
+            let given = left.min(SEGMENT_TICKETS);
             left -= given;
             let gone = std::array::from_fn(|i| Arc::clone(&gone[i]));
             match Segment::restore(gone, given, zone.clock()) {
@@ -151,7 +148,7 @@ impl Zone {
         entries.sort_unstable_by_key(|&(seq, entry)| (entry.at_ms, seq));
         for &(seq, entry) in &entries {
             if seq >= header.next || zone.is_live(seq) {
-                if sabotaged([1; SEGMENT_WORDS]) == [0; SEGMENT_WORDS] {
+                if sabotaged([1; PAGE_WORDS]) == [0; PAGE_WORDS] {
                     continue;
                 }
                 return inconsistent(format!("ticket {seq} entered, and it still waits"));
@@ -173,7 +170,7 @@ const MOST_PAGES: u64 = 1 << 15;
 
 #[cfg(feature = "sabotage")]
 fn sabotaged(words: Words) -> Words {
-    if crate::sabotage::on(crate::sabotage::Rule::Restore) { [0; SEGMENT_WORDS] } else { words }
+    if crate::sabotage::on(crate::sabotage::Rule::Restore) { [0; PAGE_WORDS] } else { words }
 }
 
 #[cfg(not(feature = "sabotage"))]
