@@ -8,7 +8,7 @@
 
 mod chain;
 mod files;
-mod scribe;
+mod recorder;
 mod verify;
 
 use std::{
@@ -26,12 +26,12 @@ use tokio::time::{Instant, sleep_until};
 
 pub use chain::Head;
 pub use files::LogFault;
-pub use scribe::{By, Scribe};
+pub use recorder::{Author, Recorder};
 pub use verify::{Fault, Kind as FaultKind, Report, verify};
 
 use crate::zones;
 use files::{Found, Log};
-use scribe::Told;
+use recorder::RecorderQueue;
 
 /// How long what was written may be lost with the machine's power.
 pub const SYNC: Duration = Duration::from_secs(1);
@@ -74,7 +74,7 @@ pub type Policies = dyn Fn() -> Option<Vec<(ZoneId, Policy)>> + Send;
 /// A log that is being written.
 pub struct Audit {
     ended: mpsc::Receiver<()>,
-    scribe: Scribe,
+    recorder: Recorder,
 }
 
 impl Audit {
@@ -92,26 +92,26 @@ impl Audit {
         let writer =
             Writer { log, names: bus.names(), known: HashMap::new(), policies, failing: false, kept: None };
         let (end, ended) = mpsc::channel();
-        let (scribe, told) = Scribe::with_log();
+        let (recorder, queue) = Recorder::with_log();
         thread::Builder::new()
             .name("audit".to_owned())
             .spawn(move || {
-                runtime.block_on(writer.run(spill, told, &found));
+                runtime.block_on(writer.run(spill, queue, &found));
                 drop(end);
             })
             .map_err(other)?;
-        Ok(Self { ended, scribe })
+        Ok(Self { ended, recorder })
     }
 
     /// What operators change is written by this.
     #[must_use]
-    pub fn scribe(&self) -> Scribe {
-        self.scribe.clone()
+    pub fn recorder(&self) -> Recorder {
+        self.recorder.clone()
     }
 
     /// Waits until all is written that was published before the bus was dropped; not for ever.
     pub fn finish(self) {
-        drop(self.scribe);
+        drop(self.recorder);
         if self.ended.recv_timeout(FINISH) == Err(mpsc::RecvTimeoutError::Timeout) {
             tracing::error!(
                 "the audit log could not be ended within {} s: its last events are missing",
@@ -133,7 +133,7 @@ struct Writer {
 }
 
 impl Writer {
-    async fn run(mut self, mut spill: Spill, mut told: Told, found: &Found) {
+    async fn run(mut self, mut spill: Spill, mut queue: RecorderQueue, found: &Found) {
         let at_ms = unix_ms();
         for piece in &found.pieces {
             tracing::warn!(
@@ -158,8 +158,8 @@ impl Writer {
             tokio::select! {
                 // What is told first is written first.
                 biased;
-                Some(change) = told.next() => {
-                    self.add_change(&change, &told);
+                Some(change) = queue.next() => {
+                    self.add_change(&change, &queue);
                     self.write().await;
                 }
                 batch = spill.next() => match batch {
@@ -176,10 +176,10 @@ impl Writer {
                 sync_at = None;
             }
         }
-        while let Some(change) = told.left() {
-            self.add_change(&change, &told);
+        while let Some(change) = queue.left() {
+            self.add_change(&change, &queue);
         }
-        self.add_missing(told.take_missing());
+        self.add_missing(queue.take_missing());
         self.log.add(&format!(r#""at_ms":{},"event":"stopped""#, unix_ms()));
         self.write().await;
         self.kept = None;
@@ -187,8 +187,8 @@ impl Writer {
     }
 
     /// Adds what an operator changed, and how many such changes are missing.
-    fn add_change(&mut self, change: &str, told: &Told) {
-        self.add_missing(told.take_missing());
+    fn add_change(&mut self, change: &str, queue: &RecorderQueue) {
+        self.add_missing(queue.take_missing());
         self.log.add(change);
     }
 

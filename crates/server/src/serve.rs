@@ -34,7 +34,7 @@ use tokio::{
 
 use crate::{
     access::AdminToken,
-    audit::{self, Audit, Scribe},
+    audit::{self, Audit, Recorder},
     cells::Cells,
     changes::Changes,
     config::{self, Config, Order, RedisSettings, Sources, StoreSettings},
@@ -320,7 +320,7 @@ async fn serve(
     watching.spawn(Arc::clone(&metrics).follow(told, Arc::clone(&gate)));
     let (following, heard) = (Arc::clone(&streams), Arc::clone(&bus));
     watching.spawn(async move { following.follow(shown, &heard).await });
-    let scribe = audit.as_ref().map_or_else(Scribe::without_log, Audit::scribe);
+    let recorder = audit.as_ref().map_or_else(Recorder::without_log, Audit::recorder);
     let desk;
     let mut health = Vec::new();
     let mut buckets_of: Box<BucketsOf> = Box::new(|_| None);
@@ -328,7 +328,7 @@ async fn serve(
         None => {
             let (gate, file) = (Arc::clone(&gate), config.zones.clone());
             desk =
-                Desk::over_file(gate, &config.data_dir, file, scribe).await.map_err(|e| failure(74)(&e))?;
+                Desk::over_file(gate, &config.data_dir, file, recorder).await.map_err(|e| failure(74)(&e))?;
         }
         Some(cells) => {
             health = cells.all().iter().map(|cell| Arc::clone(cell.health())).collect();
@@ -337,7 +337,7 @@ async fn serve(
                 watch_all(&mut watching, &gate, cells, &config, (&bus, &metrics), &zones_changed).await?;
             let places = Arc::clone(cells);
             let looks_of = move |zone: &str| places.place_of(zone).map(|at| Arc::clone(&looks[at]));
-            desk = Desk::over_store(Arc::clone(&gate), Box::new(looks_of), scribe);
+            desk = Desk::over_store(Arc::clone(&gate), Box::new(looks_of), recorder);
             if let StoreSettings::Redis(redis) = &config.store {
                 let buckets = stores::buckets(redis)?;
                 for buckets in &buckets {

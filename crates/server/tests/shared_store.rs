@@ -27,7 +27,7 @@ use tokio::{
     time::{Instant, sleep},
 };
 use weir::{
-    audit::Scribe,
+    audit::Recorder,
     cells::{Cell, Cells},
     fanout::{
         self, Carrier, Fanout, Heard, Speaker,
@@ -344,7 +344,7 @@ async fn serve_hearing(cells: Vec<Cell<Fake>>, file: &[(ZoneId, Definition)], ai
     }
     let places = Arc::clone(&cells);
     let looks_of = move |zone: &str| places.place_of(zone).map(|at| Arc::clone(&looks[at]));
-    let desk = Desk::over_store(Arc::clone(&gate), Box::new(looks_of), Scribe::without_log());
+    let desk = Desk::over_store(Arc::clone(&gate), Box::new(looks_of), Recorder::without_log());
     Server { gate, desk: Arc::new(desk), cells, bus, heard, _watching: watching }
 }
 

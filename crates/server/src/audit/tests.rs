@@ -361,16 +361,16 @@ fn a_change_is_in_it_with_who_and_from_where() {
     let zone = ZoneId::parse("Z").expect("a name");
     let notice = Notice::new([("en", "Say \"when\".\nNow.")]).expect("a notice");
     let after = Definition { notice, ..Default::default() };
-    let by = |name: &str, from: Option<&str>| By {
+    let by = |name: &str, from: Option<&str>| Author {
         name: name.to_owned(),
         role: "admin".to_owned(),
         from: from.map(|from| from.parse().expect("an address")),
     };
-    let scribe = audit.scribe();
+    let recorder = audit.recorder();
     let made = Change { before: None, after: Some(after.clone()) };
-    scribe.write(&by("ada \"a\"\n", Some("::1")), &zone, &made);
+    recorder.write(&by("ada \"a\"\n", Some("::1")), &zone, &made);
     let gone = Change { before: Some(after), after: None };
-    scribe.write(&by("local", None), &zone, &gone);
+    recorder.write(&by("local", None), &zone, &gone);
     drop(bus);
     audit.finish();
     let text = fs::read_to_string(dir.path().join(FIRST)).expect("a log");
@@ -390,9 +390,9 @@ fn a_change_is_in_it_with_who_and_from_where() {
     assert_eq!((&second["name"], &second["from"]), (&"local".into(), &Value::Null));
     assert!(verify(&[dir.path().to_owned()], None).expect("read").fault.is_none());
 
-    let (scribe, mut told) = Scribe::with_log();
+    let (recorder, mut told) = Recorder::with_log();
     for _ in 0..2_000 {
-        scribe.write(&by("local", None), &zone, &made);
+        recorder.write(&by("local", None), &zone, &made);
     }
     let waiting = std::iter::from_fn(|| told.left()).count() as u64;
     assert!(waiting >= 1_000, "{waiting}");
@@ -415,7 +415,7 @@ async fn the_last_line_is_kept_elsewhere_though_nothing_follows() {
     let text = logged.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || text.clone()).finish();
     let _guard = tracing::subscriber::set_default(subscriber);
-    let (_scribe, changes) = Scribe::with_log();
+    let (_scribe, changes) = Recorder::with_log();
     let mut writing = pin!(writer.run(spill, changes, &found));
     assert!(timeout(HEAD_EVERY / 2, &mut writing).await.is_err(), "it goes on");
     bus.publish(events::Reloaded { ok: true });

@@ -38,7 +38,7 @@ use tower_service::Service as _;
 use super::{App, JSON, MAX_FIELDS, NO_STORE, console, openapi::Document, read, unreadable};
 use crate::{
     access::{Caller, Role},
-    audit::By,
+    audit::Author,
     edge::{Answer, Answered},
     http::problem::{HEAD_TOO_LARGE, METHOD_NOT_ALLOWED, NOT_FOUND, Problem},
     metrics::Route,
@@ -116,7 +116,7 @@ impl<S: Store> Admin<S> {
         let bytes = read(body, MAX_BODY, self.app.body_timeout).await?;
         *left = false;
         let from = address::client(peer.ip(), &head.headers, &self.app.trusted_proxies);
-        head.extensions.insert(By {
+        head.extensions.insert(Author {
             name: caller.name.to_string(),
             role: caller.role.as_str().to_owned(),
             from: Some(from),

@@ -20,7 +20,7 @@ use super::{
     overlay::{Overlay, OverlayFault},
 };
 use crate::{
-    audit::{By, Scribe},
+    audit::{Author, Recorder},
     gate::Gate,
     watch::Looks,
 };
@@ -98,7 +98,7 @@ enum Keeper {
 pub struct Desk<S> {
     gate: Arc<Gate<S>>,
     keeper: Keeper,
-    scribe: Scribe,
+    recorder: Recorder,
     /// Told when what is kept beside the file has changed.
     changed: Notify,
 }
@@ -113,7 +113,7 @@ impl<S: Store> Desk<S> {
         gate: Arc<Gate<S>>,
         dir: &Path,
         file: Vec<(ZoneId, Definition)>,
-        scribe: Scribe,
+        recorder: Recorder,
     ) -> Result<Self, DefineError> {
         let (overlay, dropped) = Overlay::read(dir, file)?;
         take_up(&gate, &overlay, &dropped).await?;
@@ -121,12 +121,12 @@ impl<S: Store> Desk<S> {
             tracing::info!(zones = overlay.kept(), "operators' changes win over the configuration's file");
         }
         let keeper = Keeper::Configuration(Mutex::new(overlay));
-        Ok(Self { gate, keeper, scribe, changed: Notify::new() })
+        Ok(Self { gate, keeper, recorder, changed: Notify::new() })
     }
 
     /// For zones that a store keeps, each followed by whom `looks_of` names.
-    pub fn over_store(gate: Arc<Gate<S>>, looks_of: Box<LooksOf>, scribe: Scribe) -> Self {
-        Self { gate, keeper: Keeper::Store(looks_of), scribe, changed: Notify::new() }
+    pub fn over_store(gate: Arc<Gate<S>>, looks_of: Box<LooksOf>, recorder: Recorder) -> Self {
+        Self { gate, keeper: Keeper::Store(looks_of), recorder, changed: Notify::new() }
     }
 
     /// The zones as they are defined, in the order of their names; those of a store as last told.
@@ -154,7 +154,7 @@ impl<S: Store> Desk<S> {
     /// See [`DefineError`]; but for [`DefineError::Away`], nothing is changed then.
     pub async fn define(
         self: &Arc<Self>,
-        by: By,
+        by: Author,
         zone: &ZoneId,
         expected: Expected,
         new: Option<Definition>,
@@ -190,7 +190,7 @@ impl<S: Store> Desk<S> {
     async fn keep(
         &self,
         overlay: &Mutex<Overlay>,
-        by: &By,
+        by: &Author,
         zone: &ZoneId,
         expected: &Expected,
         new: Option<Definition>,
@@ -217,14 +217,14 @@ impl<S: Store> Desk<S> {
         *overlay = next;
         self.changed.notify_one();
         let change = Change { before, after: new };
-        self.scribe.write(by, zone, &change);
+        self.recorder.write(by, zone, &change);
         Ok(change)
     }
 
     async fn pass_on(
         &self,
         looks_of: &LooksOf,
-        by: &By,
+        by: &Author,
         zone: &ZoneId,
         expected: &Expected,
         new: Option<Definition>,
@@ -239,7 +239,7 @@ impl<S: Store> Desk<S> {
             Defined::Otherwise(now) => return Err(otherwise(expected, now)),
         };
         let change = Change { before, after: new };
-        self.scribe.write(by, zone, &change);
+        self.recorder.write(by, zone, &change);
         let in_force = async {
             looks.fresh().await;
             self.gate.settled(zone.as_str()).await;

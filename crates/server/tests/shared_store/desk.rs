@@ -2,14 +2,14 @@
 
 use admission::{Definition, Notice};
 use weir::{
-    audit::By,
+    audit::Author,
     zones::{Change, DefineError, Expected},
 };
 
 use super::*;
 
-fn by() -> By {
-    By { name: "ada".to_owned(), role: "admin".to_owned(), from: None }
+fn by() -> Author {
+    Author { name: "ada".to_owned(), role: "admin".to_owned(), from: None }
 }
 
 fn saying(policy: Policy, text: &str) -> Definition {

@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     access::Caller,
-    audit::{By, unix_ms},
+    audit::{Author, unix_ms},
     gate::Outlook,
     http::problem::{
         BUSY, CHANGED_MEANWHILE, Code, NO_CELL, OUT_OF_RANGE, Problem, STORE_AWAY, TOO_MANY_ZONES,
@@ -81,7 +81,7 @@ pub(super) async fn list<S: Store>(
 pub(super) async fn create<S: Store>(
     State(app): State<Arc<App<S>>>,
     Extension(caller): Extension<Caller>,
-    Extension(by): Extension<By>,
+    Extension(by): Extension<Author>,
     RawQuery(query): RawQuery,
     bytes: Bytes,
 ) -> Result<Json<ChangeShape>, Problem> {
@@ -135,7 +135,7 @@ pub(super) async fn show<S: Store>(
 )]
 pub(super) async fn replace<S: Store>(
     state: State<Arc<App<S>>>,
-    by: (Extension<Caller>, Extension<By>),
+    by: (Extension<Caller>, Extension<Author>),
     path: InPath,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -160,7 +160,7 @@ pub(super) async fn replace<S: Store>(
 )]
 pub(super) async fn change<S: Store>(
     state: State<Arc<App<S>>>,
-    by: (Extension<Caller>, Extension<By>),
+    by: (Extension<Caller>, Extension<Author>),
     path: InPath,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -183,7 +183,7 @@ pub(super) async fn change<S: Store>(
 )]
 pub(super) async fn delete<S: Store>(
     state: State<Arc<App<S>>>,
-    by: (Extension<Caller>, Extension<By>),
+    by: (Extension<Caller>, Extension<Author>),
     path: InPath,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -242,7 +242,7 @@ pub(super) async fn changes<S: Store>(
 /// Sets a zone that is there to what `new` makes of it; none takes it away.
 async fn set<S: Store>(
     State(app): State<Arc<App<S>>>,
-    (Extension(caller), Extension(by)): (Extension<Caller>, Extension<By>),
+    (Extension(caller), Extension(by)): (Extension<Caller>, Extension<Author>),
     path: InPath,
     query: Option<String>,
     headers: &HeaderMap,
@@ -328,7 +328,7 @@ impl<S: Store> App<S> {
     async fn define(
         self: &Arc<Self>,
         caller: Caller,
-        by: By,
+        by: Author,
         zone: &ZoneId,
         expected: Expected,
         new: Option<Definition>,

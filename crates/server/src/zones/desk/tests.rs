@@ -28,8 +28,8 @@ fn file<const N: usize>(zones: [(&str, Definition); N]) -> File {
     zones.map(|(name, definition)| (zone(name), definition)).to_vec()
 }
 
-fn by() -> By {
-    By { name: "ada".to_owned(), role: "admin".to_owned(), from: None }
+fn by() -> Author {
+    Author { name: "ada".to_owned(), role: "admin".to_owned(), from: None }
 }
 
 /// A server's data directory, and the desk of the server that runs on it.
@@ -56,7 +56,7 @@ impl Site {
         };
         let seals = Seals { current: SealKey { id: 1, secret: [1; 32] }, previous: None };
         let gate = Arc::new(Gate::new(store, seals, Arc::clone(&self.bus)));
-        let desk = Desk::over_file(gate, self.dir.path(), file, Scribe::without_log()).await?;
+        let desk = Desk::over_file(gate, self.dir.path(), file, Recorder::without_log()).await?;
         self.desk = Some(Arc::new(desk));
         Ok(())
     }

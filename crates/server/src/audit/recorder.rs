@@ -1,7 +1,8 @@
-//! How what operators change comes into the audit log: handed over at once, and written by the log's own thread.
+//! Records operators' changes in the audit log.
 //!
-//! Each change is said in the server's log as well, whether there is an audit log or not. Invariant: a change is in the
-//! audit log or, where that is [`QUEUE`] changes behind, in the server's log and counted by a `missing` line.
+//! A [`Recorder`] hands each change to the log's thread and does not wait. It also writes the change to the server's log,
+//! with or without an audit log. Invariant: each change is in the audit log or, if [`QUEUE`] changes wait already, it is
+//! in the server's log and counted by a `missing` line.
 
 use std::{
     net::IpAddr,
@@ -17,57 +18,58 @@ use tokio::sync::mpsc;
 use super::unix_ms;
 use crate::zones::{Change, definition_json};
 
-/// Changes that may wait for the log, while its disk is full. Operators make some in a minute; one is 33 KB at most.
+/// The most changes that wait for the log, for example while its disk is full. Operators make a few changes a minute; one
+/// change has at most 33 KB.
 const QUEUE: usize = 1_024;
 
-/// Who changes something, and from where.
+/// The person or program that makes a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct By {
-    /// The name.
+pub struct Author {
+    /// The name of the token or certificate.
     pub name: String,
-    /// As what.
+    /// The role in which the author acts.
     pub role: String,
-    /// The address that asked; none where nobody did over the network.
+    /// The address of the request; `None` if the change did not come over the network.
     pub from: Option<IpAddr>,
 }
 
-/// Writes down what operators change. Cheap to clone.
+/// Records operators' changes. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Scribe(Option<Handed>);
+pub struct Recorder(Option<Sender>);
 
 #[derive(Clone, Debug)]
-struct Handed {
+struct Sender {
     lines: mpsc::Sender<String>,
     missing: Arc<AtomicU64>,
 }
 
-/// What was handed over.
-pub(super) struct Told {
+/// The changes that wait to be written to the log.
+pub(super) struct RecorderQueue {
     lines: mpsc::Receiver<String>,
     missing: Arc<AtomicU64>,
 }
 
-impl Scribe {
-    /// One that has no audit log.
+impl Recorder {
+    /// A recorder that writes to the server's log only.
     #[must_use]
     pub fn without_log() -> Self {
         Self(None)
     }
 
-    pub(super) fn with_log() -> (Self, Told) {
+    pub(super) fn with_log() -> (Self, RecorderQueue) {
         let (sender, lines) = mpsc::channel(QUEUE);
         let missing = Arc::new(AtomicU64::new(0));
-        let told = Told { lines, missing: Arc::clone(&missing) };
-        (Self(Some(Handed { lines: sender, missing })), told)
+        let queue = RecorderQueue { lines, missing: Arc::clone(&missing) };
+        (Self(Some(Sender { lines: sender, missing })), queue)
     }
 
-    /// Writes down a change that was made. Waits for nothing.
-    pub fn write(&self, by: &By, zone: &ZoneId, change: &Change) {
+    /// Records a change that was made. Does not wait.
+    pub fn write(&self, author: &Author, zone: &ZoneId, change: &Change) {
         let [before, after] = [&change.before, &change.after].map(|of| json(of.as_ref()));
-        let from = by.from.map_or_else(String::new, |from| from.to_string());
-        let (name, role) = (&by.name, &by.role);
+        let from = author.from.map_or_else(String::new, |from| from.to_string());
+        let (name, role) = (&author.name, &author.role);
         tracing::info!(target: "audit", %zone, name, role, from, before, after, "a zone was changed");
-        let Some(Handed { lines, missing }) = &self.0 else { return };
+        let Some(Sender { lines, missing }) = &self.0 else { return };
         let from = if from.is_empty() { "null".to_owned() } else { text(&from) };
         let line = format!(
             r#""at_ms":{},"event":"change","zone":"{zone}","name":{},"role":{},"from":{from},"before":{before},"after":{after}"#,
@@ -82,18 +84,18 @@ impl Scribe {
     }
 }
 
-impl Told {
-    /// The next change, when it comes; none once nobody can make one any more.
+impl RecorderQueue {
+    /// Waits for the next change. `None` after the last [`Recorder`] is dropped.
     pub(super) async fn next(&mut self) -> Option<String> {
         self.lines.recv().await
     }
 
-    /// The next change, if it is there.
+    /// The next change, if one waits.
     pub(super) fn left(&mut self) -> Option<String> {
         self.lines.try_recv().ok()
     }
 
-    /// How many could not be handed over since this was last asked.
+    /// Returns how many changes did not fit since the last call.
     pub(super) fn take_missing(&self) -> u64 {
         self.missing.swap(0, Ordering::Relaxed)
     }
