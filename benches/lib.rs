@@ -41,7 +41,7 @@ pub fn line(people: u64) -> Zone {
 /// What a server knows of a zone after a beat.
 pub fn view(zone: &mut Zone) -> View {
     let sight = zone.beat(&[], NOW);
-    Forecast::new(&policy(), NOW.ms).show(sight, zone.window())
+    Forecast::new(&policy(), NOW.ms).observe(sight, zone.window())
 }
 
 /// The report that everybody of a line polled.

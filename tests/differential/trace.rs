@@ -299,7 +299,7 @@ impl Pair<'_> {
     fn beat_rules(&mut self, marks: &[PagePolls]) -> View {
         let sight = self.rules.beat(marks, self.at());
         self.entered = sight.tally.entered;
-        self.forecast.show(sight, self.rules.window())
+        self.forecast.observe(sight, self.rules.window())
     }
 
     #[track_caller]

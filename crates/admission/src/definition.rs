@@ -1,23 +1,23 @@
-//! A zone as its operators define it: its policy, and what they tell those who wait.
+//! A zone's definition: the policy and the notice that its operators set.
 //!
 //! Invariant: two definitions have the same tag only if they are equal, up to a collision of BLAKE3.
 
 use crate::{Notice, Policy};
 
-/// What operators define of a zone.
+/// Everything that operators set for one zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Definition {
-    /// How it admits.
+    /// How the zone admits.
     pub policy: Policy,
-    /// What those who wait are told. No rule reads it.
+    /// The text for people who wait. No rule reads it.
     pub notice: Notice,
 }
 
-/// Digits of a tag.
+/// The length of a tag, in hexadecimal digits.
 const TAG_LEN: usize = 32;
 
 impl Definition {
-    /// A strong tag of what is defined: 32 hexadecimal digits (128 bits of BLAKE3 over a text of all fields).
+    /// A strong entity tag: 32 hexadecimal digits (128 bits of BLAKE3 over all fields).
     ///
     /// # Examples
     /// ```
@@ -30,7 +30,7 @@ impl Definition {
     #[must_use]
     pub fn etag(&self) -> String {
         let mut text = self.policy.fields().map(|(_, value)| value).join(" ");
-        // Neither languages nor texts have tabs in them.
+        // A tab separates the parts, because neither a language nor a text contains one.
         for (language, notice) in self.notice.iter() {
             text.extend(["\t", language, "\t", notice]);
         }
@@ -54,9 +54,9 @@ mod tests {
     use crate::{Mode, OnStoreFailure};
 
     #[test]
-    fn every_field_counts_in_the_tag() {
+    fn each_field_changes_the_tag() {
         let policy = Policy::default();
-        let said = |texts: &[(&str, &str)]| Definition {
+        let with_notice = |texts: &[(&str, &str)]| Definition {
             policy,
             notice: Notice::new(texts.iter().copied()).expect("a notice"),
         };
@@ -71,15 +71,17 @@ mod tests {
             Policy { on_store_failure: OnStoreFailure::Open, ..policy }.into(),
             Policy { waits_per_minute_per_client: 1, ..policy }.into(),
             Policy { entries_per_minute_per_client: 30, ..policy }.into(),
-            said(&[("en", "a")]),
-            said(&[("ko", "a")]),
-            said(&[("en", "a"), ("ko", "b")]),
-            said(&[("en", "a\nko\nb")]),
-            said(&[("en", "b"), ("ko", "a")]),
+            with_notice(&[("en", "a")]),
+            with_notice(&[("ko", "a")]),
+            with_notice(&[("en", "a"), ("ko", "b")]),
+            with_notice(&[("en", "a\nko\nb")]),
+            with_notice(&[("en", "b"), ("ko", "a")]),
         ];
         let tags: HashSet<String> = all.iter().map(Definition::etag).collect();
         assert_eq!(tags.len(), all.len());
         assert!(tags.iter().all(|tag| tag.len() == TAG_LEN && tag.bytes().all(|b| b.is_ascii_hexdigit())));
-        assert_eq!(said(&[("ko", "b"), ("en", "a")]).etag(), said(&[("en", "a"), ("ko", "b")]).etag());
+        let [one, other] =
+            [[("ko", "b"), ("en", "a")], [("en", "a"), ("ko", "b")]].map(|texts| with_notice(&texts));
+        assert_eq!(one.etag(), other.etag());
     }
 }

@@ -1,32 +1,32 @@
-//! What a server makes of what its store shows: how the line moves, when slots will fall free, and what waits to tell.
+//! Makes views from a store's snapshots: measures how the line moves, plans the next slots, and estimates waits.
 //!
-//! A store knows places, not waits: several servers of one store each learn for themselves, from the same sights.
-//! Invariant: nothing here decides anything; a forecast that is lost is learnt again within minutes.
+//! A store knows positions, not waits. Each server of a store learns the pace by itself, from the same snapshots.
+//! Invariant: nothing here decides who enters. A lost forecast is learnt again within minutes.
 
 use std::sync::Arc;
 
-use crate::{Mode, Plan, Policy, Snapshot, Tally, Verdict, View, ViewPage, Window, estimate::Watch};
+use crate::{Mode, Plan, Policy, Snapshot, Tally, Verdict, View, ViewPage, Window, estimate::PaceMeter};
 
-/// What is learnt about a zone's line.
+/// What a server has learnt about one zone's line.
 #[derive(Clone, Debug)]
 pub struct Forecast {
     policy: Policy,
-    /// The window as it were, had the line used each slot at once: what the slots offered are counted with.
+    /// The window if the line had used each slot at once. It counts the offered slots.
     ideal: Window,
-    /// The instant `ideal` has come to.
+    /// The instant up to which `ideal` was advanced.
     ideal_ms: u64,
-    /// Present tickets that `ideal` may still take before the next sight.
+    /// The present tickets that `ideal` may still admit before the next snapshot.
     ideal_line: u64,
     slots_offered: u64,
     plan: Arc<Plan>,
     plan_is_old: bool,
-    watch: Watch,
-    /// The last sight: when, the totals then, and how many were absent.
+    meter: PaceMeter,
+    /// The last snapshot: its instant, its totals, and its number of absent tickets.
     last: Option<(u64, Tally, u64)>,
 }
 
 impl Forecast {
-    /// Knows nothing of the line yet.
+    /// A forecast that knows nothing about the line yet.
     #[must_use]
     pub fn new(policy: &Policy, now_ms: u64) -> Self {
         let window = Window::new(policy);
@@ -38,20 +38,20 @@ impl Forecast {
             ideal_line: 0,
             slots_offered: 0,
             plan_is_old: true,
-            watch: Watch::new(),
+            meter: PaceMeter::new(),
             last: None,
         }
     }
 
-    /// Takes in a sight, and the window as of that sight: learns, and makes the view.
-    pub fn show(&mut self, sight: Snapshot, window: &Window) -> View {
-        self.offer(&sight, window);
-        let tally = Tally { slots_offered: self.slots_offered, ..sight.tally };
-        self.look_back(sight.now_ms, tally);
-        self.plan = Arc::new(Plan::new(window, &self.policy, sight.now_ms));
+    /// Learns from a snapshot and the window at the same instant, and makes the view.
+    pub fn observe(&mut self, snapshot: Snapshot, window: &Window) -> View {
+        self.offer(&snapshot, window);
+        let tally = Tally { slots_offered: self.slots_offered, ..snapshot.tally };
+        self.measure(snapshot.now_ms, tally);
+        self.plan = Arc::new(Plan::new(window, &self.policy, snapshot.now_ms));
         self.plan_is_old = false;
         let (mut live_before, mut present_before) = (0, 0);
-        let pages = sight.pages.into_iter().map(|page| {
+        let pages = snapshot.pages.into_iter().map(|page| {
             let view_page = ViewPage {
                 gone: page.gone,
                 live_before,
@@ -64,36 +64,36 @@ impl Forecast {
             view_page
         });
         View {
-            now_ms: sight.now_ms,
-            policy: sight.policy,
-            epoch: sight.epoch,
-            base: sight.base,
-            next: sight.next,
-            front_end: sight.front_end,
+            now_ms: snapshot.now_ms,
+            policy: snapshot.policy,
+            epoch: snapshot.epoch,
+            base: snapshot.base,
+            next: snapshot.next,
+            front_end: snapshot.front_end,
             pages: pages.collect(),
-            pace: self.watch.pace(),
+            pace: self.meter.pace(),
             plan: Arc::clone(&self.plan),
             tally,
         }
     }
 
-    /// Fills in the waits of places decided at `now_ms`, given the window as it was after the decision, and whether that
-    /// changed since this last saw it.
+    /// Fills in the estimates of positions that were decided at `now_ms`. `window` is the window after that decision;
+    /// `window_changed` says whether it changed since the last call.
     pub fn estimate(&mut self, verdicts: &mut [Verdict], window: &Window, window_changed: bool, now_ms: u64) {
         self.plan_is_old |= window_changed;
-        let pace = self.watch.pace();
+        let pace = self.meter.pace();
         for verdict in verdicts {
-            let Verdict::Waiting(place) = verdict else { continue };
+            let Verdict::Waiting(position) = verdict else { continue };
             if std::mem::take(&mut self.plan_is_old) {
                 self.plan = Arc::new(Plan::new(window, &self.policy, now_ms));
             }
-            place.estimate = self.plan.tell(place.rank, place.present_ahead, &pace, &self.policy, now_ms);
+            position.estimate = self.plan.estimate(position.present_ahead, &pace, &self.policy, now_ms);
         }
     }
 
-    /// Counts the slots that a line which uses each at once would have taken since the last sight.
-    fn offer(&mut self, sight: &Snapshot, window: &Window) {
-        let (from_ms, now_ms) = (self.ideal_ms, sight.now_ms);
+    /// Counts the slots that a line would have used since the last snapshot, had it used each one at once.
+    fn offer(&mut self, snapshot: &Snapshot, window: &Window) {
+        let (from_ms, now_ms) = (self.ideal_ms, snapshot.now_ms);
         let mut taken = Vec::new();
         let mut line = self.ideal_line;
         if self.policy.mode == Mode::Auto {
@@ -112,26 +112,27 @@ impl Forecast {
             self.ideal.record(at_ms, count);
         }
         self.ideal.advance(now_ms);
-        // Without a line, newcomers take slots of which nothing else tells.
-        if self.ideal_line == 0 || sight.tally.present == 0 || sight.policy != self.policy {
+        // Without a line, newcomers use slots that no snapshot reports. Start again from the real window.
+        if self.ideal_line == 0 || snapshot.tally.present == 0 || snapshot.policy != self.policy {
             self.ideal = window.clone();
         }
-        self.policy = sight.policy;
+        self.policy = snapshot.policy;
         self.ideal_ms = now_ms;
-        self.ideal_line = sight.tally.present;
+        self.ideal_line = snapshot.tally.present;
     }
 
-    /// Learns from what happened since the last sight.
-    fn look_back(&mut self, now_ms: u64, tally: Tally) {
+    /// Measures the pace since the last snapshot.
+    fn measure(&mut self, now_ms: u64, tally: Tally) {
         let absent = tally.waiting.saturating_sub(tally.present);
         if let Some((then_ms, then, absent_then)) = self.last.replace((now_ms, tally, absent)) {
             let since = |now: u64, then: u64| number(now.saturating_sub(then));
-            // Who is evicted was absent before: both together are the people who went, less those who came back.
-            let went = since(tally.evicted, then.evicted) + number(absent) - number(absent_then);
-            self.watch.observe(
+            // A ticket is absent before it is evicted. The people who gave up are therefore the newly evicted plus the
+            // newly absent, less those who came back.
+            let left = since(tally.evicted, then.evicted) + number(absent) - number(absent_then);
+            self.meter.observe(
                 since(now_ms, then_ms) / 1_000.0,
                 number(tally.present),
-                went,
+                left,
                 since(tally.slots_used, then.slots_used),
                 since(tally.slots_offered, then.slots_offered),
             );

@@ -1,12 +1,11 @@
-//! The rules of a waiting room, and nothing else.
+//! The rules of a waiting room.
 //!
-//! Everything here is a function of its arguments: `now` is passed in, nothing is read from a clock, a file or a
-//! socket, and nothing is logged. The embedded store runs these rules; a store that runs them in another language
-//! is held against them.
+//! Every function depends on its arguments only. `now` is passed in; nothing reads a clock, a file or a socket, and nothing
+//! logs. The embedded store runs these rules. A store that runs them in another language is tested against them.
 //!
-//! The words are those of the field: a *ticket* is a place in a zone's line, *live* until its holder entered or
-//! was evicted, *present* while its holder polls as told; the *front* is the first few present tickets, whose
-//! claims the store decides one by one; everybody behind is answered from a [`View`].
+//! Words: a *ticket* is a number in a zone's line. It is *live* until its holder enters or is evicted, and *present* while
+//! its holder polls as asked. The *front* is the first few present tickets; the store decides each of their claims. A
+//! [`View`] answers everybody behind the front.
 
 mod definition;
 mod estimate;
@@ -40,9 +39,9 @@ pub use zone::{
 /// An instant on the store's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// Milliseconds on a clock that never goes back and is not stepped. What it counts from does not matter; a
-    /// zone compares such instants with one another only.
+    /// Milliseconds on a clock that never goes back and is not stepped. Its origin does not matter: a zone only compares
+    /// such instants with each other.
     pub ms: u64,
-    /// Seconds since 1970-01-01 UTC by the wall clock, for the dates inside passes. May step; no rule reads it.
+    /// Seconds since 1970-01-01 UTC by the wall clock, for the dates in passes. May step; no rule reads it.
     pub unix_s: u64,
 }

@@ -1,60 +1,60 @@
-//! What an operator tells those who wait: a short text in some languages.
+//! The operators' notice to people who wait: a short text in a few languages.
 //!
-//! No rule reads it. Invariants: a [`Notice`] that exists is within the limits below, and its languages are in one
-//! order, so that equal notices are written alike.
+//! No rule reads it. Invariants: every [`Notice`] is within the limits below, and its languages are sorted, so that equal
+//! notices are written alike.
 
 use std::collections::BTreeMap;
 
-/// A text to those who wait, by language; perhaps in none. Plain text: whoever shows it escapes it.
+/// A text per language for people who wait; may be empty. It is plain text: whatever displays it must escape it.
 ///
 /// A language is a simple tag of BCP 47 ([RFC 5646](https://www.rfc-editor.org/rfc/rfc5646)) in lower case: two or three
-/// letters, and then perhaps parts of two to eight letters or digits, as in `en`, `ko`, `pt-br`. A text has
-/// 1 to [`Notice::TEXT_MAX`] characters and, of control characters, line feeds only.
+/// letters, then optional parts of two to eight letters or digits, as in `en`, `ko`, `pt-br`. A text has 1 to
+/// [`Notice::TEXT_MAX`] characters. Line feeds are its only control characters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Notice(BTreeMap<Box<str>, Box<str>>);
 
-/// Why texts are no notice.
+/// Why texts are not a valid notice.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoticeFault {
-    /// There are too many.
+    /// Too many languages.
     #[error("there are {count} languages, and {max} are the most", max = Notice::LANGUAGES_MAX)]
     Languages {
-        /// How many.
+        /// The number of languages.
         count: usize,
     },
-    /// It is no tag.
+    /// Not a language tag.
     #[error("`{0}` is no language; write its tag in lower case, as in en, ko or pt-br")]
     Language(String),
     /// The text is empty or too long.
     #[error("the text in `{language}` has {length} characters, and must have 1 to {max}", max = Notice::TEXT_MAX)]
     Length {
-        /// Its language.
+        /// The text's language.
         language: String,
-        /// Its characters.
+        /// The text's length, in characters.
         length: usize,
     },
-    /// The text has a control character that is no line feed.
+    /// The text has a control character other than a line feed.
     #[error("the text in `{language}` has the control character {}; of those, only line feeds may be in it", character.escape_unicode())]
     Control {
-        /// Its language.
+        /// The text's language.
         language: String,
-        /// The first of them.
+        /// The first such character.
         character: char,
     },
 }
 
 impl Notice {
-    /// The most languages.
+    /// The largest number of languages.
     pub const LANGUAGES_MAX: usize = 8;
-    /// The most characters of a text.
+    /// The longest text, in characters.
     pub const TEXT_MAX: usize = 500;
-    /// The most characters of a language's tag.
+    /// The longest language tag, in characters.
     pub const LANGUAGE_LEN_MAX: usize = 35;
 
-    /// A notice of these languages and texts. Of a language that comes twice, the later text counts.
+    /// Makes a notice of languages and texts. If a language comes twice, the later text counts.
     ///
     /// # Errors
-    /// The first [`NoticeFault`].
+    /// The first [`NoticeFault`], in the order of the texts; too many languages are reported last.
     pub fn new<L: AsRef<str>, T: AsRef<str>>(
         texts: impl IntoIterator<Item = (L, T)>,
     ) -> Result<Self, NoticeFault> {
@@ -79,19 +79,19 @@ impl Notice {
         }
     }
 
-    /// Whether there is no text at all.
+    /// Whether there is no text in any language.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The text in this very language.
+    /// The text in exactly this language.
     #[must_use]
     pub fn get(&self, language: &str) -> Option<&str> {
         self.0.get(language).map(AsRef::as_ref)
     }
 
-    /// Languages and texts, in the order of the languages.
+    /// Languages and texts, sorted by language.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(language, text)| (language.as_ref(), text.as_ref()))
     }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn languages_are_simple_tags() {
+    fn a_language_is_a_lower_case_tag() {
         for good in ["en", "ko", "fil", "pt-br", "zh-hant-tw", "es-419"] {
             assert!(Notice::new([(good, "x")]).is_ok(), "{good}");
         }
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_plain_and_short() {
+    fn a_text_is_plain_and_short() {
         assert!(Notice::new([("en", "One.\nTwo.")]).is_ok());
         assert!(Notice::new([("ko", "가".repeat(500))]).is_ok(), "characters count, not bytes");
         assert!(fault("en", "").contains("0 characters"));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_few_languages() {
+    fn the_number_of_languages_is_limited() {
         let tags: Vec<String> = (b'a'..=b'i').map(|b| format!("x{}", char::from(b))).collect();
         let texts = |count: usize| tags[..count].iter().map(|tag| (tag, "x"));
         assert!(Notice::new(texts(8)).is_ok());

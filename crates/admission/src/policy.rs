@@ -1,15 +1,15 @@
-//! What an operator decides about a zone: its name and its policy.
+//! The name of a zone and its policy.
 //!
-//! Invariant: a [`Policy`] that passed [`Policy::check`] has every number in the range that the rules are proved
-//! for, and the numbers fit one another.
+//! Invariant: after [`Policy::check`] every number is in its range, and the numbers fit each other. The rules are tested
+//! for exactly these ranges.
 
 use std::{fmt, sync::Arc};
 
-/// The name of a zone: 1 to 64 of `A-Z a-z 0-9 _ . : -`. Cheap to clone.
+/// The name of a zone: 1 to 64 characters of `A-Z a-z 0-9 _ . : -`. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ZoneId(Arc<str>);
 
-/// Why a text is no zone name.
+/// The text is not a valid zone name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a zone's id is 1 to 64 of A-Z a-z 0-9 _ . : -")]
 pub struct ZoneIdFault;
@@ -18,10 +18,10 @@ impl ZoneId {
     /// The longest name, in bytes.
     pub const MAX_LEN: usize = 64;
 
-    /// Takes `text` as a name.
+    /// Parses a name.
     ///
     /// # Errors
-    /// [`ZoneIdFault`] where it is empty, too long, or has other characters.
+    /// [`ZoneIdFault`] if the text is empty, too long, or has other characters.
     pub fn parse(text: &str) -> Result<Self, ZoneIdFault> {
         let fits = (1..=Self::MAX_LEN).contains(&text.len());
         let right = |b: u8| b.is_ascii_alphanumeric() || b"_.:-".contains(&b);
@@ -47,52 +47,52 @@ impl std::borrow::Borrow<str> for ZoneId {
     }
 }
 
-/// Who enters a zone.
+/// Who may enter a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// The windows decide.
+    /// As many people as the windows allow.
     #[default]
     Auto,
-    /// Nobody; the line forms and keeps its order.
+    /// Nobody. The line forms and keeps its order.
     Hold,
-    /// Everybody at once: the windows are lifted, entries are still counted.
+    /// Everybody at once. The windows do not limit entries, but still count them.
     Open,
-    /// Nobody, and no new tickets; who has a place keeps it.
+    /// Nobody, and no tickets are issued. People in the line keep their place.
     Closed,
 }
 
 impl Mode {
-    /// All modes with the words that configuration files use.
+    /// All modes with their names in configuration files.
     pub const ALL: [(Self, &'static str); 4] =
         [(Self::Auto, "auto"), (Self::Hold, "hold"), (Self::Open, "open"), (Self::Closed, "closed")];
 
-    /// Its word.
+    /// The mode's name in configuration files.
     #[must_use]
     pub fn word(self) -> &'static str {
         word(&Self::ALL, self)
     }
 }
 
-/// A value's word in a list of all.
+/// The name of a value in a list of all values.
 fn word<T: PartialEq>(all: &[(T, &'static str)], value: T) -> &'static str {
     all.iter().find(|(known, _)| *known == value).map_or("", |(_, word)| word)
 }
 
-/// What a server does for a zone whose store does not answer. No rule reads it: the rules run in the store.
+/// What a server does for a zone whose store does not answer. No rule reads it, because the rules run in the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStoreFailure {
-    /// Nobody is let in; who waits keeps the place.
+    /// Nobody enters. People in the line keep their place.
     #[default]
     Closed,
-    /// Everybody is let in, and counted.
+    /// Everybody enters, and is counted.
     Open,
 }
 
 impl OnStoreFailure {
-    /// Both, with the words that configuration files use.
+    /// Both values with their names in configuration files.
     pub const ALL: [(Self, &'static str); 2] = [(Self::Closed, "closed"), (Self::Open, "open")];
 
-    /// Its word.
+    /// The value's name in configuration files.
     #[must_use]
     pub fn word(self) -> &'static str {
         word(&Self::ALL, self)
@@ -102,28 +102,28 @@ impl OnStoreFailure {
 /// How a zone admits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Who enters.
+    /// Who may enter.
     pub mode: Mode,
-    /// N: how many may enter in any 60 s. 1 to 600,000.
+    /// N: the most entries in any 60 s. 1 to 600,000.
     pub admit_per_minute: u32,
-    /// Into how many sub-windows the minute is cut while people wait: at most `ceil(N / sub_windows)` enter in any
+    /// The number of sub-windows of the minute. While people wait, at most `ceil(N / sub_windows)` enter in any
     /// `60 s / sub_windows`. 1 to 60.
     pub sub_windows: u32,
-    /// How often a waiting app asks, in milliseconds. 500 to 60,000.
+    /// How often a waiting app polls, in milliseconds. 500 to 60,000.
     pub polling_period_ms: u32,
-    /// After how long a silence a ticket is evicted, in seconds. 10 to 3,600, and at least three polling periods:
-    /// one lost poll must not cost a place.
+    /// The silence after which a ticket is evicted, in seconds. 10 to 3,600, and at least three polling periods, so that
+    /// one lost poll does not cost the place.
     pub idle_timeout_s: u32,
-    /// How long a pass is good, in seconds; a repeated entry gives the same pass for as long. 60 to 3,600 (the
-    /// entries remembered for it are what the 60 s window is rebuilt from after a restart).
+    /// How long a pass is valid, in seconds. A repeated entry returns the same pass for that long. 60 to 3,600: the
+    /// remembered entries also rebuild the 60 s window after a restart.
     pub pass_ttl_s: u32,
     /// What happens while the store does not answer.
     pub on_store_failure: OnStoreFailure,
-    /// How many places one client address may ask for in a minute. Up to 600,000; 0 for any number. No rule reads it, nor
-    /// the next: servers do, before they ask the store.
+    /// How many tickets one client address may request per minute. 0 to 600,000; 0 means no limit. No rule reads this
+    /// field or the next one: servers check them before they ask the store.
     pub waits_per_minute_per_client: u32,
-    /// How often one client address may ask for the places it has in a minute. Up to 600,000, and no fewer than one holder
-    /// asks who does as told; 0 for any number.
+    /// How many polls and claims one client address may send per minute. 0 to 600,000; 0 means no limit. A limit must
+    /// allow one holder to poll as often as the polling period asks.
     pub entries_per_minute_per_client: u32,
 }
 
@@ -143,22 +143,22 @@ impl Default for Policy {
     }
 }
 
-/// A number of a policy that is out of its range.
+/// A number of a policy is out of its range.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is {value}, and must be {low} to {high}")]
 pub struct PolicyFault {
-    /// The field's name, as in the configuration file.
+    /// The field's name in configuration files.
     pub field: &'static str,
-    /// What it was.
+    /// The value.
     pub value: u32,
-    /// The least it may be.
+    /// The smallest allowed value.
     pub low: u32,
-    /// The most it may be.
+    /// The largest allowed value.
     pub high: u32,
 }
 
 impl Policy {
-    /// Holds every number against its range.
+    /// Checks that every number is in its range.
     ///
     /// # Errors
     /// The first [`PolicyFault`], in the order of the fields.
@@ -181,7 +181,7 @@ impl Policy {
         }
     }
 
-    /// Its fields in their order, by the names that configuration files use, with their values as written there.
+    /// All fields in order: their names and values as in configuration files.
     #[must_use]
     pub fn fields(&self) -> [(&'static str, String); 9] {
         let Self {
@@ -208,7 +208,7 @@ impl Policy {
         ]
     }
 
-    /// The number of this name, to be set; none where the policy has no such number.
+    /// The number with this name, to be changed; `None` if the policy has no such number.
     pub fn number_mut(&mut self, name: &str) -> Option<&mut u32> {
         Some(match name {
             "admit_per_minute" => &mut self.admit_per_minute,
@@ -228,7 +228,7 @@ impl Policy {
         60_000 / u64::from(self.sub_windows)
     }
 
-    /// How many may enter in any sub-window while people wait.
+    /// The most entries in any sub-window while people wait.
     #[must_use]
     pub fn admit_per_sub_window(&self) -> u32 {
         self.admit_per_minute.div_ceil(self.sub_windows)
@@ -240,15 +240,16 @@ impl Policy {
         u64::from(self.idle_timeout_s) * 1_000 / 12
     }
 
-    /// How many present tickets the front holds at most: one and a half sub-windows' worth, and 16 where that is
-    /// fewer.
+    /// The most present tickets in the front: one and a half sub-windows' worth, but at least 16.
     #[must_use]
     pub fn front_len(&self) -> u32 {
         self.admit_per_sub_window().saturating_mul(3).div_ceil(2).max(16)
     }
 
-    /// How near a slot is, in milliseconds, to be of the front. Who is told a whole period by a view that is a second old,
-    /// and keeps it to a tenth, is there once more before the slot falls free, and in time for a last short step.
+    /// A ticket belongs to the front if its slot becomes free within this time, in milliseconds.
+    ///
+    /// A holder may be told a whole polling period by a view that is a second old, and may keep it only to a tenth. This
+    /// time still leaves that holder one poll before the slot becomes free, and time for a last short step.
     #[must_use]
     pub fn front_ms(&self) -> u64 {
         u64::from(self.polling_period_ms) * 5 / 4 + 2_000
@@ -260,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_are_held() {
+    fn each_range_is_checked() {
         assert_eq!(Policy::default().check(), Ok(Policy::default()));
         let fault = |change: fn(&mut Policy)| {
             let mut policy = Policy::default();
@@ -274,16 +275,16 @@ mod tests {
         assert_eq!(fault(|p| p.idle_timeout_s = 9), "idle_timeout_s");
         assert_eq!(fault(|p| p.pass_ttl_s = 59), "pass_ttl_s");
         let slow = Policy { polling_period_ms: 30_000, ..Policy::default() };
-        assert_eq!(slow.check().expect_err("a lost poll would evict").low, 90);
+        assert_eq!(slow.check().expect_err("one lost poll would evict").low, 90);
         assert_eq!(fault(|p| p.waits_per_minute_per_client = 600_001), "waits_per_minute_per_client");
         assert_eq!(fault(|p| p.entries_per_minute_per_client = 600_001), "entries_per_minute_per_client");
         let tight = Policy { entries_per_minute_per_client: 19, ..Policy::default() };
-        assert_eq!(tight.check().expect_err("who polls as told would be refused").low, 20);
+        assert_eq!(tight.check().expect_err("a holder who polls as asked would be refused").low, 20);
         assert!(Policy { entries_per_minute_per_client: 20, ..Policy::default() }.check().is_ok());
     }
 
     #[test]
-    fn fields_are_those_that_can_be_set() {
+    fn each_number_among_the_fields_can_be_set() {
         let mut policy = Policy::default();
         for (at, (name, old)) in (1..).zip(Policy::default().fields()) {
             match policy.number_mut(name) {
@@ -297,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn zone_names() {
+    fn zone_names_have_simple_characters() {
         assert!(ZoneId::parse("TEST_ZONE").is_ok() && ZoneId::parse("a.b:c-d").is_ok());
         assert!(ZoneId::parse(&"x".repeat(64)).is_ok());
         for bad in ["", "a b", "ö", "a/b", &"x".repeat(65)] {

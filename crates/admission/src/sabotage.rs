@@ -1,41 +1,39 @@
-//! Breaks one rule at a time, so that the tests can see their auditor notice. Compiled for tests only.
+//! Breaks one rule at a time, so that tests can show that their checks notice it. Compiled for tests only.
 //!
-//! The broken rule is this thread's own: simulations that run side by side do not disturb one another.
+//! Invariant: a broken rule affects only the thread that broke it, so that simulations can run side by side.
 
 use std::cell::Cell;
 
 /// A rule that can be broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// The 60 s window is not looked at.
+    /// The 60 s window is ignored.
     Cap,
-    /// The sub-window is not looked at.
+    /// The sub-window is ignored.
     SubWindow,
-    /// Absent tickets hold slots like present ones.
+    /// Absent tickets hold slots as present ones do.
     Presence,
-    /// A claim is granted whoever waits ahead.
+    /// A claim is granted regardless of the people ahead.
     Order,
     /// A newcomer enters although people wait.
     Newcomer,
-    /// The entries of a ticket are forgotten: it enters again.
+    /// The entry of a ticket is forgotten, so that it enters again.
     Twice,
-    /// The sweep comes after half the idle time.
+    /// Silent tickets are evicted after half the idle time.
     EarlySweep,
-    /// There is no sweep.
+    /// Silent tickets are never evicted.
     NoSweep,
     /// Every seal is accepted.
     AnySeal,
-    /// The base moves over people who still wait.
+    /// The base moves past people who still wait.
     Base,
     /// A restart forgets who entered.
     Restore,
-    /// The estimate is rank x 60 / N.
-    NaiveEta,
-    /// The gate keeps the polls it answered to itself.
+    /// The gate does not report the polls that it answered.
     Silence,
-    /// The store believes the wall clock (broken by the simulated store).
+    /// The simulated store uses the wall clock.
     WallClock,
-    /// The told wait is the estimate, whatever was told before.
+    /// A user is told the newest estimate, even if it grew.
     Growth,
 }
 
@@ -43,7 +41,7 @@ thread_local! {
     static BROKEN: Cell<Option<Rule>> = const { Cell::new(None) };
 }
 
-/// Breaks `rule` on this thread, or none.
+/// Breaks `rule` on this thread; `None` mends the broken one.
 pub fn break_rule(rule: Option<Rule>) {
     BROKEN.set(rule);
 }

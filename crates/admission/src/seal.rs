@@ -1,18 +1,18 @@
-//! The seal that turns a ticket into a token nobody can forge.
+//! Seals a ticket into a token that cannot be forged.
 //!
 //! A token is `base64url(key id, ticket, tag)`: 1 + 22 + 16 bytes, 52 characters. The tag is keyed BLAKE3
-//! ([specification](https://github.com/BLAKE3-team/BLAKE3-specs), keyed hash mode) cut to 128 bits, under a key
-//! derived from the sealing key and the zone's name, so that a token of one zone is a forgery in every other.
+//! ([specification](https://github.com/BLAKE3-team/BLAKE3-specs), keyed hash mode) cut to 128 bits. Its key is derived from
+//! the sealing key and the zone's name, so that a token of one zone is a forgery in every other zone.
 //!
-//! Invariant: nothing inside a token is looked at before its tag was compared, in constant time. The key id stands
-//! outside the ticket: it only says which of at most two keys to compare with.
+//! Invariant: the tag is compared, in constant time, before anything in the ticket is read. The key id is outside the
+//! ticket; it only selects one of at most two keys.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use subtle::ConstantTimeEq as _;
 
 use crate::{Ticket, ZoneId};
 
-/// Names a sealing key inside tokens.
+/// Identifies a sealing key inside tokens.
 pub type KeyId = u8;
 
 /// Characters of a token.
@@ -25,7 +25,7 @@ const RAW_LEN: usize = BODY_LEN + TAG_LEN;
 /// A secret that seals tickets.
 #[derive(Clone)]
 pub struct SealKey {
-    /// Its name inside tokens.
+    /// The key's id inside tokens.
     pub id: KeyId,
     /// 256 random bits.
     pub secret: [u8; 32],
@@ -37,17 +37,17 @@ impl std::fmt::Debug for SealKey {
     }
 }
 
-/// The keys in force: one seals, and one more may still be accepted while keys rotate.
+/// The keys in force: one seals new tokens; during a rotation one more is accepted.
 #[derive(Clone, Debug)]
 pub struct Seals {
     /// Seals new tokens.
     pub current: SealKey,
-    /// Accepted beside it; has another id.
+    /// Also accepted. Has another id than `current`.
     pub previous: Option<SealKey>,
 }
 
 impl Seals {
-    /// The sealer of one zone.
+    /// The sealer for one zone.
     #[must_use]
     pub fn sealer(&self, zone: &ZoneId) -> Sealer {
         let derive = |key: &SealKey| {
@@ -58,12 +58,12 @@ impl Seals {
     }
 }
 
-/// A token that this zone never gave out: forged, altered, of another zone, or sealed by a key long gone.
+/// The token was not given out for this zone: it is forged, altered, of another zone, or sealed by a retired key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the token was not given out for this zone")]
 pub struct BadSeal;
 
-/// Seals and opens the tokens of one zone. Holds keys: not `Debug`.
+/// Seals and opens the tokens of one zone. Holds keys, therefore not `Debug`.
 #[derive(Clone)]
 pub struct Sealer {
     current: (KeyId, [u8; 32]),
@@ -71,7 +71,7 @@ pub struct Sealer {
 }
 
 impl Sealer {
-    /// The token of a ticket, as ASCII. No allocation.
+    /// Seals a ticket into a token, as ASCII. Does not allocate.
     #[must_use]
     pub fn seal(&self, ticket: &Ticket) -> [u8; SEALED_LEN] {
         let mut raw = [0; RAW_LEN];
@@ -85,12 +85,12 @@ impl Sealer {
         token
     }
 
-    /// The ticket inside a token. No allocation.
+    /// Opens a token and returns its ticket. Does not allocate.
     ///
     /// # Errors
-    /// [`BadSeal`] where this zone's keys did not seal it.
+    /// [`BadSeal`] if this zone's keys did not seal it.
     pub fn open(&self, token: &[u8]) -> Result<Ticket, BadSeal> {
-        // 39 bytes are 52 characters without a bit to spare, so a token has one spelling only.
+        // 39 bytes are exactly 52 characters without padding bits, so each token has only one spelling.
         let mut raw = [0; RAW_LEN];
         if token.len() != SEALED_LEN || BASE64_URL_SAFE_NO_PAD.decode_slice(token, &mut raw) != Ok(RAW_LEN) {
             return Err(BadSeal);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_rotate() {
+    fn a_token_of_the_previous_key_is_accepted_during_a_rotation() {
         let (a, b) = (zone("A"), zone("B"));
         let old = Seals { current: key(1), previous: None };
         let both = Seals { current: key(2), previous: Some(key(1)) };
@@ -145,13 +145,13 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_shown() {
+    fn debug_output_hides_secrets() {
         assert!(!format!("{:?}", key(200)).contains("200, 200"));
     }
 
     proptest! {
         #[test]
-        fn what_is_sealed_opens(
+        fn a_sealed_ticket_opens(
             epoch: u32, seq in 0u64..1 << 48, issued_ms in 0u64..1 << 48,
             first in proptest::option::of(0..Ticket::NEVER_S), told in proptest::option::of(0..Ticket::NEVER_S),
         ) {
@@ -161,7 +161,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_altered_does_not_open(position in 0..SEALED_LEN, to: u8, seq in 0u64..1 << 40) {
+        fn an_altered_token_does_not_open(position in 0..SEALED_LEN, to: u8, seq in 0u64..1 << 40) {
             let sealer = Seals { current: key(9), previous: Some(key(8)) }.sealer(&zone("Z"));
             let mut token = sealer.seal(&ticket(seq));
             prop_assume!(token[position] != to);
@@ -170,7 +170,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_anything_does_not_open(token in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn random_bytes_do_not_open(token in proptest::collection::vec(any::<u8>(), 0..80)) {
             let sealer = Seals { current: key(9), previous: Some(key(8)) }.sealer(&zone("Z"));
             prop_assert_eq!(sealer.open(&token), Err(BadSeal));
         }

@@ -1,63 +1,66 @@
 //! Sets of tickets as bitmaps.
 //!
-//! A line is kept in segments of 65,536 tickets, each with stamps that say up to when it was brought: time passes for
-//! a segment when it is touched. What leaves the zone (views, marks, the journal) speaks of pages of 8,192 tickets.
+//! A line consists of segments of 65,536 tickets. Each segment records up to which instant it was updated, because time
+//! passes for a segment only when it is touched. Data that leaves the zone (views, polls, the journal) is cut into pages of
+//! 8,192 tickets.
 //!
-//! A ticket costs seven bits: *gone* (entered or evicted), *here* (its holder is present), *met* (its holder polled
-//! since the last appointment), and four of its *age*, bit-sliced: how many generations ago its holder was last heard
-//! (a generation is a twelfth of the idle time). Invariants: `live` counts the tickets given out here that are not
-//! gone, `present` counts `here`; who is here is live; the age of a ticket that is not live is 0.
+//! A ticket costs seven bits: *gone* (entered or evicted), *here* (its holder is present), *met* (its holder polled since
+//! the last appointment), and four bits of *age*, bit-sliced: the number of generations since its holder was last heard. A
+//! generation is a twelfth of the idle time.
+//!
+//! Invariants: `live` counts the issued tickets that are not gone; `present` counts the bits of `here`; a present ticket is
+//! live; a ticket that is not live has age 0.
 
 use std::sync::Arc;
 
-/// Tickets a page holds.
+/// The tickets of a page.
 pub const PAGE_TICKETS: usize = 8_192;
-/// Words of a page's bitmap.
+/// The words of a page's bitmap.
 pub const PAGE_WORDS: usize = PAGE_TICKETS / 64;
 /// A bitmap over a page's tickets: ticket `i` is bit `i % 64` of word `i / 64`.
 pub type Words = [u64; PAGE_WORDS];
 
-/// Pages of a segment.
+/// The pages of a segment.
 pub(crate) const PAGES: usize = 8;
-/// Tickets a segment holds.
+/// The tickets of a segment.
 pub(crate) const SEGMENT_TICKETS: usize = PAGES * PAGE_TICKETS;
 const SEGMENT_WORDS: usize = PAGES * PAGE_WORDS;
 
-/// At this age a ticket is evicted: the running generation and twelve whole ones were silent.
+/// A ticket of this age is evicted: its holder was silent for the running generation and twelve whole ones.
 pub(crate) const IDLE_AGE: u64 = 13;
 
-/// Generations made up for at most; after as many nobody is left.
+/// The most generations that one touch applies. After that many, every ticket is evicted.
 const MOST_MISSED: u64 = 16;
 
 type Bits = Box<[u64; SEGMENT_WORDS]>;
 
-/// What a zone's time is, for its segments.
+/// The zone's time, as its segments need it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// The generation that is running.
+    /// The running generation.
     pub(crate) generation: u64,
-    /// How often everybody was taken as just heard.
+    /// How often all holders were treated as just heard.
     pub(crate) seen_all: u64,
-    /// The age up to which a holder is present.
-    pub(crate) back: u64,
+    /// The highest age at which a holder is present.
+    pub(crate) present_age: u64,
 }
 
 #[derive(Clone)]
 pub(crate) struct Segment {
     pub(crate) gone: [Arc<Words>; PAGES],
-    /// The pages whose `gone` changed since they were last kept.
+    /// The pages whose `gone` bits changed since they were last saved.
     pub(crate) dirty: [bool; PAGES],
     here: Bits,
     met: Bits,
-    /// Bit `i` of each ticket's age.
+    /// Plane `i` holds bit `i` of each ticket's age.
     ages: Box<[[u64; SEGMENT_WORDS]; 4]>,
-    /// Tickets given out here; only the last segment has fewer than [`SEGMENT_TICKETS`].
-    pub(crate) given: usize,
+    /// Tickets issued in this segment. Only the last segment has fewer than [`SEGMENT_TICKETS`].
+    pub(crate) issued: usize,
     pub(crate) live: u32,
     pub(crate) present: u32,
-    /// The generation this was brought up to.
+    /// The generation up to which this segment was updated.
     pub(crate) generation: u64,
-    /// The [`Clock::seen_all`] this was brought up to.
+    /// The [`Clock::seen_all`] up to which this segment was updated.
     pub(crate) seen_all: u64,
 }
 
@@ -70,7 +73,7 @@ impl Segment {
             here: Box::new([0; SEGMENT_WORDS]),
             met: Box::new([0; SEGMENT_WORDS]),
             ages: Box::new([[0; SEGMENT_WORDS]; 4]),
-            given: 0,
+            issued: 0,
             live: 0,
             present: 0,
             generation: clock.generation,
@@ -78,21 +81,21 @@ impl Segment {
         }
     }
 
-    /// A segment as it was kept, with `given` tickets given out; everybody who waits was just heard.
+    /// Restores a saved segment with `issued` tickets. Every waiting holder counts as just heard.
     ///
     /// # Errors
-    /// Where a ticket is gone that was never given out: the page.
-    pub(crate) fn restore(gone: [Arc<Words>; PAGES], given: usize, clock: Clock) -> Result<Self, usize> {
-        let mut segment = Self { gone, given, ..Self::new(clock) };
-        if let Some(word) = (0..SEGMENT_WORDS).find(|&w| segment.gone_in(w) & !segment.given_in(w) != 0) {
+    /// The page, if a ticket is gone that was never issued.
+    pub(crate) fn restore(gone: [Arc<Words>; PAGES], issued: usize, clock: Clock) -> Result<Self, usize> {
+        let mut segment = Self { gone, issued, ..Self::new(clock) };
+        if let Some(word) = (0..SEGMENT_WORDS).find(|&w| segment.gone_in(w) & !segment.issued_in(w) != 0) {
             return Err(word / PAGE_WORDS);
         }
         segment.live = (0..SEGMENT_WORDS).map(|w| segment.live_in(w).count_ones()).sum();
-        segment.see_everybody();
+        segment.hear_everybody();
         Ok(segment)
     }
 
-    /// Holds the module's invariants against the bits.
+    /// Checks the module's invariants.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         let (mut live, mut present) = (0, 0);
@@ -100,9 +103,9 @@ impl Segment {
             let alive = self.live_in(word);
             live += alive.count_ones();
             present += self.here[word].count_ones();
-            assert_eq!(self.here[word] & !alive, 0, "who is here is live");
+            assert_eq!(self.here[word] & !alive, 0, "a present ticket is live");
             let aged = self.ages.iter().fold(0, |aged, plane| aged | plane[word]);
-            assert_eq!(aged & !alive, 0, "who is gone has no age");
+            assert_eq!(aged & !alive, 0, "a ticket that is gone has no age");
             assert_eq!(self.of_age(word, 13) | self.of_age(word, 14) | self.of_age(word, 15), 0, "evicted");
         }
         assert_eq!((live, present), (self.live, self.present));
@@ -112,15 +115,15 @@ impl Segment {
         self.gone[word / PAGE_WORDS][word % PAGE_WORDS]
     }
 
-    fn given_in(&self, word: usize) -> u64 {
-        match self.given.saturating_sub(word * 64) {
+    fn issued_in(&self, word: usize) -> u64 {
+        match self.issued.saturating_sub(word * 64) {
             64.. => u64::MAX,
             some => (1 << some) - 1,
         }
     }
 
     fn live_in(&self, word: usize) -> u64 {
-        self.given_in(word) & !self.gone_in(word)
+        self.issued_in(word) & !self.gone_in(word)
     }
 
     pub(crate) fn is_live(&self, ticket: usize) -> bool {
@@ -140,22 +143,22 @@ impl Segment {
         bits.rev().fold(0, |age, bit| age << 1 | u8::from(bit == 1))
     }
 
-    /// Brings this up to `clock`, and says how many that evicts.
+    /// Updates the segment to `clock`, and returns how many tickets that evicts.
     pub(crate) fn touch(&mut self, clock: Clock) -> u32 {
         let mut evicted = 0;
         if self.seen_all < clock.seen_all {
-            self.see_everybody();
+            self.hear_everybody();
         } else {
             let missed = clock.generation.saturating_sub(self.generation).min(MOST_MISSED);
             for _ in 0..missed {
-                evicted += self.turn(clock.back);
+                evicted += self.turn(clock.present_age);
             }
         }
         (self.generation, self.seen_all) = (clock.generation, clock.seen_all);
         evicted
     }
 
-    fn see_everybody(&mut self) {
+    fn hear_everybody(&mut self) {
         for word in 0..SEGMENT_WORDS {
             self.here[word] = self.live_in(word);
         }
@@ -164,8 +167,8 @@ impl Segment {
         self.present = self.live;
     }
 
-    /// Lets a generation pass.
-    fn turn(&mut self, back: u64) -> u32 {
+    /// Ends one generation, and returns how many tickets that evicts.
+    fn turn(&mut self, present_age: u64) -> u32 {
         if self.live == 0 {
             return 0;
         }
@@ -187,7 +190,7 @@ impl Segment {
                 self.set_gone(word, silent);
             }
             if !sabotaged_presence() {
-                self.here[word] &= !self.of_age(word, back + 1);
+                self.here[word] &= !self.of_age(word, present_age + 1);
             }
             present += self.here[word].count_ones();
         }
@@ -196,7 +199,7 @@ impl Segment {
         evicted
     }
 
-    /// The tickets of this age, live or not.
+    /// The tickets of a word that have this age, live or not.
     fn of_age(&self, word: usize, age: u64) -> u64 {
         let plane = |i: usize| if age >> i & 1 == 1 { self.ages[i][word] } else { !self.ages[i][word] };
         (0..self.ages.len()).fold(u64::MAX, |of_age, i| of_age & plane(i))
@@ -207,56 +210,55 @@ impl Segment {
         Arc::make_mut(&mut self.gone[page])[word % PAGE_WORDS] |= bits;
         self.dirty[page] = true;
         self.here[word] &= !bits;
-        self.set_heard(word, bits);
+        self.reset_age(word, bits);
     }
 
-    fn set_heard(&mut self, word: usize, bits: u64) {
+    fn reset_age(&mut self, word: usize, bits: u64) {
         for plane in &mut *self.ages {
             plane[word] &= !bits;
         }
     }
 
-    /// Gives out the next ticket; its holder is present, or gone at once.
-    pub(crate) fn give(&mut self, gone: bool) {
-        let ticket = self.given;
-        self.given += 1;
+    /// Issues the next ticket. Its holder is present, or the ticket is gone at once.
+    pub(crate) fn issue(&mut self, gone: bool) {
+        let ticket = self.issued;
+        self.issued += 1;
         if gone {
             self.set_gone(ticket / 64, 1 << (ticket % 64));
         } else {
             self.live += 1;
-            self.see(ticket);
+            self.hear(ticket);
         }
     }
 
     /// The holder of a live ticket polled.
-    pub(crate) fn see(&mut self, ticket: usize) {
-        self.see_in(ticket / 64, 1 << (ticket % 64));
+    pub(crate) fn hear(&mut self, ticket: usize) {
+        self.hear_word(ticket / 64, 1 << (ticket % 64));
     }
 
-    fn see_in(&mut self, word: usize, bits: u64) {
-        self.set_heard(word, bits);
+    fn hear_word(&mut self, word: usize, bits: u64) {
+        self.reset_age(word, bits);
         self.present += (bits & !self.here[word]).count_ones();
         self.here[word] |= bits;
     }
 
-    /// The holders polled whose bits are set in the marks of a page; with `meets`, who has an appointment keeps it by
-    /// that.
-    pub(crate) fn mark(&mut self, page: usize, marks: &Words, meets: bool) {
-        for (word, mark) in (page * PAGE_WORDS..).zip(marks) {
-            let polled = mark & self.live_in(word);
+    /// The holders whose bits are set in `polls` polled. With `meets`, a poll also keeps an appointment.
+    pub(crate) fn hear_page(&mut self, page: usize, polls: &Words, meets: bool) {
+        for (word, polls) in (page * PAGE_WORDS..).zip(polls) {
+            let polled = polls & self.live_in(word);
             if polled != 0 {
-                self.see_in(word, polled);
+                self.hear_word(word, polled);
                 self.met[word] |= if meets { polled } else { 0 };
             }
         }
     }
 
-    /// The holder has a new appointment.
+    /// The holder received a new appointment.
     pub(crate) fn appoint(&mut self, ticket: usize) {
         self.met[ticket / 64] &= !(1 << (ticket % 64));
     }
 
-    /// The time of the holder's appointment is over: who did not poll since it was made is not here.
+    /// The holder's appointment is over. A holder who did not poll since it was made is not present any more.
     pub(crate) fn overdue(&mut self, ticket: usize) {
         if self.is_here(ticket) && !self.has_met(ticket) && !sabotaged_presence() {
             self.here[ticket / 64] &= !(1 << (ticket % 64));
@@ -264,21 +266,21 @@ impl Segment {
         }
     }
 
-    /// A present ticket entered.
+    /// The holder of a present ticket entered.
     pub(crate) fn leave(&mut self, ticket: usize) {
-        debug_assert!(self.is_live(ticket) && self.is_here(ticket), "who enters has just asked");
+        debug_assert!(self.is_live(ticket) && self.is_here(ticket), "the holder has just asked");
         self.set_gone(ticket / 64, 1 << (ticket % 64));
         self.live -= 1;
         self.present -= 1;
     }
 
-    /// The live and the present tickets among those of a word whose bits are set.
+    /// How many of the tickets in `bits` of a word are live, and how many are present.
     pub(crate) fn count(&self, word: usize, bits: u64) -> (u64, u64) {
         let count = |of: u64| u64::from((of & bits).count_ones());
         (count(self.live_in(word)), count(self.here[word]))
     }
 
-    /// The number of the present ticket that `before` present ones come before.
+    /// The number of the present ticket that has `before` present tickets before it.
     pub(crate) fn nth_present(&self, before: u32) -> usize {
         let mut before = before;
         for (word, &here) in self.here.iter().enumerate() {
@@ -303,7 +305,7 @@ const fn sabotaged_presence() -> bool {
     false
 }
 
-/// The age that evicts.
+/// The age at which a ticket is evicted; `None` for never.
 #[cfg(feature = "sabotage")]
 fn evicting_age() -> Option<u64> {
     use crate::sabotage::{Rule, on};

@@ -1,26 +1,28 @@
-//! A place in a zone's line, as its holder carries it.
+//! A ticket: one user's number in a zone's line, as its holder carries it.
 //!
-//! The holder's token is also the only record of what this holder was told: the store keeps nothing per person
-//! but a few bits. That is how a told wait can be kept from growing without a reason.
+//! The token is also the only record of the wait that its holder was told, because the store keeps only a few bits per
+//! person. Servers use that record to keep the told wait from growing without a reason.
+//!
+//! Invariant: `from_bytes` reverses `to_bytes` for every ticket within the limits of its fields.
 
-/// One user's place in one zone's line. Sealed into a token, see [`crate::Sealer`].
+/// One user's number in one zone's line. [`crate::Sealer`] seals it into a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// Which life of the zone's line gave it out; another epoch's tickets mean nothing to this line.
+    /// The epoch of the line that issued the ticket. Other lines of the zone do not accept it.
     pub epoch: u32,
-    /// The number, given out in order of arrival. Below 2^48.
+    /// The number, in the order of arrival. Below 2^48.
     pub seq: u64,
-    /// When it was given out, on the store's clock ([`crate::Now::ms`]). Below 2^48.
+    /// When it was issued, in milliseconds on the store's clock ([`crate::Now::ms`]). Below 2^48.
     pub issued_ms: u64,
-    /// The wait told when it was given out, in seconds; none where none could be told. Below [`Ticket::NEVER_S`].
+    /// The wait told at that instant, in seconds; `None` if there was no estimate. Below [`Ticket::NEVER_S`].
     pub first_told_s: Option<u32>,
-    /// When entry was last told to come, in seconds after `issued_ms`; none where none could be told. Below
+    /// The last told instant of entry, in seconds after `issued_ms`; `None` if there was no estimate. Below
     /// [`Ticket::NEVER_S`].
     pub told_s: Option<u32>,
 }
 
 impl Ticket {
-    /// The first number of seconds too large to be told (194 days).
+    /// The smallest number of seconds that cannot be told (194 days). In the bytes it stands for `None`.
     pub const NEVER_S: u32 = 0xFF_FFFF;
 
     /// Bytes of a ticket inside a token.

@@ -1,94 +1,96 @@
-//! What a server knows of a zone: enough to answer everybody behind the front without asking the store.
+//! A server's knowledge of a zone: enough to answer everybody behind the front without the store.
 //!
-//! A view is a snapshot, at most about a second old; it is immutable and shared. Invariant: a ticket that the view
-//! answers is one whose rank can only have fallen since, so an answer from a view is never too good.
+//! A view is immutable, shared, and at most about a second old. Invariant: a view answers only tickets whose rank can only
+//! have fallen since it was made, so that its answers are never too optimistic.
 
 use std::sync::Arc;
 
 use crate::{Estimate, Mode, PAGE_TICKETS, Pace, Plan, Policy, Words};
 
-/// The polls of one page's tickets since the last report: one bit a ticket.
+/// One bit per ticket of a page: its holder polled since the last report.
 #[derive(Clone, Debug)]
 pub struct PagePolls {
-    /// The page: `seq / PAGE_TICKETS`.
+    /// The page's number: `seq / PAGE_TICKETS`.
     pub page: u64,
-    /// A bit for each of its tickets.
+    /// One bit for each of the page's tickets.
     pub words: Box<Words>,
 }
 
-/// Where somebody stands in the line.
+/// The position of one ticket in the line, at one instant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Position {
-    /// 1 + the live tickets ahead.
+    /// 1 + the number of live tickets ahead.
     pub rank: u64,
-    /// The present ones among those ahead.
+    /// The number of present tickets ahead.
     pub present_ahead: u64,
-    /// The wait from now; none while nobody is let in. A zone leaves it to a [`Forecast`](crate::Forecast) to fill in.
+    /// The wait from now; `None` while nobody is admitted. A [`Forecast`](crate::Forecast) fills it in.
     pub estimate: Option<Estimate>,
-    /// When to ask again, in milliseconds from now.
+    /// When the holder should poll again, in milliseconds from now.
     pub poll_in_ms: u32,
-    /// When the holder's slot falls free, in milliseconds from now; at the front only.
+    /// When the holder's slot becomes free, in milliseconds from now. Set at the front only.
     pub slot_in_ms: Option<u32>,
 }
 
-/// Totals of a zone. All but `waiting` and `present` only grow, from 0 when the store started.
+/// Totals of a zone. All except `waiting` and `present` only grow, from 0 at the start of the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Live tickets.
     pub waiting: u64,
-    /// Those of them whose holders poll.
+    /// Live tickets whose holders poll.
     pub present: u64,
-    /// Tickets given out, those that entered at once included.
+    /// Issued tickets, including those that entered at once.
     pub joined: u64,
     /// Entries.
     pub entered: u64,
     /// Evictions.
     pub evicted: u64,
-    /// Slots that fell free while a line was there, had each been used the moment it fell free.
+    /// Slots that became free while people waited, counted as if each had been used at once.
     pub slots_offered: u64,
     /// Entries from the line.
     pub slots_used: u64,
 }
 
-/// What a store shows of a zone after a beat. [`Forecast::show`](crate::Forecast::show) makes a view of it.
+/// A store's report about a zone after a beat. [`Forecast::observe`](crate::Forecast::observe) makes a view of it.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// When, on the store's clock.
+    /// The instant of the beat, in milliseconds on the store's clock.
     pub now_ms: u64,
     /// The policy in force.
     pub policy: Policy,
-    /// Which life of the line this is.
+    /// The line's epoch.
     pub epoch: u32,
-    /// The first ticket number that has bits here; a multiple of [`PAGE_TICKETS`]. All before are gone.
+    /// The first ticket of the first page, a multiple of [`PAGE_TICKETS`]. All tickets before it are gone.
     pub base: u64,
-    /// The next ticket number to be given out.
+    /// The next ticket to be issued.
     pub next: u64,
-    /// Tickets below this number are the front.
+    /// Tickets below this number belong to the front.
     pub front_end: u64,
-    /// The tickets from `base` on; at least one page.
+    /// The pages from `base` on; at least one.
     pub pages: Vec<SnapshotPage>,
-    /// Totals; nothing is known here of slots offered.
+    /// Totals. `slots_offered` is not known here.
     pub tally: Tally,
 }
 
-/// One page of what a store shows.
+/// One page of a snapshot.
 #[derive(Clone, Debug)]
 pub struct SnapshotPage {
-    /// A bit for each ticket that entered or was evicted.
+    /// One bit per ticket: it entered or was evicted.
     pub gone: Arc<Words>,
-    /// Live tickets here.
+    /// Live tickets in this page.
     pub live: u32,
-    /// Present ones among those.
+    /// Present tickets in this page.
     pub present: u32,
 }
 
 impl SnapshotPage {
-    /// The pages of a stretch of the line that begins with a page, as far as tickets were given out there, and at least
-    /// one. The present are known for the whole stretch only, and are taken to be spread evenly among the live.
+    /// The pages of a stretch of `issued` tickets that begins with a page; at least one page.
+    ///
+    /// The number of present tickets is known for the whole stretch only. They are treated as spread evenly over the live
+    /// tickets.
     #[must_use]
-    pub fn spread(gone: &[Arc<Words>], given: usize, present: u32) -> Vec<Self> {
-        let count = given.div_ceil(PAGE_TICKETS).clamp(1, gone.len());
-        let mut left = given;
+    pub fn spread(gone: &[Arc<Words>], issued: usize, present: u32) -> Vec<Self> {
+        let count = issued.div_ceil(PAGE_TICKETS).clamp(1, gone.len());
+        let mut left = issued;
         let mut pages: Vec<_> = gone[..count]
             .iter()
             .map(|gone| {
@@ -114,64 +116,64 @@ impl SnapshotPage {
 /// One page of a view.
 #[derive(Clone, Debug)]
 pub struct ViewPage {
-    /// A bit for each ticket that entered or was evicted.
+    /// One bit per ticket: it entered or was evicted.
     pub gone: Arc<Words>,
-    /// Live tickets in the pages before.
+    /// Live tickets in the pages before this one.
     pub live_before: u64,
-    /// Present ones among those.
+    /// Present tickets in the pages before this one.
     pub present_before: u64,
-    /// Live tickets here.
+    /// Live tickets in this page.
     pub live: u32,
-    /// Present ones among those.
+    /// Present tickets in this page.
     pub present: u32,
 }
 
-/// A snapshot of a zone.
+/// A snapshot of a zone plus the forecast.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// When it was taken, on the store's clock.
+    /// The instant of the snapshot, in milliseconds on the store's clock.
     pub now_ms: u64,
     /// The policy in force.
     pub policy: Policy,
-    /// Which life of the line this is.
+    /// The line's epoch.
     pub epoch: u32,
-    /// The first ticket number that has bits here; a multiple of [`PAGE_TICKETS`]. All before are gone.
+    /// The first ticket of the first page, a multiple of [`PAGE_TICKETS`]. All tickets before it are gone.
     pub base: u64,
-    /// The next ticket number to be given out.
+    /// The next ticket to be issued.
     pub next: u64,
-    /// Tickets below this number are the front: the store decides about them.
+    /// Tickets below this number belong to the front: the store decides about them.
     pub front_end: u64,
-    /// The tickets from `base` on.
+    /// The pages from `base` on.
     pub pages: Vec<ViewPage>,
     /// How the line moves.
     pub pace: Pace,
-    /// When slots fall free.
+    /// When slots become free.
     pub plan: Arc<Plan>,
     /// Totals.
     pub tally: Tally,
 }
 
-/// What a view knows about a ticket.
+/// The answer of a view for one ticket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Lookup {
-    /// It waits behind the front.
+    /// The ticket waits behind the front.
     Waiting(Position),
-    /// The store has to be asked: the ticket is of the front, gone, newer than the view, or of another epoch.
+    /// Ask the store: the ticket belongs to the front, is gone, is newer than the view, or has another epoch.
     Ask,
 }
 
 impl View {
-    /// What there is to say about ticket `seq` at `now_ms` on the store's clock (a little after the view's).
+    /// Looks up ticket `seq` at `now_ms` on the store's clock (shortly after the view's instant).
     #[must_use]
-    pub fn look(&self, epoch: u32, seq: u64, now_ms: u64) -> Lookup {
+    pub fn lookup(&self, epoch: u32, seq: u64, now_ms: u64) -> Lookup {
         if epoch != self.epoch || seq < self.front_end || seq >= self.next {
             return Lookup::Ask;
         }
         self.position(seq, now_ms).map_or(Lookup::Ask, Lookup::Waiting)
     }
 
-    /// The place of a live ticket, front or not; none for one that is gone. A ticket newer than the view stands behind
-    /// everybody that the view knows.
+    /// The position of a live ticket, in the front or behind it; `None` if the ticket is gone. A ticket newer than the view
+    /// stands behind all tickets of the view.
     #[must_use]
     pub fn position(&self, seq: u64, now_ms: u64) -> Option<Position> {
         if let Some(newer) = seq.checked_sub(self.next) {
@@ -188,19 +190,18 @@ impl View {
             + (page.gone[word] & ((1 << bit) - 1)).count_ones();
         let live_here = within as u64 - u64::from(gone_before);
         let ahead = page.live_before + live_here;
-        // Inside a page the present are taken to be spread evenly among the live.
+        // The present tickets of a page are treated as spread evenly over its live tickets.
         let present_here = live_here * u64::from(page.present) / u64::from(page.live.max(1));
         let present_ahead = page.present_before + present_here;
         Some(self.behind(ahead, present_ahead, now_ms))
     }
 
-    /// What somebody is told at `now_ms` who has `present_ahead` people ahead, were `policy` in force from then on; none where
-    /// nobody would be let in. Who has nobody ahead because nobody waits is in at once while the minute has room.
+    /// The wait of a person with `present_ahead` people ahead, if `policy` came into force at `now_ms`. `None` if that
+    /// policy admits nobody. A newcomer to an empty line enters at once while the minute has room.
     #[must_use]
-    pub fn foretell(&self, policy: &Policy, present_ahead: u64, now_ms: u64) -> Option<Estimate> {
-        let at_once = Estimate { wait_ms: 0, low_ms: 0, high_ms: 0 };
+    pub fn estimate_under(&self, policy: &Policy, present_ahead: u64, now_ms: u64) -> Option<Estimate> {
         if policy.mode == Mode::Auto && self.tally.present == 0 && self.plan.has_room(policy, now_ms) {
-            return Some(at_once);
+            return Some(Estimate::NONE);
         }
         let other;
         let plan = if *policy == self.policy {
@@ -216,7 +217,7 @@ impl View {
         Position {
             rank: 1 + ahead,
             present_ahead,
-            estimate: self.plan.tell(1 + ahead, present_ahead, &self.pace, &self.policy, now_ms),
+            estimate: self.plan.estimate(present_ahead, &self.pace, &self.policy, now_ms),
             poll_in_ms: self.policy.polling_period_ms,
             slot_in_ms: None,
         }

@@ -1,14 +1,14 @@
-//! How many may enter, and when: the exact sliding log of entries.
+//! The window: an exact sliding log of entries. It says how many people may enter, and when.
 //!
-//! Invariant: with [`Window::free`] asked before each [`Window::record`], at most `minute_cap` entries lie in any
-//! stretch of 60 s, both ends included, and at most `sub_cap` in any sub-window where the sub-window was asked for
-//! too. Entries of one millisecond share a record, so a log holds at most 60,001 of them whatever N is.
+//! Invariant: if [`Window::free`] is asked before each [`Window::record`], any 60 s (both ends included) hold at most
+//! `minute_cap` entries, and any sub-window holds at most `sub_cap` entries if the sub-window was asked for too. Entries of
+//! the same millisecond share a record, so that a log has at most 60,001 records for any N.
 
 use std::collections::VecDeque;
 
 use crate::Policy;
 
-/// The minute, in milliseconds.
+/// The length of the window, in milliseconds.
 pub(crate) const MINUTE_MS: u64 = 60_000;
 
 /// A zone's log of entries.
@@ -17,16 +17,16 @@ pub struct Window {
     minute_cap: u32,
     sub_cap: u32,
     sub_ms: u64,
-    /// The entries of the last minute: when, and how many; oldest first.
+    /// The entries of the last minute: instant and count, oldest first.
     log: VecDeque<(u64, u32)>,
     in_minute: u64,
-    /// The first record of `log` that lies in the sub-window.
+    /// The index of the first record that lies in the sub-window.
     sub_from: usize,
     in_sub: u64,
 }
 
 impl Window {
-    /// An empty log.
+    /// A window without entries.
     #[must_use]
     pub fn new(policy: &Policy) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Window {
         }
     }
 
-    /// A log with these entries (when, and how many; the oldest first), as of `now_ms`.
+    /// A window with these entries (instant and count, oldest first), advanced to `now_ms`.
     #[must_use]
     pub fn from_log(policy: &Policy, log: impl IntoIterator<Item = (u64, u32)>, now_ms: u64) -> Self {
         let mut window = Self::new(policy);
@@ -51,17 +51,17 @@ impl Window {
         window
     }
 
-    /// The entries of the minute: when, and how many; the oldest first.
+    /// The entries of the last minute: instant and count, oldest first.
     pub fn log(&self) -> impl Iterator<Item = (u64, u32)> {
         self.log.iter().copied()
     }
 
-    /// Takes another policy's caps; the entries stay.
+    /// Applies the caps of another policy. The entries stay.
     pub fn set_policy(&mut self, policy: &Policy, now_ms: u64) {
         *self = Self::from_log(policy, std::mem::take(&mut self.log), now_ms);
     }
 
-    /// Forgets what has slid out by `now_ms`. An entry counts up to and including its 60th second.
+    /// Drops the entries that have left the window by `now_ms`. An entry counts through its 60th second.
     pub fn advance(&mut self, now_ms: u64) {
         while let Some(&(at_ms, count)) = self.log.get(self.sub_from)
             && at_ms + self.sub_ms < now_ms
@@ -78,7 +78,7 @@ impl Window {
         }
     }
 
-    /// How many may enter at the instant it was advanced to; with `strict`, the sub-window is looked at too.
+    /// How many people may enter now. With `strict`, the sub-window limits them too.
     #[must_use]
     pub fn free(&self, strict: bool) -> u32 {
         free(
@@ -88,7 +88,7 @@ impl Window {
         )
     }
 
-    /// Notes `count` entries at `at_ms`, which is not before any noted already.
+    /// Records `count` entries at `at_ms`, which must not be before the last record.
     pub fn record(&mut self, at_ms: u64, count: u32) {
         match self.log.back_mut() {
             Some(last) if last.0 == at_ms => last.1 += count,
@@ -98,7 +98,7 @@ impl Window {
         self.in_sub += u64::from(count);
     }
 
-    /// The slots that fall free from `now_ms` (to which it was advanced) on, if each is used at once.
+    /// The slots that become free from `now_ms` on, if each is used at once. Advance the window to `now_ms` first.
     pub(crate) fn upcoming(&self, now_ms: u64) -> Upcoming<'_> {
         Upcoming {
             window: self,
@@ -122,7 +122,7 @@ fn free(minute: u64, sub: u64, strict: bool) -> u32 {
     u32::try_from(free).unwrap_or(u32::MAX)
 }
 
-/// Walks the slots to come. Yields when, and how many fall free then.
+/// Iterates over future slots: instant and count. Has no end.
 pub(crate) struct Upcoming<'a> {
     window: &'a Window,
     now_ms: u64,
@@ -135,11 +135,11 @@ pub(crate) struct Upcoming<'a> {
 
 impl Upcoming<'_> {
     fn get(&self, i: usize) -> Option<(u64, u32)> {
-        let kept = self.window.log.len();
-        if i < kept { self.window.log.get(i).copied() } else { self.planned.get(i - kept).copied() }
+        let recorded = self.window.log.len();
+        if i < recorded { self.window.log.get(i).copied() } else { self.planned.get(i - recorded).copied() }
     }
 
-    /// Lets the walk go on at `at_ms` at the earliest.
+    /// Continues at `at_ms` at the earliest.
     pub(crate) fn skip_to(&mut self, at_ms: u64) {
         self.now_ms = self.now_ms.max(at_ms);
         while let Some((entered_ms, count)) = self.get(self.sub_from)
@@ -171,9 +171,9 @@ impl Iterator for Upcoming<'_> {
                 self.in_sub += u64::from(count);
                 return Some((self.now_ms, count));
             }
-            // Both windows have to open; each does when its oldest entry has slid out.
-            let opens = |shut: bool, from: usize, length_ms: u64| {
-                self.get(from).filter(|_| shut).map_or(0, |(entered_ms, _)| entered_ms + length_ms + 1)
+            // Both windows must have room. Each has room again when its oldest entry leaves.
+            let opens = |is_full: bool, from: usize, length_ms: u64| {
+                self.get(from).filter(|_| is_full).map_or(0, |(entered_ms, _)| entered_ms + length_ms + 1)
             };
             let minute_ms = opens(minute == 0, self.minute_from, MINUTE_MS);
             let sub_ms = opens(sub == 0, self.sub_from, self.window.sub_ms);
@@ -198,13 +198,13 @@ mod tests {
         window.advance(1_000);
         window.record(1_000, 1);
         window.advance(61_000);
-        assert_eq!(window.free(false), 0, "61 s is within 60 s of 1 s, ends included");
+        assert_eq!(window.free(false), 0, "61 s is within 60 s of 1 s, both ends included");
         window.advance(61_001);
         assert_eq!(window.free(false), 1);
     }
 
     #[test]
-    fn a_smaller_cap_waits_for_the_larger_ones_entries() {
+    fn entries_under_a_larger_cap_count_under_a_smaller_one() {
         let mut window = Window::new(&policy(100, 10));
         window.record(0, 10);
         window.set_policy(&policy(5, 1), 10_000);
@@ -219,9 +219,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is asked when, no stretch of 60 s or of a sub-window holds too many.
+        /// For any sequence of requests, no 60 s and no sub-window hold too many entries.
         #[test]
-        fn no_stretch_holds_too_many(
+        fn no_window_holds_too_many_entries(
             n in 1u32..200, subs in 1u32..12,
             asks in proptest::collection::vec((0u64..9_000, 1u32..80), 1..120),
         ) {
@@ -240,9 +240,9 @@ mod tests {
             prop_assert!(most_within(&entries, policy.sub_window_ms()) <= policy.admit_per_sub_window());
         }
 
-        /// The slots foretold are exactly those the window gives to somebody who asks every millisecond.
+        /// The planned slots are exactly those that a request every millisecond receives.
         #[test]
-        fn slots_are_foretold_exactly(
+        fn planned_slots_are_exact(
             n in 1u32..30, subs in 1u32..12, past in proptest::collection::vec((0u64..4_000, 1u32..9), 0..20),
         ) {
             let policy = policy(n, subs);
@@ -255,17 +255,17 @@ mod tests {
                     window.record(now, granted);
                 }
             }
-            let foretold: Vec<_> = window.upcoming(now).take_while(|&(at, _)| at < now + 130_000).collect();
-            let mut given = Vec::new();
+            let planned: Vec<_> = window.upcoming(now).take_while(|&(at, _)| at < now + 130_000).collect();
+            let mut received = Vec::new();
             for at in now..now + 130_000 {
                 window.advance(at);
                 let granted = window.free(true);
                 if granted > 0 {
                     window.record(at, granted);
-                    given.push((at, granted));
+                    received.push((at, granted));
                 }
             }
-            prop_assert_eq!(foretold, given);
+            prop_assert_eq!(planned, received);
         }
     }
 }

@@ -1,21 +1,21 @@
 //! A zone's line: the state machine that a store runs.
 //!
-//! Three transitions, each atomic: [`Zone::join`] gives out tickets, [`Zone::enter`] decides claims, [`Zone::beat`]
-//! takes in who polled and does what is due. Invariants, whatever the calls and whenever they come:
+//! There are three transitions, each atomic. [`Zone::join`] issues tickets, [`Zone::enter`] decides claims, and
+//! [`Zone::beat`] takes in polls and does what is due. Invariants, for any calls at any time:
 //!
-//! - No entry without a slot: the window is asked under the same `now` that is recorded.
-//! - A claim is granted only if there is a free slot for every present ticket ahead as well; a ticket is given
-//!   directly into the zone only if no present ticket waits.
-//! - `gone` bits are only ever set, `next` and `base` only grow.
-//! - A ticket is evicted only if it was not seen for the whole idle time while the zone was being asked.
+//! - Nobody enters without a slot: the window is checked and recorded under the same `now`.
+//! - A claim is granted only if every present ticket ahead has a free slot too. A newcomer enters at once only if no
+//!   present ticket waits.
+//! - `gone` bits are only set, never cleared. `next` and `base` only grow.
+//! - A ticket is evicted only if its holder was silent for the whole idle time while the zone received calls.
 //!
-//! The front of the line has appointments. A claim that is not granted is told when its slot falls free and to ask
-//! again then; who does not within two of these periods and a bit is *overdue*, and not present any more: keeps the
-//! place, holds no slot.
+//! The front of the line has appointments. The reply to a claim that is not granted says when the slot becomes free and
+//! when to ask again. A holder who does not ask within two of these periods and [`line::GRACE_MS`] is *overdue*: the holder
+//! keeps the place, but is not present any more and holds no slot.
 //!
-//! Time passes for a segment when it is touched: by `join` the last one, by `enter` those of its claims, by `beat` all.
-//! The rules use integers only, and no call but the beat goes over the whole line: a store that runs them in another
-//! language is held against [`Zone::dump`], call by call.
+//! Time passes for a segment when it is touched. `join` touches the last segment, `enter` those of its claims, `beat` all.
+//! The rules use integers only, and only a beat goes over the whole line. A store that runs them in another language is
+//! compared with [`Zone::dump`], call by call.
 
 mod dump;
 mod durable;
@@ -36,16 +36,16 @@ use crate::{
 pub use dump::{Dump, DumpSegment, DumpTicket};
 pub use durable::{Delta, Header, Image, Inconsistent};
 
-/// When somebody entered.
+/// When a ticket entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// On the store's clock.
+    /// Milliseconds on the store's clock.
     pub at_ms: u64,
-    /// By the wall clock.
+    /// Seconds since 1970-01-01 UTC by the wall clock.
     pub unix_s: u64,
 }
 
-/// What a holder asks the store about.
+/// A holder's request to enter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// The ticket's epoch.
@@ -54,86 +54,87 @@ pub struct Claim {
     pub seq: u64,
 }
 
-/// The store's word on one ticket.
+/// The store's decision about one ticket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Verdict {
-    /// The holder is in, since then. Asked again, the answer is the same for as long as the pass is good.
+    /// The holder entered. Repeated claims return the same entry while the pass is valid.
     Entered(Entry),
     /// The holder waits.
     Waiting(Position),
-    /// Evicted, entered too long ago, or never of this line: take a new ticket.
+    /// Evicted, entered too long ago, or never issued by this line. The holder needs a new ticket.
     Gone,
 }
 
-/// Tickets given out.
+/// The reply to [`Zone::join`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Joined {
-    /// Their epoch.
+    /// The epoch of the tickets.
     pub epoch: u32,
-    /// The first one's number; the others follow.
+    /// The number of the first ticket; the others follow it.
     pub first: u64,
-    /// When, on the store's clock.
+    /// The instant of the call, in milliseconds on the store's clock.
     pub at_ms: u64,
-    /// What became of each.
+    /// One verdict per ticket.
     pub verdicts: Vec<Verdict>,
 }
 
-/// Claims decided.
+/// The reply to [`Zone::enter`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
-    /// When, on the store's clock. An entry of this very instant is new; an earlier one is told again.
+    /// The instant of the call, in milliseconds on the store's clock. An entry with this instant is new; an earlier one is repeated.
     pub at_ms: u64,
-    /// In the claims' order.
+    /// One verdict per claim, in the claims' order.
     pub verdicts: Vec<Verdict>,
 }
 
-/// When somebody of the front is overdue, and after how long they were asked to come.
+/// When a holder of the front is overdue, and after how long the holder was asked to come.
 #[derive(Clone, Copy, Debug)]
 struct Appointment {
-    /// Less the zone's `paused_ms` when it was made: a pause puts all of them off at once.
+    /// Less the zone's `paused_ms` when it was made, so that a pause postpones all appointments at once.
     due_ms: u64,
     poll_in_ms: u64,
 }
 
-/// Beats come every second while anybody waits, so a pause of this length, in milliseconds, is the store's, or a
-/// server's: it can't be held against those who had an appointment in it...
+/// Beats come every second while anybody waits. A longer time without a call, in milliseconds, is a pause of the store or of
+/// a server. A pause postpones all appointments.
 const PAUSE_MS: u64 = 1_500;
-/// ...and after one of this length nobody can be called silent.
+/// After a pause of this length, in milliseconds, all holders are treated as just heard.
 const LONG_PAUSE_MS: u64 = 4_000;
 
-/// A zone.
+/// One zone's line, window and totals.
 #[derive(Clone)]
 pub struct Zone {
     policy: Policy,
     epoch: u32,
-    /// The last instant seen; calls with an earlier one are taken to come at this one.
+    /// The latest instant of any call. A call with an earlier instant is treated as if it came now.
     now_ms: u64,
     next: u64,
     /// The number of the first segment.
     base: u64,
-    /// From `base` on; never empty.
+    /// The segments from `base` on; never empty.
     segments: VecDeque<Segment>,
-    /// How often everybody was taken as just heard.
+    /// How often all holders were treated as just heard.
     seen_all: u64,
     window: Window,
     appointments: HashMap<u64, Appointment>,
-    /// `due_ms` and ticket of each appointment, and of some that are off.
+    /// `due_ms` and ticket of each appointment. May contain cancelled ones.
     dues: BinaryHeap<Reverse<(u64, u64)>>,
-    /// How long pauses have put off appointments, in all.
+    /// The sum of all pauses that postponed appointments.
     paused_ms: u64,
     /// The highest ticket that ever got an appointment.
     appointed_max: Option<u64>,
-    /// How late those come who are asked to come, in milliseconds: a moving mean. The network's share of a poll.
+    /// How late holders come after they were asked to, in milliseconds: a moving mean. It measures the network's share of a
+    /// poll.
     lateness_ms: i64,
     entries: HashMap<u64, Entry>,
-    /// The entries in the order in which they are forgotten.
+    /// The entries in the order in which they expire: instant and ticket.
     entered: VecDeque<(u64, u64)>,
     tally: Tally,
-    kept: durable::Unsaved,
+    unsaved: durable::Unsaved,
 }
 
 impl Zone {
-    /// An empty line. `epoch` names this life of the line: no two lives of one zone may share it.
+    /// A zone with an empty line. No two lines of one zone may have the same `epoch`.
     #[must_use]
     pub fn new(policy: Policy, epoch: u32, now: Now) -> Self {
         let mut zone = Self::at(policy, epoch, 0, 0, now.ms);
@@ -159,7 +160,7 @@ impl Zone {
             entries: HashMap::new(),
             entered: VecDeque::new(),
             tally: Tally::default(),
-            kept: durable::Unsaved::new(base * PAGES as u64),
+            unsaved: durable::Unsaved::new(base * PAGES as u64),
         }
     }
 
@@ -175,7 +176,7 @@ impl Zone {
         Tally { waiting: self.waiting(), present: self.present(), ..self.tally }
     }
 
-    /// Delta the policy; places, and the entries in the window, stay.
+    /// Changes the policy. Tickets and the entries in the window stay.
     pub fn set_policy(&mut self, policy: Policy, now: Now) {
         self.advance(now.ms);
         if policy == self.policy {
@@ -184,47 +185,47 @@ impl Zone {
         let old = std::mem::replace(&mut self.policy, policy);
         self.window.set_policy(&policy, self.now_ms);
         if (old.polling_period_ms, old.idle_timeout_s) != (policy.polling_period_ms, policy.idle_timeout_s) {
-            self.see_everybody();
+            self.hear_everybody();
         }
     }
 
-    /// Takes in who polled since the last beat, does what is due, and shows the zone as it is.
-    pub fn beat(&mut self, marks: &[PagePolls], now: Now) -> Snapshot {
+    /// Takes in the polls since the last beat, does what is due, and reports the zone's state.
+    pub fn beat(&mut self, polls: &[PagePolls], now: Now) -> Snapshot {
         self.advance(now.ms);
-        self.mind_appointments();
-        // Once as of when the segments were last touched: a report may be as late as a call that hung, and who polled
-        // before a generation ended is not to be evicted by its end.
-        self.note_polls(marks);
+        self.end_appointments();
+        // Apply the polls before time passes as well: a report may be late because a store call stalled, and a holder who
+        // polled before a generation ended must not be evicted by its end.
+        self.note_polls(polls);
         for segment in 0..self.segments.len() {
             self.touch(segment);
         }
-        self.note_polls(marks);
-        self.forget();
+        self.note_polls(polls);
+        self.expire_entries();
         self.move_base();
-        self.sight()
+        self.snapshot()
     }
 
-    /// Lets time pass. Every transition begins with this.
+    /// Lets time pass. Every transition starts with this.
     fn advance(&mut self, now_ms: u64) {
         let past_ms = now_ms.saturating_sub(self.now_ms);
         self.now_ms = self.now_ms.max(now_ms);
         self.window.advance(self.now_ms);
         if past_ms > PAUSE_MS && self.waiting() > 0 {
             if past_ms > LONG_PAUSE_MS {
-                self.see_everybody();
+                self.hear_everybody();
             } else {
                 self.paused_ms += past_ms;
             }
         }
     }
 
-    /// Who did not come when asked to is not present any more.
-    fn mind_appointments(&mut self) {
+    /// Ends the appointments that are due. A holder who did not come is not present any more.
+    fn end_appointments(&mut self) {
         while let Some(&Reverse((due_ms, seq))) = self.dues.peek()
             && due_ms + self.paused_ms < self.now_ms
         {
             self.dues.pop();
-            if self.appointments.get(&seq).is_some_and(|kept| kept.due_ms == due_ms) {
+            if self.appointments.get(&seq).is_some_and(|appointment| appointment.due_ms == due_ms) {
                 self.appointments.remove(&seq);
                 if let Some((segment, ticket)) = self.find(seq) {
                     self.segments[segment].overdue(ticket);
@@ -233,60 +234,60 @@ impl Zone {
         }
     }
 
-    /// Takes everybody who waits as just seen; segments hear of it when they are touched.
-    fn see_everybody(&mut self) {
+    /// Treats all waiting holders as just heard. Each segment applies that when it is touched.
+    fn hear_everybody(&mut self) {
         self.seen_all += 1;
         self.appointments.clear();
         self.dues.clear();
     }
 
     fn clock(&self) -> Clock {
-        // A holder who polls every period has polled in the last two periods and a bit.
-        let far_ms = u64::from(self.policy.polling_period_ms) * 2 + line::BIT_MS;
+        // A holder who polls every period has polled within the last two periods and a grace time.
+        let silence_ms = u64::from(self.policy.polling_period_ms) * 2 + line::GRACE_MS;
         let generation_ms = self.policy.generation_ms();
         Clock {
             generation: self.now_ms / generation_ms,
             seen_all: self.seen_all,
-            back: far_ms.div_ceil(generation_ms).min(IDLE_AGE - 1),
+            present_age: silence_ms.div_ceil(generation_ms).min(IDLE_AGE - 1),
         }
     }
 
-    /// Brings a segment up to now.
+    /// Updates a segment to the present instant.
     fn touch(&mut self, segment: usize) {
         let clock = self.clock();
         self.tally.evicted += u64::from(self.segments[segment].touch(clock));
     }
 
-    fn note_polls(&mut self, marks: &[PagePolls]) {
-        for mark in marks {
-            let (segment, page) = (mark.page / PAGES as u64, mark.page % PAGES as u64);
+    fn note_polls(&mut self, polls: &[PagePolls]) {
+        for polls in polls {
+            let (segment, page) = (polls.page / PAGES as u64, polls.page % PAGES as u64);
             let meets = self.appointed_max.is_some_and(|seq| segment <= split(seq).0);
             let index = segment.checked_sub(self.base).and_then(|i| usize::try_from(i).ok());
             if let Some(segment) = index.and_then(|i| self.segments.get_mut(i)) {
                 #[expect(clippy::cast_possible_truncation, reason = "below 8")]
-                segment.mark(page as usize, &mark.words, meets);
+                segment.hear_page(page as usize, &polls.words, meets);
             }
         }
     }
 
-    fn forget(&mut self) {
+    fn expire_entries(&mut self) {
         while let Some(&(at_ms, seq)) = self.entered.front()
             && !self.is_remembered(at_ms)
         {
             self.entered.pop_front();
             self.entries.remove(&seq);
-            self.kept.forgotten.push(seq);
+            self.unsaved.forgotten.push(seq);
         }
     }
 
-    /// Whether who entered then may be told so again.
+    /// Whether an entry of that instant is still returned to repeated claims.
     fn is_remembered(&self, at_ms: u64) -> bool {
         at_ms + u64::from(self.policy.pass_ttl_s) * 1_000 >= self.now_ms
     }
 
     fn move_base(&mut self) {
         while let Some(first) = self.segments.front()
-            && first.given == SEGMENT_TICKETS
+            && first.issued == SEGMENT_TICKETS
             && (first.live == 0 || sabotaged_base())
         {
             self.segments.pop_front();
@@ -297,10 +298,10 @@ impl Zone {
         }
     }
 
-    fn sight(&self) -> Snapshot {
+    fn snapshot(&self) -> Snapshot {
         let mut pages = Vec::with_capacity(self.segments.len() * PAGES);
         for segment in &self.segments {
-            pages.extend(SnapshotPage::spread(&segment.gone, segment.given, segment.present));
+            pages.extend(SnapshotPage::spread(&segment.gone, segment.issued, segment.present));
         }
         Snapshot {
             now_ms: self.now_ms,
@@ -314,7 +315,7 @@ impl Zone {
         }
     }
 
-    /// Behind the last ticket of the front: of those present whose slots fall free soon.
+    /// The first ticket behind the front. The front consists of the first present tickets whose slots become free soon.
     fn front_end(&self) -> u64 {
         match self.policy.mode {
             Mode::Auto => {}
@@ -347,7 +348,7 @@ impl Zone {
         self.segments.iter().map(|segment| u64::from(segment.present)).sum()
     }
 
-    /// The segment (from `base` on) and the ticket in it, for one that was given out.
+    /// The index of a ticket's segment (from `base` on) and its number there; `None` if it was not issued or is before `base`.
     fn find(&self, seq: u64) -> Option<(usize, usize)> {
         let (segment, ticket) = split(seq);
         let index = usize::try_from(segment.checked_sub(self.base)?).ok()?;
@@ -359,7 +360,7 @@ impl Zone {
     }
 }
 
-/// The segment a ticket is in, and its number there.
+/// The segment of a ticket, and the ticket's number there.
 fn split(seq: u64) -> (u64, usize) {
     #[expect(clippy::cast_possible_truncation, reason = "below 65,536")]
     let ticket = (seq % SEGMENT_TICKETS as u64) as usize;

@@ -36,7 +36,7 @@ impl Line {
 
     fn beat(&mut self, marks: &[PagePolls], now: Now) -> View {
         let sight = self.zone.beat(marks, now);
-        self.forecast.show(sight, self.zone.window())
+        self.forecast.observe(sight, self.zone.window())
     }
 
     fn estimate(&mut self, verdicts: &mut [Verdict], at_ms: u64) {

@@ -1,78 +1,78 @@
-//! A zone's whole state, for tests that hold another implementation of the rules against this one.
+//! A zone's whole state, for tests that compare another implementation of the rules with this one.
 //!
-//! Invariant: two zones with equal dumps answer each later call alike.
+//! Invariant: two zones with equal dumps give the same replies to the same later calls.
 
 use super::{Entry, Zone};
 use crate::{Tally, segment::SEGMENT_TICKETS};
 
-/// All that a zone's answers follow from, in the order of ticket numbers.
+/// Everything that a zone's replies depend on, sorted by ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dump {
-    /// Which life of the line this is.
+    /// The line's epoch.
     pub epoch: u32,
-    /// The next ticket number to be given out.
+    /// The next ticket to be issued.
     pub next: u64,
-    /// The first ticket number of the first segment.
+    /// The first ticket of the first segment.
     pub base: u64,
-    /// The last instant seen.
+    /// The latest instant of any call.
     pub now_ms: u64,
-    /// How late those come who are asked to come.
+    /// How late holders come after they were asked to, in milliseconds.
     pub lateness_ms: i64,
-    /// How long pauses have put off appointments, in all.
+    /// The sum of all pauses that postponed appointments, in milliseconds.
     pub paused_ms: u64,
-    /// How often everybody was taken as just heard.
+    /// How often all holders were treated as just heard.
     pub seen_all: u64,
     /// The highest ticket that ever got an appointment.
     pub appointed_max: Option<u64>,
-    /// Totals; `waiting` and `present` are those of the segments.
+    /// Totals. `waiting` and `present` are sums over the segments.
     pub tally: Tally,
-    /// The entries of the minute: when, and how many.
+    /// The entries of the last minute: instant and count.
     pub window: Vec<(u64, u32)>,
     /// The segments.
     pub segments: Vec<DumpSegment>,
     /// The live tickets.
     pub tickets: Vec<DumpTicket>,
-    /// The appointments: ticket, when overdue (less the pauses before it was made), after how long asked to come.
+    /// The appointments: ticket, due instant (less the pauses before it was made), and the period asked for.
     pub appointments: Vec<(u64, u64, u64)>,
-    /// Who entered, and may be told so again.
+    /// The remembered entries.
     pub entries: Vec<(u64, Entry)>,
 }
 
-/// A segment.
+/// One segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DumpSegment {
-    /// Its number: `seq / 65,536`.
+    /// The segment's number: `seq / 65,536`.
     pub index: u64,
     /// Live tickets.
     pub live: u32,
-    /// Present ones among those.
+    /// Present tickets.
     pub present: u32,
-    /// The generation it was brought up to.
+    /// The generation up to which the segment was updated.
     pub generation: u64,
-    /// The [`Dump::seen_all`] it was brought up to.
+    /// The [`Dump::seen_all`] up to which the segment was updated.
     pub seen_all: u64,
 }
 
-/// A live ticket.
+/// One live ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DumpTicket {
     /// Its number.
     pub seq: u64,
-    /// How many generations ago its holder was heard, when its segment was last brought up.
+    /// Generations since the holder was last heard, when the segment was last updated.
     pub age: u8,
-    /// Whether its holder is present.
+    /// Whether the holder is present.
     pub here: bool,
-    /// Whether its holder polled since the last appointment.
+    /// Whether the holder polled since the last appointment.
     pub met: bool,
 }
 
 impl Zone {
-    /// The whole state. For tests that hold another implementation against this one; slow.
+    /// The zone's whole state. Slow; for tests.
     #[must_use]
     pub fn dump(&self) -> Dump {
         let segments = self.segments.iter().zip(self.base..);
         let tickets = segments.clone().flat_map(|(segment, index)| {
-            let live = (0..segment.given).filter(|&ticket| segment.is_live(ticket));
+            let live = (0..segment.issued).filter(|&ticket| segment.is_live(ticket));
             live.map(move |ticket| DumpTicket {
                 seq: index * SEGMENT_TICKETS as u64 + ticket as u64,
                 age: segment.age(ticket),
@@ -80,8 +80,9 @@ impl Zone {
                 met: segment.has_met(ticket),
             })
         });
-        let mut appointments: Vec<_> =
-            (self.appointments.iter()).map(|(&seq, kept)| (seq, kept.due_ms, kept.poll_in_ms)).collect();
+        let mut appointments: Vec<_> = (self.appointments.iter())
+            .map(|(&seq, appointment)| (seq, appointment.due_ms, appointment.poll_in_ms))
+            .collect();
         appointments.sort_unstable();
         let mut entries: Vec<_> = (self.entries.iter())
             .filter(|(_, entry)| self.is_remembered(entry.at_ms))

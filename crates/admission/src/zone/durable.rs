@@ -1,8 +1,10 @@
-//! What of a zone has to outlive the process, and the way back.
+//! The part of a zone's state that must survive the process, and how to restore it.
 //!
-//! Durable are: `next` (or a number would be given out twice), `gone` (or somebody would enter twice, or be
-//! overtaken by an evicted ticket), and who entered lately (for the same pass again, and for the window). Who polled
-//! is not: after a restart everybody who waits has the whole idle time to be heard again.
+//! Durable are `next` (otherwise a number would be issued twice), `gone` (otherwise a holder would enter twice, or be
+//! overtaken by an evicted ticket), and the recent entries (for repeated passes and for the window). Polls are not durable:
+//! after a restart every holder has the whole idle time to poll again.
+//!
+//! Invariant: an image that received every delta of a zone restores the same tickets and entries.
 
 use std::sync::Arc;
 
@@ -12,49 +14,49 @@ use crate::{
     segment::{PAGES, SEGMENT_TICKETS, Segment},
 };
 
-/// The few numbers of a zone that have to be durable.
+/// The numbers of a zone that must be durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Which life of the line this is.
+    /// The line's epoch.
     pub epoch: u32,
-    /// The next ticket number.
+    /// The next ticket to be issued.
     pub next: u64,
-    /// The first page that is kept; all tickets before are gone.
+    /// The first page that is kept. All tickets before it are gone.
     pub base_page: u64,
 }
 
-/// What has to be durable before the replies go out.
+/// The changes that must be durable before the replies are sent.
 #[derive(Clone, Debug)]
 pub struct Delta {
-    /// As it is now.
+    /// The zone's numbers after the changes.
     pub header: Header,
-    /// Pages whose `gone` bits changed, whole.
+    /// The pages whose `gone` bits changed, whole, by number.
     pub segments: Vec<(u64, Arc<Words>)>,
-    /// Pages that are not kept any more.
+    /// The numbers of the pages that are not needed any more.
     pub dropped: std::ops::Range<u64>,
-    /// Who entered.
+    /// New entries, by ticket.
     pub entered: Vec<(u64, Entry)>,
-    /// Whose entry need not be remembered any more.
+    /// The tickets whose entries have expired.
     pub forgotten: Vec<u64>,
 }
 
-/// A zone as it was kept.
+/// A zone's durable state.
 #[derive(Clone, Debug)]
 pub struct Image {
-    /// Its numbers.
+    /// The zone's numbers.
     pub header: Header,
-    /// The pages from `base_page` on that have bits, in any order; one that is missing has none.
+    /// The pages from `base_page` on, by number, in any order. A missing page has no bits.
     pub segments: Vec<(u64, Box<Words>)>,
-    /// Who entered, in any order.
+    /// The entries, by ticket, in any order.
     pub entries: Vec<(u64, Entry)>,
 }
 
-/// An image that no zone can have left behind.
+/// An image is not the state of any zone; says why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Inconsistent(pub String);
 
-/// What changed since it was last kept.
+/// The changes since the last [`Zone::take_delta`].
 #[derive(Clone)]
 pub(super) struct Unsaved {
     header: Option<Header>,
@@ -70,7 +72,7 @@ impl Unsaved {
 }
 
 impl Zone {
-    /// What changed since this was last asked; none where nothing did. A new zone has its header to keep.
+    /// Returns the changes since the last call; `None` if there are none. A new zone has its header to save.
     pub fn take_delta(&mut self) -> Option<Delta> {
         let base_page = self.base * PAGES as u64;
         let header = Header { epoch: self.epoch, next: self.next, base_page };
@@ -82,36 +84,37 @@ impl Zone {
                 }
             }
         }
-        let nothing = segments.is_empty() && self.kept.entered.is_empty() && self.kept.forgotten.is_empty();
-        if nothing && self.kept.header == Some(header) {
+        let unsaved = &self.unsaved;
+        let nothing = segments.is_empty() && unsaved.entered.is_empty() && unsaved.forgotten.is_empty();
+        if nothing && unsaved.header == Some(header) {
             return None;
         }
-        let kept = std::mem::replace(&mut self.kept, Unsaved::new(base_page));
-        self.kept.header = Some(header);
+        let unsaved = std::mem::replace(&mut self.unsaved, Unsaved::new(base_page));
+        self.unsaved.header = Some(header);
         Some(Delta {
             header,
             segments,
-            dropped: kept.base_page..base_page,
-            entered: kept.entered,
-            forgotten: kept.forgotten,
+            dropped: unsaved.base_page..base_page,
+            entered: unsaved.entered,
+            forgotten: unsaved.forgotten,
         })
     }
 
-    /// A zone that goes on from `image`. Everybody who waits counts as seen just now.
+    /// Restores a zone from `image`. Every waiting holder counts as just heard.
     ///
     /// # Errors
-    /// [`Inconsistent`] where the image can't be a zone's.
+    /// [`Inconsistent`] if the image cannot be a zone's state.
     pub fn restore(policy: Policy, image: Image, now: Now) -> Result<Self, Inconsistent> {
         let header = image.header;
         let per_page = PAGE_TICKETS as u64;
-        let inconsistent = |what: String| Err(Inconsistent(what));
-        let Some(given) = header.next.checked_sub(header.base_page.saturating_mul(per_page)) else {
-            return inconsistent(format!("the line starts at segment {}, after its end", header.base_page));
+        let inconsistent = |why: String| Err(Inconsistent(why));
+        let Some(issued) = header.next.checked_sub(header.base_page.saturating_mul(per_page)) else {
+            return inconsistent(format!("the line starts at page {}, after its end", header.base_page));
         };
-        if given / per_page > MOST_PAGES {
-            return inconsistent(format!("a line of {given} tickets is longer than any"));
+        if issued / per_page > MOST_PAGES {
+            return inconsistent(format!("a line of {issued} tickets is longer than any"));
         }
-        // The line starts with a whole segment; the pages before the one it was kept from are gone.
+        // A line starts with a whole segment. The pages of that segment before `base_page` are gone.
         let base = header.base_page / PAGES as u64;
         let first_page = base * PAGES as u64;
         let segments = usize::try_from(header.next / SEGMENT_TICKETS as u64 - base + 1).unwrap_or(usize::MAX);
@@ -120,29 +123,29 @@ impl Zone {
         let before = usize::try_from(header.base_page - first_page).unwrap_or(usize::MAX);
         pages[..before].fill(Arc::new([u64::MAX; PAGE_WORDS]));
         for (index, words) in image.segments {
-            let place = index.checked_sub(first_page).and_then(|i| usize::try_from(i).ok());
-            match place.filter(|&i| i >= before).and_then(|i| pages.get_mut(i)) {
+            let at = index.checked_sub(first_page).and_then(|i| usize::try_from(i).ok());
+            match at.filter(|&i| i >= before).and_then(|i| pages.get_mut(i)) {
                 Some(page) => *page = Arc::new(sabotaged(*words)),
-                None => return inconsistent(format!("segment {index} is outside the line")),
+                None => return inconsistent(format!("page {index} is outside the line")),
             }
         }
         let mut zone = Self::at(policy, header.epoch, header.next, base, now.ms);
         let mut left = usize::try_from(header.next - base * SEGMENT_TICKETS as u64).unwrap_or(usize::MAX);
         for (gone, number) in pages.chunks_exact(PAGES).zip(base..) {
-            let given = left.min(SEGMENT_TICKETS);
-            left -= given;
+            let issued = left.min(SEGMENT_TICKETS);
+            left -= issued;
             let gone = std::array::from_fn(|i| Arc::clone(&gone[i]));
-            match Segment::restore(gone, given, zone.clock()) {
+            match Segment::restore(gone, issued, zone.clock()) {
                 Ok(segment) => zone.segments.push_back(segment),
                 Err(page) => {
                     return inconsistent(format!(
-                        "segment {}: a ticket is gone that was never given out",
+                        "page {}: a ticket is gone that was never issued",
                         number * PAGES as u64 + page as u64
                     ));
                 }
             }
         }
-        // Kept from an earlier page on now, so that those before have to be kept too.
+        // The line now starts at an earlier page than the image, so the pages before `base_page` must be saved.
         zone.segments[0].dirty[..before].fill(true);
         let mut entries = image.entries;
         entries.sort_unstable_by_key(|&(seq, entry)| (entry.at_ms, seq));
@@ -153,19 +156,19 @@ impl Zone {
                 }
                 return inconsistent(format!("ticket {seq} entered, and it still waits"));
             }
-            // An entry later than now: the clock lost time. It counts as of now, so that the window stays shut at
-            // least as long as it must.
+            // An entry in the future means that the clock lost time. It counts as an entry at `now`, so that the window
+            // stays closed at least as long as it must.
             zone.window.record(entry.at_ms.min(now.ms), 1);
             zone.entries.insert(seq, entry);
             zone.entered.push_back((entry.at_ms, seq));
         }
         zone.window.advance(now.ms);
-        zone.kept.header = Some(header);
+        zone.unsaved.header = Some(header);
         Ok(zone)
     }
 }
 
-/// A line of 268 million tickets: far beyond any, and what a damaged header must not make us allocate.
+/// 268 million tickets: far more than any line has. It keeps a damaged header from allocating too much memory.
 const MOST_PAGES: u64 = 1 << 15;
 
 #[cfg(feature = "sabotage")]

@@ -1,4 +1,6 @@
-//! Joins and claims: who is next, and when the others shall ask again.
+//! Joins and claims: decides who enters, and when the others should ask again.
+//!
+//! Invariant: all claims of one call are decided on the line as the call finds it, in the line's order.
 
 use std::{cmp::Reverse, collections::VecDeque};
 
@@ -9,18 +11,18 @@ use crate::{
     window::Upcoming,
 };
 
-/// The bit in "two polling periods and a bit", in milliseconds.
-pub(super) const BIT_MS: u64 = 500;
+/// The grace time after two polling periods, in milliseconds.
+pub(super) const GRACE_MS: u64 = 500;
 
-/// The least time between two polls that is asked for, in milliseconds.
+/// The shortest time until the next poll, in milliseconds.
 const LEAST_POLL_MS: u64 = 100;
 
-/// How long before the slot the last but one poll of the front is meant to come, in milliseconds.
+/// How long before the slot the front's last but one poll should come, in milliseconds.
 const LAST_STEP_MS: u64 = 700;
 
 impl Zone {
-    /// Gives out `count` tickets at the end of the line. While nobody is present in the line, and the minute has
-    /// slots, their holders are in at once.
+    /// Issues `count` tickets at the end of the line. If no present ticket waits and the minute has slots, their holders
+    /// enter at once.
     pub fn join(&mut self, count: u32, now: Now) -> Joined {
         self.advance(now.ms);
         self.touch(self.segments.len() - 1);
@@ -35,7 +37,7 @@ impl Zone {
         let entry = Entry { at_ms: self.now_ms, unix_s: now.unix_s };
         let mut verdicts = Vec::with_capacity(count as usize);
         for _ in 0..free {
-            let seq = self.give(true);
+            let seq = self.issue(true);
             self.note_entry(seq, entry);
             verdicts.push(Verdict::Entered(entry));
         }
@@ -43,40 +45,40 @@ impl Zone {
             self.window.record(self.now_ms, free);
         }
         let (mut ahead, mut present_ahead) = (self.waiting(), self.present());
-        let mut places = Vec::with_capacity((count - free) as usize);
+        let mut standing = Vec::with_capacity((count - free) as usize);
         for _ in free..count {
-            places.push((self.give(false), ahead, present_ahead));
+            standing.push(Standing { seq: self.issue(false), ahead, present_ahead });
             ahead += 1;
             present_ahead += 1;
         }
-        verdicts.extend(self.places(&places).into_iter().map(Verdict::Waiting));
+        verdicts.extend(self.positions(&standing).into_iter().map(Verdict::Waiting));
         self.tally.joined += u64::from(count);
         Joined { epoch: self.epoch, first, at_ms: self.now_ms, verdicts }
     }
 
-    fn give(&mut self, gone: bool) -> u64 {
+    fn issue(&mut self, gone: bool) -> u64 {
         let seq = self.next;
         self.next += 1;
-        if self.segments.back().is_none_or(|last| last.given == SEGMENT_TICKETS) {
+        if self.segments.back().is_none_or(|last| last.issued == SEGMENT_TICKETS) {
             self.segments.push_back(Segment::new(self.clock()));
         }
         let last = self.segments.len() - 1;
-        self.segments[last].give(gone);
+        self.segments[last].issue(gone);
         seq
     }
 
     fn note_entry(&mut self, seq: u64, entry: Entry) {
         self.entries.insert(seq, entry);
         self.entered.push_back((entry.at_ms, seq));
-        self.kept.entered.push((seq, entry));
+        self.unsaved.entered.push((seq, entry));
         self.tally.entered += 1;
     }
 
-    /// Decides claims, all of them on the line as the call finds it. Who asks counts as present; the verdicts come in
-    /// the claims' order.
+    /// Decides claims, all on the line as the call finds it. A holder who claims is present. The verdicts are in the
+    /// claims' order.
     pub fn enter(&mut self, claims: &[Claim], now: Now) -> Decided {
         self.advance(now.ms);
-        self.mind_appointments();
+        self.end_appointments();
         let known = |claim: &&Claim| claim.epoch == self.epoch && claim.seq < self.next;
         let mut asked: Vec<u64> = claims.iter().filter(known).map(|claim| claim.seq).collect();
         asked.sort_unstable();
@@ -89,25 +91,25 @@ impl Zone {
             if let Some((segment, _)) = found {
                 self.touch(segment);
             }
-            if let Some(&kept) = self.entries.get(&seq).filter(|kept| self.is_remembered(kept.at_ms)) {
+            if let Some(&earlier) = self.entries.get(&seq).filter(|entry| self.is_remembered(entry.at_ms)) {
                 let again = sabotaged_twice() && self.window.free(true) > 0;
                 if again {
                     self.window.record(self.now_ms, 1);
                     self.note_entry(seq, entry);
                 }
-                decided.push((seq, Verdict::Entered(if again { entry } else { kept })));
+                decided.push((seq, Verdict::Entered(if again { entry } else { earlier })));
             } else if let Some((segment, ticket)) = found
                 && self.segments[segment].is_live(ticket)
             {
                 self.note_lateness(seq, self.segments[segment].has_met(ticket));
-                self.segments[segment].see(ticket);
+                self.segments[segment].hear(ticket);
                 waiting.push((seq, segment, ticket));
             }
         }
-        let (entered, places) = self.let_in(&waiting, entry);
+        let (entered, standing) = self.admit(&waiting, entry);
         decided.extend(entered.into_iter().map(|seq| (seq, Verdict::Entered(entry))));
-        let seqs = places.iter().map(|&(seq, ..)| seq);
-        decided.extend(seqs.zip(self.places(&places).into_iter().map(Verdict::Waiting)));
+        let seqs = standing.iter().map(|standing| standing.seq);
+        decided.extend(seqs.zip(self.positions(&standing).into_iter().map(Verdict::Waiting)));
         decided.sort_unstable_by_key(|&(seq, _)| seq);
         let verdict = |claim: &Claim| match decided.binary_search_by_key(&claim.seq, |&(seq, _)| seq) {
             Ok(i) if claim.epoch == self.epoch => decided[i].1,
@@ -116,24 +118,24 @@ impl Zone {
         Decided { at_ms: self.now_ms, verdicts: claims.iter().map(verdict).collect() }
     }
 
-    /// Lets in those of `waiting` (ticket and where it is, in the order of the line) for whom there is a slot beside one
-    /// for every present ticket ahead. Returns them, and where the others stand then: ticket, live ahead, present ahead.
-    fn let_in(&mut self, waiting: &[(u64, usize, usize)], entry: Entry) -> (Vec<u64>, Vec<(u64, u64, u64)>) {
+    /// Admits those of `waiting` (ticket, segment, and number there; in the line's order) that have a slot beside one for
+    /// every present ticket ahead. Returns the admitted tickets, and where the others stand afterwards.
+    fn admit(&mut self, waiting: &[(u64, usize, usize)], entry: Entry) -> (Vec<u64>, Vec<Standing>) {
         let free = match self.policy.mode {
             Mode::Auto => u64::from(self.window.free(true)),
             Mode::Open => u64::MAX,
             Mode::Hold | Mode::Closed => 0,
         };
-        let by_turn = self.policy.mode == Mode::Auto && !sabotaged_order();
-        let (mut entered, mut places) = (Vec::new(), Vec::new());
+        let in_order = self.policy.mode == Mode::Auto && !sabotaged_order();
+        let (mut entered, mut standing) = (Vec::new(), Vec::new());
         let mut ahead = Ahead::new(&self.segments);
         for &(seq, segment, ticket) in waiting {
             let (live, present) = ahead.of(segment, ticket);
             let count = entered.len() as u64;
-            if if by_turn { present } else { count } < free {
+            if if in_order { present } else { count } < free {
                 entered.push(seq);
             } else {
-                places.push((seq, live - count, present - count));
+                standing.push(Standing { seq, ahead: live - count, present_ahead: present - count });
             }
         }
         for &seq in &entered {
@@ -147,25 +149,24 @@ impl Zone {
         if let Ok(count @ 1..) = u32::try_from(entered.len()) {
             self.window.record(self.now_ms, count);
         }
-        (entered, places)
+        (entered, standing)
     }
 
-    /// Learns how late those come who were asked to come, and did not poll since.
+    /// Learns from a holder who comes to an appointment and did not poll since it was made.
     fn note_lateness(&mut self, seq: u64, met: bool) {
-        if let Some(kept) = self.appointments.get(&seq).filter(|_| !met) {
-            // Pauses since then were nobody's lateness.
-            let asked_ms = kept.due_ms + self.paused_ms - kept.poll_in_ms - 2 * BIT_MS;
+        if let Some(appointment) = self.appointments.get(&seq).filter(|_| !met) {
+            // A pause since then is not the holder's lateness.
+            let asked_ms = appointment.due_ms + self.paused_ms - appointment.poll_in_ms - 2 * GRACE_MS;
             let late_ms = i64::try_from(self.now_ms).unwrap_or(0) - i64::try_from(asked_ms).unwrap_or(0);
             self.lateness_ms = (self.lateness_ms * 15 + late_ms.clamp(-500, 1_500)) / 16;
         }
     }
 
-    /// Says where tickets stand, given each one's `(seq, live ahead, present ahead)`, and makes the front its
-    /// appointments.
-    fn places(&mut self, tickets: &[(u64, u64, u64)]) -> Vec<Position> {
+    /// Makes the positions of tickets, and the appointments of those in the front.
+    fn positions(&mut self, tickets: &[Standing]) -> Vec<Position> {
         let (front_len, now_ms) = (u64::from(self.policy.front_len()), self.now_ms);
         let mut slots = Slots::new(self.window.upcoming(now_ms));
-        let place = |&(_, ahead, present_ahead): &(u64, u64, u64)| {
+        let position = |&Standing { ahead, present_ahead, .. }: &Standing| {
             let of_front = self.policy.mode == Mode::Auto && present_ahead < front_len;
             let slot_in_ms = of_front.then(|| slots.at(present_ahead).saturating_sub(now_ms));
             Position {
@@ -176,31 +177,31 @@ impl Zone {
                 slot_in_ms: slot_in_ms.map(|wait| u32::try_from(wait).unwrap_or(u32::MAX)),
             }
         };
-        let places: Vec<_> = tickets.iter().map(place).collect();
-        for (&(seq, ..), place) in tickets.iter().zip(&places) {
-            if place.slot_in_ms.is_some() {
-                self.appoint(seq, place.poll_in_ms.into());
+        let positions: Vec<_> = tickets.iter().map(position).collect();
+        for (&Standing { seq, .. }, position) in tickets.iter().zip(&positions) {
+            if position.slot_in_ms.is_some() {
+                self.appoint(seq, position.poll_in_ms.into());
             } else {
                 self.appointments.remove(&seq);
             }
         }
-        places
+        positions
     }
 
     fn appoint(&mut self, seq: u64, poll_in_ms: u64) {
         let Some((segment, ticket)) = self.find(seq) else { return };
         self.segments[segment].appoint(ticket);
         self.appointed_max = self.appointed_max.max(Some(seq));
-        // A poll that came may have to wait for the store as long as a beat does.
-        let due_ms = self.now_ms + 2 * poll_in_ms + 2 * BIT_MS - self.paused_ms;
+        // A second grace time, because a poll that arrived may wait for the store as long as a beat takes.
+        let due_ms = self.now_ms + 2 * poll_in_ms + 2 * GRACE_MS - self.paused_ms;
         self.appointments.insert(seq, Appointment { due_ms, poll_in_ms });
         self.dues.push(Reverse((due_ms, seq)));
     }
 
-    /// When the holder whose slot falls free in `wait_ms` shall ask again, in milliseconds from now.
+    /// When a holder should ask again whose slot becomes free in `wait_ms`, in milliseconds from now.
     ///
-    /// The reply and the next poll take their time too, so it asks for as much less. Apps keep a period to about a
-    /// tenth; the last step is therefore a short one.
+    /// The reply and the next poll take time too, so the period is shorter by that. Apps keep a period only to about a
+    /// tenth, so the last step is short.
     fn ask_again_in(&self, wait_ms: u64) -> u32 {
         let period_ms = u64::from(self.policy.polling_period_ms);
         let lead_ms = u64::try_from(self.lateness_ms).unwrap_or(0);
@@ -214,10 +215,17 @@ impl Zone {
     }
 }
 
-/// The next slots, as far as somebody asked.
+/// A ticket with the numbers of live and of present tickets ahead.
+struct Standing {
+    seq: u64,
+    ahead: u64,
+    present_ahead: u64,
+}
+
+/// The next slots, computed as far as they are asked for.
 struct Slots<'a> {
     upcoming: Upcoming<'a>,
-    /// When, and how many have fallen free by then.
+    /// Instants, each with the number of slots free by then.
     known: Vec<(u64, u64)>,
 }
 
@@ -226,25 +234,25 @@ impl<'a> Slots<'a> {
         Self { upcoming, known: Vec::new() }
     }
 
-    /// When the slot falls free that `before` others come before.
+    /// The instant at which the slot becomes free that follows `before` other slots.
     fn at(&mut self, before: u64) -> u64 {
         while self.known.last().is_none_or(|&(_, slots)| slots <= before) {
-            // The walk has no end.
+            // `upcoming` has no end.
             let Some((at_ms, count)) = self.upcoming.next() else { break };
             let slots = self.known.last().map_or(0, |&(_, slots)| slots) + u64::from(count);
             self.known.push((at_ms, slots));
         }
-        let knot = self.known.partition_point(|&(_, slots)| slots <= before);
-        self.known[knot].0
+        let step = self.known.partition_point(|&(_, slots)| slots <= before);
+        self.known[step].0
     }
 }
 
-/// Counts who is ahead of tickets that are asked about in the order of the line.
+/// Counts the tickets ahead of given tickets, which must come in the line's order.
 struct Ahead<'a> {
     segments: &'a VecDeque<Segment>,
     index: usize,
     word: usize,
-    /// The live and the present in the segments before `index`, and there in the words before `word`.
+    /// The live and the present tickets in the segments before `index`, and in the words before `word` of that segment.
     before: (u64, u64),
     within: (u64, u64),
 }
@@ -254,8 +262,8 @@ impl<'a> Ahead<'a> {
         Self { segments, index: 0, word: 0, before: (0, 0), within: (0, 0) }
     }
 
-    /// The live and the present tickets ahead of a ticket, which is not ahead of the one asked about before. Those in
-    /// other segments are counted as of when these were last touched.
+    /// The live and the present tickets ahead of a ticket, which must not be before the last one asked for. Other segments
+    /// are counted as of their last touch.
     fn of(&mut self, index: usize, ticket: usize) -> (u64, u64) {
         let add = |a: (u64, u64), b: (u64, u64)| (a.0 + b.0, a.1 + b.1);
         while self.index < index {

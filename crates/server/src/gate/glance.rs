@@ -52,7 +52,7 @@ impl Glance {
         if self.opens {
             return None;
         }
-        match self.shown.view.look(ticket.epoch, ticket.seq, self.now_ms) {
+        match self.shown.view.lookup(ticket.epoch, ticket.seq, self.now_ms) {
             Lookup::Waiting(place) => {
                 self.shown.note(ticket.seq);
                 let policy = &self.shown.view.policy;

@@ -65,6 +65,6 @@ impl Outlook {
             Standing::Middle => self.tally().present / 2,
             Standing::Last => self.tally().present,
         };
-        self.shown.view.foretell(policy, present_ahead, self.now_ms)
+        self.shown.view.estimate_under(policy, present_ahead, self.now_ms)
     }
 }

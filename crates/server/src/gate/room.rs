@@ -383,7 +383,7 @@ impl Room {
     pub(super) fn look(&self, ticket: Ticket) -> Option<Reply> {
         let shown = self.shown.load();
         let now_ms = shown.now_ms();
-        match shown.view.look(ticket.epoch, ticket.seq, now_ms) {
+        match shown.view.lookup(ticket.epoch, ticket.seq, now_ms) {
             Lookup::Waiting(place) => {
                 shown.note(ticket.seq);
                 Some(self.waiting(ticket, place, now_ms, self.is_shown_stale(&shown)))

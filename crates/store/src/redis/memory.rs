@@ -296,7 +296,7 @@ impl Memory {
                 slots_used: header.used,
             },
         };
-        self.forecast.show(sight, &self.window)
+        self.forecast.observe(sight, &self.window)
     }
 
     /// Keeps what is remembered now until the store was told.
