@@ -1,8 +1,8 @@
-//! The bus itself: who publishes, who subscribes, and the thread that wakes those who wait.
+//! The bus: its publishers, its subscribers, and the ringer thread that wakes them.
 //!
-//! Invariants: the lists of publishers and subscribers are locked by those who come and go, by the ringer and by who asks
-//! for figures, never by who publishes; a subscriber's waker is run by the ringer alone, so that foreign code neither
-//! slows a publisher down nor panics there.
+//! Invariants: publishing never takes the locks of the lists of publishers and subscribers. Only threads that come or go,
+//! the ringer, and requests for figures take them. Only the ringer runs a subscriber's waker, so that foreign code neither
+//! slows a publisher down nor panics in it.
 
 use std::{
     collections::HashMap,
@@ -28,76 +28,76 @@ use crate::{
     zones::{ZoneNames, Zones},
 };
 
-/// Threads that can publish. Threads that ended give their rings to later ones.
+/// The most threads that can publish. A thread that ends leaves its rings to a later one.
 pub const PUBLISHERS_MAX: usize = 256;
 
-/// Subscribers at one time.
+/// The most subscribers at one time.
 pub const SUBSCRIBERS_MAX: usize = 256;
 
-/// For how long after waking subscribers the bus wakes none: so long an event may lie, and so seldom does a
-/// publisher make a system call.
+/// The pause after the ringer has woken subscribers. It bounds both how long an event may wait and how often a publisher
+/// makes a system call.
 pub const INTERVAL: Duration = Duration::from_millis(2);
 
-/// Why there is no subscription.
+/// Why a subscription is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubscribeError {
-    /// It asks for more than the subscriber's right allows.
+    /// The subscription asks for a kind above the subscriber's right.
     #[error("{} is for {} alone, and the subscriber is {}", kind.as_str(), kind.scope().as_str(), right.as_str())]
     Refused {
-        /// The first such kind.
+        /// The first kind above the right.
         kind: Kind,
         /// The subscriber's right.
         right: Scope,
     },
-    /// It asks for nothing.
+    /// The subscription asks for no kinds.
     #[error("a subscription needs at least one kind of event")]
     Nothing,
-    /// There are [`SUBSCRIBERS_MAX`] subscribers.
+    /// There are [`SUBSCRIBERS_MAX`] subscribers already.
     #[error("there are {SUBSCRIBERS_MAX} subscribers already")]
     TooMany,
 }
 
-/// A subscriber, as an operator sees it.
+/// The figures of one subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subscriber {
-    /// What it calls itself.
+    /// The name it subscribed under.
     pub name: Arc<str>,
-    /// What it may hear of.
+    /// The highest scope that it may receive.
     pub right: Scope,
-    /// What it asked for.
+    /// The kinds that it receives.
     pub kinds: Kinds,
-    /// Events it took.
+    /// Events that it took.
     pub taken: u64,
-    /// Events that are there for it, and that it has not taken.
+    /// Events that it can still take from the rings.
     pub lag: u64,
-    /// Events it lost, those included that it has not come to miss yet.
+    /// Events that it lost, including those that it has not noticed yet.
     pub lost: u64,
-    /// Events that lie in its [`Spill`](crate::Spill).
+    /// Events in its [`Spill`](crate::Spill).
     pub spilled: u64,
 }
 
-/// All subscribers of one name, as an operator sees them.
+/// The figures of all subscribers of one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct OfName {
-    /// Events that they lost, ever.
+    /// Events that they lost, including subscribers that left.
     pub lost: u64,
-    /// Events that they have not taken, or not dealt with.
+    /// Events that they have not taken yet, or that are in their spills.
     pub waiting: u64,
 }
 
-/// The event bus. Dropping it lets its subscribers have what is left, and then ends them.
+/// The event bus. When it is dropped, its subscribers receive the remaining events and then end.
 pub struct Bus {
     core: Arc<Core>,
 }
 
-/// What the bus, its subscribers and the ringer share.
+/// State shared by the bus, its subscribers and the ringer.
 pub(crate) struct Core {
     threads: ThreadLocal<Arc<Rings<SLOT_WORDS>>>,
     pub(crate) bell: Bell,
     ringer: Thread,
     ring_len: Box<dyn Fn(Kind) -> usize + Send + Sync>,
     publishers: Mutex<Vec<Arc<Rings<SLOT_WORDS>>>>,
-    /// How many publishers there are.
+    /// The number of publishers.
     pub(crate) enlisted: AtomicUsize,
     unheard: AtomicU64,
     members: Mutex<Members>,
@@ -108,31 +108,31 @@ pub(crate) struct Core {
 #[derive(Default)]
 struct Members {
     here: Vec<Arc<Member>>,
-    /// What those who left had lost, by name.
+    /// The losses of subscribers that left, by name.
     left: HashMap<Arc<str>, u64>,
 }
 
-/// A lock that no panic can leave half changed.
+/// Locks a mutex. A panic cannot leave its value half changed.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Bus {
-    /// A bus with rings as long as [`Kind::ring_len`] says: 1.9 MB for each thread that publishes.
+    /// A bus with rings of [`Kind::ring_len`] events: 1.9 MB per publishing thread.
     ///
     /// # Errors
-    /// If no thread can be started; the bus has one, which wakes subscribers.
+    /// If the ringer thread cannot be started.
     pub fn new() -> io::Result<Self> {
         Self::with_rings(Kind::ring_len)
     }
 
-    /// A bus with rings as long as `ring_len` says: powers of two from 2 on, in events of 64 bytes.
+    /// A bus with rings of `ring_len` events of 64 bytes each. Lengths are powers of two, at least 2.
     ///
     /// # Errors
-    /// If no thread can be started; the bus has one, which wakes subscribers.
+    /// If the ringer thread cannot be started.
     ///
     /// # Panics
-    /// If a length is no power of two from 2 on.
+    /// If a length is not a power of two, or below 2.
     pub fn with_rings(ring_len: impl Fn(Kind) -> usize + Send + Sync + 'static) -> io::Result<Self> {
         for &kind in Kind::ALL {
             let len = ring_len(kind);
@@ -160,23 +160,23 @@ impl Bus {
         Ok(Self { core })
     }
 
-    /// Tells what happened. No lock, no allocation, no waiting; see the crate for a thread's first event.
+    /// Publishes an event. Takes no lock, does not allocate and does not wait, except for a thread's first event; see the crate.
     #[inline]
     pub fn publish<E: Packed>(&self, event: E) {
         let Some(rings) = self.core.threads.get() else { return self.core.publish_first(event) };
         self.core.publish(rings, event);
     }
 
-    /// Makes this thread's rings, so that its first event need not. Tells whether the thread can publish: there are at
-    /// most [`PUBLISHERS_MAX`] that do.
+    /// Makes this thread's rings now instead of at its first event. Returns whether the thread can publish: at most
+    /// [`PUBLISHERS_MAX`] threads can.
     pub fn enlist(&self) -> bool {
         self.core.enlist().is_some()
     }
 
-    /// Has `name` told of these kinds of events, from now on, if `right` allows all of them.
+    /// Subscribes `name` to these kinds, from now on.
     ///
     /// # Errors
-    /// See [`SubscribeError`].
+    /// A [`SubscribeError`]: a kind is above `right`, there are no kinds, or there are too many subscribers.
     pub fn subscribe(&self, name: &str, right: Scope, kinds: Kinds) -> Result<Subscription, SubscribeError> {
         if let Some(kind) = kinds.iter().find(|kind| kind.scope() > right) {
             return Err(SubscribeError::Refused { kind, right });
@@ -194,39 +194,40 @@ impl Bus {
         Ok(Subscription::new(Arc::clone(&self.core), member))
     }
 
-    /// The number by which events name this zone. Takes a lock: to be asked for when the zone is taken into use.
+    /// The number that stands for this zone in events. Takes a lock, so ask once, when the zone comes into use.
     #[must_use]
     pub fn zone(&self, zone: &ZoneId) -> Zone {
         self.core.zones.number(zone)
     }
 
-    /// The name of a zone; none for [`Zone::NONE`].
+    /// The name of a zone; `None` for [`Zone::NONE`].
     #[must_use]
     pub fn zone_id(&self, zone: Zone) -> Option<ZoneId> {
         self.core.zones.name(zone)
     }
 
-    /// The names of its zones, also for after the bus.
+    /// The names of the bus's zones. They outlive the bus.
     #[must_use]
     pub fn names(&self) -> ZoneNames {
         ZoneNames(Arc::clone(&self.core.zones))
     }
 
-    /// All subscribers, in the order in which they came.
+    /// All subscribers, in the order in which they subscribed.
     #[must_use]
     pub fn subscribers(&self) -> Vec<Subscriber> {
         let members = lock(&self.core.members).here.clone();
-        members.iter().map(|member| member.show(&self.core)).collect()
+        members.iter().map(|member| member.figures(&self.core)).collect()
     }
 
-    /// All that subscribers of a name ever lost, those that left included, and what those that are here have yet to take
-    /// or deal with; by name. A name is remembered for good: there should be few of them.
+    /// The figures of all subscribers, by name, including those that left. Names are never forgotten, so there should be
+    /// few.
     #[must_use]
     pub fn by_name(&self) -> HashMap<Arc<str>, OfName> {
         let members = lock(&self.core.members);
         let of_left = |(name, &lost): (&Arc<str>, &u64)| (Arc::clone(name), OfName { lost, waiting: 0 });
         let mut by_name: HashMap<_, _> = members.left.iter().map(of_left).collect();
-        for Subscriber { name, lost, lag, spilled, .. } in members.here.iter().map(|one| one.show(&self.core))
+        for Subscriber { name, lost, lag, spilled, .. } in
+            members.here.iter().map(|one| one.figures(&self.core))
         {
             let of_name = by_name.entry(name).or_default();
             of_name.lost += lost;
@@ -235,13 +236,13 @@ impl Bus {
         by_name
     }
 
-    /// Events published so far, of one kind, by all threads.
+    /// Events of one kind that all threads have published so far.
     #[must_use]
     pub fn published(&self, kind: Kind) -> u64 {
         lock(&self.core.publishers).iter().map(|rings| rings.ring(kind as usize).pushed()).sum()
     }
 
-    /// Events that nobody can hear of, because more than [`PUBLISHERS_MAX`] threads published.
+    /// Events that were not published, because more than [`PUBLISHERS_MAX`] threads tried.
     #[must_use]
     pub fn unheard(&self) -> u64 {
         self.core.unheard.load(Ordering::Relaxed)
@@ -278,7 +279,7 @@ impl Core {
     }
 
     fn enlist(&self) -> Option<&Rings<SLOT_WORDS>> {
-        // Who comes too late does not wait at the lock with each event.
+        // A thread beyond the limit must not take the lock at each event.
         if self.threads.get().is_none() && self.enlisted.load(Ordering::Acquire) == PUBLISHERS_MAX {
             return None;
         }
@@ -295,7 +296,7 @@ impl Core {
         made.ok().map(Arc::as_ref)
     }
 
-    /// The publishers beyond the first `known`.
+    /// The publishers after the first `known`.
     pub(crate) fn publishers_after(&self, known: usize) -> Vec<Arc<Rings<SLOT_WORDS>>> {
         lock(&self.publishers)[known..].to_vec()
     }
@@ -307,26 +308,26 @@ impl Core {
     pub(crate) fn leave(&self, member: &Arc<Member>) {
         let mut members = lock(&self.members);
         members.here.retain(|other| !Arc::ptr_eq(other, member));
-        let Subscriber { name, lost, .. } = member.show(self);
+        let Subscriber { name, lost, .. } = member.figures(self);
         *members.left.entry(name).or_default() += lost;
     }
 
-    /// What the bus's own thread does.
+    /// The ringer thread.
     fn ring(&self) {
         while !self.is_closed() {
             thread::park();
             self.wake();
-            // Strikes go to a thread that is not parked meanwhile, and so cost no system call.
+            // The ringer is not parked during this sleep, so that waking it costs no system call.
             thread::sleep(INTERVAL);
         }
-        // Nobody is left who could close a second time; who waits from now on finds the bus closed.
+        // The bus closes once. A subscriber that waits from now on finds it closed.
         self.wake();
     }
 
     fn wake(&self) {
         let members = lock(&self.members).here.clone();
-        for waker in members.iter().filter_map(|member| member.ready(self)) {
-            // It is the subscriber's code; whatever it does, the others are woken.
+        for waker in members.iter().filter_map(|member| member.waker_if_due(self)) {
+            // A waker is the subscriber's code. If it panics, the others are still woken.
             let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
     }

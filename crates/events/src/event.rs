@@ -1,10 +1,10 @@
-//! What can happen, who may hear of it, and how it lies in a ring.
+//! The kinds of events, their scopes, and their layout in a ring.
 //!
-//! An event is a plain value of at most 56 bytes. It reads no clock: where the instant matters, it is one that the
-//! publisher knew anyway. Where the server acts in batches, so does the event: it says how many.
+//! An event is a plain value of at most 56 bytes. Publishing reads no clock: an instant in an event is one that the
+//! publisher knew anyway. If the server acts in batches, the event says how many.
 //!
-//! Invariants: every kind has one [`Scope`]; nothing public or federated names a ticket; no event holds a token, an
-//! address, or anything else of a person; what is read from a ring is what was put in.
+//! Invariants: each kind has one [`Scope`]. No public or federated event names a ticket. No event holds a token, an address
+//! or other personal data. An event read from a ring equals the published one.
 
 use admission::{Mode, OnStoreFailure, Policy};
 
@@ -13,7 +13,7 @@ use crate::{
     slot::{EVENT_WORDS, EventWords, Field, Packed, Words, aligned},
 };
 
-/// Defines the kinds. A line's head is `Kind, scope, events a publisher's ring holds`.
+/// Defines the kinds. Each starts with its name, its scope, and the events that a publisher's ring holds.
 macro_rules! events {
     ($($(#[$doc:meta])* $name:ident, $scope:ident, $ring:literal {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
@@ -72,13 +72,13 @@ macro_rules! events {
         }
 
         impl Event {
-            /// Its kind.
+            /// The event's kind.
             #[must_use]
             pub fn kind(&self) -> Kind {
                 match self { $(Self::$name(_) => Kind::$name,)* }
             }
 
-            /// Reads events of one kind. Of words that were no such event it makes something, too.
+            /// Reads events of one kind. Words that are not such an event give an arbitrary event.
             #[inline]
             pub(crate) fn unpack<'a, W: Words + 'a>(
                 kind: Kind,
@@ -91,7 +91,7 @@ macro_rules! events {
             }
         }
 
-        /// What an event is about: what is subscribed to.
+        /// The kind of an event. Subscriptions name kinds.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(u8)]
         pub enum Kind {
@@ -102,20 +102,20 @@ macro_rules! events {
             /// All kinds.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// Who may hear of it.
+            /// The scope that may receive the kind.
             #[must_use]
             pub const fn scope(self) -> Scope {
                 match self { $(Self::$name => Scope::$scope,)* }
             }
 
-            /// Its name: that of the event's type.
+            /// The name of the event's type.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
             }
 
-            /// How many events of this kind the ring of one publishing thread holds, unless the bus was made otherwise:
-            /// so many does a subscriber that sleeps find again. A power of two.
+            /// The default length of a publishing thread's ring for this kind, in events; a power of two. A sleeping
+            /// subscriber can take that many events when it wakes up.
             #[must_use]
             pub const fn ring_len(self) -> usize {
                 match self { $(Self::$name => $ring,)* }
@@ -125,40 +125,39 @@ macro_rules! events {
 }
 
 events! {
-    /// A new view of a zone is in use: ranks and waits may be other ones than before. About once a second for each
-    /// zone in use.
+    /// A new view of a zone is in use, so ranks and waits may have changed. About once a second for each zone in use.
     ViewShown, Public, 1024 {
         /// The zone.
         zone: Zone,
-        /// Which life of its line.
+        /// The line's epoch.
         epoch: u32,
-        /// When, on the store's clock, in milliseconds.
+        /// The instant, in milliseconds on the store's clock.
         at_ms: u64,
     }
 
-    /// A zone was opened, closed, held, or given back to its windows.
+    /// The mode of a zone changed.
     ModeChanged, Public, 256 {
         /// The zone.
         zone: Zone,
-        /// Who enters from now on.
+        /// The new mode.
         mode: Mode,
     }
 
-    /// Another policy of a zone is in force.
+    /// A zone's policy changed.
     PolicyChanged, Federated, 256 {
         /// The zone.
         zone: Zone,
-        /// The policy, whole.
+        /// The whole new policy.
         policy: Policy,
     }
 
-    /// What those who wait in a zone are told is another text.
+    /// A zone's notice changed.
     NoticeChanged, Federated, 256 {
         /// The zone.
         zone: Zone,
     }
 
-    /// A zone is served that was not.
+    /// A zone is served from now on.
     ZoneAdded, Federated, 256 {
         /// The zone.
         zone: Zone,
@@ -172,87 +171,86 @@ events! {
         zone: Zone,
     }
 
-    /// Tickets were given out: `count` of them, from `first` on.
+    /// Tickets were issued: `count` of them, from `first` on.
     Joined, Private, 4096 {
         /// The zone.
         zone: Zone,
-        /// Which life of its line.
+        /// The line's epoch.
         epoch: u32,
-        /// The first ticket's number.
+        /// The number of the first ticket.
         first: u64,
-        /// How many tickets; at least 1.
+        /// The number of tickets; at least 1.
         count: u32,
-        /// How many of these entered at once.
+        /// The number of these that entered at once.
         entered: u32,
-        /// When, on the store's clock, in milliseconds.
+        /// The instant, in milliseconds on the store's clock.
         at_ms: u64,
     }
 
-    /// Somebody entered.
+    /// A ticket's holder entered.
     Entered, Private, 4096 {
         /// The zone.
         zone: Zone,
-        /// How long the wait was, in milliseconds.
+        /// The wait, in milliseconds.
         waited_ms: u32,
-        /// The wait told when the ticket was given out, in seconds; 0 where none was told.
+        /// The wait told when the ticket was issued, in seconds; 0 if none was told.
         told_s: u32,
-        /// When, on the store's clock, in milliseconds.
+        /// The instant, in milliseconds on the store's clock.
         at_ms: u64,
     }
 
-    /// Tickets were evicted, for silence. Known to a server by what the store shows, so with a store that several
-    /// servers share each of them tells of the same evictions.
+    /// Silent tickets were evicted. A server learns this from the store's snapshots, so each server of a shared store
+    /// publishes the same evictions.
     Evicted, Private, 1024 {
         /// The zone.
         zone: Zone,
-        /// How many; at least 1.
+        /// The number of tickets; at least 1.
         count: u32,
-        /// When the store showed it, on its clock, in milliseconds.
+        /// The instant of the snapshot, in milliseconds on the store's clock.
         at_ms: u64,
     }
 
     /// Calls were refused.
     Refused, Private, 4096 {
-        /// The zone asked for, where it is served.
+        /// The requested zone; [`Zone::NONE`] if it is not served.
         zone: Zone,
-        /// Why.
-        why: Why,
-        /// How many; at least 1.
+        /// The reason.
+        why: RefusalReason,
+        /// The number of calls; at least 1.
         count: u32,
     }
 
     /// Calls were refused by a limiter.
     Limited, Private, 4096 {
-        /// The zone asked for, where it is served.
+        /// The requested zone; [`Zone::NONE`] if it is not served.
         zone: Zone,
-        /// Which calls it limits.
+        /// The limited call.
         call: LimitedCall,
-        /// How many; at least 1.
+        /// The number of calls; at least 1.
         count: u32,
-        /// When the caller may try again, in seconds.
+        /// When the client may try again, in seconds.
         retry_after_s: u32,
     }
 
-    /// The totals of a zone, as the store showed them; see [`admission::Tally`]. About once a second for each zone in
-    /// use.
+    /// The totals of a zone as in the store's snapshot; see [`admission::Tally`]. About once a second for each zone in use.
     Tallied, Private, 1024 {
         /// The zone.
         zone: Zone,
-        /// How many the policy in force lets in a minute.
+        /// The entries per minute that the policy allows.
         admit_per_minute: u32,
         /// Live tickets.
         waiting: u32,
-        /// Those whose holders poll.
+        /// Live tickets whose holders poll.
         present: u32,
-        /// Tickets given out since the store began.
+        /// Tickets issued since the store started.
         joined: u64,
-        /// Entries since the store began.
+        /// Entries since the store started.
         entered: u64,
-        /// Evictions since the store began.
+        /// Evictions since the store started.
         evicted: u64,
-        /// Slots that fell free for a line since the store began.
+        /// Slots offered to a line since the store started.
         slots_offered: u64,
-        /// Entries from the line since the store began.
+        /// Entries from the line since the store started.
         slots_used: u64,
     }
 
@@ -260,17 +258,17 @@ events! {
     StoreCalled, Private, 4096 {
         /// The zone.
         zone: Zone,
-        /// Which call.
+        /// The call.
         call: StoreCall,
-        /// How long it took, in microseconds.
+        /// The call's duration, in microseconds.
         took_us: u32,
-        /// How many tickets it was for.
+        /// The number of tickets in the call.
         tickets: u32,
         /// Whether the store answered.
         ok: bool,
     }
 
-    /// The store does not answer for a zone.
+    /// The store does not answer for a zone any more.
     StoreLost, Private, 256 {
         /// The zone.
         zone: Zone,
@@ -280,56 +278,56 @@ events! {
     StoreBack, Private, 256 {
         /// The zone.
         zone: Zone,
-        /// How long it was away, in milliseconds.
+        /// How long the store did not answer, in milliseconds.
         away_ms: u64,
     }
 
-    /// Somebody was let in without the store.
+    /// A person was admitted without the store.
     AdmittedUnseen, Private, 1024 {
         /// The zone.
         zone: Zone,
-        /// How often that happened here since the zone is served, this time included.
+        /// The number of such admissions by this server since it serves the zone, including this one.
         total: u64,
     }
 
     /// The configuration was read again.
     Reloaded, Private, 256 {
-        /// Whether it was taken.
+        /// Whether the new configuration was accepted.
         ok: bool,
     }
 
-    /// A ticket's holder entered, with all that an audit asks for; once for each entry that a server has the store's
-    /// word of. The ticket's name is zone, epoch, and number, as in
-    /// the pass (`jti`).
+    /// A ticket's holder entered, with everything that an audit needs. Published once for each entry that this server
+    /// learns from the store. Zone, epoch and number name the ticket, as in the pass (`jti`).
     Admitted, Root, 4096 {
         /// The zone.
         zone: Zone,
-        /// Which life of its line; 0 where the store was away and the policy lets people in without it.
+        /// The line's epoch; 0 if the zone admitted without the store.
         epoch: u32,
         /// The ticket's number.
         seq: u64,
-        /// When, in seconds since 1970, as in the pass (`iat`).
+        /// The instant of the entry, in seconds since 1970, as in the pass (`iat`).
         entered_unix_s: u64,
-        /// When the store said so, on its clock, in milliseconds: later than the entry where its first word was lost.
+        /// The instant of the store's answer, in milliseconds on its clock. Later than the entry if the first answer was
+        /// lost.
         at_ms: u64,
         /// The policy in force.
         policy: Policy,
     }
 }
 
-const _: () = assert!(Kind::ALL.len() <= 64, "a set of kinds is a word");
+const _: () = assert!(Kind::ALL.len() <= 64, "a set of kinds fits a word");
 
 /// Why a call was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Why {
+pub enum RefusalReason {
     /// The zone is not served.
     UnknownZone,
     /// The token is forged, altered, or of another zone.
     BadToken,
-    /// The place is no more.
+    /// The ticket was evicted, or entered too long ago.
     Gone,
-    /// The zone takes nobody.
+    /// The zone is closed.
     Closed,
     /// The store does not answer.
     StoreAway,
@@ -337,8 +335,8 @@ pub enum Why {
     Busy,
 }
 
-impl Why {
-    /// All reasons, with their names.
+impl RefusalReason {
+    /// All reasons with their names.
     pub const ALL: [(Self, &'static str); 6] = [
         (Self::UnknownZone, "unknown_zone"),
         (Self::BadToken, "bad_token"),
@@ -349,39 +347,39 @@ impl Why {
     ];
 }
 
-/// Calls that a zone may limit.
+/// A call that a zone may limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum LimitedCall {
-    /// Asking for a new place.
+    /// A request for a new ticket.
     Wait,
-    /// Asking for the place one has, by `entry` or by `wait` with a token.
+    /// A poll for an existing ticket, by `entry` or by `wait` with a token.
     Entry,
 }
 
 impl LimitedCall {
-    /// Both, with their names.
+    /// Both calls with their names.
     pub const ALL: [(Self, &'static str); 2] = [(Self::Wait, "wait"), (Self::Entry, "entry")];
 }
 
-/// A call of the store.
+/// A call to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum StoreCall {
-    /// A zone and its policy are put.
+    /// Sets a zone and its policy.
     Put,
-    /// A zone is made known.
+    /// Opens a known zone.
     Open,
-    /// Tickets are taken.
+    /// Issues tickets.
     Join,
-    /// Claims are decided.
+    /// Decides claims.
     Enter,
-    /// Time passes, polls are reported.
+    /// Reports polls and lets time pass.
     Beat,
 }
 
 impl StoreCall {
-    /// All calls, with their names.
+    /// All calls with their names.
     pub const ALL: [(Self, &'static str); 5] = [
         (Self::Put, "put"),
         (Self::Open, "open"),
@@ -396,7 +394,7 @@ impl StoreCall {
 pub struct Kinds(u64);
 
 impl Kinds {
-    /// These.
+    /// The set of these kinds.
     #[must_use]
     pub const fn of(kinds: &[Kind]) -> Self {
         let mut set = 0;
@@ -408,19 +406,19 @@ impl Kinds {
         Self(set)
     }
 
-    /// All that `scope` may hear of.
+    /// All kinds that a subscriber with this right may receive.
     #[must_use]
     pub fn within(scope: Scope) -> Self {
         Self(Kind::ALL.iter().filter(|kind| kind.scope() <= scope).fold(0, |set, kind| set | kind.bit()))
     }
 
-    /// Whether `kind` is one of them.
+    /// Whether the set contains `kind`.
     #[must_use]
     pub const fn contains(self, kind: Kind) -> bool {
         self.0 & kind.bit() != 0
     }
 
-    /// Each of them.
+    /// The kinds of the set.
     pub fn iter(self) -> impl Iterator<Item = Kind> {
         Kind::ALL.iter().copied().filter(move |kind| self.contains(*kind))
     }
@@ -436,7 +434,7 @@ impl Kind {
     }
 }
 
-/// Words that stand for themselves in half a word.
+/// Implements [`Field`] for types that fit half a word.
 macro_rules! halves {
     ($($type:ty: $to:expr, $from:expr;)*) => {$(
         impl Field for $type {
@@ -455,22 +453,22 @@ macro_rules! halves {
     )*};
 }
 
-/// What was put as the place in a list of all values; the first for what was not.
-fn nth<T: Copy, const N: usize>(all: &[(T, &str); N], place: u32) -> T {
-    all.get(place as usize).unwrap_or(&all[0]).0
+/// The value at `index` in a list of all values; the first one if there is no such index.
+fn nth<T: Copy, const N: usize>(all: &[(T, &str); N], index: u32) -> T {
+    all.get(index as usize).unwrap_or(&all[0]).0
 }
 
 halves! {
     bool: u32::from, |half| half != 0;
     Zone: Zone::index, Zone::from_index;
     Mode: |mode| mode as u32, |half| nth(&Mode::ALL, half);
-    Why: |why| why as u32, |half| nth(&Why::ALL, half);
+    RefusalReason: |why| why as u32, |half| nth(&RefusalReason::ALL, half);
     LimitedCall: |call| call as u32, |half| nth(&LimitedCall::ALL, half);
     StoreCall: |call| call as u32, |half| nth(&StoreCall::ALL, half);
 }
 
-/// A policy's nine numbers in three words, within the ranges that [`Policy::check`] holds them to; greater ones become
-/// the greatest.
+/// A policy's nine fields in three words. The bits suffice for the ranges of [`Policy::check`]; larger numbers become the
+/// largest that fits.
 impl Field for Policy {
     const HALVES: usize = 6;
 

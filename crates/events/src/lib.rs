@@ -1,7 +1,7 @@
-//! The in-process event bus: what happened, told once.
+//! The in-process event bus: each event is published once and reaches every subscriber of its kind.
 //!
-//! Whatever wants to know what the waiting room does subscribes here: metrics, the audit, operators, other servers,
-//! waiting browsers. The request path publishes plain values and pays next to nothing for it.
+//! Metrics, the audit log, operators, other servers and waiting browsers subscribe here. The request path publishes plain
+//! values at almost no cost.
 //!
 //! ```
 //! use events::{Bus, Event, Joined, Kind, Kinds, Scope};
@@ -22,38 +22,40 @@
 //! # impl Parse for str { fn parse_zone(&self) -> admission::ZoneId { admission::ZoneId::parse(self).expect("a name") } }
 //! ```
 //!
-//! # What always holds
+//! # Promises
 //!
-//! - **Publishing** takes no lock, allocates nothing, and waits for nobody, whatever subscribers do. A thread's first
-//!   event makes its rings (with a lock and an allocation); [`Bus::enlist`] does so beforehand. When a
-//!   subscriber sleeps that wants the event, one publisher makes one system call to have it woken, and none makes
-//!   another for the next [`INTERVAL`].
-//! - **Each subscriber** has each event of its kinds at most once, those of one thread in the order in which it published
-//!   them. Between threads there is no order: what depends on it carries an instant or a revision of its own.
-//! - **A slow subscriber** loses its own oldest events, kind by kind, once a publishing thread is a ring ahead of it
-//!   ([`Kind::ring_len`]). The loss is counted, told with its next batch, and shown by [`Bus::subscribers`]; nobody else
-//!   loses anything. Who must not lose has a [`Spill`].
-//! - **Nobody hears what is above its right**: [`Bus::subscribe`] refuses. A kind's [`Scope`] is part of its definition,
-//!   and publishing takes none, so nothing can be published more widely.
-//! - **An idle bus** burns no processor time: everybody sleeps until somebody publishes.
+//! - **Publishing** takes no lock, does not allocate, and never waits, whatever subscribers do. Exception: a thread's first
+//!   event makes its rings (with a lock and an allocation); [`Bus::enlist`] does that in advance. If a sleeping subscriber
+//!   wants the event, one publisher makes one system call to wake it. No publisher makes another one for the next
+//!   [`INTERVAL`].
+//! - **Each subscriber** receives each event of its kinds at most once. Events of one thread arrive in the order in which it
+//!   published them. Events of different threads have no order; where order matters, the event carries an instant or a
+//!   revision.
+//! - **A slow subscriber** loses its oldest events, kind by kind, once a publishing thread is a ring ahead of it
+//!   ([`Kind::ring_len`]). The loss is counted, reported with its next batch, and shown by [`Bus::subscribers`]. Other
+//!   subscribers lose nothing. A subscriber that must not lose events uses a [`Spill`].
+//! - **No subscriber receives events above its right**: [`Bus::subscribe`] refuses. Each kind defines its [`Scope`], and
+//!   publishing takes none, so that no call can publish an event more widely.
+//! - **An idle bus** uses no processor time: all threads sleep until an event is published.
 //!
-//! # Why a ring of its own
+//! # Why not an existing channel
 //!
-//! Measured with 20 subscribers on two cores (`benches/README.md`); the promises above decide, where figures don't.
+//! Figures with 20 subscribers on two cores are in `benches/README.md`. The promises above decide; the figures support them.
 //!
-//! - [tokio's broadcast](https://docs.rs/tokio/latest/tokio/sync/broadcast/) loses the oldest and counts it, but all
-//!   publishers of a channel share a lock, with those who wait in a list under it, and each wake-up is the publisher's.
-//! - Queues ([crossbeam](https://docs.rs/crossbeam-channel), [rtrb](https://docs.rs/rtrb)) are pushed into once for each
-//!   subscriber, and a full one can only make the publisher wait or lose the *newest*: the oldest are the reader's.
-//! - The [disruptor](https://docs.rs/disruptor) hands out references into its ring, and no copies: nothing here is
-//!   faster. For that, publishers wait for the slowest subscriber, nobody can subscribe later, and those with nothing to
-//!   do spin, or wake up every so often.
+//! - [tokio's broadcast](https://docs.rs/tokio/latest/tokio/sync/broadcast/) drops the oldest events and counts them. But
+//!   all publishers of a channel share one lock, which also protects the list of waiting subscribers, and each wake-up is
+//!   done by the publisher.
+//! - Queues ([crossbeam](https://docs.rs/crossbeam-channel), [rtrb](https://docs.rs/rtrb)) need one push per subscriber. A
+//!   full queue makes the publisher wait or drops the *newest* event, because only the reader can remove the oldest.
+//! - The [disruptor](https://docs.rs/disruptor) hands out references into its ring and makes no copies, so nothing here is
+//!   faster. In return, publishers wait for the slowest subscriber, nobody can subscribe later, and idle threads spin or
+//!   wake up periodically.
 //!
-//! So there is one ring that overwrites for each thread and kind, of atomic words, for this crate has no unsafe code. What
-//! knows the thread is [thread_local](https://docs.rs/thread_local).
+//! Therefore each thread has one overwriting ring per kind. The rings consist of atomic words, because this crate has no
+//! unsafe code. [thread_local](https://docs.rs/thread_local) maps threads to rings.
 //!
-//! Everything is bounded: 256 publishing threads (the events of others are counted as unheard), 256 subscribers, 65,536
-//! names of zones.
+//! Everything is bounded: 256 publishing threads (events of further threads are counted as unheard), 256 subscribers,
+//! 65,536 zone names.
 
 mod bell;
 mod bus;
@@ -69,8 +71,8 @@ mod zones;
 pub use bus::{Bus, INTERVAL, OfName, PUBLISHERS_MAX, SUBSCRIBERS_MAX, SubscribeError, Subscriber};
 pub use event::{
     Admitted, AdmittedUnseen, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall,
-    ModeChanged, NoticeChanged, PolicyChanged, Refused, Reloaded, StoreBack, StoreCall, StoreCalled,
-    StoreLost, Tallied, ViewShown, Why, ZoneAdded, ZoneRemoved,
+    ModeChanged, NoticeChanged, PolicyChanged, RefusalReason, Refused, Reloaded, StoreBack, StoreCall,
+    StoreCalled, StoreLost, Tallied, ViewShown, ZoneAdded, ZoneRemoved,
 };
 pub use scope::Scope;
 pub use spill::Spill;

@@ -1,56 +1,56 @@
-//! Rings that one thread writes, and that any number of threads read, each at cursors of its own.
+//! Rings that one thread writes and any number of threads read, each with its cursors.
 //!
-//! The writer overwrites the oldest and knows nothing of its readers, so what a write costs does not depend on them.
-//! A slot is made of atomic words: a reader may come upon one that is half overwritten, but is not deceived by it.
-//! Whoever can read any word of event `n + len` can also read that `n + len` events were pushed before (the release
-//! fence in [`Ring::push`], the acquire fence in [`Ring::spoiled`]). A reader asks for that count again after it read,
-//! and drops what had begun to be overwritten by then.
+//! The writer overwrites the oldest event and knows nothing about its readers, so that a write costs the same for any
+//! number of readers. A slot consists of atomic words. A reader may find a slot half overwritten, but notices it: if it
+//! could read any word of event `n + len`, it can also read that `n + len` events were pushed before (release fence in
+//! [`Ring::push`], acquire fence in [`Ring::overwritten`]). A reader reads that count again after the slots, and drops
+//! the events that the writer may have begun to overwrite by then.
 //!
-//! A thread has several rings, one for each kind of event. A ring of its own keeps a rare kind from being pushed out by a
-//! flood of another, and spares a reader what it did not ask for. Events carry their number among all of their
-//! thread's, so a reader of several rings can put them into the order in which they were published.
+//! A thread has one ring per kind of event. Events of a frequent kind therefore cannot overwrite those of a rare kind, and
+//! a reader sees only the kinds it asked for. Each event carries its number among all events of its thread, so that a
+//! reader of several rings can restore the order of publication.
 //!
-//! Invariants: what is not spoiled was pushed as it is, in that order, and what is missing can be counted.
-//! Once `published` gives `n`, the rings have all events below `n`.
+//! Invariants: an event that was not overwritten equals the pushed one; events keep their order; missing events can be
+//! counted. Once `published` returns `n`, the rings contain all events below `n`.
 
 use crate::sync::{
     atomic::{AtomicU64, Ordering, fence},
     own,
 };
 
-/// On a cache line of its own, and away from the neighbour that is fetched along with it.
+/// A counter that shares no cache line with others, nor the neighbouring line that processors fetch along with it.
 #[repr(align(128))]
 struct Count(AtomicU64);
 
-/// A line of the cache holds one event of eight words.
+/// One event of eight words fits one cache line.
 #[repr(align(64))]
 struct Slot<const WORDS: usize>([AtomicU64; WORDS]);
 
-/// A stretch of a ring that a reader looks at.
+/// A range of events in a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Look {
-    /// The first event of it.
+pub(crate) struct Range {
+    /// The first event.
     pub(crate) first: u64,
-    /// Where it ends.
+    /// The event after the last one.
     pub(crate) end: u64,
 }
 
-/// The events of one kind that one thread publishes.
+/// The events of one kind from one thread.
 pub(crate) struct Ring<const WORDS: usize> {
     pushed: Count,
     slots: Box<[Slot<WORDS>]>,
 }
 
 impl<const WORDS: usize> Ring<WORDS> {
-    /// An empty ring of `len` slots, a power of two from 2 on; its memory is all there from the start. One slot is
-    /// always the next to be written, so `len - 1` events can be read back.
+    /// An empty ring of `len` slots, a power of two of at least 2. Allocates all its memory at once. One slot is always the
+    /// next one to be written, so that `len - 1` events can be read.
     pub(crate) fn new(len: usize) -> Self {
-        assert!(len.is_power_of_two() && len >= 2, "a ring's length is a power of two from 2 on");
+        assert!(len.is_power_of_two() && len >= 2, "a ring's length is a power of two, at least 2");
         let slot = || Slot(std::array::from_fn(|_| AtomicU64::new(0)));
         Self { pushed: Count(AtomicU64::new(0)), slots: std::iter::repeat_with(slot).take(len).collect() }
     }
 
-    /// An event's words, to be loaded in any order; see [`Ring::spoiled`].
+    /// An event's words. Load them in any order, then call [`Ring::overwritten`].
     #[inline]
     pub(crate) fn slot(&self, event: u64) -> &[AtomicU64; WORDS] {
         #[expect(clippy::cast_possible_truncation, reason = "only the low bits matter")]
@@ -58,7 +58,7 @@ impl<const WORDS: usize> Ring<WORDS> {
         &self.slots[index].0
     }
 
-    /// Adds an event, over the oldest one if the ring is full. One thread only.
+    /// Adds an event; overwrites the oldest one if the ring is full. For one thread only.
     #[inline]
     pub(crate) fn push(&self, words: [u64; WORDS]) {
         let pushed = own(&self.pushed.0);
@@ -69,40 +69,40 @@ impl<const WORDS: usize> Ring<WORDS> {
         self.pushed.0.store(pushed + 1, Ordering::Release);
     }
 
-    /// How many events were pushed so far: the cursor of a reader who wants only what comes.
+    /// The number of events pushed so far. A cursor at this number receives only later events.
     #[inline]
     pub(crate) fn pushed(&self) -> u64 {
         self.pushed.0.load(Ordering::Acquire)
     }
 
-    /// How many of the events from `from` on are gone, if `pushed` were pushed.
+    /// How many events from `from` on are overwritten after `pushed` pushes.
     #[inline]
     pub(crate) fn gone(&self, from: u64, pushed: u64) -> u64 {
         (pushed + 1).saturating_sub(self.slots.len() as u64).saturating_sub(from)
     }
 
-    /// The events from `from` on that are there, `max` at most. Those that the stretch does not begin with are gone.
+    /// The events from `from` on that can be read, at most `max`. Events between `from` and the range are overwritten.
     #[inline]
-    pub(crate) fn look(&self, from: u64, max: usize) -> Look {
+    pub(crate) fn readable(&self, from: u64, max: usize) -> Range {
         let pushed = self.pushed();
         let first = from + self.gone(from, pushed);
-        Look { first, end: pushed.min(first + max as u64) }
+        Range { first, end: pushed.min(first + max as u64) }
     }
 
-    /// To be called after the slots of a stretch were read: how many of its events, the first ones, may have been
-    /// overwritten meanwhile. What was read of them is not to be believed.
+    /// Call this after reading a range's slots. Returns how many of its first events may have been overwritten meanwhile.
+    /// Ignore the words read for those.
     #[inline]
-    pub(crate) fn spoiled(&self, look: Look) -> usize {
+    pub(crate) fn overwritten(&self, range: Range) -> usize {
         fence(Ordering::Acquire);
-        let spoiled = self.gone(look.first, self.pushed.0.load(Ordering::Relaxed));
-        usize::try_from(spoiled.min(look.end - look.first)).expect("no longer than the ring")
+        let overwritten = self.gone(range.first, self.pushed.0.load(Ordering::Relaxed));
+        usize::try_from(overwritten.min(range.end - range.first)).expect("no longer than the ring")
     }
 }
 
-/// Events of one kind, copied to be put in order.
+/// Events of one kind, copied so that they can be put in order.
 pub(crate) struct Copied<const WORDS: usize, const MAX: usize> {
     events: [[u64; WORDS]; MAX],
-    /// Those from here to the end are not yet in order.
+    /// The events from `next` to `end` are not handed out yet.
     next: usize,
     end: usize,
 }
@@ -114,24 +114,24 @@ impl<const WORDS: usize, const MAX: usize> Default for Copied<WORDS, MAX> {
 }
 
 impl<const WORDS: usize, const MAX: usize> Copied<WORDS, MAX> {
-    /// Copies what the ring has from the cursor on, and moves the cursor to the first of it. Gives how many were lost.
+    /// Copies the readable events from the cursor on, and moves the cursor to the first of them. Returns how many were lost.
     fn fill(&mut self, ring: &Ring<WORDS>, cursor: &mut u64) -> u64 {
-        let look = ring.look(*cursor, MAX);
-        for (event, to) in (look.first..look.end).zip(&mut self.events) {
+        let range = ring.readable(*cursor, MAX);
+        for (event, to) in (range.first..range.end).zip(&mut self.events) {
             *to = ring.slot(event).each_ref().map(|word| word.load(Ordering::Relaxed));
         }
-        self.next = ring.spoiled(look);
-        self.end = usize::try_from(look.end - look.first).expect("no more than were asked for");
-        let before = std::mem::replace(cursor, look.first + self.next as u64);
+        self.next = ring.overwritten(range);
+        self.end = usize::try_from(range.end - range.first).expect("no more than were asked for");
+        let before = std::mem::replace(cursor, range.first + self.next as u64);
         *cursor - before
     }
 
-    /// The first one's number.
+    /// The number of the first event.
     fn number(&self) -> Option<u64> {
         self.events[self.next..self.end].first().map(|event| event[0])
     }
 
-    /// Behind the last one's number, if the ring may have more.
+    /// The number after the last event's, if the ring may hold more events.
     fn known(&self) -> Option<u64> {
         self.events[self.next..].last().filter(|_| self.end == MAX).map(|event| event[0] + 1)
     }
@@ -144,7 +144,7 @@ pub(crate) struct Rings<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> Rings<WORDS> {
-    /// Rings of these lengths.
+    /// Rings of these lengths, one per kind.
     pub(crate) fn new(lens: impl IntoIterator<Item = usize>) -> Self {
         Self { rings: lens.into_iter().map(Ring::new).collect(), published: Count(AtomicU64::new(0)) }
     }
@@ -155,9 +155,9 @@ impl<const WORDS: usize> Rings<WORDS> {
         &self.rings[kind]
     }
 
-    /// Adds an event to a kind's ring, over the oldest one if the ring is full. The first word is replaced by the
-    /// event's number. One thread only: two at once would spoil each other's events. What is loaded sequentially
-    /// consistently after this call was not known to whoever does not see the event, see [`crate::bell`].
+    /// Adds an event to a kind's ring; overwrites the oldest one if the ring is full. Replaces the first word by the
+    /// event's number. For one thread only: two writers would corrupt each other's events. The store is sequentially
+    /// consistent, as [`crate::bell`] requires.
     #[inline]
     pub(crate) fn publish(&self, kind: usize, mut words: [u64; WORDS]) {
         let number = own(&self.published.0);
@@ -166,14 +166,14 @@ impl<const WORDS: usize> Rings<WORDS> {
         self.published.0.store(number + 1, Ordering::SeqCst);
     }
 
-    /// Events published so far, of all kinds.
+    /// The number of events published so far, of all kinds.
     #[inline]
     pub(crate) fn published(&self) -> u64 {
         self.published.0.load(Ordering::SeqCst)
     }
 
-    /// Takes what some kinds' rings have from the cursors on, in the order of the numbers; `each` has the kind's place
-    /// among those, and the event. Gives how many were lost. Not all at once if there is much.
+    /// Takes events of some kinds from the cursors on, in the order of their numbers. Calls `each` with the index in
+    /// `kinds` and the event. Returns how many events were lost. If there are many, one call does not take all.
     pub(crate) fn take_in_order<const MAX: usize>(
         &self,
         kinds: impl Iterator<Item = usize>,
@@ -181,7 +181,7 @@ impl<const WORDS: usize> Rings<WORDS> {
         copied: &mut [Copied<WORDS, MAX>],
         mut each: impl FnMut(usize, &[u64; WORDS]),
     ) -> u64 {
-        // All rings have what is below this. Beyond it a later event may be there before an earlier one of another kind.
+        // Each ring has all its events below this number. Above it, a later event may be visible before an earlier one of another kind.
         let mut known = self.published();
         let mut lost = 0;
         for ((kind, cursor), copied) in kinds.zip(&mut *cursors).zip(&mut *copied) {

@@ -1,23 +1,23 @@
-//! Who may hear of what.
+//! The scopes of events: which audience may receive them.
+//!
+//! Invariant: a kind of event has one scope, given where the kind is defined. Publishing takes no scope, so that no call
+//! can publish an event more widely than its kind allows.
 
-/// An audience. Each includes the ones before: who may hear `Private` may hear `Public`, too.
-///
-/// A kind of event has one scope, said where the kind is defined, and publishing takes none: so no call can publish an
-/// event more widely than its kind allows.
+/// An audience. Each one may also receive the events of those before it: `Private` includes `Public`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scope {
-    /// Waiting users, that is, anybody.
+    /// Everybody, including waiting users.
     Public,
-    /// Other servers of this waiting room.
+    /// Other servers of this installation.
     Federated,
     /// Operators.
     Private,
-    /// The audit.
+    /// The audit log.
     Root,
 }
 
 impl Scope {
-    /// All of them, from the widest audience to the narrowest, with their names.
+    /// All scopes with their names, from the widest audience to the narrowest.
     pub const ALL: [(Self, &'static str); 4] = [
         (Self::Public, "public"),
         (Self::Federated, "federated"),
@@ -25,7 +25,7 @@ impl Scope {
         (Self::Root, "root"),
     ];
 
-    /// The name.
+    /// The scope's name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         Self::ALL[self as usize].1

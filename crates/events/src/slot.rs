@@ -1,24 +1,25 @@
-//! How a value's fields lie in the words of a ring's slot: one after the other, in halves of words, each aligned to its
-//! own length.
+//! The layout of an event in a ring's slot: its fields one after the other, in half words, each aligned to its length.
+//!
+//! Invariant: `unpack` reverses `pack`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::Kind;
 
-/// Words of a slot: the event's number among all of its publisher's, and the event.
+/// The words of a slot: the event's number among its publisher's events, then the event.
 pub(crate) const SLOT_WORDS: usize = 8;
-/// Words of an event.
+/// The words of an event.
 pub(crate) const EVENT_WORDS: usize = SLOT_WORDS - 1;
 /// An event as words.
 pub(crate) type EventWords = [u64; EVENT_WORDS];
 
-/// Where an event's words are read from, each only if it is needed.
+/// A source of an event's words. Reads a word only if it is needed.
 pub trait Words {
-    /// The event's word at this place.
+    /// The event's word at this index.
     fn word(&self, at: usize) -> u64;
 }
 
-/// A slot as it was copied.
+/// A copied slot.
 impl Words for [u64; SLOT_WORDS] {
     #[inline]
     fn word(&self, at: usize) -> u64 {
@@ -26,7 +27,7 @@ impl Words for [u64; SLOT_WORDS] {
     }
 }
 
-/// A slot in its ring, which may be overwritten meanwhile: so a word may have any value.
+/// A slot in its ring. The writer may overwrite it meanwhile, so that a word may have any value.
 impl Words for [AtomicU64; SLOT_WORDS] {
     #[inline]
     fn word(&self, at: usize) -> u64 {
@@ -34,30 +35,30 @@ impl Words for [AtomicU64; SLOT_WORDS] {
     }
 }
 
-/// An event that knows its kind and its bytes. Sealed: the kinds are those of this crate.
+/// An event that knows its kind and its bytes. Sealed: only this crate defines kinds.
 pub trait Packed: Copy {
-    /// Its kind.
+    /// The event's kind.
     const KIND: Kind;
-    /// Half words it takes.
+    /// The event's length, in half words.
     #[doc(hidden)]
     const HALVES: usize;
-    /// Writes it.
+    /// Writes the event.
     #[doc(hidden)]
     fn pack(self, words: &mut EventWords);
-    /// Reads what `pack` wrote, and makes something of any other words, too.
+    /// Reads an event that `pack` wrote. Any other words give an arbitrary event.
     #[doc(hidden)]
     fn unpack(words: &impl Words) -> Self;
 }
 
-/// A part of an event.
+/// A field of an event.
 pub(crate) trait Field: Copy {
-    /// Half words; 1, or an even number.
+    /// The field's length in half words; 1, or an even number.
     const HALVES: usize;
     fn put(self, words: &mut EventWords, at: usize);
     fn get(words: &impl Words, at: usize) -> Self;
 }
 
-/// Where a field of `halves` begins that comes after `at` half words.
+/// The first half word of a field of `halves` half words that follows `at` half words.
 pub(crate) const fn aligned(at: usize, halves: usize) -> usize {
     if halves == 1 { at } else { at.next_multiple_of(2) }
 }

@@ -1,8 +1,8 @@
-//! For a subscriber that must not lose: a thread that takes events out of the rings as they come, into a queue.
+//! A queue for subscribers that must not lose events. A thread moves events from the rings into it as they come.
 //!
-//! The rings stay what bounds the publishers, and the queue what bounds memory. An event is lost only when the queue
-//! is full *and* a publisher goes a whole ring ahead, or when this thread has no processor for as long as a publisher
-//! takes for a ring. Invariant: either is counted as the subscription's loss; nothing is lost between ring and queue.
+//! The rings keep publishers from waiting; the queue's limit bounds memory. An event is lost only if the queue is full
+//! *and* a publisher goes a whole ring ahead, or if the thread gets no processor time while a publisher fills a ring.
+//! Invariant: each such event is counted as the subscription's loss. No event is lost between ring and queue.
 
 use std::{
     collections::VecDeque,
@@ -19,14 +19,14 @@ use crate::{
     subscription::{BATCH_MAX, Member, unparker},
 };
 
-/// A subscription that has a queue before it. Dropping it unsubscribes.
+/// A subscription with a queue. Dropping it unsubscribes.
 pub struct Spill {
-    held: Arc<Held>,
+    shared: Arc<Shared>,
     member: Arc<Member>,
     batch: Vec<Event>,
 }
 
-struct Held {
+struct Shared {
     queue: Mutex<Queue>,
     room: Condvar,
 }
@@ -35,32 +35,32 @@ struct Held {
 struct Queue {
     events: VecDeque<Event>,
     lost: u64,
-    /// The bus is gone, and all that was left is here.
-    complete: bool,
-    /// The subscriber is gone.
-    left: bool,
+    /// The bus is gone, and the queue holds all remaining events.
+    finished: bool,
+    /// The subscriber dropped its `Spill`.
+    abandoned: bool,
     waker: Option<Waker>,
 }
 
 impl Spill {
     pub(crate) fn new(subscription: Subscription, events_max: usize) -> io::Result<Self> {
-        let held = Arc::new(Held { queue: Mutex::default(), room: Condvar::new() });
+        let shared = Arc::new(Shared { queue: Mutex::default(), room: Condvar::new() });
         let member = Arc::clone(subscription.member());
         thread::Builder::new().name("events-spill".to_owned()).spawn({
-            let held = Arc::clone(&held);
-            move || fill(&held, subscription, events_max)
+            let shared = Arc::clone(&shared);
+            move || fill(&shared, subscription, events_max)
         })?;
-        Ok(Self { held, member, batch: Vec::with_capacity(BATCH_MAX) })
+        Ok(Self { shared, member, batch: Vec::with_capacity(BATCH_MAX) })
     }
 
-    /// The events since the last batch, as soon as there are any; none once the bus is gone and all was taken. A future
-    /// that is dropped has taken nothing.
+    /// Waits for events and returns them. `None` after the bus is gone and all events were taken. Dropping the future
+    /// takes no events.
     pub async fn next(&mut self) -> Option<Batch<'_>> {
         let lost = poll_fn(|context| self.poll(context.waker())).await?;
         Some(Batch { events: &self.batch, lost })
     }
 
-    /// The same, for a thread of the subscriber's own.
+    /// Like [`Spill::next`], but blocks the thread.
     pub fn next_blocking(&mut self) -> Option<Batch<'_>> {
         let waker = unparker();
         loop {
@@ -73,16 +73,16 @@ impl Spill {
 
     fn poll(&mut self, waker: &Waker) -> Poll<Option<u64>> {
         self.batch.clear();
-        let mut queue = lock(&self.held.queue);
+        let mut queue = lock(&self.shared.queue);
         let count = queue.events.len().min(BATCH_MAX);
         self.batch.extend(queue.events.drain(..count));
         let lost = std::mem::take(&mut queue.lost);
         if count > 0 || lost > 0 {
             self.member.set_spilled(queue.events.len() as u64);
-            self.held.room.notify_one();
+            self.shared.room.notify_one();
             return Poll::Ready(Some(lost));
         }
-        if queue.complete {
+        if queue.finished {
             return Poll::Ready(None);
         }
         queue.waker = Some(waker.clone());
@@ -92,22 +92,24 @@ impl Spill {
 
 impl Drop for Spill {
     fn drop(&mut self) {
-        lock(&self.held.queue).left = true;
-        self.held.room.notify_one();
+        lock(&self.shared.queue).abandoned = true;
+        self.shared.room.notify_one();
         self.member.end();
     }
 }
 
-/// What the spill's thread does.
-fn fill(held: &Held, mut subscription: Subscription, events_max: usize) {
+/// Runs on the spill's thread.
+fn fill(shared: &Shared, mut subscription: Subscription, events_max: usize) {
     let member = Arc::clone(subscription.member());
     while let Some(batch) = subscription.next_blocking() {
-        let mut queue = lock(&held.queue);
-        while !queue.events.is_empty() && queue.events.len() + batch.events.len() > events_max && !queue.left
+        let mut queue = lock(&shared.queue);
+        while !queue.events.is_empty()
+            && queue.events.len() + batch.events.len() > events_max
+            && !queue.abandoned
         {
-            queue = held.room.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = shared.room.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
-        if queue.left {
+        if queue.abandoned {
             return;
         }
         queue.events.extend(batch.events);
@@ -120,8 +122,8 @@ fn fill(held: &Held, mut subscription: Subscription, events_max: usize) {
         }
     }
     let waker = {
-        let mut queue = lock(&held.queue);
-        queue.complete = true;
+        let mut queue = lock(&shared.queue);
+        queue.finished = true;
         queue.waker.take()
     };
     if let Some(waker) = waker {

@@ -1,8 +1,8 @@
-//! A subscriber's side: its place in every publisher's rings, its batches, its sleep.
+//! A subscriber's side of the bus: its cursors in every publisher's rings, its batches, and its sleep.
 //!
-//! Invariants: a subscriber that waits has armed the bell with its kinds and found nothing after that, or has its waker
-//! taken by the ringer; its state is locked by itself while it copies, by the ringer and by who asks for figures, each
-//! for microseconds, and never while an event is handled.
+//! Invariants: a waiting subscriber has armed the bell with its kinds and found no event after that, or the ringer has
+//! taken its waker. Its state is locked by itself while it copies, by the ringer, and by requests for figures; each takes
+//! microseconds. It is never locked while an event is handled.
 
 use std::{
     sync::{Arc, Mutex, atomic::Ordering},
@@ -17,10 +17,10 @@ use crate::{
     slot::SLOT_WORDS,
 };
 
-/// Events of a batch at most.
+/// The most events of a batch.
 pub(crate) const BATCH_MAX: usize = 256;
 
-/// Events copied from each ring at a time, where those of several rings are to be put in order.
+/// The events copied from each ring at a time if several rings must be put in order.
 const COPIED_MAX: usize = 64;
 
 /// A subscriber as the bus knows it.
@@ -33,21 +33,21 @@ pub(crate) struct Member {
 }
 
 struct State {
-    /// A place in each publisher's rings, in the order of the bus's list.
-    seats: Vec<Seat>,
-    /// Whose turn it is to be read first.
+    /// One reader per publisher, in the order of the bus's list.
+    readers: Vec<Reader>,
+    /// The index of the reader that is read first next time.
     turn: usize,
     waker: Option<Waker>,
     ended: bool,
     taken: u64,
     lost: u64,
     spilled: u64,
-    /// A stretch for each kind, of several.
+    /// One buffer per kind; empty if there is only one kind.
     copied: Box<[Copied<SLOT_WORDS, COPIED_MAX>]>,
 }
 
-/// A place in one publisher's rings.
-struct Seat {
+/// The cursors in one publisher's rings.
+struct Reader {
     rings: Arc<Rings<SLOT_WORDS>>,
     /// The next event of each kind, in the order of the subscription's kinds.
     cursors: Box<[u64]>,
@@ -61,12 +61,12 @@ impl Member {
         publishers: &[Arc<Rings<SLOT_WORDS>>],
     ) -> Self {
         let kinds: Box<[Kind]> = set.iter().collect();
-        let seat = |rings: &Arc<Rings<SLOT_WORDS>>| Seat {
+        let reader = |rings: &Arc<Rings<SLOT_WORDS>>| Reader {
             rings: Arc::clone(rings),
             cursors: kinds.iter().map(|&kind| rings.ring(kind as usize).pushed()).collect(),
         };
         let state = State {
-            seats: publishers.iter().map(seat).collect(),
+            readers: publishers.iter().map(reader).collect(),
             turn: 0,
             waker: None,
             ended: false,
@@ -78,45 +78,45 @@ impl Member {
         Self { name, right, set, state: Mutex::new(state), kinds }
     }
 
-    /// Takes what is there, up to a batch. Gives how many were lost before.
+    /// Takes the available events, up to a batch. Returns how many were lost before them.
     fn take(&self, core: &Core, into: &mut Vec<Event>) -> u64 {
         let state = &mut *lock(&self.state);
         self.take_from(state, core, into)
     }
 
     fn take_from(&self, state: &mut State, core: &Core, into: &mut Vec<Event>) -> u64 {
-        self.meet(state, core);
-        let (seats, before) = (state.seats.len(), into.len());
+        self.add_new_publishers(state, core);
+        let (readers, before) = (state.readers.len(), into.len());
         let mut lost = 0;
-        for place in 0..seats {
-            let seat = &mut state.seats[(state.turn + place) % seats];
-            lost += seat.take(&self.kinds, &mut state.copied, into);
+        for n in 0..readers {
+            let reader = &mut state.readers[(state.turn + n) % readers];
+            lost += reader.take(&self.kinds, &mut state.copied, into);
             if into.len() >= BATCH_MAX {
                 break;
             }
         }
-        state.turn = state.turn.wrapping_add(1) % seats.max(1);
+        state.turn = state.turn.wrapping_add(1) % readers.max(1);
         state.taken += (into.len() - before) as u64;
         state.lost += lost;
         lost
     }
 
-    /// Takes a seat with every publisher that came since.
-    fn meet(&self, state: &mut State, core: &Core) {
-        let known = state.seats.len();
+    /// Adds a reader for each publisher that came since the last call.
+    fn add_new_publishers(&self, state: &mut State, core: &Core) {
+        let known = state.readers.len();
         if core.enlisted.load(Ordering::SeqCst) > known {
-            let seat = |rings| Seat { rings, cursors: vec![0; self.kinds.len()].into() };
-            state.seats.extend(core.publishers_after(known).into_iter().map(seat));
+            let reader = |rings| Reader { rings, cursors: vec![0; self.kinds.len()].into() };
+            state.readers.extend(core.publishers_after(known).into_iter().map(reader));
         }
     }
 
-    /// Takes, or has itself woken when there is something to take.
+    /// Takes the available events. If there are none, registers `waker`.
     fn take_or_wait(&self, core: &Core, into: &mut Vec<Event>, waker: &Waker) -> Poll<Option<u64>> {
         let state = &mut *lock(&self.state);
         state.waker = None;
         let mut armed = false;
         loop {
-            // Asked before the look: who finds the bus closed looks once more at what was told until then.
+            // Read this before taking: if the bus is closed, one more `take_from` returns everything published before.
             let closed = core.is_closed() || state.ended;
             let lost = self.take_from(state, core, into);
             if !into.is_empty() || lost > 0 {
@@ -131,7 +131,7 @@ impl Member {
                 armed = true;
                 continue;
             }
-            // The ringer, ending, wakes those it finds waiting; who comes after that finds the bus closed.
+            // The ringer's last act is to wake all waiting subscribers. One that waits later finds the bus closed.
             state.waker = Some(waker.clone());
             if !core.is_closed() {
                 return Poll::Pending;
@@ -139,15 +139,15 @@ impl Member {
         }
     }
 
-    /// The waker, where this subscriber waits and should not any more. Where it should, the bell is armed.
-    pub(crate) fn ready(&self, core: &Core) -> Option<Waker> {
+    /// Takes the waker if the subscriber waits and should wake up. Otherwise makes sure that the bell is armed.
+    pub(crate) fn waker_if_due(&self, core: &Core) -> Option<Waker> {
         let state = &mut *lock(&self.state);
         state.waker.as_ref()?;
-        self.meet(state, core);
-        let news = |state: &State| state.seats.iter().any(|seat| seat.has_news(&self.kinds));
+        self.add_new_publishers(state, core);
+        let news = |state: &State| state.readers.iter().any(|reader| reader.has_news(&self.kinds));
         if !(core.is_closed() || state.ended || news(state)) {
             core.bell.arm(self.set.bits());
-            self.meet(state, core);
+            self.add_new_publishers(state, core);
             if !news(state) {
                 return None;
             }
@@ -155,7 +155,7 @@ impl Member {
         state.waker.take()
     }
 
-    /// Ends the subscription: it gives what is there, and then no more.
+    /// Ends the subscription: it returns the available events, and then `None`.
     pub(crate) fn end(&self) {
         let waker = {
             let mut state = lock(&self.state);
@@ -171,13 +171,13 @@ impl Member {
         lock(&self.state).spilled = spilled;
     }
 
-    pub(crate) fn show(&self, core: &Core) -> Subscriber {
+    pub(crate) fn figures(&self, core: &Core) -> Subscriber {
         let state = &mut *lock(&self.state);
-        self.meet(state, core);
+        self.add_new_publishers(state, core);
         let (mut lag, mut lost) = (0, state.lost);
-        for seat in &state.seats {
-            for (&kind, &cursor) in self.kinds.iter().zip(&seat.cursors) {
-                let ring = seat.rings.ring(kind as usize);
+        for reader in &state.readers {
+            for (&kind, &cursor) in self.kinds.iter().zip(&reader.cursors) {
+                let ring = reader.rings.ring(kind as usize);
                 let pushed = ring.pushed();
                 let gone = ring.gone(cursor, pushed);
                 lost += gone;
@@ -189,9 +189,9 @@ impl Member {
     }
 }
 
-impl Seat {
+impl Reader {
     fn has_news(&self, kinds: &[Kind]) -> bool {
-        // What was published before the bell was armed is seen by this, and so are the rings.
+        // This load makes everything visible that was published before the bell was armed, including the rings.
         let _ = self.rings.published();
         kinds
             .iter()
@@ -199,7 +199,7 @@ impl Seat {
             .any(|(&kind, &cursor)| self.rings.ring(kind as usize).pushed() > cursor)
     }
 
-    /// Takes what this publisher has, in its order, until there is no more or the batch is full.
+    /// Takes this publisher's events in its order, until there are no more or the batch is full.
     fn take(
         &mut self,
         kinds: &[Kind],
@@ -212,8 +212,8 @@ impl Seat {
         let mut lost = 0;
         loop {
             let before = into.len();
-            let places = kinds.iter().map(|&kind| kind as usize);
-            lost += self.rings.take_in_order(places, &mut self.cursors, copied, |which, event| {
+            let rings = kinds.iter().map(|&kind| kind as usize);
+            lost += self.rings.take_in_order(rings, &mut self.cursors, copied, |which, event| {
                 Event::unpack(kinds[which], std::iter::once(event), into);
             });
             if into.len() == before || into.len() >= BATCH_MAX {
@@ -223,27 +223,27 @@ impl Seat {
     }
 }
 
-/// One kind needs no order but its ring's.
+/// Takes events of a single kind. They are in order already.
 fn take_one(rings: &Rings<SLOT_WORDS>, kind: Kind, cursor: &mut u64, into: &mut Vec<Event>) -> u64 {
-    // What was published before the bell was armed is seen by this, and so is the ring.
+    // This load makes everything visible that was published before the bell was armed, including the ring.
     let _ = rings.published();
     let ring = rings.ring(kind as usize);
     let before = into.len();
-    let look = ring.look(*cursor, BATCH_MAX.saturating_sub(before));
-    Event::unpack(kind, (look.first..look.end).map(|event| ring.slot(event)), into);
-    let spoiled = ring.spoiled(look);
-    into.drain(before..before + spoiled);
-    let lost = look.first - *cursor + spoiled as u64;
-    *cursor = look.end;
+    let range = ring.readable(*cursor, BATCH_MAX.saturating_sub(before));
+    Event::unpack(kind, (range.first..range.end).map(|event| ring.slot(event)), into);
+    let overwritten = ring.overwritten(range);
+    into.drain(before..before + overwritten);
+    let lost = range.first - *cursor + overwritten as u64;
+    *cursor = range.end;
     lost
 }
 
-/// Events, as a subscriber has them.
+/// Some events, as a subscriber receives them.
 #[derive(Debug)]
 pub struct Batch<'a> {
-    /// Some hundreds at most; those of one thread are in the order in which it published them.
+    /// At most a few hundred events. Those of one thread are in the order in which it published them.
     pub events: &'a [Event],
-    /// How many were lost since the batch before: before these events, or between them.
+    /// How many events were lost since the last batch, before these events or between them.
     pub lost: u64,
 }
 
@@ -260,14 +260,14 @@ impl Subscription {
         Self { core, member, batch }
     }
 
-    /// The events since the last batch, as soon as there are any; none once the bus is gone and all was taken. A future
-    /// that is dropped has taken nothing.
+    /// Waits for events and returns them. `None` after the bus is gone and all events were taken. Dropping the future
+    /// takes no events.
     pub async fn next(&mut self) -> Option<Batch<'_>> {
         let lost = std::future::poll_fn(|context| self.poll(context)).await?;
         Some(Batch { events: &self.batch, lost })
     }
 
-    /// The same, for a thread of the subscriber's own.
+    /// Like [`Subscription::next`], but blocks the thread.
     pub fn next_blocking(&mut self) -> Option<Batch<'_>> {
         let waker = unparker();
         let mut context = Context::from_waker(&waker);
@@ -279,18 +279,18 @@ impl Subscription {
         }
     }
 
-    /// The events since the last batch, if there are any now.
+    /// Returns the events since the last batch, if there are any now. Does not wait.
     pub fn try_next(&mut self) -> Option<Batch<'_>> {
         self.batch.clear();
         let lost = self.member.take(&self.core, &mut self.batch);
         (!self.batch.is_empty() || lost > 0).then_some(Batch { events: &self.batch, lost })
     }
 
-    /// Has a thread of its own take the events as they come, and keep up to `events_max` of them, or one batch where that
-    /// is more, for a subscriber that is slow at times and must not lose any. An event takes 64 bytes.
+    /// Adds a queue for a subscriber that is slow at times and must not lose events. A thread fills it with up to
+    /// `events_max` events, or one batch if that is more. An event takes 64 bytes.
     ///
     /// # Errors
-    /// If no thread can be started.
+    /// If the thread cannot be started.
     pub fn spill(self, events_max: usize) -> std::io::Result<Spill> {
         Spill::new(self, events_max)
     }
@@ -323,7 +323,7 @@ thread_local! {
     static UNPARKER: Waker = Waker::from(Arc::new(Unparker(thread::current())));
 }
 
-/// What wakes this thread where it is parked.
+/// A waker that unparks this thread.
 pub(crate) fn unparker() -> Waker {
     UNPARKER.with(Waker::clone)
 }

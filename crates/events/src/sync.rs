@@ -1,8 +1,8 @@
-//! The atomics of the rings and the bell. Their tests put others in this place, which try all that memory may do.
+//! The atomics of the rings and the bell. The loom tests replace them to try every behaviour that memory allows.
 
 pub(crate) use std::sync::atomic;
 
-/// The value, for the only thread that stores any.
+/// Reads a value that only this thread stores.
 #[inline]
 pub(crate) fn own(count: &atomic::AtomicU64) -> u64 {
     count.load(atomic::Ordering::Relaxed)

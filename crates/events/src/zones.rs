@@ -1,6 +1,6 @@
-//! Names of zones as small numbers, so that an event can say its zone without holding a name.
+//! Small numbers for zone names, so that an event can name its zone without holding text.
 //!
-//! Invariant: a number means the same name for as long as the bus lives; a name that comes back has its old number.
+//! Invariant: a number stands for the same name during the bus's life. A name that comes back has its old number.
 
 use std::{
     collections::HashMap,
@@ -9,15 +9,15 @@ use std::{
 
 use admission::ZoneId;
 
-/// Names that are given numbers; far more than there are zones.
+/// The most names that get a number; far more than there are zones.
 const NAMES_MAX: usize = 65_536;
 
-/// A zone, as events name it.
+/// A zone's number in events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Zone(u32);
 
 impl Zone {
-    /// No zone, or one that came after the first 65,536 names.
+    /// No zone, or a zone that came after the first 65,536 names.
     pub const NONE: Self = Self(u32::MAX);
 
     pub(crate) fn index(self) -> u32 {
@@ -29,12 +29,12 @@ impl Zone {
     }
 }
 
-/// The names of a bus's zones, for who goes on after it.
+/// The names of a bus's zones, for code that runs after the bus is gone.
 #[derive(Clone)]
 pub struct ZoneNames(pub(crate) Arc<Zones>);
 
 impl ZoneNames {
-    /// The name of a zone; none for [`Zone::NONE`].
+    /// The name of a zone; `None` for [`Zone::NONE`].
     #[must_use]
     pub fn zone_id(&self, zone: Zone) -> Option<ZoneId> {
         self.0.name(zone)
@@ -52,7 +52,7 @@ struct Names {
 
 impl Zones {
     pub(crate) fn number(&self, zone: &ZoneId) -> Zone {
-        // No panic can leave the names half changed: the list grows first, and only the map is looked at.
+        // A panic cannot leave the names half changed: the list grows first, and lookups by name use the map only.
         if let Some(known) = self.0.read().unwrap_or_else(PoisonError::into_inner).by_name.get(zone) {
             return *known;
         }

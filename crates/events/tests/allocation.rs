@@ -1,4 +1,4 @@
-//! Publishing allocates nothing, whoever listens. A program of its own: nothing else allocates meanwhile.
+//! Publishing does not allocate. A test program by itself, so that nothing else allocates meanwhile.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -16,17 +16,17 @@ struct Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: everything is the system allocator's; only a number of this thread is added to.
-#[expect(unsafe_code, reason = "an allocator can't be written without")]
+// SAFETY: every call goes to the system allocator. The only addition is a counter of this thread.
+#[expect(unsafe_code, reason = "an allocator cannot be written without unsafe code")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller keeps the promises of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller keeps the promises of `dealloc`.
         unsafe { System.dealloc(memory, layout) }
     }
 }
@@ -39,7 +39,7 @@ fn publishing_allocates_nothing() {
     let reader = std::thread::spawn(move || while subscription.next_blocking().is_some() {});
     let before = ALLOCATIONS.get();
     assert!(bus.enlist());
-    assert!(ALLOCATIONS.get() > before, "allocations are counted, and a thread's rings are some");
+    assert!(ALLOCATIONS.get() > before, "making the rings allocates, and is counted");
 
     let before = ALLOCATIONS.get();
     for first in 0..100_000 {

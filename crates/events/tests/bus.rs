@@ -1,4 +1,4 @@
-//! What the bus promises, from outside: every event that is received is counted.
+//! The promises of the bus, tested from outside. Every received event is counted.
 
 #[path = "bus/ledger.rs"]
 mod ledger;
@@ -21,14 +21,14 @@ use events::{
 };
 use ledger::{Ledger, MARKED, bus, from_threads, mark, publish};
 
-/// Longer than anything here takes, on any machine.
+/// Longer than any test takes, on any machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn subscribe(bus: &Bus, name: &str, kinds: &[Kind]) -> Subscription {
     bus.subscribe(name, Scope::Root, Kinds::of(kinds)).expect("a subscription")
 }
 
-/// Takes until the bus ends.
+/// Takes events until the bus ends.
 fn all(mut subscription: Subscription) -> (Ledger, u64) {
     let (mut ledger, mut lost) = (Ledger::default(), 0);
     while let Some(batch) = subscription.next_blocking() {
@@ -38,13 +38,13 @@ fn all(mut subscription: Subscription) -> (Ledger, u64) {
     (ledger, lost)
 }
 
-fn shown(bus: &Bus, name: &str) -> Subscriber {
+fn figures(bus: &Bus, name: &str) -> Subscriber {
     bus.subscribers().into_iter().find(|one| &*one.name == name).expect("it is subscribed")
 }
 
-/// The published workload, smaller: 4 publishers, 5 kinds, 4 subscribers each.
+/// The published benchmark's workload, smaller: 4 publishers, 5 kinds, 4 subscribers each.
 #[test]
-fn everybody_has_everything_once_and_in_order() {
+fn each_subscriber_receives_every_event_once_and_in_order() {
     const EACH: u64 = 20_000;
     let bus = bus(1 << 12);
     let subscribers: Vec<_> = (0..20)
@@ -53,7 +53,7 @@ fn everybody_has_everything_once_and_in_order() {
             thread::spawn(move || all(subscription))
         })
         .collect();
-    // The kinds take turns, so that each has its own numbers without a gap.
+    // The kinds take turns, so that the numbers of each kind have no gaps.
     from_threads(4, EACH, |publisher, n| {
         publish(&bus, MARKED[usize::try_from(n % 5).expect("small")], publisher, n / 5);
     });
@@ -65,13 +65,13 @@ fn everybody_has_everything_once_and_in_order() {
 }
 
 #[test]
-fn several_kinds_come_in_the_order_of_their_publisher() {
+fn several_kinds_arrive_in_the_order_of_their_publisher() {
     const EACH: u64 = 30_000;
     let bus = bus(1 << 15);
     let (most, few) = (subscribe(&bus, "most", &MARKED), subscribe(&bus, "few", &MARKED[1..3]));
     let most = thread::spawn(move || all(most));
     let few = thread::spawn(move || all(few));
-    // Runs of many lengths: a kind that comes seldom, and one that comes nearly always.
+    // Runs of many lengths: one kind is rare, another one is nearly always published.
     let kind = |n: u64| match n % 1_000 {
         0 => MARKED[0],
         1..10 => MARKED[1],
@@ -89,7 +89,7 @@ fn several_kinds_come_in_the_order_of_their_publisher() {
 }
 
 #[test]
-fn a_slow_one_loses_its_oldest_and_the_others_nothing() {
+fn a_slow_subscriber_loses_its_oldest_events_and_others_lose_none() {
     let bus = bus(16);
     let (mut slow, mut quick) = (subscribe(&bus, "slow", &MARKED), subscribe(&bus, "quick", &[Kind::Joined]));
     let mut had = Ledger::default();
@@ -100,10 +100,10 @@ fn a_slow_one_loses_its_oldest_and_the_others_nothing() {
     }
     assert_eq!((had.had, had.missing), (100, 0));
 
-    // An operator sees the loss before the slow one does. The rare kind has not been pushed out.
-    let seen = shown(&bus, "slow");
+    // The figures show the loss before the slow subscriber notices it. The rare kind was not overwritten.
+    let seen = figures(&bus, "slow");
     assert_eq!((seen.taken, seen.lag, seen.lost), (0, 1 + 15, 85));
-    let seen = shown(&bus, "quick");
+    let seen = figures(&bus, "quick");
     assert_eq!((seen.taken, seen.lag, seen.lost), (100, 0, 0));
 
     let batch = slow.try_next().expect("events");
@@ -111,15 +111,15 @@ fn a_slow_one_loses_its_oldest_and_the_others_nothing() {
     let marks: Vec<_> = batch.events.iter().map(mark).collect();
     assert_eq!(marks, [(1, 0)].into_iter().chain((85..100).map(|n| (0, n))).collect::<Vec<_>>());
     assert!(slow.try_next().is_none());
-    let seen = shown(&bus, "slow");
+    let seen = figures(&bus, "slow");
     assert_eq!((seen.taken, seen.lag, seen.lost), (16, 0, 85));
-    // What it lost stays lost when it has left.
+    // The loss stays counted after the subscriber has left.
     drop(slow);
     assert_eq!(bus.by_name()["slow"], OfName { lost: 85, waiting: 0 });
 }
 
 #[test]
-fn what_is_lost_under_load_is_counted() {
+fn losses_under_load_are_counted() {
     const EACH: u64 = 100_000;
     let bus = bus(8);
     let subscribers = [&MARKED[1..2], &MARKED].map(|kinds| {
@@ -131,12 +131,12 @@ fn what_is_lost_under_load_is_counted() {
     for subscriber in subscribers {
         let (ledger, lost) = subscriber.join().expect("a subscriber");
         assert_eq!(ledger.had + lost, 2 * EACH);
-        // Whatever was overwritten, each publisher's last ones were there: what is missing is missing between others.
+        // Each publisher's last events were never overwritten, so every missing event lies between received ones.
         assert_eq!(ledger.missing, lost);
     }
 }
 
-/// Stops the publishers, however the test ends.
+/// Stops the publishers when the test ends, even if it fails.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {
@@ -183,7 +183,7 @@ fn subscribers_come_and_go_under_load() {
 }
 
 #[test]
-fn a_subscriber_that_panics_hurts_nobody() {
+fn a_subscriber_that_panics_affects_no_other() {
     let bus = bus(1 << 10);
     let mut other = subscribe(&bus, "other", &[Kind::Joined]);
     let mut panicking = subscribe(&bus, "panicking", &[Kind::Joined]);
@@ -200,7 +200,7 @@ fn a_subscriber_that_panics_hurts_nobody() {
     assert_eq!((ledger.had, ledger.missing), (2, 0));
 }
 
-/// A waker that does something when it is woken.
+/// A waker that calls a function.
 struct Then<F>(F);
 
 impl<F: Fn() + Send + Sync> Wake for Then<F> {
@@ -209,13 +209,13 @@ impl<F: Fn() + Send + Sync> Wake for Then<F> {
     }
 }
 
-/// Polls once, and expects nothing to be there.
+/// Polls once, and expects no events.
 fn wait_with(subscription: &mut Subscription, waker: &Waker) {
     assert!(pin!(subscription.next()).poll(&mut Context::from_waker(waker)).is_pending());
 }
 
 #[test]
-fn a_waker_that_panics_or_hangs_holds_up_no_publisher() {
+fn a_waker_that_panics_or_hangs_delays_no_publisher() {
     let bus = Arc::new(bus(1 << 10));
     let (sender, woken) = mpsc::channel();
     let gate = Arc::new((Mutex::new(false), Condvar::new()));
@@ -238,12 +238,12 @@ fn a_waker_that_panics_or_hangs_holds_up_no_publisher() {
         move || {
             publish(&bus, Kind::Joined, 0, 0);
             assert_eq!(woken.recv_timeout(PATIENCE), Ok("hangs"));
-            // The bus's own thread hangs; publishing does not.
+            // The ringer thread hangs now; publishing does not.
             (1..500).for_each(|n| publish(&bus, Kind::Joined, 0, n));
             done.send(woken).expect("the test listens");
         }
     });
-    let woken = published.recv_timeout(PATIENCE).expect("publishing waits for nobody");
+    let woken = published.recv_timeout(PATIENCE).expect("publishing never waits");
     *gate.0.lock().expect("a lock") = true;
     gate.1.notify_all();
     assert_eq!(woken.recv_timeout(PATIENCE), Ok("sound"));
@@ -257,7 +257,7 @@ fn a_waker_that_panics_or_hangs_holds_up_no_publisher() {
 }
 
 #[test]
-fn who_waits_is_woken_by_its_kinds_only() {
+fn a_waiting_subscriber_is_woken_by_its_kinds_only() {
     let bus = bus(1 << 10);
     let woken = Arc::new(AtomicUsize::new(0));
     let (sender, told) = mpsc::channel();
@@ -276,7 +276,7 @@ fn who_waits_is_woken_by_its_kinds_only() {
         wait_with(&mut subscription, &waker);
         wait_with(&mut other, &other_waker);
         publish(&bus, Kind::Entered, 0, n);
-        // Who came first would have been woken first.
+        // The ringer wakes subscribers in order, so `subscription` would have been woken before `other`.
         turn.recv_timeout(PATIENCE).expect("it is woken");
         assert_eq!(woken.load(Ordering::Relaxed), usize::try_from(n).expect("small"));
         assert_eq!(other.try_next().expect("an event").events.len(), 1);
@@ -286,9 +286,9 @@ fn who_waits_is_woken_by_its_kinds_only() {
     }
 }
 
-/// Each waits for the other's event: one wake-up that goes missing, and it stands still.
+/// Two threads wait for each other's events. One missed wake-up would stop both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_sleeps_through_an_event() {
+async fn no_wake_up_is_missed() {
     let bus = Arc::new(bus(1 << 10));
     let mut ping = subscribe(&bus, "ping", &[Kind::Joined]);
     let mut pong = subscribe(&bus, "pong", &[Kind::Entered, Kind::Evicted]);
@@ -308,12 +308,12 @@ async fn nobody_sleeps_through_an_event() {
         }
     })
     .await
-    .expect("nobody sleeps through an event");
+    .expect("a wake-up was missed");
     echo.join().expect("the echo");
 }
 
 #[test]
-fn a_future_that_is_dropped_has_taken_nothing() {
+fn a_dropped_future_takes_no_events() {
     let bus = bus(1 << 4);
     let mut subscription = subscribe(&bus, "one", &[Kind::Joined]);
     wait_with(&mut subscription, Waker::noop());
@@ -326,7 +326,7 @@ fn a_future_that_is_dropped_has_taken_nothing() {
 }
 
 #[test]
-fn a_bus_that_ends_gives_what_is_left_and_wakes_all() {
+fn a_bus_that_ends_delivers_the_rest_and_wakes_all() {
     let bus = bus(1 << 4);
     let mut late = subscribe(&bus, "late", &[Kind::Joined]);
     let waiting = subscribe(&bus, "waiting", &[Kind::Entered]);
@@ -339,18 +339,18 @@ fn a_bus_that_ends_gives_what_is_left_and_wakes_all() {
 }
 
 #[test]
-fn a_spill_keeps_what_its_subscriber_has_no_time_for() {
+fn a_spill_keeps_events_while_its_subscriber_is_slow() {
     const COUNT: u64 = 10_000;
     let bus = bus(64);
     let mut spill = subscribe(&bus, "audit", &[Kind::Admitted]).spill(1 << 20).expect("a thread");
     for n in 0..COUNT {
         publish(&bus, Kind::Admitted, 0, n);
-        // Nobody reads the spill; it takes all the same.
-        while n % 50 == 49 && shown(&bus, "audit").spilled <= n {
+        // Nobody reads the spill. Its thread still takes the events.
+        while n % 50 == 49 && figures(&bus, "audit").spilled <= n {
             thread::yield_now();
         }
     }
-    let seen = shown(&bus, "audit");
+    let seen = figures(&bus, "audit");
     assert_eq!((seen.taken, seen.lag, seen.lost, seen.spilled), (COUNT, 0, 0, COUNT));
     drop(bus);
     let mut ledger = Ledger::default();
@@ -362,11 +362,11 @@ fn a_spill_keeps_what_its_subscriber_has_no_time_for() {
 }
 
 #[test]
-fn a_full_spill_leaves_the_rest_in_the_rings_and_counts_what_they_lose() {
+fn a_full_spill_leaves_events_in_the_rings_and_counts_the_lost_ones() {
     let bus = bus(64);
     let mut spill = subscribe(&bus, "audit", &[Kind::Admitted]).spill(100).expect("a thread");
     let until = |is_so: &dyn Fn(Subscriber) -> bool| {
-        while !is_so(shown(&bus, "audit")) {
+        while !is_so(figures(&bus, "audit")) {
             thread::yield_now();
         }
     };
@@ -374,11 +374,11 @@ fn a_full_spill_leaves_the_rest_in_the_rings_and_counts_what_they_lose() {
         (20 * n..20 * (n + 1)).for_each(|n| publish(&bus, Kind::Admitted, 0, n));
         until(&|seen| seen.spilled == 20 * (n + 1));
     }
-    // The thread takes one batch more, however few are in it, and then waits for room.
+    // The thread takes one more batch of any size, and then waits for room.
     publish(&bus, Kind::Admitted, 0, 100);
     until(&|seen| seen.taken == 101);
     (101..1_101).for_each(|n| publish(&bus, Kind::Admitted, 0, n));
-    let seen = shown(&bus, "audit");
+    let seen = figures(&bus, "audit");
     assert_eq!((seen.taken, seen.spilled, seen.lag, seen.lost), (101, 100, 63, 937));
     drop(bus);
     let (mut ledger, mut lost) = (Ledger::default(), 0);
@@ -390,10 +390,10 @@ fn a_full_spill_leaves_the_rest_in_the_rings_and_counts_what_they_lose() {
 }
 
 #[test]
-fn a_spill_that_is_dropped_is_unsubscribed() {
+fn dropping_a_spill_unsubscribes_it() {
     let bus = bus(64);
     let spill = subscribe(&bus, "audit", &[Kind::Admitted]).spill(1).expect("a thread");
-    // Its thread waits for room, or for events; it ends either way.
+    // The spill's thread waits for room or for events. It ends in both cases.
     (0..10).for_each(|n| publish(&bus, Kind::Admitted, 0, n));
     drop(spill);
     while !bus.subscribers().is_empty() {
@@ -402,7 +402,7 @@ fn a_spill_that_is_dropped_is_unsubscribed() {
 }
 
 #[test]
-fn threads_that_ended_give_their_rings_to_later_ones() {
+fn a_thread_that_ends_leaves_its_rings_to_a_later_one() {
     let bus = bus(1 << 12);
     let mut subscription = subscribe(&bus, "one", &[Kind::Joined]);
     for n in 0..1_000 {
@@ -420,7 +420,7 @@ fn threads_that_ended_give_their_rings_to_later_ones() {
 }
 
 #[test]
-fn there_are_limits() {
+fn publishers_and_subscribers_are_limited() {
     let bus = bus(2);
     let all_there = Barrier::new(PUBLISHERS_MAX + 1);
     thread::scope(|scope| {

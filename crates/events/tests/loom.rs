@@ -1,6 +1,6 @@
-//! Everything that memory may do to the rings and the bell, with few threads and short rings.
+//! Loom tries everything that memory may do to the rings and the bell, with few threads and short rings.
 //!
-//! The two modules are those of the crate, over loom's atomics instead of the processor's.
+//! The two modules are the crate's, compiled with loom's atomics.
 #![allow(dead_code, reason = "the crate uses more of the modules")]
 
 #[path = "../src/bell.rs"]
@@ -8,12 +8,12 @@ mod bell;
 #[path = "../src/ring.rs"]
 mod ring;
 
-/// Loom's atomics, where sequentially consistent accesses are what they are elsewhere: loom takes them for acquire and
-/// release only, but knows the fence that makes up for it, behind each write. (It does not show that the loads have
-/// to be sequentially consistent, too.)
+/// Loom's atomics, with full sequential consistency. Loom treats sequentially consistent accesses as acquire and release
+/// only, but it supports the fence that makes up for it after each write. (This does not show that the loads must be
+/// sequentially consistent too.)
 mod sync {
-    /// As loom sees it no access at all: it does not try what may come between two accesses of the other thread if the
-    /// one thread looks at its own value meanwhile.
+    /// Reads the thread's own value without an access that loom sees. Otherwise loom would not try what may happen between
+    /// two accesses of the other thread while this thread reads its own value.
     pub(crate) fn own(count: &atomic::AtomicU64) -> u64 {
         count.own()
     }
@@ -23,7 +23,7 @@ mod sync {
 
         pub(crate) use loom::sync::atomic::{Ordering, fence};
 
-        /// With what was stored last beside it.
+        /// A loom atomic, and the value last stored.
         pub(crate) struct AtomicU64(loom::sync::atomic::AtomicU64, Plain);
 
         impl AtomicU64 {
@@ -68,26 +68,26 @@ use bell::Bell;
 use ring::{Copied, Ring, Rings};
 use sync::atomic::Ordering;
 
-/// An event of two words: its number, and what is derived from it. Anything else is torn.
+/// An event of two words: its number, and a value derived from it. Any other pair is torn.
 fn check(words: [u64; 2], number: u64) {
-    assert_eq!(words, [number, 100 + number], "torn, or not the event that was due");
+    assert_eq!(words, [number, 100 + number], "torn, or not the expected event");
 }
 
-/// Reads what is there, and holds it against what was pushed: whole, in order, at most once, the rest counted.
+/// Reads the available events, and checks that they are whole and in order.
 fn read(ring: &Ring<2>, cursor: &mut u64, max: usize) {
-    let look = ring.look(*cursor, max);
-    let words: Vec<_> = (look.first..look.end)
+    let range = ring.readable(*cursor, max);
+    let words: Vec<_> = (range.first..range.end)
         .map(|event| ring.slot(event).each_ref().map(|word| word.load(Ordering::Relaxed)))
         .collect();
-    let spoiled = ring.spoiled(look);
-    for (words, event) in words.into_iter().zip(look.first..).skip(spoiled) {
+    let overwritten = ring.overwritten(range);
+    for (words, event) in words.into_iter().zip(range.first..).skip(overwritten) {
         check(words, event);
     }
-    *cursor = look.end;
+    *cursor = range.end;
 }
 
 #[test]
-fn what_is_read_is_whole_in_order_and_once() {
+fn events_are_read_whole_in_order_and_once() {
     loom::model(|| {
         let ring = Arc::new(Ring::<2>::new(2));
         let writer = thread::spawn({
@@ -97,7 +97,7 @@ fn what_is_read_is_whole_in_order_and_once() {
         let mut cursor = 0;
         read(&ring, &mut cursor, 2);
         writer.join().expect("the writer");
-        // Of three, a ring of two has the last one, and the cursor knows of all.
+        // Of three events a ring of two slots still has the last one. The cursor counts all three.
         read(&ring, &mut cursor, 2);
         assert_eq!(cursor, 3);
     });
@@ -111,7 +111,7 @@ fn several_rings_are_read_in_the_order_of_their_writer() {
             let rings = Arc::clone(&rings);
             move || (0..3_u64).for_each(|number| rings.publish(usize::from(number == 1), [0, 100 + number]))
         });
-        // One at a time, so that there is more than was copied.
+        // Copy one event at a time, so that more events remain than were copied.
         let mut copied: [Copied<2, 1>; 2] = Default::default();
         let (mut cursors, mut next) = ([0; 2], 0);
         let mut take = || {
@@ -129,7 +129,7 @@ fn several_rings_are_read_in_the_order_of_their_writer() {
 }
 
 #[test]
-fn who_waits_is_rung_for() {
+fn a_waiting_subscriber_is_rung_for() {
     loom::model(|| {
         let shared = Arc::new((Rings::<2>::new([2]), Bell::new()));
         let publisher = thread::spawn({
@@ -140,7 +140,7 @@ fn who_waits_is_rung_for() {
             }
         });
         let (rings, bell) = &*shared;
-        // As a subscriber does: look, arm, look again, wait.
+        // A subscriber looks, arms, looks again, and then waits.
         let look = || {
             let _ = rings.published();
             rings.ring(0).pushed()

@@ -1,4 +1,4 @@
-//! Who may hear of what: the whitelists.
+//! Scopes: which subscribers receive which events.
 
 use admission::{Mode, Policy, ZoneId};
 use events::{
@@ -6,7 +6,7 @@ use events::{
     Zone, ZoneAdded, ZoneRemoved,
 };
 
-/// All that a waiting user may ever hear, field by field: whoever adds to it has to come by here.
+/// Everything that a waiting user may receive, field by field. A new field must be added here as well.
 type Public = (Zone, Option<u32>, Option<u64>, Option<Mode>);
 
 fn public(event: Event) -> Option<Public> {
@@ -17,7 +17,7 @@ fn public(event: Event) -> Option<Public> {
     }
 }
 
-/// All that another server may hear besides.
+/// Everything that another server may receive in addition.
 fn federated(event: Event) -> Option<(Zone, Option<Policy>)> {
     match event {
         Event::PolicyChanged(PolicyChanged { zone, policy })
@@ -30,7 +30,7 @@ fn federated(event: Event) -> Option<(Zone, Option<Policy>)> {
 }
 
 #[test]
-fn the_whitelists() {
+fn each_scope_has_exactly_its_kinds() {
     let within = |scope| Kinds::within(scope).iter().map(Kind::as_str).collect::<Vec<_>>();
     let public = ["ViewShown", "ModeChanged"];
     let federated = ["PolicyChanged", "NoticeChanged", "ZoneAdded", "ZoneRemoved"];
@@ -79,7 +79,7 @@ fn a_subscription_above_its_right_is_refused() {
 }
 
 #[test]
-fn with_everything_published_each_hears_its_scope_and_no_more() {
+fn each_subscriber_receives_its_scope_and_nothing_else() {
     let bus = Bus::new().expect("a bus");
     let zone = bus.zone(&ZoneId::parse("ZONE").expect("a name"));
     let mut subscriptions = Scope::ALL
@@ -111,7 +111,7 @@ fn publish_all(bus: &Bus, zone: Zone) {
     bus.publish(events::Joined { zone, epoch: 1, first: 5, count: 2, entered: 0, at_ms: 2 });
     bus.publish(events::Entered { zone, waited_ms: 3, told_s: 1, at_ms: 2 });
     bus.publish(events::Evicted { zone, count: 1, at_ms: 2 });
-    bus.publish(events::Refused { zone, why: events::Why::Busy, count: 1 });
+    bus.publish(events::Refused { zone, why: events::RefusalReason::Busy, count: 1 });
     bus.publish(events::Limited { zone, call: events::LimitedCall::Wait, count: 1, retry_after_s: 1 });
     bus.publish(events::Tallied {
         zone,

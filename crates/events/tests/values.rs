@@ -1,10 +1,10 @@
-//! What is read is what was published, whatever the values.
+//! A received event equals the published one, for all values.
 
 use admission::{Mode, OnStoreFailure, Policy, ZoneId};
 use events::{
     Admitted, AdmittedUnseen, Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall,
-    ModeChanged, NoticeChanged, PolicyChanged, Refused, Reloaded, Scope, StoreBack, StoreCall, StoreCalled,
-    StoreLost, Tallied, ViewShown, Why, Zone, ZoneAdded, ZoneRemoved,
+    ModeChanged, NoticeChanged, PolicyChanged, RefusalReason, Refused, Reloaded, Scope, StoreBack, StoreCall,
+    StoreCalled, StoreLost, Tallied, ViewShown, Zone, ZoneAdded, ZoneRemoved,
 };
 use proptest::{prelude::*, sample::select};
 
@@ -31,12 +31,12 @@ fn policies() -> impl Strategy<Value = Policy> {
 
 proptest! {
     #[test]
-    fn what_is_published_is_what_comes(
+    fn received_events_equal_published_ones(
         policy in policies(),
         halves in any::<[u32; 4]>(),
         words in any::<[u64; 5]>(),
         flag in any::<bool>(),
-        why in select(&Why::ALL[..]),
+        why in select(&RefusalReason::ALL[..]),
         call in select(&StoreCall::ALL[..]),
         limited in select(&LimitedCall::ALL[..]),
     ) {
@@ -44,15 +44,15 @@ proptest! {
         let bus = Bus::with_rings(|_| 4).expect("a bus");
         let zone = bus.zone(&ZoneId::parse("ZONE").expect("a name"));
         let mut all = bus.subscribe("all", Scope::Root, Kinds::within(Scope::Root)).expect("its right");
-        let mut told: Vec<Event> = Vec::new();
-        macro_rules! tell {
+        let mut published: Vec<Event> = Vec::new();
+        macro_rules! publish {
             ($($event:expr;)*) => {$({
                 let event = $event;
                 bus.publish(event);
-                told.push(event.into());
+                published.push(event.into());
             })*};
         }
-        tell! {
+        publish! {
             ViewShown { zone, epoch: a, at_ms: v };
             ModeChanged { zone, mode: policy.mode };
             PolicyChanged { zone, policy };
@@ -82,13 +82,13 @@ proptest! {
             Reloaded { ok: flag };
             Admitted { zone, epoch: a, seq: v, entered_unix_s: w, at_ms: x, policy };
         }
-        prop_assert_eq!(told.len(), Kind::ALL.len());
-        prop_assert_eq!(all.try_next().expect("events").events, told);
+        prop_assert_eq!(published.len(), Kind::ALL.len());
+        prop_assert_eq!(all.try_next().expect("events").events, published);
     }
 }
 
 #[test]
-fn zones_have_numbers() {
+fn each_zone_name_has_one_number() {
     let bus = Bus::with_rings(|_| 2).expect("a bus");
     let name = |n: u32| ZoneId::parse(&format!("Z{n}")).expect("a name");
     let first = bus.zone(&name(0));
@@ -97,7 +97,7 @@ fn zones_have_numbers() {
     assert_eq!(bus.zone_id(first), Some(name(0)));
     assert_eq!(bus.zone_id(Zone::NONE), None);
     (2..65_536).for_each(|n| assert_ne!(bus.zone(&name(n)), Zone::NONE));
-    // One more has no number of its own, and those before keep theirs.
+    // One more name has no number, and the others keep theirs.
     assert_eq!(bus.zone(&name(65_536)), Zone::NONE);
     assert_eq!(bus.zone_id(bus.zone(&name(65_535))), Some(name(65_535)));
 }

@@ -25,7 +25,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use admission::{BadSeal, Definition, Mode, Notice, Policy, SEALED_LEN, Seals, Ticket, Verdict, ZoneId};
 use arc_swap::ArcSwap;
-use events::{Bus, Limited, LimitedCall, Refused, Tallied, Why, ZoneAdded, ZoneRemoved};
+use events::{Bus, Limited, LimitedCall, RefusalReason, Refused, Tallied, ZoneAdded, ZoneRemoved};
 use store::{Store, StoreError};
 use tokio::{sync::Mutex, time::Instant};
 
@@ -169,7 +169,7 @@ impl From<BadSeal> for Refusal {
     }
 }
 
-impl From<Refusal> for Why {
+impl From<Refusal> for RefusalReason {
     fn from(refusal: Refusal) -> Self {
         match refusal {
             Refusal::UnknownZone => Self::UnknownZone,

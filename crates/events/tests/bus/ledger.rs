@@ -1,20 +1,20 @@
-//! Events that say who published them, and which one of that publisher's they are.
+//! Events that carry their publisher and number, and a ledger that checks them.
 
 use std::{sync::Barrier, thread};
 
 use admission::Policy;
 use events::{Admitted, Bus, Entered, Event, Evicted, Joined, Kind, ViewShown, Zone};
 
-/// Kinds that have room for a mark.
+/// Kinds with room for a publisher and a number.
 pub(crate) const MARKED: [Kind; 5] =
     [Kind::ViewShown, Kind::Joined, Kind::Entered, Kind::Evicted, Kind::Admitted];
 
-/// A bus whose rings are all `len` long.
+/// A bus whose rings all have `len` slots.
 pub(crate) fn bus(len: usize) -> Bus {
     Bus::with_rings(move |_| len).expect("a bus")
 }
 
-/// Publishes the `n`th event of `publisher`, as one of the marked kinds.
+/// Publishes the `n`th event of `publisher` as one of the marked kinds.
 pub(crate) fn publish(bus: &Bus, kind: Kind, publisher: u32, n: u64) {
     let zone = Zone::NONE;
     match kind {
@@ -32,11 +32,11 @@ pub(crate) fn publish(bus: &Bus, kind: Kind, publisher: u32, n: u64) {
             at_ms: n,
             policy: Policy::default(),
         }),
-        _ => unreachable!("it is none of the marked kinds"),
+        _ => unreachable!("not one of the marked kinds"),
     }
 }
 
-/// Publisher and number of an event.
+/// The publisher and the number of an event.
 pub(crate) fn mark(event: &Event) -> (u32, u64) {
     match *event {
         Event::ViewShown(event) => (event.epoch, event.at_ms),
@@ -51,22 +51,22 @@ pub(crate) fn mark(event: &Event) -> (u32, u64) {
             assert_eq!(event.policy, Policy::default(), "torn");
             (event.epoch, event.seq)
         }
-        _ => unreachable!("it is none of the marked kinds"),
+        _ => unreachable!("not one of the marked kinds"),
     }
 }
 
-/// Holds what a subscriber has against what was published.
+/// Checks a subscriber's events against the published ones.
 #[derive(Default)]
 pub(crate) struct Ledger {
     next: Vec<u64>,
-    /// Events had.
+    /// Events received.
     pub(crate) had: u64,
-    /// Events missing between those had.
+    /// Events missing between the received ones.
     pub(crate) missing: u64,
 }
 
 impl Ledger {
-    /// The next events: of one publisher, each has a greater number than the one before.
+    /// Adds events. Each must have a greater number than the one before from the same publisher.
     pub(crate) fn note(&mut self, events: &[Event]) {
         for event in events {
             let (publisher, n) = mark(event);
@@ -75,7 +75,7 @@ impl Ledger {
                 self.next.resize(publisher + 1, 0);
             }
             let next = &mut self.next[publisher];
-            assert!(n >= *next, "event {n} of {publisher} after {next} was due: twice, or out of order");
+            assert!(n >= *next, "event {n} of {publisher} after {next} was due: repeated, or out of order");
             self.missing += n - *next;
             *next = n + 1;
             self.had += 1;
@@ -83,9 +83,9 @@ impl Ledger {
     }
 }
 
-/// Runs `publish(publisher, n)` for each `n` below `count`, in a thread for each publisher.
+/// Runs `publish(publisher, n)` for each `n` below `count`, in one thread per publisher.
 pub(crate) fn from_threads(publishers: u32, count: u64, publish: impl Fn(u32, u64) + Sync) {
-    // All begin at once, and none has gone before all have come: it would give its rings to another one.
+    // All threads begin together, and none ends before all have begun: a thread that ends leaves its rings to another one.
     let together = Barrier::new(publishers as usize);
     thread::scope(|scope| {
         for publisher in 0..publishers {

@@ -6,7 +6,7 @@
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use admission::{Mode, Policy, ZoneId};
-use events::{Bus, Event, Kind, Kinds, LimitedCall, Scope, StoreCall, Subscription, Why, Zone};
+use events::{Bus, Event, Kind, Kinds, LimitedCall, RefusalReason, Scope, StoreCall, Subscription, Zone};
 use tokio::{sync::watch, time::timeout};
 
 use super::{HEARTBEAT, RECONNECT, SILENCE, event, fields, head, stop};
@@ -156,7 +156,7 @@ values! {
     u32: |value| *value;
     u64: |value| *value;
     Mode: |mode| named(&Mode::ALL, *mode);
-    Why: |why| named(&Why::ALL, *why);
+    RefusalReason: |why| named(&RefusalReason::ALL, *why);
     StoreCall: |call| named(&StoreCall::ALL, *call);
     LimitedCall: |call| named(&LimitedCall::ALL, *call);
     Policy: zones::json;
@@ -196,7 +196,7 @@ mod tests {
             Joined { zone, epoch: 1, first: 2, count: 3, entered: 4, at_ms: 5 }.into(),
             Entered { zone, waited_ms: 1, told_s: 2, at_ms: 3 }.into(),
             Evicted { zone, count: 1, at_ms: 2 }.into(),
-            Refused { zone, why: Why::Gone, count: 1 }.into(),
+            Refused { zone, why: RefusalReason::Gone, count: 1 }.into(),
             Limited { zone, call: LimitedCall::Wait, count: 2, retry_after_s: 3 }.into(),
             Tallied {
                 zone,
