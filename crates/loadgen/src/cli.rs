@@ -140,42 +140,9 @@ fn start_at(text: &str) -> Result<u64, String> {
     if let Ok(seconds) = text.parse::<u64>() {
         return seconds.checked_mul(1000).ok_or_else(|| "too far away".to_owned());
     }
-    rfc3339_ms(text)
+    let time = text.parse::<jiff::Timestamp>().ok();
+    time.and_then(|time| u64::try_from(time.as_millisecond()).ok())
         .ok_or_else(|| "write it like 2026-05-01T19:00:00+09:00, or as seconds of the Unix clock".to_owned())
-}
-
-fn rfc3339_ms(text: &str) -> Option<u64> {
-    let number = |from: usize, to: usize| {
-        let digits = text.get(from..to)?;
-        digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse::<i64>().ok()).flatten()
-    };
-    let marks = [(4, "-"), (7, "-"), (13, ":"), (16, ":")];
-    if marks.iter().any(|&(at, mark)| text.get(at..=at) != Some(mark)) || !text.is_char_boundary(19) {
-        return None;
-    }
-    if !matches!(text.get(10..11)?, "T" | "t" | " ") {
-        return None;
-    }
-    let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 59 {
-        return None;
-    }
-    let zone = text.get(19..)?;
-    let offset_s = match zone {
-        "Z" | "z" => 0,
-        _ => {
-            let sign = if zone.starts_with('+') { 1 } else { -1 };
-            if zone.len() != 6 || !zone.starts_with(['+', '-']) || zone.get(3..4) != Some(":") {
-                return None;
-            }
-            sign * (number(20, 22)? * 3600 + number(23, 25)? * 60)
-        }
-    };
-    // Days from 1970 by the civil calendar: H. Hinnant, "chrono-Compatible Low-Level Date Algorithms".
-    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719_468;
-    u64::try_from((days * 86_400 + hour * 3600 + minute * 60 + second - offset_s) * 1000).ok()
 }
 
 /// Does what the command line says.
@@ -302,7 +269,7 @@ fn conclude(plan: Plan, gathered: &Gathered, out: &Out) -> Result<ExitCode> {
         file::write(path, &report, gathered)?;
     }
     if let Some(path) = &out.html {
-        std::fs::write(path, html::page(&report)).with_context(|| path.display().to_string())?;
+        std::fs::write(path, html::page(&report)?).with_context(|| path.display().to_string())?;
     }
     std::io::stdout().lock().write_all(words(&report).as_bytes())?;
     Ok(ExitCode::from(if !gathered.broken.is_empty() {

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::story::{Call, End, Rise, Story, Told};
+use crate::story::{Call, End, Rise, Story, ToldWait};
 
 /// Stories, a column for each number of theirs; all columns are equally long.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,7 +136,7 @@ impl Columns {
         let rank = self.told_rank.get(row).copied().and_then(unsigned::<u64>);
         let first_told = match (told(&self.told_eta_s), from.zip(to), rank, told(&self.told_at_ms)) {
             (Some(eta_s), Some(range_s), Some(rank), Some(at_ms)) => {
-                Some(Told { eta_s, range_s, rank, at_ms })
+                Some(ToldWait { eta_s, range_s, rank, at_ms })
             }
             _ => None,
         };
@@ -174,7 +174,7 @@ mod tests {
             arrived: Some(Call { sent_ms: 0, heard_ms: 3 }),
             last_waiting: Some(Call { sent_ms: 3000, heard_ms: 3001 }),
             entered: Some(Call { sent_ms: 6000, heard_ms: 6000 }),
-            first_told: Some(Told { eta_s: 0, range_s: (0, 9), rank: 1, at_ms: 3 }),
+            first_told: Some(ToldWait { eta_s: 0, range_s: (0, 9), rank: 1, at_ms: 3 }),
             longest_silence_ms: 3000,
             lapses: 1,
             rises: 2,

@@ -1,9 +1,11 @@
 //! Rehearses a burst against a waiting room, and judges what its users saw.
 
+mod bilingual;
 pub mod cli;
 pub mod clock;
 pub mod columns;
 pub mod file;
+mod format;
 pub mod frame;
 pub mod gather;
 pub mod html;

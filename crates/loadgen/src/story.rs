@@ -20,7 +20,7 @@ pub struct Call {
 
 /// The wait that a user was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
+pub struct ToldWait {
     /// Seconds.
     pub eta_s: u32,
     /// The range, in seconds, ends included.
@@ -69,7 +69,7 @@ pub struct Story {
     /// The first call that was answered "enter".
     pub entered: Option<Call>,
     /// The wait told by the first reply that told one.
-    pub first_told: Option<Told>,
+    pub first_told: Option<ToldWait>,
     /// The longest silence from the first place on to "enter" or the end, milliseconds: from when a call that was answered
     /// was sent to when the reply to the next answered one was there. The server can't have found it longer. A refusal is
     /// no answer here, nor is a reply marked stale: neither shows that the call was taken note of.

@@ -22,7 +22,7 @@ use crate::{
     pool::{Pool, Reply},
     profile::{Profile, Then},
     random::Random,
-    story::{Call, End, LAPSE_MS, Rise, Story, Told},
+    story::{Call, End, LAPSE_MS, Rise, Story, ToldWait},
     tally::{Kind, Tally},
     wire::{self, Answer, Waiting},
 };
@@ -336,7 +336,8 @@ impl User {
         }
         if let (None, Some(eta_s)) = (self.story.first_told, waiting.eta_seconds) {
             let range_s = waiting.eta_range.unwrap_or((eta_s, eta_s));
-            self.story.first_told = Some(Told { eta_s, range_s, rank: waiting.rank, at_ms: call.heard_ms });
+            self.story.first_told =
+                Some(ToldWait { eta_s, range_s, rank: waiting.rank, at_ms: call.heard_ms });
         }
         self.period_us = u64::from(waiting.polling_period.max(1)) * 1000;
         let mut gap_us = self.period_us;
@@ -519,7 +520,7 @@ mod tests {
             arrived: Some(Call { sent_ms: 10, heard_ms: 12 }),
             last_waiting: Some(Call { sent_ms: 3012, heard_ms: 3015 }),
             entered: Some(Call { sent_ms: 16_001, heard_ms: 16_003 }),
-            first_told: Some(Told { eta_s: 9, range_s: (8, 11), rank: 20, at_ms: 12 }),
+            first_told: Some(ToldWait { eta_s: 9, range_s: (8, 11), rank: 20, at_ms: 12 }),
             // From 3,012 on: what was answered from memory or refused does not end a silence.
             longest_silence_ms: 12_991,
             lapses: 1,

@@ -18,6 +18,7 @@ mod windows;
 mod tests;
 
 use crate::{
+    bilingual::{Bilingual, bilingual},
     report::{Check, Eta, Judgement, Plan},
     story::Story,
 };
@@ -48,35 +49,21 @@ pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story]) -> (Vec<Check>, Eta
     if stories.iter().all(|story| story.arrived.is_none()) {
         for check in checks.iter_mut().filter(|check| check.name != "errors" || stories.is_empty()) {
             check.judgement = Judgement::Open;
-            let nothing = words!("Nobody got a place or a pass.", "자리나 입장권을 받은 사용자가 없습니다.");
-            (check.note, check.note_ko) = (nothing.en, nothing.ko);
+            let nothing =
+                bilingual!("Nobody got a place or a pass.", "자리나 입장권을 받은 사용자가 없습니다.");
+            (check.note, check.note_ko) = (nothing.en.into_owned(), nothing.ko.into_owned());
         }
     }
     (checks, eta)
 }
-
-/// A sentence in English and in Korean.
-#[derive(Clone, Debug, Default)]
-struct Words {
-    en: String,
-    ko: String,
-}
-
-/// The same sentence in both languages, with the same figures.
-macro_rules! words {
-    ($en:literal, $ko:literal $(, $($arg:tt)*)?) => {
-        $crate::verdict::Words { en: format!($en $(, $($arg)*)?), ko: format!($ko $(, $($arg)*)?) }
-    };
-}
-use words;
 
 fn check(
     name: &str,
     judgement: Judgement,
     count: u64,
     figure: Option<f64>,
-    note: Words,
-    worst: Option<Words>,
+    note: Bilingual,
+    worst: Option<Bilingual>,
 ) -> Check {
     let worst = worst.unwrap_or_default();
     Check {
@@ -84,10 +71,10 @@ fn check(
         judgement,
         count,
         figure,
-        note: note.en,
-        worst: worst.en,
-        note_ko: note.ko,
-        worst_ko: worst.ko,
+        note: note.en.into_owned(),
+        worst: worst.en.into_owned(),
+        note_ko: note.ko.into_owned(),
+        worst_ko: worst.ko.into_owned(),
     }
 }
 
@@ -103,25 +90,6 @@ fn name(story: &Story) -> String {
 /// Milliseconds since the start, as seconds.
 fn at(ms: u32) -> String {
     format!("{}.{:03} s", ms / 1_000, ms % 1_000)
-}
-
-/// A number with its thousands set apart.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// Numbers as floats, for means and parts; exact below 2^53, which no count here reaches.
-#[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
-pub(crate) fn float(number: u64) -> f64 {
-    number as f64
 }
 
 /// Counts how many of the positions added so far lie below another: a Fenwick tree.

@@ -3,8 +3,10 @@
 //! No judgement of its own: how wrong a told wait may be is for an SLO to say, so no server is accused here. The wait
 //! had runs from the reply that told it first to the reply that said "enter", which is what a user feels.
 
-use super::{check, float, grouped, name, words};
+use super::{check, name};
 use crate::{
+    bilingual::bilingual,
+    format::{float, grouped},
     report::{Check, Eta, Judgement},
     story::Story,
 };
@@ -32,8 +34,10 @@ pub(super) fn judge(stories: &[Story]) -> (Eta, Check) {
     }
     let users = ratios.len() as u64;
     let Some((_, story, had)) = worst else {
-        let note =
-            words!("Nobody was told a wait and got in.", "예상 대기 시간을 듣고 입장한 사용자가 없습니다.");
+        let note = bilingual!(
+            "Nobody was told a wait and got in.",
+            "예상 대기 시간을 듣고 입장한 사용자가 없습니다."
+        );
         return (Eta::default(), check("eta", Judgement::Open, 0, None, note, None));
     };
     ratios.sort_unstable_by(f64::total_cmp);
@@ -49,13 +53,13 @@ pub(super) fn judge(stories: &[Story]) -> (Eta, Check) {
     let (who, told) = (name(story), story.first_told.map_or(0, |told| told.eta_s));
     let (shown, inside, off) = (grouped(users), 100.0 * eta.coverage, 100.0 * eta.mape);
     let bias = eta.bias_s;
-    let note = words!(
+    let note = bilingual!(
         "Of {shown} users who were told a wait, {inside:.1} % had one in the range told. On average it was \
          {bias:+.1} s from the one told, and {off:.0} % of the wait wrong.",
         "예상 대기 시간을 들은 사용자 {shown}명 중 {inside:.1}%가 안내된 범위 안에서 기다렸습니다. 실제 대기는 \
          안내보다 평균 {bias:+.1}초였고, 오차는 실제 대기의 평균 {off:.0}%였습니다."
     );
-    let example = words!(
+    let example = bilingual!(
         "User {who} was told {told} s, and waited {had:.1} s.",
         "사용자 {who}는 {told}초라고 들었지만 {had:.1}초를 기다렸습니다."
     );

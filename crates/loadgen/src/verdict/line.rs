@@ -11,8 +11,10 @@
 //! each slot. Below [`FLOOR`] it is a fault: users who poll too late, or who walk away at the very front, cost a few
 //! slots, but not that many. The promise of 97 % is for an SLO to hold.
 
-use super::{at, check, float, grouped, judged, windows, words};
+use super::{at, check, judged, windows};
 use crate::{
+    bilingual::bilingual,
+    format::{float, grouped},
     report::{Check, Judgement, Plan},
     story::Story,
 };
@@ -78,7 +80,7 @@ pub(super) fn present(story: &Story) -> Option<(u32, u32)> {
 pub(super) fn slot_use(plan: &Plan, stories: &[Story]) -> Check {
     let what = "slot_use";
     let Some(limit) = plan.admit_per_minute else {
-        let note = words!(
+        let note = bilingual!(
             "How many slots there were can't be told: say how many may enter a minute with --admit-per-minute.",
             "입장 자리가 몇 개였는지 알 수 없습니다. 분당 허용 인원을 --admit-per-minute로 알려 주세요."
         );
@@ -109,7 +111,7 @@ pub(super) fn slot_use(plan: &Plan, stories: &[Story]) -> Check {
         }
     }
     if best < u64::from(LEAST_SUB_WINDOWS) * u64::from(sub_limit) || best == 0 {
-        let note = words!(
+        let note = bilingual!(
             "Too few slots fell free while at least {sub_limit} people waited to judge by.",
             "{sub_limit}명 이상이 기다리는 동안 생긴 입장 자리가 너무 적어 사용률을 판정할 수 없습니다."
         );
@@ -118,13 +120,13 @@ pub(super) fn slot_use(plan: &Plan, stories: &[Story]) -> Check {
     let part = float(used) / float(best);
     let (percent, lost) = (100.0 * part, best.saturating_sub(used));
     let (used, best) = (grouped(used), grouped(best));
-    let note = words!(
+    let note = bilingual!(
         "{used} of {best} slots were used while people waited: {percent:.1} %.",
         "대기자가 있는 동안 입장 자리 {best}개 중 {used}개가 쓰였습니다({percent:.1}%)."
     );
     let example = worst.filter(|_| part < FLOOR).map(|(_, from_ms, to_ms, had, could)| {
         let (from, to, had, could) = (at(from_ms), at(to_ms), grouped(had), grouped(could));
-        words!(
+        bilingual!(
             "From {from} to {to}, with people waiting all the time, {had} entered where {could} could have.",
             "{from}부터 {to}까지 계속 대기자가 있었지만, {could}명이 들어갈 수 있는 동안 {had}명만 입장했습니다."
         )

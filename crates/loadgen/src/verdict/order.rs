@@ -17,8 +17,10 @@
 //!
 //! O(n log n): from the last arrival back, with those who came later in a tree by when they had the pass.
 
-use super::{Ranks, at, check, grouped, judged, line, name, words};
+use super::{Ranks, at, check, judged, line, name};
 use crate::{
+    bilingual::bilingual,
+    format::grouped,
     report::{Check, Judgement},
     story::{Call, Story},
 };
@@ -46,7 +48,7 @@ pub(super) fn judge(stories: &[Story]) -> Check {
         .collect();
     kept.sort_unstable_by_key(|(arrived, ..)| arrived.heard_ms);
     if kept.is_empty() {
-        let nobody = words!(
+        let nobody = bilingual!(
             "Nobody waited and kept polling, so nobody could be overtaken.",
             "기다리며 계속 확인한 사용자가 없어 추월 여부를 판정할 수 없습니다."
         );
@@ -75,17 +77,17 @@ pub(super) fn judge(stories: &[Story]) -> Check {
     let good = overtaken <= lapses;
     let (shown, of, excused) = (grouped(overtaken), grouped(whole(kept.len())), grouped(lapses));
     let note = if overtaken == 0 {
-        words!(
+        bilingual!(
             "None of the {of} users who waited and kept polling was overtaken.",
             "기다리며 계속 확인하던 사용자 {of}명 중 추월당한 사람은 없습니다."
         )
     } else if lapses == 0 {
-        words!(
+        bilingual!(
             "Of {of} users who waited and kept polling, {shown} were overtaken by somebody who came later.",
             "계속 확인하던 사용자 {of}명 중 {shown}명이 더 늦게 온 사람에게 추월당했습니다."
         )
     } else {
-        words!(
+        bilingual!(
             "Of {of} users who waited and kept polling, {shown} were overtaken by somebody who came later; users who \
              were away and came back to their places can account for {excused}.",
             "계속 확인하던 사용자 {of}명 중 {shown}명이 더 늦게 온 사람에게 추월당했습니다. 자리를 비웠다가 제 순서로 \
@@ -99,7 +101,7 @@ pub(super) fn judge(stories: &[Story]) -> Check {
         let (b, came, pass) = b.map_or_else(Default::default, |(story, came, pass)| {
             (name(story), at(came.sent_ms), at(pass.heard_ms))
         });
-        words!(
+        bilingual!(
             "User {a} had a place at {place}, and was still told to wait at {kept}, when {by} who came later were in. \
              The first of them, user {b}, came at {came} and was in at {pass}.",
             "사용자 {a}는 {place}에 자리를 받고 {kept}에도 기다리라는 답을 받았는데, 그때 이미 더 늦게 온 {by}명이 \

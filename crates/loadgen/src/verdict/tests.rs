@@ -1,7 +1,7 @@
 //! Small stories with one thing in them.
 
 use super::*;
-use crate::story::{Call, End, Rise, Told};
+use crate::story::{Call, End, Rise, ToldWait};
 
 fn plan(admit_per_minute: Option<u32>) -> Plan {
     Plan {
@@ -136,7 +136,7 @@ fn users_tell_of_themselves() {
 fn the_wait_told_is_held_against_the_wait_had() {
     let told = |number, eta_s, range_s, in_ms| {
         let mut story = story(number, 0, Some(50), Some(in_ms));
-        story.first_told = Some(Told { eta_s, range_s, rank: 1, at_ms: 10 });
+        story.first_told = Some(ToldWait { eta_s, range_s, rank: 1, at_ms: 10 });
         story
     };
     let stories = [told(1, 10, (8, 12), 12_300), told(2, 10, (8, 12), 20_000)];

@@ -8,8 +8,10 @@
 //! The sub-window counts only while somebody waits: with nobody present in the line a newcomer may use the minute at
 //! once. So a stretch counts only where somebody was present in the line all through it, for certain.
 
-use super::{CLOCKS_MS, Ranks, Words, at, check, grouped, judged, line::Line, name, words};
+use super::{CLOCKS_MS, Ranks, at, check, judged, line::Line, name};
 use crate::{
+    bilingual::{Bilingual, bilingual},
+    format::grouped,
     report::{Check, Judgement, Plan},
     story::{Call, Story},
 };
@@ -39,7 +41,7 @@ pub(super) fn sub_window(plan: &Plan, stories: &[Story], line: &Line) -> Check {
     let stretches = line.stretches(1);
     if limit.is_some() && stretches.iter().all(|(from_ms, to_ms)| to_ms - from_ms < length_ms) {
         let seconds = f64::from(length_ms) / 1_000.0;
-        let nobody = words!(
+        let nobody = bilingual!(
             "There was no line for {seconds} s on end for certain, so nothing had to be let in evenly.",
             "{seconds}초 이상 이어진 대기 줄이 확인되지 않아 판정할 수 없습니다."
         );
@@ -67,7 +69,7 @@ fn report(
     let figure = Some(f64::from(held));
     let shown = grouped(u64::from(held));
     let Some(limit) = limit else {
-        let note = words!(
+        let note = bilingual!(
             "At most {shown} entered within {seconds} s. Whether that is too many can't be told: say how many may \
              enter a minute with --admit-per-minute.",
             "{seconds}초 동안 최대 {shown}명이 입장했습니다. 분당 허용 인원을 알 수 없어 판정하지 못했습니다. \
@@ -76,7 +78,7 @@ fn report(
         return check(what, Judgement::Open, 0, figure, note, None);
     };
     let may = grouped(u64::from(limit));
-    let note = words!(
+    let note = bilingual!(
         "At most {shown} entered within {seconds} s; {may} may.",
         "{seconds}초 동안 최대 {shown}명이 입장했습니다. 허용 인원은 {may}명입니다."
     );
@@ -119,7 +121,7 @@ fn fullest(
     (fullest, over)
 }
 
-fn example(entries: &[(&Story, Call)], fullest: &Fullest, span_ms: u32, limit: u32) -> Words {
+fn example(entries: &[(&Story, Call)], fullest: &Fullest, span_ms: u32, limit: u32) -> Bilingual {
     let until_ms = fullest.from_ms.saturating_add(span_ms);
     let mut first: Option<&Story> = None;
     let mut last: Option<(&Story, Call)> = None;
@@ -131,12 +133,12 @@ fn example(entries: &[(&Story, Call)], fullest: &Fullest, span_ms: u32, limit: u
             }
         }
     }
-    let (Some(first), Some((last, call))) = (first, last) else { return Words::default() };
+    let (Some(first), Some((last, call))) = (first, last) else { return Bilingual::default() };
     let more = 100.0 * (f64::from(fullest.held) / f64::from(limit.max(1)) - 1.0);
     let (from, to) = (at(fullest.from_ms), at(call.heard_ms));
     let (held, limit) = (grouped(u64::from(fullest.held)), grouped(u64::from(limit)));
     let (first, last) = (name(first), name(last));
-    words!(
+    bilingual!(
         "From {from} to {to} {held} users asked and were let in, from user {first} to user {last}: {more:.1} % more \
          than the {limit} who may.",
         "{from}부터 {to}까지 사용자 {first}부터 {last}까지 {held}명이 요청해서 입장했습니다. 허용 인원 {limit}명보다 \

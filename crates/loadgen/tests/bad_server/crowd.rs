@@ -3,7 +3,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use loadgen::story::{Call, End, LAPSE_MS, Rise, Story, Told};
+use loadgen::story::{Call, End, LAPSE_MS, Rise, Story, ToldWait};
 
 use super::room::{Answer, Room};
 
@@ -157,7 +157,7 @@ impl User {
             }
             Answer::Wait { rank, eta_s, range_s, period_ms } => {
                 story.last_waiting = Some(call);
-                story.first_told.get_or_insert(Told { eta_s, range_s, rank, at_ms: call.heard_ms });
+                story.first_told.get_or_insert(ToldWait { eta_s, range_s, rank, at_ms: call.heard_ms });
                 if let Some(from) = self.rank.filter(|&from| from < rank) {
                     story.rises += 1;
                     let rise = Rise { from, to: rank, at_ms: call.heard_ms };

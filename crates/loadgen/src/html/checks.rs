@@ -1,0 +1,117 @@
+//! The table of checks: what each promise says, and what the run found.
+
+use crate::{
+    bilingual::Bilingual,
+    report::{Check, GENERATOR, Judgement},
+};
+
+/// A row of the table.
+pub(super) struct Row<'a> {
+    pub(super) check: &'a Check,
+    /// The style class: `good`, `bad` or `open`.
+    pub(super) class: &'static str,
+    pub(super) mark: Bilingual,
+    /// None for an objective, whose name is its title.
+    pub(super) title: Option<Bilingual>,
+    /// What holds where the check passes.
+    pub(super) promise: Bilingual,
+}
+
+impl Row<'_> {
+    /// The name of an objective.
+    pub(super) fn goal(&self) -> &str {
+        self.check.name.strip_prefix("slo:").unwrap_or(&self.check.name)
+    }
+}
+
+/// The rows, failed checks first.
+pub(super) fn rows(checks: &[Check]) -> Vec<Row<'_>> {
+    let mut rows: Vec<_> = checks.iter().map(row).collect();
+    rows.sort_by_key(|row| match row.check.judgement {
+        Judgement::Bad => 0,
+        Judgement::Open => 1,
+        Judgement::Good => 2,
+    });
+    rows
+}
+
+fn row(check: &Check) -> Row<'_> {
+    let (class, mark) = match check.judgement {
+        Judgement::Good => ("good", Bilingual::fixed("✓ passed", "✓ 통과")),
+        Judgement::Bad => ("bad", Bilingual::fixed("✕ failed", "✕ 문제")),
+        Judgement::Open => ("open", Bilingual::fixed("? open", "? 보류")),
+    };
+    let (title, promise) = match promise(&check.name) {
+        Some((title, promise)) => (Some(title), promise),
+        None => (None, Bilingual::fixed("An objective set for this run.", "이번 실행에 정해 둔 목표입니다.")),
+    };
+    Row { check, class, mark, title, promise }
+}
+
+/// The title of a check and what it promises; none for an objective.
+fn promise(name: &str) -> Option<(Bilingual, Bilingual)> {
+    let (title, title_ko, promise, promise_ko) = match name {
+        "over_admission_60s" => (
+            "Limit per minute",
+            "1분 허용 인원",
+            "In any 60 s, no more users enter than the policy allows.",
+            "어느 60초를 보아도 허용 인원보다 많이 입장하지 않습니다.",
+        ),
+        "over_admission_sub_window" => (
+            "Even admission",
+            "고른 입장",
+            "While people wait, each sub-window admits only its share, so the protected service sees no spikes.",
+            "대기자가 있는 동안에는 1분을 나눈 구간마다 제 몫만큼만 입장시켜, 뒤의 서비스에 갑자기 몰리지 않습니다.",
+        ),
+        "order" => (
+            "Order of entry",
+            "입장 순서",
+            "No user who keeps polling is overtaken by a user who came later.",
+            "계속 확인하는 사람은 더 늦게 온 사람에게 추월당하지 않습니다.",
+        ),
+        "rank_rises" => (
+            "Ranks only fall",
+            "순번은 줄기만 함",
+            "The rank that a user is shown never gets worse.",
+            "화면에 보이는 순번이 뒤로 밀리지 않습니다.",
+        ),
+        "slot_use" => (
+            "No slot wasted",
+            "입장 자리 사용률",
+            "While people wait, as many enter as the policy allows. Users who left do not hold up the others.",
+            "대기자가 있는 동안에는 허용된 만큼 모두 입장합니다. 떠난 사람 때문에 자리가 비지 않습니다.",
+        ),
+        "entered_once" => (
+            "One entry per user",
+            "입장은 한 번",
+            "Asking again returns the same pass, not a second one.",
+            "다시 물어도 같은 입장권을 받으며, 두 번째 입장권은 나오지 않습니다.",
+        ),
+        "eta" => (
+            "Expected wait",
+            "예상 대기 시간",
+            "How close the first expected wait was to the actual wait. The error is measured; an objective can judge it.",
+            "처음 안내한 대기 시간이 실제와 얼마나 가까웠는지 잽니다. 합격 여부는 따로 정한 목표로 판정합니다.",
+        ),
+        "evictions" => (
+            "No eviction of users who poll",
+            "자리 유지",
+            "A user who keeps polling keeps the place.",
+            "계속 확인하는 사람은 자리를 잃지 않습니다.",
+        ),
+        "errors" => (
+            "Everyone is served",
+            "응답",
+            "Every user received a place or a pass.",
+            "찾아온 사용자는 모두 자리나 입장권을 받습니다.",
+        ),
+        GENERATOR => (
+            "The run itself",
+            "실행 자체",
+            "The load generator and all of its workers ran to the end.",
+            "부하 생성기와 작업자가 모두 끝까지 정상으로 동작해야 합니다.",
+        ),
+        _ => return None,
+    };
+    Some((Bilingual::fixed(title, title_ko), Bilingual::fixed(promise, promise_ko)))
+}
