@@ -13,7 +13,7 @@ use std::{
 use admission::{Claim, Decided, Joined, PagePolls, Policy, SealKey, Seals, Ticket, View, ZoneId};
 use criterion::{Criterion, criterion_group, criterion_main};
 use events::Bus;
-use server::gate::{Gate, Reply, Token};
+use gate::{Gate, Reply, Token};
 use store::{Kept, Store, StoreError};
 use weir_benches::{Counting, LINES, NOW, line, policy, view};
 

@@ -29,17 +29,14 @@ use std::{
 use admission::{Mode, Policy, SealKey, Seals, ZoneId};
 use clock::{eventually, now};
 use events::Bus;
+use gate::{AnyStore, Gate, Reply, Token, Watcher, cells::Cells, definitions};
 use nats::Nats;
 use redis::{Cluster, Standalone, cpu_time};
 use server::{
-    cells::Cells,
     config::{self, Config, StoreSettings},
     fanout::{self, AnyCarrier, Fanout, Speaker},
-    gate::{Gate, Reply, Token},
     metrics::Metrics,
-    stores::{self, AnyStore},
-    watch::Watcher,
-    zones,
+    stores,
 };
 use store::redis::Redis;
 use tokio::{
@@ -286,7 +283,7 @@ impl Operator {
     async fn change(&self, zone: &ZoneId, policy: Policy) -> Instant {
         let mut done = None;
         let wanted = [(zone.clone(), policy.into())];
-        let applied = zones::apply(&self.cells, &wanted, async |_, zone, definition| {
+        let applied = definitions::apply(&self.cells, &wanted, async |_, zone, definition| {
             done = Some(now());
             if let Some(carrier) = &self.carrier {
                 fanout::say(carrier, self.speaker, zone, Some(definition))

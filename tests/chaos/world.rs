@@ -18,7 +18,7 @@ use admission::{
     ZoneId,
 };
 use events::Bus;
-use server::gate::{Gate, Refusal, Reply, Token};
+use gate::{Gate, Refusal, Reply, Token};
 use store::{
     Kept, Store, StoreError,
     redis::{

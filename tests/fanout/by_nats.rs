@@ -9,9 +9,9 @@ use std::{
 };
 
 use admission::Mode;
+use gate::Reply;
 use server::{
     fanout::{Carrier as _, Heard},
-    gate::Reply,
     stores,
 };
 use tokio::sync::mpsc;

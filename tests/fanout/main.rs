@@ -29,15 +29,12 @@ use std::{sync::Arc, time::Duration};
 use admission::{Mode, Policy, SealKey, Seals, ZoneId};
 use clock::{DEADLINE, eventually};
 use events::Bus;
+use gate::{AnyStore, Gate, Watcher, cells::Cells, definitions};
 use server::{
-    cells::Cells,
     config::{self, Config, StoreSettings},
     fanout::{self, AnyCarrier, Fanout, Speaker},
-    gate::Gate,
     metrics::{FanoutMeter, Metrics},
-    stores::{self, AnyStore},
-    watch::Watcher,
-    zones,
+    stores,
 };
 use store::{StoreError, redis::Redis};
 use tokio::{
@@ -160,7 +157,7 @@ impl Operator {
     async fn try_apply(&self, zone: &ZoneId, policy: Policy) -> Result<bool, StoreError> {
         let mut told = false;
         let wanted = [(zone.clone(), policy.into())];
-        let applied = zones::apply(&self.cells, &wanted, async |_, zone, definition| {
+        let applied = definitions::apply(&self.cells, &wanted, async |_, zone, definition| {
             told = fanout::say(&self.carrier, self.speaker, zone, Some(definition)).await.is_ok();
         });
         applied.await.failure().cloned().map_or(Ok(told), Err)

@@ -2,13 +2,11 @@
 
 use std::{fs, net::SocketAddr, sync::Arc};
 
+use gate::PassClaims;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, dangerous::insecure_decode, decode_header, encode};
 use protected_service::{door::Door, http::Service, keys::Keys};
 use serde_json::Value;
-use server::{
-    gate::PassClaims,
-    passes::{Passes, Signer},
-};
+use server::passes::{Passes, Signer};
 use tokio::{net::TcpListener, runtime::Runtime};
 
 use crate::{

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use admission::{Entry, Policy, ZoneId};
-use server::gate::{PassClaims, Reason, Refusal, Reply, Token};
+use gate::{PassClaims, Reason, Refusal, Reply, Token};
 
 /// A broken promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -206,7 +206,7 @@ impl Auditor {
         let joined = token.is_none();
         let before = self.held.get(&seq).cloned();
         match answer {
-            Ok(Reply::Waiting { token: newer, rank, told, reason, polling_period_ms, stale }) => {
+            Ok(Reply::Waiting { token: newer, rank, eta, reason, polling_period_ms, stale }) => {
                 // In long lines one look in a hundred will do.
                 if !stale && (self.held.len() < 1_000 || self.calls.is_multiple_of(100)) {
                     self.check_rank(now_ms, seq, *rank);
@@ -221,7 +221,7 @@ impl Auditor {
                     #[expect(clippy::cast_precision_loss, reason = "small")]
                     let naive_s = *rank as f64 * 60.0 / f64::from(self.policy.admit_per_minute);
                     (story.naive_s, story.told_s) =
-                        (naive_s, told.map(|told| (told.seconds, told.low_s, told.high_s)));
+                        (naive_s, eta.map(|eta| (eta.seconds, eta.low_s, eta.high_s)));
                 }
                 let held = self.hold(seq, user, asked_ms);
                 held.user = user;
@@ -232,7 +232,7 @@ impl Auditor {
                 if !stale {
                     held.present_ms = asked_ms + 2 * u64::from(*polling_period_ms) + 500;
                 }
-                let told_ms = told.map(|told| now_ms + u64::from(told.seconds) * 1_000);
+                let told_ms = eta.map(|eta| now_ms + u64::from(eta.seconds) * 1_000);
                 let told_before = std::mem::replace(&mut held.told, told_ms.map(|ms| (ms, *newer)));
                 if let Some((before_ms, newest)) = told_before
                     && token == Some(newest)

@@ -14,7 +14,7 @@ use std::{
 
 use admission::{Mode, SealKey, Sealer, Seals, Ticket, ZoneId};
 use events::Bus;
-use server::gate::{Gate, Refusal, Reply, Token};
+use gate::{Gate, Refusal, Reply, Token};
 use tokio::{sync::Notify, task::LocalSet, time::sleep};
 
 use crate::{

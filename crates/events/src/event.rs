@@ -13,9 +13,20 @@ use crate::{
     slot::{EVENT_WORDS, EventWords, Field, Packed, Words, aligned},
 };
 
-/// Defines the kinds. Each starts with its name, its scope, and the events that a publisher's ring holds.
+/// The name of a kind for clients: that of its type, or the one given.
+macro_rules! kind_name {
+    ($name:ident) => {
+        stringify!($name)
+    };
+    ($name:ident, $public:literal) => {
+        $public
+    };
+}
+
+/// Defines the kinds. Each starts with its name, its scope, and the events that a publisher's ring holds. `Kind as "Name"`
+/// keeps the name that clients read where the Rust name differs.
 macro_rules! events {
-    ($($(#[$doc:meta])* $name:ident, $scope:ident, $ring:literal {
+    ($($(#[$doc:meta])* $name:ident $(as $public:literal)?, $scope:ident, $ring:literal {
         $($(#[$field_doc:meta])* $field:ident: $type:ty,)*
     })*) => {
         $(
@@ -108,10 +119,10 @@ macro_rules! events {
                 match self { $(Self::$name => Scope::$scope,)* }
             }
 
-            /// The name of the event's type.
+            /// The name for clients: that of the event's type, unless another one is given.
             #[must_use]
             pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$name => stringify!($name),)* }
+                match self { $(Self::$name => kind_name!($name $(, $public)?),)* }
             }
 
             /// The default length of a publishing thread's ring for this kind, in events; a power of two. A sleeping
@@ -283,7 +294,7 @@ events! {
     }
 
     /// A person was admitted without the store.
-    AdmittedUnseen, Private, 1024 {
+    AdmittedWithoutStore as "AdmittedUnseen", Private, 1024 {
         /// The zone.
         zone: Zone,
         /// The number of such admissions by this server since it serves the zone, including this one.

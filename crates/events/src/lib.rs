@@ -70,7 +70,7 @@ mod zones;
 
 pub use bus::{Bus, INTERVAL, OfName, PUBLISHERS_MAX, SUBSCRIBERS_MAX, SubscribeError, Subscriber};
 pub use event::{
-    Admitted, AdmittedUnseen, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall,
+    Admitted, AdmittedWithoutStore, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall,
     ModeChanged, NoticeChanged, PolicyChanged, RefusalReason, Refused, Reloaded, StoreBack, StoreCall,
     StoreCalled, StoreLost, Tallied, ViewShown, ZoneAdded, ZoneRemoved,
 };

@@ -128,7 +128,7 @@ fn publish_all(bus: &Bus, zone: Zone) {
     bus.publish(events::StoreCalled { zone, call, took_us: 90, tickets: 1, ok: true });
     bus.publish(events::StoreLost { zone });
     bus.publish(events::StoreBack { zone, away_ms: 10 });
-    bus.publish(events::AdmittedUnseen { zone, total: 1 });
+    bus.publish(events::AdmittedWithoutStore { zone, total: 1 });
     bus.publish(events::Reloaded { ok: true });
     bus.publish(events::Admitted { zone, epoch: 1, seq: 5, entered_unix_s: 1_790_000_000, at_ms: 2, policy });
 }

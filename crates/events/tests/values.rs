@@ -2,7 +2,7 @@
 
 use admission::{Mode, OnStoreFailure, Policy, ZoneId};
 use events::{
-    Admitted, AdmittedUnseen, Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall,
+    Admitted, AdmittedWithoutStore, Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall,
     ModeChanged, NoticeChanged, PolicyChanged, RefusalReason, Refused, Reloaded, Scope, StoreBack, StoreCall,
     StoreCalled, StoreLost, Tallied, ViewShown, Zone, ZoneAdded, ZoneRemoved,
 };
@@ -78,7 +78,7 @@ proptest! {
             StoreCalled { zone, call: call.0, took_us: a, tickets: d, ok: flag };
             StoreLost { zone };
             StoreBack { zone, away_ms: v };
-            AdmittedUnseen { zone, total: v };
+            AdmittedWithoutStore { zone, total: v };
             Reloaded { ok: flag };
             Admitted { zone, epoch: a, seq: v, entered_unix_s: w, at_ms: x, policy };
         }

@@ -23,6 +23,7 @@ mod limit;
 #[cfg(not(target_family = "wasm"))]
 mod limiter;
 mod memory;
+mod prefixes;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod refusals;
@@ -34,6 +35,7 @@ pub use limit::{Align, Bandwidth, Limit, LimitFault, MAX_BANDWIDTHS, MAX_NAME_BY
 #[cfg(not(target_family = "wasm"))]
 pub use limiter::{Limiter, OnFailure, Stats};
 pub use memory::{Memory, MemorySettings};
+pub use prefixes::{AddressKey, Prefixes};
 #[cfg(feature = "redis")]
 pub use redis::RedisSettings;
 

@@ -22,14 +22,14 @@ use std::{
 
 use admission::{Policy, ZoneId};
 use events::{Bus, Event, Kind, Kinds, Scope, Spill, ZoneNames};
+use gate::definitions::policy_json;
 use tokio::time::{Instant, sleep_until};
 
 pub use chain::Head;
 pub use files::LogFault;
-pub use recorder::{Author, Recorder};
+pub use recorder::Recorder;
 pub use verify::{Fault, Kind as FaultKind, Report, verify};
 
-use crate::zones;
 use files::{Found, Log};
 use recorder::RecorderQueue;
 
@@ -339,7 +339,7 @@ impl Writer {
 
 /// A policy as a value in a line.
 fn json(policy: Option<&Policy>) -> String {
-    policy.map_or_else(|| "null".to_owned(), zones::json)
+    policy.map_or_else(|| "null".to_owned(), policy_json)
 }
 
 /// Milliseconds since 1970 by the wall clock.

@@ -10,10 +10,11 @@ use std::{
 
 use admission::{Definition, ZoneId};
 use events::{Bus, Kind, Kinds, Scope, SubscribeError, Subscription};
+use gate::{Gate, definitions::Change};
 use store::Store;
 use tokio::sync::Mutex;
 
-use crate::{access::Caller, audit::unix_ms, gate::Gate, zones::Change};
+use crate::{access::Caller, audit::unix_ms};
 
 /// The most changes that are remembered.
 pub const MOST: usize = 200;

@@ -17,6 +17,7 @@ use std::{
 };
 
 use admission::{Definition, ZoneId};
+use gate::{cells, limits::LimitSettings};
 use ipnet::IpNet;
 use limiter::layer::address::Prefixes;
 use store::redis::{
@@ -26,7 +27,7 @@ use store::redis::{
 
 use crate::{
     access::{AdminToken, Role},
-    audit, cells,
+    audit,
     fanout::nats,
     http::{
         cors::Origins,
@@ -128,15 +129,6 @@ pub struct SealSettings {
     pub previous_key_file: Option<PathBuf>,
 }
 
-/// Whom the zones' limits are about.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LimitSettings {
-    /// Networks whose addresses are not limited: many people share one.
-    pub carrier_nats: Vec<IpNet>,
-    /// How many leading bits of an IPv6 address are one client. 32 to 128.
-    pub ipv6_prefix: u8,
-}
-
 /// A text that is not to be seen.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -162,7 +154,7 @@ pub struct CellSettings {
     pub name: String,
     /// Where it is.
     pub address: Address,
-    /// Whose zones it keeps; see [`cells::Cell::new`].
+    /// Whose zones it keeps; see [`gate::cells::Cell::new`].
     pub tenants: Vec<String>,
 }
 

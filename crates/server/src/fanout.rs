@@ -20,10 +20,11 @@ use admission::{Definition, ZoneId};
 use aws_lc_rs::rand;
 use bytes::Bytes;
 use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription};
+use gate::{Gate, cells::Cell, definitions::ZONES_MAX};
 use store::{Store, redis::Redis};
 use tokio::sync::{Notify, mpsc};
 
-use crate::{cells::Cell, gate::Gate, metrics::FanoutMeter, zones::ZONES_MAX};
+use crate::metrics::FanoutMeter;
 use message::{MAX_LEN, Message, State};
 
 /// Messages that wait to be heard, at most; more are lost, and counted.

@@ -30,6 +30,12 @@ use admission::ZoneId;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use events::{Bus, LimitedCall, SubscribeError};
+use gate::{
+    Eta, Gate, Reason, Reply, Token,
+    cells::Health,
+    definitions::ZoneEditor,
+    limits::{Asked, Limits},
+};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{
     Method, Request, Response, StatusCode, Uri,
@@ -37,22 +43,21 @@ use hyper::{
     header::{CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue},
 };
 use ipnet::IpNet;
-use limiter::{Decision, layer::address};
+use limiter::{
+    Decision,
+    layer::{Announced, address},
+};
 use store::Store;
 use tokio::time::{Instant, timeout};
 
 use crate::{
     access::Role,
-    cells::Health,
     changes::Changes,
     edge::{Answer, Answered, Opening},
-    gate::{Gate, Reason, Reply, Token, Told},
-    limits::{Asked, Limits},
     metrics::{Metrics, Route},
     passes::Passes,
     servers::Servers,
     stats::Stats,
-    zones::Desk,
 };
 use admin::Guard;
 use cors::Origins;
@@ -78,7 +83,7 @@ pub struct App<S> {
     /// The zones.
     pub gate: Arc<Gate<S>>,
     /// Where they are changed.
-    pub desk: Arc<Desk<S>>,
+    pub editor: Arc<ZoneEditor<S>>,
     /// The cells that keep them; none for a store in this process.
     pub cells: Vec<Arc<Health>>,
     /// How often one client may ask.
@@ -209,7 +214,7 @@ impl<S: Store> App<S> {
             problem.into_response()
         });
         if let Some(asked) = asked {
-            asked.write(response.headers_mut());
+            write_limit(&asked, response.headers_mut());
         }
         if route.is_traffic() {
             self.cors_origins.say(&head.headers, response.headers_mut());
@@ -256,7 +261,7 @@ impl<S: Store> App<S> {
         let told = self.gate.follow(zone.as_str(), token).await?;
         let mut said = HeaderMap::new();
         if let Some(asked) = asked {
-            asked.write(&mut said);
+            write_limit(asked, &mut said);
         }
         self.cors_origins.say(headers, &mut said);
         Ok(stream::open_place(Arc::clone(self), zone, told, said))
@@ -382,13 +387,13 @@ impl<S: Store> App<S> {
                 out.push_str("\"}");
                 out
             }
-            Reply::Waiting { token, rank, told, reason, polling_period_ms, stale } => {
+            Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale } => {
                 let mut out = String::with_capacity(256);
                 out.push_str(r#"{"canEnter":false,"token":""#);
                 out.push_str(token_text(token));
                 out.push_str(r#"","waiting":"#);
                 let zone = format_args!(r#","pollingPeriod":{polling_period_ms},"stale":{stale}"#);
-                write_waiting(&mut out, *rank, *told, *reason, zone);
+                write_waiting(&mut out, *rank, *eta, *reason, zone);
                 out.push('}');
                 out
             }
@@ -400,21 +405,20 @@ fn token_text(token: &Token) -> &str {
     str::from_utf8(token).expect("tokens are base64url")
 }
 
+/// Writes what the limiter decided into the headers of the reply.
+fn write_limit(asked: &Asked, headers: &mut HeaderMap) {
+    Announced::new(asked.limit.clone(), asked.name).write(&asked.decision, headers);
+}
+
 /// What those who wait in a zone are told alike, for [`write_waiting`].
 fn zone_part(polling_period_ms: u32, stale: bool) -> String {
     format!(r#","pollingPeriod":{polling_period_ms},"stale":{stale}"#)
 }
 
 /// Writes `waiting`; `zone` is what [`zone_part`] writes.
-fn write_waiting(
-    out: &mut String,
-    rank: u64,
-    told: Option<Told>,
-    reason: Option<Reason>,
-    zone: impl Display,
-) {
-    let written = match told {
-        Some(Told { seconds, low_s, high_s }) => {
+fn write_waiting(out: &mut String, rank: u64, eta: Option<Eta>, reason: Option<Reason>, zone: impl Display) {
+    let written = match eta {
+        Some(Eta { seconds, low_s, high_s }) => {
             write!(out, r#"{{"rank":{rank},"etaSeconds":{seconds},"etaRange":[{low_s},{high_s}]{zone}"#)
         }
         None => write!(out, r#"{{"rank":{rank},"etaSeconds":null,"etaRange":null{zone}"#),

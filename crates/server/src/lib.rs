@@ -5,15 +5,12 @@
 
 pub mod access;
 pub mod audit;
-pub mod cells;
 pub mod changes;
 pub mod config;
 pub mod edge;
 pub mod fanout;
-pub mod gate;
 pub mod http;
 pub mod keys;
-pub mod limits;
 pub mod metrics;
 pub mod passes;
 pub mod remote;
@@ -21,5 +18,3 @@ pub mod serve;
 pub mod servers;
 pub mod stats;
 pub mod stores;
-pub mod watch;
-pub mod zones;

@@ -19,9 +19,10 @@ use std::{
 
 use admission::ZoneId;
 use events::{
-    AdmittedUnseen, Batch, Bus, Event, Kind, Kinds, LimitedCall, OfName, Scope, StoreCall, StoreCalled,
+    AdmittedWithoutStore, Batch, Bus, Event, Kind, Kinds, LimitedCall, OfName, Scope, StoreCall, StoreCalled,
     SubscribeError, Subscription, Tallied,
 };
+use gate::{Gate, ZoneTotals, cells::Health};
 use prometheus::{
     Encoder as _, Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
     IntGauge, IntGaugeVec, Opts, Registry, TextEncoder,
@@ -29,11 +30,6 @@ use prometheus::{
 };
 use store::Store;
 use tokio::time::sleep;
-
-use crate::{
-    cells::Health,
-    gate::{Gate, Shown},
-};
 
 pub use fanout::FanoutMeter;
 
@@ -96,7 +92,7 @@ const KINDS: Kinds = Kinds::of(&[
     Kind::ZoneRemoved,
     Kind::ViewShown,
     Kind::Entered,
-    Kind::AdmittedUnseen,
+    Kind::AdmittedWithoutStore,
     Kind::Limited,
     Kind::StoreCalled,
     Kind::Reloaded,
@@ -204,7 +200,7 @@ struct ZoneSeries {
     wait: Histogram,
     error: Histogram,
     /// What was shown last, once the store has told of the zone.
-    last: Option<Shown>,
+    last: Option<ZoneTotals>,
     /// Of those who were let in without the store, how many were told.
     unseen_before: u64,
 }
@@ -412,19 +408,19 @@ impl Metrics {
         let of_zones = |event: &Event| match event {
             Event::ZoneAdded(_) | Event::ZoneRemoved(_) => true,
             Event::Entered(entered) => !zones.contains_key(&entered.zone),
-            Event::AdmittedUnseen(admitted) => !zones.contains_key(&admitted.zone),
+            Event::AdmittedWithoutStore(admitted) => !zones.contains_key(&admitted.zone),
             Event::Limited(limited) => !zones.contains_key(&limited.zone),
             _ => false,
         };
         if batch.lost > 0 || batch.events.iter().any(of_zones) {
-            self.keep_zones(zones, &gate.shown());
+            self.keep_zones(zones, &gate.totals());
         }
         for event in batch.events {
             match *event {
                 Event::ViewShown(view) => {
                     let series = zones.get_mut(&view.zone);
                     if let Some(series) = series
-                        && let Some(shown) = gate.zone_shown(series.name.as_str())
+                        && let Some(shown) = gate.zone_totals(series.name.as_str())
                     {
                         series.show(&shown);
                     }
@@ -434,7 +430,7 @@ impl Metrics {
                         series.entered(entered.waited_ms, entered.told_s);
                     }
                 }
-                Event::AdmittedUnseen(admitted) => {
+                Event::AdmittedWithoutStore(admitted) => {
                     if let Some(series) = zones.get_mut(&admitted.zone) {
                         series.admitted_unseen(admitted);
                     }
@@ -468,7 +464,7 @@ impl Metrics {
     }
 
     /// Has series for exactly these zones.
-    fn keep_zones(&self, zones: &mut HashMap<events::Zone, ZoneSeries>, served: &[Shown]) {
+    fn keep_zones(&self, zones: &mut HashMap<events::Zone, ZoneSeries>, served: &[ZoneTotals]) {
         let f = &self.families;
         let still: HashSet<events::Zone> = served.iter().map(|shown| shown.tallied.zone).collect();
         zones.retain(|zone, series| {
@@ -588,7 +584,7 @@ impl ZoneSeries {
         }
     }
 
-    fn show(&mut self, shown: &Shown) {
+    fn show(&mut self, shown: &ZoneTotals) {
         let now = &shown.tallied;
         self.waiting.set(now.waiting.into());
         self.present.set(now.present.into());
@@ -615,7 +611,7 @@ impl ZoneSeries {
         }
     }
 
-    fn admitted_unseen(&mut self, AdmittedUnseen { total, .. }: AdmittedUnseen) {
+    fn admitted_unseen(&mut self, AdmittedWithoutStore { total, .. }: AdmittedWithoutStore) {
         // Of several threads the greater total may come first.
         self.unseen.inc_by(total.saturating_sub(self.unseen_before));
         self.unseen_before = self.unseen_before.max(total);
@@ -699,8 +695,8 @@ mod tests {
             ok: false,
         });
         // In the order of another thread.
-        heard.bus.publish(AdmittedUnseen { zone: a, total: 3 });
-        heard.bus.publish(AdmittedUnseen { zone: a, total: 2 });
+        heard.bus.publish(AdmittedWithoutStore { zone: a, total: 3 });
+        heard.bus.publish(AdmittedWithoutStore { zone: a, total: 2 });
         heard.bus.publish(Limited {
             zone: heard.bus.zone(&zone("B")),
             call: LimitedCall::Entry,
@@ -752,7 +748,7 @@ mod tests {
         for name in &names {
             heard.runtime.block_on(heard.gate.wait(name, None)).expect("served");
         }
-        let unseen = (1..=7).map(|total| AdmittedUnseen { zone: heard.bus.zone(&zone("Z3")), total });
+        let unseen = (1..=7).map(|total| AdmittedWithoutStore { zone: heard.bus.zone(&zone("Z3")), total });
         unseen.for_each(|event| heard.bus.publish(event));
         let text = heard.text();
         let series = "weir_events_lost_total{subscriber=\"metrics\"} ";

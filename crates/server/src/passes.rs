@@ -13,12 +13,11 @@ use aws_lc_rs::{
 };
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD as BASE64};
 use bytes::Bytes;
+use gate::PassClaims;
 use p256::{
     ecdsa::{Signature, SigningKey, signature::Signer as _},
     pkcs8::{DecodePrivateKey as _, EncodePrivateKey as _, LineEnding, SecretDocument},
 };
-
-use crate::gate::PassClaims;
 
 /// How passes are signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

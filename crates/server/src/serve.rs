@@ -23,6 +23,13 @@ use std::{
 use admission::{Definition, ZoneId};
 use arc_swap::ArcSwap;
 use events::{Bus, Reloaded};
+use gate::{
+    AnyStore, Gate, Refresh, Watcher,
+    cells::Cells,
+    definitions::{self, Applied, DefineError, OnChange, ZoneEditor},
+    limits::{BucketsOf, Limits},
+    warn_of_differences,
+};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use store::{Embedded, redis::Redis};
 use tokio::{
@@ -35,12 +42,10 @@ use tokio::{
 use crate::{
     access::AdminToken,
     audit::{self, Audit, Recorder},
-    cells::Cells,
     changes::Changes,
     config::{self, Config, Order, RedisSettings, Sources, StoreSettings},
     edge::{self, Edge, listen},
     fanout::{self, Fanout, Speaker},
-    gate::Gate,
     http::{
         App, Public,
         admin::{Admin, Guard},
@@ -48,14 +53,11 @@ use crate::{
         wait::Pages,
     },
     keys::{self, KeyFault},
-    limits::{BucketsOf, Limits},
     metrics::Metrics,
     remote,
     servers::{Servers, State},
     stats::Stats,
-    stores::{self, AnyStore},
-    watch::{Looks, Watcher, warn_of_differences},
-    zones::{self, Applied, DefineError, Desk},
+    stores,
 };
 
 /// The admin listener's connections; they come out of the reserve of open files.
@@ -215,7 +217,7 @@ fn briefly<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failu
 async fn apply(cells: &Cells<Redis>, config: &Config) -> (Applied, Option<String>) {
     let (carriers, speaker) = (stores::carriers(&config.fanout, cells), Speaker::new());
     let mut untold = None;
-    let applied = zones::apply(cells, &config.zones, async |at, zone, definition| {
+    let applied = definitions::apply(cells, &config.zones, async |at, zone, definition| {
         // Where one could not be told, the next ones are not waited for.
         if untold.is_none()
             && let Some(carrier) = carriers.get(at)
@@ -241,7 +243,7 @@ async fn list(redis: &RedisSettings) -> Result<(), Failure> {
 
 /// A zone, and below it what those who wait are told.
 fn listed((zone, definition): &(ZoneId, Definition)) -> String {
-    let mut out = format!("{zone}: {}\n", zones::sentence(definition));
+    let mut out = format!("{zone}: {}\n", definitions::sentence(definition));
     for (language, text) in definition.notice.iter() {
         let _ = writeln!(out, "  {language}: {}", text.replace('\n', "\n      "));
     }
@@ -321,23 +323,25 @@ async fn serve(
     let (following, heard) = (Arc::clone(&streams), Arc::clone(&bus));
     watching.spawn(async move { following.follow(shown, &heard).await });
     let recorder = audit.as_ref().map_or_else(Recorder::without_log, Audit::recorder);
-    let desk;
+    let on_change: Box<OnChange> = Box::new(move |author, zone, change| recorder.write(author, zone, change));
+    let editor;
     let mut health = Vec::new();
     let mut buckets_of: Box<BucketsOf> = Box::new(|_| None);
     match &cells {
         None => {
             let (gate, file) = (Arc::clone(&gate), config.zones.clone());
-            desk =
-                Desk::over_file(gate, &config.data_dir, file, recorder).await.map_err(|e| failure(74)(&e))?;
+            editor = ZoneEditor::over_file(gate, &config.data_dir, file, on_change)
+                .await
+                .map_err(|e| failure(74)(&e))?;
         }
         Some(cells) => {
             health = cells.all().iter().map(|cell| Arc::clone(cell.health())).collect();
             metrics.watch_cells(health.clone());
-            let looks =
+            let refreshes =
                 watch_all(&mut watching, &gate, cells, &config, (&bus, &metrics), &zones_changed).await?;
             let places = Arc::clone(cells);
-            let looks_of = move |zone: &str| places.place_of(zone).map(|at| Arc::clone(&looks[at]));
-            desk = Desk::over_store(Arc::clone(&gate), Box::new(looks_of), recorder);
+            let refresh_of = move |zone: &str| places.place_of(zone).map(|at| Arc::clone(&refreshes[at]));
+            editor = ZoneEditor::over_store(Arc::clone(&gate), Box::new(refresh_of), on_change);
             if let StoreSettings::Redis(redis) = &config.store {
                 let buckets = stores::buckets(redis)?;
                 for buckets in &buckets {
@@ -370,7 +374,7 @@ async fn serve(
     }
     let app = Arc::new(App {
         gate,
-        desk: Arc::new(desk),
+        editor: Arc::new(editor),
         cells: health,
         limits: Limits::new(&config.limit, buckets_of),
         passes,
@@ -421,7 +425,7 @@ async fn serve(
                 in_force = new.unwrap_or(in_force);
                 edge.set_idle(in_force.idle_timeout(longest_polling_ms(&app)));
             }
-            () = app.desk.changed() => {
+            () = app.editor.changed() => {
                 edge.set_idle(in_force.idle_timeout(longest_polling_ms(&app)));
             }
             () = zones_changed.notified() => {
@@ -455,7 +459,7 @@ async fn serve(
 }
 
 /// Follows the zones of each cell from now on, and what other servers say of them. Returns when all cells have answered, or
-/// failed to; with what looks at each.
+/// failed to; with the refreshes of each.
 async fn watch_all(
     watching: &mut JoinSet<()>,
     gate: &Arc<Gate<AnyStore>>,
@@ -463,14 +467,14 @@ async fn watch_all(
     config: &Config,
     (bus, metrics): (&Arc<Bus>, &Metrics),
     changed: &Arc<Notify>,
-) -> Result<Vec<Arc<Looks>>, Failure> {
-    let (mut firsts, mut news, mut looks) = (Vec::new(), Vec::new(), Vec::new());
+) -> Result<Vec<Arc<Refresh>>, Failure> {
+    let (mut firsts, mut news, mut refreshes) = (Vec::new(), Vec::new(), Vec::new());
     for at in 0..cells.all().len() {
         let (told, first) = oneshot::channel();
         firsts.push(first);
         let watcher = Watcher::new(Arc::clone(gate), Arc::clone(cells), at, &config.zones);
         news.push(watcher.news());
-        looks.push(watcher.looks());
+        refreshes.push(watcher.refresh());
         watching.spawn(watcher.run(told, Arc::clone(changed)));
     }
     let all = async {
@@ -493,7 +497,7 @@ async fn watch_all(
             fanout.run(&gate, mine, (&bus, told), &news).await;
         });
     }
-    Ok(looks)
+    Ok(refreshes)
 }
 
 fn longest_polling_ms(app: &App<AnyStore>) -> u32 {
@@ -515,7 +519,7 @@ async fn reload(running: &Config, sources: &Sources, app: &App<AnyStore>) -> Opt
         tracing::warn!("changed in the configuration, and needs a restart: {}", restart.join(", "));
     }
     if app.cells.is_empty() {
-        match app.desk.reload(new.zones.clone()).await {
+        match app.editor.reload(new.zones.clone()).await {
             Ok(()) => {}
             Err(e @ DefineError::Disk(_)) => {
                 tracing::error!("{e} (the zones stay as they were; send SIGHUP again)");
@@ -527,7 +531,7 @@ async fn reload(running: &Config, sources: &Sources, app: &App<AnyStore>) -> Opt
             }
         }
     } else {
-        let differ = zones::differences(&new.zones, &app.gate.definitions());
+        let differ = definitions::differences(&new.zones, &app.gate.definitions());
         if !differ.is_empty() {
             warn_of_differences(&differ);
         }
@@ -582,7 +586,7 @@ fn describe(config: &Config, zones: &[(ZoneId, Definition)]) -> String {
         let _ = writeln!(out, "  {name} = {value}");
     }
     for (zone, definition) in zones.iter().take(ZONES_SHOWN) {
-        let _ = writeln!(out, "  zone {zone}: {}", zones::sentence(definition));
+        let _ = writeln!(out, "  zone {zone}: {}", definitions::sentence(definition));
     }
     if zones.len() > ZONES_SHOWN {
         let _ = writeln!(out, "  and {} more zones", zones.len() - ZONES_SHOWN);

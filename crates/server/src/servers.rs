@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use gate::cells::Cell;
 use serde::{Deserialize, Serialize};
 use store::redis::{
     Redis,
@@ -18,7 +19,7 @@ use store::redis::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::{audit::unix_ms, cells::Cell, fanout::Speaker};
+use crate::{audit::unix_ms, fanout::Speaker};
 
 /// How often a server says that it is there.
 const EVERY: Duration = Duration::from_secs(5);

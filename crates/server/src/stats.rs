@@ -14,13 +14,11 @@ use std::{
 };
 
 use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription, Zone};
+use gate::{Gate, ZoneTotals};
 use store::Store;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use crate::{
-    audit::unix_ms,
-    gate::{Gate, Shown},
-};
+use crate::audit::unix_ms;
 
 pub use minutes::Minute;
 pub use waits::{Ratio, Waits};
@@ -79,7 +77,7 @@ impl Stats {
             steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 steps.tick().await;
-                self.look(&gate.shown(), unix_ms());
+                self.look(&gate.totals(), unix_ms());
             }
         };
         let hearing = async {
@@ -98,7 +96,7 @@ impl Stats {
     }
 
     /// Takes in the zones that are served, as they are at `unix_ms`.
-    fn look(&self, served: &[Shown], unix_ms: u64) {
+    fn look(&self, served: &[ZoneTotals], unix_ms: u64) {
         let now = Instant::now();
         let mut zones = self.zones();
         let still: HashSet<Zone> = served.iter().map(|shown| shown.tallied.zone).collect();
@@ -158,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(zone: Zone, entered: u64) -> Shown {
+    fn shown(zone: Zone, entered: u64) -> ZoneTotals {
         let tallied = Tallied {
             zone,
             admit_per_minute: 60,
@@ -170,7 +168,7 @@ mod tests {
             slots_offered: entered,
             slots_used: entered,
         };
-        Shown { tallied, at: Instant::now(), known: true }
+        ZoneTotals { tallied, at: Instant::now(), known: true }
     }
 
     #[test]
@@ -179,7 +177,7 @@ mod tests {
         let zone = |name| bus.zone(&ZoneId::parse(name).expect("a name"));
         let (a, b) = (zone("A"), zone("B"));
         let stats = Stats::new();
-        stats.look(&[shown(a, 100), Shown { known: false, ..shown(b, 0) }], 60_000);
+        stats.look(&[shown(a, 100), ZoneTotals { known: false, ..shown(b, 0) }], 60_000);
         stats.look(&[shown(a, 107), shown(b, 900)], 61_000);
         stats.hear(&[
             Entered { zone: a, waited_ms: 2_000, told_s: 1, at_ms: 0 }.into(),

@@ -1,45 +1,33 @@
-//! The stores that there are, and how the configured one is opened.
+//! Opens the configured stores, limiters and transports.
 //!
-//! An enum and not a trait object: each call is one jump. Invariant: secrets leave this file only towards a store.
+//! Invariant: secrets leave this file only towards a store.
 
 use std::{fs, path::Path, sync::Arc};
 
-use admission::{Claim, Decided, Definition, Joined, PagePolls, Policy, View, ZoneId};
+use gate::{
+    cells::{Cell, Cells},
+    limits::Buckets,
+};
 use limiter::{Limiter, OnFailure};
-use store::{
-    Defined, Embedded, Expected, Kept, Store, StoreError,
-    redis::{
-        Redis,
-        address::{Address, Settings},
-    },
+use store::redis::{
+    Redis,
+    address::{Address, Settings},
 };
 
 use crate::{
-    cells::{Cell, Cells},
     config::{CellSettings, FanoutSettings, RedisSettings},
     fanout::{
         AnyCarrier,
         nats::{Nats, Subject},
     },
     keys::{self, KeyFault},
-    limits::Buckets,
 };
-
-type Result<T> = std::result::Result<T, StoreError>;
-
-/// The store that was chosen.
-pub enum AnyStore {
-    /// In this process, over its journal.
-    Embedded(Embedded),
-    /// In Redis: one cell or several.
-    Cells(Arc<Cells<Redis>>),
-}
 
 /// The cells that the configuration names, none of them connected to yet.
 ///
 /// # Errors
 /// A [`KeyFault`] where the password or the certificates can't be read.
-pub fn cells(redis: &RedisSettings) -> std::result::Result<Cells<Redis>, KeyFault> {
+pub fn cells(redis: &RedisSettings) -> Result<Cells<Redis>, KeyFault> {
     let (settings, addresses) = connections(redis)?;
     let cells = redis.cells.iter().zip(addresses).map(|(cell, address)| {
         let (settings, durability) = (settings.clone(), redis.durability);
@@ -55,7 +43,7 @@ pub fn cells(redis: &RedisSettings) -> std::result::Result<Cells<Redis>, KeyFaul
 ///
 /// # Errors
 /// As [`cells`].
-pub fn buckets(redis: &RedisSettings) -> std::result::Result<Vec<Arc<Buckets>>, KeyFault> {
+pub fn buckets(redis: &RedisSettings) -> Result<Vec<Arc<Buckets>>, KeyFault> {
     let (client, addresses) = connections(redis)?;
     // A Redis that does not answer limits nobody, so it is not waited for as long as for a decision about the line.
     let limits = limiter::RedisSettings::default();
@@ -76,7 +64,7 @@ pub fn buckets(redis: &RedisSettings) -> std::result::Result<Vec<Arc<Buckets>>, 
 }
 
 /// How all cells are spoken to, and where each is.
-fn connections(redis: &RedisSettings) -> std::result::Result<(Settings, Vec<Address>), KeyFault> {
+fn connections(redis: &RedisSettings) -> Result<(Settings, Vec<Address>), KeyFault> {
     let password = match (&redis.password, &redis.password_file) {
         (Some(password), _) => Some(password.reveal().to_owned()),
         (None, Some(path)) => Some(keys::read_secret(path)?.trim_end().to_owned()),
@@ -115,71 +103,6 @@ pub fn carriers(fanout: &FanoutSettings, cells: &Cells<Redis>) -> Vec<AnyCarrier
     }
 }
 
-fn certificates(path: &Path) -> std::result::Result<Vec<u8>, KeyFault> {
+fn certificates(path: &Path) -> Result<Vec<u8>, KeyFault> {
     fs::read(path).map_err(|why| KeyFault::Unreadable { path: path.to_owned(), why })
-}
-
-impl Store for AnyStore {
-    async fn zones(&self) -> Result<Option<Kept>> {
-        match self {
-            Self::Embedded(store) => store.zones().await,
-            Self::Cells(store) => store.zones().await,
-        }
-    }
-
-    async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<Kept> {
-        match self {
-            Self::Embedded(store) => store.begin(zones).await,
-            Self::Cells(store) => store.begin(zones).await,
-        }
-    }
-
-    async fn define(&self, zone: &ZoneId, expected: &Expected, new: Option<&Definition>) -> Result<Defined> {
-        match self {
-            Self::Embedded(store) => store.define(zone, expected, new).await,
-            Self::Cells(store) => store.define(zone, expected, new).await,
-        }
-    }
-
-    async fn may_keep(&self, zone: &str) -> bool {
-        match self {
-            Self::Embedded(store) => store.may_keep(zone).await,
-            Self::Cells(store) => store.may_keep(zone).await,
-        }
-    }
-
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
-        match self {
-            Self::Embedded(store) => store.open_zone(zone, policy).await,
-            Self::Cells(store) => store.open_zone(zone, policy).await,
-        }
-    }
-
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
-        match self {
-            Self::Embedded(store) => store.put_zone(zone, policy).await,
-            Self::Cells(store) => store.put_zone(zone, policy).await,
-        }
-    }
-
-    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined> {
-        match self {
-            Self::Embedded(store) => store.join(zone, count).await,
-            Self::Cells(store) => store.join(zone, count).await,
-        }
-    }
-
-    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
-        match self {
-            Self::Embedded(store) => store.enter(zone, claims).await,
-            Self::Cells(store) => store.enter(zone, claims).await,
-        }
-    }
-
-    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>) -> Result<View> {
-        match self {
-            Self::Embedded(store) => store.beat(zone, marks).await,
-            Self::Cells(store) => store.beat(zone, marks).await,
-        }
-    }
 }

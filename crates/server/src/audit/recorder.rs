@@ -4,34 +4,20 @@
 //! with or without an audit log. Invariant: each change is in the audit log or, if [`QUEUE`] changes wait already, it is
 //! in the server's log and counted by a `missing` line.
 
-use std::{
-    net::IpAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
 };
 
 use admission::{Definition, ZoneId};
+use gate::definitions::{Author, Change, definition_json};
 use tokio::sync::mpsc;
 
 use super::unix_ms;
-use crate::zones::{Change, definition_json};
 
 /// The most changes that wait for the log, for example while its disk is full. Operators make a few changes a minute; one
 /// change has at most 33 KB.
 const QUEUE: usize = 1_024;
-
-/// The person or program that makes a change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Author {
-    /// The name of the token or certificate.
-    pub name: String,
-    /// The role in which the author acts.
-    pub role: String,
-    /// The address of the request; `None` if the change did not come over the network.
-    pub from: Option<IpAddr>,
-}
 
 /// Records operators' changes. Cheap to clone.
 #[derive(Clone, Debug, Default)]

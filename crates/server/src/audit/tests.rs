@@ -7,13 +7,13 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use admission::Mode;
+use admission::{Definition, Mode, Notice};
+use gate::definitions::{Author, Change};
 use serde_json::Value;
 use tempfile::{TempDir, tempdir};
 use tokio::time::timeout;
 
 use super::{chain::Link, files::list, *};
-use crate::zones::{Change, Definition, Notice};
 
 const FIRST: &str = "audit-0000000001.jsonl";
 

@@ -7,12 +7,13 @@ mod token;
 use std::{collections::HashMap, ops::Range, path::Path};
 
 use admission::{Definition, Mode, Notice, OnStoreFailure, Policy, ZoneId};
+use gate::definitions::ZONES_MAX;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
 };
 
-use crate::{access::AdminToken, zones::ZONES_MAX};
+use crate::access::AdminToken;
 
 use super::{
     CellSettings, ConfigFault,

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gate::cells::Cell;
 use store::redis::{Redis, client};
 use tokio::sync::mpsc;
 
 use super::{Heard, message::MAX_LEN};
-use crate::cells::Cell;
 
 /// Says a message, if the cell is connected to.
 pub(super) async fn say(cell: &Cell<Redis>, message: Bytes) -> Result<(), String> {

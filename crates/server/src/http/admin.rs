@@ -22,6 +22,7 @@ use axum::{
     routing::{MethodRouter, get, patch, post, put},
 };
 use bytes::Bytes;
+use gate::definitions::Author;
 use http_body_util::{BodyExt as _, Collected, Full};
 use hyper::{
     Method, Request, Response, StatusCode,
@@ -38,7 +39,6 @@ use tower_service::Service as _;
 use super::{App, JSON, MAX_FIELDS, NO_STORE, console, openapi::Document, read, unreadable};
 use crate::{
     access::{Caller, Role},
-    audit::Author,
     edge::{Answer, Answered},
     http::problem::{HEAD_TOO_LARGE, METHOD_NOT_ALLOWED, NOT_FOUND, Problem},
     metrics::Route,

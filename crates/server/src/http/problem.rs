@@ -7,14 +7,13 @@
 use std::{borrow::Cow, fmt::Write as _};
 
 use bytes::Bytes;
+use gate::Refusal;
 use http_body_util::Full;
 use hyper::{
     Response, StatusCode,
     header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use serde_json::{Map, Value};
-
-use crate::gate::Refusal;
 
 /// A kind of refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

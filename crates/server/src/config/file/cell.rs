@@ -1,13 +1,11 @@
 //! The cells of a configuration file: each with a name, a store and its tenants, which no other cell has.
 
 use admission::ZoneId;
+use gate::cells::REST;
 use toml::{Spanned, de::DeValue};
 
 use super::{Lines, in_order, unknown, wrong_type};
-use crate::{
-    cells::REST,
-    config::{CellSettings, ConfigFault, address, settings::Kind},
-};
+use crate::config::{CellSettings, ConfigFault, address, settings::Kind};
 
 const MAX_CELLS: usize = 64;
 const MAX_NAME_LEN: usize = 32;

@@ -5,13 +5,11 @@
 use std::collections::BTreeMap;
 
 use admission::{Definition, Estimate, Mode, Notice, OnStoreFailure, Policy};
+use gate::{OperatorView, Standing};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{
-    gate::{Outlook, Standing},
-    stats,
-};
+use crate::stats;
 
 /// How a zone admits.
 #[derive(Serialize, ToSchema)]
@@ -168,11 +166,11 @@ pub(in crate::http) struct Now {
 }
 
 impl Now {
-    pub(in crate::http) fn of(outlook: Option<&Outlook>, entered_last_minute: u64) -> Self {
-        let Some(outlook) = outlook else { return Self { stale: true, ..Self::default() } };
-        let (tally, eta) = (outlook.tally(), outlook.wait(Standing::Last, outlook.policy()));
+    pub(in crate::http) fn of(view: Option<&OperatorView>, entered_last_minute: u64) -> Self {
+        let Some(view) = view else { return Self { stale: true, ..Self::default() } };
+        let (tally, eta) = (view.tally(), view.wait(Standing::Last, view.policy()));
         Self {
-            stale: outlook.is_stale(),
+            stale: view.is_stale(),
             waiting: tally.waiting,
             present: tally.present,
             joined: tally.joined,
@@ -256,14 +254,14 @@ enum PlaceWord {
 
 impl EtaChange {
     /// What becomes of the waits where `policy` takes the place of the one in force; none: where nobody is let in any more.
-    pub(in crate::http) fn all(outlook: &Outlook, policy: Option<&Policy>) -> Vec<Self> {
+    pub(in crate::http) fn all(view: &OperatorView, policy: Option<&Policy>) -> Vec<Self> {
         let eta = |standing, place: PlaceWord| Self {
             place,
-            rank: outlook.rank(standing),
-            before_s: outlook.wait(standing, outlook.policy()).map(seconds),
-            after_s: policy.and_then(|policy| outlook.wait(standing, policy)).map(seconds),
+            rank: view.rank(standing),
+            before_s: view.wait(standing, view.policy()).map(seconds),
+            after_s: policy.and_then(|policy| view.wait(standing, policy)).map(seconds),
         };
-        let middle = (outlook.tally().waiting > 1).then(|| eta(Standing::Middle, PlaceWord::Middle));
+        let middle = (view.tally().waiting > 1).then(|| eta(Standing::Middle, PlaceWord::Middle));
         middle.into_iter().chain([eta(Standing::Last, PlaceWord::Last)]).collect()
     }
 }
@@ -494,7 +492,7 @@ pub(in crate::http) struct DefinitionPatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zones;
+    use gate::definitions::policy_json;
 
     #[test]
     fn a_policy_has_the_fields_of_the_file() {
@@ -502,7 +500,7 @@ mod tests {
             for on_store_failure in OnStoreFailure::ALL.map(|(failure, _)| failure) {
                 let policy = Policy { mode, on_store_failure, ..Policy::default() };
                 let shape = serde_json::to_string(&PolicyShape::from(&policy)).expect("plain values");
-                assert_eq!(shape, zones::json(&policy));
+                assert_eq!(shape, policy_json(&policy));
             }
         }
     }

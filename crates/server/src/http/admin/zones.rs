@@ -1,6 +1,6 @@
 //! Zones: seen, made, changed, taken away; their last hours, and who changed what.
 //!
-//! Invariants: a change is a compare-and-set by `If-Match`, all of it or nothing; a dry run goes the same way up to the desk,
+//! Invariants: a change is a compare-and-set by `If-Match`, all of it or nothing; a dry run goes the same way up to the editor,
 //! and no further.
 
 use std::sync::Arc;
@@ -11,8 +11,12 @@ use axum::{
     extract::{Path, RawQuery, State, rejection::PathRejection},
 };
 use bytes::Bytes;
+use gate::{
+    OperatorView,
+    definitions::{Author, Change, DefineError},
+};
 use hyper::{HeaderMap, StatusCode};
-use store::Store;
+use store::{Expected, Store};
 
 use super::{
     super::{App, stream::fields},
@@ -25,14 +29,12 @@ use super::{
 };
 use crate::{
     access::Caller,
-    audit::{Author, unix_ms},
-    gate::Outlook,
+    audit::unix_ms,
     http::problem::{
         BUSY, CHANGED_MEANWHILE, Code, NO_CELL, OUT_OF_RANGE, Problem, STORE_AWAY, TOO_MANY_ZONES,
         UNKNOWN_ZONE, WRONG_TYPE, ZONE_EXISTS,
     },
     stats::MINUTES,
-    zones::{Change, DefineError, Expected},
 };
 
 /// The minutes of a zone that are told where nobody says how many.
@@ -58,7 +60,7 @@ pub(super) async fn list<S: Store>(
 ) -> Result<Json<Zones>, Problem> {
     let [trend] = fields(query.as_deref(), ["trend"])?;
     let trend = trend.map(|text| minutes("trend", &text)).transpose()?;
-    let zones = app.desk.list().into_iter();
+    let zones = app.editor.list().into_iter();
     let zones = zones.map(|(zone, definition)| app.zone_shape(&zone, &definition, trend)).collect();
     Ok(Json::ok(Zones { at: unix_ms(), zones }))
 }
@@ -88,7 +90,7 @@ pub(super) async fn create<S: Store>(
     let dry_run = is_dry_run(query.as_deref())?;
     let (zone, new) = body::create(&bytes)?;
     if dry_run {
-        return match app.desk.get(zone.as_str()) {
+        return match app.editor.get(zone.as_str()) {
             Some(now) => Err(app.problem(&zone, DefineError::Exists(now))),
             None => Ok(app.told(&zone, &Change { before: None, after: Some(new) }, None, true)),
         };
@@ -256,7 +258,7 @@ async fn set<S: Store>(
             return Err(app.problem(&zone, DefineError::Conflict(now)));
         }
         let after = new(&now)?;
-        let before = app.gate.outlook(zone.as_str());
+        let before = app.gate.operator_view(zone.as_str());
         if dry_run {
             return Ok(app.told(&zone, &Change { before: Some(now), after }, before.as_ref(), true));
         }
@@ -301,7 +303,7 @@ impl<S: Store> App<S> {
     fn zone_of(&self, path: InPath) -> Result<(ZoneId, Definition), Problem> {
         let found = path.ok().and_then(|Path(id)| {
             let zone = ZoneId::parse(&id).ok()?;
-            let definition = self.desk.get(zone.as_str())?;
+            let definition = self.editor.get(zone.as_str())?;
             Some((zone, definition))
         });
         found.ok_or_else(|| UNKNOWN_ZONE.into())
@@ -309,17 +311,17 @@ impl<S: Store> App<S> {
 
     /// What events call the zone, where it is served: one that is only thought of gets no number, of which there are so many.
     fn number_of(&self, zone: &ZoneId) -> events::Zone {
-        self.gate.zone_shown(zone.as_str()).map_or(events::Zone::NONE, |shown| shown.tallied.zone)
+        self.gate.zone_totals(zone.as_str()).map_or(events::Zone::NONE, |totals| totals.tallied.zone)
     }
 
     fn zone_shape(&self, zone: &ZoneId, definition: &Definition, trend: Option<usize>) -> ZoneShape {
         let number = self.number_of(zone);
-        let outlook = self.gate.outlook(zone.as_str());
+        let view = self.gate.operator_view(zone.as_str());
         ZoneShape {
             id: zone.to_string(),
             etag: definition.etag(),
             definition: definition.into(),
-            now: Now::of(outlook.as_ref(), self.stats.entered_last_minute(number)),
+            now: Now::of(view.as_ref(), self.stats.entered_last_minute(number)),
             trend: trend.map(|count| self.stats.minutes(number, count).iter().map(Into::into).collect()),
         }
     }
@@ -335,7 +337,7 @@ impl<S: Store> App<S> {
     ) -> Result<Change, DefineError> {
         let (app, zone) = (Arc::clone(self), zone.clone());
         let made = tokio::spawn(async move {
-            let define = app.desk.define(by, &zone, expected, new);
+            let define = app.editor.define(by, &zone, expected, new);
             app.changes.make(caller, &zone, define).await
         });
         made.await.unwrap_or_else(|_| Err(DefineError::Away("the change broke off".to_owned())))
@@ -346,7 +348,7 @@ impl<S: Store> App<S> {
         &self,
         zone: &ZoneId,
         change: &Change,
-        before: Option<&Outlook>,
+        before: Option<&OperatorView>,
         dry_run: bool,
     ) -> Json<ChangeShape> {
         let policy = change.after.as_ref().map(|definition| &definition.policy);

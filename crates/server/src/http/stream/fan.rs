@@ -22,6 +22,7 @@ use std::{
 
 use admission::{Ticket, ZoneId};
 use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription};
+use gate::{FollowerView, Refusal, Reply, Token, WaitStatus};
 use hyper::header::HeaderMap;
 use prometheus::IntGauge;
 use store::Store;
@@ -34,7 +35,6 @@ use tokio::{
 use super::{HEARTBEAT, RECONNECT, SILENCE, event, head, stop};
 use crate::{
     edge::{Opening, Outlet},
-    gate::{Glance, Refusal, Reply, Token, Wait},
     http::{
         App,
         problem::{Problem, UNKNOWN_ZONE},
@@ -84,7 +84,7 @@ struct Follower {
     outlet: Outlet,
     /// As its last token has it.
     ticket: Ticket,
-    last: Option<Wait>,
+    last: Option<WaitStatus>,
     /// When `last` was sent.
     told_at: Instant,
     /// When anything was.
@@ -232,8 +232,8 @@ impl Follower {
                 self.finish();
                 None
             }
-            Reply::Waiting { token, rank, told, reason, polling_period_ms, stale } => {
-                let wait = Wait { rank, told, reason, polling_period_ms, stale };
+            Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale } => {
+                let wait = WaitStatus { rank, eta, reason, polling_period_ms, stale };
                 write_wait(text, &wait, &zone_part(polling_period_ms, stale), Some(&token));
                 self.tell(wait, ticket, text);
                 let due = Instant::now() + Duration::from_millis(polling_period_ms.into());
@@ -265,7 +265,7 @@ impl Follower {
         }
     }
 
-    fn tell(&mut self, wait: Wait, ticket: Ticket, text: &str) {
+    fn tell(&mut self, wait: WaitStatus, ticket: Ticket, text: &str) {
         if self.outlet.send(text.as_bytes()) {
             let now = Instant::now();
             (self.last, self.ticket) = (Some(wait), ticket);
@@ -274,9 +274,9 @@ impl Follower {
     }
 
     /// Whether `wait` is worth a message: more than that time passed, or all the time that was told.
-    fn is_news(&self, wait: &Wait, ticket: &Ticket, now: Instant) -> bool {
+    fn is_news(&self, wait: &WaitStatus, ticket: &Ticket, now: Instant) -> bool {
         let Some(last) = &self.last else { return true };
-        let shape = |wait: &Wait| (wait.rank, wait.reason, wait.stale, wait.told.is_some());
+        let shape = |wait: &WaitStatus| (wait.rank, wait.reason, wait.stale, wait.eta.is_some());
         let period = Duration::from_millis(last.polling_period_ms.into());
         shape(last) != shape(wait)
             || self.ticket.told_s != ticket.told_s
@@ -298,12 +298,12 @@ fn write_id(text: &mut String, token: &Token) {
 }
 
 /// `zone` is what [`zone_part`] made. A token that is no news is left out: browsers keep the last one.
-fn write_wait(text: &mut String, wait: &Wait, zone: &str, token: Option<&Token>) {
+fn write_wait(text: &mut String, wait: &WaitStatus, zone: &str, token: Option<&Token>) {
     if let Some(token) = token {
         write_id(text, token);
     }
     text.push_str("event: wait\ndata: ");
-    write_waiting(text, wait.rank, wait.told, wait.reason, zone);
+    write_waiting(text, wait.rank, wait.eta, wait.reason, zone);
     text.push_str("\n\n");
 }
 
@@ -387,8 +387,8 @@ impl<S: Store> Round<S> {
 
     /// Gives a follower its place: behind, where a view answers, or in the front.
     fn seat(&mut self, follower: Follower, due: Instant) {
-        let glance = self.app.gate.glance(self.known.zone.as_str());
-        if glance.is_some_and(|glance| glance.look(follower.ticket).is_some()) {
+        let view = self.app.gate.follower_view(self.known.zone.as_str());
+        if view.is_some_and(|view| view.look(follower.ticket).is_some()) {
             self.behind.push(follower);
         } else {
             self.number += 1;
@@ -399,8 +399,10 @@ impl<S: Store> Round<S> {
     /// Tells everybody what the view has of them.
     async fn tell_all(&mut self) {
         let now = Instant::now();
-        let Some(glance) = self.app.gate.glance(self.known.zone.as_str()) else { return self.refuse_all() };
-        let zone = zone_part(glance.polling_period_ms(), glance.is_stale());
+        let Some(view) = self.app.gate.follower_view(self.known.zone.as_str()) else {
+            return self.refuse_all();
+        };
+        let zone = zone_part(view.polling_period_ms(), view.is_stale());
         let mut at = 0;
         while at < self.behind.len() {
             if at % AT_ONCE == AT_ONCE - 1 {
@@ -414,7 +416,7 @@ impl<S: Store> Round<S> {
                 } else {
                     self.behind.swap_remove(at);
                 }
-            } else if self.tell_one(at, &glance, &zone, now) {
+            } else if self.tell_one(at, &view, &zone, now) {
                 at += 1;
             } else {
                 let follower = self.behind.swap_remove(at);
@@ -428,13 +430,13 @@ impl<S: Store> Round<S> {
     }
 
     /// Tells one of those behind; false where the store has to be asked.
-    fn tell_one(&mut self, at: usize, glance: &Glance, zone: &str, now: Instant) -> bool {
+    fn tell_one(&mut self, at: usize, view: &FollowerView, zone: &str, now: Instant) -> bool {
         let follower = &mut self.behind[at];
-        let Some((wait, ticket)) = glance.look(follower.ticket) else { return false };
+        let Some((wait, ticket)) = view.look(follower.ticket) else { return false };
         if follower.is_news(&wait, &ticket, now) {
-            let token = (follower.ticket != ticket).then(|| glance.seal(&ticket));
+            let token = (follower.ticket != ticket).then(|| view.seal(&ticket));
             let period_ms = wait.polling_period_ms;
-            let own = (period_ms != glance.polling_period_ms()).then(|| zone_part(period_ms, wait.stale));
+            let own = (period_ms != view.polling_period_ms()).then(|| zone_part(period_ms, wait.stale));
             self.text.clear();
             write_wait(&mut self.text, &wait, own.as_deref().unwrap_or(zone), token.as_ref());
             follower.tell(wait, ticket, &self.text);
@@ -451,9 +453,9 @@ impl<S: Store> Round<S> {
             && first.key().0 <= now
         {
             let mut follower = first.remove();
-            let glance = self.app.gate.glance(self.known.zone.as_str());
+            let view = self.app.gate.follower_view(self.known.zone.as_str());
             if follower.outlet.flush() {
-                if glance.is_some_and(|glance| glance.look(follower.ticket).is_some()) {
+                if view.is_some_and(|view| view.look(follower.ticket).is_some()) {
                     self.behind.push(follower);
                 } else {
                     self.claim(follower);

@@ -13,7 +13,6 @@ use super::{HEARTBEAT, RECONNECT, SILENCE, event, fields, head, stop};
 use crate::{
     edge::{Opening, Outlet},
     http::problem::{Problem, WRONG_TYPE},
-    zones,
 };
 
 /// Operators' right.
@@ -121,7 +120,7 @@ fn write(out: &mut String, event: &Event, zone_of: impl Fn(Zone) -> Option<ZoneI
         Event::StoreCalled(e) => object!(out, zone_of, e, zone call took_us tickets ok),
         Event::StoreLost(e) => object!(out, zone_of, e, zone),
         Event::StoreBack(e) => object!(out, zone_of, e, zone away_ms),
-        Event::AdmittedUnseen(e) => object!(out, zone_of, e, zone total),
+        Event::AdmittedWithoutStore(e) => object!(out, zone_of, e, zone total),
         Event::Reloaded(e) => object!(out, zone_of, e, ok),
         Event::Admitted(_) => debug_assert!(false, "of the audit's scope, and not subscribed to"),
     }
@@ -159,7 +158,7 @@ values! {
     RefusalReason: |why| named(&RefusalReason::ALL, *why);
     StoreCall: |call| named(&StoreCall::ALL, *call);
     LimitedCall: |call| named(&LimitedCall::ALL, *call);
-    Policy: zones::json;
+    Policy: gate::definitions::policy_json;
 }
 
 impl Value for Zone {
@@ -177,7 +176,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use events::{
-        AdmittedUnseen, Entered, Evicted, Joined, Limited, ModeChanged, NoticeChanged, PolicyChanged,
+        AdmittedWithoutStore, Entered, Evicted, Joined, Limited, ModeChanged, NoticeChanged, PolicyChanged,
         Refused, Reloaded, StoreBack, StoreCalled, StoreLost, Tallied, ViewShown, ZoneAdded, ZoneRemoved,
     };
 
@@ -213,7 +212,7 @@ mod tests {
             StoreCalled { zone, call: StoreCall::Beat, took_us: 1, tickets: 2, ok: false }.into(),
             StoreLost { zone }.into(),
             StoreBack { zone, away_ms: 1 }.into(),
-            AdmittedUnseen { zone, total: 1 }.into(),
+            AdmittedWithoutStore { zone, total: 1 }.into(),
             Reloaded { ok: true }.into(),
         ]
     }

@@ -6,8 +6,7 @@
 use std::fmt;
 
 use admission::ZoneId;
-
-use crate::cells::tenant;
+use gate::cells::tenant;
 
 /// How the pass is handed over. Never in a query: that is logged on its way, and sent on as a referrer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

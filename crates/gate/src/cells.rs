@@ -1,8 +1,9 @@
-//! Cells: several stores that know nothing of one another, and whose zones are where.
+//! Cells: several independent stores, and which zone is in which.
 //!
-//! A tenant is the part of a zone's name before the first `:`, and all zones of a tenant are in one cell. Invariants:
-//! what happens to one cell is not felt in another; a cell that can't be reached at the start is as one that fails
-//! later; however many ask which zones there are, a cell is asked by one at a time, and seldom.
+//! A tenant is the part of a zone's name before the first `:`, and all zones of a tenant are in one cell. Invariants: a
+//! failing cell does not affect another cell; a cell that cannot be reached at the start is treated like one that fails
+//! later; however many callers ask for the zones, a cell gets one such call at a time, and at most one per 150 ms unless a
+//! change was reported.
 
 use std::{
     collections::HashMap,
@@ -19,62 +20,62 @@ use cache::{Cache, LoadError, Settings};
 use store::{Defined, Expected, Kept, Store, StoreError};
 use tokio::{sync::SetOnce, time::timeout};
 
-/// How long what a cell told of its zones is good: a change is known to all who ask that much later at most.
+/// How long the list of a cell's zones is reused. Callers learn of a change at most this much later.
 const LIFE: Duration = Duration::from_millis(150);
 
-/// How long a cell may take; it has limits of its own, this is beyond them.
+/// How long a cell may take to list its zones. The store's own timeouts are shorter.
 const PATIENCE: Duration = Duration::from_secs(6);
 
-/// The tenant that stands for all those that no cell names.
+/// Stands for all tenants that no cell names.
 pub const REST: &str = "*";
 
 type Result<T> = std::result::Result<T, StoreError>;
 type Connecting<S> = Pin<Box<dyn Future<Output = Result<S>> + Send>>;
 type Connect<S> = dyn Fn() -> Connecting<S> + Send + Sync;
 
-/// The tenant that a zone belongs to; the empty one for a name without `:`.
+/// The tenant of a zone: the empty one for a name without `:`.
 #[must_use]
 pub fn tenant(zone: &str) -> &str {
     zone.split_once(':').map_or("", |(tenant, _)| tenant)
 }
 
-/// How a cell is, for metrics and readiness.
+/// Whether a cell answers, for metrics and readiness.
 #[derive(Debug)]
 pub struct Health {
     /// The cell's name.
     pub name: String,
-    /// It answered when it was last asked for its zones.
+    /// The cell answered when it was last asked for its zones.
     up: AtomicBool,
 }
 
 impl Health {
-    /// Whether it answered when it was last asked for its zones.
+    /// Whether the cell answered when it was last asked for its zones.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.up.load(Ordering::Relaxed)
     }
 
-    /// Notes whether it answered; tells whether that was otherwise before.
+    /// Notes whether the cell answered; returns whether that changed.
     pub(crate) fn set_up(&self, up: bool) -> bool {
         self.up.swap(up, Ordering::Relaxed) != up
     }
 }
 
-/// One of the stores, connected to or not yet.
+/// One of the stores, connected or not yet.
 pub struct Cell<S> {
     health: Arc<Health>,
     tenants: Vec<String>,
     store: SetOnce<S>,
-    /// It has told its zones at least once.
+    /// It has listed its zones at least once.
     answered: AtomicBool,
     connect: Box<Connect<S>>,
-    /// What it told of its zones, or its failure to.
-    told: Cache<(), Arc<Kept>, StoreError>,
+    /// The last list of its zones, or why there is none.
+    listed: Cache<(), Arc<Kept>, StoreError>,
 }
 
 impl<S: Store> Cell<S> {
-    /// A cell that is connected to when it is first asked for its zones. No two cells share a tenant; [`REST`] stands
-    /// for those that none names.
+    /// A cell. The connection is made when it is first asked for its zones. No two cells may share a tenant; [`REST`]
+    /// stands for all tenants that no cell names.
     pub fn new<F>(name: &str, tenants: Vec<String>, connect: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<S>> + Send + 'static,
@@ -85,8 +86,8 @@ impl<S: Store> Cell<S> {
             store: SetOnce::new(),
             answered: AtomicBool::new(false),
             connect: Box::new(move || Box::pin(connect())),
-            // Nothing stale: whoever watches a cell is to hear that it fails.
-            told: Cache::new(Settings {
+            // Nothing stale is returned, so that a watcher notices a failing cell.
+            listed: Cache::new(Settings {
                 life: LIFE,
                 refresh_at: 1.0,
                 stale_for: Duration::ZERO,
@@ -96,41 +97,41 @@ impl<S: Store> Cell<S> {
         }
     }
 
-    /// How it is.
+    /// Whether it answers.
     #[must_use]
     pub fn health(&self) -> &Arc<Health> {
         &self.health
     }
 
-    /// Whether there ever was a connection, which then sees to itself.
+    /// Whether there ever was a connection. A connection reconnects by itself.
     #[must_use]
     pub fn is_connected(&self) -> bool {
         self.store.get().is_some()
     }
 
     /// Its store, once there is a connection.
-    pub(crate) async fn connected(&self) -> &S {
+    pub async fn connected(&self) -> &S {
         self.store.wait().await
     }
 
-    /// Whether it has told its zones since the server started.
+    /// Whether it has listed its zones since the server started.
     #[must_use]
     pub fn has_answered(&self) -> bool {
         self.answered.load(Ordering::Relaxed)
     }
 
-    /// The zones that it keeps, in the order of their names, as of 150 ms ago at most. Connects first where
-    /// that is still to be done.
+    /// The zones that it keeps, in the order of their names, at most 150 ms old. Connects first if there is no connection
+    /// yet.
     ///
     /// # Errors
-    /// The store's.
+    /// The store's error.
     pub async fn zones(self: &Arc<Self>) -> Result<Arc<Kept>> {
         let cell = Arc::clone(self);
         let ask = async move |()| {
             let late = Err(cell.named(StoreError::Away("no answer in time".to_owned())));
             timeout(PATIENCE, cell.ask()).await.unwrap_or(late)
         };
-        self.told.get(&(), ask).await.map_err(|error| match error {
+        self.listed.get(&(), ask).await.map_err(|error| match error {
             LoadError::Failed(error) => StoreError::clone(&error),
             LoadError::Busy => StoreError::Busy,
             broken @ (LoadError::Panicked | LoadError::Cancelled) => {
@@ -139,22 +140,19 @@ impl<S: Store> Cell<S> {
         })
     }
 
-    /// The same as of now: for who was told that something changed.
-    ///
-    /// # Errors
-    /// The store's.
+    /// Like [`Cell::zones`], read after this call began: for callers that know of a change.
     pub(crate) async fn zones_now(self: &Arc<Self>) -> Result<Arc<Kept>> {
-        self.told.invalidate(&());
+        self.listed.invalidate(&());
         self.zones().await
     }
 
-    /// The zones that it keeps now: for who is about to change them.
+    /// The zones that it keeps now, not shared with other callers: for callers that are about to change them.
     pub(crate) async fn ask(&self) -> Result<Arc<Kept>> {
         let store = match self.store.get() {
             Some(store) => store,
             None => {
                 let connected = (self.connect)().await.map_err(|error| self.named(error))?;
-                // Another one may have been faster.
+                // Another task may have connected first.
                 let _ = self.store.set(connected);
                 self.store.wait().await
             }
@@ -164,12 +162,16 @@ impl<S: Store> Cell<S> {
         Ok(zones.unwrap_or_default().into())
     }
 
-    /// Has it keep these zones, where it never kept any; tells what it keeps then.
+    /// Puts these zones into the store if it never kept any; returns what it keeps then.
     pub(crate) async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<Kept> {
         self.store()?.begin(zones).await.map_err(|error| self.named(error))
     }
 
-    pub(crate) fn store(&self) -> Result<&S> {
+    /// Its store.
+    ///
+    /// # Errors
+    /// [`StoreError::Away`] before the first connection.
+    pub fn store(&self) -> Result<&S> {
         self.store.get().ok_or_else(|| self.named(StoreError::Away("not connected yet".to_owned())))
     }
 
@@ -188,7 +190,7 @@ pub struct Cells<S> {
 }
 
 impl<S: Store> Cells<S> {
-    /// These cells.
+    /// The cells, in the order of the configuration.
     #[must_use]
     pub fn new(cells: Vec<Cell<S>>) -> Self {
         let tenants = |(at, cell): (usize, &Cell<S>)| -> Vec<_> {
@@ -204,7 +206,7 @@ impl<S: Store> Cells<S> {
         &self.cells
     }
 
-    /// Which cell keeps a zone of this name; none where nobody named its tenant.
+    /// The index of the cell that keeps a zone of this name; none where no cell is for its tenant.
     #[must_use]
     pub fn place_of(&self, zone: &str) -> Option<usize> {
         self.by_tenant.get(tenant(zone)).or_else(|| self.by_tenant.get(REST)).copied()
@@ -216,7 +218,7 @@ impl<S: Store> Cells<S> {
 }
 
 impl<S: Store> Store for Cells<S> {
-    /// Those of the cells that answer; an error where none does.
+    /// The zones of the cells that answer; an error if none answers.
     async fn zones(&self) -> Result<Option<Kept>> {
         let (mut zones, mut is_new, mut silent) = (Vec::new(), true, Vec::new());
         for cell in &self.cells {
@@ -237,7 +239,7 @@ impl<S: Store> Store for Cells<S> {
         }
     }
 
-    /// Each cell that never kept a zone is given its own.
+    /// Puts into each cell that never kept a zone its part of the zones.
     async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<Kept> {
         let mut all = Kept { is_new: true, ..Kept::default() };
         for (at, cell) in self.cells.iter().enumerate() {
@@ -286,8 +288,8 @@ impl<S: Store> Store for Cells<S> {
         cell.store()?.enter(zone, claims).await.map_err(|error| cell.named(error))
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>) -> Result<View> {
         let cell = self.cell(zone)?;
-        cell.store()?.beat(zone, marks).await.map_err(|error| cell.named(error))
+        cell.store()?.beat(zone, polls).await.map_err(|error| cell.named(error))
     }
 }

@@ -1,4 +1,4 @@
-//! The desk over a file: what operators changed is kept, and whose word counts.
+//! The editor over a file: overrides are kept, and count until the file is edited.
 
 use std::{fs, path::PathBuf};
 
@@ -8,7 +8,7 @@ use store::Embedded;
 use tempfile::TempDir;
 
 use super::*;
-use crate::gate::Refusal;
+use crate::reply::Refusal;
 
 fn zone(name: &str) -> ZoneId {
     ZoneId::parse(name).expect("a name")
@@ -28,27 +28,27 @@ fn file<const N: usize>(zones: [(&str, Definition); N]) -> File {
     zones.map(|(name, definition)| (zone(name), definition)).to_vec()
 }
 
-fn by() -> Author {
+fn author() -> Author {
     Author { name: "ada".to_owned(), role: "admin".to_owned(), from: None }
 }
 
-/// A server's data directory, and the desk of the server that runs on it.
+/// A server's data directory, and the editor of the server that runs on it.
 struct Site {
     dir: TempDir,
     bus: Arc<Bus>,
-    desk: Option<Arc<Desk<Embedded>>>,
+    editor: Option<Arc<ZoneEditor<Embedded>>>,
 }
 
 impl Site {
     fn new() -> Self {
         let (dir, bus) = (tempfile::tempdir().expect("a directory"), Bus::new().expect("a thread"));
-        Self { dir, bus: Arc::new(bus), desk: None }
+        Self { dir, bus: Arc::new(bus), editor: None }
     }
 
     async fn try_start(&mut self, file: File) -> Result<(), DefineError> {
-        self.desk = None;
+        self.editor = None;
         let store = loop {
-            // The lanes of the desk before end by themselves, and then its store is closed.
+            // The lanes of the previous gate end by themselves, and then its store is closed.
             match Embedded::open(self.dir.path()) {
                 Ok(store) => break store,
                 Err(_) => tokio::task::yield_now().await,
@@ -56,8 +56,8 @@ impl Site {
         };
         let seals = Seals { current: SealKey { id: 1, secret: [1; 32] }, previous: None };
         let gate = Arc::new(Gate::new(store, seals, Arc::clone(&self.bus)));
-        let desk = Desk::over_file(gate, self.dir.path(), file, Recorder::without_log()).await?;
-        self.desk = Some(Arc::new(desk));
+        let editor = ZoneEditor::over_file(gate, self.dir.path(), file, Box::new(|_, _, _| {})).await?;
+        self.editor = Some(Arc::new(editor));
         Ok(())
     }
 
@@ -65,8 +65,8 @@ impl Site {
         self.try_start(file).await.expect("starts");
     }
 
-    fn desk(&self) -> &Arc<Desk<Embedded>> {
-        self.desk.as_ref().expect("it was started")
+    fn editor(&self) -> &Arc<ZoneEditor<Embedded>> {
+        self.editor.as_ref().expect("it was started")
     }
 
     async fn define(
@@ -75,16 +75,16 @@ impl Site {
         expected: Expected,
         new: Option<Definition>,
     ) -> Result<Change, DefineError> {
-        self.desk().define(by(), &zone(name), expected, new).await
+        self.editor().define(author(), &zone(name), expected, new).await
     }
 
     /// What is defined, and holds it against what is in force.
     fn zones(&self) -> File {
-        let (listed, gate) = (self.desk().list(), &self.desk().gate);
+        let (listed, gate) = (self.editor().list(), &self.editor().gate);
         for (zone, definition) in &listed {
             assert_eq!(gate.policy(zone.as_str()), Some(definition.policy), "{zone}");
             assert_eq!(gate.notice(zone.as_str()).as_deref(), Some(&definition.notice), "{zone}");
-            assert_eq!(self.desk().get(zone.as_str()).as_ref(), Some(definition));
+            assert_eq!(self.editor().get(zone.as_str()).as_ref(), Some(definition));
         }
         listed
     }
@@ -116,16 +116,16 @@ async fn what_is_changed_is_in_force_and_kept_over_a_restart_and_a_reload() {
     let changed = site.define("A", tag.clone(), Some(saying("Back at noon.\nOr later."))).await;
     let after = saying("Back at noon.\nOr later.");
     assert_eq!(changed, Ok(Change { before: Some(holding(60)), after: Some(after.clone()) }));
-    assert!(timeout(PATIENCE, site.desk().changed()).await.is_ok(), "who follows polling periods is told");
+    assert!(timeout(IN_FORCE_TIMEOUT, site.editor().changed()).await.is_ok(), "a change is notified");
     assert_eq!(site.define("B", tag, None).await, Ok(Change { before: Some(holding(60)), after: None }));
     let made = site.define("NEW", Expected::Absent, Some(holding(7))).await;
     assert_eq!(made, Ok(Change { before: None, after: Some(holding(7)) }));
     let now = file([("A", after), ("C", holding(60)), ("NEW", holding(7))]);
     assert_eq!(site.zones(), now);
-    assert_eq!(site.desk().gate.wait("B", None).await, Err(Refusal::UnknownZone));
+    assert_eq!(site.editor().gate.wait("B", None).await, Err(Refusal::UnknownZone));
 
     for _ in 0..2 {
-        site.desk().reload(written.clone()).await.expect("read again");
+        site.editor().reload(written.clone()).await.expect("read again");
         assert_eq!(site.zones(), now);
         site.start(written.clone()).await;
         assert_eq!(site.zones(), now);
@@ -153,7 +153,7 @@ async fn a_file_that_is_edited_later_wins_again_and_for_good() {
             if restart {
                 site.start(next.clone()).await;
             } else {
-                site.desk().reload(next.clone()).await.expect("read again");
+                site.editor().reload(next.clone()).await.expect("read again");
             }
             assert_eq!(site.zones(), now, "restart: {restart}");
         }
@@ -181,12 +181,12 @@ async fn of_changes_that_expect_the_same_one_succeeds() {
     let mut site = Site::new();
     site.start(file([("A", holding(60))])).await;
     for round in 1..=20 {
-        let tag = Expected::Tag(site.desk().get("A").expect("served").etag());
+        let tag = Expected::Tag(site.editor().get("A").expect("served").etag());
         let (one, other) = tokio::join!(
             site.define("A", tag.clone(), Some(holding(100 + round))),
             site.define("A", tag, Some(holding(200 + round)))
         );
-        let now = site.desk().get("A").expect("served");
+        let now = site.editor().get("A").expect("served");
         match (one, other) {
             (Ok(made), Err(DefineError::Conflict(found))) | (Err(DefineError::Conflict(found)), Ok(made)) => {
                 assert_eq!((made.after.as_ref(), &found), (Some(&now), &now));
@@ -210,7 +210,7 @@ async fn of_changes_that_expect_the_same_one_succeeds() {
 async fn a_notice_disturbs_no_line() {
     let mut site = Site::new();
     site.start(file([("A", holding(60))])).await;
-    site.desk().gate.wait("A", None).await.expect("a place");
+    site.editor().gate.wait("A", None).await.expect("a place");
     let mut calls = site.bus.subscribe("test", Scope::Root, Kinds::of(&[Kind::StoreCalled])).expect("room");
     site.define("A", Expected::Any, Some(saying("a"))).await.expect("changed");
     while let Some(batch) = calls.try_next() {
@@ -243,9 +243,9 @@ async fn a_disk_that_fails_leaves_everything_as_it_was() {
                 "{refused:?}"
             );
             assert_eq!(site.zones(), before);
-            assert_eq!(site.desk().gate.wait("NEW", None).await, Err(Refusal::UnknownZone));
+            assert_eq!(site.editor().gate.wait("NEW", None).await, Err(Refusal::UnknownZone));
         }
-        let edited = site.desk().reload(file([("A", holding(61))])).await;
+        let edited = site.editor().reload(file([("A", holding(61))])).await;
         assert!(matches!(edited, Err(DefineError::Disk(_))), "{edited:?}");
         assert_eq!(site.zones()[0].0, zone("A"));
     };
@@ -296,12 +296,12 @@ async fn what_cannot_be_read_ends_the_start_by_name() {
     assert_eq!(site.zones(), file([("A", saying("a"))]));
 }
 
-/// What the store said before a change, and is heard behind it, is no news.
+/// A view that was asked for before a change, and arrives after it, is not used.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_older_view_takes_a_change_back() {
     let mut site = Site::new();
     site.start(file([("A", holding(60))])).await;
-    let gate = Arc::clone(&site.desk().gate);
+    let gate = Arc::clone(&site.editor().gate);
     for rate in 1..=10_000 {
         // The lane asks for a view while the change is made.
         gate.doubt(|_| true);

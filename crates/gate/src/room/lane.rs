@@ -1,9 +1,9 @@
-//! A zone's lane to the store: one task that asks for everybody.
+//! A zone's lane to the store: one task that sends the calls of all holders.
 //!
-//! What comes in while a call is in flight goes out together as the next one. A beat goes out every second while
-//! anybody waits, the store is away, or the zone was used within the last; a zone that nobody uses costs nothing.
-//! Invariants: every ask is answered, by the store's word or its error; one whose caller has gone is not sent; while
-//! the store is away, beats alone are sent to it.
+//! Calls that arrive while a call is in flight go out together as the next one. A beat goes out every second while
+//! anybody waits, while the store is away, or after the zone was used within the last second; a zone that nobody uses
+//! costs nothing. Invariants: every call is answered, with the store's answer or its error; a call whose caller has gone
+//! is not sent; while the store is away, only beats are sent to it.
 
 use std::{
     mem,
@@ -19,12 +19,12 @@ use tokio::{
 };
 
 use super::{
-    JoinedOne,
-    room::{Answer, Ask, Room},
+    Room,
+    calls::{Answer, JoinedOne, Request},
 };
 
-/// How old a view becomes before it is renewed. Its age adds to what the rules allow a ticket's holder to be silent;
-/// it is also the time between two attempts at a store that is away.
+/// How old a view becomes before it is renewed. Its age adds to the time that a holder may be silent. It is also the
+/// time between two attempts at a store that is away.
 const BEAT: Duration = Duration::from_secs(1);
 
 /// What goes out with the next calls.
@@ -34,19 +34,19 @@ struct Batch {
     claims: Vec<(Claim, Answer<(Verdict, u64)>)>,
     open: Option<Policy>,
     renew: bool,
-    kept: Option<Policy>,
+    follow: Option<Policy>,
     settle: Vec<oneshot::Sender<()>>,
 }
 
 impl Batch {
-    fn take_in(&mut self, ask: Ask) {
-        match ask {
-            Ask::Join(answer) => self.joins.push(answer),
-            Ask::Claim(claim, answer) => self.claims.push((claim, answer)),
-            Ask::Open(policy) => self.open = Some(policy),
-            Ask::Renew => self.renew = true,
-            Ask::Follow(policy) => self.kept = Some(policy),
-            Ask::Settle(told) => self.settle.push(told),
+    fn add(&mut self, request: Request) {
+        match request {
+            Request::Join(answer) => self.joins.push(answer),
+            Request::Claim(claim, answer) => self.claims.push((claim, answer)),
+            Request::Open(policy) => self.open = Some(policy),
+            Request::Renew => self.renew = true,
+            Request::Follow(policy) => self.follow = Some(policy),
+            Request::Settle(done) => self.settle.push(done),
         }
     }
 
@@ -74,47 +74,47 @@ fn refuse<T>(answers: impl Iterator<Item = Answer<T>>, error: &StoreError) {
 pub(super) async fn run<S: Store>(
     store: Arc<S>,
     room: Weak<Room>,
-    mut asks: mpsc::Receiver<Ask>,
+    mut requests: mpsc::Receiver<Request>,
     opened: bool,
 ) {
     let mut beat_at = Instant::now() + BEAT;
     let mut batch = Batch::default();
     let mut idle = !opened;
     loop {
-        let ask = tokio::select! {
+        let request = tokio::select! {
             biased;
-            ask = asks.recv() => match ask {
-                Some(ask) => Some(ask),
+            request = requests.recv() => match request {
+                Some(request) => Some(request),
                 None => return,
             },
             () = sleep_until(beat_at), if !idle => None,
         };
-        if let Some(ask) = ask {
-            batch.take_in(ask);
+        if let Some(request) = request {
+            batch.add(request);
         }
         while !batch.is_full()
-            && let Ok(ask) = asks.try_recv()
+            && let Ok(request) = requests.try_recv()
         {
-            batch.take_in(ask);
+            batch.add(request);
         }
-        // Also where the timer woke this up and an ask came in beside it: its ticket has to be watched.
+        // This also counts a request that came in beside the timer: its ticket has to be watched.
         let used = !batch.is_empty();
         let Some(room) = room.upgrade() else { return };
         if idle && used {
             idle = false;
             beat_at = beat_at.max(Instant::now());
         }
-        let (renew, kept) = (mem::take(&mut batch.renew), batch.kept.take());
-        // The beat goes first: it tells of those who polled while the store was slow, before others are decided about.
+        let (renew, follow) = (mem::take(&mut batch.renew), batch.follow.take());
+        // The beat goes first. It reports who polled while the store was slow, before the store decides about others.
         let mut beaten = true;
         if let Some(policy) = batch.open.take() {
             open(&*store, &room, policy).await;
         } else if room.is_open()
-            && (room.take_unheard() || renew || kept.is_some() || (!idle && beat_at <= Instant::now()))
+            && (room.take_unreported() || renew || follow.is_some() || (!idle && beat_at <= Instant::now()))
         {
             beat(&*store, &room).await;
-            // A server that opened the zone just when it was changed may have told it the policy from before, last.
-            if let Some(policy) = kept
+            // Another server that opened the zone during the change may have put the old policy there last.
+            if let Some(policy) = follow
                 && !room.is_away()
                 && room.policy() != policy
             {
@@ -123,13 +123,13 @@ pub(super) async fn run<S: Store>(
         } else {
             beaten = false;
         }
-        for told in batch.settle.drain(..) {
-            // Who asked may have gone.
-            let _ = told.send(());
+        for done in batch.settle.drain(..) {
+            // The caller may have gone.
+            let _ = done.send(());
         }
         if beaten {
             beat_at = Instant::now() + BEAT;
-            idle = !used && !room.is_stale() && room.shown().view.tally.waiting == 0;
+            idle = !used && !room.is_stale() && room.current().view.tally.waiting == 0;
         }
         if room.is_away() {
             batch.refuse(&away());
@@ -137,11 +137,11 @@ pub(super) async fn run<S: Store>(
             join(&*store, &room, &mut batch).await;
             enter(&*store, &room, &mut batch).await;
             if room.is_away() {
-                // A beat tells at once whether it was the call or the store that failed.
+                // A beat at once shows whether the call or the store failed.
                 (idle, beat_at) = (false, Instant::now());
             }
         }
-        // Whoever keeps the zone says when to open it; until then there is nothing to beat.
+        // The zone's keeper says when to open it. Until then there is nothing to beat.
         idle |= !room.is_open();
     }
 }
@@ -155,7 +155,7 @@ async fn join<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
     batch.joins.retain(|answer| !answer.is_closed());
     let Ok(count @ 1..) = u32::try_from(batch.joins.len()) else { return };
     let joined = room.timed(StoreCall::Join, batch.joins.len(), store.join(&room.zone, count)).await;
-    room.heard(&joined);
+    room.note_answer(&joined);
     match joined {
         Ok(joined) => {
             let (epoch, first, at_ms) = (joined.epoch, joined.first, joined.at_ms);
@@ -171,7 +171,7 @@ async fn join<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
                 let _ = answer.send(Ok(JoinedOne { epoch, seq, at_ms, verdict }));
             }
         }
-        // The claims don't wait for another failure.
+        // The claims are refused too, instead of waiting for another failure.
         Err(error) => batch.refuse(&error),
     }
 }
@@ -183,7 +183,7 @@ async fn enter<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
     }
     let claims = batch.claims.iter().map(|&(claim, _)| claim).collect();
     let decided = room.timed(StoreCall::Enter, batch.claims.len(), store.enter(&room.zone, claims)).await;
-    room.heard(&decided);
+    room.note_answer(&decided);
     match decided {
         Ok(decided) => {
             for ((claim, answer), verdict) in batch.claims.drain(..).zip(decided.verdicts) {
@@ -198,26 +198,26 @@ async fn enter<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
 }
 
 async fn beat<S: Store>(store: &S, room: &Room) {
-    let shown = room.shown();
-    let marks = shown.seen.drain();
-    let polled = marks
+    let current = room.current();
+    let polls = current.polls.drain();
+    let polled = polls
         .iter()
-        .map(|mark| mark.words.iter().map(|word| word.count_ones() as usize).sum::<usize>())
+        .map(|page| page.words.iter().map(|word| word.count_ones() as usize).sum::<usize>())
         .sum();
-    // A report that fails is made again with the next beat.
-    let kept = marks.clone();
-    let beat = room.timed(StoreCall::Beat, polled, store.beat(&room.zone, marks));
-    let told = room.show(beat).await;
-    if told.is_err() {
-        shown.seen.give_back(kept);
+    // A failed report is made again with the next beat.
+    let again = polls.clone();
+    let beat = room.timed(StoreCall::Beat, polled, store.beat(&room.zone, polls));
+    let beaten = room.replace_view(beat).await;
+    if beaten.is_err() {
+        current.polls.give_back(again);
     }
-    if matches!(told, Err(StoreError::UnknownZone)) && room.is_open() {
-        open(store, room, shown.view.policy).await;
+    if matches!(beaten, Err(StoreError::UnknownZone)) && room.is_open() {
+        open(store, room, current.view.policy).await;
     }
 }
 
 async fn open<S: Store>(store: &S, room: &Room, policy: Policy) {
     let opened = room.timed(StoreCall::Open, 1, store.open_zone(&room.zone, policy));
-    // What went wrong is noted with the room.
-    let _ = room.show(opened).await;
+    // The room notes what went wrong.
+    let _ = room.replace_view(opened).await;
 }

@@ -1,11 +1,11 @@
-//! How often one client address may ask, zone by zone.
+//! How often one client address may call, zone by zone.
 //!
-//! Joins (`wait` without a token) are counted where the zone's line is: in this process, or in the zone's cell, for all
-//! servers together; what is over a limit there is refused here from then on, until the bucket has something again. Polls
-//! are counted in this process alone: to count them in the store would cost it what views save it.
+//! Joins (`wait` without a token) are counted where the zone's line is: in this process, or in the zone's cell for all
+//! servers together. A server that was refused there refuses by itself until the bucket has a token again. Polls are
+//! counted in this process only, because counting them in the store would cost it what views save.
 //!
-//! Invariants: a zone without limits asks nobody; a store that does not answer limits nobody, and is waited for no longer
-//! than the limiter's patience.
+//! Invariants: a zone without limits asks no limiter; a store that does not answer limits nobody, and a call waits no
+//! longer than the limiter's command timeout.
 
 use std::{
     net::IpAddr,
@@ -16,26 +16,29 @@ use std::{
 
 use admission::{Policy, ZoneId};
 use events::LimitedCall;
-use hyper::HeaderMap;
 use ipnet::IpNet;
-use limiter::{
-    Bandwidth, Decision, Limit, Limiter, MemorySettings, OnFailure,
-    layer::{Announced, address::Prefixes},
-};
+use limiter::{Bandwidth, Decision, Limit, Limiter, MemorySettings, OnFailure, Prefixes};
 use tokio::{sync::Notify, time::sleep};
 
-use crate::config::LimitSettings;
+/// How clients are told apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitSettings {
+    /// Networks of carrier-grade NATs, where many clients share one address. They are not limited.
+    pub carrier_nats: Vec<IpNet>,
+    /// How many leading bits of an IPv6 address are one client.
+    pub ipv6_prefix: u8,
+}
 
 /// The limits of a zone's clients.
 #[derive(Debug)]
 pub struct ZoneLimits {
     rates: (u32, u32),
-    waits: Option<Announced>,
-    entries: Option<Announced>,
+    waits: Option<Limit>,
+    entries: Option<Limit>,
 }
 
 impl ZoneLimits {
-    /// Those of a policy; `before` is gone on with where it has the same. None where nothing is limited.
+    /// The limits of a policy; none where nothing is limited. `before` is reused where its rates are the same.
     #[must_use]
     pub fn new(zone: &ZoneId, policy: &Policy, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
         let rates = (policy.waits_per_minute_per_client, policy.entries_per_minute_per_client);
@@ -45,38 +48,44 @@ impl ZoneLimits {
         if let Some(before) = before.filter(|before| before.rates == rates) {
             return Some(Arc::clone(before));
         }
-        // A limit's name knows no `:`, a zone's no `/`.
+        // A limit's name may not contain `:`, and a zone's may not contain `/`.
         let zone = zone.as_str().replace(':', "/");
-        let limit = |what: &str, rate: u32| {
+        let limit = |call: LimitedCall, rate: u32| {
             let bandwidth = (rate > 0).then(|| Bandwidth::per_minute(rate.into()))?;
-            let limit = Limit::new(&format!("{what}/{zone}"), [bandwidth]);
-            Some(Announced::new(limit.expect("a short name, and a rate that a policy may have"), what))
+            let limit = Limit::new(&format!("{}/{zone}", limit_name(call)), [bandwidth]);
+            Some(limit.expect("a short name, and a rate that a policy may have"))
         };
-        Some(Arc::new(Self { rates, waits: limit("wait", rates.0), entries: limit("entry", rates.1) }))
+        let (waits, entries) = (limit(LimitedCall::Wait, rates.0), limit(LimitedCall::Entry, rates.1));
+        Some(Arc::new(Self { rates, waits, entries }))
     }
 }
 
-/// What was decided about a call.
+/// The name under which clients are told of a limit.
+#[must_use]
+fn limit_name(call: LimitedCall) -> &'static str {
+    match call {
+        LimitedCall::Wait => "wait",
+        LimitedCall::Entry => "entry",
+    }
+}
+
+/// The limiter's answer about one call.
 #[derive(Debug)]
 pub struct Asked {
-    announced: Announced,
+    /// The limit that was asked.
+    pub limit: Limit,
+    /// Its name for clients.
+    pub name: &'static str,
     /// The decision.
     pub decision: Decision,
 }
 
-impl Asked {
-    /// Writes what HTTP is told of it.
-    pub fn write(&self, headers: &mut HeaderMap) {
-        self.announced.write(&self.decision, headers);
-    }
-}
-
 type Connecting = Pin<Box<dyn Future<Output = Option<Limiter>> + Send>>;
 
-/// How long a cell is left alone that could not be connected to.
+/// How long to wait before the next attempt to connect to a cell.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A cell's buckets, connected to when they are first wanted.
+/// A cell's buckets. The connection is made when the first call needs it.
 pub struct Buckets {
     limiter: OnceLock<Limiter>,
     wanted: Notify,
@@ -84,7 +93,7 @@ pub struct Buckets {
 }
 
 impl Buckets {
-    /// Buckets behind `connect`, which is called until it gives a limiter.
+    /// Buckets behind `connect`, which is called until it returns a limiter.
     pub fn new<F>(connect: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Option<Limiter>> + Send + 'static,
@@ -96,7 +105,7 @@ impl Buckets {
         }
     }
 
-    /// Connects once somebody asks; ends when that is done.
+    /// Waits for the first call, then connects; ends when that succeeded.
     pub async fn run(self: Arc<Self>) {
         self.wanted.notified().await;
         loop {
@@ -117,10 +126,10 @@ impl Buckets {
     }
 }
 
-/// Which cell's buckets a zone's joins are counted in.
+/// Returns the buckets that count a zone's joins; none where this process counts them.
 pub type BucketsOf = dyn Fn(&str) -> Option<Arc<Buckets>> + Send + Sync;
 
-/// Asks for all zones.
+/// Asks the limiters for all zones.
 pub struct Limits {
     here: Limiter,
     buckets_of: Box<BucketsOf>,
@@ -129,7 +138,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Counts joins where `buckets_of` says, and in this process where it names nothing.
+    /// Counts joins where `buckets_of` says, and in this process where it returns none.
     #[must_use]
     pub fn new(settings: &LimitSettings, buckets_of: Box<BucketsOf>) -> Self {
         Self {
@@ -148,20 +157,20 @@ impl Limits {
         call: LimitedCall,
         client: IpAddr,
     ) -> Option<Asked> {
-        let announced = match call {
+        let limit = match call {
             LimitedCall::Wait => limits.waits.as_ref(),
             LimitedCall::Entry => limits.entries.as_ref(),
         };
-        let announced = announced?.clone();
+        let limit = limit?.clone();
         if self.carrier_nats.iter().any(|net| net.contains(&client)) {
             return None;
         }
         let key = self.prefixes.key(client);
         let buckets = if call == LimitedCall::Wait { (self.buckets_of)(zone) } else { None };
         let decision = match buckets {
-            Some(buckets) => buckets.ask(announced.limit(), key.as_ref()).await,
-            None => self.here.ask(announced.limit(), key, 1).await,
+            Some(buckets) => buckets.ask(&limit, key.as_ref()).await,
+            None => self.here.ask(&limit, key, 1).await,
         };
-        Some(Asked { announced, decision })
+        Some(Asked { limit, name: limit_name(call), decision })
     }
 }

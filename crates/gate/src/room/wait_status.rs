@@ -1,20 +1,20 @@
 //! What a holder is told about the wait, by a reply or by a stream.
 //!
-//! The token remembers what was told last. Invariant: a wait that is told counts down to the instant told before, or
-//! an earlier one; it is moved to a later one only beyond a tolerance, and together with a reason.
+//! The token remembers what was told last. Invariant: a told wait counts down to the instant told before, or to an
+//! earlier one. It moves to a later instant only beyond a tolerance, and together with a reason.
 
 use admission::{Estimate, Policy, Position, Ticket};
 
-use super::{Reason, Told};
+use crate::reply::{Eta, Reason};
 
-/// What one who waits is told.
+/// What a waiting holder is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
+pub struct WaitStatus {
     /// 1 + the live tickets ahead.
     pub rank: u64,
-    /// The wait; none while nobody knows.
-    pub told: Option<Told>,
-    /// Where the wait is missing, or longer than before.
+    /// The wait; none while it is unknown.
+    pub eta: Option<Eta>,
+    /// Why the wait is missing, or longer than before.
     pub reason: Option<Reason>,
     /// When to ask again, in milliseconds from now.
     pub polling_period_ms: u32,
@@ -22,30 +22,29 @@ pub struct Wait {
     pub stale: bool,
 }
 
-impl Wait {
-    /// What `ticket`'s holder is told, who is at `place`; the wait is remembered in the ticket. `now_ms` is on the store's
-    /// clock.
-    pub(super) fn tell(
+impl WaitStatus {
+    /// What the holder of `ticket` at `position` is told. The ticket remembers the wait. `now_ms` is on the store's clock.
+    pub(super) fn new(
         ticket: &mut Ticket,
-        place: &Position,
+        position: &Position,
         policy: &Policy,
         now_ms: u64,
         stale: bool,
     ) -> Self {
-        let (told, reason) = tell(ticket, place.estimate, now_ms);
-        let polling_period_ms = ask_again_in_ms(place, policy, ticket.seq, now_ms);
-        Self { rank: place.rank, told, reason, polling_period_ms, stale }
+        let (eta, reason) = tell(ticket, position.estimate, now_ms);
+        let polling_period_ms = ask_again_in_ms(position, policy, ticket.seq, now_ms);
+        Self { rank: position.rank, eta, reason, polling_period_ms, stale }
     }
 }
 
-/// How far an estimate may slip behind what was told before that is taken back, in seconds: 2 s and a tenth of the
-/// wait. Estimates of a line that moves as foretold stay well within (see the simulation's figures).
+/// How much later than told an estimate may become before the told wait is corrected, in seconds: 2 s and a tenth of
+/// the wait. Estimates of a line that moves as forecast stay well within (see the simulation's figures).
 fn tolerance_s(wait_s: u64) -> u64 {
     2 + wait_s / 10
 }
 
-/// Tells `ticket`'s holder the wait, and remembers it in the ticket. `now_ms` is on the store's clock.
-fn tell(ticket: &mut Ticket, estimate: Option<Estimate>, now_ms: u64) -> (Option<Told>, Option<Reason>) {
+/// The wait to tell, which the ticket then remembers. `now_ms` is on the store's clock.
+fn tell(ticket: &mut Ticket, estimate: Option<Estimate>, now_ms: u64) -> (Option<Eta>, Option<Reason>) {
     let Some(estimate) = estimate else { return (None, Some(Reason::Held)) };
     let been_ms = now_ms.saturating_sub(ticket.issued_ms);
     let seconds = |ms: u64| ms.div_ceil(1_000);
@@ -58,7 +57,7 @@ fn tell(ticket: &mut Ticket, estimate: Option<Estimate>, now_ms: u64) -> (Option
         Some(told_s) if expected_s > told_s + tolerance_s && !growth_is_free() => {
             (expected_s, Some(Reason::Slower))
         }
-        // A little better or worse is no news: the wait told counts down steadily.
+        // Small differences are not told: the told wait counts down steadily.
         Some(told_s) if expected_s + tolerance_s / 2 < told_s || growth_is_free() => (expected_s, None),
         Some(told_s) => (told_s, None),
     };
@@ -71,27 +70,27 @@ fn tell(ticket: &mut Ticket, estimate: Option<Estimate>, now_ms: u64) -> (Option
     let left_s = whole(u64::from(told_s).saturating_sub(been_s)).max(1);
     let low_s = whole(estimate.low_ms / 1_000).min(left_s);
     let high_s = whole(seconds(estimate.high_ms)).max(left_s);
-    (Some(Told { seconds: left_s, low_s, high_s }), reason)
+    (Some(Eta { seconds: left_s, low_s, high_s }), reason)
 }
 
-/// The longest that somebody close to the front is told to stay away for, in milliseconds.
+/// The longest period that a holder close to the front is told, in milliseconds.
 const NEAR_MS: u64 = 3_000;
 
-/// When the holder of `place`, whose ticket is `seq`, is to ask again, in milliseconds.
+/// When the holder of ticket `seq` at `position` should ask again, in milliseconds.
 ///
-/// Where a zone's period is long, people would be called only after their slot: so nobody is told to stay away past a
-/// sub-window before it, as early as it may come. And who came together would come together each time: so up to a
-/// quarter is taken off the period, another part for each. The front has appointments, which are the store's.
-fn ask_again_in_ms(place: &Position, policy: &Policy, seq: u64, now_ms: u64) -> u32 {
-    let period_ms = u64::from(place.poll_in_ms);
-    if place.slot_in_ms.is_some() || period_ms <= NEAR_MS {
-        return place.poll_in_ms;
+/// With a long period people would return after their slot, so nobody is told to return later than one sub-window
+/// before the earliest possible slot. Each holder's period is also shortened by a different 0 to 25 %, so that crowds
+/// spread out. At the front the store's appointment counts.
+fn ask_again_in_ms(position: &Position, policy: &Policy, seq: u64, now_ms: u64) -> u32 {
+    let period_ms = u64::from(position.poll_in_ms);
+    if position.slot_in_ms.is_some() || period_ms <= NEAR_MS {
+        return position.poll_in_ms;
     }
     // Multiplying by 2^64 over the golden ratio scatters neighbours (Knuth, The Art of Computer Programming, 6.4).
     let scattered = (seq ^ (now_ms << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     let spread_ms = period_ms - ((period_ms / 4 * scattered) >> 32);
     let near_ms =
-        place.estimate.map_or(u64::MAX, |estimate| estimate.low_ms.saturating_sub(policy.sub_window_ms()));
+        position.estimate.map_or(u64::MAX, |estimate| estimate.low_ms.saturating_sub(policy.sub_window_ms()));
     u32::try_from(spread_ms.min(near_ms).max(NEAR_MS)).unwrap_or(u32::MAX)
 }
 
@@ -142,8 +141,8 @@ mod tests {
     fn a_wait_counts_down_and_grows_with_a_reason_only() {
         let mut ticket = Ticket { epoch: 1, seq: 1, issued_ms: 5_000, first_told_s: None, told_s: None };
         let mut ask = |wait, at_s: u64| {
-            let (told, reason) = tell(&mut ticket, wait, 5_000 + at_s * 1_000);
-            (told.map(|told| told.seconds), reason)
+            let (eta, reason) = tell(&mut ticket, wait, 5_000 + at_s * 1_000);
+            (eta.map(|eta| eta.seconds), reason)
         };
         assert_eq!(ask(estimate(100), 0), (Some(100), None));
         assert_eq!(ask(estimate(99), 3), (Some(97), None), "a little slower is not told");
@@ -151,7 +150,7 @@ mod tests {
         assert_eq!(ask(estimate(90), 12), (Some(90), Some(Reason::Slower)));
         assert_eq!(ask(None, 20), (None, Some(Reason::Held)));
         assert_eq!(ask(estimate(1), 101), (Some(1), None));
-        assert_eq!(ask(estimate(1), 103), (Some(1), None), "who waits is told at least a second");
-        assert_eq!(ticket.first_told_s, Some(100), "the first is kept, to be held against what came");
+        assert_eq!(ask(estimate(1), 103), (Some(1), None), "a waiting holder is told at least a second");
+        assert_eq!(ticket.first_told_s, Some(100), "the first is kept, to compare it with the real wait");
     }
 }

@@ -1,34 +1,34 @@
 //! A zone as operators look at it: its totals, and the waits that would be told, now or under another policy.
 //!
-//! Everything is of one instant. Invariant: looking counts as nobody's poll, and asks no store.
+//! Everything is of one instant. Invariant: a look counts as no poll, and asks no store.
 
 use std::sync::Arc;
 
 use admission::{Estimate, Policy, Tally};
 
-use super::room::{Room, Shown};
+use super::{CurrentView, Room};
 
 /// A zone at one instant.
-pub struct Outlook {
-    shown: Arc<Shown>,
+pub struct OperatorView {
+    current: Arc<CurrentView>,
     now_ms: u64,
     stale: bool,
 }
 
-/// Where somebody stands whose wait is foretold.
+/// A position in line whose wait is estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// In the middle of the line.
     Middle,
-    /// Behind everybody: who joins now.
+    /// At the end of the line, where a newcomer joins.
     Last,
 }
 
-impl Outlook {
-    pub(super) fn of(room: &Room) -> Self {
-        let shown = room.shown();
-        let (now_ms, stale) = (shown.now_ms(), room.is_shown_stale(&shown));
-        Self { shown, now_ms, stale }
+impl OperatorView {
+    pub(crate) fn of(room: &Room) -> Self {
+        let current = room.current();
+        let (now_ms, stale) = (current.now_ms(), room.is_view_stale(&current));
+        Self { current, now_ms, stale }
     }
 
     /// Whether the store is away, and this is what was last known.
@@ -40,16 +40,16 @@ impl Outlook {
     /// The policy in force.
     #[must_use]
     pub fn policy(&self) -> &Policy {
-        &self.shown.view.policy
+        &self.current.view.policy
     }
 
-    /// Its totals, as the store last showed them.
+    /// The zone's totals, as the store last reported them.
     #[must_use]
     pub fn tally(&self) -> &Tally {
-        &self.shown.view.tally
+        &self.current.view.tally
     }
 
-    /// The rank of who stands there.
+    /// The rank at this position.
     #[must_use]
     pub fn rank(&self, standing: Standing) -> u64 {
         match standing {
@@ -58,13 +58,13 @@ impl Outlook {
         }
     }
 
-    /// The wait of who stands there, were `policy` in force from now on; none where nobody is let in.
+    /// The wait at this position if `policy` were in force from now on; none where the zone admits nobody.
     #[must_use]
     pub fn wait(&self, standing: Standing, policy: &Policy) -> Option<Estimate> {
         let present_ahead = match standing {
             Standing::Middle => self.tally().present / 2,
             Standing::Last => self.tally().present,
         };
-        self.shown.view.estimate_under(policy, present_ahead, self.now_ms)
+        self.current.view.estimate_under(policy, present_ahead, self.now_ms)
     }
 }

@@ -1,8 +1,8 @@
-//! What operators made of the zones that the configuration's file names: `zones.json` in the data directory.
+//! Operators' changes to the zones of the configuration file: `zones.json` in the data directory.
 //!
-//! A change wins over the file's own entry for as long as that is what it was when the change was made; who edits the file
-//! later wins again. Invariants: the file on disk is always whole, the one of before or the one of after a change; what
-//! does not read as one is refused by name, never taken for empty.
+//! A change counts for as long as the file's entry is the one that was changed. Editing the file's entry later makes the
+//! file count again. Invariants: the file on disk is always whole, from before or after a change; a file that cannot be
+//! read is refused by name, and never taken for empty.
 
 use std::{
     collections::BTreeMap,
@@ -20,28 +20,28 @@ use super::definition_json;
 /// The name in the data directory.
 const NAME: &str = "zones.json";
 
-/// The form of the file.
+/// The version of the file format.
 const VERSION: u32 = 1;
 
-/// The longest file: so many zones as there may be, with the longest notices.
+/// The largest file: the most zones, with the longest notices.
 const MAX_LEN: u64 = 256 << 20;
 
-/// Why what operators changed can't be used.
+/// Why the overrides cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum OverlayFault {
+pub enum OverridesFault {
     /// The system refuses.
     #[error("{}: {doing}: {why}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What was tried.
+        /// The operation.
         doing: &'static str,
-        /// Why not.
+        /// The system's error.
         why: io::Error,
     },
-    /// It is not what was written.
+    /// The file is damaged.
     #[error(
-        "{}: {what}; bring it back from a copy, or move it away: then the zones are those of the configuration",
+        "{}: {what}; restore it from a copy, or move it away: then the zones are those of the configuration",
         path.display()
     )]
     Damaged {
@@ -52,37 +52,37 @@ pub enum OverlayFault {
     },
 }
 
-/// What became of a zone.
+/// One override.
 #[derive(Clone, Debug, PartialEq)]
 struct Changed {
     /// The file's entry when the change was made.
     file: Option<Definition>,
-    /// The zone since; none for one that is deleted.
+    /// The definition since; none for a zone that is deleted.
     now: Option<Definition>,
 }
 
-/// The file's zones, and what was made of them.
+/// The file's zones, and the overrides.
 #[derive(Clone, Debug)]
-pub(super) struct Overlay {
+pub(super) struct Overrides {
     dir: PathBuf,
     file: BTreeMap<ZoneId, Definition>,
     changes: BTreeMap<ZoneId, Changed>,
 }
 
-impl Overlay {
-    /// Reads what was changed of the zones of `file`. The second are the zones whose changes don't count any more, since
-    /// the file's own entry is another one.
+impl Overrides {
+    /// Reads the overrides of the zones of `file`. Also returns the zones whose overrides no longer count, because the
+    /// file's entry has changed.
     ///
     /// # Errors
-    /// An [`OverlayFault`] where there is something that can't be read.
+    /// An [`OverridesFault`] if the file exists and cannot be read.
     pub(super) fn read(
         dir: &Path,
         file: Vec<(ZoneId, Definition)>,
-    ) -> Result<(Self, Vec<ZoneId>), OverlayFault> {
+    ) -> Result<(Self, Vec<ZoneId>), OverridesFault> {
         let path = dir.join(NAME);
         let io = |doing| {
             let path = path.clone();
-            move |why| OverlayFault::Io { path, doing, why }
+            move |why| OverridesFault::Io { path, doing, why }
         };
         let changes = match File::open(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
@@ -90,13 +90,13 @@ impl Overlay {
             Ok(open) => {
                 let mut text = String::new();
                 open.take(MAX_LEN).read_to_string(&mut text).map_err(io("read"))?;
-                parse(&text).map_err(|what| OverlayFault::Damaged { path, what })?
+                parse(&text).map_err(|what| OverridesFault::Damaged { path, what })?
             }
         };
         Ok(Self { dir: dir.to_owned(), file: BTreeMap::new(), changes }.with_file(file))
     }
 
-    /// The same over the zones of `file` as they are now, and whose changes don't count any more.
+    /// The same over the zones of `file` as they are now, and the zones whose overrides no longer count.
     pub(super) fn with_file(&self, file: Vec<(ZoneId, Definition)>) -> (Self, Vec<ZoneId>) {
         let file: BTreeMap<_, _> = file.into_iter().collect();
         let mut dropped = Vec::new();
@@ -111,7 +111,7 @@ impl Overlay {
         (Self { dir: self.dir.clone(), file, changes }, dropped)
     }
 
-    /// The same with a zone defined anew, or deleted.
+    /// The same with one zone defined anew, or deleted where `now` is none.
     pub(super) fn with(&self, zone: &ZoneId, now: Option<Definition>) -> Self {
         let mut next = self.clone();
         let file = self.file.get(zone).cloned();
@@ -123,7 +123,7 @@ impl Overlay {
         next
     }
 
-    /// A zone as it is.
+    /// The definition of a zone.
     pub(super) fn get(&self, zone: &ZoneId) -> Option<&Definition> {
         match self.changes.get(zone) {
             Some(changed) => changed.now.as_ref(),
@@ -131,7 +131,7 @@ impl Overlay {
         }
     }
 
-    /// All zones as they are, in the order of their names.
+    /// The definitions of all zones, in the order of their names.
     pub(super) fn zones(&self) -> Vec<(ZoneId, Definition)> {
         let mut zones = self.file.clone();
         for (zone, changed) in &self.changes {
@@ -143,16 +143,16 @@ impl Overlay {
         zones.into_iter().collect()
     }
 
-    /// Zones whose changes are kept, with those that are deleted.
+    /// The number of overrides, including deleted zones.
     pub(super) fn kept(&self) -> usize {
         self.changes.len()
     }
 
-    /// Writes it down, whole and synced, beside the file in use, so that little is left that may fail. Blocks.
+    /// Writes the overrides beside the file in use, whole and synced, so that little is left that may fail. Blocks.
     ///
     /// # Errors
-    /// The system's; nothing is changed then.
-    pub(super) fn stage(&self) -> Result<Staged, OverlayFault> {
+    /// The system's error. Nothing is changed then.
+    pub(super) fn stage(&self) -> Result<Staged, OverridesFault> {
         let path = self.dir.join(NAME);
         let unfinished = path.with_extension("json.unfinished");
         let text = self.text();
@@ -165,7 +165,7 @@ impl Overlay {
             file.sync_all()
         })();
         written
-            .map_err(|why| OverlayFault::Io { path: staged.unfinished.clone(), doing: "write", why })
+            .map_err(|why| OverridesFault::Io { path: staged.unfinished.clone(), doing: "write", why })
             .map(|()| staged)
     }
 
@@ -187,7 +187,7 @@ impl Overlay {
     }
 }
 
-/// What is written, and not in use yet.
+/// A file that is written, and not in use yet.
 #[derive(Debug)]
 pub(super) struct Staged {
     unfinished: PathBuf,
@@ -197,20 +197,20 @@ pub(super) struct Staged {
 }
 
 impl Staged {
-    /// Takes it into use. Blocks.
+    /// Takes the file into use. Blocks.
     ///
     /// # Errors
-    /// The system's; what was in use still is.
-    pub(super) fn commit(mut self) -> Result<(), OverlayFault> {
-        fs::rename(&self.unfinished, &self.path).map_err(|why| OverlayFault::Io {
+    /// The system's error. The file that was in use stays in use.
+    pub(super) fn commit(mut self) -> Result<(), OverridesFault> {
+        fs::rename(&self.unfinished, &self.path).map_err(|why| OverridesFault::Io {
             path: self.path.clone(),
             doing: "rename to it",
             why,
         })?;
         self.used = true;
-        // It is in use whatever this says; a loss of power may bring back the one of before.
+        // The file is in use even if this fails. A loss of power may bring back the previous file.
         if let Err(why) = File::open(&self.dir).and_then(|dir| dir.sync_all()) {
-            tracing::error!(file = %self.path.display(), %why, "the directory can't be synced");
+            tracing::error!(file = %self.path.display(), %why, "the directory cannot be synced");
         }
         Ok(())
     }
@@ -219,7 +219,7 @@ impl Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         if !self.used {
-            // What is left is overwritten by the next one.
+            // If this fails, the next change overwrites the file.
             let _ = fs::remove_file(&self.unfinished);
         }
     }

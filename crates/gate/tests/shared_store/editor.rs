@@ -1,14 +1,19 @@
-//! The desk of servers that share a store: what one changes, all have.
+//! The editor of servers that share a store: what one server changes, all serve.
 
-use admission::{Definition, Notice};
-use weir::{
-    audit::Author,
-    zones::{Change, DefineError, Expected},
+use std::{collections::BTreeMap, time::Duration};
+
+use admission::{Definition, Notice, Policy};
+use gate::{
+    Refusal,
+    cells::Cell,
+    definitions::{Author, Change, DefineError},
 };
+use store::Expected;
+use tokio::time::{Instant, sleep};
 
-use super::*;
+use super::world::*;
 
-fn by() -> Author {
+fn author() -> Author {
     Author { name: "ada".to_owned(), role: "admin".to_owned(), from: None }
 }
 
@@ -23,7 +28,7 @@ impl Server {
         expected: Expected,
         new: Option<Definition>,
     ) -> std::result::Result<Change, DefineError> {
-        self.desk.define(by(), &zone(name), expected, new).await
+        self.editor.define(author(), &zone(name), expected, new).await
     }
 
     /// What is served under a name: with the policy in force.
@@ -42,12 +47,12 @@ fn what_is_changed_is_in_force_here_at_once_and_everywhere_within_a_second() {
         // Other moments of the watchers' rounds each time.
         for round in 0..10 {
             pass(3.0 + 0.07 * f64::from(round)).await;
-            let before = one.desk.get("A").expect("served");
+            let before = one.editor.get("A").expect("served");
             let now = saying(if round % 2 == 0 { closed() } else { hold() }, &format!("{round}"));
             let changed = one.define("A", Expected::Tag(before.etag()), Some(now.clone())).await;
             assert_eq!(changed, Ok(Change { before: Some(before), after: Some(now.clone()) }));
             assert_eq!(one.served("A").as_ref(), Some(&now), "round {round}");
-            assert_eq!(one.desk.get("A").as_ref(), Some(&now));
+            assert_eq!(one.editor.get("A").as_ref(), Some(&now));
 
             let new = format!("NEW{round}");
             let made = one.define(&new, Expected::Absent, Some(now.clone())).await.expect("made");
@@ -58,7 +63,7 @@ fn what_is_changed_is_in_force_here_at_once_and_everywhere_within_a_second() {
 
             one.define("B", Expected::Any, None).await.expect("deleted");
             assert_eq!(one.gate.wait("B", None).await, Err(Refusal::UnknownZone), "round {round}");
-            assert_eq!(one.desk.get("B"), None);
+            assert_eq!(one.editor.get("B"), None);
             pass(1.0).await;
             assert_eq!(two.served("A").as_ref(), Some(&now), "round {round}");
             assert_eq!(two.served(&new).as_ref(), Some(&now));
@@ -77,7 +82,7 @@ fn of_two_servers_that_expect_the_same_one_succeeds() {
         let file = zones(&["A"], hold());
         let (one, two) = (serve_one(&fake, &file).await, serve_one(&fake, &file).await);
         for round in 1..=20 {
-            let tag = one.desk.get("A").expect("served").etag();
+            let tag = one.editor.get("A").expect("served").etag();
             let [first, second] =
                 [round, 100 * round].map(|n| Definition::from(Policy { admit_per_minute: n, ..hold() }));
             let (by_one, by_two) = tokio::join!(
@@ -112,46 +117,15 @@ fn what_is_deleted_stays_away_whoever_watches() {
             assert_eq!(fake.lock().zones.len(), 0, "and a file fills no store that was emptied");
         }
         for server in &servers {
-            assert_eq!(server.desk.list(), []);
+            assert_eq!(server.editor.list(), []);
             assert_eq!(server.gate.entry("A", &token).await, Err(Refusal::UnknownZone));
         }
         let late = serve_one(&fake, &file).await;
         pass(2.0).await;
-        assert_eq!(late.desk.list(), [], "nor does one that starts later");
+        assert_eq!(late.editor.list(), [], "nor does one that starts later");
         // It is the same line when it comes back.
         servers[0].define("A", Expected::Absent, Some(hold().into())).await.expect("made");
         waits(&servers[0].gate.entry("A", &token).await.expect("the place is kept"));
-    });
-}
-
-#[test]
-fn a_notice_disturbs_no_line_and_is_told_like_a_policy() {
-    in_virtual_time(async {
-        let (fake, air) = (Fake::new(), Air::new());
-        fake.define(&zone("A"), &Expected::Absent, Some(&hold().into())).await.expect("answered");
-        let cell = || vec![Cell::new("only", vec!["*".to_owned()], fake.connect())];
-        let one = serve_hearing(cell(), &[], Some(&air)).await;
-        let two = serve_hearing(cell(), &[], Some(&air)).await;
-        pass(3.0).await;
-        let calls = fake.lock().calls;
-        let (told, policies) = ([&one, &two].map(|server| server.bus.published(Kind::NoticeChanged)), || {
-            [&one, &two].map(|server| server.bus.published(Kind::PolicyChanged))
-        });
-        let before = policies();
-        let said = saying(hold(), "Back at noon.");
-        one.define("A", Expected::Any, Some(said.clone())).await.expect("changed");
-        assert_eq!(one.served("A").as_ref(), Some(&said));
-        // The bus wakes those who speak from a thread of its own, which has no part in this clock.
-        let mut waits = 0..1_000_000;
-        while two.served("A").as_ref() != Some(&said) {
-            assert!(waits.next().is_some(), "nobody says it");
-            std::thread::yield_now();
-            pass(0.001).await;
-        }
-        assert_eq!(fake.lock().calls, calls, "no call about the line");
-        assert_eq!(policies(), before);
-        let now = [&one, &two].map(|server| server.bus.published(Kind::NoticeChanged));
-        assert_eq!(now, told.map(|count| count + 1), "once each");
     });
 }
 
@@ -181,7 +155,7 @@ fn what_fails_changes_nothing() {
             Cell::new("two", vec!["two".to_owned()], two.connect()),
         ];
         let server = serve(cells, &zones(&["one:a", "two:a"], hold())).await;
-        let before = server.desk.list();
+        let before = server.editor.list();
         let new = || Some(Definition::from(closed()));
         two.set(Is::Down);
         let refused = server.define("two:a", Expected::Any, new()).await;
@@ -199,7 +173,7 @@ fn what_fails_changes_nothing() {
         let refused = server.define("one:a", Expected::Any, Some(wild)).await;
         assert!(matches!(refused, Err(DefineError::OutOfRange(_))), "{refused:?}");
         pass(5.0).await;
-        assert_eq!(server.desk.list(), before);
+        assert_eq!(server.editor.list(), before);
     });
 }
 

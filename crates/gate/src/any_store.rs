@@ -1,0 +1,85 @@
+//! The store that was chosen at the start.
+//!
+//! This is an enum and not a trait object, so each call is one jump.
+
+use std::sync::Arc;
+
+use admission::{Claim, Decided, Definition, Joined, PagePolls, Policy, View, ZoneId};
+use store::{Defined, Embedded, Expected, Kept, Store, StoreError, redis::Redis};
+
+use crate::cells::Cells;
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// The store that was chosen.
+pub enum AnyStore {
+    /// In this process, over its journal.
+    Embedded(Embedded),
+    /// In Redis: one cell or several.
+    Cells(Arc<Cells<Redis>>),
+}
+
+impl Store for AnyStore {
+    async fn zones(&self) -> Result<Option<Kept>> {
+        match self {
+            Self::Embedded(store) => store.zones().await,
+            Self::Cells(store) => store.zones().await,
+        }
+    }
+
+    async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<Kept> {
+        match self {
+            Self::Embedded(store) => store.begin(zones).await,
+            Self::Cells(store) => store.begin(zones).await,
+        }
+    }
+
+    async fn define(&self, zone: &ZoneId, expected: &Expected, new: Option<&Definition>) -> Result<Defined> {
+        match self {
+            Self::Embedded(store) => store.define(zone, expected, new).await,
+            Self::Cells(store) => store.define(zone, expected, new).await,
+        }
+    }
+
+    async fn may_keep(&self, zone: &str) -> bool {
+        match self {
+            Self::Embedded(store) => store.may_keep(zone).await,
+            Self::Cells(store) => store.may_keep(zone).await,
+        }
+    }
+
+    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+        match self {
+            Self::Embedded(store) => store.open_zone(zone, policy).await,
+            Self::Cells(store) => store.open_zone(zone, policy).await,
+        }
+    }
+
+    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+        match self {
+            Self::Embedded(store) => store.put_zone(zone, policy).await,
+            Self::Cells(store) => store.put_zone(zone, policy).await,
+        }
+    }
+
+    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined> {
+        match self {
+            Self::Embedded(store) => store.join(zone, count).await,
+            Self::Cells(store) => store.join(zone, count).await,
+        }
+    }
+
+    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
+        match self {
+            Self::Embedded(store) => store.enter(zone, claims).await,
+            Self::Cells(store) => store.enter(zone, claims).await,
+        }
+    }
+
+    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>) -> Result<View> {
+        match self {
+            Self::Embedded(store) => store.beat(zone, polls).await,
+            Self::Cells(store) => store.beat(zone, polls).await,
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What `weir zones apply` does: puts zones into the cells that keep them.
+//!
+//! Invariant: `apply` only adds and changes zones. Zones that are not named stay.
+
+use std::fmt;
+
+use admission::{Definition, ZoneId};
+use store::{Defined, Expected, Store, StoreError};
+
+use super::{changes, sentence};
+use crate::cells::Cells;
+
+/// What happened to a zone that was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The store did not have it, and has it now.
+    Created(Definition),
+    /// The store had another definition: these fields changed.
+    Changed(Vec<String>),
+    /// The store had it already.
+    Unchanged,
+    /// The store did not answer, so the result is unknown.
+    Failed(StoreError),
+}
+
+/// The result of `weir zones apply`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// Each zone of the file, grouped by cell.
+    pub zones: Vec<(ZoneId, Outcome)>,
+    /// Zones of the store that are not in the file.
+    pub others: usize,
+}
+
+/// Puts zones into the cells that keep them. Calls `tell` with the cell's index for each zone that was created or
+/// changed.
+pub async fn apply<S: Store>(
+    cells: &Cells<S>,
+    wanted: &[(ZoneId, Definition)],
+    mut tell: impl AsyncFnMut(usize, &ZoneId, &Definition),
+) -> Applied {
+    let mut applied = Applied { zones: Vec::new(), others: 0 };
+    for (at, cell) in cells.all().iter().enumerate() {
+        let of_cell: Vec<_> =
+            wanted.iter().filter(|(zone, _)| cells.place_of(zone.as_str()) == Some(at)).collect();
+        if of_cell.is_empty() {
+            continue;
+        }
+        let kept = cell.ask().await;
+        if let Ok(kept) = &kept {
+            let is_other = |zone: &ZoneId| !of_cell.iter().any(|(wanted, _)| wanted == zone);
+            applied.others += kept.zones.iter().filter(|(zone, _)| is_other(zone)).count();
+        }
+        for (zone, wanted) in of_cell {
+            let outcome = match &kept {
+                Err(error) => Outcome::Failed(error.clone()),
+                Ok(_) => put(cells, zone, wanted).await,
+            };
+            if matches!(outcome, Outcome::Created(_) | Outcome::Changed(_)) {
+                tell(at, zone, wanted).await;
+            }
+            applied.zones.push((zone.clone(), outcome));
+        }
+    }
+    applied
+}
+
+/// Defines a zone, whether or not it exists.
+async fn put<S: Store>(cells: &Cells<S>, zone: &ZoneId, wanted: &Definition) -> Outcome {
+    let mut expected = Expected::Any;
+    // Others may create and delete it meanwhile, so the number of attempts is limited.
+    for _ in 0..8 {
+        expected = match cells.define(zone, &expected, Some(wanted)).await {
+            Err(error) => return Outcome::Failed(error),
+            Ok(Defined::Done(None)) => return Outcome::Created(wanted.clone()),
+            Ok(Defined::Done(Some(old))) if old == *wanted => return Outcome::Unchanged,
+            Ok(Defined::Done(Some(old))) => return Outcome::Changed(changes(&old, wanted)),
+            Ok(Defined::Otherwise(None)) => Expected::Absent,
+            Ok(Defined::Otherwise(Some(_))) => Expected::Any,
+        };
+    }
+    Outcome::Failed(StoreError::Busy)
+}
+
+impl Applied {
+    /// The first failure.
+    #[must_use]
+    pub fn failure(&self) -> Option<&StoreError> {
+        self.zones.iter().find_map(|(_, outcome)| match outcome {
+            Outcome::Failed(error) => Some(error),
+            _ => None,
+        })
+    }
+}
+
+/// One line for each zone, and a summary.
+impl fmt::Display for Applied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut counts = [("created", 0), ("changed", 0), ("unchanged", 0), ("failed", 0)];
+        let width = self.zones.iter().map(|(zone, _)| zone.as_str().len()).max().unwrap_or(0);
+        for (zone, outcome) in &self.zones {
+            let (kind, more) = match outcome {
+                Outcome::Created(definition) => (0, sentence(definition)),
+                Outcome::Changed(changes) => (1, changes.join(", ")),
+                Outcome::Unchanged => (2, String::new()),
+                Outcome::Failed(error) => (3, error.to_string()),
+            };
+            let (word, count) = &mut counts[kind];
+            *count += 1;
+            let line = format!("{word:<9}  {:<width$}  {more}", zone.as_str());
+            writeln!(f, "{}", line.trim_end())?;
+        }
+        let counts = counts.map(|(word, count)| format!("{count} {word}")).join(", ");
+        writeln!(f, "{counts}; {} more in the store stay as they are", self.others)
+    }
+}

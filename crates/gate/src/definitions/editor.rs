@@ -1,0 +1,240 @@
+//! The one place that changes zone definitions while a server runs.
+//!
+//! With a store that keeps the zones, the store makes the change if the zone is as expected, and this server refreshes.
+//! Without such a store, the change is kept beside the configuration file ([`super::overrides`]). Invariants: of changes
+//! that expect the same definition, one succeeds; a change that was made is in force here when [`ZoneEditor::define`]
+//! returns, and is reported to [`OnChange`], even if its caller has gone; a change that fails changes nothing.
+
+use std::{path::Path, sync::Arc, time::Duration};
+
+use admission::{Definition, ZoneId};
+use store::{Defined, Expected, Store};
+use tokio::{
+    sync::{Mutex, Notify},
+    task::spawn_blocking,
+    time::timeout,
+};
+
+use super::{
+    ZONES_MAX,
+    change::{Author, Change, DefineError, OnChange},
+    overrides::{Overrides, OverridesFault},
+};
+use crate::{gate::Gate, refresh::Refresh};
+
+/// How long to wait until a change that the store made is in force here. It comes into force later too.
+const IN_FORCE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The refreshes of the cell that keeps a zone of this name; none where no cell is for its tenant.
+pub type RefreshOf = dyn Fn(&str) -> Option<Arc<Refresh>> + Send + Sync;
+
+/// Who keeps the zones.
+enum Keeper {
+    Configuration(Mutex<Overrides>),
+    Store(Box<RefreshOf>),
+}
+
+/// Changes zone definitions.
+pub struct ZoneEditor<S> {
+    gate: Arc<Gate<S>>,
+    keeper: Keeper,
+    on_change: Box<OnChange>,
+    /// Notified when the overrides have changed.
+    changed: Notify,
+}
+
+impl<S: Store> ZoneEditor<S> {
+    /// For zones of the configuration file: serves them, with the overrides that are kept in `dir`. Must be called on a
+    /// tokio runtime.
+    ///
+    /// # Errors
+    /// [`DefineError::Disk`] if the overrides cannot be read; the store's error if it does not take the zones.
+    pub async fn over_file(
+        gate: Arc<Gate<S>>,
+        dir: &Path,
+        file: Vec<(ZoneId, Definition)>,
+        on_change: Box<OnChange>,
+    ) -> Result<Self, DefineError> {
+        let (overrides, dropped) = Overrides::read(dir, file)?;
+        take_up(&gate, &overrides, &dropped).await?;
+        if overrides.kept() > 0 {
+            tracing::info!(zones = overrides.kept(), "operators' changes override the configuration file");
+        }
+        let keeper = Keeper::Configuration(Mutex::new(overrides));
+        Ok(Self { gate, keeper, on_change, changed: Notify::new() })
+    }
+
+    /// For zones that a store keeps. `refresh_of` names the refreshes of each zone's cell.
+    pub fn over_store(gate: Arc<Gate<S>>, refresh_of: Box<RefreshOf>, on_change: Box<OnChange>) -> Self {
+        Self { gate, keeper: Keeper::Store(refresh_of), on_change, changed: Notify::new() }
+    }
+
+    /// The definitions of all zones, in the order of their names; those of a store as last listed.
+    #[must_use]
+    pub fn list(&self) -> Vec<(ZoneId, Definition)> {
+        self.gate.definitions()
+    }
+
+    /// The definition of one zone; of a store, as last listed.
+    #[must_use]
+    pub fn get(&self, zone: &str) -> Option<Definition> {
+        self.gate.definition(zone)
+    }
+
+    /// Waits until an override changed since the last call. For zones of a store, the watchers notify instead. One caller
+    /// at a time.
+    pub async fn changed(&self) {
+        self.changed.notified().await;
+    }
+
+    /// Defines a zone anew, or deletes it where `new` is none, if it is as expected. The change is in force here on
+    /// return, or as soon as the zone's store answers. A change that was begun is finished and reported even if the caller
+    /// goes away.
+    ///
+    /// # Errors
+    /// See [`DefineError`]. Nothing is changed then, except perhaps with [`DefineError::Away`].
+    pub async fn define(
+        self: &Arc<Self>,
+        author: Author,
+        zone: &ZoneId,
+        expected: Expected,
+        new: Option<Definition>,
+    ) -> Result<Change, DefineError> {
+        match &new {
+            Some(definition) => drop(definition.policy.check()?),
+            None if expected == Expected::Absent => return Err(DefineError::UnknownZone),
+            None => {}
+        }
+        let (editor, zone) = (Arc::clone(self), zone.clone());
+        let change = tokio::spawn(async move {
+            match &editor.keeper {
+                Keeper::Configuration(overrides) => {
+                    editor.define_here(overrides, &author, &zone, &expected, new).await
+                }
+                Keeper::Store(refresh_of) => {
+                    editor.define_in_store(refresh_of, &author, &zone, &expected, new).await
+                }
+            }
+        });
+        change.await.unwrap_or_else(|failed| Err(DefineError::Away(format!("the change failed: {failed}"))))
+    }
+
+    /// Serves the configuration file's zones as they are now. Does nothing where a store keeps the zones.
+    ///
+    /// # Errors
+    /// As [`ZoneEditor::over_file`]. If the store failed, some zones may be as in the file already.
+    pub async fn reload(&self, file: Vec<(ZoneId, Definition)>) -> Result<(), DefineError> {
+        let Keeper::Configuration(overrides) = &self.keeper else { return Ok(()) };
+        let mut overrides = overrides.lock().await;
+        let (next, dropped) = overrides.with_file(file);
+        take_up(&self.gate, &next, &dropped).await?;
+        *overrides = next;
+        Ok(())
+    }
+
+    async fn define_here(
+        &self,
+        overrides: &Mutex<Overrides>,
+        author: &Author,
+        zone: &ZoneId,
+        expected: &Expected,
+        new: Option<Definition>,
+    ) -> Result<Change, DefineError> {
+        let mut overrides = overrides.lock().await;
+        let before = overrides.get(zone).cloned();
+        if !expected.holds(before.as_ref()) {
+            return Err(otherwise(expected, before));
+        }
+        if before.is_none() && overrides.zones().len() >= ZONES_MAX {
+            return Err(DefineError::TooMany);
+        }
+        let next = overrides.with(zone, new.clone());
+        // Writing comes first because it may fail. Taking the file into use comes last because it cannot be undone.
+        let staging = next.clone();
+        let staged = on_disk(move || staging.stage()).await?;
+        self.gate.serve_zone(zone, new.as_ref()).await?;
+        if let Err(fault) = on_disk(move || staged.commit()).await {
+            if let Err(error) = self.gate.serve_zone(zone, before.as_ref()).await {
+                tracing::error!(%zone, %error, "the zone cannot be served again as it was; send SIGHUP");
+            }
+            return Err(fault);
+        }
+        *overrides = next;
+        self.changed.notify_one();
+        let change = Change { before, after: new };
+        (self.on_change)(author, zone, &change);
+        Ok(change)
+    }
+
+    async fn define_in_store(
+        &self,
+        refresh_of: &RefreshOf,
+        author: &Author,
+        zone: &ZoneId,
+        expected: &Expected,
+        new: Option<Definition>,
+    ) -> Result<Change, DefineError> {
+        let refresh = refresh_of(zone.as_str()).ok_or(DefineError::NoCell)?;
+        let served = self.gate.definitions();
+        if new.is_some() && served.len() >= ZONES_MAX && self.get(zone.as_str()).is_none() {
+            return Err(DefineError::TooMany);
+        }
+        let before = match self.gate.store().define(zone, expected, new.as_ref()).await? {
+            Defined::Done(before) => before,
+            Defined::Otherwise(now) => return Err(otherwise(expected, now)),
+        };
+        let change = Change { before, after: new };
+        (self.on_change)(author, zone, &change);
+        let in_force = async {
+            refresh.wait().await;
+            self.gate.settled(zone.as_str()).await;
+        };
+        if timeout(IN_FORCE_TIMEOUT, in_force).await.is_err() {
+            tracing::warn!(%zone, "the change is stored but not in force here yet: the zone's store does not answer");
+        }
+        Ok(change)
+    }
+}
+
+/// The error for a zone that is not as expected.
+fn otherwise(expected: &Expected, now: Option<Definition>) -> DefineError {
+    match (expected, now) {
+        (_, None) => DefineError::UnknownZone,
+        (Expected::Absent, Some(now)) => DefineError::Exists(now),
+        (_, Some(now)) => DefineError::Conflict(now),
+    }
+}
+
+/// Serves the zones, and deletes the overrides that no longer count.
+async fn take_up<S: Store>(
+    gate: &Gate<S>,
+    overrides: &Overrides,
+    dropped: &[ZoneId],
+) -> Result<(), DefineError> {
+    let staged = match dropped {
+        [] => None,
+        _ => {
+            let staging = overrides.clone();
+            Some(on_disk(move || staging.stage()).await?)
+        }
+    };
+    gate.serve_zones(overrides.zones()).await?;
+    if let Some(staged) = staged {
+        on_disk(move || staged.commit()).await?;
+    }
+    for zone in dropped {
+        tracing::warn!(%zone, "the configuration file was edited after an operator changed the zone: the file counts");
+    }
+    Ok(())
+}
+
+/// Runs blocking work on another thread.
+async fn on_disk<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, OverridesFault> + Send + 'static,
+) -> Result<T, DefineError> {
+    let done = spawn_blocking(work).await;
+    Ok(done.map_err(|failed| DefineError::Disk(format!("the work failed: {failed}")))??)
+}
+
+#[cfg(test)]
+mod tests;

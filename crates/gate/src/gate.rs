@@ -1,0 +1,268 @@
+//! All served zones, and the calls of people who wait.
+//!
+//! A poll from behind the front is answered from the zone's last view: the seal is checked, a bit is set, and rank and
+//! wait are read. This takes no lock, no allocation and no round trip. Joins and claims of the front go to the store
+//! through the zone's lane, which gathers what arrives while its previous call is in flight. There is no timer, so an
+//! idle server adds no delay, and a busy one pays per batch.
+//!
+//! The gate publishes on the bus at most one event for each store call, each entry and each refusal. A poll publishes
+//! nothing.
+//!
+//! Invariants: only the store admits people (or, where a zone's policy says so, the gate does while the store is away,
+//! see `room::fail_open`); a failing store only adds the mark `stale` to the answers of people who wait; a told wait
+//! only grows together with a [`Reason`](crate::Reason).
+
+mod zones;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use admission::{Definition, Mode, Notice, Policy, Seals, Ticket, Verdict, ZoneId};
+use arc_swap::ArcSwap;
+use events::{Bus, Limited, LimitedCall, Refused};
+use store::Store;
+use tokio::sync::Mutex;
+
+use crate::{
+    limits::ZoneLimits,
+    reply::{Refusal, Reply},
+    room::{FollowerView, OperatorView, Room, ZoneTotals},
+};
+pub use zones::Listing;
+
+/// A poll whose slot becomes free within this time is held until then, in milliseconds. This is how early apps and
+/// networks usually are. A longer time would use hardly more slots, and would show in the latencies.
+const HOLD_MS: u32 = 150;
+
+type Rooms = HashMap<ZoneId, Arc<Room>>;
+
+/// All zones that are served, over one store.
+pub struct Gate<S> {
+    store: Arc<S>,
+    seals: Seals,
+    bus: Arc<Bus>,
+    rooms: ArcSwap<Rooms>,
+    /// Held while zones are added, changed or removed.
+    changing: Mutex<()>,
+}
+
+impl<S: Store> Gate<S> {
+    /// A gate that serves no zone yet. It publishes on `bus`.
+    pub fn new(store: S, seals: Seals, bus: Arc<Bus>) -> Self {
+        Self { store: Arc::new(store), seals, bus, rooms: ArcSwap::default(), changing: Mutex::default() }
+    }
+
+    /// Takes a ticket in a zone's line, or resumes the token's ticket.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn wait(&self, zone: &str, token: Option<&[u8]>) -> Result<Reply, Refusal> {
+        if let Some(token) = token {
+            return self.entry(zone, token).await;
+        }
+        let room = self.room(zone).await?;
+        self.join(&room).await.inspect_err(|refusal| self.refused(room.id, *refusal))
+    }
+
+    async fn join(&self, room: &Room) -> Result<Reply, Refusal> {
+        if room.policy().mode == Mode::Closed {
+            return Err(Refusal::Closed { retry_after_s: 60 });
+        }
+        if let Some(reply) = room.admit_without_store(None) {
+            return Ok(reply);
+        }
+        let joined = room.join().await?;
+        let ticket = Ticket {
+            epoch: joined.epoch,
+            seq: joined.seq,
+            issued_ms: joined.at_ms,
+            first_told_s: None,
+            told_s: None,
+        };
+        room.reply(ticket, joined.verdict, joined.at_ms)
+    }
+
+    /// Asks whether the token's holder may enter now.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn entry(&self, zone: &str, token: &[u8]) -> Result<Reply, Refusal> {
+        let room = self.room(zone).await?;
+        self.ask(&room, token).await.inspect_err(|refusal| self.refused(room.id, *refusal))
+    }
+
+    /// Like [`Gate::entry`], for a stream: also returns the ticket that the reply's token holds.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn follow(&self, zone: &str, token: &[u8]) -> Result<(Reply, Ticket), Refusal> {
+        let room = self.room(zone).await?;
+        let ticket = room.sealer.open(token).map_err(Refusal::from);
+        let ticket = ticket.inspect_err(|refusal| self.refused(room.id, *refusal))?;
+        self.claim_of(&room, ticket).await
+    }
+
+    /// Like [`Gate::follow`], with a ticket instead of a token.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn claim(&self, zone: &str, ticket: Ticket) -> Result<(Reply, Ticket), Refusal> {
+        let room = self.room(zone).await?;
+        self.claim_of(&room, ticket).await
+    }
+
+    async fn claim_of(&self, room: &Room, ticket: Ticket) -> Result<(Reply, Ticket), Refusal> {
+        let reply = self.decide(room, ticket).await.inspect_err(|refusal| self.refused(room.id, *refusal))?;
+        let (Reply::Waiting { token, .. } | Reply::Entered { token, .. }) = &reply;
+        let newer = room.sealer.open(token).expect("this zone's own seal");
+        Ok((reply, newer))
+    }
+
+    /// A zone at this instant for streams, if it is served.
+    #[must_use]
+    pub fn follower_view(&self, zone: &str) -> Option<FollowerView> {
+        self.rooms.load().get(zone).map(|room| FollowerView::of(Arc::clone(room)))
+    }
+
+    /// A zone at this instant for operators, if it is served.
+    #[must_use]
+    pub fn operator_view(&self, zone: &str) -> Option<OperatorView> {
+        self.rooms.load().get(zone).map(|room| OperatorView::of(room))
+    }
+
+    async fn ask(&self, room: &Room, token: &[u8]) -> Result<Reply, Refusal> {
+        self.decide(room, room.sealer.open(token)?).await
+    }
+
+    async fn decide(&self, room: &Room, ticket: Ticket) -> Result<Reply, Refusal> {
+        if let Some(reply) = room.look_without_store(&ticket) {
+            return reply;
+        }
+        if let Some(reply) = room.admit_without_store(Some(ticket)).or_else(|| room.look(ticket)) {
+            return Ok(reply);
+        }
+        let mut claimed = room.claim(ticket).await;
+        // The call waits for an appointment this near, so the slot is used when it becomes free, and not one network
+        // round trip later.
+        if let Ok((Verdict::Waiting(position), _)) = &claimed
+            && let Some(slot_in_ms @ 0..=HOLD_MS) = position.slot_in_ms
+        {
+            tokio::time::sleep(Duration::from_millis(slot_in_ms.into())).await;
+            claimed = room.claim(ticket).await;
+        }
+        match claimed {
+            Ok((verdict, at_ms)) => room.reply(ticket, verdict, at_ms),
+            // Without the store's answer, holders at the front keep their tickets and hear what was last known.
+            Err(refusal) => room.look_stale(ticket).ok_or(refusal),
+        }
+    }
+
+    /// The limits of a zone's clients, if it has any.
+    #[must_use]
+    pub fn limits(&self, zone: &str) -> Option<Arc<ZoneLimits>> {
+        self.rooms.load().get(zone)?.limits()
+    }
+
+    /// Notes that a call is refused because its client calls too often. If the call has a token, its holder still counts
+    /// as present. This asks no store, now or later.
+    pub fn limited(&self, zone: &str, call: LimitedCall, retry_after_s: u32, token: Option<&[u8]>) {
+        let Some(room) = self.rooms.load().get(zone).cloned() else { return };
+        self.bus.publish(Limited { zone: room.id, call, count: 1, retry_after_s });
+        if let Some(Ok(ticket)) = token.map(|token| room.sealer.open(token)) {
+            room.note(&ticket);
+        }
+    }
+
+    /// The zones served, in the order of their names, and whether the store answers for each.
+    #[must_use]
+    pub fn zones(&self) -> Vec<(ZoneId, bool)> {
+        let mut zones: Vec<_> =
+            self.rooms.load().iter().map(|(zone, room)| (zone.clone(), !room.is_stale())).collect();
+        zones.sort_unstable();
+        zones
+    }
+
+    /// The zones served with the policies in force, in the order of their names.
+    #[must_use]
+    pub fn policies(&self) -> Vec<(ZoneId, Policy)> {
+        let mut zones: Vec<_> =
+            self.rooms.load().iter().map(|(zone, room)| (zone.clone(), room.policy())).collect();
+        zones.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        zones
+    }
+
+    /// The definitions of the zones served, in the order of their names. Where a store keeps them, a policy may be defined
+    /// a moment before it is in force.
+    #[must_use]
+    pub fn definitions(&self) -> Vec<(ZoneId, Definition)> {
+        let mut zones: Vec<_> =
+            self.rooms.load().iter().map(|(zone, room)| (zone.clone(), room.definition())).collect();
+        zones.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        zones
+    }
+
+    /// The definition of one zone, if it is served; see [`Gate::definitions`].
+    #[must_use]
+    pub fn definition(&self, zone: &str) -> Option<Definition> {
+        self.rooms.load().get(zone).map(|room| room.definition())
+    }
+
+    /// The notice of a zone, if it is served. It may be empty.
+    #[must_use]
+    pub fn notice(&self, zone: &str) -> Option<Arc<Notice>> {
+        self.rooms.load().get(zone).map(|room| room.notice())
+    }
+
+    /// Waits until everything requested of a zone's lane so far is done or has failed. Returns at once for a zone that is
+    /// not served.
+    pub(crate) async fn settled(&self, zone: &str) {
+        let room = self.rooms.load().get(zone).cloned();
+        if let Some(room) = room {
+            room.settled().await;
+        }
+    }
+
+    /// The store under it.
+    pub(crate) fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// The totals of the zones served, as their stores last reported them.
+    #[must_use]
+    pub fn totals(&self) -> Vec<ZoneTotals> {
+        self.rooms.load().values().map(|room| room.totals()).collect()
+    }
+
+    /// The totals of one zone, if it is served.
+    #[must_use]
+    pub fn zone_totals(&self, zone: &str) -> Option<ZoneTotals> {
+        self.rooms.load().get(zone).map(|room| room.totals())
+    }
+
+    /// The policy in force of a zone, if it is served.
+    #[must_use]
+    pub fn policy(&self, zone: &str) -> Option<Policy> {
+        self.rooms.load().get(zone).map(|room| room.policy())
+    }
+
+    /// Whether the store may keep a zone that is not served here (yet).
+    pub async fn may_keep(&self, zone: &str) -> bool {
+        self.store.may_keep(zone).await
+    }
+
+    async fn room(&self, zone: &str) -> Result<Arc<Room>, Refusal> {
+        if let Some(room) = self.rooms.load().get(zone) {
+            return Ok(Arc::clone(room));
+        }
+        // Another server may have defined it a moment ago. This server will serve it too.
+        let refusal = match self.may_keep(zone).await {
+            true => Refusal::StoreAway { retry_after_s: 3 },
+            false => Refusal::UnknownZone,
+        };
+        self.refused(events::Zone::NONE, refusal);
+        Err(refusal)
+    }
+
+    fn refused(&self, zone: events::Zone, refusal: Refusal) {
+        self.bus.publish(Refused { zone, why: refusal.into(), count: 1 });
+    }
+}

@@ -1,0 +1,150 @@
+//! Which zones are served: put by the configuration, or followed from a store's register.
+
+use std::sync::Arc;
+
+use admission::{Definition, ZoneId};
+use events::{ZoneAdded, ZoneRemoved};
+use store::{Store, StoreError};
+
+use super::{Gate, Rooms};
+use crate::room::{Request, Room};
+
+/// What a register says about a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// The zone is in the register.
+    Listed,
+    /// The store has not answered yet.
+    Unknown,
+}
+
+impl<S: Store> Gate<S> {
+    /// Serves exactly these zones from now on. A zone that stays keeps its line. A zone that is left out is no longer
+    /// served, and its line stays in the store. Must be called on a tokio runtime.
+    ///
+    /// # Errors
+    /// The store's error about the first zone that it did not take. Zones put before that have their new policy already.
+    pub async fn serve_zones(&self, zones: Vec<(ZoneId, Definition)>) -> Result<(), StoreError> {
+        let _changing = self.changing.lock().await;
+        let before = self.rooms.load_full();
+        let mut rooms = Rooms::with_capacity(zones.len());
+        for (zone, definition) in zones {
+            let room = self.put(before.get(&zone), &zone, &definition).await?;
+            rooms.insert(zone, room);
+        }
+        self.serve(&before, rooms);
+        Ok(())
+    }
+
+    /// Serves one zone as defined from now on, or no longer where `new` is none. Other zones stay as they are. Must be
+    /// called on a tokio runtime.
+    ///
+    /// # Errors
+    /// The store's error if it did not take the zone. Nothing is changed then.
+    pub async fn serve_zone(&self, zone: &ZoneId, new: Option<&Definition>) -> Result<(), StoreError> {
+        let _changing = self.changing.lock().await;
+        let before = self.rooms.load_full();
+        let mut rooms = Rooms::clone(&before);
+        match (before.get(zone), new) {
+            // A changed notice does not affect the line.
+            (Some(room), Some(definition)) if room.policy() == definition.policy => {
+                room.set_definition(definition);
+            }
+            (room, Some(definition)) => {
+                let room = self.put(room, zone, definition).await?;
+                rooms.insert(zone.clone(), room);
+            }
+            (_, None) => drop(rooms.remove(zone)),
+        }
+        self.serve(&before, rooms);
+        Ok(())
+    }
+
+    async fn put(
+        &self,
+        room: Option<&Arc<Room>>,
+        zone: &ZoneId,
+        definition: &Definition,
+    ) -> Result<Arc<Room>, StoreError> {
+        if let Some(room) = room {
+            room.set_policy(&*self.store, definition.policy).await?;
+            room.set_definition(definition);
+            return Ok(Arc::clone(room));
+        }
+        let (sealer, bus) = (self.seals.sealer(zone), Arc::clone(&self.bus));
+        Room::open(Arc::clone(&self.store), zone.clone(), definition, sealer, bus).await
+    }
+
+    /// Of the zones that are `mine`, serves exactly these from now on, as a store's register lists them. Waits for no
+    /// store call: each zone's lane opens the zone in the store, and the zone counts as away until then. Returns whether
+    /// anything changed. Must be called on a tokio runtime.
+    pub async fn follow_zones(
+        &self,
+        mine: impl Fn(&ZoneId) -> bool,
+        zones: Vec<(ZoneId, Definition, Listing)>,
+    ) -> bool {
+        let _changing = self.changing.lock().await;
+        let before = self.rooms.load_full();
+        let mut changed = false;
+        let mut rooms: Rooms = before
+            .iter()
+            .filter(|(zone, _)| !mine(zone))
+            .map(|(zone, room)| (zone.clone(), Arc::clone(room)))
+            .collect();
+        for (zone, definition, listing) in zones {
+            let policy = definition.policy;
+            let room = before.get(&zone).map_or_else(
+                || {
+                    changed = true;
+                    let (sealer, bus) = (self.seals.sealer(&zone), Arc::clone(&self.bus));
+                    let room = Room::follow(Arc::clone(&self.store), zone.clone(), &definition, sealer, bus);
+                    if listing == Listing::Unknown {
+                        room.set_away();
+                    }
+                    room
+                },
+                Arc::clone,
+            );
+            room.set_definition(&definition);
+            match listing {
+                Listing::Unknown => {}
+                Listing::Listed if room.is_open() => {
+                    if room.policy() != policy {
+                        changed = true;
+                        room.request(Request::Follow(policy));
+                    }
+                }
+                Listing::Listed => room.request(Request::Open(policy)),
+            }
+            rooms.insert(zone, room);
+        }
+        changed |= rooms.len() != before.len();
+        if changed {
+            self.serve(&before, rooms);
+        }
+        changed
+    }
+
+    /// Takes these rooms into use, then publishes which are new and which are gone. A subscriber that hears of it finds
+    /// the gate in that state, or in a newer one.
+    fn serve(&self, before: &Rooms, rooms: Rooms) {
+        let rooms = Arc::new(rooms);
+        self.rooms.store(Arc::clone(&rooms));
+        for room in before.iter().filter_map(|(zone, room)| (!rooms.contains_key(zone)).then_some(room)) {
+            self.bus.publish(ZoneRemoved { zone: room.id });
+        }
+        for room in rooms.iter().filter_map(|(zone, room)| (!before.contains_key(zone)).then_some(room)) {
+            self.bus.publish(ZoneAdded { zone: room.id, policy: room.policy() });
+            room.publish_view();
+        }
+    }
+
+    /// Makes the zones that are `mine` check whether the store answers.
+    pub fn doubt(&self, mine: impl Fn(&ZoneId) -> bool) {
+        for (_, room) in self.rooms.load().iter().filter(|(zone, _)| mine(zone)) {
+            if room.is_open() && !room.is_away() {
+                room.request(Request::Renew);
+            }
+        }
+    }
+}

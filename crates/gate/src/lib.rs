@@ -1,0 +1,38 @@
+//! The gate serves zones: it answers polls from views and sends decisions to the store.
+//!
+//! Where a change belongs:
+//!
+//! | module | concern |
+//! |---|---|
+//! | `reply` | What a holder hears: waiting, entered, or why not. |
+//! | `gate` | All served zones, and the calls `wait`, `entry`, `follow` and `claim`. |
+//! | `room` | One served zone: its view, polls, told waits, lane to the store, and fail-open. |
+//! | [`limits`] | How often one client address may call. |
+//! | [`cells`] | Several Redis deployments, and which zone is in which. |
+//! | `any_store` | The store that was chosen: embedded, or cells. |
+//! | `watcher`, `refresh` | Follow the register of a cell, so that all servers serve the same definitions. |
+//! | [`definitions`] | Policies and notices as operators see them, and the code that changes them. |
+//!
+//! Modules import only modules above them in this order: `reply`, `limits`, `cells`, `any_store`, `refresh`, `room`,
+//! `gate`, `definitions`, `watcher`. The crate knows no HTTP, no configuration file, no command line and no metrics
+//! registry: it takes plain values, and reports on the event bus.
+
+// The futures of a call through the gate, a cell and a client are nested deeper than the compiler's default limit.
+#![recursion_limit = "256"]
+
+mod any_store;
+pub mod cells;
+pub mod definitions;
+mod gate;
+pub mod limits;
+mod refresh;
+mod reply;
+mod room;
+mod watcher;
+
+pub use any_store::AnyStore;
+pub use gate::{Gate, Listing};
+pub use refresh::Refresh;
+pub use reply::{Eta, PassClaims, Reason, Refusal, Reply, Token};
+pub use room::{FollowerView, OperatorView, Standing, WaitStatus, ZoneTotals};
+pub use watcher::{Watcher, warn_of_differences};

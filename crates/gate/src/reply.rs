@@ -1,0 +1,141 @@
+//! What a holder hears: the place in line, the pass, or why the call is refused.
+
+use admission::{BadSeal, SEALED_LEN};
+use events::RefusalReason;
+use store::StoreError;
+
+/// A token as text (ASCII).
+pub type Token = [u8; SEALED_LEN];
+
+/// What a pass says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PassClaims {
+    /// The line's epoch. Zone, epoch and `seq` together name this entry for ever (`jti`).
+    pub epoch: u32,
+    /// The ticket's number.
+    pub seq: u64,
+    /// When the holder entered, in seconds since 1970 (`iat`, `nbf`).
+    pub entered_unix_s: u64,
+    /// How long the pass is valid, in seconds.
+    pub ttl_s: u32,
+}
+
+/// The wait and its range as a person is told, in seconds from now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Eta {
+    /// The wait. At least 1, because somebody who waits has not entered yet.
+    pub seconds: u32,
+    /// Nine of ten wait at least about this long.
+    pub low_s: u32,
+    /// Nine of ten wait at most about this long.
+    pub high_s: u32,
+}
+
+/// Why a wait is not told, or is longer than the one told before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The zone admits nobody at present, and no end is known.
+    Held,
+    /// The line moves slower than when the wait was told before, or people ahead came back.
+    Slower,
+}
+
+impl Reason {
+    /// The word on the wire.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Slower => "slower",
+        }
+    }
+}
+
+/// The answer to `wait` and `entry`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// The holder waits.
+    Waiting {
+        /// The token for the next poll. It remembers the wait that was told; older tokens of the same ticket stay valid.
+        token: Token,
+        /// 1 + the live tickets ahead.
+        rank: u64,
+        /// The wait; none while it is unknown.
+        eta: Option<Eta>,
+        /// Why the wait is missing, or longer than before.
+        reason: Option<Reason>,
+        /// When to ask again, in milliseconds from now.
+        polling_period_ms: u32,
+        /// The store is away, and this is what was last known.
+        stale: bool,
+    },
+    /// The holder entered.
+    Entered {
+        /// A call with this token returns the same pass for as long as the pass is valid.
+        token: Token,
+        /// For the pass to be signed.
+        pass: PassClaims,
+    },
+}
+
+/// Why a call is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The zone is not served here.
+    #[error("there is no such zone")]
+    UnknownZone,
+    /// The token is forged, altered, of another zone, or sealed by a key that was removed.
+    #[error("the token was not given out for this zone")]
+    BadToken,
+    /// The ticket was evicted, or its pass has expired, or its line no longer exists.
+    #[error("the place is gone")]
+    Gone,
+    /// The zone admits nobody and takes no new tickets.
+    #[error("the zone is closed")]
+    Closed {
+        /// When to try again, in seconds.
+        retry_after_s: u32,
+    },
+    /// The call needs the store, and the store does not answer.
+    #[error("the store is away")]
+    StoreAway {
+        /// When to try again, in seconds.
+        retry_after_s: u32,
+    },
+    /// Too many calls wait for the store already.
+    #[error("too many calls at once")]
+    Busy {
+        /// When to try again, in seconds.
+        retry_after_s: u32,
+    },
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Away(_) => Self::StoreAway { retry_after_s: 3 },
+            StoreError::Busy => Self::Busy { retry_after_s: 1 },
+            // The lane restores a zone that the store does not know. Until then the store counts as away.
+            StoreError::UnknownZone => Self::StoreAway { retry_after_s: 1 },
+        }
+    }
+}
+
+impl From<BadSeal> for Refusal {
+    fn from(BadSeal: BadSeal) -> Self {
+        Self::BadToken
+    }
+}
+
+impl From<Refusal> for RefusalReason {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::UnknownZone => Self::UnknownZone,
+            Refusal::BadToken => Self::BadToken,
+            Refusal::Gone => Self::Gone,
+            Refusal::Closed { .. } => Self::Closed,
+            Refusal::StoreAway { .. } => Self::StoreAway,
+            Refusal::Busy { .. } => Self::Busy,
+        }
+    }
+}

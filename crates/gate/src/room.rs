@@ -1,0 +1,197 @@
+//! One zone as this server serves it: the last view, the polls noted beside it, and the way to the store.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `current_view` | the view in use, and its replacement by a newer one |
+//! | `polls` | one bit per ticket: its holder polled since the last report |
+//! | `answer` | replies from the view and from the store's verdicts |
+//! | `wait_status` | the wait that a holder is told |
+//! | `lane` | the task that sends calls to the store, one batch at a time |
+//! | `calls` | requests to the lane |
+//! | `availability` | whether the store answers |
+//! | `fail_open` | admission without the store |
+//! | `published` | which entries were published already |
+//! | `report` | events on the bus |
+//! | `follower_view`, `operator_view` | the zone at one instant, for streams and for operators |
+
+mod answer;
+mod availability;
+mod calls;
+mod current_view;
+mod fail_open;
+mod follower_view;
+mod lane;
+mod operator_view;
+mod polls;
+mod published;
+mod report;
+mod wait_status;
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, AtomicU64},
+};
+
+use admission::{Definition, Notice, Policy, Sealer, View, ZoneId};
+use arc_swap::ArcSwap;
+use events::{Bus, NoticeChanged, StoreCall};
+use store::{Store, StoreError};
+use tokio::{
+    sync::{Mutex as AsyncMutex, mpsc},
+    time::Instant,
+};
+
+use crate::limits::ZoneLimits;
+pub(crate) use calls::Request;
+use current_view::CurrentView;
+pub use current_view::ZoneTotals;
+pub use follower_view::FollowerView;
+pub use operator_view::{OperatorView, Standing};
+use polls::PollMap;
+use published::PublishedEntries;
+pub use wait_status::WaitStatus;
+
+/// How many calls of one zone may wait for the store; more are refused. At a thousand batches a second this is far
+/// more than a client waits for.
+const MAX_WAITING: usize = 16_384;
+
+/// Who decides which zones exist, and with what policies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Keeper {
+    /// The configuration. If the store does not know the zone, the lane puts it there again.
+    Configuration,
+    /// The store. If the store does not know the zone, the lane waits for [`Request::Open`].
+    Store,
+}
+
+/// A zone as its keeper defines it. The policy in force is the view's.
+struct Defined {
+    policy: Policy,
+    notice: Arc<Notice>,
+}
+
+impl Defined {
+    fn by(definition: &Definition) -> Self {
+        Self { policy: definition.policy, notice: Arc::new(definition.notice.clone()) }
+    }
+}
+
+/// One zone.
+pub(crate) struct Room {
+    pub(crate) zone: ZoneId,
+    pub(crate) sealer: Sealer,
+    bus: Arc<Bus>,
+    /// The zone's number in events.
+    pub(crate) id: events::Zone,
+    published: Mutex<PublishedEntries>,
+    /// How many people entered without the store.
+    without_store: AtomicU64,
+    current: ArcSwap<CurrentView>,
+    /// Held from asking the store for a view until that view is in use, so that an older view never replaces a newer
+    /// one.
+    replacing: AsyncMutex<()>,
+    defined: ArcSwap<Defined>,
+    keeper: Keeper,
+    /// The store knows the zone, as far as this server knows.
+    open: AtomicBool,
+    born: Instant,
+    /// Since when the store has failed, in milliseconds after `born`, plus 1; 0 while it answers.
+    away_since: AtomicU64,
+    /// Somebody at the front polled, and the store has not heard of it.
+    unreported: AtomicBool,
+    requests: mpsc::Sender<Request>,
+}
+
+impl Room {
+    /// Puts the zone into the store and starts its lane, which ends with the room.
+    pub(crate) async fn open<S: Store>(
+        store: Arc<S>,
+        zone: ZoneId,
+        definition: &Definition,
+        sealer: Sealer,
+        bus: Arc<Bus>,
+    ) -> Result<Arc<Self>, StoreError> {
+        let id = bus.zone(&zone);
+        let view =
+            report::timed(&bus, id, StoreCall::Put, 1, store.put_zone(&zone, definition.policy)).await?;
+        Ok(Self::start(store, zone, (view, definition), sealer, bus, Keeper::Configuration))
+    }
+
+    /// A room for a zone that the store keeps. The store is still to be asked about it.
+    pub(crate) fn follow<S: Store>(
+        store: Arc<S>,
+        zone: ZoneId,
+        definition: &Definition,
+        sealer: Sealer,
+        bus: Arc<Bus>,
+    ) -> Arc<Self> {
+        let view = current_view::before_the_first(definition.policy);
+        Self::start(store, zone, (view, definition), sealer, bus, Keeper::Store)
+    }
+
+    fn start<S: Store>(
+        store: Arc<S>,
+        zone: ZoneId,
+        (view, definition): (View, &Definition),
+        sealer: Sealer,
+        bus: Arc<Bus>,
+        keeper: Keeper,
+    ) -> Arc<Self> {
+        let (requests, requested) = mpsc::channel(MAX_WAITING);
+        let polls = PollMap::default().for_view(&view);
+        let limits = ZoneLimits::new(&zone, &view.policy, None);
+        let (now, open) = (Instant::now(), keeper == Keeper::Configuration);
+        let room = Arc::new(Self {
+            id: bus.zone(&zone),
+            zone,
+            sealer,
+            bus,
+            published: Mutex::default(),
+            replacing: AsyncMutex::default(),
+            without_store: AtomicU64::new(0),
+            current: ArcSwap::from_pointee(CurrentView { view, polls, limits, taken_at: now }),
+            defined: ArcSwap::from_pointee(Defined::by(definition)),
+            keeper,
+            open: AtomicBool::new(open),
+            born: now,
+            away_since: AtomicU64::new(0),
+            unreported: AtomicBool::new(false),
+            requests,
+        });
+        tokio::spawn(lane::run(store, Arc::downgrade(&room), requested, open));
+        room
+    }
+
+    /// Puts another policy into the store, and takes the view under that policy into use.
+    pub(crate) async fn set_policy<S: Store>(&self, store: &S, policy: Policy) -> Result<(), StoreError> {
+        let put = self.timed(StoreCall::Put, 1, store.put_zone(&self.zone, policy));
+        let replaced = self.replace_view(put).await;
+        if replaced.is_err() {
+            // An idle lane would not notice when the store is back.
+            self.request(Request::Renew);
+        }
+        replaced
+    }
+
+    /// Notes how the zone is defined from now on. The policy comes into force by the store.
+    pub(crate) fn set_definition(&self, definition: &Definition) {
+        let before = self.defined.load();
+        let new_notice = *before.notice != definition.notice;
+        if new_notice || before.policy != definition.policy {
+            self.defined.store(Arc::new(Defined::by(definition)));
+        }
+        if new_notice {
+            self.bus.publish(NoticeChanged { zone: self.id });
+        }
+    }
+
+    /// How the zone is defined.
+    pub(crate) fn definition(&self) -> Definition {
+        let defined = self.defined.load();
+        Definition { policy: defined.policy, notice: Notice::clone(&defined.notice) }
+    }
+
+    pub(crate) fn notice(&self) -> Arc<Notice> {
+        Arc::clone(&self.defined.load().notice)
+    }
+}

@@ -1,0 +1,69 @@
+//! Replies from the view, and from the store's verdicts.
+
+use std::sync::atomic::Ordering;
+
+use admission::{Lookup, Position, Ticket, Verdict};
+
+use super::{Room, WaitStatus};
+use crate::reply::{PassClaims, Refusal, Reply};
+
+impl Room {
+    /// The answer to a poll, where the view has it. Nearly every call ends here: no lock, no allocation.
+    pub(crate) fn look(&self, ticket: Ticket) -> Option<Reply> {
+        let current = self.current.load();
+        let now_ms = current.now_ms();
+        match current.view.lookup(ticket.epoch, ticket.seq, now_ms) {
+            Lookup::Waiting(position) => {
+                current.note(ticket.seq);
+                Some(self.waiting(ticket, position, now_ms, self.is_view_stale(&current)))
+            }
+            Lookup::Ask => None,
+        }
+    }
+
+    /// Notes that a ticket's holder polled, though the poll gets no answer.
+    ///
+    /// A ticket of an earlier epoch is taken for one of this epoch, which it is unless its line no longer exists. In
+    /// that case somebody who left may count as present for a while; a ticket that is gone stays gone.
+    pub(crate) fn note(&self, ticket: &Ticket) {
+        self.current.load().note(ticket.seq);
+    }
+
+    /// The last known position of a ticket that only the store could decide about.
+    pub(crate) fn look_stale(&self, ticket: Ticket) -> Option<Reply> {
+        let current = self.current.load();
+        let now_ms = current.now_ms();
+        let position =
+            current.view.position(ticket.seq, now_ms).filter(|_| ticket.epoch == current.view.epoch)?;
+        current.note(ticket.seq);
+        self.unreported.store(true, Ordering::Relaxed);
+        Some(self.waiting(ticket, position, now_ms, true))
+    }
+
+    /// The answer to a call that the store decided at `at_ms`.
+    pub(crate) fn reply(&self, ticket: Ticket, verdict: Verdict, at_ms: u64) -> Result<Reply, Refusal> {
+        match verdict {
+            Verdict::Waiting(position) => Ok(self.waiting(ticket, position, at_ms, false)),
+            Verdict::Gone => Err(Refusal::Gone),
+            Verdict::Entered(entry) => {
+                if entry.at_ms == at_ms {
+                    self.publish_entered(&ticket, at_ms);
+                }
+                Ok(self.entered_at(&ticket, entry.unix_s))
+            }
+        }
+    }
+
+    /// The reply to a holder who entered at `entered_unix_s`.
+    pub(super) fn entered_at(&self, ticket: &Ticket, entered_unix_s: u64) -> Reply {
+        let ttl_s = self.policy().pass_ttl_s;
+        let pass = PassClaims { epoch: ticket.epoch, seq: ticket.seq, entered_unix_s, ttl_s };
+        Reply::Entered { token: self.sealer.seal(ticket), pass }
+    }
+
+    fn waiting(&self, mut ticket: Ticket, position: Position, now_ms: u64, stale: bool) -> Reply {
+        let WaitStatus { rank, eta, reason, polling_period_ms, stale } =
+            WaitStatus::new(&mut ticket, &position, &self.policy(), now_ms, stale);
+        Reply::Waiting { token: self.sealer.seal(&ticket), rank, eta, reason, polling_period_ms, stale }
+    }
+}

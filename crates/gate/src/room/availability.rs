@@ -1,0 +1,62 @@
+//! Whether the zone's store answers, and since when it does not.
+
+use std::sync::atomic::Ordering;
+
+use events::{StoreBack, StoreLost};
+use store::StoreError;
+
+use super::{Keeper, Room};
+
+impl Room {
+    /// Notes whether the store answered.
+    pub(super) fn note_answer<T>(&self, answer: &Result<T, StoreError>) {
+        match answer {
+            Ok(_) if self.is_away() => {
+                let away_ms = self.away_ms();
+                if self.away_since.swap(0, Ordering::Relaxed) != 0 {
+                    self.bus.publish(StoreBack { zone: self.id, away_ms });
+                }
+            }
+            Ok(_) => {}
+            // The store is there, and has too much to do.
+            Err(StoreError::Busy) => {}
+            Err(StoreError::Away(_)) => self.set_away(),
+            Err(StoreError::UnknownZone) => {
+                self.set_away();
+                if self.keeper == Keeper::Store {
+                    self.open.store(false, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// Counts the store as away, if it is not already.
+    pub(crate) fn set_away(&self) {
+        let now = 1 + self.since_born_ms();
+        if self.away_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.bus.publish(StoreLost { zone: self.id });
+        }
+    }
+
+    /// Whether the last call to the store failed.
+    pub(crate) fn is_away(&self) -> bool {
+        self.away_since.load(Ordering::Relaxed) != 0
+    }
+
+    /// For how long the store has been away, in milliseconds; 0 while it answers.
+    pub(super) fn away_ms(&self) -> u64 {
+        match self.away_since.load(Ordering::Relaxed) {
+            0 => 0,
+            since => (1 + self.since_born_ms()).saturating_sub(since),
+        }
+    }
+
+    pub(super) fn since_born_ms(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
+    }
+
+    /// Whether the store knows the zone, as far as this server knows.
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,174 @@
+//! The view in use, and its replacement by a newer one.
+//!
+//! Invariant: an older view never replaces a newer one.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use admission::{Pace, Plan, Policy, Tally, View, Window};
+use events::{Evicted, ModeChanged, PolicyChanged, Tallied, ViewShown};
+use store::StoreError;
+use tokio::time::Instant;
+
+use super::{Room, polls::PollMap, report::saturating};
+use crate::limits::ZoneLimits;
+
+/// A view older than this, while people wait, is one that the store did not renew.
+const STALE_AFTER: Duration = Duration::from_secs(3);
+
+/// A view that arrives within this time of being asked for tells the time at the store now. A later one only tells
+/// the time at the store when it was made.
+const PROMPT: Duration = Duration::from_millis(250);
+
+/// The epoch before the first view; lines begin with 1.
+const NO_EPOCH: u32 = 0;
+
+/// A zone's totals, as its store last reported them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ZoneTotals {
+    /// The totals; all 0 where no store has reported them yet.
+    pub tallied: Tallied,
+    /// When they were reported.
+    pub at: Instant,
+    /// Whether a store has reported them.
+    pub known: bool,
+}
+
+/// A view, and what goes with it.
+pub(super) struct CurrentView {
+    pub(super) view: View,
+    pub(super) polls: PollMap,
+    pub(super) limits: Option<Arc<ZoneLimits>>,
+    /// When it was taken, on this server's clock, as far as that is known.
+    pub(super) taken_at: Instant,
+}
+
+impl CurrentView {
+    /// The instant on the store's clock, as far as this server can tell.
+    pub(super) fn now_ms(&self) -> u64 {
+        self.view.now_ms + u64::try_from(self.taken_at.elapsed().as_millis()).unwrap_or(0)
+    }
+
+    /// Notes that the holder of `seq` polled.
+    pub(super) fn note(&self, seq: u64) {
+        #[cfg(feature = "sabotage")]
+        if admission::sabotage::on(admission::sabotage::Rule::Silence) {
+            return;
+        }
+        self.polls.note(seq);
+    }
+}
+
+/// The view of a zone before the store reports one.
+pub(super) fn before_the_first(policy: Policy) -> View {
+    View {
+        now_ms: 0,
+        policy,
+        epoch: NO_EPOCH,
+        base: 0,
+        next: 0,
+        front_end: 0,
+        pages: Vec::new(),
+        pace: Pace { slots_used: 1.0, leaving_per_s: 0.0, known: 0.0 },
+        plan: Arc::new(Plan::new(&Window::new(&policy), &policy, 0)),
+        tally: Tally::default(),
+    }
+}
+
+impl Room {
+    pub(super) fn current(&self) -> Arc<CurrentView> {
+        self.current.load_full()
+    }
+
+    /// The policy in force.
+    pub(crate) fn policy(&self) -> Policy {
+        self.current.load().view.policy
+    }
+
+    /// The client limits of the policy in force, if it has any.
+    pub(crate) fn limits(&self) -> Option<Arc<ZoneLimits>> {
+        self.current.load().limits.clone()
+    }
+
+    /// The totals of the view in use.
+    pub(crate) fn totals(&self) -> ZoneTotals {
+        let current = self.current.load();
+        let tally = &current.view.tally;
+        let tallied = Tallied {
+            zone: self.id,
+            admit_per_minute: current.view.policy.admit_per_minute,
+            waiting: saturating(tally.waiting),
+            present: saturating(tally.present),
+            joined: tally.joined,
+            entered: tally.entered,
+            evicted: tally.evicted,
+            slots_offered: tally.slots_offered,
+            slots_used: tally.slots_used,
+        };
+        ZoneTotals { tallied, at: current.taken_at, known: current.view.epoch != NO_EPOCH }
+    }
+
+    /// Whether polls are answered from a view that the store did not renew.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.is_view_stale(&self.current.load())
+    }
+
+    pub(super) fn is_view_stale(&self, current: &CurrentView) -> bool {
+        self.is_away() || (current.view.tally.waiting > 0 && current.taken_at.elapsed() > STALE_AFTER)
+    }
+
+    /// Awaits `view`, which asks the store, and takes the result into use. One caller at a time.
+    pub(super) async fn replace_view(
+        &self,
+        view: impl Future<Output = Result<View, StoreError>>,
+    ) -> Result<(), StoreError> {
+        let _replacing = self.replacing.lock().await;
+        let asked = Instant::now();
+        let view = view.await;
+        self.note_answer(&view);
+        let view = view?;
+        let before = self.current.load();
+        let mut taken_at = Instant::now();
+        if taken_at - asked > PROMPT {
+            let later = view.now_ms.saturating_sub(before.view.now_ms);
+            taken_at = taken_at.min(before.taken_at + Duration::from_millis(later));
+        }
+        let polls = before.polls.for_view(&view);
+        let limits = ZoneLimits::new(&self.zone, &view.policy, before.limits.as_ref());
+        let before = self.current.swap(Arc::new(CurrentView { view, polls, limits, taken_at }));
+        self.open.store(true, Ordering::Relaxed);
+        self.publish_differences(&before.view);
+        self.publish_view();
+        Ok(())
+    }
+
+    /// Publishes in what the view in use differs from the one before.
+    fn publish_differences(&self, before: &View) {
+        let (zone, current) = (self.id, self.current.load());
+        let view = &current.view;
+        if view.policy.mode != before.policy.mode {
+            self.bus.publish(ModeChanged { zone, mode: view.policy.mode });
+        }
+        if view.policy != before.policy {
+            self.bus.publish(PolicyChanged { zone, policy: view.policy });
+        }
+        // A total below the last one comes from a store that started anew. What was before the first view is no news.
+        let (old, new) = (before.tally.evicted, view.tally.evicted);
+        let count = if new < old { new } else { new - old };
+        if count > 0 && before.epoch != NO_EPOCH {
+            self.bus.publish(Evicted { zone, count: saturating(count), at_ms: view.now_ms });
+        }
+    }
+
+    /// Publishes that the view in use is there, and its totals.
+    pub(crate) fn publish_view(&self) {
+        let current = self.current.load();
+        let view = &current.view;
+        if view.epoch != NO_EPOCH {
+            self.bus.publish(ViewShown { zone: self.id, epoch: view.epoch, at_ms: view.now_ms });
+            self.bus.publish(self.totals().tallied);
+        }
+    }
+}

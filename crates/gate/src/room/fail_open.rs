@@ -1,0 +1,80 @@
+//! Admission without the store, for zones whose policy opens them while the store is away.
+//!
+//! A newcomer's ticket gets epoch 0, which no line has, and a random number. The pass is valid like any other, and the
+//! token alone shows that its holder entered, and when. A waiting holder's pass has the ticket's own name, so a later
+//! entry by the store is the same entry. Invariant: nobody enters this way before the store has been away for
+//! [`OPEN_AFTER_MS`], so one slow call opens nothing.
+
+use std::{sync::atomic::Ordering, time::SystemTime};
+
+use admission::{Entry, Mode, OnStoreFailure, Ticket};
+use events::AdmittedWithoutStore;
+
+use super::Room;
+use crate::reply::{Refusal, Reply};
+
+/// The epoch of newcomers who entered without the store.
+const EPOCH: u32 = 0;
+
+/// For how long the store must have been away, in milliseconds.
+const OPEN_AFTER_MS: u64 = 1_000;
+
+impl Room {
+    /// Admits the ticket's holder, or a newcomer, without the store, if the policy says so now.
+    pub(crate) fn admit_without_store(&self, ticket: Option<Ticket>) -> Option<Reply> {
+        if !self.fails_open() {
+            return None;
+        }
+        let now_ms = unix_ms();
+        let ticket = match ticket {
+            Some(ticket) => ticket,
+            None => Ticket {
+                epoch: EPOCH,
+                seq: random_48()?,
+                issued_ms: now_ms,
+                first_told_s: None,
+                told_s: None,
+            },
+        };
+        let total = 1 + self.without_store.fetch_add(1, Ordering::Relaxed);
+        self.bus.publish(AdmittedWithoutStore { zone: self.id, total });
+        let entry = Entry { at_ms: now_ms, unix_s: now_ms / 1_000 };
+        if ticket.epoch == EPOCH || self.is_new_entry(ticket.epoch, ticket.seq) {
+            self.publish_admitted(ticket.epoch, ticket.seq, entry, now_ms);
+        }
+        Some(self.entered_at(&ticket, entry.unix_s))
+    }
+
+    /// Whether the zone admits everybody without the store now.
+    pub(super) fn fails_open(&self) -> bool {
+        if self.away_ms() < OPEN_AFTER_MS {
+            return false;
+        }
+        let policy = self.policy();
+        // A line that an operator holds, or a zone that is closed, stays so.
+        policy.on_store_failure == OnStoreFailure::Open && matches!(policy.mode, Mode::Auto | Mode::Open)
+    }
+
+    /// The answer for a ticket that entered without the store; none for an ordinary ticket.
+    pub(crate) fn look_without_store(&self, ticket: &Ticket) -> Option<Result<Reply, Refusal>> {
+        if ticket.epoch != EPOCH {
+            return None;
+        }
+        let good_until_ms = ticket.issued_ms + u64::from(self.policy().pass_ttl_s) * 1_000;
+        let is_good = unix_ms() <= good_until_ms;
+        Some(if is_good { Ok(self.entered_at(ticket, ticket.issued_ms / 1_000)) } else { Err(Refusal::Gone) })
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "without the store, the wall clock dates the pass")]
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// 48 random bits; none where the system has no random numbers.
+fn random_48() -> Option<u64> {
+    let mut bytes = [0; 8];
+    aws_lc_rs::rand::fill(&mut bytes[2..]).ok()?;
+    Some(u64::from_be_bytes(bytes))
+}

@@ -1,0 +1,67 @@
+//! A zone at one instant, for streams that tell many holders at once.
+//!
+//! The view is looked up once for all holders. What a holder is told depends on the view and the ticket only. Invariant:
+//! a look counts as a poll of the ticket's holder and answers what a poll would answer.
+
+use std::sync::Arc;
+
+use admission::{Lookup, Ticket};
+
+use super::{CurrentView, Room, WaitStatus};
+use crate::reply::Token;
+
+/// A zone at one instant.
+pub struct FollowerView {
+    room: Arc<Room>,
+    current: Arc<CurrentView>,
+    now_ms: u64,
+    stale: bool,
+    /// The zone admits everybody without the store now.
+    fails_open: bool,
+}
+
+impl FollowerView {
+    pub(crate) fn of(room: Arc<Room>) -> Self {
+        let current = room.current();
+        let (now_ms, stale) = (current.now_ms(), room.is_view_stale(&current));
+        let fails_open = room.fails_open();
+        Self { room, current, now_ms, stale, fails_open }
+    }
+
+    /// Whether the store is away, and this is what was last known.
+    #[must_use]
+    pub fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    /// When a holder behind the front should ask again, in milliseconds. Holders are told other periods near the front,
+    /// and where the period is longer than 3 s.
+    #[must_use]
+    pub fn polling_period_ms(&self) -> u32 {
+        self.current.view.policy.polling_period_ms
+    }
+
+    /// What the holder of `ticket` is told, and the ticket that remembers it; none where the store has to be asked (see
+    /// [`Gate::claim`](crate::Gate::claim)). Counts as a poll. No allocation, no call.
+    #[must_use]
+    pub fn look(&self, mut ticket: Ticket) -> Option<(WaitStatus, Ticket)> {
+        if self.fails_open {
+            return None;
+        }
+        match self.current.view.lookup(ticket.epoch, ticket.seq, self.now_ms) {
+            Lookup::Waiting(position) => {
+                self.current.note(ticket.seq);
+                let policy = &self.current.view.policy;
+                let status = WaitStatus::new(&mut ticket, &position, policy, self.now_ms, self.stale);
+                Some((status, ticket))
+            }
+            Lookup::Ask => None,
+        }
+    }
+
+    /// The token of a ticket of this zone.
+    #[must_use]
+    pub fn seal(&self, ticket: &Ticket) -> Token {
+        self.room.sealer.seal(ticket)
+    }
+}

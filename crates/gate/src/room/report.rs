@@ -1,0 +1,74 @@
+//! What a room publishes about entries and store calls.
+//!
+//! Invariant: an entry is published as admitted once by each server, for as long as the entry can be reported again.
+
+use std::sync::PoisonError;
+
+use admission::{Entry, Ticket};
+use events::{Admitted, Bus, Entered, StoreCall, StoreCalled};
+use store::StoreError;
+use tokio::time::Instant;
+
+use super::Room;
+
+impl Room {
+    /// Publishes an entry of this very call, with the wait as its holder was told.
+    pub(super) fn publish_entered(&self, ticket: &Ticket, at_ms: u64) {
+        self.bus.publish(Entered {
+            zone: self.id,
+            waited_ms: saturating(at_ms.saturating_sub(ticket.issued_ms)),
+            told_s: ticket.first_told_s.unwrap_or(0),
+            at_ms,
+        });
+    }
+
+    /// Publishes that the store admitted a ticket, unless this server did so before. This follows the store's answer
+    /// to the lane and not the reply, because the holder may have hung up, and the store's first answer may be lost.
+    pub(super) fn note_admitted(&self, epoch: u32, seq: u64, entry: Entry, at_ms: u64) {
+        if self.is_new_entry(epoch, seq) {
+            self.publish_admitted(epoch, seq, entry, at_ms);
+        }
+    }
+
+    /// Notes that a ticket's holder entered; returns whether that is new to this server.
+    pub(super) fn is_new_entry(&self, epoch: u32, seq: u64) -> bool {
+        let now_ms = self.since_born_ms();
+        self.published.lock().unwrap_or_else(PoisonError::into_inner).note(epoch, seq, now_ms)
+    }
+
+    pub(super) fn publish_admitted(&self, epoch: u32, seq: u64, entry: Entry, at_ms: u64) {
+        let (zone, policy) = (self.id, self.policy());
+        self.bus.publish(Admitted { zone, epoch, seq, entered_unix_s: entry.unix_s, at_ms, policy });
+    }
+
+    /// Awaits a store call and publishes how it went.
+    pub(super) async fn timed<T>(
+        &self,
+        call: StoreCall,
+        tickets: usize,
+        answer: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        timed(&self.bus, self.id, call, tickets, answer).await
+    }
+}
+
+/// Awaits a store call and publishes how it went.
+pub(super) async fn timed<T>(
+    bus: &Bus,
+    zone: events::Zone,
+    call: StoreCall,
+    tickets: usize,
+    answer: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    let asked = Instant::now();
+    let answer = answer.await;
+    let took_us = u32::try_from(asked.elapsed().as_micros()).unwrap_or(u32::MAX);
+    let tickets = saturating(tickets as u64);
+    bus.publish(StoreCalled { zone, call, took_us, tickets, ok: answer.is_ok() });
+    answer
+}
+
+/// A count that fits into an event.
+pub(super) fn saturating(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

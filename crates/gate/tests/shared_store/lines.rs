@@ -1,0 +1,289 @@
+//! Lines of several servers and cells: what is served, and what it costs the stores.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use admission::{Mode, Policy, ZoneId};
+use events::LimitedCall;
+use gate::{Refusal, Reply, WaitStatus, cells::Cell};
+use store::Store as _;
+use tokio::{task::JoinSet, time::Instant};
+
+use super::world::*;
+
+#[test]
+fn a_cell_that_is_away_is_no_other_cells_trouble() {
+    in_virtual_time(async {
+        let (shop, gov) = (Fake::new(), Fake::new());
+        gov.set(Is::Down);
+        let cells = vec![
+            Cell::new("shop", vec!["shop".to_owned(), String::new()], shop.connect()),
+            Cell::new("gov", vec!["gov".to_owned()], gov.connect()),
+        ];
+        let server = serve(cells, &zones(&["shop:a", "plain", "gov:a"], hold())).await;
+        let gate = &server.gate;
+        let up = || server.cells.all().iter().map(|cell| cell.health().is_up()).collect::<Vec<_>>();
+        let shopper = waits(&gate.wait("shop:a", None).await.expect("served")).0;
+        waits(&gate.wait("plain", None).await.expect("no tenant is a tenant too"));
+        assert_eq!(gate.wait("gov:a", None).await, Err(AWAY));
+        assert_eq!(gate.wait("gov:in_the_store_only", None).await, Err(AWAY), "nobody knows yet");
+        assert_eq!(gate.wait("elsewhere:a", None).await, Err(Refusal::UnknownZone));
+        assert_eq!(up(), [true, false]);
+        pass(0.2).await;
+        let told = server.cells.zones().await.expect("one answers").expect("kept");
+        assert_eq!(told.zones.len(), 2, "{told:?}");
+
+        pass(7.0).await;
+        gov.set(Is::Up);
+        pass(3.0).await;
+        let official = waits(&gate.wait("gov:a", None).await.expect("served")).0;
+        assert_eq!(gate.wait("gov:in_the_store_only", None).await, Err(Refusal::UnknownZone));
+        assert_eq!(up(), [true, true]);
+
+        for is in [Is::Down, Is::Hanging] {
+            pass(2.0).await;
+            gov.set(is);
+            for round in 0..40 {
+                let asked = Instant::now();
+                assert!(!waits(&gate.entry("shop:a", &shopper).await.expect("served")).1);
+                assert!(asked.elapsed() < Duration::from_millis(200), "another cell's trouble");
+                let (_, stale) = waits(&gate.entry("gov:a", &official).await.expect("polls are answered"));
+                assert!(asked.elapsed() < Duration::from_millis(1_200));
+                assert!(stale || round <= 6, "3 s old, and passes for fresh");
+                pass(0.5).await;
+            }
+            assert_eq!(up(), [true, false]);
+            assert_eq!(gate.zones().iter().filter(|(_, answers)| !answers).count(), 1);
+            gov.set(Is::Up);
+            pass(4.0).await;
+            assert!(!waits(&gate.entry("gov:a", &official).await.expect("served")).1, "fresh again");
+        }
+    });
+}
+
+#[test]
+fn the_file_fills_an_empty_store_once() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let one = serve_one(&fake, &zones(&["A", "B"], hold())).await;
+        pass(1.0).await;
+        assert_eq!(fake.lock().zones.keys().map(ZoneId::as_str).collect::<Vec<_>>(), ["A", "B"]);
+        let other = Policy { admit_per_minute: 5, ..hold() };
+        let two = serve_one(&fake, &zones(&["B", "C"], other)).await;
+        pass(3.0).await;
+        for server in [&one, &two] {
+            assert_eq!(server.gate.policies(), policies(&["A", "B"], hold()));
+        }
+        assert_eq!(fake.lock().zones.len(), 2, "a file does not add to a store that has zones");
+        let first = waits(&one.gate.wait("A", None).await.expect("served")).0;
+        let Reply::Waiting { rank, .. } = two.gate.wait("A", None).await.expect("served") else {
+            panic!("nobody enters a held zone")
+        };
+        assert_eq!(rank, 2, "one line for both servers");
+        waits(&two.gate.entry("A", &first).await.expect("a place that the other server gave out"));
+    });
+}
+
+#[test]
+fn a_file_does_not_add_to_a_store_that_was_away_at_the_start() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        fake.put_zone(&zone("KEPT"), hold()).await.expect("put");
+        fake.set(Is::Down);
+        let server = serve_one(&fake, &zones(&["FILE"], hold())).await;
+        assert_eq!(server.gate.wait("FILE", None).await, Err(AWAY));
+        pass(10.0).await;
+        fake.set(Is::Up);
+        pass(3.0).await;
+        assert_eq!(server.gate.policies(), policies(&["KEPT"], hold()));
+        assert_eq!(fake.lock().zones.len(), 1);
+    });
+}
+
+#[test]
+fn a_change_in_the_store_is_in_force_within_a_second() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let server = serve_one(&fake, &zones(&["A", "B"], hold())).await;
+        // Other moments of the watcher's round each time.
+        for round in 0..10 {
+            pass(3.0 + 0.07 * f64::from(round)).await;
+            let closed = Policy { mode: Mode::Closed, ..Policy::default() };
+            fake.put_zone(&zone("A"), closed).await.expect("put");
+            fake.put_zone(&zone("NEW"), hold()).await.expect("put");
+            fake.lock().zones.remove(&zone("B"));
+            pass(1.0).await;
+            let refused = server.gate.wait("A", None).await;
+            assert_eq!(refused, Err(Refusal::Closed { retry_after_s: 60 }), "round {round}");
+            waits(&server.gate.wait("NEW", None).await.expect("served"));
+            assert_eq!(server.gate.wait("B", None).await, Err(Refusal::UnknownZone), "round {round}");
+            assert!(!fake.lock().zones.contains_key(&zone("B")), "what was taken away stays away");
+            fake.put_zone(&zone("A"), hold()).await.expect("put");
+            fake.put_zone(&zone("B"), hold()).await.expect("put");
+            fake.lock().zones.remove(&zone("NEW"));
+            pass(1.0).await;
+            waits(&server.gate.wait("A", None).await.expect("open again"));
+            waits(&server.gate.wait("B", None).await.expect("back"));
+        }
+    });
+}
+
+#[test]
+fn a_zone_that_was_just_put_is_not_called_unknown() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let server = serve_one(&fake, &zones(&["A"], hold())).await;
+        // Other moments of the watcher's round each time.
+        for round in 0..10 {
+            pass(3.0 + 0.07 * f64::from(round)).await;
+            let new = format!("NEW{round}");
+            fake.put_zone(&zone(&new), hold()).await.expect("put");
+            // What a server knows is as old as this at most.
+            pass(0.15).await;
+            match server.gate.wait(&new, None).await {
+                refused @ Err(_) => assert_eq!(refused, Err(AWAY)),
+                answer => drop(waits(&answer.expect("served already"))),
+            }
+            pass(1.0).await;
+            waits(&server.gate.wait(&new, None).await.expect("served"));
+            assert_eq!(server.gate.wait("OTHER", None).await, Err(Refusal::UnknownZone));
+        }
+    });
+}
+
+#[test]
+fn unknown_names_cost_the_store_little() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let server = serve_one(&fake, &zones(&["A"], hold())).await;
+        let (before, start) = (fake.lock().lists, Instant::now());
+        while start.elapsed() < Duration::from_secs(3) {
+            let mut asking = JoinSet::new();
+            for name in 0..100 {
+                let gate = Arc::clone(&server.gate);
+                asking.spawn(async move { gate.wait(&format!("NO{name}"), None).await });
+            }
+            while let Some(answer) = asking.join_next().await {
+                assert_eq!(answer.expect("no panic"), Err(Refusal::UnknownZone));
+            }
+            pass(0.01).await;
+        }
+        let asked = fake.lock().lists - before;
+        assert!((10..=21).contains(&asked), "30,000 names, and the store was asked {asked} times");
+        // While it can't say, nothing is called unknown.
+        fake.set(Is::Down);
+        pass(1.0).await;
+        assert_eq!(server.gate.wait("NO", None).await, Err(AWAY));
+    });
+}
+
+#[test]
+fn an_emptied_store_is_given_its_zones_back() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let policy = Policy { admit_per_minute: 1, ..Policy::default() };
+        fake.put_zone(&zone("KEPT"), policy).await.expect("put");
+        let servers = [serve_one(&fake, &[]).await, serve_one(&fake, &[]).await];
+        pass(0.3).await;
+        is_in(&servers[0].gate.wait("KEPT", None).await.expect("the minute's only slot"));
+        fake.wipe();
+        for _ in 0..100 {
+            for server in &servers {
+                let answer = server.gate.wait("KEPT", None).await;
+                assert_ne!(answer, Err(Refusal::UnknownZone));
+            }
+            pass(0.03).await;
+        }
+        assert_eq!(fake.policies(), [(zone("KEPT"), policy)]);
+        assert!(servers[1].gate.wait("KEPT", None).await.is_ok());
+    });
+}
+
+#[test]
+fn idle_zones_cost_nothing() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let names: Vec<String> = (0..300).map(|n| format!("Z{n}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let server = serve_one(&fake, &zones(&names, Policy::default())).await;
+        pass(5.0).await;
+        let before = fake.lock().calls;
+        pass(600.0).await;
+        assert_eq!(fake.lock().calls, before, "not a call about a zone that nobody uses");
+        is_in(&server.gate.wait("Z7", None).await.expect("served all the same"));
+    });
+}
+
+#[test]
+fn who_asks_too_often_keeps_the_place_and_costs_the_store_nothing() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let policy = Policy { idle_timeout_s: 10, ..hold() };
+        let server = serve_one(&fake, &zones(&["a"], policy)).await;
+        let gate = &server.gate;
+        let silent = waits(&gate.wait("a", None).await.expect("served")).0;
+        let eager = waits(&gate.wait("a", None).await.expect("served")).0;
+        let calls = || fake.lock().calls;
+        let before = calls();
+        // Three idle times long, no poll is answered.
+        for _ in 0..3_000 {
+            gate.limited("a", LimitedCall::Entry, 1, Some(&eager));
+            pass(0.01).await;
+        }
+        assert!(calls() - before <= 32, "{} calls: more than a beat a second", calls() - before);
+        assert_eq!(gate.entry("a", &silent).await, Err(Refusal::Gone));
+        let Ok(Reply::Waiting { rank, .. }) = gate.entry("a", &eager).await else { panic!("is gone") };
+        assert_eq!(rank, 1);
+        // What is no token of the zone is nobody's presence.
+        let before = calls();
+        gate.limited("a", LimitedCall::Wait, 1, None);
+        gate.limited("a", LimitedCall::Entry, 1, Some(b"nonsense"));
+        gate.limited("nowhere", LimitedCall::Entry, 1, Some(&eager));
+        assert_eq!(calls(), before);
+    });
+}
+
+/// What a stream is told is what a poll of the same instant hears, and counts as one: whoever is looked at stays.
+#[test]
+fn a_look_is_a_poll() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let policy = Policy { admit_per_minute: 60, polling_period_ms: 20_000, ..Policy::default() };
+        let held = Policy { mode: Mode::Hold, idle_timeout_s: 60, ..policy };
+        let server = serve_one(&fake, &[(zone("MOVES"), policy.into()), (zone("HELD"), held.into())]).await;
+        let gate = &server.gate;
+        let join = async |name: &str| {
+            let joined = gate.wait(name, None).await.expect("served");
+            let (Reply::Waiting { token, .. } | Reply::Entered { token, .. }) = joined;
+            seals().sealer(&zone(name)).open(&token).expect("ours")
+        };
+        let mut tickets = Vec::new();
+        for _ in 0..400 {
+            tickets.push(join("MOVES").await);
+        }
+        let (mut looked, mut periods) = (0, HashSet::new());
+        for _ in 0..15 {
+            pass(1.0).await;
+            let view = gate.follower_view("MOVES").expect("served");
+            for ticket in &tickets {
+                let Some((status, newer)) = view.look(*ticket) else { continue };
+                let polled = gate.claim("MOVES", *ticket).await.expect("served");
+                let token = view.seal(&newer);
+                let WaitStatus { rank, eta, reason, polling_period_ms, stale } = status;
+                let wanted = Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale };
+                assert_eq!(polled, (wanted, newer));
+                looked += 1;
+                periods.insert(polling_period_ms);
+            }
+        }
+        assert!(looked >= 1_000 && periods.len() >= 100, "{looked} looks, {} periods", periods.len());
+
+        let [looked_at, silent] = [join("HELD").await, join("HELD").await];
+        for _ in 0..90 {
+            pass(1.0).await;
+            let view = gate.follower_view("HELD").expect("served");
+            assert!(view.look(looked_at).is_some());
+        }
+        assert!(gate.claim("HELD", looked_at).await.is_ok());
+        assert_eq!(gate.claim("HELD", silent).await, Err(Refusal::Gone));
+    });
+}

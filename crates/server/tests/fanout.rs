@@ -1,0 +1,282 @@
+//! Servers that share a store and hear each other's changes, in virtual time over a store and a transport in memory.
+
+#[path = "../../gate/tests/shared_store/world.rs"]
+#[allow(dead_code, reason = "the tests of `gate` use the rest")]
+mod world;
+
+use std::{
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use admission::{Definition, Notice, Policy, ZoneId};
+use bytes::Bytes;
+use events::Kind;
+use gate::definitions::Author;
+use store::{Expected, Store as _};
+use tokio::{
+    sync::{broadcast, mpsc},
+    time::Instant,
+};
+use weir::{
+    fanout::{
+        self, Carrier, Fanout, Heard, Speaker,
+        message::{Message, State},
+    },
+    metrics::{FanoutMeter, Metrics},
+};
+
+use world::{Fake, Is, Server, closed, hold, in_virtual_time, pass, serve_one, zone, zones};
+
+/// A transport in memory that can lose messages.
+#[derive(Clone)]
+struct Air {
+    said: broadcast::Sender<Bytes>,
+    /// Nothing said arrives anywhere.
+    still: Arc<AtomicBool>,
+    count: Arc<AtomicUsize>,
+}
+
+impl Air {
+    fn new() -> Self {
+        Self { said: broadcast::Sender::new(1_024), still: Arc::default(), count: Arc::default() }
+    }
+
+    fn say(&self, message: Bytes) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        if !self.still.load(Ordering::Relaxed) {
+            // Nobody may be there.
+            let _ = self.said.send(message);
+        }
+    }
+
+    /// What was said so far, by whomever.
+    fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+impl Carrier for Air {
+    async fn say(&self, message: Bytes) -> std::result::Result<(), String> {
+        Air::say(self, message);
+        Ok(())
+    }
+
+    async fn listen(&self, hears: mpsc::Sender<Heard>) {
+        let mut said = self.said.subscribe();
+        let mut heard = Heard::Listening;
+        while hears.send(heard).await.is_ok() {
+            heard = match said.recv().await {
+                Ok(message) => Heard::Message(message),
+                Err(broadcast::error::RecvError::Lagged(count)) => Heard::Missed(count),
+                Err(broadcast::error::RecvError::Closed) => return,
+            };
+        }
+    }
+}
+
+/// A server that hears what is sent over a transport.
+struct Hearing {
+    server: Server,
+    heard: FanoutMeter,
+}
+
+impl Deref for Hearing {
+    type Target = Server;
+
+    fn deref(&self) -> &Server {
+        &self.server
+    }
+}
+
+impl Hearing {
+    /// What is served under a name, with the policy in force.
+    fn served(&self, name: &str) -> Option<Definition> {
+        let notice = Notice::clone(&*self.gate.notice(name)?);
+        Some(Definition { policy: self.gate.policy(name)?, notice })
+    }
+}
+
+async fn serve_hearing(fake: &Fake, file: &[(ZoneId, Definition)], air: &Air) -> Hearing {
+    let mut server = serve_one(fake, file).await;
+    let heard = Metrics::new(Arc::clone(&server.bus)).fanout("only");
+    let fanout = Fanout::new("only", air.clone(), Speaker::new(), heard.clone());
+    let (gate, bus, news) = (Arc::clone(&server.gate), Arc::clone(&server.bus), Arc::clone(&server.news));
+    let told = fanout::subscribe(&bus).expect("it may");
+    server.watching.spawn(async move { fanout.run(&gate, |_| true, (&bus, told), &news).await });
+    Hearing { server, heard }
+}
+
+/// Servers of one store that hear each other.
+async fn hearing(fake: &Fake, air: &Air, count: usize) -> Vec<Hearing> {
+    let mut servers = Vec::new();
+    for _ in 0..count {
+        servers.push(serve_hearing(fake, &zones(&["A", "B"], hold()), air).await);
+    }
+    pass(5.0).await;
+    servers
+}
+
+fn in_force(servers: &[Hearing], name: &str, policy: Policy) -> usize {
+    servers.iter().filter(|server| server.gate.policy(name) == Some(policy)).count()
+}
+
+#[test]
+fn what_is_said_is_asked_for_at_once_and_nobody_repeats_it() {
+    in_virtual_time(async {
+        let (fake, air) = (Fake::new(), Air::new());
+        let servers = hearing(&fake, &air, 8).await;
+        assert_eq!(air.count(), 0, "what a server finds when it starts is no news");
+        for (round, policy) in (1..).zip([closed(), hold(), closed()]) {
+            fake.put_zone(&zone("A"), policy).await.expect("put");
+            fanout::say(&air, Speaker::new(), &zone("A"), Some(&policy.into())).await.expect("said");
+            pass(0.03).await;
+            assert_eq!(in_force(&servers, "A", policy), 8, "round {round}");
+            pass(5.0).await;
+            assert_eq!(air.count(), round, "who heard it does not say it again");
+            assert!(servers.iter().all(|server| server.heard.heard.get() == round as u64));
+        }
+        fake.put_zone(&zone("NEW"), hold()).await.expect("put");
+        fanout::say(&air, Speaker::new(), &zone("NEW"), Some(&hold().into())).await.expect("said");
+        pass(0.03).await;
+        assert_eq!(in_force(&servers, "NEW", hold()), 8);
+    });
+}
+
+#[test]
+fn who_finds_a_change_that_nobody_said_says_so() {
+    in_virtual_time(async {
+        let (fake, air) = (Fake::new(), Air::new());
+        let servers = hearing(&fake, &air, 8).await;
+        // They ask at different times of the half second.
+        let policies = (1..=10).map(|n| Policy { admit_per_minute: n, ..hold() });
+        for policy in policies {
+            let said = air.count();
+            fake.put_zone(&zone("A"), policy).await.expect("put");
+            while in_force(&servers, "A", policy) == 0 {
+                pass(0.001).await;
+            }
+            // The bus wakes those who speak from a thread of its own, which has no part in this clock.
+            let mut waits = 0..1_000_000;
+            while air.count() == said {
+                assert!(waits.next().is_some(), "nobody says it");
+                std::thread::yield_now();
+                pass(0.001).await;
+            }
+            pass(0.03).await;
+            assert_eq!(in_force(&servers, "A", policy), 8);
+            pass(5.0).await;
+        }
+        assert!(air.count() <= 8 * 10, "each says each change once at most: {} times", air.count());
+    });
+}
+
+#[test]
+fn nothing_depends_on_what_is_said() {
+    in_virtual_time(async {
+        let (fake, air) = (Fake::new(), Air::new());
+        let servers = hearing(&fake, &air, 3).await;
+        air.still.store(true, Ordering::Relaxed);
+        for round in 0..10 {
+            pass(3.0 + 0.07 * f64::from(round)).await;
+            for policy in [closed(), hold()] {
+                fake.put_zone(&zone("A"), policy).await.expect("put");
+                pass(1.0).await;
+                assert_eq!(in_force(&servers, "A", policy), 3, "round {round}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_flood_costs_the_store_little_and_changes_nothing() {
+    in_virtual_time(async {
+        let (fake, air) = (Fake::new(), Air::new());
+        let servers = hearing(&fake, &air, 2).await;
+        let (lists, before) = (fake.lock().lists, servers[0].gate.policies());
+        let flooded = Instant::now();
+        // Each is news: another state, of zones that are there and of such that are not.
+        for digest in 0..20_000 {
+            let name = if digest % 2 == 0 { "A" } else { "NONE" };
+            let state = if digest % 3 == 0 { State::Gone } else { State::Has(digest) };
+            air.say(Message { speaker: Speaker::new(), zone: zone(name), state }.to_bytes());
+            if digest % 10 == 0 {
+                pass(0.001).await;
+            }
+        }
+        // Ten milliseconds apart, and the usual two a second; of each server.
+        let most = 2 * (flooded.elapsed().as_millis() / 10 + flooded.elapsed().as_millis() / 500 + 2);
+        let asked = fake.lock().lists - lists;
+        assert!(asked as u128 <= most, "asked {asked} times, {most} are the most");
+        assert!(asked as u128 > most / 4, "it was a flood: asked {asked} times");
+        assert_eq!(servers[0].gate.policies(), before);
+        // The last of them are still on their way.
+        pass(0.1).await;
+        assert_eq!(servers[0].heard.heard.get() + servers[0].heard.missed.get(), 20_000);
+
+        // What is in force already is not asked for.
+        pass(10.0).await;
+        let lists = fake.lock().lists;
+        for _ in 0..1_000 {
+            fanout::say(&air, Speaker::new(), &zone("A"), Some(&hold().into())).await.expect("said");
+            pass(0.001).await;
+        }
+        assert!(fake.lock().lists - lists <= 2 * 3, "the usual two a second");
+    });
+}
+
+#[test]
+fn a_cell_that_is_away_is_not_asked_more_often_for_being_talked_of() {
+    in_virtual_time(async {
+        let (fake, air) = (Fake::new(), Air::new());
+        let servers = hearing(&fake, &air, 1).await;
+        fake.set(Is::Down);
+        pass(2.0).await;
+        let lists = fake.lock().lists;
+        for digest in 0..1_000 {
+            let message = Message { speaker: Speaker::new(), zone: zone("A"), state: State::Has(digest) };
+            air.say(message.to_bytes());
+            pass(0.001).await;
+        }
+        assert!(fake.lock().lists - lists <= 4, "asked {} times", fake.lock().lists - lists);
+        fake.set(Is::Up);
+        fake.put_zone(&zone("A"), closed()).await.expect("put");
+        pass(1.0).await;
+        assert_eq!(in_force(&servers, "A", closed()), 1);
+    });
+}
+
+#[test]
+fn a_notice_disturbs_no_line_and_is_told_like_a_policy() {
+    in_virtual_time(async {
+        let (fake, air) = (Fake::new(), Air::new());
+        fake.define(&zone("A"), &Expected::Absent, Some(&hold().into())).await.expect("answered");
+        let one = serve_hearing(&fake, &[], &air).await;
+        let two = serve_hearing(&fake, &[], &air).await;
+        pass(3.0).await;
+        let calls = fake.lock().calls;
+        let (told, policies) = ([&one, &two].map(|server| server.bus.published(Kind::NoticeChanged)), || {
+            [&one, &two].map(|server| server.bus.published(Kind::PolicyChanged))
+        });
+        let before = policies();
+        let notice = Notice::new([("en", "Back at noon.")]).expect("a notice");
+        let said = Definition { policy: hold(), notice };
+        let author = Author { name: "ada".to_owned(), role: "admin".to_owned(), from: None };
+        one.editor.define(author, &zone("A"), Expected::Any, Some(said.clone())).await.expect("changed");
+        assert_eq!(one.served("A").as_ref(), Some(&said));
+        // The bus wakes those who speak from a thread of its own, which has no part in this clock.
+        let mut waits = 0..1_000_000;
+        while two.served("A").as_ref() != Some(&said) {
+            assert!(waits.next().is_some(), "nobody says it");
+            std::thread::yield_now();
+            pass(0.001).await;
+        }
+        assert_eq!(fake.lock().calls, calls, "no call about the line");
+        assert_eq!(policies(), before);
+        let now = [&one, &two].map(|server| server.bus.published(Kind::NoticeChanged));
+        assert_eq!(now, told.map(|count| count + 1), "once each");
+    });
+}
