@@ -8,6 +8,7 @@ pub mod admin;
 mod asset;
 pub mod console;
 pub mod cors;
+pub mod listener;
 pub mod openapi;
 pub mod problem;
 pub mod request;
@@ -19,16 +20,17 @@ use std::{
     fmt::{Display, Write as _},
     future::{Future, poll_fn},
     net::{IpAddr, SocketAddr},
-    pin::{Pin, pin},
+    pin::pin,
     str,
     sync::{Arc, atomic::AtomicBool, atomic::Ordering::Relaxed},
-    task::{Context, Poll, Waker},
+    task::Poll,
     time::Duration,
 };
 
 use admission::ZoneId;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
+use edge::decode_body_early;
 use events::{Bus, LimitedCall, SubscribeError};
 use gate::{
     Eta, Gate, Reason, Reply, Token,
@@ -40,7 +42,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::{
     Method, Request, Response, StatusCode, Uri,
     body::{Body as _, Incoming},
-    header::{CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, EXPECT, HeaderMap, HeaderValue},
+    header::{CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue},
 };
 use ipnet::IpNet;
 use limiter::{
@@ -53,7 +55,6 @@ use tokio::time::{Instant, timeout};
 use crate::{
     access::Role,
     changes::Changes,
-    edge::{Answer, Answered, Opening},
     metrics::{Metrics, Route},
     passes::Passes,
     servers::Servers,
@@ -118,29 +119,31 @@ pub struct App<S> {
     pub servers: Arc<Servers>,
 }
 
-/// The public listener's side of an [`App`].
-pub struct Public<S>(pub Arc<App<S>>);
-
 type Replied = Result<Response<Full<Bytes>>, Problem>;
 
-impl<S: Store> Answer for Public<S> {
-    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Answered {
-        let (route, method) = match request.uri().path() {
-            "/traffic/entry" => (Route::Entry, Method::POST),
-            "/traffic/wait" => (Route::Wait, Method::POST),
-            "/traffic/stream" => (Route::Stream, Method::GET),
-            "/healthz" => (Route::Health, Method::GET),
-            "/readyz" => (Route::Ready, Method::GET),
-            "/.well-known/jwks.json" => (Route::Jwks, Method::GET),
-            "/openapi.json" => (Route::OpenApi, Method::GET),
-            path => (wait::route(path), Method::GET),
-        };
-        self.0.counted(route, &method, request, peer, Document::Public).await
+/// Answers a request of the public listener.
+///
+/// Not an `async fn`: the body of a poll is decoded before the future is polled. See [`decode_body_early`].
+pub fn public<S: Store>(
+    app: &Arc<App<S>>,
+    mut request: Request<Incoming>,
+    peer: SocketAddr,
+) -> impl Future<Output = Served> + use<S> {
+    let (route, method) = match request.uri().path() {
+        "/traffic/entry" => (Route::Entry, Method::POST),
+        "/traffic/wait" => (Route::Wait, Method::POST),
+        "/traffic/stream" => (Route::Stream, Method::GET),
+        "/healthz" => (Route::Health, Method::GET),
+        "/readyz" => (Route::Ready, Method::GET),
+        "/.well-known/jwks.json" => (Route::Jwks, Method::GET),
+        "/openapi.json" => (Route::OpenApi, Method::GET),
+        path => (wait::route(path), Method::GET),
+    };
+    if matches!(route, Route::Wait | Route::Entry) {
+        decode_body_early(&mut request);
     }
-
-    fn refused(&self, status: u16) {
-        self.0.metrics.refused(Route::Other, status);
-    }
+    let app = Arc::clone(app);
+    async move { Ok(app.counted(route, &method, request, peer, Document::Public).await) }
 }
 
 impl<S: Store> App<S> {
@@ -151,7 +154,7 @@ impl<S: Store> App<S> {
         request: Request<Incoming>,
         peer: SocketAddr,
         document: Document,
-    ) -> Answered {
+    ) -> Response<Full<Bytes>> {
         let start = Instant::now();
         let (head, mut body) = request.into_parts();
         let client = address::client(peer.ip(), &head.headers, &self.trusted_proxies);
@@ -174,9 +177,9 @@ impl<S: Store> App<S> {
                     // Boxed: few requests are for streams, and all would carry the room for it.
                     let opened = self.stream(route, client, head.uri.query(), &head.headers, &mut asked);
                     match Box::pin(opened).await {
-                        Ok(opening) => {
+                        Ok(takeover) => {
                             self.metrics.answered(route, 200, start.elapsed());
-                            return Answered::Stream(opening);
+                            return takeover;
                         }
                         Err(problem) => Err(problem),
                     }
@@ -223,10 +226,10 @@ impl<S: Store> App<S> {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
         self.metrics.answered(route, response.status().as_u16(), start.elapsed());
-        Answered::Reply(response)
+        response
     }
 
-    /// What a request for a stream is answered with, where that is one.
+    /// The takeover of a connection by a stream, if the request is right.
     async fn stream(
         self: &Arc<Self>,
         route: Route,
@@ -234,7 +237,7 @@ impl<S: Store> App<S> {
         query: Option<&str>,
         headers: &HeaderMap,
         asked: &mut Option<Asked>,
-    ) -> Result<Opening, Problem> {
+    ) -> Replied {
         // Whoever took the server out of service goes on looking at it.
         let is_over = self.stopping.load(Relaxed) || route == Route::Stream && self.draining.load(Relaxed);
         if is_over {
@@ -470,19 +473,6 @@ fn unreadable(headers: &HeaderMap, body: &Incoming, most: usize) -> Option<Probl
     }
 }
 
-/// Tells the HTTP engine at once that the body is wanted, so that it decodes what it has already before it asks for
-/// the reply. Otherwise each request with a body would take another turn through the scheduler.
-pub(crate) fn want(request: &mut Request<Incoming>) {
-    let headers = request.headers();
-    let path = request.uri().path();
-    // Somebody who waits for `100 Continue` gets it only where the body will be read.
-    if path.starts_with("/traffic/") && !headers.contains_key(EXPECT) && !request.body().is_end_stream() {
-        let body = Pin::new(request.body_mut());
-        let early = body.poll_frame(&mut Context::from_waker(Waker::noop()));
-        debug_assert!(early.is_pending(), "nobody has decoded anything yet");
-    }
-}
-
 async fn read(body: &mut Incoming, most: usize, limit: Duration) -> Result<Bytes, Problem> {
     let mut reading = pin!(read_all(body, most));
     // Nearly every body is here already: no timer for those.
@@ -517,5 +507,5 @@ async fn read_all(body: &mut Incoming, most: usize) -> Result<Bytes, Problem> {
     Ok(if rest.is_empty() { first } else { [&first[..], &rest].concat().into() })
 }
 
-/// The service of one connection never fails: what goes wrong is a reply.
-pub(crate) type Served = Result<Response<Full<Bytes>>, Infallible>;
+/// What the service of a connection returns. It never fails: an error is a reply, too.
+type Served = Result<Response<Full<Bytes>>, Infallible>;

@@ -7,7 +7,6 @@ pub mod access;
 pub mod audit;
 pub mod changes;
 pub mod config;
-pub mod edge;
 pub mod fanout;
 pub mod http;
 pub mod keys;

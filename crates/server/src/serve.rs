@@ -22,6 +22,7 @@ use std::{
 
 use admission::{Definition, ZoneId};
 use arc_swap::ArcSwap;
+use edge::{Edge, listen};
 use events::{Bus, Reloaded};
 use gate::{
     AnyStore, Gate, Refresh, Watcher,
@@ -38,17 +39,18 @@ use tokio::{
     task::JoinSet,
     time::timeout,
 };
+use tower::service_fn;
 
 use crate::{
     access::AdminToken,
     audit::{self, Audit, Recorder},
     changes::Changes,
     config::{self, Config, Order, RedisSettings, Sources, StoreSettings},
-    edge::{self, Edge, listen},
     fanout::{self, Fanout, Speaker},
     http::{
-        App, Public,
-        admin::{Admin, Guard},
+        self, App,
+        admin::{self, Admin, Guard},
+        listener::ListenerObserver,
         stream::Streams,
         wait::Pages,
     },
@@ -404,12 +406,24 @@ async fn serve(
         write: config.write_timeout,
         idle: config.idle_timeout(longest_polling_ms(&app)),
     };
+    let served = Arc::clone(&app);
     let edge = Edge::new(
-        Public(Arc::clone(&app)),
+        move |peer| {
+            let app = Arc::clone(&served);
+            service_fn(move |request| http::public(&app, request, peer))
+        },
+        Arc::new(ListenerObserver::public(Arc::clone(&metrics), config.max_connections)),
         limits(config.max_connections),
-        Some(metrics.connections.clone()),
     );
-    let admin_edge = Edge::new(Admin::new(Arc::clone(&app)), limits(ADMIN_CONNECTIONS), None);
+    let administered = Arc::new(Admin::new(Arc::clone(&app)));
+    let admin_edge = Edge::new(
+        move |peer| {
+            let admin = Arc::clone(&administered);
+            service_fn(move |request| admin::admin(&admin, request, peer))
+        },
+        Arc::new(ListenerObserver::admin(Arc::clone(&metrics))),
+        limits(ADMIN_CONNECTIONS),
+    );
     let (stop, stopped) = watch::channel(false);
     let (stop_admin, admin_stopped) = watch::channel(false);
     let serving = tokio::spawn(Arc::clone(&edge).serve(public, stopped, config.drain_deadline));

@@ -11,7 +11,7 @@ pub(super) mod servers;
 pub(super) mod shape;
 pub(super) mod zones;
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{future::Future, net::SocketAddr, sync::Arc};
 
 use axum::{
     Router,
@@ -36,10 +36,9 @@ use store::Store;
 use tokio::time::Instant;
 use tower_service::Service as _;
 
-use super::{App, JSON, MAX_FIELDS, NO_STORE, console, openapi::Document, read, unreadable};
+use super::{App, JSON, MAX_FIELDS, NO_STORE, Served, console, openapi::Document, read, unreadable};
 use crate::{
     access::{Caller, Role},
-    edge::{Answer, Answered},
     http::problem::{HEAD_TOO_LARGE, METHOD_NOT_ALLOWED, NOT_FOUND, Problem},
     metrics::Route,
 };
@@ -126,8 +125,18 @@ impl<S: Store> Admin<S> {
     }
 }
 
-impl<S: Store> Answer for Admin<S> {
-    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Answered {
+/// Answers a request of the admin listener.
+pub fn admin<S: Store>(
+    admin: &Arc<Admin<S>>,
+    request: Request<Incoming>,
+    peer: SocketAddr,
+) -> impl Future<Output = Served> + use<S> {
+    let admin = Arc::clone(admin);
+    async move { Ok(admin.answer(request, peer).await) }
+}
+
+impl<S: Store> Admin<S> {
+    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Full<Bytes>> {
         let route = match request.uri().path() {
             "/metrics" => Route::Metrics,
             "/admin/v1/events" => Route::Events,
@@ -140,13 +149,9 @@ impl<S: Store> Answer for Admin<S> {
         };
         match route {
             // Boxed: its future is deep, and every idle connection would carry the room for it.
-            Route::Admin => Answered::Reply(Box::pin(self.api(request, peer)).await),
+            Route::Admin => Box::pin(self.api(request, peer)).await,
             route => self.app.counted(route, &Method::GET, request, peer, Document::Admin).await,
         }
-    }
-
-    fn refused(&self, status: u16) {
-        self.app.metrics.refused(Route::Other, status);
     }
 }
 

@@ -1,15 +1,11 @@
-//! What the kernel knows: of this process, and of the accept queues.
+//! Shows what the kernel reports about this process and about accept queues, read at each scrape.
 //!
-//! Read from `/proc` when asked for. What can't be read is left as it was.
+//! A metric keeps its value when the kernel's counter cannot be read.
 
-use std::fs;
-
+use edge::kernel::{Counters, start_time_s};
 use prometheus::{Gauge, IntCounter, IntGauge, Registry};
 
 use super::{SOUND, register};
-
-/// Clock ticks a second in `/proc`: part of the kernel's interface, the same on all common machines.
-const TICKS_PER_SECOND: f64 = 100.0;
 
 pub(super) struct Kernel {
     open_files: IntGauge,
@@ -46,55 +42,24 @@ impl Kernel {
 
     pub(super) fn read(&mut self) {
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        if let Ok(files) = fs::read_dir("/proc/self/fd") {
-            // The directory itself is open while it is read.
-            self.open_files.set(signed(files.count().saturating_sub(1) as u64));
-        }
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        self.max_files.set(signed(limit.unwrap_or(u64::MAX)));
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        if let Some(kib) = status.lines().find_map(|l| l.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")) {
-            self.resident.set(kib.parse::<i64>().unwrap_or(0).saturating_mul(1_024));
-        }
-        if let (Some(user), Some(system)) = (own_stat(13), own_stat(14)) {
-            let used = (user + system) / TICKS_PER_SECOND;
-            self.cpu.inc_by((used - self.cpu.get()).max(0.0));
-        }
-        let netstat = fs::read_to_string("/proc/self/net/netstat").unwrap_or_default();
-        for (name, counter) in [("ListenOverflows", &self.overflows), ("ListenDrops", &self.drops)] {
-            if let Some(now) = tcp_ext(&netstat, name) {
-                counter.inc_by(now.saturating_sub(counter.get()));
+        let now = Counters::read();
+        let gauges = [
+            (&self.open_files, now.open_files),
+            (&self.max_files, now.max_files),
+            (&self.resident, now.resident_bytes),
+        ];
+        for (gauge, value) in gauges {
+            if let Some(value) = value {
+                gauge.set(signed(value));
             }
         }
-    }
-}
-
-/// A field of `/proc/self/stat`, counted from 0. The second one is the program's name, in brackets.
-fn own_stat(field: usize) -> Option<f64> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(field - 2)?.parse().ok()
-}
-
-fn start_time_s() -> Option<f64> {
-    let stat = fs::read_to_string("/proc/stat").ok()?;
-    let boot: f64 = stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()?;
-    Some(boot + own_stat(21)? / TICKS_PER_SECOND)
-}
-
-/// A counter of the `TcpExt` table: one line of names, one of values.
-fn tcp_ext(netstat: &str, name: &str) -> Option<u64> {
-    let mut lines = netstat.lines().filter(|line| line.starts_with("TcpExt:"));
-    let column = lines.next()?.split(' ').position(|word| word == name)?;
-    lines.next()?.split(' ').nth(column)?.parse().ok()
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_table_of_the_kernel_is_read_by_name() {
-        let text = "TcpExt: A ListenOverflows ListenDrops\nTcpExt: 1 22 333\nIpExt: X\nIpExt: 4\n";
-        assert_eq!(super::tcp_ext(text, "ListenDrops"), Some(333));
-        assert_eq!(super::tcp_ext(text, "ListenOverflows"), Some(22));
-        assert_eq!(super::tcp_ext(text, "X"), None);
+        if let Some(used) = now.cpu_s {
+            self.cpu.inc_by((used - self.cpu.get()).max(0.0));
+        }
+        for (counter, value) in [(&self.overflows, now.listen_overflows), (&self.drops, now.listen_drops)] {
+            if let Some(value) = value {
+                counter.inc_by(value.saturating_sub(counter.get()));
+            }
+        }
     }
 }

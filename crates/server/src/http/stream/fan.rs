@@ -21,9 +21,12 @@ use std::{
 };
 
 use admission::{Ticket, ZoneId};
+use bytes::Bytes;
+use edge::{Outlet, Takeover};
 use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription};
 use gate::{FollowerView, Refusal, Reply, Token, WaitStatus};
-use hyper::header::HeaderMap;
+use http_body_util::Full;
+use hyper::{Response, header::HeaderMap};
 use prometheus::IntGauge;
 use store::Store;
 use tokio::{
@@ -33,13 +36,10 @@ use tokio::{
 };
 
 use super::{HEARTBEAT, RECONNECT, SILENCE, event, head, stop};
-use crate::{
-    edge::{Opening, Outlet},
-    http::{
-        App,
-        problem::{Problem, UNKNOWN_ZONE},
-        token_text, write_waiting, zone_part,
-    },
+use crate::http::{
+    App,
+    problem::{Problem, UNKNOWN_ZONE},
+    token_text, write_waiting, zone_part,
 };
 
 /// After so long without a new view, a zone is looked at all the same: time has passed, and the store may be away.
@@ -159,8 +159,8 @@ pub(in crate::http) fn open<S: Store>(
     zone: ZoneId,
     (reply, ticket): (Reply, Ticket),
     said: HeaderMap,
-) -> Opening {
-    Box::new(move |mut outlet| {
+) -> Response<Full<Bytes>> {
+    Takeover::response(move |mut outlet| {
         outlet.limit(UNREAD, LOST_AFTER);
         let now = Instant::now();
         let counted = Counted::new(&app.streams.open);

@@ -6,14 +6,15 @@
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use admission::{Mode, Policy, ZoneId};
+use bytes::Bytes;
+use edge::{Outlet, Takeover};
 use events::{Bus, Event, Kind, Kinds, LimitedCall, RefusalReason, Scope, StoreCall, Subscription, Zone};
+use http_body_util::Full;
+use hyper::Response;
 use tokio::{sync::watch, time::timeout};
 
 use super::{HEARTBEAT, RECONNECT, SILENCE, event, fields, head, stop};
-use crate::{
-    edge::{Opening, Outlet},
-    http::problem::{Problem, WRONG_TYPE},
-};
+use crate::http::problem::{Problem, WRONG_TYPE};
 
 /// Operators' right.
 pub(in crate::http) const RIGHT: Scope = Scope::Private;
@@ -47,8 +48,12 @@ pub(in crate::http) fn kinds(query: Option<&str>) -> Result<Kinds, Problem> {
 }
 
 /// A stream of what `told` hears, until `stopped`.
-pub(in crate::http) fn open(bus: Arc<Bus>, told: Subscription, stopped: watch::Receiver<bool>) -> Opening {
-    Box::new(move |mut outlet| {
+pub(in crate::http) fn open(
+    bus: Arc<Bus>,
+    told: Subscription,
+    stopped: watch::Receiver<bool>,
+) -> Response<Full<Bytes>> {
+    Takeover::response(move |mut outlet| {
         outlet.limit(UNREAD, LOST_AFTER);
         tokio::spawn(tell(bus, told, outlet, stopped));
     })

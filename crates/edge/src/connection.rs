@@ -1,0 +1,268 @@
+//! One connection: its socket, its phase and its flags.
+
+use std::{
+    io,
+    net::{Shutdown, SocketAddr},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed},
+    },
+    task::Waker,
+};
+
+use socket2::SockRef;
+use tokio::{net::TcpStream, sync::Notify};
+
+use crate::Observer;
+
+/// What the connections of a listener share.
+pub(crate) struct Shared {
+    /// The edge's clock, in ticks. It counts only while the process runs, so a process that was stopped for a while does
+    /// not take all its connections for late.
+    pub(crate) tick: AtomicU32,
+    pub(crate) draining: AtomicBool,
+    /// Connections under the cap that are open.
+    pub(crate) open: AtomicUsize,
+    /// Refused connections that are still read.
+    pub(crate) refusing: AtomicUsize,
+    pub(crate) observer: Arc<dyn Observer>,
+    last_closed: Notify,
+}
+
+impl Shared {
+    pub(crate) fn new(observer: Arc<dyn Observer>) -> Self {
+        Self {
+            tick: AtomicU32::new(0),
+            draining: AtomicBool::new(false),
+            open: AtomicUsize::new(0),
+            refusing: AtomicUsize::new(0),
+            observer,
+            last_closed: Notify::new(),
+        }
+    }
+
+    /// Waits until no connection is open.
+    pub(crate) async fn all_closed(&self) {
+        loop {
+            let closed = self.last_closed.notified();
+            if self.open.load(Relaxed) == 0 {
+                return;
+            }
+            closed.await;
+        }
+    }
+}
+
+/// What a connection is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It has sent nothing yet.
+    Fresh,
+    /// It sends the head of a request.
+    Head,
+    /// The service reads the body or prepares the reply, and keeps the deadline for that.
+    Busy,
+    /// The reply is on its way out.
+    Reply,
+    /// It is between two requests.
+    Idle,
+    /// It got its last reply. What it still sends is discarded.
+    Linger,
+    /// An [`Outlet`](crate::Outlet) writes to it, and everything so far is out.
+    Stream,
+    /// Its stream has ended: the client is gone.
+    Over,
+}
+
+const PHASES: [Phase; 8] = [
+    Phase::Fresh,
+    Phase::Head,
+    Phase::Busy,
+    Phase::Reply,
+    Phase::Idle,
+    Phase::Linger,
+    Phase::Stream,
+    Phase::Over,
+];
+
+pub(crate) struct Connection {
+    pub(crate) stream: TcpStream,
+    pub(crate) peer: SocketAddr,
+    /// Whether it is one of those under the cap.
+    counted: bool,
+    shared: Arc<Shared>,
+    /// The phase in the upper half; in the lower half the tick at which it began, or last made progress.
+    state: AtomicU64,
+    /// The status of the reply that the engine wanted to send by itself; 0 for none.
+    engine_status: AtomicU16,
+    head_is_late: AtomicBool,
+    service_closes: AtomicBool,
+    engine: AtomicU8,
+    /// Wakes the connection's task, which stays the same for the life of the connection.
+    waker: OnceLock<Waker>,
+}
+
+/// What the connection's HTTP engine is doing.
+mod engine {
+    /// It runs.
+    pub(super) const RUNNING: u8 = 0;
+    /// It runs, and is asked to end while the connection is idle.
+    pub(super) const ASKED_TO_PARK: u8 = 1;
+    /// It is freed until the connection sends again.
+    pub(super) const PARKED: u8 = 2;
+    /// It is freed for good, because an outlet has the connection.
+    pub(super) const TAKEN_OVER: u8 = 3;
+}
+
+impl Connection {
+    pub(crate) fn new(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>, counted: bool) -> Self {
+        if counted {
+            shared.open.fetch_add(1, Relaxed);
+            shared.observer.opened();
+        }
+        let connection = Self {
+            stream,
+            peer,
+            counted,
+            shared,
+            state: AtomicU64::new(0),
+            engine_status: AtomicU16::new(0),
+            head_is_late: AtomicBool::new(false),
+            service_closes: AtomicBool::new(false),
+            engine: AtomicU8::new(engine::PARKED),
+            waker: OnceLock::new(),
+        };
+        connection.set(Phase::Fresh);
+        connection
+    }
+
+    pub(crate) fn set(&self, phase: Phase) {
+        self.state.store((phase as u64) << 32 | u64::from(self.shared.tick.load(Relaxed)), Relaxed);
+    }
+
+    pub(crate) fn phase(&self) -> (Phase, u32) {
+        let state = self.state.load(Relaxed);
+        let phase = usize::try_from(state >> 32).ok().and_then(|index| PHASES.get(index).copied());
+        let since = u32::try_from(state & u64::from(u32::MAX)).expect("masked to 32 bits");
+        (phase.expect("only `set` writes, and it writes a phase"), since)
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.shared.draining.load(Relaxed)
+    }
+
+    /// Shuts the socket down. The engine sees a connection that its peer closed.
+    pub(crate) fn cut(&self) {
+        let _ = SockRef::from(&self.stream).shutdown(Shutdown::Both);
+    }
+
+    /// Stops reading a head that is late. Writing stays possible, for the refusal.
+    pub(crate) fn give_up_head(&self) {
+        self.head_is_late.store(true, Relaxed);
+        let _ = SockRef::from(&self.stream).shutdown(Shutdown::Read);
+    }
+
+    /// Asks the connection's task to free its engine, if it has one and is idle.
+    pub(crate) fn ask_to_park(&self) {
+        let asked =
+            self.engine.compare_exchange(engine::RUNNING, engine::ASKED_TO_PARK, Relaxed, Relaxed).is_ok();
+        if asked && let Some(task) = self.waker.get() {
+            task.wake_by_ref();
+        }
+    }
+
+    /// Whether the connection's task, which has nothing more to do just now, is to free its engine. `task` wakes it.
+    pub(crate) fn parks(&self, task: &Waker) -> bool {
+        if self.engine.load(Relaxed) == engine::RUNNING {
+            self.waker.get_or_init(|| task.clone());
+            return false;
+        }
+        // Another request may have begun after it was asked to park.
+        let parks = self.phase().0 == Phase::Idle;
+        self.engine.store(if parks { engine::PARKED } else { engine::RUNNING }, Relaxed);
+        parks
+    }
+
+    pub(crate) fn unpark(&self) {
+        self.engine.store(engine::RUNNING, Relaxed);
+    }
+
+    /// Gives the connection to an outlet.
+    pub(crate) fn take_over(&self) {
+        self.engine.store(engine::TAKEN_OVER, Relaxed);
+        self.set(Phase::Stream);
+    }
+
+    pub(crate) fn is_taken_over(&self) -> bool {
+        self.engine.load(Relaxed) == engine::TAKEN_OVER
+    }
+
+    pub(crate) fn head_is_late(&self) -> bool {
+        self.head_is_late.load(Relaxed)
+    }
+
+    /// The service's reply ends the connection, whatever the client intended.
+    pub(crate) fn close_by_service(&self) {
+        self.service_closes.store(true, Relaxed);
+    }
+
+    pub(crate) fn service_closes(&self) -> bool {
+        self.service_closes.load(Relaxed)
+    }
+
+    /// Keeps the status of the first reply that the engine wants to send by itself.
+    pub(crate) fn set_engine_status(&self, status: u16) {
+        let _ = self.engine_status.compare_exchange(0, status, Relaxed, Relaxed);
+    }
+
+    pub(crate) fn engine_status(&self) -> Option<u16> {
+        Some(self.engine_status.load(Relaxed)).filter(|&status| status != 0)
+    }
+
+    pub(crate) fn has_unread(&self) -> bool {
+        rustix::io::ioctl_fionread(&self.stream).is_ok_and(|n| n > 0)
+    }
+
+    pub(crate) fn end_writing(&self) {
+        let _ = SockRef::from(&self.stream).shutdown(Shutdown::Write);
+    }
+
+    /// Discards what the client still sends, as [`Connection::discard_until_closed`] does, until the deadline of
+    /// [`Phase::Linger`]. Closing a socket with unread bytes resets it, and a reset can overtake the last reply.
+    pub(crate) async fn linger(&self, most: usize) {
+        self.set(Phase::Linger);
+        self.discard_until_closed(most).await;
+    }
+
+    /// Discards what the client sends, until it closes, has sent `most` bytes, or the connection is cut.
+    pub(crate) async fn discard_until_closed(&self, most: usize) {
+        let mut left = most;
+        while left > 0 && self.stream.readable().await.is_ok() {
+            match self.stream.try_read(&mut [0; 1_024]) {
+                Ok(0) => return,
+                Ok(n) => left = left.saturating_sub(n),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Discards what has arrived so far.
+    pub(crate) fn discard_received(&self) {
+        use rustix::net::{RecvFlags, recv};
+        let mut bytes = [0; 1_024];
+        while matches!(recv(&self.stream, &mut bytes, RecvFlags::DONTWAIT), Ok((n, _)) if n > 0) {}
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if !self.counted {
+            return;
+        }
+        self.shared.observer.closed();
+        if self.shared.open.fetch_sub(1, Relaxed) == 1 {
+            self.shared.last_closed.notify_waiters();
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! The bytes of a connection, as the HTTP engine reads and writes them. Reads and writes move the connection's phase.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+use crate::connection::{Connection, Phase};
+
+/// The most bytes of one read. Requests are a few hundred bytes.
+const READ_LEN: usize = 2_048;
+
+pub(crate) struct ConnectionIo {
+    connection: Arc<Connection>,
+    /// Bytes that an earlier engine had read and not parsed.
+    unparsed: Bytes,
+}
+
+impl ConnectionIo {
+    pub(crate) fn new(connection: Arc<Connection>, unparsed: Bytes) -> Self {
+        Self { connection, unparsed }
+    }
+}
+
+impl AsyncRead for ConnectionIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if !self.unparsed.is_empty() {
+            let n = buf.remaining().min(self.unparsed.len());
+            buf.put_slice(&self.unparsed.split_to(n));
+            self.connection.set(Phase::Head);
+            return Poll::Ready(Ok(()));
+        }
+        let connection = &*self.connection;
+        let room = buf.remaining().min(READ_LEN);
+        loop {
+            ready!(connection.stream.poll_read_ready(cx))?;
+            let space = buf.initialize_unfilled_to(room);
+            // A short read has emptied the socket. Reporting "would block" then saves the system call of the engine's
+            // next read. It must be reported inside `try_io`, so that bytes that arrive meanwhile are not missed.
+            let mut short = None;
+            let read = connection.stream.try_io(Interest::READABLE, || {
+                let n = rustix::io::read(&connection.stream, &mut *space)?;
+                if n == 0 || n == room {
+                    return Ok(n);
+                }
+                short = Some(n);
+                Err(io::ErrorKind::WouldBlock.into())
+            });
+            let n = match (read, short) {
+                (Ok(n), _) | (Err(_), Some(n)) => n,
+                (Err(e), None) if e.kind() == io::ErrorKind::WouldBlock => continue,
+                (Err(e), None) => return Poll::Ready(Err(e)),
+            };
+            buf.advance(n);
+            if n > 0 && matches!(connection.phase().0, Phase::Fresh | Phase::Idle) {
+                connection.set(Phase::Head);
+            }
+            return Poll::Ready(Ok(()));
+        }
+    }
+}
+
+impl AsyncWrite for ConnectionIo {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let connection = &*self.connection;
+        if !matches!(connection.phase().0, Phase::Busy | Phase::Reply) {
+            // There is no request, so this is the engine's own reply to a head that it cannot parse. The edge sends
+            // another one in its place.
+            let status = bytes.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+            connection.set_engine_status(status.unwrap_or(400));
+            return Poll::Ready(Ok(bytes.len()));
+        }
+        loop {
+            ready!(connection.stream.poll_write_ready(cx))?;
+            match connection.stream.try_write(bytes) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Ok(n) => {
+                    // Progress: the deadline starts again.
+                    if connection.phase().0 == Phase::Reply {
+                        connection.set(Phase::Reply);
+                    }
+                    return Poll::Ready(Ok(n));
+                }
+                Err(e) => return Poll::Ready(Err(e)),
+            }
+        }
+    }
+
+    /// Called when the whole reply is out.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.connection.phase().0 == Phase::Reply {
+            self.connection.set(Phase::Idle);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Does nothing: the edge closes the socket, after the engine has ended.
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+}

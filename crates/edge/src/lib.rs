@@ -1,0 +1,70 @@
+//! Turns sockets into HTTP requests, and gives each request to a [`tower_service::Service`].
+//!
+//! - [`listen()`] opens a listening socket, and [`Edge::serve`] accepts its connections.
+//! - [`Limits`] bounds the number of connections and the time that each step may take.
+//! - A reply that carries a [`Takeover`] ends HTTP on its connection: the service writes to an [`Outlet`] from then on.
+//! - An [`Observer`] counts connections, and words the refusals that happen before there is a request.
+//! - [`kernel`] reads the counters that the kernel keeps about this process and its accept queues.
+//!
+//! The crate knows nothing about what the service does. Invariants:
+//!
+//! - A connection is always in a [`Phase`](connection::Phase) that ends by itself or by a deadline.
+//! - There are never more connections than [`Limits::connections`].
+//! - After a stop, connections that were already in the accept queue are still served.
+
+mod connection;
+mod io;
+pub mod kernel;
+mod listen;
+mod outlet;
+mod serve;
+
+use std::time::Duration;
+
+pub use listen::{ListenError, listen};
+pub use outlet::{Outlet, Takeover};
+pub use serve::{Edge, decode_body_early};
+
+/// The longest head of a request, in bytes. hyper's buffer cannot be smaller.
+pub const MAX_HEAD: usize = 8_192;
+
+/// What the connections of a listener may use.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The most open connections at a time.
+    pub connections: usize,
+    /// The longest time from the first byte of a request to the end of its head.
+    pub header: Duration,
+    /// How long a reply may make no progress on its way out.
+    pub write: Duration,
+    /// The longest time between two requests of a connection.
+    pub idle: Duration,
+}
+
+/// Why the edge itself refuses a connection. There is no request in these cases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There are [`Limits::connections`] already.
+    Overloaded,
+    /// The bytes are not HTTP/1.
+    Malformed,
+    /// The head is longer than [`MAX_HEAD`].
+    HeadTooLarge,
+    /// The head took longer than [`Limits::header`].
+    SlowHead,
+}
+
+/// Hears about the connections of a listener.
+///
+/// The calls come from the tasks that serve, so they must be short and must not block.
+pub trait Observer: Send + Sync + 'static {
+    /// A connection was accepted, and is open now.
+    fn opened(&self) {}
+
+    /// A connection that was opened is closed now.
+    fn closed(&self) {}
+
+    /// A connection is refused. Returns the whole HTTP reply; it must say `Connection: close`, since that is what
+    /// follows.
+    fn refused(&self, refusal: Refusal) -> Vec<u8>;
+}

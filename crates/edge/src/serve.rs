@@ -1,0 +1,364 @@
+//! The accept loop, the requests of each connection, and the deadlines.
+//!
+//! Each connection holds one word: its phase, and the tick at which that began. One task (`watch_deadlines`) reads
+//! these words once a second, and shuts down the sockets of connections that took too long. So a deadline costs a
+//! request one store of a word, and no timer.
+
+use std::{
+    convert::Infallible,
+    error::Error,
+    future::{Future, pending, poll_fn},
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU32, Ordering::Relaxed},
+    },
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use hyper::{
+    Request, Response,
+    body::{Body, Incoming},
+    header::{CONNECTION, EXPECT, HeaderValue},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    time::{Instant, MissedTickBehavior, interval, sleep, timeout},
+};
+use tower_service::Service;
+
+use crate::{
+    Limits, MAX_HEAD, Observer, Refusal,
+    connection::{Connection, Phase, Shared},
+    io::ConnectionIo,
+    outlet::{Outlet, Takeover},
+};
+
+/// The most refused connections that are read until the client closes. Further ones are closed at once.
+const MAX_REFUSALS: usize = 96;
+
+/// The step of the edge's clock.
+const TICK: Duration = Duration::from_millis(100);
+const TICKS_PER_SECOND: u32 = 10;
+
+/// How long a closing connection is still read. Closing earlier could reset it, and lose the last reply.
+const LINGER_TICKS: u32 = 2 * TICKS_PER_SECOND;
+const LINGER_BYTES: usize = 256 << 10;
+
+/// How long a connection is idle before its engine and buffers are freed. They are made again when it sends. They are
+/// nearly all of the memory that a connection uses, and most connections are idle most of the time.
+const PARK_TICKS: u32 = TICKS_PER_SECOND / 2;
+
+/// During a drain: how long a connection is silent before it counts as idle. The first request of a connection that was
+/// never used may still be on its way.
+const DRAIN_IDLE_TICKS: u32 = 3;
+const DRAIN_FRESH_TICKS: u32 = TICKS_PER_SECOND;
+
+fn ticks(time: Duration) -> u32 {
+    u32::try_from(time.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// The connections of one listener.
+///
+/// `M` makes the service of a connection from the address of its peer. The service is cloned for each request, and is
+/// called without waiting for `poll_ready`: it must always be ready. The cap on connections is the backpressure.
+pub struct Edge<M> {
+    make_service: M,
+    engine: http1::Builder,
+    max_open: usize,
+    header_ticks: u32,
+    write_ticks: u32,
+    idle_ticks: AtomicU32,
+    shared: Arc<Shared>,
+    connections: Mutex<Vec<Weak<Connection>>>,
+}
+
+impl<M, S, B> Edge<M>
+where
+    M: Fn(SocketAddr) -> S + Send + Sync + 'static,
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    /// An edge without connections.
+    #[must_use]
+    pub fn new(make_service: M, observer: Arc<dyn Observer>, limits: Limits) -> Arc<Self> {
+        let mut engine = http1::Builder::new();
+        // `watch_deadlines` keeps the deadlines. A client may close its sending side and still wait for the reply.
+        engine.header_read_timeout(None).half_close(true);
+        // Replies are small: one buffer and one write cost less than a list of buffers.
+        engine.max_buf_size(MAX_HEAD).writev(false);
+        Arc::new(Self {
+            make_service,
+            engine,
+            max_open: limits.connections,
+            header_ticks: ticks(limits.header),
+            write_ticks: ticks(limits.write),
+            idle_ticks: ticks(limits.idle).into(),
+            shared: Arc::new(Shared::new(observer)),
+            connections: Mutex::default(),
+        })
+    }
+
+    /// Changes how long a connection may be idle. Applies to open connections, too.
+    pub fn set_idle(&self, idle: Duration) {
+        self.idle_ticks.store(ticks(idle), Relaxed);
+    }
+
+    /// Serves `listener` until `stop` becomes true or its sender is dropped. Then accepts what is already in the accept
+    /// queue, stops listening, and closes every connection after its current request. Returns when all connections are
+    /// closed, at the latest `deadline` after the stop.
+    pub async fn serve(
+        self: Arc<Self>,
+        listener: TcpListener,
+        mut stop: watch::Receiver<bool>,
+        deadline: Duration,
+    ) {
+        let deadlines = tokio::spawn(Arc::clone(&self).watch_deadlines());
+        let stopped = async move {
+            let _ = stop.wait_for(|stop| *stop).await;
+        };
+        tokio::select! {
+            biased;
+            () = stopped => {}
+            () = self.accept(&listener) => {}
+        }
+        self.shared.draining.store(true, Relaxed);
+        self.accept_queued(listener);
+        if timeout(deadline, self.shared.all_closed()).await.is_err() {
+            let open = self.shared.open.load(Relaxed);
+            tracing::warn!(open, "the drain deadline has passed: the remaining connections are cut");
+        }
+        deadlines.abort();
+    }
+
+    async fn accept(self: &Arc<Self>, listener: &TcpListener) {
+        let mut warned: Option<Instant> = None;
+        loop {
+            match listener.accept().await {
+                Ok((stream, peer)) => self.admit(stream, peer),
+                Err(e) if concerns_one_connection(&e) => {}
+                Err(e) => {
+                    // Out of files or memory: accepting again at once would spin.
+                    if warned.is_none_or(|at| at.elapsed() > Duration::from_secs(10)) {
+                        tracing::warn!(error = %e, "cannot accept connections for now");
+                        warned = Some(Instant::now());
+                    }
+                    sleep(TICK).await;
+                }
+            }
+        }
+    }
+
+    /// Accepts what is in the queue. tokio's readiness may be stale after a stop, so this asks the kernel.
+    fn accept_queued(self: &Arc<Self>, listener: TcpListener) {
+        let Ok(listener) = listener.into_std() else { return };
+        loop {
+            let accepted = listener.accept().and_then(|(stream, peer)| {
+                stream.set_nonblocking(true)?;
+                Ok((TcpStream::from_std(stream)?, peer))
+            });
+            match accepted {
+                Ok((stream, peer)) => self.admit(stream, peer),
+                Err(e) if concerns_one_connection(&e) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    fn admit(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
+        // Only the accept loop increases the number, so it cannot pass the cap between these lines.
+        let full = self.shared.open.load(Relaxed) >= self.max_open;
+        let connection = Arc::new(Connection::new(stream, peer, Arc::clone(&self.shared), !full));
+        if full {
+            return self.refuse_overload(connection);
+        }
+        self.connections().push(Arc::downgrade(&connection));
+        tokio::spawn(Arc::clone(self).run(connection));
+    }
+
+    fn refuse_overload(self: &Arc<Self>, connection: Arc<Connection>) {
+        // The socket is new, so its buffer takes a few hundred bytes at once.
+        let _ = connection.stream.try_write(&self.shared.observer.refused(Refusal::Overloaded));
+        connection.end_writing();
+        if self.shared.refusing.fetch_add(1, Relaxed) < MAX_REFUSALS {
+            let edge = Arc::clone(self);
+            self.connections().push(Arc::downgrade(&connection));
+            tokio::spawn(async move {
+                connection.linger(LINGER_BYTES).await;
+                edge.shared.refusing.fetch_sub(1, Relaxed);
+            });
+        } else {
+            self.shared.refusing.fetch_sub(1, Relaxed);
+            connection.discard_received();
+        }
+    }
+
+    async fn run(self: Arc<Self>, connection: Arc<Connection>) {
+        let mut unparsed = Bytes::new();
+        loop {
+            // A connection that sends nothing gets no engine and no buffers.
+            if unparsed.is_empty() && !matches!(connection.stream.peek(&mut [0]).await, Ok(1)) {
+                return;
+            }
+            connection.unpark();
+            let service = (self.make_service)(connection.peer);
+            let service = service_fn(|request| respond(&connection, &service, request));
+            let io = TokioIo::new(ConnectionIo::new(Arc::clone(&connection), unparsed));
+            let mut engine = self.engine.serve_connection(io, service);
+            let served = poll_fn(|cx| match Pin::new(&mut engine).poll(cx) {
+                Poll::Ready(served) => Poll::Ready(Some(served)),
+                Poll::Pending if connection.is_taken_over() => Poll::Ready(None),
+                Poll::Pending if connection.parks(cx.waker()) => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+            });
+            match served.await {
+                Some(served) => {
+                    return self.finish(&connection, served.is_err_and(|e| e.is_parse())).await;
+                }
+                None if connection.is_taken_over() => {
+                    drop(engine);
+                    // Until the client or the outlet ends it. Boxed for the reason given in `finish`.
+                    Box::pin(connection.discard_until_closed(LINGER_BYTES)).await;
+                    connection.cut();
+                    return connection.set(Phase::Over);
+                }
+                None => {
+                    // Even an empty rest would keep the whole buffer alive.
+                    let rest = engine.into_parts().read_buf;
+                    unparsed = if rest.is_empty() { Bytes::new() } else { rest };
+                }
+            }
+        }
+    }
+
+    /// Ends a connection whose engine has finished. Replaces what the engine wanted to reply by the observer's reply.
+    async fn finish(&self, connection: &Connection, parse_failed: bool) {
+        let refusal = match connection.engine_status() {
+            Some(431 | 414) => Some(Refusal::HeadTooLarge),
+            Some(_) => Some(Refusal::Malformed),
+            None if connection.head_is_late() => Some(Refusal::SlowHead),
+            None if parse_failed && !connection.service_closes() => Some(Refusal::Malformed),
+            None => None,
+        };
+        if let Some(refusal) = refusal {
+            let _ = connection.stream.try_write(&self.shared.observer.refused(refusal));
+        }
+        connection.end_writing();
+        if refusal.is_some() || connection.service_closes() || connection.has_unread() {
+            // Boxed: few connections end like this, and otherwise each one would reserve the space for it.
+            Box::pin(connection.linger(LINGER_BYTES)).await;
+        }
+    }
+
+    async fn watch_deadlines(self: Arc<Self>) {
+        let mut steps = interval(TICK);
+        steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            steps.tick().await;
+            let now = self.shared.tick.fetch_add(1, Relaxed).wrapping_add(1);
+            let draining = self.shared.draining.load(Relaxed);
+            if draining || now.is_multiple_of(TICKS_PER_SECOND) {
+                let check = |connection: Arc<Connection>| self.end_if_late(&connection, now, draining);
+                self.connections().retain(|connection| connection.upgrade().map(check).is_some());
+            }
+        }
+    }
+
+    fn end_if_late(&self, connection: &Connection, now: u32, draining: bool) {
+        let (phase, since) = connection.phase();
+        let age = now.wrapping_sub(since);
+        let idle = self.idle_ticks.load(Relaxed);
+        if phase == Phase::Idle && age >= PARK_TICKS {
+            connection.ask_to_park();
+        }
+        match phase {
+            Phase::Head if age > self.header_ticks => connection.give_up_head(),
+            Phase::Reply if age > self.write_ticks => connection.cut(),
+            Phase::Linger if age > LINGER_TICKS => connection.cut(),
+            Phase::Idle if !connection.has_unread() && (age > idle || draining && age > DRAIN_IDLE_TICKS) => {
+                connection.cut();
+            }
+            Phase::Fresh
+                if !connection.has_unread()
+                    && (age > self.header_ticks || draining && age > DRAIN_FRESH_TICKS) =>
+            {
+                connection.cut();
+            }
+            _ => {}
+        }
+    }
+
+    fn connections(&self) -> MutexGuard<'_, Vec<Weak<Connection>>> {
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Gives one request to `service`, and its reply to the engine; or hands the connection over to the service.
+///
+/// Not an `async fn`: the service is called at once, before the engine decodes the body. See [`decode_body_early`].
+fn respond<S, B>(
+    connection: &Arc<Connection>,
+    service: &S,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<B>, Infallible>> + use<S, B>
+where
+    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
+{
+    // Only a client that sends requests without reading replies has an earlier reply that is not out yet.
+    let is_behind = connection.phase().0 == Phase::Reply;
+    connection.set(Phase::Busy);
+    let mut service = service.clone();
+    // The contract of `Service`. A service of an edge is always ready.
+    let ready = service.poll_ready(&mut Context::from_waker(Waker::noop()));
+    debug_assert!(ready.is_ready(), "see `Edge`");
+    let reply = service.call(request);
+    let connection = Arc::clone(connection);
+    async move {
+        let Ok(mut response) = reply.await;
+        if let Some(take_over) = response.extensions_mut().remove::<Takeover>().and_then(Takeover::into_inner)
+        {
+            if is_behind {
+                connection.cut();
+            }
+            take_over(Outlet::new(connection));
+            // The engine is dropped while it waits here.
+            return pending().await;
+        }
+        connection.set(Phase::Reply);
+        if response.headers().contains_key(CONNECTION) {
+            connection.close_by_service();
+        } else if connection.is_draining() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok(response)
+    }
+}
+
+/// Tells the HTTP engine that the body will be read, so that it decodes the bytes that it already has before it polls the
+/// service's future. Otherwise each request with a body takes one more turn through the scheduler.
+///
+/// Only works inside [`Service::call`], before that returns. Call it only where the body will be read.
+pub fn decode_body_early(request: &mut Request<Incoming>) {
+    // A client that waits for `100 Continue` must get it only when the body is really read.
+    if !request.headers().contains_key(EXPECT) && !request.body().is_end_stream() {
+        let body = Pin::new(request.body_mut());
+        let early = body.poll_frame(&mut Context::from_waker(Waker::noop()));
+        debug_assert!(early.is_pending(), "the engine has decoded nothing yet");
+    }
+}
+
+/// Whether the error is that of one connection, which failed in the accept queue. The next one may be fine.
+fn concerns_one_connection(e: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(e.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}

@@ -1,0 +1,135 @@
+//! The edge in front of a small service: what it serves, what it refuses by itself, and what its observer hears.
+
+use std::{
+    convert::Infallible,
+    io::{Read as _, Write as _},
+    net::{Shutdown, SocketAddr, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering::SeqCst},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use edge::{Edge, Limits, Observer, Refusal, Takeover, listen};
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Request, Response, body::Incoming};
+use tokio::{sync::watch, task::spawn_blocking};
+use tower::service_fn;
+
+const LIMITS: Limits = Limits {
+    connections: 2,
+    header: Duration::from_secs(1),
+    write: Duration::from_secs(1),
+    idle: Duration::from_secs(60),
+};
+
+#[derive(Default)]
+struct Heard {
+    open: AtomicI32,
+    accepted: AtomicI32,
+}
+
+impl Observer for Heard {
+    fn opened(&self) {
+        self.open.fetch_add(1, SeqCst);
+        self.accepted.fetch_add(1, SeqCst);
+    }
+
+    fn closed(&self) {
+        self.open.fetch_sub(1, SeqCst);
+    }
+
+    fn refused(&self, refusal: Refusal) -> Vec<u8> {
+        format!("HTTP/1.1 400 No\r\nconnection: close\r\n\r\n{refusal:?}").into_bytes()
+    }
+}
+
+/// Replies with the path, the peer's port and the body. `/stream` takes the connection over.
+async fn answer(request: Request<Incoming>, peer: SocketAddr) -> Result<Response<Full<Bytes>>, Infallible> {
+    let path = request.uri().path().to_owned();
+    if path == "/stream" {
+        return Ok(Takeover::response(|mut outlet| {
+            assert!(outlet.send(b"HTTP/1.1 200 OK\r\n\r\n") && outlet.send(b"streamed"));
+        }));
+    }
+    let body = request.into_body().collect().await.expect("a body").to_bytes();
+    let text = format!("{path} {} {}", peer.port(), body.escape_ascii());
+    Ok(Response::new(Full::new(text.into())))
+}
+
+/// Runs `clients` against a server, then stops it. The server must end, with all connections closed.
+async fn with_server(clients: impl FnOnce(SocketAddr) + Send + 'static) -> Arc<Heard> {
+    let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), 64).expect("a free port");
+    let address = listener.local_addr().expect("bound");
+    let heard = Arc::new(Heard::default());
+    let make_service = |peer| service_fn(move |request| answer(request, peer));
+    let edge = Edge::new(make_service, Arc::<Heard>::clone(&heard), LIMITS);
+    let (stop, stopped) = watch::channel(false);
+    let serving = tokio::spawn(edge.serve(listener, stopped, Duration::from_secs(60)));
+    spawn_blocking(move || clients(address)).await.expect("the clients succeed");
+    stop.send(true).expect("the server runs");
+    serving.await.expect("the server ends");
+    assert_eq!(heard.open.load(SeqCst), 0, "every connection that opened has closed");
+    heard
+}
+
+/// Connects, sends `bytes` and reads until the server closes.
+fn exchange(server: SocketAddr, bytes: &[u8]) -> String {
+    let mut client = TcpStream::connect(server).expect("connected");
+    client.write_all(bytes).expect("sent");
+    let mut reply = String::new();
+    client.read_to_string(&mut reply).expect("text");
+    reply
+}
+
+#[tokio::test]
+async fn requests_reach_the_service_with_their_peer_and_body() {
+    let heard = with_server(|server| {
+        let mut client = TcpStream::connect(server).expect("connected");
+        let own = client.local_addr().expect("bound").port();
+        client.write_all(b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbody").expect("sent");
+        client.write_all(b"GET /b HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+        client.shutdown(Shutdown::Write).expect("half closed");
+        let mut replies = String::new();
+        client.read_to_string(&mut replies).expect("text");
+        let (first, second) = (format!("/a {own} body"), format!("/b {own} "));
+        let at = |text: &str| replies.find(text).unwrap_or_else(|| panic!("{text:?} is missing: {replies}"));
+        assert!(at(&first) < at(&second));
+    });
+    assert_eq!(heard.await.accepted.load(SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_service_can_take_the_connection_over() {
+    with_server(|server| {
+        let reply = exchange(server, b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_eq!(reply, "HTTP/1.1 200 OK\r\n\r\nstreamed");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn refusals_without_a_request_are_worded_by_the_observer() {
+    let heard = with_server(|server| {
+        for (bytes, refusal) in [
+            (&b"nonsense\r\n\r\n"[..], "Malformed"),
+            (&[&b"GET /"[..], &[b'a'; 10_000], b" HTTP/1.1\r\n\r\n"].concat(), "HeadTooLarge"),
+            (b"GET / HTTP/1.1\r\nHost:", "SlowHead"),
+        ] {
+            let reply = exchange(server, bytes);
+            assert!(reply.ends_with(&format!("\r\n\r\n{refusal}")), "{refusal}: {reply}");
+        }
+        // These two fill the listener; the third is refused before it sends anything.
+        let held = [(); 2].map(|()| {
+            let mut client = TcpStream::connect(server).expect("connected");
+            client.write_all(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+            assert!(client.read(&mut [0; 16]).expect("a reply") > 0);
+            client
+        });
+        assert!(exchange(server, b"").ends_with("Overloaded"));
+        drop(held);
+    });
+    assert_eq!(heard.await.accepted.load(SeqCst), 5, "a refused connection does not count as accepted");
+}
