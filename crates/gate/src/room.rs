@@ -7,7 +7,7 @@
 //! | `answer` | replies from the view and from the store's verdicts |
 //! | `wait_status` | the wait that a holder is told |
 //! | `lane` | the task that sends calls to the store, one batch at a time |
-//! | `calls` | requests to the lane |
+//! | `calls`, `orders` | what the lane is asked to do: calls of holders, and the rest |
 //! | `availability` | whether the store answers |
 //! | `fail_open` | admission without the store |
 //! | `published` | which entries were published already |
@@ -22,6 +22,7 @@ mod fail_open;
 mod follower_view;
 mod lane;
 mod operator_view;
+mod orders;
 mod polls;
 mod published;
 mod report;
@@ -42,11 +43,12 @@ use tokio::{
 };
 
 use crate::limits::ZoneLimits;
-pub(crate) use calls::Request;
+use calls::Call;
 use current_view::CurrentView;
 pub use current_view::ZoneTotals;
 pub use follower_view::FollowerView;
 pub use operator_view::{OperatorView, Standing};
+use orders::Orders;
 use polls::PollMap;
 use published::PublishedEntries;
 pub use wait_status::WaitStatus;
@@ -60,7 +62,7 @@ const MAX_WAITING: usize = 16_384;
 enum Keeper {
     /// The configuration. If the store does not know the zone, the lane puts it there again.
     Configuration,
-    /// The store. If the store does not know the zone, the lane waits for [`Request::Open`].
+    /// The store. If the store does not know the zone, the lane waits for [`Room::order_open`].
     Store,
 }
 
@@ -99,7 +101,8 @@ pub(crate) struct Room {
     away_since: AtomicU64,
     /// Somebody at the front polled, and the store has not heard of it.
     unreported: AtomicBool,
-    requests: mpsc::Sender<Request>,
+    calls: mpsc::Sender<Call>,
+    orders: Arc<Orders>,
 }
 
 impl Room {
@@ -137,7 +140,8 @@ impl Room {
         bus: Arc<Bus>,
         keeper: Keeper,
     ) -> Arc<Self> {
-        let (requests, requested) = mpsc::channel(MAX_WAITING);
+        let (calls, called) = mpsc::channel(MAX_WAITING);
+        let orders = Arc::<Orders>::default();
         let polls = PollMap::default().for_view(&view);
         let limits = ZoneLimits::new(&zone, &view.policy, None);
         let (now, open) = (Instant::now(), keeper == Keeper::Configuration);
@@ -156,9 +160,10 @@ impl Room {
             born: now,
             away_since: AtomicU64::new(0),
             unreported: AtomicBool::new(false),
-            requests,
+            calls,
+            orders: Arc::clone(&orders),
         });
-        tokio::spawn(lane::run(store, Arc::downgrade(&room), requested, open));
+        tokio::spawn(lane::run(store, Arc::downgrade(&room), called, orders, open));
         room
     }
 
@@ -168,7 +173,7 @@ impl Room {
         let replaced = self.replace_view(put).await;
         if replaced.is_err() {
             // An idle lane would not notice when the store is back.
-            self.request(Request::Renew);
+            self.order_renewal();
         }
         replaced
     }

@@ -54,7 +54,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::{
     access::Role,
-    changes::Changes,
+    change_log::ChangeLog,
     metrics::{Metrics, Route},
     passes::Passes,
     servers::Servers,
@@ -114,7 +114,7 @@ pub struct App<S> {
     /// The zones' last hours.
     pub stats: Arc<Stats>,
     /// The zones' last changes.
-    pub changes: Arc<Changes>,
+    pub changes: Arc<ChangeLog>,
     /// This server and the others.
     pub servers: Arc<Servers>,
 }

@@ -5,7 +5,7 @@
 
 pub mod access;
 pub mod audit;
-pub mod changes;
+pub mod change_log;
 pub mod config;
 pub mod fanout;
 pub mod http;

@@ -44,7 +44,7 @@ use tower::service_fn;
 use crate::{
     access::AdminToken,
     audit::{self, Audit, Recorder},
-    changes::Changes,
+    change_log::ChangeLog,
     config::{self, Config, Order, RedisSettings, Sources, StoreSettings},
     fanout::{self, Fanout, Speaker},
     http::{
@@ -316,7 +316,7 @@ async fn serve(
     }
     let shown = Streams::subscribe(&bus).map_err(full)?;
     let (entries, definitions) =
-        (Stats::subscribe(&bus).map_err(full)?, Changes::subscribe(&bus).map_err(full)?);
+        (Stats::subscribe(&bus).map_err(full)?, ChangeLog::subscribe(&bus).map_err(full)?);
     let streams = Arc::new(Streams::new(metrics.streams.clone()));
     let zones_changed = Arc::new(Notify::new());
     // They end with this function.
@@ -354,7 +354,7 @@ async fn serve(
             }
         }
     }
-    let (stats, changes) = (Stats::new(), Changes::new(gate.definitions()));
+    let (stats, changes) = (Stats::new(), ChangeLog::new(gate.definitions()));
     watching.spawn(Arc::clone(&stats).follow(entries, Arc::clone(&gate)));
     watching.spawn(Arc::clone(&changes).follow(definitions, Arc::clone(&gate)));
     let unavailable = failure(69);

@@ -7,7 +7,7 @@ use events::{ZoneAdded, ZoneRemoved};
 use store::{Store, StoreError};
 
 use super::{Gate, Rooms};
-use crate::room::{Request, Room};
+use crate::room::Room;
 
 /// What a register says about a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,10 +111,10 @@ impl<S: Store> Gate<S> {
                 Listing::Listed if room.is_open() => {
                     if room.policy() != policy {
                         changed = true;
-                        room.request(Request::Follow(policy));
+                        room.order_policy(policy);
                     }
                 }
-                Listing::Listed => room.request(Request::Open(policy)),
+                Listing::Listed => room.order_open(policy),
             }
             rooms.insert(zone, room);
         }
@@ -143,7 +143,7 @@ impl<S: Store> Gate<S> {
     pub fn doubt(&self, mine: impl Fn(&ZoneId) -> bool) {
         for (_, room) in self.rooms.load().iter().filter(|(zone, _)| mine(zone)) {
             if room.is_open() && !room.is_away() {
-                room.request(Request::Renew);
+                room.order_renewal();
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Requests to the zone's lane.
+//! What a room asks of its lane.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -27,33 +27,37 @@ pub(crate) struct JoinedOne {
     pub(crate) verdict: Verdict,
 }
 
-/// What the lane is asked to do.
-pub(crate) enum Request {
+/// A holder's call that waits for the store.
+pub(super) enum Call {
     /// Take a ticket.
     Join(Answer<JoinedOne>),
     /// Decide about a ticket.
     Claim(Claim, Answer<(Verdict, u64)>),
-    /// Make the zone known to the store, which keeps it or is to keep it with this policy.
-    Open(Policy),
-    /// Fetch a view now.
-    Renew,
-    /// Fetch a view now. If it has another policy than this one, which the store keeps, open the zone with this one.
-    Follow(Policy),
-    /// Report when everything requested before is done.
-    Settle(oneshot::Sender<()>),
 }
 
 impl Room {
-    /// Sends a request to the lane. A lane whose queue is full drops it, and is asked again with the next refresh.
-    pub(crate) fn request(&self, request: Request) {
-        let _ = self.requests.try_send(request);
+    /// Makes the lane open the zone in the store, which keeps it or is to keep it with this policy.
+    pub(crate) fn order_open(&self, policy: Policy) {
+        self.orders.give(|pending| pending.open = Some(policy));
     }
 
-    /// Waits until the lane has done what was requested so far.
+    /// Makes the lane fetch a view.
+    pub(crate) fn order_renewal(&self) {
+        self.orders.give(|pending| pending.renew = true);
+    }
+
+    /// Makes the lane fetch a view. If that has another policy than this one, which the store keeps, the lane opens the
+    /// zone with this one.
+    pub(crate) fn order_policy(&self, policy: Policy) {
+        self.orders.give(|pending| pending.follow = Some(policy));
+    }
+
+    /// Waits until the lane has done what was ordered so far, or has failed to.
     pub(crate) async fn settled(&self) {
-        let (done, told) = oneshot::channel();
-        self.request(Request::Settle(done));
-        let _ = told.await;
+        let (done, settled) = oneshot::channel();
+        self.orders.settle(done);
+        // An error means that the lane has ended.
+        let _ = settled.await;
     }
 
     /// Whether the store has to hear of polls before it decides about anybody. The next call returns false.
@@ -63,21 +67,21 @@ impl Room {
 
     pub(crate) async fn join(&self) -> Result<JoinedOne, Refusal> {
         let (answer, answered) = oneshot::channel();
-        self.call(Request::Join(answer))?;
+        self.call(Call::Join(answer))?;
         within(JOIN_TIMEOUT, answered).await
     }
 
     pub(crate) async fn claim(&self, ticket: Ticket) -> Result<(Verdict, u64), Refusal> {
         let (answer, answered) = oneshot::channel();
-        self.call(Request::Claim(Claim { epoch: ticket.epoch, seq: ticket.seq }, answer))?;
+        self.call(Call::Claim(Claim { epoch: ticket.epoch, seq: ticket.seq }, answer))?;
         within(CLAIM_TIMEOUT, answered).await
     }
 
-    fn call(&self, request: Request) -> Result<(), Refusal> {
+    fn call(&self, call: Call) -> Result<(), Refusal> {
         if self.is_away() {
             return Err(lane::away().into());
         }
-        Ok(self.requests.try_send(request).map_err(|error| match error {
+        Ok(self.calls.try_send(call).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => StoreError::Busy,
             mpsc::error::TrySendError::Closed(_) => ended(),
         })?)

@@ -2,25 +2,23 @@
 //!
 //! Calls that arrive while a call is in flight go out together as the next one. A beat goes out every second while
 //! anybody waits, while the store is away, or after the zone was used within the last second; a zone that nobody uses
-//! costs nothing. Invariants: every call is answered, with the store's answer or its error; a call whose caller has gone
+//! costs nothing. Orders come before calls, however many calls wait. Invariants: every call is answered, with the store's answer or its error; a call whose caller has gone
 //! is not sent; while the store is away, only beats are sent to it.
 
-use std::{
-    mem,
-    sync::{Arc, Weak},
-};
+use std::sync::{Arc, Weak};
 
 use admission::{Claim, Policy, Verdict};
 use events::{Joined, StoreCall};
 use store::{MAX_BATCH, Store, StoreError};
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::mpsc,
     time::{Duration, Instant, sleep_until},
 };
 
 use super::{
     Room,
-    calls::{Answer, JoinedOne, Request},
+    calls::{Answer, Call, JoinedOne},
+    orders::Orders,
 };
 
 /// How old a view becomes before it is renewed. Its age adds to the time that a holder may be silent. It is also the
@@ -32,21 +30,13 @@ const BEAT: Duration = Duration::from_secs(1);
 struct Batch {
     joins: Vec<Answer<JoinedOne>>,
     claims: Vec<(Claim, Answer<(Verdict, u64)>)>,
-    open: Option<Policy>,
-    renew: bool,
-    follow: Option<Policy>,
-    settle: Vec<oneshot::Sender<()>>,
 }
 
 impl Batch {
-    fn add(&mut self, request: Request) {
-        match request {
-            Request::Join(answer) => self.joins.push(answer),
-            Request::Claim(claim, answer) => self.claims.push((claim, answer)),
-            Request::Open(policy) => self.open = Some(policy),
-            Request::Renew => self.renew = true,
-            Request::Follow(policy) => self.follow = Some(policy),
-            Request::Settle(done) => self.settle.push(done),
+    fn add(&mut self, call: Call) {
+        match call {
+            Call::Join(answer) => self.joins.push(answer),
+            Call::Claim(claim, answer) => self.claims.push((claim, answer)),
         }
     }
 
@@ -74,47 +64,52 @@ fn refuse<T>(answers: impl Iterator<Item = Answer<T>>, error: &StoreError) {
 pub(super) async fn run<S: Store>(
     store: Arc<S>,
     room: Weak<Room>,
-    mut requests: mpsc::Receiver<Request>,
+    mut calls: mpsc::Receiver<Call>,
+    orders: Arc<Orders>,
     opened: bool,
 ) {
     let mut beat_at = Instant::now() + BEAT;
     let mut batch = Batch::default();
     let mut idle = !opened;
     loop {
-        let request = tokio::select! {
+        let call = tokio::select! {
             biased;
-            request = requests.recv() => match request {
-                Some(request) => Some(request),
+            call = calls.recv() => match call {
+                Some(call) => Some(call),
                 None => return,
             },
+            () = orders.given() => None,
             () = sleep_until(beat_at), if !idle => None,
         };
-        if let Some(request) = request {
-            batch.add(request);
+        if let Some(call) = call {
+            batch.add(call);
         }
         while !batch.is_full()
-            && let Ok(request) = requests.try_recv()
+            && let Ok(call) = calls.try_recv()
         {
-            batch.add(request);
+            batch.add(call);
         }
-        // This also counts a request that came in beside the timer: its ticket has to be watched.
+        // This also counts a call that came in beside the timer: its ticket has to be watched.
         let used = !batch.is_empty();
         let Some(room) = room.upgrade() else { return };
         if idle && used {
             idle = false;
             beat_at = beat_at.max(Instant::now());
         }
-        let (renew, follow) = (mem::take(&mut batch.renew), batch.follow.take());
+        let orders = orders.take();
         // The beat goes first. It reports who polled while the store was slow, before the store decides about others.
         let mut beaten = true;
-        if let Some(policy) = batch.open.take() {
+        if let Some(policy) = orders.open {
             open(&*store, &room, policy).await;
         } else if room.is_open()
-            && (room.take_unreported() || renew || follow.is_some() || (!idle && beat_at <= Instant::now()))
+            && (room.take_unreported()
+                || orders.renew
+                || orders.follow.is_some()
+                || (!idle && beat_at <= Instant::now()))
         {
             beat(&*store, &room).await;
             // Another server that opened the zone during the change may have put the old policy there last.
-            if let Some(policy) = follow
+            if let Some(policy) = orders.follow
                 && !room.is_away()
                 && room.policy() != policy
             {
@@ -123,7 +118,7 @@ pub(super) async fn run<S: Store>(
         } else {
             beaten = false;
         }
-        for done in batch.settle.drain(..) {
+        for done in orders.settle {
             // The caller may have gone.
             let _ = done.send(());
         }

@@ -1,6 +1,6 @@
 //! The editor of servers that share a store: what one server changes, all serve.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use admission::{Definition, Notice, Policy};
 use gate::{
@@ -9,7 +9,10 @@ use gate::{
     definitions::{Author, Change, DefineError},
 };
 use store::Expected;
-use tokio::time::{Instant, sleep};
+use tokio::{
+    task::JoinSet,
+    time::{Instant, sleep},
+};
 
 use super::world::*;
 
@@ -213,5 +216,40 @@ fn a_change_is_answered_though_it_is_not_in_force_yet() {
         fake.set(Is::Up);
         pass(4.0).await;
         assert_eq!(server.served("A"), Some(closed().into()));
+    });
+}
+
+/// A change is in force when it is answered, also where more callers wait for the store than the lane takes.
+#[test]
+fn a_change_is_in_force_when_it_is_answered_though_the_lane_is_full() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let server = serve_one(&fake, &zones(&["A"], hold())).await;
+        pass(1.0).await;
+        fake.set(Is::Slow);
+        let mut joining = JoinSet::new();
+        let mut flood = async |count| {
+            for _ in 0..count {
+                let gate = Arc::clone(&server.gate);
+                joining.spawn(async move { gate.wait("A", None).await });
+            }
+            pass(0.001).await;
+            let refused = |answer| matches!(answer, Some(Ok(Err(Refusal::Busy { .. }))));
+            refused(joining.try_join_next())
+        };
+        assert!(flood(20_000).await, "the lane is full");
+        let new = Policy { admit_per_minute: 7, ..hold() };
+        let changing = server.define("A", Expected::Any, Some(new.into()));
+        let flooding = async {
+            loop {
+                flood(1_100).await;
+            }
+        };
+        let changed = tokio::select! {
+            changed = changing => changed,
+            () = flooding => unreachable!("it goes on"),
+        };
+        assert!(changed.is_ok(), "{changed:?}");
+        assert_eq!(server.gate.policy("A"), Some(new));
     });
 }

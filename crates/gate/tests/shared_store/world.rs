@@ -33,6 +33,10 @@ pub(crate) enum Is {
     Down,
     /// Calls fail after the time that a client gives them.
     Hanging,
+    /// Calls are answered after 100 ms.
+    Slow,
+    /// Calls are never answered.
+    Frozen,
 }
 
 pub(crate) struct Held {
@@ -95,11 +99,16 @@ impl Fake {
     async fn answer<T>(&self, decide: impl FnOnce(&mut Held, Now) -> Result<T>) -> Result<T> {
         sleep(Duration::from_millis(1)).await;
         let is = self.lock().is;
-        if is == Is::Hanging {
-            sleep(COMMAND_TIMEOUT).await;
-        }
-        if is != Is::Up {
-            return Err(StoreError::Away("no answer".to_owned()));
+        match is {
+            Is::Up => {}
+            Is::Slow => sleep(Duration::from_millis(100)).await,
+            Is::Frozen => std::future::pending().await,
+            Is::Hanging | Is::Down => {
+                if is == Is::Hanging {
+                    sleep(COMMAND_TIMEOUT).await;
+                }
+                return Err(StoreError::Away("no answer".to_owned()));
+            }
         }
         let ms = u64::try_from(self.start.elapsed().as_millis()).expect("short");
         let now = Now { ms: 1_790_000_000_000 + ms, unix_s: 1_790_000_000 + ms / 1_000 };

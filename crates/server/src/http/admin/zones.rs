@@ -230,7 +230,7 @@ pub(super) async fn changes<S: Store>(
     RawQuery(query): RawQuery,
 ) -> Result<Json<PastChanges>, Problem> {
     let [zone] = fields(query.as_deref(), ["zone"])?;
-    let changes = app.changes.of(zone.as_deref()).await.into_iter().map(|change| PastChange {
+    let changes = app.changes.of(zone.as_deref()).into_iter().map(|change| PastChange {
         at: change.at_ms,
         who: change.by.as_ref().map(|by| by.name.to_string()),
         role: change.by.as_ref().map(|by| by.role.as_str().to_owned()),
