@@ -8,6 +8,7 @@ mod clock;
 mod redis;
 
 mod access;
+mod cluster_clients;
 mod confirm;
 mod moves;
 mod runs;

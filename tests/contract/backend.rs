@@ -110,7 +110,7 @@ impl Servers {
 pub(crate) struct InRedis {
     pub(crate) servers: Arc<LazyLock<Servers>>,
     pub(crate) library: Library,
-    /// Segments that one call passes; none for the usual number.
+    /// How many segments one call passes at most; `None` for the default.
     pub(crate) slice: Option<usize>,
 }
 
@@ -126,7 +126,7 @@ impl Backend for InRedis {
     async fn open(&self) -> Redis {
         let store = self.servers.connect(&self.settings(), Durability::Async).await;
         match self.slice {
-            Some(slice) => store.with_slice(slice),
+            Some(most) => store.with_max_segments(most),
             None => store,
         }
     }

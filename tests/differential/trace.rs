@@ -100,7 +100,8 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
     let mut dice = Random::of(seed);
     let connection = plain.connect();
     connection.command(&[b"FLUSHALL"]).expect("flushes");
-    let redis = Redis::new(plain.connect(), Durability::Async).with_slice([1, 2, 16][dice.below(3)].max(2));
+    let redis =
+        Redis::new(plain.connect(), Durability::Async).with_max_segments([1, 2, 16][dice.below(3)].max(2));
     let zone = ZoneId::parse(&format!("Z{seed}")).expect("a name");
     // Far enough ahead of the machine's clock that the zone's is what the trace says.
     let now_ms = 2_000_000_000_000 + dice.bits() % 100_000;
@@ -203,7 +204,7 @@ fn marks(seqs: &[u64]) -> Vec<PagePolls> {
             (seq / PAGE_TICKETS as u64, usize::try_from(seq % PAGE_TICKETS as u64).expect("fits"));
         marks.entry(page).or_insert_with(|| Box::new([0_u64; PAGE_WORDS]))[ticket / 64] |= 1 << (ticket % 64);
     }
-    marks.into_iter().map(|(segment, words)| PagePolls { page: segment, words }).collect()
+    marks.into_iter().map(|(page, words)| PagePolls { page, words }).collect()
 }
 
 impl Pair<'_> {

@@ -31,15 +31,15 @@ impl Disk {
     pub(crate) fn with_line(zone: &ZoneId, tickets: u64) -> Self {
         let disk = Self::default();
         if tickets > 0 {
-            let per_segment = admission::PAGE_TICKETS as u64;
-            let base_page = tickets / per_segment;
+            let per_page = admission::PAGE_TICKETS as u64;
+            let base_page = tickets / per_page;
             let mut gone = [0; admission::PAGE_WORDS];
-            for ticket in 0..usize::try_from(tickets % per_segment).expect("small") {
+            for ticket in 0..usize::try_from(tickets % per_page).expect("small") {
                 gone[ticket / 64] |= 1 << (ticket % 64);
             }
             let changes = Delta {
                 header: Header { epoch: 77, next: tickets, base_page },
-                segments: vec![(base_page, Arc::new(gone))],
+                pages: vec![(base_page, Arc::new(gone))],
                 dropped: 0..0,
                 entered: Vec::new(),
                 forgotten: Vec::new(),

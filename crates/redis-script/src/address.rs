@@ -1,50 +1,49 @@
-//! Where a Redis is, and how it is spoken to.
+//! The address of a Redis, and the settings of the connections to it.
 //!
-//! Invariant: no password is in a `Debug`, a `Display` or a fault.
+//! Invariant: no `Debug`, no `Display` and no error contains a password.
 
 use std::{fmt, str::FromStr, time::Duration};
 
-/// Which library speaks to Redis.
+/// The client library that carries the calls to Redis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Library {
-    /// <https://docs.rs/fred>
-    Fred,
-    /// <https://docs.rs/redis>: with many calls under way, 1.4 to 1.6 times as many a second as fred, at half the
-    /// processor time (`benches/examples/clients.rs`).
+    /// <https://docs.rs/fred>, the default: see `docs/decisions/fred-by-default.md`.
     #[default]
+    Fred,
+    /// <https://docs.rs/redis>.
     RedisRs,
 }
 
-/// How the servers of a Redis belong together.
+/// How the servers of a Redis are organised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topology {
-    /// One server: `redis://`, `rediss://`. Of several hosts, the one that is the primary.
+    /// One server: `redis://`, `rediss://`. If several hosts are given, the one that is the primary is used.
     Standalone,
-    /// A cluster; the hosts are seeds: `redis-cluster://`, `rediss-cluster://`.
+    /// A cluster: `redis-cluster://`, `rediss-cluster://`. The hosts are seeds.
     Cluster,
-    /// One primary that Sentinels name; the hosts are those: `redis-sentinel://`, `rediss-sentinel://`, with
-    /// `?service=NAME`.
+    /// One primary, found through Sentinel: `redis-sentinel://`, `rediss-sentinel://`, with `?service=NAME`. The hosts
+    /// are the Sentinels.
     Sentinel,
 }
 
-/// Where a Redis is. The password is in no `Debug` or `Display` of it.
+/// The address of a Redis. `Debug` and `Display` hide the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
-    /// How the hosts belong together.
+    /// How the hosts are organised.
     pub topology: Topology,
-    /// Host and port, at least one. An IPv6 address is without its brackets.
+    /// Host and port, at least one. An IPv6 address has no brackets here.
     pub hosts: Vec<(String, u16)>,
-    /// The ACL user; `default` where none is named.
+    /// The ACL user. Without one, Redis uses `default`.
     pub user: Option<String>,
-    /// The password, if one is needed.
+    /// The password, if one is set.
     pub password: Option<String>,
-    /// Whether TLS is spoken.
+    /// Whether connections use TLS.
     pub tls: bool,
-    /// The Sentinels' name of the primary.
+    /// The name under which Sentinel knows the primary.
     pub service: Option<String>,
 }
 
-/// Why a text is no address: what is wrong, where, and what to write instead.
+/// Why a text is not an address: what is wrong, where, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct AddressFault(String);
@@ -54,16 +53,15 @@ fn fault<T>(text: impl Into<String>) -> Result<T, AddressFault> {
 }
 
 impl Address {
-    /// Reads `redis://[user[:password]@]host:port[,host:port…][/0]`. The scheme says what the hosts are: `redis`,
-    /// `redis-cluster` or `redis-sentinel` (with `?service=NAME`), with `rediss` in place of `redis` for TLS. User
-    /// and password may be percent-encoded; an IPv6 address stands in brackets. `:password@` is a password without a
-    /// user.
+    /// Parses `redis://[user[:password]@]host:port[,host:port…][/0]`. The scheme is `redis`, `redis-cluster` or
+    /// `redis-sentinel` (with `?service=NAME`); `rediss` in place of `redis` selects TLS. User and password may be
+    /// percent-encoded. An IPv6 address is written in brackets. `:password@` is a password without a user.
     ///
     /// # Errors
-    /// What is wrong, and what to write; never the password.
+    /// The error says what is wrong and what to write instead. It never contains the password.
     pub fn parse(text: &str) -> Result<Self, AddressFault> {
         let Some((scheme, rest)) = text.split_once("://") else {
-            return fault("an address of Redis begins with a scheme, as in redis://127.0.0.1:6379");
+            return fault("the address of a Redis begins with a scheme, as in redis://127.0.0.1:6379");
         };
         let (tls, kind) = match scheme.strip_prefix("rediss") {
             Some(kind) => (true, kind),
@@ -75,12 +73,12 @@ impl Address {
             "-sentinel" => Topology::Sentinel,
             _ => {
                 return fault(
-                    "the scheme is none of redis, redis-cluster, redis-sentinel (rediss… with TLS), as in \
+                    "the scheme must be redis, redis-cluster or redis-sentinel (rediss… with TLS), as in \
                      redis://127.0.0.1:6379",
                 );
             }
         };
-        // From the end, so that what stands before the last `@` is the password's own business.
+        // Split at the last `@`: the password may contain one.
         let (credentials, rest) =
             rest.rsplit_once('@').map_or((None, rest), |(before, after)| (Some(before), after));
         let (user, password) = match credentials {
@@ -95,23 +93,23 @@ impl Address {
             }
         };
         if user.is_some() && password.is_none() {
-            return fault("a user is named without a password; write user:password@ or :password@");
+            return fault("there is a user without a password; write user:password@ or :password@");
         }
         let (rest, query) = rest.split_once('?').map_or((rest, None), |(rest, query)| (rest, Some(query)));
         let (hosts, path) = rest.split_once('/').map_or((rest, ""), |(hosts, path)| (hosts, path));
         if !matches!(path, "" | "0") {
-            return fault("after the hosts stands more than /0; only database 0 is used: leave it out");
+            return fault("only database 0 can be used; leave out what follows the hosts");
         }
         let hosts = hosts.split(',').enumerate().map(host).collect::<Result<Vec<_>, _>>()?;
         let service = match (topology, query) {
             (Topology::Sentinel, Some(query)) => match query.strip_prefix("service=") {
                 Some(name) if !name.is_empty() && !name.contains('&') => decoded("service", name)?,
-                _ => return fault("the only parameter is the primary's name: ?service=NAME"),
+                _ => return fault("the only parameter is the name of the primary: ?service=NAME"),
             },
             (Topology::Sentinel, None) => {
-                return fault("redis-sentinel needs the primary's name: add ?service=NAME");
+                return fault("redis-sentinel needs the name of the primary: add ?service=NAME");
             }
-            (_, Some(_)) => return fault("parameters (?…) are for redis-sentinel only: leave them out"),
+            (_, Some(_)) => return fault("only redis-sentinel takes parameters (?…): leave them out"),
             (_, None) => None,
         };
         Ok(Self { topology, hosts, user, password, tls, service })
@@ -126,32 +124,34 @@ impl FromStr for Address {
     }
 }
 
-/// What is no host may be a misplaced password, so faults tell its place and not its text.
-fn host((place, text): (usize, &str)) -> Result<(String, u16), AddressFault> {
-    let place = place + 1;
+/// Parses one host. An invalid host may be a misplaced password, so errors give its position and not its text.
+fn host((index, text): (usize, &str)) -> Result<(String, u16), AddressFault> {
+    let number = index + 1;
     let Some((name, port)) = text.rsplit_once(':') else {
-        return fault(format!("host {place} has no port; write host:6379"));
+        return fault(format!("host {number} has no port; write host:6379"));
     };
     let name = match name.strip_prefix('[').map(|inner| inner.strip_suffix(']')) {
         Some(Some(inner)) if inner.parse::<std::net::Ipv6Addr>().is_ok() => inner,
-        Some(_) => return fault(format!("host {place} is no IPv6 address in brackets; write [::1]:6379")),
+        Some(_) => {
+            return fault(format!("host {number} is not an IPv6 address in brackets; write [::1]:6379"));
+        }
         None if name.contains(':') => {
             return fault(format!(
-                "host {place} has too many colons; an IPv6 address is written [::1]:6379, and a password ends with @"
+                "host {number} has too many colons; an IPv6 address is written [::1]:6379, and a password ends with @"
             ));
         }
         None if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c.is_control()) => {
-            return fault(format!("host {place} has no name before its port; write host:6379"));
+            return fault(format!("host {number} has no name before its port; write host:6379"));
         }
         None => name,
     };
     match port.parse() {
         Ok(port) if port > 0 => Ok((name.to_owned(), port)),
-        _ => fault(format!("the port of host {place} is not from 1 to 65535")),
+        _ => fault(format!("the port of host {number} must be from 1 to 65535")),
     }
 }
 
-/// Percent-decoding; nothing for an empty text.
+/// Percent-decodes a text; `None` for an empty one.
 fn decoded(what: &str, text: &str) -> Result<Option<String>, AddressFault> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
@@ -163,14 +163,14 @@ fn decoded(what: &str, text: &str) -> Result<Option<String>, AddressFault> {
         let mut digit = || rest.next().and_then(|digit| char::from(digit).to_digit(16));
         let (Some(high), Some(low)) = (digit(), digit()) else {
             return fault(format!(
-                "in the {what}, a % is not followed by two hexadecimal digits; % itself is %25"
+                "in the {what}, a % must be followed by two hexadecimal digits; write %25 for the % itself"
             ));
         };
         bytes.push(u8::try_from(high * 16 + low).expect("two hexadecimal digits are a byte"));
     }
     match String::from_utf8(bytes) {
         Ok(text) => Ok(Some(text).filter(|text| !text.is_empty())),
-        Err(_) => fault(format!("the {what} is not UTF-8 once percent-decoded")),
+        Err(_) => fault(format!("the percent-decoded {what} is not UTF-8")),
     }
 }
 
@@ -186,8 +186,8 @@ impl fmt::Display for Address {
         if self.user.is_some() || self.password.is_some() {
             write!(f, "{}:***@", self.user.as_deref().unwrap_or(""))?;
         }
-        for (place, (host, port)) in self.hosts.iter().enumerate() {
-            let comma = if place == 0 { "" } else { "," };
+        for (index, (host, port)) in self.hosts.iter().enumerate() {
+            let comma = if index == 0 { "" } else { "," };
             if host.contains(':') {
                 write!(f, "{comma}[{host}]:{port}")?;
             } else {
@@ -207,18 +207,18 @@ impl fmt::Debug for Address {
     }
 }
 
-/// How a Redis is spoken to.
+/// The settings of the connections to a Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Which library does.
+    /// The client library.
     pub library: Library,
-    /// Certificates (PEM) that the servers' are checked against, in place of the system's.
+    /// The CA certificates (PEM) that server certificates are checked against. Without them, the system's are used.
     pub ca_pem: Option<Vec<u8>>,
-    /// After how long a connection attempt has failed.
+    /// How long a connection attempt may take.
     pub connect_timeout: Duration,
-    /// After how long a call has failed.
+    /// How long a call may take, without the time of [`Confirm`](crate::client::Confirm).
     pub command_timeout: Duration,
-    /// How many calls may be under way; more are refused.
+    /// How many calls may be in flight. Further calls are refused at once.
     pub max_in_flight: usize,
 }
 
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_read() {
+    fn each_part_is_parsed() {
         let address = Address::parse("redis://10.0.0.1:6379").expect("it is an address");
         assert_eq!(address.topology, Topology::Standalone);
         assert_eq!(address.hosts, hosts(&[("10.0.0.1", 6379)]));
@@ -262,14 +262,14 @@ mod tests {
     }
 
     #[test]
-    fn a_password_may_hold_what_separates() {
+    fn a_password_may_contain_separators() {
         let address = Address::parse("redis://u:a/b?c@d@h:1").expect("it is an address");
         assert_eq!(address.password.as_deref(), Some("a/b?c@d"));
         assert_eq!(address.hosts, hosts(&[("h", 1)]));
     }
 
     #[test]
-    fn password_is_never_shown() {
+    fn the_password_is_never_shown() {
         let address = Address::parse("rediss://weir:secret@[::1]:6379,h:2").expect("it is an address");
         assert_eq!(address.to_string(), "rediss://weir:***@[::1]:6379,h:2");
         assert_eq!(format!("{address:?}"), address.to_string());
@@ -287,20 +287,20 @@ mod tests {
     }
 
     #[test]
-    fn faults_say_what_to_do() {
+    fn errors_say_what_to_write() {
         for (text, says) in [
             ("127.0.0.1:6379", "begins with a scheme"),
-            ("http://127.0.0.1:6379", "none of redis, redis-cluster"),
-            ("redis-ring://h:1", "none of redis, redis-cluster"),
+            ("http://127.0.0.1:6379", "must be redis, redis-cluster"),
+            ("redis-ring://h:1", "must be redis, redis-cluster"),
             ("redis://", "has no port; write host:6379"),
             ("redis://h", "has no port; write host:6379"),
             ("redis://h:1,", "has no port"),
             ("redis://:6379", "has no name"),
-            ("redis://h:0", "not from 1 to 65535"),
-            ("redis://h:65536", "not from 1 to 65535"),
-            ("redis://h:six", "not from 1 to 65535"),
+            ("redis://h:0", "must be from 1 to 65535"),
+            ("redis://h:65536", "must be from 1 to 65535"),
+            ("redis://h:six", "must be from 1 to 65535"),
             ("redis://::1:6379", "written [::1]:6379"),
-            ("redis://[::x]:6379", "no IPv6 address in brackets"),
+            ("redis://[::x]:6379", "not an IPv6 address in brackets"),
             ("redis://h:1/7", "only database 0"),
             ("redis://h:1?x=1", "leave them out"),
             ("redis://user@h:1", "without a password"),

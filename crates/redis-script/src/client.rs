@@ -1,8 +1,7 @@
-//! The narrow seam: "run this script with these keys and arguments".
+//! Runs scripts: connections, topology, TLS and timeouts are hidden behind [`Client::run`].
 //!
-//! Everything above it is shared by the clients; everything about connections, topology, TLS and timeouts is below.
-//! Invariant: each run ends, with an answer or an error, within the configured timeout; at most
-//! [`Settings::max_in_flight`] are under way, and one more is refused at once.
+//! Invariant: each run ends, with an answer or an error, within the configured timeout. At most
+//! [`Settings::max_in_flight`] runs are in flight; one more is refused at once.
 
 use std::future::Future;
 
@@ -17,14 +16,15 @@ mod listener;
 mod redis_rs;
 mod routes;
 mod server;
+mod topology;
 
 pub use listener::{Heard, Listener};
 use routes::Routes;
 
-/// A Lua script, and the name that Redis keeps it by.
+/// A Lua script, and the digest under which Redis caches it.
 #[derive(Debug)]
 pub struct Script {
-    /// What it decides, for messages.
+    /// A short name for messages.
     pub name: &'static str,
     /// The whole text.
     pub text: String,
@@ -33,7 +33,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// A script of this text.
+    /// A script with this text.
     #[must_use]
     pub fn new(name: &'static str, text: &str) -> Self {
         let digest = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, text.as_bytes());
@@ -42,7 +42,7 @@ impl Script {
     }
 }
 
-/// What a script answered.
+/// A script's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     /// `false`, or nothing.
@@ -55,43 +55,43 @@ pub enum Value {
     Array(Vec<Value>),
 }
 
-/// Why there is no answer. Unless it says otherwise, the script may or may not have run.
+/// Why there is no answer. Unless stated otherwise, the script may or may not have run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClientError {
-    /// Redis can't be reached, did not answer in time, is loading, or its cluster is down.
+    /// Redis can't be reached, did not answer in time, is loading, or its cluster is down. May be tried again.
     #[error("{0}")]
     Away(String),
-    /// As many calls as allowed are under way; this one was not sent.
-    #[error("too many calls are under way")]
+    /// [`Settings::max_in_flight`] calls are in flight already. This one was not sent.
+    #[error("too many calls are in flight")]
     Busy,
-    /// The script refused, or failed: its error's text as Redis passes it on. Nothing else of it is known here.
+    /// The script returned an error, or failed. This is the text as Redis passes it on.
     #[error("{0}")]
     Script(String),
-    /// Fewer replicas than asked for confirmed in time; the script ran.
+    /// The script ran, but fewer replicas than asked for confirmed in time.
     #[error("{confirmed} of {asked} replicas confirmed in time")]
     Unconfirmed {
-        /// How many did.
+        /// How many confirmed.
         confirmed: u32,
-        /// How many were to.
+        /// How many had to.
         asked: u32,
     },
 }
 
-/// That so many replicas have to confirm what a call wrote before its answer is good: `WAIT`.
+/// Asks that replicas confirm (`WAIT`) what a call wrote before its answer counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confirm {
-    /// 1 or more.
+    /// How many replicas; 1 or more.
     pub replicas: u32,
-    /// For how long they are waited for, in milliseconds.
+    /// How long to wait for them, in milliseconds.
     pub timeout_ms: u32,
 }
 
 /// A client of one Redis: standalone, of a cluster, or behind Sentinel.
 pub trait Client: Send + Sync + 'static {
-    /// Runs `script` where `keys` live (all in one slot). By its SHA-1; where Redis does not know that, it is loaded and
-    /// run again. With `confirm`, `WAIT` follows on the connection that the script ran on.
+    /// Runs `script` on the server that has `keys`, which must all be in one slot. The script is called by its SHA-1;
+    /// if Redis does not know it, the text is sent. With `confirm`, `WAIT` follows on the same connection.
     ///
-    /// Runs of one caller may be under way together and go out pipelined; no order is kept between them.
+    /// Several runs may be in flight together. They are pipelined, and their order is not kept.
     fn run(
         &self,
         script: &'static Script,
@@ -108,20 +108,20 @@ pub struct Fred(Routes<fred::Connection>);
 pub struct RedisRs(Routes<redis_rs::Connection>);
 
 impl Fred {
-    /// Connects, within [`Settings::connect_timeout`]. From then on it reconnects by itself.
+    /// Connects, within [`Settings::connect_timeout`]. The client reconnects by itself.
     ///
     /// # Errors
-    /// [`ClientError::Away`] where no server answers, or none lets us in.
+    /// [`ClientError::Away`] if no server answers, or none accepts the login.
     pub async fn connect(address: &Address, settings: &Settings) -> Result<Self, ClientError> {
         Routes::connect(address, settings).await.map(Self)
     }
 }
 
 impl RedisRs {
-    /// Connects, within [`Settings::connect_timeout`]. From then on it reconnects by itself.
+    /// Connects, within [`Settings::connect_timeout`]. The client reconnects by itself.
     ///
     /// # Errors
-    /// [`ClientError::Away`] where no server answers, or none lets us in.
+    /// [`ClientError::Away`] if no server answers, or none accepts the login.
     pub async fn connect(address: &Address, settings: &Settings) -> Result<Self, ClientError> {
         Routes::connect(address, settings).await.map(Self)
     }
@@ -151,7 +151,7 @@ impl Client for RedisRs {
     }
 }
 
-/// A client on the library that the settings name.
+/// A client on the library that [`Settings::library`] selects.
 pub enum AnyClient {
     /// On fred.
     Fred(Fred),
@@ -160,10 +160,10 @@ pub enum AnyClient {
 }
 
 impl AnyClient {
-    /// Connects, within [`Settings::connect_timeout`]. From then on it reconnects by itself.
+    /// Connects, within [`Settings::connect_timeout`]. The client reconnects by itself.
     ///
     /// # Errors
-    /// [`ClientError::Away`] where no server answers, or none lets us in.
+    /// [`ClientError::Away`] if no server answers, or none accepts the login.
     pub async fn connect(address: &Address, settings: &Settings) -> Result<Self, ClientError> {
         Ok(match settings.library {
             Library::Fred => Self::Fred(Fred::connect(address, settings).await?),
@@ -171,11 +171,11 @@ impl AnyClient {
         })
     }
 
-    /// Says `message` to all who listen to a sharded channel at this moment; whether anybody does is not known.
+    /// Publishes `message` to the current subscribers of a sharded channel. Whether there are any is not known.
     ///
     /// # Errors
-    /// [`ClientError::Away`], [`ClientError::Busy`], or [`ClientError::Script`] where the server is older than Redis 7.
-    /// It may have been said all the same, and more than once.
+    /// [`ClientError::Away`], [`ClientError::Busy`], or [`ClientError::Script`] if the server is older than Redis 7.
+    /// The message may have been published all the same, and more than once.
     pub async fn publish(&self, channel: Bytes, message: Bytes) -> Result<(), ClientError> {
         match self {
             Self::Fred(client) => client.0.publish(channel, message).await,
@@ -183,8 +183,8 @@ impl AnyClient {
         }
     }
 
-    /// Listens to a sharded channel from now on, over a connection of its own, by redis-rs whatever library the client
-    /// is on. Of longer messages than `max_len` bytes, one byte more than that is kept.
+    /// Subscribes to a sharded channel, over a separate connection. This always uses redis-rs, whatever library the
+    /// client uses. Messages longer than `max_len` bytes are cut to `max_len + 1` bytes.
     pub fn listen(&self, channel: Bytes, max_len: usize) -> Listener {
         match self {
             Self::Fred(client) => client.0.listen(channel, max_len),

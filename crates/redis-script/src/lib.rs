@@ -1,7 +1,9 @@
-//! The narrow seam between whoever decides by scripts and Redis: "run this script with these keys and arguments".
+//! Runs Lua scripts in Redis: "run this script with these keys and arguments".
 //!
-//! [`address`] says where a Redis is and how it is spoken to, [`client`] runs scripts there, by either of two libraries
-//! under one map of the cluster. Nothing here knows what a script decides.
+//! [`address`] parses the address of a Redis and holds the connection settings. [`client`] runs scripts there. It uses
+//! fred or redis-rs, and its own map of the cluster's slots for both.
+//!
+//! Invariant: nothing here knows what a script decides.
 
 pub mod address;
 pub mod client;

@@ -18,7 +18,7 @@ pub struct Batch {
     /// The store's clock when the group was decided, in milliseconds. Never less than in the batch before.
     pub at_ms: u64,
     /// What changed, each zone at most once. A zone's first changes make it known to the journal. Within a zone,
-    /// `segments` come before `dropped` and `entered` before `forgotten`.
+    /// `pages` come before `dropped` and `entered` before `forgotten`.
     pub zones: Vec<(ZoneId, Delta)>,
 }
 

@@ -125,7 +125,7 @@ fn the_disk_keeps_what_memory_keeps() {
         assert_eq!(text(&on_disk), text(&kept), "round {round}");
         if round == 5 {
             let count = |f: fn(&admission::Image) -> u64| kept.images.values().map(f).sum::<u64>();
-            assert!(count(|image| image.header.base_page) > 0, "segments were dropped");
+            assert!(count(|image| image.header.base_page) > 0, "pages were dropped");
             assert!(
                 count(|image| image.entries.len() as u64) < count(|image| image.header.next) / 2,
                 "forgotten"

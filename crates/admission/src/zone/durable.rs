@@ -31,7 +31,7 @@ pub struct Delta {
     /// The zone's numbers after the changes.
     pub header: Header,
     /// The pages whose `gone` bits changed, whole, by number.
-    pub segments: Vec<(u64, Arc<Words>)>,
+    pub pages: Vec<(u64, Arc<Words>)>,
     /// The numbers of the pages that are not needed any more.
     pub dropped: std::ops::Range<u64>,
     /// New entries, by ticket.
@@ -46,7 +46,7 @@ pub struct Image {
     /// The zone's numbers.
     pub header: Header,
     /// The pages from `base_page` on, by number, in any order. A missing page has no bits.
-    pub segments: Vec<(u64, Box<Words>)>,
+    pub pages: Vec<(u64, Box<Words>)>,
     /// The entries, by ticket, in any order.
     pub entries: Vec<(u64, Entry)>,
 }
@@ -76,16 +76,16 @@ impl Zone {
     pub fn take_delta(&mut self) -> Option<Delta> {
         let base_page = self.base * PAGES as u64;
         let header = Header { epoch: self.epoch, next: self.next, base_page };
-        let mut segments = Vec::new();
+        let mut pages = Vec::new();
         for (segment, first_page) in self.segments.iter_mut().zip((base_page..).step_by(PAGES)) {
             for ((page, dirty), index) in segment.gone.iter().zip(&mut segment.dirty).zip(first_page..) {
                 if std::mem::take(dirty) {
-                    segments.push((index, Arc::clone(page)));
+                    pages.push((index, Arc::clone(page)));
                 }
             }
         }
         let unsaved = &self.unsaved;
-        let nothing = segments.is_empty() && unsaved.entered.is_empty() && unsaved.forgotten.is_empty();
+        let nothing = pages.is_empty() && unsaved.entered.is_empty() && unsaved.forgotten.is_empty();
         if nothing && unsaved.header == Some(header) {
             return None;
         }
@@ -93,7 +93,7 @@ impl Zone {
         self.unsaved.header = Some(header);
         Some(Delta {
             header,
-            segments,
+            pages,
             dropped: unsaved.base_page..base_page,
             entered: unsaved.entered,
             forgotten: unsaved.forgotten,
@@ -122,7 +122,7 @@ impl Zone {
         let mut pages = vec![none; segments * PAGES];
         let before = usize::try_from(header.base_page - first_page).unwrap_or(usize::MAX);
         pages[..before].fill(Arc::new([u64::MAX; PAGE_WORDS]));
-        for (index, words) in image.segments {
+        for (index, words) in image.pages {
             let at = index.checked_sub(first_page).and_then(|i| usize::try_from(i).ok());
             match at.filter(|&i| i >= before).and_then(|i| pages.get_mut(i)) {
                 Some(page) => *page = Arc::new(sabotaged(*words)),

@@ -302,13 +302,13 @@ fn present_tickets_of_a_segment_are_spread_over_its_pages() {
 fn a_line_saved_from_the_middle_of_a_segment_starts_with_that_segment() {
     let next = 11 * PAGE_TICKETS as u64 + 5;
     let header = Header { epoch: EPOCH, next, base_page: 11 };
-    let image = Image { header, segments: vec![], entries: vec![] };
+    let image = Image { header, pages: vec![], entries: vec![] };
     let mut zone = Zone::restore(policy(1), image.clone(), at(0)).expect("consistent");
     let before: Vec<_> = zone.dump().tickets.iter().map(|ticket| ticket.seq).collect();
     assert_eq!(before, (next - 5..next).collect::<Vec<_>>());
     let mut saved = image;
     save(&mut saved, zone.take_delta().expect("the base moved back"));
-    assert_eq!((saved.header.base_page, saved.segments.len()), (8, 3), "earlier pages are saved as gone");
+    assert_eq!((saved.header.base_page, saved.pages.len()), (8, 3), "earlier pages are saved as gone");
     let again = Zone::restore(policy(1), saved, at(0)).expect("consistent");
     assert_eq!(again.dump(), zone.dump());
 }
@@ -327,7 +327,7 @@ fn ticket_numbers_may_exceed_a_million_millions() {
     let header = Header { epoch: EPOCH, next: base_page * PAGE_TICKETS as u64 + 100, base_page };
     let mut gone = Box::new([0; crate::PAGE_WORDS]);
     (gone[0], gone[1]) = (u64::MAX, (1 << 36) - 1);
-    let image = Image { header, segments: vec![(base_page, gone)], entries: vec![] };
+    let image = Image { header, pages: vec![(base_page, gone)], entries: vec![] };
     let mut zone = Zone::restore(policy(60), image, at(0)).expect("consistent");
     let first = zone.join(10_000, at(0)).first;
     assert_eq!(first, header.next);
@@ -339,7 +339,7 @@ fn ticket_numbers_may_exceed_a_million_millions() {
 fn damaged_images_are_refused() {
     let image = |next, base_page, entries| Image {
         header: Header { epoch: EPOCH, next, base_page },
-        segments: vec![(base_page, Box::new([1; crate::PAGE_WORDS]))],
+        pages: vec![(base_page, Box::new([1; crate::PAGE_WORDS]))],
         entries,
     };
     let refused = |image| Zone::restore(policy(1), image, at(0)).err().expect("refused").0;
@@ -354,10 +354,10 @@ fn damaged_images_are_refused() {
 /// Adds a delta to an image, as a journal does.
 fn save(image: &mut Image, delta: Delta) {
     image.header = delta.header;
-    image.segments.retain(|(index, _)| !delta.dropped.contains(index));
-    for (index, words) in delta.segments {
-        image.segments.retain(|(saved, _)| *saved != index);
-        image.segments.push((index, Box::new(*words)));
+    image.pages.retain(|(index, _)| !delta.dropped.contains(index));
+    for (index, words) in delta.pages {
+        image.pages.retain(|(saved, _)| *saved != index);
+        image.pages.push((index, Box::new(*words)));
     }
     image.entries.extend(delta.entered);
     image.entries.retain(|(seq, _)| !delta.forgotten.contains(seq));

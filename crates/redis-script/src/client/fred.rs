@@ -1,7 +1,10 @@
 //! A connection by fred.
 //!
-//! Of fred, one connection to one server is used, without its reconnecting and its cluster routing: while one server of
-//! a cluster is away, its router answers for none of them, and its queue has no limit.
+//! One fred client serves one connection to one server. Its reconnecting and its cluster routing are not used: while one
+//! server of a cluster is down, fred's router serves none of them (docs/decisions/fred-cluster-client.md), and its
+//! queue has no limit.
+//!
+//! Invariant: when the connection is lost, fred's task has ended, and so has every call.
 
 use ::fred::{
     clients::Client,
@@ -29,7 +32,7 @@ pub(super) struct Connection {
     router: Router,
 }
 
-/// fred's task, which ends with the connection; and the connection with it.
+/// fred's task. It ends when the connection is lost; dropping it closes the connection.
 struct Router(ConnectHandle);
 
 impl Drop for Router {
@@ -49,7 +52,7 @@ impl Link for Connection {
         };
         let mut builder = Builder::from_config(config);
         builder.with_connection_config(|connection| {
-            // Who opens this gives up after half of that, and says why; fred may have got as far as a command by then.
+            // The caller gives up after half of this time, with a better message; fred may have sent a command by then.
             connection.connection_timeout = settings.connect_timeout * 2;
             connection.internal_command_timeout = settings.connect_timeout * 2;
             connection.max_command_attempts = 1;
@@ -57,7 +60,7 @@ impl Link for Connection {
         });
         let client = builder.build().map_err(|error| error.to_string())?;
         let mut router = Router(client.connect());
-        // The task ends at once where there is no connection, perhaps before anybody waits for one.
+        // If there is no connection, the task ends at once, perhaps before the wait below begins.
         tokio::select! {
             connected = client.wait_for_connect() => connected.map_err(|error| error.to_string())?,
             ended = &mut router.0 => return Err(match ended {
@@ -83,7 +86,7 @@ impl Link for Connection {
         let count = commands.len();
         for command in commands {
             let (command, args) = parts(command);
-            // Answers `QUEUED`, from here.
+            // fred itself answers `QUEUED` here.
             pipeline.custom_raw(command, args).await.map_err(|error| error.to_string())?;
         }
         let results = pipeline.try_all::<Arg>().await;
@@ -120,7 +123,7 @@ fn tls(settings: &Settings) -> Result<TlsConfig, String> {
     Ok(TlsConnector::from(config).into())
 }
 
-/// What a frame says; an error is that of a reply that scripts don't give.
+/// Converts a frame. The outer error is for replies that scripts cannot give.
 fn answer(frame: Resp3Frame) -> Result<Answer, String> {
     Ok(Ok(match frame {
         Resp3Frame::Null => Value::Nil,
@@ -134,11 +137,11 @@ fn answer(frame: Resp3Frame) -> Result<Answer, String> {
             }
         }
         Resp3Frame::SimpleError { data, .. } => return Ok(Err(data.to_string())),
-        other => return Err(format!("a reply of an unknown kind: {other:?}")),
+        other => return Err(format!("an unexpected kind of reply: {other:?}")),
     }))
 }
 
-/// The same for what came through a pipeline.
+/// Converts a value of a pipeline.
 fn value(arg: Arg) -> Result<Value, String> {
     Ok(match arg {
         Arg::Null => Value::Nil,
@@ -146,6 +149,6 @@ fn value(arg: Arg) -> Result<Value, String> {
         Arg::Bytes(bytes) => Value::Bytes(bytes),
         Arg::String(text) => Value::Bytes(text.into_inner()),
         Arg::Array(parts) => Value::Array(parts.into_iter().map(value).collect::<Result<_, _>>()?),
-        other => return Err(format!("a reply of an unknown kind: {:?}", other.kind())),
+        other => return Err(format!("an unexpected kind of reply: {:?}", other.kind())),
     })
 }

@@ -1,7 +1,7 @@
-//! What is asked of a library: one connection to one server.
+//! What a client library has to provide: one connection to one server.
 //!
-//! Invariant: a connection never comes back by itself. What is sent over it in one call arrives together and in order,
-//! or, with an error, perhaps not at all; nothing is sent twice.
+//! Invariant: a connection never reconnects by itself. The commands of one call arrive together and in order; after an
+//! error they may or may not have arrived. Nothing is sent twice.
 
 use std::future::Future;
 
@@ -26,12 +26,13 @@ impl Command {
 /// A server's answer to a command: a value, or the text of its error reply.
 pub(super) type Answer = Result<Value, String>;
 
-/// One connection to one server; calls may be under way together, and go out pipelined.
+/// One connection to one server. Calls may be in flight together; they are pipelined.
 pub(super) trait Link: Send + Sync + Sized + 'static {
-    /// Connects and authenticates. Has no time limit of its own; when dropped half-way, nothing is left behind.
+    /// Connects and authenticates. The caller sets the time limit. If the future is dropped early, nothing is left
+    /// behind.
     ///
     /// # Errors
-    /// What the library, or the server, says.
+    /// The message of the library or of the server.
     fn open(
         host: &str,
         port: u16,
@@ -39,9 +40,9 @@ pub(super) trait Link: Send + Sync + Sized + 'static {
         settings: &Settings,
     ) -> impl Future<Output = Result<Self, String>> + Send;
 
-    /// Sends commands, one or more, next to each other, and gives an answer for each. Has no time limit of its own.
+    /// Sends one or more commands next to each other, and returns an answer for each. The caller sets the time limit.
     ///
     /// # Errors
-    /// The connection is lost; the commands may or may not have been executed.
+    /// The connection is lost. The commands may or may not have run.
     fn send(&self, commands: Vec<Command>) -> impl Future<Output = Result<Vec<Answer>, String>> + Send;
 }

@@ -1,13 +1,11 @@
-//! Listens to one sharded channel (`SSUBSCRIBE`), at the server that has its slot.
+//! Subscribes to one sharded channel (`SSUBSCRIBE`), at the server that has its slot.
 //!
-//! A connection of its own, by redis-rs with RESP3, whatever library the calls go by. Its cluster client is not used (a
-//! frozen server is never given up there), nor is fred's, whose router holds up all servers for one that is away. Whatever
-//! happens to the subscription, the connection is given up with it: redis-rs takes a `SUNSUBSCRIBE` that nobody asked for, as comes
-//! when the slot moves, for the reply to whatever was asked last.
+//! A subscription has its own connection, by redis-rs with RESP3, whatever library carries the calls. When the
+//! subscription ends, its connection is closed: redis-rs takes the `SUNSUBSCRIBE` that the server sends when the slot
+//! moves for the reply to the last command.
 //!
-//! Invariants: who listens hears of each stretch in which a message may have been missed, by [`Heard::Listening`] after
-//! it or by [`Heard::Missed`]; a listener that is not taken from is not waited for, and keeps twice [`QUEUE`] messages at
-//! most.
+//! Invariants: after each time in which messages may have been missed, the subscriber gets [`Heard::Listening`] or
+//! [`Heard::Missed`]. A slow subscriber delays nothing; at most twice [`QUEUE`] messages are kept for it.
 
 use std::{
     sync::{
@@ -33,51 +31,53 @@ use super::{
     link::Link,
     redis_rs::connect,
     routes::{Shared, redirected},
-    server::{PAUSES, Place},
+    server::{BACKOFF, HostPort},
 };
 
-/// Messages that wait to be heard, behind the connection and again behind the keeper; more are lost, and counted.
+/// How many messages may wait behind the connection, and again behind the task that reads it. Further messages are
+/// dropped and counted.
 const QUEUE: usize = 256;
 
-/// How often the server is asked whether it is still there, and the map whether it still has the slot.
+/// How often to check that the server answers, and that the map still gives it the slot.
 const CHECK: Duration = Duration::from_secs(1);
 
-/// What is heard.
+/// An event of a subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// From now on the channel is listened to; what was said before may have been missed.
+    /// The subscription is active from now on. Earlier messages may have been missed.
     Listening,
     /// A message.
     Message(Bytes),
-    /// So many messages more came than were taken.
+    /// The subscriber was too slow: so many messages were dropped.
     Missed(u64),
-    /// The channel is not listened to, for this reason; it is tried again.
+    /// The subscription is not active, for this reason. It is tried again.
     Silent(String),
 }
 
-/// A subscription that is kept up. It ends when it is dropped.
+/// A subscription that renews itself. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Listener {
-    heard: mpsc::Receiver<Heard>,
-    keeper: AbortHandle,
+    events: mpsc::Receiver<Heard>,
+    subscriber: AbortHandle,
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.keeper.abort();
+        self.subscriber.abort();
     }
 }
 
 impl Listener {
     pub(super) fn start<L: Link>(shared: Arc<Shared<L>>, channel: Bytes, max_len: usize) -> Self {
-        let (hears, heard) = mpsc::channel(QUEUE);
-        let keeper = tokio::spawn(keep(shared, Channel { name: channel, max_len }, hears)).abort_handle();
-        Self { heard, keeper }
+        let (sender, events) = mpsc::channel(QUEUE);
+        let channel = Channel { name: channel, max_len };
+        let subscriber = tokio::spawn(keep_subscribed(shared, channel, sender)).abort_handle();
+        Self { events, subscriber }
     }
 
-    /// Waits for what is heard next; none once the runtime stops. Nothing is lost where it is not waited for to the end.
+    /// Waits for the next event; `None` once the runtime stops. Dropping the future loses no event.
     pub async fn next(&mut self) -> Option<Heard> {
-        self.heard.recv().await
+        self.events.recv().await
     }
 }
 
@@ -89,56 +89,56 @@ struct Channel {
 /// Why a subscription ended.
 struct Ended {
     reason: String,
-    /// Where the channel was said to be.
-    told: Option<Place>,
-    /// It had begun.
-    listened: bool,
+    /// The server that the channel was said to be at.
+    redirect: Option<HostPort>,
+    /// Whether it had been active.
+    was_active: bool,
 }
 
-async fn keep<L: Link>(shared: Arc<Shared<L>>, channel: Channel, hears: mpsc::Sender<Heard>) {
+async fn keep_subscribed<L: Link>(shared: Arc<Shared<L>>, channel: Channel, sender: mpsc::Sender<Heard>) {
     let slot = redis_keyslot(&channel.name);
-    let mut pause = *PAUSES.start();
-    let mut told = None;
+    let mut pause = *BACKOFF.start();
+    let mut redirect: Option<HostPort> = None;
     loop {
         let since = Instant::now();
-        let place = match told.take() {
-            Some(place) => Ok(place),
+        let server = match redirect.take() {
+            Some(server) => Ok(server),
             None => shared.owner(slot),
         };
-        let ended = match place {
-            Ok(place) => listen(&shared, &place, slot, &channel, &hears).await,
-            Err(error) => Ended { reason: error.to_string(), told: None, listened: false },
+        let ended = match server {
+            Ok(server) => subscribe(&shared, &server, slot, &channel, &sender).await,
+            Err(error) => Ended { reason: error.to_string(), redirect: None, was_active: false },
         };
         shared.stale.notify_one();
-        // A server that lets us in and out again is not asked faster than one that does not answer.
-        if ended.listened && since.elapsed() > *PAUSES.end() {
-            pause = *PAUSES.start();
+        // A server that accepts subscriptions and ends them at once is not asked more often than one that does not answer.
+        if ended.was_active && since.elapsed() > *BACKOFF.end() {
+            pause = *BACKOFF.start();
         }
-        told = ended.told;
-        if hears.send(Heard::Silent(ended.reason)).await.is_err() {
+        redirect = ended.redirect;
+        if sender.send(Heard::Silent(ended.reason)).await.is_err() {
             return;
         }
         sleep(pause).await;
-        pause = (pause * 2).min(*PAUSES.end());
+        pause = (pause * 2).min(*BACKOFF.end());
     }
 }
 
-/// Listens at one server for as long as that is the right one.
-async fn listen<L: Link>(
+/// Subscribes at one server, until the subscription ends or another server has the slot.
+async fn subscribe<L: Link>(
     shared: &Shared<L>,
-    place: &Place,
+    server: &HostPort,
     slot: u16,
     channel: &Channel,
-    hears: &mpsc::Sender<Heard>,
+    sender: &mpsc::Sender<Heard>,
 ) -> Ended {
     let settings = &shared.access.settings;
-    let named = |reason: &str| format!("{}:{}: {reason}", place.0, place.1);
-    let ended = |reason: &str, listened| Ended { reason: named(reason), told: None, listened };
+    let named = |reason: &str| format!("{}:{}: {reason}", server.0, server.1);
+    let ended = |reason: &str, was_active| Ended { reason: named(reason), redirect: None, was_active };
     let (pushes, mut pushed) = mpsc::channel(QUEUE);
     let missed = Arc::new(AtomicU64::new(0));
     let (missing, max_len) = (Arc::clone(&missed), channel.max_len);
     let push = move |mut info: PushInfo| {
-        // However long it is, no more is kept than shows that it is too long.
+        // One byte more than allowed shows that the message was too long; the rest is not kept.
         if let Some(Value::BulkString(bytes)) = info.data.get_mut(1)
             && bytes.len() > max_len
         {
@@ -146,7 +146,7 @@ async fn listen<L: Link>(
             bytes.shrink_to_fit();
         }
         match pushes.try_send(info) {
-            // Were it the subscription's end, the next check would see it.
+            // If the dropped push was the end of the subscription, the next check notices it.
             Err(mpsc::error::TrySendError::Full(_)) => {
                 missing.fetch_add(1, Ordering::Relaxed);
                 Ok(())
@@ -155,22 +155,22 @@ async fn listen<L: Link>(
         }
     };
     let opened = timeout(settings.connect_timeout, async {
-        let mut connection = open(shared, place, AsyncConnectionConfig::new().set_push_sender(push)).await?;
+        let mut connection = open(shared, server, AsyncConnectionConfig::new().set_push_sender(push)).await?;
         ask(&mut connection, Cmd::new().arg("SSUBSCRIBE").arg(&channel.name[..])).await?;
         Ok::<_, String>(connection)
     });
     let mut connection = match opened.await {
         Ok(Ok(connection)) => connection,
         Ok(Err(reason)) => {
-            let told = reason.starts_with("MOVED ").then(|| redirected(&reason, place)).flatten();
-            return Ended { reason: named(&reason), told, listened: false };
+            let redirect = reason.starts_with("MOVED ").then(|| redirected(&reason, server)).flatten();
+            return Ended { reason: named(&reason), redirect, was_active: false };
         }
         Err(_) => return ended("no subscription in time", false),
     };
-    if hears.send(Heard::Listening).await.is_err() {
+    if sender.send(Heard::Listening).await.is_err() {
         return ended("nobody listens", true);
     }
-    // Not at once: the map may be older than what a server said of where the slot is.
+    // The first check comes later: the map may be older than the redirect that led here.
     let mut check = interval_at(Instant::now() + CHECK, CHECK);
     check.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -184,7 +184,7 @@ async fn listen<L: Link>(
                 Some(_) => None,
             },
             _ = check.tick() => {
-                if shared.owner(slot).is_ok_and(|owner| owner != *place) {
+                if shared.owner(slot).is_ok_and(|owner| owner != *server) {
                     return ended("another server has the slot", true);
                 }
                 match timeout(settings.command_timeout, ask(&mut connection, &redis::cmd("PING"))).await {
@@ -196,7 +196,7 @@ async fn listen<L: Link>(
         };
         let lost = missed.swap(0, Ordering::Relaxed);
         for heard in heard.into_iter().chain((lost > 0).then_some(Heard::Missed(lost))) {
-            if hears.send(heard).await.is_err() {
+            if sender.send(heard).await.is_err() {
                 return ended("nobody listens", true);
             }
         }
@@ -205,7 +205,7 @@ async fn listen<L: Link>(
 
 async fn open<L: Link>(
     shared: &Shared<L>,
-    (host, port): &Place,
+    (host, port): &HostPort,
     config: AsyncConnectionConfig,
 ) -> Result<MultiplexedConnection, String> {
     let access = &shared.access;
@@ -220,7 +220,7 @@ async fn open<L: Link>(
     connected.map_err(|error| error.to_string())
 }
 
-/// Asks for something whose answer does not matter.
+/// Runs a command whose answer does not matter.
 async fn ask(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<(), String> {
     let reply: Result<Value, RedisError> = command.query_async(connection).await;
     reply.map(drop).map_err(|error| match (error.code(), error.detail()) {
@@ -229,7 +229,7 @@ async fn ask(connection: &mut MultiplexedConnection, command: &Cmd) -> Result<()
     })
 }
 
-/// The message in `[channel, message]`.
+/// Takes the message out of `[channel, message]`.
 fn message(mut data: Vec<Value>) -> Option<Heard> {
     match data.pop() {
         Some(Value::BulkString(bytes)) => Some(Heard::Message(bytes.into())),

@@ -1,7 +1,9 @@
 //! A connection by redis-rs.
 //!
-//! Of redis-rs, one multiplexed connection to one server is used, without its cluster routing: a frozen server is never
-//! given up there, though a replica has long taken over.
+//! One multiplexed connection serves one server. redis-rs' cluster routing is not used: it never gives up a frozen
+//! server, even after a replica has taken over.
+//!
+//! Invariant: the connection does not reconnect and has no response timeout; [`super::server`] does both.
 
 use bytes::Bytes;
 use redis::{
@@ -17,7 +19,7 @@ use super::{
 };
 use crate::address::{Address, Settings};
 
-/// How many calls may wait for the connection's task, which writes them.
+/// How many calls may wait for the task that writes them to the connection.
 const QUEUE: usize = 1_024;
 
 /// A connection.
@@ -28,7 +30,7 @@ impl Link for Connection {
         let (login, config) = (RedisConnectionInfo::default(), AsyncConnectionConfig::new());
         let connected = connect((host, port), address, settings, login, config).await;
         let connection = connected.map(Self).map_err(|error| error.to_string())?;
-        // Said here, since redis-rs keeps to itself what the server answers.
+        // Sent here and not by redis-rs, which hides the server's answer.
         if let Some(password) = &address.password {
             let words = address.user.iter().chain([password]).map(|word| Bytes::from(word.clone())).collect();
             if let Some(Err(text)) = connection.send(vec![Command { name: "AUTH", args: words }]).await?.pop()
@@ -57,7 +59,7 @@ impl Link for Connection {
     }
 }
 
-/// A connection by this login and with these settings, beside those that all have.
+/// Opens a connection with this login and configuration, and the settings that all connections share.
 pub(super) async fn connect(
     (host, port): (&str, u16),
     address: &Address,
@@ -66,8 +68,8 @@ pub(super) async fn connect(
     config: AsyncConnectionConfig,
 ) -> Result<MultiplexedConnection, RedisError> {
     let host = host.to_owned();
-    let place = if address.tls {
-        // It takes the process's choice; where somebody has made one, it stays.
+    let server = if address.tls {
+        // redis-rs uses the process-wide provider. If one is installed already, it stays.
         drop(aws_lc_rs::default_provider().install_default());
         ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None }
     } else {
@@ -75,7 +77,7 @@ pub(super) async fn connect(
     };
     let login = login.set_skip_set_lib_name();
     let tcp = TcpSettings::default().set_nodelay(true);
-    let info = place.into_connection_info()?.set_tcp_settings(tcp).set_redis_settings(login);
+    let info = server.into_connection_info()?.set_tcp_settings(tcp).set_redis_settings(login);
     let client = if address.tls {
         let certificates = TlsCertificates { client_tls: None, root_cert: settings.ca_pem.clone() };
         Client::build_with_tls(info, certificates)?
@@ -89,7 +91,7 @@ pub(super) async fn connect(
     client.get_multiplexed_async_connection_with_config(&config).await
 }
 
-/// What a reply says; an error is that of a reply that scripts don't give.
+/// Converts a reply. The outer error is for replies that scripts cannot give.
 fn answer(reply: Reply) -> Result<Answer, String> {
     Ok(Ok(match reply {
         Reply::Nil => Value::Nil,
@@ -105,11 +107,11 @@ fn answer(reply: Reply) -> Result<Answer, String> {
             }
         }
         Reply::ServerError(error) => return Ok(Err(text(&error))),
-        other => return Err(format!("a reply of an unknown kind: {other:?}")),
+        other => return Err(format!("an unexpected kind of reply: {other:?}")),
     }))
 }
 
-/// An error reply as the server wrote it.
+/// The text of an error reply, as the server wrote it.
 pub(super) fn text(error: &ServerError) -> String {
     match error.details() {
         Some(details) => format!("{} {details}", error.code()),

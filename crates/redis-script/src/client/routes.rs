@@ -1,8 +1,10 @@
-//! Which server has a key, and the way there: the part of a client that is the same whatever library speaks.
+//! The map of slots, and the way of a call to its server. It is the same for both libraries.
 //!
-//! Invariant: a call waits for the one server that has its key and for no other, so a server that is away holds up
-//! nobody else's calls. Where the servers belong to each other is asked anew when a call fails or is sent elsewhere, and
-//! every [`REFRESH`]; never more often than every [`REFRESH_GAP`], and of [`ASKED`] servers at most.
+//! Invariant: a call waits only for the server that has its key, so a server that is down does not delay calls to other
+//! servers. The map is refreshed when a call fails or is redirected, and every [`REFRESH`]; never more often than every
+//! [`REFRESH_GAP`]. Each refresh asks at most [`ASKED`] servers.
+//!
+//! docs/decisions/fred-cluster-client.md says why this exists.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,23 +24,24 @@ use super::{
     ClientError, Confirm, Script, Value,
     link::{Answer, Command, Link},
     listener::Listener,
-    server::{Access, Place, Server, Trouble},
+    server::{Access, HostPort, SendError, Server},
+    topology::{self, Layout},
 };
 use crate::address::{Address, Settings, Topology};
 
-/// How old the map of the servers becomes when nothing fails.
+/// How old the map may become while nothing fails.
 const REFRESH: Duration = Duration::from_secs(10);
 
 /// The least time between two refreshes.
 const REFRESH_GAP: Duration = Duration::from_millis(200);
 
-/// How many servers are asked at once for the map; the next refresh asks the next ones.
+/// How many servers one refresh asks for the map. The next refresh asks the next ones.
 const ASKED: usize = 8;
 
-/// How often a call is sent: it may be told of another server, or to bring the script's text, and a connection may break.
+/// How often a call is sent at most. A server may redirect it or ask for the script's text, or a connection may break.
 const ATTEMPTS: u32 = 6;
 
-/// A client but for the library.
+/// A client over connections of type `L`.
 pub(super) struct Routes<L> {
     shared: Arc<Shared<L>>,
     in_flight: Semaphore,
@@ -48,25 +51,18 @@ pub(super) struct Routes<L> {
 pub(super) struct Shared<L> {
     pub(super) access: Arc<Access>,
     map: RwLock<Arc<Map<L>>>,
-    /// Servers that calls were told of since the map was made, and that it does not have.
-    told: Mutex<BTreeMap<Place, Arc<Server<L>>>>,
+    /// Servers that calls were redirected to since the last refresh, and that the map does not have.
+    redirects: Mutex<BTreeMap<HostPort, Arc<Server<L>>>>,
+    /// Notified when the map may be out of date.
     pub(super) stale: Notify,
 }
 
-/// Who has which slots. Outside of a cluster one server has them all.
+/// Which server has which slots. Outside of a cluster one server has all of them.
 struct Map<L> {
-    /// Ranges of slots, both ends in them, in their order.
+    /// Ranges of slots in ascending order: first slot, last slot, server.
     ranges: Vec<(u16, u16, Arc<Server<L>>)>,
-    /// All servers heard of, replicas too.
-    known: BTreeSet<Place>,
-}
-
-/// What a server said of who has which slots.
-struct Layout {
-    ranges: Vec<(u16, u16, Place)>,
-    known: BTreeSet<Place>,
-    /// Whether the server that says so is itself in touch with the others.
-    certain: bool,
+    /// All known servers, replicas included.
+    known: BTreeSet<HostPort>,
 }
 
 impl<L> Drop for Routes<L> {
@@ -81,11 +77,11 @@ impl<L: Link> Routes<L> {
         let shared = Arc::new(Shared {
             access,
             map: RwLock::new(Arc::new(Map { ranges: Vec::new(), known: BTreeSet::new() })),
-            told: Mutex::default(),
+            redirects: Mutex::default(),
             stale: Notify::new(),
         });
-        match timeout(settings.connect_timeout, shared.begin()).await {
-            Ok(begun) => begun.map_err(ClientError::Away)?,
+        match timeout(settings.connect_timeout, shared.connect()).await {
+            Ok(connected) => connected.map_err(ClientError::Away)?,
             Err(_) => {
                 let text =
                     format!("no connection to {address} within {} ms", settings.connect_timeout.as_millis());
@@ -105,25 +101,25 @@ impl<L: Link> Routes<L> {
         confirm: Option<Confirm>,
     ) -> Result<Value, ClientError> {
         let slot = keys.first().map_or(0, |key| redis_keyslot(key));
-        let commands = |text_too, asking| commands(script, &keys, &args, text_too, asking, confirm);
+        let commands = |with_text, asking| commands(script, &keys, &args, with_text, asking, confirm);
         self.send(slot, commands, confirm).await
     }
 
-    /// Says `message` on a sharded channel, where its slot is.
+    /// Publishes `message` on a sharded channel, at the server that has its slot.
     pub(super) async fn publish(&self, channel: Bytes, message: Bytes) -> Result<(), ClientError> {
         let slot = redis_keyslot(&channel);
-        // A slot that is on its way takes its channels along at the end: nobody says `ASK`.
+        // A slot that is being moved takes its channels along at the end, so there is no `ASK`.
         let command = |_, _| vec![Command { name: "SPUBLISH", args: vec![channel.clone(), message.clone()] }];
         self.send(slot, command, None).await.map(drop)
     }
 
-    /// Listens to a sharded channel, wherever its slot is from now on.
+    /// Subscribes to a sharded channel, and follows its slot when it moves.
     pub(super) fn listen(&self, channel: Bytes, max_len: usize) -> Listener {
         Listener::start(Arc::clone(&self.shared), channel, max_len)
     }
 
-    /// Sends what `commands` makes to the server that has a slot. It is told whether a script's text is to be sent along,
-    /// and whether `ASKING` comes first.
+    /// Sends commands to the server that has `slot`. `commands(with_text, asking)` makes them: `with_text` asks for the
+    /// script's text in place of its digest, and `asking` for `ASKING` in front.
     async fn send(
         &self,
         slot: u16,
@@ -131,34 +127,34 @@ impl<L: Link> Routes<L> {
         confirm: Option<Confirm>,
     ) -> Result<Value, ClientError> {
         let _permit = self.in_flight.try_acquire().map_err(|_| ClientError::Busy)?;
-        let patience = self.shared.access.settings.command_timeout
+        let limit = self.shared.access.settings.command_timeout
             + Duration::from_millis(confirm.map_or(0, |confirm| u64::from(confirm.timeout_ms)));
-        let deadline = Instant::now() + patience;
-        let mut told: Option<Told<L>> = None;
-        let mut text_too = false;
+        let deadline = Instant::now() + limit;
+        let mut redirect: Option<Target<L>> = None;
+        let mut with_text = false;
         let mut reason = String::new();
         for _ in 0..ATTEMPTS {
-            let Told { server, asking } = match told.take() {
-                Some(told) => told,
-                None => Told { server: self.shared.server(slot)?, asking: false },
+            let Target { server, asking } = match redirect.take() {
+                Some(target) => target,
+                None => Target { server: self.shared.server(slot)?, asking: false },
             };
-            let commands = commands(text_too, asking);
+            let commands = commands(with_text, asking);
             let sent = match confirm {
                 None => server.send(commands, deadline).await,
-                Some(_) => server.send_alone(commands, deadline).await,
+                Some(_) => server.send_exclusive(commands, deadline).await,
             };
             let answers = match sent {
                 Ok(answers) => answers,
-                Err(trouble) => {
+                Err(error) => {
                     self.shared.stale.notify_one();
-                    match trouble {
-                        Trouble::Lost(why) => {
+                    match error {
+                        SendError::Lost(why) => {
                             reason = why;
                             continue;
                         }
-                        Trouble::Down(why) => return Err(ClientError::Away(why)),
-                        Trouble::Late => {
-                            let text = format!("no answer within {} ms", patience.as_millis());
+                        SendError::Down(why) => return Err(ClientError::Away(why)),
+                        SendError::Late => {
+                            let text = format!("no answer within {} ms", limit.as_millis());
                             return Err(ClientError::Away(text));
                         }
                     }
@@ -171,16 +167,16 @@ impl<L: Link> Routes<L> {
                 Err(text) => text,
             };
             match text.split(' ').next().unwrap_or_default() {
-                "NOSCRIPT" if !text_too => {
-                    text_too = true;
-                    told = Some(Told { server, asking });
+                "NOSCRIPT" if !with_text => {
+                    with_text = true;
+                    redirect = Some(Target { server, asking });
                 }
                 code @ ("MOVED" | "ASK") => {
                     if code == "MOVED" {
                         self.shared.stale.notify_one();
                     }
-                    let Some(place) = redirected(&text, server.place()) else { return Err(refused(text)) };
-                    told = Some(Told { server: self.shared.at(&place), asking: code == "ASK" });
+                    let Some(to) = redirected(&text, server.host_port()) else { return Err(refused(text)) };
+                    redirect = Some(Target { server: self.shared.at(&to), asking: code == "ASK" });
                 }
                 _ => {
                     let error = refused(text);
@@ -196,10 +192,10 @@ impl<L: Link> Routes<L> {
     }
 }
 
-/// Where a call was told to go.
-struct Told<L> {
+/// The server that a call goes to next.
+struct Target<L> {
     server: Arc<Server<L>>,
-    /// Whether that server has to be told that it was asked to: the slot is on its way there.
+    /// Whether `ASKING` has to come first, because the slot is being moved to this server.
     asking: bool,
 }
 
@@ -207,11 +203,11 @@ fn commands(
     script: &'static Script,
     keys: &[Bytes],
     args: &[Bytes],
-    text_too: bool,
+    with_text: bool,
     asking: bool,
     confirm: Option<Confirm>,
 ) -> Vec<Command> {
-    let (name, script) = if text_too { ("EVAL", &script.text) } else { ("EVALSHA", &script.sha1) };
+    let (name, script) = if with_text { ("EVAL", &script.text) } else { ("EVALSHA", &script.sha1) };
     let mut all = Vec::with_capacity(2 + keys.len() + args.len());
     all.extend([Bytes::from_static(script.as_bytes()), Bytes::from(keys.len().to_string())]);
     all.extend(keys.iter().chain(args).cloned());
@@ -239,9 +235,9 @@ fn confirmed(value: Value, confirm: Option<Confirm>, waited: Option<Answer>) -> 
     }
 }
 
-/// The error that a server's error reply stands for: its own trouble, or the script's.
+/// Converts an error reply: either the server can't serve the call, or the script returned the error.
 fn refused(text: String) -> ClientError {
-    /// What no script chose to say: the server, or the cluster, can't do its work now, or does not let us.
+    /// Codes that come from the server and not from a script: it, or the cluster, can't serve calls now, or refuses us.
     const AWAY: [&str; 16] = [
         "LOADING",
         "CLUSTERDOWN",
@@ -264,16 +260,16 @@ fn refused(text: String) -> ClientError {
     if AWAY.contains(&code) { ClientError::Away(text) } else { ClientError::Script(text) }
 }
 
-/// The place in `MOVED 3999 10.0.0.1:6381`; without a host it is that of the server that says so.
-pub(super) fn redirected(text: &str, by: &Place) -> Option<Place> {
+/// The server in `MOVED 3999 10.0.0.1:6381`. If the host is empty, it is the host of the server that said so.
+pub(super) fn redirected(text: &str, by: &HostPort) -> Option<HostPort> {
     let (host, port) = text.split(' ').nth(2)?.rsplit_once(':')?;
     let host = if host.is_empty() { &by.0 } else { host };
     Some((host.to_owned(), port.parse().ok()?))
 }
 
 impl<L: Link> Shared<L> {
-    /// Learns where everything is, and waits until a server is connected to.
-    async fn begin(&self) -> Result<(), String> {
+    /// Fetches the first map, and waits until one server is connected.
+    async fn connect(&self) -> Result<(), String> {
         let mut turn = 0;
         while let Err(reason) = self.refresh(turn).await {
             turn += 1;
@@ -284,7 +280,7 @@ impl<L: Link> Shared<L> {
         let servers = self.map().servers();
         let mut attempts = JoinSet::new();
         for server in servers.into_values() {
-            attempts.spawn(async move { server.settled().await });
+            attempts.spawn(async move { server.first_attempt().await });
         }
         let mut reasons = Vec::new();
         while let Some(attempt) = attempts.join_next().await {
@@ -301,16 +297,16 @@ impl<L: Link> Shared<L> {
         Arc::clone(&self.map.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Where the server is that has a slot.
-    pub(super) fn owner(&self, slot: u16) -> Result<Place, ClientError> {
-        self.server(slot).map(|server| server.place().clone())
+    /// Host and port of the server that has a slot.
+    pub(super) fn owner(&self, slot: u16) -> Result<HostPort, ClientError> {
+        self.server(slot).map(|server| server.host_port().clone())
     }
 
     /// The server that has a slot.
     fn server(&self, slot: u16) -> Result<Arc<Server<L>>, ClientError> {
         let map = self.map.read().unwrap_or_else(PoisonError::into_inner);
-        let place = map.ranges.partition_point(|(_, last, _)| *last < slot);
-        match map.ranges.get(place) {
+        let index = map.ranges.partition_point(|(_, last, _)| *last < slot);
+        match map.ranges.get(index) {
             Some((first, _, server)) if *first <= slot => Ok(Arc::clone(server)),
             _ => {
                 self.stale.notify_one();
@@ -319,43 +315,44 @@ impl<L: Link> Shared<L> {
         }
     }
 
-    /// The server at a place that a call was told of.
-    fn at(&self, place: &Place) -> Arc<Server<L>> {
-        if let Some(known) = self.map().servers().remove(place) {
+    /// The server that a call was redirected to.
+    fn at(&self, to: &HostPort) -> Arc<Server<L>> {
+        if let Some(known) = self.map().servers().remove(to) {
             return known;
         }
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(told.entry(place.clone()).or_insert_with(|| self.start(place.clone())))
+        let mut redirects = self.redirects.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(redirects.entry(to.clone()).or_insert_with(|| self.start(to.clone())))
     }
 
-    fn start(&self, place: Place) -> Arc<Server<L>> {
-        Arc::new(Server::start(place, Arc::clone(&self.access)))
+    fn start(&self, host_port: HostPort) -> Arc<Server<L>> {
+        Arc::new(Server::start(host_port, Arc::clone(&self.access)))
     }
 
-    /// Asks where everything is, servers from the `turn`-th group on, and goes by the first answer that can be relied on.
+    /// Refreshes the map. Asks the `turn`-th group of servers, and adopts the first answer from a server that is in
+    /// touch with its cluster; only without such an answer, another one.
     async fn refresh(&self, turn: usize) -> Result<(), String> {
         let address = &self.access.address;
         let hosts = || address.hosts.iter().cloned();
-        let asked: Vec<Place> = match address.topology {
-            // There is nothing to ask.
+        let asked: Vec<HostPort> = match address.topology {
+            // A single host needs no map.
             Topology::Standalone if address.hosts.len() == 1 => {
-                let ranges = hosts().map(|place| (0, u16::MAX, place)).collect();
+                let ranges = hosts().map(|host| (0, u16::MAX, host)).collect();
                 self.adopt(Layout { ranges, known: BTreeSet::new(), certain: true });
                 return Ok(());
             }
             Topology::Standalone | Topology::Sentinel => hosts().collect(),
             Topology::Cluster => {
                 let map = self.map();
-                let others = map.known.iter().filter(|place| !address.hosts.contains(place)).cloned();
-                let all: Vec<Place> = hosts().chain(others).collect();
+                let others = map.known.iter().filter(|host| !address.hosts.contains(host)).cloned();
+                let all: Vec<HostPort> = hosts().chain(others).collect();
                 let from = turn * ASKED % all.len().next_multiple_of(ASKED);
                 all.into_iter().skip(from).take(ASKED).collect()
             }
         };
         let mut answers = JoinSet::new();
-        for place in asked {
+        for host in asked {
             let access = Arc::clone(&self.access);
-            answers.spawn(async move { ask::<L>(&access, place).await });
+            answers.spawn(async move { topology::ask::<L>(&access, host).await });
         }
         let mut reasons = Vec::new();
         let mut doubtful = None;
@@ -378,13 +375,13 @@ impl<L: Link> Shared<L> {
         }
     }
 
-    /// Makes a layout the map; servers that stay keep their connections.
+    /// Makes a layout the map. Servers that stay keep their connections.
     fn adopt(&self, layout: Layout) {
         let mut servers = self.map().servers();
-        servers.append(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        servers.append(&mut self.redirects.lock().unwrap_or_else(PoisonError::into_inner));
         let mut ranges = Vec::with_capacity(layout.ranges.len());
-        for (first, last, place) in layout.ranges {
-            let server = servers.entry(place).or_insert_with_key(|place| self.start(place.clone()));
+        for (first, last, primary) in layout.ranges {
+            let server = servers.entry(primary).or_insert_with_key(|primary| self.start(primary.clone()));
             ranges.push((first, last, Arc::clone(server)));
         }
         ranges.sort_unstable_by_key(|(first, _, _)| *first);
@@ -394,8 +391,8 @@ impl<L: Link> Shared<L> {
 }
 
 impl<L: Link> Map<L> {
-    fn servers(&self) -> BTreeMap<Place, Arc<Server<L>>> {
-        self.ranges.iter().map(|(_, _, server)| (server.place().clone(), Arc::clone(server))).collect()
+    fn servers(&self) -> BTreeMap<HostPort, Arc<Server<L>>> {
+        self.ranges.iter().map(|(_, _, server)| (server.host_port().clone(), Arc::clone(server))).collect()
     }
 }
 
@@ -406,95 +403,12 @@ async fn keep_fresh<L: Link>(shared: Arc<Shared<L>>) {
         drop(timeout(REFRESH, shared.stale.notified()).await);
         match timeout(shared.access.settings.connect_timeout, shared.refresh(turn)).await {
             Ok(Ok(())) => {}
-            // The map that there was goes on; those who call hear of it if their server is away.
+            // The old map stays. Calls report it if their server is down.
             Ok(Err(reason)) => {
-                tracing::debug!(reason, "the servers of Redis could not be asked for their map");
+                tracing::debug!(reason, "no server of Redis could say which server has which slots");
             }
-            Err(_) => tracing::debug!("no server of Redis told the map in time"),
+            Err(_) => tracing::debug!("no server of Redis said in time which server has which slots"),
         }
         turn += 1;
-    }
-}
-
-/// Asks a server who has which slots, over a connection for this question alone.
-async fn ask<L: Link>(access: &Access, place: Place) -> Result<Layout, String> {
-    let odd = |what: &str| format!("{}:{}: {what}", place.0, place.1);
-    let whole =
-        |place: Place| Layout { ranges: vec![(0, u16::MAX, place)], known: BTreeSet::new(), certain: true };
-    match access.address.topology {
-        Topology::Standalone => {
-            let link: L = access.open(&place).await?;
-            let role = link.send(vec![Command::new("ROLE", [])]).await?.pop();
-            match role {
-                Some(Ok(Value::Array(parts)))
-                    if parts.first().and_then(text).as_deref() == Some("master") =>
-                {
-                    Ok(whole(place))
-                }
-                Some(Err(error)) => Err(odd(&error)),
-                _ => Err(odd("is not the primary")),
-            }
-        }
-        Topology::Sentinel => {
-            // Sentinels may have the servers' password, or none.
-            let link: L = match access.open(&place).await {
-                Err(_) if access.address.password.is_some() => access.anonymous().open(&place).await?,
-                opened => opened?,
-            };
-            let service = access.address.service.clone().unwrap_or_default();
-            let args = vec![Bytes::from_static(b"GET-MASTER-ADDR-BY-NAME"), Bytes::from(service)];
-            match link.send(vec![Command { name: "SENTINEL", args }]).await?.pop() {
-                Some(Ok(Value::Array(parts))) => {
-                    match parts.iter().map(text).collect::<Option<Vec<_>>>().as_deref() {
-                        Some([host, port]) => {
-                            Ok(whole((host.clone(), port.parse().map_err(|_| odd("names no port"))?)))
-                        }
-                        _ => Err(odd("names no primary")),
-                    }
-                }
-                Some(Err(error)) => Err(odd(&error)),
-                _ => Err(odd("does not know the service")),
-            }
-        }
-        Topology::Cluster => {
-            let link: L = access.open(&place).await?;
-            let commands = vec![Command::new("CLUSTER", ["INFO"]), Command::new("CLUSTER", ["SLOTS"])];
-            let answers = link.send(commands).await?.into_iter().collect::<Result<Vec<_>, _>>();
-            let answers = answers.map_err(|error| odd(&error))?;
-            let [info, Value::Array(ranges)] = answers.as_slice() else { return Err(odd("no answer")) };
-            let certain = text(info).is_some_and(|info| info.contains("cluster_state:ok"));
-            let layout = layout(ranges, &place, certain)
-                .ok_or_else(|| odd("the answer to CLUSTER SLOTS is unknown"))?;
-            if layout.ranges.is_empty() { Err(odd("its cluster has no slots")) } else { Ok(layout) }
-        }
-    }
-}
-
-/// Reads the answer of `CLUSTER SLOTS`: `[first, last, [host, port, id…], replicas…]` for each range.
-fn layout(ranges: &[Value], by: &Place, certain: bool) -> Option<Layout> {
-    let mut layout = Layout { ranges: Vec::with_capacity(ranges.len()), known: BTreeSet::new(), certain };
-    for range in ranges {
-        let Value::Array(parts) = range else { return None };
-        let [Value::Int(first), Value::Int(last), servers @ ..] = parts.as_slice() else { return None };
-        let places = servers.iter().map(|server| place(server, by)).collect::<Option<Vec<_>>>()?;
-        let primary = places.first()?.clone();
-        layout.ranges.push((u16::try_from(*first).ok()?, u16::try_from(*last).ok()?, primary));
-        layout.known.extend(places);
-    }
-    Some(layout)
-}
-
-/// A server in `CLUSTER SLOTS`; without a host it is that of the server that says so.
-fn place(server: &Value, by: &Place) -> Option<Place> {
-    let Value::Array(parts) = server else { return None };
-    let [host, Value::Int(port), ..] = parts.as_slice() else { return None };
-    let host = text(host).filter(|host| !host.is_empty() && host != "?").unwrap_or_else(|| by.0.clone());
-    Some((host, u16::try_from(*port).ok()?))
-}
-
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        _ => None,
     }
 }

@@ -1,7 +1,7 @@
-//! One server, and the connection to it that is kept up.
+//! One server, and the shared connection to it, which reconnects by itself.
 //!
-//! Invariant: who asks for the connection has it, or hears within the time that it waits for the first attempt that
-//! there is none. Nothing is queued for a server that is away.
+//! Invariant: a caller gets the connection, or an error as soon as the current attempt to connect has failed. No call
+//! is queued for a server that is down.
 
 use std::{
     sync::{
@@ -20,35 +20,36 @@ use tokio::{
 use super::link::{Answer, Command, Link};
 use crate::address::{Address, Settings};
 
-/// The pauses between attempts to connect: twice as long each time.
-pub(super) const PAUSES: std::ops::RangeInclusive<Duration> =
+/// The shortest and the longest pause between two attempts to connect. Each pause is twice as long as the one before.
+pub(super) const BACKOFF: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(50)..=Duration::from_secs(1);
 
-/// How many confirmed runs a server has under way, each on a connection of its own; others wait.
-const CONFIRMING: usize = 64;
+/// How many calls with `WAIT` a server may have in flight, each on its own connection. Further calls wait.
+const MAX_CONFIRMING: usize = 64;
 
-/// Host and port.
-pub(super) type Place = (String, u16);
+/// A server's host and port.
+pub(super) type HostPort = (String, u16);
 
-/// Why a server gave no answers.
-pub(super) enum Trouble {
-    /// There was no connection; nothing was sent.
+/// Why a server did not answer.
+pub(super) enum SendError {
+    /// There was no connection. Nothing was sent.
     Down(String),
-    /// The connection was lost meanwhile; worth another try.
+    /// The connection was lost after the call was sent. The caller may try again.
     Lost(String),
-    /// The deadline has passed.
+    /// The deadline passed.
     Late,
 }
 
-/// What connections need to be opened.
+/// What it takes to open a connection.
 pub(super) struct Access {
     pub(super) address: Address,
     pub(super) settings: Settings,
 }
 
 impl Access {
-    /// Opens a connection, within the time for that. It has been used once: a frozen server lets anybody connect.
-    pub(super) async fn open<L: Link>(&self, (host, port): &Place) -> Result<L, String> {
+    /// Opens a connection, within the connect timeout, and sends a PING: the kernel accepts connections for a frozen
+    /// server, too.
+    pub(super) async fn open<L: Link>(&self, (host, port): &HostPort) -> Result<L, String> {
         let limit = self.settings.connect_timeout;
         let open = async {
             let link = L::open(host, *port, &self.address, &self.settings).await?;
@@ -64,30 +65,32 @@ impl Access {
         opened.map_err(|error| format!("{host}:{port}: {error}"))
     }
 
-    /// The same without user and password.
+    /// The same access without user and password.
     pub(super) fn anonymous(&self) -> Self {
         let address = Address { user: None, password: None, ..self.address.clone() };
         Self { address, settings: self.settings.clone() }
     }
 }
 
-/// A server. Its connection is closed when it is dropped.
+/// A server. Dropping it closes its connections.
 pub(super) struct Server<L> {
     state: Arc<State<L>>,
-    keeper: AbortHandle,
+    connector: AbortHandle,
 }
 
 struct State<L> {
-    place: Place,
+    host_port: HostPort,
     access: Arc<Access>,
-    line: watch::Sender<Line<L>>,
+    /// The connection that all calls without `WAIT` share.
+    shared: watch::Sender<Status<L>>,
+    /// Connections for calls with `WAIT` that no call uses now.
     idle: Mutex<Vec<L>>,
     confirming: Semaphore,
 }
 
-/// The connection.
-enum Line<L> {
-    /// It is being opened, and was not found impossible lately.
+/// The state of the shared connection.
+enum Status<L> {
+    /// The first attempt, or the first one after a lost connection, has not ended yet.
     Opening,
     Up(Arc<Open<L>>),
     /// The last attempt failed, for this reason.
@@ -97,102 +100,105 @@ enum Line<L> {
 struct Open<L> {
     link: L,
     since: Instant,
-    /// When an answer came last, in milliseconds after `since`.
-    heard_ms: AtomicU64,
+    /// When the last answer came, in milliseconds after `since`.
+    last_answer_ms: AtomicU64,
 }
 
 impl<L> Open<L> {
     fn new(link: L) -> Self {
-        Self { link, since: Instant::now(), heard_ms: AtomicU64::new(0) }
+        Self { link, since: Instant::now(), last_answer_ms: AtomicU64::new(0) }
     }
 
-    fn ms(&self) -> u64 {
+    /// How long the connection has been open, in milliseconds.
+    fn age_ms(&self) -> u64 {
         u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
 impl<L> Drop for Server<L> {
     fn drop(&mut self) {
-        self.keeper.abort();
+        self.connector.abort();
     }
 }
 
 impl<L: Link> Server<L> {
-    /// Begins to connect, and keeps at it.
-    pub(super) fn start(place: Place, access: Arc<Access>) -> Self {
+    /// Starts to connect, and reconnects until it is dropped.
+    pub(super) fn start(host_port: HostPort, access: Arc<Access>) -> Self {
         let state = Arc::new(State {
-            place,
+            host_port,
             access,
-            line: watch::Sender::new(Line::Opening),
+            shared: watch::Sender::new(Status::Opening),
             idle: Mutex::default(),
-            confirming: Semaphore::new(CONFIRMING),
+            confirming: Semaphore::new(MAX_CONFIRMING),
         });
-        let keeper = tokio::spawn(keep(Arc::clone(&state))).abort_handle();
-        Self { state, keeper }
+        let connector = tokio::spawn(keep_connected(Arc::clone(&state))).abort_handle();
+        Self { state, connector }
     }
 
-    /// Where it is.
-    pub(super) fn place(&self) -> &Place {
-        &self.state.place
+    /// The server's host and port.
+    pub(super) fn host_port(&self) -> &HostPort {
+        &self.state.host_port
     }
 
-    /// Waits until the first attempt to connect has ended, and says how.
-    pub(super) async fn settled(&self) -> Result<(), String> {
+    /// Waits until the first attempt to connect has ended, and returns its result.
+    pub(super) async fn first_attempt(&self) -> Result<(), String> {
         match self.state.open().await {
             Ok(_) => Ok(()),
             Err(reason) => Err(reason),
         }
     }
 
-    /// Sends commands over the connection that all share.
+    /// Sends commands over the shared connection.
     pub(super) async fn send(
         &self,
         commands: Vec<Command>,
         deadline: Instant,
-    ) -> Result<Vec<Answer>, Trouble> {
+    ) -> Result<Vec<Answer>, SendError> {
         let open = self.up(deadline).await?;
-        let sent_ms = open.ms();
+        let sent_ms = open.age_ms();
         match timeout_at(deadline, open.link.send(commands)).await {
             Ok(Ok(answers)) => {
-                open.heard_ms.store(open.ms(), Ordering::Relaxed);
+                open.last_answer_ms.store(open.age_ms(), Ordering::Relaxed);
                 Ok(answers)
             }
             Ok(Err(reason)) => {
                 self.state.lost(&open);
-                Err(Trouble::Lost(self.state.named(&reason)))
+                Err(SendError::Lost(self.state.named(&reason)))
             }
             Err(_) => {
-                // Answers come in order: with none since this was sent, and time enough, nobody is there.
-                let waited_ms = open.ms() - sent_ms;
+                // Answers come in order. If none came since this call was sent, and the call waited long enough, the
+                // server does not answer any more.
+                let waited_ms = open.age_ms() - sent_ms;
                 let enough = self.state.access.settings.command_timeout / 2;
-                if open.heard_ms.load(Ordering::Relaxed) <= sent_ms
+                if open.last_answer_ms.load(Ordering::Relaxed) <= sent_ms
                     && u128::from(waited_ms) >= enough.as_millis()
                 {
                     self.state.lost(&open);
                 }
-                Err(Trouble::Late)
+                Err(SendError::Late)
             }
         }
     }
 
-    /// Sends commands over a connection that nobody else uses meanwhile: `WAIT` holds up whatever comes after it.
-    pub(super) async fn send_alone(
+    /// Sends commands over a connection that no other call uses meanwhile: `WAIT` blocks all that follows it on the
+    /// same connection.
+    pub(super) async fn send_exclusive(
         &self,
         commands: Vec<Command>,
         deadline: Instant,
-    ) -> Result<Vec<Answer>, Trouble> {
+    ) -> Result<Vec<Answer>, SendError> {
         let state = &*self.state;
         self.up(deadline).await?;
         let Ok(permit) = timeout_at(deadline, state.confirming.acquire()).await else {
-            return Err(Trouble::Late);
+            return Err(SendError::Late);
         };
         let _permit = permit.expect("the semaphore is never closed");
         let kept = state.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let link = match kept {
             Some(link) => link,
-            None => match timeout_at(deadline, state.access.open(&state.place)).await {
-                Ok(opened) => opened.map_err(Trouble::Down)?,
-                Err(_) => return Err(Trouble::Late),
+            None => match timeout_at(deadline, state.access.open(&state.host_port)).await {
+                Ok(opened) => opened.map_err(SendError::Down)?,
+                Err(_) => return Err(SendError::Late),
             },
         };
         match timeout_at(deadline, link.send(commands)).await {
@@ -201,46 +207,46 @@ impl<L: Link> Server<L> {
                 Ok(answers)
             }
             Ok(Err(reason)) => {
-                // The others that are kept were open then too.
+                // The idle connections were open at the same time, so they are probably lost, too.
                 state.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
-                Err(Trouble::Lost(state.named(&reason)))
+                Err(SendError::Lost(state.named(&reason)))
             }
-            Err(_) => Err(Trouble::Late),
+            Err(_) => Err(SendError::Late),
         }
     }
 
-    async fn up(&self, deadline: Instant) -> Result<Arc<Open<L>>, Trouble> {
+    async fn up(&self, deadline: Instant) -> Result<Arc<Open<L>>, SendError> {
         match timeout_at(deadline, self.state.open()).await {
             Ok(Ok(open)) => Ok(open),
-            Ok(Err(reason)) => Err(Trouble::Down(reason)),
-            Err(_) => Err(Trouble::Late),
+            Ok(Err(reason)) => Err(SendError::Down(reason)),
+            Err(_) => Err(SendError::Late),
         }
     }
 }
 
 impl<L> State<L> {
-    /// The connection, once the attempt under way has ended.
+    /// The shared connection. Waits for the current attempt to connect.
     async fn open(&self) -> Result<Arc<Open<L>>, String> {
-        let now = |line: &Line<L>| match line {
-            Line::Up(open) => Some(Ok(Arc::clone(open))),
-            Line::Down(reason) => Some(Err(reason.clone())),
-            Line::Opening => None,
+        let result = |status: &Status<L>| match status {
+            Status::Up(open) => Some(Ok(Arc::clone(open))),
+            Status::Down(reason) => Some(Err(reason.clone())),
+            Status::Opening => None,
         };
-        if let Some(known) = now(&self.line.borrow()) {
+        if let Some(known) = result(&self.shared.borrow()) {
             return known;
         }
-        let mut changes = self.line.subscribe();
-        match changes.wait_for(|line| !matches!(line, Line::Opening)).await {
-            Ok(line) => now(&line).unwrap_or_else(|| Err(self.named("still connecting"))),
-            Err(_) => Err(self.named("given up")),
+        let mut changes = self.shared.subscribe();
+        match changes.wait_for(|status| !matches!(status, Status::Opening)).await {
+            Ok(status) => result(&status).unwrap_or_else(|| Err(self.named("still connecting"))),
+            Err(_) => Err(self.named("the client was dropped")),
         }
     }
 
-    /// This connection is of no use any more; another may have taken its place already.
+    /// Gives up a connection that does not work any more, unless it was replaced already.
     fn lost(&self, open: &Arc<Open<L>>) {
-        self.line.send_if_modified(|line| match line {
-            Line::Up(current) if Arc::ptr_eq(current, open) => {
-                *line = Line::Opening;
+        self.shared.send_if_modified(|status| match status {
+            Status::Up(current) if Arc::ptr_eq(current, open) => {
+                *status = Status::Opening;
                 true
             }
             _ => false,
@@ -248,34 +254,34 @@ impl<L> State<L> {
     }
 
     fn named(&self, reason: &str) -> String {
-        format!("{}:{}: {reason}", self.place.0, self.place.1)
+        format!("{}:{}: {reason}", self.host_port.0, self.host_port.1)
     }
 }
 
-/// Connects, and again whenever the connection is lost. A server that lets us in and out again is not asked faster than
-/// one that does not answer.
-async fn keep<L: Link>(state: Arc<State<L>>) {
-    let mut changes = state.line.subscribe();
-    let mut pause = *PAUSES.start();
+/// Connects, and reconnects when the connection is lost. A server that accepts connections and closes them at once is
+/// not asked more often than one that does not answer.
+async fn keep_connected<L: Link>(state: Arc<State<L>>) {
+    let mut changes = state.shared.subscribe();
+    let mut pause = *BACKOFF.start();
     loop {
-        match state.access.open::<L>(&state.place).await {
+        match state.access.open::<L>(&state.host_port).await {
             Ok(link) => {
                 let open = Arc::new(Open::new(link));
                 let since = open.since;
-                state.line.send_replace(Line::Up(open));
-                if changes.wait_for(|line| matches!(line, Line::Opening)).await.is_err() {
+                state.shared.send_replace(Status::Up(open));
+                if changes.wait_for(|status| matches!(status, Status::Opening)).await.is_err() {
                     return;
                 }
-                if since.elapsed() > *PAUSES.end() {
-                    pause = *PAUSES.start();
+                if since.elapsed() > *BACKOFF.end() {
+                    pause = *BACKOFF.start();
                     continue;
                 }
             }
             Err(reason) => {
-                state.line.send_replace(Line::Down(reason));
+                state.shared.send_replace(Status::Down(reason));
             }
         }
         sleep(pause).await;
-        pause = (pause * 2).min(*PAUSES.end());
+        pause = (pause * 2).min(*BACKOFF.end());
     }
 }

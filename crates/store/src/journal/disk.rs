@@ -33,14 +33,14 @@ use self::{mark::Mark, record::Record};
 use super::{Batch, Journal, JournalError, Loaded};
 use crate::{Clock, clock};
 
-const SEGMENT_BYTES: usize = PAGE_WORDS * 8;
+const PAGE_BYTES: usize = PAGE_WORDS * 8;
 
 /// One row, [`Record`]'s.
 const RECORD: TableDefinition<'_, (), &[u8]> = TableDefinition::new("record");
-/// Zone's name -> its number in the other tables, epoch, next, base segment.
+/// Zone's name -> its number in the other tables, epoch, next, base page.
 const ZONES: TableDefinition<'_, &str, (u32, u32, u64, u64)> = TableDefinition::new("zones");
-/// Zone, segment -> the `gone` bits, little-endian.
-const SEGMENTS: TableDefinition<'_, (u32, u64), &[u8; SEGMENT_BYTES]> = TableDefinition::new("segments");
+/// Zone, page -> the `gone` bits, little-endian. The table's name in the file is older than the word *page*.
+const PAGES: TableDefinition<'_, (u32, u64), &[u8; PAGE_BYTES]> = TableDefinition::new("segments");
 /// Zone, ticket -> entered when: the store's clock in ms, the wall clock in s.
 const ENTRIES: TableDefinition<'_, (u32, u64), (u64, u64)> = TableDefinition::new("entries");
 
@@ -117,7 +117,7 @@ impl DiskJournal {
             let db = Builder::new().create_file(file)?;
             let write = db.begin_write()?;
             write.open_table(ZONES)?;
-            write.open_table(SEGMENTS)?;
+            write.open_table(PAGES)?;
             write.open_table(ENTRIES)?;
             let record = Record {
                 commits: 0,
@@ -197,20 +197,20 @@ fn write_zone(write: &WriteTransaction, id: &ZoneId, number: u32, changes: &Delt
         digest ^= zone_digest(id.as_str(), old.value());
     }
 
-    let mut segments = write.open_table(SEGMENTS)?;
-    for (index, words) in &changes.segments {
+    let mut pages = write.open_table(PAGES)?;
+    for (index, words) in &changes.pages {
         let key = (number, *index);
         let bytes = to_bytes(words);
-        digest ^= segment_digest(key, &bytes);
-        if let Some(old) = segments.insert(key, &bytes)? {
-            digest ^= segment_digest(key, old.value());
+        digest ^= page_digest(key, &bytes);
+        if let Some(old) = pages.insert(key, &bytes)? {
+            digest ^= page_digest(key, old.value());
         }
     }
     let dropped = (number, changes.dropped.start)..(number, changes.dropped.end);
     if !changes.dropped.is_empty() {
-        for row in segments.extract_from_if(dropped, |_, _| true)? {
+        for row in pages.extract_from_if(dropped, |_, _| true)? {
             let (key, old) = row?;
-            digest ^= segment_digest(key.value(), old.value());
+            digest ^= page_digest(key.value(), old.value());
         }
     }
 
@@ -249,14 +249,14 @@ fn read(db: &Database) -> Result<Read, Fault> {
         let id = ZoneId::parse(name.value()).map_err(|fault| Fault::Wrong(fault.to_string()))?;
         let header = Header { epoch, next, base_page };
         numbers.insert(id.clone(), number);
-        images.insert(number, (id, Image { header, segments: Vec::new(), entries: Vec::new() }));
+        images.insert(number, (id, Image { header, pages: Vec::new(), entries: Vec::new() }));
     }
-    for row in read.open_table(SEGMENTS)?.iter()? {
+    for row in read.open_table(PAGES)?.iter()? {
         let (key, bytes) = row?;
-        digest ^= segment_digest(key.value(), bytes.value());
+        digest ^= page_digest(key.value(), bytes.value());
         let (number, index) = key.value();
-        let (_, image) = images.get_mut(&number).ok_or_else(|| wrong("a segment has no zone"))?;
-        image.segments.push((index, from_bytes(bytes.value())));
+        let (_, image) = images.get_mut(&number).ok_or_else(|| wrong("a page has no zone"))?;
+        image.pages.push((index, from_bytes(bytes.value())));
     }
     for row in read.open_table(ENTRIES)?.iter()? {
         let (key, entered) = row?;
@@ -288,7 +288,7 @@ fn zone_digest(name: &str, (number, epoch, next, base): (u32, u32, u64, u64)) ->
     record::digest(b'z', (number, 0), &[&bytes, name.as_bytes()])
 }
 
-fn segment_digest(key: (u32, u64), bytes: &[u8; SEGMENT_BYTES]) -> u128 {
+fn page_digest(key: (u32, u64), bytes: &[u8; PAGE_BYTES]) -> u128 {
     record::digest(b's', key, &[bytes])
 }
 
@@ -296,15 +296,15 @@ fn entry_digest(key: (u32, u64), (at_ms, unix_s): (u64, u64)) -> u128 {
     record::digest(b'e', key, &[&at_ms.to_le_bytes(), &unix_s.to_le_bytes()])
 }
 
-fn to_bytes(words: &Words) -> [u8; SEGMENT_BYTES] {
-    let mut bytes = [0; SEGMENT_BYTES];
+fn to_bytes(words: &Words) -> [u8; PAGE_BYTES] {
+    let mut bytes = [0; PAGE_BYTES];
     for (to, word) in bytes.chunks_exact_mut(8).zip(words) {
         to.copy_from_slice(&word.to_le_bytes());
     }
     bytes
 }
 
-fn from_bytes(bytes: &[u8; SEGMENT_BYTES]) -> Box<Words> {
+fn from_bytes(bytes: &[u8; PAGE_BYTES]) -> Box<Words> {
     let mut words = Box::new([0; PAGE_WORDS]);
     let (eights, _) = bytes.as_chunks::<8>();
     for (word, eight) in words.iter_mut().zip(eights) {

@@ -18,15 +18,15 @@ pub struct MemoryJournal {
 #[derive(Clone, Debug)]
 struct Kept {
     header: Header,
-    segments: BTreeMap<u64, Box<Words>>,
+    pages: BTreeMap<u64, Box<Words>>,
     entries: BTreeMap<u64, Entry>,
 }
 
 impl Kept {
     fn apply(&mut self, changes: &Delta) {
         self.header = changes.header;
-        self.segments.extend(changes.segments.iter().map(|(index, words)| (*index, Box::new(**words))));
-        self.segments.retain(|index, _| !changes.dropped.contains(index));
+        self.pages.extend(changes.pages.iter().map(|(index, words)| (*index, Box::new(**words))));
+        self.pages.retain(|index, _| !changes.dropped.contains(index));
         self.entries.extend(changes.entered.iter().copied());
         for seq in &changes.forgotten {
             self.entries.remove(seq);
@@ -36,7 +36,7 @@ impl Kept {
     fn image(&self) -> Image {
         Image {
             header: self.header,
-            segments: self.segments.iter().map(|(&index, words)| (index, words.clone())).collect(),
+            pages: self.pages.iter().map(|(&index, words)| (index, words.clone())).collect(),
             entries: self.entries.iter().map(|(&seq, &entry)| (seq, entry)).collect(),
         }
     }
@@ -51,7 +51,7 @@ impl Journal for MemoryJournal {
     fn commit(&mut self, batch: &Batch) -> Result<(), JournalError> {
         self.last_ms = batch.at_ms;
         for (id, changes) in &batch.zones {
-            let new = || Kept { header: changes.header, segments: BTreeMap::new(), entries: BTreeMap::new() };
+            let new = || Kept { header: changes.header, pages: BTreeMap::new(), entries: BTreeMap::new() };
             self.zones.entry(id.clone()).or_insert_with(new).apply(changes);
         }
         Ok(())

@@ -1,7 +1,8 @@
-//! The channel on which the servers of one Redis tell each other that something changed.
+//! The channel on which the servers of one Redis announce changes to each other.
 //!
-//! A sharded one, in the slot of the zones' register: in a cluster, its messages go to the servers of one shard alone.
-//! Invariant: nothing depends on a message; what is said here can be had by asking for the register.
+//! It is a sharded channel in the slot of the register, so a cluster sends its messages to the servers of one shard only.
+//!
+//! Invariant: nothing depends on a message. Reading the register gives the same information.
 
 use bytes::Bytes;
 
@@ -12,7 +13,7 @@ use super::Redis;
 const CHANNEL: Bytes = Bytes::from_static(b"weir:v1:{zones}:changed");
 
 impl Redis<AnyClient> {
-    /// Tells all servers of this Redis that listen now, this one too.
+    /// Sends a message to all servers that listen now, this one included.
     ///
     /// # Errors
     /// See [`AnyClient::publish`].
@@ -20,7 +21,7 @@ impl Redis<AnyClient> {
         self.client.publish(CHANNEL, message).await
     }
 
-    /// Listens to what the servers tell each other. Of longer messages than `max_len` bytes, one byte more is kept.
+    /// Subscribes to the channel. Messages longer than `max_len` bytes are cut to `max_len + 1` bytes.
     pub fn listen(&self, max_len: usize) -> Listener {
         self.client.listen(CHANNEL, max_len)
     }

@@ -1,8 +1,10 @@
-//! What a server remembers of a zone: what its views are made of, and what it can give back when the state is lost.
+//! What a server remembers of a zone. Its views are made from this memory, and a lost state is rebuilt from it.
 //!
-//! Every reply carries the header and the log's new records, a beat the bits of the segments that changed; the places
-//! and entries that this server itself was told of are added at once. Invariants: the memory never goes back to an
-//! older revision of one epoch; a ticket it was told is gone is never remembered as waiting.
+//! Each reply carries the header and the new records of the log; a beat also carries the bits of the segments that
+//! changed. The tickets and entries of this server's own calls are added at once.
+//!
+//! Invariants: within an epoch, the memory never goes back to an older revision. A ticket that this server was told is
+//! gone is never remembered as waiting.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -18,20 +20,20 @@ use tokio::time::Instant;
 
 use super::wire::{self, Counts, Garbled, Header, SEGMENT, SEGMENT_BYTES};
 
-/// What the network may add to a call's way before the zone's clock is held back, in milliseconds.
+/// The network delay, in milliseconds, that the upper bound of the zone's clock allows for.
 const SLACK_MS: u64 = 250;
 
 /// Pages of a segment.
 const PAGES: usize = SEGMENT_BYTES * 8 / PAGE_TICKETS;
 
-/// One segment's bits, as last sent.
+/// The bits of one segment, as Redis last sent them.
 #[derive(Clone)]
 struct Bits {
-    /// The revision they are of.
+    /// The revision of the segment that they show; 0 for none.
     rev: u64,
-    /// How many of the segment's tickets were given out then; of the others is known what this server was told.
+    /// How many of the segment's tickets had been given out then. Of later tickets, only this server's own are known.
     given: usize,
-    /// Which tickets wait, in the order of Redis's bits.
+    /// Which tickets wait, in the bit order of Redis.
     live: Box<[u8; SEGMENT_BYTES]>,
 }
 
@@ -49,7 +51,7 @@ impl Bits {
         }
     }
 
-    /// The bits of the tickets that are gone, of the first `given`; the others' are 0.
+    /// Which of the first `given` tickets are gone. The bits of the others are 0.
     fn gone(&self, given: usize) -> Vec<u8> {
         let mut gone: Vec<u8> = self.live.iter().map(|live| !live).collect();
         let (whole, rest) = (given / 8, given % 8);
@@ -61,84 +63,85 @@ impl Bits {
     }
 }
 
-/// When the zone's clock was read, by this server's.
+/// A reading of the zone's clock, and when this server sent the call and received the reply.
 #[derive(Clone, Copy)]
-struct Read {
+struct ClockReading {
     now_ms: u64,
     sent: Instant,
     received: Instant,
 }
 
-/// One zone as this server knows it.
+/// One zone as this server remembers it.
 #[derive(Clone)]
 pub(super) struct Memory {
     pub(super) header: Header,
-    read: Read,
+    clock: ClockReading,
     window: Window,
-    /// The log's record after the last that is in `window`, and that one's instant and running total.
+    /// The number of the record after the last one in `window`.
     next_record: u64,
+    /// The instant and the running total of the last record in `window`.
     last_record: (u64, u64),
     segments: BTreeMap<u64, Bits>,
-    /// Who entered by this server's calls, the oldest first.
+    /// The entries that this server's calls brought, the oldest first.
     entries: VecDeque<(u64, Entry)>,
     forecast: Forecast,
-    /// What the store has still to be told of earlier epochs.
-    pub(super) untold: VecDeque<Arc<Witness>>,
+    /// What Redis still has to be given of states that it lost, the oldest first.
+    pub(super) witnesses: VecDeque<Arc<Witness>>,
 }
 
-/// Epochs that are remembered until the store was told; more of them follow one another only where nothing can be told.
-const MAX_UNTOLD: usize = 4;
+/// How many witnesses are kept. There are more than one only if Redis loses its state again and again.
+const MAX_WITNESSES: usize = 4;
 
 fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The segment a ticket is in, and its number there.
+/// A ticket's segment, and its number in the segment.
 pub(super) fn split(seq: u64) -> (u64, usize) {
     (seq / SEGMENT, (seq % SEGMENT) as usize)
 }
 
-/// How many of a segment's tickets were given out, where `next` is the next number.
+/// How many of a segment's tickets have been given out, if `next` is the next ticket number.
 fn given_of(segment: u64, next: u64) -> usize {
     usize::try_from(next.saturating_sub(segment * SEGMENT).min(SEGMENT)).unwrap_or(0)
 }
 
 impl Memory {
-    /// What a first reply says.
+    /// The memory after the first reply.
     pub(super) fn new(header: Header, log: &[u8], sent: Instant) -> Result<Self, Garbled> {
         let mut memory = Self {
             header,
-            read: Read { now_ms: header.now, sent, received: Instant::now() },
+            clock: ClockReading { now_ms: header.now, sent, received: Instant::now() },
             window: Window::new(&header.policy),
             next_record: 0,
             last_record: (0, 0),
             segments: BTreeMap::new(),
             entries: VecDeque::new(),
             forecast: Forecast::new(&header.policy, header.now),
-            untold: VecDeque::new(),
+            witnesses: VecDeque::new(),
         };
         memory.take_log(header.first, log)?;
         Ok(memory)
     }
 
-    /// Between which the zone's clock is now, as far as this server's tells.
+    /// The earliest and the latest that the zone's clock may show now, judged by this server's clock.
     pub(super) fn bounds(&self) -> (u64, u64) {
-        let Read { now_ms, sent, received } = self.read;
+        let ClockReading { now_ms, sent, received } = self.clock;
         (now_ms + ms(received.elapsed()), now_ms + ms(sent.elapsed()) + SLACK_MS)
     }
 
-    /// The first record of the log that this server needs: the last it has may have grown.
+    /// The first record of the log that this server needs. It is the last one that it has, which may have grown.
     pub(super) fn known_record(&self) -> u64 {
         self.next_record.saturating_sub(1)
     }
 
-    /// The revision of a segment's bits; 0 for none.
+    /// The revision of the bits of a segment; 0 for none.
     pub(super) fn rev_of(&self, segment: u64) -> u64 {
         self.segments.get(&segment).map_or(0, |bits| bits.rev)
     }
 
-    /// Takes in a reply's header and records, and says whether the window changed. A reply that was overtaken by a newer
-    /// one changes nothing.
+    /// Takes in a reply's header and records. Returns whether the window changed. A reply that is older than the last one
+    /// changes nothing.
     pub(super) fn take(
         &mut self,
         header: Header,
@@ -152,7 +155,7 @@ impl Memory {
         let changed = header.total != self.header.total || header.policy != self.header.policy;
         let same_epoch = header.epoch == self.header.epoch;
         if !same_epoch {
-            // Revisions and records of one epoch say nothing of another's.
+            // Revisions and record numbers of two epochs cannot be compared.
             for bits in self.segments.values_mut() {
                 bits.rev = 0;
             }
@@ -163,8 +166,8 @@ impl Memory {
             self.window.set_policy(&header.policy, header.now);
         }
         self.header = header;
-        self.read = Read { now_ms: header.now, sent, received: Instant::now() };
-        // A log that does not begin where the store's does is fetched whole by the next call.
+        self.clock = ClockReading { now_ms: header.now, sent, received: Instant::now() };
+        // If the log does not begin where the store's begins, the next call fetches all of it.
         if same_epoch || first == header.first {
             self.take_log(first, log)?;
         }
@@ -174,7 +177,7 @@ impl Memory {
     fn take_log(&mut self, first: u64, log: &[u8]) -> Result<(), Garbled> {
         let records = wire::records(log)?;
         if first >= self.next_record || self.header.first >= self.next_record {
-            // Nothing of what is known here is in the log any more, or it was made anew.
+            // The log has none of the known records any more, or is a new one.
             self.window = Window::new(&self.header.policy);
             self.last_record = (0, self.header.total_first);
         }
@@ -194,7 +197,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Takes in a segment's bits, as of a reply with this revision and next number.
+    /// Takes in the bits of a segment, from a reply with this revision and next ticket number.
     pub(super) fn take_bits(
         &mut self,
         segment: u64,
@@ -215,8 +218,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Notes places given out, and entries, as this server was told of them.
-    /// `now_ms` is the instant of the decision.
+    /// Notes the tickets and entries of a decision that was made at `now_ms`.
     pub(super) fn note(&mut self, now_ms: u64, tickets: impl IntoIterator<Item = (u64, Verdict)>) {
         for (seq, verdict) in tickets {
             let (segment, ticket) = split(seq);
@@ -238,33 +240,33 @@ impl Memory {
         }
     }
 
-    /// Fills in the waits of verdicts that the last reply brought.
+    /// Fills in the waits of the last reply's verdicts.
     pub(super) fn estimate(&mut self, verdicts: &mut [Verdict], window_changed: bool) {
         self.forecast.estimate(verdicts, &self.window, window_changed, self.header.now);
         let held_ms = self.header.hold_until.saturating_sub(self.header.now);
         for verdict in verdicts {
-            if let Verdict::Waiting(Position { estimate: Some(told), .. }) = verdict {
-                told.wait_ms = told.wait_ms.max(held_ms);
-                told.high_ms = told.high_ms.max(told.wait_ms);
+            if let Verdict::Waiting(Position { estimate: Some(estimate), .. }) = verdict {
+                estimate.wait_ms = estimate.wait_ms.max(held_ms);
+                estimate.high_ms = estimate.high_ms.max(estimate.wait_ms);
             }
         }
     }
 
-    /// Which of the line's segments are newer in the store than here, given all counts from the first on.
+    /// The segments that are newer in Redis than here. `counts` are those of all segments from `base` on.
     pub(super) fn outdated(&self, base: u64, counts: &[Counts]) -> Vec<u64> {
         let newer = (base..).zip(counts).filter(|(segment, counts)| counts.rev > self.rev_of(*segment));
         newer.map(|(segment, _)| segment).collect()
     }
 
-    /// The view as of the last reply, given the counts of all segments from `base` on.
+    /// Makes the view of the last reply. `counts` are those of all segments from `base` on.
     pub(super) fn show(&mut self, base: u64, front_end: u64, counts: &[Counts]) -> View {
         let header = Header { base, ..self.header };
         self.segments = self.segments.split_off(&header.base);
         let mut pages = Vec::with_capacity(counts.len() * PAGES);
-        let nobody = Bits::new();
+        let unknown = Bits::new();
         for (segment, counts) in (header.base..).zip(counts) {
             let given = given_of(segment, header.next);
-            let bits = self.segments.get(&segment).unwrap_or(&nobody);
+            let bits = self.segments.get(&segment).unwrap_or(&unknown);
             let gone = bits.gone(given);
             let gone: Vec<Arc<Words>> = gone
                 .chunks_exact(PAGE_WORDS * 8)
@@ -278,7 +280,7 @@ impl Memory {
                 .collect();
             pages.extend(SnapshotPage::spread(&gone, given, counts.present));
         }
-        let sight = Snapshot {
+        let snapshot = Snapshot {
             now_ms: header.now,
             policy: header.policy,
             epoch: header.epoch,
@@ -296,19 +298,19 @@ impl Memory {
                 slots_used: header.used,
             },
         };
-        self.forecast.observe(sight, &self.window)
+        self.forecast.observe(snapshot, &self.window)
     }
 
-    /// Keeps what is remembered now until the store was told.
+    /// Keeps a copy of this memory until Redis has taken it.
     pub(super) fn keep_witness(&mut self) {
         let newest = (self.header.epoch, self.header.rev);
-        if self.untold.iter().all(|untold| (untold.epoch, untold.rev) != newest) {
-            self.untold.truncate(MAX_UNTOLD - 1);
-            self.untold.push_back(Arc::new(self.witness()));
+        if self.witnesses.iter().all(|kept| (kept.epoch, kept.rev) != newest) {
+            self.witnesses.truncate(MAX_WITNESSES - 1);
+            self.witnesses.push_back(Arc::new(self.witness()));
         }
     }
 
-    /// What a state that was lost may be rebuilt from.
+    /// What this memory can restore.
     fn witness(&self) -> Witness {
         let last = self.header.next.div_ceil(SEGMENT).max(self.header.base + 1);
         let mut segments: BTreeMap<u64, (Vec<u8>, Vec<u8>)> = (self.header.base..last)
@@ -336,7 +338,7 @@ impl Memory {
     }
 }
 
-/// A zone as it was last seen.
+/// A zone as this server last saw it: what a lost state is rebuilt from.
 #[derive(Clone)]
 pub(super) struct Witness {
     pub(super) epoch: u32,

@@ -1,8 +1,10 @@
-//! The zones that one Redis keeps, with their definitions: one hash, changed by compare-and-set.
+//! The register: the zones that one Redis keeps, with their definitions. It is one hash, changed by compare-and-set.
 //!
-//! Each server remembers the register as it last saw it. Who finds less there than that puts it again whole, in one step.
-//! Invariants: of changes that expect the same of a zone, one is made; a zone that was deleted comes back by a change
-//! alone; what a server remembers has one revision.
+//! Each server remembers the register as it last saw it. A server that finds an older register in Redis writes back the
+//! whole register that it remembers, in one step.
+//!
+//! Invariants: of several changes that expect the same definition of a zone, one is made. A deleted zone comes back only
+//! by a change. What a server remembers has one revision.
 
 use std::{
     collections::BTreeMap,
@@ -23,23 +25,23 @@ use crate::{Defined, Expected, Kept, StoreError};
 
 const REGISTER: &str = "weir:v1:{zones}";
 
-/// Revisions of one register's life, as in `lua/register.lua`.
+/// How many revisions one life of the register can have, as in `lua/register.lua`.
 const LIFE: u64 = 1 << 28;
 
-/// Every so many times, all of the register is asked for: two that lost different changes may have come to the same
-/// revision. At two questions a second, that is seen within 10 s.
+/// One read in so many fetches the whole register: two registers that lost different changes may have come to the same
+/// revision. With two reads a second, the difference is found within 10 s.
 const WHOLE_EVERY: u64 = 20;
 
-/// How often a change is tried that others come between.
-const CHANGES: usize = 32;
+/// How often a change is tried while other changes come in between.
+const MAX_TRIES: usize = 32;
 
-/// For how many seconds it is remembered that a change was made: longer than any client asks again.
+/// How long Redis remembers that a change was made, in seconds: longer than a client repeats a call.
 const REMEMBERED_S: u32 = 60;
 
 /// The register, as last seen.
 #[derive(Clone, Default)]
 pub(super) struct Register {
-    /// 0 where there never was one.
+    /// 0 if there never was a register.
     rev: u64,
     pub(super) zones: BTreeMap<ZoneId, Definition>,
 }
@@ -49,7 +51,8 @@ impl Register {
         Kept { zones: self.zones.into_iter().collect(), is_new: self.rev == 0 }
     }
 
-    /// Whether `other` is an earlier state of the same register, or a younger one: an answer that came late.
+    /// Whether `other` is older than this: an earlier revision of the same life, or a later life with a smaller number.
+    /// Such an answer came late.
     fn is_after(&self, other: &Self) -> bool {
         let [life, of] = [self.rev, other.rev].map(|rev| rev / LIFE);
         self.rev != 0 && (life < of || (life == of && self.rev > other.rev))
@@ -64,7 +67,7 @@ impl Register {
         args
     }
 
-    /// The register that a reply shows to who asked with `self`.
+    /// Parses the reply to a question that was asked with `self`.
     fn read(self, mut reply: Reply, whole: bool) -> Result<Self> {
         let rev = reply.number()?;
         if rev == self.rev && !whole {
@@ -82,9 +85,9 @@ impl Register {
 }
 
 impl<C: Client> Redis<C> {
-    /// The register as it is. Where there never was one, it is begun with the zones of `first`, if there are any.
+    /// Reads the register. If there never was one, it is created with the zones of `first`, if there are any.
     pub(super) async fn registered(&self, first: &[(ZoneId, Definition)]) -> Result<Register> {
-        let whole = self.asked.fetch_add(1, Ordering::Relaxed) % WHOLE_EVERY == WHOLE_EVERY - 1;
+        let whole = self.register_reads.fetch_add(1, Ordering::Relaxed) % WHOLE_EVERY == WHOLE_EVERY - 1;
         let wanted = match first {
             [] if whole => "all",
             [] => "",
@@ -96,7 +99,7 @@ impl<C: Client> Redis<C> {
         if reply.is(b"-1") {
             tracing::warn!(
                 zones = before.zones.len(),
-                "the register of zones in Redis is older than this server has seen; it is put again"
+                "the register of zones in Redis is older than what this server has seen; it is written back"
             );
             let zones: Vec<_> = before.zones.clone().into_iter().collect();
             reply = self.of_register(&scripts::ZONES, &[], before.args("again", &zones)).await?;
@@ -109,7 +112,7 @@ impl<C: Client> Redis<C> {
         Ok(register)
     }
 
-    /// Makes of a zone that is as expected what `new` says of it.
+    /// Changes a zone that is as expected to what `new` returns.
     pub(super) async fn define_in_register(
         &self,
         zone: &ZoneId,
@@ -119,9 +122,9 @@ impl<C: Client> Redis<C> {
         let random = RandomState::new();
         let [a, b] = [0, 1].map(|half| random.hash_one((zone, half)));
         let mut made = vec![Bytes::from(format!("{REGISTER}:made:{a:016x}{b:016x}"))];
-        // How the zone's definition is written there, where that is not how it is written here.
+        // The zone's definition as Redis has it, if another version wrote it in another way.
         let mut found: Option<Bytes> = None;
-        for _ in 0..CHANGES {
+        for _ in 0..MAX_TRIES {
             let register = self.registered(&[]).await?;
             let before = register.zones.get(zone);
             if !expected.holds(before) {
@@ -138,7 +141,7 @@ impl<C: Client> Redis<C> {
                 text(REMEMBERED_S),
             ];
             let mut reply = match self.of_register(&scripts::DEFINE, &made, args).await {
-                // The slot is being moved: it was not run, and one key alone is found wherever it is.
+                // The slot is being moved and the script did not run. With a single key it can run.
                 Err(StoreError::Away(why)) if why.contains("TRYAGAIN") && !made.is_empty() => {
                     made.clear();
                     continue;
@@ -148,7 +151,7 @@ impl<C: Client> Redis<C> {
             match &*reply.bytes()? {
                 b"1" => return Ok(Defined::Done(before.cloned())),
                 b"0" => found = Some(reply.bytes()?),
-                // Something is lost, which the next question puts again.
+                // The register lost something. The next read writes it back.
                 _ => {}
             }
         }

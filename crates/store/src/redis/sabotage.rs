@@ -1,24 +1,26 @@
-//! Ways to break the store in Redis on purpose, one at a time, so that tests can show that they notice.
+//! Breaks one rule of the store in Redis on purpose, so that tests can show that they notice it.
+//!
+//! Invariant: at most one rule is broken at a time, for the whole process.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::{memory::Witness, scripts};
 use crate::redis::client::Script;
 
-/// What is broken.
+/// A rule to break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// No call says which revision its server has seen, and no script looks whether its process is another one.
+    /// Calls carry no revision, and scripts do not check whether another process holds the state.
     Revision = 1,
-    /// Claims of the front are granted without a look at the windows.
+    /// Claims of the front are granted without a check of the windows.
     Cap = 2,
-    /// What servers remember is forgotten when it is asked for.
+    /// Servers give back an empty memory.
     Restore = 3,
 }
 
 static BROKEN: AtomicU8 = AtomicU8::new(0);
 
-/// Breaks a rule, for the whole process, or none.
+/// Breaks a rule for the whole process; `None` breaks no rule.
 pub fn set(rule: Option<Rule>) {
     BROKEN.store(rule.map_or(0, |rule| rule as u8), Ordering::SeqCst);
 }
@@ -27,15 +29,15 @@ pub(super) fn on(rule: Rule) -> bool {
     BROKEN.load(Ordering::SeqCst) == rule as u8
 }
 
-/// What is told of `witness`.
-pub(super) fn forgetful(witness: &Witness) -> Witness {
-    let mut told = witness.clone();
+/// The part of `witness` that is given to Redis.
+pub(super) fn emptied(witness: &Witness) -> Witness {
+    let mut given = witness.clone();
     if on(Rule::Restore) {
-        told.log.clear();
-        told.entries.clear();
-        told.segments.clear();
+        given.log.clear();
+        given.entries.clear();
+        given.segments.clear();
     }
-    told
+    given
 }
 
 /// The script that runs in place of `script`.
@@ -43,7 +45,7 @@ pub(super) fn script(script: &'static Script) -> &'static Script {
     if on(Rule::Cap) && script.name == scripts::ENTER.name {
         &scripts::ENTER_UNCAPPED
     } else if on(Rule::Revision) {
-        scripts::UNMINDED.iter().find(|unminded| unminded.name == script.name).unwrap_or(script)
+        scripts::WITHOUT_PROCESS_CHECK.iter().find(|other| other.name == script.name).unwrap_or(script)
     } else {
         script
     }

@@ -1,7 +1,8 @@
-//! The scripts, as Redis gets them.
+//! The scripts, as they are sent to Redis.
 //!
-//! A zone's scripts begin with the text of `lua/zone.lua`, those of the register with `lua/register.lua`; nothing is generated. A test pins the SHA-1 of each, so that a
-//! change is meant.
+//! The scripts of a zone begin with the text of `lua/zone.lua`, those of the register with `lua/register.lua`.
+//!
+//! Invariant: a test pins the SHA-1 of each script, so that none changes by accident.
 
 use std::sync::LazyLock;
 
@@ -17,7 +18,7 @@ macro_rules! script {
 }
 
 script!(
-    /// Gives out places.
+    /// Gives out tickets.
     JOIN, "join", "zone.lua", "join.lua"
 );
 script!(
@@ -25,7 +26,7 @@ script!(
     ENTER, "enter", "zone.lua", "enter.lua"
 );
 script!(
-    /// Takes in polls, does what is due, shows the zone.
+    /// Takes in polls, does what is due, and returns the zone's counts and bits.
     BEAT, "beat", "zone.lua", "beat.lua"
 );
 script!(
@@ -33,31 +34,31 @@ script!(
     POLICY, "policy", "zone.lua", "policy.lua"
 );
 script!(
-    /// Takes in what a server remembers.
+    /// Merges what a server remembers into the state.
     RESTORE, "restore", "zone.lua", "restore.lua"
 );
 script!(
-    /// The zones that are kept.
+    /// Reads the register, creates it, or writes it back.
     ZONES, "zones", "register.lua", "zones.lua"
 );
 script!(
-    /// Changes one of them.
+    /// Changes one zone of the register.
     DEFINE, "define", "register.lua", "define.lua"
 );
 script!(
-    /// The servers that are there.
+    /// Registers a server, and lists all.
     SERVERS, "servers", "servers.lua"
 );
 
-/// [`ENTER`] without the look at the windows.
+/// [`ENTER`] without the check of the windows.
 #[cfg(feature = "sabotage")]
 pub static ENTER_UNCAPPED: LazyLock<Script> = LazyLock::new(|| {
     Script::new("enter", &ENTER.text.replace("slots_free = free(true)", "slots_free = 1000000"))
 });
 
-/// The scripts of a zone without the look at whose state it is.
+/// The scripts of a zone without the check whether another process holds the state.
 #[cfg(feature = "sabotage")]
-pub static UNMINDED: LazyLock<[Script; 4]> = LazyLock::new(|| {
-    let minded: [&'static Script; 4] = [&JOIN, &ENTER, &BEAT, &POLICY];
-    minded.map(|minded| Script::new(minded.name, &minded.text.replace("  mind_process(now)\n", "")))
+pub static WITHOUT_PROCESS_CHECK: LazyLock<[Script; 4]> = LazyLock::new(|| {
+    let checked: [&'static Script; 4] = [&JOIN, &ENTER, &BEAT, &POLICY];
+    checked.map(|script| Script::new(script.name, &script.text.replace("  mind_process(now)\n", "")))
 });

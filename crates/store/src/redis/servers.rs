@@ -1,6 +1,6 @@
-//! The servers that share one Redis, as they say of themselves.
+//! The list of the servers that share one Redis. Each server registers itself.
 //!
-//! Invariant: who has been silent for longer than [`SILENCE`], by Redis's own clock, is not told of.
+//! Invariant: a server that has not registered for longer than [`SILENCE`], by Redis's clock, is not listed.
 
 use std::time::Duration;
 
@@ -8,30 +8,30 @@ use bytes::Bytes;
 
 use super::{Redis, Result, client::Client, scripts, text, wire::Reply};
 
-/// After how long a silence a server is forgotten.
+/// How long a server stays listed without registering again.
 pub const SILENCE: Duration = Duration::from_secs(30);
 
-/// The most servers that are kept.
+/// How many servers are listed at most.
 pub const SERVERS_MAX: usize = 256;
 
-/// The longest that a server may say of itself, in bytes.
+/// The longest description of a server, in bytes.
 pub const ABOUT_MAX: usize = 1_024;
 
 const KEY: Bytes = Bytes::from_static(b"weir:v1:{zones}:servers");
 
-/// A server that was heard.
+/// A server that registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard {
-    /// Its name among the servers.
+    /// Its unique name.
     pub id: String,
-    /// How long ago it was heard.
+    /// How long ago it registered.
     pub ago: Duration,
-    /// What it said of itself: at most [`ABOUT_MAX`] bytes, of whatever version it is.
+    /// Its description: at most [`ABOUT_MAX`] bytes. Another version may write it in another way.
     pub about: String,
 }
 
 impl<C: Client> Redis<C> {
-    /// Says that the server `id` is there, and what of it; tells of all that were heard lately, this one too.
+    /// Registers the server `id` with its description. Returns up to [`SERVERS_MAX`] servers, this one included.
     ///
     /// # Errors
     /// [`StoreError::Away`](crate::StoreError::Away) and [`StoreError::Busy`](crate::StoreError::Busy).
@@ -39,7 +39,7 @@ impl<C: Client> Redis<C> {
     /// # Panics
     /// If `about` is longer than [`ABOUT_MAX`].
     pub async fn say_here(&self, id: &str, about: &str) -> Result<Vec<Heard>> {
-        assert!(about.len() <= ABOUT_MAX, "a server says {} bytes of itself", about.len());
+        assert!(about.len() <= ABOUT_MAX, "a description of {} bytes", about.len());
         let args = vec![
             Bytes::copy_from_slice(id.as_bytes()),
             Bytes::copy_from_slice(about.as_bytes()),
@@ -57,7 +57,7 @@ impl<C: Client> Redis<C> {
     }
 }
 
-/// A server by its entry; none where it is not as a server of ours would write it.
+/// Parses a server's entry; `None` if no version of Weir can have written it.
 fn one(now_ms: u64, id: &[u8], entry: &[u8]) -> Option<Heard> {
     let (seen_ms, about) = std::str::from_utf8(entry).ok()?.split_once(' ')?;
     let ago = Duration::from_millis(now_ms.saturating_sub(seen_ms.parse().ok()?));

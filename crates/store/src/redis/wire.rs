@@ -1,22 +1,22 @@
-//! What scripts are asked with and answer, byte by byte. The layouts are those of `lua/zone.lua`.
+//! Converts arguments and replies of scripts. `lua/zone.lua` describes the layouts.
 //!
-//! Invariant: what does not parse is refused whole; nothing of a reply is believed that its lengths do not bear out.
+//! Invariant: a reply that does not parse is refused as a whole, and every length is checked.
 
 use admission::{Definition, Entry, Mode, Notice, OnStoreFailure, Policy, Position, Verdict};
 use bytes::Bytes;
 
 use super::client::Value;
 
-/// Tickets of a segment, as the scripts cut the line.
+/// Tickets of a segment, as in the scripts.
 pub(super) const SEGMENT: u64 = 65_536;
 /// Bytes of a segment's bitmap.
 pub(super) const SEGMENT_BYTES: usize = 8_192;
 
-/// A reply that no script of ours gives.
+/// A reply that none of our scripts gives: it does not hold what this names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Garbled(pub(super) &'static str);
 
-/// The part of the header that a server reads. Instants are of the zone's clock.
+/// The part of a zone's header that a server reads. Instants are those of the zone's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) epoch: u32,
@@ -25,16 +25,18 @@ pub(super) struct Header {
     pub(super) next: u64,
     /// The first segment.
     pub(super) base: u64,
-    /// The log's records: the first that is kept, the running total before it, and the one after the last.
+    /// The number of the first record in the log.
     pub(super) first: u64,
+    /// The running total before that record.
     pub(super) total_first: u64,
+    /// The number of the record after the last.
     pub(super) records: u64,
     pub(super) total: u64,
     pub(super) paused: u64,
     pub(super) seen_all: u64,
     pub(super) lateness: i64,
     pub(super) due_base: u64,
-    /// One more than the highest ticket that had an appointment; 0 for none.
+    /// One more than the highest ticket that was given an appointment; 0 for none.
     pub(super) appointed: u64,
     pub(super) live: u64,
     pub(super) present: u64,
@@ -43,14 +45,14 @@ pub(super) struct Header {
     pub(super) evicted: u64,
     pub(super) used: u64,
     pub(super) hold_until: u64,
-    /// The part of the policy that the rules read; the rest is in the register.
+    /// The part of the policy that the rules read. The register has the rest.
     pub(super) policy: Policy,
 }
 
-/// The numbers of the header, in the order of FIELDS in `lua/zone.lua`.
+/// How many numbers the header has, in the order of FIELDS in `lua/zone.lua`.
 const FIELDS: usize = 36;
 
-/// The order in which modes are numbered; that of `lua/zone.lua`.
+/// The modes by their number in `lua/zone.lua`.
 const MODES: [Mode; 4] = [Mode::Auto, Mode::Hold, Mode::Open, Mode::Closed];
 
 impl Header {
@@ -133,8 +135,8 @@ pub(super) fn policy_numbers(policy: &Policy) -> [u32; 7] {
     ]
 }
 
-/// A policy as the register keeps it: those numbers, and behind them the limits of a client, where there are any. So a
-/// server that knows nothing of them reads the zones that have none.
+/// A policy as the register keeps it: the numbers above, then the limits of a client if there are any. So an older
+/// server can read the zones that have no such limits.
 pub(super) fn policy_text(policy: &Policy) -> String {
     let mut text = policy_numbers(policy).map(|number| number.to_string()).join(" ");
     let limits = [policy.waits_per_minute_per_client, policy.entries_per_minute_per_client];
@@ -144,8 +146,8 @@ pub(super) fn policy_text(policy: &Policy) -> String {
     text
 }
 
-/// A definition as the register keeps it: the policy and, each behind a tab, which is in none of them, languages and
-/// texts. So a server that knows no notices reads the zones that have none.
+/// A definition as the register keeps it: the policy, then languages and texts, each after a tab. No text contains a tab.
+/// So an older server can read the zones that have no notice.
 pub(super) fn definition_text(definition: &Definition) -> String {
     let mut text = policy_text(&definition.policy);
     for (language, said) in definition.notice.iter() {
@@ -154,7 +156,7 @@ pub(super) fn definition_text(definition: &Definition) -> String {
     text
 }
 
-/// The definition that [`definition_text`] gave.
+/// Parses the text of [`definition_text`].
 pub(super) fn parse_definition(text: &[u8]) -> Result<Definition, Garbled> {
     let fault = Garbled("a definition of the register");
     let text = std::str::from_utf8(text).map_err(|_| fault.clone())?;
@@ -167,7 +169,7 @@ pub(super) fn parse_definition(text: &[u8]) -> Result<Definition, Garbled> {
     Ok(Definition { policy, notice: Notice::new(said).map_err(|_| fault)? })
 }
 
-/// The policy that [`policy_text`] gave.
+/// Parses the text of [`policy_text`].
 pub(super) fn parse_policy(text: &[u8]) -> Result<Policy, Garbled> {
     let fault = Garbled("a policy of the register");
     let text = std::str::from_utf8(text).map_err(|_| fault.clone())?;
@@ -206,7 +208,7 @@ fn number(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |number, &byte| number << 8 | u64::from(byte))
 }
 
-/// The verdicts of a reply. Estimates are for others to fill in.
+/// Parses the verdicts of a reply, without estimates.
 pub(super) fn verdicts(bytes: &[u8]) -> Result<Vec<Verdict>, Garbled> {
     let fault = Garbled("the verdicts");
     if !bytes.len().is_multiple_of(VERDICT) {
@@ -235,7 +237,7 @@ pub(super) fn verdicts(bytes: &[u8]) -> Result<Vec<Verdict>, Garbled> {
         .collect()
 }
 
-/// The log's records of a reply: instant, and the running total.
+/// Parses the log's records of a reply: instant and running total.
 pub(super) fn records(bytes: &[u8]) -> Result<Vec<(u64, u64)>, Garbled> {
     if !bytes.len().is_multiple_of(12) {
         return Err(Garbled("the log"));
@@ -243,7 +245,7 @@ pub(super) fn records(bytes: &[u8]) -> Result<Vec<(u64, u64)>, Garbled> {
     Ok(bytes.chunks_exact(12).map(|record| (number(&record[..6]), number(&record[6..]))).collect())
 }
 
-/// One segment's counts, as the scripts keep them.
+/// The counts of one segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) live: u32,
@@ -279,7 +281,7 @@ impl Counts {
     }
 }
 
-/// Takes a reply apart.
+/// The parts of a reply that are still to be parsed.
 pub(super) struct Reply(std::vec::IntoIter<Value>);
 
 impl Reply {
@@ -307,7 +309,7 @@ impl Reply {
         self.0.next().map_or(Err(Garbled("the reply")), Self::new)
     }
 
-    /// Whether it begins with this.
+    /// Whether the next part is `first`.
     pub(super) fn is(&self, first: &[u8]) -> bool {
         matches!(self.0.as_slice().first(), Some(Value::Bytes(bytes)) if bytes == first)
     }
@@ -321,7 +323,7 @@ impl Reply {
     }
 }
 
-/// Redis numbers a byte's bits from the highest, the rules from the lowest.
+/// Converts a bitmap of Redis to words. Redis numbers the bits of a byte from the highest, the rules from the lowest.
 pub(super) fn turn(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks_exact(8).map(|word| {
         u64::from_be_bytes([word[0], word[1], word[2], word[3], word[4], word[5], word[6], word[7]])
@@ -329,7 +331,7 @@ pub(super) fn turn(bytes: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The other way.
+/// Converts words to a bitmap of Redis.
 pub(super) fn turn_back(words: &[u64]) -> impl Iterator<Item = u8> {
     words.iter().flat_map(|word| word.reverse_bits().to_be_bytes())
 }
@@ -339,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn notices_are_read_as_they_were_written() {
+    fn notices_survive_a_round_trip() {
         let policy = Policy::default();
         for said in [&[][..], &[("en", "One.\n\nTwo. ")], &[("en", "a"), ("ko", "안내 \u{1f44b}")]] {
             let notice = Notice::new(said.iter().copied()).expect("a notice");
@@ -356,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn a_register_of_before_is_read_and_one_without_limits_is_written_alike() {
+    fn policies_without_limits_keep_the_old_format() {
         let before = "1 600 10 3000 60 300 1";
         let policy = parse_policy(before.as_bytes()).expect("a policy");
         assert_eq!((policy.mode, policy.on_store_failure), (Mode::Hold, OnStoreFailure::Open));

@@ -40,7 +40,7 @@ proptest! {
         let header_next = if start == 0 { 0 } else { first + seed_base };
         let mut saved = Image {
             header: Header { epoch: EPOCH, next: header_next, base_page },
-            segments: Vec::new(),
+            pages: Vec::new(),
             entries: Vec::new(),
         };
         let mut gone = Box::new([0; crate::PAGE_WORDS]);
@@ -48,7 +48,7 @@ proptest! {
             let ticket = split(seq - first).1;
             gone[ticket / 64] |= 1 << (ticket % 64);
         }
-        saved.segments.push((base_page, gone));
+        saved.pages.push((base_page, gone));
         let mut now = 1_000;
         let mut zone = Zone::restore(policy, saved.clone(), at(now)).expect("consistent");
         // Live tickets with the instant of the last poll, and entered tickets with their entry.

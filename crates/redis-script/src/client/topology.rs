@@ -1,0 +1,113 @@
+//! Asks servers which server has which slots: in a cluster, behind Sentinel, or among several hosts.
+//!
+//! Invariant: one answer describes one moment. It is never mixed with another server's answer.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use super::{
+    Value,
+    link::{Command, Link},
+    server::{Access, HostPort},
+};
+use crate::address::Topology;
+
+/// A server's answer: which server has which slots.
+pub(super) struct Layout {
+    /// First slot, last slot, primary.
+    pub(super) ranges: Vec<(u16, u16, HostPort)>,
+    /// All servers of the cluster, replicas included.
+    pub(super) known: BTreeSet<HostPort>,
+    /// Whether the server that answered is in touch with its cluster.
+    pub(super) certain: bool,
+}
+
+/// Asks a server over a separate connection.
+///
+/// # Errors
+/// Why its answer can't be used.
+pub(super) async fn ask<L: Link>(access: &Access, asked: HostPort) -> Result<Layout, String> {
+    let error = |what: &str| format!("{}:{}: {what}", asked.0, asked.1);
+    let all_slots = |primary: HostPort| Layout {
+        ranges: vec![(0, u16::MAX, primary)],
+        known: BTreeSet::new(),
+        certain: true,
+    };
+    match access.address.topology {
+        Topology::Standalone => {
+            let link: L = access.open(&asked).await?;
+            let role = link.send(vec![Command::new("ROLE", [])]).await?.pop();
+            match role {
+                Some(Ok(Value::Array(parts)))
+                    if parts.first().and_then(text).as_deref() == Some("master") =>
+                {
+                    Ok(all_slots(asked))
+                }
+                Some(Err(text)) => Err(error(&text)),
+                _ => Err(error("is not the primary")),
+            }
+        }
+        Topology::Sentinel => {
+            // Sentinels have the servers' password, or none.
+            let link: L = match access.open(&asked).await {
+                Err(_) if access.address.password.is_some() => access.anonymous().open(&asked).await?,
+                opened => opened?,
+            };
+            let service = access.address.service.clone().unwrap_or_default();
+            let args = vec![Bytes::from_static(b"GET-MASTER-ADDR-BY-NAME"), Bytes::from(service)];
+            match link.send(vec![Command { name: "SENTINEL", args }]).await?.pop() {
+                Some(Ok(Value::Array(parts))) => {
+                    match parts.iter().map(text).collect::<Option<Vec<_>>>().as_deref() {
+                        Some([host, port]) => {
+                            Ok(all_slots((host.clone(), port.parse().map_err(|_| error("names no port"))?)))
+                        }
+                        _ => Err(error("names no primary")),
+                    }
+                }
+                Some(Err(text)) => Err(error(&text)),
+                _ => Err(error("does not know the service")),
+            }
+        }
+        Topology::Cluster => {
+            let link: L = access.open(&asked).await?;
+            let commands = vec![Command::new("CLUSTER", ["INFO"]), Command::new("CLUSTER", ["SLOTS"])];
+            let answers = link.send(commands).await?.into_iter().collect::<Result<Vec<_>, _>>();
+            let answers = answers.map_err(|text| error(&text))?;
+            let [info, Value::Array(ranges)] = answers.as_slice() else { return Err(error("no answer")) };
+            let certain = text(info).is_some_and(|info| info.contains("cluster_state:ok"));
+            let layout = layout(ranges, &asked, certain)
+                .ok_or_else(|| error("the answer to CLUSTER SLOTS is unknown"))?;
+            if layout.ranges.is_empty() { Err(error("its cluster has no slots")) } else { Ok(layout) }
+        }
+    }
+}
+
+/// Parses the answer to `CLUSTER SLOTS`: `[first, last, [host, port, id…], replicas…]` for each range.
+fn layout(ranges: &[Value], by: &HostPort, certain: bool) -> Option<Layout> {
+    let mut layout = Layout { ranges: Vec::with_capacity(ranges.len()), known: BTreeSet::new(), certain };
+    for range in ranges {
+        let Value::Array(parts) = range else { return None };
+        let [Value::Int(first), Value::Int(last), servers @ ..] = parts.as_slice() else { return None };
+        let servers = servers.iter().map(|server| host_port(server, by)).collect::<Option<Vec<_>>>()?;
+        let primary = servers.first()?.clone();
+        layout.ranges.push((u16::try_from(*first).ok()?, u16::try_from(*last).ok()?, primary));
+        layout.known.extend(servers);
+    }
+    Some(layout)
+}
+
+/// Parses a server in `CLUSTER SLOTS`. If the host is missing, it is the host of the server that was asked.
+fn host_port(server: &Value, by: &HostPort) -> Option<HostPort> {
+    let Value::Array(parts) = server else { return None };
+    let [host, Value::Int(port), ..] = parts.as_slice() else { return None };
+    let host = text(host).filter(|host| !host.is_empty() && host != "?").unwrap_or_else(|| by.0.clone());
+    Some((host, u16::try_from(*port).ok()?))
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
+        _ => None,
+    }
+}

@@ -1,0 +1,125 @@
+//! The beat: reports polls, lets the scripts do what is due, and makes the view.
+//!
+//! Invariant: a view is made from one reply's counts; segments that are older here than those counts are fetched before.
+
+use std::collections::BTreeMap;
+
+use admission::{Definition, PAGE_TICKETS, PagePolls, View};
+
+use super::{
+    PAGE_BYTES, Redis, Result, Zone,
+    call::{Answer, Refused},
+    client::Client,
+    lock,
+    memory::{Memory, split},
+    scripts, text,
+    wire::{self, Counts, Garbled, Header},
+};
+use crate::StoreError;
+
+/// The polls of a beat: by segment, then by page within the segment.
+type Polls<'a> = BTreeMap<u64, BTreeMap<usize, &'a PagePolls>>;
+
+impl<C: Client> Redis<C> {
+    /// Beats the whole line, some segments a call, and makes the view.
+    pub(super) async fn beat_all(&self, zone: &Zone, polls: &[PagePolls]) -> Result<View> {
+        let mut by_segment = Polls::new();
+        for page in polls {
+            let (segment, ticket) = split(page.page * PAGE_TICKETS as u64);
+            by_segment.entry(segment).or_default().insert(ticket / PAGE_TICKETS, page);
+        }
+        let (base, last) = {
+            let memory = lock(&zone.memory);
+            let header = memory.as_ref().ok_or(StoreError::UnknownZone)?.header;
+            (header.base, split(header.next).0)
+        };
+        let all: Vec<u64> = (base..=last).collect();
+        // The segments of the front come last: the view is asked for with them.
+        let mut slices = all.chunks(self.max_segments).rev().peekable();
+        while let Some(slice) = slices.next() {
+            let with_view = slices.peek().is_none();
+            let (answer, counts) = self.beat_slice(zone, slice, &by_segment, with_view).await?;
+            if let Some((front_end, counts)) = counts {
+                return self.complete(zone, front_end, counts, answer).await;
+            }
+        }
+        Err(Garbled("a beat").into())
+    }
+
+    /// Fetches the segments that the view lacks, and makes it.
+    async fn complete(&self, zone: &Zone, front_end: u64, counts: Vec<Counts>, of: Header) -> Result<View> {
+        let outdated = {
+            let memory = lock(&zone.memory);
+            memory.as_ref().map(|memory| memory.outdated(of.base, &counts)).unwrap_or_default()
+        };
+        for slice in outdated.chunks(self.max_segments) {
+            self.beat_slice(zone, slice, &Polls::new(), false).await?;
+        }
+        let mut view = {
+            let mut memory = lock(&zone.memory);
+            memory.as_mut().ok_or(StoreError::UnknownZone)?.show(of.base, front_end, &counts)
+        };
+        // The zone's state has only what the rules read. The limits of a client come from the register.
+        if let Some(Definition { policy, .. }) = lock(&self.register).zones.get(&zone.id) {
+            view.policy.waits_per_minute_per_client = policy.waits_per_minute_per_client;
+            view.policy.entries_per_minute_per_client = policy.entries_per_minute_per_client;
+        }
+        Ok(view)
+    }
+
+    /// Beats some segments. With `with_view`, also returns the end of the front and the counts of all segments.
+    async fn beat_slice(
+        &self,
+        zone: &Zone,
+        slice: &[u64],
+        polls: &Polls<'_>,
+        with_view: bool,
+    ) -> Result<(Header, Option<(u64, Vec<Counts>)>)> {
+        let own = |memory: &Memory| {
+            let mut args = Vec::with_capacity(slice.len() * 3 + 1);
+            for segment in slice {
+                let (at, bytes) = polls.get(segment).map_or((0, Vec::new()), poll_bytes);
+                args.extend([text(memory.rev_of(*segment)), text(at), bytes.into()]);
+            }
+            args.push(text(u32::from(with_view)));
+            args
+        };
+        let answer = match self.run(zone, &scripts::BEAT, slice, own).await {
+            Ok(answer) => answer,
+            Err(Refused::Other(error)) => return Err(error),
+            Err(Refused::Keys(_)) => return Err(Garbled("a beat's reply").into()),
+        };
+        let Answer { header, mut rest, .. } = answer;
+        let front_end = rest.number()?;
+        let mut rows = rest.list()?;
+        let mut counts = Vec::with_capacity(rows.len());
+        while !rows.is_empty() {
+            counts.push(Counts::parse(&rows.bytes()?)?);
+        }
+        let (mut revs, mut bits) = (rest.list()?, rest.list()?);
+        let mut memory = lock(&zone.memory);
+        let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
+        for segment in slice {
+            let (rev, bits) = (revs.number()?, bits.bytes()?);
+            if memory.header.epoch == header.epoch && !bits.is_empty() {
+                memory.take_bits(*segment, rev, header.next, &bits)?;
+            }
+        }
+        Ok((header, with_view.then_some((front_end, counts))))
+    }
+}
+
+/// The polls of a segment: the offset in its bitmap, and the bytes from there.
+fn poll_bytes(pages: &BTreeMap<usize, &PagePolls>) -> (usize, Vec<u8>) {
+    let (Some(first), Some(last)) = (pages.keys().next(), pages.keys().next_back()) else {
+        return (0, Vec::new());
+    };
+    let mut bytes = Vec::with_capacity((last - first + 1) * PAGE_BYTES);
+    for number in *first..=*last {
+        match pages.get(&number) {
+            Some(page) => bytes.extend(wire::turn_back(&*page.words)),
+            None => bytes.resize(bytes.len() + PAGE_BYTES, 0),
+        }
+    }
+    (first * PAGE_BYTES, bytes)
+}

@@ -1,0 +1,195 @@
+//! One call of a zone's script: its keys and arguments, its reply, and what to do when the state was lost.
+//!
+//! Invariant: each call carries the newest revision that this server has seen of the zone. A script refuses a call whose
+//! revision is newer than its own state, so a state that lost something decides nothing before it is rebuilt.
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+#[cfg(feature = "sabotage")]
+use super::sabotage;
+use super::{
+    Redis, Zone,
+    client::{Client, ClientError, Script},
+    lock,
+    memory::Memory,
+    scripts, text,
+    wire::{Garbled, Header, Reply},
+};
+use crate::StoreError;
+
+/// How often a call is repeated that named the wrong keys, or found the state lost.
+pub(super) const ATTEMPTS: usize = 4;
+
+/// A call's reply, after the memory has taken in its header and log.
+pub(super) struct Answer {
+    pub(super) header: Header,
+    /// What the script returned behind header and log.
+    pub(super) rest: Reply,
+    /// Whether the log had records that this server did not have.
+    pub(super) window_changed: bool,
+}
+
+/// Why a call failed.
+pub(super) enum Refused {
+    /// The call passed the keys of the wrong segments: the next ticket number is this one.
+    Keys(u64),
+    Other(StoreError),
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<Garbled> for StoreError {
+    fn from(Garbled(what): Garbled) -> Self {
+        Self::Away(format!("Redis did not answer with {what}"))
+    }
+}
+
+impl From<Garbled> for Refused {
+    fn from(garbled: Garbled) -> Self {
+        Self::Other(garbled.into())
+    }
+}
+
+impl From<ClientError> for StoreError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Busy => Self::Busy,
+            ClientError::Unconfirmed { .. } => Self::Away(format!("no replica has the change: {error}")),
+            ClientError::Away(_) | ClientError::Script(_) => Self::Away(error.to_string()),
+        }
+    }
+}
+
+impl<C: Client> Redis<C> {
+    /// Runs a script of a zone. `own` makes the arguments behind the common ones. Rebuilds a lost state, and tries again.
+    pub(super) async fn run(
+        &self,
+        zone: &Zone,
+        script: &'static Script,
+        segments: &[u64],
+        own: impl Fn(&Memory) -> Vec<Bytes>,
+    ) -> std::result::Result<Answer, Refused> {
+        for _ in 0..ATTEMPTS {
+            let args = {
+                let memory = lock(&zone.memory);
+                let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
+                let mut args = common_args(Some(memory), self.held_clock_ms(), segments);
+                args.extend(own(memory));
+                args
+            };
+            match self.call(zone, script, segments, args).await {
+                Err(Refused::Other(StoreError::UnknownZone)) => self.restore(zone).await?,
+                other => return other,
+            }
+        }
+        Err(StoreError::Away(format!("the state of zone {} could not be rebuilt", zone.id)).into())
+    }
+
+    /// Makes one call. If the state was lost, the error is [`StoreError::UnknownZone`].
+    pub(super) async fn call(
+        &self,
+        zone: &Zone,
+        script: &'static Script,
+        segments: &[u64],
+        args: Vec<Bytes>,
+    ) -> std::result::Result<Answer, Refused> {
+        let confirm = if is_decision(script) { self.durability.confirm() } else { None };
+        #[cfg(feature = "sabotage")]
+        let script = sabotage::script(script);
+        let sent = Instant::now();
+        let value = match self.client.run(script, keys(&zone.prefix, segments), args, confirm).await {
+            Ok(value) => value,
+            Err(ClientError::Script(text)) => return Err(refused(&text)),
+            Err(error) => return Err(StoreError::from(error).into()),
+        };
+        let mut rest = Reply::new(value)?;
+        let header = Header::parse(&rest.bytes()?)?;
+        let first = rest.number()?;
+        let log = rest.bytes()?;
+        let (owes_witness, window_changed) = {
+            let mut memory = lock(&zone.memory);
+            match &mut *memory {
+                None => {
+                    *memory = Some(Memory::new(header, &log, sent)?);
+                    (false, true)
+                }
+                Some(memory) => {
+                    // Another server began a new epoch. It may lack what only this server remembers.
+                    if header.epoch > memory.header.epoch {
+                        memory.keep_witness();
+                    }
+                    let changed = memory.take(header, first, &log, sent)?;
+                    (!memory.witnesses.is_empty(), changed)
+                }
+            }
+        };
+        // The decision stands even if this fails. It is tried again with the next call.
+        if owes_witness && let Err(error) = self.give_witnesses(zone).await {
+            tracing::warn!(zone = %zone.id, %error, "could not give Redis yet what this server remembers");
+        }
+        Ok(Answer { header, rest, window_changed })
+    }
+}
+
+/// Whether a script can admit people.
+fn is_decision(script: &'static Script) -> bool {
+    script.name == scripts::JOIN.name || script.name == scripts::ENTER.name
+}
+
+/// Parses a script's error.
+fn refused(message: &str) -> Refused {
+    // Redis adds text before or after the script's.
+    let found = |word: &str| message.find(word).map(|at| &message[at + word.len()..]);
+    if found("WEIR_LOST").is_some() || found("WEIR_NONE").is_some() {
+        return Refused::Other(StoreError::UnknownZone);
+    }
+    if let Some(rest) = found("WEIR_KEYS ") {
+        let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
+        if let Ok(next) = digits.parse() {
+            return Refused::Keys(next);
+        }
+    }
+    Refused::Other(StoreError::Away(message.to_owned()))
+}
+
+/// The keys of a zone and of some of its segments, in the order of `lua/zone.lua`.
+pub(super) fn keys(prefix: &str, segments: &[u64]) -> Vec<Bytes> {
+    const FIXED: [&str; 7] = ["z", "log", "due", "seg", "on", "t1", "t2"];
+    const OF_SEGMENT: [&str; 9] = ["live", "here", "met", "a0", "a1", "a2", "a3", "out", "lost"];
+    let mut keys = Vec::with_capacity(FIXED.len() + segments.len() * OF_SEGMENT.len());
+    keys.extend(FIXED.iter().map(|key| format!("{prefix}{key}").into()));
+    for segment in segments {
+        keys.extend(OF_SEGMENT.iter().map(|key| Bytes::from(format!("{prefix}{segment}:{key}"))));
+    }
+    keys
+}
+
+/// The arguments that each script of a zone takes first. Without a memory, the script believes any state.
+pub(super) fn common_args(memory: Option<&Memory>, held_ms: u64, segments: &[u64]) -> Vec<Bytes> {
+    let mut args = Vec::with_capacity(8 + segments.len());
+    match memory {
+        Some(memory) => {
+            let (lo, hi) = if held_ms == 0 { memory.bounds() } else { (held_ms, held_ms) };
+            #[cfg(feature = "sabotage")]
+            let rev = if sabotage::on(sabotage::Rule::Revision) { 0 } else { memory.header.rev };
+            #[cfg(not(feature = "sabotage"))]
+            let rev = memory.header.rev;
+            args.extend([
+                text(memory.header.epoch),
+                text(rev),
+                text(lo),
+                text(hi),
+                text(memory.known_record()),
+            ]);
+        }
+        None => args.extend([text(0), text(0), text(held_ms), text(held_ms), text(0)]),
+    }
+    args.push(text(segments.len()));
+    args.extend(segments.iter().map(text));
+    args
+}

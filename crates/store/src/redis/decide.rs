@@ -1,0 +1,129 @@
+//! The decisions: joins and claims.
+//!
+//! Invariant: a verdict comes from one script call; nothing is decided here.
+
+use std::collections::{BTreeSet, HashMap};
+
+use admission::{Claim, Decided, Joined, Position, Verdict};
+use bytes::Bytes;
+
+use super::{
+    Redis, Result, Zone,
+    call::{ATTEMPTS, Answer, Refused},
+    client::Client,
+    lock,
+    memory::split,
+    scripts, text,
+    wire::{self, Garbled, SEGMENT},
+};
+use crate::StoreError;
+
+/// How many claims one call decides at most. A claim takes up to 15 us, so this bounds how long a call blocks Redis.
+const MAX_CLAIMS: usize = 64;
+
+impl<C: Client> Redis<C> {
+    /// Joins `count` holders.
+    pub(super) async fn join_line(&self, zone: &Zone, count: u32) -> Result<Joined> {
+        let mut next = lock(&zone.memory).as_ref().ok_or(StoreError::UnknownZone)?.header.next;
+        for _ in 0..ATTEMPTS {
+            // Other servers may have given out numbers meanwhile.
+            let segments: BTreeSet<u64> =
+                [next, next + u64::from(count) + SEGMENT / 4].into_iter().map(|seq| split(seq).0).collect();
+            let segments: Vec<u64> = segments.into_iter().collect();
+            match self.run(zone, &scripts::JOIN, &segments, |_| vec![text(count)]).await {
+                Ok(answer) => return joined(zone, count, answer),
+                Err(Refused::Keys(end)) => next = end,
+                Err(Refused::Other(error)) => return Err(error),
+            }
+        }
+        Err(StoreError::Away("the end of the line moves faster than this server can follow".to_owned()))
+    }
+
+    /// Decides claims, several calls one after the other.
+    pub(super) async fn decide(&self, zone: &Zone, claims: &[Claim]) -> Result<Decided> {
+        let order: BTreeSet<(u64, u32)> = claims.iter().map(|claim| (claim.seq, claim.epoch)).collect();
+        let order: Vec<(u64, u32)> = order.into_iter().collect();
+        let mut verdicts = HashMap::with_capacity(order.len());
+        let mut at_ms = 0;
+        let mut rest = &order[..];
+        while !rest.is_empty() {
+            let (now_ms, decided) = self.decide_some(zone, rest).await?;
+            for (claim, verdict) in rest.iter().zip(&decided) {
+                verdicts.insert(*claim, *verdict);
+            }
+            rest = &rest[decided.len()..];
+            at_ms = now_ms;
+        }
+        let verdict =
+            |claim: &Claim| verdicts.get(&(claim.seq, claim.epoch)).copied().unwrap_or(Verdict::Gone);
+        Ok(Decided { at_ms, verdicts: claims.iter().map(verdict).collect() })
+    }
+
+    /// Decides the first of `claims`: at most [`MAX_CLAIMS`], in as many segments as one call passes.
+    async fn decide_some(&self, zone: &Zone, claims: &[(u64, u32)]) -> Result<(u64, Vec<Verdict>)> {
+        let mut segments = BTreeSet::new();
+        {
+            let memory = lock(&zone.memory);
+            let header = memory.as_ref().ok_or(StoreError::UnknownZone)?.header;
+            let front_end = header.appointed.max(1) - 1;
+            segments.extend((header.base..=split(front_end).0).take(self.max_segments / 2));
+        }
+        let mut count = 0;
+        for &(seq, _) in &claims[..claims.len().min(MAX_CLAIMS)] {
+            let segment = split(seq).0;
+            if segments.len() >= self.max_segments.max(2) && !segments.contains(&segment) {
+                break;
+            }
+            segments.insert(segment);
+            count += 1;
+        }
+        let mut bytes = Vec::with_capacity(count * 10);
+        for (seq, epoch) in &claims[..count] {
+            bytes.extend_from_slice(&epoch.to_be_bytes());
+            bytes.extend_from_slice(&seq.to_be_bytes()[2..]);
+        }
+        let (segments, bytes): (Vec<u64>, Bytes) = (segments.into_iter().collect(), bytes.into());
+        let mut answer = match self.run(zone, &scripts::ENTER, &segments, |_| vec![bytes.clone()]).await {
+            Ok(answer) => answer,
+            Err(Refused::Other(error)) => return Err(error),
+            Err(Refused::Keys(_)) => return Err(Garbled("a claim's reply").into()),
+        };
+        let mut verdicts = wire::verdicts(&answer.rest.bytes()?)?;
+        if verdicts.len() != count {
+            return Err(Garbled("the verdicts").into());
+        }
+        let mut memory = lock(&zone.memory);
+        let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
+        memory.note(answer.header.now, claims.iter().map(|(seq, _)| *seq).zip(verdicts.iter().copied()));
+        memory.estimate(&mut verdicts, answer.window_changed);
+        Ok((answer.header.now, verdicts))
+    }
+}
+
+/// Parses a join's reply, and notes it in the memory.
+fn joined(zone: &Zone, count: u32, mut answer: Answer) -> Result<Joined> {
+    let (first, let_in, unix_s) = (answer.rest.number()?, answer.rest.number()?, answer.rest.number()?);
+    let (ahead, present_ahead) = (answer.rest.number()?, answer.rest.number()?);
+    let at_front = wire::verdicts(&answer.rest.bytes()?)?;
+    let at_ms = answer.header.now;
+    let entry = admission::Entry { at_ms, unix_s };
+    let let_in = usize::try_from(let_in).ok().filter(|&n| n + at_front.len() <= count as usize);
+    let mut verdicts = vec![Verdict::Entered(entry); let_in.ok_or(Garbled("a join's reply"))?];
+    let waiting = u64::from(count) - verdicts.len() as u64;
+    let behind = at_front.len() as u64..waiting;
+    verdicts.extend(at_front);
+    verdicts.extend(behind.map(|before| {
+        Verdict::Waiting(Position {
+            rank: 1 + ahead + before,
+            present_ahead: present_ahead + before,
+            estimate: None,
+            poll_in_ms: answer.header.policy.polling_period_ms,
+            slot_in_ms: None,
+        })
+    }));
+    let mut memory = lock(&zone.memory);
+    let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
+    memory.note(at_ms, (first..).zip(verdicts.iter().copied()));
+    memory.estimate(&mut verdicts, answer.window_changed);
+    Ok(Joined { epoch: answer.header.epoch, first, at_ms, verdicts })
+}

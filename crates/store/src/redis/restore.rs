@@ -1,0 +1,115 @@
+//! Rebuilds a zone's state in Redis from what this server remembers.
+//!
+//! Invariant: the server gives its newest memory of each epoch that Redis lost, until Redis has taken it. The script
+//! merges the memories of several servers; giving the same twice changes nothing.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+#[cfg(feature = "sabotage")]
+use super::sabotage;
+use super::{
+    Redis, Result, Zone,
+    call::{common_args, keys},
+    client::Client,
+    lock,
+    memory::{Witness, split},
+    scripts, text,
+    wire::{self, Header, Reply},
+};
+use crate::StoreError;
+
+impl<C: Client> Redis<C> {
+    /// Rebuilds a lost state.
+    pub(super) async fn restore(&self, zone: &Zone) -> Result<()> {
+        {
+            let mut memory = lock(&zone.memory);
+            let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
+            tracing::warn!(
+                zone = %zone.id, epoch = memory.header.epoch, revision = memory.header.rev,
+                "the state in Redis is older than what this server has seen; it is rebuilt"
+            );
+            memory.keep_witness();
+        }
+        self.give_witnesses(zone).await
+    }
+
+    /// Gives Redis all witnesses that it has not taken yet.
+    pub(super) async fn give_witnesses(&self, zone: &Zone) -> Result<()> {
+        loop {
+            let first = lock(&zone.memory).as_ref().and_then(|memory| memory.witnesses.front().cloned());
+            let Some(witness) = first else { return Ok(()) };
+            self.give(zone, &witness).await?;
+            if let Some(memory) = &mut *lock(&zone.memory) {
+                memory.witnesses.retain(|kept| !Arc::ptr_eq(kept, &witness));
+            }
+        }
+    }
+
+    /// Gives Redis one witness, some segments a call.
+    async fn give(&self, zone: &Zone, witness: &Witness) -> Result<()> {
+        #[cfg(feature = "sabotage")]
+        let emptied = sabotage::emptied(witness);
+        #[cfg(feature = "sabotage")]
+        let witness = &emptied;
+        let entries: BTreeSet<u64> = witness.entries.iter().map(|(seq, _)| split(*seq).0).collect();
+        let with_bits: BTreeSet<u64> = witness.segments.iter().map(|(segment, ..)| *segment).collect();
+        let segments: Vec<u64> = with_bits.union(&entries).copied().collect();
+        let slices: Vec<&[u64]> =
+            if segments.is_empty() { vec![&[]] } else { segments.chunks(self.max_segments).collect() };
+        for (i, slice) in slices.into_iter().enumerate() {
+            let mut args = common_args(None, self.held_clock_ms(), slice);
+            if let Some(memory) = &*lock(&zone.memory) {
+                let (lo, _) = memory.bounds();
+                args[2] = text(lo);
+            }
+            args.extend([text(witness.epoch), text(witness.rev), text(witness.next), text(witness.base)]);
+            args.push(if i == 0 { log_bytes(&witness.log) } else { Bytes::new() });
+            let mut out = Vec::new();
+            for (seq, entry) in witness.entries.iter().filter(|(seq, _)| slice.contains(&split(*seq).0)) {
+                out.extend_from_slice(&seq.to_be_bytes()[2..]);
+                out.extend_from_slice(&entry.at_ms.to_be_bytes()[2..]);
+                out.extend_from_slice(&u32::try_from(entry.unix_s).unwrap_or(u32::MAX).to_be_bytes());
+            }
+            args.push(out.into());
+            args.extend(wire::policy_numbers(&witness.policy).map(text));
+            for segment in slice {
+                let bits = witness.segments.iter().find(|(of, ..)| of == segment);
+                let (live, gone) = bits.map_or((&[][..], &[][..]), |(_, live, gone)| (live, gone));
+                args.push(Bytes::copy_from_slice(live));
+                args.push(Bytes::copy_from_slice(gone));
+            }
+            let sent = Instant::now();
+            let value = self
+                .client
+                .run(&scripts::RESTORE, keys(&zone.prefix, slice), args, None)
+                .await
+                .map_err(StoreError::from)?;
+            let mut reply = Reply::new(value)?;
+            let header = Header::parse(&reply.bytes()?)?;
+            let (first, log, taken) = (reply.number()?, reply.bytes()?, reply.bytes()?);
+            if i == 0 {
+                tracing::warn!(
+                    zone = %zone.id, of_epoch = witness.epoch, epoch = header.epoch, taken = ?taken,
+                    entries = witness.entries.len(), next = witness.next, "gave Redis what this server remembers"
+                );
+            }
+            if let Some(memory) = &mut *lock(&zone.memory) {
+                memory.take(header, first, &log, sent)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The log, as `lua/restore.lua` takes it.
+fn log_bytes(log: &[(u64, u32)]) -> Bytes {
+    let mut bytes = Vec::with_capacity(log.len() * 10);
+    for (at_ms, count) in log {
+        bytes.extend_from_slice(&at_ms.to_be_bytes()[2..]);
+        bytes.extend_from_slice(&count.to_be_bytes());
+    }
+    bytes.into()
+}
