@@ -1,0 +1,128 @@
+# shellcheck shell=bash
+# What scripts/test does with cargo: checks, builds, and finding the test programs. Sourced, not run, after output.sh and
+# with `target` set.
+
+export CARGO_TARGET_DIR=$target
+# Everything is compiled once, so notes for the next compilation only cost time.
+export CARGO_INCREMENTAL=0
+
+# The packages that users get, built together and without the tests' features. tests/support/weir.rs builds them the same
+# way, so that their dependencies are compiled once.
+ship=(--package weir --package loadgen --locked --quiet)
+# Everything with tests. Without the feature that breaks rules on purpose, cargo leaves out the tests `simulation` and `chaos`.
+# The fuzz targets are built apart, with the fuzzer's flags.
+tested=(--workspace --exclude weir-fuzz --features weir-tests/sabotage --locked --quiet)
+
+check_format() { cargo fmt --all --check; }
+
+check_lints() { cargo clippy --workspace --all-targets --features weir-tests/sabotage --locked --quiet -- -D warnings; }
+
+check_documentation() {
+    RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+}
+
+# The rules must not need an operating system. A target without one proves it.
+check_wasm() {
+    local wasm=wasm32-unknown-unknown
+    if ! [ -d "$(rustc --print sysroot)/lib/rustlib/$wasm/lib" ]; then
+        command -v rustup >/dev/null || { note "the rules were not checked for $wasm: the target is missing, and so is rustup"; return; }
+        rustup target add "$wasm"
+    fi
+    cargo check --package admission --target "$wasm" --locked --quiet
+    cargo check --package limiter --no-default-features --target "$wasm" --locked --quiet
+}
+
+check_dependencies() {
+    if cargo deny --version >/dev/null 2>&1; then
+        cargo deny --all-features check
+        return
+    fi
+    note "cargo-deny is not installed: licences were checked; advisories, bans and sources were not"
+    local allowed
+    allowed=$(sed -n '/^allow = \[/,/^\]/s/^ *"\(.*\)",$/\1/p' deny.toml | jq --raw-input --slurp 'split("\n") | map(select(. != ""))')
+    # An expression with brackets must have all its parts allowed. That is stricter than the expression.
+    cargo metadata --format-version 1 --locked | jq --exit-status --raw-output --argjson allowed "$allowed" '
+        def fits: (. // "none stated") | gsub(" */ *"; " OR ")
+            | if test("[(]") then [gsub("[()]"; "") | splits(" OR | AND ")] | all(IN($allowed[]))
+              else [splits(" OR ")] | any([splits(" AND ")] | all(IN($allowed[]))) end;
+        [.packages[] | select(.license | fits | not) | "\(.name) \(.version): \(.license)"]
+        | if . == [] then "all licences are allowed" else "not allowed:", .[], halt_error(1) end'
+}
+
+# Writes the list of test programs: package, kind, name, path of the program, directory of the package.
+build_tests() {
+    cargo test "${tested[@]}" --no-run --message-format=json-render-diagnostics >"$target/tests.json"
+    jq --raw-output 'select(.reason == "compiler-artifact" and .profile.test and .executable != null)
+        | [(.manifest_path | split("/")[-2]), .target.kind[0], .target.name, .executable, (.manifest_path | rtrimstr("/Cargo.toml"))]
+        | @tsv' "$target/tests.json" >"$target/tests.tsv"
+    # Building the tests also builds a weir with the tests' features. The one without them is put back.
+    cargo build "${ship[@]}"
+    echo "$(wc -l <"$target/tests.tsv") test programs"
+}
+
+build_everything() {
+    cargo build "${ship[@]}"
+    build_fuzzers
+    build_tests
+}
+
+# test_program NAME ARGUMENTS...: runs a test program of the package weir-tests, in its directory, as cargo does.
+test_program() {
+    local path
+    path=$(awk -F '\t' -v name="$1" '$1 == "tests" && $3 == name { print $4 }' "$target/tests.tsv")
+    [ -x "$path" ] || die "there is no test program $1"
+    shift
+    cd tests
+    CARGO_MANIFEST_DIR=$PWD "$path" "$@"
+}
+
+# simulations COUNT: that many runs of the simulation, held against the promises.
+simulations() {
+    WEIR_SIM_SEEDS=$1 test_program simulation every_promise_holds_for_every_seed
+}
+
+# The tests inside the crates, and those of the examples in their documentation. cargo runs a test in its package's directory.
+unit_tests() {
+    local package kind name path directory failed=0
+    while IFS=$'\t' read -r package kind name path directory; do
+        [ "$package" != tests ] || continue
+        printf '\n%s, %s %s\n' "$package" "$kind" "$name"
+        (cd "$directory" && CARGO_MANIFEST_DIR=$directory "$path" --quiet) || failed=1
+    done <"$target/tests.tsv"
+    printf '\nexamples in the documentation\n'
+    cargo test "${tested[@]}" --doc || failed=1
+    return "$failed"
+}
+
+# The flags are those of cargo-fuzz, without the address sanitizer, which needs a nightly compiler. This code is safe Rust:
+# the fuzzer looks for panics. Only this workspace's crates get the flags. The rest is compiled already.
+build_fuzzers() {
+    RUSTC_WORKSPACE_WRAPPER=$PWD/fuzz/watched cargo build "${ship[@]}" --package weir-fuzz \
+        --bin token --bin request --bin config ||
+        die "the fuzz targets don't build; they need a C++ compiler and the pinned Rust"
+}
+
+# Runs the fuzz targets side by side: each has one thread. The tests replay the seeds too, without a fuzzer.
+fuzz() {
+    local name running=() failed=0
+    for name in token request config; do
+        fuzz_one "$name" 10 &
+        running+=($!)
+    done
+    for name in "${running[@]}"; do wait "$name" || failed=1; done
+    return "$failed"
+}
+
+# fuzz_one NAME SECONDS
+fuzz_one() {
+    local name=$1 corpus=$target/fuzz/corpus/$1 found=$target/fuzz/found/$1
+    mkdir -p "$corpus" "$found"
+    "$target/debug/$name" -seed="$WEIR_SEED" -max_total_time="$2" -timeout=5 -max_len=8192 -print_final_stats=1 \
+        -artifact_prefix="$found/" "$corpus" "fuzz/seeds/$name" 2>"$target/fuzz/$name.log" || {
+        tail -n 40 "$target/fuzz/$name.log"
+        die "fuzzing $name found a fault: see $found; put the file into fuzz/seeds/$name with the fix"
+    }
+    # Without the flags the fuzzer sees no coverage, and says so only here.
+    grep -q 'INFO: Loaded .* modules' "$target/fuzz/$name.log" || die "$name was not compiled with the fuzzer's flags"
+    echo "$name, $2 s: $(grep -E 'number_of_executed_units|new_units_added' "$target/fuzz/$name.log" | tr -s '\n' ' ')"
+}

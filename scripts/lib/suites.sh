@@ -1,0 +1,97 @@
+# shellcheck shell=bash
+# Runs test suites side by side, in lanes. Sourced, not run, after output.sh.
+#
+# The suites of one lane run one after another; lanes run at the same time. A suite's output is printed whole when the
+# suite ends, so outputs never mix. Every suite runs, even if an earlier one failed.
+#
+# Suites of the lane `compute` run at a low priority: they use the processor time that the other suites, which
+# mostly wait for servers and clocks, leave over. So the suites that measure time get a processor when they need one.
+
+suite_names=() suite_lanes=() suite_commands=()
+# The suites that run: process id to index.
+declare -A suites_running=()
+
+# suite LANE NAME COMMAND...: adds a suite.
+suite() {
+    suite_lanes+=("$1") suite_names+=("$2")
+    shift 2
+    suite_commands+=("$(printf '%q ' "$@")")
+}
+
+# start_suite INDEX: a process group of its own, so that stop_suites also ends the servers that the suite started.
+start_suite() {
+    local log=$suite_logs/$1
+    set -m
+    (
+        trap - EXIT INT TERM
+        set +em
+        [ "${suite_lanes[$1]}" != compute ] || renice --priority 10 --pid "$BASHPID" >/dev/null
+        SECONDS=0
+        (set -e; eval "${suite_commands[$1]}")
+        status=$?
+        # Its second line has the processor time of the children: user, then system. A pipe would have other children.
+        times >"$log.times"
+        echo "$SECONDS" >"$log.seconds"
+        exit "$status"
+    ) >"$log.txt" 2>&1 </dev/null &
+    set +m
+    suites_running[$!]=$1
+    printf '    %s: started\n' "${suite_names[$1]}"
+}
+
+# start_next LANE: starts the lane's next suite, if there is one.
+start_next() {
+    local i
+    for i in "${!suite_names[@]}"; do
+        if [ "${suite_lanes[i]}" = "$1" ] && [ -z "${suite_started[i]-}" ]; then
+            suite_started[i]=yes
+            start_suite "$i"
+            return
+        fi
+    done
+}
+
+# end_suite INDEX STATUS: prints the output, and how the suite ended.
+end_suite() {
+    local log=$suite_logs/$1 seconds processor result="${green}ok${plain}"
+    # `0m1.234s 0m0.567s` becomes a number of seconds.
+    processor=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } printf "%d", sum + 0.5 }' "$log.times" 2>/dev/null || true)
+    seconds=$(cat "$log.seconds" 2>/dev/null || echo '?')
+    say "${suite_names[$1]}"
+    cat "$log.txt"
+    if (($2 != 0)); then
+        result="${red}FAILED${plain} (exit code $2)"
+        suites_failed+=("${suite_names[$1]}")
+    fi
+    printf -- '--- %s: %s, %s s (%s s of processor time)\n' "${suite_names[$1]}" "$result" "$seconds" "${processor:-?}"
+}
+
+# run_suites DIRECTORY: runs all suites that were added; their outputs stay in the directory. Fails if one failed.
+run_suites() {
+    suite_logs=$1
+    suites_failed=() suite_started=()
+    local lane ended status index
+    rm -rf "$suite_logs"
+    mkdir -p "$suite_logs"
+    while read -r lane; do start_next "$lane"; done < <(printf '%s\n' "${suite_lanes[@]}" | sort -u)
+    while ((${#suites_running[@]})); do
+        status=0
+        wait -n -p ended "${!suites_running[@]}" || status=$?
+        index=${suites_running[$ended]}
+        unset "suites_running[$ended]"
+        end_suite "$index" "$status"
+        start_next "${suite_lanes[$index]}"
+    done
+    ((${#suites_failed[@]} == 0)) || {
+        printf '\n%sfailed: %s%s\n' "$red" "$(printf '%s, ' "${suites_failed[@]}" | sed 's/, $//')" "$plain"
+        return 1
+    }
+}
+
+# stop_suites: ends what still runs, by process group.
+stop_suites() {
+    local pid
+    for pid in "${!suites_running[@]}"; do kill -TERM -- "-$pid" 2>/dev/null || true; done
+    for pid in "${!suites_running[@]}"; do wait "$pid" 2>/dev/null || true; done
+    suites_running=()
+}
