@@ -1,0 +1,70 @@
+# shellcheck shell=bash
+# Builds the container image. Sourced, not run, after output.sh and downloads.sh and with `target` set.
+
+# Stands in for the first stage of deploy/Containerfile; `image` in it holds what goes into the image.
+image_stage=$target/image/stage
+image_files=$image_stage/image
+image_archive=$target/image/weir.oci.tar
+image_date=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
+
+# choose_static_target: sets `static_target` and `static_flags`.
+choose_static_target() {
+    local machine
+    machine=$(uname -m)
+    static_target=$machine-unknown-linux-musl static_flags=
+    if [ -d "$(rustc --print sysroot)/lib/rustlib/$static_target/lib" ] ||
+        { command -v rustup >/dev/null && rustup target add "$static_target"; }; then
+        need musl-gcc musl-tools
+        return
+    fi
+    static_target=$machine-unknown-linux-gnu static_flags="-C target-feature=+crt-static"
+    note "Rust's target $machine-unknown-linux-musl can't be had here: the image has a binary that is linked statically with glibc, whose resolver of host names is not complete in a static binary"
+}
+
+# build_static_weir PROFILE: compiles weir into $image_files.
+build_static_weir() {
+    local static_target static_flags directory=$1
+    choose_static_target
+    [ "$directory" != dev ] || directory=debug
+    RUSTFLAGS="${static_flags:+$static_flags }--remap-path-prefix=$PWD=. --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=cargo" \
+        CFLAGS="-ffile-prefix-map=$PWD=. -ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=cargo" SOURCE_DATE_EPOCH=$image_date \
+        CARGO_INCREMENTAL=0 cargo build --profile "$1" --target "$static_target" --locked --quiet --package weir --bin weir
+    rm -rf "$image_files"
+    install -D "$target/$static_target/$directory/weir" "$image_files/usr/local/bin/weir"
+    # Function names stay, for the backtrace of a panic.
+    strip --strip-debug "$image_files/usr/local/bin/weir"
+    install -d -m 0700 "$image_files/var/lib/weir"
+    # For TLS to Redis without `ca_file`, and to NATS.
+    install -D -m 0644 /etc/ssl/certs/ca-certificates.crt "$image_files/etc/ssl/certs/ca-certificates.crt"
+    # A dynamic binary names its loader. The image has none.
+    ! readelf --program-headers "$image_files/usr/local/bin/weir" | grep -q INTERP || die "the binary is not static"
+    ls -l "$image_files/usr/local/bin/weir"
+}
+
+# in_storage STORAGE ARGUMENTS...: buildah with its images in that directory.
+in_storage() {
+    local storage=$1
+    shift
+    as_root buildah --root "$storage/images" --runroot "$storage/run" --storage-driver vfs "$@"
+}
+
+# assemble_image STORAGE: the last stage of the Containerfile, with $image_files in place of its first stage. Prints the digest.
+assemble_image() {
+    in_storage "$1" build --isolation chroot --timestamp "$image_date" --build-context "build=$image_stage" \
+        --file deploy/Containerfile --tag weir "$image_stage" >"$target/image/buildah.log" 2>&1 ||
+        { cat "$target/image/buildah.log" >&2; die "buildah can't build the image"; }
+    in_storage "$1" images --format '{{.Digest}}' weir
+}
+
+# build_image: writes the archive, and prints its digest.
+build_image() {
+    local storage digest
+    need buildah buildah
+    storage=$(mktemp -d)
+    digest=$(assemble_image "$storage")
+    rm -f "$image_archive"
+    in_storage "$storage" push --quiet weir "oci-archive:$storage/weir.tar:weir"
+    cat "$storage/weir.tar" >"$image_archive"
+    as_root rm -rf "$storage"
+    echo "$digest  $image_archive"
+}
