@@ -18,6 +18,8 @@ graphviz_output_format = "svg"
 
 html_theme = "furo"
 html_title = "Weir"
+html_static_path = ["_static"]
+html_css_files = ["book.css"]
 html_copy_source = False
 html_show_sphinx = False
 # The output is the same for the same sources.

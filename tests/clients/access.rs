@@ -37,7 +37,7 @@ async fn user_and_password(library: Library) {
     assert_away(&try_connect(&url(""), &impatient(library)).await.map(drop), "NOAUTH");
 }
 
-/// The least that a user needs; the README tells it.
+/// The least that a user needs; the book's page about Redis tells it.
 async fn little_is_allowed(library: Library) {
     let options = Options::new().arg(&[
         "--user",

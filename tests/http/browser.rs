@@ -1,4 +1,4 @@
-//! A real browser: the README's lines in a page of another origin, a headless Chromium, and a server that dies meanwhile.
+//! A real browser: the book's lines in a page of another origin, a headless Chromium, and a server that dies meanwhile.
 
 use std::{
     env, fs,
@@ -144,11 +144,11 @@ fn answer(client: TcpStream, html: &dyn Fn() -> String, reports: &Mutex<Vec<Valu
     )
 }
 
-/// The README's example for browsers.
+/// The book's example for browsers.
 fn example() -> String {
-    let readme =
-        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).expect("the README");
-    let (_, rest) = readme.split_once("```js\n").expect("an example in JavaScript");
+    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/app/streams.md"))
+        .expect("the page about streams");
+    let (_, rest) = page.split_once("```js\n").expect("an example in JavaScript");
     rest.split_once("```").expect("its end").0.to_owned()
 }
 

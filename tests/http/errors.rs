@@ -256,7 +256,7 @@ const CASES_APART: &[(&str, u16, AskApart)] = &[
 ];
 
 /// Each case gives its code and status; the connection ends where the reply says so, and serves on where it doesn't.
-/// The codes are those of the program and of the README, no more and no fewer.
+/// The codes are those of the program and of the book, no more and no fewer.
 pub(crate) fn every_code_is_met_and_documented() {
     let zones = [
         zone("Z", 60_000, ""),
@@ -293,8 +293,11 @@ pub(crate) fn every_code_is_met_and_documented() {
         .collect();
     let known: BTreeSet<String> = problem::ALL.iter().map(|code| code.name.to_owned()).collect();
     assert_eq!(met, known, "the codes that are tested, and those that the program has");
-    let readme =
-        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../README.md")).expect("the README");
+    let page = |name: &str| {
+        let file = format!("{}/../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+        fs::read_to_string(&file).unwrap_or_else(|e| panic!("{file}: {e}"))
+    };
+    let pages = ["app/errors.md", "operate/admin-api.md"].map(page).concat();
     // A row has a cell that is a code, in backticks, and one that is its status.
     let row = |line: &str| {
         let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
@@ -302,7 +305,7 @@ pub(crate) fn every_code_is_met_and_documented() {
         let code = cells.iter().find_map(|cell| cell.strip_prefix('`')?.strip_suffix('`'))?;
         Some((code.to_owned(), status))
     };
-    let documented: BTreeSet<(String, u16)> = readme.lines().filter_map(row).collect();
+    let documented: BTreeSet<(String, u16)> = pages.lines().filter_map(row).collect();
     let known: BTreeSet<_> = problem::ALL.iter().map(|code| (code.name.to_owned(), code.status)).collect();
-    assert_eq!(documented, known, "the codes that the README explains, and those that the program has");
+    assert_eq!(documented, known, "the codes that the book explains, and those that the program has");
 }

@@ -9,6 +9,9 @@ use clap::{Arg, ArgMatches, Command};
 
 use super::{ConfigFault, commands};
 
+#[cfg(test)]
+mod reference;
+
 /// What a setting's value is.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
@@ -148,7 +151,12 @@ pub(super) const SETTINGS: &[Setting] = &[
         "FILE",
         "Key that sealed before; still accepted [default: none]",
     ),
-    setting("redis.client", Kind::Text, "LIBRARY", "Which library speaks to Redis: fred or redis-rs"),
+    setting(
+        "redis.client",
+        Kind::Text,
+        "LIBRARY",
+        "Which library speaks to Redis: fred or redis-rs [default: fred]",
+    ),
     setting("redis.user", Kind::Text, "NAME", "ACL user, where the address names none"),
     setting("redis.password", Kind::Secret, "", "Password, where the address has none"),
     setting("redis.password_file", Kind::Text, "FILE", "File with that password"),
@@ -164,12 +172,17 @@ pub(super) const SETTINGS: &[Setting] = &[
         "WHEN",
         "async, or replicated: answer once a replica has it too [default: async]",
     ),
-    setting("redis.max_in_flight", Kind::Number(1, 65_536), "N", "Calls under way to a cell, at most"),
+    setting(
+        "redis.max_in_flight",
+        Kind::Number(1, 65_536),
+        "N",
+        "Calls under way to a cell, at most [default: 4096]",
+    ),
     setting(
         "redis.command_timeout_ms",
         Kind::Number(50, 60_000),
         "MS",
-        "After how long a call to Redis has failed",
+        "After how long a call to Redis has failed [default: 2000]",
     ),
     setting(
         "audit.dir",

@@ -77,7 +77,7 @@ impl Document {
     info(
         title = "Weir: the admin API",
         description = "What operators see and change. `GET /admin/v1/events` is a stream of server-sent events, and is \
-                       described in the README. Changes say in `If-Match` what they are changes of.",
+                       described in docs/operate/admin-api.md. Changes say in `If-Match` what they are changes of.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT"),
     ),
     paths(

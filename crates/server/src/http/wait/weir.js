@@ -1,4 +1,4 @@
-// weir.js: a place in a line of Weir, for web pages. What it offers is described in the README, "Web pages".
+// weir.js: a place in a line of Weir, for web pages. What it offers is described in docs/app/waiting-page.md.
 //
 // The place lives in localStorage, one for each zone and server, so reloads and other tabs have it, too. It is followed by a stream
 // where one can be had (by one tab at a time: browsers open few connections to a host), and else by polling. Told waits never grow
