@@ -2,7 +2,7 @@
 //! the seeds.
 
 use admission::{Definition, SEALED_LEN, SealKey, Sealer, Seals, Ticket, ZoneId};
-use server::{config, http::request};
+use server::{config, http::request, stores::StoreSettings};
 
 fn sealer(zone: &str, secret: u8) -> Sealer {
     let seals = Seals { current: SealKey { id: 1, secret: [secret; 32] }, previous: None };
@@ -69,7 +69,7 @@ pub(crate) fn config(data: &[u8]) {
     };
     match config::from_text("weir.toml", text) {
         Ok(config) => {
-            let keeps_zones = !matches!(config.store, config::StoreSettings::Memory);
+            let keeps_zones = !matches!(config.store, StoreSettings::Memory);
             assert!(keeps_zones || !config.zones.is_empty());
             for (_, Definition { policy, .. }) in config.zones {
                 assert_eq!(policy.check(), Ok(policy));

@@ -33,10 +33,10 @@ use gate::{AnyStore, Gate, Reply, Token, Watcher, cells::Cells, definitions};
 use nats::Nats;
 use redis::{Cluster, Standalone, cpu_time};
 use server::{
-    config::{self, Config, StoreSettings},
+    config::{self, Config},
     fanout::{self, AnyCarrier, Fanout, Speaker},
     metrics::Metrics,
-    stores,
+    stores::{self, StoreSettings},
 };
 use store::redis::Redis;
 use tokio::{

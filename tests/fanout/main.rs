@@ -31,10 +31,10 @@ use clock::{DEADLINE, eventually};
 use events::Bus;
 use gate::{AnyStore, Gate, Watcher, cells::Cells, definitions};
 use server::{
-    config::{self, Config, StoreSettings},
+    config::{self, Config},
     fanout::{self, AnyCarrier, Fanout, Speaker},
     metrics::{FanoutMeter, Metrics},
-    stores,
+    stores::{self, StoreSettings},
 };
 use store::{StoreError, redis::Redis};
 use tokio::{

@@ -4,6 +4,9 @@
 //! the ringer, and requests for figures take them. Only the ringer runs a subscriber's waker, so that foreign code neither
 //! slows a publisher down nor panics in it.
 
+mod spill;
+mod subscription;
+
 use std::{
     collections::HashMap,
     io,
@@ -20,13 +23,16 @@ use admission::ZoneId;
 use thread_local::ThreadLocal;
 
 use crate::{
-    Kind, Kinds, Scope, Subscription, Zone,
+    Kind, Kinds, Scope, Zone,
     bell::Bell,
+    event::Packed,
     ring::Rings,
-    slot::{EVENT_WORDS, Packed, SLOT_WORDS},
-    subscription::Member,
+    slot::{EVENT_WORDS, SLOT_WORDS},
     zones::{ZoneNames, Zones},
 };
+pub use spill::Spill;
+use subscription::Member;
+pub use subscription::{Batch, Subscription};
 
 /// The most threads that can publish. A thread that ends leaves its rings to a later one.
 pub const PUBLISHERS_MAX: usize = 256;

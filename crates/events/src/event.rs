@@ -10,8 +10,23 @@ use admission::{Mode, OnStoreFailure, Policy};
 
 use crate::{
     Scope, Zone,
-    slot::{EVENT_WORDS, EventWords, Field, Packed, Words, aligned},
+    slot::{EVENT_WORDS, EventWords, Field, Words, aligned},
 };
+
+/// An event that knows its kind and its bytes. Sealed: only this crate defines kinds.
+pub trait Packed: Copy {
+    /// The event's kind.
+    const KIND: Kind;
+    /// The event's length, in half words.
+    #[doc(hidden)]
+    const HALVES: usize;
+    /// Writes the event.
+    #[doc(hidden)]
+    fn pack(self, words: &mut EventWords);
+    /// Reads an event that `pack` wrote. Any other words give an arbitrary event.
+    #[doc(hidden)]
+    fn unpack(words: &impl Words) -> Self;
+}
 
 /// The name of a kind for clients: that of its type, or the one given.
 macro_rules! kind_name {

@@ -63,18 +63,17 @@ mod event;
 mod ring;
 mod scope;
 mod slot;
-mod spill;
-mod subscription;
 mod sync;
 mod zones;
 
-pub use bus::{Bus, INTERVAL, OfName, PUBLISHERS_MAX, SUBSCRIBERS_MAX, SubscribeError, Subscriber};
+pub use bus::{
+    Batch, Bus, INTERVAL, OfName, PUBLISHERS_MAX, SUBSCRIBERS_MAX, Spill, SubscribeError, Subscriber,
+    Subscription,
+};
 pub use event::{
     Admitted, AdmittedWithoutStore, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall,
     ModeChanged, NoticeChanged, PolicyChanged, RefusalReason, Refused, Reloaded, StoreBack, StoreCall,
     StoreCalled, StoreLost, Tallied, ViewShown, ZoneAdded, ZoneRemoved,
 };
 pub use scope::Scope;
-pub use spill::Spill;
-pub use subscription::{Batch, Subscription};
 pub use zones::{Zone, ZoneNames};

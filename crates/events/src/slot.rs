@@ -4,8 +4,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::Kind;
-
 /// The words of a slot: the event's number among its publisher's events, then the event.
 pub(crate) const SLOT_WORDS: usize = 8;
 /// The words of an event.
@@ -33,21 +31,6 @@ impl Words for [AtomicU64; SLOT_WORDS] {
     fn word(&self, at: usize) -> u64 {
         self[1 + at].load(Ordering::Relaxed)
     }
-}
-
-/// An event that knows its kind and its bytes. Sealed: only this crate defines kinds.
-pub trait Packed: Copy {
-    /// The event's kind.
-    const KIND: Kind;
-    /// The event's length, in half words.
-    #[doc(hidden)]
-    const HALVES: usize;
-    /// Writes the event.
-    #[doc(hidden)]
-    fn pack(self, words: &mut EventWords);
-    /// Reads an event that `pack` wrote. Any other words give an arbitrary event.
-    #[doc(hidden)]
-    fn unpack(words: &impl Words) -> Self;
 }
 
 /// A field of an event.

@@ -14,7 +14,7 @@ use aws_lc_rs::{
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD as BASE64};
 use hyper::header::{AUTHORIZATION, HeaderMap};
 
-use crate::http::problem::{FORBIDDEN, Problem, UNAUTHORIZED};
+use crate::problem::{FORBIDDEN, Problem, UNAUTHORIZED};
 
 /// The most tokens that a server knows.
 pub const MAX_TOKENS: usize = 256;

@@ -17,7 +17,7 @@ use std::{
     path::PathBuf,
     sync::mpsc,
     thread,
-    time::{Duration, SystemTime},
+    time::Duration,
 };
 
 use admission::{Policy, ZoneId};
@@ -30,6 +30,7 @@ pub use files::LogFault;
 pub use recorder::Recorder;
 pub use verify::{Fault, Kind as FaultKind, Report, verify};
 
+use crate::clock::unix_ms;
 use files::{Found, Log};
 use recorder::RecorderQueue;
 
@@ -340,13 +341,6 @@ impl Writer {
 /// A policy as a value in a line.
 fn json(policy: Option<&Policy>) -> String {
     policy.map_or_else(|| "null".to_owned(), policy_json)
-}
-
-/// Milliseconds since 1970 by the wall clock.
-#[expect(clippy::disallowed_methods, reason = "a line says when it was written, by the wall clock")]
-pub(crate) fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

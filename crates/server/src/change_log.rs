@@ -15,7 +15,7 @@ use gate::{Gate, definitions::Change};
 use store::Store;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
-use crate::{access::Caller, audit::unix_ms};
+use crate::{access::Caller, clock::unix_ms};
 
 /// The most changes that are remembered.
 pub const MOST: usize = 200;

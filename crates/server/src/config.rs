@@ -10,7 +10,6 @@ mod settings;
 use std::{
     collections::BTreeMap,
     ffi::OsString,
-    fmt,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
@@ -28,13 +27,17 @@ use store::redis::{
 use crate::{
     access::{AdminToken, Role},
     audit,
+    fanout::FanoutSettings,
     fanout::nats,
     http::{
         cors::Origins,
         wait::{WaitSettings, target::Target},
     },
-    passes::Algorithm,
+    keys::SealSettings,
+    passes::{Algorithm, PassSettings},
     remote::{Call, Server},
+    secret::Secret,
+    stores::{CellSettings, RedisSettings, StoreSettings},
 };
 use file::FileText;
 use settings::{Given, Place, Value};
@@ -103,102 +106,6 @@ pub struct Sources {
     zones_file: Option<PathBuf>,
     outside: Vec<(&'static str, Given)>,
     open_files: u64,
-}
-
-/// The passes.
-#[derive(Clone, Debug)]
-pub struct PassSettings {
-    /// How they are signed.
-    pub algorithm: Algorithm,
-    /// Claim `aud`.
-    pub audience: String,
-    /// Claim `iss`.
-    pub issuer: Option<String>,
-    /// The key's file, where it is not made in the data directory.
-    pub key_file: Option<PathBuf>,
-    /// The key that signed before.
-    pub previous_key_file: Option<PathBuf>,
-}
-
-/// The keys that seal tokens.
-#[derive(Clone, Debug)]
-pub struct SealSettings {
-    /// The key's file, where it is not made in the data directory.
-    pub key_file: Option<PathBuf>,
-    /// The key that sealed before.
-    pub previous_key_file: Option<PathBuf>,
-}
-
-/// A text that is not to be seen.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// The text, for whom it is meant.
-    #[must_use]
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(hidden)")
-    }
-}
-
-/// A store of its own for some tenants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CellSettings {
-    /// Its name in logs and metrics.
-    pub name: String,
-    /// Where it is.
-    pub address: Address,
-    /// Whose zones it keeps; see [`gate::cells::Cell::new`].
-    pub tenants: Vec<String>,
-}
-
-/// Redis, and how it is spoken to.
-#[derive(Clone, Debug)]
-pub struct RedisSettings {
-    /// At least one; no two share a name or a tenant.
-    pub cells: Vec<CellSettings>,
-    /// Which library does.
-    pub library: Library,
-    /// For addresses that name no user.
-    pub user: Option<String>,
-    /// For addresses without a password.
-    pub password: Option<Secret>,
-    /// The file with that password, where it is not said.
-    pub password_file: Option<PathBuf>,
-    /// Certificates that Redis is checked against, in place of the system's.
-    pub ca_file: Option<PathBuf>,
-    /// When an answer is given.
-    pub durability: Durability,
-    /// How many calls may be under way to a cell.
-    pub max_in_flight: usize,
-    /// After how long a call has failed.
-    pub command_timeout: Duration,
-}
-
-/// How servers tell each other of changes; see [`crate::fanout`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FanoutSettings {
-    /// Not at all: each asks its stores.
-    None,
-    /// By each cell's own Redis.
-    Redis,
-    /// By NATS.
-    Nats(nats::Address),
-}
-
-/// Where lines are kept.
-#[derive(Clone, Debug)]
-pub enum StoreSettings {
-    /// In this process, journaled in the data directory.
-    Memory,
-    /// In Redis.
-    Redis(RedisSettings),
 }
 
 /// A checked configuration.
@@ -445,7 +352,7 @@ impl Settings {
             cells,
             library,
             user: self.text("redis.user").map(|(text, _)| text.to_owned()),
-            password: password.map(|(text, _)| Secret(text.to_owned())),
+            password: password.map(|(text, _)| Secret::new(text.to_owned())),
             password_file: self.path("redis.password_file")?,
             ca_file: self.path("redis.ca_file")?,
             durability,

@@ -30,6 +30,17 @@ use message::{MAX_LEN, Message, State};
 /// Messages that wait to be heard, at most; more are lost, and counted.
 const QUEUE: usize = 256;
 
+/// What carries the messages between servers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FanoutSettings {
+    /// Nothing: each server only refreshes from its stores.
+    None,
+    /// Each cell's own Redis.
+    Redis,
+    /// NATS.
+    Nats(nats::Address),
+}
+
 /// What comes from a carrier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {

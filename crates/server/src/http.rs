@@ -10,10 +10,11 @@ pub mod console;
 pub mod cors;
 pub mod listener;
 pub mod openapi;
-pub mod problem;
 pub mod request;
 pub mod stream;
 pub mod wait;
+
+pub use crate::problem;
 
 use std::{
     convert::Infallible,

@@ -12,11 +12,19 @@ use std::{
 
 use admission::{SealKey, Seals};
 
-use crate::config::{PassSettings, SealSettings};
-use crate::passes::{Passes, Signer};
+use crate::passes::{PassSettings, Passes, Signer};
 
 /// No key is longer than this, PEM and all.
 const MAX_LEN: u64 = 64 << 10;
+
+/// The keys that seal tokens.
+#[derive(Clone, Debug)]
+pub struct SealSettings {
+    /// The key's file; none where the key is made in the data directory.
+    pub key_file: Option<PathBuf>,
+    /// The file of the key that sealed before.
+    pub previous_key_file: Option<PathBuf>,
+}
 
 /// Why there is no key.
 #[derive(Debug, thiserror::Error)]

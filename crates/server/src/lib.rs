@@ -1,18 +1,40 @@
 //! `weir`, the admission server, as a library for its binary, its benches and its tests.
+//!
+//! Where a change belongs (sockets are in the crate `edge`, zones that are served in `gate`, state and Redis in `store`):
+//!
+//! | module | concern |
+//! |---|---|
+//! | [`clock`], [`secret`], [`problem`] | the wall clock; texts that are never printed; error replies (RFC 9457) |
+//! | [`access`] | roles and tokens of the admin API |
+//! | [`audit`], [`change_log`] | the log of what must not be lost; the list of the last changes |
+//! | [`keys`], [`passes`] | keys on disk; signed passes |
+//! | [`metrics`], [`stats`] | series for Prometheus; figures for operators, minute by minute |
+//! | [`fanout`], [`servers`] | messages between servers; the list of servers |
+//! | [`stores`] | opens the stores, limiters and transports that are configured |
+//! | [`http`] | routes, requests, replies, streams, pages and the documents of the APIs |
+//! | [`remote`] | the commands that ask a running server |
+//! | [`config`] | settings: where they come from, how they are checked and printed |
+//! | [`serve`] | the command line, the assembly of a server, reload and shutdown |
+//!
+//! Each module owns the type of its settings. [`config`] reads and checks them, and only [`serve`] uses `config`. The
+//! modules form no circle: `scripts/check-layers` fails on one, and `scripts/check-layers weir` prints the order.
 
-// The futures of a call through the gate, a cell and a client lie deeper in one another than the compiler follows unasked.
+// The futures of a call through the gate, a cell and a client are nested deeper than the compiler's default limit.
 #![recursion_limit = "256"]
 
 pub mod access;
 pub mod audit;
 pub mod change_log;
+pub mod clock;
 pub mod config;
 pub mod fanout;
 pub mod http;
 pub mod keys;
 pub mod metrics;
 pub mod passes;
+pub mod problem;
 pub mod remote;
+pub mod secret;
 pub mod serve;
 pub mod servers;
 pub mod stats;

@@ -4,6 +4,8 @@
 //! zone, epoch and number. Invariant: signatures are deterministic (ES256 by RFC 6979), so the same entry has the
 //! same pass, byte for byte, whichever server signs it and however often.
 
+use std::path::PathBuf;
+
 use aws_lc_rs::{
     digest::{SHA256, digest},
     encoding::{AsDer as _, Pkcs8V1Der},
@@ -43,6 +45,21 @@ impl Algorithm {
             Self::Rs256 => "RS256",
         }
     }
+}
+
+/// How passes are signed, and what they say.
+#[derive(Clone, Debug)]
+pub struct PassSettings {
+    /// The algorithm of the signature.
+    pub algorithm: Algorithm,
+    /// Claim `aud`.
+    pub audience: String,
+    /// Claim `iss`.
+    pub issuer: Option<String>,
+    /// The key's file; none where the key is made in the data directory.
+    pub key_file: Option<PathBuf>,
+    /// The file of the key that signed before.
+    pub previous_key_file: Option<PathBuf>,
 }
 
 /// A key that signs passes.

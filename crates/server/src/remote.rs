@@ -18,7 +18,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
-use crate::{config::Secret, keys};
+use crate::{keys, secret::Secret};
 use client::Client;
 
 pub use client::Fault;

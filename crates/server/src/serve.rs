@@ -45,7 +45,7 @@ use crate::{
     access::AdminToken,
     audit::{self, Audit, Recorder},
     change_log::ChangeLog,
-    config::{self, Config, Order, RedisSettings, Sources, StoreSettings},
+    config::{self, Config, Order, Sources},
     fanout::{self, Fanout, Speaker},
     http::{
         self, App,
@@ -59,7 +59,7 @@ use crate::{
     remote,
     servers::{Servers, State},
     stats::Stats,
-    stores,
+    stores::{self, RedisSettings, StoreSettings},
 };
 
 /// The admin listener's connections; they come out of the reserve of open files.

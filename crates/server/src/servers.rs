@@ -19,7 +19,7 @@ use store::redis::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::{audit::unix_ms, fanout::Speaker};
+use crate::{clock::unix_ms, fanout::Speaker};
 
 /// How often a server says that it is there.
 const EVERY: Duration = Duration::from_secs(5);

@@ -18,7 +18,7 @@ use gate::{Gate, ZoneTotals};
 use store::Store;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use crate::audit::unix_ms;
+use crate::clock::unix_ms;
 
 pub use minutes::Minute;
 pub use waits::{Ratio, Waits};

@@ -2,7 +2,12 @@
 //!
 //! Invariant: secrets leave this file only towards a store.
 
-use std::{fs, path::Path, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use gate::{
     cells::{Cell, Cells},
@@ -10,20 +15,63 @@ use gate::{
 };
 use limiter::{Limiter, OnFailure};
 use store::redis::{
-    Redis,
-    address::{Address, Settings},
+    Durability, Redis,
+    address::{Address, Library, Settings},
 };
 
 use crate::{
-    config::{CellSettings, FanoutSettings, RedisSettings},
     fanout::{
-        AnyCarrier,
+        AnyCarrier, FanoutSettings,
         nats::{Nats, Subject},
     },
     keys::{self, KeyFault},
+    secret::Secret,
 };
 
-/// The cells that the configuration names, none of them connected to yet.
+/// Where lines are kept.
+#[derive(Clone, Debug)]
+pub enum StoreSettings {
+    /// In this process, journaled in the data directory.
+    Memory,
+    /// In Redis.
+    Redis(RedisSettings),
+}
+
+/// A Redis that keeps the zones of some tenants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CellSettings {
+    /// Its name in logs and metrics.
+    pub name: String,
+    /// Its address.
+    pub address: Address,
+    /// The tenants whose zones it keeps; see [`Cell::new`].
+    pub tenants: Vec<String>,
+}
+
+/// The cells in Redis, and how they are called.
+#[derive(Clone, Debug)]
+pub struct RedisSettings {
+    /// At least one; no two share a name or a tenant.
+    pub cells: Vec<CellSettings>,
+    /// The client library.
+    pub library: Library,
+    /// The user for addresses that name none.
+    pub user: Option<String>,
+    /// The password for addresses that have none.
+    pub password: Option<Secret>,
+    /// The file with that password, if it is not given itself.
+    pub password_file: Option<PathBuf>,
+    /// Certificates to check Redis against, instead of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// When a call counts as done.
+    pub durability: Durability,
+    /// The most calls under way to a cell.
+    pub max_in_flight: usize,
+    /// How long a call may take.
+    pub command_timeout: Duration,
+}
+
+/// The cells that the configuration names, none of them connected yet.
 ///
 /// # Errors
 /// A [`KeyFault`] where the password or the certificates can't be read.

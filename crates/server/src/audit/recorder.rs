@@ -13,7 +13,7 @@ use admission::{Definition, ZoneId};
 use gate::definitions::{Author, Change, definition_json};
 use tokio::sync::mpsc;
 
-use super::unix_ms;
+use crate::clock::unix_ms;
 
 /// The most changes that wait for the log, for example while its disk is full. Operators make a few changes a minute; one
 /// change has at most 33 KB.

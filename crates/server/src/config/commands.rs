@@ -6,11 +6,12 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 
-use super::{ConfigFault, Order, Secret};
+use super::{ConfigFault, Order};
 use crate::{
     access::{AdminToken, Role},
     http::openapi::Document,
     remote::{Call, Server},
+    secret::Secret,
 };
 
 /// The variable with the token that commands show.
@@ -159,7 +160,7 @@ pub(super) fn order(
     };
     let server = Server {
         url: named("admin").unwrap_or_else(|| DEFAULT_SERVER.to_owned()),
-        token: variable(TOKEN_VARIABLE).map(Secret),
+        token: variable(TOKEN_VARIABLE).map(Secret::new),
         token_file: named("token-file").map(PathBuf::from),
     };
     Ok(Some(Order::Ask { call, server }))

@@ -13,10 +13,10 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use crate::access::AdminToken;
+use crate::{access::AdminToken, stores::CellSettings};
 
 use super::{
-    CellSettings, ConfigFault,
+    ConfigFault,
     settings::{Given, Kind, Place, SETTINGS, Value, out_of_range},
 };
 use crate::http::wait::target::Target;

@@ -5,7 +5,10 @@ use gate::cells::REST;
 use toml::{Spanned, de::DeValue};
 
 use super::{Lines, in_order, unknown, wrong_type};
-use crate::config::{CellSettings, ConfigFault, address, settings::Kind};
+use crate::{
+    config::{ConfigFault, address, settings::Kind},
+    stores::CellSettings,
+};
 
 const MAX_CELLS: usize = 64;
 const MAX_NAME_LEN: usize = 32;

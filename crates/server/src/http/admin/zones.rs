@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     access::Caller,
-    audit::unix_ms,
+    clock::unix_ms,
     http::problem::{
         BUSY, CHANGED_MEANWHILE, Code, NO_CELL, OUT_OF_RANGE, Problem, STORE_AWAY, TOO_MANY_ZONES,
         UNKNOWN_ZONE, WRONG_TYPE, ZONE_EXISTS,

@@ -13,11 +13,11 @@ use std::{
     thread,
 };
 
-use crate::{
-    Batch, Event, Subscription,
-    bus::lock,
-    subscription::{BATCH_MAX, Member, unparker},
+use super::{
+    lock,
+    subscription::{BATCH_MAX, Batch, Member, Subscription, unparker},
 };
+use crate::Event;
 
 /// A subscription with a queue. Dropping it unsubscribes.
 pub struct Spill {

@@ -10,9 +10,9 @@ use std::{
     thread::{self, Thread},
 };
 
+use super::{Core, Spill, Subscriber, lock};
 use crate::{
-    Event, Kind, Kinds, Scope, Spill,
-    bus::{Core, Subscriber, lock},
+    Event, Kind, Kinds, Scope,
     ring::{Copied, Rings},
     slot::SLOT_WORDS,
 };
