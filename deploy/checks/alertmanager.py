@@ -1,5 +1,5 @@
-"""Writes Alertmanager's configuration without its Teams part, for an amtool that is too old to know it, and looks at that part
-itself: alertmanager.py FILE >OLD_FILE
+"""Checks the Teams part of Alertmanager's configuration, and writes the rest, for an amtool that is too old to know that part:
+alertmanager.py FILE >REST
 """
 
 import pathlib
@@ -7,7 +7,7 @@ import sys
 
 import yaml
 
-# As Alertmanager 0.28 to 0.34 have them.
+# The fields of Alertmanager 0.28 to 0.34.
 KNOWN = {"send_resolved", "http_config", "webhook_url", "webhook_url_file", "title", "summary", "text"}
 
 
@@ -22,7 +22,7 @@ def main() -> None:
             if ("webhook_url" in teams) or "webhook_url_file" not in teams:
                 sys.exit(f"receiver {receiver['name']}: the webhook of Teams is a secret, and comes from a file")
     if not count:
-        sys.exit("no receiver speaks to Teams")
+        sys.exit("no receiver sends to Teams")
     yaml.safe_dump(config, sys.stdout)
 
 

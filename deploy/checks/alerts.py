@@ -1,4 +1,4 @@
-"""Each alert is tried out, has a page, and links to it; and no page or test is left over: alerts.py DEPLOY"""
+"""Each alert has a test and a section in the runbook, and links to it; no section is without an alert: alerts.py DEPLOY"""
 
 import pathlib
 import re
@@ -11,7 +11,7 @@ def main() -> None:
     deploy = pathlib.Path(sys.argv[1])
     rules = yaml.safe_load((deploy / "prometheus/rules/alerts.yml").read_text())
     alerts = {rule["alert"]: rule for group in rules["groups"] for rule in group["rules"]}
-    # What a test demands to fire; what stays quiet is all that it does not name.
+    # The alerts that a test expects to fire. All others must stay quiet.
     tests = yaml.safe_load((deploy / "prometheus/tests/alerts.yml").read_text())
     fired = {
         name

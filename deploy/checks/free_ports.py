@@ -1,4 +1,4 @@
-"""Prints N ports of the loopback that are free, and so is the port OFFSET above each: free_ports.py N OFFSET."""
+"""Prints N free ports of the loopback. With an OFFSET, the ports that much higher are free, too: free_ports.py N OFFSET."""
 
 import socket
 import sys
@@ -7,7 +7,7 @@ import sys
 def main() -> None:
     wanted, offset = int(sys.argv[1]), int(sys.argv[2])
     held, found = [], []
-    # Each is held until all are found, so that none is given twice.
+    # Each stays bound until all are found, so that none is found twice.
     for _ in range(1000):
         if len(found) == wanted:
             break
@@ -16,7 +16,7 @@ def main() -> None:
         first.bind(("127.0.0.1", 0))
         port = first.getsockname()[1]
         if offset:
-            # The system hands out high ports, to which nothing can be added.
+            # The system chooses high ports, where port + offset may not exist.
             port = 10_000 + port % 20_000
         try:
             for candidate in {port, port + offset}:

@@ -1,5 +1,5 @@
-"""Every metric that a rule or a dashboard names, and every label that it chooses by, is in what servers and exporters answer:
-metrics.py DEPLOY FILE... (the files are answers of /metrics)
+"""Every metric in a rule or a dashboard, with every label that selects it, is reported by servers and exporters:
+metrics.py DEPLOY FILE... (the files are replies of /metrics)
 """
 
 import json
@@ -10,9 +10,9 @@ import sys
 import promql_parser
 import yaml
 
-# Prometheus makes these itself.
+# Metrics that Prometheus makes.
 OWN = {"up": {"job", "instance"}, "ALERTS": {"alertname", "alertstate", "severity"}}
-# It adds these to whatever it asks for.
+# Labels that Prometheus adds to every metric.
 ADDED = {"job", "instance", "__name__"}
 SAMPLE = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{(.*)\})? ")
 LABEL = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="')

@@ -1,7 +1,7 @@
-"""What no schema says of the compose files, the manifests and the image: topology.py ROOT
+"""Checks of the compose files, the manifests and the image that no schema makes: topology.py ROOT
 
-What the build reads is in the image's context, files that are named are there, images have a version, Grafana's is the one whose types the dashboards are checked against, the
-build's Rust is the project's, and the ways to run the cluster all start Redis by the same script.
+The image's context contains all that the build reads. Named files exist. Images have a version; Grafana's is the one whose types the
+dashboards are checked against, and the build's Rust is the project's. All ways to run the cluster start Redis by the same script.
 """
 
 import json
@@ -37,7 +37,7 @@ def main() -> None:
             for volume in service.get("volumes", []):
                 source = re.sub(r"\$\{(\w+)[^}]*\}", lambda v: environment[v[1]], volume.split(":")[0] if not volume.startswith("$") else volume[: volume.index("}") + 1])
                 if source.startswith("..") and not (file.parent / source).exists():
-                    faults.append(f"{where}: {source} is not there")
+                    faults.append(f"{where}: {source} does not exist")
             known = compose.get("secrets", {})
             for secret in service.get("secrets", []):
                 secret = secret if isinstance(secret, str) else secret["source"]
