@@ -10,7 +10,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// A `weir` of its own, as it was built last by `cargo build --release`.
+/// A `weir` of its own, as it was built last by `cargo build --profile dist`.
 #[derive(Debug)]
 pub struct Served {
     process: Process,
@@ -38,7 +38,7 @@ impl Served {
         fs::write(&file, config)?;
         let target =
             std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-        let mut command = Command::new(target.join("release/weir"));
+        let mut command = Command::new(target.join("dist/weir"));
         command.args(["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0", "--data-dir"]);
         command.arg(dir.join("data")).arg("--config").arg(&file).stdout(Stdio::piped()).stderr(Stdio::null());
         if let Some(store) = store {
@@ -52,7 +52,7 @@ impl Served {
                 return Ok(Self { process, address });
             }
         }
-        Err(io::Error::other("weir did not start; is target/release/weir there?"))
+        Err(io::Error::other("weir did not start; build it: cargo build --profile dist"))
     }
 
     /// Its process.

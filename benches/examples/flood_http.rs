@@ -3,7 +3,7 @@
 //! its clients, and with one of a zone that does not alternate; medians over stretches are told. Times run from when a
 //! call was due.
 //!
-//! `cargo build --release && cargo run --release -p weir-benches --example flood_http -- 2000` for 2,000 calls a second;
+//! `cargo build --profile dist && cargo run --profile dist -p weir-benches --example flood_http -- 2000` for 2,000 calls a second;
 //! with a second argument, the lines are in the store at that address.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
 

@@ -2,7 +2,7 @@
 //! once, each on a connection of its own, with 50 ms of network each way and polls of the period told +-10 %, and says
 //! which part of the slots was used while there was a line.
 //!
-//! `cargo build --release && cargo run --release -p weir-benches --example slots_http -- 35` for 35 % walking away.
+//! `cargo build --profile dist && cargo run --profile dist -p weir-benches --example slots_http -- 35` for 35 % walking away.
 //! With a second argument, a store's address, two servers on that store, with people spread over both.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
 

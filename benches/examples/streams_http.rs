@@ -2,7 +2,7 @@
 //! lets them take places in a line that stands still, so that both are told once a period, and prints the server's processor
 //! time over 15 s, with what it said to them and what memory each of them holds in it.
 //!
-//! `cargo build --release && cargo run --release -p weir-benches --example streams_http`
+//! `cargo build --profile dist && cargo run --profile dist -p weir-benches --example streams_http`
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
 
 use std::{
