@@ -1,43 +1,52 @@
-//! The chain: a line carries the hash of the line before it, and ends with its own.
+//! The chain of hashes: each line carries the hash of the line before, and its own.
 //!
-//! `{"n":17,…,"prev":"<hash of line 16>","hash":"<hash of all that stands before `,"hash"`>"}`, BLAKE3, in hex. Invariant: a
-//! line that was sealed can't be changed, nor the lines around it taken away, put in, or moved, without a hash that does
-//! not fit, up to the last line.
+//! A line is `{"n":17,…,"prev":"<hash of line 16>","hash":"<hash of the text before `,"hash"`>"}`; hashes are BLAKE3 in
+//! hex. Invariant: if a line is changed, or lines are removed, inserted or moved, then a hash does not fit. Only the
+//! removal of the last lines needs a head from elsewhere to be seen.
 
 use std::{fmt, str::FromStr};
 
 use blake3::Hash;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-/// The longest line, in bytes, its newline included; those that are written have less than a quarter.
-pub(super) const LINE_MAX: usize = 4_096;
+/// The longest line, in bytes, including its newline. The longest record is a change of a zone with two notices of
+/// 16 KB each.
+pub(super) const LINE_MAX: usize = 65_536;
 
-/// What a line ends with, around its hash.
+/// The text around a line's hash.
 const BEFORE_HASH: &[u8] = br#","hash":""#;
 const AFTER_HASH: &[u8] = br#""}"#;
 const HEX: usize = 64;
 
-/// The last line of a chain, or any line as the last one that is known: its number and its hash.
+/// The number and the hash of a chain's last line, or of the last line that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head {
-    /// Lines are numbered from 1; 0 is the head of a chain that has none.
+    /// The line's number, from 1; 0 if there are no lines.
     pub n: u64,
-    /// Its hash.
+    /// The line's hash.
     pub hash: Hash,
 }
 
+/// The hashed part of a line, with the closing brace.
+#[derive(Serialize)]
+struct Line<'a, R> {
+    n: u64,
+    #[serde(flatten)]
+    record: &'a R,
+    prev: &'a str,
+}
+
 impl Head {
-    /// Where a chain begins.
+    /// The head of an empty chain.
     pub const NONE: Self = Self { n: 0, hash: Hash::from_bytes([0; 32]) };
 
-    /// Appends a line to `out` that has these fields, and is the head from now on. `fields` is the inside of a JSON
-    /// object, not empty.
-    pub(super) fn seal(&mut self, fields: &str, out: &mut Vec<u8>) {
+    /// Appends the next line to `out` and becomes its head. `record` must serialize as a JSON object.
+    pub(super) fn seal(&mut self, record: &impl Serialize, out: &mut Vec<u8>) {
         self.n += 1;
         let from = out.len();
-        out.extend_from_slice(
-            format!(r#"{{"n":{},{fields},"prev":"{}""#, self.n, self.hash.to_hex()).as_bytes(),
-        );
+        let line = Line { n: self.n, record, prev: &self.hash.to_hex() };
+        serde_json::to_writer(&mut *out, &line).expect("records are JSON objects, and memory takes all");
+        out.pop(); // The brace follows the hash.
         self.hash = blake3::hash(&out[from..]);
         out.extend_from_slice(BEFORE_HASH);
         out.extend_from_slice(self.hash.to_hex().as_bytes());
@@ -47,7 +56,7 @@ impl Head {
     }
 }
 
-/// As it is logged, and as `weir audit verify --head` takes it.
+/// The form in which heads are logged, and which `weir audit verify --head` takes.
 impl fmt::Display for Head {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.n, self.hash.to_hex())
@@ -66,32 +75,32 @@ impl FromStr for Head {
     }
 }
 
-/// A line whose hash is that of its content.
+/// A line whose hash fits its content.
 #[derive(Debug)]
-pub(super) struct Link {
+pub(super) struct SealedLine {
     pub(super) head: Head,
     pub(super) prev: Hash,
-    pub(super) said: Said,
+    pub(super) fields: Fields,
 }
 
-/// What of a line's fields matters to the chain.
+/// The fields of a line that matter to the chain.
 #[derive(Debug, Deserialize)]
-pub(super) struct Said {
+pub(super) struct Fields {
     n: u64,
     prev: String,
     pub(super) event: String,
-    /// Of `missing`: how many events.
+    /// In a `missing` line: the number of missing events.
     pub(super) count: Option<u64>,
-    /// Of `cut`: which file ends in the middle of a line, how long that piece is, and its hash.
+    /// In a `cut` line: the file that ends in the middle of a line, the length of that fragment, and its hash.
     pub(super) file: Option<String>,
     pub(super) bytes: Option<u64>,
     pub(super) piece: Option<String>,
-    /// Of `started`: whether the log was ended when the server stopped before.
+    /// In a `started` line: whether the server before had stopped in order.
     pub(super) clean: Option<bool>,
 }
 
-impl Link {
-    /// Reads a line without its newline; none where it is not one that was sealed.
+impl SealedLine {
+    /// Reads a line without its newline. `None` if its hash does not fit, or it is not a line of a log.
     pub(super) fn read(line: &[u8]) -> Option<Self> {
         let rest = line.strip_suffix(AFTER_HASH)?;
         let (rest, hex) = rest.split_at_checked(rest.len().checked_sub(HEX)?)?;
@@ -100,11 +109,11 @@ impl Link {
         if hash.to_hex().as_bytes() != hex {
             return None;
         }
-        let said: Said = serde_json::from_slice(&[body, b"}"].concat()).ok()?;
-        Some(Self { head: Head { n: said.n, hash }, prev: Hash::from_hex(&said.prev).ok()?, said })
+        let fields: Fields = serde_json::from_slice(&[body, b"}"].concat()).ok()?;
+        Some(Self { head: Head { n: fields.n, hash }, prev: Hash::from_hex(&fields.prev).ok()?, fields })
     }
 
-    /// Whether it is the line after `head`.
+    /// Whether this is the line after `head`.
     pub(super) fn follows(&self, head: Head) -> bool {
         self.head.n == head.n + 1 && self.prev == head.hash
     }
@@ -112,19 +121,21 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
-    fn a_line_is_read_as_it_was_sealed_and_no_byte_of_it_may_change() {
+    fn a_sealed_line_can_be_read_and_no_byte_of_it_can_be_changed() {
         let (mut head, mut out) = (Head::NONE, Vec::new());
-        head.seal(r#""event":"a""#, &mut out);
+        head.seal(&json!({"event": "a"}), &mut out);
         let first = out.split_off(0);
         let one = head;
-        head.seal(r#""event":"missing","count":3"#, &mut out);
-        let read = |line: &[u8]| Link::read(line.strip_suffix(b"\n").expect("a line"));
+        head.seal(&json!({"event": "missing", "count": 3}), &mut out);
+        let read = |line: &[u8]| SealedLine::read(line.strip_suffix(b"\n").expect("a line"));
         let (a, b) = (read(&first).expect("sealed"), read(&out).expect("sealed"));
         assert!(a.follows(Head::NONE) && b.follows(one) && !b.follows(Head::NONE) && !a.follows(one));
-        assert_eq!((b.head, b.said.count), (head, Some(3)));
+        assert_eq!((b.head, b.fields.count), (head, Some(3)));
         assert_eq!(head.to_string().parse(), Ok(head));
         for at in 0..out.len() - 1 {
             for to in [b'0', b'x', b'"', 0] {
@@ -133,6 +144,6 @@ mod tests {
                 assert!(read(&changed).is_none(), "{}", String::from_utf8_lossy(&changed));
             }
         }
-        assert!(Link::read(b"").is_none() && Link::read(&[b'x'; 80]).is_none());
+        assert!(SealedLine::read(b"").is_none() && SealedLine::read(&[b'x'; 80]).is_none());
     }
 }

@@ -9,10 +9,11 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use admission::{Definition, ZoneId};
-use gate::definitions::{Author, Change, definition_json};
+use admission::ZoneId;
+use gate::definitions::{self, Author, definition_json};
 use tokio::sync::mpsc;
 
+use super::record::{ChangeRecord, raw};
 use crate::clock::unix_ms;
 
 /// The most changes that wait for the log, for example while its disk is full. Operators make a few changes a minute; one
@@ -25,13 +26,21 @@ pub struct Recorder(Option<Sender>);
 
 #[derive(Clone, Debug)]
 struct Sender {
-    lines: mpsc::Sender<String>,
+    changes: mpsc::Sender<Change>,
     missing: Arc<AtomicU64>,
+}
+
+/// A change on its way to the log.
+#[derive(Debug)]
+pub(super) struct Change {
+    /// When it was made, in milliseconds since 1970 by the wall clock.
+    pub(super) at_ms: u64,
+    pub(super) record: ChangeRecord,
 }
 
 /// The changes that wait to be written to the log.
 pub(super) struct RecorderQueue {
-    lines: mpsc::Receiver<String>,
+    changes: mpsc::Receiver<Change>,
     missing: Arc<AtomicU64>,
 }
 
@@ -43,27 +52,37 @@ impl Recorder {
     }
 
     pub(super) fn with_log() -> (Self, RecorderQueue) {
-        let (sender, lines) = mpsc::channel(QUEUE);
+        let (sender, changes) = mpsc::channel(QUEUE);
         let missing = Arc::new(AtomicU64::new(0));
-        let queue = RecorderQueue { lines, missing: Arc::clone(&missing) };
-        (Self(Some(Sender { lines: sender, missing })), queue)
+        let queue = RecorderQueue { changes, missing: Arc::clone(&missing) };
+        (Self(Some(Sender { changes: sender, missing })), queue)
     }
 
     /// Records a change that was made. Does not wait.
-    pub fn write(&self, author: &Author, zone: &ZoneId, change: &Change) {
-        let [before, after] = [&change.before, &change.after].map(|of| json(of.as_ref()));
-        let from = author.from.map_or_else(String::new, |from| from.to_string());
+    pub fn write(&self, author: &Author, zone: &ZoneId, change: &definitions::Change) {
+        let [before, after] = [&change.before, &change.after].map(|of| of.as_ref().map(definition_json));
+        let null = || "null".to_owned();
         let (name, role) = (&author.name, &author.role);
-        tracing::info!(target: "audit", %zone, name, role, from, before, after, "a zone was changed");
-        let Some(Sender { lines, missing }) = &self.0 else { return };
-        let from = if from.is_empty() { "null".to_owned() } else { text(&from) };
-        let line = format!(
-            r#""at_ms":{},"event":"change","zone":"{zone}","name":{},"role":{},"from":{from},"before":{before},"after":{after}"#,
-            unix_ms(),
-            text(name),
-            text(role),
+        tracing::info!(
+            target: "audit",
+            %zone,
+            name,
+            role,
+            from = author.from.map_or_else(String::new, |from| from.to_string()),
+            before = before.clone().unwrap_or_else(null),
+            after = after.clone().unwrap_or_else(null),
+            "a zone was changed"
         );
-        if lines.try_send(line).is_err() {
+        let Some(Sender { changes, missing }) = &self.0 else { return };
+        let record = ChangeRecord {
+            zone: zone.clone(),
+            name: name.clone(),
+            role: role.clone(),
+            from: author.from,
+            before: before.map(raw),
+            after: after.map(raw),
+        };
+        if changes.try_send(Change { at_ms: unix_ms(), record }).is_err() {
             missing.fetch_add(1, Ordering::Relaxed);
             tracing::error!(%zone, name, "the audit log is too far behind: this change is missing from it");
         }
@@ -72,25 +91,17 @@ impl Recorder {
 
 impl RecorderQueue {
     /// Waits for the next change. `None` after the last [`Recorder`] is dropped.
-    pub(super) async fn next(&mut self) -> Option<String> {
-        self.lines.recv().await
+    pub(super) async fn next(&mut self) -> Option<Change> {
+        self.changes.recv().await
     }
 
     /// The next change, if one waits.
-    pub(super) fn left(&mut self) -> Option<String> {
-        self.lines.try_recv().ok()
+    pub(super) fn try_next(&mut self) -> Option<Change> {
+        self.changes.try_recv().ok()
     }
 
     /// Returns how many changes did not fit since the last call.
     pub(super) fn take_missing(&self) -> u64 {
         self.missing.swap(0, Ordering::Relaxed)
     }
-}
-
-fn json(definition: Option<&Definition>) -> String {
-    definition.map_or_else(|| "null".to_owned(), definition_json)
-}
-
-fn text(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }

@@ -1,8 +1,7 @@
-//! `weir audit verify`: whether a log is as it was written.
+//! `weir audit verify`: checks whether a log is unchanged.
 //!
-//! Invariant: of a log that was changed, the first line that does not fit is named; one that is as it was written
-//! passes, also where a crash cut a line short and the log says so. Whether the end was taken away shows only against a
-//! head that was kept elsewhere.
+//! Invariants: if a log was changed, the report names the first line that does not fit. An unchanged log passes, even if a
+//! crash cut a line short and the log records that. Only a head from elsewhere can show that the last lines were removed.
 
 use std::{
     collections::VecDeque,
@@ -13,8 +12,10 @@ use std::{
 };
 
 use super::{
-    chain::{Head, Link, Said},
-    files::{LogFault, Read, io_fault, list, name_of, number_of, read_line, read_rest},
+    chain::{Fields, Head, SealedLine},
+    fault::{LogFault, io_fault},
+    files::{list, number_of},
+    reader::{Read, name_of, read_line, read_rest},
 };
 
 /// What is wrong with a log.
@@ -22,11 +23,11 @@ use super::{
 pub enum Kind {
     /// A line's content was changed.
     Edited,
-    /// Lines were taken away, put in or moved.
+    /// Lines were removed, inserted or moved.
     Gap,
-    /// A whole file is gone.
+    /// A whole file is missing.
     MissingFile,
-    /// The end is gone.
+    /// The last lines are missing.
     CutTail,
 }
 
@@ -41,12 +42,12 @@ impl Kind {
     }
 }
 
-/// Where a log stops being as it was written.
+/// The first place where a log does not fit its chain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Which file.
+    /// The file.
     pub file: PathBuf,
-    /// Which line of it, from 1.
+    /// The line in that file, from 1.
     pub line: u64,
     /// What is wrong.
     pub kind: Kind,
@@ -59,20 +60,20 @@ impl fmt::Display for Fault {
     }
 }
 
-/// What `verify` found.
+/// The result of [`verify`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The first fault; none in a log that is as it was written.
+    /// The first fault; `None` if the log is unchanged.
     pub fault: Option<Fault>,
-    /// What an auditor should know, fault or not.
+    /// Further facts for an auditor, with or without a fault.
     pub notes: Vec<String>,
     files: usize,
     first: u64,
-    /// The last line that is in order.
+    /// The last line that fits the chain.
     pub head: Head,
 }
 
-/// One line a note, and one that says how it is.
+/// One line per note, and a line with the result.
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for note in &self.notes {
@@ -92,11 +93,11 @@ impl fmt::Display for Report {
     }
 }
 
-/// Holds the log in `paths` (files in their order, or directories) against its chain, and against a head that was kept.
+/// Checks the log in `paths` (files in order, or directories) against its chain, and against a head from elsewhere.
 ///
 /// # Errors
-/// A [`LogFault`] for what can't be read. A directory without a log is one.
-pub fn verify(paths: &[PathBuf], kept: Option<Head>) -> Result<Report, LogFault> {
+/// A [`LogFault`] if something cannot be read, or a directory contains no log.
+pub fn verify(paths: &[PathBuf], known: Option<Head>) -> Result<Report, LogFault> {
     let mut files = Vec::new();
     for path in paths {
         if path.is_dir() {
@@ -110,11 +111,11 @@ pub fn verify(paths: &[PathBuf], kept: Option<Head>) -> Result<Report, LogFault>
         }
     }
     let mut walk = Walk {
-        kept,
+        known,
         head: None,
         first: 0,
-        pieces: VecDeque::new(),
-        begins: true,
+        fragments: VecDeque::new(),
+        is_beginning: true,
         is_stopped: false,
         notes: Vec::new(),
     };
@@ -130,36 +131,37 @@ pub fn verify(paths: &[PathBuf], kept: Option<Head>) -> Result<Report, LogFault>
     Ok(Report { fault, notes: walk.notes, files: files.len(), first: walk.first, head })
 }
 
-/// Bytes at the end of a file that are no line.
-struct Piece {
+/// Bytes at the end of a file that are not a line.
+struct Fragment {
     file: PathBuf,
     line: u64,
     bytes: u64,
     hash: blake3::Hash,
 }
 
-impl Piece {
-    /// Whether a line tells of a piece in this file.
-    fn is_named_by(&self, said: &Said) -> bool {
-        said.event == "cut" && said.file.as_deref() == Some(name_of(&self.file))
+impl Fragment {
+    /// Whether a line names a fragment in this file.
+    fn is_named_by(&self, fields: &Fields) -> bool {
+        fields.event == "cut" && fields.file.as_deref() == Some(name_of(&self.file))
     }
 }
 
 struct Walk {
-    kept: Option<Head>,
-    /// The last line, and where in its file it stands.
+    /// The head from elsewhere.
+    known: Option<Head>,
+    /// The last line, and its number in its file.
     head: Option<(Head, u64)>,
     first: u64,
-    /// Those that no line has told of yet.
-    pieces: VecDeque<Piece>,
-    /// Nothing came yet but lines that tell of pieces; they may be in files before the first one.
-    begins: bool,
+    /// The fragments that no line has named yet.
+    fragments: VecDeque<Fragment>,
+    /// All lines so far were `cut` lines. Their fragments may be in files before the first one.
+    is_beginning: bool,
     is_stopped: bool,
     notes: Vec<String>,
 }
 
 impl Walk {
-    /// Goes over one file, that comes after `before`.
+    /// Checks one file, which comes after `before`.
     fn file(&mut self, path: &Path, before: Option<&Path>) -> Result<Option<Fault>, LogFault> {
         let is_next =
             before.is_some_and(|before| number_of(path) == number_of(before).map(|number| number + 1));
@@ -171,63 +173,67 @@ impl Walk {
             match read_line(&mut reader, &mut bytes).map_err(&io)? {
                 Read::End => break,
                 Read::Line => {}
-                Read::Piece => {
+                Read::Fragment => {
                     let (count, has_newline, hash) = read_rest(&mut reader, &bytes).map_err(&io)?;
                     if has_newline {
-                        return Ok(fault(Kind::Edited, "it is longer than any line".to_owned()));
+                        return Ok(fault(Kind::Edited, "it is longer than any line of a log".to_owned()));
                     }
-                    self.pieces.push_back(Piece { file: path.to_owned(), line, bytes: count, hash });
+                    self.fragments.push_back(Fragment { file: path.to_owned(), line, bytes: count, hash });
                     break;
                 }
             }
-            let Some(link) = Link::read(&bytes) else {
-                let why = "its hash is not that of its content".to_owned();
+            let Some(sealed) = SealedLine::read(&bytes) else {
+                let why = "its hash does not fit its content".to_owned();
                 return Ok(fault(Kind::Edited, why));
             };
-            if let Some(fault) = self.cut(&link) {
+            if let Some(fault) = self.unnamed_fragment(&sealed) {
                 return Ok(Some(fault));
             }
-            if let Some((kind, why)) = self.link(&link, line == 1 && !is_next) {
+            if let Some((kind, why)) = self.misplaced(&sealed, line == 1 && !is_next) {
                 return Ok(fault(kind, why));
             }
-            self.begins &= link.said.event == "cut";
-            if self.pieces.front().is_some_and(|piece| piece.is_named_by(&link.said)) {
-                self.pieces.pop_front();
-            } else if link.said.event == "cut" && !self.begins {
-                let why = "it tells of a piece of a line that is not there any more".to_owned();
+            self.is_beginning &= sealed.fields.event == "cut";
+            if self.fragments.front().is_some_and(|fragment| fragment.is_named_by(&sealed.fields)) {
+                self.fragments.pop_front();
+            } else if sealed.fields.event == "cut" && !self.is_beginning {
+                let why = "it names a fragment of a line that is not there any more".to_owned();
                 return Ok(fault(Kind::Gap, why));
             }
-            self.head = Some((link.head, line));
-            self.note(path, line, &link);
+            self.head = Some((sealed.head, line));
+            self.note(path, line, &sealed);
         }
         Ok(None)
     }
 
-    /// What is wrong with the first piece of a line before this one, which has to tell of it, or of one in a file that is
-    /// not here.
-    fn cut(&self, link: &Link) -> Option<Fault> {
-        let piece = self.pieces.front()?;
-        let said = &link.said;
-        let is_named = piece.is_named_by(said);
-        let told = said.bytes == Some(piece.bytes) && said.piece.as_deref() == Some(&*piece.hash.to_hex());
-        if (is_named && told) || (!is_named && said.event == "cut" && self.begins) {
+    /// The fault of the first unnamed fragment, if there is one and this line does not name it. At the beginning, a `cut`
+    /// line may also name a fragment in a file that is not here.
+    fn unnamed_fragment(&self, sealed: &SealedLine) -> Option<Fault> {
+        let fragment = self.fragments.front()?;
+        let fields = &sealed.fields;
+        let is_named = fragment.is_named_by(fields);
+        let fits =
+            fields.bytes == Some(fragment.bytes) && fields.piece.as_deref() == Some(&*fragment.hash.to_hex());
+        if (is_named && fits) || (!is_named && fields.event == "cut" && self.is_beginning) {
             return None;
         }
-        let why = "it ends in the middle of a line, and the next file does not say so".to_owned();
-        Some(Fault { file: piece.file.clone(), line: piece.line, kind: Kind::CutTail, why })
+        let why = "it ends in the middle of a line, and the next file does not record that".to_owned();
+        Some(Fault { file: fragment.file.clone(), line: fragment.line, kind: Kind::CutTail, why })
     }
 
-    /// What is wrong with a line where it stands.
-    fn link(&mut self, link: &Link, file_is_missing: bool) -> Option<(Kind, String)> {
-        let n = link.head.n;
+    /// What is wrong with a line at this position.
+    fn misplaced(&mut self, sealed: &SealedLine, file_is_missing: bool) -> Option<(Kind, String)> {
+        let n = sealed.head.n;
         match self.head {
             None => {
                 self.first = n;
                 if n > 1 {
                     self.notes
-                        .push(format!("begins with line {n}: the files with those before are not here"));
-                } else if !link.follows(Head::NONE) {
-                    return Some((Kind::Edited, "it is the first line, and tells of one before".to_owned()));
+                        .push(format!("begins with line {n}: the files with earlier lines are not here"));
+                } else if !sealed.follows(Head::NONE) {
+                    return Some((
+                        Kind::Edited,
+                        "it is the first line, but names a line before it".to_owned(),
+                    ));
                 }
             }
             Some((head, _)) if n > head.n + 1 => {
@@ -235,70 +241,69 @@ impl Walk {
                 return Some((kind, format!("lines {} to {} are missing before it", head.n + 1, n - 1)));
             }
             Some((head, _)) if n <= head.n => {
-                return Some((Kind::Gap, format!("it is line {n}, and stands behind line {}", head.n)));
+                return Some((Kind::Gap, format!("it is line {n}, but comes after line {}", head.n)));
             }
-            Some((head, _)) if link.prev != head.hash => {
-                let why = format!("line {} is not the one that was there when it was written", head.n);
+            Some((head, _)) if sealed.prev != head.hash => {
+                let why = format!("line {} has changed since this line was written", head.n);
                 return Some((Kind::Edited, why));
             }
             Some(_) => {}
         }
-        let other = self.kept.filter(|kept| kept.n == n && *kept != link.head);
-        other.map(|_| (Kind::Edited, format!("line {n} had another hash when its head was kept")))
+        let other = self.known.filter(|known| known.n == n && *known != sealed.head);
+        other.map(|_| (Kind::Edited, format!("line {n} had another hash when its head was logged")))
     }
 
-    fn note(&mut self, path: &Path, line: u64, link: &Link) {
+    fn note(&mut self, path: &Path, line: u64, sealed: &SealedLine) {
         let at = format!("{}:{line}", path.display());
-        let said = &link.said;
-        match said.event.as_str() {
+        let fields = &sealed.fields;
+        match fields.event.as_str() {
             "missing" => {
-                let count = said.count.unwrap_or_default();
+                let count = fields.count.unwrap_or_default();
                 self.notes.push(format!(
-                    "{at}: {count} events before this line are missing, and were never written"
+                    "{at}: {count} events before this line are missing; they were never written"
                 ));
             }
             "cut" => {
                 let (bytes, file) =
-                    (said.bytes.unwrap_or_default(), said.file.as_deref().unwrap_or_default());
+                    (fields.bytes.unwrap_or_default(), fields.file.as_deref().unwrap_or_default());
                 self.notes.push(format!("{at}: a crash left {bytes} bytes of a line at the end of {file}"));
             }
-            "started" if said.clean == Some(false) => {
+            "started" if fields.clean == Some(false) => {
                 self.notes.push(format!(
-                    "{at}: the server before did not stop in order; what it had not written is missing"
+                    "{at}: the server before did not stop in order; events that it had not written are missing"
                 ));
             }
             _ => {}
         }
-        self.is_stopped = said.event == "stopped";
+        self.is_stopped = fields.event == "stopped";
     }
 
-    /// What is wrong with the end.
+    /// What is wrong with the log's end.
     fn end(&mut self, last_file: &Path) -> Option<Fault> {
-        if let Some(Piece { file, line, .. }) = self.pieces.pop_front() {
-            let why =
-                "it ends in the middle of a line (if a server is writing it now: verify again)".to_owned();
+        if let Some(Fragment { file, line, .. }) = self.fragments.pop_front() {
+            let why = "it ends in the middle of a line (if a server writes it now, verify again)".to_owned();
             return Some(Fault { file, line, kind: Kind::CutTail, why });
         }
         let (head, line) = self.head.unwrap_or((Head::NONE, 0));
         let file = last_file.to_owned();
-        match self.kept {
-            Some(kept) if kept.n > head.n => {
+        match self.known {
+            Some(known) if known.n > head.n => {
                 let why = format!(
-                    "it ends with line {}, and line {} was there when its head was kept",
-                    head.n, kept.n
+                    "it ends with line {}, but line {} existed when its head was logged",
+                    head.n, known.n
                 );
                 return Some(Fault { file, line, kind: Kind::CutTail, why });
             }
-            Some(kept) if kept.n < self.first => {
-                let why = format!("line {}, whose head was kept, is not here", kept.n);
+            Some(known) if known.n < self.first => {
+                let why = format!("line {}, whose head was given, is not here", known.n);
                 return Some(Fault { file, line, kind: Kind::MissingFile, why });
             }
             _ => {}
         }
         if !self.is_stopped {
             self.notes.push(
-                "the last line does not say that the server stopped: it runs, or was killed, or the end was taken away; \
-                 hold it against a head from the server's log (--head)"
+                "the last line does not say that the server stopped: it runs, it was killed, or the end was removed; compare \
+                 with a head from the server's log (--head)"
                     .to_owned(),
             );
         }

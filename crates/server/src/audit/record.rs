@@ -1,0 +1,138 @@
+//! The content of the log's lines, apart from their numbers and hashes.
+//!
+//! Invariant: names and order of the fields stay as they are, because other programs read old and new logs. A test compares
+//! them with a log from an earlier version.
+
+use std::net::IpAddr;
+
+use admission::ZoneId;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use crate::clock::unix_ms;
+
+/// A line's content: when it was written, and what happened.
+#[derive(Debug, Serialize)]
+pub(super) struct Record<'a> {
+    /// Milliseconds since 1970 by the wall clock.
+    pub(super) at_ms: u64,
+    #[serde(flatten)]
+    pub(super) event: Event<'a>,
+}
+
+impl<'a> Record<'a> {
+    /// A record of an event that is written now.
+    pub(super) fn now(event: Event<'a>) -> Self {
+        Self { at_ms: unix_ms(), event }
+    }
+}
+
+/// What happened.
+#[derive(Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub(super) enum Event<'a> {
+    /// A server opened the log.
+    Started {
+        /// The server's version.
+        version: &'a str,
+        /// Whether the log ended with [`Event::Stopped`] or was empty.
+        clean: bool,
+    },
+    /// The server stopped and wrote everything.
+    Stopped,
+    /// An earlier file ends in the middle of a line.
+    Cut {
+        /// The file's name.
+        file: &'a str,
+        /// The length of the fragment at the file's end.
+        bytes: u64,
+        /// The fragment's BLAKE3, in hex.
+        piece: &'a str,
+    },
+    /// Events before this line are missing.
+    Missing {
+        /// How many.
+        count: u64,
+    },
+    /// An operator changed a zone.
+    Change(&'a ChangeRecord),
+    /// Another policy is in force.
+    Policy {
+        /// The zone.
+        zone: &'a str,
+        /// The old policy; null if the zone was not served.
+        before: Option<&'a RawValue>,
+        /// The new policy; null if the zone is not served any more.
+        after: Option<&'a RawValue>,
+    },
+    /// A ticket's holder entered. See [`events::Admitted`].
+    Entered {
+        /// The zone; null if the bus has no number for it.
+        zone: Option<&'a str>,
+        /// The line's epoch.
+        epoch: u32,
+        /// The ticket.
+        seq: u64,
+        /// When, in seconds since 1970, as in the pass.
+        entered_unix_s: u64,
+        /// When the store answered, in milliseconds on its clock.
+        store_ms: u64,
+        /// The policy in force.
+        policy: &'a RawValue,
+    },
+    /// Silent tickets were evicted.
+    Evicted {
+        /// The zone.
+        zone: Option<&'a str>,
+        /// How many.
+        count: u32,
+        /// When the store reported it, in milliseconds on its clock.
+        store_ms: u64,
+    },
+    /// The store does not answer for a zone any more.
+    StoreLost {
+        /// The zone.
+        zone: Option<&'a str>,
+    },
+    /// The store answers for a zone again.
+    StoreBack {
+        /// The zone.
+        zone: Option<&'a str>,
+        /// How long it did not answer, in milliseconds.
+        away_ms: u64,
+    },
+    /// The configuration was read again.
+    Reloaded {
+        /// Whether it was accepted.
+        ok: bool,
+    },
+}
+
+/// An operator's change of a zone.
+#[derive(Debug, Serialize)]
+pub(super) struct ChangeRecord {
+    #[serde(serialize_with = "zone_name")]
+    pub(super) zone: ZoneId,
+    /// The author's name.
+    pub(super) name: String,
+    /// The author's role.
+    pub(super) role: String,
+    /// The author's address; null if the change did not come over the network.
+    pub(super) from: Option<IpAddr>,
+    /// The old definition; null for a new zone.
+    pub(super) before: Option<Box<RawValue>>,
+    /// The new definition; null for a deleted zone.
+    pub(super) after: Option<Box<RawValue>>,
+}
+
+fn zone_name<S: serde::Serializer>(zone: &ZoneId, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(zone.as_str())
+}
+
+/// Text that is JSON, to be part of a record.
+///
+/// # Panics
+/// If it is not JSON.
+pub(super) fn raw(json: String) -> Box<RawValue> {
+    RawValue::from_string(json).expect("policies and definitions are written as JSON")
+}
