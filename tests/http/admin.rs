@@ -398,13 +398,13 @@ pub(crate) fn the_command_line_asks_the_server() {
     assert_eq!(
         would,
         "Z would be changed:\n- admit_per_minute = 60\n+ admit_per_minute = 30\n+ notice.en = Soon.\n\
-         wait of who joins now (rank 1): 0 s -> 0 s\n"
+         wait of a newcomer (rank 1): 0 s -> 0 s\n"
     );
     assert!(good(&["zones", "show", "Z"]).contains("\nadmit_per_minute = 60\n"));
-    assert!(good(&["zones", "set", "Z", "admit_per_minute=30"]).starts_with("Z is changed:\n"));
+    assert!(good(&["zones", "set", "Z", "admit_per_minute=30"]).starts_with("Z was changed:\n"));
     assert!(good(&["zones", "show", "Z"]).contains("\nadmit_per_minute = 30\n"));
     assert!(good(&["stats"]).starts_with("Z\tauto\t0\t0\t0\t30\t0 s\tok"));
-    assert!(good(&["stats", "Z"]).contains("let in by this server: 0"));
+    assert!(good(&["stats", "Z"]).contains("admitted by this server: 0"));
 
     let bad = |args: &[&str]| {
         let (code, said, complaint) = run(args);

@@ -23,7 +23,7 @@ pub enum NoticeFault {
         count: usize,
     },
     /// Not a language tag.
-    #[error("`{0}` is no language; write its tag in lower case, as in en, ko or pt-br")]
+    #[error("`{0}` is not a language tag; write it in lower case, as in en, ko or pt-br")]
     Language(String),
     /// The text is empty or too long.
     #[error("the text in `{language}` has {length} characters, and must have 1 to {max}", max = Notice::TEXT_MAX)]
@@ -137,7 +137,7 @@ mod tests {
             "en-123456789",
             "한",
         ] {
-            assert!(fault(bad, "x").contains("is no language"), "{bad}");
+            assert!(fault(bad, "x").contains("is not a language"), "{bad}");
         }
         assert!(fault(&format!("en{}", "-abcdefgh".repeat(5)), "x").len() < 150);
     }

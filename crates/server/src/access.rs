@@ -1,8 +1,8 @@
-//! Who may do what on the admin API: roles, and the tokens that give them.
+//! Access to the admin API: roles, and the tokens that grant them.
 //!
-//! A token is 256 random bits as text, shown once, when it is made. Kept is its SHA-256 alone: of so much chance a plain
-//! digest can't be guessed backwards. Invariants: every token that is known is compared, in constant time, whether one before
-//! it fitted or not; nothing here prints a token, nor its digest where a token was presented.
+//! A token is 256 random bits as text. It is shown once, when it is made; afterwards only its SHA-256 is stored. A plain
+//! digest suffices, because that many random bits cannot be guessed. Invariants: a presented token is compared with every
+//! known token, in constant time, even after a match; no code here prints a token or the digest of a presented token.
 
 use std::{fmt, sync::Arc};
 
@@ -16,42 +16,42 @@ use hyper::header::{AUTHORIZATION, HeaderMap};
 
 use crate::problem::{FORBIDDEN, Problem, UNAUTHORIZED};
 
-/// The most tokens that a server knows.
+/// The most tokens of a server.
 pub const MAX_TOKENS: usize = 256;
 
-/// What tokens begin with, so that people and scanners for leaked secrets know one when they see it.
+/// The prefix of tokens. People and scanners for leaked secrets recognize tokens by it.
 const PREFIX: &str = "weir_";
 
 /// Random bytes in a token.
 const TOKEN_BYTES: usize = 32;
 
-/// The name of whoever reaches a listener on the loopback that knows no tokens.
+/// The name of callers on a loopback listener without tokens.
 const LOCAL: &str = "local";
 
-/// What a caller may do; each may do what those before it may.
+/// What a caller may do. Each role includes the roles before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// See everything.
     Viewer,
-    /// Change the zones there are.
+    /// Change existing zones.
     Operator,
-    /// Make, replace and delete zones, and take servers out of service.
+    /// Create, replace and delete zones, and take servers out of service.
     Admin,
 }
 
 impl Role {
-    /// All roles with the words that configuration and replies use.
+    /// All roles with their names in configuration files and replies.
     pub const ALL: [(Self, &'static str); 3] =
         [(Self::Viewer, "viewer"), (Self::Operator, "operator"), (Self::Admin, "admin")];
 
-    /// Its word.
+    /// The role's name.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(role, _)| *role == self).map_or("", |(_, word)| word)
     }
 }
 
-/// A token's SHA-256.
+/// The SHA-256 of a token.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenDigest([u8; SHA256_OUTPUT_LEN]);
 
@@ -89,29 +89,29 @@ impl fmt::Debug for TokenDigest {
     }
 }
 
-/// A token as the configuration has it.
+/// A token in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminToken {
-    /// Whose it is, as changes are told. No other token has it.
+    /// The name of its holder, as changes are recorded. Unique.
     pub name: String,
-    /// What its holder may do.
+    /// The holder's role.
     pub role: Role,
-    /// What is kept of it.
+    /// The token's digest.
     pub sha256: TokenDigest,
 }
 
 impl AdminToken {
-    /// Whether a text may name a token: 1 to 64 of `A-Z a-z 0-9 _ . @ -`, and not what those without one are called.
+    /// Whether a text may name a token: 1 to 64 characters of `A-Z a-z 0-9 _ . @ -`, but not `local`.
     #[must_use]
     pub fn is_name(text: &str) -> bool {
         let right = |byte: u8| byte.is_ascii_alphanumeric() || b"_.@-".contains(&byte);
         (1..=64).contains(&text.len()) && text.bytes().all(right) && text != LOCAL
     }
 
-    /// Makes a token: the text, to be shown once, and what is kept of it.
+    /// Makes a token. Returns its text, to be shown once, and its digest, to be stored.
     ///
     /// # Errors
-    /// Where the system gives no random numbers.
+    /// If the system has no random numbers.
     pub fn make() -> Result<(String, TokenDigest), aws_lc_rs::error::Unspecified> {
         let mut bytes = [0; TOKEN_BYTES];
         rand::fill(&mut bytes)?;
@@ -121,22 +121,22 @@ impl AdminToken {
     }
 }
 
-/// Who asks.
+/// The sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// The token's name, or `local`.
     pub name: Arc<str>,
     /// What the caller may do.
     pub role: Role,
-    /// Whether a token was asked for, and shown.
+    /// Whether the caller presented a valid token. False if the listener needs none.
     pub authenticated: bool,
 }
 
 impl Caller {
-    /// Refuses who may not do what `needed` may.
+    /// Checks that the caller has at least the role `needed`.
     ///
     /// # Errors
-    /// [`FORBIDDEN`], with both roles.
+    /// A [`FORBIDDEN`] problem that names both roles.
     pub fn needs(&self, needed: Role) -> Result<(), Problem> {
         if self.role >= needed {
             return Ok(());
@@ -148,24 +148,24 @@ impl Caller {
     }
 }
 
-/// Who is known.
+/// The known tokens.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     tokens: Vec<(Arc<str>, Role, TokenDigest)>,
 }
 
 impl Access {
-    /// Knows these. With none, everybody is `local`, who may do everything: for a listener that only this machine reaches.
+    /// Knows these tokens. Without tokens, every caller is `local` and may do everything; only for a listener on the loopback.
     #[must_use]
     pub fn new(tokens: &[AdminToken]) -> Self {
         let known = |token: &AdminToken| (Arc::from(token.name.as_str()), token.role, token.sha256);
         Self { tokens: tokens.iter().map(known).collect() }
     }
 
-    /// Who sends these headers.
+    /// The caller that these headers identify.
     ///
     /// # Errors
-    /// [`UNAUTHORIZED`] where no token is known, or another one is shown.
+    /// An [`UNAUTHORIZED`] problem if the headers contain no token, or an unknown one.
     pub fn who(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
         if self.tokens.is_empty() {
             return Ok(Caller { name: LOCAL.into(), role: Role::Admin, authenticated: false });
@@ -188,7 +188,7 @@ impl Access {
     }
 }
 
-/// The token of the one `Authorization` there is; RFC 6750, 2.1.
+/// The token in the `Authorization` header; `None` if there is not exactly one. RFC 6750, section 2.1.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let mut all = headers.get_all(AUTHORIZATION).iter();
     let (value, None) = (all.next()?.as_bytes(), all.next()) else { return None };
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_are_known_by_their_digest() {
+    fn a_token_is_recognized_by_its_digest() {
         let made: Vec<_> = (0..3).map(|_| AdminToken::make().expect("random numbers")).collect();
         let tokens = ["vera", "otto", "ada"].iter().zip(Role::ALL).zip(&made).map(
             |((name, (role, _)), (_, sha256))| AdminToken { name: (*name).to_owned(), role, sha256: *sha256 },
@@ -245,14 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn without_tokens_everybody_is_local() {
+    fn without_tokens_every_caller_is_local() {
         let caller = Access::default().who(&shown("Bearer x")).expect("anybody");
         assert_eq!((&*caller.name, caller.role, caller.authenticated), (LOCAL, Role::Admin, false));
-        assert!(!AdminToken::is_name(LOCAL), "nobody else is called so");
+        assert!(!AdminToken::is_name(LOCAL), "no token may have this name");
     }
 
     #[test]
-    fn a_role_may_do_what_those_before_it_may() {
+    fn a_role_includes_the_roles_before_it() {
         for (had_at, (had, had_word)) in Role::ALL.into_iter().enumerate() {
             let caller = Caller { name: "x".into(), role: had, authenticated: true };
             for (needed_at, (needed, needed_word)) in Role::ALL.into_iter().enumerate() {
@@ -269,10 +269,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_not_shown() {
+    fn debug_output_hides_tokens_and_digests() {
         let (token, digest) = AdminToken::make().expect("random numbers");
-        let kept = AdminToken { name: "ada".to_owned(), role: Role::Admin, sha256: digest };
-        let shown = format!("{kept:?} {:?}", Access::new(std::slice::from_ref(&kept)));
+        let stored = AdminToken { name: "ada".to_owned(), role: Role::Admin, sha256: digest };
+        let shown = format!("{stored:?} {:?}", Access::new(std::slice::from_ref(&stored)));
         assert!(!shown.contains(&token) && !shown.contains(&digest.to_string()), "{shown}");
     }
 }

@@ -15,13 +15,7 @@ mod recorder;
 mod verify;
 mod writer;
 
-use std::{
-    io,
-    path::PathBuf,
-    sync::mpsc,
-    thread,
-    time::Duration,
-};
+use std::{io, path::PathBuf, sync::mpsc, thread, time::Duration};
 
 use admission::{Policy, ZoneId};
 use events::{Bus, Kind, Kinds, Scope};

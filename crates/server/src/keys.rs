@@ -1,7 +1,7 @@
 //! Secrets on disk: the keys that seal tokens and sign passes.
 //!
-//! Without configured files the keys are made on the first start and kept in the data directory. Invariant: a key
-//! file is whole or absent, whatever moment the process is killed at, and no other user may read it.
+//! If no files are configured, the first start makes the keys in the data directory. Invariants: a key file is complete or
+//! absent, even if the process is killed at any moment. No other user may read it.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -14,41 +14,41 @@ use admission::{SealKey, Seals};
 
 use crate::passes::{PassSettings, Passes, Signer};
 
-/// No key is longer than this, PEM and all.
+/// The most bytes of a key file.
 const MAX_LEN: u64 = 64 << 10;
 
-/// The keys that seal tokens.
+/// The files of the keys that seal tokens.
 #[derive(Clone, Debug)]
 pub struct SealSettings {
-    /// The key's file; none where the key is made in the data directory.
+    /// The key's file; `None` if the key is made in the data directory.
     pub key_file: Option<PathBuf>,
     /// The file of the key that sealed before.
     pub previous_key_file: Option<PathBuf>,
 }
 
-/// Why there is no key.
+/// Why a key cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFault {
-    /// A key file can't be read.
-    #[error("{}: can't be read: {why}", path.display())]
+    /// A key file cannot be read.
+    #[error("{}: cannot be read: {why}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         why: io::Error,
     },
-    /// A key can't be made.
-    #[error("{}: can't be made: {why}", path.display())]
+    /// A key file or its directory cannot be made.
+    #[error("{}: cannot be made: {why}", path.display())]
     Unwritable {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         why: io::Error,
     },
-    /// Others may read the file.
+    /// Other users may read or change the file.
     #[error("{0}: other users may read or change this key (mode {1:04o}); run: chmod 600 '{0}'")]
     Exposed(String, u32),
-    /// The file holds no such key.
+    /// The file does not contain a suitable key.
     #[error("{}: {what}", path.display())]
     Wrong {
         /// The file.
@@ -58,7 +58,7 @@ pub enum KeyFault {
     },
 }
 
-/// Makes the data directory where it is missing, for this user alone.
+/// Makes the data directory, for this user only, if it does not exist.
 ///
 /// # Errors
 /// [`KeyFault::Unwritable`].
@@ -67,15 +67,16 @@ pub fn make_dir(dir: &Path) -> Result<(), KeyFault> {
     made.map_err(|why| KeyFault::Unwritable { path: dir.to_owned(), why })
 }
 
-/// The keys that seal tokens.
+/// Reads or makes the keys that seal tokens.
 ///
 /// # Errors
-/// A [`KeyFault`] naming the file.
+/// A [`KeyFault`] that names the file.
 pub fn seals(settings: &SealSettings, data_dir: &Path) -> Result<Seals, KeyFault> {
     let read = |path: &Path, text: &str| {
         let wrong = || KeyFault::Wrong {
             path: path.to_owned(),
-            what: "is no sealing key: 64 hex digits, as `openssl rand -hex 32` makes them".to_owned(),
+            what: "is not a sealing key: write 64 hex digits, for example from `openssl rand -hex 32`"
+                .to_owned(),
         };
         let digits = text.trim().as_bytes();
         if digits.len() != 64 {
@@ -87,7 +88,7 @@ pub fn seals(settings: &SealSettings, data_dir: &Path) -> Result<Seals, KeyFault
             *byte =
                 value(pair[0]).zip(value(pair[1])).map(|(high, low)| high << 4 | low).ok_or_else(wrong)?;
         }
-        // The name is public, so it comes from a digest of the key and not from the key.
+        // The id is public, so it is derived from a digest of the key.
         let id = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &secret).as_ref()[0];
         Ok(SealKey { id, secret })
     };
@@ -109,17 +110,17 @@ pub fn seals(settings: &SealSettings, data_dir: &Path) -> Result<Seals, KeyFault
         let what = if previous.as_ref().is_some_and(|(_, key)| key.secret == current.secret) {
             "is the current sealing key itself; leave one out"
         } else {
-            "can't be told from the current sealing key (their one-byte names agree); make another current key"
+            "cannot be told from the current sealing key (their one-byte names agree); make another current key"
         };
         return Err(KeyFault::Wrong { path: path.to_path_buf(), what: what.to_owned() });
     }
     Ok(Seals { current, previous: previous.map(|(_, key)| key) })
 }
 
-/// The key that signs passes, and what passes say.
+/// Reads or makes the keys that sign passes.
 ///
 /// # Errors
-/// A [`KeyFault`] naming the file.
+/// A [`KeyFault`] that names the file.
 pub fn passes(settings: &PassSettings, data_dir: &Path) -> Result<Passes, KeyFault> {
     let algorithm = settings.algorithm;
     let name = format!("pass-{}.pem", algorithm.as_str().to_lowercase());
@@ -160,15 +161,15 @@ fn read_or_make(
         Err(KeyFault::Unreadable { why, .. }) if why.kind() == io::ErrorKind::NotFound => {}
         other => return Ok((path, other?)),
     }
-    let kept = make().and_then(|text| keep(data_dir, &path, &text));
-    kept.map_err(|why| KeyFault::Unwritable { path: path.clone(), why })?;
+    let written = make().and_then(|text| write(data_dir, &path, &text));
+    written.map_err(|why| KeyFault::Unwritable { path: path.clone(), why })?;
     let file = path.display();
     if data_dir.join("weir.redb").exists() {
         tracing::warn!(%file, "made a key beside an old journal: what the lost one signed or sealed is not accepted");
     } else {
         tracing::info!(%file, "made a key");
     }
-    // Another server that started at the same moment may have been first: what is on disk counts.
+    // Another server that started at the same moment may have written its key first. The key on disk counts.
     let text = read_secret(&path)?;
     Ok((path, text))
 }
@@ -186,15 +187,15 @@ pub(crate) fn read_secret(path: &Path) -> Result<String, KeyFault> {
     Ok(text)
 }
 
-/// Whether a key of `owner` is open to more than `me` and root. What root shows to a group, root has decided: Kubernetes and
-/// systemd hand secrets to a service that is not root in just this way, and in no stricter one.
+/// Whether users other than `me` and root may use a key that belongs to `owner`. Root may let a group read it: Kubernetes
+/// and systemd pass secrets to a service in this way.
 fn is_exposed(mode: u32, owner: u32, me: u32) -> bool {
     let from_root = owner == 0 && me != 0;
     mode & if from_root { 0o037 } else { 0o077 } != 0
 }
 
-/// Writes under another name, syncs, and only then gives the file its name, unless there is one of that name.
-fn keep(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
+/// Writes a file under another name, syncs it, and then renames it, unless the name is taken already.
+fn write(dir: &Path, path: &Path, text: &str) -> io::Result<()> {
     let unfinished = path.with_extension(format!("unfinished-{}", std::process::id()));
     let _ = fs::remove_file(&unfinished);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
@@ -222,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_made_once_for_this_user_alone() {
+    fn keys_are_made_once_and_for_this_user_only() {
         let dir = tempfile::tempdir().expect("a directory");
         let first = seals(&none(), dir.path()).expect("made");
         let again = seals(&none(), dir.path()).expect("read");
@@ -240,24 +241,24 @@ mod tests {
             let entry = entry.expect("an entry");
             assert_eq!(entry.metadata().expect("known").permissions().mode() & 0o777, 0o600, "{entry:?}");
         }
-        assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 2, "nothing unfinished is left");
+        assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 2, "no unfinished file is left");
     }
 
     #[test]
-    fn what_others_may_read_is_refused_with_the_remedy() {
+    fn a_key_that_others_may_read_is_refused_with_the_remedy() {
         let dir = tempfile::tempdir().expect("a directory");
         seals(&none(), dir.path()).expect("made");
         let path = dir.path().join("seal.key");
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("changed");
-        let told = seals(&none(), dir.path()).expect_err("refused").to_string();
+        let message = seals(&none(), dir.path()).expect_err("refused").to_string();
         assert!(
-            told.contains("mode 0640") && told.ends_with(&format!("chmod 600 '{}'", path.display())),
-            "{told}"
+            message.contains("mode 0640") && message.ends_with(&format!("chmod 600 '{}'", path.display())),
+            "{message}"
         );
     }
 
     #[test]
-    fn a_group_may_read_what_root_shows_it_and_nothing_else() {
+    fn a_group_may_read_a_key_of_root_but_no_other() {
         let (root, weir) = (0, 65_532);
         for (mode, owner, me, exposed) in [
             (0o440, root, weir, false),
@@ -273,22 +274,26 @@ mod tests {
     }
 
     #[test]
-    fn wrong_and_equal_keys_are_refused_by_name() {
+    fn wrong_and_equal_keys_are_refused_by_file_name() {
         let dir = tempfile::tempdir().expect("a directory");
-        let write = |name: &str, text: &str| {
+        let put = |name: &str, text: &str| {
             let path = dir.path().join(name);
-            keep(dir.path(), &path, text).expect("written");
+            write(dir.path(), &path, text).expect("written");
             path
         };
-        let short = write("short", "abcd");
-        let told = seals(&SealSettings { key_file: Some(short), ..none() }, dir.path()).expect_err("refused");
-        assert!(told.to_string().contains("short: is no sealing key: 64 hex digits"), "{told}");
-        let one = write("one", &"ab".repeat(32));
+        let short = put("short", "abcd");
+        let message =
+            seals(&SealSettings { key_file: Some(short), ..none() }, dir.path()).expect_err("refused");
+        assert!(
+            message.to_string().contains("short: is not a sealing key: write 64 hex digits"),
+            "{message}"
+        );
+        let one = put("one", &"ab".repeat(32));
         let same = SealSettings { key_file: Some(one.clone()), previous_key_file: Some(one) };
         assert!(seals(&same, dir.path()).expect_err("refused").to_string().contains("itself"));
-        let old = write("old", &"cd".repeat(32));
-        let new = write("new", &"ab".repeat(32));
+        let old = put("old", &"cd".repeat(32));
+        let new = put("new", &"ab".repeat(32));
         let both = seals(&SealSettings { key_file: Some(new), previous_key_file: Some(old) }, dir.path());
-        assert_eq!(both.expect("two keys").previous.expect("kept").secret, [0xCD; 32]);
+        assert_eq!(both.expect("two keys").previous.expect("accepted").secret, [0xCD; 32]);
     }
 }

@@ -1,8 +1,8 @@
-//! Passes: what the protected service checks offline.
+//! Passes: signed statements that the protected service checks offline.
 //!
-//! A pass is a JWT ([RFC 7519](https://www.rfc-editor.org/rfc/rfc7519)) whose `jti` names the entry for ever:
-//! zone, epoch and number. Invariant: signatures are deterministic (ES256 by RFC 6979), so the same entry has the
-//! same pass, byte for byte, whichever server signs it and however often.
+//! A pass is a JWT ([RFC 7519](https://www.rfc-editor.org/rfc/rfc7519)). Its `jti` names the entry: zone, epoch and number.
+//! Invariant: signatures are deterministic (ES256 as in RFC 6979), so that an entry has the same pass, byte for byte, from
+//! every server and at every repetition.
 
 use std::path::PathBuf;
 
@@ -21,22 +21,22 @@ use p256::{
     pkcs8::{DecodePrivateKey as _, EncodePrivateKey as _, LineEnding, SecretDocument},
 };
 
-/// How passes are signed.
+/// The signature algorithm of passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// ECDSA on P-256: understood everywhere.
+    /// ECDSA on P-256. Supported everywhere.
     Es256,
-    /// Ed25519: the fastest to sign.
+    /// Ed25519. The fastest to sign.
     EdDsa,
-    /// RSA, PKCS#1 v1.5: for gateways that know nothing else.
+    /// RSA with PKCS#1 v1.5, for gateways that support nothing else.
     Rs256,
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 3] = [Self::Es256, Self::EdDsa, Self::Rs256];
 
-    /// The name in a JWT's header (RFC 7518, RFC 8037).
+    /// The algorithm's name in a JWT header (RFC 7518, RFC 8037).
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -72,19 +72,19 @@ pub enum Signer {
     Rs256(RsaKeyPair),
 }
 
-/// A text that is no key for passes.
+/// A text is not a key for passes, or no key can be made.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "is no key for passes: PKCS#8 in PEM (`BEGIN PRIVATE KEY`) with a P-256, Ed25519 or RSA key of 2048 bits or \
-     more; `openssl pkcs8 -topk8 -nocrypt` makes it of other forms"
+    "is not a key for passes: use PKCS#8 in PEM (`BEGIN PRIVATE KEY`) with a P-256, Ed25519 or RSA key of 2048 bits or \
+     more; `openssl pkcs8 -topk8 -nocrypt` converts other forms"
 )]
 pub struct NoKey;
 
 impl Signer {
-    /// Makes a key, as PEM.
+    /// Makes a key. Returns it as PEM.
     ///
     /// # Errors
-    /// Where the system gives no random numbers.
+    /// If the system has no random numbers.
     pub fn make(algorithm: Algorithm) -> Result<String, NoKey> {
         let pem = |der: &[u8]| {
             let document = SecretDocument::try_from(der).map_err(|_| NoKey)?;
@@ -94,7 +94,7 @@ impl Signer {
             Algorithm::Es256 => loop {
                 let mut secret = [0; 32];
                 aws_lc_rs::rand::fill(&mut secret).map_err(|_| NoKey)?;
-                // Not every number is a key; all but one in 2^32 are.
+                // One number in 2^32 is not a key.
                 if let Ok(key) = SigningKey::from_slice(&secret) {
                     return Ok(key.to_pkcs8_pem(LineEnding::LF).map_err(|_| NoKey)?.to_string());
                 }
@@ -114,7 +114,7 @@ impl Signer {
     /// Reads a key from PEM.
     ///
     /// # Errors
-    /// [`NoKey`].
+    /// [`NoKey`] if the text is not a suitable key.
     pub fn read(pem: &str) -> Result<Self, NoKey> {
         let pem = pem.trim();
         if let Ok(key) = SigningKey::from_pkcs8_pem(pem) {
@@ -131,7 +131,7 @@ impl Signer {
         if key.public_modulus_len() * 8 < 2_048 { Err(NoKey) } else { Ok(Self::Rs256(key)) }
     }
 
-    /// What the key is for.
+    /// The key's algorithm.
     #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         match self {
@@ -157,7 +157,7 @@ impl Signer {
         }
     }
 
-    /// The public half's members, in the order that RFC 7638 digests.
+    /// The public key's members, in the order that RFC 7638 requires.
     fn members(&self) -> String {
         match self {
             Self::Es256(key) => {
@@ -177,7 +177,7 @@ impl Signer {
         }
     }
 
-    /// RFC 7638: names the key by its public half.
+    /// The key's name: its thumbprint (RFC 7638).
     fn kid(&self) -> String {
         BASE64.encode(digest(&SHA256, format!("{{{}}}", self.members()).as_bytes()))
     }
@@ -191,15 +191,15 @@ impl Signer {
 /// Signs passes.
 pub struct Passes {
     signer: Signer,
-    /// The header, encoded, with its dot.
+    /// The encoded header, with its dot.
     header: String,
-    /// The payload up to the zone.
+    /// The payload before the zone.
     opening: String,
     jwks: Bytes,
 }
 
 impl Passes {
-    /// Passes signed by `signer`; the `previous` one's stay checkable.
+    /// Signs with `signer`. Passes of the `previous` key can still be checked.
     #[must_use]
     pub fn new(signer: Signer, previous: Option<&Signer>, audience: &str, issuer: Option<&str>) -> Self {
         let alg = signer.algorithm().as_str();
@@ -219,7 +219,7 @@ impl Passes {
         }
     }
 
-    /// Appends the pass of an entry. `zone` is a zone's name.
+    /// Appends the pass of an entry to `out`. `zone` must be a zone's name.
     pub fn write(&self, zone: &str, claims: &PassClaims, out: &mut String) {
         use std::fmt::Write as _;
         let PassClaims { epoch, seq, entered_unix_s: entered, ttl_s } = *claims;
@@ -230,7 +230,7 @@ impl Passes {
             payload,
             r#"{zone}","jti":"{zone}/{epoch:08x}/{seq}","iat":{entered},"nbf":{entered},"exp":{expires}}}"#
         );
-        debug_assert!(written.is_ok(), "a String takes all");
+        debug_assert!(written.is_ok(), "writing to a String cannot fail");
         let start = out.len();
         out.push_str(&self.header);
         BASE64.encode_string(payload, out);
@@ -260,7 +260,7 @@ mod tests {
         BASE64.decode(text.as_str().expect("a text")).expect("base64url")
     }
 
-    /// Checks a pass with the published key, by another implementation than signed it where there is one.
+    /// Checks a pass with the published key; for ES256 with another implementation than the signer's.
     fn verified(passes: &Passes, pass: &str) -> (Value, Value) {
         let parts: Vec<&str> = pass.split('.').collect();
         let json =
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_of_each_algorithm_hold_and_repeat() {
+    fn passes_of_each_algorithm_are_valid_and_repeatable() {
         let claims = PassClaims { epoch: 0xAB, seq: 7, entered_unix_s: 1_700_000_000, ttl_s: 300 };
         for algorithm in Algorithm::ALL {
             let pem = Signer::make(algorithm).expect("made");
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn passes_of_the_previous_key_stay_checkable() {
+    fn passes_of_the_previous_key_can_still_be_checked() {
         let signer = |pem: &str| Signer::read(pem).expect("read back");
         let (old, new) = (Signer::make(Algorithm::Es256), Signer::make(Algorithm::EdDsa));
         let (old, new) = (old.expect("made"), new.expect("made"));

@@ -1,8 +1,8 @@
-//! The admin API's command line: `weir zones list|show|set|create|delete` and `weir stats`, against a server that runs.
+//! The admin API's command line: `weir zones list|show|set|create|delete` and `weir stats`, for a running server.
 //!
-//! Invariants: a change is made of what was read just before, and refused where somebody else changed that meanwhile; a
-//! token is sent to the server that was named and goes nowhere else; on a terminal there are tables and colours, in a pipe
-//! there is one line a thing, its columns separated by tabs.
+//! Invariants: a change is based on a definition that was read just before, and is refused if somebody else changed it
+//! meanwhile. A token is sent only to the named server. A terminal gets tables and colours; a pipe gets one line per item
+//! with columns separated by tabs.
 
 mod client;
 mod show;
@@ -23,74 +23,74 @@ use client::Client;
 
 pub use client::Fault;
 
-/// How often `--watch` looks again.
+/// The pause between two looks of `--watch`.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// Minutes of a zone's trend that are shown beside it.
+/// The minutes of the trend beside each zone.
 const TREND: u32 = 30;
 
-/// Minutes of a zone that are shown line by line.
+/// The minutes in the table of one zone.
 const MINUTES: u32 = 15;
 
-/// A zone's name within a path. Its letters need no escape; what is no zone's name does.
+/// The characters of a zone's name that need an escape in a path: all that no valid name has.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'.').remove(b':').remove(b'-');
 
-/// What is asked of a server.
+/// A request to a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// All zones.
+    /// List all zones.
     List,
-    /// One zone.
+    /// Show one zone.
     Show(String),
-    /// Another definition of a zone: fields by name, as in `admit_per_minute=600` or `notice.en=Soon.`
+    /// Change a zone. Fields by name, as in `admit_per_minute=600` or `notice.en=Soon.`
     Set {
         /// The zone.
         zone: String,
-        /// Its fields.
+        /// The fields to change.
         fields: Vec<(String, String)>,
-        /// Only what would be.
+        /// Only show what would change.
         dry_run: bool,
     },
-    /// A new zone.
+    /// Create a zone.
     Create {
         /// The zone.
         zone: String,
-        /// Its fields.
+        /// The fields that differ from the defaults.
         fields: Vec<(String, String)>,
-        /// Only what would be.
+        /// Only show what would be created.
         dry_run: bool,
     },
-    /// A zone less.
+    /// Delete a zone.
     Delete {
         /// The zone.
         zone: String,
-        /// Only what would be.
+        /// Only show what would be deleted.
         dry_run: bool,
     },
-    /// How lines move.
+    /// Show how lines move.
     Stats {
-        /// Of this zone alone, by minute.
+        /// Only this zone, by minute.
         zone: Option<String>,
-        /// Again and again.
+        /// Repeat until interrupted.
         watch: bool,
     },
 }
 
-/// Which server is asked, and as whom.
+/// The server, and the token for it.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Where its admin listener is, as in `http://127.0.0.1:8081`.
+    /// The address of its admin listener, as in `http://127.0.0.1:8081`.
     pub url: String,
-    /// The token, where one was said.
+    /// The token, if one was given.
     pub token: Option<Secret>,
-    /// The file that has it otherwise.
+    /// The file with the token; wins over `token`.
     pub token_file: Option<PathBuf>,
 }
 
-/// Asks, and writes what there is to say to standard output.
+/// Sends the request, and writes the result to standard output.
 ///
 /// # Errors
-/// A [`Fault`], with the exit code for it.
+/// A [`Fault`], with its exit code.
 pub async fn run(call: &Call, server: &Server) -> Result<(), Fault> {
     let token = match (&server.token, &server.token_file) {
         (_, Some(file)) => {
@@ -146,7 +146,7 @@ pub async fn run(call: &Call, server: &Server) -> Result<(), Fault> {
             if !watch {
                 return say(&text);
             }
-            // Cleared, and written from the top; in a pipe one look follows the other.
+            // A terminal is cleared first; in a pipe the looks follow each other.
             say(&if style.pretty { format!("\x1b[H\x1b[2J{text}") } else { format!("{text}\n") })?;
             sleep(EVERY).await;
         },
@@ -161,7 +161,7 @@ fn dry(path: &str, dry_run: bool) -> String {
     if dry_run { format!("{path}?dry_run=true") } else { path.to_owned() }
 }
 
-/// Fields by name as the body of a change. Whether they are right is for the server to say.
+/// The body of a change with these fields. The server checks them.
 fn body_of(fields: &[(String, String)]) -> Result<Map<String, Value>, Fault> {
     let (mut policy, mut notice) = (Map::new(), Map::new());
     for (name, text) in fields {
@@ -176,7 +176,7 @@ fn body_of(fields: &[(String, String)]) -> Result<Map<String, Value>, Fault> {
             }
         };
         if !fresh {
-            return Err(Fault::usage(format!("`{name}` is there twice")));
+            return Err(Fault::usage(format!("`{name}` is given twice")));
         }
     }
     let mut body = Map::new();
@@ -191,7 +191,7 @@ fn body_of(fields: &[(String, String)]) -> Result<Map<String, Value>, Fault> {
 
 fn say(text: &str) -> Result<(), Fault> {
     let mut out = io::stdout().lock();
-    // Whoever reads the pipe has read enough.
+    // An error means that the reader of a pipe has closed it.
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|_| Fault::unread())
 }
 
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_escaped_within_paths() {
+    fn names_are_escaped_in_paths() {
         assert_eq!(path_of("shop:a.b-c_D"), "/admin/v1/zones/shop:a.b-c_D");
         assert_eq!(path_of("a/../b?c"), "/admin/v1/zones/a%2F..%2Fb%3Fc");
     }

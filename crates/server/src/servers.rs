@@ -1,8 +1,8 @@
-//! The servers of this waiting room, as far as this one knows.
+//! The servers of this installation, as far as this server knows them.
 //!
-//! Where several share a store, each says in each cell every few seconds that it is there, and hears of the others by the
-//! same call. Invariants: this server is always listed, by first hand; another one that was silent for
-//! [`SILENCE`] is not; what another one says of itself is shown and otherwise not relied on.
+//! Servers that share a store register with each cell every few seconds. The same call returns the others. Invariants: this
+//! server is always listed, from its own state; another server that was silent for [`SILENCE`] is not listed; the data of
+//! other servers is displayed and not used otherwise.
 
 use std::{
     collections::BTreeMap,
@@ -21,36 +21,36 @@ use tokio::time::{Instant, sleep};
 
 use crate::{clock::unix_ms, fanout::Speaker};
 
-/// How often a server says that it is there.
+/// How often a server registers.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// The longest name that is said.
+/// The longest server name, in characters.
 const NAME_MAX: usize = 64;
 
-/// A server.
+/// One server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// The machine's name.
     pub name: String,
-    /// The version it runs.
+    /// Its version.
     pub version: String,
-    /// Where apps call it.
+    /// The address of its public listener.
     pub address: String,
-    /// When it started, in milliseconds since 1970 by its own clock.
+    /// When it started, in milliseconds since 1970 by its clock.
     pub started_at_ms: u64,
     /// When it was last heard, in milliseconds since 1970 by this server's clock.
     pub seen_at_ms: u64,
-    /// It is this one.
+    /// Whether it is this server.
     pub here: bool,
-    /// It takes no new work.
+    /// Whether it takes no new work.
     pub draining: bool,
-    /// How many zones it serves.
+    /// The number of zones it serves.
     pub zones: u64,
-    /// How many connections of apps it has.
+    /// The number of its open connections from apps.
     pub connections: u64,
 }
 
-/// What a server says of itself. Others may be of another version: fields are only ever added.
+/// A server's registration. Other servers may have another version, so fields may be added but never removed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct About {
     name: String,
@@ -69,30 +69,30 @@ impl About {
     }
 }
 
-/// What changes about a server.
+/// The part of a registration that changes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// It takes no new work.
+    /// Whether the server takes no new work.
     pub draining: bool,
-    /// How many zones it serves.
+    /// The number of zones it serves.
     pub zones: usize,
-    /// How many connections of apps it has.
+    /// The number of its open connections from apps.
     pub connections: usize,
 }
 
-/// The servers.
+/// The list of servers.
 pub struct Servers {
     id: String,
     name: String,
     address: SocketAddr,
     started_at_ms: u64,
     state: Box<dyn Fn() -> State + Send + Sync>,
-    /// What each cell last told, and when.
+    /// Each cell's last answer, and when it came.
     heard: Mutex<BTreeMap<String, (Instant, Vec<Heard>)>>,
 }
 
 impl Servers {
-    /// This one, whom apps call at `address`; `state` is asked each time.
+    /// A list with this server, whose public listener is at `address`. `state` is called for each registration.
     ///
     /// # Panics
     /// If the system has no random numbers.
@@ -109,7 +109,7 @@ impl Servers {
         &self.name
     }
 
-    /// This server and those heard of lately, in the order of names and addresses.
+    /// This server and those heard recently, sorted by name and address.
     #[must_use]
     pub fn list(&self) -> Vec<Server> {
         let (now_ms, mut others) = (unix_ms(), BTreeMap::<String, (Duration, About)>::new());
@@ -135,7 +135,7 @@ impl Servers {
         servers
     }
 
-    /// Says in a cell that this server is there, and hears of the others, for ever.
+    /// Registers with a cell and takes in the others, for ever.
     pub async fn run(self: Arc<Self>, cell: Arc<Cell<Redis>>) {
         let name = &cell.health().name;
         loop {
@@ -187,23 +187,23 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn this_one_is_listed_and_others_until_they_are_silent() {
+    async fn this_server_is_listed_and_others_until_they_are_silent() {
         let servers = servers();
-        let [alone] = &servers.list()[..] else { panic!("nobody else was heard") };
+        let [alone] = &servers.list()[..] else { panic!("no other server was heard") };
         assert_eq!((alone.here, alone.draining, alone.zones, alone.connections), (true, true, 3, 7));
         assert_eq!((alone.name.as_str(), alone.address.as_str()), (servers.name(), "127.0.0.1:8080"));
         assert!(!alone.name.is_empty() && alone.seen_at_ms >= alone.started_at_ms);
 
-        // Another version's; what is no JSON is nobody's.
+        // Accept unknown fields of a later version; drop entries that are not JSON.
         let of_later = about("later", r#","colour":"red""#);
-        let mine = heard(&servers.id, 0, &about("mine, as told", ""));
-        let told = vec![
+        let mine = heard(&servers.id, 0, &about("mine, from the cell", ""));
+        let answer = vec![
             heard("b", 10, &about("b, older", "")),
             mine,
             heard("c", 0, "no JSON"),
             heard("l", 1, &of_later),
         ];
-        servers.take_in("one", told);
+        servers.take_in("one", answer);
         servers.take_in("two", vec![heard("b", 2, &about("b, newer", "")), heard("d", 31, &about("d", ""))]);
         let names = || {
             let others: Vec<_> = servers.list().into_iter().filter(|server| !server.here).collect();
@@ -213,7 +213,7 @@ mod tests {
         let b = servers.list().into_iter().find(|server| server.name == "b, newer").expect("listed");
         assert_eq!((b.here, b.started_at_ms, b.connections), (false, 5, 2));
         tokio::time::advance(Duration::from_millis(28_500)).await;
-        assert_eq!(names(), ["later"], "a cell that is away keeps nobody");
+        assert_eq!(names(), ["later"], "an old answer of a silent cell expires");
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(names(), [""; 0]);
     }

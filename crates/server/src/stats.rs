@@ -1,8 +1,9 @@
-//! What operators see of the last hours: each zone's line by minute, and how long those waited whom this server let in.
+//! Statistics of the last hours for operators: each zone's line by minute, and the waits of the people that this server
+//! admitted.
 //!
-//! Totals are read from the gate once a second and told apart by minute; waits come from the bus. Invariants: a zone that
-//! is served has at most [`MINUTES`] minutes, and one that is not has none; a total that fell is that of a store which
-//! started anew, and counts from 0; what a zone had before this server first saw it is in no minute.
+//! Totals are read from the gate once a second; waits come from the bus. Invariants: a served zone has at most [`MINUTES`]
+//! minutes, another zone has none. A total that decreased belongs to a store that started again, and counts from 0. Entries
+//! before this server first saw a zone are in no minute.
 
 mod minutes;
 mod waits;
@@ -23,18 +24,18 @@ use crate::clock::unix_ms;
 pub use minutes::Minute;
 pub use waits::{Ratio, Waits};
 
-/// The most minutes that are remembered of a zone: six hours.
+/// The most minutes that are kept for a zone: six hours.
 pub const MINUTES: usize = 360;
 
 /// How often the totals are read.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// How long entries gather before they are taken: a thread's ring holds what it publishes meanwhile at 80,000 a second.
+/// How long entries collect before they are taken. A thread's ring holds that many at 80,000 entries per second.
 const GATHER: Duration = Duration::from_millis(50);
 
 const KINDS: Kinds = Kinds::of(&[Kind::Entered]);
 
-/// The statistics of all zones that are served.
+/// The statistics of all served zones.
 pub struct Stats {
     zones: Mutex<HashMap<Zone, OfZone>>,
 }
@@ -44,25 +45,25 @@ struct OfZone {
     here: waits::Here,
 }
 
-/// How those waited whom this server let in to a zone.
+/// The waits of the people that this server admitted to a zone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Here {
-    /// Since when they are counted, in milliseconds since 1970.
+    /// The start of the count, in milliseconds since 1970.
     pub since_ms: u64,
     /// Their waits.
     pub waits: Waits,
-    /// Their waits over those told when they came; who was in at once was told none.
+    /// The waits divided by the waits told at the join. People who entered at once were told none.
     pub told: Ratio,
 }
 
 impl Stats {
-    /// Knows no zone yet.
+    /// Statistics without zones.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Arc::new(Self { zones: Mutex::default() })
     }
 
-    /// To be asked for before anything happens, for [`Stats::follow`].
+    /// Subscribes to the events for [`Stats::follow`]. Call it before any event is published.
     ///
     /// # Errors
     /// [`SubscribeError::TooMany`].
@@ -70,33 +71,33 @@ impl Stats {
         bus.subscribe("stats", Scope::Private, KINDS)
     }
 
-    /// Follows what happens until the bus ends.
-    pub async fn follow<S: Store>(self: Arc<Self>, mut told: Subscription, gate: Arc<Gate<S>>) {
-        let looking = async {
+    /// Follows the gate and the bus until the bus ends.
+    pub async fn follow<S: Store>(self: Arc<Self>, mut subscription: Subscription, gate: Arc<Gate<S>>) {
+        let read_totals = async {
             let mut steps = interval(EVERY);
             steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 steps.tick().await;
-                self.look(&gate.totals(), unix_ms());
+                self.take_totals(&gate.totals(), unix_ms());
             }
         };
-        let hearing = async {
-            while let Some(batch) = told.next().await {
-                self.hear(batch.events);
+        let read_events = async {
+            while let Some(batch) = subscription.next().await {
+                self.take_events(batch.events);
                 sleep(GATHER).await;
-                while let Some(batch) = told.try_next() {
-                    self.hear(batch.events);
+                while let Some(batch) = subscription.try_next() {
+                    self.take_events(batch.events);
                 }
             }
         };
         tokio::select! {
-            () = looking => {}
-            () = hearing => {}
+            () = read_totals => {}
+            () = read_events => {}
         }
     }
 
-    /// Takes in the zones that are served, as they are at `unix_ms`.
-    fn look(&self, served: &[ZoneTotals], unix_ms: u64) {
+    /// Takes in the totals of the served zones at `unix_ms`.
+    fn take_totals(&self, served: &[ZoneTotals], unix_ms: u64) {
         let now = Instant::now();
         let mut zones = self.zones();
         let still: HashSet<Zone> = served.iter().map(|shown| shown.tallied.zone).collect();
@@ -107,7 +108,7 @@ impl Stats {
         }
     }
 
-    fn hear(&self, events: &[Event]) {
+    fn take_events(&self, events: &[Event]) {
         let mut zones = self.zones();
         for event in events {
             if let Event::Entered(entered) = event {
@@ -117,19 +118,19 @@ impl Stats {
         }
     }
 
-    /// The last `count` minutes of a zone, the oldest first and the current one last.
+    /// The last `count` minutes of a zone, oldest first. The last one is the current minute.
     #[must_use]
     pub fn minutes(&self, zone: Zone, count: usize) -> Vec<Minute> {
         self.zones().get(&zone).map_or_else(Vec::new, |of_zone| of_zone.minutes.last(count))
     }
 
-    /// How many entered a zone in the last 60 s.
+    /// The entries of a zone in the last 60 s.
     #[must_use]
     pub fn entered_last_minute(&self, zone: Zone) -> u64 {
         self.zones().get(&zone).map_or(0, |of_zone| of_zone.minutes.entered_last_minute(Instant::now()))
     }
 
-    /// How those waited whom this server let in to a zone.
+    /// The waits of the people that this server admitted to a zone.
     #[must_use]
     pub fn here(&self, zone: Zone) -> Here {
         self.zones()
@@ -138,7 +139,7 @@ impl Stats {
     }
 
     fn zones(&self) -> MutexGuard<'_, HashMap<Zone, OfZone>> {
-        // What it guards are counts: a panic leaves none half changed that matters.
+        // A panic leaves at most one count incomplete, which does no harm.
         self.zones.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -172,14 +173,14 @@ mod tests {
     }
 
     #[test]
-    fn zones_come_and_go_with_their_figures() {
+    fn zones_appear_and_disappear_with_their_figures() {
         let bus = Bus::with_rings(|_| 2).expect("a thread");
         let zone = |name| bus.zone(&ZoneId::parse(name).expect("a name"));
         let (a, b) = (zone("A"), zone("B"));
         let stats = Stats::new();
-        stats.look(&[shown(a, 100), ZoneTotals { known: false, ..shown(b, 0) }], 60_000);
-        stats.look(&[shown(a, 107), shown(b, 900)], 61_000);
-        stats.hear(&[
+        stats.take_totals(&[shown(a, 100), ZoneTotals { known: false, ..shown(b, 0) }], 60_000);
+        stats.take_totals(&[shown(a, 107), shown(b, 900)], 61_000);
+        stats.take_events(&[
             Entered { zone: a, waited_ms: 2_000, told_s: 1, at_ms: 0 }.into(),
             Entered { zone: a, waited_ms: 0, told_s: 0, at_ms: 0 }.into(),
         ]);
@@ -187,13 +188,13 @@ mod tests {
         assert_eq!(
             (minute.at_s, minute.entered, minute.waiting),
             (60, 7, 5),
-            "what was before is in no minute"
+            "earlier entries are in no minute"
         );
-        assert_eq!(stats.minutes(b, MINUTES)[0].entered, 0, "what a store shows first is nobody's entry");
+        assert_eq!(stats.minutes(b, MINUTES)[0].entered, 0, "the first total of a store counts no entries");
         assert_eq!(stats.entered_last_minute(a), 7);
         let here = stats.here(a);
         assert_eq!((here.waits.count, here.told.count), (2, 1));
-        stats.look(&[shown(b, 901)], 62_000);
+        stats.take_totals(&[shown(b, 901)], 62_000);
         assert!(stats.minutes(a, MINUTES).is_empty() && stats.here(a).waits.count == 0, "not served");
         assert_eq!(stats.minutes(b, MINUTES)[0].entered, 1);
     }

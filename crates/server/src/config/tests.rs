@@ -41,7 +41,7 @@ fn a_zone_may_have_a_notice() {
     let nine: String = ('a'..='i').map(|c| format!("x{c} = \"x\"\n")).collect();
     let long = format!("en = \"{}\"", "x".repeat(501));
     for (notice, told) in [
-        ("EN = \"x\"", "w.toml:4: zone.notice.EN: `EN` is no language; write its tag in lower case"),
+        ("EN = \"x\"", "w.toml:4: zone.notice.EN: `EN` is not a language tag; write it in lower case"),
         ("en = 3", "w.toml:4: zone.notice.en: must be a string, and is of type integer"),
         ("en = \"x\"\nko = \"\"", "w.toml:5: zone.notice.ko: the text in `ko` has 0 characters"),
         (&long, "w.toml:4: zone.notice.en: the text in `en` has 501 characters"),
@@ -115,11 +115,11 @@ fn targets_of_the_waiting_page() {
         ("[[wait.target]]\nurl = \"https://a.example\"\n", "w.toml:1: wait.target: has no `zone`"),
         (
             "[[wait.target]]\nzone = \"A\"\nurl = \"javascript:alert(1)\"\n",
-            "w.toml:3: wait.target.url: `javascript:alert(1)` is no address to go on to",
+            "w.toml:3: wait.target.url: `javascript:alert(1)` is not a target address",
         ),
         (
             "[[wait.target]]\nzone = \"a b\"\nurl = \"https://a.example\"\n",
-            "w.toml:2: wait.target.zone: `a b` is no zone",
+            "w.toml:2: wait.target.zone: `a b` is not a zone",
         ),
         (
             "[[wait.target]]\nby = \"query\"\n",

@@ -1,7 +1,7 @@
-//! The console: a page of its own, with its script and style sheet, embedded in the binary.
+//! Serves the console: a page with its script and style sheet, embedded in the binary.
 //!
-//! It has no secrets and asks nobody who they are; what it shows it gets from the admin API, like everybody. Invariants: what is
-//! served is `console/dist`, byte for byte; the page may load nothing from elsewhere, and run nothing that is not in a file here.
+//! The files contain no secrets and need no login; the page gets its data from the admin API. Invariants: the files are
+//! those of `console/dist`, byte for byte; the page may load nothing from other hosts and run no inline script.
 
 use std::sync::LazyLock;
 
@@ -14,7 +14,7 @@ use hyper::{
 
 use super::asset::Asset;
 
-/// Where the page is.
+/// The path of the page.
 pub const ROOT: &str = "/admin";
 
 const POLICY: HeaderValue = HeaderValue::from_static(
@@ -43,7 +43,7 @@ static FILES: LazyLock<[File; 4]> = LazyLock::new(|| {
     ]
 });
 
-/// Whether `path` is the console's.
+/// Whether the console has a file at `path`.
 #[must_use]
 pub fn is_here(path: &str) -> bool {
     file(path).is_some()
@@ -55,10 +55,10 @@ fn file(path: &str) -> Option<&'static File> {
     FILES.iter().find(|file| file.path == name)
 }
 
-/// The file at `path`, or that it is still the one that the browser has.
+/// The file at `path`, or "not modified" if the browser has it; `None` if there is no such file.
 #[must_use]
 pub fn reply(path: &str, headers: &HeaderMap) -> Option<Response<Full<Bytes>>> {
-    // Kept, and asked about each time: another version of the server has another console.
+    // Browsers keep the file but ask each time, because another version of the server has another console.
     let mut response = file(path)?.asset.reply(HeaderValue::from_static("no-cache"), headers);
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, POLICY);
     response.headers_mut().insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_page_and_all_that_it_names_are_served() {
+    async fn the_page_and_all_files_that_it_names_are_served() {
         let page = text("/admin");
         assert_eq!(page, text("/admin/"));
         let named: Vec<_> = page.split('"').filter(|part| part.starts_with('/')).collect();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_is_served() {
+    fn no_other_path_is_served() {
         for path in
             ["/", "/adminx", "/admin/x", "/admin//", "/admin/assets/", "/admin/v1/zones", "/admin/../x"]
         {
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_runs_nothing_of_its_own_and_loads_nothing_from_elsewhere() {
+    fn the_page_has_no_inline_code_and_loads_nothing_from_other_hosts() {
         let page = text("/admin");
         for inline in ["<style", " style=", " onload=", "<script>", "javascript:", "http://", "https://"] {
             assert!(!page.contains(inline), "{inline}");
@@ -117,16 +117,16 @@ mod tests {
     }
 
     #[test]
-    fn a_browser_that_has_it_is_told_so() {
+    fn a_file_that_the_browser_has_is_not_sent_again() {
         let first = reply("/admin/assets/console.js", &HeaderMap::new()).expect("it is here");
         let tag = first.headers()[ETAG].clone();
-        for (said, known) in [(tag.to_str().expect("text"), true), ("W/\"x\", *", true), ("\"other\"", false)]
+        for (tags, known) in [(tag.to_str().expect("text"), true), ("W/\"x\", *", true), ("\"other\"", false)]
         {
             let mut headers = HeaderMap::new();
-            headers.insert(IF_NONE_MATCH, HeaderValue::from_str(said).expect("text"));
+            headers.insert(IF_NONE_MATCH, HeaderValue::from_str(tags).expect("text"));
             let again = reply("/admin/assets/console.js", &headers).expect("it is here");
-            assert_eq!(again.status() == StatusCode::NOT_MODIFIED, known, "{said}");
-            assert_eq!(again.body().size_hint().exact() == Some(0), known, "{said}");
+            assert_eq!(again.status() == StatusCode::NOT_MODIFIED, known, "{tags}");
+            assert_eq!(again.body().size_hint().exact() == Some(0), known, "{tags}");
             assert_eq!(again.headers()[ETAG], tag);
         }
     }

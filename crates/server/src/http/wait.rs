@@ -1,8 +1,8 @@
-//! The waiting page, what it is made of, and what operators tell those who wait.
+//! The waiting page, its assets, and the notice.
 //!
-//! All of it is in the binary; operators may put templates, and what those show, in a directory of their own. Invariant:
-//! a page of ours runs no script and asks no host but this server, and goes on to where the operator says and nowhere
-//! else; its policy for the browser ([CSP](https://www.w3.org/TR/CSP3/)) says so.
+//! Everything is in the binary; operators may add a directory with templates and assets. Invariant: Weir's page runs no
+//! inline script, contacts no other host, and goes on only to the target that the operator configured. Its content security
+//! policy ([CSP](https://www.w3.org/TR/CSP3/)) enforces that.
 
 pub mod language;
 pub mod target;
@@ -31,19 +31,19 @@ use super::asset::Asset;
 use crate::metrics::Route;
 use language::Language;
 use target::Target;
-use template::{Filling, Template, Texts, Unfillable};
+use template::{Filling, Template, Texts, UnknownPlaceholder};
 
-/// The template of zones that have none of their own, in the operator's directory.
+/// The name of the operator's template for zones without one.
 const DEFAULT: &str = "default";
 
-/// The longest template or asset of an operator's, in bytes.
+/// The largest template or asset of an operator, in bytes.
 const MAX_FILE: u64 = 512 << 10;
 
-/// The most files in an operator's directory, and the most bytes.
+/// The most files in an operator's directory, and the most bytes of all together.
 const MAX_FILES: usize = 4_096;
 const MAX_BYTES: usize = 64 << 20;
 
-/// What an operator's templates may show, by the ending of its name.
+/// The types of an operator's assets, by file extension.
 const KINDS: [(&str, &str); 6] = [
     ("css", "text/css; charset=utf-8"),
     ("jpg", "image/jpeg"),
@@ -56,23 +56,23 @@ const KINDS: [(&str, &str); 6] = [
 const HTML: &str = "text/html; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
-/// Short: a new version of the server is a new version of these. Pages of ours name the version in the address.
+/// Short, because a new version of the server has new assets. Weir's pages put the version into the address.
 const FOR_MINUTES: HeaderValue = HeaderValue::from_static("public, max-age=300");
 const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
 
 const FOR_SECONDS: HeaderValue = HeaderValue::from_static("public, max-age=5");
 
 const ANY_ORIGIN: HeaderValue = HeaderValue::from_static("*");
-/// The origin is sent, for services that ask for it against forged forms; a path or query of ours never.
+/// Send the origin, because services check it against forged forms. Never send a path or query.
 const ORIGIN_ONLY: HeaderValue = HeaderValue::from_static("strict-origin");
 const RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// What is in the binary.
+/// The page's parts in the binary.
 struct BuiltIn {
     library: Asset,
     assets: [(&'static str, Asset); 3],
     texts: [Texts; Language::ALL.len()],
-    /// Changes with the assets.
+    /// Changes when the assets change.
     version: String,
 }
 
@@ -93,32 +93,32 @@ static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
     BuiltIn { library, assets, texts, version }
 });
 
-/// Leaves out indentation and lines of comment: a third of what everybody who waits would load.
+/// Removes indentation and comment lines: a third of what every waiting browser would load.
 fn lean(source: &str) -> String {
     let lines =
         source.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("//"));
     lines.fold(String::with_capacity(source.len()), |all, line| all + line + "\n")
 }
 
-/// What the operator decides about the pages.
+/// The operator's settings for the pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WaitSettings {
-    /// Where templates of the operator's are.
+    /// The directory of the operator's templates.
     pub templates_dir: Option<PathBuf>,
-    /// Where people go on to; no two for the same zones.
+    /// Where people go after they entered. No two targets have the same zones.
     pub targets: Vec<Target>,
 }
 
-/// Why an operator's directory is no set of templates.
+/// Why an operator's directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PagesFault {
-    /// It, or a file in it, can't be read.
-    #[error("{0}: can't be read: {1}")]
+    /// The directory or a file in it cannot be read.
+    #[error("{0}: cannot be read: {1}")]
     Unreadable(PathBuf, #[source] io::Error),
-    /// A template has a gap that nothing fills.
+    /// A template has an unknown placeholder.
     #[error("{0}: {1}")]
-    Template(PathBuf, #[source] Unfillable),
-    /// A file is not what belongs there.
+    Template(PathBuf, #[source] UnknownPlaceholder),
+    /// A file does not belong there.
     #[error("{0}: {1}")]
     Wrong(PathBuf, String),
 }
@@ -132,10 +132,10 @@ pub struct Pages {
 }
 
 impl Pages {
-    /// Reads them all.
+    /// Reads all templates and assets.
     ///
     /// # Errors
-    /// [`PagesFault`]; the first one.
+    /// The first [`PagesFault`].
     pub fn read(settings: &WaitSettings) -> Result<Self, PagesFault> {
         let texts = &BUILT_IN.texts[0];
         let default = Template::read(include_str!("wait/page.html"), texts).expect("a test reads it");
@@ -150,32 +150,33 @@ impl Pages {
             left = left.checked_sub(body.len()).ok_or_else(too_large)?;
             let (stem, ending) = name.rsplit_once('.').unwrap_or((&name, ""));
             if ending == "html" {
-                let html = String::from_utf8(body).map_err(|_| wrong("is no UTF-8".to_owned()))?;
+                let html = String::from_utf8(body).map_err(|_| wrong("is not UTF-8".to_owned()))?;
                 let template =
                     Template::read(&html, texts).map_err(|e| PagesFault::Template(path.clone(), e))?;
                 if stem == DEFAULT {
                     pages.default = template;
                 } else {
-                    let zone = ZoneId::parse(stem).map_err(|e| wrong(format!("`{stem}` is no zone: {e}")))?;
+                    let zone =
+                        ZoneId::parse(stem).map_err(|e| wrong(format!("`{stem}` is not a zone: {e}")))?;
                     pages.by_zone.insert(zone, template);
                 }
             } else if let Some((_, kind)) = KINDS.iter().find(|(known, _)| *known == ending) {
                 if BUILT_IN.assets.iter().any(|(known, _)| *known == name) {
-                    return Err(wrong("has the name of an asset of Weir's; call it otherwise".to_owned()));
+                    return Err(wrong("has the name of an asset of Weir; rename it".to_owned()));
                 }
                 pages.assets.insert(name, Asset::new(kind, body));
             } else {
                 let known = KINDS.map(|(known, _)| known).join(", ");
                 return Err(wrong(format!(
-                    "is no template (ZONE.html) and nothing they show ({known}); remove it"
+                    "is neither a template (ZONE.html) nor an asset ({known}); remove it"
                 )));
             }
         }
         Ok(pages)
     }
 
-    /// A zone's page. `policy` is the one in force, where the zone is served; where it is not and never will be by what is
-    /// known, the `status` says so, and the page tells people.
+    /// A zone's page. `policy` is the policy in force; `None` if the zone is not served. If no such zone is known, `status`
+    /// says so, and the page explains it.
     #[must_use]
     pub fn page(
         &self,
@@ -211,16 +212,16 @@ impl Pages {
         if response.status() == StatusCode::OK {
             *response.status_mut() = status;
         }
-        let said = response.headers_mut();
-        said.insert(CONTENT_LANGUAGE, HeaderValue::from_static(language.tag()));
-        said.insert(VARY, HeaderValue::from_static("accept-language"));
-        said.insert(REFERRER_POLICY, ORIGIN_ONLY);
+        let sent = response.headers_mut();
+        sent.insert(CONTENT_LANGUAGE, HeaderValue::from_static(language.tag()));
+        sent.insert(VARY, HeaderValue::from_static("accept-language"));
+        sent.insert(REFERRER_POLICY, ORIGIN_ONLY);
         let policy = HeaderValue::from_str(&policy).expect("a target's origin is a few plain characters");
-        said.insert(CONTENT_SECURITY_POLICY, policy);
+        sent.insert(CONTENT_SECURITY_POLICY, policy);
         response
     }
 
-    /// `weir.js`, or what a page shows, by its path; none where there is no such thing.
+    /// `weir.js` or an asset of a page, by path; `None` if there is none.
     #[must_use]
     pub fn asset(&self, path: &str, headers: &HeaderMap) -> Option<Response<Full<Bytes>>> {
         let asset = match path.strip_prefix(ASSETS) {
@@ -231,10 +232,10 @@ impl Pages {
             },
         };
         let mut response = asset.reply(FOR_MINUTES, headers);
-        // For pages of any origin, which may pin it by its digest.
-        let said = response.headers_mut();
-        said.insert(ACCESS_CONTROL_ALLOW_ORIGIN, ANY_ORIGIN);
-        said.insert(RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
+        // Pages of any origin may use it, and may pin it by its digest.
+        let sent = response.headers_mut();
+        sent.insert(ACCESS_CONTROL_ALLOW_ORIGIN, ANY_ORIGIN);
+        sent.insert(RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
         Some(response)
     }
 }
@@ -242,7 +243,7 @@ impl Pages {
 const PAGE: &str = "/wait/";
 const ASSETS: &str = "/wait-assets/";
 
-/// The route of a path that is none of apps' calls.
+/// The route of a path that is not an API call.
 #[must_use]
 pub fn route(path: &str) -> Route {
     if path.starts_with(PAGE) {
@@ -256,21 +257,21 @@ pub fn route(path: &str) -> Route {
     }
 }
 
-/// The zone that a page's path names; none where that is no zone's name.
+/// The zone in a page's path; `None` if it is not a valid zone name.
 #[must_use]
 pub fn zone_of(path: &str) -> Option<ZoneId> {
     let name = percent_encoding::percent_decode_str(path.strip_prefix(PAGE)?).decode_utf8().ok()?;
     ZoneId::parse(&name).ok()
 }
 
-/// What operators tell those who wait, by language: `{"notice":{"en":"…"}}`.
+/// The notice, by language: `{"notice":{"en":"…"}}`.
 #[must_use]
 pub fn notice(notice: &Notice, headers: &HeaderMap) -> Response<Full<Bytes>> {
     let texts: Map<_, _> = notice.iter().map(|(tag, text)| (tag.to_owned(), Value::from(text))).collect();
     Asset::new("application/json", json!({ "notice": texts }).to_string()).reply(FOR_SECONDS, headers)
 }
 
-/// The files of a directory, by name; those whose names begin with a dot are left out.
+/// The files of a directory, sorted by name. Names that start with a dot are left out.
 fn files(dir: &Path) -> Result<Vec<(String, PathBuf)>, PagesFault> {
     let unreadable = |e| PagesFault::Unreadable(dir.to_owned(), e);
     let mut files = Vec::new();
@@ -278,13 +279,13 @@ fn files(dir: &Path) -> Result<Vec<(String, PathBuf)>, PagesFault> {
         let path = entry.map_err(unreadable)?.path();
         let wrong = |what: String| PagesFault::Wrong(path.clone(), what);
         let name = path.file_name().and_then(|name| name.to_str());
-        let name = name.ok_or_else(|| wrong("has a name that is no UTF-8".to_owned()))?.to_owned();
+        let name = name.ok_or_else(|| wrong("has a name that is not UTF-8".to_owned()))?.to_owned();
         if name.starts_with('.') {
             continue;
         }
         let about = fs::metadata(&path).map_err(|e| PagesFault::Unreadable(path.clone(), e))?;
         if !about.is_file() {
-            return Err(wrong("is no file; templates lie in the directory itself".to_owned()));
+            return Err(wrong("is not a file; put templates directly into the directory".to_owned()));
         }
         if about.len() > MAX_FILE {
             return Err(wrong(format!("has {} bytes, and {MAX_FILE} are the most", about.len())));

@@ -1,6 +1,6 @@
-//! One request to a server's admin API.
+//! Sends one request to a server's admin API.
 //!
-//! Invariant: what a server says is bounded, in bytes and in time.
+//! Invariant: replies are bounded in bytes and in time.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Map, Value};
 use tokio::{net::TcpStream, time::timeout};
 
-/// How long a server may take.
+/// How long a server may take to reply.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// The longest reply that is read: some thousand zones with their trends.
+/// The largest reply, in bytes. Enough for some thousand zones with their trends.
 const MAX_REPLY: usize = 64 << 20;
 
-/// Why there is no answer, and the exit code for it.
+/// Why there is no result, and the exit code for it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{line}")]
 pub struct Fault {
-    /// As in `sysexits.h`: 64 for a wrong command, 65 for a refused change, 69 for a server that does not answer, 77 for
-    /// somebody who may not. 141 where nobody reads what is said, as a shell says it.
+    /// As in `sysexits.h`: 64 for a wrong command, 65 for a refused change, 69 if the server does not answer, 77 if the
+    /// caller lacks a permission. 141 if nobody reads the output, as shells report it.
     pub exit: u8,
     line: String,
 }
@@ -41,30 +41,30 @@ impl Fault {
     }
 }
 
-/// What a server answered.
-pub(super) struct Told {
+/// A server's reply.
+pub(super) struct Response {
     pub(super) value: Value,
     pub(super) etag: Option<String>,
 }
 
-/// Asks one server.
+/// A client of one server.
 pub(super) struct Client {
     host: String,
     port: u16,
-    /// As `Host` has it.
+    /// The value of the header `Host`.
     authority: String,
     token: Option<HeaderValue>,
 }
 
 impl Client {
-    /// For a server at `http://HOST:PORT`.
+    /// A client of the server at `http://HOST:PORT`.
     pub(super) fn new(url: &str, token: Option<String>) -> Result<Self, Fault> {
-        let wrong =
-            || Fault::usage(format!("--admin: `{url}` is no address; write one as in http://127.0.0.1:8081"));
+        let wrong = || {
+            Fault::usage(format!("--admin: `{url}` is not an address; write one as in http://127.0.0.1:8081"))
+        };
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         if uri.scheme_str() == Some("https") {
-            let what =
-                "--admin: https is not spoken; ask on the server's own machine, or through a tunnel (ssh -L)";
+            let what = "--admin: https is not supported; run the command on the server's machine, or use a tunnel (ssh -L)";
             return Err(Fault::usage(what.to_owned()));
         }
         let authority =
@@ -85,7 +85,7 @@ impl Client {
         })
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<Told, Fault> {
+    pub(super) async fn get(&self, path: &str) -> Result<Response, Fault> {
         self.send(Method::GET, path, None, None).await
     }
 
@@ -95,20 +95,20 @@ impl Client {
         path: &str,
         if_match: Option<&str>,
         body: Option<&Map<String, Value>>,
-    ) -> Result<Told, Fault> {
+    ) -> Result<Response, Fault> {
         let away = |what: &dyn std::fmt::Display| Fault {
             exit: 69,
             line: format!(
-                "http://{}: {what}; is a server's admin listener there? --admin names another",
+                "http://{}: {what}; is it the address of a server's admin listener? --admin names another one",
                 self.authority
             ),
         };
-        let asked = timeout(PATIENCE, self.exchange(method, path, if_match, body)).await;
-        let (status, told) = asked.map_err(|_| away(&"no answer in time"))?.map_err(|e| away(&e))?;
+        let reply = timeout(PATIENCE, self.exchange(method, path, if_match, body)).await;
+        let (status, response) = reply.map_err(|_| away(&"no answer in time"))?.map_err(|e| away(&e))?;
         if status < 400 {
-            return Ok(told);
+            return Ok(response);
         }
-        let text = |member: &str| told.value[member].as_str().unwrap_or_default().to_owned();
+        let text = |member: &str| response.value[member].as_str().unwrap_or_default().to_owned();
         let (title, detail, code) = (text("title"), text("detail"), text("code"));
         let colon = if detail.is_empty() { "" } else { ": " };
         let line = format!("{title}{colon}{detail} ({status} {code})");
@@ -126,7 +126,7 @@ impl Client {
         path: &str,
         if_match: Option<&str>,
         body: Option<&Map<String, Value>>,
-    ) -> anyhow::Result<(u16, Told)> {
+    ) -> anyhow::Result<(u16, Response)> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
         let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         let mut request = Request::builder().method(method).uri(path).header(HOST, &self.authority);
@@ -143,17 +143,18 @@ impl Client {
             }
             None => Bytes::new(),
         };
-        let asking = async {
+        let exchange = async {
             let response = sender.send_request(request.body(Full::new(bytes))?).await?;
             let status = response.status().as_u16();
             let etag = response.headers().get(ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
             let body = Limited::new(response.into_body(), MAX_REPLY).collect().await;
             let body = body.map_err(|e| anyhow::anyhow!("{e}"))?.to_bytes();
-            let value = serde_json::from_slice(&body).map_err(|_| anyhow::anyhow!("this is no admin API"))?;
-            Ok((status, Told { value, etag }))
+            let value =
+                serde_json::from_slice(&body).map_err(|_| anyhow::anyhow!("this is not an admin API"))?;
+            Ok((status, Response { value, etag }))
         };
         tokio::select! {
-            told = asking => told,
+            reply = exchange => reply,
             Err(e) = connection => Err(e.into()),
         }
     }

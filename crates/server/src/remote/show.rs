@@ -1,20 +1,21 @@
-//! What a server told, for people: tables on a terminal, lines with tabs in a pipe.
+//! Shows a server's replies to people: tables on a terminal, lines with tabs in a pipe.
 //!
-//! Invariant: what a server says is text; nothing in it reaches a terminal as a control.
+//! Invariant: texts from a server are escaped, so that they cannot control the terminal.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
-/// How it is to look.
+/// The style of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Style {
-    /// In columns, with a heading.
+    /// Columns and a heading.
     pub(super) pretty: bool,
-    /// With colours, where it is pretty.
+    /// Colours; only with `pretty`.
     pub(super) colour: bool,
 }
 
-/// All zones, with what is defined of them.
-pub(super) fn zones(told: &Value, style: Style) -> String {
+/// All zones, with their definitions.
+pub(super) fn zones(reply: &Value, style: Style) -> String {
     let heading = ["ZONE", "MODE", "A MINUTE", "WAITING", "ENTERED", "WAIT"];
     let row = |zone: &Value| {
         let (policy, now) = (&zone["policy"], &zone["now"]);
@@ -27,11 +28,11 @@ pub(super) fn zones(told: &Value, style: Style) -> String {
             wait(&now["eta_s"]),
         ]
     };
-    table(&heading, list(&told["zones"]).iter().map(row).collect(), style)
+    table(&heading, list(&reply["zones"]).iter().map(row).collect(), style)
 }
 
-/// All zones, with how their lines move.
-pub(super) fn lines(told: &Value, style: Style) -> String {
+/// All zones, with the movement of their lines.
+pub(super) fn lines(reply: &Value, style: Style) -> String {
     let heading = ["ZONE", "MODE", "WAITING", "PRESENT", "ENTERED", "OF", "WAIT", "STATE", "LAST 30 MIN"];
     let row = |zone: &Value| {
         let (policy, now) = (&zone["policy"], &zone["now"]);
@@ -49,14 +50,14 @@ pub(super) fn lines(told: &Value, style: Style) -> String {
             if style.pretty { sparks(&trend) } else { String::new() },
         ]
     };
-    table(&heading, list(&told["zones"]).iter().map(row).collect(), style)
+    table(&heading, list(&reply["zones"]).iter().map(row).collect(), style)
 }
 
 /// One zone, field by field.
-pub(super) fn zone(told: &Value) -> String {
-    let mut out = format!("id = {}\n", text(&told["id"]));
-    out.push_str(&definition(told));
-    for (name, value) in told["now"].as_object().into_iter().flatten() {
+pub(super) fn zone(reply: &Value) -> String {
+    let mut out = format!("id = {}\n", text(&reply["id"]));
+    out.push_str(&definition(reply));
+    for (name, value) in reply["now"].as_object().into_iter().flatten() {
         let shown = match value {
             Value::Array(range) => range.iter().map(text).collect::<Vec<_>>().join(" to "),
             Value::Null => "nobody is let in".to_owned(),
@@ -67,52 +68,52 @@ pub(super) fn zone(told: &Value) -> String {
     out
 }
 
-fn definition(told: &Value) -> String {
-    let fields = told["policy"].as_object().into_iter().flatten();
+fn definition(reply: &Value) -> String {
+    let fields = reply["policy"].as_object().into_iter().flatten();
     let mut out: String = fields.map(|(name, value)| format!("{name} = {}\n", text(value))).collect();
-    let texts = told["notice"].as_object().into_iter().flatten();
-    out.extend(texts.map(|(language, said)| format!("notice.{language} = {}\n", text(said))));
+    let notices = reply["notice"].as_object().into_iter().flatten();
+    out.extend(notices.map(|(language, notice)| format!("notice.{language} = {}\n", text(notice))));
     out
 }
 
-/// What a change did, or would do.
-pub(super) fn change(told: &Value) -> String {
+/// The effect of a change, or of a dry run.
+pub(super) fn change(reply: &Value) -> String {
     let zone =
-        told["zone"]["id"].as_str().map(|_| format!("{} ", text(&told["zone"]["id"]))).unwrap_or_default();
-    let is_dry = told["dry_run"] == true;
-    let mut out = match (told["before"].is_null(), told["zone"].is_null(), is_dry) {
-        (true, _, true) => format!("{zone}would be made:\n{}", definition(&told["zone"])),
-        (true, _, false) => format!("{zone}is made:\n{}", definition(&told["zone"])),
-        (_, true, true) => "the zone would be gone\n".to_owned(),
-        (_, true, false) => "the zone is gone; its line stays in the store\n".to_owned(),
+        reply["zone"]["id"].as_str().map(|_| format!("{} ", text(&reply["zone"]["id"]))).unwrap_or_default();
+    let is_dry = reply["dry_run"] == true;
+    let mut out = match (reply["before"].is_null(), reply["zone"].is_null(), is_dry) {
+        (true, _, true) => format!("{zone}would be created:\n{}", definition(&reply["zone"])),
+        (true, _, false) => format!("{zone}was created:\n{}", definition(&reply["zone"])),
+        (_, true, true) => "the zone would be deleted\n".to_owned(),
+        (_, true, false) => "the zone was deleted; its line stays in the store\n".to_owned(),
         (false, false, _) => {
-            let (old, new) = (definition(&told["before"]), definition(&told["zone"]));
+            let (old, new) = (definition(&reply["before"]), definition(&reply["zone"]));
             let (old, new): (Vec<&str>, Vec<&str>) = (old.lines().collect(), new.lines().collect());
-            let gone = old.iter().filter(|line| !new.contains(line)).map(|line| format!("- {line}\n"));
-            let come = new.iter().filter(|line| !old.contains(line)).map(|line| format!("+ {line}\n"));
-            let lines: String = gone.chain(come).collect();
-            let word = if is_dry { "would be" } else { "is" };
+            let removed = old.iter().filter(|line| !new.contains(line)).map(|line| format!("- {line}\n"));
+            let added = new.iter().filter(|line| !old.contains(line)).map(|line| format!("+ {line}\n"));
+            let lines: String = removed.chain(added).collect();
+            let verb = if is_dry { "would be" } else { "was" };
             if lines.is_empty() {
-                format!("{zone}{word} as it was\n")
+                format!("{zone}{verb} left unchanged\n")
             } else {
-                format!("{zone}{word} changed:\n{lines}")
+                format!("{zone}{verb} changed:\n{lines}")
             }
         }
     };
-    for eta in list(&told["etas"]) {
-        let who = if eta["place"] == "last" { "who joins now" } else { "the middle of the line" };
+    for eta in list(&reply["etas"]) {
+        let who = if eta["place"] == "last" { "a newcomer" } else { "the middle of the line" };
         let (rank, before, after) = (text(&eta["rank"]), wait(&eta["before_s"]), wait(&eta["after_s"]));
         out.push_str(&format!("wait of {who} (rank {rank}): {before} -> {after}\n"));
     }
     out
 }
 
-/// A zone's last minutes, and how those waited whom the server let in.
-pub(super) fn stats(told: &Value, style: Style) -> String {
+/// A zone's last minutes, and the waits of the people that the server admitted.
+pub(super) fn stats(reply: &Value, style: Style) -> String {
     let heading = ["UTC", "WAITING", "PRESENT", "JOINED", "ENTERED", "EVICTED", "SLOTS", "USED", "A MINUTE"];
     let row = |minute: &Value| {
-        let at_s = minute["at"].as_u64().unwrap_or(0);
-        let mut row = vec![format!("{:02}:{:02}", at_s / 3_600 % 24, at_s / 60 % 60)];
+        let at = minute["at"].as_i64().and_then(|at_s| Timestamp::from_second(at_s).ok());
+        let mut row = vec![at.map_or_else(|| "-".to_owned(), |at| at.strftime("%H:%M").to_string())];
         let names = [
             "waiting",
             "present",
@@ -126,21 +127,21 @@ pub(super) fn stats(told: &Value, style: Style) -> String {
         row.extend(names.map(|name| text(&minute[name])));
         row
     };
-    let mut out = table(&heading, list(&told["minutes"]).iter().map(row).collect(), style);
+    let mut out = table(&heading, list(&reply["minutes"]).iter().map(row).collect(), style);
     let figures = |of: &Value, names: &[&str]| {
         let of_name = |name: &&str| {
             format!("{name} {}", of[name].as_f64().map_or("-".to_owned(), |v| format!("{v:.2}")))
         };
         names.iter().map(of_name).collect::<Vec<_>>().join(", ")
     };
-    let here = &told["here"];
-    let (waits, told) = (&here["waits_s"], &here["told_ratio"]);
+    let here = &reply["here"];
+    let (waits, ratio) = (&here["waits_s"], &here["told_ratio"]);
     out.push_str(&format!(
-        "let in by this server: {}; waits in seconds: {}\nwaits over those told: {} of them: {}\n",
+        "admitted by this server: {}; waits in seconds: {}\nwaits divided by told waits: {} people: {}\n",
         text(&waits["count"]),
         figures(waits, &["p50", "p90", "p99"]),
-        text(&told["count"]),
-        figures(told, &["p10", "p50", "p90"]),
+        text(&ratio["count"]),
+        figures(ratio, &["p10", "p50", "p90"]),
     ));
     out
 }
@@ -149,7 +150,7 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
-/// A value as it reads; line feeds and worse are escaped.
+/// A value as text, with control characters escaped.
 fn text(value: &Value) -> String {
     let plain = match value {
         Value::String(text) => text.clone(),
@@ -162,7 +163,7 @@ fn text(value: &Value) -> String {
         .collect()
 }
 
-/// A wait in seconds, as it reads.
+/// A wait in seconds as text; "held" if there is none.
 fn wait(value: &Value) -> String {
     match value.as_u64() {
         None => "held".to_owned(),
@@ -172,7 +173,7 @@ fn wait(value: &Value) -> String {
     }
 }
 
-/// A row of figures as a row of blocks, the highest as high as there is.
+/// A row of numbers as a row of blocks. The largest number gets the highest block.
 fn sparks(values: &[u64]) -> String {
     const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().max().unwrap_or(0).max(1);
@@ -192,7 +193,7 @@ fn table(heading: &[&str], rows: Vec<Vec<String>>, style: Style) -> String {
     }
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         let cells = cells.zip(&widths).enumerate().map(|(at, (cell, &width))| {
-            // Names to the left, figures to the right.
+            // Names are aligned left, numbers right.
             if at == 0 || at + 1 == widths.len() && heading.len() > 8 {
                 format!("{cell:<width$}")
             } else {
@@ -216,7 +217,7 @@ mod tests {
     const PLAIN: Style = Style { pretty: false, colour: true };
     const PRETTY: Style = Style { pretty: true, colour: false };
 
-    fn told() -> Value {
+    fn reply() -> Value {
         json!({"zones": [
             {"id": "A", "policy": {"mode": "auto", "admit_per_minute": 600}, "now": {"waiting": 1200, "present": 1100, "entered_last_minute": 600, "eta_s": 121, "stale": false},
              "trend": [{"waiting": 0}, {"waiting": 600}, {"waiting": 1200}]},
@@ -225,31 +226,31 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_has_tables_and_a_pipe_has_tabs() {
+    fn a_terminal_gets_tables_and_a_pipe_gets_tabs() {
         assert_eq!(
-            zones(&told(), PLAIN),
+            zones(&reply(), PLAIN),
             "A\tauto\t600\t1200\t600\t2 min 01 s\nshop:b\thold\t5\t0\t0\theld\n"
         );
         assert_eq!(
-            lines(&told(), PRETTY),
+            lines(&reply(), PRETTY),
             "ZONE    MODE  WAITING  PRESENT  ENTERED   OF        WAIT  STATE  LAST 30 MIN\n\
              A       auto     1200     1100      600  600  2 min 01 s     ok  ▁▄█\n\
              shop:b  hold        0        0        0    5        held  stale\n"
         );
-        assert!(zones(&told(), Style { pretty: true, colour: true }).starts_with("\x1b[1mZONE"));
+        assert!(zones(&reply(), Style { pretty: true, colour: true }).starts_with("\x1b[1mZONE"));
     }
 
     #[test]
-    fn a_change_is_told_by_what_is_different() {
+    fn a_change_is_shown_by_its_differences() {
         let definition = |rate, text| json!({"policy": {"mode": "auto", "admit_per_minute": rate}, "notice": {"en": text}});
         let mut zone = definition(300, "a\u{1b}[31m\nb");
         zone["id"] = "A".into();
-        let told = json!({"dry_run": true, "zone": zone, "before": definition(600, "a\u{1b}[31m\nb"), "etas": [
+        let reply = json!({"dry_run": true, "zone": zone, "before": definition(600, "a\u{1b}[31m\nb"), "etas": [
             {"place": "last", "rank": 7, "before_s": 30, "after_s": null},
         ]});
         assert_eq!(
-            change(&told),
-            "A would be changed:\n- admit_per_minute = 600\n+ admit_per_minute = 300\nwait of who joins now (rank 7): 30 s -> held\n"
+            change(&reply),
+            "A would be changed:\n- admit_per_minute = 600\n+ admit_per_minute = 300\nwait of a newcomer (rank 7): 30 s -> held\n"
         );
         let shown = super::zone(
             &json!({"id": "A", "policy": {"mode": "auto"}, "notice": {"en": "a\u{1b}[31m\nb"}, "now": {"eta_range_s": [1, 2], "eta_s": null}}),
@@ -258,7 +259,15 @@ mod tests {
             shown,
             "id = A\nmode = auto\nnotice.en = a\\u{1b}[31m\\nb\nnow.eta_range_s = 1 to 2\nnow.eta_s = nobody is let in\n"
         );
-        let gone = json!({"dry_run": false, "zone": null, "before": definition(1, "x"), "etas": []});
-        assert!(change(&gone).starts_with("the zone is gone"));
+        let deleted = json!({"dry_run": false, "zone": null, "before": definition(1, "x"), "etas": []});
+        assert!(change(&deleted).starts_with("the zone was deleted"));
+    }
+
+    #[test]
+    fn minutes_are_shown_in_utc() {
+        let reply = json!({"minutes": [{"at": 1_795_333_440}, {"at": 1_795_392_000 + 59 * 60}, {"at": null}], "here": {}});
+        let shown = stats(&reply, PLAIN);
+        let times: Vec<_> = shown.lines().filter_map(|line| line.split('\t').next()).take(3).collect();
+        assert_eq!(times, ["07:44", "00:59", "-"]);
     }
 }

@@ -1,7 +1,6 @@
-//! A zone's line by minute: what its totals grew by, and what they were last.
+//! A zone's line by minute: the growth of its totals, and their last values.
 //!
-//! Invariant: minutes are in their order, each once, whatever the wall clock does: where it goes back, the newest minute
-//! goes on.
+//! Invariant: minutes are in order and unique, even if the wall clock steps. If it goes back, the newest minute continues.
 
 use std::collections::VecDeque;
 
@@ -10,30 +9,30 @@ use tokio::time::Instant;
 
 use super::MINUTES;
 
-/// One minute of a zone. What is not said to be last is of the minute alone.
+/// One minute of a zone. Counts are of this minute only; the other fields are its last values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Minute {
-    /// When it began, in seconds since 1970.
+    /// The start of the minute, in seconds since 1970.
     pub at_s: u64,
-    /// Live tickets, last.
+    /// Live tickets, at the end of the minute.
     pub waiting: u32,
-    /// Those of them whose holders poll, last.
+    /// Live tickets whose holders poll, at the end of the minute.
     pub present: u32,
-    /// Tickets given out.
+    /// Tickets issued.
     pub joined: u32,
     /// Entries.
     pub entered: u32,
     /// Evictions.
     pub evicted: u32,
-    /// Slots that fell free for a line.
+    /// Slots offered to a line.
     pub slots_offered: u32,
     /// Entries from the line.
     pub slots_used: u32,
-    /// How many the policy let in a minute, last.
+    /// The entries per minute that the policy allows, at the end of the minute.
     pub admit_per_minute: u32,
 }
 
-/// Seconds of which entries are kept apart.
+/// Entries are counted by second for this many seconds.
 const SECONDS: usize = 60;
 
 /// The minutes of a zone.
@@ -41,12 +40,12 @@ const SECONDS: usize = 60;
 pub(super) struct Minutes {
     minutes: VecDeque<Minute>,
     last: Option<Tallied>,
-    /// Entries by second of a clock that is not stepped; the newest last.
+    /// Entries by second of a monotonic clock; the newest last.
     seconds: VecDeque<(Instant, u32)>,
 }
 
 impl Minutes {
-    /// Takes in the totals of an instant.
+    /// Takes in the totals of one instant.
     pub(super) fn take(&mut self, totals: &Tallied, unix_s: u64, now: Instant) {
         let at_s = unix_s - unix_s % 60;
         if self.minutes.back().is_none_or(|minute| minute.at_s < at_s) {
@@ -60,7 +59,7 @@ impl Minutes {
             let (new, old) = (total(totals), total(&old));
             u32::try_from(if new < old { new } else { new - old }).unwrap_or(u32::MAX)
         };
-        let minute = self.minutes.back_mut().expect("put there above where there was none");
+        let minute = self.minutes.back_mut().expect("there is one, or it was added above");
         let entered = grown(|totals| totals.entered);
         minute.waiting = totals.waiting;
         minute.present = totals.present;
@@ -78,12 +77,12 @@ impl Minutes {
         }
     }
 
-    /// The last `count`, the oldest first.
+    /// The last `count` minutes, oldest first.
     pub(super) fn last(&self, count: usize) -> Vec<Minute> {
         self.minutes.iter().skip(self.minutes.len().saturating_sub(count)).copied().collect()
     }
 
-    /// Entries of the 60 s before `now`.
+    /// The entries in the 60 s before `now`.
     pub(super) fn entered_last_minute(&self, now: Instant) -> u64 {
         let within =
             |(at, _): &&(Instant, u32)| now.saturating_duration_since(*at).as_secs() < SECONDS as u64;
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_started_anew_counts_from_zero() {
+    fn the_totals_of_a_restarted_store_count_from_zero() {
         let (mut minutes, now) = (Minutes::default(), Instant::now());
         for entered in [1_000, 1_010, 3, 5] {
             minutes.take(&totals(entered), 6_000, now);
@@ -147,13 +146,13 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_leaves_the_order_and_the_bound() {
+    fn a_clock_that_steps_keeps_order_and_limit() {
         let (mut minutes, now) = (Minutes::default(), Instant::now());
         for (step, unix_s) in [6_000, 60, 6_001, 9_000].into_iter().enumerate() {
             minutes.take(&totals(step as u64), unix_s, now);
         }
         let shown: Vec<_> = minutes.last(MINUTES).iter().map(|m| (m.at_s, m.entered)).collect();
-        assert_eq!(shown, [(6_000, 2), (9_000, 1)], "a gap is a gap");
+        assert_eq!(shown, [(6_000, 2), (9_000, 1)], "minutes without totals are left out");
         for minute in 0..2 * MINUTES as u64 {
             minutes.take(&totals(9), 12_000 + 60 * minute, now);
         }

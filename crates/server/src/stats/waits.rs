@@ -1,55 +1,56 @@
-//! How long people waited, and how near that was to what they were told.
+//! How long people waited, and how that compares to what they were told.
 //!
-//! Histograms with two digits: a few kilobytes for a zone, however many enter. Invariant: what is told of them is within 1 %.
+//! Histograms with two digits need a few kilobytes per zone for any number of entries. Invariant: percentiles are exact to
+//! 1 %.
 
 use hdrhistogram::Histogram;
 
-/// Waits, in seconds; none of the percentiles where nobody entered.
+/// Waits, in seconds. The percentiles are `None` if nobody entered.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Waits {
-    /// How many entered.
+    /// The number of people who entered.
     pub count: u64,
-    /// Half of them waited so long at most.
+    /// Half of them waited at most this long.
     pub p50: Option<f64>,
-    /// Nine of ten.
+    /// 90 % of them waited at most this long.
     pub p90: Option<f64>,
-    /// 99 of 100.
+    /// 99 % of them waited at most this long.
     pub p99: Option<f64>,
 }
 
-/// Waits over the waits told; none of the percentiles where nobody was told one.
+/// Waits divided by the waits told. The percentiles are `None` if nobody was told a wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Ratio {
-    /// How many entered who had been told a wait.
+    /// The number of people who entered and had been told a wait.
     pub count: u64,
-    /// One of ten had at most so much of it.
+    /// 10 % of them had at most this ratio.
     pub p10: Option<f64>,
-    /// Half of them.
+    /// 50 % of them had at most this ratio.
     pub p50: Option<f64>,
-    /// Nine of ten.
+    /// 90 % of them had at most this ratio.
     pub p90: Option<f64>,
 }
 
-/// The most that is told apart: a day, in milliseconds; and a ratio of 86,400.
+/// The largest value: a wait of a day, in milliseconds; or a ratio of 86,400, in thousandths.
 const MOST: u64 = 86_400_000;
 
-/// Digits that are kept.
+/// The significant digits of a value.
 const DIGITS: u8 = 2;
 
-/// Those whom this server let in.
+/// The people that this server admitted.
 #[derive(Debug)]
 pub(super) struct Here {
     since_ms: u64,
-    /// In milliseconds.
+    /// Waits, in milliseconds.
     waits: Histogram<u32>,
-    /// In thousandths.
+    /// Ratios, in thousandths.
     told: Histogram<u32>,
 }
 
 impl Here {
-    /// Nobody yet.
+    /// Nobody was admitted yet.
     pub(super) fn new(since_ms: u64) -> Self {
-        // They grow with what they are given.
+        // The histograms grow with their values.
         let empty = || {
             let mut histogram =
                 Histogram::new_with_bounds(1, 2_048, DIGITS).expect("these bounds are in order");
@@ -59,11 +60,11 @@ impl Here {
         Self { since_ms, waits: empty(), told: empty() }
     }
 
-    /// Notes an entry after `waited_ms`, by somebody who was told `told_s`, or nothing (0).
+    /// Records an entry after `waited_ms`. `told_s` is the wait told at the join, or 0.
     pub(super) fn note(&mut self, waited_ms: u32, told_s: u32) {
         let waited_ms = u64::from(waited_ms);
         let record = |histogram: &mut Histogram<u32>, value: u64| {
-            histogram.record(value.min(MOST)).expect("it grows as far as the most there is");
+            histogram.record(value.min(MOST)).expect("the histogram grows up to the largest value");
         };
         record(&mut self.waits, waited_ms);
         if told_s > 0 {
@@ -71,7 +72,7 @@ impl Here {
         }
     }
 
-    /// What there is to tell.
+    /// The percentiles at this moment.
     pub(super) fn read(&self) -> super::Here {
         let at = |histogram: &Histogram<u32>, quantile| {
             #[expect(clippy::cast_precision_loss, reason = "at most a day in milliseconds")]
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_near() {
+    fn percentiles_are_close_to_the_true_values() {
         let mut here = Here::new(5);
         let none = here.read();
         assert_eq!((none.waits, none.told), (Waits::default(), Ratio::default()));
@@ -106,7 +107,7 @@ mod tests {
         }
         here.note(u32::MAX, 1);
         let read = here.read();
-        let near = |told: Option<f64>, is: f64| told.is_some_and(|told| (told / is - 1.0).abs() < 0.02);
+        let near = |read: Option<f64>, is: f64| read.is_some_and(|read| (read / is - 1.0).abs() < 0.02);
         assert_eq!((read.since_ms, read.waits.count, read.told.count), (5, 1_001, 501));
         assert!(
             near(read.waits.p50, 300.0) && near(read.waits.p90, 540.0) && near(read.waits.p99, 594.0),

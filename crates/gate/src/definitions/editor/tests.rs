@@ -282,7 +282,7 @@ async fn what_cannot_be_read_ends_the_start_by_name() {
         (text.replace("\"version\": 1", "\"version\": 2"), "version 2"),
         (text.replace("\"hold\"", "\"held\""), "zone A: `held` is no mode"),
         (text.replace("\"admit_per_minute\": 60", "\"admit_per_minute\": 0"), "admit_per_minute is 0"),
-        (text.replace("\"ko\"", "\"KO\""), "`KO` is no language"),
+        (text.replace("\"ko\"", "\"KO\""), "`KO` is not a language"),
         (text.replace("\"A\"", "\"a zone\""), "a zone's id is"),
         (text.replace("\"now\"", "\"then\""), "unknown field `then`"),
     ] {

@@ -7,7 +7,7 @@ use toml::{Spanned, de::DeValue};
 use super::{Lines, in_order, one_of, unknown, wrong_type};
 use crate::{
     config::{ConfigFault, settings::Kind},
-    http::wait::target::{By, Target, TargetFault},
+    http::wait::target::{HandOver, Target, TargetFault},
 };
 
 const MAX_TARGETS: usize = 4_096;
@@ -42,14 +42,14 @@ fn target(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<Target, Con
     let DeValue::Table(fields) = table.get_ref() else {
         return Err(here.fault("targets are written as [[wait.target]] tables"));
     };
-    let (mut zone, mut url, mut by) = (None, None, By::default());
+    let (mut zone, mut url, mut by) = (None, None, HandOver::default());
     for (key, value) in in_order(fields) {
         let field = key.get_ref().as_ref();
         let place = lines.at(&key.span(), &format!("wait.target.{field}"));
         match (field, value.get_ref()) {
             ("zone", DeValue::String(text)) => zone = Some((text, place)),
             ("url", DeValue::String(text)) => url = Some((text, place)),
-            ("by", DeValue::String(text)) => by = one_of(By::ALL, text, &place)?,
+            ("by", DeValue::String(text)) => by = one_of(HandOver::ALL, text, &place)?,
             ("zone" | "url" | "by", other) => return Err(place.fault(wrong_type(Kind::Text, other))),
             (other, _) => return Err(place.fault(unknown(other, TARGET_FIELDS.into_iter()))),
         }

@@ -304,7 +304,7 @@ mod tests {
             ),
             (&patch, r#"{"notice":{"en":5}}"#, "wrong_type", "`notice.en` must be a string"),
             (&patch, r#"{"notice":"Hello."}"#, "wrong_type", "`notice` must be an object"),
-            (&patch, r#"{"notice":{"EN":"x"}}"#, "unknown_field", "`notice`: `EN` is no language"),
+            (&patch, r#"{"notice":{"EN":"x"}}"#, "unknown_field", "`notice`: `EN` is not a language"),
             (&patch, r#"{"notice":{"en":"\u0007"}}"#, "wrong_type", "`notice`: "),
             (&patch, r#"{"notice":{"en":""}}"#, "out_of_range", "`notice.en` is 0, and must be 1 to 500"),
             (&patch, &long, "out_of_range", "`notice.en` is 501, and must be 1 to 500"),

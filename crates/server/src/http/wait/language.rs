@@ -1,26 +1,26 @@
-//! Which language a page is in.
+//! The language of a page.
 //!
-//! Invariant: what people choose by the address wins over what their browser says, and there is always one.
+//! Invariant: there is always a language, and a choice in the address wins over the browser's preference.
 
 use hyper::header::{ACCEPT_LANGUAGE, HeaderMap, HeaderValue};
 
-/// A language that the page speaks.
+/// A language of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Language {
-    /// Also where nothing else is understood.
+    /// Also used if no other language fits.
     English,
     /// 한국어
     Korean,
 }
 
-/// More than browsers send.
+/// The most entries of `Accept-Language` that are read; more than browsers send.
 const MOST: usize = 32;
 
 impl Language {
-    /// All of them.
+    /// All languages.
     pub const ALL: [Self; 2] = [Self::English, Self::Korean];
 
-    /// The tag, as in `lang="ko"`.
+    /// The language's tag, as in `lang="ko"`.
     #[must_use]
     pub fn tag(self) -> &'static str {
         match self {
@@ -29,7 +29,7 @@ impl Language {
         }
     }
 
-    /// The one that a page offers beside this.
+    /// The language that the page offers as an alternative.
     #[must_use]
     pub fn other(self) -> Self {
         match self {
@@ -38,13 +38,13 @@ impl Language {
         }
     }
 
-    /// The one of a tag, whatever the region: `ko-KR` is Korean.
+    /// The language of a tag, for any region: `ko-KR` is Korean.
     fn of(tag: &str) -> Option<Self> {
         let primary = tag.split('-').next().unwrap_or_default();
         Self::ALL.into_iter().find(|language| language.tag().eq_ignore_ascii_case(primary))
     }
 
-    /// That of `?lang=`, or the one that `Accept-Language` likes best
+    /// The language of `?lang=`, otherwise the one with the highest weight in `Accept-Language`
     /// ([RFC 9110, 12.5.4](https://www.rfc-editor.org/rfc/rfc9110#section-12.5.4)).
     #[must_use]
     pub fn choose(query: Option<&str>, headers: &HeaderMap) -> Self {
@@ -69,7 +69,7 @@ impl Language {
     }
 }
 
-/// A weight as in `0.8`, in thousandths.
+/// A weight such as `0.8`, in thousandths.
 fn thousandths(text: &str) -> Option<u16> {
     let (whole, part) = text.split_once('.').unwrap_or((text, ""));
     let right = matches!(whole, "0" | "1") && part.len() <= 3 && part.bytes().all(|b| b.is_ascii_digit());
@@ -82,13 +82,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_address_wins_then_the_browser_then_english() {
+    fn the_address_wins_over_the_browser_and_english_is_the_default() {
         let accepts =
             |text: &'static str| HeaderMap::from_iter([(ACCEPT_LANGUAGE, HeaderValue::from_static(text))]);
         let choose = |query: &str, text| Language::choose(Some(query), &accepts(text)).tag();
         assert_eq!(choose("lang=ko", "en"), "ko");
         assert_eq!(choose("a=b&lang=en-GB", "ko"), "en");
-        assert_eq!(choose("lang=xx", "ko-KR,ko;q=0.9"), "ko", "an unknown one is no choice");
+        assert_eq!(choose("lang=xx", "ko-KR,ko;q=0.9"), "ko", "an unknown language is ignored");
         assert_eq!(choose("", "de, en;q=0.5, ko;q=0.8"), "ko");
         assert_eq!(choose("", "ko;q=0, en;q=0.1"), "en");
         assert_eq!(choose("", "KO"), "ko");

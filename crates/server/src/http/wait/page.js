@@ -1,12 +1,12 @@
-// The waiting page: shows what weir.js tells, and goes on with the pass. A template names what is filled in by `data-weir`, and
-// what is shown in which state by `data-when`; all of it may be left out.
+// The waiting page: displays the events of weir.js, and goes on with the pass. In a template, `data-weir` marks elements whose
+// content is filled in, and `data-when` lists the states in which an element is visible. A template may leave out any of them.
 "use strict";
 (() => {
   const { zone, lang, idle_timeout_s, target, texts } = JSON.parse(document.getElementById("weir").textContent);
   const NOTICE_MS = 60_000;
-  // A screen reader is told no more often than that how the line moves.
+  // The shortest time between two announcements to screen readers about the line's movement.
   const ANNOUNCE_MS = 60_000;
-  // A reason that was told once is shown for at least so long.
+  // The shortest time for which a reason is visible.
   const REASON_MS = 30_000;
 
   const all = (name) => document.querySelectorAll(`[data-weir~="${name}"]`);
@@ -14,7 +14,7 @@
   const say = (key, values = {}) => (texts[key] ?? "").replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
   const count = (unit, n) => say(n === 1 ? `${unit}_one` : unit, { n: number.format(n) });
 
-  /// Writes only what is another text than before: nothing is said twice to who listens.
+  /// Writes a text only if it changed, so that screen readers do not repeat it.
   function write(name, text) {
     for (const element of all(name)) {
       if (element.textContent !== text) element.textContent = text;
@@ -27,10 +27,10 @@
     return [hours && count("hours", hours), rest && count("minutes", rest)].filter(Boolean).join(" ");
   }
 
-  /// A range of seconds in words, which grow with it, and never without it.
+  /// A range of seconds in words. The words get coarser only as the range grows.
   function words({ low, high }) {
     if (high <= 60) return say("eta_soon");
-    // Beyond an hour nobody needs to know it to the minute.
+    // Beyond an hour, minutes are rounded to tens.
     const step = (seconds) => (seconds > 3_600 ? 600 : 60);
     const from = (Math.floor(low / step(low)) * step(low)) / 60;
     const to = (Math.ceil(high / step(high)) * step(high)) / 60;
@@ -92,7 +92,7 @@
     announce(say("announce_waiting", now), arrived);
   }
 
-  /// On to the operator's page. The pass goes in a form or behind the #, so that no address with it is ever sent or logged.
+  /// Goes on to the operator's page. The pass is in a form or after the #, so that no address with it is sent or logged.
   function go() {
     if (target.by === "fragment") {
       location.assign(`${target.url}#${new URLSearchParams({ pass })}`);
@@ -113,7 +113,7 @@
     write("trouble", "");
     if (!target) return show("entered", "explanation_entered_nowhere");
     show(again ? "again" : "entered");
-    // What was spent already would only be refused: then it is for people to decide.
+    // A pass that may have been spent already could be refused. The user decides.
     if (!again) go();
   }
 
@@ -159,7 +159,7 @@
   for (const button of all("anew")) {
     button.addEventListener("click", () => {
       show("connecting");
-      // The button is hidden now: whoever steers by keyboard goes on from the heading.
+      // The button is hidden now. Keyboard users continue from the heading.
       for (const heading of all("heading")) (heading.tabIndex = -1), heading.focus();
       place.anew();
     });

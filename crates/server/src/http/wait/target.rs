@@ -1,28 +1,28 @@
-//! Where people go on to who were let in.
+//! Targets: the pages to which people go after they entered.
 //!
-//! Invariant: the operator says where, zone by zone, in the configuration. Nothing in an address, a token or a request has
-//! a say, so no link to a waiting room can lead anywhere else.
+//! Invariant: only the operator's configuration names targets, by zone. No address, token or request has an influence, so
+//! that no link to a waiting room can lead elsewhere.
 
 use std::fmt;
 
 use admission::ZoneId;
 use gate::cells::tenant;
 
-/// How the pass is handed over. Never in a query: that is logged on its way, and sent on as a referrer.
+/// How the page hands over the pass. Never in a query, because queries are logged and sent as referrers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum By {
-    /// As the field `pass` of a form, posted.
+pub enum HandOver {
+    /// As the field `pass` of a posted form.
     #[default]
     Form,
-    /// Behind the `#`, which browsers keep for themselves: for pages that have no server.
+    /// After the `#`, which browsers do not send. For pages without a server.
     Fragment,
 }
 
-impl By {
-    /// The words of the configuration.
+impl HandOver {
+    /// All values with their names in configuration files.
     pub const ALL: [(Self, &'static str); 2] = [(Self::Form, "form"), (Self::Fragment, "fragment")];
 
-    /// The word.
+    /// The value's name in configuration files.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -32,42 +32,42 @@ impl By {
     }
 }
 
-/// The zones of a target.
+/// The zones that a target is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Zones {
     One(ZoneId),
-    /// All of a tenant's.
+    /// All zones of a tenant.
     Tenant(String),
     All,
 }
 
-/// A page that people go on to.
+/// A page to which people go after they entered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     zones: Zones,
     url: String,
-    by: By,
+    by: HandOver,
 }
 
-/// Why a target is none.
+/// Why a target is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetFault {
-    /// The zones are no zones.
-    #[error("`{0}` is no zone; write a zone's id, `TENANT:*` for a tenant's, or `*` for all")]
+    /// The zones are not valid.
+    #[error("`{0}` is not a zone; write a zone's id, `TENANT:*` for a tenant's, or `*` for all")]
     Zones(String),
-    /// The address is none that a page may go on to.
+    /// The address is not valid.
     #[error(
-        "`{0}` is no address to go on to; write one as in https://shop.example/checkout, without user, `#` and spaces"
+        "`{0}` is not a target address; write one as in https://shop.example/checkout, without user, `#` and spaces"
     )]
     Url(String),
 }
 
 impl Target {
-    /// A page at `url` for `zones`: a zone's id, `TENANT:*`, or `*`.
+    /// A target at `url` for `zones`: a zone's id, `TENANT:*`, or `*`.
     ///
     /// # Errors
-    /// [`TargetFault`].
-    pub fn new(zones: &str, url: &str, by: By) -> Result<Self, TargetFault> {
+    /// A [`TargetFault`].
+    pub fn new(zones: &str, url: &str, by: HandOver) -> Result<Self, TargetFault> {
         let wrong = || TargetFault::Zones(zones.to_owned());
         let zones = match (zones, zones.strip_suffix(":*")) {
             ("*", _) => Zones::All,
@@ -88,19 +88,19 @@ impl Target {
         &self.url
     }
 
-    /// How the pass is handed over.
+    /// How the page hands over the pass.
     #[must_use]
-    pub fn by(&self) -> By {
+    pub fn by(&self) -> HandOver {
         self.by
     }
 
     /// The scheme, host and port.
     #[must_use]
     pub fn origin(&self) -> &str {
-        origin(&self.url).expect("checked when it was made")
+        origin(&self.url).expect("checked by `new`")
     }
 
-    /// Whether two are for the very same zones.
+    /// Whether both targets are for exactly the same zones.
     #[must_use]
     pub fn collides(&self, other: &Self) -> bool {
         self.zones == other.zones
@@ -118,8 +118,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// Scheme, host and port of an address of the web, which is nothing but printable ASCII. They are to stand in a policy, so
-/// the host is of few characters.
+/// The scheme, host and port of a web address; `None` if the address has other than printable ASCII characters, or the host
+/// has characters that could change the meaning of a content security policy.
 fn origin(url: &str) -> Option<&str> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"))?;
     let host = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
@@ -130,7 +130,7 @@ fn origin(url: &str) -> Option<&str> {
     right.then(|| &url[..url.len() - rest.len() + host.len()])
 }
 
-/// Finds the target of a zone: its own, or its tenant's, or that of all.
+/// The target for a zone: its own, otherwise its tenant's, otherwise the one for all zones.
 #[must_use]
 pub fn find<'a>(targets: &'a [Target], zone: &str) -> Option<&'a Target> {
     let rank = |target: &Target| match &target.zones {
@@ -150,11 +150,11 @@ mod tests {
     use super::*;
 
     fn target(zones: &str, url: &str) -> Target {
-        Target::new(zones, url, By::Form).expect("right")
+        Target::new(zones, url, HandOver::Form).expect("valid")
     }
 
     #[test]
-    fn the_nearest_target_is_a_zones() {
+    fn the_most_specific_target_is_chosen() {
         let targets = [
             target("*", "https://all.example/"),
             target("shop:*", "https://shop.example/in?from=weir"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_of_the_web_is_refused() {
+    fn other_than_web_addresses_are_refused() {
         for url in [
             "",
             "https://",
@@ -189,12 +189,12 @@ mod tests {
             "https://shop.example\n/",
             "HTTPS://shop.example/",
         ] {
-            let fault = Target::new("Z", url, By::Form).expect_err(url);
+            let fault = Target::new("Z", url, HandOver::Form).expect_err(url);
             assert_eq!(fault, TargetFault::Url(url.to_owned()));
         }
         for zones in ["", "a b", "*:x", "a:b:*", "**"] {
             assert!(
-                matches!(Target::new(zones, "https://a.example", By::Form), Err(TargetFault::Zones(_))),
+                matches!(Target::new(zones, "https://a.example", HandOver::Form), Err(TargetFault::Zones(_))),
                 "{zones}"
             );
         }

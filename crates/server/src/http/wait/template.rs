@@ -1,7 +1,7 @@
-//! The page's HTML with gaps, and what fills them.
+//! Page templates: HTML with placeholders.
 //!
-//! Invariant: a template that was read has only gaps that can be filled, and what fills them is escaped for where it
-//! stands: a page can't be made to say more than its template does.
+//! Invariants: a template has only known placeholders. Each value is escaped for its position, so that it cannot change the
+//! page's structure.
 
 use std::fmt::Write as _;
 
@@ -9,54 +9,54 @@ use serde_json::{Map, Value};
 
 use super::language::Language;
 
-/// A piece of a page.
+/// A part of a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Piece {
-    /// As it stands.
+    /// Literal text.
     Text(String),
     Lang,
     OtherLang,
     Zone,
     Version,
     Settings,
-    /// A text in the page's language, by its name.
+    /// A text in the page's language, by name.
     Words(String),
 }
 
-/// A page with gaps.
+/// A page with placeholders.
 #[derive(Clone, Debug)]
 pub struct Template(Vec<Piece>);
 
-/// A gap that nothing fills.
+/// A placeholder is unknown.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "line {line}: `{{{{{gap}}}}}` is no gap that can be filled; there are lang, other_lang, zone, version, settings and text.NAME, where NAME is one of {names}"
+    "line {line}: `{{{{{placeholder}}}}}` is not a known placeholder; known are lang, other_lang, zone, version, settings and text.NAME, where NAME is one of {names}"
 )]
-pub struct Unfillable {
+pub struct UnknownPlaceholder {
     line: usize,
-    gap: String,
+    placeholder: String,
     names: String,
 }
 
-/// What fills a page's gaps.
+/// The values for a page's placeholders.
 pub struct Filling<'a> {
     /// The page's language.
     pub language: Language,
-    /// Its texts.
+    /// The texts in that language.
     pub texts: &'a Texts,
     /// The zone.
     pub zone: &'a str,
-    /// Changes with the assets.
+    /// Changes when the assets change.
     pub version: &'a str,
-    /// What the page's script is told beside the texts.
+    /// Settings for the page's script, in addition to the texts.
     pub settings: Map<String, Value>,
 }
 
-/// The page's texts in a language, by name.
+/// The page's texts in one language, by name.
 pub struct Texts(Map<String, Value>);
 
 impl Texts {
-    /// Those of a JSON object of strings.
+    /// Reads a JSON object of strings; `None` if it is something else.
     #[must_use]
     pub fn read(json: &str) -> Option<Self> {
         let texts: Map<String, Value> = serde_json::from_str(json).ok()?;
@@ -67,25 +67,25 @@ impl Texts {
         self.0.get(name).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The names, in their order.
+    /// The names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 }
 
 impl Template {
-    /// Reads a page; `texts` are those of any language.
+    /// Reads a template. `texts` may be of any language; only their names matter.
     ///
     /// # Errors
-    /// [`Unfillable`], of the first such gap.
-    pub fn read(html: &str, texts: &Texts) -> Result<Self, Unfillable> {
+    /// [`UnknownPlaceholder`], for the first unknown placeholder.
+    pub fn read(html: &str, texts: &Texts) -> Result<Self, UnknownPlaceholder> {
         let mut pieces = Vec::new();
         let mut rest = html;
-        while let Some((before, (gap, after))) =
+        while let Some((before, (placeholder, after))) =
             rest.split_once("{{").and_then(|(before, rest)| Some((before, rest.split_once("}}")?)))
         {
             pieces.push(Piece::Text(before.to_owned()));
-            pieces.push(match gap.trim() {
+            pieces.push(match placeholder.trim() {
                 "lang" => Piece::Lang,
                 "other_lang" => Piece::OtherLang,
                 "zone" => Piece::Zone,
@@ -95,10 +95,10 @@ impl Template {
                     Some(name) => Piece::Words(name.to_owned()),
                     None => {
                         let line = 1 + html[..html.len() - rest.len() + before.len()].matches('\n').count();
-                        let gap = gap.chars().take(64).collect();
-                        return Err(Unfillable {
+                        let placeholder = placeholder.chars().take(64).collect();
+                        return Err(UnknownPlaceholder {
                             line,
-                            gap,
+                            placeholder,
                             names: texts.names().collect::<Vec<_>>().join(", "),
                         });
                     }
@@ -110,7 +110,7 @@ impl Template {
         Ok(Self(pieces))
     }
 
-    /// The page.
+    /// Makes the page.
     #[must_use]
     pub fn fill(&self, filling: &Filling<'_>) -> String {
         let mut page = String::with_capacity(8_192);
@@ -142,7 +142,7 @@ fn escape(text: &str, page: &mut String) {
     }
 }
 
-/// As JSON that is at home in a script element: nothing in it ends that.
+/// Writes the settings as JSON that cannot end a script element.
 fn write_settings(filling: &Filling<'_>, page: &mut String) {
     let mut settings = filling.settings.clone();
     settings.insert("lang".to_owned(), filling.language.tag().into());
@@ -152,7 +152,7 @@ fn write_settings(filling: &Filling<'_>, page: &mut String) {
         match char {
             '<' | '>' | '&' => {
                 let written = write!(page, "\\u{:04x}", u32::from(char));
-                debug_assert!(written.is_ok(), "a String takes all");
+                debug_assert!(written.is_ok(), "writing to a String cannot fail");
             }
             char => page.push(char),
         }
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_filled_and_escaped_for_where_they_stand() {
+    fn placeholders_are_filled_and_escaped_for_their_position() {
         let texts = texts();
         let html =
             "<html lang={{lang}}><p>{{ zone }} {{text.title}}</p>{{other_lang}} {{version}}{{settings}}{{";
@@ -180,17 +180,23 @@ mod tests {
         let (before, after) = page.split_once("en v").expect("the other language, and the version");
         assert_eq!(before, "<html lang=ko><p>a&lt;z A &lt;b&gt; &amp; &quot;c&quot;</p>");
         assert!(!after.contains(['<', '>', '&']), "{after}");
-        let told: Value =
-            serde_json::from_str(after.strip_suffix("{{").expect("what is no gap stays")).expect("JSON");
-        assert_eq!((&told["url"], &told["zone"]), (&"</script>&".into(), &"a<z".into()));
-        assert_eq!((&told["lang"], &told["texts"]["go"]), (&"ko".into(), &"Go".into()));
+        let sent: Value =
+            serde_json::from_str(after.strip_suffix("{{").expect("an open brace pair stays")).expect("JSON");
+        assert_eq!((&sent["url"], &sent["zone"]), (&"</script>&".into(), &"a<z".into()));
+        assert_eq!((&sent["lang"], &sent["texts"]["go"]), (&"ko".into(), &"Go".into()));
     }
 
     #[test]
-    fn an_unknown_gap_is_told_with_its_line() {
-        for gap in ["nonsense", "text.nonsense", "text.", ""] {
-            let fault = Template::read(&format!("{{{{lang}}}}\n\n{{{{{gap}}}}}"), &texts()).expect_err(gap);
-            assert!(fault.to_string().starts_with(&format!("line 3: `{{{{{gap}}}}}` is no gap")), "{fault}");
+    fn an_unknown_placeholder_is_reported_with_its_line() {
+        for placeholder in ["nonsense", "text.nonsense", "text.", ""] {
+            let fault = Template::read(&format!("{{{{lang}}}}\n\n{{{{{placeholder}}}}}"), &texts())
+                .expect_err(placeholder);
+            assert!(
+                fault
+                    .to_string()
+                    .starts_with(&format!("line 3: `{{{{{placeholder}}}}}` is not a known placeholder")),
+                "{fault}"
+            );
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is served, and what an operator's directory may hold.
+//! The pages that are served, and the files that an operator's directory may contain.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use http_body_util::BodyExt as _;
 use hyper::header::{ETAG, IF_NONE_MATCH};
 
 use super::*;
-use target::By;
+use target::HandOver;
 
 fn zone(id: &str) -> ZoneId {
     ZoneId::parse(id).expect("a zone's name")
@@ -25,16 +25,16 @@ fn text(response: Response<Full<Bytes>>) -> String {
     })
 }
 
-/// What is there already.
+/// The result of a future that is ready.
 fn futures_now<T>(future: impl Future<Output = T>) -> T {
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     match std::pin::pin!(future).poll(&mut cx) {
         std::task::Poll::Ready(done) => done,
-        std::task::Poll::Pending => panic!("a full body is there"),
+        std::task::Poll::Pending => panic!("a full body is ready"),
     }
 }
 
-fn with(targets: &[(&str, &str, By)], dir: Option<&Path>) -> Result<Pages, PagesFault> {
+fn with(targets: &[(&str, &str, HandOver)], dir: Option<&Path>) -> Result<Pages, PagesFault> {
     let targets =
         targets.iter().map(|(zones, url, by)| Target::new(zones, url, *by).expect("right")).collect();
     Pages::read(&WaitSettings { templates_dir: dir.map(Path::to_owned), targets })
@@ -45,7 +45,7 @@ fn page(pages: &Pages, id: &str) -> Response<Full<Bytes>> {
 }
 
 #[test]
-fn every_language_has_every_text() {
+fn all_languages_have_the_same_texts_and_all_are_used() {
     let [first, rest @ ..] = &BUILT_IN.texts;
     let names: BTreeSet<_> = first.names().collect();
     for other in rest {
@@ -58,13 +58,13 @@ fn every_language_has_every_text() {
         let used = script
             || include_str!("page.html").contains(&format!("{{{{text.{name}}}}}"))
             || made.iter().any(|made| name.starts_with(made));
-        assert!(used, "nothing says {name}");
+        assert!(used, "the page does not use {name}");
     }
 }
 
 #[test]
-fn a_page_may_go_on_to_its_target_and_nowhere_else() {
-    let pages = with(&[("Z", "https://shop.example/in", By::Fragment)], None).expect("right");
+fn a_page_may_go_on_to_its_target_only() {
+    let pages = with(&[("Z", "https://shop.example/in", HandOver::Fragment)], None).expect("right");
     let ours = page(&pages, "Z");
     assert!(header(&ours, "content-security-policy").contains("; form-action https://shop.example; "));
     assert!(text(ours).contains(r#""target":{"by":"fragment","url":"https://shop.example/in"}"#));
@@ -80,7 +80,7 @@ fn a_page_may_go_on_to_its_target_and_nowhere_else() {
 }
 
 #[test]
-fn what_a_browser_has_is_not_sent_again() {
+fn a_page_that_the_browser_has_is_not_sent_again() {
     let pages = with(&[], None).expect("right");
     let ours = page(&pages, "Z");
     let known = HeaderMap::from_iter([(IF_NONE_MATCH, ours.headers()[ETAG].clone())]);
@@ -95,14 +95,14 @@ fn what_a_browser_has_is_not_sent_again() {
         let weak = format!("\"x\", W/{}", header(&first, "etag"));
         let known = HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_str(&weak).expect("text"))]);
         assert_eq!(pages.asset(path, &known).expect("still").status(), StatusCode::NOT_MODIFIED);
-        assert!(!text(first).contains("\n//"), "{path}: comments are left out");
+        assert!(!text(first).contains("\n//"), "{path}: comments are removed");
     }
     assert!(pages.asset("/wait-assets/page.html", &HeaderMap::new()).is_none());
     assert!(pages.asset("/wait-assets/../weir.js", &HeaderMap::new()).is_none());
 }
 
 #[test]
-fn paths_name_zones() {
+fn a_path_names_a_zone() {
     assert_eq!(zone_of("/wait/shop%3Acheckout").as_ref().map(ZoneId::as_str), Some("shop:checkout"));
     for wrong in ["/wait/", "/wait/a/b", "/wait/%FF", "/wait/..%2F..", "/wait/%3Cscript%3E"] {
         assert_eq!((zone_of(wrong), route(wrong)), (None, Route::Page), "{wrong}");
@@ -114,7 +114,7 @@ fn paths_name_zones() {
 }
 
 #[test]
-fn a_zone_has_its_own_template_and_assets() {
+fn a_zone_may_have_its_own_template_and_assets() {
     let dir = tempfile::tempdir().expect("a directory");
     let put = |name: &str, body: &[u8]| fs::write(dir.path().join(name), body).expect("takes files");
     put("default.html", b"all {{lang}}");
@@ -127,18 +127,18 @@ fn a_zone_has_its_own_template_and_assets() {
     let logo = pages.asset("/wait-assets/logo.png", &HeaderMap::new()).expect("it is there");
     assert_eq!(header(&logo, "content-type"), "image/png");
 
-    for (name, body, told) in [
-        ("a b.html", &b"x"[..], "`a b` is no zone"),
+    for (name, body, message) in [
+        ("a b.html", &b"x"[..], "`a b` is not a zone"),
         ("Z.html", b"\n{{nonsense}}", "Z.html: line 2: `{{nonsense}}`"),
-        ("Z.html", b"\xff", "Z.html: is no UTF-8"),
-        ("page.css", b"x", "page.css: has the name of an asset of Weir's"),
-        ("script.js", b"x", "script.js: is no template"),
+        ("Z.html", b"\xff", "Z.html: is not UTF-8"),
+        ("page.css", b"x", "page.css: has the name of an asset of Weir"),
+        ("script.js", b"x", "script.js: is neither a template"),
         ("big.png", &[0; 600_000], "big.png: has 600000 bytes"),
     ] {
         put(name, body);
         let fault = with(&[], Some(dir.path())).err().expect("refused").to_string();
-        assert!(fault.contains(told), "{fault}");
-        fs::remove_file(dir.path().join(name)).expect("put a moment ago");
+        assert!(fault.contains(message), "{fault}");
+        fs::remove_file(dir.path().join(name)).expect("removed");
     }
     fs::create_dir(dir.path().join("more")).expect("takes directories");
     assert!(with(&[], Some(dir.path())).is_err());

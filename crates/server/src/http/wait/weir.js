@@ -1,17 +1,17 @@
-// weir.js: a place in a line of Weir, for web pages. What it offers is described in docs/app/waiting-page.md.
+// weir.js: keeps a place in a line of Weir for web pages. docs/app/waiting-page.md describes its interface.
 //
-// The place lives in localStorage, one for each zone and server, so reloads and other tabs have it, too. It is followed by a stream
-// where one can be had (by one tab at a time: browsers open few connections to a host), and else by polling. Told waits never grow
-// but together with a reason.
+// The place is in localStorage, one for each zone and server, so that reloads and other tabs share it. One tab at a time follows it
+// by a stream, because browsers open few connections to a host; other tabs poll, and so do all if streams fail. The told wait
+// grows only together with a reason.
 "use strict";
 (() => {
   const HOME = new URL(".", document.currentScript?.src ?? location.href).href;
-  // A stream says something every 5 s: after so much silence it is dead.
+  // A stream sends data every 5 s. After this much silence it is treated as broken.
   const SILENT_MS = 12_000;
-  // After a stream that brought nothing: proxies may hold streams back, and that won't change at once.
+  // The pause after a stream that delivered nothing. A proxy may buffer streams, and that does not change soon.
   const NO_STREAM_MS = 60_000;
   const SLOWEST_MS = 15_000;
-  // No place outlasts so much silence: what is older is of another visit.
+  // No zone keeps a place longer than this without a poll. An older place belongs to an earlier visit.
   const OLD_MS = 3_600_000;
   const LONGEST = 65_536;
 
@@ -19,7 +19,7 @@
     constructor(code, { status = 0, title = code, detail = "", retry_ms = 0 } = {}) {
       super(detail || title);
       Object.assign(this, { code, title, detail, retry_ms });
-      // Whether asking again is of no use.
+      // Whether another request would be refused as well.
       this.final = status >= 400 && status < 500 && status !== 408 && status !== 429;
     }
 
@@ -27,7 +27,7 @@
       const retry_ms = 1_000 * Number(response.headers.get("retry-after") ?? 0) || 0;
       const { status } = response;
       const said = await response.json().catch(() => ({}));
-      // Without a code it is no reply of Weir's: something between is in trouble.
+      // A reply without a code does not come from Weir. A proxy in between has a problem.
       return typeof said.code === "string" ? new Problem(said.code, { ...said, status, retry_ms }) : new Problem("away", { retry_ms });
     }
   }
@@ -63,11 +63,11 @@
       addEventListener("online", () => this.#look(true), { signal });
       addEventListener("offline", () => this.#stream?.abort(), { signal });
       addEventListener("storage", (e) => e.key === this.#key && this.#kept_elsewhere(), { signal });
-      // Whoever called has listeners to add first.
+      // The caller adds listeners first.
       queueMicrotask(() => this.#run());
     }
 
-    /// Ends it; the place stays for as long as the zone keeps places of the silent.
+    /// Stops polling. The place stays until the zone evicts silent tickets.
     stop() {
       this.#over = true;
       this.#life.abort();
@@ -77,7 +77,7 @@
       this.#wake?.(true);
     }
 
-    /// Takes a new place, at the end of the line, where the old one is over: after `entered`, or a final `problem`.
+    /// Takes a new place at the end of the line. For use after `entered` or a final `problem`.
     anew() {
       if (!this.#over || this.#life.signal.aborted) return;
       this.#keep(null);
@@ -103,7 +103,7 @@
       }
     }
 
-    /// One poll, or a stream to its end. Answers with when to ask again, in milliseconds.
+    /// Polls once, or follows a stream to its end. Returns the time until the next step, in milliseconds.
     async #step() {
       this.#load();
       if (this.#kept && this.#may_stream()) {
@@ -111,7 +111,7 @@
         if (retry_ms !== null) return retry_ms;
       }
       if (this.#kept) return this.#heard(await this.#ask("entry"));
-      // Two tabs that are opened together take one place.
+      // Two tabs that are opened together take one place together.
       const join = async () => {
         this.#load();
         return this.#kept ? 0 : this.#heard(await this.#ask("wait"));
@@ -139,7 +139,7 @@
     #heard({ canEnter, token, pass, waiting }) {
       if (canEnter) return this.#enter(token, pass);
       this.#wait(waiting, token);
-      // A little early, each another little: the server holds back who is early, and nobody who is late.
+      // Up to 5 % early, at random. The server delays an early reply, but cannot help a late poll.
       return waiting.pollingPeriod * (1 - Math.random() / 20);
     }
 
@@ -148,7 +148,7 @@
       const kept = this.#kept ?? {};
       const first = Math.max(kept.first ?? 0, rank);
       let eta = etaRange && [etaRange[0], etaSeconds, etaRange[1]].map((s) => now + 1_000 * s);
-      // The range is an estimate anew each time. Where no reason was told, nobody is shown a longer one than before.
+      // Each range is a new estimate. Without a reason, the displayed one does not grow.
       if (eta && kept.eta && !reason) eta = eta.map((at, i) => Math.min(at, kept.eta[i]));
       const progress = Math.max(kept.progress ?? 0, 1 - rank / (first + 1));
       this.#keep({ token: token ?? kept.token, heard: now, first, progress, eta });
@@ -165,8 +165,8 @@
       return 0;
     }
 
-    /// Of tabs that hear it at the same moment, one is the first. It keeps a lock for as long as it is there; who comes later finds
-    /// the word in the storage.
+    /// Whether this is the first of the tabs that learn of the entry at the same moment. The first one keeps a lock while it is
+    /// open. A later tab finds the entry in the storage.
     #is_first() {
       if (!navigator.locks) return true;
       return new Promise((done) => {
@@ -181,8 +181,8 @@
       return Boolean(navigator.locks) && this.#failures === 0 && Date.now() >= this.#no_stream_until;
     }
 
-    /// Follows a stream to its end. Fetched, and not by EventSource: the token goes in a header, so it is in no address, and what
-    /// is refused says why.
+    /// Follows a stream to its end. Uses fetch instead of EventSource, so that the token is in a header and not in an address,
+    /// and a refusal has a body.
     async #listen() {
       const stream = new AbortController();
       this.#stream = stream;
@@ -226,17 +226,17 @@
         stream.abort();
         this.#stream = null;
       }
-      // What brought nothing is left for a while: a poll says what is the matter.
+      // After a stream without events, poll for a while. A poll reports what is wrong.
       if (!told) this.#no_stream_until = Date.now() + NO_STREAM_MS;
       return told ? retry_ms : 0;
     }
 
-    /// What went wrong, and when to ask again, in milliseconds.
+    /// Reports a problem. Returns the time until the next try, in milliseconds.
     #trouble(fault) {
       if (this.#life.signal.aborted) return 0;
-      // What is no problem of ours is the network's: fetch says no more.
+      // Other errors come from the network. fetch gives no details.
       const problem = fault instanceof Problem ? fault : new Problem("offline");
-      // Who was let in, and comes again much later, comes anew.
+      // A user who entered and comes back much later starts again.
       if (this.#kept?.entered && (problem.code === "gone" || problem.code === "bad_token")) {
         this.#keep(null);
         return 0;
@@ -248,7 +248,7 @@
       if (final) this.#over = true;
       this.#tell("problem", { code, title, detail, final, retry: final ? null : Math.ceil(retry_ms / 1_000) });
       this.#eager = problem.code === "offline";
-      // Then it was not the stream that did not come through.
+      // The network was the cause, not the stream.
       if (this.#eager) this.#no_stream_until = 0;
       return retry_ms;
     }
@@ -257,7 +257,7 @@
       this.#due_at = Date.now() + ms;
       return new Promise((done) => {
         const timer = setTimeout(done, ms);
-        // Timers of hidden and sleeping pages are late: who looks again is woken when it is due.
+        // Timers of hidden or sleeping pages fire late. When the user looks again, a due timer fires at once.
         this.#wake = (now) => {
           if (!now && Date.now() < this.#due_at) return;
           clearTimeout(timer);
@@ -266,7 +266,7 @@
       });
     }
 
-    /// Somebody looks at the page, or the network is back.
+    /// The page became visible, or the network is back.
     #look(is_online = false) {
       if (this.#stream && Date.now() - this.#heard_at > SILENT_MS / 2) this.#stream.abort();
       this.#wake?.(is_online && this.#eager);
@@ -277,7 +277,7 @@
         const kept = JSON.parse(localStorage.getItem(this.#key));
         if (typeof kept?.token === "string" && Date.now() - kept.heard < OLD_MS) this.#kept = kept;
       } catch {
-        // No storage: the place lives as long as the page.
+        // Without storage, the place lasts as long as the page.
       }
     }
 
@@ -287,18 +287,18 @@
         if (kept) localStorage.setItem(this.#key, JSON.stringify(kept));
         else localStorage.removeItem(this.#key);
       } catch {
-        // As above.
+        // Without storage, as above.
       }
     }
 
-    /// Another tab was told something: who was let in is shown at once, wherever.
+    /// Another tab stored something. If the user entered, this tab shows it at once.
     #kept_elsewhere() {
       this.#load();
       if (this.#kept?.entered) this.#wake?.(true);
     }
   }
 
-  /// The fields of an event.
+  /// The fields of one server-sent event.
   function fields(text) {
     return Object.fromEntries(text.split("\n").map((line) => line.split(/: ?(.*)/s).slice(0, 2)));
   }
