@@ -51,8 +51,10 @@ def prose(text: str) -> list[tuple[int, str]]:
 
 @functools.cache
 def anchors(path: Path) -> set[str]:
-    """The anchors of a Markdown file's headings, as GitHub and MyST make them, and explicit ones."""
+    """The anchors of a Markdown file's headings, as GitHub and MyST make them, explicit ones, and those of included files."""
     found: set[str] = set()
+    for included in re.findall(r"^```\{include\} (\S+)$", path.read_text(), re.MULTILINE):
+        found |= anchors((path.parent / included).resolve())
     for _, line in prose(path.read_text()):
         if target := re.match(r"\(([\w-]+)\)=\s*$", line):
             found.add(target[1])
