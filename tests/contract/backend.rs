@@ -1,6 +1,7 @@
-//! The back ends: what keeps the state, and how a store object is made over it.
+//! The back ends that the tests run over.
 //!
-//! Invariant: two store objects of one back end, one after the other or side by side, are two servers of one state.
+//! Invariant: two store objects over one back end act as two servers that share one state, at the same time or one after the
+//! other.
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,15 +16,15 @@ use tempfile::TempDir;
 
 use crate::redis::{Cluster, Reply, Standalone};
 
-/// What keeps the state.
+/// A back end.
 pub(crate) trait Backend: Send + 'static {
     type Store: Store;
 
-    /// A new store object over it.
+    /// Makes a new store object over it.
     async fn open(&self) -> Self::Store;
 }
 
-/// A directory, for the embedded store; of one object at a time.
+/// A directory for the embedded store. Only one store object may use it at a time.
 pub(crate) struct Files(TempDir);
 
 impl Files {
@@ -68,7 +69,7 @@ impl Servers {
         }
     }
 
-    /// The number of the server that has `key`.
+    /// The index of the server that has `key`.
     pub(crate) fn holder(&self, key: &str) -> usize {
         match self {
             Self::One(_) => 0,
@@ -99,19 +100,19 @@ impl Servers {
         }
     }
 
-    /// A store over them; it must answer.
+    /// Connects a store to them. They must answer.
     pub(crate) async fn connect(&self, settings: &Settings, durability: Durability) -> Redis {
         let address = Address::parse(&self.url()).expect("an address");
         Redis::connect(&address, settings, durability).await.expect("Redis answers")
     }
 }
 
-/// Redis, as one library speaks to it.
+/// Redis with one client library.
 pub(crate) struct InRedis {
     pub(crate) servers: Arc<LazyLock<Servers>>,
     pub(crate) library: Library,
     /// How many segments one call passes at most; `None` for the default.
-    pub(crate) slice: Option<usize>,
+    pub(crate) max_segments: Option<usize>,
 }
 
 impl InRedis {
@@ -125,7 +126,7 @@ impl Backend for InRedis {
 
     async fn open(&self) -> Redis {
         let store = self.servers.connect(&self.settings(), Durability::Async).await;
-        match self.slice {
+        match self.max_segments {
             Some(most) => store.with_max_segments(most),
             None => store,
         }

@@ -1,6 +1,6 @@
-//! What a user of any store may rely on.
+//! The behaviour that users of any store can rely on.
 //!
-//! Conditions that time brings are waited for; nothing is asserted about how soon they come.
+//! Tests wait for conditions that need time, and assert nothing about how soon they come.
 
 use std::{ops::Range, time::Duration};
 
@@ -51,7 +51,7 @@ pub(crate) fn ranks(verdicts: &[Verdict]) -> Vec<u64> {
     verdicts.iter().map(|verdict| place(verdict).rank).collect()
 }
 
-/// Asks until the answer is what is waited for.
+/// Repeats a question until it has an answer.
 pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
     what: &str,
     mut ask: impl FnMut() -> F,
@@ -66,7 +66,7 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
     }
 }
 
-/// Fills a line with `count` tickets, in the largest batches; nobody is let in.
+/// Fills a line with `count` tickets, in the largest batches. Nobody is admitted.
 async fn fill(store: &impl Store, zone: &ZoneId, count: u64) -> u32 {
     let view = store.put_zone(zone, with(Mode::Hold)).await.expect("put");
     let mut next = 0;
@@ -110,7 +110,7 @@ pub(crate) async fn newcomers_enter_directly_only_where_nobody_waits(backend: &i
     let epoch = store.put_zone(zone, with(Mode::Hold)).await.expect("put").epoch;
     place(&store.join(zone, 1).await.expect("joins").verdicts[0]);
     store.put_zone(zone, policy()).await.expect("put");
-    // Slots are free, but they are for who waits.
+    // The free slots belong to those who wait.
     assert_eq!(ranks(&store.join(zone, 2).await.expect("joins").verdicts), [2, 3]);
     for (seq, waiting) in [(0, 2), (1, 1), (2, 0)] {
         let decided = enter(&store, zone, epoch, seq..seq + 1).await;
@@ -128,7 +128,7 @@ pub(crate) async fn claims_are_granted_in_order_as_slots_fall_free(backend: &imp
     let epoch = store.put_zone(zone, Policy { mode: Mode::Hold, ..fast }).await.expect("put").epoch;
     store.join(zone, u32::try_from(PEOPLE).expect("small")).await.expect("joins");
     store.put_zone(zone, fast).await.expect("put");
-    // Who is behind has no slot, though slots are free: those ahead are present.
+    // Tickets further back get no slot although slots are free, because those ahead are present.
     let early = enter(&store, zone, epoch, 10..PEOPLE).await;
     assert_eq!(ranks(&early.verdicts), (11..=PEOPLE).collect::<Vec<_>>());
 
@@ -139,7 +139,7 @@ pub(crate) async fn claims_are_granted_in_order_as_slots_fall_free(backend: &imp
         entries = eventually("the next slots fall free", || {
             let known_entries = known_entries.clone();
             async move {
-                // The last first: the order within a call is no merit.
+                // In reverse order: the order within a call does not matter.
                 let mut verdicts =
                     store.enter(zone, claims(epoch, (0..PEOPLE).rev())).await.expect("decided").verdicts;
                 verdicts.reverse();
@@ -153,7 +153,7 @@ pub(crate) async fn claims_are_granted_in_order_as_slots_fall_free(backend: &imp
         })
         .await;
     }
-    // No ten ahead of one within a sub-window of it, the end included.
+    // At most ten entries in any sub-window, both ends included.
     for (before, after) in entries.iter().zip(&entries[10..]) {
         assert!(after.at_ms - before.at_ms > 1_000, "{entries:?}");
     }
@@ -182,7 +182,7 @@ pub(crate) async fn foreign_and_unknown_tickets_are_gone(backend: &impl Backend,
         Claim { epoch, seq: (1 << 48) - 1 },
     ];
     assert_eq!(store.enter(zone, asked.to_vec()).await.expect("decided").verdicts, [Verdict::Gone; 5]);
-    // Among others they change nothing.
+    // They do not affect other claims of the same call.
     let mixed = [asked[0], Claim { epoch, seq: 2 }, asked[2], Claim { epoch, seq: 0 }];
     let verdicts = store.enter(zone, mixed.to_vec()).await.expect("decided").verdicts;
     assert_eq!([&verdicts[0], &verdicts[2]], [&Verdict::Gone; 2]);
@@ -206,7 +206,7 @@ pub(crate) async fn hold_and_closed_let_nobody_in_and_open_everybody(backend: &i
         assert_eq!(ranks(&enter(&store, zone, epoch, 0..700).await.verdicts), (1..=700).collect::<Vec<_>>());
     }
     store.put_zone(zone, with(Mode::Open)).await.expect("put");
-    // More than a minute's, and the last first.
+    // More than the minute allows, and the last ticket first.
     entry(&enter(&store, zone, epoch, 699..700).await.verdicts[0]);
     enter(&store, zone, epoch, 0..699).await.verdicts.iter().for_each(|verdict| {
         entry(verdict);
@@ -214,7 +214,7 @@ pub(crate) async fn hold_and_closed_let_nobody_in_and_open_everybody(backend: &i
     store.join(zone, 700).await.expect("joins").verdicts.iter().for_each(|verdict| {
         entry(verdict);
     });
-    // They are counted all the same: the windows are full.
+    // The entries count, so the windows are full.
     store.put_zone(zone, policy()).await.expect("put");
     assert_eq!(ranks(&store.join(zone, 1).await.expect("joins").verdicts), [1]);
 }
@@ -237,7 +237,7 @@ pub(crate) async fn policy_changes_keep_places_and_entries(backend: &impl Backen
     let again = enter(&store, zone, epoch, 0..610).await.verdicts;
     assert_eq!(again[..600], verdicts[..600]);
     assert_eq!(ranks(&again[600..]), (1..=10).collect::<Vec<_>>());
-    // The entries before count in the new windows: the sub-window is full, whatever the minute has.
+    // Earlier entries count in the new windows: the sub-window is full, whatever is left in the minute.
     assert!(again[600..].iter().all(|verdict| place(verdict).slot_in_ms.is_some_and(|ms| ms > 0)));
 }
 
@@ -303,13 +303,13 @@ pub(crate) async fn full_batches_are_answered_in_the_claims_order(backend: &impl
 
 pub(crate) async fn places_are_counted_over_segments_ends(backend: &impl Backend, zone: &ZoneId) {
     let store = backend.open().await;
-    // Into the third segment; a batch lies across each end, but for the first.
+    // The line reaches the third segment. A batch crosses each segment's end except the first.
     let epoch = fill(&store, zone, 2 * SEGMENT + 1_024).await;
     let next = 2 * SEGMENT + 1_024;
     let edges = [0, SEGMENT - 1, SEGMENT, SEGMENT + 1, 2 * SEGMENT - 1, 2 * SEGMENT, next - 1];
     let verdicts = store.enter(zone, claims(epoch, edges)).await.expect("decided").verdicts;
     assert_eq!(ranks(&verdicts), edges.map(|seq| seq + 1));
-    // A batch that lies across an end.
+    // A batch that crosses a segment's end.
     store.join(zone, 1_000).await.expect("joins");
     for _ in 0..63 {
         store.join(zone, 1_024).await.expect("joins");
@@ -393,7 +393,7 @@ pub(crate) async fn zones_that_were_not_opened_are_unknown(backend: &impl Backen
     assert_eq!(store.join(zone, 1).await.expect_err("unknown"), unknown);
     assert_eq!(store.enter(zone, claims(1, [0])).await.expect_err("unknown"), unknown);
     assert_eq!(store.beat(zone, Vec::new()).await.expect_err("unknown"), unknown);
-    // It is this object that has to be told, whatever is kept.
+    // Each store object must open the zone itself, whatever is stored.
     store.put_zone(zone, policy()).await.expect("put");
     store.join(zone, 1).await.expect("joins");
     drop(store);

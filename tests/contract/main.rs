@@ -1,7 +1,7 @@
-//! What every store does, whoever keeps the state: one set of behaviours, run over each back end, in real time.
+//! The behaviour of every store: one set of tests runs over each back end, in real time.
 //!
-//! A new back end is one line in `main`. Tests over one Redis share its servers and have zones of their own; those that
-//! harm it, or look at all its zones, have servers of their own.
+//! A new back end is one line in `main`. Tests over one Redis share its servers and use different zones. Tests that harm
+//! the Redis, or read all of its zones, start their own servers.
 
 mod backend;
 mod behaviour;
@@ -27,10 +27,10 @@ use libtest_mimic::{Arguments, Trial};
 use store::redis::address::{Library, Topology};
 use trial::trial;
 
-/// The libraries that Redis is spoken to with.
+/// The client libraries.
 const LIBRARIES: [Library; 2] = [Library::Fred, Library::RedisRs];
 
-/// These mostly wait for clocks, so more of them run at once than there are cores.
+/// How many tests run at once. They mostly wait, so it is more than the number of cores.
 const AT_ONCE: usize = 8;
 
 /// Servers that start when the first test needs them.
@@ -39,14 +39,14 @@ type Lazy = Arc<LazyLock<Servers>>;
 fn main() {
     let mut args = Arguments::from_args();
     args.test_threads.get_or_insert(AT_ONCE);
-    // Held here, so that they end with the run: statics are never dropped.
+    // Held here so that they are dropped with the run; statics are never dropped.
     let one: Lazy = Arc::new(LazyLock::new(|| Servers::start(Topology::Standalone)));
     let three: Lazy = Arc::new(LazyLock::new(|| Servers::start(Topology::Cluster)));
     let mut trials = behaviours("embedded", Files::new);
     for library in LIBRARIES {
-        let in_redis = |servers: &Lazy, slice| {
+        let in_redis = |servers: &Lazy, max_segments| {
             let servers = Arc::clone(servers);
-            move || InRedis { servers: Arc::clone(&servers), library, slice }
+            move || InRedis { servers: Arc::clone(&servers), library, max_segments }
         };
         trials.extend(behaviours(&format!("redis::{library:?}"), in_redis(&one, None)));
         trials.extend(behaviours(&format!("redis_by_single_segments::{library:?}"), in_redis(&one, Some(1))));
@@ -67,7 +67,7 @@ fn zone() -> ZoneId {
     ZoneId::parse(&format!("ZONE-{}", USED.fetch_add(1, Ordering::Relaxed))).expect("a name")
 }
 
-/// A trial for each of these tests of a module, `of` the back end that `start` makes.
+/// Makes a trial of each test of a module, over the back end that `start` makes.
 macro_rules! trials {
     ($of:ident, $start:ident, $module:ident: $($test:ident),* $(,)?) => {
         vec![$({
@@ -79,7 +79,7 @@ macro_rules! trials {
     };
 }
 
-/// The longest first.
+/// The longest tests first.
 fn behaviours<B: Backend>(of: &str, start: impl Fn() -> B + Clone + Send + 'static) -> Vec<Trial> {
     trials![
         of, start, behaviour:
@@ -105,6 +105,7 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         frozen_redis_is_away_in_time_and_comes_back,
         register_lists_zones_in_order_and_is_put_again_when_lost,
         two_servers_have_one_line,
+        entry_learnt_from_a_repeated_claim_survives_a_lost_state,
         policy_put_by_one_is_in_the_others_view,
         zone_that_is_kept_keeps_its_policy_when_opened,
     ];

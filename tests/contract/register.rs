@@ -1,4 +1,4 @@
-//! What servers that share a Redis may rely on of the zones it keeps: a store object stands for a server.
+//! The register of zones: what servers that share a Redis can rely on. Each store object acts as a server.
 
 use admission::{Definition, Mode, Notice, Policy, ZoneId};
 use bytes::Bytes;
@@ -41,7 +41,7 @@ pub(crate) async fn of_changes_that_expect_the_same_one_is_made(backend: &InRedi
         let expected = before.as_ref().map_or(Expected::Absent, |now: &Definition| Expected::Tag(now.etag()));
         let [one, other] = [round, 1_000 * round]
             .map(|n| saying(Policy { admit_per_minute: n, ..policy() }, &format!("{n}")));
-        // Now and then both want the same: even so, one made it.
+        // Sometimes both want the same definition; still only one change is made.
         let other = if round % 5 == 0 { one.clone() } else { other };
         let (by_a, by_b) =
             tokio::join!(a.define(zone, &expected, Some(&one)), b.define(zone, &expected, Some(&other)));
@@ -88,7 +88,7 @@ pub(crate) async fn deleted_zone_is_not_brought_back_by_opening_it(backend: &InR
         let kept = store.zones().await.expect("lists").expect("it keeps zones");
         assert!(!kept.zones.iter().any(|(kept, _)| kept == zone), "{kept:?}");
     }
-    // The line is where it was.
+    // The line is unchanged.
     a.define(zone, &Expected::Absent, Some(&definition)).await.expect("answered");
     let view = b.open_zone(zone, policy()).await.expect("opened");
     assert_eq!((view.epoch, view.tally.waiting, view.policy.mode), (epoch, 3, Mode::Hold));
@@ -118,7 +118,7 @@ pub(crate) async fn change_that_is_sent_again_is_made_once(backend: &InRedis, zo
     assert_eq!(rev(), second, "not made again");
 }
 
-/// A register of its own, since it is all the zones that count.
+/// Uses its own register, because the test reads all zones.
 pub(crate) async fn register_that_is_lost_comes_back_whole(backend: &InRedis, zone: &ZoneId) {
     let servers = Servers::start(backend.servers.topology());
     let holder = servers.holder(REGISTER);
@@ -127,7 +127,7 @@ pub(crate) async fn register_that_is_lost_comes_back_whole(backend: &InRedis, zo
     let [first, second] = ["a", "b"].map(|text| saying(with(Mode::Hold), text));
     let of_file = [(file.clone(), Definition::from(policy()))];
 
-    // Who knows nothing begins it, once.
+    // A server without a memory creates the register, once.
     let (a, b) = (connect().await, connect().await);
     assert_eq!(Some(a.begin(&of_file).await.expect("begins")), kept([(&file, &of_file[0].1)]));
     let none = b.begin(&[(x.clone(), policy().into())]).await.expect("there is one");
@@ -140,7 +140,7 @@ pub(crate) async fn register_that_is_lost_comes_back_whole(backend: &InRedis, zo
     let all = kept([(&x, &second)]);
     assert_eq!(a.zones().await.expect("lists"), all);
 
-    // Wiped: with the notice, and without what was deleted.
+    // After a wipe the zones come back with their notices, and deleted zones stay deleted.
     servers.command(holder, &["DEL", REGISTER]);
     assert_eq!(a.zones().await.expect("lists"), all);
     assert_eq!(b.zones().await.expect("lists"), all);
@@ -160,7 +160,7 @@ pub(crate) async fn register_that_is_lost_comes_back_whole(backend: &InRedis, zo
     let all = kept([(&x, &second), (&y, &second)]);
     assert_eq!(a.zones().await.expect("lists"), all);
 
-    // Begun anew by one that knows nothing: those who know more are right.
+    // A server without a memory created it again. The servers that remember more are right.
     servers.command(holder, &["DEL", REGISTER]);
     let rev = servers.command(holder, &["EVAL", "return redis.call('TIME')[1]", "0"]).text();
     let later = (rev.parse::<u64>().expect("seconds") / 60 - 29_453_760 + 5) << 28 | 77;
@@ -171,7 +171,7 @@ pub(crate) async fn register_that_is_lost_comes_back_whole(backend: &InRedis, zo
     assert_eq!(a.zones().await.expect("lists"), all);
     assert_eq!(fresh.zones().await.expect("lists"), all, "its own is the younger one");
 
-    // Emptied by deleting, it stays empty.
+    // A register that was emptied by deleting stays empty.
     for zone in [&x, &y] {
         a.define(zone, &Expected::Any, None).await.expect("answered");
     }
@@ -182,7 +182,7 @@ pub(crate) async fn register_that_is_lost_comes_back_whole(backend: &InRedis, zo
     }
 }
 
-/// A register as it was before there were notices, and revisions that begin with a minute.
+/// A register of an old version: without notices, and with revisions that do not start with a minute.
 pub(crate) async fn register_of_before_is_read_and_written(backend: &InRedis, zone: &ZoneId) {
     let servers = Servers::start(backend.servers.topology());
     let holder = servers.holder(REGISTER);
@@ -201,18 +201,18 @@ pub(crate) async fn register_of_before_is_read_and_written(backend: &InRedis, zo
     }
     assert_eq!(servers.command(holder, &["HGET", REGISTER, zone.as_str()]).text(), text, "written as before");
     assert_eq!(servers.command(holder, &["HGET", REGISTER, "#rev"]).text(), "5");
-    // Written by somebody in another way: it means the same.
+    // Another version wrote it differently, with the same meaning.
     servers.command(holder, &["HSET", REGISTER, "#rev", "6", zone.as_str(), "1 600 10 3000 60 300 0 0 0"]);
     let done = b.define(zone, &expected, Some(&said)).await.expect("answered");
     assert_eq!(done, Defined::Done(Some(of_before)));
-    // A server of before lost it, and put it again.
+    // An old server lost it and wrote it back.
     assert_eq!(a.zones().await.expect("lists"), kept([(zone, &said)]));
     servers.command(holder, &["DEL", REGISTER]);
     servers.command(holder, &["HSET", REGISTER, "#rev", "1", zone.as_str(), text]);
     assert_eq!(a.zones().await.expect("lists"), kept([(zone, &said)]));
 }
 
-/// Two servers whose pasts differ may come to one revision: it does not stay so.
+/// Two registers with different changes may have the same revision. The servers notice it.
 pub(crate) async fn equal_revisions_of_different_pasts_are_found(backend: &InRedis, zone: &ZoneId) {
     let servers = Servers::start(backend.servers.topology());
     let holder = servers.holder(REGISTER);

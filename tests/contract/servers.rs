@@ -1,4 +1,4 @@
-//! What servers that share a Redis hear of each other: a store object stands for a server.
+//! The list of servers that share a Redis. Each store object acts as a server.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn here(store: &Redis, id: &str, about: &str) -> Vec<(String, String)> {
     heard.into_iter().map(|heard| (heard.id, heard.about)).collect()
 }
 
-/// Of its own, since all that are there are counted.
+/// Uses its own Redis, because the test counts all servers.
 pub(crate) async fn servers_hear_of_each_other_until_they_are_silent(backend: &InRedis, _: &ZoneId) {
     let servers = Servers::start(backend.servers.topology());
     let holder = servers.holder(KEY);
@@ -36,7 +36,7 @@ pub(crate) async fn servers_hear_of_each_other_until_they_are_silent(backend: &I
     assert_eq!(here(&b, "b", "한 번").await, [pair("a", "one"), pair("b", "한 번")]);
     assert_eq!(here(&a, "a", "two").await, [pair("a", "two"), pair("b", "한 번")]);
 
-    // Silent for too long, of another clock, and what no server of ours writes.
+    // A server that was silent for too long, one with another clock, and entries that no version of Weir writes.
     let silence_ms = u64::try_from(SILENCE.as_millis()).expect("short");
     for (id, at_ms) in [("old", now_ms - silence_ms - 1), ("later", now_ms + 2 * silence_ms)] {
         command(&["HSET", KEY, id, &format!("{at_ms} x")]);
@@ -55,7 +55,7 @@ pub(crate) async fn servers_hear_of_each_other_until_they_are_silent(backend: &I
     }
     assert!((1..=30_000).contains(&command(&["PTTL", KEY]).int()), "nobody left, nothing left");
 
-    // So many and no more.
+    // At most SERVERS_MAX servers are listed.
     for n in 0..SERVERS_MAX {
         command(&["HSET", KEY, &format!("s{n}"), &format!("{now_ms} x")]);
     }

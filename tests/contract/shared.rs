@@ -1,4 +1,4 @@
-//! What servers that share a Redis may rely on, beyond what one does: a store object stands for a server.
+//! What servers that share a Redis can rely on, in addition to the behaviour of one. Each store object acts as a server.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -22,7 +22,7 @@ pub(crate) async fn two_servers_have_one_line(backend: &InRedis, zone: &ZoneId) 
     let (a, b) = (backend.open().await, backend.open().await);
     let epoch = a.put_zone(zone, policy()).await.expect("put").epoch;
     assert_eq!(b.open_zone(zone, policy()).await.expect("opened").epoch, epoch);
-    // Both at once, and several calls of each under way.
+    // Both at once, with several calls of each in flight.
     let join = async |store: &Redis| store.join(zone, BATCH).await.expect("joins");
     let mut first = BTreeSet::new();
     for _ in 0..10 {
@@ -36,7 +36,7 @@ pub(crate) async fn two_servers_have_one_line(backend: &InRedis, zone: &ZoneId) 
     }
     assert!(first.into_iter().eq((0..600).step_by(15)), "all numbers, each once");
 
-    // The minute is used by both together.
+    // Both share the slots of the minute.
     assert_eq!(ranks(&a.join(zone, 2).await.expect("joins").verdicts), [1, 2]);
     assert_eq!(ranks(&b.join(zone, 2).await.expect("joins").verdicts), [3, 4]);
     for store in [&a, &b] {
@@ -46,7 +46,7 @@ pub(crate) async fn two_servers_have_one_line(backend: &InRedis, zone: &ZoneId) 
         assert_eq!((tally.joined, tally.entered, tally.waiting), (604, 600, 4));
     }
 
-    // Who entered by one is in for the other, and is not ahead of anybody any more.
+    // An entry through one server counts for the other, and is not ahead of anybody any more.
     a.put_zone(zone, with(Mode::Open)).await.expect("put");
     let by_a = a.enter(zone, claims(epoch, [600, 601])).await.expect("decided").verdicts;
     let view = b.beat(zone, Vec::new()).await.expect("beats");
@@ -59,6 +59,41 @@ pub(crate) async fn two_servers_have_one_line(backend: &InRedis, zone: &ZoneId) 
     });
 }
 
+/// One server admits a ticket and dies. The other server knows of the entry only because the holder repeated the claim
+/// there. After the state is lost, the claim still gets the same entry.
+pub(crate) async fn entry_learnt_from_a_repeated_claim_survives_a_lost_state(
+    backend: &InRedis,
+    zone: &ZoneId,
+) {
+    // Uses its own Redis, because the test wipes it.
+    let servers = Servers::start(backend.servers.topology());
+    let settings = backend.settings();
+    let a = servers.connect(&settings, Durability::Async).await;
+    let b = servers.connect(&settings, Durability::Async).await;
+    a.put_zone(zone, with(Mode::Hold)).await.expect("put");
+    let Joined { epoch, .. } = a.join(zone, 1).await.expect("joins");
+    let view = b.open_zone(zone, policy()).await.expect("opened");
+    assert_eq!(view.tally.waiting, 1);
+    a.put_zone(zone, policy()).await.expect("put");
+    let admitted = entry(&a.enter(zone, claims(epoch, [0])).await.expect("decided").verdicts[0]);
+    eventually("the clock advances", || async {
+        let view = b.beat(zone, Vec::new()).await.expect("beats");
+        (view.now_ms > admitted.at_ms).then_some(())
+    })
+    .await;
+    let repeated = b.enter(zone, claims(epoch, [0])).await.expect("decided").verdicts;
+    assert_eq!(repeated, [Verdict::Entered(admitted)]);
+
+    drop(a);
+    servers.command(servers.holder(&format!("{{{zone}}}")), &["FLUSHALL"]);
+    let verdict = eventually("the rebuilt state decides", || async {
+        let decided = b.enter(zone, claims(epoch, [0])).await.expect("decided");
+        decided.verdicts.into_iter().find(|verdict| !matches!(verdict, Verdict::Waiting(_)))
+    })
+    .await;
+    assert_eq!(verdict, Verdict::Entered(admitted));
+}
+
 pub(crate) async fn policy_put_by_one_is_in_the_others_view(backend: &InRedis, zone: &ZoneId) {
     let (a, b) = (backend.open().await, backend.open().await);
     a.put_zone(zone, with(Mode::Hold)).await.expect("put");
@@ -67,13 +102,13 @@ pub(crate) async fn policy_put_by_one_is_in_the_others_view(backend: &InRedis, z
     let other = Policy { admit_per_minute: 700, polling_period_ms: 2_000, ..policy() };
     b.put_zone(zone, other).await.expect("put");
     assert_eq!(a.beat(zone, Vec::new()).await.expect("beats").policy, other);
-    // What no rule reads is in the register alone, and known to who has asked for that.
+    // The limits of a client are only in the register. A server that has read the register knows them.
     let limited = Policy { waits_per_minute_per_client: 5, entries_per_minute_per_client: 60, ..other };
     b.put_zone(zone, limited).await.expect("put");
     let zones = a.zones().await.expect("lists").expect("this store keeps zones");
     assert_eq!(zones.zones.into_iter().find(|(kept, _)| kept == zone), Some((zone.clone(), limited.into())));
     assert_eq!(a.beat(zone, Vec::new()).await.expect("beats").policy, limited);
-    // It decides by it, too.
+    // The server also decides by the new policy.
     let verdicts = a.enter(zone, claims(epoch, 0..3)).await.expect("decided").verdicts;
     verdicts.iter().for_each(|verdict| {
         entry(verdict);
@@ -94,7 +129,7 @@ pub(crate) async fn register_lists_zones_in_order_and_is_put_again_when_lost(
     backend: &InRedis,
     zone: &ZoneId,
 ) {
-    // Its own, since it is all the zones that count.
+    // Uses its own Redis, because the test reads all zones.
     let servers = Servers::start(backend.servers.topology());
     let settings = backend.settings();
     let a = servers.connect(&settings, Durability::Async).await;
@@ -149,13 +184,13 @@ pub(crate) async fn frozen_redis_is_away_in_time_and_comes_back(backend: &InRedi
 
 pub(crate) async fn decisions_without_a_replica_are_not_answered(backend: &InRedis, zone: &ZoneId) {
     let store = backend.servers.connect(&backend.settings(), Durability::Replicated).await;
-    // A policy is no decision about anybody.
+    // A change of policy is not a decision, and needs no replica.
     store.put_zone(zone, policy()).await.expect("put");
     let Err(StoreError::Away(text)) = store.join(zone, 1).await else {
         panic!("nobody but the primary knows of this entry");
     };
     assert!(text.contains("no replica"), "{text}");
-    // It happened all the same, as after any failed call.
+    // The join happened, as it may after any failed call.
     assert_eq!(store.beat(zone, Vec::new()).await.expect("beats").next, 1);
 }
 
@@ -172,7 +207,7 @@ pub(crate) async fn decisions_that_a_replica_confirmed_are_answered(backend: &In
     store.put_zone(zone, policy()).await.expect("put");
     let Joined { epoch, verdicts, .. } = store.join(zone, 2).await.expect("joins");
     assert_eq!(store.enter(zone, claims(epoch, 0..2)).await.expect("decided").verdicts, verdicts);
-    // What was answered is there: the entries' own record has both.
+    // The replica has both entries.
     let key = format!("weir:v1:{{{zone}}}:0:out");
     assert_eq!(replica.command(&["STRLEN", &key]).int(), 20);
 }

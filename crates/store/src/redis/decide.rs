@@ -94,7 +94,7 @@ impl<C: Client> Redis<C> {
         }
         let mut memory = lock(&zone.memory);
         let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
-        memory.note(answer.header.now, claims.iter().map(|(seq, _)| *seq).zip(verdicts.iter().copied()));
+        memory.note(claims.iter().map(|(seq, _)| *seq).zip(verdicts.iter().copied()));
         memory.estimate(&mut verdicts, answer.window_changed);
         Ok((answer.header.now, verdicts))
     }
@@ -123,7 +123,7 @@ fn joined(zone: &Zone, count: u32, mut answer: Answer) -> Result<Joined> {
     }));
     let mut memory = lock(&zone.memory);
     let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
-    memory.note(at_ms, (first..).zip(verdicts.iter().copied()));
+    memory.note((first..).zip(verdicts.iter().copied()));
     memory.estimate(&mut verdicts, answer.window_changed);
     Ok(Joined { epoch: answer.header.epoch, first, at_ms, verdicts })
 }

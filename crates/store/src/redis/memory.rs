@@ -82,7 +82,7 @@ pub(super) struct Memory {
     /// The instant and the running total of the last record in `window`.
     last_record: (u64, u64),
     segments: BTreeMap<u64, Bits>,
-    /// The entries that this server's calls brought, the oldest first.
+    /// The entries that this server was told, sorted by instant and ticket.
     entries: VecDeque<(u64, Entry)>,
     forecast: Forecast,
     /// What Redis still has to be given of states that it lost, the oldest first.
@@ -218,8 +218,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Notes the tickets and entries of a decision that was made at `now_ms`.
-    pub(super) fn note(&mut self, now_ms: u64, tickets: impl IntoIterator<Item = (u64, Verdict)>) {
+    /// Notes the tickets and entries of a decision.
+    pub(super) fn note(&mut self, tickets: impl IntoIterator<Item = (u64, Verdict)>) {
         for (seq, verdict) in tickets {
             let (segment, ticket) = split(seq);
             let bits = self.segments.entry(segment).or_insert_with(Bits::new);
@@ -228,8 +228,12 @@ impl Memory {
                 Verdict::Gone => {}
                 Verdict::Entered(entry) => {
                     bits.set(ticket, false);
-                    if entry.at_ms == now_ms {
-                        self.entries.push_back((seq, entry));
+                    // Also an entry that another server's call brought: if only this server remembers it, the ticket
+                    // would be restored as gone, without its entry.
+                    let at =
+                        self.entries.partition_point(|(kept, of)| (of.at_ms, *kept) < (entry.at_ms, seq));
+                    if self.entries.get(at).is_none_or(|(kept, _)| *kept != seq) {
+                        self.entries.insert(at, (seq, entry));
                     }
                 }
             }
