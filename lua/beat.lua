@@ -1,22 +1,22 @@
--- Takes in who polled, does what is due for the segments passed, and shows them.
+-- Takes in polls, does what is due for the segments passed, and returns their bits and counts.
 --
--- KEYS  see zone.lua; the segments to be looked after, a slice of the line
--- ARGV  after zone.lua's: for each segment passed, three: the newest revision of it that the server has; where in its
---       bitmap the marks begin (bytes), and the marks, which may be empty
---       then 1 where the server wants the counts of all segments, from which it makes its view
+-- KEYS  see zone.lua; the segments to update, a part of the line
+-- ARGV  after zone.lua's: for each segment passed, three: the newest revision that the server has; the offset of the
+--       polls in its bitmap (bytes); and the polls, which may be empty
+--       then 1 if the server wants the counts of all segments, from which it makes its view
 -- Returns zone.lua's, then: end of the front; the counts of all segments from the first on ("live present generation
---         seen_all rev" each, nothing for one that has none; no counts where not asked for); the revision of each
---         segment passed; and the live bits of those that changed since the server's (empty where not)
--- Cost  about 30 us; 20 us a segment with marks, 25 us more when a generation ends; with the counts, 0.2 us a segment
+--         seen_all rev" each, empty for a segment without any; none if not asked for); the revision of each segment
+--         passed; and the live bits of those that are newer than the server's (empty for the others)
+-- Cost  about 30 us; 20 us per segment with polls, 25 us more when a generation ends; with the counts, 0.2 us per segment
 --       of the line.
 
 local from, fault = begin()
 if fault then return fault end
-mind_appointments()
-local function mark(s, at, marks)
-  if #marks == 0 or s.live == 0 then return end
+end_missed_appointments()
+local function take_polls(s, at, polls)
+  if #polls == 0 or s.live == 0 then return end
   local heard, spare = KEYS[6], KEYS[7]
-  call('SETRANGE', heard, at, marks)
+  call('SETRANGE', heard, at, polls)
   call('BITOP', 'AND', heard, heard, s.live_key)
   for plane = 1, 4 do
     call('BITOP', 'OR', spare, s.ages[plane], heard)
@@ -32,14 +32,14 @@ end
 
 for i = 1, #segments do
   local s = segments[i]
-  local at, marks = tonumber(ARGV[from + i * 3 - 2]), ARGV[from + i * 3 - 1]
-  -- A report may be late: who polled before a generation ended is not to be evicted by its end.
-  if is_behind(s) then mark(s, at, marks) end
+  local at, polls = tonumber(ARGV[from + i * 3 - 2]), ARGV[from + i * 3 - 1]
+  -- A report may arrive late if a call stalled. A holder who polled before a generation ended must survive its end.
+  if is_behind(s) then take_polls(s, at, polls) end
   touch(s)
-  mark(s, at, marks)
+  take_polls(s, at, polls)
 end
 
--- The base moves over whole segments in which nobody waits any more.
+-- The base moves past whole segments in which nobody waits any more.
 while true do
   local s = by_index[z.base]
   local full = z.next >= (z.base + 1) * SEGMENT
@@ -64,7 +64,7 @@ if ARGV[from + #segments * 3] == '1' then
   if z.mode == HOLD or z.mode == CLOSED then
     front_end = z.base * SEGMENT
   elseif z.mode == AUTO then
-    -- The ticket of the front's last present holder, and those before it: of those whose slots fall free soon.
+    -- The front ends behind the last present ticket whose slot becomes free soon.
     local soon, wanted, too_many = z.now + floor(z.period * 5 / 4) + 2000, 0, front_len()
     while wanted < too_many do
       local middle = floor((wanted + too_many) / 2)
@@ -78,7 +78,7 @@ if ARGV[from + #segments * 3] == '1' then
       if passed + present >= wanted then
         local low, high = 0, SEGMENT - 1
         if s then
-          -- The first bit up to which, it included, there are as many as wanted.
+          -- The first bit with enough present tickets up to and including it.
           while low < high do
             local middle = floor((low + high) / 2)
             if passed + call('BITCOUNT', s.here_key, 0, middle, 'BIT') >= wanted then

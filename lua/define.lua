@@ -1,11 +1,11 @@
--- Defines a zone anew, or deletes it, where its definition is the one expected.
+-- Defines or deletes a zone if its current definition is the expected one.
 --
--- KEYS  1 the register, see register.lua; 2 this very change: a client that lost the answer asks again. May be left out
---       where the slot is on its way, and the two keys are in two places
--- ARGV  1 the revision the server has (0 for none); 2 zone; 3 the definition that is expected, '' for none; 4 the new one,
---       '' for none; 5 for how many seconds it is remembered that this was done
--- Returns {1} where it is done; {0, the definition that is there, '' for none}; {-1} where something is lost that the
---       server had
+-- KEYS  1 the register, see register.lua; 2 the mark of this change, because a client that lost the answer asks again. It
+--       may be left out while the slot is being moved and the two keys are on two nodes
+-- ARGV  1 the revision that the server has (0 for none); 2 zone; 3 the expected definition, '' for none; 4 the new one,
+--       '' for none; 5 how long the mark is kept, in seconds
+-- Returns {1} if it is done; {0, the current definition, '' for none} if another one was found; {-1} if the register lost
+--       something that the server knows
 -- Cost  about 5 us.
 
 local made = KEYS[2]
@@ -14,7 +14,7 @@ if lost(tonumber(ARGV[1])) then return { '-1' } end
 local now = redis.call('HGET', KEYS[1], ARGV[2]) or ''
 if now ~= ARGV[3] then return { '0', now } end
 if now ~= ARGV[4] then
-  set_rev(kept and rev + 1 or begun())
+  set_rev(kept and rev + 1 or first_rev())
   if ARGV[4] == '' then
     redis.call('HDEL', KEYS[1], ARGV[2])
   else

@@ -1,9 +1,9 @@
--- Decides claims: who has a slot beside those of all present people ahead is in.
+-- Decides claims. A holder enters if there are more free slots than present people ahead.
 --
--- KEYS  see zone.lua; the segments of the claims, and those of the front as far as they are known
--- ARGV  after zone.lua's: the claims (1 to 64), 10 bytes each: epoch (4), number (6); by number, each once
--- Returns zone.lua's, then the verdicts, 21 bytes each, in the claims' order
--- Cost  about 45 us and 12 us a claim; the segments between the front and a claim's add 1 us each.
+-- KEYS  see zone.lua; the segments of the claims, and the known segments of the front
+-- ARGV  after zone.lua's: the claims (1 to 64), 10 bytes each: epoch (4), number (6); sorted by number, each once
+-- Returns zone.lua's, then the verdicts, 21 bytes each, in the order of the claims
+-- Cost  about 45 us, and 12 us per claim. Each segment between the front and a claim adds 1 us.
 
 local from, fault = begin(function(from)
   local claims = ARGV[from]
@@ -13,10 +13,10 @@ local from, fault = begin(function(from)
   end
 end)
 if fault then return fault end
-mind_appointments()
+end_missed_appointments()
 
--- How many wait, and how many are present, in the segments before one. It is asked about in the order of the line, so
--- that each is counted once.
+-- How many tickets wait and how many are present in the segments before `index`. Calls come in the order of the line, so
+-- each segment is counted once.
 local counted, live_before, present_before = z.base, 0, 0
 local function before(index)
   local others = {}
@@ -58,7 +58,7 @@ for at = 1, #claims, 10 do
     elseif s.index >= z.base then
       live = call('GETBIT', s.live_key, bit) == 1
       if not live and unknown and z.now < z.recover_until and call('GETBIT', s.lost_key, bit) == 0 then
-        -- Its number was given out by a state that was lost, and no server remembers it: the ticket itself does.
+        -- A lost state gave out this number, and no server remembers it. The ticket itself proves it.
         if not s.known then start_segment(s) end
         call('SETBIT', s.live_key, bit, 1)
         set_live(s, s.live + 1)
@@ -85,13 +85,13 @@ for at = 1, #claims, 10 do
       end
     end
     if out_at == 0 and not live and epoch ~= z.epoch and z.now < z.hold_until then
-      -- It may have entered by a server that has not told of it yet: nobody's place is said to be gone before all have.
+      -- Another server may remember that it entered. No ticket is reported as gone before all servers had time to say.
       verdicts[i] = waiting(1, 0, z.period, -1)
     end
   end
 end
 
--- Where they stand, each before anybody of this call is in.
+-- The positions before any claim of this call enters.
 local last_index, last_bit, live_here, present_here = -1, 0, 0, 0
 for _, ask in ipairs(asking) do
   local s, bit = ask.s, ask.bit
@@ -134,6 +134,6 @@ if let_in > 0 then
   z.used = z.used + let_in
   note_entries(let_in)
 end
-local told = places(waiters)
-for i = 1, #told do verdicts[positions[i]] = told[i] end
+local still_waiting = positions_of(waiters)
+for i = 1, #still_waiting do verdicts[positions[i]] = still_waiting[i] end
 return finish(table.concat(verdicts), int(unix_s()))

@@ -1,12 +1,12 @@
--- Gives out places at the end of the line; with nobody present in it, and slots in the minute, their holders are in.
+-- Gives out tickets at the end of the line. If nobody is present in the line, as many holders enter as the minute has slots.
 --
 -- KEYS  see zone.lua; the segments that the new numbers are in
 -- ARGV  after zone.lua's: count (1 to 1,024)
--- Returns zone.lua's, then: first number, how many are in (the first of them), unix seconds of that, live ahead and
---         present ahead of the first who waits, and the verdicts (21 bytes each) of those who wait as far as they are of
---         the front; the others follow from the first
--- Cost  about 45 us, with 64 places or with one; up to 2 us more for each that is of the front; no dependence on how many
---         wait.
+-- Returns zone.lua's, then: first number, how many entered (the first ones), unix seconds of the entry, live ahead and
+--         present ahead of the first who waits, and the verdicts (21 bytes each) of the waiting tickets of the front; the
+--         positions of the others follow from the first
+-- Cost  about 45 us for 1 or for 64 tickets, and up to 2 us more for each ticket of the front; independent of the line's
+--         length.
 
 local function refuses(from)
   local count = tonumber(ARGV[from])
@@ -15,7 +15,7 @@ local function refuses(from)
   end
 end
 
--- Sets the bits of a run of tickets.
+-- Sets the bits of consecutive tickets.
 local function set_run(key, bit, count)
   local operations = {}
   while count > 0 do
@@ -29,7 +29,7 @@ local function set_run(key, bit, count)
   call('BITFIELD', key, unpack(operations))
 end
 
--- Walks a run of numbers, segment by segment.
+-- Calls `act` for each segment of consecutive numbers.
 local function by_segment(seq, count, act)
   while count > 0 do
     local here = min(count, SEGMENT - seq % SEGMENT)
@@ -68,10 +68,10 @@ if let_in < count then
     set_live(s, s.live + n)
     set_present(s, s.present + n)
   end)
-  -- Nobody behind the front has an appointment.
-  local of_front = z.mode == AUTO and min(max(front_len() - present_ahead, 0), count - let_in) or 0
+  -- Only tickets of the front have appointments.
+  local at_front = z.mode == AUTO and min(max(front_len() - present_ahead, 0), count - let_in) or 0
   local tickets = {}
-  for i = 0, of_front - 1 do tickets[i + 1] = { first + let_in + i, ahead + i, present_ahead + i } end
-  verdicts = places(tickets)
+  for i = 0, at_front - 1 do tickets[i + 1] = { first + let_in + i, ahead + i, present_ahead + i } end
+  verdicts = positions_of(tickets)
 end
 return finish(int(first), let_in, int(unix_s()), int(ahead), int(present_ahead), table.concat(verdicts))

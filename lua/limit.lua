@@ -1,23 +1,23 @@
--- Decides about asks for tokens: one or many, each of a key's bucket under a limit.
+-- Decides asks for tokens. Each ask is about the bucket of one key under one limit.
 --
--- The rules are those of the crate `limiter` (`bucket.rs`), which random traces hold this script against. Everything is an
--- integer; what a limit may be sees to it that no number reaches 2^53. A bucket that is full again is not kept: the key
--- expires when it is, so that its absence and its fullness are the same.
+-- The rules are those of the crate `limiter` (`bucket.rs`); random traces compare the two. All numbers are integers, and
+-- the checks of a limit keep them below 2^53. A full bucket is not stored: its key expires when the bucket is full, and a
+-- missing key is a full bucket.
 --
--- KEYS  one for each ask, all in one slot; one may come several times, its asks are decided in their order
---         a string: for each bandwidth when it was looked at last (us), what was spent by then (parts), parts of a token;
---         8 bytes each
--- ARGV  1 now       microseconds since the Unix epoch, for tests that hold the clock; 0 for Redis's own
---       2 limits    how many follow; each:
---         bandwidths  how many follow, grace (us; for how long a full bucket is kept), then of each:
+-- KEYS  one per ask, all in one slot. A key may appear several times; its asks are decided in order.
+--         string: for each bandwidth the instant of the last update (us), what was spent by then (parts), and the parts
+--         of a token; 8 bytes each
+-- ARGV  1 now       microseconds since the Unix epoch, for tests that hold the clock; 0 for the clock of Redis
+--       2 limits    how many follow; each has:
+--         the number of bandwidths, grace (us; how long a full bucket is still stored), then for each bandwidth:
 --           kind (0 greedy, 1 by interval, 2 by interval from the epoch), capacity (tokens), capacity (parts),
---           parts of a token, parts that come back a step, a step (us), parts spent by a new key
---       then for each key: which limit (from 1 on), cost (tokens; 0 to look, -1 to make it as new), tokens more to be
---         taken if there are so many
--- Returns six numbers an ask: 0 allowed, 1 not now, 2 never; which bandwidth the rest is about (from 1 on); tokens left,
---       without those more; us until this ask is allowed; us until the bandwidth is full; tokens more taken
--- Errors  none of its own. Where a key is of another type: Redis's, and nothing was written.
--- Cost  about 3 us for one ask, 1.5 us for each more of another key, less of the same; loops over what was passed alone.
+--           parts of a token, parts that come back per step, length of a step (us), parts that a new key lacks
+--       then for each key: number of its limit (from 1), cost (tokens; 0 only reads, -1 resets the key), how many more
+--         tokens to take if they are left
+-- Returns six numbers per ask: 0 allowed, 1 not now, 2 never; the bandwidth that the rest is about (from 1); tokens left
+--       before more were taken; us until this ask is allowed; us until the bandwidth is full; how many more were taken
+-- Errors  only those of Redis, if a key has another type; nothing is written then.
+-- Cost  about 3 us for one ask, and 1.5 us for each further key. Loops run over the arguments only.
 
 local call, floor, ceil, max, min = redis.call, math.floor, math.ceil, math.max, math.min
 local pack, unpack_struct = struct.pack, struct.unpack
@@ -48,7 +48,7 @@ for i = 1, tonumber(ARGV[2]) do
   limits[i] = limit
 end
 
--- Buckets as they are kept: { n, at 1, spent 1, token 1, at 2, ... }, n = 0 for one that is not.
+-- Buckets as they are stored: { n, at 1, spent 1, token 1, at 2, ... }; n = 0 for a missing one.
 local buckets, written = {}, {}
 
 local function bucket_of(key)
@@ -66,15 +66,15 @@ local function bucket_of(key)
   return bucket
 end
 
--- A level that was perhaps kept under another limit.
-local function taken_over(b, at, spent, token)
+-- Converts a level that may have been stored under other bandwidths.
+local function converted(b, at, spent, token)
   if token ~= b.token then spent = min(ceil(spent / token), b.capacity) * b.token end
   if b.kind == ALIGNED then at = at - at % b.period end
   return at, min(spent, b.full)
 end
 
--- A level now, and whether the clock went back.
-local function brought(b, at, spent)
+-- Refills a level up to now. Also returns whether the clock went back.
+local function advance(b, at, spent)
   if now < at then
     if b.kind ~= ALIGNED then return now, spent, true end
     if at - now <= b.period then return at, spent, false end
@@ -95,31 +95,31 @@ local function full_at(b, at, spent) return at + ceil(spent / b.gain) * b.period
 local function forget_at(limit, bucket)
   local last = 0
   for j = 1, min(limit.n, bucket.n) do
-    local at, spent = taken_over(limit[j], bucket[3 * j - 2], bucket[3 * j - 1], bucket[3 * j])
+    local at, spent = converted(limit[j], bucket[3 * j - 2], bucket[3 * j - 1], bucket[3 * j])
     last = max(last, full_at(limit[j], at, spent))
   end
   return last + limit.grace
 end
 
--- The levels of the ask at hand.
+-- The levels of the current ask.
 local at, spent = {}, {}
 
-local function bring(limit, bucket)
-  local went_back, begun = false, false
+local function read_levels(limit, bucket)
+  local went_back, is_new = false, false
   local renewed = limit.grace > 0 and now >= forget_at(limit, bucket)
   for j = 1, limit.n do
     local b = limit[j]
     if j <= bucket.n and not renewed then
       local back
-      at[j], spent[j] = taken_over(b, bucket[3 * j - 2], bucket[3 * j - 1], bucket[3 * j])
-      at[j], spent[j], back = brought(b, at[j], spent[j])
+      at[j], spent[j] = converted(b, bucket[3 * j - 2], bucket[3 * j - 1], bucket[3 * j])
+      at[j], spent[j], back = advance(b, at[j], spent[j])
       went_back = went_back or back
     else
       at[j], spent[j] = b.kind == ALIGNED and now - now % b.period or now, b.spent_at_first
-      begun = begun or b.spent_at_first > 0
+      is_new = is_new or b.spent_at_first > 0
     end
   end
-  return went_back, begun
+  return went_back, is_new
 end
 
 local function left(b, j) return floor((b.full - spent[j]) / b.token) end
@@ -153,9 +153,9 @@ for i = 1, #KEYS do
   if cost < 0 then
     bucket.n, written[key], cost = 0, limit, 0
   end
-  local keep, begun = bring(limit, bucket)
+  local keep, is_new = read_levels(limit, bucket)
   local code, which, wait = decide(limit, cost)
-  if code == DENIED then keep = keep or begun end
+  if code == DENIED then keep = keep or is_new end
   answers[n + 1], answers[n + 2], answers[n + 3], answers[n + 4] = code, which, left(limit[which], which), wait
   answers[n + 5] = max(full_at(limit[which], at[which], spent[which]) - now, 0)
   local taken = 0

@@ -1,10 +1,10 @@
--- Makes a zone known, or changes its policy; places are kept.
+-- Creates a zone, or changes its policy. Tickets keep their places.
 --
 -- KEYS  see zone.lua; no segments
--- ARGV  1-6 as in zone.lua (n = 0); then 1 where a zone that is there takes the policy, 0 where it keeps its own; then
+-- ARGV  1-6 as in zone.lua (n = 0); then 1 if an existing zone takes the policy, 0 if it keeps its own; then
 --       mode, n, subs, period, idle, ttl, failure
 -- Returns zone.lua's
--- Errors  WEIR_LOST  the zone is gone that this server knows
+-- Errors  WEIR_LOST  the server knows the zone, but it does not exist any more
 -- Cost  about 30 us.
 
 if call('EXISTS', KEYS[1]) == 0 then
@@ -22,7 +22,7 @@ if changed then
   local period, idle = z.period, z.idle
   for i = 1, #POLICY do z[POLICY[i]] = tonumber(ARGV[from + i]) end
   z.policy_rev = z.policy_rev + 1
-  -- The windows' bounds have moved: they are sought from the log's beginning.
+  -- The bounds of the windows have moved: search them from the beginning of the log.
   z.minute_from, z.minute_before, z.sub_from, z.sub_before = z.first, z.total_first, z.first, z.total_first
   slide()
   if period ~= z.period or idle ~= z.idle then

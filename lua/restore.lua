@@ -1,15 +1,15 @@
--- Takes in what a server remembers of a zone whose state was lost, in whole or in part. What several servers remember
--- merges in any order: gone tickets by union, entries by instant, and a ticket waits that one of them saw waiting and
--- none saw gone.
+-- Merges what a server remembers of a zone into a state that was lost, in whole or in part. The memories of several
+-- servers may come in any order: gone tickets are united, entries are merged by instant, and a ticket waits if one server
+-- saw it waiting and none saw it gone.
 --
--- KEYS  see zone.lua; the segments spoken of
--- ARGV  1-6 as in zone.lua, with 0 0 for epoch and rev; then of the server's memory: epoch, rev, next, first segment;
---       the log of the last minute (10 bytes a record: instant 6, count 4), entries (16 bytes each: number 6,
+-- KEYS  see zone.lua; the segments of the memory
+-- ARGV  1-6 as in zone.lua, with 0 0 for epoch and rev; then the server's memory: epoch, rev, next, first segment;
+--       the log of the last minute (10 bytes per record: instant 6, count 4), entries (16 bytes each: number 6,
 --       instant 6, unix seconds 4); the policy as in policy.lua; then for each segment passed its live bits and its
---       gone bits, either of which may be empty
--- Returns zone.lua's, then 1 where the state took the memory in, 0 where it had it already, -1 where it came too late:
---         the line goes on without it
--- Cost  about 60 us a segment, and 1 us for each record of the log and each entry.
+--       gone bits, each of which may be empty
+-- Returns zone.lua's, then 1 if the memory was merged, 0 if the state had it already, -1 if it came too late and the line
+--         goes on without it
+-- Cost  about 60 us per segment, and 1 us for each record of the log and each entry.
 
 local w_epoch, w_rev, w_next, w_base, log, out, policy_at
 do
@@ -21,13 +21,13 @@ end
 if call('EXISTS', KEYS[1]) == 0 then
   create(w_epoch, policy_at)
   z.next, z.base = w_next, w_base
-  raise(z.now, 0, 0)
+  begin_epoch(z.now, 0, 0)
   call('SET', KEYS[1], header())
 end
 local from, fault = begin()
 if fault then return fault end
 
--- Which part of the memory the state lacks.
+-- The revision, the next number and the limit that the state knew of a past epoch.
 local function find_past(epoch)
   for at = 1, #past, 32 do
     local of, rev, known, limit = unpack_struct('>i8i8i8i8', past, at)
@@ -36,15 +36,15 @@ local function find_past(epoch)
 end
 
 if w_epoch == z.epoch and w_rev > z.rev then
-  raise(z.now, z.rev, z.next)
+  begin_epoch(z.now, z.rev, z.next)
 elseif w_epoch > z.epoch then
-  -- The state is of an earlier epoch than the servers have seen.
+  -- The state has an earlier epoch than the one that the server saw.
   local rev, known = z.rev, z.next
-  raise(z.now, rev, known)
+  begin_epoch(z.now, rev, known)
   past = string.sub(pack('>i8i8i8i8', w_epoch, 0, known, z.next) .. past, 1, 8 * 32)
   z.epoch = w_epoch + 1
 elseif w_epoch < z.epoch and not find_past(w_epoch) and z.joined == 0 then
-  -- A server that remembered nothing made the zone anew, and nobody has a number of it yet.
+  -- A server without a memory created the zone again, and it has given out no number yet.
   z.next = max(z.next, w_next)
   local limit = (segment_of(z.next + SEGMENT - 1) + 1) * SEGMENT
   past = string.sub(pack('>i8i8i8i8', w_epoch, 0, 0, limit) .. past, 1, 8 * 32)
@@ -69,7 +69,7 @@ for i = 1, #segments do
     call('SET', KEYS[6], gone_bits)
     call('BITOP', 'OR', s.lost_key, s.lost_key, KEYS[6])
   end
-  -- Below `known` the state knows better which tickets there are.
+  -- The state knows better which tickets below `known` there are.
   local skip = max(known - s.index * SEGMENT, 0)
   if #live > 0 and skip < SEGMENT then
     call('SET', KEYS[6], live)
@@ -94,7 +94,7 @@ for at = 1, #out, 16 do
   if s then call('SETRANGE', s.out_key, seq % SEGMENT * 10, pack('>I6I4', entered_at, unix)) end
 end
 
--- The log: of two records of one instant the larger is the later.
+-- The log: of two records of one instant, the larger one is newer.
 if #log > 0 then
   local counts, instants, before = {}, {}, z.total - z.minute_before
   local last = z.minute_before

@@ -1,10 +1,10 @@
--- The servers that share this Redis: each says every few seconds that it is there.
+-- Registers a server, and returns all servers that share this Redis. Each server calls this every few seconds.
 --
--- KEYS  1 hash: server -> when it was last heard, on this clock in milliseconds, a space, and what it says of itself
--- ARGV  1 the server; 2 what it says of itself; 3 after how long a silence a server is forgotten, in milliseconds; 4 how many
---       are kept at most: one more is told of the others, and not kept
--- Returns {now, then server and its entry alternately}, this server's with them
--- Cost  about 5 us, and 0.5 us a server.
+-- KEYS  1 hash: server -> when it last registered, by this clock in milliseconds, a space, and its description
+-- ARGV  1 the server; 2 its description; 3 how long a server stays listed without registering, in milliseconds; 4 how many
+--       servers are listed at most: a further server gets the list, but is not listed
+-- Returns {now, then server and entry alternately}, this server included
+-- Cost  about 5 us, and 0.5 us per server.
 
 local time = redis.call('TIME')
 local now, silence = time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[3])
@@ -12,7 +12,7 @@ local all = redis.call('HGETALL', KEYS[1])
 local reply, known = { string.format('%.0f', now) }, 0
 for i = 1, #all, 2 do
   local seen = tonumber(string.match(all[i + 1], '^%d+') or '')
-  -- What is of later comes from another clock, before a failover.
+  -- A later instant comes from another clock, before a failover.
   if not seen or now - seen > silence or seen - now > silence then
     redis.call('HDEL', KEYS[1], all[i])
   elseif all[i] ~= ARGV[1] then

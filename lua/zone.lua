@@ -1,27 +1,27 @@
--- What every script of a zone begins with: the state's layout, time, and the parts that several decisions share.
+-- The first part of every script of a zone: the layout of the state, time, and functions that several decisions share.
 --
--- The rules are those of the crate `admission`, which random traces hold these scripts against. Everything is an
--- integer; no number reaches 2^53. Bitmaps hold a bit for each ticket of a segment of 65,536.
+-- The rules are those of the crate `admission`; random traces compare the two. All numbers are integers below 2^53. A
+-- bitmap has one bit for each ticket of a segment of 65,536 tickets.
 --
 -- KEYS  1 z      the header: the numbers of FIELDS, 8 bytes each, then 32 bytes for each past epoch
---       2 log    entries of the last minute and a bit: 12 bytes a record, instant (6) and running total (6)
---       3 due    sorted set of the front's appointments: ticket -> due * 65,536 + the wait asked for
+--       2 log    entries of slightly more than the last minute: 12 bytes per record, instant (6) and running total (6)
+--       3 due    sorted set of the front's appointments: ticket -> due * 65,536 + requested wait
 --       4 seg    hash: segment -> "live present generation seen_all rev"
---       5 on     there while this very process was seen to hold the state; not replicated
---       6 t1, 7 t2  scratch, empty between calls
+--       5 on     exists while this process is known to hold the state; not replicated
+--       6 t1, 7 t2  temporary, empty between calls
 --       then for each segment passed: live, here, met, a0, a1, a2, a3, out, lost
---         live  waits          here  polls (present)       met   polled since its appointment was made
---         a0-3  bit planes of the age: generations since the holder was heard
---         out   10 bytes a ticket: when it entered (6, on the zone's clock), and by the wall clock in seconds (4)
+--         live  waits          here  present               met   polled since its appointment was made
+--         a0-3  bit planes of the age: generations since the last poll
+--         out   10 bytes per ticket: when it entered, by the zone's clock (6) and by the wall clock in seconds (4)
 --         lost  gone, as the servers remembered it when the state was rebuilt
--- ARGV  1 epoch, 2 rev   the newest this server has seen; 0 0 for none
---       3 lo, 4 hi       between which the zone's clock is, as far as this server can tell; 0 for not at all
---       5 known          the record of the log from which on to send it
+-- ARGV  1 epoch, 2 rev   the newest state that this server has seen; 0 0 for none
+--       3 lo, 4 hi       bounds of the zone's clock, as this server knows them; 0 for none
+--       5 known          the first record of the log to return
 --       6 n, then n segments (those whose keys are passed, ascending)
--- Returns {header, first record sent, records, ...}. Errors, all before anything was written:
+-- Returns {header, first record returned, records, ...}. Errors come before anything is written:
 --       WEIR_NONE  there is no such zone          WEIR_LOST  the state is older than the server's
---       WEIR_KEYS next  the keys of the line's end were not passed
--- Cost  about 25 us with one segment; every loop is over what was passed, or over the next slots of the front.
+--       WEIR_KEYS next  the keys of the end of the line were not passed
+-- Cost  about 25 us with one segment. Loops run over the arguments, or over the next slots of the front.
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local floor, max, min = math.floor, math.max, math.min
@@ -59,7 +59,7 @@ local function header()
   return pack(FORMAT, unpack(values)) .. past
 end
 
--- The policy's own numbers.
+-- Numbers that follow from the policy.
 local function sub_ms() return floor(MINUTE_MS / z.subs) end
 local function sub_cap() return floor((z.n + z.subs - 1) / z.subs) end
 local function generation_ms() return floor(z.idle * 1000 / 12) end
@@ -69,8 +69,8 @@ local function present_generations()
   return min(floor((z.period * 2 + BIT_MS + g - 1) / g), 12)
 end
 
--- Time. The zone's clock is Redis's less an offset, kept between what the servers' own clocks allow: a node whose
--- clock differs, or is set, neither opens a window early nor stops the line.
+-- Time. The zone's clock is the clock of Redis minus an offset, kept within the bounds that the server passes. So a node
+-- whose clock differs, or was set, neither opens a window early nor stops the line.
 local function set_clock()
   local time = call('TIME')
   wall = time[1] * 1000 + floor(time[2] / 1000)
@@ -84,7 +84,7 @@ end
 
 local function unix_s() return floor(wall / 1000) end
 
--- Segments that were passed.
+-- The segments that were passed.
 local function segment_of(seq) return floor(seq / SEGMENT) end
 
 local function use_segments()
@@ -133,20 +133,20 @@ local function set_present(s, present)
   if present ~= s.present then z.present, s.present, s.changed = z.present + present - s.present, present, true end
 end
 
--- A segment that the line has come to.
+-- A segment that gets its first ticket.
 local function start_segment(s)
   s.known, s.changed = true, true
   s.generation, s.seen_all, s.rev = floor(z.now / generation_ms()), z.seen_all, z.rev
 end
 
--- Everybody of a segment who waits counts as just heard.
+-- Takes all holders of a segment who wait as just heard.
 local function see_all(s)
   call('DEL', s.met_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4])
   call('BITOP', 'OR', s.here_key, s.live_key)
   set_present(s, s.live)
 end
 
--- The next generation: all grow older by one; who is too old is evicted, who has just become absent is noted.
+-- The next generation: each age grows by one. Evicts tickets that are too old, and notes those that just became absent.
 local function grow_older(s, absent_age)
   local carry, spare = KEYS[6], KEYS[7]
   call('BITOP', 'OR', carry, s.live_key)
@@ -155,7 +155,7 @@ local function grow_older(s, absent_age)
     call('BITOP', 'XOR', s.ages[i], s.ages[i], carry)
     carry, spare = spare, carry
   end
-  -- 13 is 1101: no age is above it.
+  -- 13 is 1101 in binary, and no age is higher.
   call('BITOP', 'AND', KEYS[6], s.ages[1], s.ages[3], s.ages[4])
   local evicted = call('BITCOUNT', KEYS[6])
   if evicted > 0 then
@@ -165,7 +165,7 @@ local function grow_older(s, absent_age)
     set_live(s, s.live - evicted)
     z.evicted = z.evicted + evicted
   end
-  -- Of those here no age is above `absent_age`, so those of that age have all its bits.
+  -- No present ticket is older than `absent_age`, so exactly those of that age have all its bits.
   local planes, rest = {}, absent_age
   for i = 1, 4 do
     if rest % 2 == 1 then planes[#planes + 1] = s.ages[i] end
@@ -193,7 +193,7 @@ local function touch(s)
   call('DEL', KEYS[6], KEYS[7])
 end
 
--- The log. Records are numbered from the first that ever was.
+-- The log. Records are numbered from the first one of the zone's life.
 local chunk, chunk_from, chunk_to = '', 0, 0
 local CHUNK = 128
 
@@ -206,7 +206,7 @@ local function record(i)
   return unpack_struct('>I6I6', chunk, (i - chunk_from) * 12 + 1)
 end
 
--- The first record from `from` on of which `is_past` is not true: a few steps, then by halves.
+-- The first record from `from` on for which `is_past` is false: a few single steps, then a binary search.
 local function seek(from, is_past)
   local low, high = from, z.records
   for _ = 1, 8 do
@@ -257,7 +257,7 @@ local function note_entries(count)
   end
 end
 
--- Drops records that no window reaches any more, now and then.
+-- Drops records that no window needs any more, at least 1,024 at a time.
 local function trim_log()
   local old = z.minute_from - z.first - 1
   if old >= 1024 then
@@ -268,7 +268,7 @@ local function trim_log()
   end
 end
 
--- Lets time pass.
+-- Moves the zone's clock to `now`.
 local function advance(now)
   local before = z.now
   z.now = now
@@ -284,13 +284,13 @@ local function advance(now)
   end
 end
 
--- Who did not come when asked to is not present any more.
-local function mind_appointments()
+-- A holder who missed the appointment is not present any more.
+local function end_missed_appointments()
   local limit = (z.now - z.paused - z.due_base) * POLL_SCALE
   if z.appointed == 0 or limit <= 0 then return end
   local late = call('ZRANGEBYSCORE', KEYS[3], '-inf', '(' .. int(limit), 'LIMIT', 0, 1000)
   if #late == 0 then return end
-  local minded = {}
+  local ended = {}
   for i = 1, #late do
     local seq = tonumber(late[i])
     local s = by_index[segment_of(seq)]
@@ -299,20 +299,20 @@ local function mind_appointments()
       if call('GETBIT', s.met_key, bit) == 0 and call('SETBIT', s.here_key, bit, 0) == 1 then
         set_present(s, s.present - 1)
       end
-      minded[#minded + 1] = late[i]
+      ended[#ended + 1] = late[i]
     elseif seq < z.base * SEGMENT then
-      minded[#minded + 1] = late[i]
+      ended[#ended + 1] = late[i]
     end
   end
-  if #minded > 0 then call('ZREM', KEYS[3], unpack(minded)) end
+  if #ended > 0 then call('ZREM', KEYS[3], unpack(ended)) end
 end
 
--- When slots fall free. The one that `j` others come before falls free when the entry that lies a whole window of
--- entries back has slid out, of the sub-window and of the minute.
+-- When slots become free. The slot with `j` slots before it becomes free when the entry one whole window of entries back
+-- has left the sub-window and the minute.
 local slots = {}
 local sub_seen, minute_seen = { back = 0, at = 0 }, { back = 0, at = 0 }
 
--- The instant of the entry that `back` come before in all; `seen` remembers where the last one was found.
+-- The instant of the entry that has `back` entries before it. `seen` remembers where the last one was found.
 local function entry_ms(back, from, seen)
   if back >= seen.back then from = max(from, seen.at) end
   seen.back, seen.at = back, seek(from, function(_, total) return total <= back end)
@@ -338,7 +338,7 @@ local function slot_ms(j)
   return at
 end
 
--- When the holder whose slot falls free in `wait` shall ask again.
+-- When the holder whose slot becomes free in `wait` ms should ask again.
 local function ask_again_in(wait)
   local lead = max(z.lateness, 0)
   local last_step = max(LAST_STEP_MS, lead + LEAST_POLL_MS)
@@ -348,16 +348,16 @@ local function ask_again_in(wait)
   return min(max(max(aim - lead, 0), LEAST_POLL_MS), z.period)
 end
 
--- Verdicts, 21 bytes each: kind, then what goes with it.
+-- Verdicts, 21 bytes each: the kind, then its data.
 local function gone() return '\0' .. string.rep('\0', 20) end
 local function entered(at, unix) return pack('>I1I6I4', 1, at, unix) .. string.rep('\0', 10) end
 local function waiting(rank, present_ahead, poll_in, slot_in)
   return pack('>I1I6I6I4i4', 2, rank, present_ahead, poll_in, slot_in)
 end
 
--- Says where tickets stand, given {seq, live ahead, present ahead} in the order of the line, and makes the front its
--- appointments.
-local function places(tickets)
+-- The verdicts of waiting tickets, from {seq, live ahead, present ahead} in the order of the line. Gives the tickets of
+-- the front their appointments.
+local function positions_of(tickets)
   local verdicts, made, cancelled = {}, {}, {}
   local front = front_len()
   for i = 1, #tickets do
@@ -382,16 +382,16 @@ local function places(tickets)
   return verdicts
 end
 
--- The state is, or may be, not what the servers last saw: a new epoch begins, behind all numbers that may have been
--- given out, and nobody is let in until the servers have said what they remember.
-local function raise(now, rev_known, next_known)
+-- The state may be older than what the servers saw last. A new epoch begins behind all numbers that may have been given
+-- out, and nobody is admitted until the servers have given back what they remember.
+local function begin_epoch(now, rev_known, next_known)
   local limit = (segment_of(z.next + SEGMENT - 1) + 1) * SEGMENT
   past = string.sub(pack('>i8i8i8i8', z.epoch, rev_known, next_known, limit) .. past, 1, 8 * 32)
   z.epoch, z.next = z.epoch + 1, limit
   z.hold_until, z.recover_until = now + z.period + 1000, now + z.idle * 1000
 end
 
--- A zone that is not there yet, with the policy from ARGV[at] on.
+-- Creates a zone with the policy from ARGV[at] on.
 local POLICY = { 'mode', 'n', 'subs', 'period', 'idle', 'ttl', 'failure' }
 
 local function create(epoch, at)
@@ -403,7 +403,7 @@ local function create(epoch, at)
   call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
 end
 
--- Whether a ticket of `epoch` is of this line, and whether its number was given out by a state that was lost.
+-- Whether a ticket of `epoch` belongs to this line, and whether a state that was lost gave out its number.
 local function is_of_line(epoch, seq)
   if epoch == z.epoch then return seq < z.next, false end
   for at = 1, #past, 32 do
@@ -413,13 +413,13 @@ local function is_of_line(epoch, seq)
   return false, false
 end
 
--- Whether this process is the one that last held the state. If not, it was restarted, or took over from another, and
--- what the other wrote last may be lost.
-local function mind_process(now)
+-- Checks whether this process held the state at the last call. If not, it was restarted or took over from another
+-- process, and the last writes of that process may be lost.
+local function check_process(now)
   if call('EXISTS', KEYS[5]) == 1 then return end
   local run = tonumber(string.sub(string.match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12), 16)
   if run ~= z.run then
-    if z.run ~= 0 then raise(now, z.rev, z.next) end
+    if z.run ~= 0 then begin_epoch(now, z.rev, z.next) end
     z.run = run
     call('SET', KEYS[1], header())
   end
@@ -428,8 +428,8 @@ local function mind_process(now)
   redis.set_repl(redis.REPL_ALL)
 end
 
--- Begins a call on a zone that is there; `refuses` says what is wrong with it, before anything is written. Returns where
--- the script's own arguments begin, or nothing and an error.
+-- Begins a call on an existing zone. `refuses` may return an error before anything is written. Returns the index of the
+-- script's first own argument, or nil and an error.
 local function begin(refuses)
   local raw = call('GET', KEYS[1])
   if not raw then return nil, redis.error_reply('WEIR_NONE there is no such zone') end
@@ -439,7 +439,7 @@ local function begin(refuses)
     return nil, redis.error_reply('WEIR_LOST the state is older than what a server has seen of it')
   end
   local now = set_clock()
-  mind_process(now)
+  check_process(now)
   local from = use_segments()
   local fault = refuses and refuses(from)
   if fault then return nil, redis.error_reply(fault) end
@@ -448,7 +448,7 @@ local function begin(refuses)
   return from
 end
 
--- Ends a call: what changed is kept, and the server gets the header and the log that it does not have.
+-- Ends a call: writes the changes, and returns the header and the records that the server does not have.
 local function finish(...)
   keep_segments()
   trim_log()

@@ -1,12 +1,13 @@
--- The zones that the store keeps, as they are defined.
+-- Reads the register of zones. Also creates it, or writes it back after a loss.
 --
 -- KEYS  1 the register, see register.lua
--- ARGV  1 the revision the server has (0 for none); 2 what else is wanted: '' nothing, 'all' all zones whatever the
---       revision, 'first' the zones that follow where there never were any, 'again' all those that follow, which a
---       register of the server's revision had, where what is there is less; then zone and definition alternately
--- Returns {revision, then zone and definition alternately where that revision is not the server's}. Where something is
---       lost that the server had, and ARGV[2] is not 'again', -1 comes back, and nothing was changed.
--- Cost  about 2 us where nothing changed; 0.2 us a zone otherwise.
+-- ARGV  1 the revision that the server has (0 for none); 2 the mode: '' read; 'all' read all zones whatever the revision;
+--       'first' create the register with the zones that follow, if there never was one; 'again' write back the zones
+--       that follow, which are those of the server's revision, if the register is older; then zone and definition
+--       alternately
+-- Returns {revision, then zone and definition alternately if that is not the server's revision}; {-1} if the register is
+--       older than the server's and the mode is not 'again'; nothing is changed then.
+-- Cost  about 2 us if nothing changed; otherwise 0.2 us per zone.
 
 local has, wanted = tonumber(ARGV[1]), ARGV[2]
 local put = false
@@ -17,7 +18,7 @@ if lost(has) then
   set_rev(has + AGAIN)
 elseif wanted == 'first' and not kept then
   put = true
-  set_rev(begun())
+  set_rev(first_rev())
 end
 if put then
   for i = 3, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end

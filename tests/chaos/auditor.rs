@@ -1,35 +1,35 @@
-//! Holds what users and stores were told against the promises. It is a list of everything, read at the end, and shares no
-//! code with the rules.
+//! The auditor compares what users and stores reported with the promises. It records everything, checks it at the end, and
+//! shares no code with the rules.
 //!
-//! Invariant: what is asserted follows from what was told alone: an entry or a place nobody heard of breaks nothing.
+//! Invariant: it uses only what was reported. An entry or a place that nobody was told about breaks no promise.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use admission::{Entry, Policy};
 
-/// How late an answer may be heard, beyond the rules' own times, before it says something about order.
+/// How much later than the rules allow an answer may arrive before it counts as out of order.
 const HASTE_MS: u64 = 1_000;
 
-/// One user's story, in milliseconds since the beginning.
+/// What happened to one user, in milliseconds since the start.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct User {
-    /// The place: epoch and number.
+    /// The ticket: epoch and number.
     pub(crate) place: Option<(u32, u64)>,
-    /// When the user was told that the store has this place waiting.
+    /// When the user was told that the ticket waits.
     pub(crate) fresh_ms: Vec<u64>,
     pub(crate) entered_ms: Option<u64>,
-    /// What the pass says, and when its holder entered, as first shown.
+    /// The entry in the pass, and when it was first shown.
     pass: Option<(u32, u64, u64)>,
     pub(crate) left: bool,
 }
 
-/// An entry, as a store first told of it.
+/// An entry, as a store first reported it.
 #[derive(Clone, Copy, Debug)]
 struct Told {
     seq: u64,
     entry: Entry,
     by_join: bool,
-    /// When it was told.
+    /// When it was reported.
     heard_ms: u64,
 }
 
@@ -37,15 +37,15 @@ struct Told {
 pub(crate) struct Auditor {
     policy: Policy,
     users: BTreeMap<usize, User>,
-    /// Numbers given out, and the epoch of each.
+    /// The numbers that were given out, with their epochs.
     given: BTreeMap<u64, u32>,
     entries: BTreeMap<(u32, u64), Told>,
-    /// How far the zone's clock is behind this machine's, at least and at most, by calls that just decided.
+    /// The smallest and largest difference between this machine's clock and the zone's, from calls that just decided.
     behind_ms: Option<(i64, i64)>,
-    /// Polls that were refused, though the place is there.
+    /// Polls that were refused although the ticket waits.
     pub(crate) refused: u64,
     pub(crate) stale: u64,
-    /// What stores said in place of an answer, and how often.
+    /// The errors of stores, and how often each occurred.
     pub(crate) errors: BTreeMap<String, u64>,
     broken: Vec<String>,
 }
@@ -82,7 +82,7 @@ impl Auditor {
         }
     }
 
-    /// A store said that somebody is in.
+    /// A store reported an entry.
     pub(crate) fn entered(&mut self, now_ms: u64, place: (u32, u64), entry: Entry, by_join: bool) {
         let told = Told { seq: place.1, entry, by_join, heard_ms: now_ms };
         let before = self.entries.entry(place).or_insert(told).entry;
@@ -91,7 +91,7 @@ impl Auditor {
         }
     }
 
-    /// A store decided at `at_ms` by the zone's clock, and was heard at once or later.
+    /// A store decided at `at_ms` of the zone's clock. The answer arrived then or later.
     pub(crate) fn decided(&mut self, now_ms: u64, at_ms: u64) {
         let behind = now_ms.cast_signed() - at_ms.cast_signed();
         let (least, most) = self.behind_ms.unwrap_or((behind, behind));
@@ -106,7 +106,7 @@ impl Auditor {
         *self.errors.entry(why).or_default() += 1;
     }
 
-    /// A user was shown a place.
+    /// A user was shown a position.
     pub(crate) fn placed(&mut self, user: usize, place: (u32, u64)) {
         match self.user(user).place.replace(place) {
             Some(before) if before != place => {
@@ -135,13 +135,13 @@ impl Auditor {
         }
     }
 
-    /// A user's place was gone.
+    /// A user was told that the ticket is gone.
     pub(crate) fn gone(&mut self, now_ms: u64, user: usize) {
         let how = format!("{now_ms} ms: the place of user {user} is gone: {:?}", self.user(user));
         self.breaks(how);
     }
 
-    /// A user can't have what anybody may have.
+    /// A user's call was refused.
     pub(crate) fn baffled(&mut self, user: usize, what: &str) {
         self.breaks(format!("user {user} was answered {what}"));
     }
@@ -156,12 +156,12 @@ impl Auditor {
         self.entries.len()
     }
 
-    /// How many places have been shown to somebody.
+    /// How many users have been shown a position.
     pub(crate) fn places(&self) -> usize {
         self.users.values().filter(|user| user.place.is_some()).count()
     }
 
-    /// The longest time, in milliseconds, in which nobody entered from the line, between `from_ms` and the last entry.
+    /// The longest time without an entry from the line, in milliseconds, between `from_ms` and the last entry.
     pub(crate) fn longest_pause_ms(&self, from_ms: u64) -> u64 {
         let mut times: Vec<u64> =
             self.entries.values().filter(|told| !told.by_join).map(|told| told.heard_ms).collect();
@@ -175,14 +175,14 @@ impl Auditor {
             .unwrap_or(0)
     }
 
-    /// What was broken.
+    /// The promises that were broken.
     pub(crate) fn verdict(mut self) -> Vec<String> {
         self.check_windows();
         self.check_order();
         self.broken
     }
 
-    /// Never too many.
+    /// Checks that there were never too many entries.
     fn check_windows(&mut self) {
         let mut times: Vec<(u64, bool)> =
             self.entries.values().map(|told| (told.entry.at_ms, told.by_join)).collect();
@@ -206,7 +206,7 @@ impl Auditor {
         }
     }
 
-    /// Nobody who was there is overtaken by more than those whose slots fell free together, twice over.
+    /// Checks the order: a present user is overtaken by at most twice the number of slots that became free together.
     fn check_order(&mut self) {
         let near = 3 * u64::from(self.policy.polling_period_ms);
         let sub = self.policy.admit_per_sub_window() as usize;
@@ -218,7 +218,7 @@ impl Auditor {
                 let after = user.fresh_ms.iter().any(|fresh| *fresh >= at && *fresh <= at + near);
                 before && after
             };
-            // What was heard just before the user's own entry may have been decided after it.
+            // A report from just before the user's entry may have been decided after it.
             let until = user.entered_ms.unwrap_or(u64::MAX).saturating_sub(HASTE_MS);
             let overtook = self
                 .entries

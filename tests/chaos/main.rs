@@ -1,5 +1,5 @@
-//! The store in Redis through its trouble: real servers are killed, frozen, emptied and cut off while people wait, and an
-//! auditor who listens to users and stores says whether a promise was broken.
+//! The store in Redis with failing servers: real servers are killed, frozen, emptied and cut off while people wait. An
+//! auditor checks from the reports of users and stores whether a promise was broken.
 
 mod auditor;
 #[path = "../support/clock.rs"]
@@ -13,11 +13,11 @@ mod world;
 
 use libtest_mimic::Arguments;
 
-/// Each has a cluster and a crowd of its own, and mostly waits.
+/// How many scenarios run at once. Each has its own cluster and crowd, and mostly waits.
 const AT_ONCE: usize = 4;
 
 fn main() {
-    // What the servers say of it: RUST_LOG=store=warn
+    // RUST_LOG=store=warn shows the servers' messages.
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)

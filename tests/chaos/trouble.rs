@@ -1,4 +1,4 @@
-//! The scenarios: each is a Redis, a world upon it, and what befalls the Redis. Waits are for conditions, not for times.
+//! The scenarios. Each has a Redis, a world that uses it, and a fault. Scenarios wait for conditions, not for times.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{
 
 type Scenario = fn(&'static str, Library) -> Vec<String>;
 
-/// What befalls a cluster's server, where it matters how the client finds out.
+/// Faults that a client library notices in its own way: these run with both libraries.
 const FOR_EACH_LIBRARY: &[(&str, Scenario)] = &[
     ("a_primary_is_frozen_and_comes_back", frozen),
     ("a_primary_dies_with_what_its_replica_lacks", killed_behind),
@@ -26,7 +26,7 @@ const FOR_EACH_LIBRARY: &[(&str, Scenario)] = &[
     ("a_slot_moves", moved),
 ];
 
-/// What is the same to both.
+/// Faults that are the same for both libraries.
 const FOR_ONE_LIBRARY: &[(&str, Scenario)] = &[
     ("the_way_is_long", slow),
     ("a_lone_redis_is_emptied", emptied),
@@ -35,7 +35,7 @@ const FOR_ONE_LIBRARY: &[(&str, Scenario)] = &[
     ("a_server_of_ours_is_killed", server_killed),
 ];
 
-/// All of them. A test passes when no promise was broken.
+/// All scenarios. A test passes if no promise was broken.
 pub(crate) fn all() -> Vec<Trial> {
     let trial = |name: &'static str, scenario: Scenario, library| {
         Trial::test(name, move || {
@@ -51,7 +51,7 @@ pub(crate) fn all() -> Vec<Trial> {
     each.chain(one).collect()
 }
 
-/// A rule that is broken on purpose shows in the trouble that it is there for.
+/// Each rule is broken on purpose once. The auditor must notice it in the scenario that the rule is for.
 pub(crate) fn broken_rules() -> Vec<Trial> {
     let broken = [
         ("without_revisions_the_auditor_complains", Rule::Revision),
@@ -69,19 +69,19 @@ pub(crate) fn broken_rules() -> Vec<Trial> {
     broken.map(trial).into()
 }
 
-/// 3 primaries, a replica each.
+/// Three primaries with one replica each.
 fn cluster(options: &Options) -> Cluster {
     Cluster::start_with(3, 1, &options.clone().arg(&["--cluster-node-timeout", "1000"]))
 }
 
-/// Where the zone lives, and its replica.
+/// The primary of the zone, and its replica.
 fn home(cluster: &Cluster) -> (u16, usize, usize) {
     let slot = cluster.slot(ZONE);
     let primary = cluster.primary_of(slot);
     (slot, primary, primary + 3)
 }
 
-/// A zone that lives in another shard.
+/// A zone in another shard.
 fn beside(cluster: &Cluster) -> &'static str {
     let (_, primary, _) = home(cluster);
     let elsewhere = |zone: &&&str| cluster.primary_of(cluster.slot(zone)) != primary;
@@ -115,7 +115,7 @@ fn killed_behind(name: &'static str, library: Library) -> Vec<String> {
     let (_, primary, replica) = home(&cluster);
     let mut world = on_cluster(name, library, &cluster);
     world.enter(10);
-    // What was sent is in its sockets, and will be read; what comes from now on is lost.
+    // The replica will still read what is in its sockets. Later writes are lost.
     cluster.stop(replica);
     cluster.command(primary, &["CLIENT", "KILL", "TYPE", "replica"]);
     world.join(2);
@@ -144,12 +144,12 @@ fn frozen(name: &'static str, library: Library) -> Vec<String> {
     world.trouble();
     cluster.stop(primary);
     cluster.wait_failover(slot, primary);
-    // What the servers asked of it meanwhile is in its sockets: it answers before it hears that it was replaced.
+    // The servers' calls are in its sockets. It answers them before it learns that it was replaced.
     cluster.cont(primary);
     world.end()
 }
 
-/// Its replica takes over its emptiness.
+/// Its replica copies the empty state.
 fn restarted_in_a_cluster(name: &'static str, library: Library) -> Vec<String> {
     let mut cluster = cluster(&Options::new());
     let (_, primary, _) = home(&cluster);

@@ -1,8 +1,10 @@
-//! Two Weir servers over one Redis, and the people who use them: each asks a random one of the two each time, and asks
-//! again when told to.
+//! Two Weir servers over one Redis, and the people who use them. For each call, a user picks one of the two servers at
+//! random, and calls again when told to.
 //!
-//! The minute is used but for [`LEFT`] entries before the line forms, so that whatever of the log is lost shows: those who
-//! are in at the end are too many. Invariant: everything ends with the world.
+//! All but [`LEFT`] entries of the minute are used before the line forms. So if part of the log is lost, too many people
+//! enter, and the auditor notices.
+//!
+//! Invariant: all tasks end with the world.
 
 use std::{
     io::{self, Write as _},
@@ -41,16 +43,16 @@ use crate::{
 /// How many may enter in a minute.
 const N: usize = 300;
 
-/// How many of them are left when the line forms.
+/// How many entries of the minute are left when the line forms.
 pub(crate) const LEFT: usize = 45;
 
-/// People in line at first.
+/// How many people are in line at the start.
 const CROWD: usize = 180;
 
-/// Between two newcomers.
+/// The time between two newcomers.
 const NEWCOMER_EVERY: Duration = Duration::from_millis(250);
 
-/// The zone that is watched, and its policy: five a second.
+/// The audited zone and its policy: five entries a second.
 pub(crate) const ZONE: &str = "HOT";
 
 fn policy() -> Policy {
@@ -63,13 +65,13 @@ fn policy() -> Policy {
     }
 }
 
-/// Both zones; in the other one, whoever comes is in.
+/// Both zones. Everybody enters the other one at once.
 fn zones(zone: &ZoneId, beside: &ZoneId, mode: Mode) -> Vec<(ZoneId, Definition)> {
     let quiet = Policy { admit_per_minute: 600_000, ..Policy::default() };
     vec![(zone.clone(), Policy { mode, ..policy() }.into()), (beside.clone(), quiet.into())]
 }
 
-/// What all see.
+/// What all users share.
 struct Scene {
     start: Instant,
     auditor: Mutex<Auditor>,
@@ -87,7 +89,7 @@ impl Scene {
     }
 }
 
-/// The store, and the auditor listening.
+/// A store that reports to the auditor.
 struct Watched {
     redis: Redis,
     scene: Arc<Scene>,
@@ -151,10 +153,10 @@ impl Store for Watched {
     }
 }
 
-/// The two servers; one that was killed is none.
+/// The two servers; `None` for a killed one.
 type Servers = [Option<Arc<Gate<Watched>>>; 2];
 
-/// What the other zone saw.
+/// Figures of the other zone.
 #[derive(Default)]
 struct Beside {
     slowest_ms: AtomicU64,
@@ -175,7 +177,8 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Begins: the minute is used up but for [`LEFT`], and a line forms. `beside` is a zone that lives elsewhere.
+    /// Starts the world: all but [`LEFT`] entries of the minute are used, and a line forms. `beside` is a zone in another
+    /// shard.
     pub(crate) fn begin(name: &'static str, library: Library, url: &str, beside: &str) -> Self {
         let mut random = Random::seeded(name);
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -226,7 +229,7 @@ impl World {
         world
     }
 
-    /// Those who use up the minute, the crowd, and newcomers from then on.
+    /// Starts the people who use up the minute, then the crowd, then newcomers.
     fn fill(&self, random: &mut Random) {
         for user in 0..N - LEFT {
             self.user(user, random.bits());
@@ -267,7 +270,7 @@ impl World {
         self.runtime.spawn(live(scene, servers, user, Random::of(seed)));
     }
 
-    /// Joins of the other zone, one every 50 ms, whatever became of those before.
+    /// Joins the other zone every 50 ms, whether or not earlier joins have ended.
     fn watch_beside(&self, zone: String, seed: u64) {
         let (servers, beside, mut random) =
             (self.servers.subscribe(), Arc::clone(&self.beside), Random::of(seed));
@@ -292,24 +295,24 @@ impl World {
         });
     }
 
-    /// Waits until so many more entered from the line.
+    /// Waits until so many more people entered from the line.
     pub(crate) fn enter(&self, more: usize) {
         let wanted = self.scene.audit().entries_of_line() + more;
         eventually("people enter", || (self.scene.audit().entries_of_line() >= wanted).then_some(()));
     }
 
-    /// Waits until so many more were shown a place.
+    /// Waits until so many more people were shown a position.
     pub(crate) fn join(&self, more: usize) {
         let wanted = self.scene.audit().places() + more;
         eventually("people join", || (self.scene.audit().places() >= wanted).then_some(()));
     }
 
-    /// The trouble begins now.
+    /// Notes that the fault begins now.
     pub(crate) fn trouble(&mut self) {
         self.trouble_ms = self.scene.now_ms();
     }
 
-    /// Waits until no server hears of its store any more.
+    /// Waits until no server gets answers from its store any more.
     pub(crate) fn wait_away(&self) {
         eventually("the servers notice", || {
             let servers = self.servers.borrow();
@@ -320,13 +323,13 @@ impl World {
         });
     }
 
-    /// A server is killed: what it was asked is never answered.
+    /// Kills a server. Its pending calls are never answered.
     pub(crate) fn kill_server(&self) {
         let left = self.servers.borrow()[1].clone();
         drop(self.servers.send_replace([None, left]));
     }
 
-    /// Waits until the minute is used up, and a while longer for those who would be too many; tells what was broken.
+    /// Waits until the minute is used up, and a little longer for entries beyond it. Returns the promises that were broken.
     pub(crate) fn end(self) -> Vec<String> {
         let deadline = self.runtime.block_on(async { Instant::now() }) + Duration::from_secs(30);
         let full = self.runtime.block_on(async {
@@ -335,7 +338,7 @@ impl World {
             }
             self.scene.audit().entered_in_all() >= N
         });
-        // Ten more would have come in by then.
+        // Ten more people would have entered by then.
         obey_polling_period(crate::clock::now() + Duration::from_millis(2_500));
         let Self { name, library, runtime, scene, servers, beside, trouble_ms, .. } = self;
         runtime.shutdown_timeout(Duration::from_secs(5));
@@ -363,14 +366,14 @@ impl World {
     }
 }
 
-/// A random one of the servers that live.
+/// A random running server.
 fn choose(servers: &watch::Receiver<Servers>, random: &mut Random) -> Option<Arc<Gate<Watched>>> {
     let servers = servers.borrow();
     let alive: Vec<_> = servers.iter().flatten().collect();
     if alive.is_empty() { None } else { Some(Arc::clone(alive[random.below(alive.len())])) }
 }
 
-/// Asks a server; nothing where it was killed meanwhile, or took longer than an app waits.
+/// Calls a server; `None` if it was killed meanwhile, or took longer than an app waits.
 async fn ask(
     scene: &Scene,
     servers: &watch::Receiver<Servers>,
@@ -397,7 +400,7 @@ async fn ask(
 
 /// One user, from the first call to the last.
 async fn live(scene: Arc<Scene>, servers: watch::Receiver<Servers>, user: usize, mut random: Random) {
-    // One in five walks away at some time.
+    // One user in five leaves at some time.
     let mut patience = if random.below(5) == 0 && user >= N { 2 + random.below(20) } else { usize::MAX };
     let mut token: Option<Token> = None;
     let mut again = 3;
@@ -422,7 +425,7 @@ async fn live(scene: Arc<Scene>, servers: watch::Receiver<Servers>, user: usize,
                 auditor.placed(user, (pass.epoch, pass.seq));
                 auditor.passed(now_ms, user, (pass.epoch, pass.seq, pass.entered_unix_s));
                 drop(auditor);
-                // Some ask again, as after a reply that was lost.
+                // Some repeat the call, as after a lost reply.
                 if again == 0 {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! Who is let in, and whom the client believes: passwords, users, certificates.
+//! Access: passwords, users and certificates.
 
 use std::{fs, path::Path};
 
@@ -16,7 +16,7 @@ use crate::{
 
 with_both!(
     user_and_password,
-    little_is_allowed,
+    minimal_permissions_are_enough,
     certificates,
     certificates_in_a_cluster,
     other_certificates_are_refused,
@@ -37,8 +37,8 @@ async fn user_and_password(library: Library) {
     assert_away(&try_connect(&url(""), &impatient(library)).await.map(drop), "NOAUTH");
 }
 
-/// The least that a user needs; the book's page about Redis tells it.
-async fn little_is_allowed(library: Library) {
+/// The smallest permissions that a user needs. The book's page about Redis lists them.
+async fn minimal_permissions_are_enough(library: Library) {
     let options = Options::new().arg(&[
         "--user",
         "weir",
@@ -55,7 +55,7 @@ async fn little_is_allowed(library: Library) {
     assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
 }
 
-/// A CA and a server's certificate by it, in files.
+/// A CA and a server certificate that it signed, in files.
 struct Certificates {
     dir: TempDir,
     ca_pem: String,
@@ -71,7 +71,7 @@ impl Certificates {
         let key = KeyPair::generate().expect("a key");
         let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
         let mut server = CertificateParams::new(names).expect("these are names");
-        // Not the name that the CA has, or OpenSSL takes it for its own issuer.
+        // With the CA's name, OpenSSL would take the certificate for its own issuer.
         server.distinguished_name.push(DnType::CommonName, "server");
         let server = server.signed_by(&key, &ca).expect("a certificate");
         let ca_pem = ca.pem();
@@ -123,7 +123,7 @@ async fn other_certificates_are_refused(library: Library) {
     let server = Standalone::start_with(&theirs.options());
     let refused = try_connect(&server.url(), &ours.settings(impatient(library))).await.map(drop);
     assert_away(&refused, "ertificate");
-    // Those of the system don't know it either.
+    // The system's CAs do not know it either.
     let refused = try_connect(&server.url(), &impatient(library)).await.map(drop);
     assert_away(&refused, "ertificate");
 }

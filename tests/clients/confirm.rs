@@ -1,4 +1,4 @@
-//! `WAIT`: an answer is good once replicas have what was written.
+//! `WAIT`: an answer counts when replicas have the write.
 
 use redis_script::{
     address::Library,
@@ -7,7 +7,14 @@ use redis_script::{
 
 use crate::{COUNT, Cluster, ONE, Standalone, connect, count, keys, replica_of, run, settings, with_both};
 
-with_both!(by_a_replica, by_nobody, by_a_frozen_replica, in_a_cluster, after_a_flush, together_with_others);
+with_both!(
+    by_a_replica,
+    without_a_replica,
+    by_a_frozen_replica,
+    in_a_cluster,
+    after_a_flush,
+    waiting_does_not_delay_others
+);
 
 async fn by_a_replica(library: Library) {
     let primary = Standalone::start();
@@ -15,12 +22,12 @@ async fn by_a_replica(library: Library) {
     let client = connect(&primary.url(), &settings(library)).await;
     for number in 1..=20 {
         assert_eq!(run(&client, &COUNT, "a", ONE).await, Ok(Value::Int(number)));
-        // At that moment, and not some time later.
+        // The replica has it at that moment, not only later.
         assert_eq!(replica.command(&["GET", "a"]).text(), number.to_string());
     }
 }
 
-async fn by_nobody(library: Library) {
+async fn without_a_replica(library: Library) {
     let server = Standalone::start();
     let client = connect(&server.url(), &settings(library)).await;
     let two = Some(Confirm { replicas: 2, timeout_ms: 50 });
@@ -67,8 +74,8 @@ async fn after_a_flush(library: Library) {
     assert_eq!(replica.command(&["GET", "a"]).text(), "2");
 }
 
-/// A run that waits for replicas holds up no run that does not.
-async fn together_with_others(library: Library) {
+/// A run that waits for replicas does not delay other runs.
+async fn waiting_does_not_delay_others(library: Library) {
     let server = Standalone::start();
     let client = connect(&server.url(), &settings(library)).await;
     let long = Some(Confirm { replicas: 1, timeout_ms: 1_000 });

@@ -1,5 +1,5 @@
-//! The clients of `redis-script` against real servers: each library, standalone and as a cluster, through the
-//! servers' trouble. Each test has servers of its own.
+//! The clients of `redis-script` on real servers: both libraries, standalone and in a cluster, with failing servers. Each
+//! test starts its own servers.
 
 #[allow(dead_code, reason = "each test uses its part")]
 #[path = "../support/clock.rs"]
@@ -28,18 +28,18 @@ use redis_script::{
     client::{AnyClient, Client as _, ClientError, Confirm, Script, Value},
 };
 
-/// Adds to a counter and answers with it.
+/// Adds to a counter, and returns it.
 static COUNT: LazyLock<Script> = LazyLock::new(|| Script {
     name: "count",
     text: "return redis.call('INCRBY', KEYS[1], ARGV[1])".to_owned(),
     sha1: "8cd00688c05c46bde4a2e60658ef20a2e5c0b248".to_owned(),
 });
 
-/// One replica has to confirm.
+/// One replica must confirm.
 const ONE: Option<Confirm> = Some(Confirm { replicas: 1, timeout_ms: 10_000 });
 
-/// `test` with each library. Clients have a thread of their own: a test that waits for a server to start or to take over
-/// stops its own thread alone, and not the connections that are being opened meanwhile, which would be late.
+/// Runs each test with both libraries. Clients run on a second thread: a test blocks its own thread while it waits for a
+/// server, and that must not delay connections that are being opened.
 macro_rules! with_both {
     ($($test:ident),* $(,)?) => {
         mod fred {
@@ -62,7 +62,7 @@ fn settings(library: Library) -> Settings {
     Settings { library, ..Settings::default() }
 }
 
-/// A client that gives up after half a second in place of two.
+/// Settings with timeouts of half a second in place of two.
 fn impatient(library: Library) -> Settings {
     let short = Duration::from_millis(500);
     Settings { library, connect_timeout: short, command_timeout: short, ..Settings::default() }
@@ -70,7 +70,7 @@ fn impatient(library: Library) -> Settings {
 
 async fn try_connect(url: &str, settings: &Settings) -> Result<AnyClient, ClientError> {
     let address = Address::parse(url).expect("an address");
-    // Connecting bounds itself; this is for when it does not.
+    // Connecting has its own time limit. This one is for a client that ignores it.
     let connecting = AnyClient::connect(&address, settings);
     tokio::time::timeout(DEADLINE, connecting).await.expect("connecting ends in time")
 }
@@ -98,7 +98,7 @@ async fn count(client: &AnyClient, key: &str) -> Result<Value, ClientError> {
     run(client, &COUNT, key, None).await
 }
 
-/// Counts until that works; what it fails with meanwhile must be the server's absence.
+/// Counts until it works. Until then, each error must be that the server is away.
 async fn count_at_last(client: &AnyClient, key: &str) -> Value {
     let deadline = now() + DEADLINE;
     loop {
@@ -113,13 +113,13 @@ async fn count_at_last(client: &AnyClient, key: &str) -> Value {
     }
 }
 
-/// Polls a future once; it must not be done.
+/// Polls a future once. It must be pending.
 fn begin<F: Future>(future: std::pin::Pin<&mut F>) {
     let mut context = Context::from_waker(Waker::noop());
     assert!(matches!(future.poll(&mut context), Poll::Pending), "the call is over at once");
 }
 
-/// A key of each of the cluster's primaries, in their order.
+/// One key for each primary of the cluster, in order.
 fn keys(cluster: &Cluster, primaries: usize) -> Vec<String> {
     let key = |i| {
         let names = (0..).map(|n| format!("key:{n}"));
@@ -128,7 +128,7 @@ fn keys(cluster: &Cluster, primaries: usize) -> Vec<String> {
     (0..primaries).map(key).collect()
 }
 
-/// Whether a run failed because Redis is away, for a reason that contains `text`.
+/// Asserts that a run failed because Redis is away, with a reason that contains `text`.
 #[track_caller]
 fn assert_away<T: std::fmt::Debug>(result: &Result<T, ClientError>, text: &str) {
     match result {
@@ -137,7 +137,7 @@ fn assert_away<T: std::fmt::Debug>(result: &Result<T, ClientError>, text: &str) 
     }
 }
 
-/// A server that follows another.
+/// Starts a replica of a server.
 fn replica_of(primary: &Standalone) -> Standalone {
     let port = primary.port().to_string();
     let replica =

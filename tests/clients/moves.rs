@@ -1,10 +1,10 @@
-//! Slots move from server to server, and calls follow.
+//! Slots move from server to server, and calls follow them.
 
 use redis_script::{address::Library, client::Value};
 
 use crate::{Cluster, connect, count, keys, settings, with_both};
 
-with_both!(moved, on_its_way, to_a_new_server);
+with_both!(moved, while_moving, to_a_new_server);
 
 async fn moved(library: Library) {
     let cluster = Cluster::start(3, 0);
@@ -18,20 +18,20 @@ async fn moved(library: Library) {
     assert_eq!(count(&client, key).await, Ok(Value::Int(2)));
 }
 
-async fn on_its_way(library: Library) {
+async fn while_moving(library: Library) {
     let cluster = Cluster::start(3, 0);
     let client = connect(&cluster.url(), &settings(library)).await;
     let key = &keys(&cluster, 3)[0];
     let slot = cluster.slot(key);
     cluster.begin_move(slot, 2);
-    // The old one has no such key and says `ASK`.
+    // The old server does not have the key, and answers `ASK`.
     assert_eq!(count(&client, key).await, Ok(Value::Int(1)));
     assert_eq!(count(&client, key).await, Ok(Value::Int(2)));
     cluster.end_move(slot, 2);
     assert_eq!(count(&client, key).await, Ok(Value::Int(3)));
 }
 
-/// A server that was not there when the client connected.
+/// The slot moves to a server that was started after the client connected.
 async fn to_a_new_server(library: Library) {
     let mut cluster = Cluster::start(2, 0);
     let client = connect(&cluster.url(), &settings(library)).await;

@@ -1,4 +1,4 @@
-//! Scripts are run where their keys are, and what they answer arrives.
+//! Scripts run where their keys are, and their answers arrive.
 
 use std::{pin::pin, sync::LazyLock};
 
@@ -73,7 +73,7 @@ async fn flushed(library: Library) {
     assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
     server.command(&["SCRIPT", "FLUSH"]);
     assert_eq!(count(&client, "a").await, Ok(Value::Int(2)));
-    // From then on by its digest again.
+    // From then on the script is called by its digest again.
     server.command(&["CONFIG", "RESETSTAT"]);
     assert_eq!(count(&client, "a").await, Ok(Value::Int(3)));
     let stats = server.command(&["INFO", "commandstats"]).text();

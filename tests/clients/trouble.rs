@@ -1,5 +1,5 @@
-//! Servers are killed, frozen and cut off, and the client comes through: each call ends, others are not held up, and
-//! what is back is used again.
+//! Servers are killed, frozen and cut off. Each call ends, calls to other servers are not delayed, and a server that is back
+//! is used again.
 
 use redis_script::{address::Library, client::Value};
 
@@ -18,8 +18,8 @@ with_both!(
     replies_are_lost,
     killed_primary_is_replaced,
     frozen_primary_is_replaced,
-    killed_primary_holds_nobody_up,
-    frozen_primary_holds_nobody_up,
+    killed_primary_delays_no_other_shard,
+    frozen_primary_delays_no_other_shard,
     primary_among_the_hosts_is_found,
     sentinels_name_the_primary,
 );
@@ -36,7 +36,7 @@ async fn absent_at_the_start(library: Library) {
     assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
 }
 
-/// More of them than are asked at once.
+/// There are more dead seeds than one refresh asks.
 async fn first_seeds_are_dead(library: Library) {
     let mut dead = Standalone::start();
     dead.kill();
@@ -71,7 +71,7 @@ async fn frozen(library: Library) {
     assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
     server.stop();
     assert_away(&count(&client, "a").await, "no answer within 500 ms");
-    // The connection is given up, no other is to be had, and once that is known calls fail for that reason.
+    // The client gives up the connection and can't open another. From then on, calls fail for that reason.
     let deadline = now() + DEADLINE;
     loop {
         let result = count(&client, "a").await;
@@ -85,7 +85,7 @@ async fn frozen(library: Library) {
     count_at_last(&client, "a").await;
 }
 
-/// A connection that is closed under the client is made anew within the call.
+/// If a connection is closed, the call opens another one and succeeds.
 async fn severed(library: Library) {
     let server = Standalone::start_with(&Options::new().proxied());
     let client = connect(&server.url(), &settings(library)).await;
@@ -95,7 +95,7 @@ async fn severed(library: Library) {
     }
 }
 
-/// The server hears everything, and nothing comes back.
+/// The server gets requests, but its replies are held.
 async fn replies_are_lost(library: Library) {
     let server = Standalone::start_with(&Options::new().proxied());
     let client = connect(&server.url(), &impatient(library)).await;
@@ -126,12 +126,12 @@ async fn frozen_primary_is_replaced(library: Library) {
     cluster.stop(1);
     assert_eq!(cluster.wait_failover(cluster.slot(key), 1), 4);
     count_at_last(&client, key).await;
-    // What was the primary is back, as a replica; nobody is sent there for long.
+    // The old primary is back as a replica. The client soon stops calling it.
     cluster.cont(1);
     count_at_last(&client, key).await;
 }
 
-async fn killed_primary_holds_nobody_up(library: Library) {
+async fn killed_primary_delays_no_other_shard(library: Library) {
     let mut cluster = Cluster::start(3, 0);
     let client = connect(&cluster.url(), &settings(library)).await;
     let keys = keys(&cluster, 3);
@@ -144,8 +144,8 @@ async fn killed_primary_holds_nobody_up(library: Library) {
     }
 }
 
-/// While calls to the first shard wait for nothing, those to the others are answered.
-async fn frozen_primary_holds_nobody_up(library: Library) {
+/// While calls to the first shard wait for their timeout, calls to the others are answered.
+async fn frozen_primary_delays_no_other_shard(library: Library) {
     let cluster = Cluster::start(3, 0);
     let client = connect(&cluster.url(), &settings(library)).await;
     let keys = keys(&cluster, 3);
@@ -167,7 +167,7 @@ async fn frozen_primary_holds_nobody_up(library: Library) {
             }
         }
     }
-    // Were they held up by it, one would have been answered for each that was given up.
+    // If the frozen shard delayed them, there would be one answer per timeout.
     assert!(others > 3, "only {others} calls to the other shards were answered meanwhile");
     cluster.cont(0);
     count_at_last(&client, &keys[0]).await;
@@ -179,7 +179,7 @@ async fn primary_among_the_hosts_is_found(library: Library) {
     let url = format!("redis://127.0.0.1:{},127.0.0.1:{}", replica.port(), primary.port());
     let client = connect(&url, &settings(library)).await;
     assert_eq!(run(&client, &COUNT, "a", ONE).await, Ok(Value::Int(1)));
-    // They change places: the old primary refuses writes.
+    // The two servers swap roles: the old primary refuses writes.
     replica.command(&["REPLICAOF", "NO", "ONE"]);
     primary.command(&["REPLICAOF", "127.0.0.1", &replica.port().to_string()]);
     count_at_last(&client, "a").await;

@@ -1,9 +1,8 @@
-//! The scripts against the rules: the same random calls at the same random instants, every reply and the whole state
-//! equal.
+//! Compares the scripts with the rules: the same random calls at the same random instants must give the same replies and the
+//! same state.
 //!
-//! The zone's clock is held at the trace's instants. `WEIR_TRACE_CALLS` says how many calls are made in all,
-//! `WEIR_SEED` where the traces begin; a trace that differs is named by its seed, and is made again alone with
-//! `WEIR_SEED=… WEIR_TRACE_CALLS=1`.
+//! The zone's clock is held at the instants of the trace. `WEIR_TRACE_CALLS` sets the number of calls, `WEIR_SEED` the first
+//! seed. A trace that differs is reported with its seed; `WEIR_SEED=… WEIR_TRACE_CALLS=1` runs it alone.
 
 mod plain;
 #[path = "../support/seed.rs"]

@@ -1,4 +1,4 @@
-//! A Redis of the test's own behind a socket file, and the plainest client: one call at a time, no library.
+//! A Redis for this test, on a socket file, and a simple client without a library: one call at a time.
 
 use std::{
     env,
@@ -12,7 +12,7 @@ use bytes::Bytes;
 use store::redis::client::{Client, ClientError, Confirm, Script, Value};
 use tempfile::TempDir;
 
-/// A Redis that ends with this value.
+/// A Redis that is killed when it is dropped.
 pub(crate) struct Plain {
     process: Child,
     dir: TempDir,
@@ -58,7 +58,7 @@ impl Drop for Plain {
 pub(crate) struct Connection(Mutex<BufReader<UnixStream>>);
 
 impl Connection {
-    /// Any command.
+    /// Sends any command.
     pub(crate) fn command(&self, parts: &[&[u8]]) -> Result<Value, String> {
         let mut stream = self.0.lock().expect("whole");
         let mut out = format!("*{}\r\n", parts.len()).into_bytes();

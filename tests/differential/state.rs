@@ -1,4 +1,4 @@
-//! The state of a zone as it lies in Redis, told as the rules tell theirs.
+//! Reads the state of a zone from Redis, in the form in which the rules dump theirs.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use store::redis::client::Value;
 
 use crate::plain::Connection;
 
-/// Numbers of the header, by their place in `FIELDS` of `lua/zone.lua`.
+/// The numbers of the header, by their index in `FIELDS` of `lua/zone.lua`.
 fn header(zone: &str, connection: &Connection) -> BTreeMap<String, i64> {
     let text = include_str!("../../lua/zone.lua");
     let fields = text.split_once("FIELDS = {").expect("there").1.split_once('}').expect("ends").0;
@@ -46,7 +46,7 @@ fn number<T: TryFrom<i64>>(number: i64) -> T {
     T::try_from(number).unwrap_or_else(|_| panic!("{number} is out of range"))
 }
 
-/// The state of `zone`, but for the entries that may be told again.
+/// The state of `zone`, without the entries that can be repeated.
 pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
     let z = header(zone, connection);
     let get = |name: &str| number::<u64>(*z.get(name).unwrap_or_else(|| panic!("no {name} in the header")));

@@ -1,4 +1,4 @@
-//! One trace: random calls to the store over Redis, and to the rules, at the same instants.
+//! One trace: the same random calls to the store in Redis and to the rules, at the same instants.
 
 use std::{collections::BTreeMap, fmt, future::Future, task};
 
@@ -17,7 +17,7 @@ use crate::{
     state,
 };
 
-/// How often what happened, so that a run shows that it went everywhere.
+/// How often each case happened, to show that a run covers all cases.
 #[derive(Default)]
 pub(crate) struct Kinds(BTreeMap<&'static str, u64>);
 
@@ -26,7 +26,7 @@ impl Kinds {
         *self.0.entry(kind).or_default() += count;
     }
 
-    /// Fails where a long run missed something altogether.
+    /// Fails if a long run missed a case.
     pub(crate) fn check(&self) {
         if self.0.get("joins").copied().unwrap_or(0) < 10_000 {
             return;
@@ -46,7 +46,7 @@ impl fmt::Debug for Kinds {
     }
 }
 
-/// Runs what is never pending: the plain client blocks.
+/// Runs a future that is never pending, because the plain client blocks.
 fn now<T>(future: impl Future<Output = T>) -> T {
     let mut future = std::pin::pin!(future);
     match future.as_mut().poll(&mut task::Context::from_waker(task::Waker::noop())) {
@@ -55,7 +55,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The two, and what the test knows.
+/// Both sides, and what the test knows.
 struct Pair<'a> {
     redis: Redis<Connection>,
     connection: &'a Connection,
@@ -77,7 +77,7 @@ fn policy(dice: &mut Random) -> Policy {
     let pick = |dice: &mut Random, of: &[u32]| of[dice.below(of.len())];
     let polling_period_ms = pick(dice, &[500, 1_000, 3_000, 3_000, 7_000]);
     let admit_per_minute = pick(dice, &[1, 3, 10, 60, 100, 600, 5_000]);
-    // The scripts mind 1,000 appointments a call; a front is to have no more.
+    // A script ends at most 1,000 missed appointments per call, so the front must not have more.
     let sub_windows = pick(dice, if admit_per_minute > 1_000 { &[10, 60] } else { &[1, 3, 10, 10, 10, 60] });
     let policy = Policy {
         mode: if dice.below(12) == 0 {
@@ -95,7 +95,7 @@ fn policy(dice: &mut Random) -> Policy {
     policy.check().expect("in range")
 }
 
-/// Makes one trace, and returns how many calls it was.
+/// Runs one trace. Returns the number of calls.
 pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
     let mut dice = Random::of(seed);
     let connection = plain.connect();
@@ -103,7 +103,7 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
     let redis =
         Redis::new(plain.connect(), Durability::Async).with_max_segments([1, 2, 16][dice.below(3)].max(2));
     let zone = ZoneId::parse(&format!("Z{seed}")).expect("a name");
-    // Far enough ahead of the machine's clock that the zone's is what the trace says.
+    // Far ahead of the machine's clock, so that the zone's clock is that of the trace.
     let now_ms = 2_000_000_000_000 + dice.bits() % 100_000;
     redis.hold_clock(now_ms);
     let policy = policy(&mut dice);
@@ -130,13 +130,13 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
     let seen = pair.beat_rules(&[]);
     pair.compare_views(&view, &seen);
     if dice.below(4) == 0 {
-        // Nearly a whole segment, of which most will leave.
+        // Nearly a whole segment; most of it will leave.
         for _ in 0..63 {
             pair.join(1_024, kinds);
         }
         pair.join(1 + u32::try_from(dice.below(1_000)).expect("fits"), kinds);
         if dice.below(3) == 0 {
-            // Past its end; and all fall silent, some of them for good.
+            // The line goes past the segment's end. Then all holders stop polling, some for ever.
             pair.join(1_024, kinds);
             for second in 0..120 {
                 pair.now_ms += 1_000;
@@ -161,7 +161,7 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
         match dice.below(100) {
             0 => {
                 let policy = self::policy(&mut dice);
-                // Entries forgotten before their life was made longer are kept by one of the two, as it happens.
+                // Entries that expired before the pass's life was extended may exist on one side only.
                 let policy = Policy { pass_ttl_s: pair.policy.pass_ttl_s, ..policy };
                 let policy =
                     if dice.below(2) == 0 { Policy { mode: policy.mode, ..pair.policy } } else { policy };
@@ -192,7 +192,7 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
     pair.call
 }
 
-/// The tickets that a view shows as waiting.
+/// The waiting tickets of a view.
 fn live(view: &View) -> Vec<u64> {
     (view.base..view.next).filter(|&seq| view.position(seq, view.now_ms).is_some()).take(3_000).collect()
 }
@@ -332,7 +332,7 @@ impl Pair<'_> {
 
     fn compare_states(&self, kinds: &mut Kinds) {
         kinds.note("dumps", 1);
-        // What is kept of a segment in which nobody waits is nobody's business.
+        // The stored values of a segment without waiting tickets do not matter.
         let used = |mut dump: Dump| {
             dump.segments.retain(|segment| segment.live > 0);
             dump.entries.clear();
@@ -348,7 +348,7 @@ impl Pair<'_> {
     }
 }
 
-/// What no rule reads: the wall clock's seconds.
+/// Removes the seconds of the wall clock, which no rule reads.
 fn strip(verdicts: &mut [Verdict]) {
     for verdict in verdicts {
         if let Verdict::Entered(entry) = verdict {

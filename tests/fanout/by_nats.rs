@@ -1,4 +1,4 @@
-//! By NATS.
+//! Fan-out over NATS.
 
 use std::{
     fs,
@@ -99,7 +99,7 @@ fn operator_is_away(operator: &Operator) -> bool {
     !subject.is_up()
 }
 
-/// Nobody may listen: the changes are seen all the same, and that nobody is heard is known.
+/// No server may subscribe. Changes still arrive, and the servers know that they hear nobody.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_right_to_listen_changes_are_seen_by_asking() {
     let rights = tempfile::NamedTempFile::new().expect("a temporary directory");
@@ -118,7 +118,7 @@ async fn without_the_right_to_listen_changes_are_seen_by_asking() {
     server.wait_unheard();
 }
 
-/// Who does not take what is heard is not waited for, and told that something was missed.
+/// A slow subscriber delays nothing, and learns that it missed messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_listener_knows_that_it_missed_something() {
     let nats = Nats::start();
@@ -141,7 +141,7 @@ async fn a_slow_listener_knows_that_it_missed_something() {
     panic!("the queue has no limit");
 }
 
-/// A login that is refused is tried again: who sets NATS up may take a moment.
+/// A refused login is tried again, because setting up NATS may take a moment.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_login_is_tried_again() {
     let (redis, mut nats) = (Standalone::start(), Nats::start_with(&["--user", "weir", "--pass", "old"]));

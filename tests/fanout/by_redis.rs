@@ -1,4 +1,4 @@
-//! By sharded channels of Redis.
+//! Fan-out over sharded channels of Redis.
 
 use admission::Mode;
 use bytes::Bytes;
@@ -15,7 +15,7 @@ use crate::{
     servers, wait_garbled, wait_in_force, with, zone,
 };
 
-/// The register of zones, and in its slot the channel.
+/// The register of zones. The channel is in its slot.
 const REGISTER: &str = "weir:v1:{zones}";
 const CHANNEL: &str = "weir:v1:{zones}:changed";
 
@@ -37,7 +37,7 @@ async fn garbage_is_counted_and_nothing_else() {
     wait_garbled(&servers, garbage().len());
 }
 
-/// The servers go where the channel goes, and ask for what they missed.
+/// The servers follow the channel, and read what they missed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slot_moves() {
     let cluster = Cluster::start(3, 0);
@@ -51,7 +51,7 @@ async fn a_slot_moves() {
             continue;
         }
         cluster.begin_move(slot, to);
-        // Half-way, the channel is where it was.
+        // During the move, the channel is still at the old server.
         operator.apply(&zone("Z"), with(Mode::Hold)).await;
         wait_in_force(&servers, "Z", with(Mode::Hold));
         cluster.move_keys(slot, to);
@@ -81,7 +81,7 @@ async fn a_primary_is_frozen_and_one_killed() {
     servers.iter().for_each(crate::Server::wait_unheard);
     let second = cluster.wait_failover(slot, first);
     servers.iter().for_each(crate::Server::wait_heard);
-    // Who changes something tries until the new primary takes it.
+    // The change is repeated until the new primary accepts it.
     let closed = with(Mode::Closed);
     let heard = servers.iter().map(|server| server.meter.heard.get()).collect::<Vec<_>>();
     assert!(operator.apply_at_last(&zone("Z"), closed).await, "it could say so");
@@ -121,7 +121,7 @@ async fn a_zone_that_was_told_an_older_policy_is_told_again() {
     wait_in_force(&servers, "Z", policy);
 }
 
-/// Nobody may listen: the changes are seen all the same.
+/// No server may subscribe. Changes still arrive.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_right_to_listen_changes_are_seen_by_asking() {
     let redis = Standalone::start();
@@ -133,7 +133,7 @@ async fn without_the_right_to_listen_changes_are_seen_by_asking() {
     wait_in_force(&[server], "Z", with(Mode::Closed));
 }
 
-/// Who does not take what is heard is not waited for, and told how much was missed.
+/// A slow subscriber delays nothing, and learns how many messages it missed.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_listener_knows_what_it_missed() {
     const SAID: u64 = 5_000;

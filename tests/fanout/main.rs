@@ -1,7 +1,7 @@
-//! What servers tell each other, over real Redis and NATS servers: that it arrives, that trouble of those who carry it is
-//! nobody else's, and that nothing depends on it.
+//! Fan-out between servers over real Redis and NATS servers: messages arrive, faults of the transport affect nothing else,
+//! and nothing depends on a message.
 //!
-//! Where a test wants to see that a change came by what was said, its servers ask their store once an hour.
+//! A test that must show that a change came by a message lets its servers read their store only once an hour.
 
 // The clients' futures lie deep in one another.
 #![recursion_limit = "256"]
@@ -43,10 +43,10 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// As good as never.
+/// Practically never.
 const HOURLY: Duration = Duration::from_secs(3_600);
 
-/// As `weir serve` asks.
+/// The interval of `weir serve`.
 const USUAL: Duration = Duration::from_millis(500);
 
 fn zone(name: &str) -> ZoneId {
@@ -57,7 +57,7 @@ fn with(mode: Mode) -> Policy {
     Policy { mode, ..Policy::default() }
 }
 
-/// One zone `Z` in the store at `store`, told of by `fanout`.
+/// A configuration with one zone `Z` in the store at `store`, and the given fan-out.
 fn config(store: &str, fanout: &str) -> Config {
     let text = format!("store = \"{store}\"\nfanout = \"{fanout}\"\n[[zone]]\nid = \"Z\"\n");
     config::from_text("weir.toml", &text).expect("it is right")
@@ -68,7 +68,7 @@ fn cells(config: &Config) -> Arc<Cells<Redis>> {
     Arc::new(stores::cells(redis).expect("no files to read"))
 }
 
-/// A server as `weir serve` puts it together, but for HTTP.
+/// A server as `weir serve` assembles it, without HTTP.
 struct Server {
     gate: Arc<Gate<AnyStore>>,
     meter: FanoutMeter,
@@ -96,7 +96,7 @@ impl Server {
         Self { gate, meter, _tasks: tasks }
     }
 
-    /// Waits until it hears the others, and has asked for what it may have missed.
+    /// Waits until it hears the others, and has read what it may have missed.
     fn wait_heard(&self) {
         eventually("it listens", || (self.meter.connected.get() == 1).then_some(()));
     }
@@ -122,7 +122,7 @@ async fn servers(count: usize, config: &Config, every: Duration) -> Vec<Server> 
     servers
 }
 
-/// Who changes zones, as `weir zones apply` does.
+/// Changes zones, as `weir zones apply` does.
 struct Operator {
     cells: Arc<Cells<Redis>>,
     carrier: AnyCarrier,
@@ -136,12 +136,12 @@ impl Operator {
         Self { cells, carrier, speaker: Speaker::new() }
     }
 
-    /// Changes a zone; answers whether the servers were told.
+    /// Changes a zone. Returns whether the servers were notified.
     async fn apply(&self, zone: &ZoneId, policy: Policy) -> bool {
         self.try_apply(zone, policy).await.expect("the store takes it")
     }
 
-    /// The same, again until the store takes it.
+    /// The same, repeated until the store accepts it.
     async fn apply_at_last(&self, zone: &ZoneId, policy: Policy) -> bool {
         let tries = async {
             loop {
@@ -164,7 +164,7 @@ impl Operator {
     }
 }
 
-/// Waits until all have a policy in force.
+/// Waits until a policy is in force on all servers.
 fn wait_in_force(servers: &[Server], name: &str, policy: Policy) {
     for (i, server) in servers.iter().enumerate() {
         eventually(&format!("{policy:?} is in force at server {i}"), || {
@@ -173,7 +173,7 @@ fn wait_in_force(servers: &[Server], name: &str, policy: Policy) {
     }
 }
 
-/// Changes zones every way, with servers that ask nobody unless told.
+/// Changes zones in every way, with servers that read their store only after a message.
 async fn changes_arrive(config: &Config, servers: &[Server]) {
     let operator = Operator::new(config);
     for mode in [Mode::Closed, Mode::Hold, Mode::Open, Mode::Auto] {
@@ -188,7 +188,7 @@ async fn changes_arrive(config: &Config, servers: &[Server]) {
     }
 }
 
-/// What is no message, and one of somebody who is none of ours.
+/// Invalid messages, and a message of an unknown sender.
 fn garbage() -> Vec<Vec<u8>> {
     let long = [b"weir1 00000000000000ab Z ".to_vec(), vec![b'a'; 60_000]].concat();
     vec![

@@ -1,4 +1,4 @@
-//! Whole processes: two servers, and `weir zones apply`.
+//! Fan-out between whole processes: two servers and `weir zones apply`.
 
 use std::{fs, process::Command};
 

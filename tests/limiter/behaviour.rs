@@ -1,4 +1,4 @@
-//! What a limiter does, whatever keeps the buckets.
+//! The behaviour of a limiter over every back end.
 
 use std::{
     sync::{
@@ -15,7 +15,7 @@ use crate::Backend;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// A limit that no other test uses, which refills nothing to speak of.
+/// A limit that no other test uses. It refills almost nothing during a test.
 pub(crate) fn limit(capacity: u64) -> Limit {
     limit_of([Bandwidth::greedy(capacity, 1, HOUR)])
 }
@@ -34,12 +34,12 @@ pub(crate) async fn allowed(limiter: &Limiter, limit: &Limit, key: &str, cost: u
     }
 }
 
-/// What a key has left by the back end's word.
+/// What a key has left, as the back end reports it.
 pub(crate) async fn left(limiter: &Limiter, limit: &Limit, key: &str) -> u64 {
     limiter.peek(limit, key).await.expect("the back end answers").remaining
 }
 
-/// How many of 16 callers' asks are allowed.
+/// How many asks of 16 callers are allowed.
 pub(crate) async fn flood(limiters: &[Arc<Limiter>], limit: &Limit, asks_each: u64) -> u64 {
     let mut callers = JoinSet::new();
     for caller in 0..16 {
@@ -99,7 +99,7 @@ pub(crate) async fn all_bandwidths_allow_or_none_is_charged(backend: &Backend) {
     let Decision::Denied { budget, .. } = limiter.ask(&limit, "key", 4).await else {
         panic!("nothing is left of the first, and 3 of the second");
     };
-    // What makes wait longest: the second takes 10 hours for the one that is missing.
+    // The budget is that of the longest wait: the second bandwidth needs 10 hours for the missing token.
     assert_eq!((budget.limit, budget.remaining), (8, 3));
 }
 
@@ -138,7 +138,7 @@ pub(crate) async fn limits_change_while_they_run(backend: &Backend) {
     let changed = |capacity| Limit::new(old.name(), [Bandwidth::greedy(capacity, 1, HOUR)]).expect("a limit");
     assert!(allowed(&limiter, &old, "key", 10).await);
     assert!(!allowed(&limiter, &old, "key", 1).await);
-    // What was spent stays spent; a raise is to be had at once, also where the refusal is remembered.
+    // Spent tokens stay spent. A raise works at once, even if a refusal is remembered.
     assert!(allowed(&limiter, &changed(15), "key", 5).await);
     assert!(!allowed(&limiter, &changed(15), "key", 1).await);
     assert!(!allowed(&limiter, &changed(5), "key", 1).await);
@@ -167,7 +167,7 @@ pub(crate) async fn new_keys_have_their_initial_tokens(backend: &Backend) {
     assert!(!allowed(&limiter, &limit, "key", 3).await);
     assert!(allowed(&limiter, &limit, "key", 2).await);
     assert!(!allowed(&limiter, &limit, "key", 1).await);
-    // One whose first ask is refused begins with that: time is not held up by asking.
+    // A key whose first ask is refused starts to refill then. Further asks do not delay the refill.
     let quick = limit_of([Bandwidth::greedy(10, 1, Duration::from_millis(20)).with_initial(0)]);
     let Decision::Denied { retry_after_us, .. } = limiter.ask(&quick, "key", 1).await else {
         panic!("a new key has nothing");

@@ -1,6 +1,6 @@
-//! The script against the rules: the same random asks at the same instants, every answer equal.
+//! Compares the script with the rules: the same random asks at the same instants must give the same answers.
 //!
-//! The script's clock is held at the trace's instants, which also go back now and then.
+//! The script's clock is held at the instants of the trace, which sometimes go back.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -63,7 +63,7 @@ pub(crate) async fn run(server: &Standalone) {
     assert!(kinds.into_iter().all(|count| count > 1_000), "allowed, denied, never: {kinds:?}");
 }
 
-/// One of a few limits of one name: they follow each other in a trace.
+/// Several limits with one name. A trace switches between them.
 fn limit(trace: usize, random: &mut Random) -> Limit {
     let bandwidth = |random: &mut Random| {
         let capacity = 1 + random.bits() % 40;
@@ -103,7 +103,7 @@ fn asked(limits: usize, random: &mut Random) -> Asked {
         _ => What::Take(random.bits() % 24),
     };
     let more = if random.below(4) == 0 { random.bits() % 16 } else { 0 };
-    // Mostly the first: the others are what it is changed to.
+    // Mostly the first limit; the others are changes of it.
     let limit = if random.below(8) == 0 { random.below(limits) } else { 0 };
     Asked { limit, key: random.below(3), what, more }
 }
@@ -116,7 +116,7 @@ fn ask(limits: &[Limit], asked: &Asked) -> Ask {
     }
 }
 
-/// The same by the rules. Who has no bucket gets one by taking, or by being refused for now.
+/// The same ask by the rules. A key gets a bucket when tokens are taken or refused for now.
 fn decide(buckets: &mut HashMap<usize, Bucket>, limit: &Limit, asked: &Asked, now_us: u64) -> Answer {
     let What::Take(cost) = asked.what else {
         buckets.remove(&asked.key);

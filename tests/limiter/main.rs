@@ -1,8 +1,8 @@
-//! The limiter, whatever keeps the buckets: one set of behaviours over memory, Redis and a cluster, by both libraries; the
-//! script held against the rules; and Redis killed, frozen, flushed and failed over in the middle.
+//! The limiter over every back end: one set of behaviours over memory, Redis and a cluster, with both libraries; the script
+//! compared with the rules; and Redis killed, frozen, flushed and failed over.
 //!
-//! The limits of these tests refill nothing to speak of while they run, so no outcome hangs on how fast they are. Tests
-//! share servers and have keys of their own; those that harm a Redis have their own.
+//! The limits of these tests refill almost nothing while they run, so the results do not depend on the speed of the machine.
+//! Tests share servers and use different keys. Tests that harm a Redis start their own.
 
 mod behaviour;
 #[path = "../support/clock.rs"]
@@ -30,10 +30,10 @@ use redis::{Cluster, Standalone};
 use redis_script::{Address, Library, Settings};
 use trial::trial;
 
-/// These mostly wait for servers, so more of them run at once than there are cores.
+/// How many tests run at once. They mostly wait for servers, so it is more than the number of cores.
 const AT_ONCE: usize = 8;
 
-/// What keeps the buckets.
+/// A back end.
 #[derive(Clone)]
 enum Backend {
     Memory,
@@ -42,7 +42,7 @@ enum Backend {
 }
 
 impl Backend {
-    /// The address of its Redis, and the library it is spoken to by.
+    /// The address of its Redis, and the library.
     fn redis(&self) -> Option<(String, Library)> {
         match self {
             Self::Memory => None,
@@ -51,7 +51,7 @@ impl Backend {
         }
     }
 
-    /// A limiter over it: another server of the same buckets, where they are shared.
+    /// A new limiter over it. If the buckets are shared, it acts as another server.
     async fn limiter(&self) -> Limiter {
         self.limiter_with(RedisSettings::default()).await
     }
@@ -69,7 +69,7 @@ impl Backend {
     }
 }
 
-/// A machine that is busy with other tests is no Redis that is away.
+/// A long timeout: a busy machine must not look like a missing Redis.
 fn patient(library: Library, settings: RedisSettings) -> RedisSettings {
     let client = Settings { library, command_timeout: Duration::from_secs(30), ..Settings::default() };
     RedisSettings { client, ..settings }
@@ -80,7 +80,7 @@ async fn connect(url: &str, settings: RedisSettings, on_failure: OnFailure) -> L
     Limiter::in_redis(&address, &settings, on_failure).await.expect("Redis answers")
 }
 
-/// A trial for each of these tests of a module, with its own arguments.
+/// Makes a trial of each test of a module, with its arguments.
 macro_rules! trials {
     ($of:expr, $arg:expr, $module:ident: $($test:ident),* $(,)?) => {
         vec![$({
@@ -93,7 +93,7 @@ macro_rules! trials {
 fn main() {
     let mut args = Arguments::from_args();
     args.test_threads.get_or_insert(AT_ONCE);
-    // Held here, so that they end with the run: statics are never dropped.
+    // Held here so that they are dropped with the run; statics are never dropped.
     let one = Arc::new(LazyLock::new(Standalone::start as fn() -> Standalone));
     let three = Arc::new(LazyLock::new((|| Cluster::start(3, 0)) as fn() -> Cluster));
     let mut trials = Vec::new();

@@ -1,4 +1,4 @@
-//! What buckets in Redis do that several servers share: calls, hints, leases, expiry.
+//! Buckets in Redis that several servers share: calls, hints, leases, expiry.
 
 use std::{sync::Arc, time::Duration};
 
@@ -48,7 +48,7 @@ pub(crate) async fn refusals_that_are_known_cost_no_call(backend: &Backend) {
     }
     let after = limiter.stats();
     assert_eq!((after.calls, after.hinted), (before.calls, before.hinted + 300));
-    // What costs less is another question, and so is another key.
+    // A lower cost and another key are not covered by the hint.
     assert!(allowed(&limiter, &limit, "key", 2).await && allowed(&limiter, &limit, "other", 3).await);
 }
 
@@ -69,7 +69,7 @@ pub(crate) async fn leases_move_no_more_than_their_tokens(backend: &Backend) {
         assert!(allowed(&holder, &limit, "key", 1).await);
     }
     assert_eq!((left(&other, &limit, "key").await, holder.stats().leased), (88, 1));
-    // Time passes, as far as the bucket is concerned, and it is full again. Nine tokens of before are still held.
+    // The bucket's time passes and it is full again. The server still holds nine tokens from before.
     assert!(other.reset(&limit, "key").await);
     let mut passed = 0;
     while allowed(&holder, &limit, "key", 1).await {
@@ -79,7 +79,7 @@ pub(crate) async fn leases_move_no_more_than_their_tokens(backend: &Backend) {
     assert!(!allowed(&other, &limit, "key", 1).await);
 }
 
-/// A client that notes the keys that scripts are run with.
+/// A client that records the keys of script calls.
 struct Keys;
 
 impl Client for Keys {
@@ -107,7 +107,7 @@ pub(crate) async fn keys_expire_when_they_are_full(backend: &Backend) {
     assert!(allowed(&limiter, &limit, "key", 0).await);
     assert_eq!(command(&["EXISTS", &key]), Reply::Int(0));
     assert!(allowed(&limiter, &limit, "key", 1).await && allowed(&limiter, &limit, "key", 999).await);
-    // 1,000 hours, not the period of one, and not a day.
+    // The key expires after 1,000 hours, not after one period, and not after a day.
     let left_ms = command(&["PTTL", &key]).int();
     assert!((999 * 3_600_000..=1_000 * 3_600_000).contains(&left_ms), "{left_ms} ms left of {key}");
     assert!(limiter.reset(&limit, "key").await);

@@ -1,4 +1,4 @@
-//! Redis is killed, frozen, wiped and failed over in the middle: each ask is answered, as promised and counted.
+//! Redis is killed, frozen, wiped and failed over. Each ask is answered as configured, and counted.
 
 use std::{sync::Arc, time::Duration};
 
@@ -13,18 +13,18 @@ use crate::{
     redis::{Cluster, Standalone},
 };
 
-/// A limiter that gives up after half a second.
+/// A limiter with a timeout of half a second.
 async fn impatient(url: &str, library: Library, on_failure: OnFailure) -> Limiter {
     let client = Settings { library, command_timeout: Duration::from_millis(500), ..Settings::default() };
     connect(url, RedisSettings { client, ..RedisSettings::default() }, on_failure).await
 }
 
-/// Asks, which ends in time whatever Redis does.
+/// Makes an ask, which must end in time whatever Redis does.
 async fn ask(limiter: &Limiter, limit: &Limit, key: &str) -> Decision {
     tokio::time::timeout(DEADLINE, limiter.ask(limit, key, 1)).await.expect("an ask is answered")
 }
 
-/// Asks until Redis decides again.
+/// Repeats an ask until Redis decides again.
 async fn decided_at_last(limiter: &Limiter, limit: &Limit, key: &str) -> Decision {
     let deadline = now() + DEADLINE;
     loop {
@@ -50,7 +50,7 @@ pub(crate) async fn killed_redis_is_answered_for_and_used_again(library: &Librar
         }
         assert_eq!(limiter.stats().unknown, 10);
         assert_eq!((limiter.peek(&limit, "key").await, limiter.reset(&limit, "key").await), (None, false));
-        // It comes back without its buckets: the key is new.
+        // Redis restarts without its buckets, so the key is new.
         server.restart();
         let decision = decided_at_last(&limiter, &limit, "key").await;
         assert!(matches!(decision, Decision::Allowed(budget) if budget.remaining == 99), "{decision:?}");
@@ -63,7 +63,7 @@ pub(crate) async fn frozen_redis_costs_one_ask_its_patience(library: &Library) {
     let limiter = Arc::new(impatient(&server.url(), *library, OnFailure::Open).await);
     assert!(allowed(&limiter, &limit, "key", 1).await);
     server.stop();
-    // Those who come together wait together, for no longer than one of them.
+    // Asks that come together wait together, no longer than a single ask.
     let mut asks = JoinSet::new();
     for n in 0..500 {
         let (limiter, limit) = (Arc::clone(&limiter), limit.clone());
@@ -73,7 +73,7 @@ pub(crate) async fn frozen_redis_costs_one_ask_its_patience(library: &Library) {
     assert!(answers.iter().all(|answer| *answer == Decision::Unknown { allowed: true }));
     let calls = limiter.stats().calls;
     assert!(calls <= 3, "{calls} calls for what came together");
-    // Right after that nobody waits: no call is made. (That the machine slept for a pause in between is what the loop is for.)
+    // Right after that no call is made, so no ask waits. The loop is for a machine that was paused in between.
     let mut at_once = false;
     for _ in 0..20 {
         let calls = limiter.stats().calls;
@@ -93,7 +93,7 @@ pub(crate) async fn wiped_redis_begins_anew(library: &Library) {
     assert!(allowed(&limiter, &limit, "key", 9).await && !allowed(&limiter, &limit, "key", 2).await);
     server.command(&["FLUSHALL"]);
     server.command(&["SCRIPT", "FLUSH"]);
-    // What was refused is refused here for some seconds more; the rest begins anew.
+    // A refused key is still refused by the hint for some seconds. All other keys are new.
     assert!(!allowed(&limiter, &limit, "key", 2).await);
     assert!(allowed(&limiter, &limit, "key", 1).await);
     assert_eq!((left(&limiter, &limit, "key").await, limiter.stats().unknown), (9, 0));
@@ -107,7 +107,7 @@ pub(crate) async fn failed_over_primary_is_replaced(library: &Library) {
     for key in &keys {
         assert!(allowed(&limiter, &limit, key, 40).await);
     }
-    // What the replica has, it goes on with.
+    // The replica continues with the buckets that it has.
     for primary in 0..3 {
         let confirmed = cluster.command(primary, &["WAIT", "1", "10000"]).int();
         assert_eq!(confirmed, 1);
@@ -115,7 +115,7 @@ pub(crate) async fn failed_over_primary_is_replaced(library: &Library) {
     cluster.kill(0);
     let mut unknown = 0;
     for key in &keys {
-        // Those of the other servers are decided about meanwhile.
+        // Keys on the other servers are decided meanwhile.
         unknown +=
             u64::from(matches!(ask(&limiter, &limit, key).await, Decision::Unknown { allowed: false }));
     }

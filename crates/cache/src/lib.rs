@@ -1,8 +1,8 @@
-//! A cache that is refreshed ahead of its expiry, by one load a key at a time.
+//! A cache that refreshes values before they expire, with at most one load per key at a time.
 //!
-//! A value is served for its *life*. From a part of the life on (three quarters, say), the next caller has it
-//! loaded again in the background while everybody, that caller too, is served at once: whoever asks often enough
-//! never waits after the first load. When loads fail, the last value is served for a bounded time beyond its life.
+//! A value is served for its *life*. After a part of the life (for example three quarters), the next call starts a load in
+//! the background, and all calls are served at once. So a key that is asked for often enough causes no wait after the first
+//! load. If loads fail, the last value is served for a bounded time beyond its life.
 //!
 //! ```
 //! use std::{io, sync::Arc, time::Duration};
@@ -21,7 +21,7 @@
 //! let policy = policies.get(&"ZONE".to_owned(), async |zone| Ok(format!("policy of {zone}").into())).await?;
 //! assert_eq!(&*policy, "policy of ZONE");
 //!
-//! // An operator's write is served from now on, whatever a load that began before may bring.
+//! // The new value is served from now on, even if an earlier load ends later.
 //! policies.put("ZONE".to_owned(), "new policy".into());
 //! # Ok(())
 //! # }
@@ -32,38 +32,35 @@
 //! | the value's age | a caller is | and |
 //! |---|---|---|
 //! | up to `refresh_at` of the life | served | |
-//! | up to the life | served | a load begins |
-//! | up to `stale_for` beyond the life, and its renewal fails or is under way since before the life ended | served | a load begins |
-//! | the same, but nobody had asked for its renewal | waiting for a load; if it fails, served | |
-//! | older, or no value | waiting for a load, and told its error | |
+//! | up to the life | served | a load starts |
+//! | up to `stale_for` beyond the life, and a load failed, or has been running since before the life ended | served | a load starts |
+//! | the same, but no load was started during the life | waiting for a load; if it fails, served | |
+//! | older, or no value | waiting for a load, and gets its error | |
 //!
-//! A load begins only where none is under way for the key, and where the last one did not fail within the last
-//! `pause`: until then callers are served, or told that error, at once.
+//! A load starts only if no load of the key is running, and if the last one did not fail within the last `pause`. Until then
+//! callers get the value or that error at once.
 //!
-//! # What always holds
+//! # Invariants
 //!
-//! - No two loads of a key run at once. Whoever needs a load's result shares it, its error too.
-//! - A load belongs to no caller: it runs as a task of its own, so a caller that goes away takes nothing along. A
-//!   loader that panics, or is cancelled as the runtime stops, is an error to those who wait, and the next caller
-//!   after the pause loads again.
-//! - [`Cache::put`] and [`Cache::invalidate`] outdate a load that is under way: what it brings is not kept. Who asks
-//!   after an invalidation waits until the outdated load has ended and another has been made.
-//! - At most `capacity` keys are kept, and at most 1,024 keys of each of up to 16 shards are being loaded.
+//! - At most one load per key runs. All waiting callers share its value or its error.
+//! - A load runs as a separate task, so it continues if its caller leaves. If the loader panics, or is cancelled because the
+//!   runtime stops, waiting callers get an error. The next call after the pause loads again.
+//! - [`Cache::put`] and [`Cache::invalidate`] make a running load outdated: its value is not stored. A call after an
+//!   invalidation waits until the outdated load has ended and another load has been made.
+//! - There are at most `capacity` keys, and each of up to 16 shards loads at most 1,024 keys at once.
 //!
-//! A loader that never ends keeps those who wait for it waiting: give it a time limit of its own. Time is tokio's, so
-//! that tests can own it. The life counts from when the value came in, as it does elsewhere; add the loader's time
-//! for the age of what it read.
+//! Callers wait as long as the loader runs, so the loader needs a time limit. Time is tokio's, so tests can control it. The
+//! life starts when the value arrives. What the loader read is older by the loader's running time.
 //!
 //! # Why not moka alone
 //!
-//! [moka](https://docs.rs/moka) shares loads (`try_get_with`), but refreshes nothing ahead (its issues 467 and 526
-//! ask for it), drops values at their expiry, so none is left to serve when the loader fails, runs the loader inside
-//! the first caller, so that a cancelled one makes another start anew, lets an older load overwrite a newer
-//! `insert`, keeps no pause after errors, and reads a clock that tests can't turn. Built on it, the loads, their
-//! lock, and the values' ages would all be ours, and what is left to it is the table. For that
-//! [quick_cache](https://docs.rs/quick_cache) is enough: it is bounded, a flood of new keys does not push out those
-//! in use (S3-FIFO), and its unsynchronised form lies under the lock that the loads need anyway, so that each
-//! promise above is kept in one step. moka stands beside this crate in its tests and benches.
+//! [moka](https://docs.rs/moka) shares loads (`try_get_with`). But it does not refresh ahead (its issues 467 and 526 ask for
+//! it), drops expired values, so none is left if the loader fails, runs the loader inside the first caller, so a cancelled
+//! caller restarts it, lets an older load overwrite a newer `insert`, has no pause after errors, and reads a clock that
+//! tests can't control. On top of moka we would still need our own loads, their lock and the ages of values, and moka would
+//! be only the table. [quick_cache](https://docs.rs/quick_cache) is enough for a table: it is bounded, many new keys do not
+//! evict those in use (S3-FIFO), and its unsynchronised form fits under the lock that the loads need anyway. Tests and
+//! benchmarks compare this crate with moka.
 
 mod shard;
 
@@ -79,31 +76,31 @@ use tokio::time::Instant;
 
 use crate::shard::{Found, Shard};
 
-/// Enough that the threads of a large server rarely meet at one.
+/// Enough shards that the threads of a large server rarely wait for the same one.
 const SHARDS_MAX: usize = 16;
-/// A smaller shard would fill up long before the cache does.
+/// The smallest capacity of a shard. Smaller shards would be full long before the cache is.
 const SHARD_KEYS_MIN: usize = 64;
 
-/// How long values are served, and how many.
+/// How long values are served, and how many are stored.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// How long a value is served without a reason; above zero.
+    /// How long a value is served; above zero.
     pub life: Duration,
-    /// The part of the life from which on the next caller has the value loaded again; above 0, and up to 1 (never
-    /// ahead). The rest of the life should be longer than a load takes.
+    /// The part of the life after which the next call starts a load; above 0, and up to 1, which means never ahead. The rest
+    /// of the life should be longer than a load.
     pub refresh_at: f64,
-    /// For how long beyond its life a value is served while its renewal fails or is under way; may be zero.
+    /// How long beyond its life a value is served while loads fail or run; may be zero.
     pub stale_for: Duration,
-    /// For how long after a failed load of a key no other is begun; may be zero.
+    /// How long after a failed load no other load of the key starts; may be zero.
     pub pause: Duration,
-    /// How many keys are kept at most, with their values or last errors; above 0.
+    /// The largest number of keys, with their values or last errors; above 0.
     pub capacity: usize,
 }
 
 /// Why there is no value.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError<E> {
-    /// The loader's own error, shared by all who waited.
+    /// The loader's error, shared by all waiting callers.
     #[error("{0}")]
     Failed(Arc<E>),
     /// The loader panicked.
@@ -128,8 +125,8 @@ impl<E> Clone for LoadError<E> {
     }
 }
 
-/// The cache; a clone is a handle to the same one. Values should be cheap to clone, such as `Arc`s: they are cloned
-/// under a lock.
+/// The cache. A clone is a handle to the same cache. Values are cloned under a lock, so they should be cheap to clone, such
+/// as an `Arc`.
 pub struct Cache<K, V, E> {
     inner: Arc<Inner<K, V, E>>,
 }
@@ -161,14 +158,14 @@ where
         Self { inner: Arc::new(inner) }
     }
 
-    /// The value of `key`. Waits only where there is none to be served (see the table above); what `loader` brings
-    /// is then kept. It runs as a task of its own, and only if no other load of the key is under way.
+    /// The value of `key`. Waits only if no value may be served (see the table above). `loader` runs as a separate task, if
+    /// no other load of the key is running, and its value is stored.
     ///
     /// # Errors
-    /// Those of the load, where no value is left that may be served.
+    /// Those of the load, if no value may be served.
     ///
     /// # Panics
-    /// Outside a tokio runtime, when there is something to load.
+    /// If a load must start outside of a tokio runtime.
     pub async fn get<F, L>(&self, key: &K, loader: F) -> Result<V, LoadError<E>>
     where
         F: FnOnce(K) -> L + Send + 'static,
@@ -188,26 +185,25 @@ where
                 }
                 Found::Wait(answer) => return wait(answer).await,
                 Found::Outdated(mut load) => {
-                    // A put or its end: either way there is something new to be found.
+                    // The load was put or has ended: look again.
                     let _ = load.changed().await;
                 }
             }
         }
     }
 
-    /// Keeps `value` for `key`, and serves it from now on, to those who wait for a load too. What a load that is
-    /// under way brings is dropped.
+    /// Stores `value` for `key`. It is served from now on, also to callers that wait for a load. The value of a running load
+    /// is dropped.
     pub fn put(&self, key: K, value: V) {
         self.inner.shard(&key).put(key, value, Instant::now());
     }
 
-    /// Forgets the value of `key`. What a load that is under way brings goes to those who wait for it already, and
-    /// to nobody else.
+    /// Removes the value of `key`. The value of a running load goes only to the callers that wait for it already.
     pub fn invalidate(&self, key: &K) {
         self.inner.shard(key).invalidate(key);
     }
 
-    /// How many keys are kept; at most the capacity.
+    /// The number of keys; at most the capacity.
     #[must_use]
     pub fn kept(&self) -> usize {
         self.inner.shards.iter().map(|shard| lock(shard).kept()).sum()
@@ -228,7 +224,7 @@ where
     }
 }
 
-/// A load that is under way. However its task ends, its being dropped is its end.
+/// A running load. Dropping it ends the load, however its task ends.
 struct Load<K: Clone + Eq + Hash, V: Clone, E> {
     inner: Arc<Inner<K, V, E>>,
     key: K,
@@ -243,7 +239,7 @@ impl<K: Clone + Eq + Hash, V: Clone, E> Drop for Load<K, V, E> {
     }
 }
 
-/// The answer of a load. Its end always leaves one; a channel closed without is a cancelled load all the same.
+/// The answer of a load. A channel that is closed without an answer means a cancelled load.
 async fn wait<V: Clone, E>(mut answer: shard::Answer<V, E>) -> Result<V, LoadError<E>> {
     let Ok(answer) = answer.wait_for(Option::is_some).await else { return Err(LoadError::Cancelled) };
     answer.clone().unwrap_or(Err(LoadError::Cancelled))
@@ -257,7 +253,7 @@ impl<K: Hash, V, E> Inner<K, V, E> {
     }
 }
 
-/// Nothing is left half done where a key's or a value's own code panics: the state changes after it has run.
+/// Locks a shard. A poisoned lock can be used: if code of a key or a value panics, the state has not changed yet.
 fn lock<T>(shard: &Mutex<T>) -> MutexGuard<'_, T> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }

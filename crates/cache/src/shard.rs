@@ -1,8 +1,8 @@
-//! The rules: what a caller gets at an instant, and what becomes of a load. No clock, no task; each call is one step
-//! under the shard's lock.
+//! The rules of one shard: what a caller gets at an instant, and how a load changes the entries. No clock, no task; each call
+//! is one step under the shard's lock.
 //!
-//! Invariant: a key is in `loads` from when a caller is told to start its load until that load has ended, and there
-//! once at most; a load that a put or an invalidation has outdated never touches `entries`.
+//! Invariant: a key is in `loads` at most once, from when a caller is told to start its load until that load has ended. A
+//! load that was outdated by a put or an invalidation never changes `entries`.
 
 use std::{collections::HashMap, hash::Hash, time::Duration};
 
@@ -11,25 +11,25 @@ use tokio::{sync::watch, time::Instant};
 
 use crate::{LoadError, Settings};
 
-/// How many keys of a shard are being loaded at most: a flood of keys whose loads hang must end somewhere.
+/// How many keys a shard loads at once. This bounds a flood of keys whose loads hang.
 const LOADS_MAX: usize = 1_024;
 
-/// Where a load's answer will be.
+/// The channel for a load's answer.
 pub(crate) type Answer<V, E> = watch::Receiver<Option<Result<V, LoadError<E>>>>;
 
 pub(crate) struct Shard<K, V, E> {
     settings: Settings,
     refresh_after: Duration,
     entries: unsync::Cache<K, Entry<V, E>>,
-    /// Apart from the entries, so that no eviction forgets a load.
+    /// Separate from the entries, so that an eviction does not lose a load.
     loads: HashMap<K, Load<V, E>>,
 }
 
-/// What is known of a key.
+/// What the shard knows about a key.
 struct Entry<V, E> {
-    /// The value, and since when.
+    /// The value, and when it arrived.
     value: Option<(V, Instant)>,
-    /// How and when the last load failed, if none has come through since.
+    /// The last load's error and its instant, if no load succeeded since.
     failed: Option<(LoadError<E>, Instant)>,
 }
 
@@ -39,17 +39,17 @@ struct Load<V, E> {
     outdated: bool,
 }
 
-/// What a caller is to do.
+/// What a caller has to do.
 pub(crate) enum Found<V, E> {
-    /// Nothing.
+    /// Use this result.
     Answer(Result<V, LoadError<E>>),
-    /// To start the load, which is noted, and go on with this value.
+    /// Start the load, which is noted already, and use this value.
     Refresh(V),
-    /// To start the load, which is noted, and wait for it.
+    /// Start the load, which is noted already, and wait for it.
     Load(Answer<V, E>),
-    /// To wait for the load that is under way.
+    /// Wait for the running load.
     Wait(Answer<V, E>),
-    /// To wait for this to change, and ask again.
+    /// Wait for a change of this channel, and ask again.
     Outdated(Answer<V, E>),
 }
 
@@ -57,7 +57,7 @@ impl<K: Clone + Eq + Hash, V: Clone, E> Shard<K, V, E> {
     pub(crate) fn find(&mut self, key: &K, now: Instant) -> Found<V, E> {
         let (value, failed) =
             self.entries.get(key).map_or((None, None), |entry| (entry.value.as_ref(), entry.failed.as_ref()));
-        // Above all others: the way of nearly every call.
+        // The path of nearly every call comes first.
         if let Some((value, since)) = value
             && now.duration_since(*since) < self.refresh_after
         {
@@ -69,7 +69,7 @@ impl<K: Clone + Eq + Hash, V: Clone, E> Shard<K, V, E> {
         let paused = failed.filter(|(_, at)| now.duration_since(*at) < pause);
         if let Some((value, since)) = value {
             let age = now.duration_since(*since);
-            // Past its life, a value is served only where its renewal was tried in time.
+            // Beyond its life, a value is served only if a load was started in time.
             let tried = failed.is_some() || full || load.is_some_and(|load| load.began < *since + life);
             if age < life || (tried && age < life + stale_for) {
                 let value = value.clone();
@@ -129,11 +129,11 @@ impl<K: Clone + Eq + Hash, V: Clone, E> Shard<K, V, E> {
         self.entries.insert(key, Entry { value: Some((value, now)), failed: None });
     }
 
-    /// The load of `key` that `find` noted has ended.
+    /// Ends the load of `key` that `find` noted.
     pub(crate) fn ended(&mut self, key: &K, result: Result<V, LoadError<E>>, now: Instant) {
         let Some(load) = self.loads.remove(key) else { return };
         if load.outdated {
-            // Those who were waiting before an invalidation; a put has answered them already.
+            // Answers callers from before an invalidation. After a put they have their answer already.
             load.answer.send_if_modified(|answer| {
                 let unanswered = answer.is_none();
                 if unanswered {

@@ -1,4 +1,4 @@
-//! A limit before an axum service: 5 requests a client address, one more every 2 s.
+//! A limit in front of an axum service: 5 requests per client address, and one more every 2 s.
 //!
 //! `cargo run -p limiter --features tower --example axum`, then, several times: `curl -i http://127.0.0.1:3000/`
 #![expect(clippy::print_stdout, reason = "it says where it listens")]

@@ -1,5 +1,4 @@
-//! A door that lets each address in 3 times at once and twice a second: in this process, or shared by all who name the
-//! same Redis.
+//! A limit of 3 visits at once and 2 a second for each address, in this process or shared through Redis.
 //!
 //! `cargo run -p limiter --example door [redis://127.0.0.1:6379]`
 #![expect(clippy::print_stdout, reason = "it shows what is decided")]

@@ -1,11 +1,12 @@
-//! One key's bucket: the rules.
+//! The rules: the bucket of one key.
 //!
-//! What is kept of a bandwidth is when it was looked at last and how much of it was *spent* by then. A bucket that was
-//! never used and one that is full again are the same, so an idle one may be forgotten. Invariants: what is spent comes
-//! back by whole parts a step, so nothing is rounded and no remainder lost; an ask that is refused takes nothing, and
-//! does not hold up what comes back; what comes back is bounded by how far the clock went forward.
+//! A bucket stores, for each bandwidth, an instant and how much was *spent* by then. A full bucket equals a new one, so it
+//! may be forgotten.
 //!
-//! `lua/limit.lua` has the same rules, and a test holds the two against each other.
+//! Invariants: tokens come back in whole parts per step, so nothing is rounded and no remainder is lost. A refused ask
+//! takes nothing and does not delay the refill. The refill is bounded by how far the clock advanced.
+//!
+//! `lua/limit.lua` has the same rules; a test compares the two.
 
 use std::num::NonZeroU64;
 
@@ -14,18 +15,18 @@ use crate::{
     limit::{Counted, Kind},
 };
 
-/// What is kept of one bandwidth.
+/// The stored state of one bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
-    /// When it was looked at last, in microseconds; where it refills by interval, the last end of a stretch.
+    /// When it was last updated, in microseconds; for refill by interval, the end of the last period.
     pub(crate) at_us: u64,
-    /// What was spent by then, in parts.
+    /// What was spent at that instant, in parts.
     pub(crate) spent: u64,
-    /// Parts of a token as they were counted then.
+    /// The parts of a token at that time.
     pub(crate) token: NonZeroU64,
 }
 
-/// The levels of a bucket; nearly all have one.
+/// The levels of a bucket. Nearly all buckets have one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Levels {
     One(Level),
@@ -37,10 +38,10 @@ enum Levels {
 pub struct Bucket(Levels);
 
 impl Level {
-    /// The refusal of an ask, if it is refused for now; of a [`Bucket::sole_level`].
+    /// The refusal of an ask, if this level of a [`Bucket::sole_level`] refuses it for now.
     pub(crate) fn refusal(self, limit: &Limit, cost: u64, now_us: u64) -> Option<Decision> {
         let [only] = limit.counted() else { return None };
-        let level = only.brought(only.taken_over(self), now_us);
+        let level = only.advance(only.converted(self), now_us);
         if cost > only.capacity {
             return None;
         }
@@ -49,17 +50,17 @@ impl Level {
     }
 }
 
-/// Levels brought to an instant.
-struct Brought {
+/// Levels at the present instant.
+struct Updated {
     levels: [Level; MAX_BANDWIDTHS],
-    /// The clock went back: they have to be kept though nothing was taken.
-    back: bool,
-    /// Some are new and not full: a refusal keeps them, or time would begin anew with each.
-    begun: bool,
+    /// The clock went back, so the levels must be stored although nothing was taken.
+    clock_went_back: bool,
+    /// Some levels are new and not full. A refusal stores them; otherwise each refusal would restart their time.
+    is_new: bool,
 }
 
 impl Bucket {
-    /// The bucket of a key that was never used, at `now_us`.
+    /// The bucket of a key that was never used, created at `now_us`.
     #[must_use]
     pub fn new(limit: &Limit, now_us: u64) -> Self {
         Self(match limit.counted() {
@@ -68,62 +69,62 @@ impl Bucket {
         })
     }
 
-    /// Asks for `cost` tokens at `now_us`, in microseconds on a clock of the caller's; where a bandwidth is aligned to
-    /// the epoch, since then.
+    /// Asks for `cost` tokens at `now_us`, in microseconds of the caller's clock. If a bandwidth is aligned to the epoch,
+    /// the clock must count from the epoch.
     ///
-    /// A cost of 0 takes nothing and is allowed: it is a look ([`Bucket::peek`]).
+    /// A cost of 0 takes nothing and is allowed; see [`Bucket::peek`].
     ///
-    /// A clock that goes back refills nothing, and time is counted on from there. Where several clocks are read, that
-    /// is to be prevented: what one is ahead of the other would be refilled again and again.
+    /// If the clock goes back, nothing is refilled, and time counts on from there. The caller must not switch between
+    /// clocks: the difference between two clocks would be refilled again and again.
     ///
-    /// A limit with other bandwidths than last time finds as much spent as there was, up to the new capacity: a raise is
-    /// to be had at once, a cut is felt at once, and who has used nothing has all of the new capacity. Where tokens are
-    /// counted in other parts, a part of a token that was spent counts as a whole one. Time since the last ask counts at
-    /// the new rate. Bandwidths are told apart by their place; one that was not there before is new.
+    /// If the limit's bandwidths have changed, what was spent stays spent, up to the new capacity: a raise and a cut work at
+    /// once, and an unused key has all of the new capacity. If tokens are counted in other parts, a partly spent token
+    /// counts as spent. The time since the last ask counts at the new rate. Bandwidths are matched by their position; one
+    /// that did not exist before is new.
     pub fn ask(&mut self, limit: &Limit, cost: u64, now_us: u64) -> Decision {
         let counted = limit.counted();
-        // Nearly all are of one bandwidth, and as good as new when they are full.
+        // The usual case: one bandwidth, and a full bucket equals a new one.
         if let (Levels::One(level), [only], 0) = (&mut self.0, counted, limit.grace_us()) {
-            let then = only.taken_over(*level);
-            let mut now = [only.brought(then, now_us)];
+            let then = only.converted(*level);
+            let mut now = [only.advance(then, now_us)];
             let decision = decide(counted, &mut now, cost, now_us);
             if cost > 0 && matches!(decision, Decision::Allowed(_)) || now[0].at_us < then.at_us {
                 *level = now[0];
             }
             return decision;
         }
-        let mut brought = self.brought(limit, now_us);
-        let levels = &mut brought.levels[..counted.len()];
+        let mut updated = self.updated(limit, now_us);
+        let levels = &mut updated.levels[..counted.len()];
         let decision = decide(counted, levels, cost, now_us);
         let kept = match decision {
             Decision::Allowed(_) => cost > 0,
-            Decision::Denied { .. } => brought.begun,
+            Decision::Denied { .. } => updated.is_new,
             Decision::Never(_) | Decision::Unknown { .. } => false,
         };
-        if kept || brought.back {
-            self.keep(&brought.levels[..counted.len()]);
+        if kept || updated.clock_went_back {
+            self.keep(&updated.levels[..counted.len()]);
         }
         decision
     }
 
-    /// What is left at `now_us`. Nothing is taken or changed.
+    /// What is left at `now_us`. Changes nothing.
     #[must_use]
     pub fn peek(&self, limit: &Limit, now_us: u64) -> Budget {
         let counted = limit.counted();
-        let brought = self.brought(limit, now_us);
-        tightest(counted, &brought.levels[..counted.len()], now_us)
+        let updated = self.updated(limit, now_us);
+        tightest(counted, &updated.levels[..counted.len()], now_us)
     }
 
-    /// From when on this bucket says no more than a new one would, in microseconds: it may be forgotten then.
+    /// The instant, in microseconds, from which on this bucket equals a new one and may be forgotten.
     #[must_use]
     pub fn forget_at_us(&self, limit: &Limit) -> u64 {
         let levels = self.levels().iter().zip(limit.counted());
-        let full = levels.map(|(level, counted)| counted.full_at_us(counted.taken_over(*level)));
+        let full = levels.map(|(level, counted)| counted.full_at_us(counted.converted(*level)));
         full.fold(0, u64::max).saturating_add(limit.grace_us())
     }
 
-    /// What is kept, where the next ask under this limit has nothing else to look at: one bandwidth, counted in these
-    /// parts, that is as good as new when it is full.
+    /// The only level, if the next ask under this limit depends on nothing else: one bandwidth, the same parts of a token,
+    /// and a full bucket equals a new one.
     pub(crate) fn sole_level(&self, limit: &Limit) -> Option<Level> {
         match (&self.0, limit.counted()) {
             (Levels::One(level), [only]) if level.token == only.token && limit.grace_us() == 0 => {
@@ -149,31 +150,31 @@ impl Bucket {
         }
     }
 
-    fn brought(&self, limit: &Limit, now_us: u64) -> Brought {
+    fn updated(&self, limit: &Limit, now_us: u64) -> Updated {
         let none = Level { at_us: 0, spent: 0, token: NonZeroU64::MIN };
-        let mut brought = Brought { levels: [none; MAX_BANDWIDTHS], back: false, begun: false };
-        // Only where a new bucket is not full does it matter that this one is as good as new.
+        let mut updated = Updated { levels: [none; MAX_BANDWIDTHS], clock_went_back: false, is_new: false };
+        // A bucket that equals a new one must be replaced only if a new one is not full.
         let renewed = limit.grace_us() > 0 && now_us >= self.forget_at_us(limit);
         let kept = self.levels();
-        for (place, (level, counted)) in brought.levels.iter_mut().zip(limit.counted()).enumerate() {
-            *level = match kept.get(place) {
+        for (index, (level, counted)) in updated.levels.iter_mut().zip(limit.counted()).enumerate() {
+            *level = match kept.get(index) {
                 Some(kept) if !renewed => {
-                    let then = counted.taken_over(*kept);
-                    let now = counted.brought(then, now_us);
-                    brought.back |= now.at_us < then.at_us;
+                    let then = counted.converted(*kept);
+                    let now = counted.advance(then, now_us);
+                    updated.clock_went_back |= now.at_us < then.at_us;
                     now
                 }
                 _ => {
-                    brought.begun |= counted.spent_at_first > 0;
+                    updated.is_new |= counted.spent_at_first > 0;
                     counted.first(now_us)
                 }
             };
         }
-        brought
+        updated
     }
 }
 
-/// Takes the cost where all allow.
+/// Takes the cost if all bandwidths allow it.
 fn decide(counted: &[Counted], levels: &mut [Level], cost: u64, now_us: u64) -> Decision {
     let mut wait: Option<(u64, Budget)> = None;
     for (counted, level) in counted.iter().zip(&*levels) {
@@ -195,9 +196,9 @@ fn decide(counted: &[Counted], levels: &mut [Level], cost: u64, now_us: u64) -> 
     Decision::Allowed(tightest(counted, levels, now_us))
 }
 
-/// What is left of the bandwidth that has least.
+/// What is left of the bandwidth with the fewest tokens.
 fn tightest(counted: &[Counted], levels: &[Level], now_us: u64) -> Budget {
-    let of = |place: usize| counted[place].budget(levels[place], now_us);
+    let of = |index: usize| counted[index].budget(levels[index], now_us);
     (1..counted.len()).map(of).fold(
         of(0),
         |least, budget| {
@@ -213,8 +214,8 @@ impl Counted {
         Level { at_us, spent: self.spent_at_first, token: self.token }
     }
 
-    /// A level that was perhaps kept under another limit.
-    fn taken_over(&self, mut level: Level) -> Level {
+    /// Converts a level that may have been stored under other bandwidths.
+    fn converted(&self, mut level: Level) -> Level {
         if level.token != self.token {
             let tokens = level.spent.div_ceil(level.token.get()).min(self.capacity);
             level.spent = tokens * self.token.get();
@@ -227,12 +228,12 @@ impl Counted {
         level
     }
 
-    /// A level at another instant.
-    fn brought(&self, level: Level, now_us: u64) -> Level {
+    /// A level at another instant: refills it.
+    fn advance(&self, level: Level, now_us: u64) -> Level {
         if now_us < level.at_us {
             return match self.kind {
                 Kind::Greedy | Kind::Unaligned => Level { at_us: now_us, ..level },
-                // A stretch that was counted is not counted again because the clock lies a little behind its end.
+                // If the clock went back a little behind the end of a counted period, the period is not counted again.
                 Kind::Aligned if level.at_us - now_us <= self.period_us => level,
                 Kind::Aligned => Level { at_us: now_us - now_us % self.period_us, ..level },
             };
@@ -246,12 +247,12 @@ impl Counted {
             }
         };
         let spent = level.spent.saturating_sub(steps.saturating_mul(self.gain));
-        // The stretches of a full one begin with its next use.
+        // The periods of a full bucket start with its next use.
         let at_us = if spent == 0 && self.kind == Kind::Unaligned { now_us } else { at_us };
         Level { at_us, spent, ..level }
     }
 
-    /// When a cost that is not over the capacity can be had, and what is left, where it can't be had now.
+    /// If a cost within the capacity can't be taken now: in how many microseconds it can, and what is left.
     fn refused(&self, level: Level, cost: u64, now_us: u64) -> Option<(u64, Budget)> {
         let wanted = level.spent + cost * self.token.get();
         if cost == 0 || wanted <= self.full {
@@ -260,14 +261,14 @@ impl Counted {
         Some((self.back_after_us(level, wanted - self.full, now_us), self.budget(level, now_us)))
     }
 
-    /// In how many microseconds so many parts, 1 or more, have come back.
+    /// In how many microseconds so many parts have come back; 1 or more.
     fn back_after_us(&self, level: Level, parts: u64, now_us: u64) -> u64 {
         level.at_us.saturating_add(self.steps_us(parts)).saturating_sub(now_us).max(1)
     }
 
-    /// The steps, in microseconds, that bring so many parts back.
+    /// How long the refill of so many parts takes, in microseconds.
     pub(crate) fn steps_us(&self, parts: u64) -> u64 {
-        // Round rates gain 1 part a step, and a division costs more than the rest of a decision.
+        // Many rates gain 1 part per step, and a division costs more than the rest of a decision.
         let steps = if self.gain == 1 { parts } else { parts.div_ceil(self.gain) };
         steps * self.period_us
     }

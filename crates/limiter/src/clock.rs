@@ -1,7 +1,9 @@
 //! The clock of the buckets in this process.
 //!
-//! Invariant: it never goes back, whatever happens to the wall clock, which only says where it begins. It is the
-//! processor's counter where that runs evenly, since a decision costs little more than reading a clock.
+//! It starts at the wall clock's time, and then counts by the processor's counter if that is steady: reading a clock is a
+//! large part of a decision's cost.
+//!
+//! Invariant: it never goes back, even if the wall clock does.
 
 use std::time::SystemTime;
 
@@ -22,7 +24,7 @@ impl Clock {
         Self { clock, began, began_us: u64::try_from(wall.as_micros()).unwrap_or(0) }
     }
 
-    /// Microseconds since the Unix epoch, as of when this clock was started.
+    /// Microseconds since the Unix epoch. Later changes of the wall clock have no effect.
     pub(crate) fn now_us(&self) -> u64 {
         self.began_us + self.clock.delta_as_nanos(self.began, self.clock.raw()) / 1_000
     }

@@ -1,19 +1,19 @@
-//! What is answered to an ask.
+//! The answer to an ask.
 //!
-//! Invariant: a refusal says when to come back, and that is never now.
+//! Invariant: a refusal says when to come back, which is at least 1 us later.
 
-/// What is left of the bandwidth that is nearest to refusing (of a refusal: that makes wait longest).
+/// What is left of one bandwidth: the one with the fewest tokens left, or, for a refusal, the one with the longest wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Its capacity, in tokens.
     pub limit: u64,
-    /// Whole tokens that are left after this decision.
+    /// Whole tokens left after this decision.
     pub remaining: u64,
-    /// In how many microseconds it is full again if nothing more is taken; 0 where it is.
+    /// In how many microseconds the bandwidth is full again if nothing more is taken; 0 if it is full.
     pub reset_after_us: u64,
 }
 
-/// The answer to an ask. A refusal is a value, no error.
+/// The answer to an ask. A refusal is a value, not an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Decision {
@@ -21,29 +21,29 @@ pub enum Decision {
     Allowed(Budget),
     /// Not now; nothing was taken.
     Denied {
-        /// In how many microseconds this very ask is allowed if nobody else takes anything; 1 or more.
+        /// In how many microseconds the same ask is allowed if nothing else is taken; 1 or more.
         retry_after_us: u64,
         /// What is left.
         budget: Budget,
     },
-    /// Not ever: the cost is over a capacity. Nothing was taken, and asking again changes nothing.
+    /// Never: the cost is higher than a capacity. Nothing was taken, and asking again does not help.
     Never(Budget),
-    /// Whoever keeps the bucket did not say, or has no room for it: the configuration decided. What was asked for may
-    /// have been taken.
+    /// The back end did not answer, or has no room for the bucket, so the configuration decided. The cost may have been
+    /// taken.
     Unknown {
-        /// Whether it lets through.
+        /// Whether the configuration allows it.
         allowed: bool,
     },
 }
 
 impl Decision {
-    /// Whether whoever asked may go on.
+    /// Whether the caller may go on.
     #[must_use]
     pub fn is_allowed(&self) -> bool {
         matches!(self, Self::Allowed(_) | Self::Unknown { allowed: true })
     }
 
-    /// What is left, where that is known.
+    /// What is left, if it is known.
     #[must_use]
     pub fn budget(&self) -> Option<Budget> {
         match self {
@@ -52,8 +52,7 @@ impl Decision {
         }
     }
 
-    /// For `Retry-After`, in whole seconds rounded up, 1 or more; nothing where coming back is not refused for the time
-    /// being alone.
+    /// The seconds for `Retry-After`, rounded up, 1 or more; only for [`Decision::Denied`].
     #[must_use]
     pub fn retry_after_s(&self) -> Option<u64> {
         match self {

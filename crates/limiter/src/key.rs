@@ -1,19 +1,19 @@
-//! Keys, as they come from outside: any bytes, of any length.
+//! Keys: any bytes of any length.
 //!
-//! Invariant: no key that is kept is longer than [`KEPT_BYTES`], and two that differ stay different.
+//! Invariant: no stored key is longer than [`STORED_BYTES`], and different keys stay different.
 
 use std::ops::Deref;
 
-/// How long a key is that is kept as it is, at most.
+/// The longest key that is stored as it is, in bytes.
 const PLAIN_BYTES: usize = 64;
 
-/// How long a key is that is kept, at most: a `#` and a digest. Longer than a plain one, so that none can pass for it.
-const KEPT_BYTES: usize = 1 + 2 * blake3::OUT_LEN;
+/// The longest stored key, in bytes: a `#` and a digest. It is longer than any plain key, so the two cannot be confused.
+const STORED_BYTES: usize = 1 + 2 * blake3::OUT_LEN;
 
-/// A key as it is kept: itself (or what was shortened before), or its digest.
+/// A key as it is stored: the key, or its digest.
 pub(crate) enum Shortened<'a> {
     Plain(&'a [u8]),
-    Digest([u8; KEPT_BYTES]),
+    Digest([u8; STORED_BYTES]),
 }
 
 impl<'a> Shortened<'a> {
@@ -21,7 +21,7 @@ impl<'a> Shortened<'a> {
         if key.len() <= PLAIN_BYTES {
             return Self::Plain(key);
         }
-        let mut digest = [b'#'; KEPT_BYTES];
+        let mut digest = [b'#'; STORED_BYTES];
         digest[1..].copy_from_slice(blake3::hash(key).to_hex().as_bytes());
         Self::Digest(digest)
     }
@@ -38,10 +38,10 @@ impl Deref for Shortened<'_> {
     }
 }
 
-/// How long a key is that needs no memory of its own.
+/// The longest key that is stored inside a table entry, in bytes.
 const INLINE_BYTES: usize = 22;
 
-/// A key in a table: addresses and the like lie in the entry.
+/// A key in a table. Short keys, for example addresses, need no memory outside the entry.
 #[derive(Debug)]
 pub(crate) enum Key {
     Inline(u8, [u8; INLINE_BYTES]),
@@ -52,8 +52,8 @@ impl Key {
     pub(crate) fn new(key: &[u8]) -> Self {
         let mut bytes = [0; INLINE_BYTES];
         match (u8::try_from(key.len()), bytes.get_mut(..key.len())) {
-            (Ok(len), Some(place)) => {
-                place.copy_from_slice(key);
+            (Ok(len), Some(inline)) => {
+                inline.copy_from_slice(key);
                 Self::Inline(len, bytes)
             }
             _ => Self::Boxed(key.into()),
@@ -77,13 +77,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_of_all_lengths_stay_apart_and_short() {
+    fn keys_of_all_lengths_stay_different_and_short() {
         let keys: Vec<Vec<u8>> = (0..200).map(|len| vec![b'a'; len]).collect();
         let kept: std::collections::BTreeSet<Vec<u8>> =
             keys.iter().map(|key| Key::new(&Shortened::new(key)).to_vec()).collect();
         assert_eq!(kept.len(), keys.len());
-        assert!(kept.iter().all(|key| key.len() <= KEPT_BYTES));
-        // A digest that somebody uses as a key is another key.
+        assert!(kept.iter().all(|key| key.len() <= STORED_BYTES));
+        // A digest that is used as a key is another key.
         let digest = Shortened::new(&keys[100]).to_vec();
         assert_ne!(*Shortened::new(&digest), *digest);
     }

@@ -1,15 +1,14 @@
-//! A [tower](https://docs.rs/tower) layer: asks before a request goes on, and tells in HTTP what was decided.
+//! A [tower](https://docs.rs/tower) layer that asks the limiter about each request.
 //!
-//! What a request is counted under is for a [`KeyOf`] to say: the client's address ([`ByAddress`]), a header
-//! ([`ByHeader`]), or a function. Each reply has `RateLimit-Policy` and `RateLimit` ([`Announced`]). A request that is
-//! refused does not reach the service: the reply is a problem document
-//! ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)),
+//! A [`KeyOf`] chooses the key of a request: the client's address ([`ByAddress`]), a header ([`ByHeader`]), or a function.
+//! Each reply has `RateLimit-Policy` and `RateLimit` ([`Announced`]). A refused request does not reach the service. The
+//! reply is a problem document ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)):
 //!
-//! - 429 with `Retry-After` where it may be made again then;
-//! - 429 without, where it costs more than the limit ever holds: to wait does not help;
-//! - 503 with `Retry-After` where nobody could say, and the limiter is closed then.
+//! - 429 with `Retry-After` if the request may be repeated then;
+//! - 429 without it if the request costs more than the limit's capacity, so that waiting does not help;
+//! - 503 with `Retry-After` if the back end does not answer and the configuration refuses.
 //!
-//! Invariant: each request is asked about once, and waits for nothing but the limiter.
+//! Invariant: each request causes one ask, and waits only for the limiter.
 
 pub mod address;
 mod fields;
@@ -36,12 +35,12 @@ pub use self::fields::Announced;
 use crate::{Decision, Limit, Limiter};
 use address::Prefixes;
 
-/// After how long to come again where nobody could say, in seconds.
+/// The `Retry-After` of a 503, in seconds.
 const UNKNOWN_RETRY_S: u64 = 1;
 
-/// What a request is counted under.
+/// Chooses the key of a request.
 pub trait KeyOf: Send + Sync + 'static {
-    /// The key; with none, the request is not limited.
+    /// The key; with `None`, the request is not limited.
     fn key(&self, head: &Parts) -> Option<Vec<u8>>;
 }
 
@@ -54,8 +53,8 @@ where
     }
 }
 
-/// By a header's value. Those who do not send it are counted as one: leaving it out lifts no limit. Only for headers that
-/// a client can't choose, or that are checked before.
+/// The value of a header. All requests without the header share one key, so leaving it out does not avoid the limit. Use it
+/// only for headers that a client cannot choose, or that were checked before.
 #[derive(Clone, Debug)]
 pub struct ByHeader(pub HeaderName);
 
@@ -65,19 +64,19 @@ impl KeyOf for ByHeader {
     }
 }
 
-/// By the client's address, or the network that it is of.
+/// The client's address, or its network.
 pub struct ByAddress {
-    /// Where the peer's address is; with axum, in the extension `ConnectInfo<SocketAddr>`. Requests without one are
-    /// counted as one.
+    /// Returns the peer's address; with axum, from the extension `ConnectInfo<SocketAddr>`. All requests without one share
+    /// one key.
     pub peer: fn(&Parts) -> Option<IpAddr>,
-    /// Whose `X-Forwarded-For` is believed.
+    /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// How much of an address counts.
+    /// How many bits of an address make the key.
     pub prefixes: Prefixes,
 }
 
 impl ByAddress {
-    /// By the peer's address, /32 or /64; no proxy is trusted.
+    /// Uses the peer's address, /32 or /64. No proxy is trusted.
     #[must_use]
     pub fn new(peer: fn(&Parts) -> Option<IpAddr>) -> Self {
         Self { peer, trusted_proxies: Vec::new(), prefixes: Prefixes::default() }
@@ -103,14 +102,13 @@ struct Inner<K> {
 }
 
 impl<K: KeyOf> LimitLayer<K> {
-    /// Lets a request through, at a cost of 1, where `limiter` says so for its key under `limit`, whose name is told to
-    /// clients.
+    /// Each request costs 1 token of its key under `limit`. Clients see the limit's name.
     #[must_use]
     pub fn new(limiter: Arc<Limiter>, limit: Limit, key: K) -> Self {
         Self::with_cost(limiter, limit, key, |_| 1)
     }
 
-    /// The same, with the cost of each request.
+    /// The same, with a function for the cost of each request.
     #[must_use]
     pub fn with_cost(limiter: Arc<Limiter>, limit: Limit, key: K, cost: fn(&Parts) -> u64) -> Self {
         let name = limit.name().to_owned();
@@ -168,7 +166,7 @@ where
     }
 
     fn call(&mut self, request: Request<In>) -> Self::Future {
-        // The one that said it was ready goes along; its clone has to say so first.
+        // The request takes the service that is ready; the clone that stays must become ready first.
         let clone = self.service.clone();
         let mut service = std::mem::replace(&mut self.service, clone);
         let layer = Arc::clone(&self.layer.0);
@@ -189,7 +187,7 @@ where
 impl<K> Inner<K> {
     fn refusal<Out: From<String>>(&self, decision: &Decision) -> Response<Out> {
         let policy = self.announced.policy_of(decision);
-        // The type is the draft's; of the policies, it is the one that decided.
+        // The type comes from the draft. The document names the policy that decided.
         let (status, body) = match (decision, policy) {
             (Decision::Denied { .. } | Decision::Never(_), Some(policy)) => {
                 let detail = match decision {

@@ -1,15 +1,16 @@
-//! A token bucket that servers share: one round trip a decision, or none.
+//! A token bucket that servers share: at most one round trip per decision.
 //!
 //! A [`Limit`] says how much each of its keys may use: one or several [`Bandwidth`]s, all of which must allow. A
 //! [`Limiter`] keeps the buckets, in this process or in Redis, and answers each ask with a [`Decision`]: allowed, not now
-//! (and when to come back), or never. `README.md` is where to begin.
+//! (and when to come back), or never. Start with `README.md`.
 //!
-//! The rules ([`Bucket`]) are pure: `now` is an argument, everything is an integer, nothing is rounded in a key's favour
-//! and no remainder is lost. Invariant, whatever keeps the buckets: over any stretch of a bucket's clock, what a key is
-//! allowed is at most its capacity and what was refilled meanwhile; what leases add to that is said at
-//! [`Limit::with_lease`].
+//! The rules ([`Bucket`]) are pure: `now` is an argument, all numbers are integers, nothing is rounded in a key's favour
+//! and no remainder is lost.
 //!
-//! The rules and [`Memory`] need no system beneath them; the front has a clock, and is not there on WebAssembly.
+//! Invariant, for every back end: in any interval of a bucket's clock, a key is allowed at most its capacity plus what was
+//! refilled meanwhile. [`Limit::with_lease`] says what leases add to that.
+//!
+//! The rules and [`Memory`] need no operating system. [`Limiter`] reads a clock and does not exist on WebAssembly.
 //! Without the feature `redis` this crate links no runtime, no client and no logger.
 
 mod bucket;

@@ -1,8 +1,10 @@
 //! How much a key may use.
 //!
-//! A bandwidth counts in *parts*, so that each microsecond refills a whole number of them: a token of a bandwidth that
-//! refills 5 tokens in 1,000 us is 200 parts, and 1 part comes in each microsecond. Invariant: with a [`Limit`] that
-//! exists, no number in [`crate::Bucket`] or in the script passes 2^53, so that both count exactly.
+//! A bandwidth counts in *parts* of tokens, so that each microsecond refills a whole number of parts. For example, with 5
+//! tokens in 1,000 us, a token has 200 parts, and each microsecond refills 1 part.
+//!
+//! Invariant: for every valid [`Limit`], no number in [`crate::Bucket`] or in the script exceeds 2^53, so both count
+//! exactly.
 
 use std::{
     fmt,
@@ -14,37 +16,37 @@ use std::{
     time::Duration,
 };
 
-/// How many bandwidths a limit has, at most.
+/// The largest number of bandwidths of a limit.
 pub const MAX_BANDWIDTHS: usize = 4;
 
-/// How long a limit's name is, at most.
+/// The longest name of a limit, in bytes.
 pub const MAX_NAME_BYTES: usize = 80;
 
-/// The capacity of a bandwidth in parts, at most: half of what a double counts exactly, since a cost comes on top.
+/// The largest capacity in parts: half of what a double counts exactly, because a cost is added to it.
 const MAX_PARTS: u64 = 1 << 52;
 
-/// How long a bandwidth takes to fill, at most: 100 years.
+/// The longest time that a bandwidth may take to fill: 100 years.
 const MAX_FILL_US: u64 = 100 * 366 * 86_400 * 1_000_000;
 
-/// From where the stretches of a bandwidth are counted that refills by interval.
+/// Where the periods of a bandwidth start that refills by interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// From the Unix epoch: the same for all keys, as in "a day, by UTC".
+    /// At the Unix epoch: the same for all keys, as in "a day in UTC".
     Epoch,
-    /// From the key's first use when its bucket is full.
+    /// At the key's first use while its bucket is full.
     FirstUse,
 }
 
 /// How tokens come back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refill {
-    /// Evenly, each as soon as its share of the period has passed.
+    /// Evenly: each token as soon as its share of the period has passed.
     Greedy,
-    /// All of a period's at its end.
+    /// All tokens of a period at its end.
     Interval(Align),
 }
 
-/// One rate: so many tokens at most, so many back in a period.
+/// One rate: a capacity, and how many tokens come back in a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bandwidth {
     capacity: u64,
@@ -55,73 +57,73 @@ pub struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// `capacity` tokens at most, of which `tokens` come back in each `period`, evenly. A new key has all of them.
+    /// At most `capacity` tokens; `tokens` come back evenly in each `period`. A new key is full.
     #[must_use]
     pub const fn greedy(capacity: u64, tokens: u64, period: Duration) -> Self {
         Self { capacity, tokens, period, refill: Refill::Greedy, initial: None }
     }
 
-    /// `capacity` tokens at most, of which `tokens` come back at the end of each `period`. A new key has all of them.
+    /// At most `capacity` tokens; `tokens` come back at the end of each `period`. A new key is full.
     #[must_use]
     pub const fn interval(capacity: u64, tokens: u64, period: Duration, align: Align) -> Self {
         Self { capacity, tokens, period, refill: Refill::Interval(align), initial: None }
     }
 
-    /// As many a second as the bucket holds: `greedy(tokens, tokens, 1 s)`.
+    /// The same as `greedy(tokens, tokens, 1 s)`.
     #[must_use]
     pub const fn per_second(tokens: u64) -> Self {
         Self::greedy(tokens, tokens, Duration::from_secs(1))
     }
 
-    /// As many a minute as the bucket holds: `greedy(tokens, tokens, 60 s)`.
+    /// The same as `greedy(tokens, tokens, 60 s)`.
     #[must_use]
     pub const fn per_minute(tokens: u64) -> Self {
         Self::greedy(tokens, tokens, Duration::from_secs(60))
     }
 
-    /// What a new key has in place of the whole capacity. A key that was full for as long as this takes to become full
-    /// counts as new.
+    /// Sets how many tokens a new key has, in place of the whole capacity. A key counts as new again after it was full
+    /// for as long as a new key takes to become full.
     #[must_use]
     pub const fn with_initial(mut self, tokens: u64) -> Self {
         self.initial = Some(tokens);
         self
     }
 
-    /// Tokens at most.
+    /// The capacity, in tokens.
     #[must_use]
     pub const fn capacity(&self) -> u64 {
         self.capacity
     }
 
-    /// Tokens that come back in a period.
+    /// How many tokens come back in a period.
     #[must_use]
     pub const fn tokens(&self) -> u64 {
         self.tokens
     }
 
-    /// In what time.
+    /// The period.
     #[must_use]
     pub const fn period(&self) -> Duration {
         self.period
     }
 
-    /// How they come back.
+    /// How tokens come back.
     #[must_use]
     pub const fn refill(&self) -> Refill {
         self.refill
     }
 
-    /// What a new key has.
+    /// How many tokens a new key has.
     #[must_use]
     pub fn initial(&self) -> u64 {
         self.initial.unwrap_or(self.capacity)
     }
 
-    /// What it comes down to.
+    /// Converts the rate to whole parts per step.
     fn measure(&self) -> Result<Measure, String> {
         let Self { capacity, tokens, period, refill, .. } = *self;
         if capacity == 0 || tokens == 0 {
-            return Err("the capacity and the tokens of a period are 1 or more".to_owned());
+            return Err("the capacity and the tokens of a period must be 1 or more".to_owned());
         }
         if self.initial() > capacity {
             return Err(format!(
@@ -131,7 +133,11 @@ impl Bandwidth {
         }
         let period_us = match u64::try_from(period.as_micros()) {
             Ok(us @ 1..=MAX_FILL_US) if u128::from(us) * 1_000 == period.as_nanos() => us,
-            _ => return Err("the period is a whole number of microseconds, from 1 to 100 years".to_owned()),
+            _ => {
+                return Err(
+                    "the period must be a whole number of microseconds, from 1 us to 100 years".to_owned()
+                );
+            }
         };
         let measure = match refill {
             Refill::Greedy => {
@@ -166,7 +172,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// How a bandwidth counts.
+/// The parts and steps of a bandwidth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Measure {
     token: NonZeroU64,
@@ -175,7 +181,7 @@ struct Measure {
     kind: Kind,
 }
 
-/// Of the three ways to refill, which.
+/// The way to refill. The numbers are those of `lua/limit.lua`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Greedy = 0,
@@ -183,25 +189,25 @@ pub(crate) enum Kind {
     Aligned = 2,
 }
 
-/// A bandwidth as it is counted with.
+/// A bandwidth in parts and steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counted {
     pub(crate) kind: Kind,
-    /// Tokens at most.
+    /// The capacity, in tokens.
     pub(crate) capacity: u64,
-    /// The same, in parts.
+    /// The capacity, in parts.
     pub(crate) full: u64,
-    /// Parts of a token.
+    /// The parts of one token.
     pub(crate) token: NonZeroU64,
-    /// Parts that come back at each step.
+    /// The parts that come back at each step.
     pub(crate) gain: u64,
-    /// A step: 1 us where refilled evenly.
+    /// The length of a step, in microseconds; 1 for an even refill.
     pub(crate) period_us: u64,
-    /// Parts that a new key has spent already.
+    /// The parts that a new key lacks.
     pub(crate) spent_at_first: u64,
 }
 
-/// Why a limit is refused: one line, with what to do.
+/// Why a limit is invalid: one line that says what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("limit {name:?}: {reason}")]
 pub struct LimitFault {
@@ -211,17 +217,17 @@ pub struct LimitFault {
 
 /// A named limit: what each of its keys may use. Cheap to clone.
 ///
-/// The name and the key are what a bucket is known by. A limit of the same name with other bandwidths goes on with the
-/// same buckets, and that is how a limit is changed while it runs; see [`crate::Bucket::ask`] for what happens to the tokens
-/// held. Servers that share buckets should change together: each ask is decided by the limit it brings.
+/// Name and key identify a bucket. A limit with the same name and other bandwidths uses the same buckets: this is how a
+/// running limit is changed. [`crate::Bucket::ask`] says what happens to the tokens. Servers that share buckets should
+/// change together, because each ask is decided by the limit that comes with it.
 #[derive(Clone)]
 pub struct Limit(Arc<Inner>);
 
 struct Inner {
-    /// No other limit of this process has it, or had it.
+    /// Unique in this process, and never used again.
     id: u64,
     name: Box<str>,
-    /// A digest of the name, for tables in memory.
+    /// A digest of the name, for the hashes of tables in memory.
     salt: u64,
     bandwidths: Box<[Bandwidth]>,
     counted: Box<[Counted]>,
@@ -231,7 +237,7 @@ struct Inner {
 
 impl PartialEq for Limit {
     fn eq(&self, other: &Self) -> bool {
-        // The rest follows from these.
+        // The other fields follow from these.
         let (left, right) = (&*self.0, &*other.0);
         let equal =
             || left.name == right.name && left.bandwidths == right.bandwidths && left.lease == right.lease;
@@ -241,47 +247,46 @@ impl PartialEq for Limit {
 
 impl Eq for Limit {}
 
-/// From 1 on.
+/// The next id; the first is 1.
 fn next_id() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
     LAST.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// What a server takes ahead for a key.
+/// The terms of a lease: tokens that a server takes ahead for a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lease {
-    /// Tokens at most.
+    /// The largest number of tokens.
     pub(crate) tokens: u64,
-    /// For how long they are good.
+    /// How long they may be used, in microseconds.
     pub(crate) life_us: u64,
 }
 
 impl Limit {
-    /// A limit; with several bandwidths, all of them must allow an ask, or nothing is taken from any.
+    /// Makes a limit. An ask is allowed if all bandwidths allow it; otherwise nothing is taken from any.
     ///
-    /// The name is of 1 to [`MAX_NAME_BYTES`] visible ASCII characters, without `:`, `{` and `}`.
+    /// The name has 1 to [`MAX_NAME_BYTES`] visible ASCII characters, without `:`, `{` and `}`.
     ///
     /// # Errors
-    /// A [`LimitFault`] that says what is wrong: the name, the number of bandwidths (1 to [`MAX_BANDWIDTHS`]), a number
-    /// out of range.
+    /// [`LimitFault`]: the name, the number of bandwidths (1 to [`MAX_BANDWIDTHS`]) or another number is not valid.
     pub fn new(name: &str, bandwidths: impl IntoIterator<Item = Bandwidth>) -> Result<Self, LimitFault> {
         let fault = |reason: String| Err(LimitFault { name: name.to_owned(), reason });
         let odd = |byte: u8| !byte.is_ascii_graphic() || matches!(byte, b':' | b'{' | b'}');
         if name.is_empty() || name.len() > MAX_NAME_BYTES || name.bytes().any(odd) {
             return fault(format!(
-                "the name is of 1 to {MAX_NAME_BYTES} visible ASCII characters without : {{ and }}"
+                "the name must have 1 to {MAX_NAME_BYTES} visible ASCII characters without : {{ and }}"
             ));
         }
         let bandwidths: Box<[Bandwidth]> = bandwidths.into_iter().take(MAX_BANDWIDTHS + 1).collect();
         if bandwidths.is_empty() || bandwidths.len() > MAX_BANDWIDTHS {
-            return fault(format!("it has 1 to {MAX_BANDWIDTHS} bandwidths"));
+            return fault(format!("it must have 1 to {MAX_BANDWIDTHS} bandwidths"));
         }
         let mut counted = Vec::with_capacity(bandwidths.len());
         let mut grace_us = 0;
-        for (place, bandwidth) in bandwidths.iter().enumerate() {
+        for (index, bandwidth) in bandwidths.iter().enumerate() {
             let Measure { token, gain, period_us, kind } = match bandwidth.measure() {
                 Ok(measure) => measure,
-                Err(reason) => return fault(format!("bandwidth {}: {reason}", place + 1)),
+                Err(reason) => return fault(format!("bandwidth {}: {reason}", index + 1)),
             };
             let (full, initial) = (bandwidth.capacity * token.get(), bandwidth.initial() * token.get());
             let spent_at_first = full - initial;
@@ -296,23 +301,23 @@ impl Limit {
         Ok(Self(Arc::new(Inner { id, name, salt, bandwidths, counted, grace_us, lease })))
     }
 
-    /// Lets each server take up to `tokens` at once for a key that is asked for more than once in a `life`, and give them
-    /// out by itself for that long: where buckets are in Redis, most asks of a hot key then cost no call.
+    /// Lets each server take up to `tokens` ahead for a key that is asked for more than once in a `life`, and use them
+    /// without a call for that long. With buckets in Redis, most asks of a hot key then need no call.
     ///
-    /// The price: over any stretch of time, all servers together may allow `tokens` more for each server than the
-    /// bandwidths say, since what was taken before is used in it; and what a server does not use, or takes along when it
-    /// dies, is lost to the key. Without leases nothing is allowed beyond the bandwidths.
+    /// The price: in any interval, each server may allow up to `tokens` more than the bandwidths, because it may use tokens
+    /// that it took before. Tokens that a server does not use, or holds when it dies, are lost to the key. Without leases,
+    /// nothing is allowed beyond the bandwidths.
     ///
     /// # Errors
-    /// A [`LimitFault`] where the tokens are not from 1 to the least capacity, or the life is not from 1 ms to 60 s.
+    /// [`LimitFault`] if `tokens` is not from 1 to the smallest capacity, or `life` not from 1 ms to 60 s.
     pub fn with_lease(self, tokens: u64, life: Duration) -> Result<Self, LimitFault> {
         let fault = |reason: String| Err(LimitFault { name: self.0.name.to_string(), reason });
         let least = self.0.counted.iter().map(|counted| counted.capacity).min().unwrap_or(0);
         if !(1..=least).contains(&tokens) {
-            return fault(format!("a lease is of 1 token to the least capacity, {least}"));
+            return fault(format!("a lease must have from 1 token to the smallest capacity, {least}"));
         }
         let Ok(life_us @ 1_000..=60_000_000) = u64::try_from(life.as_micros()) else {
-            return fault("a lease lives from 1 ms to 60 s".to_owned());
+            return fault("the life of a lease must be from 1 ms to 60 s".to_owned());
         };
         let Inner { name, salt, bandwidths, counted, grace_us, .. } = &*self.0;
         let lease = Some(Lease { tokens, life_us });
@@ -327,19 +332,19 @@ impl Limit {
         })))
     }
 
-    /// Its name.
+    /// The name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// What it is made of.
+    /// The bandwidths.
     #[must_use]
     pub fn bandwidths(&self) -> &[Bandwidth] {
         &self.0.bandwidths
     }
 
-    /// 1 or more; each limit that was ever made has its own.
+    /// The limit's id, 1 or more: unique in this process.
     pub(crate) fn id(&self) -> u64 {
         self.0.id
     }
@@ -348,7 +353,7 @@ impl Limit {
         &self.0.counted
     }
 
-    /// For how long a full bucket is to be kept: not at all, where a new one is full, too.
+    /// How long a full bucket must still be stored, in microseconds; 0 if a new bucket is full, too.
     pub(crate) fn grace_us(&self) -> u64 {
         self.0.grace_us
     }
@@ -362,12 +367,12 @@ impl Limit {
         self.0.salt
     }
 
-    /// Whether this is the very same value.
+    /// Whether this is a clone of the same value.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether it is, or one of the same name.
+    /// Whether both have the same name.
     pub(crate) fn is_namesake(&self, other: &Self) -> bool {
         self.is_same(other) || self.0.name == other.0.name
     }

@@ -1,7 +1,7 @@
-//! The front: one limiter, whatever keeps the buckets.
+//! One type for all back ends.
 //!
-//! Invariant: each ask is answered, in the time that the back end is given; where that does not say, by the
-//! configuration, and counted.
+//! Invariant: each ask is answered within the time limit of the back end. If the back end does not answer, the
+//! configuration does, and that is counted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,30 +12,30 @@ use crate::{Budget, Decision, Limit, Memory, MemorySettings, clock::Clock};
 #[cfg(feature = "redis")]
 use crate::{RedisSettings, redis::Shared};
 
-/// What is answered where whoever keeps the buckets does not: Redis does not answer, or there is no room in memory.
+/// The answer if the back end gives none: Redis does not answer, or there is no room in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnFailure {
-    /// Everybody may go on.
+    /// Allow.
     #[default]
     Open,
-    /// Nobody may.
+    /// Refuse.
     Closed,
 }
 
-/// What was counted since the limiter was made.
+/// Counts since the limiter was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Asks that the configuration decided, since the back end did not.
+    /// Asks that the configuration decided.
     pub unknown: u64,
-    /// Calls of Redis.
+    /// Calls to Redis.
     pub calls: u64,
-    /// Asks that were refused without one.
+    /// Asks that were refused without a call.
     pub hinted: u64,
-    /// Asks that were allowed without one, out of a lease.
+    /// Asks that were allowed without a call, from a lease.
     pub leased: u64,
 }
 
-/// Decides who may go on. One for a process; shared by reference or `Arc`.
+/// Decides asks. A process needs one; share it by reference or `Arc`.
 #[derive(Debug)]
 pub struct Limiter {
     back: Back,
@@ -43,7 +43,7 @@ pub struct Limiter {
     unknown: AtomicU64,
 }
 
-/// What keeps the buckets. An enum and no trait object: each ask is one jump.
+/// The back end. It is an enum and not a trait object, because it is on the hot path.
 #[derive(Debug)]
 enum Back {
     Memory(Memory, Clock),
@@ -52,17 +52,17 @@ enum Back {
 }
 
 impl Limiter {
-    /// Over buckets in this process.
+    /// A limiter with buckets in this process.
     #[must_use]
     pub fn in_memory(settings: MemorySettings, on_failure: OnFailure) -> Self {
         Self::new(Back::Memory(Memory::new(settings), Clock::start()), on_failure)
     }
 
-    /// Over buckets in a Redis that other servers may share. Takes about the connect timeout at most; from then on it
+    /// A limiter with buckets in Redis, which other servers may share. Takes at most about the connect timeout. Later it
     /// reconnects by itself.
     ///
     /// # Errors
-    /// [`ClientError::Away`] where Redis can't be reached now; it may be tried again.
+    /// [`ClientError::Away`] if Redis can't be reached now. May be tried again.
     #[cfg(feature = "redis")]
     pub async fn in_redis(
         address: &Address,
@@ -78,7 +78,7 @@ impl Limiter {
 
     /// Asks for `cost` tokens of `key` under `limit`. A cost of 0 takes nothing and is allowed.
     ///
-    /// Where the future is dropped before it is ready, the cost may have been taken.
+    /// If the future is dropped before it is ready, the cost may have been taken.
     pub async fn ask(&self, limit: &Limit, key: impl AsRef<[u8]>, cost: u64) -> Decision {
         let key = key.as_ref();
         let decision = match &self.back {
@@ -89,7 +89,7 @@ impl Limiter {
         decision.unwrap_or_else(|| self.undecided())
     }
 
-    /// What `key` has left. Nothing is taken. Nothing where the back end does not say.
+    /// What `key` has left, without taking anything. `None` if the back end does not answer.
     pub async fn peek(&self, limit: &Limit, key: impl AsRef<[u8]>) -> Option<Budget> {
         let key = key.as_ref();
         match &self.back {
@@ -99,7 +99,7 @@ impl Limiter {
         }
     }
 
-    /// Makes `key` as good as new. False where the back end does not say that it is.
+    /// Resets `key` to a new bucket. Returns whether the back end confirmed it.
     pub async fn reset(&self, limit: &Limit, key: impl AsRef<[u8]>) -> bool {
         let key = key.as_ref();
         match &self.back {
@@ -112,7 +112,7 @@ impl Limiter {
         }
     }
 
-    /// What was counted.
+    /// The counts.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let stats = Stats { unknown: self.unknown.load(Ordering::Relaxed), ..Stats::default() };

@@ -1,8 +1,7 @@
 //! Buckets in this process.
 //!
-//! Invariants: at most as many as were asked for are kept, and none that says anything is forgotten: a key for which
-//! there is no room is not decided about. Whatever is done to a bucket is noted among the refusals before its shard's lock
-//! is left.
+//! Invariants: there are never more buckets than configured, and no bucket in use is forgotten: a key without room gets no
+//! decision. Each change of a bucket is noted in the refusals before the lock of its shard is released.
 
 use crate::{
     Bucket, Budget, Decision, Limit,
@@ -11,12 +10,12 @@ use crate::{
     table::{Hash, Kept, Table},
 };
 
-/// How buckets are kept in this process.
+/// Settings of the buckets in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemorySettings {
-    /// Buckets at most. One takes about 80 bytes (and a key of more than 22 bytes its own length), and says something
-    /// until it is full again: there should be room for as many keys as come in that time. Beside them, what refuses
-    /// without a lock takes 2 MB at most.
+    /// The largest number of buckets. A bucket takes about 80 bytes, plus the key if that is longer than 22 bytes. It is in
+    /// use until it is full again, so there should be room for all keys that come in that time. The refusals without a
+    /// lock take up to 2 MB more.
     pub max_keys: usize,
 }
 
@@ -26,7 +25,7 @@ impl Default for MemorySettings {
     }
 }
 
-/// Buckets in this process. The caller has the clock.
+/// Buckets in this process. The caller reads the clock.
 #[derive(Debug)]
 pub struct Memory {
     buckets: Table<Bucket>,
@@ -40,33 +39,32 @@ impl Kept for Bucket {
 }
 
 impl Memory {
-    /// No buckets yet.
+    /// An empty set of buckets.
     #[must_use]
     pub fn new(settings: MemorySettings) -> Self {
         let MemorySettings { max_keys } = settings;
         Self { buckets: Table::new(max_keys), refusals: Refusals::new(max_keys) }
     }
 
-    /// Decides about one ask at `now_us`, as [`Bucket::ask`] does. Threads may come with instants out of order.
+    /// Decides one ask at `now_us`, as [`Bucket::ask`] does. Threads may pass instants out of order.
     ///
-    /// Nothing where the key is new, all places are taken, and no idle one is among those looked at. It is left to the
-    /// caller what that means: to let everybody in, or to forget a bucket that is in use, would give whoever has enough
-    /// addresses as much as they like.
+    /// `None` if the key is new, the table is full, and none of the entries that were checked is idle. The caller decides
+    /// what to do then. Forgetting a bucket in use would let a client with many addresses exceed every limit.
     pub fn ask(&self, limit: &Limit, key: &[u8], cost: u64, now_us: u64) -> Option<Decision> {
         let key = &Shortened::new(key);
         let hash = self.buckets.hash(limit, key);
-        let place = self.refusals.place(hash, key);
-        if let Some(refusal) = place.as_ref().and_then(|place| place.refusal(limit, cost, now_us)) {
+        let slot = self.refusals.slot(hash, key);
+        if let Some(refusal) = slot.as_ref().and_then(|slot| slot.refusal(limit, cost, now_us)) {
             return Some(refusal);
         }
         let ask = |bucket: &mut Bucket, now_us| {
             let decision = bucket.ask(limit, cost, now_us);
-            if let Some(place) = &place {
-                place.note(limit, bucket, matches!(decision, Decision::Denied { .. }));
+            if let Some(slot) = &slot {
+                slot.note(limit, bucket, matches!(decision, Decision::Denied { .. }));
             }
             decision
         };
-        // What takes nothing begins no bucket.
+        // An ask that takes nothing creates no bucket.
         let counted = limit.counted();
         if cost == 0 || counted.iter().any(|counted| cost > counted.capacity) {
             let new = || Bucket::new(limit, now_us).ask(limit, cost, now_us);
@@ -81,9 +79,9 @@ impl Memory {
         let key = &Shortened::new(key);
         let hash = self.buckets.hash(limit, key);
         let peek = |bucket: &mut Bucket, now_us| {
-            // The limit may be another one than before.
-            if let Some(place) = self.refusals.place(hash, key) {
-                place.note(limit, bucket, false);
+            // The limit may have changed.
+            if let Some(slot) = self.refusals.slot(hash, key) {
+                slot.note(limit, bucket, false);
             }
             bucket.peek(limit, now_us)
         };
@@ -91,19 +89,19 @@ impl Memory {
             .unwrap_or_else(|| Bucket::new(limit, now_us).peek(limit, now_us))
     }
 
-    /// Makes a key as good as new.
+    /// Resets a key to a new bucket.
     pub fn reset(&self, limit: &Limit, key: &[u8], now_us: u64) {
         let key = &Shortened::new(key);
         let hash = self.buckets.hash(limit, key);
         self.known(hash, limit, key, now_us, |bucket, now_us| {
             *bucket = Bucket::new(limit, now_us);
-            if let Some(place) = self.refusals.place(hash, key) {
-                place.note(limit, bucket, false);
+            if let Some(slot) = self.refusals.slot(hash, key) {
+                slot.note(limit, bucket, false);
             }
         });
     }
 
-    /// Works on a bucket that is there.
+    /// Works on an existing bucket.
     fn known<R>(
         &self,
         hash: Hash,
@@ -115,7 +113,7 @@ impl Memory {
         self.buckets.with_hash(hash, limit, key, now_us, |_| None, work)
     }
 
-    /// Buckets kept now, those that are full again and not yet forgotten too.
+    /// The number of buckets, including full ones that have not been forgotten yet.
     #[must_use]
     pub fn keys(&self) -> usize {
         self.buckets.len()

@@ -1,15 +1,15 @@
-//! How much of a client's address is its key.
+//! The key of a client's address.
 //!
-//! Invariant: addresses that one party is usually given together are one key.
+//! Invariant: addresses that are usually given to one party share a key.
 
 use std::net::IpAddr;
 
-/// How much of an address is the key, in leading bits.
+/// How many leading bits of an address make the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefixes {
-    /// Of an IPv4 address, 0 to 32.
+    /// For IPv4, 0 to 32.
     pub ipv4: u8,
-    /// Of an IPv6 address, 0 to 128. A household, or a machine in a data centre, has 64 bits to choose from.
+    /// For IPv6, 0 to 128. A household or a machine in a data centre usually has a /64.
     pub ipv6: u8,
 }
 
@@ -19,7 +19,7 @@ impl Default for Prefixes {
     }
 }
 
-/// An address, or the network it is of, as a key: 4 or 16 bytes.
+/// An address, or its network, as a key: 4 or 16 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressKey {
     bytes: [u8; 16],
@@ -33,7 +33,7 @@ impl AsRef<[u8]> for AddressKey {
 }
 
 impl Prefixes {
-    /// The key of an address. A prefix longer than the address is the whole of it.
+    /// The key of an address. A prefix longer than the address means the whole address.
     #[must_use]
     pub fn key(self, ip: IpAddr) -> AddressKey {
         let kept = |bits: u32, prefix: u8| u32::from(prefix).min(bits);
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_party_has_is_one_key() {
+    fn addresses_of_one_party_share_a_key() {
         let key = |prefixes: Prefixes, ip: &str| prefixes.key(ip.parse().expect("an address"));
         let usual = |ip| key(Prefixes::default(), ip);
         assert_ne!(usual("192.0.2.1"), usual("192.0.2.2"));
@@ -71,7 +71,7 @@ mod tests {
         assert_eq!(wide("2001:db8:1::"), wide("2001:db8:ffff::"));
         let all = |ip| key(Prefixes { ipv4: 0, ipv6: 0 }, ip);
         assert_eq!(all("1.2.3.4"), all("255.255.255.255"));
-        assert_ne!(all("1.2.3.4"), all("2001:db8::1"), "the two families stay apart");
+        assert_ne!(all("1.2.3.4"), all("2001:db8::1"), "IPv4 and IPv6 have different keys");
         let whole = |ip| key(Prefixes { ipv4: 255, ipv6: 255 }, ip);
         assert_ne!(whole("1.2.3.4"), whole("1.2.3.5"));
         assert_ne!(whole("2001:db8::1"), whole("2001:db8::2"));

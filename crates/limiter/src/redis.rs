@@ -1,8 +1,9 @@
 //! Buckets in Redis, shared by servers.
 //!
-//! An ask is answered here where what this server holds or knows is enough (`leases`, `hints`), and goes to Redis with
-//! all others of the moment where not (`lane`). Invariant: but for what leases move in time, no ask is allowed that the
-//! script did not allow.
+//! An ask is answered locally if the server holds tokens for it (`leases`) or knows that the key is empty (`hints`).
+//! Otherwise it goes to Redis, together with all other asks that are waiting (`lane`).
+//!
+//! Invariant: the script has allowed every token that is given out. Leases only move it in time.
 
 mod call;
 mod hints;
@@ -23,18 +24,18 @@ pub use call::{Answer, Ask, Calls, LIMIT};
 use crate::{Budget, Decision, Limit, clock::Clock, key::Shortened};
 use call::TAGS;
 use hints::Hints;
-use lane::{Away, Lanes, Listener};
+use lane::{Away, Lanes, Observer};
 use leases::Leases;
 
-/// How buckets are kept in Redis.
+/// Settings of the buckets in Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisSettings {
-    /// How Redis is spoken to. An ask is answered within [`Settings::command_timeout`].
+    /// The settings of the connection. An ask is answered within [`Settings::command_timeout`].
     pub client: Settings,
-    /// What all keys begin with. Servers that share buckets have the same.
+    /// The prefix of all keys. Servers that share buckets must have the same.
     pub prefix: String,
-    /// Keys of which this server remembers, at most, that they are empty, or for which it holds tokens. One takes about 130
-    /// bytes; with 0, each ask goes to Redis.
+    /// The largest number of keys for which this server keeps hints, and the same for leases. A key takes about 130 bytes.
+    /// With 0, each ask goes to Redis.
     pub local_keys: usize,
 }
 
@@ -45,7 +46,7 @@ impl Default for RedisSettings {
     }
 }
 
-/// What was counted of Redis.
+/// Counts of the calls to Redis and of the asks answered without one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) calls: u64,
@@ -61,7 +62,7 @@ pub(crate) struct Shared<C = AnyClient> {
     patience_us: u64,
 }
 
-/// What this server knows and holds by itself.
+/// What this server knows without Redis.
 struct Local {
     clock: Clock,
     hints: Hints,
@@ -69,8 +70,8 @@ struct Local {
     enabled: bool,
 }
 
-impl Listener for Local {
-    fn heard(&self, ask: &Ask, answer: Result<&Answer, Away>, sent: Instant) {
+impl Observer for Local {
+    fn answered(&self, ask: &Ask, answer: Result<&Answer, Away>, sent: Instant) {
         if !self.enabled {
             return;
         }
@@ -101,7 +102,7 @@ impl<C: Client> Shared<C> {
             leases: Leases::new(settings.local_keys),
             enabled: settings.local_keys > 0,
         };
-        // A call's keys lie in one slot; where one server has all of them, that is no reason to divide calls.
+        // In a cluster, the keys of a call must be in one slot. Outside of a cluster one lane is enough.
         let lanes = if topology == Topology::Cluster { TAGS } else { 1 };
         let patience = settings.client.command_timeout;
         let calls = Calls::new(client, &settings.prefix);
@@ -109,19 +110,19 @@ impl<C: Client> Shared<C> {
             lanes: Lanes::new(lanes, calls, local, patience),
             hinted: AtomicU64::new(0),
             leased: AtomicU64::new(0),
-            // An ask waits for its call at most so long, and a call lasts as long again.
+            // An ask may wait this long for its call to start, and the call may take as long again.
             patience_us: u64::try_from(patience.as_micros()).unwrap_or(u64::MAX / 4) * 2,
         }
     }
 
-    /// Nothing where Redis does not say.
+    /// `None` if Redis does not answer.
     pub(crate) async fn ask(&self, limit: &Limit, key: &[u8], cost: u64) -> Option<Decision> {
-        let local = self.lanes.listener();
+        let local = self.lanes.observer();
         let short = &Shortened::new(key);
         let mut more = 0;
         if cost > 0 && local.enabled {
             let now_us = local.clock.now_us();
-            // What is held comes first: it may be had though the bucket is empty.
+            // The lease comes first: its tokens can be used although the bucket is empty.
             if let Some(budget) = local.leases.take(limit, short, cost, now_us) {
                 self.leased.fetch_add(1, Ordering::Relaxed);
                 return Some(Decision::Allowed(budget));
@@ -142,7 +143,7 @@ impl<C: Client> Shared<C> {
 
     pub(crate) async fn reset(&self, limit: &Limit, key: &[u8]) -> bool {
         let done = self.lanes.ask(Ask::reset(limit, key)).await.is_ok();
-        let local = self.lanes.listener();
+        let local = self.lanes.observer();
         let short = &Shortened::new(key);
         local.hints.forget(limit, short);
         local.leases.forget(limit, short);

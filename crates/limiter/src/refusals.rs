@@ -1,13 +1,13 @@
-//! Refusals without a lock: what the buckets asked for last hold, where any thread may read it.
+//! Refusals without a lock.
 //!
-//! A key that is over its limit is asked for again and again, and nearly all of those asks change nothing. A cell says of
-//! one bucket, and of the limit that it was asked under, what is kept; a thread that finds its key there decides by the
-//! same rules as under the lock, and only a refusal is the answer: whatever takes something goes by the lock.
+//! A key over its limit is asked for again and again, and nearly all of these asks change nothing. A cell holds a copy of
+//! one bucket and names its limit. A thread that finds its key in a cell decides by the same rules as under the lock. Only
+//! a refusal counts; an ask that would take tokens goes through the lock.
 //!
-//! Invariants: what a cell says of a bucket is what is kept in it, as long as its limit is the one that the cell names.
-//! So all that changes a bucket notes it in the cell before it leaves the lock of the bucket's shard, and a cell is
-//! written by no one else, since all buckets of a cell lie in one shard. A cell that is being written is not believed:
-//! its version is odd, or another one afterwards. A bucket that was forgotten was full, and refuses nothing from then on.
+//! Invariants: as long as a cell names the bucket's limit, the copy equals the bucket. So each change of a bucket updates
+//! its cell before the lock of the shard is released. All buckets of a cell are in one shard, so a cell has one writer at
+//! a time. A reader ignores a cell that is being written: the version is odd, or differs afterwards. A forgotten bucket
+//! was full, so its copy refuses nothing any more.
 
 use std::{
     num::NonZeroU64,
@@ -20,10 +20,10 @@ use crate::{
     table::{Hash, SHARDS},
 };
 
-/// Cells of a shard, at most: all of them take 2 MB.
-const SHARD_CELLS: usize = 512;
+/// The largest number of cells of a shard. All cells together take 2 MB.
+const MAX_SHARD_CELLS: usize = 512;
 
-/// A key as a cell has it: its bytes, zeros, and in the last byte its length.
+/// A key in a cell: its bytes, zeros, and its length in the last byte.
 type Words = [u64; 4];
 
 /// The cells.
@@ -33,52 +33,52 @@ pub(crate) struct Refusals {
     shard_cells: usize,
 }
 
-/// One bucket, on a cache line of its own.
+/// A copy of one bucket, on its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Cell {
-    /// Odd while the others are written.
+    /// Odd while the other fields are written.
     version: AtomicU64,
-    /// The limit's; 0 where the cell says nothing.
+    /// The id of the bucket's limit; 0 if the cell is empty.
     limit_id: AtomicU64,
     at_us: AtomicU64,
     spent: AtomicU64,
     key: [AtomicU64; 4],
 }
 
-/// A key and the cell that its bucket may have.
+/// A key and the cell that may hold a copy of its bucket.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct RefusalSlot<'a> {
     key: Words,
     cell: &'a Cell,
 }
 
 impl Refusals {
-    /// For a table of at most so many buckets.
+    /// Cells for a table of at most `max_keys` buckets.
     pub(crate) fn new(max_keys: usize) -> Self {
-        let shard_cells = max_keys.div_ceil(SHARDS).clamp(1, SHARD_CELLS).next_power_of_two();
+        let shard_cells = max_keys.div_ceil(SHARDS).clamp(1, MAX_SHARD_CELLS).next_power_of_two();
         Self { cells: (0..SHARDS * shard_cells).map(|_| Cell::default()).collect(), shard_cells }
     }
 
-    /// Where a key's bucket has its cell; nowhere, where the key is too long for one.
-    pub(crate) fn place(&self, hash: Hash, key: &[u8]) -> Option<Place<'_>> {
-        let place = hash.shard() * self.shard_cells + hash.low() as usize % self.shard_cells;
-        Some(Place { key: words(key)?, cell: &self.cells[place] })
+    /// The slot of a key; `None` if the key is too long for a cell.
+    pub(crate) fn slot(&self, hash: Hash, key: &[u8]) -> Option<RefusalSlot<'_>> {
+        let index = hash.shard() * self.shard_cells + hash.low() as usize % self.shard_cells;
+        Some(RefusalSlot { key: words(key)?, cell: &self.cells[index] })
     }
 }
 
-impl Place<'_> {
-    /// The refusal of an ask, where the cell says that it is refused.
+impl RefusalSlot<'_> {
+    /// The refusal of an ask, if the cell proves one.
     pub(crate) fn refusal(&self, limit: &Limit, cost: u64, now_us: u64) -> Option<Decision> {
         let level = self.cell.read(limit, &self.key)?;
-        // Who read the clock before the last one who took something is decided about under the lock, at that instant.
+        // If this thread read the clock before the last take, the ask is decided under the lock.
         if now_us < level.at_us {
             return None;
         }
         level.refusal(limit, cost, now_us)
     }
 
-    /// Notes what is kept in the bucket: where it `refused`, or has the cell already. The lock of its shard is held.
+    /// Copies the bucket to the cell if the bucket `refused` or has the cell already. The caller holds the shard's lock.
     pub(crate) fn note(&self, limit: &Limit, bucket: &Bucket, refused: bool) {
         let has = self.cell.has(&self.key);
         match bucket.sole_level(limit) {
@@ -90,7 +90,7 @@ impl Place<'_> {
 }
 
 impl Cell {
-    /// What is kept in the bucket of this key under this very limit, where that is what the cell has.
+    /// The copy of this key's bucket under this limit, if the cell has it.
     fn read(&self, limit: &Limit, key: &Words) -> Option<Level> {
         let version = self.version.load(Ordering::Acquire);
         if version % 2 == 1 || self.limit_id.load(Ordering::Relaxed) != limit.id() || !self.has(key) {
@@ -98,8 +98,8 @@ impl Cell {
         }
         let at_us = self.at_us.load(Ordering::Relaxed);
         let spent = self.spent.load(Ordering::Relaxed);
-        // Orders the loads above before the one below; with the writer's fence, whoever read anything of a later
-        // version sees that it is another.
+        // Orders the loads above before the one below. Together with the writer's fence, a reader that saw any part of a
+        // later version also sees the later version number.
         fence(Ordering::Acquire);
         let unchanged = self.version.load(Ordering::Relaxed) == version;
         unchanged.then(|| Level { at_us, spent, token: limit.counted()[0].token })
@@ -109,7 +109,7 @@ impl Cell {
         self.key.iter().zip(key).all(|(kept, word)| kept.load(Ordering::Relaxed) == *word)
     }
 
-    /// By one thread at a time.
+    /// Called by one thread at a time.
     fn write(&self, limit_id: u64, key: &Words, level: Level) {
         let version = self.version.load(Ordering::Relaxed);
         self.version.store(version + 1, Ordering::Relaxed);
@@ -124,13 +124,13 @@ impl Cell {
         self.version.store(version + 2, Ordering::Release);
     }
 
-    /// By one thread at a time.
+    /// Called by one thread at a time.
     fn clear(&self) {
         self.write(0, &Words::default(), Level { at_us: 0, spent: 0, token: NonZeroU64::MIN });
     }
 }
 
-/// A key of at most 31 bytes.
+/// Packs a key of at most 31 bytes; `None` for a longer one.
 fn words(key: &[u8]) -> Option<Words> {
     let len = u64::try_from(key.len()).ok().filter(|len| *len < 32)?;
     let (whole, rest) = key.as_chunks::<8>();
@@ -154,7 +154,7 @@ mod tests {
     use crate::Bandwidth;
 
     #[test]
-    fn keys_are_told_apart() {
+    fn different_keys_have_different_words() {
         let mut all: Vec<Words> = (0..32).filter_map(|len| words(&vec![0; len])).collect();
         all.extend((1..32).filter_map(|len| words(&vec![b'a'; len])));
         all.extend([words(b"ab"), words(b"ba"), words(&[1; 31])].into_iter().flatten());
@@ -165,9 +165,9 @@ mod tests {
         assert_eq!(words(&[b'a'; 32]), None);
     }
 
-    /// One thread gives the cell to two buckets in turn, others read what it says of them.
+    /// One thread writes two buckets to the cell in turn, while others read it.
     #[test]
-    fn what_is_read_is_of_one_bucket() {
+    fn a_reader_never_mixes_two_buckets() {
         let limit = Limit::new("a", [Bandwidth::per_second(1)]).expect("a limit");
         let level = |n: u64| Level { at_us: n, spent: n << 32, token: limit.counted()[0].token };
         let keys = [words(b"one").expect("short"), words(b"other").expect("short")];
@@ -192,7 +192,7 @@ mod tests {
                 let at = usize::from(n % 2 == 1);
                 cell.write(limit.id(), &keys[at], level(n));
                 n += 1;
-                // A reader that failed reads no more.
+                // A failed reader does not read any more.
                 if n > 1_000_000_000 {
                     break;
                 }

@@ -1,8 +1,8 @@
-//! A bounded table from limit and key to something small: buckets, hints, leases.
+//! A bounded table from limit and key to a small value: buckets, hints, leases.
 //!
-//! Invariants: never more than the entries it was made for; who is known is found without an allocation; a newcomer takes
-//! the place of an idle one if there is one among those looked at, so that a table does not grow by who has long gone.
-//! Time within a shard never goes back, though threads read the clock before they have it.
+//! Invariants: the table never has more entries than it was made for. A known key is found without an allocation. A new
+//! key replaces an idle entry if one is among those checked, so idle entries do not make the table grow. Time within a
+//! shard never goes back, although threads read the clock before they lock the shard.
 
 use std::{
     hash::BuildHasher as _,
@@ -17,19 +17,20 @@ use crate::{
     key::{Key, Shortened},
 };
 
-/// Shards, each with a lock of its own.
+/// How many shards there are, each with its own lock.
 pub(crate) const SHARDS: usize = 64;
 
-/// Entries that a newcomer looks at for an idle one: so many each time, and while the shard is full.
-const LOOKED_AT: usize = 4;
-const LOOKED_AT_WHEN_FULL: usize = 64;
+/// How many entries a new key checks for an idle one.
+const CHECKED: usize = 4;
+/// The same while the shard is full.
+const CHECKED_WHEN_FULL: usize = 64;
 
-/// What a table keeps.
+/// A value of a table.
 pub(crate) trait Kept {
-    /// Whether it says nothing any more at this instant.
+    /// Whether the value can be forgotten at this instant.
     fn is_idle(&self, limit: &Limit, now_us: u64) -> bool;
 
-    /// Its limit has become another one of the same name.
+    /// Called when the limit of this name was changed.
     fn limit_changed(&mut self) {}
 }
 
@@ -41,12 +42,12 @@ pub(crate) struct Table<V> {
     shard_max: usize,
 }
 
-/// Shards on cache lines of their own, and of their neighbour's that the processor fetches along.
+/// A shard on its own two cache lines: the processor fetches lines in pairs.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Padded<V>(Mutex<Shard<V>>);
 
-/// What each ask writes comes first: on the line of the lock, so that threads fetch no second one from each other.
+/// Fields that each ask writes come first: they share the cache line of the lock, so threads exchange one line only.
 #[derive(Debug)]
 #[repr(C)]
 struct Shard<V> {
@@ -56,7 +57,7 @@ struct Shard<V> {
     hand: usize,
 }
 
-/// Of a key under a limit's name; all limits of that name have the same.
+/// The hash of a key under a limit's name. All limits of that name have the same hash.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hash(u64);
 
@@ -65,20 +66,20 @@ impl Hash {
         usize::try_from(self.0 >> 32).unwrap_or(0) % SHARDS
     }
 
-    /// The half that the shard is not chosen by.
+    /// The half that does not select the shard.
     pub(crate) fn low(self) -> u32 {
         u32::try_from(self.0 & u64::from(u32::MAX)).expect("32 bits of it")
     }
 }
 
-/// Where an entry is, and half of its hash, so that the index grows without looking at the entries.
+/// The index of an entry, and half of its hash, so that the hash table can grow without reading the entries.
 #[derive(Debug)]
 struct Slot {
     hash: u32,
-    place: u32,
+    entry: u32,
 }
 
-/// One on a cache line where what is kept takes 24 bytes or fewer, as a bucket does.
+/// An entry takes one cache line if its value has at most 24 bytes, as a bucket does.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Entry<V> {
@@ -88,13 +89,13 @@ struct Entry<V> {
     value: V,
 }
 
-/// The index takes its place from the low bits and its mark from the high ones.
+/// Makes a hash for the hash table, which uses the low bits for the position and the high bits for the tag.
 fn spread(hash: u32) -> u64 {
     u64::from(hash) << 32 | u64::from(hash)
 }
 
 impl<V: Kept> Table<V> {
-    /// For about so many entries: up to the next multiple of the shards.
+    /// A table for `max` entries, rounded up to a multiple of [`SHARDS`].
     pub(crate) fn new(max: usize) -> Self {
         let shard = || Shard { index: HashTable::new(), entries: Vec::new(), hand: 0, latest_us: 0 };
         let shard_max = max.div_ceil(SHARDS).clamp(1, u32::MAX as usize);
@@ -119,10 +120,10 @@ impl<V: Kept> Table<V> {
         self.with_hash(self.hash(limit, key), limit, key, now_us, new, work)
     }
 
-    /// Works on a key's entry. Who has none gets `new`; nothing is done, and nothing returned, where there is none and
-    /// no room for it, or `new` has nothing to give.
+    /// Works on the entry of a key. A key without an entry gets one from `new`. Returns `None` and does nothing if `new`
+    /// returns `None`, or if there is no room.
     ///
-    /// The instant handed on is `now_us`, or the latest one seen by the shard if that is later.
+    /// `work` gets `now_us`, or the latest instant that the shard has seen if that is later.
     pub(crate) fn with_hash<R>(
         &self,
         hash: Hash,
@@ -132,20 +133,20 @@ impl<V: Kept> Table<V> {
         new: impl FnOnce(u64) -> Option<V>,
         work: impl FnOnce(&mut V, u64) -> R,
     ) -> Option<R> {
-        let (place, hash) = (hash.shard(), hash.low());
-        let mut shard = self.shards[place].0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (shard, hash) = (hash.shard(), hash.low());
+        let mut shard = self.shards[shard].0.lock().unwrap_or_else(PoisonError::into_inner);
         let shard = &mut *shard;
         shard.latest_us = shard.latest_us.max(now_us);
         let now_us = shard.latest_us;
         let entries = &mut shard.entries;
-        let is_it = |slot: &Slot| {
+        let matches = |slot: &Slot| {
             slot.hash == hash && {
-                let entry = &entries[slot.place as usize];
+                let entry = &entries[slot.entry as usize];
                 *entry.key == **key && entry.limit.is_namesake(limit)
             }
         };
-        if let Some(slot) = shard.index.find(spread(hash), is_it) {
-            let entry = &mut entries[slot.place as usize];
+        if let Some(slot) = shard.index.find(spread(hash), matches) {
+            let entry = &mut entries[slot.entry as usize];
             if !entry.limit.is_same(limit) {
                 if entry.limit != *limit {
                     entry.value.limit_changed();
@@ -155,13 +156,13 @@ impl<V: Kept> Table<V> {
             return Some(work(&mut entry.value, now_us));
         }
         let mut value = new(now_us)?;
-        let place = shard.room(self.shard_max, now_us)?;
+        let at = shard.room(self.shard_max, now_us)?;
         let worked = work(&mut value, now_us);
-        shard.put(place, Entry { hash, key: Key::new(key), limit: limit.clone(), value });
+        shard.put(at, Entry { hash, key: Key::new(key), limit: limit.clone(), value });
         Some(worked)
     }
 
-    /// Entries now, idle ones too.
+    /// The number of entries, including idle ones.
     pub(crate) fn len(&self) -> usize {
         self.shards
             .iter()
@@ -171,11 +172,11 @@ impl<V: Kept> Table<V> {
 }
 
 impl<V: Kept> Shard<V> {
-    /// Where a newcomer may go.
+    /// The index for a new entry: that of an idle one, or the end.
     fn room(&mut self, max: usize, now_us: u64) -> Option<usize> {
         let len = self.entries.len();
-        let looks = if len < max { LOOKED_AT } else { LOOKED_AT_WHEN_FULL };
-        for _ in 0..looks.min(len) {
+        let checks = if len < max { CHECKED } else { CHECKED_WHEN_FULL };
+        for _ in 0..checks.min(len) {
             self.hand = if self.hand + 1 < len { self.hand + 1 } else { 0 };
             let entry = &self.entries[self.hand];
             if entry.value.is_idle(&entry.limit, now_us) {
@@ -185,11 +186,11 @@ impl<V: Kept> Shard<V> {
         (len < max).then_some(len)
     }
 
-    fn put(&mut self, place: usize, entry: Entry<V>) {
-        let slot = Slot { hash: entry.hash, place: u32::try_from(place).expect("below the bound") };
-        match self.entries.get_mut(place) {
+    fn put(&mut self, at: usize, entry: Entry<V>) {
+        let slot = Slot { hash: entry.hash, entry: u32::try_from(at).expect("below the bound") };
+        match self.entries.get_mut(at) {
             Some(old) => {
-                let gone = self.index.find_entry(spread(old.hash), |slot| slot.place as usize == place);
+                let gone = self.index.find_entry(spread(old.hash), |slot| slot.entry as usize == at);
                 gone.expect("each entry is in the index").remove();
                 *old = entry;
             }
@@ -204,7 +205,7 @@ mod tests {
     use super::*;
     use crate::Bandwidth;
 
-    /// Idle from an instant on.
+    /// A value that is idle from an instant on.
     struct Until(u64);
 
     impl Kept for Until {
@@ -228,14 +229,14 @@ mod tests {
     }
 
     #[test]
-    fn never_more_than_it_was_made_for_and_the_busy_stay() {
+    fn the_bound_holds_and_busy_entries_stay() {
         let (table, limit) = (Table::new(640), limit("a"));
         let kept: Vec<u64> = (0..10_000).filter(|key| put(&table, &limit, *key, 0, 10)).collect();
         assert!(table.len() <= 640 && kept.len() == table.len(), "{} of {}", kept.len(), table.len());
         for key in &kept {
             assert_eq!(get(&table, &limit, *key), Some(10));
         }
-        // All of them are idle: newcomers take their places.
+        // All entries are idle now: new keys replace them.
         for key in 20_000..20_064 {
             assert!(put(&table, &limit, key, 10, 100), "{key}");
             assert_eq!(get(&table, &limit, key), Some(100));
@@ -246,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_long_gone_make_it_no_larger() {
+    fn idle_entries_do_not_make_it_grow() {
         let (table, limit) = (Table::new(1_000_000), limit("a"));
         for now_us in 0..100_000 {
             assert!(put(&table, &limit, now_us, now_us, now_us + 1_000));
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn bucket_is_on_one_cache_line() {
+    fn an_entry_with_a_bucket_takes_one_cache_line() {
         assert_eq!(size_of::<Entry<crate::Bucket>>(), 64);
     }
 

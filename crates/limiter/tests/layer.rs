@@ -1,4 +1,4 @@
-//! The layer before an axum service: who is let through, who is refused how, and what HTTP is told.
+//! The layer in front of an axum service: which requests pass, how others are refused, and the header fields.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -17,7 +17,7 @@ use limiter::{
 };
 use tower_service::Service as _;
 
-/// So slow that nothing comes back while a test runs.
+/// A rate so slow that nothing is refilled while a test runs.
 fn per_day(tokens: u64) -> Limit {
     let day = Duration::from_secs(86_400);
     Limit::new("calls", [Bandwidth::greedy(tokens, tokens, day)]).expect("a limit")
@@ -125,7 +125,7 @@ async fn addresses_are_believed_and_gathered_as_configured() {
             assert_eq!(status, if n <= 2 { 200 } else { 429 }, "198.51.{net}.{n}");
         }
     }
-    // Without a peer nobody gets around the limit.
+    // Requests without a peer do not avoid the limit.
     let status =
         [app.status(request(&[])).await, app.status(request(&[])).await, app.status(request(&[])).await];
     assert_eq!(status, [200, 200, 429]);
@@ -168,7 +168,7 @@ async fn what_can_never_be_is_not_told_to_come_back() {
 
 #[tokio::test]
 async fn where_nobody_can_say_the_configuration_does() {
-    // 64 shards of one place each: most of many keys find none.
+    // 64 shards with room for one key each: most keys find no room.
     for (on_failure, status) in [(OnFailure::Open, 200), (OnFailure::Closed, 503)] {
         let limiter = memory(1, on_failure);
         let app = App::behind(LimitLayer::new(Arc::clone(&limiter), per_day(2), ByAddress::new(peer)));

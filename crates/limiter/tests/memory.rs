@@ -1,4 +1,4 @@
-//! Buckets in this process: many threads, a bound, and changes while it runs.
+//! Buckets in this process: many threads, the bound, and limits that change.
 
 use std::{
     sync::{
@@ -42,7 +42,7 @@ fn sixteen_threads_on_one_key_get_what_the_bucket_holds() {
 
 #[test]
 fn threads_whose_clocks_were_read_in_another_order_get_no_more() {
-    // A token a microsecond, and asks that come a microsecond late and early in turn: time is not given twice.
+    // One token per microsecond, and asks that are a microsecond late and early in turn: no time counts twice.
     let memory = Memory::new(MemorySettings::default());
     let limit = limit("a", Bandwidth::greedy(1, 1, Duration::from_micros(1)));
     let passed = (0..1_000_u64)
@@ -69,7 +69,7 @@ fn no_bucket_in_use_makes_room_for_another() {
     for key in &kept {
         assert!(!ask(*key, NOW).expect("it is known").is_allowed());
     }
-    // Full again, they make room.
+    // Full buckets make room.
     assert!(ask(20_000, NOW + 1_000_000).is_some_and(|decision| decision.is_allowed()));
     assert_eq!(memory.keys(), 64);
 }
@@ -92,7 +92,7 @@ fn limits_are_changed_while_they_run_and_keys_reset() {
     assert_eq!(memory.peek(&new, b"key", NOW).remaining, 12);
     assert!(allowed(&memory, &new, b"key", 12, NOW));
     assert!(!allowed(&memory, &new, b"key", 1, NOW) && !allowed(&memory, &old, b"key", 1, NOW));
-    // A limit of another name has its own buckets, and a key that is reset a new one.
+    // A limit with another name has its own buckets, and a reset key gets a new one.
     assert!(allowed(&memory, &limit("b", Bandwidth::per_second(10)), b"key", 10, NOW));
     memory.reset(&new, b"key", NOW);
     assert!(allowed(&memory, &new, b"key", 20, NOW));
@@ -128,8 +128,7 @@ fn threads_that_move_the_clock_get_what_the_bucket_holds_and_what_comes_back() {
 
 #[test]
 fn threads_are_told_of_no_other_key() {
-    // 2 keys or more to a place where refusals are looked up, each with a wait of its own, and all taking the place from
-    // each other.
+    // Two or more keys per refusal slot, each with another wait, that replace each other.
     let memory = Memory::new(MemorySettings { max_keys: 256 });
     let limit = limit("a", Bandwidth::greedy(1_000, 1, Duration::from_secs(1)));
     let keys: Vec<u64> = (1..=128_u64)
@@ -182,7 +181,7 @@ proptest! {
     ) {
         let limits: Vec<Limit> =
             limits.into_iter().map(|bandwidths| Limit::new("a", bandwidths).expect("a limit")).collect();
-        // All keys of a shard have one place.
+        // All keys of a shard share one slot.
         let memory = Memory::new(MemorySettings { max_keys: 64 * 4 });
         let keys: [&[u8]; 4] = [b"a", b"2001:db8::1", &[7; 31], &[7; 40]];
         let mut now_us = NOW;
@@ -195,7 +194,7 @@ proptest! {
         });
         for (place, which, cost, pause_us, what) in asks {
             now_us += pause_us.saturating_sub(20);
-            // Limits change now and then.
+            // Limits change sometimes.
             let limit = &limits[if what < 12 { 0 } else { which % limits.len() }];
             let (key, bucket) = (keys[place], &mut buckets[place]);
             match what {

@@ -1,4 +1,4 @@
-//! What token buckets got wrong elsewhere, and what always holds of this one.
+//! Faults of other token buckets, and the invariants of this one.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use limiter::{Align, Bandwidth, Bucket, Budget, Decision, Limit, MAX_BANDWIDTHS}
 use proptest::prelude::*;
 
 const S: u64 = 1_000_000;
-/// An instant of the kind that the wall clock gives, and no multiple of anything.
+/// An instant like those of the wall clock, and not a round number.
 const NOW: u64 = 1_790_000_000_123_457;
 
 fn limit(bandwidths: impl IntoIterator<Item = Bandwidth>) -> Limit {
@@ -17,7 +17,7 @@ fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// In how many microseconds to come back; 0 where allowed.
+/// The microseconds until the ask is allowed; 0 if it is allowed now.
 #[track_caller]
 fn wait_us(decision: Decision) -> u64 {
     match decision {
@@ -69,7 +69,7 @@ fn backward_clock_refills_nothing_and_stops_nothing() {
     let limit = limit([Bandwidth::per_second(10)]);
     let mut bucket = Bucket::new(&limit, NOW);
     assert!(allowed(bucket.ask(&limit, 10, NOW)));
-    // An hour back: the time to come counts from there, and that hour is not given twice.
+    // The clock goes back an hour. Time counts from there, and that hour is not refilled twice.
     let back = NOW - 3_600 * S;
     assert_eq!(wait_us(bucket.ask(&limit, 1, back)), S / 10);
     assert!(allowed(bucket.ask(&limit, 1, back + S / 10)));
@@ -82,12 +82,12 @@ fn backward_clock_does_not_count_a_stretch_twice() {
         let limit = limit([Bandwidth::interval(10, 10, secs(60), align)]);
         let mut bucket = Bucket::new(&limit, 0);
         let mut passed = 0;
-        // To and fro over the end of a stretch.
+        // Back and forth over the end of a period.
         for now_us in [59 * S, 61 * S, 59 * S, 61 * S, 60 * S - 1, 60 * S, 59 * S, 62 * S] {
             passed += u64::from(allowed(bucket.ask(&limit, 10, now_us)));
         }
         assert!(passed <= 2, "{align:?}: {passed} times the capacity");
-        // And after a long step back it goes on.
+        // After a long step back, refills continue.
         let mut bucket = Bucket::new(&limit, 10_000 * S);
         assert!(allowed(bucket.ask(&limit, 10, 10_000 * S)));
         let wait = wait_us(bucket.ask(&limit, 1, 10 * S));
@@ -175,7 +175,7 @@ fn intervals_end_where_they_are_said_to() {
     let mut bucket = Bucket::new(&own, 50 * S);
     assert!(allowed(bucket.ask(&own, 2, 50 * S)));
     assert_eq!(wait_us(bucket.ask(&own, 1, 55 * S)), 55 * S);
-    // Unused when full, a stretch begins with the next use.
+    // If the bucket is full, a period starts with the next use.
     assert!(allowed(bucket.ask(&own, 2, 200 * S)));
     assert_eq!(wait_us(bucket.ask(&own, 1, 201 * S)), 59 * S);
 }
@@ -215,14 +215,14 @@ fn changed_limit_finds_spent_what_was_spent() {
     let of = |capacity, tokens| limit([Bandwidth::greedy(capacity, tokens, secs(1))]);
     let mut bucket = Bucket::new(&of(10, 1), NOW);
     assert!(allowed(bucket.ask(&of(10, 1), 6, NOW)));
-    // A raise is to be had at once, a cut is felt at once; a rate that is counted in other parts changes nothing.
+    // A raise and a cut work at once. A rate with other parts changes nothing.
     for (capacity, tokens, remaining) in [(20, 1, 14), (10, 3, 4), (8, 7, 2), (5, 1, 0)] {
         assert_eq!(bucket.peek(&of(capacity, tokens), NOW).remaining, remaining, "{capacity} at {tokens}/s");
     }
     // A part of a token that was spent counts as a whole one: 6.5 are spent, and 4 a second is counted otherwise.
     assert!(allowed(bucket.ask(&of(10, 1), 1, NOW + S / 2)));
     assert_eq!(bucket.peek(&of(10, 4), NOW + S / 2).remaining, 3);
-    // Another bandwidth beside it is new.
+    // An added bandwidth is new.
     let two = limit([Bandwidth::greedy(10, 1, secs(1)), Bandwidth::per_minute(3)]);
     assert!(allowed(bucket.ask(&two, 3, NOW + S / 2)));
     assert_eq!(bucket.peek(&two, NOW + S / 2).remaining, 0);
@@ -271,7 +271,7 @@ fn bandwidth() -> impl Strategy<Value = Bandwidth> {
             None => Bandwidth::greedy(capacity, tokens, period),
             Some(align) => Bandwidth::interval(capacity, tokens, period, align),
         };
-        // Mostly full at first.
+        // Mostly full at the start.
         if initial <= capacity { bandwidth.with_initial(initial) } else { bandwidth }
     })
 }
@@ -290,7 +290,7 @@ fn thousandths(bandwidth: &Bandwidth, pause: u64) -> u64 {
     u64::try_from(bandwidth.period().as_micros()).expect("short") * pause / 1_000
 }
 
-/// What a bandwidth gives at most in a stretch of time, both ends included.
+/// The most that a bandwidth gives in an interval, both ends included.
 fn most(bandwidth: &Bandwidth, from_us: u64, to_us: u64) -> u128 {
     let (tokens, period) = (u128::from(bandwidth.tokens()), bandwidth.period().as_micros());
     let time = u128::from(to_us - from_us);
@@ -305,7 +305,7 @@ fn most(bandwidth: &Bandwidth, from_us: u64, to_us: u64) -> u128 {
 }
 
 proptest! {
-    /// In no stretch of time is more allowed than the capacity and what came back.
+    /// No interval allows more than the capacity and the refill.
     #[test]
     fn never_more_than_capacity_and_refill(bandwidths in bandwidths(), asks in asks()) {
         let limit = limit(bandwidths.clone());
@@ -329,7 +329,7 @@ proptest! {
         }
     }
 
-    /// Who waits as long as told is allowed, and a microsecond less is not enough.
+    /// An ask is allowed exactly after the given wait, and not a microsecond earlier.
     #[test]
     fn who_waits_as_told_is_allowed(bandwidths in bandwidths(), asks in asks()) {
         let limit = limit(bandwidths.clone());
@@ -346,7 +346,7 @@ proptest! {
         }
     }
 
-    /// A bucket that is forgotten as soon as it may be, and one that is kept, say the same; and a look changes nothing.
+    /// A bucket that is forgotten as soon as possible gives the same answers as one that is kept. Reading changes nothing.
     #[test]
     fn forgetting_in_time_and_looking_change_nothing(bandwidths in bandwidths(), asks in asks()) {
         let limit = limit(bandwidths.clone());

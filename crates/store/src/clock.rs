@@ -1,40 +1,42 @@
-//! The store's clock.
+//! The clock of the embedded store.
 //!
-//! Invariant: it never goes back, not by steps of the wall clock and not across restarts. It counts `CLOCK_BOOTTIME`
-//! plus an offset. A restart within the same boot keeps the offset, so the time that the process was down counts.
-//! After a reboot nothing tells how long the machine was down (the wall clock may have been set meanwhile), so the
-//! clock resumes at the last instant in the journal: windows stay closed at least as long as they must.
+//! It counts `CLOCK_BOOTTIME` plus an offset. A restart within the same boot keeps the offset, so the time in which the
+//! process was down counts. After a reboot it is not known how long the machine was down, because the wall clock may have
+//! been set. So the clock resumes at the last instant in the journal, and windows stay closed at least as long as they
+//! must.
+//!
+//! Invariant: it never goes back, neither when the wall clock is set nor across restarts.
 
 use std::{fs, time::SystemTime};
 
 use admission::Now;
 use rustix::time::{ClockId, clock_gettime};
 
-/// A boot of the machine, by the kernel's random name for it.
+/// The kernel's random id of a boot.
 pub(crate) type Boot = [u8; 16];
 
-/// The store's clock. See the module's first lines for what it promises.
+/// The clock of the embedded store. It never goes back, not even across restarts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Clock {
-    /// None where the kernel does not tell; no boot is the same as that one.
+    /// The boot of the offset; `None` if the kernel does not say. An unknown boot differs from every boot.
     pub(crate) boot: Option<Boot>,
     pub(crate) offset_ms: i64,
 }
 
 impl Clock {
-    /// The clock that goes on from the one that a journal last saw, at `last_ms`.
+    /// The clock that continues the one in a journal, whose last instant was `last_ms`.
     pub(crate) fn resume(kept: Self, last_ms: u64) -> Self {
-        kept.go_on(this_boot(), since_boot_ms(), last_ms)
+        kept.resume_in(this_boot(), since_boot_ms(), last_ms)
     }
 
-    fn go_on(self, boot: Option<Boot>, since_boot_ms: i64, last_ms: u64) -> Self {
+    fn resume_in(self, boot: Option<Boot>, since_boot_ms: i64, last_ms: u64) -> Self {
         let same_boot = boot.is_some() && boot == self.boot;
         let resumed_ms = i64::try_from(last_ms).unwrap_or(i64::MAX) - since_boot_ms;
-        // Even in one boot the count may be set back: by a container's time namespace.
+        // Even within one boot, a container's time namespace may set the count back.
         Self { boot, offset_ms: if same_boot { self.offset_ms.max(resumed_ms) } else { resumed_ms } }
     }
 
-    /// The instant.
+    /// The present instant.
     #[must_use]
     pub fn now(&self) -> Now {
         let ms = since_boot_ms().saturating_add(self.offset_ms);
@@ -42,7 +44,7 @@ impl Clock {
     }
 }
 
-/// Where a new journal's clock begins, so that its numbers look like dates. No rule relies on that.
+/// The wall clock. A new journal's clock starts there, so that its numbers look like dates; no rule relies on that.
 #[expect(clippy::disallowed_methods, reason = "this is the store's clock")]
 pub(crate) fn wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -67,24 +69,24 @@ mod tests {
     const KEPT: Clock = Clock { boot: Some([1; 16]), offset_ms: 1_000_000 };
 
     #[test]
-    fn the_same_boot_counts_the_time_down() {
-        assert_eq!(KEPT.go_on(KEPT.boot, 70_000, 1_050_000), KEPT);
+    fn within_a_boot_the_down_time_counts() {
+        assert_eq!(KEPT.resume_in(KEPT.boot, 70_000, 1_050_000), KEPT);
     }
 
     #[test]
-    fn another_boot_resumes_where_it_was() {
-        let clock = KEPT.go_on(Some([2; 16]), 500, 1_050_000);
+    fn after_a_reboot_the_clock_resumes_at_the_last_instant() {
+        let clock = KEPT.resume_in(Some([2; 16]), 500, 1_050_000);
         assert_eq!(clock.offset_ms + 500, 1_050_000);
         assert_eq!(
-            Clock { boot: None, ..KEPT }.go_on(None, 500, 1_050_000).offset_ms,
+            Clock { boot: None, ..KEPT }.resume_in(None, 500, 1_050_000).offset_ms,
             1_049_500,
             "unknown boots differ"
         );
     }
 
     #[test]
-    fn a_count_that_was_set_back_does_not_set_the_clock_back() {
-        assert_eq!(KEPT.go_on(KEPT.boot, 10, 1_050_000).offset_ms + 10, 1_050_000);
+    fn the_clock_stays_when_the_boot_count_goes_back() {
+        assert_eq!(KEPT.resume_in(KEPT.boot, 10, 1_050_000).offset_ms + 10, 1_050_000);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! The store inside the process.
 //!
-//! One thread owns the zones and the journal. It takes the calls that wait, decides them, has the changes synced,
-//! and answers: while it syncs, the next group gathers. Invariant: each call is answered, also when the thread's work
-//! fails or panics, and nothing is answered before it is durable.
+//! One thread owns the zones and the journal. It takes the waiting calls, decides them, syncs the changes, and answers.
+//! While it syncs, the next group gathers.
+//!
+//! Invariant: each call is answered, even if the thread's work fails or panics. Nothing is answered before it is durable.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -18,32 +19,32 @@ use tokio::sync::oneshot;
 
 use crate::{Clock, DiskJournal, Engine, JournalError, Kept, MAX_BATCH, Store, StoreError};
 
-/// Calls that may wait; more are refused as [`StoreError::Busy`].
+/// How many calls may wait. Further calls get [`StoreError::Busy`].
 const QUEUE: usize = 1_024;
 
-/// Calls decided and synced together, at most.
-const GROUP: usize = 256;
+/// How many calls are decided and synced together at most.
+const MAX_GROUP: usize = 256;
 
 type Result<T> = std::result::Result<T, StoreError>;
-/// Decides a call and holds its answer back.
-type Work = Box<dyn FnOnce(&mut Engine<DiskJournal>, Now) -> Held + Send>;
-/// Answers, when it is known whether the group is durable.
-type Held = Box<dyn FnOnce(&Result<()>)>;
+/// Decides a call, and returns its held answer.
+type Work = Box<dyn FnOnce(&mut Engine<DiskJournal>, Now) -> HeldAnswer + Send>;
+/// Sends an answer once it is known whether the group is durable.
+type HeldAnswer = Box<dyn FnOnce(&Result<()>)>;
 
-/// The store inside the process, on files of one directory.
+/// The store inside the process, with its files in one directory.
 ///
-/// Dropping it waits until the calls that were sent are durable and the files are closed.
+/// Dropping it waits until all sent calls are durable and the files are closed.
 pub struct Embedded {
-    /// None only while dropping.
+    /// `None` only while it is dropped.
     queue: Option<SyncSender<Work>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Embedded {
-    /// Opens the journal in `dir`, which is made where it is missing. Blocks while it reads.
+    /// Opens the journal in `dir`, and creates both if they are missing. Blocks while it reads.
     ///
     /// # Errors
-    /// [`JournalError`]: the directory is in use, the files are damaged or foreign, or the system refuses.
+    /// [`JournalError`]: the directory is in use, the files are damaged or not Weir's, or the system refuses.
     pub fn open(dir: &Path) -> std::result::Result<Self, JournalError> {
         let engine = Engine::new(DiskJournal::open(dir)?)?;
         let clock = engine.journal().clock();
@@ -62,7 +63,7 @@ impl Embedded {
         let (reply, answer) = oneshot::channel();
         let work: Work = Box::new(move |engine, now| {
             let decided = decide(engine, now);
-            // A caller that went away misses the answer, no more.
+            // If the caller has left, only the answer is lost.
             Box::new(move |durable| drop(reply.send(durable.clone().and(decided))))
         });
         let queue = self.queue.as_ref().ok_or_else(stopped)?;
@@ -70,8 +71,8 @@ impl Embedded {
             TrySendError::Full(_) => StoreError::Busy,
             TrySendError::Disconnected(_) => stopped(),
         })?;
-        // The work is dropped unanswered only where deciding it panicked.
-        answer.await.unwrap_or_else(|_| Err(StoreError::Away("it failed at this call".into())))
+        // The work is dropped without an answer only if deciding it panicked.
+        answer.await.unwrap_or_else(|_| Err(StoreError::Away("it panicked while deciding this call".into())))
     }
 }
 
@@ -97,7 +98,7 @@ impl Store for Embedded {
 
     async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
         let zone = zone.clone();
-        // The hasher's keys are random: what is needed here is a number that no earlier life of the line had.
+        // The epoch must differ from those of earlier lines of the zone. The hasher's keys are random.
         let [a, b, c, d, ..] = RandomState::new().hash_one(&zone).to_ne_bytes();
         let epoch = u32::from_ne_bytes([a, b, c, d]).max(1);
         self.ask(move |engine, now| engine.put_zone(&zone, policy, epoch, now)).await
@@ -125,11 +126,11 @@ fn stopped() -> StoreError {
     StoreError::Away("it was stopped".into())
 }
 
-/// The thread: until nobody can call any more, and all who did are answered.
+/// The thread. It ends when the store is dropped and all calls are answered.
 fn run(mut engine: Engine<DiskJournal>, clock: Clock, calls: &Receiver<Work>) {
     let mut was_away = false;
     while let Ok(first) = calls.recv() {
-        let group = std::iter::once(first).chain(calls.try_iter()).take(GROUP);
+        let group = std::iter::once(first).chain(calls.try_iter()).take(MAX_GROUP);
         let mut held = Vec::new();
         let done = catch_unwind(AssertUnwindSafe(|| {
             let now = clock.now();
@@ -138,7 +139,7 @@ fn run(mut engine: Engine<DiskJournal>, clock: Clock, calls: &Receiver<Work>) {
             }
             engine.commit(now)
         }));
-        let durable = done.unwrap_or_else(|_| Err(engine.abandon("it failed while deciding".into())));
+        let durable = done.unwrap_or_else(|_| Err(engine.abandon("it panicked while deciding".into())));
         for answer in held {
             answer(&durable);
         }
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_refuses_its_group_and_loses_nothing() {
+    fn a_panic_fails_its_group_and_loses_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Embedded::open(dir.path()).expect("opens");
         let zone = ZoneId::parse("Z").expect("a name");
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_is_busy_and_a_caller_that_left_is_no_trouble() {
+    fn a_full_queue_is_busy_and_callers_may_leave() {
         let dir = tempfile::tempdir().expect("a directory");
         let store = Embedded::open(dir.path()).expect("opens");
         let zone = ZoneId::parse("Z").expect("a name");
@@ -183,7 +184,7 @@ mod tests {
             let (release, released) = std::sync::mpsc::channel::<()>();
             let mut stuck = Box::pin(store.ask(move |_, _| Ok(released.recv().is_ok())));
             let mut left = 0;
-            // Each is polled once, which sends it, and dropped.
+            // Each call is polled once, which sends it, and dropped.
             let busy = loop {
                 let mut join = Box::pin(store.join(&zone, 1));
                 tokio::select! {
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn dropping_it_leaves_the_directory_free_for_the_next() {
+    fn dropping_it_frees_the_directory() {
         let dir = tempfile::tempdir().expect("a directory");
         for _ in 0..3 {
             drop(Embedded::open(dir.path()).expect("opens"));

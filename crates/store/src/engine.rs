@@ -1,8 +1,9 @@
-//! The zones of a store over their journal, without thread and clock.
+//! The zones of the embedded store and their journal, without thread and clock.
 //!
-//! Calls are applied in memory, then [`Engine::commit`] makes the group durable; what they returned may be shown to
-//! anybody only after that. Invariant: memory never holds what the journal refused. When a commit fails, the zones
-//! are forgotten, the group has not happened as far as anybody may know, and the zones come back from the journal.
+//! Calls are applied in memory. Then [`Engine::commit`] makes the group durable, and only then its results may be shown.
+//!
+//! Invariant: the memory never holds what the journal refused. If a commit fails, the engine drops the zones and loads them
+//! again from the journal, as if the group had not happened.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,21 +13,21 @@ use admission::{
 
 use crate::{Batch, Journal, JournalError, Loaded, StoreError};
 
-/// How long a failed journal is left alone before it is tried again, in milliseconds.
+/// How long to wait before a failed journal is tried again, in milliseconds.
 pub const RELOAD_AFTER_MS: u64 = 250;
 
-/// What a zone was last put with.
+/// The policy and the epoch of a zone's last put.
 type Put = (Policy, u32);
 
-/// A zone, and what is learnt about its line.
+/// A zone and its forecast.
 struct Line {
     zone: Zone,
     forecast: Forecast,
 }
 
 impl Line {
-    /// A zone as the journal has it, or a new one.
-    fn wake(policy: Policy, epoch: u32, image: Option<&Image>, now: Now) -> Result<Self, String> {
+    /// A zone from the journal's image, or a new one.
+    fn load(policy: Policy, epoch: u32, image: Option<&Image>, now: Now) -> Result<Self, String> {
         let zone = match image {
             Some(image) => Zone::restore(policy, image.clone(), now).map_err(|fault| fault.to_string())?,
             None => Zone::new(policy, epoch, now),
@@ -35,8 +36,8 @@ impl Line {
     }
 
     fn beat(&mut self, marks: &[PagePolls], now: Now) -> View {
-        let sight = self.zone.beat(marks, now);
-        self.forecast.observe(sight, self.zone.window())
+        let snapshot = self.zone.beat(marks, now);
+        self.forecast.observe(snapshot, self.zone.window())
     }
 
     fn estimate(&mut self, verdicts: &mut [Verdict], at_ms: u64) {
@@ -49,35 +50,35 @@ impl Line {
 /// All zones of a store.
 pub struct Engine<J> {
     journal: J,
-    /// Zones that were put.
+    /// The zones that were put.
     zones: BTreeMap<ZoneId, Line>,
-    /// Zones in the journal that nobody has put yet.
-    asleep: BTreeMap<ZoneId, Image>,
-    /// What the zones are to be woken with after the journal failed.
+    /// The zones of the journal that were not put yet.
+    inactive: BTreeMap<ZoneId, Image>,
+    /// How to load the zones again after the journal failed.
     puts: BTreeMap<ZoneId, Put>,
-    /// Those of the group that is not committed.
+    /// The puts of the group that is not committed yet.
     new_puts: Vec<(ZoneId, Put)>,
-    /// Zones that may have changed since the last commit.
+    /// The zones that may have changed since the last commit.
     touched: BTreeSet<ZoneId>,
-    /// No instant before this one is believed.
+    /// The latest instant seen. An earlier one is replaced by it.
     floor_ms: u64,
-    /// Why there are no zones, while the journal is away.
+    /// Why there are no zones; `None` while the journal works.
     away: Option<String>,
-    /// When the journal may be tried again.
+    /// The earliest instant at which to try the journal again.
     reload_ms: u64,
 }
 
 impl<J: Journal> Engine<J> {
-    /// Reads the journal. All zones sleep until they are put.
+    /// Reads the journal. No zone is active until it is put.
     ///
     /// # Errors
-    /// The journal's.
+    /// Those of [`Journal::load`].
     pub fn new(mut journal: J) -> Result<Self, JournalError> {
         let Loaded { last_ms, images } = journal.load()?;
         Ok(Self {
             journal,
             zones: BTreeMap::new(),
-            asleep: images,
+            inactive: images,
             puts: BTreeMap::new(),
             new_puts: Vec::new(),
             touched: BTreeSet::new(),
@@ -92,16 +93,16 @@ impl<J: Journal> Engine<J> {
         &self.journal
     }
 
-    /// The journal, to let it fail.
+    /// The journal: for tests that let it fail.
     pub fn journal_mut(&mut self) -> &mut J {
         &mut self.journal
     }
 
-    /// See [`Store::put_zone`](crate::Store::put_zone). A zone that the journal doesn't know begins in `epoch`, which
-    /// should be random: no other life of this line may have had it.
+    /// See [`Store::put_zone`](crate::Store::put_zone). A zone that the journal does not know starts in `epoch`. It must
+    /// differ from the epochs of earlier lines of this zone, so choose it at random.
     ///
     /// # Errors
-    /// [`StoreError::Away`] while the journal is away, or where it holds a state that no zone can have left.
+    /// [`StoreError::Away`] while the journal does not work, or if its state of the zone is not valid.
     pub fn put_zone(
         &mut self,
         id: &ZoneId,
@@ -111,8 +112,8 @@ impl<J: Journal> Engine<J> {
     ) -> Result<View, StoreError> {
         let now = self.ready(now)?;
         if !self.zones.contains_key(id) {
-            let line = Line::wake(policy, epoch, self.asleep.get(id), now).map_err(|why| away(id, &why))?;
-            self.asleep.remove(id);
+            let line = Line::load(policy, epoch, self.inactive.get(id), now).map_err(|why| away(id, &why))?;
+            self.inactive.remove(id);
             self.zones.insert(id.clone(), line);
         }
         self.new_puts.push((id.clone(), (policy, epoch)));
@@ -154,10 +155,10 @@ impl<J: Journal> Engine<J> {
         Ok(self.line(id)?.beat(marks, now))
     }
 
-    /// Makes durable what was applied since the last commit. Where nothing changed, the journal is not called.
+    /// Makes all changes since the last commit durable. If nothing changed, the journal is not called.
     ///
     /// # Errors
-    /// [`StoreError::Away`]: nothing that the group's calls returned may be shown to anybody.
+    /// [`StoreError::Away`]: the results of the group's calls must not be shown.
     pub fn commit(&mut self, now: Now) -> Result<(), StoreError> {
         if let Some(why) = &self.away {
             return Err(StoreError::Away(why.clone()));
@@ -178,25 +179,25 @@ impl<J: Journal> Engine<J> {
         Ok(())
     }
 
-    /// Forgets the zones and the group that is not committed; the zones come back from the journal with a later call.
-    /// Returns the error to answer the group with. For a caller that can't tell any more what it applied.
+    /// Drops the zones and the uncommitted group. A later call loads the zones again from the journal. Returns the error
+    /// for the calls of the group. Used when it is not known what was applied.
     pub fn abandon(&mut self, why: String) -> StoreError {
         self.zones.clear();
-        self.asleep.clear();
+        self.inactive.clear();
         self.new_puts.clear();
         self.touched.clear();
         self.away = Some(why.clone());
         StoreError::Away(why)
     }
 
-    /// The time as it is believed here, with the zones at hand.
+    /// Makes sure that the zones are loaded, and returns the time, which never goes back.
     fn ready(&mut self, now: Now) -> Result<Now, StoreError> {
         let now = self.not_before(now);
         let Some(why) = &self.away else { return Ok(now) };
         if now.ms < self.reload_ms {
             return Err(StoreError::Away(why.clone()));
         }
-        // A journal that reads well and fails each write is reloaded no more often than one that does not read.
+        // Also set after a successful load: a journal that loads but fails each write must not be reloaded with each call.
         self.reload_ms = now.ms + RELOAD_AFTER_MS;
         match self.reload(now) {
             Ok(()) => {
@@ -210,11 +211,11 @@ impl<J: Journal> Engine<J> {
     fn reload(&mut self, now: Now) -> Result<(), String> {
         let mut loaded = self.journal.load().map_err(|error| error.to_string())?;
         for (id, &(policy, epoch)) in &self.puts {
-            let line = Line::wake(policy, epoch, loaded.images.remove(id).as_ref(), now)?;
+            let line = Line::load(policy, epoch, loaded.images.remove(id).as_ref(), now)?;
             self.zones.insert(id.clone(), line);
             self.touched.insert(id.clone());
         }
-        self.asleep = loaded.images;
+        self.inactive = loaded.images;
         Ok(())
     }
 

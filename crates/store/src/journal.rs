@@ -1,7 +1,9 @@
-//! What has to outlive the process, and where it is kept.
+//! The journal: the state that must outlive the process.
 //!
-//! State, not a log of calls: a [`Batch`] says how zones are now. Invariant of every journal: a batch whose `commit`
-//! returned well is in each later `load`; one whose `commit` failed is there as a whole or not at all.
+//! It holds state and not a log of calls: a [`Batch`] has the new values.
+//!
+//! Invariant of every journal: after a successful `commit`, each later `load` returns the batch. After a failed one, `load`
+//! returns all of it or nothing.
 
 mod disk;
 mod memory;
@@ -15,38 +17,38 @@ pub use self::{disk::DiskJournal, memory::MemoryJournal};
 /// The changes of one group of calls.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// The store's clock when the group was decided, in milliseconds. Never less than in the batch before.
+    /// The store's clock when the group was decided, in milliseconds. It never decreases from batch to batch.
     pub at_ms: u64,
-    /// What changed, each zone at most once. A zone's first changes make it known to the journal. Within a zone,
-    /// `pages` come before `dropped` and `entered` before `forgotten`.
+    /// The changes, each zone at most once. The first changes of a zone create it in the journal. Apply `pages` before
+    /// `dropped`, and `entered` before `forgotten`.
     pub zones: Vec<(ZoneId, Delta)>,
 }
 
 /// What a journal holds.
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
-    /// `at_ms` of the last batch: the store's clock was there, and must not be before it now.
+    /// `at_ms` of the last batch. The store's clock must not go back before it.
     pub last_ms: u64,
     /// The zones.
     pub images: BTreeMap<ZoneId, Image>,
 }
 
-/// Keeps zones. Called by one thread, and may block.
+/// Stores zones. Called by one thread; calls may block.
 pub trait Journal {
-    /// Opens the journal, again where it was open already, and reads all of it.
+    /// Opens the journal, or opens it again, and reads all of it.
     ///
     /// # Errors
-    /// [`JournalError`]; may be tried again.
+    /// [`JournalError`]. May be tried again.
     fn load(&mut self) -> Result<Loaded, JournalError>;
 
-    /// Makes a batch durable, whole.
+    /// Makes a batch durable, all or nothing.
     ///
     /// # Errors
-    /// [`JournalError`]: whether it is kept is not known, and the next call has to be [`Journal::load`].
+    /// [`JournalError`]: it is not known whether the batch is durable. The next call must be [`Journal::load`].
     fn commit(&mut self, batch: &Batch) -> Result<(), JournalError>;
 }
 
-/// Why a journal can't be used. Each says what to do.
+/// Why a journal can't be used. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// Another process has the directory.
@@ -79,7 +81,7 @@ pub enum JournalError {
         /// The one known here.
         known: u32,
     },
-    /// The file lacks changes that were answered for.
+    /// The file lacks changes that were answered.
     #[error(
         "{} ends at change {found}, but change {promised} was answered for: it is an old copy, or its end was lost; \
          put back the newest copy, or accept the loss (people may enter twice, places may be given out twice) by \

@@ -1,25 +1,25 @@
-//! Where a zone's state lives.
+//! Where the state of a zone lives.
 //!
-//! [`Store`] is the port: whole decisions, each atomic on the store's own clock, for a store that may be a
-//! millisecond away and may fail. [`Embedded`] is the store inside the process: the rules of `admission` on a
-//! thread of their own, over a [`Journal`] that has every decision on disk before anybody hears of it.
+//! [`Store`] is the port: whole decisions, each atomic on the store's clock. A store may be a millisecond away and may
+//! fail. [`Embedded`] is the store inside the process: it runs the rules of `admission` on one thread, over a [`Journal`]
+//! that has each decision on disk before it is answered. [`redis`] is the store in Redis.
 //!
 //! # What is synced when, and why that is enough
 //!
-//! Calls that wait together are decided together, their changes are written in one transaction, synced, and only
-//! then answered. No timer: an idle store syncs the single call at once, a busy one a whole group.
+//! The embedded store decides all waiting calls together, writes their changes in one transaction, syncs it, and then
+//! answers. There is no timer: an idle store syncs a single call at once, a busy one a whole group.
 //!
-//! - **A ticket number** (`next`) is durable before its token is shown: no number is given out twice.
-//! - **An entry** is durable before its pass is shown, with its instant: nobody enters twice, an entry asked for
-//!   again is the same one, and the windows are rebuilt from the entries, so the cap holds through a kill.
-//! - **An eviction** is durable before anybody hears `Gone`, and with what was decided after it: a line never moves
-//!   up for people who are back in it after a restart.
-//! - **A poll is never written.** Who was present is not known after a restart, so every live ticket gets the full
-//!   idle time to show up: nobody loses a place to a restart, and those who had left are swept a little later.
-//! - **The clock** is written with each change. An instant on which nothing was decided needs no record.
-//! - **Policies are not kept here** but in the configuration; a zone is asleep until it is put.
+//! - **A ticket number** (`next`) is durable before its token is shown, so no number is given out twice.
+//! - **An entry** is durable, with its instant, before its pass is shown. So nobody enters twice, a repeated claim gets the
+//!   same entry, and the windows are rebuilt from the entries: the cap holds through a kill.
+//! - **An eviction** is durable before a holder gets `Gone`, together with the decisions after it. So the line never moves
+//!   up past people who are back in it after a restart.
+//! - **A poll is never written.** After a restart it is not known who was present, so each live ticket gets the full idle
+//!   time to poll: a restart costs no place, and people who had left are evicted a little later.
+//! - **The clock** is written with each change. An instant without a decision needs no record.
+//! - **Policies** are in the configuration and not here. A zone is not active until it is put.
 //!
-//! A group without changes (polls of the front that find no free slot, beats of an idle zone) writes nothing.
+//! A group without changes writes nothing, for example polls of the front without a free slot, or beats of an idle zone.
 
 mod clock;
 mod embedded;
@@ -28,7 +28,7 @@ mod journal;
 mod port;
 pub mod redis;
 
-/// The most places or claims one call carries.
+/// The largest number of tickets or claims of one call.
 pub const MAX_BATCH: usize = 1_024;
 
 pub use clock::Clock;

@@ -1,44 +1,46 @@
-//! The port: what a waiting room asks of its store.
+//! The port: what a waiting room needs from its store.
 //!
-//! A call is a whole decision about one zone, made atomically on the store's clock. A call that fails may or may not
-//! have happened; each may be repeated without harm (a repeated `join` gives out more numbers, whose tickets nobody
-//! holds and the sweep takes away). What a call answers is durable.
+//! A call is a whole decision about one zone, made atomically on the store's clock. A failed call may or may not have
+//! happened. Each call can be repeated safely; a repeated `join` gives out more tickets, which have no holders and are
+//! evicted later.
+//!
+//! Invariant: what a call answers is durable.
 
 use std::future::Future;
 
 use admission::{Claim, Decided, Definition, Joined, PagePolls, Policy, View, ZoneId};
 
-/// Why a store did not answer. None of these says whether the call happened.
+/// Why a store did not answer. The call may or may not have happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// The store can't be reached, or can't keep anything; it may be back later.
+    /// The store can't be reached, or can't write. It may work again later.
     #[error("the store is away: {0}")]
     Away(String),
-    /// Too many calls wait already.
+    /// Too many calls are waiting.
     #[error("the store has too many calls waiting")]
     Busy,
-    /// No [`Store::put_zone`] for this zone since the store started.
+    /// The zone was neither put nor opened since the store started, or the store does not keep it.
     #[error("the store was not told about this zone")]
     UnknownZone,
 }
 
-/// The zones that a store keeps.
+/// The zones of a store, with their definitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// The zones, in the order of their names.
+    /// The zones, sorted by name.
     pub zones: Vec<(ZoneId, Definition)>,
-    /// There never was a zone, as far as the store knows: not one that was deleted since, either.
+    /// Whether the store never had a zone, not even one that was deleted.
     pub is_new: bool,
 }
 
-/// What a change expects of a zone.
+/// The state of a zone that a change expects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// That it is there, however it is defined.
+    /// The zone exists, with any definition.
     Any,
-    /// That it is not there.
+    /// The zone does not exist.
     Absent,
-    /// That its definition has this tag ([`Definition::etag`]).
+    /// The zone's definition has this tag ([`Definition::etag`]).
     Tag(String),
 }
 
@@ -54,24 +56,24 @@ impl Expected {
     }
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Defined {
-    /// It is made. What there was before.
+    /// The change is made. Holds the definition before it.
     Done(Option<Definition>),
-    /// Nothing is changed: the zone was not as expected, but like this.
+    /// Nothing was changed, because the zone was not as expected. Holds its current definition.
     Otherwise(Option<Definition>),
 }
 
-/// Where the zones' lines live.
+/// A store of zones.
 pub trait Store: Send + Sync + 'static {
-    /// The zones that the store keeps; none where a store leaves that to the configuration. Cheap enough to be asked
-    /// every second.
+    /// The zones of the store; `None` if the configuration defines the zones. Cheap enough to be called every second.
     fn zones(&self) -> impl Future<Output = Result<Option<Kept>, StoreError>> + Send;
 
-    /// Keeps these zones, where there never was a zone; tells what it keeps then.
+    /// Adds these zones if the store never had one. Returns the zones of the store.
     ///
-    /// A store that leaves zones to the configuration refuses it as [`StoreError::Away`], and so it does the next.
+    /// # Errors
+    /// [`StoreError`]; always [`StoreError::Away`] if the configuration defines the zones.
     fn begin(
         &self,
         _zones: &[(ZoneId, Definition)],
@@ -79,8 +81,11 @@ pub trait Store: Send + Sync + 'static {
         std::future::ready(Err(keeps_no_zones()))
     }
 
-    /// Has a zone defined anew, or, with none, deleted, if it is as expected: of several that expect the same at once, one
-    /// succeeds. The line of a deleted zone stays where it is. Other servers don't hear of it by this.
+    /// Changes the definition of a zone, or deletes it if `new` is `None`, if the zone is as expected. Of several concurrent
+    /// changes that expect the same, one succeeds. The line of a deleted zone stays. This does not notify other servers.
+    ///
+    /// # Errors
+    /// [`StoreError`]; always [`StoreError::Away`] if the configuration defines the zones.
     fn define(
         &self,
         _zone: &ZoneId,
@@ -90,41 +95,44 @@ pub trait Store: Send + Sync + 'static {
         std::future::ready(Err(keeps_no_zones()))
     }
 
-    /// Whether the store keeps a zone of this name, as far as it can say: where it can't, it may. What it says may be a
-    /// moment old, and many may ask.
+    /// Whether the store may have a zone of this name. If the store can't say, the answer is true. The answer may be a moment
+    /// old. Cheap: many callers may ask.
     fn may_keep(&self, _zone: &str) -> impl Future<Output = bool> + Send {
         std::future::ready(false)
     }
 
-    /// Makes a zone known to this server: with the policy that the store keeps for it, or, where it leaves that to the
-    /// configuration, with `policy`. A store that keeps zones, and not this one, answers [`StoreError::UnknownZone`].
+    /// Makes a zone known to this server, with the policy of the store, or with `policy` if the configuration defines the
+    /// zones.
+    ///
+    /// # Errors
+    /// [`StoreError`]; [`StoreError::UnknownZone`] if the store defines the zones and does not have this one.
     fn open_zone(
         &self,
         zone: &ZoneId,
         policy: Policy,
     ) -> impl Future<Output = Result<View, StoreError>> + Send;
 
-    /// Makes a zone known or changes its policy, whatever it was; places and the notice are kept.
+    /// Creates a zone or changes its policy. Tickets and the notice stay.
     fn put_zone(
         &self,
         zone: &ZoneId,
         policy: Policy,
     ) -> impl Future<Output = Result<View, StoreError>> + Send;
 
-    /// Takes `count` places (1 to [`MAX_BATCH`](crate::MAX_BATCH)) at the end of the line; where nobody waits, the
-    /// holders may be in at once.
+    /// Gives out `count` tickets (1 to [`MAX_BATCH`](crate::MAX_BATCH)) at the end of the line. If nobody waits, the holders
+    /// may enter at once.
     fn join(&self, zone: &ZoneId, count: u32) -> impl Future<Output = Result<Joined, StoreError>> + Send;
 
-    /// Asks about tickets (1 to [`MAX_BATCH`](crate::MAX_BATCH)), lets in those whose turn it is. The verdicts come
-    /// in the claims' order. The holders count as present.
+    /// Decides claims (1 to [`MAX_BATCH`](crate::MAX_BATCH)), and admits those whose turn it is. The verdicts are in the
+    /// order of the claims. The holders count as present.
     fn enter(
         &self,
         zone: &ZoneId,
         claims: Vec<Claim>,
     ) -> impl Future<Output = Result<Decided, StoreError>> + Send;
 
-    /// Reports who polled since the last report, lets the store do what is due (sweep, frontier, generation), and
-    /// answers with the zone as it is. Due about once a second for a zone that is used or has anybody waiting.
+    /// Reports the polls since the last report, lets the store do what is due (evictions, generations), and returns the
+    /// zone's view. Call it about once a second for a zone that is in use or has people waiting.
     fn beat(
         &self,
         zone: &ZoneId,
@@ -133,5 +141,5 @@ pub trait Store: Send + Sync + 'static {
 }
 
 fn keeps_no_zones() -> StoreError {
-    StoreError::Away("it keeps no zones: the configuration does".to_owned())
+    StoreError::Away("the configuration defines the zones, not the store".to_owned())
 }

@@ -1,5 +1,5 @@
-//! The journal on disk: what is kept comes back, and what can't be trusted is refused, never taken and never begun
-//! anew in silence.
+//! The journal on disk: stored state comes back, and a file that can't be trusted is refused. It is never used, and never
+//! replaced silently.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
@@ -8,7 +8,7 @@ use store::{
     Batch, Clock, DiskJournal, Embedded, Engine, Journal, JournalError, Loaded, MemoryJournal, Store as _,
 };
 
-/// Keeps everything twice, on disk and in memory.
+/// Stores everything on disk and in memory.
 struct Both {
     disk: DiskJournal,
     memory: MemoryJournal,
@@ -26,7 +26,7 @@ impl Journal for Both {
     }
 }
 
-/// Small and repeatable: xorshift64*.
+/// A small repeatable generator: xorshift64*.
 struct Dice(u64);
 
 impl Dice {
@@ -46,7 +46,7 @@ fn zone(name: &str) -> ZoneId {
     ZoneId::parse(name).expect("a name")
 }
 
-/// A while in the life of some zones: all kinds of changes occur.
+/// Random changes of some zones, of all kinds.
 fn live(engine: &mut Engine<Both>, dice: &mut Dice, from_ms: u64, steps: u64) -> u64 {
     let zones = ["A", "LONGER-NAME", "Z"].map(zone);
     let mut now = Now { ms: from_ms, unix_s: from_ms / 1_000 };
@@ -81,7 +81,7 @@ fn both(dir: &Path, memory: MemoryJournal) -> Engine<Both> {
     Engine::new(Both { disk: DiskJournal::open(dir).expect("opens"), memory }).expect("loads")
 }
 
-/// A directory with a journal that has seen something, and what is in it.
+/// A directory with a journal that was used, and its content.
 fn lived_in(steps: u64) -> (tempfile::TempDir, Loaded) {
     let dir = tempfile::tempdir().expect("a directory");
     let mut engine = both(dir.path(), MemoryJournal::default());
@@ -116,7 +116,7 @@ fn the_disk_keeps_what_memory_keeps() {
         let mut engine = both(dir.path(), memory);
         now_ms = live(&mut engine, &mut dice, now_ms, 40);
         if round == 0 {
-            // They are in at once, so the line's base moves past them.
+            // They enter at once, so the line's base moves past them.
             engine.join(&zone("LONGER-NAME"), 65_536, Now { ms: now_ms, unix_s: 0 }).expect("joins");
             engine.commit(Now { ms: now_ms, unix_s: 0 }).expect("kept");
         }
@@ -203,7 +203,7 @@ fn a_directory_that_can_not_be_is_named() {
     }
 }
 
-/// Damages a journal, and sees that it is refused, twice: the first refusal must not have mended anything.
+/// Damages a journal and checks that it is refused twice: the first refusal must not repair anything.
 fn damaged(words: &[&str], damage: impl FnOnce(&Path)) {
     let (dir, _) = lived_in(3);
     let file = dir.path().join("weir.redb");
@@ -283,13 +283,13 @@ fn an_old_copy_is_refused() {
     open(dir.path()).expect("the loss was accepted");
 }
 
-/// Flips bits all over a file: the start is refused, or finds the very same state and can go on from there.
+/// Flips bits everywhere in a file. The start is refused, or finds the same state and can continue.
 fn flipped(kept: &Loaded, redb: &[u8], mark: &[u8], seed: u64) {
     let mut dice = Dice(seed);
     let dir = tempfile::tempdir().expect("a directory");
     let used: Vec<_> = (0..redb.len()).filter(|&at| redb[at] != 0).collect();
     let (mut same, mut damaged) = (0, 0);
-    // The head of the file byte by byte, then wherever there is something.
+    // Each byte of the file's head, then bytes wherever there is data.
     let rest = (0..500).map(|_| used[usize::try_from(dice.below(used.len() as u64)).expect("small")]);
     let places: Vec<_> = (0..320).chain(rest).collect();
     for at in places {

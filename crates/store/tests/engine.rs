@@ -1,4 +1,4 @@
-//! The engine over a journal that fails on demand.
+//! The engine with a journal that fails on demand.
 
 use admission::{Claim, Decided, Joined, Mode, Now, OnStoreFailure, Policy, Verdict, ZoneId};
 use store::{Batch, Engine, Journal, JournalError, Loaded, MemoryJournal, RELOAD_AFTER_MS, StoreError};
@@ -8,7 +8,7 @@ enum Fails {
     No,
     /// The batch is lost.
     Commit,
-    /// The batch is kept, and nobody knows.
+    /// The batch is stored, but an error is returned.
     Reply,
     /// Nothing works.
     All,
@@ -98,7 +98,7 @@ fn a_restart_keeps_places_and_entries() {
     assert_eq!((joined.epoch, joined.first, entered(&joined.verdicts)), (7, 0, 5));
 
     let mut second = engine(first.journal().inner.clone());
-    assert_eq!(join(&mut second, &z, 1, 20), Err(StoreError::UnknownZone), "asleep until it is put");
+    assert_eq!(join(&mut second, &z, 1, 20), Err(StoreError::UnknownZone), "not active until it is put");
     second.put_zone(&z, NARROW, 99, at(20)).expect("put");
     second.commit(at(20)).expect("kept");
     let again = enter(&mut second, &z, 0..8, 30).expect("asks");
@@ -137,7 +137,7 @@ fn a_journal_that_is_away_is_tried_now_and_then() {
         assert!(matches!(join(&mut engine, &z, 1, ms), Err(StoreError::Away(_))));
     }
     assert_eq!(u64::from(engine.journal().loads), 1 + 2_000 / RELOAD_AFTER_MS);
-    // It reads, and does not write: no more often.
+    // A journal that loads but does not write is not loaded more often.
     engine.journal_mut().fails = Fails::Commit;
     let before = engine.journal().loads;
     for ms in 3_000..5_000 {

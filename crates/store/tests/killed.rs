@@ -1,7 +1,7 @@
-//! Processes that end at any moment, and disks that end in the middle of things.
+//! Processes that are killed at any moment, and disks that become full.
 //!
-//! The test runs itself again as a child that uses a store, and says on its standard output what it was answered.
-//! Whatever was answered has to be there after the kill.
+//! The test starts itself as a child process that uses a store and prints the answers. Each printed answer must still hold
+//! after the kill.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet, VecDeque},
@@ -77,7 +77,7 @@ fn child(role: &str, dir: &Path) {
         "hold" => {
             let _store = Embedded::open(dir).expect("opens");
             say("open");
-            // Until the parent goes away or kills.
+            // Until the parent ends or kills this process.
             let _ = std::io::stdin().read_line(&mut String::new());
         }
         "full" => runtime().block_on(full(dir)),
@@ -85,7 +85,7 @@ fn child(role: &str, dir: &Path) {
     }
 }
 
-/// One line, in one write: a kill leaves it out or cuts it, and a cut line has no end.
+/// Prints one line in one write. A kill may cut it, and a cut line has no line end.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     out.write_all(format!("{line}\n").as_bytes()).and_then(|()| out.flush()).expect("the parent reads");
@@ -133,7 +133,7 @@ async fn load(dir: &Path) {
     }
 }
 
-/// Lets the disk be full for a while, by a limit on the size of files.
+/// Simulates a full disk for a while, by a limit on the size of files.
 async fn full(dir: &Path) {
     let store = opened(dir).await;
     let [_, (id, _)] = zones();
@@ -172,7 +172,7 @@ async fn full(dir: &Path) {
 // The parent.
 
 fn command(role: &str, dir: &Path) -> Command {
-    // A shell, to let writes beyond the limit fail and not kill: what is ignored stays so in the child.
+    // A shell ignores the signal for writes beyond the limit, so they fail and do not kill. The child inherits this.
     let mut command = Command::new("sh");
     command
         .args(["-c", "trap '' XFSZ; exec \"$0\" \"$1\""])
@@ -186,7 +186,7 @@ fn spawn(role: &str, dir: &Path) -> Child {
     command(role, dir).spawn().expect("starts")
 }
 
-/// What children were answered.
+/// The answers that children printed.
 #[derive(Default)]
 struct Answers {
     epochs: HashMap<String, u32>,
@@ -215,7 +215,7 @@ impl Answers {
         }
     }
 
-    /// Reads up to `lines` lines, or to the end; a cut line was not said.
+    /// Reads up to `lines` lines, or to the end. A cut line does not count.
     fn read(&mut self, from: &mut impl std::io::BufRead, lines: u64) {
         let mut line = String::new();
         for _ in 0..lines {
@@ -227,7 +227,7 @@ impl Answers {
         }
     }
 
-    /// Asks the store itself about all tickets.
+    /// Asks the store about all tickets.
     async fn check(&mut self, dir: &Path) {
         let store = opened(dir).await;
         for (id, _) in zones() {
@@ -286,13 +286,13 @@ fn kills_under_load_lose_nothing() {
         dice = dice.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
         let mut child = spawn("load", dir.path());
         let mut out = BufReader::new(child.stdout.take().expect("piped"));
-        // Now and then before it has said anything.
+        // Sometimes before it has printed anything.
         answers.read(&mut out, (dice >> 33) % 4 * ((dice >> 40) % 300));
         child.kill().expect("kills");
         child.wait().expect("ends");
         answers.read(&mut out, u64::MAX);
     }
-    // The last one is never killed too early to have said something.
+    // The last child is never killed before it has printed something.
     let mut child = spawn("load", dir.path());
     let mut out = BufReader::new(child.stdout.take().expect("piped"));
     answers.read(&mut out, 50);
@@ -307,7 +307,7 @@ fn kills_of_the_first_start_leave_no_damage() {
         for _ in 0..4 {
             let dir = tempfile::tempdir().expect("a directory");
             let mut child = spawn("hold", dir.path());
-            // As soon as the file is seen; a `.new` may be gone before that, and then the start has got further.
+            // As soon as the file exists. A `.new` may be gone before it is seen; then the start has got further.
             while !dir.path().join(file).exists() && !dir.path().join("weir.redb").exists() {
                 assert!(child.try_wait().expect("asks").is_none(), "it ended early");
                 std::hint::spin_loop();
@@ -318,7 +318,7 @@ fn kills_of_the_first_start_leave_no_damage() {
             assert!(!dir.path().join("weir.redb.new").exists());
         }
     }
-    // And the moments that a kill may never meet: cut short while the first file was being made.
+    // Moments that a kill rarely hits: a start that was cut short while it created the first file.
     for len in [0, 100, 4_096, 100_000] {
         let dir = tempfile::tempdir().expect("a directory");
         fs::write(dir.path().join("weir.mark"), "").expect("writes");

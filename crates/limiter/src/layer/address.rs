@@ -1,6 +1,6 @@
 //! The client's address behind proxies.
 //!
-//! Invariant: a header is believed only as far as it was written by a proxy that the operator listed.
+//! Invariant: an entry of a header is trusted only if a proxy that the operator listed wrote it.
 
 use std::net::IpAddr;
 
@@ -9,13 +9,13 @@ use ipnet::IpNet;
 
 pub use crate::prefixes::{AddressKey, Prefixes};
 
-/// The client's address: the peer's, or, where the peer is a trusted proxy, the last address of
-/// `X-Forwarded-For` that is not one itself. An IPv4 address that came in IPv6 clothes is taken out of them.
+/// The client's address: the peer's, or, if the peer is a trusted proxy, the last address of `X-Forwarded-For` that is not
+/// a trusted proxy. An IPv4-mapped IPv6 address becomes an IPv4 address.
 #[must_use]
 pub fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let is_trusted = |ip: &IpAddr| trusted.iter().any(|net| net.contains(ip));
     let mut client = peer.to_canonical();
-    // Each proxy appends the address that it saw, so the list is read from its end, and no further than trust goes.
+    // Each proxy appends the address that it saw. So read the list from its end, and stop at the first untrusted address.
     let values = headers.get_all("x-forwarded-for").iter().rev();
     let hops = values.flat_map(|value| value.to_str().unwrap_or("?").rsplit(','));
     for hop in hops {
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_are_believed_as_far_as_trust_goes() {
+    fn headers_are_trusted_only_from_listed_proxies() {
         let trusted: Vec<IpNet> =
             ["10.0.0.0/8", "2001:db8::/32"].iter().map(|net| net.parse().expect("a network")).collect();
         let seen = |peer: &str, values: &[&str]| {
@@ -48,13 +48,13 @@ mod tests {
             }
             client(peer.parse().expect("an address"), &headers, &trusted).to_string()
         };
-        assert_eq!(seen("192.0.2.1", &["198.51.100.7"]), "192.0.2.1", "a stranger's word");
+        assert_eq!(seen("192.0.2.1", &["198.51.100.7"]), "192.0.2.1", "the peer is not trusted");
         assert_eq!(seen("10.1.1.1", &[]), "10.1.1.1");
         assert_eq!(seen("10.1.1.1", &["198.51.100.7"]), "198.51.100.7");
         assert_eq!(
             seen("10.1.1.1", &["6.6.6.6, 198.51.100.7, 10.2.2.2"]),
             "198.51.100.7",
-            "what came before is hearsay"
+            "earlier entries are not trusted"
         );
         assert_eq!(seen("10.1.1.1", &["6.6.6.6", "198.51.100.7"]), "198.51.100.7");
         assert_eq!(seen("10.1.1.1", &["198.51.100.7, nonsense"]), "10.1.1.1");

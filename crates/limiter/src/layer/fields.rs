@@ -1,9 +1,10 @@
-//! What HTTP is told of a limit: `RateLimit-Policy`, `RateLimit` and `Retry-After`.
+//! The header fields of a limit: `RateLimit-Policy`, `RateLimit` and `Retry-After`.
 //!
-//! The first two are those of
+//! The first two follow
 //! [draft-ietf-httpapi-ratelimit-headers](https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/11/):
-//! lists of structured fields, an item a policy, as in `"reads";q=100;w=60` and `"reads";r=50;t=30`. Invariant: who comes
-//! back at the time told is not refused for having come too early; all times are whole seconds, rounded up.
+//! lists of structured fields with one item per policy, as in `"reads";q=100;w=60` and `"reads";r=50;t=30`.
+//!
+//! Invariant: a client that waits for the given time does not come too early. All times are whole seconds, rounded up.
 
 use std::fmt::Write as _;
 
@@ -17,27 +18,27 @@ use crate::{Bandwidth, Decision, Limit, Refill};
 const POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 const BUDGET: HeaderName = HeaderName::from_static("ratelimit");
 
-/// A limit, and how it is announced. Cheap to clone.
+/// A limit and its header fields. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Announced {
     limit: Limit,
-    /// The name of each bandwidth's policy, as a structured string, by capacity.
+    /// The capacity of each bandwidth, and the name of its policy as a structured string.
     names: std::sync::Arc<[(u64, Box<str>)]>,
     policy: HeaderValue,
 }
 
 impl Announced {
-    /// Announces `limit` as `name`. Where it has several bandwidths, each is a policy: `name-1`, `name-2`, and so on.
+    /// Announces `limit` as `name`. If it has several bandwidths, each is a policy: `name-1`, `name-2`, and so on.
     ///
-    /// What is not visible ASCII or a space in the name is left out.
+    /// Characters other than visible ASCII and spaces are left out of the name.
     #[must_use]
     pub fn new(limit: Limit, name: &str) -> Self {
         let bandwidths = limit.bandwidths();
         let mut policy = String::with_capacity(32);
         let mut names = Vec::with_capacity(bandwidths.len());
-        for (bandwidth, place) in bandwidths.iter().zip(1..) {
-            let name = if bandwidths.len() == 1 { quoted(name) } else { quoted(&format!("{name}-{place}")) };
-            let comma = if place == 1 { "" } else { ", " };
+        for (bandwidth, number) in bandwidths.iter().zip(1..) {
+            let name = if bandwidths.len() == 1 { quoted(name) } else { quoted(&format!("{name}-{number}")) };
+            let comma = if number == 1 { "" } else { ", " };
             let (quota, window_s) = (bandwidth.capacity(), window_s(bandwidth));
             let written = write!(policy, "{comma}{name};q={quota};w={window_s}");
             debug_assert!(written.is_ok(), "a String takes all");
@@ -53,23 +54,24 @@ impl Announced {
         &self.limit
     }
 
-    /// The name of the policy that decided, as a structured (and JSON) string, where one did.
+    /// The name of the policy that decided, as a structured string, which is also a JSON string. `None` if the
+    /// configuration decided.
     #[must_use]
     pub fn policy_of(&self, decision: &Decision) -> Option<&str> {
-        // Of two bandwidths with one capacity, the one that is named first is told.
+        // If two bandwidths have the same capacity, the first one is named.
         let limit = decision.budget()?.limit;
         self.names.iter().find(|(capacity, _)| *capacity == limit).map(|(_, name)| &**name)
     }
 
-    /// Writes the fields of a reply to an ask that was decided so. `t` is when all is there again; of a refusal, as
-    /// `Retry-After`, when the very same ask is allowed.
+    /// Writes the fields for a decision. `t` is the time until the bandwidth is full; for a refusal, the time until the same
+    /// ask is allowed, as in `Retry-After`.
     pub fn write(&self, decision: &Decision, headers: &mut HeaderMap) {
         headers.insert(POLICY, self.policy.clone());
         let retry_after_s = decision.retry_after_s();
         if let (Some(budget), Some(name)) = (decision.budget(), self.policy_of(decision)) {
             let in_s = retry_after_s.unwrap_or(budget.reset_after_us.div_ceil(1_000_000));
-            let told = format!("{name};r={};t={in_s}", budget.remaining);
-            headers.insert(BUDGET, HeaderValue::try_from(told).expect("as the policy's, and digits"));
+            let text = format!("{name};r={};t={in_s}", budget.remaining);
+            headers.insert(BUDGET, HeaderValue::try_from(text).expect("as the policy's, and digits"));
         }
         if let Some(seconds) = retry_after_s {
             headers.insert(RETRY_AFTER, seconds.into());
@@ -77,7 +79,7 @@ impl Announced {
     }
 }
 
-/// In what time the whole capacity is there anew, in seconds.
+/// In how many seconds an empty bandwidth is full again.
 fn window_s(bandwidth: &Bandwidth) -> u128 {
     let (capacity, tokens) = (u128::from(bandwidth.capacity()), u128::from(bandwidth.tokens()));
     let period_us = bandwidth.period().as_micros();
@@ -88,7 +90,7 @@ fn window_s(bandwidth: &Bandwidth) -> u128 {
     window_us.div_ceil(1_000_000)
 }
 
-/// A structured string; what it escapes JSON escapes alike.
+/// A structured string. JSON escapes the same characters in the same way.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -125,13 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_those_of_the_draft() {
+    fn fields_follow_the_draft() {
         let reads = announced("reads", &[Bandwidth::per_minute(100)]);
         let mut bucket = Bucket::new(reads.limit(), 0);
         let policy = "\"reads\";q=100;w=60";
         let half = bucket.ask(reads.limit(), 50, 0);
         assert_eq!(told(&reads, &half), [some(policy), some("\"reads\";r=50;t=30"), None]);
-        // 51 of 100 take 0.6 s more, and no less than a second is told.
+        // 51 of 100 need 0.6 s more, which is rounded up to a second.
         let more = bucket.ask(reads.limit(), 51, 0);
         assert_eq!(told(&reads, &more), [some(policy), some("\"reads\";r=50;t=1"), some("1")]);
         let all = bucket.ask(reads.limit(), 100, 1);
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_what_the_whole_capacity_takes() {
+    fn a_window_is_the_time_to_refill_the_whole_capacity() {
         let day = Duration::from_secs(86_400);
         let several = announced(
             "a\"b\\c\u{e9}\n",

@@ -1,6 +1,6 @@
-//! One call of the script: asks in, answers out.
+//! One call of the script: converts asks to arguments, and the reply to answers.
 //!
-//! Invariant: each call's keys are those of its asks, and an answer is what the script said about the very ask.
+//! Invariant: the keys of a call are those of its asks, and each ask gets the answer to itself.
 
 use std::{
     fmt::Write as _,
@@ -17,14 +17,14 @@ use crate::{Budget, Decision, Limit, key::Shortened};
 pub static LIMIT: LazyLock<Script> =
     LazyLock::new(|| Script::new("limit", include_str!("../../../../lua/limit.lua")));
 
-/// Stands for a cost that is over any capacity.
+/// A cost that is higher than any capacity.
 const OVER_ALL: u64 = 1 << 53;
 
-/// Hash tags that keys are spread over; so many calls may be under way in a cluster. Part of the keys' names: servers that
-/// share buckets agree on it.
+/// How many hash tags the keys are spread over. In a cluster, each tag may have one call in flight. The tag is part of the
+/// key, so servers that share buckets must agree on this number.
 pub(crate) const TAGS: usize = 256;
 
-/// What is asked of the script about one key.
+/// One ask about one key.
 #[derive(Clone, Debug)]
 pub struct Ask {
     limit: Limit,
@@ -41,13 +41,13 @@ enum What {
 }
 
 impl Ask {
-    /// For `cost` tokens; 0 is a look.
+    /// Asks for `cost` tokens; 0 only reads.
     #[must_use]
     pub fn take(limit: &Limit, key: &[u8], cost: u64) -> Self {
         Self::new(limit, key, What::Take(cost.min(OVER_ALL)))
     }
 
-    /// That the key be as good as new.
+    /// Resets the key to a new bucket.
     #[must_use]
     pub fn reset(limit: &Limit, key: &[u8]) -> Self {
         Self::new(limit, key, What::Reset)
@@ -59,7 +59,7 @@ impl Ask {
         Self { limit: limit.clone(), key, tag, what, more: 0 }
     }
 
-    /// And for so many tokens beyond the cost as there are, up to `tokens`.
+    /// Also asks for up to `tokens` tokens beyond the cost, as far as they are left.
     #[must_use]
     pub fn and_more(self, tokens: u64) -> Self {
         Self { more: tokens, ..self }
@@ -73,7 +73,7 @@ impl Ask {
         Shortened::Plain(&self.key)
     }
 
-    /// The cost; nothing where none is asked for.
+    /// The cost; 0 for a reset.
     pub(crate) fn cost(&self) -> u64 {
         match self.what {
             What::Take(cost) => cost,
@@ -85,39 +85,39 @@ impl Ask {
         self.more > 0
     }
 
-    /// Of the hash tags, which is its key's.
+    /// The number of the key's hash tag.
     pub(crate) fn tag(&self) -> usize {
         self.tag
     }
 }
 
-/// What the script said about an ask.
+/// The script's answer to an ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// Its decision.
+    /// The decision.
     pub decision: Decision,
     /// Tokens that were taken beyond the cost.
     pub more: u64,
 }
 
-/// Calls of the script, by a client of Redis.
+/// Calls the script.
 #[derive(Debug)]
 pub struct Calls<C> {
     client: C,
     prefix: String,
-    held_us: AtomicU64,
+    held_clock_us: AtomicU64,
 }
 
 impl<C: Client> Calls<C> {
-    /// Over `client`. Keys begin with `prefix`.
+    /// Calls over `client`. All keys begin with `prefix`.
     #[must_use]
     pub fn new(client: C, prefix: &str) -> Self {
-        Self { client, prefix: prefix.to_owned(), held_us: AtomicU64::new(0) }
+        Self { client, prefix: prefix.to_owned(), held_clock_us: AtomicU64::new(0) }
     }
 
-    /// Holds the clock at an instant, in microseconds since the Unix epoch, and buckets for ever: for tests.
+    /// Holds the clock at an instant, in microseconds since the Unix epoch, and lets no bucket expire: for tests.
     pub fn hold_clock(&self, now_us: u64) {
-        self.held_us.store(now_us, Ordering::Relaxed);
+        self.held_clock_us.store(now_us, Ordering::Relaxed);
     }
 
     /// The client.
@@ -125,7 +125,7 @@ impl<C: Client> Calls<C> {
         &self.client
     }
 
-    /// Where the bucket of an ask is kept. The `1` is the layout's version.
+    /// The Redis key of an ask's bucket. The `1` is the version of the layout.
     #[must_use]
     pub fn key(&self, ask: &Ask) -> Bytes {
         let mut key = String::with_capacity(self.prefix.len() + 8 + ask.limit.name().len() + ask.key.len());
@@ -135,18 +135,18 @@ impl<C: Client> Calls<C> {
         key.into()
     }
 
-    /// Has asks decided, one call for all, in their order. In a cluster, all are of one hash tag.
+    /// Decides asks in their order, with one call. In a cluster, all must have the same hash tag.
     ///
-    /// The call may have been executed where it fails, and in part twice where a connection broke.
+    /// After an error the call may have run. If a connection broke, it may have run twice.
     ///
     /// # Errors
-    /// That of the client, or [`ClientError::Script`] where the answer is none of the script's.
+    /// The client's error, or [`ClientError::Script`] if the reply does not parse.
     pub async fn decide<'a>(
         &self,
         asks: impl Iterator<Item = &'a Ask> + Clone,
     ) -> Result<Vec<Answer>, ClientError> {
         let keys: Vec<Bytes> = asks.clone().map(|ask| self.key(ask)).collect();
-        let args = arguments(asks.clone(), self.held_us.load(Ordering::Relaxed));
+        let args = arguments(asks.clone(), self.held_clock_us.load(Ordering::Relaxed));
         let Value::Array(values) = self.client.run(&LIMIT, keys, args, None).await? else {
             return Err(garbled());
         };
@@ -158,13 +158,13 @@ impl<C: Client> Calls<C> {
 }
 
 fn garbled() -> ClientError {
-    ClientError::Script("the script answered with something else than decisions".to_owned())
+    ClientError::Script("the script did not answer with decisions".to_owned())
 }
 
 fn number(number: u64) -> Bytes {
-    // Costs and indices are mostly these.
+    // Most costs and indices are small, and need no allocation.
     const SMALL: [&[u8]; 4] = [b"0", b"1", b"2", b"3"];
-    match usize::try_from(number).ok().and_then(|place| SMALL.get(place)) {
+    match usize::try_from(number).ok().and_then(|index| SMALL.get(index)) {
         Some(digit) => Bytes::from_static(digit),
         None => Bytes::from(number.to_string()),
     }
@@ -174,11 +174,11 @@ fn arguments<'a>(asks: impl Iterator<Item = &'a Ask>, held_us: u64) -> Vec<Bytes
     let mut limits: Vec<&Limit> = Vec::new();
     let mut own = Vec::new();
     for ask in asks {
-        let place = limits.iter().position(|limit| limit.is_same(&ask.limit)).unwrap_or_else(|| {
+        let index = limits.iter().position(|limit| limit.is_same(&ask.limit)).unwrap_or_else(|| {
             limits.push(&ask.limit);
             limits.len() - 1
         });
-        own.push(number(place as u64 + 1));
+        own.push(number(index as u64 + 1));
         own.push(match ask.what {
             What::Take(cost) => number(cost),
             What::Reset => Bytes::from_static(b"-1"),
@@ -223,7 +223,7 @@ fn answer(limit: &Limit, values: &[Value; 6]) -> Option<Answer> {
     Some(Answer { decision, more })
 }
 
-/// The hash tag of a key: the same on every server. FNV-1a; its low bits are folded with its high ones.
+/// The number of a key's hash tag, the same on every server: FNV-1a, with the high bits folded into the low ones.
 fn tag(name: &[u8], key: &[u8]) -> usize {
     let hash = name.iter().chain(b":").chain(key).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,9 +1,11 @@
-//! What this server knows of keys that are empty.
+//! What this server knows about empty keys.
 //!
-//! A refusal says from when on its cost can be allowed at the earliest: tokens come back no faster, whoever asks. Until then
-//! the server refuses it, and any higher cost, by itself. Invariants: nothing is refused here that the store would have
-//! allowed; but for a key that another server made as new, or a store that lost its buckets, which is noticed
-//! [`LIFE_US`] later at most. Who comes back when told is allowed, if no other server gave anything away meanwhile.
+//! A refusal says when its cost can be allowed at the earliest. Until then the server refuses this cost and any higher one
+//! without a call.
+//!
+//! Invariants: a hint refuses nothing that Redis would allow, with one exception: if another server reset the key, or
+//! Redis lost its buckets, this is noticed after [`LIFE_US`] at most. A client that comes back at the time it was given is
+//! allowed, unless another ask took tokens meanwhile.
 
 use crate::{
     Budget, Decision, Limit,
@@ -11,17 +13,17 @@ use crate::{
     table::{Kept, Table},
 };
 
-/// For how long a hint is believed, in microseconds: 10 s.
+/// How long a hint is valid at most, in microseconds: 10 s.
 const LIFE_US: u64 = 10_000_000;
 
-/// What is known of one key.
+/// What is known about one key.
 #[derive(Debug, Default)]
 struct Hint {
-    /// This cost and any higher one is refused,
+    /// This cost and any higher one is refused
     cost: u64,
-    /// up to here,
+    /// until this instant.
     until_us: u64,
-    /// and may be allowed from here on.
+    /// From this instant on, the cost may be allowed.
     retry_at_us: u64,
     remaining: u64,
     limit: u64,
@@ -38,7 +40,7 @@ impl Kept for Hint {
     }
 }
 
-/// Hints on keys.
+/// The hints of all keys.
 #[derive(Debug)]
 pub(super) struct Hints(Table<Hint>);
 
@@ -47,7 +49,7 @@ impl Hints {
         Self(Table::new(max_keys))
     }
 
-    /// The refusal, where it is known.
+    /// The refusal of an ask, if a hint proves it.
     pub(super) fn refusal(
         &self,
         limit: &Limit,
@@ -59,7 +61,7 @@ impl Hints {
         known.flatten()
     }
 
-    /// Takes in what came of a call that was sent at `sent_us`.
+    /// Notes the decision of a call that was sent at `sent_us`.
     pub(super) fn note(
         &self,
         limit: &Limit,
@@ -70,11 +72,11 @@ impl Hints {
     ) {
         let (retry_after_us, budget) = match decision {
             Decision::Denied { retry_after_us, budget } => (retry_after_us, budget),
-            // There is less now than when something was refused before: its time to come is no longer right.
+            // Tokens were taken, so the time of an earlier refusal is too early now.
             Decision::Allowed(_) if cost > 0 => return self.forget(limit, key),
             _ => return,
         };
-        // The store decided when or after the call was sent, so this ends no later than the truth.
+        // Redis decided after the call was sent, so the hint does not last too long.
         let retry_at_us = sent_us.saturating_add(*retry_after_us);
         let Budget { remaining, limit: capacity, reset_after_us } = *budget;
         let noted = Hint {
@@ -85,14 +87,14 @@ impl Hints {
             limit: capacity,
             full_at_us: sent_us.saturating_add(reset_after_us),
         };
-        // Where there is no room, the store is asked.
+        // Without room for a hint, later asks go to Redis.
         let _ = self.0.with(
             limit,
             key,
             sent_us,
             |_| Some(Hint::default()),
             |hint, now_us| {
-                // One about a lower cost that still holds says this, too.
+                // A valid hint about a lower cost covers this one, too.
                 if cost <= hint.cost || now_us >= hint.until_us {
                     *hint = noted;
                 }
@@ -111,7 +113,7 @@ impl Hint {
         if now_us >= self.until_us || cost < self.cost {
             return None;
         }
-        // Where it costs more than what was refused, it takes as much longer as that is in coming back, at most.
+        // A higher cost needs longer: at most the time in which the difference comes back.
         let mut longer_us = limit.counted().iter().map(|counted| {
             let known = cost <= counted.capacity;
             known.then(|| counted.steps_us((cost - self.cost) * counted.token.get()))
@@ -153,15 +155,15 @@ mod tests {
             [asked(3, 1_000), asked(9, 1_099), asked(2, 1_050), asked(3, 1_100)],
             [Some(100), Some(1 + 666_667), None, None]
         );
-        // A lower cost that is refused as well takes its place; a higher one does not while that holds.
+        // A refused lower cost replaces the hint; a higher one does not while the hint is valid.
         hints.note(&limit, &K, 3, &denied(100), 2_000);
         hints.note(&limit, &K, 2, &denied(50), 2_000);
         hints.note(&limit, &K, 5, &denied(500), 2_010);
         assert_eq!([asked(2, 2_049), asked(5, 2_050)], [Some(1), None]);
-        // What can never be is not for now, and is another answer.
+        // A cost above the capacity needs another answer than a hint can give.
         hints.note(&limit, &K, 3, &denied(100), 3_000);
         assert_eq!([asked(10, 3_000), asked(3, 3_000)], [None, Some(100)]);
-        // Once something was given away, what was told is not right any more; a look gives nothing away.
+        // A take makes the hint wrong; a read does not.
         let budget = Budget { limit: 9, remaining: 0, reset_after_us: 900 };
         hints.note(&limit, &K, 0, &Decision::Allowed(budget), 3_010);
         assert_eq!(asked(3, 3_010), Some(90));
@@ -172,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn not_believed_for_long_nor_for_another_limit() {
+    fn a_hint_expires_and_is_for_one_limit_only() {
         let (hints, old) = (Hints::new(100), limit(9));
         hints.note(&old, &K, 1, &denied(60_000_000), 0);
         assert!(hints.refusal(&old, &K, 1, LIFE_US - 1).is_some());
         assert!(hints.refusal(&old, &K, 1, LIFE_US).is_none());
         hints.note(&old, &K, 1, &denied(1_000), LIFE_US);
-        // The same once more is no other limit.
+        // An equal limit counts as the same limit.
         assert!(hints.refusal(&limit(9), &K, 1, LIFE_US).is_some());
         assert!(hints.refusal(&limit(10), &K, 1, LIFE_US).is_none());
         hints.note(&old, &K, 1, &denied(1_000), LIFE_US);

@@ -1,9 +1,10 @@
-//! A lane to Redis: one call at a time for all who ask meanwhile.
+//! A lane to Redis: one call at a time. Asks that come meanwhile share the next call.
 //!
-//! What comes in while a call is under way goes out together as the next one; no timer, so an idle lane adds no delay.
-//! Invariants: each ask is answered within the patience; at most [`WAITING`] wait; who has gone is not asked for. After a
-//! call that found nobody, asks are answered at once for [`PAUSE`], so that a Redis that is away costs one of them its
-//! patience and not all.
+//! There is no timer, so an idle lane adds no delay.
+//!
+//! Invariants: each ask is answered within the time limit. At most [`MAX_WAITING`] asks wait. An ask whose caller has left
+//! is not sent. After a call that did not reach Redis, asks fail at once for [`PAUSE`], so one group of asks waits for the
+//! timeout and not every group.
 
 use std::{
     collections::VecDeque,
@@ -23,84 +24,86 @@ use tokio::{
 
 use super::call::{Answer, Ask, Calls};
 
-/// Asks in one call, at most: it takes Redis about 0.2 ms.
-const TOGETHER: usize = 128;
+/// The largest number of asks in one call. Redis needs about 0.2 ms for them.
+const MAX_BATCH: usize = 128;
 
-/// Asks that wait in a lane, at most.
-const WAITING: usize = 8_192;
+/// The largest number of asks that wait in a lane.
+const MAX_WAITING: usize = 8_192;
 
-/// For how long nobody is asked who was found away.
+/// How long asks fail at once after a call that did not reach Redis.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Whoever keeps the buckets does not say.
+/// Redis did not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Away;
 
-/// Hears of each answer before whoever asked does: also where nobody waits for it any more.
-pub(super) trait Listener: Send + Sync + 'static {
-    /// What came of an ask; the call was sent at `sent`.
-    fn heard(&self, ask: &Ask, answer: Result<&Answer, Away>, sent: Instant);
+/// Is called with each answer before the caller gets it, even if the caller has left.
+pub(super) trait Observer: Send + Sync + 'static {
+    /// The answer to an ask. The call was sent at `sent`.
+    fn answered(&self, ask: &Ask, answer: Result<&Answer, Away>, sent: Instant);
 }
 
-/// The lanes of a Redis: one, or in a cluster one for each hash tag.
+/// The lanes to one Redis: one, or in a cluster one for each hash tag.
 pub(super) struct Lanes<C, L> {
     all: Box<[Arc<Lane>]>,
     shared: Arc<Shared<C, L>>,
-    patience: Duration,
+    time_limit: Duration,
 }
 
 struct Shared<C, L> {
     calls: Calls<C>,
-    listener: L,
+    observer: L,
+    /// How many calls were made.
     made: AtomicU64,
 }
 
 #[derive(Default)]
-struct Lane(Mutex<Line>);
+struct Lane(Mutex<Queue>);
 
 #[derive(Default)]
-struct Line {
+struct Queue {
     waiting: VecDeque<(Ask, oneshot::Sender<Result<Answer, Away>>)>,
-    /// Somebody drives.
-    driven: bool,
+    /// A task is making calls for this lane.
+    is_driven: bool,
+    /// Until then, asks fail at once.
     away_until: Option<Instant>,
 }
 
-impl<C: Client, L: Listener> Lanes<C, L> {
-    pub(super) fn new(count: usize, calls: Calls<C>, listener: L, patience: Duration) -> Self {
+impl<C: Client, L: Observer> Lanes<C, L> {
+    pub(super) fn new(count: usize, calls: Calls<C>, observer: L, time_limit: Duration) -> Self {
         let all = (0..count).map(|_| Arc::default()).collect();
-        Self { all, shared: Arc::new(Shared { calls, listener, made: AtomicU64::new(0) }), patience }
+        Self { all, shared: Arc::new(Shared { calls, observer, made: AtomicU64::new(0) }), time_limit }
     }
 
-    pub(super) fn listener(&self) -> &L {
-        &self.shared.listener
+    pub(super) fn observer(&self) -> &L {
+        &self.shared.observer
     }
 
-    /// Calls made so far.
+    /// How many calls were made.
     pub(super) fn made(&self) -> u64 {
         self.shared.made.load(Ordering::Relaxed)
     }
 
-    /// Has an ask decided.
+    /// Decides an ask.
     pub(super) async fn ask(&self, ask: Ask) -> Result<Answer, Away> {
         let lane = &self.all[ask.tag() % self.all.len()];
         let (answer, answered) = oneshot::channel();
         let drives = {
-            let mut line = lane.line();
-            let away = line.away_until.is_some_and(|until| Instant::now() < until);
-            if away || line.waiting.len() >= WAITING {
-                drop(line);
-                self.shared.listener.heard(&ask, Err(Away), Instant::now());
+            let mut queue = lane.queue();
+            let away = queue.away_until.is_some_and(|until| Instant::now() < until);
+            if away || queue.waiting.len() >= MAX_WAITING {
+                drop(queue);
+                self.shared.observer.answered(&ask, Err(Away), Instant::now());
                 return Err(Away);
             }
-            line.waiting.push_back((ask, answer));
-            !mem::replace(&mut line.driven, true)
+            queue.waiting.push_back((ask, answer));
+            !mem::replace(&mut queue.is_driven, true)
         };
         if drives {
-            let turn = Turn { lane: Arc::clone(lane), shared: Arc::clone(&self.shared), over: false };
-            tokio::spawn(turn.drive());
+            let driver = Driver { lane: Arc::clone(lane), shared: Arc::clone(&self.shared), is_done: false };
+            tokio::spawn(driver.drive());
         }
-        match timeout(self.patience, answered).await {
+        match timeout(self.time_limit, answered).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) | Err(_) => Err(Away),
         }
@@ -108,50 +111,50 @@ impl<C: Client, L: Listener> Lanes<C, L> {
 }
 
 impl Lane {
-    fn line(&self) -> MutexGuard<'_, Line> {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whoever drives a lane. However that ends, somebody else may.
-struct Turn<C, L> {
+/// A task that makes calls for a lane. However it ends, another one can follow.
+struct Driver<C, L> {
     lane: Arc<Lane>,
     shared: Arc<Shared<C, L>>,
-    /// It ended in order, and what came in since is somebody else's.
-    over: bool,
+    /// The task has ended in order. Asks that came later belong to the next task.
+    is_done: bool,
 }
 
-impl<C, L> Drop for Turn<C, L> {
+impl<C, L> Drop for Driver<C, L> {
     fn drop(&mut self) {
-        if self.over {
+        if self.is_done {
             return;
         }
-        let mut line = self.lane.line();
-        line.driven = false;
-        // Nobody would take them: whoever waits hears that at once.
-        line.waiting.clear();
+        let mut queue = self.lane.queue();
+        queue.is_driven = false;
+        // No task would send the waiting asks, so they fail at once.
+        queue.waiting.clear();
     }
 }
 
-impl<C: Client, L: Listener> Turn<C, L> {
-    /// Makes calls until nobody waits.
+impl<C: Client, L: Observer> Driver<C, L> {
+    /// Makes calls until no ask waits.
     async fn drive(mut self) {
         let mut taken = Vec::new();
         loop {
             {
-                let mut line = self.lane.line();
-                let line = &mut *line;
-                while taken.len() < TOGETHER
-                    && let Some(next) = line.waiting.pop_front()
+                let mut queue = self.lane.queue();
+                let queue = &mut *queue;
+                while taken.len() < MAX_BATCH
+                    && let Some(next) = queue.waiting.pop_front()
                 {
                     if !next.1.is_closed() {
                         taken.push(next);
                     }
                 }
                 if taken.is_empty() {
-                    // Under the lock, so that nobody comes in between who believes this goes on.
-                    line.driven = false;
-                    self.over = true;
+                    // Set under the lock: an ask that comes later must start a new task.
+                    queue.is_driven = false;
+                    self.is_done = true;
                     return;
                 }
             }
@@ -161,19 +164,19 @@ impl<C: Client, L: Listener> Turn<C, L> {
             match decided {
                 Ok(answers) => {
                     for ((ask, answer), decided) in taken.drain(..).zip(answers) {
-                        self.shared.listener.heard(&ask, Ok(&decided), sent);
+                        self.shared.observer.answered(&ask, Ok(&decided), sent);
                         let _ = answer.send(Ok(decided));
                     }
                 }
                 Err(error) => {
                     tracing::debug!(%error, "Redis did not decide about a limit");
                     if matches!(error, ClientError::Away(_)) {
-                        let mut line = self.lane.line();
-                        line.away_until = Some(Instant::now() + PAUSE);
-                        taken.extend(line.waiting.drain(..));
+                        let mut queue = self.lane.queue();
+                        queue.away_until = Some(Instant::now() + PAUSE);
+                        taken.extend(queue.waiting.drain(..));
                     }
                     for (ask, answer) in taken.drain(..) {
-                        self.shared.listener.heard(&ask, Err(Away), sent);
+                        self.shared.observer.answered(&ask, Err(Away), sent);
                         let _ = answer.send(Err(Away));
                     }
                 }

@@ -1,9 +1,9 @@
-//! Tokens that this server took ahead for keys that are asked for again and again.
+//! Leases: tokens that this server took ahead for keys that are asked for again and again.
 //!
-//! Invariants: at most [`Limit::lease`]'s tokens are held for a key, and no longer than its life; what is held was charged
-//! to the bucket before. So nothing is given twice; but what was taken may be used a life later: in no stretch of time do all
-//! servers together allow more than capacity, refill, and the lease's tokens once for each server. What is not used in
-//! its life, or held by a server that dies, is lost to the key.
+//! Invariants: a key has at most the tokens of [`Limit::lease`], for at most its life, and all were charged to the bucket
+//! before. So no token is given out twice, but it may be used up to one life later: in any interval, all servers together
+//! allow at most capacity, refill, and the lease's tokens once per server. Tokens that are not used in time, or that a
+//! dying server holds, are lost to the key.
 
 use crate::{
     Budget, Limit,
@@ -11,16 +11,16 @@ use crate::{
     table::{Kept, Table},
 };
 
-/// What is held for one key.
+/// The lease of one key.
 #[derive(Debug, Default)]
 struct Lease {
     tokens: u64,
     until_us: u64,
-    /// When it was asked for last: a key is hot that is asked for again within a life.
+    /// The last ask. A key is hot if it is asked for again within a life.
     seen_us: u64,
-    /// Until when a call is under way that may bring more.
+    /// Until when a call may be in flight that brings more tokens.
     asking_until_us: u64,
-    /// What the store said was left.
+    /// What was left in the bucket at the last call.
     budget: Option<Budget>,
 }
 
@@ -31,7 +31,7 @@ impl Kept for Lease {
     }
 }
 
-/// Leases on keys.
+/// The leases of all keys.
 #[derive(Debug)]
 pub(super) struct Leases(Table<Lease>);
 
@@ -40,7 +40,7 @@ impl Leases {
         Self(Table::new(max_keys))
     }
 
-    /// Takes the cost out of what is held, if that is enough.
+    /// Takes the cost from the lease, if it has enough tokens.
     pub(super) fn take(&self, limit: &Limit, key: &Shortened<'_>, cost: u64, now_us: u64) -> Option<Budget> {
         limit.lease()?;
         let taken = self.0.with(
@@ -59,7 +59,7 @@ impl Leases {
         taken.flatten()
     }
 
-    /// How many tokens more the call is to bring that is made now, and over after `patience_us`.
+    /// How many tokens beyond the cost to ask for in a call that is made now and ends within `patience_us`.
     pub(super) fn wanted(&self, limit: &Limit, key: &Shortened<'_>, now_us: u64, patience_us: u64) -> u64 {
         let Some(terms) = limit.lease() else { return 0 };
         let wanted = self.0.with(
@@ -80,7 +80,7 @@ impl Leases {
         wanted.unwrap_or(0)
     }
 
-    /// Takes in what a call brought that asked for more; `more` of 0 where it failed.
+    /// Stores the tokens that such a call brought; `more` is 0 if it failed.
     pub(super) fn put(
         &self,
         limit: &Limit,
@@ -101,7 +101,7 @@ impl Leases {
                     let held = if now_us < lease.until_us { lease.tokens } else { 0 };
                     lease.tokens = held.saturating_add(more).min(terms.tokens);
                     lease.until_us = now_us + terms.life_us;
-                    // What the script says is left, it says before it takes more.
+                    // The script reports what is left before it takes more.
                     lease.budget = budget
                         .map(|budget| Budget { remaining: budget.remaining.saturating_sub(more), ..budget });
                 }
@@ -109,7 +109,7 @@ impl Leases {
         );
     }
 
-    /// Gives up what is held for a key.
+    /// Drops the lease of a key.
     pub(super) fn forget(&self, limit: &Limit, key: &Shortened<'_>) {
         self.0.with(limit, key, 0, |_| None, |lease, _| *lease = Lease::default());
     }
@@ -136,35 +136,35 @@ mod tests {
     }
 
     #[test]
-    fn hot_keys_are_leased_for_and_one_call_at_a_time_asks_for_more() {
+    fn hot_keys_get_a_lease_and_one_call_at_a_time_asks_for_more() {
         let (leases, limit) = (Leases::new(100), limit());
         let wanted = |now_us| leases.wanted(&limit, &K, now_us, 100);
         assert_eq!([wanted(5_000), wanted(5_010), wanted(5_020)], [0, 10, 0]);
         assert_eq!(leases.take(&limit, &K, 1, 5_020), None);
         leases.put(&limit, &K, 10, budget(50), 5_030);
-        // The bucket has 40 left, and this server 9, then 8.
+        // The bucket has 40 tokens left, and this server 9, then 8.
         for left in [49, 48] {
             assert_eq!(leases.take(&limit, &K, 1, 5_040).map(|budget| budget.remaining), Some(left));
         }
-        // What is over its life is lost.
+        // Tokens older than a life are lost.
         assert_eq!(leases.take(&limit, &K, 1, 5_030 + LIFE), None);
         assert_eq!(wanted(5_030 + LIFE), 10);
-        // A call that did not come back is given up, one that failed at once.
+        // A call without an answer is given up after its time, a failed one at once.
         assert_eq!([wanted(6_129), wanted(6_130)], [0, 10]);
         leases.put(&limit, &K, 0, None, 6_140);
         assert_eq!(wanted(6_141), 10);
-        // A key that is asked for now and then is not leased for.
+        // A key that is asked for rarely gets no lease.
         assert_eq!(wanted(6_141 + LIFE), 0);
     }
 
     #[test]
-    fn no_more_is_held_than_agreed() {
+    fn a_lease_never_exceeds_its_tokens() {
         let (leases, limit) = (Leases::new(100), limit());
         assert_eq!(leases.wanted(&limit, &K, 5_000, 0), 0);
         for _ in 0..5 {
             leases.put(&limit, &K, 10, budget(50), 5_000);
         }
-        // A cost that is over what is held goes to the store, which brings what is missing.
+        // A cost above the lease goes to Redis, and the call brings the missing tokens.
         assert_eq!(leases.take(&limit, &K, 11, 5_000), None);
         assert!(leases.take(&limit, &K, 7, 5_000).is_some());
         assert_eq!((leases.take(&limit, &K, 4, 5_000), leases.wanted(&limit, &K, 5_000, 0)), (None, 7));

@@ -1,15 +1,15 @@
 //! The journal on disk: `weir.redb`, a [redb](https://docs.rs/redb) database, and `weir.mark` beside it.
 //!
-//! One commit is one synced transaction of redb, which survives a kill or a power loss at any moment. What redb does
-//! not see to is seen to here:
-//! - redb looks at its checksums only after a crash, and not at all that it needs. So each start checks the whole
-//!   file, and the [`Record`] in it carries the digest of all rows: other rows than were written are refused.
-//! - After a crash redb takes a last commit that does not check for one that never ended, and goes back by one. So
-//!   the mark says which commit was answered for last, and a file that ends before it is refused. The mark is not
-//!   synced: after a power loss it may be older than the file, never newer.
-//! - A damaged file may make redb panic: that is a refusal, too.
+//! One commit is one synced transaction of redb, which survives a kill or a power loss at any moment. This module adds what
+//! redb does not do:
+//! - redb checks its checksums only after a crash, and not all of them. So each start checks the whole file, and the
+//!   [`Record`] in it has the digest of all rows: changed rows are refused.
+//! - After a crash, redb treats a damaged last commit as unfinished and goes back by one. So the mark names the last commit
+//!   that was answered, and a file that ends before it is refused. The mark is not synced: after a power loss it may be
+//!   older than the file, but never newer.
+//! - A damaged file may make redb panic. This is handled as a refusal.
 //!
-//! The mark's lock keeps a second process out, from before the first look at the database.
+//! Invariant: one process at a time. The mark is locked before the database is opened.
 
 mod mark;
 mod record;
@@ -35,23 +35,23 @@ use crate::{Clock, clock};
 
 const PAGE_BYTES: usize = PAGE_WORDS * 8;
 
-/// One row, [`Record`]'s.
+/// One row: the [`Record`].
 const RECORD: TableDefinition<'_, (), &[u8]> = TableDefinition::new("record");
-/// Zone's name -> its number in the other tables, epoch, next, base page.
+/// Zone name -> number in the other tables, epoch, next, base page.
 const ZONES: TableDefinition<'_, &str, (u32, u32, u64, u64)> = TableDefinition::new("zones");
 /// Zone, page -> the `gone` bits, little-endian. The table's name in the file is older than the word *page*.
 const PAGES: TableDefinition<'_, (u32, u64), &[u8; PAGE_BYTES]> = TableDefinition::new("segments");
-/// Zone, ticket -> entered when: the store's clock in ms, the wall clock in s.
+/// Zone, ticket -> when it entered: the store's clock in ms, the wall clock in s.
 const ENTRIES: TableDefinition<'_, (u32, u64), (u64, u64)> = TableDefinition::new("entries");
 
-/// What redb may hold in memory, in bytes: a journal's hot pages are few.
+/// The size of redb's cache, in bytes. A journal has few hot pages.
 const CACHE: usize = 32 << 20;
 
-/// The journal of an embedded store, in a directory of its own.
+/// The journal of an embedded store, alone in its directory.
 pub struct DiskJournal {
     file: PathBuf,
     mark: Mark,
-    /// Chosen by the first load; a later one must not choose again.
+    /// Set by the first load, and never changed.
     clock: Option<Clock>,
     open: Option<Open>,
 }
@@ -62,7 +62,7 @@ struct Open {
     numbers: HashMap<ZoneId, u32>,
 }
 
-/// Why a file can't be used, before its name is known.
+/// Why a file can't be used, without its name.
 enum Fault {
     Redb(redb::Error),
     Wrong(String),
@@ -76,10 +76,10 @@ impl<E: Into<redb::Error>> From<E> for Fault {
 }
 
 impl DiskJournal {
-    /// Takes the directory for this process; makes it and an empty journal where there are none.
+    /// Locks the directory for this process. Creates it and an empty journal if they are missing.
     ///
     /// # Errors
-    /// [`JournalError`]. A missing database beside a mark is refused: it was there.
+    /// [`JournalError`]. If there is a mark but no database, the database was lost, and this is refused.
     pub fn open(dir: &Path) -> Result<Self, JournalError> {
         DirBuilder::new()
             .recursive(true)
@@ -100,14 +100,13 @@ impl DiskJournal {
         Ok(journal)
     }
 
-    /// The store's clock, going on where the journal's last process left it. Before the first load, one that no
-    /// journal knows.
+    /// The store's clock, which continues that of the journal's last process. Before the first load, a new clock.
     #[must_use]
     pub fn clock(&self) -> Clock {
         self.clock.unwrap_or_else(|| Clock::resume(Clock { boot: None, offset_ms: 0 }, clock::wall_ms()))
     }
 
-    /// A kill in here leaves nothing but a file that the next start writes anew.
+    /// Creates the database. After a kill in here, the next start overwrites the temporary file.
     fn create(&self, dir: &Path) -> Result<(), JournalError> {
         let new = dir.join("weir.redb.new");
         let mut options = OpenOptions::new();
@@ -134,10 +133,10 @@ impl DiskJournal {
     }
 
     fn load_unchecked(&mut self) -> Result<Loaded, Fault> {
-        // The old one has to go first: it holds the lock.
+        // The old database holds the lock, so close it first.
         self.open = None;
         let mut db = Builder::new().set_cache_size(CACHE).open(&self.file)?;
-        // Also rebuilds the list of free pages: a wrong one would have the next commits write over live rows.
+        // This also rebuilds the list of free pages. With a wrong list, the next commits would overwrite live rows.
         db.check_integrity()?;
         let (record, numbers, images) = read(&db)?;
         let clock = *self.clock.get_or_insert_with(|| Clock::resume(record.clock, record.last_ms));
@@ -150,7 +149,7 @@ impl DiskJournal {
 impl Journal for DiskJournal {
     fn load(&mut self) -> Result<Loaded, JournalError> {
         let loaded = catch_unwind(AssertUnwindSafe(|| self.load_unchecked()))
-            .unwrap_or_else(|_| Err(Fault::Wrong("its structure makes no sense".into())))
+            .unwrap_or_else(|_| Err(Fault::Wrong("its structure is not valid".into())))
             .map_err(|fault| refusal(&self.file, "open", fault))?;
         let found = self.open.as_ref().map_or(0, |open| open.record.commits);
         let promised = self.mark.promised().unwrap_or(0);
@@ -187,7 +186,7 @@ impl Open {
     }
 }
 
-/// Writes one zone's changes, and returns by what they change the digest of all rows.
+/// Writes the changes of one zone. Returns how they change the digest of all rows.
 fn write_zone(write: &WriteTransaction, id: &ZoneId, number: u32, changes: &Delta) -> Result<u128, Fault> {
     let mut digest = 0;
     let Header { epoch, next, base_page } = changes.header;
@@ -232,7 +231,7 @@ fn write_zone(write: &WriteTransaction, id: &ZoneId, number: u32, changes: &Delt
 
 type Read = (Record, HashMap<ZoneId, u32>, BTreeMap<ZoneId, Image>);
 
-/// Reads and checks everything.
+/// Reads and checks the whole database.
 fn read(db: &Database) -> Result<Read, Fault> {
     let wrong = |why: &str| Fault::Wrong(why.into());
     let read = db.begin_read()?;
@@ -317,7 +316,7 @@ fn io_error(file: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> Journ
     move |source| JournalError::Io { file: file.into(), doing, source }
 }
 
-/// A file may be bad, or only out of reach: nobody should move a good file away because the disk is full.
+/// Converts a fault. A file that can't be reached now must not be reported as damaged: an operator would move it away.
 fn refusal(file: &Path, doing: &'static str, fault: Fault) -> JournalError {
     use redb::Error as E;
     let damaged = |why: String| JournalError::Damaged { file: file.into(), why };

@@ -1,6 +1,6 @@
-//! A journal that lasts as long as the process: what each journal must do, said in a page.
+//! A journal in memory, for tests and simulations. The journal on disk is compared with it.
 //!
-//! For tests and simulations; the disk's journal is held against it.
+//! Invariant: it does what each journal must do, in the simplest way.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use admission::{Delta, Entry, Header, Image, Words, ZoneId};
 
 use super::{Batch, Journal, JournalError, Loaded};
 
-/// Keeps zones in memory.
+/// Stores zones in memory.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryJournal {
     last_ms: u64,

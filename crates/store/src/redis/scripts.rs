@@ -60,5 +60,5 @@ pub static ENTER_UNCAPPED: LazyLock<Script> = LazyLock::new(|| {
 #[cfg(feature = "sabotage")]
 pub static WITHOUT_PROCESS_CHECK: LazyLock<[Script; 4]> = LazyLock::new(|| {
     let checked: [&'static Script; 4] = [&JOIN, &ENTER, &BEAT, &POLICY];
-    checked.map(|script| Script::new(script.name, &script.text.replace("  mind_process(now)\n", "")))
+    checked.map(|script| Script::new(script.name, &script.text.replace("  check_process(now)\n", "")))
 });

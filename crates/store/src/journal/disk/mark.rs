@@ -1,4 +1,6 @@
-//! The witness beside the database: which commit was answered for last. Also the lock on the directory.
+//! The mark beside the database: the last commit that was answered. It is also the lock on the directory.
+//!
+//! Invariant: the mark never names a commit that the database does not have.
 
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -31,7 +33,7 @@ impl Mark {
         let mut bytes = [0; LEN];
         let len = file.metadata().map_err(io_error(&path, "read"))?.len();
         let promised = match file.read_exact_at(&mut bytes, 0) {
-            // Made and never written; zeros where a power loss came between the file's size and its bytes.
+            // Created and never written, or zeros after a power loss between the file's size and its bytes.
             _ if len == 0 => None,
             Ok(()) if bytes == [0; LEN] => None,
             Ok(()) if len == LEN as u64 && bytes == to_bytes(commits(&bytes)) => Some(commits(&bytes)),
@@ -39,25 +41,25 @@ impl Mark {
                 return Err(io_error(&path, "read")(error));
             }
             _ => {
-                return Err(JournalError::Damaged { file: path, why: "it is no mark".into() });
+                return Err(JournalError::Damaged { file: path, why: "it is not a mark".into() });
             }
         };
         Ok(Self { path, file, promised })
     }
 
-    /// The last commit that was answered for, where any was.
+    /// The last commit that was answered; `None` if there was none.
     pub(super) fn promised(&self) -> Option<u64> {
         self.promised
     }
 
-    /// Says that the database is there; synced, since from now on its absence is a loss.
+    /// Notes that the database exists. This is synced: from now on a missing database is a loss.
     pub(super) fn begin(&mut self, commits: u64) -> Result<(), JournalError> {
         let first = self.promised.is_none();
         self.promise(commits)?;
         if first { self.file.sync_all().map_err(io_error(&self.path, "sync")) } else { Ok(()) }
     }
 
-    /// Says that commits up to this one are answered for.
+    /// Notes that commits up to this one are answered.
     pub(super) fn promise(&mut self, commits: u64) -> Result<(), JournalError> {
         self.file.write_all_at(&to_bytes(commits), 0).map_err(io_error(&self.path, "write"))?;
         self.promised = Some(commits);

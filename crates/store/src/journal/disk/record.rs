@@ -1,4 +1,6 @@
-//! The one row that speaks for the whole file.
+//! The record: one row that describes and protects the whole file.
+//!
+//! Invariant: a record that was changed in any bit is refused.
 
 use super::Fault;
 use crate::{Clock, clock::Boot};
@@ -9,17 +11,17 @@ pub(super) const FORMAT: u32 = 1;
 const LEN: usize = 76;
 const CHECKED: usize = LEN - 16;
 
-/// What each commit writes beside the rows.
+/// What each commit writes in addition to the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Record {
-    /// Commits since the file was made.
+    /// The number of commits since the file was created.
     pub(super) commits: u64,
-    /// The store's clock,
+    /// The store's clock.
     pub(super) clock: Clock,
-    /// and where it was at the last commit.
+    /// The clock's time at the last commit, in milliseconds.
     pub(super) last_ms: u64,
-    /// The digests of all rows, folded by exclusive or: a commit changes it by the rows it touches. It finds
-    /// accidents; it does not keep out somebody who can write the file.
+    /// The exclusive or of the digests of all rows, so that a commit only has to add the rows it changes. It finds
+    /// accidents. It does not protect against an attacker who can write the file.
     pub(super) digest: u128,
 }
 
@@ -45,7 +47,7 @@ impl Record {
         }
         let check = digest(b'r', (0, 0), &[bytes.get(..CHECKED).unwrap_or_default()]).to_le_bytes();
         if bytes.len() != LEN || bytes[CHECKED..] != check {
-            return Err(Fault::Wrong("its record is not the one that was written".into()));
+            return Err(Fault::Wrong("its record was changed".into()));
         }
         let boot: Boot = part(bytes, 12);
         Ok(Self {
@@ -81,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_comes_back_and_no_other_is_taken() {
+    fn a_record_survives_a_round_trip_and_a_changed_one_is_refused() {
         for boot in [None, Some([7; 16])] {
             let record =
                 Record { commits: 5, clock: Clock { boot, offset_ms: -3 }, last_ms: 9, digest: 1 << 100 };
