@@ -368,7 +368,7 @@ impl<S: Store> App<S> {
             *asked = self.limits.ask(zone, &limits, call, client).await;
         }
         match asked.as_ref().map(|asked| asked.decision) {
-            Some(Decision::Unknown { .. }) => self.metrics.limits_unknown.inc(),
+            Some(Decision::Unknown { .. }) => self.metrics.limits_unknown.increment(1),
             Some(refusal) if !refusal.is_allowed() => {
                 let seconds = refusal.retry_after_s().unwrap_or(1);
                 let retry_after_s = u32::try_from(seconds).unwrap_or(u32::MAX);

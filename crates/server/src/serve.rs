@@ -322,6 +322,7 @@ async fn serve(
     // They end with this function.
     let mut watching = JoinSet::new();
     watching.spawn(Arc::clone(&metrics).follow(told, Arc::clone(&gate)));
+    watching.spawn(Arc::clone(&metrics).run_upkeep());
     let (following, heard) = (Arc::clone(&streams), Arc::clone(&bus));
     watching.spawn(async move { following.follow(shown, &heard).await });
     let recorder = audit.as_ref().map_or_else(Recorder::without_log, Audit::recorder);

@@ -18,7 +18,7 @@ impl ListenerObserver {
     #[must_use]
     pub fn public(metrics: Arc<Metrics>, most: usize) -> Self {
         let connections = metrics.connections.clone();
-        connections.most.set(i64::try_from(most).unwrap_or(i64::MAX));
+        connections.most.set(most as f64);
         Self { metrics, connections: Some(connections) }
     }
 
@@ -32,7 +32,7 @@ impl ListenerObserver {
 impl Observer for ListenerObserver {
     fn opened(&self) {
         if let Some(connections) = &self.connections {
-            connections.accepted.inc();
+            connections.accepted.increment(1);
             connections.open.inc();
         }
     }
@@ -47,7 +47,7 @@ impl Observer for ListenerObserver {
         if refusal == Refusal::Overloaded
             && let Some(connections) = &self.connections
         {
-            connections.refused.inc();
+            connections.refused.increment(1);
         }
         let problem = match refusal {
             Refusal::Overloaded => Problem::overloaded(),

@@ -1,0 +1,29 @@
+//! The public listener's connections.
+
+use metrics::{Counter, Gauge};
+
+use super::{names, readable::ReadableGauge, registry::Registry};
+
+/// Counts the connections of a listener.
+#[derive(Clone, Debug)]
+pub struct Connections {
+    /// Open now.
+    pub open: ReadableGauge,
+    /// The most that may be open.
+    pub most: Gauge,
+    /// Accepted so far.
+    pub accepted: Counter,
+    /// Turned away so far, because too many were open.
+    pub refused: Counter,
+}
+
+impl Connections {
+    pub(super) fn new(registry: &Registry) -> Self {
+        Self {
+            open: ReadableGauge::new(registry.gauge(names::CONNECTIONS_OPEN, &[])),
+            most: registry.gauge(names::CONNECTIONS_MAX, &[]),
+            accepted: registry.counter(names::CONNECTIONS_ACCEPTED, &[]),
+            refused: registry.counter(names::CONNECTIONS_REFUSED, &[]),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Calls to the store, and how its cells are.
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use events::{StoreCall, StoreCalled};
+use gate::cells::Health;
+use metrics::{Counter, Gauge, Histogram};
+
+use super::{names, registry::Registry};
+
+const CALLS: [(StoreCall, &str); 5] = StoreCall::ALL;
+
+pub(super) struct StoreCalls {
+    duration: [Histogram; CALLS.len()],
+    tickets: [Histogram; CALLS.len()],
+    failed: [Counter; CALLS.len()],
+}
+
+impl StoreCalls {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let histograms = |family| CALLS.map(|(_, call)| registry.histogram(family, &[("call", call)]));
+        Self {
+            duration: histograms(names::STORE_CALL_DURATION),
+            tickets: histograms(names::STORE_CALL_TICKETS),
+            failed: CALLS.map(|(_, call)| registry.counter(names::STORE_CALLS_FAILED, &[("call", call)])),
+        }
+    }
+
+    pub(super) fn ended(&self, called: StoreCalled) {
+        let index = called.call as usize;
+        self.duration[index].record(Duration::from_micros(called.took_us.into()).as_secs_f64());
+        self.tickets[index].record(called.tickets);
+        if !called.ok {
+            self.failed[index].increment(1);
+        }
+    }
+}
+
+/// The cells of the store, once they are known.
+#[derive(Default)]
+pub(super) struct Cells(OnceLock<Vec<(Arc<Health>, Gauge)>>);
+
+impl Cells {
+    pub(super) fn watch(&self, registry: &Registry, cells: Vec<Arc<Health>>) {
+        let shown = |cell: Arc<Health>| {
+            let gauge = registry.gauge(names::STORE_CELL_UP, &[("cell", &cell.name)]);
+            (cell, gauge)
+        };
+        self.0.get_or_init(|| cells.into_iter().map(shown).collect());
+    }
+
+    pub(super) fn write(&self) {
+        for (cell, up) in self.0.get().into_iter().flatten() {
+            up.set(u8::from(cell.is_up()));
+        }
+    }
+}
