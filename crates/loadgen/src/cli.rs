@@ -1,7 +1,7 @@
-//! The command line: what can be said to `loadgen`, and what it says back.
+//! The command line of `loadgen`.
 //!
-//! Invariants: a mistake is one line on standard error and exit code 2. The exit code is 0 when every objective and
-//! check holds, 1 when one does not, 2 when the run itself was no good.
+//! Invariants: an invalid command line gives one line on standard error and exit code 2. The exit code is 0 when every
+//! objective and check passes, 1 when one fails, 2 when the run itself failed.
 
 use std::{ffi::OsString, io::Write as _, net::IpAddr, path::PathBuf, process::ExitCode};
 
@@ -12,18 +12,18 @@ use crate::{
     file,
     gather::Gathered,
     html, profile,
-    report::{Check, Judgement, Latency, Plan, Report},
+    report::Plan,
     run::{self, Setup},
     slo::Slo,
-    target, worker,
+    summary, target, worker,
 };
 
-/// Connections that all users share, unless said otherwise.
+/// The default number of connections that all users share.
 const CONNECTIONS: usize = 2000;
-/// Source addresses at most.
+/// The largest number of source addresses.
 const SOURCES: u32 = 4096;
 
-/// Rehearses a burst against a waiting room, and judges what its users saw.
+/// Rehearses a burst against a waiting room and judges what its users saw.
 #[derive(Debug, Parser)]
 #[command(name = "loadgen", version)]
 struct Cli {
@@ -33,11 +33,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Rehearse
+    /// Run a rehearsal
     Run(Box<Run>),
-    /// List the profiles built in
+    /// List the built-in profiles
     Profiles,
-    /// Make one report of runs that several machines made together
+    /// Merge the runs of several machines that rehearsed together into one report
     Merge(Merge),
     #[command(hide = true)]
     Worker,
@@ -45,52 +45,52 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Run {
-    /// The waiting room, such as http://127.0.0.1:8080
+    /// Address of the waiting room, such as http://127.0.0.1:8080
     #[arg(long, value_name = "URL")]
     target: String,
-    /// The zone
+    /// Zone to rehearse
     #[arg(long)]
     zone: String,
-    /// A profile built in (see `loadgen profiles`), or a TOML file
+    /// Built-in profile (see `loadgen profiles`) or a TOML file
     #[arg(long, default_value = "burst-600k", value_name = "NAME|FILE")]
     profile: String,
-    /// How many users at most, in place of the profile's number
+    /// Largest number of users, instead of the profile's
     #[arg(long, conflicts_with = "scale")]
     users: Option<u32>,
-    /// The profile's number of users times this
+    /// Multiply the profile's number of users by this factor
     #[arg(long, value_name = "FACTOR")]
     scale: Option<f64>,
-    /// The part that walks away while waiting, such as 0.35
+    /// Share of users who leave while they wait, such as 0.35
     #[arg(long, value_name = "PART")]
     abandon: Option<f64>,
-    /// The part that falls silent once, for as long as the profile says
+    /// Share of users who stop polling once, for as long as the profile says
     #[arg(long, value_name = "PART")]
     naps: Option<f64>,
-    /// The part that asks once more after entering
+    /// Share of users who ask again after they entered
     #[arg(long, value_name = "PART")]
     repeat: Option<f64>,
-    /// Source addresses, one or a range such as 127.0.0.2-127.0.0.20
+    /// Source address, or a range such as 127.0.0.2-127.0.0.20
     #[arg(long, value_name = "FROM-TO", value_parser = sources)]
     sources: Option<Sources>,
-    /// Connections that all users share
+    /// Number of connections that all users share
     #[arg(long)]
     connections: Option<usize>,
-    /// Worker processes, in place of one a core
+    /// Number of worker processes, instead of one per core
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     workers: Option<u16>,
-    /// What chance begins with
+    /// Seed of the random numbers
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Begin at this time, RFC 3339 or seconds of the Unix clock: the same on all machines
+    /// Start at this time, the same on all machines: RFC 3339, or seconds of the Unix clock
     #[arg(long, value_name = "TIME", value_parser = start_at)]
     start_at: Option<u64>,
-    /// How many the zone lets in a minute, to be held against
+    /// The zone's limit of entries per minute, which the checks use
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     admit_per_minute: Option<u32>,
-    /// Into how many sub-windows the zone divides the minute
+    /// The zone's number of sub-windows per minute
     #[arg(long, value_name = "K", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=60))]
     sub_windows: u32,
-    /// How long the zone lets a user be silent, seconds, to be held against
+    /// The zone's idle timeout in seconds, which the checks use
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=86_400))]
     idle_timeout: u32,
     #[command(flatten)]
@@ -99,7 +99,7 @@ struct Run {
 
 #[derive(Debug, Args)]
 struct Merge {
-    /// The runs' JSON files
+    /// JSON files of the runs
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
@@ -108,13 +108,13 @@ struct Merge {
 
 #[derive(Debug, Args)]
 struct Out {
-    /// Write the run to this file, for machines and for `loadgen merge`
+    /// Write the run as JSON to this file; `loadgen merge` reads it
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write the report to this file, for people
+    /// Write the report as HTML to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// What is to hold, such as p95=36ms, errors=0.1%, slot-use=97%; may be repeated
+    /// Objective, such as p95=36ms, errors=0.1% or slot-use=97%; may be repeated
     #[arg(long, value_name = "NAME=LIMIT")]
     slo: Vec<Slo>,
 }
@@ -123,29 +123,29 @@ struct Out {
 struct Sources(Vec<IpAddr>);
 
 fn sources(text: &str) -> Result<Sources, String> {
-    let address = |text: &str| text.trim().parse::<IpAddr>().map_err(|_| format!("{text} is no address"));
+    let address = |text: &str| text.trim().parse::<IpAddr>().map_err(|_| format!("{text} is not an address"));
     let Some((from, to)) = text.split_once('-') else { return Ok(Sources(vec![address(text)?])) };
     let (IpAddr::V4(from), IpAddr::V4(to)) = (address(from)?, address(to)?) else {
-        return Err("ranges are of IPv4 addresses".to_owned());
+        return Err("only IPv4 addresses can form a range".to_owned());
     };
     let (from, to) = (u32::from(from), u32::from(to));
     if from > to || to - from >= SOURCES {
-        return Err(format!("a range goes up, and has at most {SOURCES} addresses"));
+        return Err(format!("a range must go up and have at most {SOURCES} addresses"));
     }
     Ok(Sources((from..=to).map(|address| IpAddr::V4(address.into())).collect()))
 }
 
-/// Milliseconds of the Unix clock, of RFC 3339 or of seconds.
+/// Reads RFC 3339 or seconds of the Unix clock; returns milliseconds of the Unix clock.
 fn start_at(text: &str) -> Result<u64, String> {
     if let Ok(seconds) = text.parse::<u64>() {
-        return seconds.checked_mul(1000).ok_or_else(|| "too far away".to_owned());
+        return seconds.checked_mul(1000).ok_or_else(|| "is too far in the future".to_owned());
     }
     let time = text.parse::<jiff::Timestamp>().ok();
     time.and_then(|time| u64::try_from(time.as_millisecond()).ok())
         .ok_or_else(|| "write it like 2026-05-01T19:00:00+09:00, or as seconds of the Unix clock".to_owned())
 }
 
-/// Does what the command line says.
+/// Runs the command.
 #[must_use]
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
@@ -155,26 +155,26 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            // Clap says more than a line; the first one has it all, unless what is missing is listed below it.
+            // Clap writes several lines. The first has all the facts, unless it ends before a list of missing arguments.
             let text = error.to_string();
             let mut lines =
                 text.lines().map(str::trim).take_while(|line| !line.is_empty() && !line.starts_with("Usage"));
             let first = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            return complain(&lines.fold(first, |said, line| format!("{said} {line}")));
+            return refuse(&lines.fold(first, |message, line| format!("{message} {line}")));
         }
     };
-    match obey(cli.command) {
+    match execute(cli.command) {
         Ok(code) => code,
-        Err(error) => complain(&format!("{error:#}").replace('\n', " ")),
+        Err(error) => refuse(&format!("{error:#}").replace('\n', " ")),
     }
 }
 
-fn complain(why: &str) -> ExitCode {
+fn refuse(why: &str) -> ExitCode {
     drop(writeln!(std::io::stderr().lock(), "loadgen: {why}"));
     ExitCode::from(2)
 }
 
-fn obey(command: Command) -> Result<ExitCode> {
+fn execute(command: Command) -> Result<ExitCode> {
     match command {
         Command::Run(run) => rehearse(*run),
         Command::Profiles => {
@@ -220,7 +220,7 @@ fn rehearse(run: Run) -> Result<ExitCode> {
     let target = target::parse(&run.target)?;
     let sources = run.sources.map(|sources| sources.0).unwrap_or_default();
     if let Some(source) = sources.iter().find(|source| source.is_ipv4() != target.address.is_ipv4()) {
-        bail!("--sources: {source} can't reach {}", target.address);
+        bail!("--sources: {source} cannot reach {}", target.address);
     }
     let connections = run.connections.unwrap_or(CONNECTIONS.min(profile.users as usize));
     if connections == 0 {
@@ -257,7 +257,7 @@ fn rehearse(run: Run) -> Result<ExitCode> {
     conclude(plan, &gathered, &run.out)
 }
 
-/// A report that can't be written is better known before the run.
+/// Fails before the run if a report cannot be written.
 fn writable(path: &std::path::Path) -> Result<()> {
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
     opened.map(drop).with_context(|| path.display().to_string())
@@ -271,95 +271,8 @@ fn conclude(plan: Plan, gathered: &Gathered, out: &Out) -> Result<ExitCode> {
     if let Some(path) = &out.html {
         std::fs::write(path, html::page(&report)?).with_context(|| path.display().to_string())?;
     }
-    std::io::stdout().lock().write_all(words(&report).as_bytes())?;
-    Ok(ExitCode::from(if !gathered.broken.is_empty() {
-        2
-    } else {
-        u8::from(report.checks.iter().any(is_missed))
-    }))
-}
-
-fn is_missed(check: &Check) -> bool {
-    match check.judgement {
-        Judgement::Good => false,
-        Judgement::Bad => true,
-        // An objective has to hold; what is only looked at may stay open.
-        Judgement::Open => check.name.starts_with("slo:"),
-    }
-}
-
-/// The report in a few lines.
-#[allow(clippy::cast_precision_loss)]
-fn words(report: &Report) -> String {
-    let of = &report.counters;
-    let mut lines = vec![
-        format!(
-            "{} against {} ({}), {} users at most, {:.0} s{}",
-            report.plan.profile,
-            report.plan.target,
-            report.plan.zone,
-            report.plan.users,
-            f64::from(report.lasted_ms) / 1000.0,
-            if report.interrupted { ", ended early" } else { "" }
-        ),
-        format!(
-            "wait_requests_total {}  entry_requests_total {}  can_enter_true_count {}  can_enter_false_count {}",
-            of.wait_requests_total,
-            of.entry_requests_total,
-            of.can_enter_true_count,
-            of.can_enter_false_count
-        ),
-    ];
-    for (name, of) in [("wait", &report.wait), ("entry", &report.entry), ("all", &report.all)] {
-        lines.push(latency(name, of));
-    }
-    let (due, made) = report.seconds.iter().fold((0_u64, 0_u64), |(due, made), second| {
-        let calls = second.wait_calls + second.entry_calls + second.errors;
-        (due + u64::from(second.due), made + u64::from(calls))
-    });
-    // A few are always under way.
-    if due > made + made / 100 {
-        lines.push(format!(
-            "{made} calls were made, {due} would have been due had every reply come at once: users who wait for a reply \
-             ask no more"
-        ));
-    }
-    lines.extend(report.failures.iter().map(|failure| {
-        format!("failed: {} x {}, first at {} ms", failure.count, failure.what, failure.first_ms)
-    }));
-    lines.extend(
-        report
-            .bottleneck
-            .iter()
-            .map(|of| format!("the generator was the bottleneck from second {} on: {}", of.from_s, of.why)),
-    );
-    for check in &report.checks {
-        let judged = match check.judgement {
-            Judgement::Good => "good",
-            Judgement::Bad => "BAD ",
-            Judgement::Open => "open",
-        };
-        lines.push(format!("{judged}  {}: {}", check.name, check.note));
-        if !check.worst.is_empty() {
-            lines.push(format!("      worst: {}", check.worst));
-        }
-    }
-    let count = |judgement| report.checks.iter().filter(|check| check.judgement == judgement).count();
-    let [good, bad, open] = [Judgement::Good, Judgement::Bad, Judgement::Open].map(count);
-    let verdict = if report.checks.iter().any(is_missed) { "BAD" } else { "good" };
-    lines.push(format!("verdict: {verdict} ({good} good, {bad} bad, {open} open)"));
-    lines.join("\n") + "\n"
-}
-
-#[allow(clippy::cast_precision_loss)]
-fn latency(name: &str, of: &Latency) -> String {
-    let [p50, p90, p95, p99, p999, max] = of.percentiles_us.map(|us| us as f64 / 1000.0);
-    format!(
-        "{name:<6} {:>9} calls  mean {:.2}  p50 {p50:.2}  p90 {p90:.2}  p95 {p95:.2}  p99 {p99:.2}  p99.9 {p999:.2}  \
-         max {max:.2} ms",
-        of.count,
-        of.mean_us / 1000.0
-    )
+    std::io::stdout().lock().write_all(summary::of(&report).as_bytes())?;
+    Ok(ExitCode::from(if !gathered.broken.is_empty() { 2 } else { u8::from(report.is_bad()) }))
 }
 
 #[cfg(test)]

@@ -1,55 +1,55 @@
-//! Stories as columns of numbers: how they go from worker to parent, and into the JSON file.
+//! Stories as columns of numbers, the form in which workers send them and the JSON file holds them.
 //!
-//! Invariant: [`Columns::of`] and [`Columns::stories`] are each other's inverse. Times are milliseconds as in
-//! [`Story`]; where a story lacks something, its numbers are -1.
+//! Invariant: [`Columns::stories`] is the inverse of [`Columns::of`]. Times are milliseconds as in [`Story`]; the numbers
+//! of a missing part of a story are -1.
 
 use serde::{Deserialize, Serialize};
 
 use crate::story::{Call, End, Rise, Story, ToldWait};
 
-/// Stories, a column for each number of theirs; all columns are equally long.
+/// Stories, with a column for each number; all columns are equally long.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Columns {
-    /// The worker's number; over several machines, each worker has its own.
+    /// The worker's number. After a merge, each worker of each machine has another number.
     pub worker: Vec<u16>,
     /// The user's number in its worker.
     pub user: Vec<u32>,
-    /// How it ended: 0 entered, 1 left, 2 gone, 3 waiting, 4 outside.
+    /// The end: 0 entered, 1 left, 2 gone, 3 waiting, 4 outside.
     pub end: Vec<u8>,
-    /// When it ended.
+    /// The time of the end.
     pub ended_ms: Vec<u32>,
-    /// The call that gave a place: sent.
+    /// The call that was answered with a place: when it was sent.
     pub arrived_sent_ms: Vec<i64>,
-    /// The call that gave a place: how long it took.
+    /// The call that was answered with a place: how long it took.
     pub arrived_took_ms: Vec<i64>,
-    /// The last "not yet": sent.
+    /// The last call that was answered "not yet": when it was sent.
     pub waiting_sent_ms: Vec<i64>,
-    /// The last "not yet": how long it took.
+    /// The last call that was answered "not yet": how long it took.
     pub waiting_took_ms: Vec<i64>,
-    /// The first "enter": sent.
+    /// The first call that was answered "enter": when it was sent.
     pub entered_sent_ms: Vec<i64>,
-    /// The first "enter": how long it took.
+    /// The first call that was answered "enter": how long it took.
     pub entered_took_ms: Vec<i64>,
-    /// The wait told first, seconds.
+    /// The first expected wait, seconds.
     pub told_eta_s: Vec<i64>,
-    /// Its range: from.
+    /// The low end of its range, seconds.
     pub told_from_s: Vec<i64>,
-    /// Its range: to.
+    /// The high end of its range, seconds.
     pub told_to_s: Vec<i64>,
-    /// The rank told with it.
+    /// The rank in the same reply.
     pub told_rank: Vec<i64>,
-    /// When it was told.
+    /// When that reply arrived.
     pub told_at_ms: Vec<i64>,
     /// The longest silence.
     pub silence_ms: Vec<u32>,
-    /// How often a silence was longer than presence lasts.
+    /// How often a silence was so long that the server may have taken the user for absent.
     pub lapses: Vec<u16>,
     /// How often a rank rose.
     pub rises: Vec<u16>,
-    /// The greatest rise: (row, from, to, when); few, so not a column.
+    /// The largest rises: (row, from, to, when). They are rare, so this is not a column.
     pub worst_rises: Vec<(u32, u64, u64, u32)>,
-    /// Rows of those who asked again and got another pass, or none.
+    /// Rows of users who asked again and received another pass or none.
     pub second_pass: Vec<u32>,
 }
 
@@ -117,7 +117,7 @@ impl Columns {
         }
     }
 
-    /// The stories; none if the columns are not equally long, or a number is none that [`Self::of`] writes.
+    /// The stories. None if the columns are not equally long or hold a number that [`Self::of`] does not write.
     #[must_use]
     pub fn stories(&self) -> Option<Vec<Story>> {
         let mut stories = (0..self.user.len()).map(|row| self.story(row)).collect::<Option<Vec<_>>>()?;
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stories_come_back_as_they_were() {
+    fn stories_survive_the_way_through_columns() {
         let full = Story {
             arrived: Some(Call { sent_ms: 0, heard_ms: 3 }),
             last_waiting: Some(Call { sent_ms: 3000, heard_ms: 3001 }),

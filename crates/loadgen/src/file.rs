@@ -1,13 +1,12 @@
-//! The JSON file of a run: the report, and what only merging needs.
+//! The JSON file of a run: the report, and the data that merging needs.
 //!
 //! ```json
 //! {"report": …, "second_latencies": ["…", …], "stories": {"user": [0, 1, …], …}}
 //! ```
 //!
-//! `report` is [`Report`], documented there field by field. `second_latencies` has a histogram for
-//! each of its seconds, packed like [`Latency::histogram`](crate::report::Latency::histogram). `stories` has the columns
-//! of [`Columns`]. Invariant: a file says all that its report was made from, so files of several machines become one
-//! report as exact as one machine's.
+//! `report` is [`Report`], whose fields are documented there. `second_latencies` has a histogram for each second, packed
+//! like [`Latency::histogram`](crate::report::Latency::histogram). `stories` has the columns of [`Columns`]. Invariant: a
+//! file contains all data that its report was computed from, so the merged report of several machines is exact.
 
 use std::{
     fs::File,
@@ -25,15 +24,15 @@ use crate::{
     report::{GENERATOR, Plan, Report, SCHEMA},
 };
 
-/// How far apart the beginnings of machines may lie that rehearsed together, milliseconds.
+/// The largest distance between the starts of machines that rehearsed together, milliseconds.
 const TOGETHER_MS: u64 = 1000;
 
-/// A file.
+/// The content of a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
     /// The report.
     pub report: Report,
-    /// Latencies of each second's calls, packed.
+    /// The latencies of each second, packed.
     pub second_latencies: Vec<String>,
     /// The stories.
     pub stories: Columns,
@@ -42,7 +41,7 @@ pub struct Run {
 /// Writes a run to `path`.
 ///
 /// # Errors
-/// Where it can't be written.
+/// If the file cannot be written.
 pub fn write(path: &Path, report: &Report, gathered: &Gathered) -> Result<()> {
     let run = Run {
         report: report.clone(),
@@ -57,57 +56,61 @@ pub fn write(path: &Path, report: &Report, gathered: &Gathered) -> Result<()> {
 /// Reads a run from `path`.
 ///
 /// # Errors
-/// Where it can't be read or is none.
+/// If the file cannot be read or holds no run.
 pub fn read(path: &Path) -> Result<Run> {
     let name = path.display();
     let file = File::open(path).with_context(|| name.to_string())?;
     let run: Run = serde_json::from_reader(BufReader::new(file))
-        .map_err(|error| anyhow::anyhow!("{name}: not a run's JSON: {error}"))?;
+        .map_err(|error| anyhow::anyhow!("{name}: not the JSON of a run: {error}"))?;
     ensure!(run.report.schema == SCHEMA, "{name}: schema {} is not {SCHEMA}", run.report.schema);
     Ok(run)
 }
 
-/// Puts runs together that began at the same time, against the same zone.
+/// Merges runs that began at the same time, against the same zone.
 ///
 /// # Errors
-/// Where they did not rehearse together, or one is damaged.
+/// If they did not rehearse together, or one is damaged.
 pub fn merge(runs: Vec<(String, Run)>) -> Result<(Plan, Gathered)> {
     let mut all = Gathered::default();
     let mut plan: Option<Plan> = None;
     let mut workers = 0_u16;
     for (name, run) in runs {
-        let of = run.report;
+        let report = run.report;
         match &mut plan {
-            None => plan = Some(of.plan.clone()),
+            None => plan = Some(report.plan.clone()),
             Some(plan) => {
-                if plan.zone != of.plan.zone {
-                    bail!("{name}: its zone is {}, the first one's {}", of.plan.zone, plan.zone);
+                if plan.zone != report.plan.zone {
+                    bail!(
+                        "{name}: its zone is {}, the zone of the first file is {}",
+                        report.plan.zone,
+                        plan.zone
+                    );
                 }
-                let apart = plan.start_unix_ms.abs_diff(of.plan.start_unix_ms);
+                let apart = plan.start_unix_ms.abs_diff(report.plan.start_unix_ms);
                 ensure!(
                     apart <= TOGETHER_MS,
-                    "{name}: began {apart} ms apart from the first one; begin together with --start-at"
+                    "{name}: began {apart} ms apart from the first file; start all machines together with --start-at"
                 );
-                plan.users += of.plan.users;
-                plan.planned_ms = plan.planned_ms.max(of.plan.planned_ms);
-                plan.admit_per_minute = plan.admit_per_minute.or(of.plan.admit_per_minute);
+                plan.users += report.plan.users;
+                plan.planned_ms = plan.planned_ms.max(report.plan.planned_ms);
+                plan.admit_per_minute = plan.admit_per_minute.or(report.plan.admit_per_minute);
             }
         }
         let damaged = || format!("{name}: damaged histogram");
-        for (at, second) in of.seconds.iter().enumerate() {
+        for (at, second) in report.seconds.iter().enumerate() {
             let latencies =
                 run.second_latencies.get(at).and_then(|text| unpack(text)).with_context(damaged)?;
             all.add_second(at, second, &latencies);
         }
-        add(&mut all.wait, &unpack(&of.wait.histogram).with_context(damaged)?);
-        add(&mut all.entry, &unpack(&of.entry.histogram).with_context(damaged)?);
-        all.add_counters(&of.counters);
-        all.add_failures(&of.failures);
-        all.lasted_ms = all.lasted_ms.max(of.lasted_ms);
-        all.interrupted |= of.interrupted;
-        let broken = of.checks.into_iter().filter(|check| check.name == GENERATOR);
+        add(&mut all.wait, &unpack(&report.wait.histogram).with_context(damaged)?);
+        add(&mut all.entry, &unpack(&report.entry.histogram).with_context(damaged)?);
+        all.add_counters(&report.counters);
+        all.add_failures(&report.failures);
+        all.lasted_ms = all.lasted_ms.max(report.lasted_ms);
+        all.interrupted |= report.interrupted;
+        let broken = report.checks.into_iter().filter(|check| check.name == GENERATOR);
         all.broken.extend(broken.map(|check| format!("{name}: {}", check.note.trim_end_matches('.'))));
-        // A worker's number is its own only on its machine.
+        // Workers of different machines have the same numbers; renumber them.
         let mut stories = run.stories.stories().with_context(|| format!("{name}: damaged stories"))?;
         let more = stories.iter().map(|story| story.who.0 + 1).max().unwrap_or(0);
         for story in &mut stories {

@@ -1,6 +1,6 @@
-//! What parent and worker say to each other: JSON, a line each.
+//! The messages between the parent and its workers: JSON, one message per line.
 //!
-//! Invariant: a frame's line begins with `{`; what else a worker's output has is not for the parent.
+//! Invariant: the line of a message begins with `{`. The parent ignores all other lines of a worker's output.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,17 +17,17 @@ use crate::{
     report::{Counters, Failure, Second},
 };
 
-/// Latencies in microseconds, three digits exact.
+/// Latencies in microseconds, exact to three digits.
 pub type Latencies = Histogram<u32>;
 
-/// None yet.
+/// An empty histogram.
 #[must_use]
 pub fn no_latencies() -> Latencies {
-    // Only a number of digits above 5 is refused.
+    // It fails only for more than five digits.
     Histogram::new(3).unwrap_or_else(|_| unreachable!("three digits are allowed"))
 }
 
-/// In HdrHistogram's V2 format, base64; empty for none.
+/// The histogram in HdrHistogram's V2 format, base64; an empty text for an empty histogram.
 #[must_use]
 pub fn pack(latencies: &Latencies) -> String {
     let mut bytes = Vec::new();
@@ -38,7 +38,7 @@ pub fn pack(latencies: &Latencies) -> String {
     STANDARD.encode(bytes)
 }
 
-/// What [`pack`] packed; none if it is damaged.
+/// The histogram that [`pack`] packed; none if the text is damaged.
 #[must_use]
 pub fn unpack(text: &str) -> Option<Latencies> {
     if text.is_empty() {
@@ -47,52 +47,52 @@ pub fn unpack(text: &str) -> Option<Latencies> {
     Deserializer::new().deserialize(&mut STANDARD.decode(text).ok()?.as_slice()).ok()
 }
 
-/// What a worker is to do.
+/// The task of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
-    /// Where the waiting room is.
+    /// The address of the waiting room.
     pub address: SocketAddr,
     /// The header `Host`.
     pub host: String,
-    /// What stands before the paths; empty or begins with `/`.
+    /// The prefix of the paths; empty, or begins with `/`.
     pub prefix: String,
     /// The zone.
     pub zone: String,
     /// The profile, with the run's number of users.
     pub profile: Profile,
-    /// Which of how many workers this is.
+    /// The number of this worker, from 0.
     pub worker: u16,
-    /// How many workers there are.
+    /// The number of workers.
     pub workers: u16,
-    /// Connections of this worker, at most.
+    /// The largest number of connections of this worker.
     pub connections: usize,
     /// Source addresses; empty for any.
     pub sources: Vec<IpAddr>,
-    /// What chance begins with.
+    /// The seed of the random numbers.
     pub seed: u64,
 }
 
-/// What a parent says after the task.
+/// What the parent sends after the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Begin at this time of the Unix clock, milliseconds.
+    /// Start at this time, milliseconds of the Unix clock.
     Begin(u64),
-    /// End now, cleanly. The end of the parent's words says the same.
+    /// Stop now and report. The end of standard input means the same.
     End,
 }
 
-/// What a worker says.
+/// What a worker sends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Frame {
-    /// All users are made; waiting for [`Order::Begin`].
+    /// All users are created; the worker waits for [`Order::Begin`].
     Ready {},
-    /// A second is over. `due` and percentiles are not in it.
+    /// The counts of a second that has ended, without `due` and percentiles.
     Second {
-        /// Which one.
+        /// The number of the second, from 0.
         at: u32,
-        /// Its counts.
+        /// The counts.
         second: Second,
         /// Latencies of `wait`, packed.
         wait: String,
@@ -101,18 +101,18 @@ pub enum Frame {
     },
     /// Some of the stories.
     Stories(Box<Columns>),
-    /// The last word.
+    /// The last message of a run that ended well.
     End {
-        /// How long it lasted.
+        /// The duration of the run.
         lasted_ms: u32,
-        /// Calls that were due, second by second.
+        /// Calls that were due in each second.
         due: Vec<u32>,
         /// The counters.
         counters: Counters,
         /// Failures by kind.
         failures: Vec<Failure>,
     },
-    /// The worker can't go on: why.
+    /// The worker cannot continue, with the reason.
     Broken(String),
 }
 
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn latencies_come_back_exactly() {
+    fn packing_a_histogram_is_exact() {
         let mut latencies = no_latencies();
         for us in [1, 999, 1_000_000, 59_000_000] {
             latencies.record(us).expect("packed");
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frame_is_one_line() {
+    fn a_message_is_one_line() {
         for frame in [Frame::Broken("a\nb".into()), Frame::Ready {}] {
             let line = serde_json::to_string(&frame).expect("packed");
             assert!(line.starts_with('{') && !line.contains('\n'), "{line}");

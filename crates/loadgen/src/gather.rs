@@ -1,7 +1,7 @@
-//! Puts together what workers, or machines, measured, and makes the report of it.
+//! Adds up what workers or machines measured, and makes the report.
 //!
-//! Invariant: putting together is exact. Counts and histograms add up, stories are a list, and what is not a sum
-//! (percentiles, verdict, objectives) is made anew from them.
+//! Invariant: the result is exact. Counts and histograms are added, stories are appended, and everything that is not a
+//! sum (percentiles, verdict, objectives) is computed from them.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::{
     verdict,
 };
 
-/// What was measured so far.
+/// The measurements so far.
 #[derive(Clone, Debug)]
 pub struct Gathered {
-    /// Each second, and the latencies of its calls.
+    /// Each second with the latencies of its calls.
     pub seconds: Vec<(Second, Latencies)>,
     /// Latencies of `wait`.
     pub wait: Latencies,
@@ -25,15 +25,15 @@ pub struct Gathered {
     pub entry: Latencies,
     /// The counters.
     pub counters: Counters,
-    /// Failures by kind: how often, and when first.
+    /// Failures by kind: their number, and the time of the first.
     pub failures: BTreeMap<String, (u64, u32)>,
     /// The stories.
     pub stories: Vec<Story>,
-    /// How long it lasted.
+    /// The duration, milliseconds.
     pub lasted_ms: u32,
-    /// It was ended early.
+    /// The run was stopped early.
     pub interrupted: bool,
-    /// What went wrong with the generator itself.
+    /// What failed in the generator itself.
     pub broken: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ impl Default for Gathered {
     }
 }
 
-/// Adds histograms. Both resize, so nothing is out of range.
+/// Adds a histogram. Both resize, so no value is out of range.
 pub fn add(to: &mut Latencies, from: &Latencies) {
     let _ = to.add(from);
 }
@@ -66,7 +66,7 @@ impl Gathered {
         &mut self.seconds[at]
     }
 
-    /// Adds what happened in a second.
+    /// Adds the counts and latencies of a second.
     pub fn add_second(&mut self, at: usize, more: &Second, latencies: &Latencies) {
         let (second, all) = self.at(at);
         second.users += more.users;
@@ -82,7 +82,7 @@ impl Gathered {
         add(all, latencies);
     }
 
-    /// Adds calls that were due, second by second.
+    /// Adds the calls that were due in each second.
     pub fn add_due(&mut self, due: &[u32]) {
         for (at, due) in due.iter().enumerate() {
             self.at(at).0.due += due;
@@ -113,7 +113,7 @@ impl Gathered {
         let seconds: Vec<_> = self
             .seconds
             .iter()
-            .map(|(second, latencies)| Second { latency_us: of_second(latencies), ..second.clone() })
+            .map(|(second, latencies)| Second { latency_us: percentiles(latencies), ..second.clone() })
             .collect();
         let mut failures: Vec<_> = self
             .failures
@@ -124,7 +124,7 @@ impl Gathered {
         let (mut checks, eta) = verdict::judge(&plan, self.lasted_ms, &self.stories);
         let bottleneck = lag::bottleneck(&seconds);
         if bottleneck.is_some() {
-            checks.iter_mut().for_each(excuse);
+            checks.iter_mut().for_each(leave_slot_use_open);
         }
         let mut report = Report {
             schema: report::SCHEMA,
@@ -148,7 +148,7 @@ impl Gathered {
                 name: GENERATOR.to_owned(),
                 judgement: Judgement::Bad,
                 count: self.broken.len() as u64,
-                note: format!("The run itself was no good: {}.", self.broken.join("; ")),
+                note: format!("The run itself failed: {}.", self.broken.join("; ")),
                 note_ko: format!("실행 자체에 문제가 있었습니다: {}.", self.broken.join("; ")),
                 ..Check::default()
             });
@@ -157,18 +157,16 @@ impl Gathered {
     }
 }
 
-/// Users of a generator that is late ask late for their slots, so it is not the server that leaves them unused.
-fn excuse(check: &mut Check) {
+/// Users of a slow generator ask late for their slots, so the server is not to blame for unused slots.
+fn leave_slot_use_open(check: &mut Check) {
     if check.name == "slot_use" && check.judgement == Judgement::Bad {
         check.judgement = Judgement::Open;
-        check
-            .note
-            .push_str(" The generator was the bottleneck, so its users may have come too late for theirs.");
+        check.note.push_str(" The generator was the bottleneck, so its users may have asked too late.");
         check.note_ko.push_str(" 부하 생성기가 병목이어서 사용자가 제때 요청하지 못한 탓일 수 있습니다.");
     }
 }
 
-fn of_second(latencies: &Latencies) -> [u32; 5] {
+fn percentiles(latencies: &Latencies) -> [u32; 5] {
     if latencies.is_empty() {
         return [0; 5];
     }
@@ -193,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_late_generator_accuses_nobody_of_unused_slots() {
+    fn a_slow_generator_leaves_slot_use_undecided() {
         let bad = |name: &str| Check {
             name: name.to_owned(),
             judgement: Judgement::Bad,
@@ -201,8 +199,8 @@ mod tests {
             ..Check::default()
         };
         let (mut slots, mut order) = (bad("slot_use"), bad("order"));
-        excuse(&mut slots);
-        excuse(&mut order);
+        leave_slot_use_open(&mut slots);
+        leave_slot_use_open(&mut order);
         assert_eq!((slots.judgement, slots.figure), (Judgement::Open, Some(0.5)));
         assert!(slots.note.contains("bottleneck") && slots.note_ko.contains("병목"), "{slots:?}");
         assert_eq!(order.judgement, Judgement::Bad);

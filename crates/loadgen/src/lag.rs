@@ -1,16 +1,16 @@
-//! Says when the generator, not the server, was what held things up.
+//! Detects that the generator, not the server, limited the run.
 //!
-//! The rule: from the first of three seconds in a row on, in each of which a call was sent, or a second was counted, more than 100 ms
-//! after it was due for the generator's own reasons. Waiting for a connection is not among them.
+//! The rule: in three seconds in a row the generator was more than 100 ms late in sending a call or in closing a second.
+//! Waiting for a connection does not count, because the server may cause it.
 
 use crate::report::{Bottleneck, Second};
 
-/// A lag above this counts, microseconds.
+/// Only a longer lag counts, microseconds.
 const LAG_US: u32 = 100_000;
-/// For so many seconds in a row.
+/// The number of seconds in a row.
 const SECONDS: usize = 3;
 
-/// From which second on the generator was the bottleneck, and a sentence that says so.
+/// The first second in which the generator was the bottleneck, with the evidence.
 #[must_use]
 pub fn bottleneck(seconds: &[Second]) -> Option<Bottleneck> {
     let first = seconds.windows(SECONDS).position(|run| run.iter().all(|second| second.lag_us > LAG_US))?;
@@ -23,8 +23,8 @@ pub fn bottleneck(seconds: &[Second]) -> Option<Bottleneck> {
     Some(Bottleneck {
         from_s: u32::try_from(first).unwrap_or(u32::MAX),
         why: format!(
-            "it was late by more than {limit_ms} ms in {SECONDS} seconds in a row (at worst {worst_ms} ms), using {cores:.1} \
-             cores; latencies from then on are not the server's alone"
+            "it was late by more than {limit_ms} ms in {SECONDS} seconds in a row (at worst {worst_ms} ms) and used {cores:.1} \
+             cores; later latencies include delays of the generator"
         ),
         why_ko: format!(
             "{SECONDS}초 연속으로 {limit_ms}ms 넘게 늦었습니다(최대 {worst_ms}ms, CPU 코어 {cores:.1}개 사용). 그 뒤의 지연 \

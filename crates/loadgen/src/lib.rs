@@ -1,4 +1,4 @@
-//! Rehearses a burst against a waiting room, and judges what its users saw.
+//! Rehearses a burst against a waiting room and judges what its users saw.
 
 mod bilingual;
 pub mod cli;
@@ -18,6 +18,7 @@ pub mod report;
 pub mod run;
 pub mod slo;
 pub mod story;
+mod summary;
 pub mod tally;
 pub mod target;
 pub mod users;

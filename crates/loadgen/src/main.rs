@@ -1,4 +1,4 @@
-//! The binary: only wires.
+//! The binary.
 
 fn main() -> std::process::ExitCode {
     loadgen::cli::main(std::env::args_os())

@@ -1,7 +1,7 @@
-//! The connections of a worker: few, shared by many users, as behind a load balancer.
+//! The connections of a worker. Many users share few connections, as behind a load balancer.
 //!
-//! Invariants: at most N are open; users who find none free wait in the order in which they came; a connection is given
-//! back only after its reply was read whole, so no reply can reach the wrong user.
+//! Invariants: at most N connections are open. Users wait for a free one in the order in which they asked. A connection
+//! returns to the pool only after its whole reply was read, so no reply reaches the wrong user.
 
 use std::{
     io,
@@ -19,13 +19,13 @@ use hyper::{Request, client::conn::http1::SendRequest, header};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpSocket, sync::Semaphore, time::timeout};
 
-/// How long a reply may take from sending on.
+/// The time limit of a reply, from the sending of the call.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long opening a connection may take.
+/// The time limit of opening a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The greatest reply that is read; a waiting room's has a few hundred bytes.
+/// The largest reply that is read. A waiting room's reply has a few hundred bytes.
 const REPLY_BYTES: usize = 64 * 1024;
-/// How much a connection reads at most at once: hyper's smallest.
+/// The read buffer of a connection, the smallest that hyper allows.
 const BUFFER_BYTES: usize = 8 * 1024;
 
 /// A reply.
@@ -47,13 +47,13 @@ pub struct Pool {
     address: SocketAddr,
     sources: Vec<IpAddr>,
     turn: AtomicUsize,
-    // The one used last goes first, so that no more are open than are needed at once.
+    // A stack: the connection used last is used next, so that no more are opened than are needed at once.
     idle: Mutex<Vec<Sender>>,
     free: Semaphore,
 }
 
 impl Pool {
-    /// At most `connections` to `address`, from each of `sources` in turn (from any if there are none).
+    /// A pool of at most `connections` to `address`. It uses each of `sources` in turn, or any address if there are none.
     #[must_use]
     pub fn new(address: SocketAddr, connections: usize, sources: Vec<IpAddr>) -> Self {
         Self {
@@ -65,10 +65,10 @@ impl Pool {
         }
     }
 
-    /// Sends `request` as soon as a connection is free, calling `sending` just before.
+    /// Sends `request` as soon as a connection is free. It calls `sending` just before.
     ///
     /// # Errors
-    /// In a few words, the same for the same kind of failure.
+    /// A short text, the same for each failure of a kind.
     pub async fn call(
         &self,
         request: Request<Full<Bytes>>,
@@ -88,8 +88,8 @@ impl Pool {
             let sent = async {
                 let response = match sender.try_send_request(request).await {
                     Ok(response) => response,
-                    // Given back unsent: an idle connection that the server had closed. Any other failure may have
-                    // reached the server, and a place taken twice would be our doing.
+                    // hyper returns the request if it was not sent, because the server had closed an idle connection.
+                    // After any other failure the server may have handled the call; a retry could take a second place.
                     Err(mut error) => {
                         return match error.take_message() {
                             Some(unsent) if !fresh => Ok(Err(unsent)),
@@ -101,7 +101,7 @@ impl Pool {
                 let retry_after = response.headers().get(header::RETRY_AFTER);
                 let retry_after = retry_after.and_then(|value| value.to_str().ok()).map(str::to_owned);
                 let body = Limited::new(response.into_body(), REPLY_BYTES).collect().await;
-                let body = body.map_err(|_| "the reply broke off".to_owned())?.to_bytes();
+                let body = body.map_err(|_| "the reply ended early".to_owned())?.to_bytes();
                 Ok(Ok(Reply { status, retry_after, body }))
             };
             match timeout(REPLY_TIMEOUT, sent).await {
@@ -138,7 +138,7 @@ impl Pool {
             .handshake(TokioIo::new(stream))
             .await
             .map_err(io::Error::other)?;
-        // Its end shows at the sender.
+        // The sender shows when the connection ends.
         tokio::spawn(async move { drop(connection.await) });
         Ok(sender)
     }
@@ -147,7 +147,7 @@ impl Pool {
 fn connect_failure(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
-        io::ErrorKind::AddrNotAvailable => "no source address or port free".to_owned(),
+        io::ErrorKind::AddrNotAvailable => "no free source address or port".to_owned(),
         _ => format!("no connection: {error}"),
     }
 }
@@ -156,7 +156,7 @@ fn http_failure(error: &hyper::Error) -> String {
     if error.is_incomplete_message() || error.is_canceled() || error.is_closed() {
         "connection closed without a reply".to_owned()
     } else if error.is_parse() {
-        "the reply is no HTTP/1.1".to_owned()
+        "the reply is not HTTP/1.1".to_owned()
     } else {
         format!("no reply: {error}")
     }

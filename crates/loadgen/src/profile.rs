@@ -1,54 +1,54 @@
-//! Profiles: how many users there are when, and what they do. Data only, built in or from a TOML file.
+//! Profiles: how many users there are at which time, and what they do. A profile is data, built in or from a TOML file.
 //!
-//! Invariant: a [`Profile`] that exists is sound (see [`Profile::check`]).
+//! Invariant: a [`Profile`] that [`load`] returns is valid (see [`Profile::check`]).
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What a user does who got in.
+/// What a user does after entering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Then {
-    /// Begins again as a new user, after a first sleep.
+    /// Starts again as a new user, after a first sleep.
     #[default]
     Anew,
-    /// Has what was wanted, and asks no more.
+    /// Makes no more calls.
     Stay,
 }
 
-/// A profile. Times in seconds, parts of 1.
+/// A profile. Times are in seconds; shares are 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// What it is called.
+    /// The name.
     #[serde(default)]
     pub name: String,
-    /// What it is for, in a sentence.
+    /// What it stands for, in a sentence.
     #[serde(default)]
     pub meaning: String,
-    /// How many users there are at most; 1 to 10 million.
+    /// The largest number of users, 1 to 10 million.
     pub users: u32,
-    /// Steps: how long each takes (whole seconds), and the part of the users that is there at its end.
+    /// Steps: the duration of each (whole seconds), and the share of the users that is present at its end.
     pub steps: Vec<(u32, f64)>,
-    /// How long a user sleeps before the first call: from, to.
+    /// How long a user sleeps before the first call: shortest, longest.
     #[serde(default = "first_sleep")]
     pub first_sleep_s: (f64, f64),
-    /// The part that walks away while waiting.
+    /// The share of users who leave while they wait.
     #[serde(default)]
     pub abandon: f64,
-    /// How long they wait until they do: from, to.
+    /// How long they wait before they leave: shortest, longest.
     #[serde(default = "patience")]
     pub patience_s: (f64, f64),
-    /// The part that falls silent for once, and comes back.
+    /// The share of users who stop polling once and come back.
     #[serde(default)]
     pub naps: f64,
-    /// For how long, on top of the polling period: from, to.
+    /// How long they stop, in addition to the polling period: shortest, longest.
     #[serde(default = "nap")]
     pub nap_s: (f64, f64),
-    /// The part that asks once more after entering, as after a lost reply.
+    /// The share of users who ask again after entering, as after a lost reply.
     #[serde(default)]
     pub repeat: f64,
-    /// What comes after entering.
+    /// What users do after entering.
     #[serde(default)]
     pub then: Then,
 }
@@ -65,25 +65,25 @@ fn nap() -> (f64, f64) {
     (5.0, 40.0)
 }
 
-/// Why there is no such profile.
+/// Why a profile cannot be loaded.
 #[derive(Debug, Error)]
 pub enum ProfileError {
-    /// The file can't be read, or there is none and the name is not built in.
-    #[error("{file}: {why}; the profiles built in are {}", names())]
+    /// The name is not built in, and no such file can be read.
+    #[error("{file}: {why}; the built-in profiles are {}", names())]
     Unreadable {
         /// The name given.
         file: String,
-        /// Why.
+        /// The reason.
         why: std::io::Error,
     },
-    /// The file is no profile.
+    /// The file holds no valid profile.
     #[error("{file}:{line}: {why}")]
     Wrong {
         /// The file.
         file: String,
         /// The line, from 1.
         line: usize,
-        /// What is wrong, with the field.
+        /// The field and what is wrong with it.
         why: String,
     },
 }
@@ -92,7 +92,7 @@ fn names() -> String {
     builtin().into_iter().map(|profile| profile.name).collect::<Vec<_>>().join(", ")
 }
 
-/// The profiles built in.
+/// The built-in profiles.
 #[must_use]
 pub fn builtin() -> Vec<Profile> {
     let profile = |name: &str, users, steps: &[(u32, f64)], meaning: &str| Profile {
@@ -130,10 +130,10 @@ pub fn builtin() -> Vec<Profile> {
     ]
 }
 
-/// The profile built in under `name`, or that of the file `name`.
+/// Returns the built-in profile `name`, or reads the file `name`.
 ///
 /// # Errors
-/// Where there is none, or it is wrong.
+/// If there is none, or it is invalid.
 pub fn load(name: &str) -> Result<Profile, ProfileError> {
     if let Some(profile) = builtin().into_iter().find(|profile| profile.name == name) {
         return Ok(profile);
@@ -143,16 +143,16 @@ pub fn load(name: &str) -> Result<Profile, ProfileError> {
     parse(name, &text)
 }
 
-/// The profile in `text`, which is what `file` holds.
+/// Reads the profile in `text`, the content of `file`.
 ///
 /// # Errors
-/// Where it is wrong.
+/// If it is invalid.
 pub fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
     let line_at = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
     let wrong = |line, why| ProfileError::Wrong { file: file.to_owned(), line, why };
     let mut profile: Profile = toml::from_str(text).map_err(|error| {
         let line = error.span().map_or(1, |span| line_at(span.start));
-        // The message alone does not name the field whose value is of the wrong type; the line does.
+        // The message does not name the field if its value has the wrong type; the line does.
         let source = text.lines().nth(line - 1).unwrap_or_default();
         let field = source.split_once('=').map(|(field, _)| format!("{}: ", field.trim()));
         wrong(line, format!("{}{}", field.unwrap_or_default(), error.message().replace('\n', ", ")))
@@ -168,23 +168,27 @@ pub fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
 }
 
 impl Profile {
-    /// Whether it is sound.
+    /// Checks that it is valid.
     ///
     /// # Errors
-    /// The field that is not, and why.
+    /// The invalid field, and the reason.
     pub fn check(&self) -> Result<(), (&'static str, String)> {
         let must = |ok: bool, field, why: &str| if ok { Ok(()) } else { Err((field, why.to_owned())) };
         must((1..=10_000_000).contains(&self.users), "users", "must be 1 to 10,000,000")?;
-        must(!self.steps.is_empty(), "steps", "must have at least one")?;
-        must(self.steps.iter().all(|(_, part)| (0.0..=1.0).contains(part)), "steps", "parts must be 0 to 1")?;
-        must(self.steps[0].1 > 0.0, "steps", "the first must end with users")?;
+        must(!self.steps.is_empty(), "steps", "must have at least one step")?;
+        must(
+            self.steps.iter().all(|(_, part)| (0.0..=1.0).contains(part)),
+            "steps",
+            "shares must be 0 to 1",
+        )?;
+        must(self.steps[0].1 > 0.0, "steps", "the first step must end with users")?;
         must(
             (1..=86_400).contains(&self.steps.iter().map(|(s, _)| u64::from(*s)).sum::<u64>()),
             "steps",
-            "must take 1 s to a day in all",
+            "must take 1 s to a day in total",
         )?;
         for (field, part) in [("abandon", self.abandon), ("naps", self.naps), ("repeat", self.repeat)] {
-            must((0.0..=1.0).contains(&part), field, "must be a part of 1, such as 0.35")?;
+            must((0.0..=1.0).contains(&part), field, "must be a share of 1, such as 0.35")?;
         }
         for (field, (from, to)) in
             [("first_sleep_s", self.first_sleep_s), ("patience_s", self.patience_s), ("nap_s", self.nap_s)]
@@ -194,13 +198,13 @@ impl Profile {
         Ok(())
     }
 
-    /// How long it takes, milliseconds.
+    /// The duration, milliseconds.
     #[must_use]
     pub fn lasts_ms(&self) -> u32 {
         self.steps.iter().map(|(seconds, _)| seconds).sum::<u32>() * 1000
     }
 
-    /// The steps as numbers of users of one of `workers`: (users at its end, seconds). They end with none.
+    /// The steps of one of `workers`: (its users at the end of the step, seconds). The last step ends with no users.
     #[must_use]
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn share(&self, worker: u32, workers: u32) -> Vec<(u32, u32)> {
@@ -208,7 +212,7 @@ impl Profile {
             .steps
             .iter()
             .map(|&(seconds, part)| {
-                // The first worker gets what is over, so that shares add up.
+                // The first workers get the remainder, so that the shares add up.
                 let all = (f64::from(self.users) * part).ceil() as u32;
                 (all / workers + u32::from(worker < all % workers), seconds)
             })
@@ -220,18 +224,18 @@ impl Profile {
     }
 }
 
-/// When the user of this number (from 0, in order of starting) is to start, microseconds, by steps as
-/// [`Profile::share`] gives them.
+/// When a user starts, microseconds. Users are numbered from 0 in the order in which they start; `steps` are those of
+/// [`Profile::share`].
 #[must_use]
 pub fn starts_us(steps: &[(u32, u32)], number: u32) -> u64 {
-    let (mut begun, mut before, mut at_s) = (0, 0, 0_u64);
+    let (mut started, mut before, mut at_s) = (0, 0, 0_u64);
     for &(users, seconds) in steps {
         let more = users.saturating_sub(before);
-        if number < begun + more {
-            let within = u64::from(seconds) * 1_000_000 * u64::from(number - begun) / u64::from(more);
+        if number < started + more {
+            let within = u64::from(seconds) * 1_000_000 * u64::from(number - started) / u64::from(more);
             return at_s * 1_000_000 + within;
         }
-        (begun, before, at_s) = (begun + more, users, at_s + u64::from(seconds));
+        (started, before, at_s) = (started + more, users, at_s + u64::from(seconds));
     }
     at_s * 1_000_000
 }
@@ -241,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_built_in_are_sound_and_the_burst_is_the_published_one() {
+    fn built_in_profiles_are_valid_and_the_burst_is_the_published_one() {
         for profile in builtin() {
             assert_eq!(profile.check(), Ok(()));
         }
@@ -272,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_file_is_told_by_line_and_field() {
+    fn an_invalid_file_is_refused_with_line_and_field() {
         let say = |text: &str| parse("p.toml", text).expect_err("refused").to_string();
         let good = "users = 10\nsteps = [[1, 1.0]]\n";
         assert!(parse("p.toml", good).is_ok());
@@ -283,9 +287,9 @@ mod tests {
         assert!(say(&format!("{good}colour = 1")).starts_with("p.toml:3: colour: unknown field `colour`"));
         assert_eq!(
             say(&format!("{good}abandon = 35")),
-            "p.toml:3: abandon: must be a part of 1, such as 0.35"
+            "p.toml:3: abandon: must be a share of 1, such as 0.35"
         );
-        assert_eq!(say("users = 10\nsteps = [[1, 2.0]]"), "p.toml:2: steps: parts must be 0 to 1");
+        assert_eq!(say("users = 10\nsteps = [[1, 2.0]]"), "p.toml:2: steps: shares must be 0 to 1");
         assert!(say("steps = [[1, 1.0]]").contains("missing field `users`"));
         assert!(!say("users = ").contains('\n'));
         assert!(load("nosuch").expect_err("refused").to_string().contains("burst-600k, spike, steady"));

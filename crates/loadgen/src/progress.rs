@@ -1,15 +1,16 @@
-//! How far the run is: on a terminal one line that is drawn anew each second, in a pipe a plain line every few seconds.
+//! Progress of the run. On a terminal it is one line that is redrawn each second; in a pipe it is a line every few
+//! seconds.
 //!
-//! It goes to standard error, so that standard output has the result alone.
+//! It goes to standard error, so that standard output holds only the result.
 
 use std::io::{IsTerminal as _, Write as _};
 
 use crate::{frame::Latencies, report::Second};
 
-/// In a pipe, a line each so many seconds.
+/// In a pipe, seconds between two lines.
 const EVERY: u32 = 5;
 
-/// Shows progress.
+/// Shows the progress.
 #[derive(Debug)]
 pub struct Progress {
     terminal: bool,
@@ -19,18 +20,18 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Of a run that is to last so long.
+    /// For a run of the planned duration, seconds.
     #[must_use]
     pub fn new(lasts_s: u32) -> Self {
         Self { terminal: std::io::stderr().is_terminal(), lasts_s, entered: 0, drawn: false }
     }
 
-    /// A second is over.
+    /// Shows the second that has ended.
     pub fn second(&mut self, at: u32, second: &Second, latencies: &Latencies) {
         self.entered += u64::from(second.entered);
         let line = line(at + 1, self.lasts_s, second, latencies, self.entered);
         let mut err = std::io::stderr().lock();
-        // Progress that can't be shown is no reason to end a rehearsal.
+        // A rehearsal continues even if its progress cannot be shown.
         if self.terminal {
             drop(write!(err, "\r\x1b[2K{line}"));
             drop(err.flush());
@@ -40,13 +41,13 @@ impl Progress {
         }
     }
 
-    /// Something to be said in between.
-    pub fn say(&mut self, what: &str) {
+    /// Shows a message between two lines of progress.
+    pub fn message(&mut self, what: &str) {
         self.done();
         drop(writeln!(std::io::stderr().lock(), "{what}"));
     }
 
-    /// The run is over.
+    /// Ends the line of progress.
     pub fn done(&mut self) {
         if std::mem::take(&mut self.drawn) {
             drop(writeln!(std::io::stderr().lock()));
@@ -57,9 +58,9 @@ impl Progress {
 #[allow(clippy::cast_precision_loss)]
 fn line(at: u32, lasts_s: u32, second: &Second, latencies: &Latencies, entered: u64) -> String {
     let p95 = if latencies.is_empty() { 0.0 } else { latencies.value_at_quantile(0.95) as f64 / 1000.0 };
-    let of = lasts_s.max(at);
+    let total = lasts_s.max(at);
     let mut line = format!(
-        "{at:>4}/{of} s  {} users ({} waiting)  {} calls/s  p95 {p95:.1} ms  {entered} entered  lag {} ms",
+        "{at:>4}/{total} s  {} users ({} waiting)  {} calls/s  p95 {p95:.1} ms  {entered} entered  lag {} ms",
         second.users,
         second.waiting,
         second.wait_calls + second.entry_calls,
@@ -77,7 +78,7 @@ mod tests {
     use crate::frame::no_latencies;
 
     #[test]
-    fn a_line_says_what_matters() {
+    fn a_line_shows_the_second() {
         let second =
             Second { users: 9, waiting: 4, wait_calls: 2, entry_calls: 3, lag_us: 1500, ..Second::default() };
         let said = line(7, 60, &second, &no_latencies(), 11);

@@ -1,6 +1,6 @@
-//! Chance that can be repeated: SplitMix64 (Steele, Lea, Flood 2014), seeded by run, worker and user.
+//! Repeatable random numbers: SplitMix64 (Steele, Lea, Flood 2014), seeded by run, worker and user.
 
-/// A stream of numbers.
+/// A stream of random numbers.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
@@ -21,13 +21,13 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Even in `[0, 1)`.
+    /// Uniform in `[0, 1)`.
     #[allow(clippy::cast_precision_loss)]
     pub fn part(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Even between `from` and `to` seconds, in microseconds.
+    /// Uniform between `from` and `to` seconds, in microseconds.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     pub fn between_us(&mut self, (from, to): (f64, f64)) -> u64 {
         ((from + (to - from) * self.part()) * 1e6) as u64
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_numbers_and_another_user_others() {
+    fn a_seed_repeats_its_numbers_and_users_have_different_ones() {
         let draw = |seed, worker, user| Random::new(seed, worker, user).next();
         assert_eq!(draw(1, 2, 3), draw(1, 2, 3));
         let mut drawn: Vec<_> = (0..1000).map(|user| draw(1, 0, user)).collect();
@@ -49,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_lies_between_its_bounds_and_is_even() {
+    fn numbers_are_uniform_between_their_bounds() {
         let mut random = Random::new(7, 0, 0);
         let drawn: Vec<_> = (0..10_000).map(|_| random.between_us((1.0, 3.0))).collect();
         assert!(drawn.iter().all(|us| (1_000_000..3_000_000).contains(us)));

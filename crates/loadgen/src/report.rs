@@ -1,133 +1,133 @@
-//! What a run tells: the one structure behind the JSON file, the HTML report and the words on the terminal.
+//! The result of a run: one structure for the JSON file, the HTML report and the summary on the terminal.
 //!
-//! The JSON's schema is this file; `schema` says which one. Invariant: everything in it can be merged with another
-//! machine's: counts add up, histograms add up, stories are a list, and the verdict is made anew from them.
+//! This file defines the schema of the JSON; the field `schema` holds its version. Invariant: reports of several
+//! machines can be merged. Counts and histograms are added, stories are appended, and the verdict is computed again.
 
 use serde::{Deserialize, Serialize};
 
 /// The version of the JSON's schema.
 pub const SCHEMA: u32 = 1;
 
-/// What was asked for.
+/// What the run was asked to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
-    /// The address that was called, without credentials.
+    /// The address of the waiting room, without credentials.
     pub target: String,
     /// The zone.
     pub zone: String,
     /// The profile's name.
     pub profile: String,
-    /// How many users there were to be at most.
+    /// The planned largest number of users.
     pub users: u32,
-    /// How long the run was to last, milliseconds.
+    /// The planned duration, milliseconds.
     pub planned_ms: u32,
-    /// The part that walks away, 0 to 1.
+    /// The share of users who leave while they wait, 0 to 1.
     pub abandon: f64,
-    /// When it was to begin, milliseconds of the Unix clock.
+    /// The start, milliseconds of the Unix clock.
     pub start_unix_ms: u64,
-    /// How many may enter in any 60 s, if the zone's policy was told.
+    /// How many users may enter in any 60 s, if `--admit-per-minute` was given.
     pub admit_per_minute: Option<u32>,
-    /// Into how many sub-windows the minute is divided.
+    /// Sub-windows per minute.
     pub sub_windows: u32,
-    /// How long a user may be silent and keep the place, seconds.
+    /// How long a user may be silent without losing the place, seconds.
     pub idle_s: u32,
 }
 
-/// One second of the run. Sums over all workers.
+/// One second of the run, summed over all workers.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Second {
-    /// Users at its end: asking, waiting or pausing.
+    /// Users at its end, whether they call, wait or pause.
     pub users: u32,
-    /// Those of them that have a place and are not in.
+    /// Users at its end who have a place and have not entered.
     pub waiting: u32,
-    /// Calls answered in it, of each kind.
+    /// Calls of `wait` that were answered in this second.
     pub wait_calls: u32,
-    /// See [`wait_calls`](Self::wait_calls).
+    /// Calls of `entry` that were answered in this second.
     pub entry_calls: u32,
-    /// Calls that would have been due in it, had no user been kept waiting for an earlier reply.
+    /// Calls that would have been due in this second if every earlier reply had come at once.
     pub due: u32,
-    /// Users who got in.
+    /// Users who entered.
     pub entered: u32,
-    /// Calls that failed: no reply, or a status that is no answer.
+    /// Calls that failed: no reply, or an unexpected status.
     pub errors: u32,
     /// Replies marked stale.
     pub stale: u32,
-    /// Latency from the intended start: 50th, 90th, 95th, 99th percentile, and the greatest, microseconds.
+    /// Latency from the intended start: 50th, 90th, 95th and 99th percentile and maximum, microseconds.
     pub latency_us: [u32; 5],
-    /// How late the generator itself was at most, between a call's intended start and its being sent, microseconds.
+    /// The longest delay caused by the generator itself, from the intended start of a call, microseconds.
     pub lag_us: u32,
-    /// Processor time that the generator used, all workers together, in thousandths of one core.
+    /// CPU time that all workers used together, in thousandths of one core.
     pub cpu_millicores: u32,
 }
 
-/// Counters, by the names that rehearsals of this kind are known to have.
+/// Counters. Existing tools know these names.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Calls of `wait`.
     pub wait_requests_total: u64,
     /// Calls of `entry`.
     pub entry_requests_total: u64,
-    /// Replies that said "enter".
+    /// Replies with `canEnter` true.
     pub can_enter_true_count: u64,
-    /// Replies that said "not yet".
+    /// Replies with `canEnter` false.
     pub can_enter_false_count: u64,
 }
 
 /// Latencies of one kind of call, from the intended start, microseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Latency {
-    /// How many.
+    /// Number of calls.
     pub count: u64,
-    /// Their mean.
+    /// The mean.
     pub mean_us: f64,
-    /// 50th, 90th, 95th, 99th and 99.9th percentile, and the greatest.
+    /// 50th, 90th, 95th, 99th and 99.9th percentile and maximum.
     pub percentiles_us: [u64; 6],
-    /// The histogram itself, in HdrHistogram's V2 format, base64: what merging adds up.
+    /// The histogram in HdrHistogram's V2 format, base64. Merging adds histograms.
     pub histogram: String,
 }
 
-/// A kind of failure, and how often it came.
+/// A kind of failure, and how often it occurred.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Failure {
     /// Such as `503 busy` or `connection refused`.
     pub what: String,
-    /// How often.
+    /// Number of failures.
     pub count: u64,
-    /// When it came first, milliseconds since the start.
+    /// The first occurrence, milliseconds since the start.
     pub first_ms: u32,
 }
 
-/// How one thing was judged.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Judgement {
-    /// It holds.
+    /// Passed.
     Good,
-    /// It does not.
+    /// Failed.
     Bad,
-    /// It can't be told from what there is; `note` says what is missing.
+    /// The data does not decide it; `note` says what is missing.
     #[default]
     Open,
 }
 
-/// The name of the check that is there where the run itself was no good.
+/// The name of the check that is present when the run itself failed.
 pub const GENERATOR: &str = "generator";
 
-/// What was checked, and how it came out.
+/// A check and its result.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Check {
     /// Stable name: `over_admission_60s`, `over_admission_sub_window`, `order`, `rank_rises`, `slot_use`,
     /// `entered_once`, `eta`, `evictions`, `errors`, `slo:p95` and the like, or [`GENERATOR`].
     pub name: String,
-    /// How it came out.
+    /// The result.
     pub judgement: Judgement,
-    /// How often it went wrong.
+    /// Number of violations.
     pub count: u64,
-    /// The measured figure, where there is one, and what it is of: `slot_use` is a part of 1.
+    /// The measured figure, if there is one. `slot_use` is a share, 0 to 1.
     pub figure: Option<f64>,
-    /// One sentence in English with the figures.
+    /// A sentence in English with the figures.
     pub note: String,
-    /// The worst example, with users and times; empty where nothing went wrong.
+    /// The worst example, with users and times; empty if there is no violation.
     pub worst: String,
     /// [`note`](Self::note) in Korean; empty where there is none.
     #[serde(default)]
@@ -137,59 +137,79 @@ pub struct Check {
     pub worst_ko: String,
 }
 
-/// How the wait told compares to the wait had, for users who got in.
+impl Check {
+    /// Whether the check makes the run bad. An objective must pass; another check may stay open.
+    #[must_use]
+    pub fn is_missed(&self) -> bool {
+        match self.judgement {
+            Judgement::Good => false,
+            Judgement::Bad => true,
+            Judgement::Open => self.name.starts_with("slo:"),
+        }
+    }
+}
+
+/// How the expected wait compares with the actual wait, for users who entered.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Eta {
-    /// How many were told a wait and got in.
+    /// Users who were told a wait and entered.
     pub users: u64,
-    /// Mean of (had - told) in seconds: above zero where people waited longer than told.
+    /// Mean of (actual - expected) in seconds: positive if users waited longer than told.
     pub bias_s: f64,
-    /// Mean of |had - told| / had, a part of 1.
+    /// Mean of |actual - expected| / actual.
     pub mape: f64,
-    /// The part of them whose wait lay in the range told.
+    /// The share of users whose wait lay in the range that they were told.
     pub coverage: f64,
-    /// Wait had over wait told: 10th, 50th and 90th percentile.
+    /// Actual / expected wait: 10th, 50th and 90th percentile.
     pub ratio: [f64; 3],
 }
 
-/// That the generator, not the server, held things up.
+/// The generator, not the server, limited the run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Bottleneck {
-    /// From this second on.
+    /// The first second in which it did.
     pub from_s: u32,
-    /// How that shows: a sentence in English.
+    /// The evidence, as a clause in English.
     pub why: String,
-    /// The same in Korean.
+    /// The evidence, as a sentence in Korean.
     pub why_ko: String,
 }
 
-/// A run, as a worker or machine knows it, or all of them together.
+/// The result of one machine, or the merged result of several.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// What was asked for.
+    /// What the run was asked to do.
     pub plan: Plan,
-    /// How long it lasted, milliseconds.
+    /// The actual duration, milliseconds.
     pub lasted_ms: u32,
-    /// It was ended early (Ctrl-C).
+    /// The run was stopped early, such as by Ctrl-C.
     pub interrupted: bool,
-    /// Second by second, from the start.
+    /// Each second from the start.
     pub seconds: Vec<Second>,
     /// The counters.
     pub counters: Counters,
-    /// Latencies of `wait`, of `entry`, and of both.
+    /// Latencies of `wait`.
     pub wait: Latency,
-    /// See [`wait`](Self::wait).
+    /// Latencies of `entry`.
     pub entry: Latency,
-    /// See [`wait`](Self::wait).
+    /// Latencies of both kinds of calls.
     pub all: Latency,
     /// Failures by kind, most frequent first.
     pub failures: Vec<Failure>,
-    /// Where the generator was what held things up; none if it never was.
+    /// Set if the generator limited the run.
     pub bottleneck: Option<Bottleneck>,
-    /// What was checked, SLOs too.
+    /// The checks, including objectives.
     pub checks: Vec<Check>,
-    /// Wait told and wait had.
+    /// Expected and actual waits.
     pub eta: Eta,
+}
+
+impl Report {
+    /// Whether a check failed or an objective did not pass.
+    #[must_use]
+    pub fn is_bad(&self) -> bool {
+        self.checks.iter().any(Check::is_missed)
+    }
 }

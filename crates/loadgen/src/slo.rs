@@ -1,4 +1,4 @@
-//! Service level objectives: what the operator wants to hold, and whether it does.
+//! Service level objectives (SLOs): limits that the operator sets for a run.
 
 use std::{str::FromStr, time::Duration};
 
@@ -7,18 +7,18 @@ use crate::{
     report::{Check, Judgement, Report},
 };
 
-/// What is measured.
+/// What is measured, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Of {
-    /// A latency, from the intended start: a percentile and the longest it may be.
+enum Measure {
+    /// A percentile (0 to 1) of the latency from the intended start, at most this long.
     Percentile(f64, Duration),
     Mean(Duration),
     Max(Duration),
-    /// Calls that failed, of all: at most this part of 1.
+    /// The share of calls that failed, at most.
     Errors(f64),
-    /// Slots used: at least this part of 1.
+    /// The share of slots that were used, at least.
     SlotUse(f64),
-    /// The error of the wait told: at most this part of 1.
+    /// The mean relative error of the expected wait, at most.
     EtaMape(f64),
 }
 
@@ -27,7 +27,7 @@ enum Of {
 pub struct Slo {
     name: String,
     limit: String,
-    of: Of,
+    measure: Measure,
 }
 
 const KNOWN: &str =
@@ -41,29 +41,29 @@ impl FromStr for Slo {
             text.split_once('=').ok_or(format!("{text}: write NAME=LIMIT, such as p95=36ms"))?;
         let time = || {
             duration(limit)
-                .ok_or(format!("{text}: {limit} is no duration; write one such as 36ms, 1.5s, 800us"))
+                .ok_or(format!("{text}: {limit} is not a duration; write one such as 36ms, 1.5s, 800us"))
         };
         let part = || {
             let number = limit.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok());
             let number = number.filter(|percent| (0.0..=1000.0).contains(percent));
             number
                 .map(|percent| percent / 100.0)
-                .ok_or(format!("{text}: {limit} is no percentage; write one such as 0.1%"))
+                .ok_or(format!("{text}: {limit} is not a percentage; write one such as 0.1%"))
         };
-        let of = match name {
-            "p50" => Of::Percentile(0.5, time()?),
-            "p90" => Of::Percentile(0.9, time()?),
-            "p95" => Of::Percentile(0.95, time()?),
-            "p99" => Of::Percentile(0.99, time()?),
-            "p999" => Of::Percentile(0.999, time()?),
-            "mean" => Of::Mean(time()?),
-            "max" => Of::Max(time()?),
-            "errors" => Of::Errors(part()?),
-            "slot-use" => Of::SlotUse(part()?),
-            "eta-mape" => Of::EtaMape(part()?),
-            _ => return Err(format!("{text}: there is no {name}; there are {KNOWN}")),
+        let measure = match name {
+            "p50" => Measure::Percentile(0.5, time()?),
+            "p90" => Measure::Percentile(0.9, time()?),
+            "p95" => Measure::Percentile(0.95, time()?),
+            "p99" => Measure::Percentile(0.99, time()?),
+            "p999" => Measure::Percentile(0.999, time()?),
+            "mean" => Measure::Mean(time()?),
+            "max" => Measure::Max(time()?),
+            "errors" => Measure::Errors(part()?),
+            "slot-use" => Measure::SlotUse(part()?),
+            "eta-mape" => Measure::EtaMape(part()?),
+            _ => return Err(format!("{text}: {name} is unknown; known are {KNOWN}")),
         };
-        Ok(Self { name: name.to_owned(), limit: limit.to_owned(), of })
+        Ok(Self { name: name.to_owned(), limit: limit.to_owned(), measure })
     }
 }
 
@@ -85,7 +85,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 impl Slo {
-    /// Whether it holds.
+    /// Checks the objective against a report.
     #[must_use]
     pub fn check(&self, report: &Report) -> Check {
         let all = unpack(&report.all.histogram).filter(|all| !all.is_empty());
@@ -93,17 +93,19 @@ impl Slo {
             report.checks.iter().find(|check| check.name == "slot_use").and_then(|check| check.figure);
         let calls = report.counters.wait_requests_total + report.counters.entry_requests_total;
         let errors = report.failures.iter().map(|failure| failure.count).sum();
-        let (figure, most, at_most) = match self.of {
-            Of::Percentile(part, limit) => (all.map(|all| quantile_s(&all, part)), limit.as_secs_f64(), true),
-            Of::Mean(limit) => (all.map(|all| all.mean() / 1e6), limit.as_secs_f64(), true),
-            Of::Max(limit) => (all.map(|all| quantile_s(&all, 1.0)), limit.as_secs_f64(), true),
-            Of::Errors(limit) => ((calls > 0).then(|| ratio(errors, calls)), limit, true),
-            Of::SlotUse(limit) => (slot_use, limit, false),
-            Of::EtaMape(limit) => ((report.eta.users > 0).then_some(report.eta.mape), limit, true),
+        let (figure, bound, at_most) = match self.measure {
+            Measure::Percentile(part, limit) => {
+                (all.map(|all| quantile_s(&all, part)), limit.as_secs_f64(), true)
+            }
+            Measure::Mean(limit) => (all.map(|all| all.mean() / 1e6), limit.as_secs_f64(), true),
+            Measure::Max(limit) => (all.map(|all| quantile_s(&all, 1.0)), limit.as_secs_f64(), true),
+            Measure::Errors(limit) => ((calls > 0).then(|| ratio(errors, calls)), limit, true),
+            Measure::SlotUse(limit) => (slot_use, limit, false),
+            Measure::EtaMape(limit) => ((report.eta.users > 0).then_some(report.eta.mape), limit, true),
         };
-        let holds = figure.map(|figure| if at_most { figure <= most } else { figure >= most });
+        let holds = figure.map(|figure| if at_most { figure <= bound } else { figure >= bound });
         let (name, limit) = (&self.name, &self.limit);
-        let (judgement, said, said_ko) = match (holds, figure) {
+        let (judgement, result, result_ko) = match (holds, figure) {
             (Some(holds), Some(figure)) => {
                 let is = self.words(figure);
                 let judgement = if holds { Judgement::Good } else { Judgement::Bad };
@@ -111,7 +113,7 @@ impl Slo {
             }
             _ => (
                 Judgement::Open,
-                "this run can't tell, so it does not hold".to_owned(),
+                "this run does not show it, so the objective counts as missed".to_owned(),
                 "이번 실행으로는 알 수 없어 지킨 것으로 보지 않습니다.".to_owned(),
             ),
         };
@@ -121,15 +123,17 @@ impl Slo {
             judgement,
             count: u64::from(judgement != Judgement::Good),
             figure,
-            note: format!("{name} is to be {bound} {limit}; {said}."),
-            note_ko: format!("{name} 목표는 {limit} {bound_ko}입니다. {said_ko}"),
+            note: format!("{name} must be {bound} {limit}; {result}."),
+            note_ko: format!("{name} 목표는 {limit} {bound_ko}입니다. {result_ko}"),
             ..Check::default()
         }
     }
 
     fn words(&self, figure: f64) -> String {
-        match self.of {
-            Of::Percentile(..) | Of::Mean(_) | Of::Max(_) => format!("{:.2} ms", figure * 1000.0),
+        match self.measure {
+            Measure::Percentile(..) | Measure::Mean(_) | Measure::Max(_) => {
+                format!("{:.2} ms", figure * 1000.0)
+            }
             _ => format!("{:.2} %", figure * 100.0),
         }
     }
@@ -146,16 +150,16 @@ mod tests {
 
     #[test]
     fn objectives_are_read() {
-        let of = |text: &str| text.parse::<Slo>().expect("an objective").of;
-        assert_eq!(of("p95=36ms"), Of::Percentile(0.95, Duration::from_millis(36)));
-        assert_eq!(of("max=1.5s"), Of::Max(Duration::from_millis(1500)));
-        assert_eq!(of("mean=800us"), Of::Mean(Duration::from_micros(800)));
-        assert_eq!(of("errors=0.1%"), Of::Errors(0.001));
-        assert_eq!(of("slot-use=97%"), Of::SlotUse(0.97));
+        let measure = |text: &str| text.parse::<Slo>().expect("an objective").measure;
+        assert_eq!(measure("p95=36ms"), Measure::Percentile(0.95, Duration::from_millis(36)));
+        assert_eq!(measure("max=1.5s"), Measure::Max(Duration::from_millis(1500)));
+        assert_eq!(measure("mean=800us"), Measure::Mean(Duration::from_micros(800)));
+        assert_eq!(measure("errors=0.1%"), Measure::Errors(0.001));
+        assert_eq!(measure("slot-use=97%"), Measure::SlotUse(0.97));
     }
 
     #[test]
-    fn wrong_ones_are_told_in_a_line() {
+    fn invalid_objectives_are_refused_in_a_line() {
         for text in
             ["p95", "p95=", "p95=36", "p95=-1ms", "p95=0ms", "p96=1ms", "errors=0.1", "errors=x%", "p95=1 h"]
         {

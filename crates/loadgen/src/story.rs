@@ -1,44 +1,44 @@
-//! What became of one user, as the user saw it: small enough to keep for each of a million, and all that the verdict
-//! is made from.
+//! The story of one user, as the user saw it. A story is small enough to keep one for each of a million users, and the
+//! verdict is made from stories alone.
 //!
-//! Times are milliseconds since the moment at which the run was to begin, the same for all workers and machines. A
-//! call is known by when it was sent and when its reply was there: what the server decided, it decided in between.
+//! Times are milliseconds since the agreed start of the run, which is the same for all workers and machines. A call has
+//! the time at which it was sent and the time at which its reply arrived; the server decided in between.
 
 use serde::{Deserialize, Serialize};
 
-/// The bit in "two polling periods and a bit", milliseconds: who is silent for longer may be taken for absent.
+/// A user who is silent for longer than two polling periods and this time may be taken for absent, milliseconds.
 pub const LAPSE_MS: u32 = 500;
 
-/// A call: when it was sent, and when its reply was there.
+/// A call: when it was sent, and when its reply arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     /// When it was sent.
     pub sent_ms: u32,
-    /// When its reply was there; not before it was sent.
+    /// When its reply arrived; not before it was sent.
     pub heard_ms: u32,
 }
 
 /// The wait that a user was told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToldWait {
-    /// Seconds.
+    /// The expected wait, seconds.
     pub eta_s: u32,
-    /// The range, in seconds, ends included.
+    /// Its range, seconds; both ends belong to it.
     pub range_s: (u32, u32),
-    /// The rank that came with it.
+    /// The rank in the same reply.
     pub rank: u64,
-    /// When the reply that told it was there: the wait is counted from then on.
+    /// When that reply arrived. The actual wait is counted from this time.
     pub at_ms: u32,
 }
 
-/// A rank that was above the one told before it.
+/// A rank that was higher than the rank before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rise {
-    /// The one before.
+    /// The rank before.
     pub from: u64,
-    /// The higher one.
+    /// The higher rank.
     pub to: u64,
-    /// When it was told.
+    /// When it arrived.
     pub at_ms: u32,
 }
 
@@ -46,47 +46,47 @@ pub struct Rise {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// Got in.
+    /// The user entered.
     Entered,
-    /// Walked away from the line, as the profile has it.
+    /// The user left the line, as the profile asks.
     Left,
-    /// Was told that the place is gone (410).
+    /// The server replied that the place is gone (410).
     Gone,
-    /// Still waited when the run ended.
+    /// The user still waited when the run ended.
     Waiting,
-    /// Never got a place: each call failed.
+    /// The user never received a place: each call failed.
     Outside,
 }
 
-/// One user, who waited or not. A user that goes on after an end is another user.
+/// One user. A user who starts again after the end of a story is another user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Story {
-    /// The call of `wait` that was answered with a place or a pass; none if none was.
+    /// The call of `wait` that was answered with a place or a pass, if there was one.
     pub arrived: Option<Call>,
-    /// The last call that was answered "not yet", by a reply that was not marked stale. Its answer is the latest
-    /// proof that whoever is in by then came first.
+    /// The last call that was answered "not yet" by a reply that was not marked stale. It is the latest proof that
+    /// everybody who had entered by then came first.
     pub last_waiting: Option<Call>,
     /// The first call that was answered "enter".
     pub entered: Option<Call>,
-    /// The wait told by the first reply that told one.
+    /// The first expected wait that the user was told.
     pub first_told: Option<ToldWait>,
-    /// The longest silence from the first place on to "enter" or the end, milliseconds: from when a call that was answered
-    /// was sent to when the reply to the next answered one was there. The server can't have found it longer. A refusal is
-    /// no answer here, nor is a reply marked stale: neither shows that the call was taken note of.
+    /// The longest silence between the place and "enter" or the end, milliseconds. A silence runs from the sending of an
+    /// answered call to the reply of the next answered call, so the server cannot have seen a longer one. Refusals and
+    /// replies marked stale are not answers here, because they do not show that the server noted the call.
     pub longest_silence_ms: u32,
-    /// How often a silence, counted the same way, was longer than two of the polling periods then asked for and
-    /// [`LAPSE_MS`]: whoever has none was present all the time, whatever periods were asked for.
+    /// How often a silence was longer than two of the current polling periods and [`LAPSE_MS`]. A user without a lapse
+    /// was present all the time.
     pub lapses: u16,
-    /// How often a rank was above the one before it; replies marked stale don't count.
+    /// How often a rank was higher than the rank before it. Replies marked stale do not count.
     pub rises: u16,
-    /// The greatest of them.
+    /// The largest rise.
     pub worst_rise: Option<Rise>,
-    /// Asked again after entering, and got another pass or none.
+    /// The user asked again after entering, and received another pass or none.
     pub second_pass: bool,
-    /// The user's number in its worker, and the worker's: to find the user again.
+    /// The number of the worker, and the number of the user in it.
     pub who: (u16, u32),
-    /// How it ended.
+    /// The end.
     pub end: End,
-    /// When it ended.
+    /// The time of the end.
     pub ended_ms: u32,
 }

@@ -1,7 +1,7 @@
-//! What a worker's users did: counted by the second, and their stories.
+//! What the users of a worker did: counts of each second, and stories.
 //!
-//! Invariants: a call is counted in the second in which its reply was there, in one histogram; a call that was due, in
-//! the second in which it was due, whenever it was really made.
+//! Invariants: a call is counted once, in the second in which its reply arrived. A due call is counted in the second in
+//! which it was due, even if it was made later.
 
 use std::{
     collections::BTreeMap,
@@ -15,24 +15,24 @@ use crate::{
     story::Story,
 };
 
-/// The kinds of failures that are told apart; more are counted together.
+/// The largest number of kinds of failures. Further kinds are counted together.
 const FAILURES: usize = 32;
-/// Seconds that `due` reaches to: a day and an hour.
+/// The last second of `due`: a day and an hour.
 const SECONDS: usize = 90_000;
 
 /// The two calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Take a place.
+    /// Takes a place.
     Wait,
-    /// Ask for it.
+    /// Asks to enter with it.
     Entry,
 }
 
-/// Counts of one second, with its latencies.
+/// The counts and latencies of one second.
 #[derive(Debug)]
 pub struct Counts {
-    /// The counts; without percentiles and `due`.
+    /// The counts, without percentiles and `due`.
     pub second: Second,
     /// Latencies of `wait`.
     pub wait: Latencies,
@@ -41,7 +41,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// No call was answered, and none failed.
+    /// Whether no call was answered and none failed.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.wait.is_empty() && self.entry.is_empty() && self.second.errors == 0
@@ -54,14 +54,14 @@ impl Default for Counts {
     }
 }
 
-/// What is told at the end.
+/// The totals at the end of the run.
 #[derive(Debug, Default)]
 pub struct Total {
-    /// Calls due, by second.
+    /// Calls that were due in each second.
     pub due: Vec<u32>,
     /// The counters.
     pub counters: Counters,
-    /// Failures, most frequent first.
+    /// Failures by kind, most frequent first.
     pub failures: Vec<Failure>,
     /// The stories that ended.
     pub stories: Vec<Story>,
@@ -78,12 +78,12 @@ struct Inner {
     stories: Vec<Story>,
 }
 
-/// Records, resizing as needed: `saturating_record` would cut off at what was tracked so far. An hour is the greatest.
+/// Records a latency of up to an hour. The histogram resizes; `saturating_record` would cut off at its current range.
 fn record(latencies: &mut Latencies, us: u64) {
     let _ = latencies.record(us.clamp(1, 3_600_000_000));
 }
 
-/// Counts. Each method is one short hold of one lock.
+/// The counts. Each method holds the lock briefly.
 #[derive(Debug, Default)]
 pub struct Tally(Mutex<Inner>);
 
@@ -92,36 +92,36 @@ impl Tally {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A user came.
-    pub fn came(&self) {
+    /// A user started.
+    pub fn user_started(&self) {
         self.lock().users += 1;
     }
 
-    /// A user went.
-    pub fn went(&self) {
+    /// A user ended.
+    pub fn user_ended(&self) {
         let mut inner = self.lock();
         inner.users = inner.users.saturating_sub(1);
     }
 
-    /// A user has a place in line now.
-    pub fn stands(&self) {
+    /// A user received a place in line.
+    pub fn wait_started(&self) {
         self.lock().waiting += 1;
     }
 
-    /// A user in line is no more.
-    pub fn stands_no_more(&self) {
+    /// A user in line entered, left or lost the place.
+    pub fn wait_ended(&self) {
         let mut inner = self.lock();
         inner.waiting = inner.waiting.saturating_sub(1);
     }
 
-    /// The generator was this late.
+    /// The generator itself was late by `us` microseconds.
     pub fn lag(&self, us: u64) {
         let mut inner = self.lock();
         let us = u32::try_from(us).unwrap_or(u32::MAX);
         inner.now.second.lag_us = inner.now.second.lag_us.max(us);
     }
 
-    /// A call was due at this time.
+    /// A call was due at this time since the start.
     pub fn due(&self, at_us: u64) {
         let second = usize::try_from(at_us / 1_000_000).unwrap_or(usize::MAX).min(SECONDS);
         let mut inner = self.lock();
@@ -131,7 +131,7 @@ impl Tally {
         inner.due[second] += 1;
     }
 
-    /// A call was made, that took `latency_us` from its intended start; a failure if it was not `answered`.
+    /// A call ended `latency_us` after its intended start. `answered` holds the kind of failure, if it failed.
     pub fn called(&self, kind: Kind, latency_us: u64, answered: Result<(), &str>, at_ms: u32) {
         let mut inner = self.lock();
         match kind {
@@ -157,7 +157,7 @@ impl Tally {
         }
     }
 
-    /// A reply said "enter"; `first` if this user had not heard so before.
+    /// A reply said "enter". `first` if it was the first such reply to this user.
     pub fn entered(&self, first: bool) {
         let mut inner = self.lock();
         inner.counters.can_enter_true_count += 1;
@@ -172,11 +172,11 @@ impl Tally {
     }
 
     /// A story ended.
-    pub fn tell(&self, story: Story) {
+    pub fn story_ended(&self, story: Story) {
         self.lock().stories.push(story);
     }
 
-    /// The second's counts; the next one begins.
+    /// Returns the counts of the second and starts the next one.
     #[must_use]
     pub fn second(&self) -> Counts {
         let fresh = Counts::default();
@@ -186,7 +186,7 @@ impl Tally {
         counts
     }
 
-    /// What is told at the end.
+    /// Returns the totals at the end of the run.
     #[must_use]
     pub fn total(&self) -> Total {
         let inner = mem::take(&mut *self.lock());
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_counted_by_kind_and_failures_by_what_they_were() {
+    fn calls_and_failures_are_counted_by_kind() {
         let tally = Tally::default();
         tally.called(Kind::Wait, 10, Ok(()), 0);
         tally.called(Kind::Entry, 20, Ok(()), 1);
@@ -213,7 +213,7 @@ mod tests {
         tally.called(Kind::Entry, 30, Err("503 busy"), 3);
         tally.called(Kind::Wait, 7_000_000, Ok(()), 4);
         let counts = tally.second();
-        assert!(counts.wait.equivalent(counts.wait.max(), 7_000_000), "large ones are not cut off");
+        assert!(counts.wait.equivalent(counts.wait.max(), 7_000_000), "long latencies are not cut off");
         assert_eq!((counts.wait.len(), counts.entry.len(), counts.second.errors), (2, 1, 2));
         assert_eq!(tally.second().entry.len(), 0);
         let total = tally.total();

@@ -1,4 +1,4 @@
-//! The target: where it is, and whether it is a waiting room.
+//! The target: its address, and whether it is a waiting room.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 
@@ -15,48 +15,48 @@ use crate::{
     wire::{self, Answer},
 };
 
-/// A token that no waiting room gave out.
+/// A token that no waiting room issued.
 const NO_TOKEN: &str = "loadgen-asks-who-is-there";
 
-/// Where the waiting room is.
+/// The address of a waiting room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Its address.
+    /// The socket address.
     pub address: SocketAddr,
     /// The header `Host`.
     pub host: String,
-    /// What stands before the paths; empty or begins with `/`.
+    /// The prefix of the paths; empty, or begins with `/`.
     pub prefix: String,
 }
 
-/// Why the run can't begin.
+/// Why the run cannot begin.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TargetError {
-    /// The URL is none.
+    /// The URL is invalid.
     #[error("--target {url}: {why}")]
     Url {
-        /// As it was given.
+        /// The URL, without credentials.
         url: String,
         /// What is wrong.
         why: String,
     },
-    /// Nobody is there.
+    /// No connection, or no reply.
     #[error("{url}: {why}")]
     Unreachable {
         /// The target.
         url: String,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Somebody is, but no waiting room.
+    /// The server is not a waiting room.
     #[error("{url} is not a waiting room: {why}")]
     Other {
         /// The target.
         url: String,
-        /// How that shows.
+        /// The evidence.
         why: String,
     },
-    /// It does not serve the zone.
+    /// The waiting room does not serve the zone.
     #[error("{url} does not know the zone {zone}")]
     Zone {
         /// The target.
@@ -66,17 +66,17 @@ pub enum TargetError {
     },
 }
 
-/// Reads `url`, and looks up its host.
+/// Reads `url` and resolves its host.
 ///
 /// # Errors
-/// Where it is no `http://HOST[:PORT][/PATH]`, or the host is not known.
+/// If it is not of the form `http://HOST[:PORT][/PATH]`, or the host is unknown.
 pub fn parse(url: &str) -> Result<Target, TargetError> {
     let wrong = |why: &str| TargetError::Url { url: url.to_owned(), why: why.to_owned() };
     let uri: Uri = url.parse().map_err(|error| wrong(&format!("{error}")))?;
     match uri.scheme_str() {
         Some("http") => {}
         Some("https") => {
-            return Err(wrong("https is not spoken here: rehearse behind the load balancer, over http"));
+            return Err(wrong("https is not supported; rehearse behind the load balancer, over http"));
         }
         _ => return Err(wrong("must begin with http://")),
     }
@@ -100,13 +100,13 @@ pub fn parse(url: &str) -> Result<Target, TargetError> {
     Ok(Target { address, host: authority.as_str().to_owned(), prefix })
 }
 
-/// Asks whether `target` is a waiting room that serves `zone`, from `source`.
+/// Checks that `target` is a waiting room that serves `zone`.
 ///
-/// It asks for the entry of a token that nobody has, which takes no place; only where the answer leaves it open does it
-/// take one.
+/// The check asks for entry with an invalid token, which takes no place. Only if the reply does not decide, it takes a
+/// place.
 ///
 /// # Errors
-/// Where it is not, or nobody answers.
+/// If it is not a waiting room, does not serve the zone, or does not reply.
 pub async fn check(url: &str, target: &Target, zone: &str, sources: &[IpAddr]) -> Result<(), TargetError> {
     let url = url.to_owned();
     let pool = Pool::new(target.address, 1, sources.iter().copied().take(1).collect());
@@ -115,7 +115,7 @@ pub async fn check(url: &str, target: &Target, zone: &str, sources: &[IpAddr]) -
         let request: Request<Full<Bytes>> = Request::post(format!("{}{path}", target.prefix))
             .header(HOST, &target.host)
             .header(CONTENT_TYPE, "application/json")
-            .body(Full::new(wire::ask(zone, token)))
+            .body(Full::new(wire::body(zone, token)))
             .map_err(|error| TargetError::Url { url: url.clone(), why: error.to_string() })?;
         let reply = pool.call(request, || {}).await;
         let reply = reply.map_err(|why| TargetError::Unreachable { url: url.clone(), why })?;
@@ -131,8 +131,8 @@ pub async fn check(url: &str, target: &Target, zone: &str, sources: &[IpAddr]) -
             Answer::Refused { status, code, .. } => {
                 last = format!("it answered {status} {code} to {path}").replace("  ", " ");
             }
-            Answer::Nonsense(_) => {
-                last = format!("it answered 200 to {path}, with another body than a waiting room's");
+            Answer::Invalid(_) => {
+                last = format!("it answered 200 to {path}, but the body is not that of a waiting room");
             }
         }
     }
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_are_understood() {
+    fn targets_are_read() {
         let target = parse("http://127.0.0.1:8080/room/").expect("a target");
         assert_eq!(target.address, "127.0.0.1:8080".parse().expect("a target"));
         assert_eq!((target.host.as_str(), target.prefix.as_str()), ("127.0.0.1:8080", "/room"));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_refused_in_a_line() {
+    fn invalid_targets_are_refused_in_a_line() {
         for (url, why) in [
             ("https://a", "https"),
             ("127.0.0.1:80", "must begin with http://"),

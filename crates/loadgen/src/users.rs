@@ -1,131 +1,53 @@
-//! One virtual user: what it plans, what it hears, and its story.
+//! One virtual user: its plan, the replies that it receives, and its story.
 //!
-//! A user does one thing after another: it sleeps until its next call is due, then makes it ([`User::step`]). Invariants: a
-//! call's latency counts from when it was due, so waiting for a connection or for a late timer counts; every life
-//! ends with exactly one story.
+//! A user repeats one step: it sleeps until its next call is due, then makes the call ([`User::step`]). Invariants: the
+//! latency of a call counts from the time at which it was due, so it includes waiting for a connection or a late timer.
+//! Every life of a user ends with exactly one story.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+mod crowd;
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
 };
-use std::time::Duration;
+
+pub use crowd::Crowd;
 
 use http_body_util::Full;
 use hyper::{
-    Request, Uri,
+    Request,
     header::{CONTENT_TYPE, HOST, HeaderValue},
 };
-use tokio::{sync::Notify, time::sleep};
+use tokio::time::sleep;
 
 use crate::{
-    clock::{Clock, ms},
-    pool::{Pool, Reply},
-    profile::{Profile, Then},
+    clock::ms,
+    pool::Reply,
+    profile::Then,
     random::Random,
     story::{Call, End, LAPSE_MS, Rise, Story, ToldWait},
-    tally::{Kind, Tally},
+    tally::Kind,
     wire::{self, Answer, Waiting},
 };
 
-/// When to ask again after a failure that does not say when.
+/// The time until a retry after a failure without `Retry-After`.
 const RETRY_US: u64 = 3_000_000;
-/// How long a user rests who has nothing to do any more, until it is told to go.
+/// How long a user that has nothing more to do rests between two checks of Goose for its end.
 const REST: Duration = Duration::from_millis(500);
-/// How long a user that asks once more after entering waits until then.
+/// The time between entering and asking again.
 const REPEAT_US: u64 = 1_000_000;
-/// A napper naps after this many polls at most.
+/// A user that stops polling once does so after at most this many polls.
 const NAP_POLLS: f64 = 5.0;
-
-/// What all users of a worker share.
-#[derive(Debug)]
-pub struct Crowd {
-    /// The zone.
-    pub zone: String,
-    /// What users do.
-    pub profile: Profile,
-    /// Where the waiting room takes places, and where it is asked.
-    pub paths: [Uri; 2],
-    /// The header `Host`.
-    pub host: HeaderValue,
-    /// The worker's number.
-    pub worker: u16,
-    /// What chance begins with.
-    pub seed: u64,
-    /// The clock.
-    pub clock: Clock,
-    /// The connections.
-    pub pool: Pool,
-    /// What was done.
-    pub tally: Tally,
-    /// The next user's number, for those who begin again.
-    pub next: AtomicU32,
-    stopping: AtomicBool,
-    stopped_us: AtomicU64,
-    stop: Notify,
-}
-
-impl Crowd {
-    /// A crowd of `users` users, numbered from 0.
-    #[must_use]
-    pub fn new(task: &crate::frame::Task, paths: [Uri; 2], host: HeaderValue, users: u32) -> Self {
-        Self {
-            zone: task.zone.clone(),
-            profile: task.profile.clone(),
-            paths,
-            host,
-            worker: task.worker,
-            seed: task.seed,
-            clock: Clock::default(),
-            pool: Pool::new(task.address, task.connections, task.sources.clone()),
-            tally: Tally::default(),
-            next: AtomicU32::new(users),
-            stopping: AtomicBool::new(false),
-            stopped_us: AtomicU64::new(u64::MAX),
-            stop: Notify::new(),
-        }
-    }
-
-    /// Wakes all sleepers; no call is made from now on.
-    pub fn stop(&self) {
-        self.stopped_us.fetch_min(self.clock.now_us(), Ordering::SeqCst);
-        self.stopping.store(true, Ordering::SeqCst);
-        self.stop.notify_waiters();
-    }
-
-    /// Whether [`Self::stop`] was called.
-    #[must_use]
-    pub fn is_stopping(&self) -> bool {
-        self.stopping.load(Ordering::SeqCst)
-    }
-
-    /// Now, or when [`Self::stop`] was called: later than that, users only wait to be sent home.
-    #[must_use]
-    pub fn over_us(&self) -> u64 {
-        self.clock.now_us().min(self.stopped_us.load(Ordering::SeqCst))
-    }
-
-    /// Sleeps; false if the run ended meanwhile.
-    async fn sleep_until(&self, us: u64) -> bool {
-        let stop = self.stop.notified();
-        if self.is_stopping() {
-            return false;
-        }
-        tokio::select! {
-            () = tokio::time::sleep_until(self.clock.at(us)) => true,
-            () = stop => false,
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Takes a place next.
     Arriving,
-    /// Asks for it next.
+    /// Asks to enter next.
     Waiting,
-    /// Walks away next.
+    /// Leaves next.
     Leaving,
-    /// Asks once more after entering.
+    /// Asks again after entering.
     Repeating,
     /// Has nothing more to do.
     Away,
@@ -142,14 +64,15 @@ pub struct User {
     pass: Option<Box<str>>,
     rank: Option<u64>,
     period_us: u64,
-    /// When the next call is due, and when it would be if every reply had been there at once.
+    /// When the next call is due.
     due_us: u64,
+    /// When the next call would be due if every reply had come at once.
     ideal_us: u64,
-    /// From one call to the next, as planned last.
+    /// The time between calls, as planned last.
     gap_us: u64,
-    /// A call of this life was answered, or failed.
+    /// This life made a call, which was answered or failed.
     called: bool,
-    /// The last call that the server surely took note of: when it was sent, and the period then asked for.
+    /// The last call that the server certainly noted: when it was sent, and the polling period in its reply.
     noted: Option<(u32, u32)>,
     leaves_us: Option<u64>,
     nap: Option<(u32, u64)>,
@@ -173,12 +96,12 @@ fn new_story(who: (u16, u32)) -> Story {
 }
 
 impl User {
-    /// The user of this number, who is there from `starts_us` on.
+    /// The user with this number, which starts at `starts_us`.
     #[must_use]
     pub fn new(crowd: Arc<Crowd>, number: u32, starts_us: u64) -> Self {
         let mut random = Random::new(crowd.seed, crowd.worker, number);
         let due_us = starts_us + random.between_us(crowd.profile.first_sleep_s);
-        crowd.tally.came();
+        crowd.tally.user_started();
         let story = new_story((crowd.worker, number));
         let mut user = Self {
             crowd,
@@ -201,7 +124,7 @@ impl User {
         user
     }
 
-    /// Draws what kind of user this is.
+    /// Draws whether and when this user stops polling once.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn draw(&mut self) {
         let profile = &self.crowd.profile;
@@ -223,7 +146,7 @@ impl User {
             self.crowd.sleep_until(self.due_us).await
         };
         if !awake {
-            // The end is near; asking for it without rest would cost those who still work the processor.
+            // The run ends soon. Checking for the end without rest would take CPU from users who still work.
             sleep(REST).await;
             return;
         }
@@ -235,13 +158,13 @@ impl User {
             return;
         }
         self.crowd.tally.due(self.ideal_us);
-        // What a call needs is not kept while sleeping.
+        // Boxed, so that a sleeping user does not hold the state of a call.
         Box::pin(self.call()).await;
     }
 
     async fn call(&mut self) {
         let kind = if self.phase == Phase::Arriving { Kind::Wait } else { Kind::Entry };
-        let body = wire::ask(&self.crowd.zone, self.token.as_deref());
+        let body = wire::body(&self.crowd.zone, self.token.as_deref());
         let mut request = Request::post(self.crowd.paths[usize::from(kind == Kind::Entry)].clone())
             .body(Full::new(body))
             .unwrap_or_default();
@@ -259,7 +182,7 @@ impl User {
         let latency_us = heard_us.saturating_sub(self.due_us);
         let answer = reply.map(|reply| wire::read(reply.status, reply.retry_after.as_deref(), &reply.body));
         let failure = match &answer {
-            Err(what) | Ok(Answer::Nonsense(what)) => Some(what.clone()),
+            Err(what) | Ok(Answer::Invalid(what)) => Some(what.clone()),
             Ok(Answer::Refused { status, code, .. }) => {
                 Some(format!("{status} {code}").trim_end().to_owned())
             }
@@ -278,7 +201,7 @@ impl User {
             }
             Ok(Answer::NotYet { token, waiting }) => self.wait(call, heard_us, token, waiting),
             Ok(Answer::Gone) => self.lost(call, heard_us),
-            // A place whose token is refused is lost too.
+            // If the token is refused, the place is lost too.
             Ok(Answer::Refused { status: 401, .. }) if kind == Kind::Entry => self.lost(call, heard_us),
             Ok(Answer::Refused { retry_after_ms: Some(after), .. }) => {
                 self.plan(heard_us, u64::from(after) * 1000);
@@ -287,7 +210,7 @@ impl User {
         }
     }
 
-    /// The silence that ends with this call.
+    /// Counts the silence that ends with this call.
     fn count_silence(&mut self, call: Call) {
         let Some((sent_ms, period_ms)) = self.noted else { return };
         let silence_ms = call.heard_ms.saturating_sub(sent_ms);
@@ -297,7 +220,7 @@ impl User {
         story.lapses = story.lapses.saturating_add(u16::from(lapse));
     }
 
-    /// The next call is due `gap_us` after now.
+    /// Plans the next call `gap_us` from now.
     fn plan(&mut self, now_us: u64, gap_us: u64) {
         self.gap_us = gap_us;
         self.due_us = now_us + gap_us;
@@ -313,7 +236,7 @@ impl User {
         if self.phase == Phase::Arriving {
             self.phase = Phase::Waiting;
             self.story.arrived = Some(call);
-            self.crowd.tally.stands();
+            self.crowd.tally.wait_started();
             let profile = &self.crowd.profile;
             let leaves = self.random.part() < profile.abandon;
             let patience_us = self.random.between_us(profile.patience_s);
@@ -361,7 +284,7 @@ impl User {
             return;
         }
         if self.phase == Phase::Waiting {
-            self.crowd.tally.stands_no_more();
+            self.crowd.tally.wait_ended();
         }
         self.story.arrived.get_or_insert(call);
         self.story.entered = Some(call);
@@ -407,28 +330,28 @@ impl User {
 
     fn go_away(&mut self) {
         self.phase = Phase::Away;
-        self.crowd.tally.went();
+        self.crowd.tally.user_ended();
     }
 
-    /// Ends this life: its story is told.
+    /// Ends this life and records its story.
     fn end(&mut self, end: End, at_ms: u32) {
         if matches!(self.phase, Phase::Waiting | Phase::Leaving) {
-            self.crowd.tally.stands_no_more();
+            self.crowd.tally.wait_ended();
         }
         self.story.end = end;
         self.story.ended_ms = at_ms;
         let story = std::mem::replace(&mut self.story, new_story((self.crowd.worker, 0)));
-        self.crowd.tally.tell(story);
+        self.crowd.tally.story_ended(story);
     }
 
-    /// The run is over for this user.
+    /// Ends the user at the end of the run.
     pub fn finish(&mut self) {
         if self.phase == Phase::Away {
             return;
         }
-        let now_us = self.crowd.over_us();
+        let now_us = self.crowd.run_us();
         if matches!(self.phase, Phase::Waiting | Phase::Arriving) {
-            // Calls that a user without slow replies would have made by now.
+            // Count the calls that the user would have made by now if no reply had been slow.
             while self.gap_us > 0 && self.ideal_us < now_us {
                 self.crowd.tally.due(self.ideal_us);
                 self.ideal_us += self.gap_us;
@@ -439,7 +362,7 @@ impl User {
             (None, Some(_)) => (End::Waiting, ms(now_us)),
             (None, None) => (End::Outside, ms(now_us)),
         };
-        // Who never asked has no story.
+        // A user that made no call has no story.
         if end != End::Outside || self.called {
             self.end(end, at_ms);
         }
@@ -447,12 +370,12 @@ impl User {
     }
 }
 
-/// What a pass says. Signatures may differ: not all are made the same way twice.
+/// The pass without its signature, which may differ each time.
 fn unsigned(pass: &str) -> &str {
     pass.rsplit_once('.').map_or(pass, |(claims, _)| claims)
 }
 
-/// Whether the server took note of the call: its reply is neither a refusal nor from memory.
+/// Whether the server noted the call: the reply is neither a refusal nor stale.
 fn is_noted(kind: Kind, answer: &Result<Answer, String>) -> bool {
     match answer {
         Ok(Answer::Enter { .. } | Answer::Gone) => true,
@@ -463,117 +386,4 @@ fn is_noted(kind: Kind, answer: &Result<Answer, String>) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{frame::Task, profile};
-
-    fn crowd(repeat: f64) -> Arc<Crowd> {
-        let mut profile = profile::load("spike").expect("built in");
-        profile.repeat = repeat;
-        let task = Task {
-            address: ([127, 0, 0, 1], 1).into(),
-            host: "x".into(),
-            prefix: String::new(),
-            zone: "Z".into(),
-            profile,
-            worker: 3,
-            workers: 4,
-            connections: 1,
-            sources: Vec::new(),
-            seed: 1,
-        };
-        let paths = [Uri::from_static(wire::WAIT), Uri::from_static(wire::ENTRY)];
-        Arc::new(Crowd::new(&task, paths, HeaderValue::from_static("x"), 10))
-    }
-
-    fn hears(user: &mut User, sent_ms: u64, heard_ms: u64, status: u16, body: &str) {
-        let kind = if user.phase == Phase::Arriving { Kind::Wait } else { Kind::Entry };
-        let retry_after = (status == 503).then(|| "7".to_owned());
-        let reply = Reply { status, retry_after, body: body.to_owned().into() };
-        user.heard(kind, sent_ms * 1000, heard_ms * 1000, Ok(reply));
-    }
-
-    fn not_yet(rank: u64, stale: bool) -> String {
-        let waiting = format!(
-            r#"{{"rank":{rank},"etaSeconds":9,"etaRange":[8,11],"pollingPeriod":3000,"stale":{stale}}}"#
-        );
-        format!(r#"{{"canEnter":false,"token":"t","waiting":{waiting}}}"#)
-    }
-
-    fn enter(pass: &str) -> String {
-        format!(r#"{{"canEnter":true,"token":"t","pass":"{pass}"}}"#)
-    }
-
-    #[test]
-    fn a_story_is_told_as_it_was_heard() {
-        let crowd = crowd(0.0);
-        let mut user = User::new(crowd.clone(), 5, 0);
-        hears(&mut user, 10, 12, 200, &not_yet(20, false));
-        assert_eq!(user.due_us, 3_012_000, "it asks again a polling period after the reply");
-        hears(&mut user, 3012, 3015, 200, &not_yet(25, false));
-        hears(&mut user, 6015, 6016, 200, &not_yet(90, true));
-        hears(&mut user, 9000, 9001, 503, r#"{"code":"busy"}"#);
-        assert_eq!(user.due_us, 16_001_000, "Retry-After is obeyed");
-        hears(&mut user, 16_001, 16_003, 200, &enter("p"));
-        let total = crowd.tally.total();
-        let story = Story {
-            arrived: Some(Call { sent_ms: 10, heard_ms: 12 }),
-            last_waiting: Some(Call { sent_ms: 3012, heard_ms: 3015 }),
-            entered: Some(Call { sent_ms: 16_001, heard_ms: 16_003 }),
-            first_told: Some(ToldWait { eta_s: 9, range_s: (8, 11), rank: 20, at_ms: 12 }),
-            // From 3,012 on: what was answered from memory or refused does not end a silence.
-            longest_silence_ms: 12_991,
-            lapses: 1,
-            rises: 1,
-            worst_rise: Some(Rise { from: 20, to: 25, at_ms: 3015 }),
-            second_pass: false,
-            who: (3, 5),
-            end: End::Entered,
-            ended_ms: 16_003,
-        };
-        assert_eq!(total.stories, [story]);
-        assert_eq!((total.counters.can_enter_true_count, total.counters.can_enter_false_count), (1, 3));
-        assert_eq!(total.failures[0].what, "503 busy");
-        assert_eq!((user.phase, user.story.who.1, &user.token), (Phase::Arriving, 10, &None), "a new user");
-    }
-
-    #[test]
-    fn a_lost_place_ends_the_story() {
-        for (status, body) in [(410, ""), (401, r#"{"code":"bad_token"}"#)] {
-            let crowd = crowd(0.0);
-            let mut user = User::new(crowd.clone(), 0, 0);
-            hears(&mut user, 0, 1, 200, &not_yet(2, false));
-            hears(&mut user, 3001, 3002, status, body);
-            let stories = crowd.tally.total().stories;
-            assert_eq!((stories.len(), stories[0].end), (1, End::Gone));
-        }
-    }
-
-    #[test]
-    fn another_pass_or_none_is_noticed() {
-        for (body, second) in [(enter("p"), false), (enter("q"), true), (not_yet(5, false), true)] {
-            let crowd = crowd(1.0);
-            let mut user = User::new(crowd.clone(), 0, 0);
-            hears(&mut user, 0, 1, 200, &enter("p"));
-            assert_eq!(user.phase, Phase::Repeating);
-            hears(&mut user, 1001, 1002, 200, &body);
-            let stories = crowd.tally.total().stories;
-            assert_eq!((stories.len(), stories[0].end, stories[0].second_pass), (1, End::Entered, second));
-        }
-    }
-
-    #[test]
-    fn who_is_sent_home_tells_how_far_it_got() {
-        let crowd = crowd(0.0);
-        let mut waits = User::new(crowd.clone(), 0, 0);
-        hears(&mut waits, 0, 1, 200, &not_yet(2, false));
-        let mut outside = User::new(crowd.clone(), 1, 0);
-        hears(&mut outside, 0, 1, 503, "");
-        let mut never_asked = User::new(crowd.clone(), 2, 0);
-        for user in [&mut waits, &mut outside, &mut never_asked] {
-            user.finish();
-        }
-        let ends: Vec<_> = crowd.tally.total().stories.iter().map(|story| story.end).collect();
-        assert_eq!(ends, [End::Waiting, End::Outside]);
-    }
-}
+mod tests;

@@ -1,12 +1,12 @@
-//! Judges a run from what its users saw, and from nothing else.
+//! Judges a run only from what its users saw.
 //!
-//! Invariant: a server that keeps its promises is accused of nothing, however slow the network is. What the server
-//! decided it decided between a call's `sent` and `heard`, so each rule takes of the two the one that speaks for the
-//! server, and speaks up only where no order of events inside those stretches would be right. The price is that a fault
-//! smaller than the network's delay is not seen.
+//! Invariant: a server that keeps its promises passes every check, however slow the network is. The server decided each
+//! call between `sent` and `heard`. Each rule uses the one of the two times that favours the server, so it reports a
+//! fault only if no order of events within these intervals would be correct. The price is that a fault smaller than the
+//! network delay is not seen.
 //!
-//! What the rules take for granted: nobody but the rehearsal uses the zone, its policy stays as it is, and the clocks
-//! of machines whose runs are merged agree to [`CLOCKS_MS`].
+//! Assumptions: only the rehearsal uses the zone, its policy does not change, and the clocks of machines whose runs are
+//! merged differ by at most [`CLOCKS_MS`].
 
 mod eta;
 mod line;
@@ -23,13 +23,13 @@ use crate::{
     story::Story,
 };
 
-/// How far clocks may be apart, milliseconds: those of machines kept by NTP, and what two clocks drift in a minute (at
-/// 500 parts in a million: 30 ms). Windows are held to their length less this.
+/// The largest difference between clocks, milliseconds: that of machines with NTP, and the drift of two clocks within a
+/// minute (30 ms at 500 parts in a million). The checks shorten each window by this time.
 pub const CLOCKS_MS: u32 = 100;
 
-/// What the users' stories say about the waiting room's promises.
+/// Checks the promises of the waiting room against the stories of the users.
 ///
-/// `lasted_ms` is how long the run was. Checks come in a fixed order, each once; those of SLOs are not among them.
+/// `lasted_ms` is the duration of the run. Each check comes once, in a fixed order; objectives are not included.
 #[must_use]
 pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story]) -> (Vec<Check>, Eta) {
     let line = line::Line::certain(stories);
@@ -45,12 +45,12 @@ pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story]) -> (Vec<Check>, Eta
         eta_check,
         users::errors(lasted_ms, stories),
     ];
-    // Where nobody got a place or a pass, there is nothing that could have been wrong.
+    // If no user received a place or a pass, there is nothing to judge.
     if stories.iter().all(|story| story.arrived.is_none()) {
         for check in checks.iter_mut().filter(|check| check.name != "errors" || stories.is_empty()) {
             check.judgement = Judgement::Open;
             let nothing =
-                bilingual!("Nobody got a place or a pass.", "자리나 입장권을 받은 사용자가 없습니다.");
+                bilingual!("No user received a place or a pass.", "자리나 입장권을 받은 사용자가 없습니다.");
             (check.note, check.note_ko) = (nothing.en.into_owned(), nothing.ko.into_owned());
         }
     }
@@ -82,7 +82,7 @@ fn judged(good: bool) -> Judgement {
     if good { Judgement::Good } else { Judgement::Bad }
 }
 
-/// A user, as it is named in examples: worker and number.
+/// The name of a user in examples: worker and number.
 fn name(story: &Story) -> String {
     format!("{}/{}", story.who.0, story.who.1)
 }
@@ -92,7 +92,7 @@ fn at(ms: u32) -> String {
     format!("{}.{:03} s", ms / 1_000, ms % 1_000)
 }
 
-/// Counts how many of the positions added so far lie below another: a Fenwick tree.
+/// A Fenwick tree that counts how many of the added positions are lower than another.
 struct Ranks {
     tree: Vec<u32>,
 }
@@ -102,7 +102,7 @@ impl Ranks {
         Self { tree: vec![0; positions + 1] }
     }
 
-    /// Adds one at a position below that given to `new`.
+    /// Adds a position, which must be lower than the number given to `new`.
     fn add(&mut self, position: usize) {
         let mut i = position + 1;
         while i < self.tree.len() {
@@ -111,7 +111,7 @@ impl Ranks {
         }
     }
 
-    /// How many were added at positions below this one.
+    /// The number of added positions that are lower than this one.
     fn below(&self, position: usize) -> u32 {
         let (mut i, mut sum) = (position.min(self.tree.len() - 1), 0);
         while i > 0 {

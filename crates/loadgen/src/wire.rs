@@ -1,46 +1,46 @@
-//! What is said on the wire, and how a reply is understood.
+//! The requests and replies on the wire.
 //!
-//! Invariant: fields not known here are ignored; without those that an app needs, a reply is [`Answer::Nonsense`].
+//! Invariant: unknown fields are ignored. A reply without a field that an app needs is [`Answer::Invalid`].
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// Where places are taken.
+/// The path that takes a place.
 pub const WAIT: &str = "/traffic/wait";
-/// Where they are asked for.
+/// The path that asks to enter.
 pub const ENTRY: &str = "/traffic/entry";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Ask<'a> {
+struct Body<'a> {
     zone_id: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<&'a str>,
 }
 
-/// The body that takes a place in `zone`, or asks for the one of `token`.
+/// The body of a request: without a token it takes a place in `zone`, with a token it asks to enter.
 #[must_use]
-pub fn ask(zone: &str, token: Option<&str>) -> Bytes {
-    // Two strings always become JSON.
-    serde_json::to_vec(&Ask { zone_id: zone, token }).unwrap_or_default().into()
+pub fn body(zone: &str, token: Option<&str>) -> Bytes {
+    // Two strings always serialize.
+    serde_json::to_vec(&Body { zone_id: zone, token }).unwrap_or_default().into()
 }
 
-/// What "not yet" comes with.
+/// The content of a reply "not yet".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Waiting {
-    /// 1 + those ahead.
+    /// 1 + the number of people ahead.
     pub rank: u64,
-    /// When to ask again, milliseconds.
+    /// The time until the next call, milliseconds.
     pub polling_period: u32,
-    /// The wait expected, seconds; none while nobody is let in.
+    /// The expected wait, seconds; none while nobody is admitted.
     #[serde(default)]
     pub eta_seconds: Option<u32>,
-    /// The range it lies in, seconds.
+    /// Its range, seconds.
     #[serde(default)]
     pub eta_range: Option<(u32, u32)>,
-    /// The store is away; this is what was last known.
+    /// The store cannot be reached, and the values are the last known ones.
     #[serde(default)]
     pub stale: bool,
 }
@@ -60,21 +60,21 @@ struct Problem {
     code: String,
 }
 
-/// A reply, understood.
+/// The meaning of a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// "Enter", with what tells one pass from another.
+    /// "Enter", with the identity of the pass.
     Enter {
-        /// The newest token, if one came.
+        /// The newest token, if the reply has one.
         token: Option<Box<str>>,
-        /// The pass's number, or the pass itself where it has none.
+        /// The `jti` of the pass, or the pass itself if it has none.
         pass: Box<str>,
     },
     /// "Not yet".
     NotYet {
         /// The newest token.
         token: Box<str>,
-        /// Rank, wait and when to ask again.
+        /// Rank, wait and time until the next call.
         waiting: Waiting,
     },
     /// The place is gone (410).
@@ -83,20 +83,20 @@ pub enum Answer {
     Refused {
         /// The status.
         status: u16,
-        /// The problem's stable code; empty if it has none.
+        /// The stable code of the problem; empty if it has none.
         code: String,
-        /// When to come back, milliseconds (429 and 503 only).
+        /// The time until a retry, milliseconds (429 and 503 only).
         retry_after_ms: Option<u32>,
     },
-    /// Status 200, but not the reply of a waiting room: what is wrong with it.
-    Nonsense(String),
+    /// Status 200, but not the reply of a waiting room; with the reason.
+    Invalid(String),
 }
 
-/// Understands a reply: its status, its `Retry-After` and its body.
+/// Reads a reply from its status, its `Retry-After` and its body.
 #[must_use]
 pub fn read(status: u16, retry_after: Option<&str>, body: &[u8]) -> Answer {
     match status {
-        200 => read_ok(body).unwrap_or_else(Answer::Nonsense),
+        200 => read_ok(body).unwrap_or_else(Answer::Invalid),
         410 => Answer::Gone,
         _ => {
             let code = serde_json::from_slice::<Problem>(body).unwrap_or_default().code;
@@ -110,17 +110,17 @@ pub fn read(status: u16, retry_after: Option<&str>, body: &[u8]) -> Answer {
 
 fn read_ok(body: &[u8]) -> Result<Answer, String> {
     let raw: Raw =
-        serde_json::from_slice(body).map_err(|error| format!("not a waiting room's reply: {error}"))?;
+        serde_json::from_slice(body).map_err(|error| format!("not the reply of a waiting room: {error}"))?;
     if raw.can_enter {
-        let pass = raw.pass.ok_or("not a waiting room's reply: `canEnter` without `pass`")?;
+        let pass = raw.pass.ok_or("not the reply of a waiting room: `canEnter` without `pass`")?;
         return Ok(Answer::Enter { token: raw.token, pass: pass_number(&pass).unwrap_or(pass) });
     }
-    let token = raw.token.ok_or("not a waiting room's reply: missing field `token`")?;
-    let waiting = raw.waiting.ok_or("not a waiting room's reply: missing field `waiting`")?;
+    let token = raw.token.ok_or("not the reply of a waiting room: missing field `token`")?;
+    let waiting = raw.waiting.ok_or("not the reply of a waiting room: missing field `waiting`")?;
     Ok(Answer::NotYet { token, waiting })
 }
 
-/// The `jti` of a JWT: a pass that is asked for again may be signed anew, and is still the same one.
+/// The `jti` of a JWT. The server may sign the same pass again, with another signature but the same `jti`.
 fn pass_number(pass: &str) -> Option<Box<str>> {
     #[derive(Deserialize)]
     struct Claims {
@@ -136,23 +136,23 @@ mod tests {
 
     #[test]
     fn requests_are_what_apps_send() {
-        assert_eq!(ask("a\"b", None), r#"{"zoneId":"a\"b"}"#);
-        assert_eq!(ask("Z", Some("t")), r#"{"zoneId":"Z","token":"t"}"#);
+        assert_eq!(body("a\"b", None), r#"{"zoneId":"a\"b"}"#);
+        assert_eq!(body("Z", Some("t")), r#"{"zoneId":"Z","token":"t"}"#);
     }
 
     #[test]
-    fn replies_are_understood_and_unknown_fields_ignored() {
-        let body = br#"{"canEnter":false,"token":"t","new":1,"waiting":{"rank":12,"etaSeconds":null,"reason":"held","pollingPeriod":3000}}"#;
+    fn replies_are_read_and_unknown_fields_ignored() {
+        let reply = br#"{"canEnter":false,"token":"t","new":1,"waiting":{"rank":12,"etaSeconds":null,"reason":"held","pollingPeriod":3000}}"#;
         let waiting =
             Waiting { rank: 12, polling_period: 3000, eta_seconds: None, eta_range: None, stale: false };
-        assert_eq!(read(200, None, body), Answer::NotYet { token: "t".into(), waiting });
+        assert_eq!(read(200, None, reply), Answer::NotYet { token: "t".into(), waiting });
         let enter = br#"{"canEnter":true,"token":"t","pass":"p"}"#;
         assert_eq!(read(200, None, enter), Answer::Enter { token: Some("t".into()), pass: "p".into() });
         assert_eq!(read(410, None, b""), Answer::Gone);
     }
 
     #[test]
-    fn what_an_app_needs_must_be_there() {
+    fn a_reply_without_a_needed_field_is_invalid() {
         for body in [
             "<html>",
             "{}",
@@ -161,12 +161,12 @@ mod tests {
             r#"{"canEnter":false,"waiting":{"rank":1,"pollingPeriod":1}}"#,
             r#"{"canEnter":false,"token":"t","waiting":{"rank":1}}"#,
         ] {
-            assert!(matches!(read(200, None, body.as_bytes()), Answer::Nonsense(_)), "{body}");
+            assert!(matches!(read(200, None, body.as_bytes()), Answer::Invalid(_)), "{body}");
         }
     }
 
     #[test]
-    fn only_429_and_503_say_when_to_come_back() {
+    fn only_429_and_503_have_a_time_until_a_retry() {
         let after = |status, value| match read(status, value, br#"{"code":"busy"}"#) {
             Answer::Refused { code, retry_after_ms, .. } if code == "busy" => retry_after_ms,
             other => panic!("{other:?}"),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_signed_anew_is_the_same_pass() {
+    fn a_pass_signed_again_is_the_same_pass() {
         let claims = URL_SAFE_NO_PAD.encode(r#"{"jti":"7"}"#);
         assert_eq!(pass_number(&format!("a.{claims}.b")), pass_number(&format!("a.{claims}.c")));
         assert_eq!(pass_number("x"), None);

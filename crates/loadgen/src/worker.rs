@@ -1,12 +1,12 @@
-//! A worker: one process, one Goose attack, some of the users.
+//! A worker: one process that runs a Goose attack with a share of the users.
 //!
-//! Goose starts and stops the users, and runs each as a task of its own whose only transaction is [`User::step`]. Its
-//! metrics, reports, controllers and HTTP client stay off: it measures from when a request was sent, not from when it
-//! was due, and a client for each user would cost more than all the rest. Measured: 300,000 users of one worker are
-//! made within 1 s and weigh 3.3 KB each before they start; at work, 10.6 KB each (100,000 users, 2,000 connections).
+//! Goose starts and stops the users. Each user is a task whose only transaction is [`User::step`]. The metrics, reports,
+//! controllers and HTTP client of Goose are not used: Goose measures from the sending of a request, not from the time at
+//! which it was due, and one client per user would cost more than everything else. Measured: one worker creates 300,000
+//! users within 1 s. A user takes 3.3 KB before it starts and 10.6 KB at work (100,000 users, 2,000 connections).
 //!
-//! A user whom Goose tells to go (it takes the latest first) goes when its step is over, so one that sleeps for long
-//! goes at the end of the run. Invariant: whatever happens, the last frame is [`Frame::End`] or [`Frame::Broken`].
+//! When Goose stops a user (the latest first), the user ends after its current step, so a user in a long sleep ends with
+//! the run. Invariant: the last message is always [`Frame::End`] or [`Frame::Broken`].
 
 use std::{
     io::{self, BufRead as _, Write as _},
@@ -38,22 +38,22 @@ use crate::{
     wire,
 };
 
-/// Stories in one frame.
+/// Stories in one message.
 const STORIES: usize = 16_384;
-/// Threads that users run on; Goose's own loop, which never rests while users start, has the main thread.
+/// Threads for the users. Goose's loop has the main thread, because it never rests while users start.
 const THREADS: usize = 1;
-/// Open files besides the connections: pipes, timers, and what the runtime has.
+/// Open files besides the connections: pipes, timers and those of the runtime.
 const FILES: usize = 50;
 const SECOND_US: u64 = 1_000_000;
 
-/// Works, from the first word on standard input to the last on standard output.
+/// Runs the worker: reads its task from standard input and writes messages to standard output.
 ///
 /// # Errors
-/// Where it can't even say so to its parent.
+/// If it cannot send the failure to its parent.
 pub fn main() -> Result<()> {
     let (frames, writer) = writer();
     let worked = (|| {
-        // The limit that a shell starts with is far below what connections take.
+        // The limit that a shell sets is far too low for the connections.
         let limit = getrlimit(Resource::Nofile);
         setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit })?;
         let mut line = String::new();
@@ -62,7 +62,7 @@ pub fn main() -> Result<()> {
         let files = limit.maximum.unwrap_or(u64::MAX);
         ensure!(
             files >= (task.connections + FILES) as u64,
-            "{} connections need more open files than the {files} allowed: raise the hard limit (ulimit -Hn), or say \
+            "{} connections need more than the {files} open files allowed; raise the hard limit (ulimit -Hn), or set \
              --connections or --workers",
             task.connections
         );
@@ -79,7 +79,7 @@ pub fn main() -> Result<()> {
     writer.join().map_err(|_| anyhow!("the writer panicked"))?
 }
 
-/// Writes frames on a thread of its own, since a full pipe must not hold up the users.
+/// Writes messages on a separate thread, because a full pipe must not hold up the users.
 fn writer() -> (mpsc::Sender<Frame>, std::thread::JoinHandle<Result<()>>) {
     let (frames, written) = mpsc::channel::<Frame>();
     let writer = std::thread::spawn(move || {
@@ -95,7 +95,7 @@ fn writer() -> (mpsc::Sender<Frame>, std::thread::JoinHandle<Result<()>>) {
     (frames, writer)
 }
 
-/// Hears the parent's orders; when its words end, so does the run.
+/// Reads the orders of the parent. The end of standard input ends the run.
 fn listen(orders: watch::Sender<Option<Order>>) {
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines() {
@@ -106,7 +106,7 @@ fn listen(orders: watch::Sender<Option<Order>>) {
     });
 }
 
-/// Processor time of this process, microseconds.
+/// CPU time of this process, microseconds.
 fn cpu_us() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     u64::try_from(time.tv_sec * 1_000_000 + time.tv_nsec / 1000).unwrap_or(0)
@@ -132,7 +132,7 @@ async fn work(task: Task, frames: mpsc::Sender<Frame>) -> Result<()> {
     attack.execute().await.map_err(|error| anyhow!("goose: {error}"))?;
 
     crowd.stop();
-    let lasted_ms = ms(crowd.over_us());
+    let lasted_ms = ms(crowd.run_us());
     over.send_replace(true);
     seconds.await?;
     let total = crowd.tally.total();
@@ -144,7 +144,7 @@ async fn work(task: Task, frames: mpsc::Sender<Frame>) -> Result<()> {
     Ok(())
 }
 
-/// The attack: makes the users, waits for the word to begin, and starts and stops them by the plan.
+/// The attack. It creates the users, waits for the order to begin, and starts and stops them by the plan.
 fn attack(
     task: &Task,
     steps: &Arc<Vec<(u32, u32)>>,
@@ -185,7 +185,7 @@ fn attack(
         }
         Box::pin(async { Ok(()) })
     });
-    // The last thing before the first user starts: all users are made.
+    // Goose runs this before the first user starts, when all users are created.
     let begin = transaction({
         let (frames, ordered, crowd) = (frames.clone(), ordered.clone(), Arc::clone(crowd));
         move |_| {
@@ -206,7 +206,7 @@ fn attack(
         .register_transaction(start.set_on_start())
         .register_transaction(step)
         .register_transaction(finish.set_on_stop());
-    // One client for all: it is never used, and one for each user would cost more than all the rest.
+    // One shared client. It is never used, and one per user would cost more than everything else.
     let shared = GooseClientBuilder::new().without_cookies();
     Ok(GooseAttack::initialize_with_config(configuration)?
         .set_client_builder_without_cookies(shared)?
@@ -228,7 +228,7 @@ where
     Transaction::new(function)
 }
 
-/// Waits for the word to begin, and sets the clock by it; false if the run ends before.
+/// Waits for the order to begin and sets the clock; false if the run ends before.
 async fn begun(crowd: &Crowd, ordered: &mut watch::Receiver<Option<Order>>) -> bool {
     match ordered.wait_for(Option::is_some).await.map(|order| *order) {
         Ok(Some(Order::Begin(unix_ms))) => {
@@ -239,7 +239,7 @@ async fn begun(crowd: &Crowd, ordered: &mut watch::Receiver<Option<Order>>) -> b
     }
 }
 
-/// Ends the run when the plan has, or when the parent says so.
+/// Ends the run at the planned time, or earlier at the order of the parent.
 async fn end(crowd: Arc<Crowd>, mut ordered: watch::Receiver<Option<Order>>, planned_s: u64) {
     if begun(&crowd, &mut ordered).await {
         tokio::select! {
@@ -247,7 +247,7 @@ async fn end(crowd: Arc<Crowd>, mut ordered: watch::Receiver<Option<Order>>, pla
             _ = ordered.wait_for(|order| *order == Some(Order::End)) => {}
         }
     }
-    // Goose forgets the word if it comes while the run is only about to begin: say it until it is heard.
+    // Goose ignores the signal while the run is about to begin, so it is repeated.
     loop {
         trigger_killswitch("the run is over");
         crowd.stop();
@@ -255,7 +255,7 @@ async fn end(crowd: Arc<Crowd>, mut ordered: watch::Receiver<Option<Order>>, pla
     }
 }
 
-/// Tells each second when it is over, the last one when the run is.
+/// Sends each second when it has ended, and the last one at the end of the run.
 async fn seconds(
     crowd: Arc<Crowd>,
     frames: mpsc::Sender<Frame>,
@@ -277,8 +277,8 @@ async fn seconds(
             crowd.tally.lag(crowd.clock.now_us().saturating_sub(due_us));
         }
         let counts = crowd.tally.second();
-        // While users go home there is nothing to tell.
-        if crowd.is_stopping() && crowd.over_us() < due_us - SECOND_US && counts.is_empty() {
+        // While the last users end, seconds are empty.
+        if crowd.is_stopping() && crowd.run_us() < due_us - SECOND_US && counts.is_empty() {
             if over {
                 return;
             }

@@ -1,7 +1,7 @@
-//! Each fault of a waiting room is named by the verdict, and a room without one is accused of nothing.
+//! The verdict names each fault of a waiting room, and a room without a fault passes every check.
 //!
-//! The crowd and the room run in virtual time here, so a rehearsal of minutes takes milliseconds and every delay of
-//! the network can be had by chance. Over HTTP, in real time, the same room stands behind `http::spawn`.
+//! The crowd and the room run in virtual time, so a rehearsal of minutes takes milliseconds, with random network delays.
+//! `http::spawn` serves the same room over HTTP in real time.
 
 #[path = "bad_server/crowd.rs"]
 mod crowd;
@@ -24,8 +24,8 @@ use room::{Fault, Policy, Room};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-/// Each fault, and the check that has to name it. `WrongEta` and `Stalls` are no breach by themselves: the first is in
-/// the figures of `eta`, the second in the latencies, and SLOs judge both.
+/// Each fault, and the check that must fail. `WrongEta` shows in the figures of `eta` and `Stalls` in the latencies; no
+/// check fails for them, because objectives judge both.
 const FAULTS: [(Fault, &str); 7] = [
     (Fault::TooManyAMinute, "over_admission_60s"),
     (Fault::TooManyASubWindow, "over_admission_sub_window"),
@@ -65,12 +65,12 @@ fn rehearse(crowd: Crowd, admit_per_minute: u32, fault: Fault) -> (Vec<Check>, E
     judge(&plan, crowd.until_ms, &stories)
 }
 
-fn accused(checks: &[Check]) -> Vec<&Check> {
+fn failed(checks: &[Check]) -> Vec<&Check> {
     checks.iter().filter(|check| check.judgement == Judgement::Bad).collect()
 }
 
 #[test]
-fn a_good_room_is_judged_and_good() {
+fn a_good_room_passes_every_check() {
     let (checks, eta) = rehearse(CALM, 120, Fault::None);
     for check in &checks {
         assert_eq!(check.judgement, Judgement::Good, "{check:?}");
@@ -79,7 +79,7 @@ fn a_good_room_is_judged_and_good() {
 }
 
 #[test]
-fn each_fault_is_named_with_its_worst_example() {
+fn each_fault_fails_its_check_with_a_worst_example() {
     for (fault, name) in FAULTS {
         let (checks, _) = rehearse(CALM, 120, fault);
         let check = checks.iter().find(|check| check.name == name).expect("a check of that name");
@@ -92,22 +92,22 @@ fn each_fault_is_named_with_its_worst_example() {
 }
 
 #[test]
-fn faults_are_named_in_a_crowd_that_leaves_naps_and_hears_late() {
+fn faults_are_found_in_a_crowd_that_leaves_pauses_and_hears_late() {
     let crowd = Crowd { leaves: 3, naps: 12, delay_ms: 400, ..CALM };
     for (fault, name) in FAULTS {
         let (checks, _) = rehearse(crowd, 120, fault);
-        assert!(accused(&checks).iter().any(|check| check.name == name), "{fault:?}: {checks:#?}");
+        assert!(failed(&checks).iter().any(|check| check.name == name), "{fault:?}: {checks:#?}");
     }
 }
 
 #[test]
 fn a_wrong_eta_is_measured() {
     let (checks, eta) = rehearse(CALM, 120, Fault::WrongEta);
-    assert!(accused(&checks).is_empty(), "{checks:?}");
+    assert!(failed(&checks).is_empty(), "{checks:?}");
     assert!(eta.coverage < 0.2 && eta.ratio[1] > 3.0 && eta.bias_s > 20.0, "{eta:?}");
 }
 
-/// One call after another over one connection.
+/// Makes the calls one after another over one connection.
 async fn calls(policy: Policy, fault: Fault, calls: &[(&str, Value)]) -> Vec<(StatusCode, Value)> {
     let address = http::spawn(policy, fault).await;
     let stream = TcpStream::connect(address).await.expect("it listens");
@@ -126,7 +126,7 @@ async fn calls(policy: Policy, fault: Fault, calls: &[(&str, Value)]) -> Vec<(St
 }
 
 #[tokio::test]
-async fn the_room_speaks_the_wire() {
+async fn the_room_follows_the_wire_format() {
     let policy =
         Policy { admit_per_minute: 1, sub_windows: 1, polling_ms: 3_000, idle_ms: 60_000, opens_at: 0 };
     let zone = || json!({"zoneId": http::ZONE});
@@ -153,7 +153,7 @@ async fn the_room_speaks_the_wire() {
     assert_ne!(again[0].1["pass"], again[2].1["pass"]);
 }
 
-/// Time stands still but for sleeping, so a second's delay costs none.
+/// The paused clock advances only while the test sleeps, so a delay of a second takes no real time.
 #[tokio::test(start_paused = true)]
 async fn the_stalling_room_answers_late() {
     let policy =
@@ -166,10 +166,10 @@ async fn the_stalling_room_answers_late() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Over any network, whoever leaves or naps: nothing is said of a room without a fault. Slots are left out where
-    /// calls take so long, or people leave so often, that slots are lost to the users and not to the room.
+    /// A room without a fault fails no check, over any network and with any share of users who leave or pause. Used slots
+    /// are not checked where slow calls or leaving users, not the room, waste slots.
     #[test]
-    fn a_good_room_is_accused_of_nothing(
+    fn a_good_room_fails_no_check_over_any_network(
         users in 1_u32..300,
         come_within_ms in 0_u32..60_000,
         delay_ms in prop_oneof![0_u32..100, 100_u32..4_000],
@@ -181,8 +181,8 @@ proptest! {
         let crowd = Crowd { users, come_within_ms, delay_ms, leaves, naps, until_ms: 180_000, seed };
         let (checks, _) = rehearse(crowd, admit_per_minute, Fault::None);
         let calm = delay_ms < 100 && leaves == 0;
-        let accused: Vec<_> =
-            accused(&checks).into_iter().filter(|check| calm || check.name != "slot_use").collect();
-        prop_assert!(accused.is_empty(), "{accused:#?}");
+        let failed_checks: Vec<_> =
+            failed(&checks).into_iter().filter(|check| calm || check.name != "slot_use").collect();
+        prop_assert!(failed_checks.is_empty(), "{failed_checks:#?}");
     }
 }

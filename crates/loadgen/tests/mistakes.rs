@@ -1,8 +1,8 @@
-//! Each mistake on the command line is one line, and exit code 2.
+//! Each invalid command line gives one line on standard error and exit code 2.
 
 use std::process::Command;
 
-fn complaint(arguments: &[&str]) -> String {
+fn refusal(arguments: &[&str]) -> String {
     let ended = Command::new(env!("CARGO_BIN_EXE_loadgen")).args(arguments).output().expect("loadgen runs");
     let said = String::from_utf8(ended.stderr).expect("loadgen runs");
     assert_eq!(ended.status.code(), Some(2), "{arguments:?}: {said}");
@@ -12,10 +12,10 @@ fn complaint(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn each_is_told_in_a_line() {
+fn each_mistake_is_reported_in_one_line() {
     // Nobody listens on port 1.
     let run = ["run", "--zone", "Z", "--target", "http://127.0.0.1:1"];
-    let with = |more: &[&str]| complaint(&[&run[..], more].concat());
+    let with = |more: &[&str]| refusal(&[&run[..], more].concat());
     for (more, why) in [
         (&[][..], "connection refused"),
         (&["--profile", "nosuch"], "nosuch"),
@@ -29,7 +29,7 @@ fn each_is_told_in_a_line() {
         (&["--connections", "0"], "--connections"),
         (&["--connections", "25000", "--workers", "1"], "--workers"),
         (&["--sources", "127.0.0.9-127.0.0.2"], "range"),
-        (&["--sources", "::1"], "can't reach"),
+        (&["--sources", "::1"], "cannot reach"),
         (&["--start-at", "soon"], "--start-at"),
         (&["--idle-timeout", "0"], "--idle-timeout"),
         (&["--json", "/nosuch/run.json"], "/nosuch/run.json"),
@@ -37,8 +37,8 @@ fn each_is_told_in_a_line() {
         let said = with(more);
         assert!(said.contains(why), "{more:?}: {said}");
     }
-    assert!(complaint(&["run", "--zone", "Z", "--target", "ftp://a"]).contains("http://"));
-    assert!(complaint(&["run", "--zone", "Z"]).contains("--target"));
-    assert!(complaint(&["merge", "/nosuch.json"]).contains("/nosuch.json"));
-    assert!(complaint(&["dance"]).contains("dance"));
+    assert!(refusal(&["run", "--zone", "Z", "--target", "ftp://a"]).contains("http://"));
+    assert!(refusal(&["run", "--zone", "Z"]).contains("--target"));
+    assert!(refusal(&["merge", "/nosuch.json"]).contains("/nosuch.json"));
+    assert!(refusal(&["dance"]).contains("dance"));
 }

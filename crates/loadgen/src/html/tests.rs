@@ -1,4 +1,4 @@
-//! The page, with good, bad and hostile data in it.
+//! The page with good, bad and hostile data.
 
 use crate::{
     report::{Bottleneck, Check, Counters, Eta, Failure, Judgement, Latency, Plan, Report, SCHEMA, Second},
@@ -52,7 +52,7 @@ fn report(text: &str, seconds: u32) -> Report {
     let (mut checks, _) = judge(&plan, seconds * 1_000, &[]);
     if let Some(check) = checks.first_mut() {
         (check.judgement, check.count) = (Judgement::Bad, 3);
-        check.note = "At most 2,310 entered within 60 s; 2,000 may.".into();
+        check.note = "At most 2,310 entered within 60 s; the limit is 2,000.".into();
         check.note_ko = "60초 동안 최대 2,310명이 입장했습니다. 허용 인원은 2,000명입니다.".into();
         check.worst = text.into();
         check.worst_ko = text.into();
@@ -80,15 +80,15 @@ fn report(text: &str, seconds: u32) -> Report {
 }
 
 #[test]
-fn nothing_from_outside_becomes_markup() {
+fn texts_from_outside_never_become_markup() {
     let page = page(&report(HOSTILE, 160));
-    assert_eq!(page.matches("<script>").count(), 1, "only ours");
+    assert_eq!(page.matches("<script>").count(), 1, "only the page's script");
     assert!(!page.contains("alert(1)</script>") && !page.contains('\u{202e}'));
     assert!(page.contains("&#34;&#62;&#60;script&#62;alert(1)&#60;/script&#62;&#39;&#38;"));
 }
 
 #[test]
-fn the_page_needs_nothing_else_and_says_all_in_two_languages() {
+fn the_page_needs_no_other_file_and_has_both_languages() {
     let page = page(&report("http://127.0.0.1:8080", 160));
     for reference in ["src=", "url(", "@import", "<link"] {
         assert!(!page.contains(reference), "{reference}");

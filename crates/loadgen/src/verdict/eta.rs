@@ -1,7 +1,7 @@
-//! The wait told against the wait had.
+//! The expected wait compared with the actual wait.
 //!
-//! No judgement of its own: how wrong a told wait may be is for an SLO to say, so no server is accused here. The wait
-//! had runs from the reply that told it first to the reply that said "enter", which is what a user feels.
+//! This check never fails: an objective sets how wrong an expected wait may be. The actual wait runs from the reply with
+//! the first expected wait to the reply "enter", which is the wait that a user experiences.
 
 use super::{check, name};
 use crate::{
@@ -11,7 +11,7 @@ use crate::{
     story::Story,
 };
 
-/// Waits below a second are taken for one when they divide: a told wait is in whole seconds.
+/// The least divisor, because an expected wait has whole seconds.
 const LEAST_S: f64 = 1.0;
 
 pub(super) fn judge(stories: &[Story]) -> (Eta, Check) {
@@ -20,22 +20,22 @@ pub(super) fn judge(stories: &[Story]) -> (Eta, Check) {
     let mut worst: Option<(f64, &Story, f64)> = None;
     for story in stories {
         let (Some(entered), Some(told)) = (story.entered, story.first_told) else { continue };
-        let had = f64::from(entered.heard_ms.saturating_sub(told.at_ms)) / 1_000.0;
-        let error = had - f64::from(told.eta_s);
+        let actual = f64::from(entered.heard_ms.saturating_sub(told.at_ms)) / 1_000.0;
+        let error = actual - f64::from(told.eta_s);
         bias += error;
-        relative += error.abs() / had.max(LEAST_S);
-        // The ends are whole seconds, so is the wait that is held against them.
+        relative += error.abs() / actual.max(LEAST_S);
+        // The ends of the range are whole seconds, so the wait is rounded in favour of the server.
         let (low, high) = told.range_s;
-        covered += u64::from(f64::from(low) <= had.ceil() && had.floor() <= f64::from(high));
-        ratios.push(had.max(LEAST_S) / f64::from(told.eta_s).max(LEAST_S));
+        covered += u64::from(f64::from(low) <= actual.ceil() && actual.floor() <= f64::from(high));
+        ratios.push(actual.max(LEAST_S) / f64::from(told.eta_s).max(LEAST_S));
         if worst.is_none_or(|(most, ..)| error.abs() > most) {
-            worst = Some((error.abs(), story, had));
+            worst = Some((error.abs(), story, actual));
         }
     }
     let users = ratios.len() as u64;
-    let Some((_, story, had)) = worst else {
+    let Some((_, story, actual)) = worst else {
         let note = bilingual!(
-            "Nobody was told a wait and got in.",
+            "No user was told a wait and then entered.",
             "예상 대기 시간을 듣고 입장한 사용자가 없습니다."
         );
         return (Eta::default(), check("eta", Judgement::Open, 0, None, note, None));
@@ -54,14 +54,14 @@ pub(super) fn judge(stories: &[Story]) -> (Eta, Check) {
     let (shown, inside, off) = (grouped(users), 100.0 * eta.coverage, 100.0 * eta.mape);
     let bias = eta.bias_s;
     let note = bilingual!(
-        "Of {shown} users who were told a wait, {inside:.1} % had one in the range told. On average it was \
-         {bias:+.1} s from the one told, and {off:.0} % of the wait wrong.",
+        "Of {shown} users who were told a wait, {inside:.1} % waited within the range told. On average the actual wait \
+         was {bias:+.1} s from the expected one, an error of {off:.0} % of the actual wait.",
         "예상 대기 시간을 들은 사용자 {shown}명 중 {inside:.1}%가 안내된 범위 안에서 기다렸습니다. 실제 대기는 \
          안내보다 평균 {bias:+.1}초였고, 오차는 실제 대기의 평균 {off:.0}%였습니다."
     );
     let example = bilingual!(
-        "User {who} was told {told} s, and waited {had:.1} s.",
-        "사용자 {who}는 {told}초라고 들었지만 {had:.1}초를 기다렸습니다."
+        "User {who} was told {told} s and waited {actual:.1} s.",
+        "사용자 {who}는 {told}초라고 들었지만 {actual:.1}초를 기다렸습니다."
     );
     (eta, check("eta", Judgement::Good, users - covered, Some(eta.coverage), note, Some(example)))
 }

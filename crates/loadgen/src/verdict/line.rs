@@ -1,15 +1,14 @@
-//! The line that was there for certain, and how many of its slots were used.
+//! The users who certainly waited, and how many slots were used while they did.
 //!
-//! Whoever had no lapse was present from the reply that gave the place (or before) to the sending of the last call that
-//! was answered "not yet" (or after). The others may have been taken for absent at some time, so they count for
-//! nothing here.
+//! A user without a lapse was certainly present from the reply with the place to the sending of the last call that was
+//! answered "not yet". Other users may have been taken for absent at some time, so they do not count here.
 //!
-//! Slots are counted against the best server there could have been: one that, with the entries that had been when the
-//! stretch began, lets in as many as the minute and the sub-window allow, as soon as they allow it. After a burst that
-//! used the minute at once that is nobody until it slides out, and a good server is not blamed for it. Only those
-//! stretches count in which at least a sub-window's worth of people was present for certain, so there was somebody for
-//! each slot. Below [`FLOOR`] it is a fault: users who poll too late, or who walk away at the very front, cost a few
-//! slots, but not that many. The promise of 97 % is for an SLO to hold.
+//! The number of used slots is compared with the best possible server. It knows the entries before the interval, and
+//! admits as many users as the minute and the sub-window allow, as soon as they allow it. After a burst that used the
+//! whole minute, the best server admits nobody until the burst leaves the window, so a good server is not blamed. Only
+//! intervals count in which the users of at least one sub-window were certainly present, so that each slot had a user.
+//! Below [`FLOOR`] the check fails: users who poll late or leave at the very front cost a few slots, but not that many.
+//! The promise of 97 % is checked by an objective.
 
 use super::{at, check, judged, windows};
 use crate::{
@@ -19,16 +18,16 @@ use crate::{
     story::Story,
 };
 
-/// The part of the slots below which a server is at fault.
+/// The check fails if a smaller share of the slots was used.
 const FLOOR: f64 = 0.9;
 
-/// How many sub-windows' worth of slots there must be at least to judge by.
+/// The least number of slots that decides the check, in sub-windows.
 const LEAST_SUB_WINDOWS: u32 = 3;
 
-/// The step of the best server, milliseconds.
+/// The time step of the best server, milliseconds.
 const STEP_MS: u32 = 50;
 
-/// How many were present for certain, from each time on at which it changed.
+/// How many users were certainly present, from each time at which the number changed.
 pub(super) struct Line {
     steps: Vec<(u32, u32)>,
 }
@@ -42,7 +41,7 @@ impl Line {
                 changes.push((to, false));
             }
         }
-        // Those who come before those who go: both ends belong to a presence.
+        // At equal times arrivals come first, because both ends belong to a presence.
         changes.sort_unstable_by_key(|&(at_ms, comes)| (at_ms, !comes));
         let (mut steps, mut length) = (Vec::new(), 0_u32);
         for (at_ms, comes) in changes {
@@ -52,8 +51,8 @@ impl Line {
         Self { steps }
     }
 
-    /// The stretches in which at least `least` were present, both ends included, in order.
-    pub(super) fn stretches(&self, least: u32) -> Vec<(u32, u32)> {
+    /// The intervals in which at least `least` users were present, both ends included, in order.
+    pub(super) fn intervals(&self, least: u32) -> Vec<(u32, u32)> {
         let (mut found, mut since) = (Vec::new(), None);
         for &(at_ms, length) in &self.steps {
             match since {
@@ -69,10 +68,10 @@ impl Line {
     }
 }
 
-/// From when to when a user was present for certain.
+/// From when to when a user was certainly present.
 pub(super) fn present(story: &Story) -> Option<(u32, u32)> {
     let (arrived, waiting) = (story.arrived?, story.last_waiting?);
-    // Times are cut to milliseconds: the reply was there before the next one.
+    // Times are truncated to milliseconds: the reply arrived before the next millisecond.
     let from_ms = arrived.heard_ms.saturating_add(1);
     (story.lapses == 0 && waiting.sent_ms > from_ms).then_some((from_ms, waiting.sent_ms))
 }
@@ -81,7 +80,7 @@ pub(super) fn slot_use(plan: &Plan, stories: &[Story]) -> Check {
     let what = "slot_use";
     let Some(limit) = plan.admit_per_minute else {
         let note = bilingual!(
-            "How many slots there were can't be told: say how many may enter a minute with --admit-per-minute.",
+            "The number of slots is unknown; give the limit of entries per minute with --admit-per-minute.",
             "입장 자리가 몇 개였는지 알 수 없습니다. 분당 허용 인원을 --admit-per-minute로 알려 주세요."
         );
         return check(what, Judgement::Open, 0, None, note, None);
@@ -91,7 +90,7 @@ pub(super) fn slot_use(plan: &Plan, stories: &[Story]) -> Check {
     calls.sort_unstable_by_key(|call| call.heard_ms);
     let (mut used, mut best) = (0_u64, 0_u64);
     let mut worst: Option<(f64, u32, u32, u64, u64)> = None;
-    for (from_ms, to_ms) in Line::certain(stories).stretches(sub_limit) {
+    for (from_ms, to_ms) in Line::certain(stories).intervals(sub_limit) {
         let windows = (to_ms - from_ms) / sub_ms;
         if windows == 0 {
             continue;
@@ -100,7 +99,7 @@ pub(super) fn slot_use(plan: &Plan, stories: &[Story]) -> Check {
         let first = calls.partition_point(|call| call.heard_ms < from_ms);
         let before = calls[..first].iter().map(|call| call.heard_ms);
         let could = best_server(before, (from_ms, to_ms), (limit, sub_limit), sub_ms);
-        // In doubt an entry was in the stretch, and slots that fall free at its very end are used a little later.
+        // In doubt an entry belongs to the interval. A slot that becomes free at its very end is used a little later.
         let until = |ms: u32| whole_number(calls[first..].iter().filter(|call| call.sent_ms <= ms).count());
         let had = until(to_ms).max(could.min(until(to_ms.saturating_add(sub_ms / 4))));
         used += had;
@@ -112,7 +111,7 @@ pub(super) fn slot_use(plan: &Plan, stories: &[Story]) -> Check {
     }
     if best < u64::from(LEAST_SUB_WINDOWS) * u64::from(sub_limit) || best == 0 {
         let note = bilingual!(
-            "Too few slots fell free while at least {sub_limit} people waited to judge by.",
+            "Too few slots became free while at least {sub_limit} people waited.",
             "{sub_limit}명 이상이 기다리는 동안 생긴 입장 자리가 너무 적어 사용률을 판정할 수 없습니다."
         );
         return check(what, Judgement::Open, 0, None, note, None);
@@ -127,7 +126,7 @@ pub(super) fn slot_use(plan: &Plan, stories: &[Story]) -> Check {
     let example = worst.filter(|_| part < FLOOR).map(|(_, from_ms, to_ms, had, could)| {
         let (from, to, had, could) = (at(from_ms), at(to_ms), grouped(had), grouped(could));
         bilingual!(
-            "From {from} to {to}, with people waiting all the time, {had} entered where {could} could have.",
+            "From {from} to {to} people waited all the time; {had} entered, but {could} could have entered.",
             "{from}부터 {to}까지 계속 대기자가 있었지만, {could}명이 들어갈 수 있는 동안 {had}명만 입장했습니다."
         )
     });
@@ -139,15 +138,15 @@ fn whole_number(count: usize) -> u64 {
     u64::try_from(count).unwrap_or(u64::MAX)
 }
 
-/// How many the best server lets in from `from_ms` to `to_ms`, with those before having entered when they did.
+/// How many users the best server admits from `from_ms` to `to_ms`, given the entries before.
 fn best_server(
     before: impl DoubleEndedIterator<Item = u32>,
     (from_ms, to_ms): (u32, u32),
     (limit, sub_limit): (u32, u32),
     sub_ms: u32,
 ) -> u64 {
-    // Steps are counted from a minute before the stretch on. Windows are rounded up to whole steps, in favour of the
-    // server that is judged.
+    // Steps are counted from a minute before the interval. Windows are rounded up to whole steps, in favour of the
+    // judged server.
     let (minute, sub) = ((60_000 / STEP_MS) as usize, sub_ms.div_ceil(STEP_MS) as usize);
     let steps = ((to_ms - from_ms) / STEP_MS) as usize;
     let mut entered = vec![0_u64; minute + steps];

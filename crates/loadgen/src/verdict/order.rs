@@ -1,21 +1,20 @@
-//! Who was overtaken.
+//! Which users were overtaken.
 //!
-//! B came after A for certain if B asked for a place only after A had heard of having one. B got in while A was kept
-//! waiting for certain if B had the pass [`TOLERANCE_MS`] before A sent a call that was answered "not yet". Three
-//! things are no breach:
+//! B certainly came after A if B asked for a place after A had received one. B certainly entered while A had to wait if
+//! B received the pass [`TOLERANCE_MS`] before A sent a call that was answered "not yet". Three cases are not a fault:
 //!
-//! - **A was away.** Whoever is silent for longer than two of the polling periods asked for and half a second may be
-//!   taken for absent, and holds no slot meanwhile. So only those without a lapse are asked about.
-//! - **Slots that fall free together.** If B gets one of `m` free slots although A is ahead, A is among the first `m`
-//!   present as well, and has a slot of its own for the asking: the two may enter in any order. But then A's next call
-//!   is answered "enter". That is why B's entry alone is nothing, and A's later "not yet" is what counts.
-//! - **Somebody came back.** Only one thing can take that slot from A again: a user ahead of A who was absent and
-//!   returns. A return moves the first `m` by one place, and so puts off one user. So there may be as many users
-//!   overtaken as there were lapses in the run, and one more is a breach. With nobody napping that is none at all.
+//! - **A was absent.** A user who is silent for longer than two polling periods and half a second may be taken for
+//!   absent, and holds no slot meanwhile. So the check looks only at users without a lapse.
+//! - **Slots became free together.** If B takes one of `m` free slots although A is ahead, A is also among the first `m`
+//!   present users and can take another slot, in any order. But then A's next call is answered "enter". So B's entry
+//!   alone is not a fault; a later "not yet" for A is.
+//! - **A user came back.** Only a user ahead of A who was absent and returns can take that slot from A. A return moves
+//!   the first `m` by one position, and so delays one user. So the run may have as many overtaken users as lapses, and one
+//!   more is a fault. Without lapses none may be overtaken.
 //!
-//! The tolerance is for polls that are answered from what a server knew a second ago, and for clocks.
+//! The tolerance covers polls that are answered from a view of up to a second ago, and differences between clocks.
 //!
-//! O(n log n): from the last arrival back, with those who came later in a tree by when they had the pass.
+//! It takes O(n log n): from the last arrival back, with the later arrivals in a tree by the time of their pass.
 
 use super::{Ranks, at, check, judged, line, name};
 use crate::{
@@ -25,10 +24,10 @@ use crate::{
     story::{Call, Story},
 };
 
-/// How long after B's pass a "not yet" for A tells something, milliseconds: a polling period.
+/// A "not yet" for A counts if it was asked for this long after B's pass, milliseconds: a polling period.
 pub(super) const TOLERANCE_MS: u32 = 3_000;
 
-/// The worst example: A, the time of the "not yet", and how many had overtaken by then.
+/// An overtaken user, the time of the last "not yet", and how many later users had entered by then.
 struct Overtaken<'a> {
     who: &'a Story,
     kept_at_ms: u32,
@@ -83,13 +82,13 @@ pub(super) fn judge(stories: &[Story]) -> Check {
         )
     } else if lapses == 0 {
         bilingual!(
-            "Of {of} users who waited and kept polling, {shown} were overtaken by somebody who came later.",
+            "Of {of} users who waited and kept polling, {shown} were overtaken by a user who came later.",
             "계속 확인하던 사용자 {of}명 중 {shown}명이 더 늦게 온 사람에게 추월당했습니다."
         )
     } else {
         bilingual!(
-            "Of {of} users who waited and kept polling, {shown} were overtaken by somebody who came later; users who \
-             were away and came back to their places can account for {excused}.",
+            "Of {of} users who waited and kept polling, {shown} were overtaken by a user who came later. Users who were \
+             absent and came back to their places can explain {excused} of them.",
             "계속 확인하던 사용자 {of}명 중 {shown}명이 더 늦게 온 사람에게 추월당했습니다. 자리를 비웠다가 제 순서로 \
              돌아온 사람들 때문에 생길 수 있는 경우는 {excused}명까지입니다."
         )
@@ -102,8 +101,8 @@ pub(super) fn judge(stories: &[Story]) -> Check {
             (name(story), at(came.sent_ms), at(pass.heard_ms))
         });
         bilingual!(
-            "User {a} had a place at {place}, and was still told to wait at {kept}, when {by} who came later were in. \
-             The first of them, user {b}, came at {came} and was in at {pass}.",
+            "User {a} had a place at {place} and still had to wait at {kept}, when {by} users who came later had entered. \
+             The first of them, user {b}, came at {came} and entered at {pass}.",
             "사용자 {a}는 {place}에 자리를 받고 {kept}에도 기다리라는 답을 받았는데, 그때 이미 더 늦게 온 {by}명이 \
              들어가 있었습니다. 그중 가장 먼저 들어간 사용자 {b}는 {came}에 와서 {pass}에 입장했습니다."
         )

@@ -1,4 +1,4 @@
-//! Small stories with one thing in them.
+//! Small stories, each with one property.
 
 use super::*;
 use crate::story::{Call, End, Rise, ToldWait};
@@ -22,7 +22,7 @@ fn call(sent_ms: u32, heard_ms: u32) -> Option<Call> {
     Some(Call { sent_ms, heard_ms })
 }
 
-/// Came at `came_ms`, was last told to wait at `waits_ms` and in at `in_ms`; each call takes 10 ms.
+/// A user who came at `came_ms`, last had to wait at `waits_ms` and entered at `in_ms`. Each call takes 10 ms.
 fn story(number: u32, came_ms: u32, waits_ms: Option<u32>, in_ms: Option<u32>) -> Story {
     Story {
         arrived: call(came_ms, came_ms + 10),
@@ -46,12 +46,12 @@ fn judged_as(admit_per_minute: Option<u32>, stories: &[Story], name: &str) -> Ch
 }
 
 #[test]
-fn a_minute_holds_what_was_decided_in_it_for_certain() {
+fn a_minute_counts_only_entries_certainly_decided_in_it() {
     let mut stories: Vec<_> = (0..11).map(|i| story(i, 1_000 * i, None, Some(1_000 * i))).collect();
     let check = judged_as(Some(10), &stories, "over_admission_60s");
     assert_eq!((check.judgement, check.count, check.figure), (Judgement::Bad, 1, Some(11.0)));
     assert!(check.worst.contains("1/0") && check.worst.contains("1/10"), "{}", check.worst);
-    // The last one may have been decided after the minute: nothing is certain.
+    // The last entry may have been decided after the minute.
     stories[10].entered = call(10_000, 60_000);
     assert_eq!(judged_as(Some(10), &stories, "over_admission_60s").judgement, Judgement::Good);
     let open = judged_as(None, &stories, "over_admission_60s");
@@ -60,7 +60,7 @@ fn a_minute_holds_what_was_decided_in_it_for_certain() {
 }
 
 #[test]
-fn a_burst_with_nobody_waiting_may_use_the_minute() {
+fn a_burst_with_nobody_waiting_may_use_the_whole_minute() {
     let mut stories: Vec<_> = (0..10).map(|i| story(i, 5_000, None, Some(5_000 + i))).collect();
     assert_eq!(judged_as(Some(20), &stories, "over_admission_sub_window").judgement, Judgement::Open);
     stories.push(story(10, 1_000, Some(20_000), None));
@@ -69,18 +69,18 @@ fn a_burst_with_nobody_waiting_may_use_the_minute() {
 }
 
 #[test]
-fn overtaken_is_who_is_told_to_wait_later() {
+fn a_user_who_has_to_wait_after_a_later_entry_is_overtaken() {
     let b = story(2, 2_000, None, Some(10_000));
     let one = |waits_ms| judged_as(None, &[story(1, 1_000, Some(waits_ms), None), b.clone()], "order");
     assert_eq!(one(13_000).judgement, Judgement::Good, "within the tolerance");
     let check = one(13_012);
     assert_eq!((check.judgement, check.count), (Judgement::Bad, 1));
     assert!(check.worst.contains("1/1") && check.worst.contains("1/2"), "{}", check.worst);
-    // B came before A heard of the place: who was first is not certain.
+    // B came before A received the place, so the order is not certain.
     let mut a = story(1, 1_000, Some(50_000), None);
     a.arrived = call(1_000, 2_000);
     assert_eq!(judged_as(None, &[a.clone(), b.clone()], "order").judgement, Judgement::Good);
-    // Whoever was away is not asked about, and excuses one other.
+    // A user with a lapse is not checked, and explains one overtaken user.
     a = story(1, 1_000, Some(50_000), None);
     a.lapses = 1;
     assert_eq!(judged_as(None, &[a.clone(), b.clone()], "order").judgement, Judgement::Open);
@@ -91,17 +91,17 @@ fn overtaken_is_who_is_told_to_wait_later() {
 }
 
 #[test]
-fn slots_are_counted_against_the_best_server() {
-    // 60 a minute, 6 in 6 s, a line of 100 from the start on, and nobody in for 60 s after a burst of 60.
+fn used_slots_are_compared_with_the_best_server() {
+    // 60 per minute, 6 in 6 s. A burst of 60, then a line of 100 and no entry for 60 s.
     let mut stories: Vec<_> = (0..60).map(|i| story(i, 0, None, Some(0))).collect();
     stories.extend((60..160).map(|i| story(i, 100, Some(59_000), None)));
     let check = judged_as(Some(60), &stories, "slot_use");
     assert_eq!(check.judgement, Judgement::Open, "there were no slots: {check:?}");
-    // Without the burst there were.
+    // Without the burst there were slots.
     stories.drain(..60);
     let check = judged_as(Some(60), &stories, "slot_use");
     assert_eq!((check.judgement, check.figure), (Judgement::Bad, Some(0.0)));
-    // 6 each 6 s are all there are.
+    // 6 entries every 6 s use all slots.
     stories.extend((0..54).map(|i| story(1_000 + i, 100, None, Some(150 + i / 6 * 6_001))));
     let check = judged_as(Some(60), &stories, "slot_use");
     assert_eq!(check.judgement, Judgement::Good, "{check:?}");
@@ -109,7 +109,7 @@ fn slots_are_counted_against_the_best_server() {
 }
 
 #[test]
-fn users_tell_of_themselves() {
+fn each_user_is_checked_alone() {
     let good = story(1, 0, Some(50), Some(100));
     for name in ["rank_rises", "entered_once", "evictions", "errors"] {
         assert_eq!(judged_as(None, std::slice::from_ref(&good), name).judgement, Judgement::Good, "{name}");
@@ -133,7 +133,7 @@ fn users_tell_of_themselves() {
 }
 
 #[test]
-fn the_wait_told_is_held_against_the_wait_had() {
+fn the_expected_wait_is_compared_with_the_actual_wait() {
     let told = |number, eta_s, range_s, in_ms| {
         let mut story = story(number, 0, Some(50), Some(in_ms));
         story.first_told = Some(ToldWait { eta_s, range_s, rank: 1, at_ms: 10 });
@@ -150,7 +150,7 @@ fn the_wait_told_is_held_against_the_wait_had() {
 }
 
 #[test]
-fn where_nothing_happened_nothing_is_told() {
+fn without_stories_every_check_is_open() {
     let (checks, _) = judge(&plan(Some(10)), 0, &[]);
     assert!(checks.iter().all(|check| check.judgement == Judgement::Open), "{checks:?}");
 }

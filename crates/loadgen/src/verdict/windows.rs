@@ -1,12 +1,12 @@
-//! Too many in a window.
+//! Too many entries within a window.
 //!
-//! An entry was decided between `sent` and `heard`. So a stretch of W ms that begins at `t` held for certain those
-//! entries with `sent >= t` and `heard <= t + W`, and no others: any entry that sticks out may have been decided
-//! outside. A server that lets at most `limit` in during any W ms therefore never shows more than `limit` of them. W
-//! is taken less [`CLOCKS_MS`], for clocks that differ.
+//! An entry was decided between `sent` and `heard`. So an interval of W ms that begins at `t` certainly contains the
+//! entries with `sent >= t` and `heard <= t + W`. Any other entry may have been decided outside. A server that admits at
+//! most `limit` users in any W ms therefore never shows more than `limit` of them. W is shortened by [`CLOCKS_MS`],
+//! because clocks differ.
 //!
-//! The sub-window counts only while somebody waits: with nobody present in the line a newcomer may use the minute at
-//! once. So a stretch counts only where somebody was present in the line all through it, for certain.
+//! The limit of a sub-window holds only while people wait: with nobody in line, newcomers may use the whole minute at
+//! once. So an interval counts only if somebody was certainly present in the line during all of it.
 
 use super::{CLOCKS_MS, Ranks, at, check, judged, line::Line, name};
 use crate::{
@@ -18,13 +18,13 @@ use crate::{
 
 const MINUTE_MS: u32 = 60_000;
 
-/// The fullest stretch.
+/// The interval with the most entries.
 struct Fullest {
     held: u32,
     from_ms: u32,
 }
 
-/// How long the plan's sub-windows are, and how many may enter in one.
+/// The length of a sub-window in milliseconds, and its limit of entries.
 pub(super) fn sub(plan: &Plan, admit_per_minute: u32) -> (u32, u32) {
     let parts = plan.sub_windows.clamp(1, 60);
     (MINUTE_MS / parts, admit_per_minute.div_ceil(parts))
@@ -38,18 +38,18 @@ pub(super) fn minute(plan: &Plan, stories: &[Story]) -> Check {
 pub(super) fn sub_window(plan: &Plan, stories: &[Story], line: &Line) -> Check {
     let (length_ms, _) = sub(plan, 1);
     let limit = plan.admit_per_minute.map(|n| sub(plan, n).1);
-    let stretches = line.stretches(1);
-    if limit.is_some() && stretches.iter().all(|(from_ms, to_ms)| to_ms - from_ms < length_ms) {
+    let intervals = line.intervals(1);
+    if limit.is_some() && intervals.iter().all(|(from_ms, to_ms)| to_ms - from_ms < length_ms) {
         let seconds = f64::from(length_ms) / 1_000.0;
         let nobody = bilingual!(
-            "There was no line for {seconds} s on end for certain, so nothing had to be let in evenly.",
+            "No line was certain to last {seconds} s, so the sub-window did not limit entries.",
             "{seconds}초 이상 이어진 대기 줄이 확인되지 않아 판정할 수 없습니다."
         );
         return check("over_admission_sub_window", Judgement::Open, 0, None, nobody, None);
     }
     let covered = |from_ms: u32| {
-        let next = stretches.partition_point(|&(from, _)| from <= from_ms);
-        next > 0 && stretches[next - 1].1 >= from_ms.saturating_add(length_ms)
+        let next = intervals.partition_point(|&(from, _)| from <= from_ms);
+        next > 0 && intervals[next - 1].1 >= from_ms.saturating_add(length_ms)
     };
     report("over_admission_sub_window", length_ms, limit, stories, covered)
 }
@@ -70,8 +70,8 @@ fn report(
     let shown = grouped(u64::from(held));
     let Some(limit) = limit else {
         let note = bilingual!(
-            "At most {shown} entered within {seconds} s. Whether that is too many can't be told: say how many may \
-             enter a minute with --admit-per-minute.",
+            "At most {shown} entered within {seconds} s. The limit is unknown; give the limit of entries per minute with \
+             --admit-per-minute.",
             "{seconds}초 동안 최대 {shown}명이 입장했습니다. 분당 허용 인원을 알 수 없어 판정하지 못했습니다. \
              --admit-per-minute로 알려 주세요."
         );
@@ -79,14 +79,14 @@ fn report(
     };
     let may = grouped(u64::from(limit));
     let note = bilingual!(
-        "At most {shown} entered within {seconds} s; {may} may.",
+        "At most {shown} entered within {seconds} s; the limit is {may}.",
         "{seconds}초 동안 최대 {shown}명이 입장했습니다. 허용 인원은 {may}명입니다."
     );
     let worst = (held > limit).then(|| example(&entries, &fullest, span_ms, limit));
     check(what, judged(over == 0), over, figure, note, worst)
 }
 
-/// The fullest stretch of `span_ms`, and how many of the stretches that begin with an entry held more than `limit`.
+/// The interval of `span_ms` with the most entries, and how many of the intervals that begin with an entry exceed `limit`.
 fn fullest(
     entries: &[(&Story, Call)],
     span_ms: u32,
@@ -99,13 +99,13 @@ fn fullest(
     let mut fullest = Fullest { held: 0, from_ms: 0 };
     let mut over = 0;
     let mut rest = entries;
-    // From the last entry back, so that the tree holds those that began at or after `from_ms`.
+    // From the last entry back, so that the tree holds the entries that were sent at or after `from_ms`.
     while let Some((_, last)) = rest.last() {
         let from_ms = last.sent_ms;
         while let Some(((_, call), before)) = rest.split_last()
             && call.sent_ms == from_ms
         {
-            // Equal times share the first position, which is fine: queries ask below the next greater time.
+            // Equal times share the first position, because queries ask for positions below the next greater time.
             ranks.add(heard.partition_point(|&h| h < call.heard_ms));
             rest = before;
         }
@@ -139,8 +139,8 @@ fn example(entries: &[(&Story, Call)], fullest: &Fullest, span_ms: u32, limit: u
     let (held, limit) = (grouped(u64::from(fullest.held)), grouped(u64::from(limit)));
     let (first, last) = (name(first), name(last));
     bilingual!(
-        "From {from} to {to} {held} users asked and were let in, from user {first} to user {last}: {more:.1} % more \
-         than the {limit} who may.",
+        "From {from} to {to} {held} users asked and entered, from user {first} to user {last}: {more:.1} % more than the \
+         limit of {limit}.",
         "{from}부터 {to}까지 사용자 {first}부터 {last}까지 {held}명이 요청해서 입장했습니다. 허용 인원 {limit}명보다 \
          {more:.1}% 많습니다."
     )

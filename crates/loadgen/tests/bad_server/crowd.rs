@@ -1,5 +1,5 @@
-//! A crowd in virtual time: users who come, poll as they are told, walk away, nap and ask again, over a network that
-//! delays each way by chance. Same seed, same stories.
+//! A crowd in virtual time: users come, poll at the given period, leave, pause and ask again, over a network with a
+//! random delay in each direction. The same seed gives the same stories.
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
@@ -7,24 +7,24 @@ use loadgen::story::{Call, End, LAPSE_MS, Rise, Story, ToldWait};
 
 use super::room::{Answer, Room};
 
-/// What the crowd is like. Times are milliseconds.
+/// The properties of the crowd. Times are milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Crowd {
     pub(crate) users: u32,
-    /// They come within this time.
+    /// The users come within this time.
     pub(crate) come_within_ms: u32,
-    /// Each way takes up to this.
+    /// The largest delay in each direction.
     pub(crate) delay_ms: u32,
-    /// One in so many walks away after some time; none with 0.
+    /// One in this many users leaves after some time; none with 0.
     pub(crate) leaves: u32,
-    /// One in so many naps for 8 to 50 s, once; none with 0.
+    /// One in this many users pauses once for 8 to 50 s; none with 0.
     pub(crate) naps: u32,
-    /// The run is over then.
+    /// The end of the run.
     pub(crate) until_ms: u32,
     pub(crate) seed: u64,
 }
 
-/// SplitMix64: the same everywhere.
+/// SplitMix64, which gives the same numbers on every machine.
 struct Random(u64);
 
 impl Random {
@@ -41,7 +41,7 @@ struct User {
     ticket: Option<usize>,
     pass: u64,
     rank: Option<u64>,
-    /// The call before: when it was sent, and the period then asked for.
+    /// The last call: when it was sent, and the polling period in its reply.
     before: Option<(u32, u32)>,
     leaves_ms: Option<u32>,
     naps_ms: Option<u32>,
@@ -49,14 +49,14 @@ struct User {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    /// The call is at the server, and was sent then.
+    /// A call arrives at the server.
     Decide {
         sent_ms: u32,
     },
     Send,
 }
 
-/// Lets the crowd loose on the room.
+/// Runs the crowd against the room.
 pub(crate) fn run(crowd: Crowd, room: &mut Room) -> Vec<Story> {
     let mut random = Random(crowd.seed);
     let mut users = Vec::new();
@@ -129,7 +129,7 @@ pub(crate) fn run(crowd: Crowd, room: &mut Room) -> Vec<Story> {
 }
 
 impl User {
-    /// Takes the answer in; says how long to pause before the next call, if there is one.
+    /// Handles an answer. Returns the time until the next call, if there is one.
     fn hear(&mut self, call: Call, answer: Answer) -> Option<u32> {
         let story = &mut self.story;
         story.arrived.get_or_insert(call);

@@ -1,4 +1,4 @@
-//! The room behind HTTP, in process, on a free port: the wire of the real one, with the fault that was asked for.
+//! Serves the room over HTTP, in process and on a free port, with the wire format of the real server.
 
 use std::{
     convert::Infallible,
@@ -19,14 +19,14 @@ use tokio::{
 
 use super::room::{Answer, Fault, Policy, Room};
 
-/// The one zone it serves.
+/// The only zone.
 pub(crate) const ZONE: &str = "TEST_ZONE";
 
-/// `Fault::Stalls` answers this late,
+/// With `Fault::Stalls` each answer is this late.
 const LATE: Duration = Duration::from_secs(1);
-/// and each so often
+/// With `Fault::Stalls` a stall comes once in this time.
 const STALL_EVERY: Duration = Duration::from_secs(20);
-/// not at all for so long.
+/// During a stall nothing is answered for this time.
 const STALL: Duration = Duration::from_secs(3);
 
 struct Server {
@@ -49,7 +49,7 @@ pub(crate) async fn spawn(policy: Policy, fault: Fault) -> SocketAddr {
                     let server = Arc::clone(&server);
                     async move { Ok::<_, Infallible>(server.answer(request).await) }
                 });
-                // A client that goes away in the midst of a call is no matter here.
+                // A client may close the connection during a call.
                 let _ = http1::Builder::new()
                     .timer(TokioTimer::new())
                     .serve_connection(TokioIo::new(stream), service)
@@ -103,13 +103,13 @@ impl Server {
         }
     }
 
-    /// When a call that is there now is answered.
+    /// When a call that arrives now is answered.
     fn released(&self, now: Instant) -> Instant {
         let at = now + LATE;
         let into = Duration::from_millis(
             u64::try_from((at - self.began).as_millis() % STALL_EVERY.as_millis()).expect("below 20 s"),
         );
-        // The stall is at the end of each stretch.
+        // The stall is at the end of each period.
         if into + STALL >= STALL_EVERY { at + (STALL_EVERY - into) } else { at }
     }
 }

@@ -1,30 +1,30 @@
-//! A little waiting room that keeps its promises, and breaks one of them on demand.
+//! A small waiting room that keeps its promises, or breaks one of them on demand.
 //!
-//! Invariant: without a fault it is right whatever the order and times of the calls, as long as `now_ms` never falls:
-//! windows are exact and closed, the first `m` present have the `m` free slots, ranks count those ahead who are alive.
+//! Invariant: without a fault it is correct for any order and times of calls, as long as `now_ms` never falls. Windows are
+//! exact and closed, the first `m` present users hold the `m` free slots, and a rank counts the live tickets ahead.
 
-/// What is wrong with it.
+/// What is wrong with the room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Nothing.
     None,
-    /// Lets half as many again in, in each minute.
+    /// Admits 1.5 times the limit in each minute.
     TooManyAMinute,
-    /// Keeps to the minute, but lets all of it in at once although people wait.
+    /// Keeps the limit of the minute, but admits all of it at once although people wait.
     TooManyASubWindow,
-    /// Whoever asks first gets the slot.
+    /// The first user who asks gets the slot.
     Reorders,
-    /// Tells ranks that go up and down.
+    /// Ranks rise and fall.
     RaisesRanks,
-    /// Tells one user in ten that the place is gone, in the midst of polling.
+    /// One user in ten loses the place while polling.
     LosesUsers,
-    /// Gives another pass to whoever asks again.
+    /// A user who asks again receives another pass.
     SecondPass,
-    /// Keeps every other sub-window shut.
+    /// Admits nobody in every other sub-window.
     WastesSlots,
-    /// Tells a quarter of the wait.
+    /// The expected wait is a quarter of the right one.
     WrongEta,
-    /// Answers, but after a second, and each 20 s not at all for 3 s: a matter of the HTTP server around it.
+    /// Answers a second late, and for 3 s in every 20 s not at all. The HTTP server does this.
     Stalls,
 }
 
@@ -35,11 +35,11 @@ pub(crate) struct Policy {
     pub(crate) sub_windows: u32,
     pub(crate) polling_ms: u32,
     pub(crate) idle_ms: u32,
-    /// Nobody is let in before so many have come: a sale that begins with a line.
+    /// Nobody is admitted before this many users have come, as in a sale that begins with a line.
     pub(crate) opens_at: usize,
 }
 
-/// What a call is answered.
+/// The answer to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Enter { pass: u64 },
@@ -62,7 +62,7 @@ pub(crate) struct Room {
     policy: Policy,
     fault: Fault,
     tickets: Vec<Ticket>,
-    /// When somebody was let in, oldest first.
+    /// The times of entries, oldest first.
     log: Vec<u32>,
     passes: u64,
 }
@@ -72,7 +72,7 @@ impl Room {
         Self { policy, fault, tickets: Vec::new(), log: Vec::new(), passes: 0 }
     }
 
-    /// Takes a place, or lets in at once while nobody waits. The number is the ticket's.
+    /// Takes a place, or admits at once while nobody waits. Returns the number of the ticket.
     pub(crate) fn wait(&mut self, now_ms: u32) -> (usize, Answer) {
         let nobody = !self.tickets.iter().any(|ticket| self.is_present(ticket, now_ms));
         let id = self.tickets.len();
@@ -80,12 +80,12 @@ impl Room {
         self.tickets.push(Ticket { seen_ms: now_ms, period_ms, polls: 0, pass: None, gone: false });
         let jumps = self.fault == Fault::Reorders && self.free(true, now_ms) > 0;
         if jumps || (nobody && self.free(false, now_ms) > 0) {
-            return (id, self.let_in(id, now_ms));
+            return (id, self.admit(id, now_ms));
         }
         (id, self.place(id, now_ms))
     }
 
-    /// Asks for the slot.
+    /// Asks to enter.
     pub(crate) fn entry(&mut self, id: usize, now_ms: u32) -> Answer {
         let Some(&ticket) = self.tickets.get(id) else { return Answer::Gone };
         if let Some(pass) = ticket.pass {
@@ -105,7 +105,7 @@ impl Room {
         let ahead = self.tickets[..id].iter().filter(|t| self.is_present(t, now_ms)).count();
         let free = self.free(true, now_ms);
         let its_turn = if self.fault == Fault::Reorders { free > 0 } else { ahead < free };
-        if its_turn { self.let_in(id, now_ms) } else { self.place(id, now_ms) }
+        if its_turn { self.admit(id, now_ms) } else { self.place(id, now_ms) }
     }
 
     fn is_live(&self, ticket: &Ticket, now_ms: u32) -> bool {
@@ -116,14 +116,14 @@ impl Room {
         self.is_live(ticket, now_ms) && now_ms - ticket.seen_ms <= 2 * ticket.period_ms + 500
     }
 
-    fn let_in(&mut self, id: usize, now_ms: u32) -> Answer {
+    fn admit(&mut self, id: usize, now_ms: u32) -> Answer {
         self.passes += 1;
         self.log.push(now_ms);
         self.tickets[id].pass = Some(self.passes);
         Answer::Enter { pass: self.passes }
     }
 
-    /// How many may enter in a minute and in a sub-window, and how long that is.
+    /// The limits of a minute and of a sub-window, and the length of a sub-window.
     fn caps(&self) -> (usize, usize, u32) {
         let n = self.policy.admit_per_minute;
         let cap = match self.fault {
@@ -167,7 +167,7 @@ impl Room {
         Answer::Wait { rank, eta_s, range_s: (eta_s * 4 / 5, eta_s * 5 / 4 + 3), period_ms }
     }
 
-    /// When the slot of whoever has so many present ahead falls free.
+    /// When the slot of a user with this many present users ahead becomes free.
     fn slot(&self, ahead: usize, now_ms: u32) -> u32 {
         let (cap, sub, sub_ms) = self.caps();
         let kept = &self.log[self.log.len().saturating_sub(cap.max(sub))..];

@@ -28,7 +28,7 @@ fn start(server: &Server, dir: &Path, profile: &str, more: &[&str]) -> Child {
         .expect("the run")
 }
 
-/// How it ended, and what it wrote.
+/// The exit code, and the run that it wrote.
 async fn end(child: Child, dir: &Path) -> (i32, Run) {
     let ended = tokio::time::timeout(Duration::from_secs(60), child.wait_with_output())
         .await
@@ -63,21 +63,21 @@ async fn percentiles_are_those_of_the_server() {
     for (percent, told_us) in [50, 90, 95, 99].into_iter().zip(report.all.percentiles_us) {
         let rank = (percent * held.len()).div_ceil(100) - 1;
         let ratio = told_us as f64 / held[rank].as_micros() as f64;
-        // Three digits below; above, what the way there and back and both sides' timers take.
+        // Lower only by rounding to three digits; higher by the network and the timers of both sides.
         assert!((0.999..1.5).contains(&ratio), "p{percent}: told {told_us} us, held {:?}", held[rank]);
     }
-    // What is told of each second is from the same calls.
+    // The seconds count the same calls.
     let of_seconds: u64 = run.second_latencies.iter().map(|text| unpack(text).expect("the run").len()).sum();
     assert_eq!(of_seconds, report.all.count);
-    // Everybody's story is told, and nobody got in.
+    // Each user has a story, and nobody entered.
     let stories = run.stories.stories().expect("the run");
     assert_eq!(stories.len(), 200);
     assert!(stories.iter().all(|story| story.entered.is_none() && story.arrived.is_some()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stall_shows_in_all_calls_that_were_due_in_it() {
-    // From 2 s to 4 s after the first call nothing is answered.
+async fn a_stall_shows_in_the_latency_of_all_calls_that_were_due_in_it() {
+    // Nothing is answered from 2 s to 4 s after the first call.
     let server = Server::start(|_, since| match since.as_millis() {
         2000..4000 => Duration::from_secs(4) - since,
         _ => Duration::ZERO,
@@ -89,7 +89,7 @@ async fn a_stall_shows_in_all_calls_that_were_due_in_it() {
     let (_, run) = end(start(&server, dir.path(), profile, &more), dir.path()).await;
     let slow_there =
         server.held.lock().expect("unpoisoned").iter().filter(|held| held.as_secs() >= 1).count();
-    assert!(slow_there <= 2, "the server held few calls for long: two connections are all there are");
+    assert!(slow_there <= 2, "the server held at most one call per connection for long");
     let all = unpack(&run.report.all.histogram).expect("the run");
     let slow_here = all.count_between(1_000_000, u64::MAX);
     assert!(
@@ -118,7 +118,7 @@ async fn ctrl_c_ends_with_a_report() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_worker_spoils_the_run_and_the_report_says_so() {
+async fn a_dead_worker_fails_the_run_and_the_report_says_so() {
     let server = Server::start(|_, _| Duration::ZERO).await;
     let dir = tempfile::tempdir().expect("a directory");
     let child = start(&server, dir.path(), LONG, &["--workers", "2"]);
@@ -155,7 +155,7 @@ async fn runs_of_two_machines_merge_exactly() {
     let mut whos: Vec<_> = merged.stories.iter().map(|story| story.who).collect();
     whos.sort_unstable();
     whos.dedup();
-    assert_eq!(whos.len(), 60, "each user is another one");
+    assert_eq!(whos.len(), 60, "users of both machines have different numbers");
     runs[1].1.report.plan.start_unix_ms += 5000;
     assert!(file::merge(runs).expect_err("refused").to_string().contains("--start-at"));
 }

@@ -1,4 +1,4 @@
-//! A waiting room that nobody gets into, whose delays are known: each call's is asked of a function, and measured.
+//! A waiting room that admits nobody. A function sets the delay of each call, and the server measures it.
 
 use std::{
     convert::Infallible,
@@ -15,7 +15,7 @@ use hyper::{Response, body::Bytes, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{net::TcpListener, time::Instant};
 
-/// The server; it ends with the runtime.
+/// The server. It ends with the runtime.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// How long each call was held, from its arrival to its reply.
@@ -23,7 +23,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// `delay` is told the call's number, from 0, and the time since the first call.
+    /// `delay` receives the number of the call, from 0, and the time since the first call.
     pub(crate) async fn start(delay: impl Fn(u64, Duration) -> Duration + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("the server");
         let address = listener.local_addr().expect("the server");
@@ -43,7 +43,7 @@ impl Server {
                         let arrived = Instant::now();
                         let asks = request.uri().path() == "/traffic/entry";
                         let body = request.into_body().collect().await.expect("the server").to_bytes();
-                        // The first question, from the generator itself, is no user's.
+                        // The first call comes from the generator itself, not from a user.
                         if asks && body.windows(13).any(|part| part == b"loadgen-asks-") {
                             let problem = Full::new(Bytes::from_static(br#"{"code":"bad_token"}"#));
                             return Ok::<_, Infallible>(

@@ -1,0 +1,115 @@
+//! What a user concludes from replies.
+
+use hyper::Uri;
+
+use super::*;
+use crate::{frame::Task, profile};
+
+fn crowd(repeat: f64) -> Arc<Crowd> {
+    let mut profile = profile::load("spike").expect("built in");
+    profile.repeat = repeat;
+    let task = Task {
+        address: ([127, 0, 0, 1], 1).into(),
+        host: "x".into(),
+        prefix: String::new(),
+        zone: "Z".into(),
+        profile,
+        worker: 3,
+        workers: 4,
+        connections: 1,
+        sources: Vec::new(),
+        seed: 1,
+    };
+    let paths = [Uri::from_static(wire::WAIT), Uri::from_static(wire::ENTRY)];
+    Arc::new(Crowd::new(&task, paths, HeaderValue::from_static("x"), 10))
+}
+
+fn hears(user: &mut User, sent_ms: u64, heard_ms: u64, status: u16, body: &str) {
+    let kind = if user.phase == Phase::Arriving { Kind::Wait } else { Kind::Entry };
+    let retry_after = (status == 503).then(|| "7".to_owned());
+    let reply = Reply { status, retry_after, body: body.to_owned().into() };
+    user.heard(kind, sent_ms * 1000, heard_ms * 1000, Ok(reply));
+}
+
+fn not_yet(rank: u64, stale: bool) -> String {
+    let waiting =
+        format!(r#"{{"rank":{rank},"etaSeconds":9,"etaRange":[8,11],"pollingPeriod":3000,"stale":{stale}}}"#);
+    format!(r#"{{"canEnter":false,"token":"t","waiting":{waiting}}}"#)
+}
+
+fn enter(pass: &str) -> String {
+    format!(r#"{{"canEnter":true,"token":"t","pass":"{pass}"}}"#)
+}
+
+#[test]
+fn a_story_records_what_the_user_heard() {
+    let crowd = crowd(0.0);
+    let mut user = User::new(crowd.clone(), 5, 0);
+    hears(&mut user, 10, 12, 200, &not_yet(20, false));
+    assert_eq!(user.due_us, 3_012_000, "the next call is due a polling period after the reply");
+    hears(&mut user, 3012, 3015, 200, &not_yet(25, false));
+    hears(&mut user, 6015, 6016, 200, &not_yet(90, true));
+    hears(&mut user, 9000, 9001, 503, r#"{"code":"busy"}"#);
+    assert_eq!(user.due_us, 16_001_000, "Retry-After is obeyed");
+    hears(&mut user, 16_001, 16_003, 200, &enter("p"));
+    let total = crowd.tally.total();
+    let story = Story {
+        arrived: Some(Call { sent_ms: 10, heard_ms: 12 }),
+        last_waiting: Some(Call { sent_ms: 3012, heard_ms: 3015 }),
+        entered: Some(Call { sent_ms: 16_001, heard_ms: 16_003 }),
+        first_told: Some(ToldWait { eta_s: 9, range_s: (8, 11), rank: 20, at_ms: 12 }),
+        // From 3,012 on: a stale reply or a refusal does not end a silence.
+        longest_silence_ms: 12_991,
+        lapses: 1,
+        rises: 1,
+        worst_rise: Some(Rise { from: 20, to: 25, at_ms: 3015 }),
+        second_pass: false,
+        who: (3, 5),
+        end: End::Entered,
+        ended_ms: 16_003,
+    };
+    assert_eq!(total.stories, [story]);
+    assert_eq!((total.counters.can_enter_true_count, total.counters.can_enter_false_count), (1, 3));
+    assert_eq!(total.failures[0].what, "503 busy");
+    assert_eq!((user.phase, user.story.who.1, &user.token), (Phase::Arriving, 10, &None), "a new user");
+}
+
+#[test]
+fn a_lost_place_ends_the_story() {
+    for (status, body) in [(410, ""), (401, r#"{"code":"bad_token"}"#)] {
+        let crowd = crowd(0.0);
+        let mut user = User::new(crowd.clone(), 0, 0);
+        hears(&mut user, 0, 1, 200, &not_yet(2, false));
+        hears(&mut user, 3001, 3002, status, body);
+        let stories = crowd.tally.total().stories;
+        assert_eq!((stories.len(), stories[0].end), (1, End::Gone));
+    }
+}
+
+#[test]
+fn a_second_answer_without_the_same_pass_is_noticed() {
+    for (body, second) in [(enter("p"), false), (enter("q"), true), (not_yet(5, false), true)] {
+        let crowd = crowd(1.0);
+        let mut user = User::new(crowd.clone(), 0, 0);
+        hears(&mut user, 0, 1, 200, &enter("p"));
+        assert_eq!(user.phase, Phase::Repeating);
+        hears(&mut user, 1001, 1002, 200, &body);
+        let stories = crowd.tally.total().stories;
+        assert_eq!((stories.len(), stories[0].end, stories[0].second_pass), (1, End::Entered, second));
+    }
+}
+
+#[test]
+fn the_end_of_the_run_ends_each_story_where_it_was() {
+    let crowd = crowd(0.0);
+    let mut waits = User::new(crowd.clone(), 0, 0);
+    hears(&mut waits, 0, 1, 200, &not_yet(2, false));
+    let mut outside = User::new(crowd.clone(), 1, 0);
+    hears(&mut outside, 0, 1, 503, "");
+    let mut without_a_call = User::new(crowd.clone(), 2, 0);
+    for user in [&mut waits, &mut outside, &mut without_a_call] {
+        user.finish();
+    }
+    let ends: Vec<_> = crowd.tally.total().stories.iter().map(|story| story.end).collect();
+    assert_eq!(ends, [End::Waiting, End::Outside]);
+}
