@@ -1,7 +1,7 @@
-//! Watches a run from outside and holds it against the promises.
+//! Watches a run from outside and checks it against the promises.
 //!
-//! It knows true time, who holds which ticket, when each holder was heard, and what each was answered; its windows
-//! and its line are naive lists of its own. It shares no code with the rules.
+//! The auditor knows the true time, the holder of each ticket, when each holder last called, and each reply. Its windows
+//! and its line are simple lists. It shares no code with the rules.
 
 use std::collections::BTreeMap;
 
@@ -24,29 +24,30 @@ pub(crate) enum Promise {
     StoreTroubleShown,
     WaitGrew,
     RankTooLow,
-    NeverLetIn,
+    NeverAdmitted,
 }
 
 /// A ticket as the auditor knows it.
 #[derive(Clone, Debug)]
 struct Held {
     user: usize,
-    /// When the server last heard of the holder, in true milliseconds.
+    /// When the holder last called the server, in true milliseconds.
     heard_ms: u64,
-    /// Until when the holder is present: two of the polling periods asked for, and a bit, after a poll. One that was
-    /// answered with `stale` did not reach the store.
+    /// Until when the holder is present: two polling periods and half a second after a poll. A poll with a `stale` reply
+    /// does not count, because it did not reach the store.
     present_ms: u64,
-    /// Entered; when, and what the store said of it.
+    /// When the ticket entered.
     entered_ms: Option<u64>,
+    /// The entry as the store reported it.
     entry: Option<Entry>,
     evicted: bool,
     left: bool,
     pass: Option<PassClaims>,
-    /// When entry was told to come, and the token that remembers it.
+    /// When the last reply expected the entry, and the token of that reply.
     told: Option<(u64, Token)>,
 }
 
-/// What a user was answered, for figures.
+/// What a user was told, and what happened: the data for figures.
 #[derive(Clone, Debug)]
 pub(crate) struct Story {
     pub(crate) joined_ms: u64,
@@ -60,9 +61,9 @@ pub(crate) struct Auditor {
     zone: ZoneId,
     policy: Policy,
     held: BTreeMap<u64, Held>,
-    /// When somebody entered, and whether from the line.
+    /// The time of each entry, and whether it came from the line.
     entries: Vec<(u64, bool)>,
-    /// The end of the last trouble in which polls could not be heard.
+    /// The end of the last trouble in which polls could not reach the store.
     trouble_ms: Option<u64>,
     /// The end of the last time without a server.
     down_ms: u64,
@@ -71,7 +72,7 @@ pub(crate) struct Auditor {
     pub(crate) calls: u64,
 }
 
-/// How long a view, a report and two store calls may delay what is known, beyond the rules' own times.
+/// How long a view, a report and two store calls may delay information, beyond the times of the rules.
 const DELAY_MS: u64 = 2_500;
 
 impl Auditor {
@@ -95,7 +96,7 @@ impl Auditor {
         }
     }
 
-    /// Polls can't be heard until then.
+    /// Polls cannot reach the store until then.
     pub(crate) fn trouble(&mut self, until_ms: u64) {
         self.trouble_ms = self.trouble_ms.max(Some(until_ms));
     }
@@ -110,7 +111,7 @@ impl Auditor {
         self.trouble_ms.is_some_and(|until_ms| now_ms < until_ms + within_ms)
     }
 
-    /// Whether a holder is present: was heard within the last two polling periods and a bit.
+    /// Whether a holder is present: the last poll is at most two polling periods and half a second old.
     fn is_present(held: &Held, now_ms: u64) -> bool {
         Self::waits(held) && now_ms <= held.present_ms
     }
@@ -123,7 +124,7 @@ impl Auditor {
         self.entries.iter().rev().take_while(|&&(at_ms, _)| at_ms + ms >= now_ms).count()
     }
 
-    /// The store let somebody in, or told of it again.
+    /// The store admitted a ticket, or reported its entry again.
     pub(crate) fn entered(&mut self, now_ms: u64, zone: &ZoneId, seq: u64, entry: Entry, by_join: bool) {
         if *zone != self.zone {
             return;
@@ -150,7 +151,7 @@ impl Auditor {
                 format!("{now_ms} ms: {sub} had entered within a sub-window"),
             );
         }
-        // Each present holder ahead has a slot before this one has.
+        // Each present holder ahead has a slot before this one.
         let ahead = self.held.range(..seq).filter(|(_, held)| Self::is_present(held, now_ms)).count();
         if by_join && ahead > 0 {
             self.breaks(
@@ -185,14 +186,15 @@ impl Auditor {
         })
     }
 
-    /// A user gives up.
+    /// A user leaves.
     pub(crate) fn left(&mut self, seq: u64) {
         if let Some(held) = self.held.get_mut(&seq) {
             held.left = true;
         }
     }
 
-    /// The server answered `user` about ticket `seq` (a new one where `joined`), to a call it got at `asked_ms`.
+    /// The server answered a call of `user` about ticket `seq`, which arrived at `asked_ms`. Without a `token` the call
+    /// was a join.
     pub(crate) fn answered(
         &mut self,
         now_ms: u64,
@@ -207,7 +209,7 @@ impl Auditor {
         let before = self.held.get(&seq).cloned();
         match answer {
             Ok(Reply::Waiting { token: newer, rank, eta, reason, polling_period_ms, stale }) => {
-                // In long lines one look in a hundred will do.
+                // In long lines every hundredth reply is checked, to save time.
                 if !stale && (self.held.len() < 1_000 || self.calls.is_multiple_of(100)) {
                     self.check_rank(now_ms, seq, *rank);
                 }
@@ -239,7 +241,7 @@ impl Auditor {
                     && let Some(told_ms) = told_ms
                     && told_ms > before_ms + 2_100
                     && *reason != Some(Reason::Slower)
-                    // Who is still waiting at the instant told is told one second more, each time.
+                    // A user who still waits at the expected time is told one more second, each time.
                     && before_ms > now_ms
                 {
                     let how =
@@ -294,7 +296,7 @@ impl Auditor {
                 }
             }
             Err(refusal) => {
-                // A place that was shown is shown on, whatever the store does.
+                // A place that was shown stays visible, whatever the store does.
                 let waited = before.is_some_and(|held| Self::waits(&held));
                 if !joined && waited && asked_ms >= self.down_ms {
                     self.breaks(
@@ -306,7 +308,7 @@ impl Auditor {
         }
     }
 
-    /// A token that was never given out was answered like one that was.
+    /// Checks the answer to a token that was never issued.
     pub(crate) fn forged(&mut self, answer: &Result<Reply, Refusal>) {
         self.calls += 1;
         if *answer != Err(Refusal::BadToken) {
@@ -314,7 +316,7 @@ impl Auditor {
         }
     }
 
-    /// Whoever waits ahead counts; whoever was silent for 70 s does not.
+    /// A rank counts every holder who waits ahead, and no holder who was silent for 70 s.
     fn check_rank(&mut self, now_ms: u64, seq: u64, rank: u64) {
         let idle_ms = u64::from(self.policy.idle_timeout_s) * 1_000;
         let ahead = |from_ms: u64| {
@@ -326,7 +328,7 @@ impl Auditor {
             let how = format!("{now_ms} ms: ticket {seq} is told rank {rank}, and {least} wait ahead");
             self.breaks(Promise::RankTooLow, how);
         }
-        // Tickets whose join was answered to nobody are in the line too, until they are swept.
+        // Tickets whose holders never received a reply are also in the line, until they are evicted.
         let far_ms = idle_ms + idle_ms / 6 + DELAY_MS;
         if !self.was_trouble(now_ms, far_ms) {
             let lately = |held: &&Held| {
@@ -342,21 +344,21 @@ impl Auditor {
         }
     }
 
-    /// Notes a ticket that was given out to a caller who may never hear of it.
-    pub(crate) fn given(&mut self, now_ms: u64, zone: &ZoneId, seq: u64) {
+    /// Notes a new ticket. Its caller may never receive the reply.
+    pub(crate) fn issued(&mut self, now_ms: u64, zone: &ZoneId, seq: u64) {
         if *zone == self.zone {
             self.hold(seq, usize::MAX, now_ms).left = true;
         }
     }
 
-    /// A user who stayed and asked as told was never let in.
-    pub(crate) fn never_let_in(&mut self, user: usize) {
-        self.breaks(Promise::NeverLetIn, format!("user {user} stayed to the end"));
+    /// A user who stayed and polled as told was never admitted.
+    pub(crate) fn never_admitted(&mut self, user: usize) {
+        self.breaks(Promise::NeverAdmitted, format!("user {user} stayed to the end"));
     }
 
-    /// Slots used while there was a line, in percent of N a minute: how long the line took for a number of whole
-    /// sub-windows' worth of entries, so that neither end of the measure can flatter it. The last 90 are left out:
-    /// there is no line behind them.
+    /// The share of slots that were used while there was a line, in percent of N per minute. It measures the time that
+    /// the line took for the entries of whole sub-windows, so that neither end improves the figure. The last 90 entries
+    /// are left out, because there is no line behind them.
     pub(crate) fn slots_used(&self) -> f64 {
         let line: Vec<u64> = self.entries.iter().filter(|&&(_, of_line)| of_line).map(|e| e.0).collect();
         let sub = self.policy.admit_per_sub_window() as usize;

@@ -1,6 +1,8 @@
-//! Simulated users on a virtual clock over the gate and the embedded store's engine, and an auditor that holds every
-//! run against the promises. `WEIR_SIM_SEEDS` sets how many runs are made (1,000), `WEIR_SIM_SEED` the first one's
-//! seed; a run that breaks a promise is named by its seed and can be made again alone.
+//! Simulated users on a virtual clock, over the gate and the engine of the embedded store. An auditor checks every run
+//! against the promises.
+//!
+//! `WEIR_SIM_SEEDS` sets the number of runs (1,000) and `WEIR_SIM_SEED` the first seed. The seed of a run that breaks a
+//! promise is printed, and the same seed repeats the run.
 
 mod auditor;
 mod scenario;
@@ -21,8 +23,8 @@ use admission::sabotage::{Rule, break_rule};
 use auditor::{Auditor, Promise};
 use scenario::Scenario;
 
-fn number(name: &str, usual: u64) -> u64 {
-    std::env::var(name).map_or(usual, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+fn setting(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
 fn say(line: &str) {
@@ -31,7 +33,7 @@ fn say(line: &str) {
 
 #[test]
 fn every_promise_holds_for_every_seed() {
-    let (first, count) = (number("WEIR_SIM_SEED", 1), number("WEIR_SIM_SEEDS", 1_000));
+    let (first, count) = (setting("WEIR_SIM_SEED", 1), setting("WEIR_SIM_SEEDS", 1_000));
     say(&format!("simulation: seeds {first} to {}", first + count - 1));
     let (next, calls) = (AtomicU64::new(first), AtomicU64::new(0));
     let threads = thread::available_parallelism().map_or(2, usize::from);
@@ -52,12 +54,12 @@ fn every_promise_holds_for_every_seed() {
         workers.into_iter().flat_map(|worker| worker.join().expect("a run panicked")).collect()
     });
     say(&format!("simulation: {count} runs, {} calls", calls.into_inner()));
-    let told: Vec<_> = broken
+    let examples: Vec<_> = broken
         .iter()
         .take(20)
         .map(|(seed, promise, how)| format!("seed {seed}: {promise:?}: {how}"))
         .collect();
-    assert!(broken.is_empty(), "{} broken promises:\n{}", broken.len(), told.join("\n"));
+    assert!(broken.is_empty(), "{} broken promises:\n{}", broken.len(), examples.join("\n"));
 }
 
 #[test]
@@ -71,7 +73,7 @@ fn the_same_seed_gives_the_same_run() {
     }
 }
 
-/// Breaks `rule` and demands that the auditor sees `promise` broken within some seeds.
+/// Breaks `rule`, and asserts that the auditor reports one of `promises` as broken within 200 seeds.
 fn is_caught(rule: Rule, promises: &[Promise]) {
     let caught = thread::spawn({
         let promises = promises.to_vec();
@@ -101,19 +103,19 @@ caught! {
     breaking_the_cap_is_caught: Cap breaks TooMany;
     breaking_the_sub_window_is_caught: SubWindow breaks TooManyInASubWindow;
     granting_claims_out_of_order_is_caught: Order breaks OutOfOrder;
-    letting_newcomers_in_first_is_caught: Newcomer breaks NewcomerFirst;
+    admitting_newcomers_first_is_caught: Newcomer breaks NewcomerFirst;
     entering_twice_is_caught: Twice breaks EnteredTwice;
     evicting_early_is_caught: EarlySweep breaks EvictedWhilePolling;
     evicting_nobody_is_caught: NoSweep breaks NotEvicted;
     accepting_any_seal_is_caught: AnySeal breaks ForgedTokenTaken;
-    moving_the_base_over_the_waiting_is_caught: Base breaks EvictedWhilePolling;
+    moving_the_base_past_waiting_people_is_caught: Base breaks EvictedWhilePolling;
     forgetting_entries_at_a_restart_is_caught: Restore breaks TooMany | EnteredTwice | PassDiffers;
-    believing_the_wall_clock_is_caught: WallClock breaks TooMany | EvictedWhilePolling | NeverLetIn;
-    telling_the_store_of_no_poll_is_caught: Silence breaks EvictedWhilePolling | OutOfOrder | PlaceLost;
-    letting_a_told_wait_grow_is_caught: Growth breaks WaitGrew;
+    believing_the_wall_clock_is_caught: WallClock breaks TooMany | EvictedWhilePolling | NeverAdmitted;
+    reporting_no_poll_to_the_store_is_caught: Silence breaks EvictedWhilePolling | OutOfOrder | PlaceLost;
+    telling_a_longer_wait_is_caught: Growth breaks WaitGrew;
 }
 
-/// Percent of the slots used while a line is there.
+/// The share of slots that were used while there was a line, in percent.
 fn slots(leaving_percent: u64, network_ms: u64) -> f64 {
     slots_of(Scenario::burst(7, 6_000, leaving_percent, network_ms))
 }
@@ -125,55 +127,52 @@ fn slots_of(scenario: Scenario) -> f64 {
 }
 
 #[test]
-fn slots_are_not_wasted_however_many_walk_away() {
+fn slots_are_used_however_many_people_leave() {
     for network_ms in [50, 300] {
         for leaving_percent in [0, 35, 60] {
             let used = slots(leaving_percent, network_ms);
-            say(&format!(
-                "slots used, {leaving_percent} % walking away, network {network_ms} ms: {used:.1} %"
-            ));
-            assert!(used >= 97.0, "{used:.1} % of the slots used with {leaving_percent} % walking away");
+            say(&format!("slots used, {leaving_percent} % leave, network {network_ms} ms: {used:.1} %"));
+            assert!(used >= 97.0, "{used:.1} % of the slots used, {leaving_percent} % leave");
         }
     }
 }
 
-/// A line too long to poll every few seconds is told to poll rarely; its slots are to be used all the same. Fewer are where
-/// many walk away: it takes two periods to notice.
+/// With a period of 20 s the promise of 97 % is not reached once people leave: the server needs two periods to notice that
+/// somebody left. This test asserts what is reached.
 #[test]
-fn slots_are_not_wasted_by_a_long_period() {
-    for leaving_percent in [0, 35, 60] {
+fn few_slots_are_wasted_with_a_long_period() {
+    for (leaving_percent, floor) in [(0, 98.5), (35, 92.5), (60, 87.5)] {
         let mut scenario = Scenario::burst(7, 6_000, leaving_percent, 50);
         scenario.policy.polling_period_ms = 20_000;
         let used = slots_of(scenario);
-        say(&format!("slots used, {leaving_percent} % walking away, polls every 20 s: {used:.1} %"));
-        let goal = if leaving_percent == 0 { 97.0 } else { 85.0 };
-        assert!(used >= goal, "{used:.1} % of the slots used with {leaving_percent} % walking away");
+        say(&format!("slots used, {leaving_percent} % leave, polls every 20 s: {used:.1} %"));
+        assert!(used >= floor, "{used:.1} % of the slots used, {leaving_percent} % leave");
     }
 }
 
 #[test]
-fn holding_slots_for_the_absent_wastes_them() {
+fn slots_held_for_absent_people_are_noticed_as_wasted() {
     break_rule(Some(Rule::Presence));
     let used = slots(60, 50);
     break_rule(None);
-    say(&format!("slots used where the absent hold theirs, 60 % walking away: {used:.1} %"));
-    assert!(used < 97.0, "{used:.1} %: the measure does not see wasted slots");
+    say(&format!("slots used if absent people hold theirs, 60 % leave: {used:.1} %"));
+    assert!(used < 97.0, "{used:.1} %: the measurement does not notice wasted slots");
 }
 
-/// The wait had over the wait told, at the 10th, 50th and 90th percentile; the same for rank x 60 / N; and how many
-/// of the waits lay in the range told, in percent.
-fn told(audit: &Auditor) -> ([f64; 3], [f64; 3], f64) {
+/// The actual wait divided by the expected wait at the 10th, 50th and 90th percentile, the same for the naive estimate
+/// rank x 60 / N, and the percentage of waits within the range that was told.
+fn wait_errors(audit: &Auditor) -> ([f64; 3], [f64; 3], f64) {
     let (mut ours, mut naive, mut covered, mut count) = (Vec::new(), Vec::new(), 0.0, 0.0);
     for story in audit.stories.values() {
         let (Some((told_s, low_s, high_s)), Some(entered_ms)) = (story.told_s, story.entered_ms) else {
             continue;
         };
         #[expect(clippy::cast_precision_loss, reason = "small")]
-        let had_s = (entered_ms - story.joined_ms) as f64 / 1_000.0;
-        ours.push(had_s / f64::from(told_s));
-        naive.push(had_s / story.naive_s);
+        let actual_s = (entered_ms - story.joined_ms) as f64 / 1_000.0;
+        ours.push(actual_s / f64::from(told_s));
+        naive.push(actual_s / story.naive_s);
         count += 1.0;
-        if (f64::from(low_s)..=f64::from(high_s)).contains(&had_s) {
+        if (f64::from(low_s)..=f64::from(high_s)).contains(&actual_s) {
             covered += 1.0;
         }
     }
@@ -185,15 +184,16 @@ fn told(audit: &Auditor) -> ([f64; 3], [f64; 3], f64) {
 }
 
 #[test]
-fn told_waits_are_honest() {
+fn expected_waits_beat_the_naive_estimate() {
     for leaving_percent in [0, 35, 60] {
-        let (ours, naive, covered) = told(&world::run(Scenario::burst(11, 6_000, leaving_percent, 50), 11));
+        let (ours, naive, covered) =
+            wait_errors(&world::run(Scenario::burst(11, 6_000, leaving_percent, 50), 11));
         say(&format!(
-            "wait had over wait told (p10, p50, p90), {leaving_percent} % walking away: {ours:.2?}, by rank x 60 / N \
-             {naive:.2?}; {covered:.0} % in the range told"
+            "actual / expected wait (p10, p50, p90), {leaving_percent} % leave: {ours:.2?}, by rank x 60 / N \
+             {naive:.2?}; {covered:.0} % within the range told"
         ));
         let off = |values: [f64; 3]| values.iter().map(|value| value.ln().abs()).sum::<f64>();
         assert!(off(ours) < off(naive), "no better than rank x 60 / N");
-        assert!(leaving_percent > 0 || (0.9..1.1).contains(&ours[1]), "{ours:?} where nobody walks away");
+        assert!(leaving_percent > 0 || (0.9..1.1).contains(&ours[1]), "{ours:?} although nobody leaves");
     }
 }

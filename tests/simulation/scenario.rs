@@ -1,33 +1,33 @@
-//! What happens in a run: everything follows from the seed.
+//! What happens in a run. Everything follows from the seed.
 
 use admission::Policy;
 
 use crate::seed::Random;
 
-/// A stretch of virtual time, in milliseconds from the start.
-pub(crate) type Stretch = (u64, u64);
+/// An interval of virtual time, in milliseconds from the start.
+pub(crate) type Interval = (u64, u64);
 
 /// One user's plan.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub(crate) joins_ms: u64,
-    /// Walks away then, counted from the join.
+    /// When the user leaves, counted from the join.
     pub(crate) leaves_after_ms: Option<u64>,
-    /// Loses the network then, counted from the join, for so long.
+    /// When the user loses the network, counted from the join, and for how long.
     pub(crate) nap: Option<(u64, u64)>,
-    /// One way.
+    /// The delay in one direction.
     pub(crate) network_ms: u64,
-    /// Percent of calls that are lost on the way there, and as many on the way back.
+    /// Percentage of requests that are lost, and percentage of replies that are lost.
     pub(crate) lost_percent: u64,
-    /// Keeps the first token, as an app may that does not read the later ones.
+    /// The app keeps the first token and ignores later ones.
     pub(crate) keeps_first_token: bool,
-    /// How often the app asks again after it was let in.
+    /// How often the app asks again after the entry.
     pub(crate) repeats: u64,
-    /// Tries what is not allowed, now and then.
+    /// The user sometimes calls with a forged token.
     pub(crate) cheats: bool,
 }
 
-/// Decides by the seed.
+/// Random choices that follow from the seed.
 struct Dice(Random);
 
 impl Dice {
@@ -45,19 +45,19 @@ impl Dice {
 pub(crate) struct Scenario {
     pub(crate) policy: Policy,
     pub(crate) users: Vec<Plan>,
-    /// How many tickets the zone gave out before, all gone: puts the line across a page's or a segment's end.
+    /// How many tickets the zone issued before, which are all gone. It puts the line across the end of a page or segment.
     pub(crate) tickets_before: u64,
-    /// The server is killed at the start of each, and is back at its end.
-    pub(crate) downs: Vec<Stretch>,
-    /// The store's disk takes nothing.
-    pub(crate) full_disks: Vec<Stretch>,
+    /// The server is killed at the start of each interval and starts again at its end.
+    pub(crate) downs: Vec<Interval>,
+    /// The disk of the store is full.
+    pub(crate) full_disks: Vec<Interval>,
     /// The store does not answer.
-    pub(crate) stalls: Vec<Stretch>,
+    pub(crate) stalls: Vec<Interval>,
     /// The zone is held.
-    pub(crate) holds: Vec<Stretch>,
-    /// The wall clock is stepped: when, and by how many seconds.
+    pub(crate) holds: Vec<Interval>,
+    /// Steps of the wall clock: when, and by how many seconds.
     pub(crate) clock_steps: Vec<(u64, i64)>,
-    /// A store call takes up to so long.
+    /// The longest delay of a store call.
     pub(crate) store_ms: u64,
 }
 
@@ -80,7 +80,7 @@ impl Scenario {
         let napping = dice.one_of(&[0, 5, 20]);
         let lost_percent = dice.one_of(&[0, 1, 5]);
         let network_ms = dice.one_of(&[20, 50, 150, 400]);
-        // A minute's burst and a line of at most some minutes behind it.
+        // The burst of a minute, and a line of at most a few minutes behind it.
         let users = u64::from(n) + dice.between(5, (u64::from(n) * 3 / 2).clamp(12, 150));
         let spread_ms = dice.one_of(&[100, 3_000, 60_000]);
         let line_ms = 120_000;
@@ -100,23 +100,23 @@ impl Scenario {
             cheats: dice.between(1, 20) == 1,
         });
         let users = users.collect();
-        let mut stretches = |chance: u64, longest_ms: u64| -> Vec<Stretch> {
+        let mut intervals = |chance: u64, longest_ms: u64| -> Vec<Interval> {
             let count = if dice.between(1, 100) <= chance { dice.between(1, 3) } else { 0 };
-            let mut stretches: Vec<_> = (0..count)
+            let mut found: Vec<_> = (0..count)
                 .map(|_| {
                     let from = dice.between(1_000, 150_000);
                     (from, from + dice.between(0, longest_ms))
                 })
                 .collect();
-            stretches.sort_unstable();
-            stretches.dedup_by(|later, earlier| later.0 <= earlier.1 + 1_000);
-            stretches
+            found.sort_unstable();
+            found.dedup_by(|later, earlier| later.0 <= earlier.1 + 1_000);
+            found
         };
-        let downs = stretches(30, 8_000);
-        let full_disks = stretches(20, 15_000);
-        let stalls = stretches(20, 20_000);
-        let holds = stretches(15, 20_000);
-        let clock_steps = stretches(40, 0).into_iter().map(|(at, _)| at).collect::<Vec<_>>();
+        let downs = intervals(30, 8_000);
+        let full_disks = intervals(20, 15_000);
+        let stalls = intervals(20, 20_000);
+        let holds = intervals(15, 20_000);
+        let clock_steps = intervals(40, 0).into_iter().map(|(at, _)| at).collect::<Vec<_>>();
         let clock_steps =
             clock_steps.into_iter().map(|at| (at, dice.one_of(&[-86_400, -61, 61, 3_600, 90_000]))).collect();
         Self {
@@ -136,8 +136,8 @@ impl Scenario {
         }
     }
 
-    /// 600 a minute and many more at once, polls every 3 s +-10 %, some walking away at random times: what slots and
-    /// waits are measured on. Nothing else happens.
+    /// A burst on a zone that admits 600 per minute. Polls come every 3 s +-10 %, some users leave at random times, and
+    /// there are no faults. The figures of slots and waits are measured on it.
     pub(crate) fn burst(seed: u64, users: u64, leaving_percent: u64, network_ms: u64) -> Self {
         let mut dice = Dice(Random::of(seed));
         let wait_ms = users * 100;

@@ -1,4 +1,4 @@
-//! The embedded store's engine on a virtual clock: calls take time, the disk may be full, the process may be killed.
+//! The engine of the embedded store on a virtual clock. Calls take time, the disk may be full, the process may be killed.
 
 use std::{
     io,
@@ -18,16 +18,16 @@ use tokio::time::Instant;
 
 use crate::{
     auditor::Auditor,
-    scenario::{Scenario, Stretch},
+    scenario::{Interval, Scenario},
     seed::Random,
 };
 
-/// A journal that fails while the disk is full, and outlives the process.
+/// A journal that fails while the disk is full. It outlives the process.
 #[derive(Clone, Default)]
 pub(crate) struct Disk(Arc<Mutex<(MemoryJournal, bool)>>);
 
 impl Disk {
-    /// A disk on which `zone` has given out some tickets, all gone.
+    /// A disk on which `zone` has issued some tickets, which are all gone.
     pub(crate) fn with_line(zone: &ZoneId, tickets: u64) -> Self {
         let disk = Self::default();
         if tickets > 0 {
@@ -86,7 +86,7 @@ impl Clocks {
         Self { start: Instant::now(), stepped_s: Mutex::new(0) }
     }
 
-    /// Virtual milliseconds since the start of the run: the truth.
+    /// The true time: virtual milliseconds since the start of the run.
     pub(crate) fn true_ms(&self) -> u64 {
         u64::try_from(self.start.elapsed().as_millis()).expect("short")
     }
@@ -106,14 +106,14 @@ struct Inner {
     random: Random,
 }
 
-/// A store.
+/// The simulated store.
 pub(crate) struct SimStore {
     inner: Mutex<Inner>,
     clocks: Arc<Clocks>,
     auditor: Arc<Mutex<Auditor>>,
     slowest_ms: u64,
-    stalls: Vec<Stretch>,
-    /// Set when the process is killed: nothing is decided after that.
+    stalls: Vec<Interval>,
+    /// Set when the process is killed. The store decides nothing after that.
     killed: Arc<AtomicBool>,
 }
 
@@ -142,7 +142,7 @@ impl SimStore {
         self.inner.lock().expect("nobody panics here")
     }
 
-    async fn on_the_way(&self) {
+    async fn delay(&self) {
         let mut ms = self.lock().random.bits() % (self.slowest_ms + 1);
         let now_ms = self.clocks.true_ms();
         if let Some((_, until_ms)) =
@@ -159,7 +159,7 @@ impl SimStore {
         decision: impl FnOnce(&mut Engine<Disk>, Now) -> Result<T, StoreError>,
         tickets: impl FnOnce(&T) -> Vec<(u64, Option<Entry>, bool)>,
     ) -> Result<T, StoreError> {
-        self.on_the_way().await;
+        self.delay().await;
         if self.killed.load(Ordering::Relaxed) {
             std::future::pending::<()>().await;
         }
@@ -173,13 +173,13 @@ impl SimStore {
                 for (seq, entry, joined) in tickets(decided) {
                     match entry {
                         Some(entry) => auditor.entered(self.clocks.true_ms(), zone, seq, entry, joined),
-                        None => auditor.given(self.clocks.true_ms(), zone, seq),
+                        None => auditor.issued(self.clocks.true_ms(), zone, seq),
                     }
                 }
             }
             decided
         };
-        self.on_the_way().await;
+        self.delay().await;
         decided
     }
 }

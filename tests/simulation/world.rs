@@ -1,6 +1,7 @@
-//! Runs a scenario: users with their networks, one server over the simulated store, and what goes wrong.
+//! Runs a scenario: users with their networks, one server over the simulated store, and faults.
 //!
-//! All on one thread and a paused clock that jumps from one event to the next: the same seed is the same run.
+//! Everything runs on one thread with a paused clock that jumps from one event to the next, so the same seed gives the
+//! same run.
 
 use std::{
     cell::{Cell, RefCell},
@@ -28,11 +29,11 @@ use crate::{
 struct Server {
     gate: Gate<SimStore>,
     killed: Notify,
-    /// Tells the store.
+    /// The flag that the store reads.
     dead: Arc<AtomicBool>,
 }
 
-/// Nobody listens.
+/// The event bus, without listeners.
 static BUS: LazyLock<Arc<Bus>> = LazyLock::new(|| Arc::new(Bus::with_rings(|_| 2).expect("a thread")));
 
 struct World {
@@ -49,13 +50,13 @@ struct World {
     starts: Cell<u64>,
 }
 
-/// How long a run may take in all, beyond what its line needs.
+/// How long a run may take in addition to the time that its line needs.
 const PATIENCE_MS: u64 = 240_000;
 
-/// What an app does without an answer: it asks again.
+/// How long an app waits for an answer before it asks again.
 const RETRY_MS: u64 = 2_000;
 
-/// Runs a scenario to its end. What `seed` decides here is only what happens inside of the plans.
+/// Runs a scenario to its end. The seed decides only details within the plans of the scenario.
 pub(crate) fn run(scenario: Scenario, seed: u64) -> Auditor {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime");
@@ -81,7 +82,7 @@ async fn play(scenario: Scenario, seed: u64) -> Auditor {
         scenario,
     });
     world.start().await;
-    tokio::task::spawn_local(Rc::clone(&world).go_wrong());
+    tokio::task::spawn_local(Rc::clone(&world).inject_faults());
     let mut random = Random::of(seed ^ 0xA5A5);
     let users: Vec<_> = (0..world.scenario.users.len())
         .map(|user| tokio::task::spawn_local(Rc::clone(&world).live(user, Random::of(random.bits()))))
@@ -121,7 +122,7 @@ impl World {
         );
         let gate = Gate::new(store, self.seals.clone(), Arc::clone(&BUS));
         let server = Rc::new(Server { gate, killed: Notify::new(), dead });
-        // On a full disk a server does not start.
+        // A server does not start while the disk is full.
         while self.serve(&server.gate).await.is_err() {
             sleep(Duration::from_millis(500)).await;
         }
@@ -133,9 +134,9 @@ impl World {
         gate.serve_zones(vec![(self.zone.clone(), policy.into()), (self.other.clone(), policy.into())]).await
     }
 
-    /// Everything that happens to the server, in order.
-    async fn go_wrong(self: Rc<Self>) {
-        enum What {
+    /// Applies all faults in order of time.
+    async fn inject_faults(self: Rc<Self>) {
+        enum Fault {
             Down(u64),
             Full(bool),
             Mode(Mode),
@@ -144,21 +145,21 @@ impl World {
         }
         let mut events = Vec::new();
         for &(from, to) in &self.scenario.downs {
-            events.push((from, What::Down(to)));
+            events.push((from, Fault::Down(to)));
         }
         for &(from, to) in &self.scenario.full_disks {
-            events.extend([(from, What::Full(true)), (to, What::Full(false))]);
+            events.extend([(from, Fault::Full(true)), (to, Fault::Full(false))]);
         }
-        events.extend(self.scenario.stalls.iter().map(|&(from, to)| (from, What::Stall(to))));
+        events.extend(self.scenario.stalls.iter().map(|&(from, to)| (from, Fault::Stall(to))));
         for &(from, to) in &self.scenario.holds {
-            events.extend([(from, What::Mode(Mode::Hold)), (to, What::Mode(Mode::Auto))]);
+            events.extend([(from, Fault::Mode(Mode::Hold)), (to, Fault::Mode(Mode::Auto))]);
         }
-        events.extend(self.scenario.clock_steps.iter().map(|&(at, by_s)| (at, What::Step(by_s))));
+        events.extend(self.scenario.clock_steps.iter().map(|&(at, by_s)| (at, Fault::Step(by_s))));
         events.sort_by_key(|&(at, _)| at);
-        for (at, what) in events {
+        for (at, fault) in events {
             sleep(Duration::from_millis(at.saturating_sub(self.now_ms()))).await;
-            match what {
-                What::Down(until_ms) => {
+            match fault {
+                Fault::Down(until_ms) => {
                     lock(&self.auditor).down(until_ms + RETRY_MS);
                     if let Some(server) = self.server.borrow_mut().take() {
                         server.dead.store(true, Ordering::Relaxed);
@@ -168,11 +169,11 @@ impl World {
                     self.start().await;
                     lock(&self.auditor).down(self.now_ms() + RETRY_MS);
                 }
-                What::Full(full) => {
+                Fault::Full(full) => {
                     self.disk.set_full(full);
                     lock(&self.auditor).trouble(self.now_ms() + RETRY_MS);
                 }
-                What::Mode(mode) => {
+                Fault::Mode(mode) => {
                     self.mode.set(mode);
                     let server = self.server.borrow().clone();
                     while let Some(server) = &server
@@ -181,13 +182,13 @@ impl World {
                         sleep(Duration::from_millis(500)).await;
                     }
                 }
-                What::Stall(until_ms) => lock(&self.auditor).trouble(until_ms + RETRY_MS),
-                What::Step(by_s) => *lock(&self.clocks.stepped_s) += by_s,
+                Fault::Stall(until_ms) => lock(&self.auditor).trouble(until_ms + RETRY_MS),
+                Fault::Step(by_s) => *lock(&self.clocks.stepped_s) += by_s,
             }
         }
     }
 
-    /// One user's life.
+    /// The life of one user.
     async fn live(self: Rc<Self>, user: usize, mut random: Random) {
         let plan = self.scenario.users[user].clone();
         sleep(Duration::from_millis(plan.joins_ms)).await;
@@ -204,7 +205,7 @@ impl World {
             let now_ms = self.now_ms();
             if now_ms > end_ms {
                 if !entered {
-                    lock(&self.auditor).never_let_in(user);
+                    lock(&self.auditor).never_admitted(user);
                 }
                 return;
             }
@@ -254,13 +255,13 @@ impl World {
                     panic!("user {user} with an honest token: {refusal}")
                 }
             };
-            // A pause ends early where the user walks away.
+            // The pause ends early if the user leaves.
             let pause_ms = leaves_ms.map_or(pause_ms, |at| pause_ms.min(at.saturating_sub(self.now_ms())));
             sleep(Duration::from_millis(pause_ms)).await;
         }
     }
 
-    /// One call over the user's network; none where the app gets no answer.
+    /// One call over the user's network; none if the app receives no answer.
     async fn call(
         &self,
         plan: &Plan,
@@ -303,7 +304,7 @@ impl World {
         (!lost(random)).then_some(answer)
     }
 
-    /// Asks with what is no token of this zone.
+    /// Calls with a token that this zone did not issue.
     async fn cheat(&self, token: Option<Token>, random: &mut Random) {
         let Some(server) = self.server.borrow().clone() else {
             return;
