@@ -1,5 +1,5 @@
-//! What does a hit of the cache cost, beside moka's?
-#![expect(clippy::print_stdout, reason = "a bench prints")]
+//! Compares the cost of a cache hit with that of moka.
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
 use std::{
     io,
@@ -15,14 +15,14 @@ use tokio::{runtime::Runtime, task::JoinSet};
 
 const TASKS: usize = 100;
 const KEYS: u32 = 10;
-/// The cache's published experiment is made with these, 20 times slower.
+/// The published experiment of the cache uses these times, 20 times longer.
 const LIFE: Duration = Duration::from_secs(1);
 const LOAD: Duration = Duration::from_millis(150);
 const LIVES: u32 = 10;
 
 type Value = Arc<str>;
 
-/// The two under test.
+/// The two caches.
 #[derive(Clone)]
 enum Table {
     Own(cache::Cache<u32, Value, io::Error>),
@@ -65,8 +65,8 @@ fn hits(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// Each task asks `rounds` times, all of them for a key.
-#[expect(clippy::disallowed_methods, reason = "a bench measures real time")]
+/// Each task asks `rounds` times for one key.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 async fn timed(table: &Table, rounds: u64) -> Duration {
     let from = Instant::now();
     let mut tasks = JoinSet::new();
@@ -82,26 +82,26 @@ async fn timed(table: &Table, rounds: u64) -> Duration {
     from.elapsed()
 }
 
-/// Callers on real clocks, over some lives: who waits, and for how long, after the first load?
+/// Counts the callers that wait after the first load, and for how long, over several lives of the values in real time.
 fn waits(_: &mut Criterion) {
     let runtime = runtime();
     for (name, table) in Table::both(LIFE) {
         let loads = Arc::new(AtomicU64::new(0));
-        let told = runtime.block_on(asked(&table, &loads));
-        let waited: Vec<_> = told.iter().filter(|took| **took > LOAD / 30).collect();
+        let durations = runtime.block_on(asked(&table, &loads));
+        let waited: Vec<_> = durations.iter().filter(|took| **took > LOAD / 30).collect();
         let mean =
             waited.iter().copied().sum::<Duration>() / u32::try_from(waited.len().max(1)).expect("few");
         println!(
-            "waits/{name}: {} loads, {} calls after the first load, {} waited, {mean:?} in the mean, {:?} at most",
+            "waits/{name}: {} loads, {} calls after the first load, {} waited, mean {mean:?}, longest {:?}",
             loads.load(Ordering::Relaxed),
-            told.len(),
+            durations.len(),
             waited.len(),
-            told.iter().max().expect("calls"),
+            durations.iter().max().expect("calls"),
         );
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a bench measures real time")]
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 async fn asked(table: &Table, loads: &Arc<AtomicU64>) -> Vec<Duration> {
     let mut tasks = JoinSet::new();
     let from = Instant::now();
@@ -117,14 +117,14 @@ async fn asked(table: &Table, loads: &Arc<AtomicU64>) -> Vec<Duration> {
                 }
             };
             table.get(key, load.clone()).await;
-            let mut told = Vec::new();
+            let mut durations = Vec::new();
             while from.elapsed() < LIVES * LIFE {
                 tokio::time::sleep(Duration::from_millis(5)).await;
                 let asked = Instant::now();
                 table.get(key, load.clone()).await;
-                told.push(asked.elapsed());
+                durations.push(asked.elapsed());
             }
-            told
+            durations
         });
     }
     tasks.join_all().await.concat()

@@ -1,5 +1,5 @@
-//! What do the store's decisions cost, and what does a waiting person weigh?
-#![expect(clippy::print_stdout, reason = "a bench prints")]
+//! Measures the cost of the store's decisions, and the memory per waiting person.
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
 use std::{
     hint::black_box,
@@ -13,8 +13,8 @@ use weir_benches::{Counting, LINES, NOW, everybody, line};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Times `call` on copies of `zone`, so that what it changes does not pile up.
-#[expect(clippy::disallowed_methods, reason = "a bench measures real time")]
+/// Times `call` on copies of `zone`, so that its changes do not add up.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 fn timed<T>(zone: &Zone, calls: u64, mut call: impl FnMut(&mut Zone) -> T) -> Duration {
     let mut took = Duration::ZERO;
     let mut left = calls;
@@ -37,7 +37,7 @@ fn decisions(criterion: &mut Criterion) {
         let zone = line(people);
         #[expect(clippy::cast_precision_loss, reason = "small")]
         let bytes = (Counting::bytes() - before) as f64 / people as f64;
-        println!("memory/{name}: {bytes:.2} bytes a waiting person");
+        println!("memory/{name}: {bytes:.2} bytes per waiting person");
         let mut group = criterion.benchmark_group(name);
         group.sample_size(20).measurement_time(Duration::from_secs(3));
         group.bench_function("join of 64", |bench| {

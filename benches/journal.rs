@@ -1,5 +1,5 @@
-//! What does a durable decision cost? One call at a time, each a transaction of its own, synced; on the file system
-//! of the temporary directory.
+//! Measures the cost of a durable decision. Calls come one at a time, each is a synced transaction, on the file system of
+//! the temporary directory.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What the benches share: lines of a given length, and an allocator that counts; and a server, for the
-//! examples that measure over HTTP.
+//! Shared by the benchmarks: lines of a given length, a counting allocator, and a server for the examples that measure
+//! over HTTP.
 
 mod served;
 
@@ -12,19 +12,19 @@ use admission::{Forecast, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, View
 
 pub use served::Served;
 
-/// The lines that figures are given for.
+/// The lengths of lines that figures are given for.
 pub const LINES: [(u64, &str); 2] = [(600_000, "600k"), (10_000_000, "10M")];
 
-/// The instant the lines are at.
+/// The time of the lines.
 pub const NOW: Now = Now { ms: 1_790_000_000_000, unix_s: 1_790_000_000 };
 
-/// 600 a minute.
+/// The policy of the lines: 600 per minute.
 #[must_use]
 pub fn policy() -> Policy {
     Policy { admit_per_minute: 600, ..Policy::default() }
 }
 
-/// A zone where the minute's slots are used, and `people` wait and are present.
+/// A zone whose slots of the minute are used, with `people` present people waiting.
 #[must_use]
 pub fn line(people: u64) -> Zone {
     let mut zone = Zone::new(policy(), 7, NOW);
@@ -38,13 +38,13 @@ pub fn line(people: u64) -> Zone {
     zone
 }
 
-/// What a server knows of a zone after a beat.
+/// The view of a server after a beat.
 pub fn view(zone: &mut Zone) -> View {
     let sight = zone.beat(&[], NOW);
     Forecast::new(&policy(), NOW.ms).observe(sight, zone.window())
 }
 
-/// The report that everybody of a line polled.
+/// The report of a second in which everybody in a line polled.
 #[must_use]
 pub fn everybody(people: u64) -> Vec<PagePolls> {
     let segments = people.div_ceil(PAGE_TICKETS as u64);
@@ -53,8 +53,8 @@ pub fn everybody(people: u64) -> Vec<PagePolls> {
         .collect()
 }
 
-/// The report of a second in which every third ticket from `base` to `next` polled; the other thirds poll in the
-/// next two.
+/// The report of a second in which every third ticket from `base` to `next` polled. The other thirds poll in the next two
+/// seconds.
 #[must_use]
 pub fn third(base: u64, next: u64, second: u64) -> Vec<PagePolls> {
     let pages = base / PAGE_TICKETS as u64..next.div_ceil(PAGE_TICKETS as u64);
@@ -69,7 +69,7 @@ pub fn third(base: u64, next: u64, second: u64) -> Vec<PagePolls> {
     pages.map(page).collect()
 }
 
-/// The system's allocator, counting.
+/// The system's allocator, which also counts.
 pub struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -82,26 +82,26 @@ impl Counting {
         ALLOCATIONS.load(Ordering::Relaxed)
     }
 
-    /// Bytes held now.
+    /// Bytes allocated now.
     #[must_use]
     pub fn bytes() -> u64 {
         BYTES.load(Ordering::Relaxed)
     }
 }
 
-// SAFETY: everything is the system allocator's; only numbers are added up beside it.
-#[expect(unsafe_code, reason = "an allocator can't be written without")]
+// SAFETY: all calls go to the system allocator; this only counts.
+#[expect(unsafe_code, reason = "an allocator cannot be written without it")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         BYTES.fetch_add(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
         BYTES.fetch_sub(layout.size() as u64, Ordering::Relaxed);
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract.
         unsafe { System.dealloc(memory, layout) }
     }
 }

@@ -1,5 +1,6 @@
-//! What does a decision cost in this process, beside governor? The same limit, keys and order: one hot key, nearly all of
-//! whose asks are refused, then 1,000 and a million keys; by one thread and by two at once. Both read their own clock.
+//! Compares the cost of a decision in this process with that of governor. Both get the same limit, keys and order: one hot
+//! key, of which nearly all calls are refused, then 1,000 and a million keys, with one and with two threads. Both read the
+//! clock themselves.
 
 use std::{
     hint::black_box,
@@ -15,10 +16,10 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use limiter::{Bandwidth, Limit, Limiter, MemorySettings, OnFailure};
 
-/// 5,000 a second.
+/// Tokens per second.
 const RATE: u32 = 5_000;
 
-/// An IPv6 address, say.
+/// A key as large as an IPv6 address.
 type Key = [u8; 16];
 
 trait Subject: Sync {
@@ -32,7 +33,7 @@ impl Subject for Own {
         let mut asking = pin!(self.0.ask(&self.1, key, 1));
         match asking.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(decision) => decision.is_allowed(),
-            Poll::Pending => unreachable!("memory has nothing to wait for"),
+            Poll::Pending => unreachable!("the limiter in memory never waits"),
         }
     }
 }
@@ -52,7 +53,7 @@ fn subjects() -> [(&'static str, Box<dyn Subject>); 2] {
     [("limiter", Box::new(Own(own, limit))), ("governor", Box::new(Governor(RateLimiter::keyed(quota))))]
 }
 
-/// Keys in an order that no processor foresees.
+/// Keys in an order that a CPU cannot predict.
 fn keys(count: u64) -> Vec<Key> {
     let spread = |n: u64| u128::from(n).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
     let mut keys: Vec<Key> = (1..=count).map(|n| spread(n).to_be_bytes()).collect();
@@ -65,7 +66,7 @@ fn keys(count: u64) -> Vec<Key> {
     keys
 }
 
-/// As long as `threads` take that make `asks` each, all over the keys.
+/// The time that `threads` take for `asks` calls each, over all keys.
 fn time(subject: &dyn Subject, keys: &[Key], threads: usize, asks: u64) -> Duration {
     let start = Barrier::new(threads + 1);
     thread::scope(|scope| {
@@ -82,7 +83,7 @@ fn time(subject: &dyn Subject, keys: &[Key], threads: usize, asks: u64) -> Durat
             })
             .collect();
         start.wait();
-        #[expect(clippy::disallowed_methods, reason = "a bench measures time")]
+        #[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
         let from = Instant::now();
         for worker in workers {
             worker.join().expect("no ask panics");
@@ -99,7 +100,7 @@ fn decisions(criterion: &mut Criterion) {
             group.sample_size(20).measurement_time(Duration::from_secs(3));
             group.throughput(Throughput::Elements(threads as u64));
             for (name, subject) in subjects() {
-                // All keys are known, as they are in a server that runs.
+                // All keys are known, as in a server that has run for a while.
                 time(&*subject, &keys, 1, count);
                 group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
                     bencher.iter_custom(|asks| time(&*subject, &keys, threads, asks));

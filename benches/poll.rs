@@ -1,6 +1,6 @@
-//! What does a poll inside the gate cost? Seal check, presence, rank, wait, new seal; for lines of 600,000 and of
-//! 10,000,000, with the allocations counted.
-#![expect(clippy::print_stdout, reason = "a bench prints")]
+//! Measures the cost of a poll inside the gate: seal check, presence, rank, wait, new seal. Lines have 600,000 and
+//! 10,000,000 people. Allocations are counted.
+#![expect(clippy::print_stdout, reason = "a benchmark prints")]
 
 use std::{
     future::{Future, pending},
@@ -20,10 +20,10 @@ use weir_benches::{Counting, LINES, NOW, line, policy, view};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Has one view, and no time for anything else.
-struct Still(View);
+/// A store with one view. Its decisions never end.
+struct FixedView(View);
 
-impl Store for Still {
+impl Store for FixedView {
     async fn zones(&self) -> Result<Option<Kept>, StoreError> {
         Ok(None)
     }
@@ -44,7 +44,7 @@ impl Store for Still {
     }
 }
 
-/// Drives a future that never waits.
+/// Polls a future that is ready at once.
 fn now<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
@@ -60,9 +60,9 @@ fn polls(criterion: &mut Criterion) {
     let _entered = runtime.enter();
     let bus = Arc::new(Bus::new().expect("a thread"));
     for (people, name) in LINES {
-        let gate = Gate::new(Still(view(&mut line(people))), seals.clone(), Arc::clone(&bus));
+        let gate = Gate::new(FixedView(view(&mut line(people))), seals.clone(), Arc::clone(&bus));
         runtime.block_on(gate.serve_zones(vec![(zone.clone(), policy().into())])).expect("served");
-        // Holders all over the line, in no order: neighbours would share cache lines.
+        // Holders all over the line in random order, because neighbours would share cache lines.
         let seq = |i: u64| 2_000 + i * 7_919_777 % (people - 4_000);
         let told =
             |seq| Ticket { epoch: 7, seq, issued_ms: NOW.ms, first_told_s: Some(90), told_s: Some(90) };

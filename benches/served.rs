@@ -1,6 +1,6 @@
 //! A server for the examples that measure over HTTP.
 //!
-//! Invariant: it ends with the run.
+//! Invariant: the server ends with the run.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use std::{
 #[derive(Debug)]
 pub struct Served {
     process: Process,
-    /// Where it answers.
+    /// Its public address.
     pub address: SocketAddr,
 }
 
@@ -29,10 +29,10 @@ impl Drop for Process {
 }
 
 impl Served {
-    /// Starts one with this configuration. What it keeps is in `dir`, or in the store at the address `store`.
+    /// Starts a server with this configuration. Its data is in `dir`, or in the store at the address `store`.
     ///
     /// # Errors
-    /// If `dir` takes no files, or the program is not there or does not start.
+    /// If `dir` cannot be written, or the program does not exist or does not start.
     pub fn start(dir: &Path, config: &str, store: Option<&str>) -> io::Result<Self> {
         let file = dir.join("weir.toml");
         fs::write(&file, config)?;
@@ -55,7 +55,7 @@ impl Served {
         Err(io::Error::other("weir did not start; build it: cargo build --profile dist"))
     }
 
-    /// Its process.
+    /// Its process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.process.0.id()

@@ -1,7 +1,7 @@
-//! Which library is the better client of Redis? A small script (`HINCRBY`), run on a Redis of its own with 1, 64 and
-//! 1,024 calls under way, with fred and redis-rs in turn: calls a second, how long a call takes, and the processor time
-//! of a call in this process and in Redis. Then the same with joins of one place each, as the store makes them; and with
-//! every join confirmed by a replica before it counts (`durability = "replicated"`).
+//! Compares fred and redis-rs as clients of Redis. Each runs a small script (`HINCRBY`) on a separate Redis with 1,
+//! 64 and 1,024 calls in flight. The output is calls per second, the duration of a call, and the CPU time of a call
+//! in this process and in Redis. The same follows with joins of one place each, as the store makes them, and with
+//! joins that a replica confirms (`durability = "replicated"`).
 //!
 //! `cargo run --profile bench -p weir-benches --example clients` (needs `redis-server`).
 #![expect(clippy::print_stdout, reason = "it prints what it found")]

@@ -1,10 +1,11 @@
-//! What does it cost to tell? The workload that a bench of event buses was published with: 4 threads publish 250,000
-//! events each, of 5 kinds in turn; each kind has 4 subscribers, so 1 million events are handed out 4 million times.
-//! Unlike there, each subscriber checks every event: one that is missing, comes twice, or overtakes another one of its
-//! publisher ends the program. Beside the bus: a channel a kind of tokio's broadcast, a crossbeam channel a
-//! subscriber, a ring a kind of the disruptor crate. All of them hold what one run publishes, and carry the same values.
+//! Measures the cost of publishing events. The workload is that of a published benchmark of event buses: 4 threads
+//! publish 250,000 events each, of 5 kinds in turn, and each kind has 4 subscribers, so 1 million events are
+//! delivered 4 million times. In addition each subscriber checks every event; a missing, repeated or overtaking event
+//! ends the program. The bus is compared with one channel of tokio's broadcast per kind, one crossbeam channel per
+//! subscriber, and one ring of the disruptor crate per kind. All of them hold the events of a whole run and carry the
+//! same values.
 //!
-//! Then: what one call of `publish` costs, and what an idle bus does.
+//! It also measures the cost of one call of `publish`, and of an idle bus.
 //!
 //! `cargo run --profile bench -p weir-benches --example events`
 #![expect(clippy::print_stdout, reason = "it prints what it found")]
@@ -31,9 +32,9 @@ const KINDS: u32 = 5;
 const SUBSCRIBERS_A_KIND: u32 = 4;
 const SUBSCRIBERS: u32 = KINDS * SUBSCRIBERS_A_KIND;
 const DISPATCHES: u32 = PUBLISHERS * EACH * SUBSCRIBERS_A_KIND;
-/// What one subscriber is to have.
+/// The number of events that one subscriber receives.
 const DUE: u32 = DISPATCHES / SUBSCRIBERS;
-/// Holds all events of a kind and a thread, and of a kind, where the threads share a ring.
+/// A capacity for all events of a kind and a thread, and for all events of a kind where the threads share a ring.
 const OWN_RING: usize = 1 << 16;
 const SHARED_RING: usize = 1 << 18;
 const ROUNDS: usize = 7;
@@ -42,7 +43,7 @@ const ROUNDS: usize = 7;
 const KIND: [Kind; KINDS as usize] =
     [Kind::ViewShown, Kind::Joined, Kind::Entered, Kind::Evicted, Kind::Limited];
 
-/// The `n`th event of its kind by a publisher.
+/// The `n`th event of a kind from a publisher.
 fn event(kind: u32, publisher: u32, n: u32) -> Event {
     let zone = Zone::NONE;
     match kind {
@@ -54,7 +55,7 @@ fn event(kind: u32, publisher: u32, n: u32) -> Event {
     }
 }
 
-/// The same, published.
+/// The same event in the form that is published.
 #[inline]
 fn publish(bus: &Bus, kind: u32, publisher: u32, n: u32) {
     let zone = Zone::NONE;
@@ -67,7 +68,7 @@ fn publish(bus: &Bus, kind: u32, publisher: u32, n: u32) {
     }
 }
 
-/// What a subscriber has: the events of each publisher in its order, none twice, and what is missing among them.
+/// The check of a subscriber: the events of each publisher arrive in order and once. It counts missing events.
 #[derive(Default)]
 struct Checked {
     next: [u64; PUBLISHERS as usize],
@@ -92,7 +93,7 @@ impl Checked {
         self.had += 1;
     }
 
-    /// Whether it is through. Tells the bench what is missing.
+    /// Whether the subscriber has everything. It reports missing events to the benchmark.
     fn is_complete(&self, done: &Done) -> bool {
         let complete = self.had + self.missing == DUE.into();
         if complete {
@@ -102,15 +103,15 @@ impl Checked {
     }
 }
 
-/// Where a subscriber says that it is through, and how many events it missed.
+/// Where a subscriber reports its end and the number of events that it missed.
 type Done = mpsc::Sender<u64>;
 
-/// What one run of the workload took.
+/// The measurements of one run.
 struct Run {
     wall: Duration,
-    /// Processor time of the publishing threads.
+    /// CPU time of the publishing threads.
     publishing: Duration,
-    /// Processor time of the program.
+    /// CPU time of the program.
     cpu: Duration,
     /// Events that subscribers missed.
     missing: u64,
@@ -122,8 +123,8 @@ fn cpu(clock: ClockId) -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).expect("below a second"))
 }
 
-/// Publishes all, each thread with a `publish(kind, publisher, n)` of its own after it has made itself ready, and waits
-/// for the subscribers: each says when it is through.
+/// Publishes all events, each thread with its own `publish(kind, publisher, n)`, and waits until each subscriber
+/// reports its end.
 fn run<P>(publishers: impl Iterator<Item = P>, ready: impl Fn() + Sync, complete: &mpsc::Receiver<u64>) -> Run
 where
     P: FnMut(u32, u32, u32) + Send,
@@ -147,7 +148,7 @@ where
                 })
             })
             .collect();
-        // Everybody sleeps by then who can.
+        // By then every thread that can sleep does.
         thread::sleep(Duration::from_millis(20));
         let (cpu_from, from) = (cpu(ClockId::ProcessCPUTime), Instant::now());
         start.wait();
@@ -158,7 +159,7 @@ where
     })
 }
 
-/// With rings for all that one run publishes: 84 MB of them.
+/// The bus with rings that hold a whole run: 84 MB.
 fn large_bus() -> Bus {
     Bus::with_rings(|kind| if KIND.contains(&kind) { OWN_RING } else { 2 }).expect("a bus")
 }
@@ -171,12 +172,12 @@ fn subscribe(bus: &Bus) -> impl Iterator<Item = Subscription> {
 }
 
 fn publish_all(bus: &Bus, complete: &mpsc::Receiver<u64>) -> Run {
-    // Rings are made as a thread of the server starts, and are not what is measured.
+    // Each ring is created when a server thread starts, which is not measured.
     let ready = || assert!(bus.enlist());
     run((0..PUBLISHERS).map(|_| |kind, publisher, n| publish(bus, kind, publisher, n)), ready, complete)
 }
 
-/// The bus, with a thread for each subscriber.
+/// The bus with one thread per subscriber.
 fn on_threads() -> Run {
     let bus = large_bus();
     let (done, complete) = mpsc::channel();
@@ -195,7 +196,7 @@ fn on_threads() -> Run {
     publish_all(&bus, &complete)
 }
 
-/// The bus, with a task for each subscriber.
+/// The bus with one task per subscriber.
 fn on_tokio() -> Run {
     on_tokio_with(&large_bus())
 }
@@ -270,7 +271,7 @@ fn crossbeam_channels() -> Run {
     run((0..PUBLISHERS).map(publisher), || (), &complete)
 }
 
-/// A ring of the disruptor crate with four handlers. Its strategies to wait have no trait that could be named.
+/// A ring of the disruptor crate with four handlers. Its wait strategies have no common trait.
 macro_rules! disruptor_ring {
     ($wait:expr, $handler:expr) => {
         build_multi_producer(SHARED_RING, || Reloaded { ok: true }.into(), $wait)
@@ -320,7 +321,7 @@ fn workload() {
         ("the bus, a thread a subscriber", ROUNDS, on_threads),
         ("the bus, a tokio task a subscriber", ROUNDS, on_tokio),
         ("tokio broadcast, a task a subscriber", ROUNDS, tokio_broadcast),
-        ("crossbeam channels, a thread a subscriber", ROUNDS, crossbeam_channels),
+        ("crossbeam channels, one thread per subscriber", ROUNDS, crossbeam_channels),
         ("disruptor, sleeping 1 ms", ROUNDS, disruptor_sleeping),
         ("disruptor, spinning", 1, disruptor_spinning),
     ];
@@ -333,7 +334,7 @@ fn workload() {
         }
     }
     println!("\n{DISPATCHES} dispatches, all received and checked; medians of {ROUNDS} (spinning: 1)\n");
-    println!("| | wall, ms | million dispatches/s | publishing, ns an event | processor time, ms |");
+    println!("| | wall, ms | million dispatches/s | publishing, ns per event | CPU time, ms |");
     println!("|---|---|---|---|---|");
     for ((name, _, _), runs) in contenders.iter().zip(runs) {
         assert!(runs.iter().all(|run| run.missing == 0), "everybody has everything");
@@ -354,21 +355,21 @@ fn workload() {
     }
 }
 
-/// The same in rings as they are by default, which are not made for a million events in some milliseconds. What is lost
-/// is counted.
+/// The same workload with rings of the default size, which are not made for a million events within milliseconds.
+/// Lost events are counted.
 fn default_rings() {
     let run = on_tokio_with(&Bus::new().expect("a bus"));
     println!(
-        "\nrings as by default: {} of {DISPATCHES} lost, each counted; {:.1} ns a publish",
+        "\nrings of the default size: {} of {DISPATCHES} lost, each counted; {:.1} ns per publish",
         run.missing,
         run.publishing.as_secs_f64() * 1e9 / f64::from(PUBLISHERS * EACH)
     );
 }
 
-/// What one thread pays for an event, in processor time, whoever listens.
+/// The CPU time that one thread spends on publishing an event, for different subscribers.
 fn publishing() {
     const EVENTS: u32 = 5_000_000;
-    println!("\n| one thread publishes {EVENTS} events, in rings as by default | ns an event |");
+    println!("\n| one thread publishes {EVENTS} events, in rings of the default size | ns per event |");
     println!("|---|---|");
     for (listening, subscribers) in
         [("nobody listens", 0), ("one subscriber", 1), ("20 subscribers, 4 of them to this kind", 20)]
@@ -404,7 +405,7 @@ fn publishing() {
     }
 }
 
-/// What subscribers cost while nothing happens.
+/// The CPU time of idle subscribers.
 fn idle() {
     const WHILE: Duration = Duration::from_secs(5);
     let told = |name: &str| {
@@ -412,7 +413,7 @@ fn idle() {
         let from = cpu(ClockId::ProcessCPUTime);
         thread::sleep(WHILE);
         let took = cpu(ClockId::ProcessCPUTime) - from;
-        println!("idle for {WHILE:?}, {SUBSCRIBERS} subscribers: {took:?} of processor time by {name}");
+        println!("idle for {WHILE:?}, {SUBSCRIBERS} subscribers: {took:?} of CPU time by {name}");
     };
     println!();
     let (bus, runtime) = (Bus::new().expect("a bus"), runtime());

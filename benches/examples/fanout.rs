@@ -1,11 +1,13 @@
-//! What does it cost that servers tell each other of changes, and how soon is a change in force?
+//! Measures the cost of messages between servers about changes, and how soon a change is in force.
 //!
-//! 1. The brokers alone: 8 subscribers over plain sockets, one publisher, messages of 100 bytes, each counted and in order:
-//!    messages a second and the brokers' processor time for each delivered message, of Redis with plain and with sharded
-//!    channels (standalone, and a cluster of three with the subscribers spread over it), and of NATS.
-//! 2. From the store's answer to a change until it is in force, over 8 servers with all that they are but HTTP.
-//! 3. Messages and the broker's processor time while 1,000 to 100,000 people poll, with as many zones and changes each time;
-//!    and while 2,000 people a second come and go.
+//! 1. The brokers alone, over plain sockets: 8 subscribers, one publisher, messages of 100 bytes, each counted and in
+//!    order. The output is messages per second and the CPU time of the broker per delivered message, for Redis with
+//!    plain and with sharded channels (standalone, and a cluster of three with the subscribers spread over it), and for
+//!    NATS.
+//! 2. The time from the store's answer to a change until it is in force, over 8 servers that have everything but
+//!    HTTP.
+//! 3. Messages and CPU time of the broker while 1,000 to 100,000 people poll, with the same number of zones and
+//!    changes each time, and while 2,000 people per second come and go.
 //!
 //! `cargo run --profile bench -p weir-benches --example fanout` (needs `redis-server` and `nats-server`).
 #![expect(clippy::print_stdout, reason = "it prints what it found")]
@@ -47,9 +49,9 @@ use tokio::{
 const SUBSCRIBERS: usize = 8;
 const MESSAGES: usize = 100_000;
 const ROUNDS: usize = 3;
-/// Messages under way, at most: what a publisher sends before it waits for the broker.
+/// The largest number of messages in flight: a publisher waits for the broker after this many.
 const BATCH: usize = 500;
-/// Bytes of a message: about as many as one of ours has.
+/// Bytes of a message, about as many as our messages have.
 const LENGTH: usize = 100;
 const CHANNEL: &str = "weir:v1:{zones}:changed";
 const ZONES: usize = 100;
@@ -62,7 +64,7 @@ fn main() {
     runtime.block_on(people());
 }
 
-/// A way of publishing and subscribing over plain sockets.
+/// A protocol for publishing and subscribing over plain sockets.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Plain,
@@ -79,7 +81,7 @@ impl Way {
         }
     }
 
-    /// What comes before each message, as a subscriber gets it.
+    /// The bytes before each message, as a subscriber receives them.
     fn head(self) -> String {
         let of_redis = |kind: &str| {
             format!("*3\r\n${}\r\n{kind}\r\n${}\r\n{CHANNEL}\r\n${LENGTH}\r\n", kind.len(), CHANNEL.len())
@@ -119,7 +121,7 @@ fn connect(port: u16) -> TcpStream {
     stream
 }
 
-/// Reads lines up to one that begins so.
+/// Reads lines up to one with this prefix.
 fn await_line(lines: &mut impl std::io::BufRead, begins: &str) {
     let mut line = String::new();
     while !line.starts_with(begins) {
@@ -167,7 +169,8 @@ fn publisher(way: Way, port: u16) {
     }
 }
 
-/// One run: subscribers at these ports in turn, the publisher at the first one. Prints what it took the processes.
+/// One run, with the subscribers at these ports in turn and the publisher at the first. It prints the CPU time of the
+/// processes.
 fn run(name: &str, way: Way, ports: &[u16], processes: &[u32]) {
     let (ready, readies) = mpsc::channel();
     let subscribers: Vec<_> = (0..SUBSCRIBERS)
@@ -203,7 +206,8 @@ fn brokers() {
     let pid = |info: String| info.parse::<u32>().expect("a process id");
     let of_one = [pid(one.info("server", "process_id"))];
     let of_three = [0, 1, 2].map(|i| pid(three.info(i, "server", "process_id")));
-    // As it is by default: with a short one, plain messages were lost between servers that were too busy to answer each other.
+    // The node timeout is the default. With a short one, plain messages were lost when servers were too busy to
+    // answer each other.
     (0..3).for_each(|i| drop(three.command(i, &["CONFIG", "SET", "cluster-node-timeout", "15000"])));
     let owner = three.primary_of(three.slot(CHANNEL));
     let mut spread = [0, 1, 2].map(|i| three.port(i));
@@ -217,7 +221,7 @@ fn brokers() {
     }
 }
 
-/// A server with all that it is but HTTP.
+/// A server with everything but HTTP.
 struct Server {
     gate: Arc<Gate<AnyStore>>,
     _tasks: JoinSet<()>,
@@ -265,7 +269,7 @@ async fn servers(count: usize, config: &Config) -> Vec<Server> {
     servers
 }
 
-/// Who changes zones, as `weir zones apply` does.
+/// A client that changes zones as `weir zones apply` does.
 struct Operator {
     cells: Arc<Cells<Redis>>,
     carrier: Option<AnyCarrier>,
@@ -279,7 +283,7 @@ impl Operator {
         Self { cells, carrier, speaker: Speaker::new() }
     }
 
-    /// Changes a zone; answers when the store had the change.
+    /// Changes a zone. Returns when the store has answered.
     async fn change(&self, zone: &ZoneId, policy: Policy) -> Instant {
         let mut done = None;
         let wanted = [(zone.clone(), policy.into())];
@@ -332,7 +336,7 @@ async fn changes() {
             });
             let done = operator.change(&zone, policy).await;
             let at = tokio::task::spawn_blocking(|| watched.join().expect("it is in force at all")).await;
-            // One may be asking just when it is changed.
+            // A server may ask for the zone just when it is changed.
             took.extend(
                 at.expect("joined").into_iter().flatten().map(|at| at.saturating_duration_since(done)),
             );
@@ -344,7 +348,7 @@ async fn changes() {
     }
 }
 
-/// A figure of NATS's own account.
+/// A figure from the monitoring of NATS.
 fn varz(port: u16, name: &str) -> u64 {
     let mut stream = connect(port);
     stream.write_all(b"GET /varz HTTP/1.0\r\n\r\n").expect("it answers");
@@ -396,7 +400,7 @@ async fn people() {
                 }
                 calls += tenth;
             } else {
-                // 200 come, and are never heard again.
+                // 200 people come and never call again.
                 calls += join(&servers, 200).await.len();
             }
             let next = from + Duration::from_millis(100 * (second + 1));
@@ -415,7 +419,7 @@ async fn people() {
     }
 }
 
-/// So many people join, over all zones and servers.
+/// Joins this many people, over all zones and servers.
 async fn join(servers: &[Server], count: usize) -> Vec<(usize, Token)> {
     let mut joining = JoinSet::new();
     for i in 0..count {

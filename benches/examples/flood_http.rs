@@ -1,7 +1,7 @@
-//! Do others notice a client that floods `wait`? Starts `weir`; 40 clients, an address each, join now and then and poll, 400
-//! calls a second together; one more floods, or does not. Stretches of 2 s without a flood, with one of a zone that limits
-//! its clients, and with one of a zone that does not alternate; medians over stretches are told. Times run from when a
-//! call was due.
+//! Measures whether other clients notice a client that floods `wait`. It starts `weir`. 40 clients with different
+//! addresses join now and then and poll, 400 calls per second in total; one more client may flood. Intervals of 2 s
+//! alternate between no flood, a flood of a zone with client limits, and a flood of a zone without. The output is
+//! medians over intervals. Times run from the time at which a call was due.
 //!
 //! `cargo build --profile dist && cargo run --profile dist -p weir-benches --example flood_http -- 2000` for 2,000 calls a second;
 //! with a second argument, the lines are in the store at that address.
@@ -31,7 +31,7 @@ const CALLS: u32 = 20;
 const ROUNDS: usize = 15;
 const FLOODING: usize = 4;
 
-/// What the flooder does in a stretch.
+/// What the flooding client does in an interval.
 const ARMS: [&str; 3] = ["no flood", "flood, limited", "flood, not limited"];
 const ZONES: [Option<&str>; 3] = [None, Some("LIMITED"), Some("FREE")];
 const OVER: usize = ARMS.len();
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     let rate: u32 = match std::env::args().nth(1).map_or(Ok(2_000), |arg| arg.parse()) {
         Ok(rate @ 100..=50_000) => rate,
         _ => {
-            eprintln!("flood_http: the argument is how many calls the flooder makes a second, 100 to 50,000");
+            eprintln!("flood_http: the argument is the flood in calls per second, 100 to 50,000");
             return ExitCode::from(64);
         }
     };
@@ -71,14 +71,15 @@ fn measure(rate: u32, store: Option<&str>) -> io::Result<()> {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build();
     let arm = Arc::new(AtomicUsize::new(0));
     let flooded = Arc::clone(&arm);
-    // A thread of its own: the others' calls are not to wait for the flooder's in this process.
+    // A separate thread, so that the calls of the others do not wait for those of the flooding client in this
+    // process.
     let flooder = std::thread::spawn(move || runtime()?.block_on(flood(address, rate, &flooded)));
     let stretches = runtime()?.block_on(others(address, &arm));
     arm.store(OVER, Ordering::Relaxed);
     let (sent, denied) = flooder.join().expect("a thread")?;
     let stretches = stretches?;
     println!(
-        "| {rate} calls a second | others' p50 | others' p99 | p99 to no flood | flooder's calls a second | of these refused |"
+        "| {rate} calls/s | others' p50 | others' p99 | p99 to no flood | flooder's calls/s | of these refused |"
     );
     println!("|---|---|---|---|---|---|");
     let mut base = 0.0;
@@ -121,14 +122,14 @@ fn median(mut of: Vec<f64>) -> f64 {
     of[of.len() / 2]
 }
 
-/// All stretches of each arm, each with its calls' times, sorted.
+/// All intervals of each arm, each with the sorted times of its calls.
 async fn others(address: SocketAddr, arm: &AtomicUsize) -> io::Result<[Vec<Vec<Duration>>; 3]> {
     let mut connections = Vec::new();
     for n in 0..OTHERS {
         connections.push(connect(address, 10 + n).await?);
     }
     let mut stretches: [Vec<Vec<Duration>>; 3] = Default::default();
-    // One stretch of each kind is for warming up.
+    // The first interval of each kind warms up and is not counted.
     for round in 0..=ROUNDS {
         for (kind, of_kind) in stretches.iter_mut().enumerate() {
             arm.store(kind, Ordering::Relaxed);
@@ -152,7 +153,7 @@ async fn others(address: SocketAddr, arm: &AtomicUsize) -> io::Result<[Vec<Vec<D
     Ok(stretches)
 }
 
-/// One client's stretch: a new place, and then polls.
+/// The interval of one client: a new place, then polls.
 async fn live(mut connection: TcpStream, from: Instant) -> io::Result<(TcpStream, Vec<Duration>)> {
     let mut token = None;
     let mut took = Vec::new();
@@ -162,7 +163,7 @@ async fn live(mut connection: TcpStream, from: Instant) -> io::Result<(TcpStream
         let (status, body) = call(&mut connection, "LIMITED", token.as_deref()).await?;
         took.push(due.elapsed());
         if status != 200 {
-            return Err(io::Error::other(format!("somebody else was answered {status}: {body}")));
+            return Err(io::Error::other(format!("another client received {status}: {body}")));
         }
         token =
             body.split_once("\"token\":\"").and_then(|(_, rest)| Some(rest.split_once('"')?.0.to_owned()));
@@ -170,7 +171,7 @@ async fn live(mut connection: TcpStream, from: Instant) -> io::Result<(TcpStream
     Ok((connection, took))
 }
 
-/// Floods until the run is over; how many calls were made, and refused, in each arm.
+/// Floods until the end of the run. Returns the calls and refusals of each arm.
 async fn flood(address: SocketAddr, rate: u32, arm: &AtomicUsize) -> io::Result<([u32; 3], [u32; 3])> {
     let (mut sent, mut denied) = ([0; 3], [0; 3]);
     let mut connections = Vec::new();
@@ -186,7 +187,7 @@ async fn flood(address: SocketAddr, rate: u32, arm: &AtomicUsize) -> io::Result<
             return Ok((sent, denied));
         }
         let Some(zone) = ZONES[now] else { continue };
-        // All are asked before any is answered.
+        // All calls are sent before any reply is read.
         for connection in &mut connections {
             send(connection, zone, None).await?;
         }
@@ -221,7 +222,7 @@ async fn send(connection: &mut TcpStream, zone: &str, token: Option<&str>) -> io
 }
 
 async fn receive(connection: &mut TcpStream) -> io::Result<(u16, String)> {
-    let odd = || io::Error::other("the server closed the connection, or does not speak HTTP");
+    let odd = || io::Error::other("the server closed the connection or does not speak HTTP");
     let mut reply = Vec::with_capacity(1_024);
     loop {
         if connection.read_buf(&mut reply).await? == 0 {

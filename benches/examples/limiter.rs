@@ -1,8 +1,9 @@
-//! What does a limit in Redis cost? The published experiment of token buckets in Redis: 5,000 tokens, 5,000 a second back,
-//! evenly; 16 callers that ask without pause, all for one key, then each for its own. Four ways to decide: read, compute
-//! here, and set if it is unchanged, again until it is; one script call an ask; the asks of a moment in one call, as
-//! `Limiter` makes them; and those with the hints of what is empty. Each by fred, by redis-rs, and by redis-rs with a
-//! connection (and a limiter) for each caller, as if each was a server.
+//! Measures the cost of a limit in Redis, with the workload of a published experiment: 5,000 tokens, 5,000 of them
+//! refilled evenly per second, and 16 callers that ask without pause, first all for one key, then each for a
+//! different key. Four designs are compared: read, compute here and set if the value is unchanged, with retries; one
+//! script call per decision; all decisions of a moment in one call, as `Limiter` makes them; and the same with the
+//! hints about empty buckets. Each runs with fred, with redis-rs, and with redis-rs and a separate connection (and
+//! limiter) for each caller, as if each caller was a server.
 //!
 //! `cargo run --profile bench -p weir-benches --example limiter [SECONDS]` (3 by default; needs `redis-server`).
 #![expect(clippy::print_stdout, reason = "it prints what it found")]
@@ -46,17 +47,17 @@ const ARMS: [(Arm, &str); 4] = [
     (Arm::Hints, "script, batched, hints"),
 ];
 
-/// How Redis is spoken to.
+/// The clients of Redis.
 const CLIENTS: [(&str, Library, bool); 3] = [
     ("fred", Library::Fred, false),
     ("redis-rs", Library::RedisRs, false),
     ("redis-rs, one each", Library::RedisRs, true),
 ];
 
-/// Ways to one Redis, for each arm.
+/// The connections to one Redis, for each design.
 type Connected = (Arc<AnyClient>, Arc<Calls<AnyClient>>, Arc<Limiter>);
 
-/// A caller's way to a decision.
+/// How a caller gets a decision.
 enum Way {
     CompareAndSet(Arc<AnyClient>, Bytes),
     Script(Arc<Calls<AnyClient>>, Ask),
@@ -74,13 +75,14 @@ static SET_IF_UNCHANGED: LazyLock<Script> = LazyLock::new(|| {
     )
 });
 
-/// One thread, so that Redis has a core of two to itself: with more, the tail is what the system makes of three threads.
+/// One thread, so that Redis has one of two cores for itself. With more threads the tail latency depends on the
+/// scheduler.
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
     let seconds = std::env::args().nth(1).map_or(3, |text| text.parse().expect("a number of seconds"));
     for (contended, title) in [(true, "one key"), (false, "a key each")] {
         println!(
-            "\n| {title} | client | mean | p50 | p99 | p99.9 | decisions/s | admitted/s | refused/s | Redis' processor time a \
+            "\n| {title} | client | mean | p50 | p99 | p99.9 | decisions/s | admitted/s | refused/s | CPU time of Redis per \
              decision | calls a refusal |\n|---|---|---|---|---|---|---|---|---|---|---|"
         );
         for (arm, name) in ARMS {
@@ -92,7 +94,7 @@ async fn main() {
     }
 }
 
-/// What one caller saw.
+/// What one caller measured.
 #[derive(Default)]
 struct Seen {
     took_ns: Vec<u32>,
@@ -139,7 +141,7 @@ async fn measure(arm: Arm, library: Library, one_each: bool, contended: bool, sp
                 seen.took_ns.push(u32::try_from((now - begun).as_nanos()).expect("below four seconds"));
                 seen.admitted += u64::from(admitted);
                 seen.calls += calls;
-                // As a server does between requests.
+                // Yields as a server does between requests.
                 tokio::task::yield_now().await;
                 begun = Instant::now();
             }
@@ -176,7 +178,7 @@ async fn measure(arm: Arm, library: Library, one_each: bool, contended: bool, sp
 }
 
 impl Way {
-    /// Whether one token is had, and the calls of Redis that were made and are not counted elsewhere.
+    /// Whether a token was available, and the number of Redis calls that are not counted elsewhere.
     async fn decide(&self) -> (bool, u64) {
         match self {
             Self::CompareAndSet(client, key) => compare_and_set(client, key).await,
@@ -189,7 +191,8 @@ impl Way {
     }
 }
 
-/// The same bucket, computed here: a token is 200 parts, one comes back each microsecond. A refusal is not written.
+/// The same bucket, computed in this process. A token has 200 parts, and one part comes back each microsecond. A
+/// refusal is not written.
 async fn compare_and_set(client: &AnyClient, key: &Bytes) -> (bool, u64) {
     const TOKEN: u64 = 1_000_000 / CAPACITY;
     let keys = || vec![key.clone()];
@@ -206,7 +209,7 @@ async fn compare_and_set(client: &AnyClient, key: &Bytes) -> (bool, u64) {
         });
         #[expect(clippy::disallowed_methods, reason = "callers of this kind share the wall clock")]
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-        // The clocks of several machines differ: nobody puts it back.
+        // The clocks of machines differ; the time of a bucket never goes back.
         let now_us = u64::try_from(now.as_micros()).expect("not that late").max(at_us);
         let spent = spent.saturating_sub(now_us - at_us) + TOKEN;
         if spent > CAPACITY * TOKEN {

@@ -1,9 +1,9 @@
-//! What does a poll cost Redis? 600,000 people wait and poll every 3 s: for 20 s Redis gets what a server sends for them.
-//! In a line that stands (the minute's slots were used at once) that is a beat a second with all their polls, and the
-//! first few people's claims. In one that moves by 10,000 a minute it is all that comes and goes as well: newcomers, as
-//! many as enter, and the claims of those whose slots fall free soon. Beside it the common design with its minute full:
-//! one script call a poll, for the place in a sorted set, the last poll in a hash, two counters for the windows. Prints
-//! Redis' processor time for a poll and its memory for a person.
+//! Measures what a poll costs Redis. 600,000 people wait and poll every 3 s, and for 20 s Redis receives what a
+//! server sends for them. In a line that does not move (the slots of the minute were used at once) this is one beat
+//! per second with all polls, and the claims of the first few people. In a line that moves by 10,000 per minute it is
+//! also all newcomers, as many as enter, and the claims of people whose slots become free soon. It is compared with
+//! the common design with a full minute: one script call per poll, with the place in a sorted set, the last poll in a
+//! hash, and two counters for the windows. The output is the CPU time of Redis per poll and its memory per person.
 //!
 //! `cargo run --profile bench -p weir-benches --example redis_cost` (needs `redis-server`).
 #![expect(clippy::print_stdout, reason = "it prints what it found")]
@@ -41,11 +41,11 @@ use weir_benches::third;
 const PEOPLE: u64 = 600_000;
 const PERIOD: Duration = Duration::from_secs(3);
 const SECONDS: u32 = 20;
-/// Polls of the common design that are measured, and how many are under way at once.
+/// The number of measured polls of the common design, and how many are in flight at once.
 const BASELINE_POLLS: u64 = 100_000;
 const CALLERS: u64 = 64;
 
-/// What one design costs.
+/// The cost of one design.
 struct Cost {
     us_a_poll: f64,
     bytes_a_person: f64,
@@ -54,10 +54,10 @@ struct Cost {
 #[tokio::main(worker_threads = 2)]
 async fn main() {
     let (standing, moving, baseline) = (weir(false).await, weir(true).await, baseline().await);
-    println!("\n| {PEOPLE} wait | Redis' processor time a poll | memory a person |");
+    println!("\n| {PEOPLE} wait | CPU time of Redis per poll | memory per person |");
     println!("|---|---|---|");
     println!(
-        "| a script call a poll | {:.3} us | {:.1} bytes |",
+        "| one script call per poll | {:.3} us | {:.1} bytes |",
         baseline.us_a_poll, baseline.bytes_a_person
     );
     for (name, cost) in [("standing", &standing), ("moving", &moving)] {
@@ -79,7 +79,7 @@ fn a_person(bytes: u64) -> f64 {
     f64::from(u32::try_from(bytes).expect("not that much")) / f64::from(u32::try_from(PEOPLE).expect("small"))
 }
 
-/// What the lane of one server does, and the people of the front.
+/// The calls of one server's lane, and of the people at the front.
 async fn weir(moves: bool) -> Cost {
     let server = Standalone::start();
     let store =
@@ -89,7 +89,7 @@ async fn weir(moves: bool) -> Cost {
     let mode = if moves { Mode::Hold } else { Mode::Auto };
     store.put_zone(&zone, Policy { mode, ..policy }).await.expect("put");
     let empty = server.used_memory();
-    // While nobody waits, whoever comes is in until the minute's slots are used.
+    // While nobody waits, newcomers enter until the slots of the minute are used.
     let first = if moves { 0 } else { u64::from(policy.admit_per_minute) };
     let mut next = 0;
     while next < first + PEOPLE {
@@ -102,7 +102,7 @@ async fn weir(moves: bool) -> Cost {
 
     let (from, before) = (Instant::now(), server.cpu_time());
     let end = from + Duration::from_secs(SECONDS.into());
-    // When somebody of the front asks next. Who comes to the front does so at the next poll, anywhen in a period.
+    // When a person at the front polls next. A person reaches the front at a poll, at any time within a period.
     let mut asks = BinaryHeap::new();
     let mut front = first;
     let come = |asks: &mut BinaryHeap<_>, front: &mut u64, front_end: u64, at: Instant| {
@@ -148,7 +148,7 @@ async fn weir(moves: bool) -> Cost {
             if seq < view.front_end {
                 asking.push(Claim { epoch: view.epoch, seq });
             } else {
-                // The server answers by itself.
+                // The server answers these polls itself.
                 asks.push(Reverse((at + PERIOD, seq)));
             }
         }
@@ -208,7 +208,7 @@ static POLL: LazyLock<Script> = LazyLock::new(|| Script {
     sha1: "757b2dd9053040ccd37c0edcf687668c2159bc2f".to_owned(),
 });
 
-/// A person's name in the line, as long as a ULID.
+/// The name of a person in the line, as long as a ULID.
 fn person(number: u64) -> String {
     format!("{:026X}", u128::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835) >> 24)
 }
@@ -228,7 +228,7 @@ async fn baseline() -> Cost {
         server.command(&polls);
     }
     let memory = server.used_memory() - empty;
-    // The minute is full: nobody enters, and all polls cost the same.
+    // The minute is full, so nobody enters and all polls cost the same.
     server.command(&["MSET", "{z}minute", "10000", "{z}part", "1000"]);
 
     let client = AnyClient::connect(&address(&server), &Settings::default()).await.expect("Redis runs");
@@ -241,7 +241,7 @@ async fn baseline() -> Cost {
             let keys =
                 ["{z}line", "{z}polls", "{z}minute", "{z}part"].map(|key| Bytes::from_static(key.as_bytes()));
             for poll in 0..BASELINE_POLLS / CALLERS {
-                // Everybody in turn, far apart.
+                // Everybody in turn, far apart in the line.
                 let number = (poll * CALLERS + caller) * 7_919 % PEOPLE;
                 let args =
                     [person(number), (1_790_000_000_000 + poll).to_string(), "10000".into(), "1000".into()];

@@ -1,10 +1,11 @@
-//! How long does Redis do nothing else? The slowest script calls, by Redis' own slow log, in a line of 600,000 (goal: 2 ms)
-//! or of as many as are asked for (goal at 60 million: 5 ms): joins of 1,024, beats in which everybody polled within 3 s,
-//! ends of generations, the front's claims by the thousand, the sweep of a third of the line. Then how long a join of 64
-//! takes beside the beats, and what 600,000 newcomers within 10 s, in joins of 64, cost Redis.
+//! Measures for how long a script call blocks Redis. It prints the slowest calls from Redis' slow log, in a line of
+//! 600,000 (goal: 2 ms) or of the number given (goal at 60 million: 5 ms): joins of 1,024, beats in which everybody
+//! polled within 3 s, ends of generations, claims of the front in batches of a thousand, and the eviction of a third
+//! of the line. Then it measures the duration of a join of 64 beside the beats, and the cost of 600,000 newcomers
+//! within 10 s in joins of 64.
 //!
-//! `cargo run --profile bench -p weir-benches --example redis_long -- 60000000` (needs `redis-server`; the machine should
-//! have nothing else to do, since a call that has to wait for a core counts as slow).
+//! `cargo run --profile bench -p weir-benches --example redis_long -- 60000000` (needs `redis-server`; the machine
+//! should be idle, because a call that waits for a core counts as slow).
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
 
 #[allow(dead_code, reason = "the tests use more of it")]
@@ -33,16 +34,16 @@ use weir_benches::third;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Faster calls, in microseconds, are not looked at: the slow log has scripts' own commands as well.
+/// Faster calls are ignored, microseconds: the slow log also contains the commands within scripts.
 const LEAST_US: u32 = 200;
 
-/// Calls that the slow log keeps of a phase.
+/// The number of calls that the slow log keeps in a phase.
 const KEPT: u32 = 20_000;
 
 fn main() -> ExitCode {
     let Ok(people @ 100_000..=100_000_000) = std::env::args().nth(1).map_or(Ok(600_000), |arg| arg.parse())
     else {
-        eprintln!("redis_long: the argument is how many wait, 100000 to 100000000");
+        eprintln!("redis_long: the argument is the number of waiting people, 100000 to 100000000");
         return ExitCode::from(64);
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -54,12 +55,12 @@ struct Line {
     server: Standalone,
     store: Arc<Redis>,
     zone: ZoneId,
-    /// Whose turn it is to poll.
+    /// The third of the line that polls next.
     second: u64,
 }
 
 impl Line {
-    /// A beat in which those polled whose turn it is, of whom `polls` is true.
+    /// A beat with the polls of the next third, for those of whom `polls` is true.
     async fn beat(&mut self, polls: impl Fn(u64) -> bool) {
         let view = self.store.beat(&self.zone, Vec::new()).await.expect("beats");
         let mut marks = third(view.base, view.next, self.second);
@@ -68,7 +69,7 @@ impl Line {
         self.second += 1;
     }
 
-    /// Beats for so many seconds, one a second.
+    /// Beats for this many seconds, one per second.
     async fn beats(&mut self, seconds: u32, polls: impl Fn(u64) -> bool + Copy) {
         let from = Instant::now();
         for second in 0..seconds {
@@ -77,7 +78,7 @@ impl Line {
         }
     }
 
-    /// Tells the slowest calls since this was called before.
+    /// Prints the slowest calls since the last call of this function.
     fn tell(&self, phase: &str) {
         let names = BTreeMap::from(
             [&scripts::JOIN, &scripts::ENTER, &scripts::BEAT, &scripts::POLICY]
@@ -113,7 +114,7 @@ async fn measure(people: u64) {
     let store = Arc::clone(&line.store);
     let zone = line.zone.clone();
     store.put_zone(&zone, Policy { mode: Mode::Hold, ..policy }).await.expect("put");
-    println!("{people} wait; calls of {LEAST_US} us and more, and what they took in microseconds");
+    println!("{people} wait; calls of {LEAST_US} us and more, durations in microseconds");
     println!("\n| phase | script | calls | median | p99 | max |\n|---|---|---|---|---|---|");
     let mut next_beat = Instant::now() + SECOND;
     for _ in 0..people.div_ceil(1_024) {
@@ -137,7 +138,7 @@ async fn measure(people: u64) {
         for count in [1, 64, 1_024] {
             store.join(&zone, count).await.expect("joins");
         }
-        // Some at the line's far end as well.
+        // Some claims at the far end of the line as well.
         let seqs = (0..64).map(|i| people / 64 * i + at);
         let claims = seqs.map(|seq| Claim { epoch: view.epoch, seq }).collect();
         store.enter(&zone, claims).await.expect("decided");
@@ -145,7 +146,7 @@ async fn measure(people: u64) {
     }
     line.tell("claims by the thousand");
 
-    // The whole front is wider where more are let in.
+    // The front is wider at a higher limit.
     store.put_zone(&zone, Policy { admit_per_minute: 600_000, ..policy }).await.expect("put");
     for batch in 2..40 {
         let claims =
@@ -164,7 +165,7 @@ async fn measure(people: u64) {
     newcomers(&mut line, 9_375, "600,000 in 10 s").await;
 }
 
-/// So many joins of 64 within 10 s, beside the beats; each is timed from when it was due.
+/// This many joins of 64 within 10 s, beside the beats. Each is timed from the time at which it was due.
 async fn newcomers(line: &mut Line, joins: u32, what: &str) {
     let (from, before) = (Instant::now(), line.server.cpu_time());
     let (store, zone) = (Arc::clone(&line.store), line.zone.clone());

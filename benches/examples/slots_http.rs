@@ -1,6 +1,6 @@
-//! Are the slots used over real HTTP, in real time? Starts `weir`, sends 2,400 people to a zone of 600 a minute at
-//! once, each on a connection of its own, with 50 ms of network each way and polls of the period told +-10 %, and says
-//! which part of the slots was used while there was a line.
+//! Measures the use of slots over real HTTP, in real time. It starts `weir` and sends 2,400 people at once to a zone
+//! of 600 per minute, each on a separate connection, with 50 ms of network delay in each direction and polls at the
+//! given period +-10 %. The output is the share of slots that were used while there was a line.
 //!
 //! `cargo build --profile dist && cargo run --profile dist -p weir-benches --example slots_http -- 35` for 35 % walking away.
 //! With a second argument, a store's address, two servers on that store, with people spread over both.
@@ -27,7 +27,7 @@ fn main() -> ExitCode {
     let leaving: u64 = match std::env::args().nth(1).map_or(Ok(35), |arg| arg.parse()) {
         Ok(percent @ 0..=80) => percent,
         _ => {
-            eprintln!("slots_http: the argument is how many walk away, in percent, 0 to 80");
+            eprintln!("slots_http: the argument is the percentage of people who leave, 0 to 80");
             return ExitCode::from(64);
         }
     };
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let store = std::env::args().nth(2);
     match runtime.block_on(measure(leaving, store.as_deref())) {
         Ok(used) => {
-            println!("{leaving} % of {PEOPLE} walking away: {used:.1} % of the slots used");
+            println!("{leaving} % of {PEOPLE} leave: {used:.1} % of the slots used");
             ExitCode::SUCCESS
         }
         Err(error) => {
@@ -56,7 +56,7 @@ async fn measure(leaving: u64, store: Option<&str>) -> std::io::Result<f64> {
     let from = Instant::now();
     let mut people = Vec::new();
     for person in 0..PEOPLE {
-        // Golden-ratio steps: spread evenly, the same in every run.
+        // Steps by the golden ratio are spread evenly and are the same in every run.
         let chance = person * 61_803 % 100_000;
         let leaves =
             (chance < leaving * 1_000).then(|| from + Duration::from_millis(person * 7_919 % 240_000));
@@ -77,7 +77,7 @@ async fn measure(leaving: u64, store: Option<&str>) -> std::io::Result<f64> {
     entered.sort_unstable();
     let at_once = usize::try_from(PER_MINUTE).expect("small");
     let line = &entered[at_once..];
-    // How long the line took for whole sub-windows' worth of entries; behind the last 90 there is no line.
+    // The time that the line took for the entries of whole sub-windows. The last 90 entries have no line behind them.
     let sub = at_once / 10;
     let count = line.len().saturating_sub(90 + sub) / sub * sub;
     let took = line[count] - line[0];
@@ -85,7 +85,7 @@ async fn measure(leaving: u64, store: Option<&str>) -> std::io::Result<f64> {
     Ok(100.0 * count as f64 / (took.as_secs_f64() / 60.0 * PER_MINUTE as f64))
 }
 
-/// One person: joins, asks as told, enters or walks away.
+/// One person, who joins, polls as told, and enters or leaves.
 async fn live(
     address: String,
     person: u64,
@@ -104,7 +104,7 @@ async fn live(
         }
         let reply = call(&mut connection, &address, token.as_deref()).await?;
         if reply.contains("\"canEnter\":true") {
-            // The slot was taken a network's way before the app hears of it.
+            // The slot was used one network delay before the app receives the pass.
             entered.lock().expect("no panics").push(from.elapsed() - ONE_WAY);
             return Ok(());
         }

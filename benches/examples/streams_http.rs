@@ -1,6 +1,6 @@
-//! What do 5,000 waiting users cost a server who are told by streams, and what do 5,000 who poll every 3 s? Starts `weir`,
-//! lets them take places in a line that stands still, so that both are told once a period, and prints the server's processor
-//! time over 15 s, with what it said to them and what memory each of them holds in it.
+//! Compares the cost for a server of 5,000 waiting users on streams with that of 5,000 users who poll every 3 s. It
+//! starts `weir` and puts the users into a line that does not move, so that both kinds are told once per period. The
+//! output is the CPU time of the server over 15 s, the number of messages, and the memory per user.
 //!
 //! `cargo build --profile dist && cargo run --profile dist -p weir-benches --example streams_http`
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
@@ -74,7 +74,7 @@ async fn measure(streams: bool) -> io::Result<String> {
             people.spawn(poll(stream, token, Instant::now() + PERIOD * n / 5_000, said));
         }
     }
-    // Past what beginning costs.
+    // The cost of starting is not measured.
     sleep(2 * PERIOD).await;
     let (from, before, cpu) = (Instant::now(), said.load(Relaxed), cpu_time(&server)?);
     sleep(MEASURED).await;
@@ -84,7 +84,7 @@ async fn measure(streams: bool) -> io::Result<String> {
     let (messages, people, held) = (messages as f64, PEOPLE as f64, held as f64);
     let (took, used) = (took.as_secs_f64(), used.as_secs_f64());
     Ok(format!(
-        "{:.1} us a person and second, {:.0} messages/s, {:.1} us a message, {:.1} KB a person",
+        "{:.1} us per person and second, {:.0} messages/s, {:.1} us per message, {:.1} KB per person",
         used / took / people * 1e6,
         messages / took,
         used / messages * 1e6,
@@ -92,7 +92,7 @@ async fn measure(streams: bool) -> io::Result<String> {
     ))
 }
 
-/// The tokens of those who wait.
+/// The tokens of the waiting users.
 async fn join(address: &str) -> io::Result<Vec<String>> {
     let mut stream = TcpStream::connect(address).await?;
     let mut tokens = Vec::new();
@@ -122,7 +122,7 @@ async fn ask(stream: &mut TcpStream, path: &str, body: &str) -> io::Result<Strin
     Ok(text)
 }
 
-/// Counts what a stream says.
+/// Counts the messages of a stream.
 async fn listen(mut stream: TcpStream, token: String, said: Arc<AtomicU64>) -> io::Result<()> {
     let request = format!("GET /traffic/stream?zone=Z&token={token} HTTP/1.1\r\nHost: bench\r\n\r\n");
     stream.write_all(request.as_bytes()).await?;
@@ -138,7 +138,7 @@ async fn listen(mut stream: TcpStream, token: String, said: Arc<AtomicU64>) -> i
     }
 }
 
-/// Polls until in.
+/// Polls until the entry.
 async fn poll(
     mut stream: TcpStream,
     token: String,
@@ -161,7 +161,7 @@ fn cpu_time(server: &Served) -> io::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{}/stat", server.id()))?;
     let fields: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
     let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
-    // In hundredths of a second, on every Linux that is.
+    // The kernel counts in hundredths of a second on every common Linux.
     Ok(Duration::from_millis(10 * (ticks(11) + ticks(12))))
 }
 

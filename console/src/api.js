@@ -1,18 +1,18 @@
-// The admin API as the console calls it.
+// The console's client of the admin API.
 //
-// Invariant: the token travels in a header and nowhere else; a call ends within TIMEOUT_MS, one way or the other.
+// Invariant: the token travels only in a header. Every call ends within TIMEOUT_MS.
 
 import { tokenOf } from "./kept.js";
 
 const ROOT = "/admin/v1";
 const TIMEOUT_MS = 10_000;
 
-/** A call that was not answered as hoped. `status` 0: not answered at all. */
+/** A call that failed. `status` is 0 if there was no reply. */
 export class Refused extends Error {
   constructor(status, problem) {
     super(problem.detail ?? problem.title ?? "");
     this.status = status;
-    /** The stable code of the problem document; `unreachable` where there was no answer. */
+    /** The stable code of the problem document, or `unreachable` if there was no reply. */
     this.code = problem.code ?? "";
     this.problem = problem;
   }
@@ -28,13 +28,13 @@ async function fault(response) {
   try {
     problem = await response.json();
   } catch {
-    // Whatever stands between may answer with something else.
+    // A proxy may answer with something other than JSON.
   }
   return new Refused(response.status, typeof problem === "object" && problem ? problem : {});
 }
 
 /**
- * Calls `method path` and gives what the reply says.
+ * Calls `method path` and returns the content of the reply.
  *
  * @throws {Refused}
  */
@@ -71,7 +71,7 @@ export async function openEvents(kinds, signal) {
   return response;
 }
 
-/** A text that is not the API's: `/metrics`, `/readyz`. Gives status and text. */
+/** Reads a text outside the API: `/metrics` or `/readyz`. Returns status and text. */
 export async function text(path) {
   try {
     const response = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(TIMEOUT_MS) });

@@ -1,7 +1,7 @@
-// Changes: shown before they are made, confirmed, undone.
+// Changes: previewed, confirmed and undone.
 //
-// Invariants: nothing is changed that was not shown; a change says which state of the zone it was made for (`If-Match`), and
-// where somebody else was faster, shows what that changed and asks again.
+// Invariants: no change is made without a preview. A change names the state of the zone for which it was made (`If-
+// Match`). If another operator was faster, the console shows that change and asks again.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
@@ -15,8 +15,8 @@ import { ModeBadge, eta, fieldName, shown } from "./parts.jsx";
 import { count, has, span, t } from "./words.js";
 
 // --- jobs -------------------------------------------------------------------------------------------------------
-// A job is what is to be done: {do: "patch", zone, patch} | {do: "create", id, definition} | {do: "delete", zone}.
-// `zone` is the state it was made for: with policy, notice and etag.
+// A job is a change to be made: {do: "patch", zone, patch} | {do: "create", id, definition} | {do: "delete", zone}.
+// `zone` is the state for which it was made, with policy, notice and etag.
 
 const snapshot = (zone) => structuredClone({ id: zone.id, etag: zone.etag, policy: zone.policy, notice: zone.notice ?? {} });
 
@@ -31,14 +31,14 @@ async function perform(job, dry) {
 const idOf = (job) => job.id ?? job.zone.id;
 const roleFor = (job) => (job.do === "patch" ? "operator" : "admin");
 
-/** What takes back what `change` did. */
+/** The job that undoes `change`. */
 function wayBack(job, change) {
   if (job.do === "create") return { do: "delete", zone: snapshot(change.zone) };
   if (job.do === "delete") return { do: "create", id: job.zone.id, definition: change.before };
   return { do: "patch", zone: snapshot(change.zone), patch: patchBetween(change.zone, change.before) };
 }
 
-/** Takes in what was done, says it, and offers the way back. */
+/** Stores the result of a change, announces it and offers an undo. */
 function done(job, change, undone) {
   if (change.zone) take(change.zone);
   else drop(idOf(job));
@@ -55,7 +55,7 @@ function done(job, change, undone) {
   toast(text, may(roleFor(back)) ? [t("undo"), () => undo(back)] : undefined);
 }
 
-/** Does `job` at once: it is the way back of what was just done. */
+/** Runs `job` without a preview: the undo of a change that was just made. */
 async function undo(job) {
   try {
     done(job, await perform(job, false), true);
@@ -65,7 +65,7 @@ async function undo(job) {
   }
 }
 
-// --- what is open -----------------------------------------------------------------------------------------------
+// --- open dialogs -----------------------------------------------------------------------------------------------
 
 let opened = null;
 let numbered = 0;
@@ -81,15 +81,15 @@ export function close() {
   show();
 }
 
-/** Shows what `patch` would do to `zone`, and asks. `then` is called once it is done. */
+/** Previews `patch` on `zone` and asks for confirmation. Calls `then` after the change. */
 export const askPatch = (zone, patch, then) => open({ job: { do: "patch", zone: snapshot(zone), patch }, then });
 export const askDelete = (zone, then) => open({ job: { do: "delete", zone: snapshot(zone) }, then });
 export const askCreate = (id, definition) => open({ job: { do: "create", id, definition }, undoing: true });
 export const askUndo = (zone, patch) => open({ job: { do: "patch", zone: snapshot(zone), patch }, undoing: true });
-/** Offers what is wanted most often. */
+/** Opens the most frequent actions. */
 export const quick = (zone) => open({ quick: zone.id });
 export const createZone = () => open({ creating: true });
-/** Asks about something that is no change of a zone. */
+/** Asks for confirmation of something other than a change of a zone. */
 export const askAny = (any) => open({ any });
 
 export function Dialogs() {
@@ -102,7 +102,7 @@ export function Dialogs() {
   return <Any key={n} {...opened.any} />;
 }
 
-/** A dialog that keeps the focus while it is open and gives it back after. */
+/** A dialog that holds the focus while it is open and returns it afterwards. */
 function Dialog({ title, children, wide }) {
   const box = useRef(null);
   useLayoutEffect(() => {
@@ -139,7 +139,7 @@ function Dialog({ title, children, wide }) {
 
 // --- confirm ----------------------------------------------------------------------------------------------------
 
-/** What follows from a change, as keys of texts with their values. */
+/** The consequences of a change, as keys of texts with their values. */
 function consequences(job, before, after) {
   if (job.do === "delete") return [["then.delete", {}]];
   if (job.do === "create" || !before) return [];
@@ -162,7 +162,7 @@ function consequences(job, before, after) {
 const isDanger = (job, after) =>
   job.do === "delete" || ["closed", "open"].includes(job.patch?.policy?.mode) || (after?.policy.mode === "closed" && job.do === "create");
 
-/** What the server did not want, in words. */
+/** The reason of a refusal as text. */
 function refusal(error, dry) {
   const { problem, code } = error;
   if (code === "unreachable") return t(dry ? "refused.unreachable.dry" : "refused.unreachable");
@@ -184,10 +184,10 @@ function Confirm({ job: first, then, undoing }) {
 
   const failed = async (error, dry) => {
     if (!(error instanceof Refused)) throw error;
-    // We may be somebody else than we were.
+    // The role may have changed.
     if (error.status === 401 || error.status === 403) whoami();
     if (error.status !== 412) return set({ is: "refused", error, dry });
-    // The problem has the zone as it is now; without it, ask.
+    // The problem document holds the current zone; if it does not, fetch it.
     let now = error.problem.zone;
     try {
       now ??= await call("GET", zonePath(idOf(job)));
@@ -333,7 +333,7 @@ function Etas({ etas }) {
   );
 }
 
-// --- what is wanted most often ----------------------------------------------------------------------------------
+// --- frequent actions ----------------------------------------------------------------------------------
 
 /** Buttons for the mode and the rate of `zone`. */
 export function Levers({ zone, disabled, why }) {

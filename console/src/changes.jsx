@@ -1,6 +1,6 @@
-// Who changed what, and the way back.
+// The list of changes, with their authors and an undo.
 //
-// Invariant: what was taken back is a change like any other: it is shown before it is made.
+// Invariant: an undo is a change like any other and is previewed too.
 
 import { useState } from "preact/hooks";
 
@@ -27,7 +27,7 @@ export function Changes() {
   );
 }
 
-/** The changes of one zone, or of all. */
+/** The changes of one zone, or of all zones. */
 export function ChangeList({ zone }) {
   const live = useLive();
   const [heard, set] = useState(null);

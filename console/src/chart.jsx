@@ -1,6 +1,6 @@
-// One chart over time. Whoever can't see it reads its figures.
+// One chart over time, with its figures as a table for people who cannot see it.
 //
-// Invariant: a chart is made once and then given data; it is made anew only where its looks change.
+// Invariant: a chart is created once and then receives data. It is created again only if its style changes.
 
 import uPlot from "uplot";
 import { useEffect, useRef, useState } from "preact/hooks";
@@ -9,11 +9,11 @@ import { useDark } from "./frame.jsx";
 import { count, part, spoken, t, timeOf } from "./words.js";
 
 const HEIGHT = 160;
-/** How many rows of figures are shown. */
+/** The number of rows of figures. */
 const ROWS = 20;
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** A colour of the style sheet, as a canvas takes it. */
+/** A colour of the style sheet in the form that a canvas accepts. */
 function resolved(name) {
   const probe = document.createElement("i");
   probe.style.color = `var(${name})`;
@@ -30,7 +30,7 @@ function resolved(name) {
 export function Chart({ title, at, lines, unit, sync, long_s }) {
   const box = useRef(null);
   const chart = useRef(null);
-  /** Which point is pointed at. */
+  /** The point under the pointer. */
   const [pointed, setAt] = useState(null);
   const long = useRef(long_s);
   long.current = long_s;
@@ -80,7 +80,7 @@ export function Chart({ title, at, lines, unit, sync, long_s }) {
             fill: line.fill && resolved(line.fill),
             width: line.dash ? 1.5 : 2,
             dash: line.dash,
-            // Too few points to be a line.
+            // Too few points for a line.
             points: { show: (plot) => plot.data[0].length < 3 },
             paths: line.stepped ? uPlot.paths.stepped({ align: 1 }) : undefined,
           })),

@@ -1,13 +1,13 @@
-// The fields of a definition, to be edited; what they are worth is read back whole or not at all.
+// The fields of a definition for editing.
 //
-// Invariant: a draft keeps what was typed as it was typed, also where it is no number.
+// Invariant: a draft keeps the text as it was typed, even if it is not a number. It becomes a definition only as a whole.
 
 import { useState } from "preact/hooks";
 
 import { MAX_LANGUAGES, MAX_NOTICE, MODES, NUMBERS, faults as faultsOf, noticeFault } from "./policy.js";
 import { count, t } from "./words.js";
 
-/** A definition as fields. */
+/** The draft of a definition. */
 export function draftOf({ policy, notice }) {
   const texts = {};
   for (const { field } of NUMBERS) texts[field] = String(policy[field]);
@@ -19,7 +19,7 @@ export function draftOf({ policy, notice }) {
   };
 }
 
-/** What a draft says: `definition`, or null with `faults` by field. */
+/** Reads a draft: `definition`, or null with `faults` by field. */
 export function readDraft(draft) {
   const policy = { mode: draft.mode };
   for (const { field } of NUMBERS) policy[field] = /^\s*\d{1,9}\s*$/.test(draft[field]) ? Number(draft[field]) : Number.NaN;
@@ -55,7 +55,7 @@ function NumberField({ field, low, high, draft, fault, disabled, why, onInput })
           const value = Number(draft[field]);
           if (!by || !Number.isInteger(value)) return;
           event.preventDefault();
-          // A tenth of what it is about: 10,000 goes by 1,000.
+          // The step is a tenth of the magnitude: 10,000 changes by 1,000.
           const step = Math.max(1, 10 ** (Math.floor(Math.log10(Math.max(1, value))) - 1));
           onInput(String(Math.min(high, Math.max(low, value + by * step))));
         }}
@@ -65,7 +65,7 @@ function NumberField({ field, low, high, draft, fault, disabled, why, onInput })
   );
 }
 
-/** The fields. `set` is given the next draft. */
+/** The fields. `set` receives the next draft. */
 export function Editor({ draft, faults, set, disabled, why }) {
   const put = (field) => (value) => set({ ...draft, [field]: value });
   const number = (one) => (

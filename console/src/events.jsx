@@ -1,6 +1,6 @@
-// What happens, as it happens.
+// The live feed of events.
 //
-// Invariant: it can be stopped to be read; what comes meanwhile is kept as far as the feed goes, and counted.
+// Invariant: the feed can be paused. Events that arrive meanwhile are kept up to the limit of the feed, and counted.
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -9,9 +9,9 @@ import { BUSY, FEED, RARE, want } from "./live.js";
 import { shown } from "./parts.jsx";
 import { count, has, span, t, timeOf } from "./words.js";
 
-/** How many rows are drawn. */
+/** The number of rows that are drawn. */
 const ROWS = 200;
-/** What was chosen, kept while other pages are looked at. */
+/** The selection, kept while other pages are shown. */
 const chosen = { kinds: new Set(RARE), zone: "", stopped: null };
 
 const TONES = {
@@ -19,7 +19,7 @@ const TONES = {
   ModeChanged: "note", PolicyChanged: "note", NoticeChanged: "note", ZoneRemoved: "note",
 };
 
-/** An event in words. */
+/** The text of an event. */
 function told({ kind, n: _, at: __, zone: ___, ...fields }) {
   if (!has(`event.${kind}`)) return JSON.stringify(fields);
   const values = { ...fields };

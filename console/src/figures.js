@@ -1,8 +1,8 @@
-// A few figures out of what `/metrics` says of the server that is asked.
+// A few figures from the `/metrics` of the server that the page asks.
 //
-// Invariant: a figure that is not there is null; a rate is known from the second look on.
+// Invariant: a missing figure is null. A rate is known from the second reading on.
 
-/** The samples of a Prometheus text: `[{name, labels, value}]`. */
+/** Parses the samples of a Prometheus text: `[{name, labels, value}]`. */
 export function samples(text) {
   const found = [];
   for (const line of text.split("\n")) {
@@ -20,7 +20,7 @@ function sum(all, name, fits = () => true) {
   return found.length > 0 ? found.reduce((total, one) => total + one.value, 0) : null;
 }
 
-/** Counts by upper bound, over all labels. */
+/** The counts of a histogram by upper bound, summed over all labels. */
 function buckets(all, name) {
   const by = new Map();
   for (const one of all) {
@@ -31,7 +31,7 @@ function buckets(all, name) {
   return [...by].sort(([a], [b]) => a - b);
 }
 
-/** The bound below which `part` of what came between two looks lies, in the buckets' unit. */
+/** The quantile `part` of the values between two readings, in the unit of the buckets. */
 export function quantile(before, after, part) {
   const was = new Map(before);
   const counts = after.map(([bound, value]) => [bound, value - (was.get(bound) ?? 0)]);
@@ -40,7 +40,7 @@ export function quantile(before, after, part) {
   return counts.find(([, value]) => value >= part * total)[0];
 }
 
-/** What one look says. */
+/** The figures of one reading. */
 export function look(text, at_ms) {
   const all = samples(text);
   return {
@@ -60,7 +60,7 @@ export function look(text, at_ms) {
   };
 }
 
-/** What two looks, one after the other, say. */
+/** The figures of two consecutive readings. */
 export function figures(before, after) {
   const long_s = before ? (after.at_ms - before.at_ms) / 1_000 : 0;
   const rate = (of) => (before && long_s > 0 && after[of] !== null && before[of] !== null ? Math.max(0, after[of] - before[of]) / long_s : null);

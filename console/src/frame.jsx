@@ -1,6 +1,7 @@
-// What is around every page: where one can go, whether what is shown is up to date, who one is, and what was just done.
+// The frame around every page: navigation, state of the connection, the signed-in operator, and recent actions.
 //
-// Invariant: a screen reader hears what matters and no more: the connection lost and back, what was done, what was found.
+// Invariant: a screen reader announces only what matters: the connection lost and restored, finished actions, and search
+// results.
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -9,21 +10,21 @@ import { forget, keep, kept } from "./kept.js";
 import { age, leave, show, state } from "./live.js";
 import { LANGUAGES, choose, span, spoken, t, timeOf } from "./words.js";
 
-// --- said and done ----------------------------------------------------------------------------------------------
+// --- announcements ----------------------------------------------------------------------------------------------
 
 const said = { text: "", at: 0 };
 const toasts = [];
 const MANY_TOASTS = 3;
 let numbered = 0;
 
-/** Has `text` read to whoever listens to the page. */
+/** Lets screen readers announce `text`. */
 export function say(text) {
   said.text = text;
   said.at += 1;
   show();
 }
 
-/** Shows `text` until it is put away, with what can be done about it: `[label, action]`. */
+/** Shows `text` until it is dismissed, with an optional action: `[label, action]`. */
 export function toast(text, action) {
   numbered += 1;
   toasts.push({ n: numbered, text, action });
@@ -79,7 +80,7 @@ const isDark = () => {
   return theme ? theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 };
 
-/** Whether the page is dark now, chosen or by the system. */
+/** Whether the page is dark, by choice or by the system. */
 export function useDark() {
   useMedia("(prefers-color-scheme: dark)");
   return isDark();
@@ -163,7 +164,7 @@ export function Bar({ page }) {
   );
 }
 
-/** Says clearly that what is on the screen is old. */
+/** Shows clearly that the data on screen is out of date. */
 export function Warning() {
   const live = useLive();
   const is = state();

@@ -1,17 +1,17 @@
-// How components keep up with what is known, and small things they share.
+// Hooks that keep components up to date, and other shared hooks.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { live, watch } from "./live.js";
 
-/** What is known, now and whenever it changes. */
+/** The state of the console; the component renders again when it changes. */
 export function useLive() {
   const [, again] = useState(0);
   useEffect(() => watch(() => again((n) => n + 1)), []);
   return live;
 }
 
-/** Whether a media query holds. */
+/** Whether a media query matches. */
 export function useMedia(query) {
   const [holds, set] = useState(() => matchMedia(query).matches);
   useEffect(() => {
@@ -24,7 +24,7 @@ export function useMedia(query) {
   return holds;
 }
 
-/** Calls `ask` now, and every `every_ms` while the component is there; and again when one of `what` changes. */
+/** Calls `ask` now, every `every_ms` while the component is mounted, and when one of `what` changes. */
 export function useEvery(every_ms, ask, what) {
   useEffect(() => {
     let timer = 0;
@@ -41,7 +41,7 @@ export function useEvery(every_ms, ask, what) {
   }, what);
 }
 
-/** Names the page in the title, and puts the focus on its heading when somebody comes to it from another one. */
+/** Sets the title of the page, and focuses its heading after navigation from another page. */
 export function usePage(title) {
   const heading = useRef(null);
   useEffect(() => {

@@ -1,6 +1,6 @@
-// What the browser keeps for an operator: the language and the theme for good, the token until the tab is closed.
+// What the browser stores for an operator: language and theme permanently, the token until the tab is closed.
 //
-// Invariant: with storage switched off the console works all the same, and asks again next time.
+// Invariant: without storage the console works too, and asks again the next time.
 
 const MARK = "weir.console.";
 const within = (name, use) => {

@@ -1,72 +1,73 @@
-// What the console knows, kept up to date: zones by a stream of events and by asking, who is asking, what happened.
+// The console's state, kept up to date: zones from a stream of events and from polling, the signed-in operator, and the
+// feed.
 //
-// Invariants: the list of zones is asked for again and again whatever the stream says, so a lost event costs seconds;
-// what is shown says how old it is; everything that grows has a limit.
+// Invariants: the list of zones is polled even while the stream works, so a lost event costs seconds. Data on screen
+// shows its age. Everything that grows has a limit.
 
 import { Refused, call, openEvents } from "./api.js";
 import { keepToken, tokenOf } from "./kept.js";
 import { slotUse, slotsBetween } from "./order.js";
 import { read } from "./sse.js";
 
-/** How often all zones are asked for, in ms: beside a stream, and without one. */
+/** How often all zones are polled, in ms: with and without a stream. */
 const LIST_MS = 2_000;
 const POLL_MS = 1_000;
-/** How often the trend lines are asked for, which have a point a minute. */
+/** How often the trend lines are fetched. They have one point per minute. */
 const TREND_MS = 30_000;
-/** Data that is older is shown as old. */
+/** Older data is shown as out of date, ms. */
 const STALE_MS = 5_000;
-/** A stream says something every 5 s, if only that it is there. */
+/** A stream without data for this time is dead, ms. The server sends something every 5 s. */
 const SILENCE_MS = 12_000;
-/** How many samples of a zone are kept: five minutes, one a second. */
+/** The number of samples that are kept per zone: five minutes, one per second. */
 const SAMPLES = 300;
-/** How often an idle zone is noted, in ms. */
+/** How often a sample of an idle zone is noted, in ms. */
 const IDLE_MS = 20_000;
-/** How many events are kept for the feed. */
+/** The number of events that the feed keeps. */
 export const FEED = 500;
-/** How often what has changed is shown. */
+/** The shortest time between two renderings, ms. */
 const SHOW_MS = 250;
 
-/** Kinds that are always asked for: what the table needs, and what is rare. */
+/** Kinds that are always requested: those that the table needs, and rare ones. */
 export const RARE = [
   "ModeChanged", "PolicyChanged", "NoticeChanged", "ZoneAdded", "ZoneRemoved", "StoreLost", "StoreBack", "AdmittedUnseen", "Reloaded",
   "Limited", "Refused", "Evicted",
 ];
-/** Kinds that a hot zone has thousands of: asked for while somebody looks at them. */
+/** Kinds of which a busy zone has thousands. They are requested only while they are shown. */
 export const BUSY = ["Joined", "Entered", "StoreCalled"];
 const WANTED = ["Tallied", ...RARE];
 
 export const live = {
-  /** Who the server takes us for; null until it said. */
+  /** The signed-in operator, as the server reports; null before its reply. */
   me: null,
-  /** Why a token is asked for: null, "needed", or "refused". */
+  /** Why a token must be entered: null, "needed", or "refused". */
   login: null,
   /** Zones by name. */
   zones: new Map(),
-  /** Whether the zones were heard at least once. */
+  /** Whether the list of zones has arrived at least once. */
   known: false,
-  /** When the zones were heard last: by `performance.now()`, and by the server's clock. */
+  /** When the list of zones last arrived: by `performance.now()`, and by the server's clock. */
   heardAt: 0,
   asOf: 0,
-  /** The server's clock less ours, in ms. */
+  /** The server's clock minus ours, in ms. */
   ahead: 0,
-  /** How long the last list took to come, in ms. */
+  /** How long the last list took to arrive, in ms. */
   took: 0,
-  /** Why the list did not come last time, or null. */
+  /** Why the last request for the list failed, or null. */
   fault: null,
   /** Whether the stream of events is open. */
   streaming: false,
-  /** The newest first, at most FEED. */
+  /** The events of the feed, newest first, at most FEED. */
   feed: [],
-  /** Events that the server says we were too slow for. */
+  /** The number of events that the server dropped because this page was too slow. */
   lost: 0,
-  /** Grows with each change of a zone that was heard of. */
+  /** Increases with each change of a zone. */
   changes: 0,
 };
 
 const watchers = new Set();
 let due = 0;
 
-/** Calls `watcher` when something has changed, at most every SHOW_MS. Gives what ends that. */
+/** Calls `watcher` after changes, at most every SHOW_MS. Returns a function that ends it. */
 export function watch(watcher) {
   watchers.add(watcher);
   return () => watchers.delete(watcher);
@@ -82,17 +83,17 @@ function showSoon() {
   due ||= setTimeout(show, SHOW_MS);
 }
 
-/** How old what is shown is, in ms. */
+/** The age of the data on screen, in ms. */
 export const age = () => (live.known ? performance.now() - live.heardAt : 0);
 
-/** Whether what is shown is too old to be gone by. A list that takes long to come may be as old as that. */
+/** Whether the data is too old to act on. A list that takes long to arrive may be older by that time. */
 export const isStale = () => live.known && age() > Math.max(STALE_MS, 3 * live.took);
 
 /** `live`, `polling`, `stale`, or `connecting`. */
 export const state = () => (!live.known ? "connecting" : isStale() ? "stale" : live.streaming ? "live" : "polling");
 
 const ROLES = ["viewer", "operator", "admin"];
-/** Whether we may do what `role` may. */
+/** Whether the operator has the rights of `role`. */
 export const may = (role) => ROLES.indexOf(live.me?.role) >= ROLES.indexOf(role);
 
 // --- zones ------------------------------------------------------------------------------------------------------
@@ -101,7 +102,7 @@ const TOTALS = ["joined", "entered", "evicted", "slots_offered", "slots_used"];
 
 const totals = (now) => Object.fromEntries(TOTALS.map((total) => [total, now[total]]));
 
-/** Notes what a zone was just seen to have, and what its slots came to in the last minute. */
+/** Notes a sample of a zone, and its use of slots in the last minute. */
 function sample(row, at) {
   const now = row.now;
   const last = row.samples.at(-1);
@@ -115,7 +116,7 @@ function sample(row, at) {
   seen.use = slotUse(row);
 }
 
-/** Takes a zone as the API gave it. */
+/** Stores a zone as the API returned it. */
 export function take(zone, at = Date.now() + live.ahead) {
   let row = live.zones.get(zone.id);
   if (!row) {
@@ -126,7 +127,7 @@ export function take(zone, at = Date.now() + live.ahead) {
   Object.assign(row, rest);
   if (trend) row.trend = trend;
   const last = row.samples.at(-1);
-  // An idle zone has no events, and is told less often.
+  // An idle zone has no events, so its samples are noted less often.
   if (!last || !live.streaming || at - last.at > IDLE_MS || TOTALS.some((total) => last[total] !== row.now[total])) {
     sample(row, at);
   }
@@ -143,9 +144,9 @@ let listTimer = 0;
 let listing = false;
 let again = false;
 
-/** Asks for all zones, and goes on asking. */
+/** Fetches all zones, again and again. */
 export async function list() {
-  // One at a time; who wants it meanwhile wants what is asked for after that.
+  // One request at a time. A caller that arrives meanwhile waits for the next request, which starts later.
   if (listing) {
     again = true;
     return;
@@ -236,7 +237,7 @@ function hear(name, data) {
   showSoon();
 }
 
-/** Listens, and goes on listening. */
+/** Reads the stream of events, and reconnects when it ends. */
 async function listen() {
   clearTimeout(streamTimer);
   stream?.abort();
@@ -261,7 +262,7 @@ async function listen() {
     if (error.status === 401) needLogin();
   }
   clearTimeout(silence);
-  // Somebody else listens already.
+  // A stream is open already.
   if (stream !== mine) return;
   live.streaming = false;
   if (live.login) return;
@@ -272,7 +273,7 @@ async function listen() {
   streamTimer = setTimeout(listen, pause);
 }
 
-/** Also asks for `kinds` of the busy ones from now on. */
+/** Also requests these busy `kinds` from now on. */
 export function want(kinds) {
   const now = [...WANTED, ...kinds];
   if (now.join() === wanted.join()) return;
@@ -280,7 +281,7 @@ export function want(kinds) {
   if (live.me && !live.login) listen();
 }
 
-// --- who we are -------------------------------------------------------------------------------------------------
+// --- the operator -------------------------------------------------------------------------------------------------
 
 function needLogin() {
   live.login = tokenOf() ? "refused" : "needed";
@@ -298,7 +299,7 @@ function stop() {
   live.streaming = false;
 }
 
-/** Asks again who we are: roles change, and so do tokens. */
+/** Fetches the operator again, because roles and tokens change. */
 export async function whoami() {
   try {
     live.me = await call("GET", "/whoami");
@@ -309,7 +310,7 @@ export async function whoami() {
   show();
 }
 
-/** Begins: says who we are, and then what there is. Tries for as long as nobody answers. */
+/** Starts: fetches the operator, then the zones. It retries until the server answers. */
 export async function begin() {
   try {
     live.me = await call("GET", "/whoami");
@@ -328,14 +329,14 @@ export async function begin() {
   listen();
 }
 
-/** Comes in with a token. @throws {Refused} where the server does not take it. */
+/** Signs in with a token. @throws {Refused} if the server does not accept it. */
 export async function enter(token) {
   await call("GET", "/whoami", { token });
   keepToken(token);
   await begin();
 }
 
-/** Forgets the token and all that was seen with it. */
+/** Forgets the token and all data that was fetched with it. */
 export function leave() {
   keepToken(null);
   Object.assign(live, { known: false, zones: new Map(), feed: [], lost: 0 });

@@ -1,6 +1,6 @@
-// Asks for a token where the server wants one.
+// Asks for a token if the server requires one.
 //
-// Invariant: what is typed goes into this tab's session storage once the server has taken it, and nowhere else.
+// Invariant: the token is stored only in the session storage of this tab, and only after the server accepted it.
 
 import { useEffect, useRef, useState } from "preact/hooks";
 

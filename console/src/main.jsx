@@ -1,4 +1,4 @@
-// The console: which page is shown, by the address' fragment. `#/`, `#/zones/ID`, `#/events`, `#/changes`, `#/servers`.
+// The console. The fragment of the address selects the page: `#/`, `#/zones/ID`, `#/events`, `#/changes`, `#/servers`.
 
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
@@ -63,6 +63,6 @@ dress();
 const root = document.getElementById("console");
 root.textContent = "";
 render(<Console />, root);
-// The age of what is shown grows while nothing comes.
+// The age of the data grows while nothing arrives.
 setInterval(show, 1_000);
 begin();

@@ -1,13 +1,13 @@
 // Which zones are shown, and in which order.
 //
-// Invariant: the order is total: of two zones that compare alike the name decides, so rows don't dance.
+// Invariant: the order is total. Zones that compare equal are ordered by name, so that rows do not jump.
 
 const byName = (a, b) => (a.id < b.id ? -1 : Number(a.id > b.id));
 const MODE_ORDER = { closed: 3, hold: 2, open: 1, auto: 0 };
 
 /**
- * The slots offered and used in whole sub-windows since `begin`, or null where none was seen whole. They are offered at a
- * window's begin and used until its end: counted at any other instant, good use looks bad.
+ * The slots offered and used in whole sub-windows since `begin`, or null if no whole one was observed. Slots are offered at the
+ * start of a window and used until its end, so a count at any other time would make good use look bad.
  */
 export function slotsBetween(samples, begin) {
   let first = null;
@@ -21,16 +21,16 @@ export function slotsBetween(samples, begin) {
   return { slots_offered: last.slots_offered - first.slots_offered, slots_used: last.slots_used - first.slots_used };
 }
 
-/** The part of the last minute's slots that was used; null where none was offered, or nothing was seen for long enough. */
+/** The share of the last minute's slots that was used; null if none was offered or the observation is too short. */
 export function slotUse(zone) {
   const { slots_offered: offered, slots_used: used } = zone.recent ?? { slots_offered: 0 };
   return offered > 0 ? Math.min(1, used / offered) : null;
 }
 
-/** The wait that somebody who joins now would be told, in seconds; `Infinity` where nobody is let in and a line waits. */
+/** The expected wait of a newcomer, in seconds; `Infinity` if nobody is admitted and people wait. */
 const etaOf = (zone) => zone.now.eta_s ?? (zone.now.waiting > 0 ? Number.POSITIVE_INFINITY : -1);
 
-/** How much of the minute's rate entered. */
+/** The entries of the last minute as a share of the limit. */
 const rateUse = (zone) => zone.now.entered_last_minute / Math.max(1, zone.policy.admit_per_minute);
 
 const KEYS = {
@@ -45,10 +45,10 @@ const KEYS = {
 
 export const COLUMNS = Object.keys(KEYS);
 
-/** How near a zone is to its limit, in tenths: where a line may form next. Coarse, or idle zones would change places. */
+/** How close a zone is to its limit, in tenths: where a line may form next. Finer steps would make idle zones swap places. */
 const tenths = (zone) => Math.floor(rateUse(zone) * 10);
 
-/** A copy of `zones` in order. Beyond its column, it is by who waits, then how near the limit is, then name. */
+/** A sorted copy of `zones`. After the column, the number of waiting people decides, then the distance to the limit, then the name. */
 export function sorted(zones, { by, down }) {
   const key = KEYS[by];
   const sign = down ? -1 : 1;
@@ -69,7 +69,7 @@ export const FILTERS = {
   stale: (zone) => zone.now.stale,
 };
 
-/** Those whose names have every word of `search` in them, in small or capital letters alike. */
+/** The zones whose names contain every word of `search`, ignoring case. */
 export function found(zones, search, filter = "all") {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   return zones.filter((zone) => {

@@ -1,4 +1,4 @@
-// Small parts that several pages use.
+// Small components that several pages use.
 
 import { count, part, span, t } from "./words.js";
 
@@ -19,7 +19,7 @@ export function Rate({ entered, limit, mode }) {
   );
 }
 
-/** The wait that a newcomer would be told. */
+/** The expected wait of a newcomer. */
 export function eta(zone) {
   const { eta_s, waiting } = zone.now;
   if (zone.policy.mode === "closed") return t("eta.closed");
@@ -38,7 +38,7 @@ export function etaRange(zone) {
 
 export const use = (value) => (value === null ? "–" : part(value));
 
-/** Points as a line in a box; the last minutes of a zone's line. Says in a word where it goes. */
+/** The last minutes of a zone's line as a small chart, with its direction as a word. */
 export function Spark({ points, width = 150, height = 24 }) {
   if (points.length < 2) return <span class="muted">–</span>;
   const top = Math.max(1, ...points.map((point) => point.waiting));
@@ -74,14 +74,14 @@ export function Tile({ label, value, note, tone }) {
   );
 }
 
-/** Why something can't be done here: shown beside what is switched off. */
+/** Why an action is not available, shown beside the disabled control. */
 export const Denied = ({ role, id }) => (
   <p class="denied" id={id}>
     {t("denied", { role: t(`role.${role}`) })}
   </p>
 );
 
-/** A policy's value as people read it. */
+/** The value of a policy field as people read it. */
 export function shown(field, value) {
   if (value === undefined || value === null) return "–";
   if (field === "mode") return t(`mode.${value}`);

@@ -1,9 +1,9 @@
-// What an operator decides about a zone, as the admin API has it: fields, ranges, differences, and the way back.
+// A zone's definition as the admin API has it: fields, ranges, differences, and patches that undo a change.
 //
-// Invariant: a patch made here names what differs and nothing else, so that two operators who change different fields
-// don't undo each other's work.
+// Invariant: a patch contains only the fields that differ, so two operators who change different fields do not undo each
+// other's work.
 
-/** Modes, in the order in which they are shown. */
+/** The modes, in the order in which they are shown. */
 export const MODES = ["auto", "hold", "open", "closed"];
 
 /** Fields that are numbers, with their ranges; `main` are those that are changed while an event runs. */
@@ -34,7 +34,7 @@ export const MAX_LANGUAGES = 8;
 /** In characters. */
 export const MAX_NOTICE = 500;
 const TAG = /^[a-z]{2,8}(-[a-z0-9]{1,8})*$/;
-// All but line feeds, as the server has it.
+// All control characters except line feeds, as the server defines them.
 const CONTROL = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/;
 
 /** Whether `id` can be a zone's name. */

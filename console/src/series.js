@@ -1,14 +1,14 @@
-// What a zone's charts show: the minutes that the server keeps, and from where they were seen here on, the seconds.
+// The data of a zone's charts: the minutes that the server keeps, and the seconds since the page observed the zone.
 //
-// Invariant: a minute that is not there is a gap, never a zero; the minute under way is not shown as a whole one, for it would
+// Invariant: a missing minute is a gap, never a zero. The current minute is not shown as a whole one, because it would
 // look like a fall.
 
 const MINUTE = 60;
 const part = (used, offered) => (offered > 0 ? Math.min(1, used / offered) : null);
 
 /**
- * `{at, waiting, entered, limit, use}` of the last `many` minutes before `now_s`: `minutes` as the server tells them, `samples`
- * of a zone as they were noted. What entered is that of the 60 s before, so a minute stands at its end.
+ * `{at, waiting, entered, limit, use}` of the last `many` minutes before `now_s`, from the `minutes` of the server and the noted
+ * `samples` of a zone. `entered` counts the 60 s before, so a minute stands at its end.
  */
 export function series(minutes, samples, now_s, many) {
   const out = { at: [], waiting: [], entered: [], limit: [], use: [] };

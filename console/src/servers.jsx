@@ -1,6 +1,6 @@
-// Servers, their stores, and how the server that is asked does.
+// Servers, their stores, and the figures of the server that the page asks.
 //
-// Invariant: what did not come is said not to have come; nothing is shown as well that was not heard to be.
+// Invariant: data that did not arrive is shown as missing. Nothing is shown as good without a report.
 
 import { useRef, useState } from "preact/hooks";
 
@@ -23,7 +23,7 @@ export function Servers() {
   const [ready, setReady] = useState(null);
   const [shown, setShown] = useState(null);
   const last = useRef(null);
-  /** The accept queue's overflows when the page was opened: those before are no news. */
+  /** The overflows of the accept queue when the page was opened; only later ones are news. */
   const old = useRef(null);
   const [asked, ask] = useState(0);
   useEvery(ASK_MS, async (isOver) => {

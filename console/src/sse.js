@@ -1,11 +1,11 @@
-// Server-sent events out of a fetched body. `EventSource` can't send a token.
+// Reads server-sent events from a fetched body, because `EventSource` cannot send a token.
 //
-// Invariant: a line is kept until its end has come, and no longer than MAX_LINE; where one is longer, the stream is given up.
+// Invariant: a line is buffered until its end, up to MAX_LINE. A longer line ends the stream.
 
-/** In characters; the longest event there is has about 600. */
+/** In characters. The longest event has about 600. */
 export const MAX_LINE = 65_536;
 
-/** Takes pieces of text, and tells of each event: `(name, data)`. A comment is told of as `("", "")`. */
+/** Takes pieces of text and calls back for each event with `(name, data)`; for a comment with `("", "")`. */
 export function parser(tell) {
   let rest = "";
   let name = "message";
@@ -35,7 +35,7 @@ export function parser(tell) {
   };
 }
 
-/** Reads a response's body to its end. */
+/** Reads the body of a response to its end. */
 export async function read(response, tell) {
   const take = parser(tell);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

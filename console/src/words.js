@@ -1,6 +1,6 @@
-// The language that the console speaks: its texts, numbers and times.
+// The language of the console: its texts, numbers and times.
 //
-// Invariant: every text is there in both languages (a test holds them against each other).
+// Invariant: every text exists in both languages; a test compares them.
 
 import { en } from "./words/en.js";
 import { ko } from "./words/ko.js";
@@ -16,7 +16,7 @@ let clock;
 let dayAndClock;
 speak(kept("language") in LANGUAGES ? kept("language") : first().toLowerCase());
 
-/** Speaks `to` from now on. */
+/** Sets the language. */
 export function speak(to) {
   language = to;
   number = new Intl.NumberFormat(to);
@@ -27,7 +27,7 @@ export function speak(to) {
   if (globalThis.document) document.documentElement.lang = to;
 }
 
-/** Speaks `to`, also next time. */
+/** Sets the language and remembers it. */
 export function choose(to) {
   if (to === first().toLowerCase()) forget("language");
   else keep("language", to);
@@ -36,7 +36,7 @@ export function choose(to) {
 
 export const spoken = () => language;
 
-/** The text called `key`, with what stands in braces filled in; numbers are written as the language does. */
+/** The text `key` with the placeholders in braces filled in. Numbers are formatted for the language. */
 export function t(key, values = {}) {
   const text = LANGUAGES[language][key];
   if (text === undefined) throw new Error(`no text is called ${key}`);
@@ -46,7 +46,7 @@ export function t(key, values = {}) {
   });
 }
 
-/** Whether there is such a text: for codes that a newer server may have. */
+/** Whether the text exists. A newer server may send unknown codes. */
 export const has = (key) => key in LANGUAGES[language];
 
 export const count = (value) => number.format(value);
@@ -54,7 +54,7 @@ export const part = (value) => percent.format(value);
 export const timeOf = (unix_ms) => clock.format(unix_ms);
 export const dayOf = (unix_ms) => dayAndClock.format(unix_ms);
 
-/** A stretch of time, in two units at most: `1 h 5 min`. */
+/** A duration in at most two units: `1 h 5 min`. */
 export function span(seconds) {
   const s = Math.max(0, Math.round(seconds));
   const units = s < 60 ? [["s", s]]

@@ -1,7 +1,7 @@
-// One zone: how it goes, over time, and what can be done about it.
+// One zone: its figures over time, and its controls.
 //
-// Invariant: a draft belongs to the state of the zone that it was begun on, so that a change made meanwhile is seen when it
-// is reviewed and not overwritten.
+// Invariant: a draft belongs to the state of the zone at which it was begun, so that a change made meanwhile is shown in
+// the preview and not overwritten.
 
 import { useState } from "preact/hooks";
 
@@ -18,7 +18,7 @@ import { patchBetween } from "./policy.js";
 import { series } from "./series.js";
 import { count, part, span, t } from "./words.js";
 
-/** What can be looked at: the last minutes. */
+/** The time ranges of the charts, in minutes. */
 const RANGES = [5, 30, 180, 360];
 const STATS_MS = 10_000;
 let range = 30;
@@ -54,7 +54,7 @@ export function Zone({ id }) {
   const isMine = may("operator");
   const now_s = (Date.now() + live.ahead) / 1_000;
   const shown = series(stats?.minutes ?? [], zone.samples, now_s, range);
-  // A zone that is new has no long past to show.
+  // A new zone has no long history.
   const long_s = Math.min(range * 60, Math.max(60, Math.round(now_s - (shown.at[0] ?? now_s))));
   const here = stats?.here;
   return (
@@ -161,7 +161,7 @@ function Retune({ zone, disabled }) {
     return { base, draft: draftOf(base) };
   };
   const [begun, set] = useState(null);
-  // Until something is typed, the fields show what is in force.
+  // Until something is typed, the fields show the current definition.
   const { base, draft } = begun ?? fresh();
   const read = readDraft(draft);
   const patch = read.definition ? patchBetween(base, read.definition) : null;

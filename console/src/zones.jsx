@@ -1,7 +1,7 @@
-// All zones in one table: the busiest on top, live.
+// All zones in one table, busiest first, live.
 //
-// Invariants: only the rows in sight are in the page, however many zones there are; the row that has the focus keeps it, and
-// is always among them; the order rests while somebody points at it or moves in it, and not for long.
+// Invariants: only visible rows are in the page, however many zones there are. The row with the focus keeps it and always
+// stays in the page. The order pauses while the operator points at the table or moves in it, for a short time.
 
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
@@ -13,18 +13,18 @@ import { createZone, quick } from "./change.jsx";
 import { say } from "./frame.jsx";
 import { count, t } from "./words.js";
 
-/** A row's height in px: in the table, and as a card on a phone. */
+/** The height of a row in px: in the table, and as a card on a phone. */
 const ROW = 38;
 const CARD = 150;
-/** Rows beyond those in sight, above and below. */
+/** The number of additional rows above and below the visible ones. */
 const SPARE = 8;
-/** For how long the order rests after somebody moved in it, in ms. */
+/** How long the order pauses after the operator moved in the table, in ms. */
 const REST_MS = 3_000;
 
-/** What was chosen, kept while other pages are looked at. */
+/** The selection, kept while other pages are shown. */
 const chosen = { by: "waiting", down: true, search: "", filter: "all" };
 
-/** Which rows are in sight: `[from, to)`. */
+/** The visible rows: `[from, to)`. */
 function useSight(body, many, height) {
   const [sight, set] = useState([0, 40]);
   useLayoutEffect(() => {
@@ -85,7 +85,7 @@ export function Zones() {
     return () => removeEventListener("keydown", pressed);
   }, []);
 
-  // A row that is moved in the page loses the focus there.
+  // A row that moves in the page would lose the focus.
   useLayoutEffect(() => {
     const [id, what] = focused.current ?? [];
     if (id && document.activeElement === document.body) {
@@ -99,7 +99,7 @@ export function Zones() {
   if (held >= 0 && held < from) shownRows.unshift(held);
   if (held >= to) shownRows.push(held);
 
-  /** Puts the focus on the row at `at`, which may have to be brought into sight first. */
+  /** Focuses the row at `at`, after scrolling it into view if necessary. */
   const go = (at, what) => {
     const to = Math.max(0, Math.min(rows.length - 1, at));
     focused.current = [rows[to], what];

@@ -1,4 +1,4 @@
-// How the console looks: each page, in both languages, light and dark, wide and on a phone; axe finds nothing wrong with any.
+// How the console looks: each page in both languages, light and dark, wide and on a phone. axe finds no fault on any page.
 
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { OUT, Weir, axe, page, until, zone } from "./harness.mjs";
 
 const HOT = "shop:checkout";
-/// What is seen at once; a table of hundreds, whole, is no picture.
+/// Screenshots show the visible part. A whole table of hundreds of rows would be useless.
 const picture = (page, name) => page.screenshot({ path: join(OUT, `console-${name.replaceAll(" ", "-")}.png`) });
 const CONFIG = zone(HOT, { admit_per_minute: 600 }) + Array.from({ length: 40 }, (_, n) => zone(`gov:forms-${n}`)).join("");
 const PAGES = [["zones", ""], ["zone", `zones/${HOT}`], ["events", "events"], ["changes", "changes"], ["servers", "servers"]];
@@ -18,7 +18,7 @@ const LOOKS = {
   "en dark phone": { locale: "en-US", colorScheme: "dark", viewport: { width: 360, height: 740 }, reducedMotion: "reduce" },
 };
 
-test("every page in every look", async (t) => {
+test("every page in every language, colour scheme and size", async (t) => {
   const weir = await Weir.start(t, { config: CONFIG });
   const reply = await fetch(`${weir.admin_url}/admin/v1/zones/${HOT}`, {
     method: "PATCH",
@@ -36,7 +36,7 @@ test("every page in every look", async (t) => {
       await until("it has loaded", async () => (await at.locator("main .empty", { hasText: "…" }).count()) === 0);
       assert.equal(await at.locator("html").getAttribute("lang"), options.locale.slice(0, 2));
       assert.deepEqual(await axe(at), [], `${look}, ${name}`);
-      // Nothing sticks out to the side.
+      // Nothing extends beyond the width of the page.
       const [wide, room] = await at.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
       assert.ok(wide <= room, `${look}, ${name}: ${wide} px on ${room}`);
       await picture(at, `${name} ${look}`);
@@ -48,7 +48,7 @@ test("every page in every look", async (t) => {
   }
 });
 
-test("language and colours are switched, and remembered", async (t) => {
+test("language and colours are switched and remembered", async (t) => {
   const weir = await Weir.start(t, { config: CONFIG });
   const at = await page(t, `${weir.admin_url}/admin`, { colorScheme: "light" });
   await at.getByRole("heading", { level: 1, name: "Zones" }).waitFor();
@@ -66,7 +66,7 @@ test("language and colours are switched, and remembered", async (t) => {
   assert.equal(await dark(), "light dark");
 });
 
-test("the page may load and run nothing but what the server has", async (t) => {
+test("the page may load and run only files of the server", async (t) => {
   const weir = await Weir.start(t, { config: CONFIG });
   const reply = await fetch(`${weir.admin_url}/admin`);
   assert.equal(

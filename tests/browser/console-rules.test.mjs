@@ -1,4 +1,4 @@
-// The console's rules that need no browser: order, differences, streams, texts, figures.
+// The rules of the console that need no browser: order, differences, streams, texts, figures.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
@@ -17,7 +17,7 @@ const zone = (id, waiting = 0, entered_last_minute = 0, more = {}) => ({
 });
 const ids = (zones) => zones.map((zone) => zone.id);
 
-test("who waits most is on top; idle zones stay in the order of their names", () => {
+test("zones with most people are on top; idle zones are ordered by name", () => {
   const zones = [zone("b", 0, 3), zone("c", 9), zone("a", 0, 1), zone("d", 70), zone("e", 0, 95)];
   assert.deepEqual(ids(sorted(zones, { by: "waiting", down: true })), ["d", "c", "e", "a", "b"]);
   assert.deepEqual(ids(sorted(zones, { by: "zone", down: false })), ["a", "b", "c", "d", "e"]);
@@ -30,8 +30,8 @@ test("who waits most is on top; idle zones stay in the order of their names", ()
   assert.equal(slotUse({ recent: null }), null);
 });
 
-test("the use of slots is that of whole windows", () => {
-  // Windows of 6 s, 10 slots each, all used within 3 s.
+test("the use of slots counts whole windows", () => {
+  // Windows of 6 s with 10 slots each, all used within 3 s.
   const samples = Array.from({ length: 60 }, (_, s) => {
     const [whole, within] = [Math.floor(s / 6), s % 6];
     return { at: s * 1_000, slots_offered: 10 * (whole + 1), slots_used: 10 * whole + Math.min(10, 3 * within) };
@@ -45,7 +45,7 @@ test("the use of slots is that of whole windows", () => {
   assert.equal(slotsBetween([], 0), null);
 });
 
-test("a patch has what differs and nothing else, and is undone by the patch back", () => {
+test("a patch contains only what differs, and the reverse patch undoes it", () => {
   const before = { policy: DEFAULTS, notice: { en: "a", ko: "b" } };
   const after = { policy: { ...DEFAULTS, mode: "hold", admit_per_minute: 5 }, notice: { en: "a", ja: "c" } };
   const patch = patchBetween(before, after);
@@ -57,7 +57,7 @@ test("a patch has what differs and nothing else, and is undone by the patch back
   assert.deepEqual([scaled(1, 0.5), scaled(600_000, 2), scaled(1_001, 0.5)], [1, 600_000, 501]);
 });
 
-test("numbers are held against the ranges that the server has", () => {
+test("numbers are checked against the ranges of the server", () => {
   assert.deepEqual(faults(DEFAULTS), {});
   assert.deepEqual(faults({ ...DEFAULTS, admit_per_minute: 0 }), { admit_per_minute: { low: 1, high: 600_000 } });
   assert.deepEqual(faults({ ...DEFAULTS, polling_period_ms: 30_000 }), { idle_timeout_s: { low: 90, high: 3_600 } });
@@ -70,7 +70,7 @@ test("numbers are held against the ranges that the server has", () => {
   }
 });
 
-test("events are read however the bytes come, and none is endless", () => {
+test("events are read from bytes in any pieces, and endless lines are refused", () => {
   const text = ': here\n\nevent: lost\ndata: {"count":2}\n\ndata: one\r\ndata: two\r\n\r\nid: x\n\n';
   for (let piece = 1; piece < text.length; piece += 1) {
     const heard = [];
@@ -81,7 +81,7 @@ test("events are read however the bytes come, and none is endless", () => {
   assert.throws(() => parser(() => {})("x".repeat(MAX_LINE + 1)));
 });
 
-test("every text is there in both languages, with the same values in it", () => {
+test("every text exists in both languages with the same placeholders", () => {
   const [en, ko] = [LANGUAGES.en, LANGUAGES.ko];
   assert.deepEqual(Object.keys(ko).sort(), Object.keys(en).sort());
   const values = (text) => [...new Set(text.match(/\{\w+\}/g))].sort();
@@ -91,7 +91,7 @@ test("every text is there in both languages, with the same values in it", () => 
   }
 });
 
-test("numbers and times are said as the language does", () => {
+test("numbers and times follow the language", () => {
   speak("en");
   assert.deepEqual([count(12_345), part(0.985), span(0), span(59.6), span(61), span(3_600), span(90_061)], ["12,345", "99%", "0 s", "1 min", "1 min 1 s", "1 h", "1 d 1 h"]);
   assert.equal(t("tile.of", { n: 10_000 }), "of 10,000");
@@ -100,7 +100,7 @@ test("numbers and times are said as the language does", () => {
   assert.deepEqual([span(61), t("tile.of", { n: 10_000 })], ["1분 1초", "한도 10,000"]);
 });
 
-test("a minute that is missing is a gap; the one under way is no fall; what was seen here is by second", () => {
+test("a missing minute is a gap, the current minute is not shown, and observed time has one point per second", () => {
   const minute = (at, entered) => ({ at, waiting: 1, entered, admit_per_minute: 100, slots_offered: 10, slots_used: 9 });
   const seen = (s, entered_last_minute) => ({ at: s * 1_000, waiting: s, entered_last_minute, limit: 50, use: null });
   const minutes = [minute(0, 100), minute(60, 99), minute(240, 98), minute(300, 3)];
@@ -113,7 +113,7 @@ test("a minute that is missing is a gap; the one under way is no fall; what was 
   assert.deepEqual(series([], [], 310, 2).at, []);
 });
 
-test("figures come out of what metrics say", () => {
+test("figures are read from the metrics", () => {
   const text = (n) => `# HELP x y
 weir_requests_total{route="wait",status="200"} ${100 * n}
 weir_requests_total{route="entry",status="200"} ${300 * n}

@@ -1,4 +1,5 @@
-// The console, as an operator on duty uses it: the hot zone, a retune and its undo, a colleague, a viewer, a server that stops.
+// The console as an operator on duty uses it: the busy zone, a change and its undo, a colleague, a viewer, a server that
+// stops.
 
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
@@ -8,10 +9,10 @@ import { test } from "node:test";
 import { OUT, Weir, axe, context, page, until, zone } from "./harness.mjs";
 
 const HOT = "shop:checkout";
-/// What is seen at once; a table of hundreds, whole, is no picture.
+/// Screenshots show the visible part. A whole table of hundreds of rows would be useless.
 const picture = (page, name) => page.screenshot({ path: join(OUT, `console-${name.replaceAll(" ", "-")}.png`) });
 const MANY = 300;
-/// Hundreds of zones, of which one will be hot.
+/// Hundreds of zones, of which one becomes busy.
 const ZONES = Array.from({ length: MANY }, (_, n) => (n === 150 ? zone(HOT, { admit_per_minute: 10 }) : zone(`gov:forms-${n}`))).join("");
 const FEW = [zone(HOT, { admit_per_minute: 10 }), zone("gov:forms")].join("");
 
@@ -21,7 +22,7 @@ const ROLES = Object.entries(TOKENS)
   .map(([role, token]) => `[[admin_token]]\nname = "a-${role}"\nrole = "${role}"\nsha256 = "${sha256(token)}"\n`)
   .join("");
 
-/// The admin API, as somebody else uses it.
+/// A colleague who uses the admin API.
 async function api(weir, method, path, { body, match, token } = {}) {
   const headers = {};
   if (body) headers["content-type"] = "application/json";
@@ -38,7 +39,7 @@ const number = async (locator) => Number((await locator.textContent()).replace(/
 const dialog = (page) => page.getByRole("dialog");
 const toast = (page) => page.locator(".toast");
 
-test("the hot zone is on top at once, live, among hundreds", async (t) => {
+test("the busy zone is at once on top of hundreds, live", async (t) => {
   const weir = await Weir.start(t, { config: ZONES });
   await weir.crowd(t, HOT, 30);
   const at = await page(t, `${weir.admin_url}/admin`);
@@ -46,21 +47,21 @@ test("the hot zone is on top at once, live, among hundreds", async (t) => {
   const first = () => at.locator("tbody [data-zone]").first().getAttribute("data-zone");
   await until("the hot zone is on top", async () => (await first()) === HOT);
   assert.equal(await at.locator("table.zones").getAttribute("aria-rowcount"), String(MANY + 1));
-  // However many zones there are, the page has those in sight.
+  // The page contains only visible rows, however many zones there are.
   assert.ok((await at.locator("tbody [data-zone]").count()) < 60);
   assert.equal(await at.locator("th.c-waiting").getAttribute("aria-sort"), "descending");
   await until("it says so", async () => (await at.locator(".pulse").getAttribute("data-state")) === "live");
   await picture(at, "zones");
   assert.deepEqual(await axe(at), []);
 
-  // From now on the list is not to be had: what moves comes by the stream.
+  // From now on the list fails, so changes arrive only by the stream.
   await at.route("**/admin/v1/zones*", (route) => route.abort());
   const before = await number(row(at, HOT).locator(".c-waiting"));
   for (let more = 0; more < 5; more += 1) await weir.ask("/traffic/wait", { zoneId: HOT });
   await until("the line is seen to grow by the stream alone", async () => (await number(row(at, HOT).locator(".c-waiting"))) >= before + 5);
   await at.unroute("**/admin/v1/zones*");
 
-  // The end of the list, by scrolling: other rows, as few.
+  // Scrolling to the end shows other rows, and as few of them.
   await at.evaluate(() => scrollTo(0, document.body.scrollHeight));
   await until("the last row is there", () => at.locator(`[aria-rowindex="${MANY + 1}"]`).isVisible());
   assert.ok((await at.locator("tbody [data-zone]").count()) < 60);
@@ -73,7 +74,7 @@ test("a table is searched and sorted by keyboard", async (t) => {
   await at.keyboard.press("/");
   await at.keyboard.type("FORMS 29");
   const shown = () => at.locator("tbody [data-zone]").evaluateAll((rows) => rows.map((row) => row.dataset.zone));
-  // forms-29, forms-129, forms-229, and forms-290 to forms-299.
+  // The names with a 9: forms-29, forms-129, forms-229, and forms-290 to forms-299.
   await until("what fits is shown", async () => (await shown()).length === 13);
   await at.keyboard.press("Escape");
   await until("all are shown again", async () => (await at.locator("table.zones").getAttribute("aria-rowcount")) === String(MANY + 1));
@@ -86,7 +87,7 @@ test("a table is searched and sorted by keyboard", async (t) => {
   await until("and the other way", async () => (await shown())[0] === HOT);
   assert.equal(await at.locator("th.c-zone").first().getAttribute("aria-sort"), "descending");
 
-  // Down the rows, further than is in sight; the focus stays on a row, and Enter opens it.
+  // Move down further than the visible rows. The focus stays on a row, and Enter opens it.
   await row(at, HOT).getByRole("link").focus();
   await at.keyboard.press("End");
   const focused = () => at.evaluate(() => document.activeElement.closest("[data-zone]")?.dataset.zone);
@@ -97,13 +98,13 @@ test("a table is searched and sorted by keyboard", async (t) => {
   await at.getByRole("heading", { level: 1, name: "gov:forms-1" }).waitFor();
 });
 
-test("by keyboard alone, a rate is halved, seen to be, and put back", async (t) => {
+test("a rate is halved, checked and restored by keyboard alone", async (t) => {
   const weir = await Weir.start(t, { config: FEW });
   await weir.crowd(t, HOT, 30);
   const at = await page(t, `${weir.admin_url}/admin`);
   await row(at, HOT).waitFor();
   const press = async (name, within = "body") => {
-    // As far as Tab goes: what can't be reached so can't be used so.
+    // Only with Tab: a control that Tab does not reach cannot be used by keyboard.
     for (let tabs = 0; tabs < 80; tabs += 1) {
       await at.keyboard.press("Tab");
       if (await at.evaluate(([name, within]) => {
@@ -138,7 +139,7 @@ test("by keyboard alone, a rate is halved, seen to be, and put back", async (t) 
   await press("Undo", ".toast");
   await toast(at).getByText("Undone").waitFor();
   assert.equal((await policy(weir)).admit_per_minute, 10);
-  // Both are in the list, the newest first, and the older one can be taken back no more: it is.
+  // Both are in the list, newest first. The older one cannot be undone any more.
   const changes = at.locator(".changes > li");
   await until("both are listed", async () => (await changes.count()) === 2);
   assert.deepEqual(await changes.locator(".what").allTextContents(), ["Admit a minute 5 → 10", "Admit a minute 10 → 5"]);
@@ -146,7 +147,7 @@ test("by keyboard alone, a rate is halved, seen to be, and put back", async (t) 
   await picture(at, "zone");
 });
 
-test("who changes what somebody changed meanwhile is shown what", async (t) => {
+test("an operator whose zone was changed meanwhile is shown that change", async (t) => {
   const weir = await Weir.start(t, { config: FEW });
   const at = await page(t, `${weir.admin_url}/admin#/zones/${HOT}`);
   const polling = at.getByLabel("Polling period, ms");
@@ -171,7 +172,7 @@ test("who changes what somebody changed meanwhile is shown what", async (t) => {
   assert.deepEqual([now.admit_per_minute, now.polling_period_ms], [90, 5_000]);
 });
 
-test("an undo that comes too late is no undo of somebody else's change", async (t) => {
+test("a late undo does not undo a colleague's change", async (t) => {
   const weir = await Weir.start(t, { config: FEW });
   const at = await page(t, `${weir.admin_url}/admin#/zones/${HOT}`);
   await at.getByRole("button", { name: "Double the rate" }).click();
@@ -185,7 +186,7 @@ test("an undo that comes too late is no undo of somebody else's change", async (
   await until("it is closed", async () => (await dialog(at).count()) === 0);
 });
 
-test("what follows is said before a zone is closed; notices are written by language", async (t) => {
+test("the consequences are shown before a zone is closed; notices are written per language", async (t) => {
   const weir = await Weir.start(t, { config: FEW });
   const at = await page(t, `${weir.admin_url}/admin`);
   await row(at, HOT).getByRole("button", { name: `Change ${HOT}` }).click();
@@ -207,13 +208,13 @@ test("what follows is said before a zone is closed; notices are written by langu
   await dialog(at).getByText("곧 열립니다.").waitFor();
   await dialog(at).getByRole("button", { name: "Change it" }).click();
   await until("it is kept", async () => (await api(weir, "GET", `/zones/${HOT}`)).notice.ko === "잠시만 기다려 주십시오.\n곧 열립니다.");
-  // And taken back from the list of changes, with a look at it first.
+  // The change is undone from the list of changes, with a preview first.
   await at.locator(".changes > li", { hasText: "Notice (ko)" }).getByRole("button", { name: "Undo" }).click();
   await dialog(at).getByRole("button", { name: "Change it" }).click();
   await until("it is gone", async () => (await api(weir, "GET", `/zones/${HOT}`)).notice.ko === undefined);
 });
 
-test("zones are made and deleted, and a deletion is undone", async (t) => {
+test("zones are created and deleted, and a deletion is undone", async (t) => {
   const weir = await Weir.start(t, { config: FEW });
   const at = await page(t, `${weir.admin_url}/admin`);
   await at.getByRole("button", { name: "New zone…" }).click();
@@ -236,7 +237,7 @@ test("zones are made and deleted, and a deletion is undone", async (t) => {
   assert.equal((await policy(weir, "gov:new")).admit_per_minute, 1_200);
 });
 
-test("a token is asked for, and a viewer sees what can't be changed, and why", async (t) => {
+test("a token is required, and a viewer sees what cannot be changed and why", async (t) => {
   const weir = await Weir.start(t, { config: FEW + ROLES });
   const at = await page(t, `${weir.admin_url}/admin`);
   await at.getByLabel("Token").fill("weir_wrong");
@@ -261,7 +262,7 @@ test("a token is asked for, and a viewer sees what can't be changed, and why", a
   await picture(at, "viewer");
   assert.deepEqual(await axe(at), []);
 
-  // The token is this tab's, and goes nowhere but into the header.
+  // The token belongs to this tab and travels only in the header.
   await at.reload();
   await at.getByRole("heading", { level: 1, name: HOT }).waitFor();
   const kept = await at.evaluate(() => [JSON.stringify(localStorage), document.cookie, location.href, document.documentElement.outerHTML]);
@@ -273,7 +274,7 @@ test("a token is asked for, and a viewer sees what can't be changed, and why", a
   assert.ok(!(await at.evaluate(() => JSON.stringify(sessionStorage))).includes("weir_of"));
 });
 
-test("what the server refuses is said", async (t) => {
+test("a refusal of the server is shown", async (t) => {
   const weir = await Weir.start(t, { config: FEW + ROLES });
   const at = await page(t, `${weir.admin_url}/admin#/zones/${HOT}`);
   await at.getByLabel("Token").fill(TOKENS.operator);
@@ -290,12 +291,12 @@ test("what the server refuses is said", async (t) => {
   assert.equal((await api(weir, "GET", `/zones/${HOT}`, { token: TOKENS.viewer })).policy.admit_per_minute, 10);
 });
 
-test("what is old is shown as old, and what is back as new", async (t) => {
+test("old data is shown as out of date until the server is back", async (t) => {
   const weir = await Weir.start(t, { config: FEW });
   const at = await (await context(t)).newPage();
   const state = () => at.locator(".pulse").getAttribute("data-state");
 
-  // Without the stream, it is asked for.
+  // Without the stream the zones are polled.
   await at.route("**/admin/v1/events*", (route) => route.abort());
   await at.goto(`${weir.admin_url}/admin`);
   await until("it is polled", async () => (await state()) === "polling");
@@ -315,7 +316,7 @@ test("what is old is shown as old, and what is back as new", async (t) => {
   assert.equal(await at.getByText(/^Out of date/).count(), 0);
 });
 
-test("what happens is listed, chosen by kind, and stopped to be read", async (t) => {
+test("events are listed, selected by kind, and paused for reading", async (t) => {
   const weir = await Weir.start(t, { config: FEW });
   const at = await page(t, `${weir.admin_url}/admin#/events`);
   await until("it is live", async () => (await at.locator(".pulse").getAttribute("data-state")) === "live");
@@ -333,7 +334,7 @@ test("what happens is listed, chosen by kind, and stopped to be read", async (t)
   await rows.filter({ hasText: "80 a minute" }).waitFor();
   await at.getByRole("button", { name: "Policy" }).click();
   await until("none of that kind", async () => (await rows.filter({ hasText: "a minute" }).count()) === 0);
-  // What there is too much of comes where it is asked for.
+  // Frequent kinds arrive only after they are selected.
   await at.getByRole("button", { name: "Joined" }).click();
   await until("somebody joined", async () => {
     await weir.ask("/traffic/wait", { zoneId: HOT });
@@ -341,7 +342,7 @@ test("what happens is listed, chosen by kind, and stopped to be read", async (t)
   });
 });
 
-test("servers and stores are seen, and a server is drained", async (t) => {
+test("servers and stores are listed, and a server is drained", async (t) => {
   const weir = await Weir.start(t, { config: FEW });
   const at = await page(t, `${weir.admin_url}/admin#/servers`);
   await at.getByText("serving", { exact: true }).first().waitFor();

@@ -1,8 +1,8 @@
 // The real binary and a real browser, for the tests of pages.
 //
-// Each server has a temporary directory and free ports of its own, and ends by its own process. Each page has a browser context
-// of its own. A page that throws, breaks its own content security policy or asks another host than this machine fails its test; a
-// test that fails leaves a screenshot and the server's log.
+// Each server has its own temporary directory and free ports, and is ended by its process id. Each page has its own browser
+// context. A page that throws, violates its content security policy or calls another host than this machine fails its test. A
+// failed test leaves a screenshot and the server's log.
 
 import { spawn } from "node:child_process";
 import { accessSync, constants, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -15,11 +15,11 @@ import { fileURLToPath } from "node:url";
 
 const ROOT = resolve(dirname(fileURLToPath(import.meta.url)), "../..");
 const TARGET = resolve(ROOT, process.env.CARGO_TARGET_DIR ?? "target");
-/// Where node_modules are, and where screenshots go.
+/// The directory of node_modules and screenshots.
 export const OUT = process.env.WEIR_BROWSER_DIR ?? join(TARGET, "browser");
 const BINARY = process.env.WEIR_BIN ?? join(TARGET, "debug/weir");
 const BROWSERS = ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome"];
-/// How long anything may take that is waited for.
+/// The time limit of every wait.
 const PATIENCE_MS = 20_000;
 
 const modules = createRequire(join(OUT, "package.json"));
@@ -35,7 +35,7 @@ const AXE = installed("axe-core");
 
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
-/// Asks `probe` until it answers with something truthy, and gives that back. What it throws is told if time runs out.
+/// Calls `probe` until its result is truthy, and returns it. After the time limit the last error is reported.
 export async function until(what, probe, patience_ms = PATIENCE_MS) {
   const end = Date.now() + patience_ms;
   for (let last; ; await sleep(40)) {
@@ -50,13 +50,13 @@ export async function until(what, probe, patience_ms = PATIENCE_MS) {
   }
 }
 
-/// One zone's table, for a configuration file.
+/// The table of a zone in a configuration file.
 export function zone(id, settings = {}) {
   const line = ([name, value]) => `${name} = ${JSON.stringify(value)}\n`;
   return `[[zone]]\nid = ${JSON.stringify(id)}\n${Object.entries(settings).map(line).join("")}`;
 }
 
-/// An address that lasts when the server behind it is ended and another one started, as a load balancer's does.
+/// An address that stays the same when the server behind it is replaced, as that of a load balancer does.
 class Door {
   #to = null;
   #open = new Set();
@@ -69,7 +69,7 @@ class Door {
     return door;
   }
 
-  /// From now on it leads to `address`, or (null) to nobody; what is open breaks off.
+  /// Forwards to `address` from now on, or to nobody if it is null. Open connections end.
   lead(address) {
     this.#to = address;
     for (const socket of this.#open) socket.destroy();
@@ -95,13 +95,13 @@ class Door {
   }
 }
 
-/// A running server. `url` and `admin_url` stay the same when it is started again.
+/// A running server. `url` and `admin_url` stay the same after a restart.
 export class Weir {
   #child = null;
   #stdout = "";
   #log = "";
 
-  /// Starts one for the test `t`, with the text of a configuration file, and ends it with the test.
+  /// Starts a server for the test `t` with the text of a configuration file, and ends it with the test.
   static async start(t, { config = "", args = [], env = {} } = {}) {
     try {
       accessSync(BINARY, constants.X_OK);
@@ -124,13 +124,13 @@ export class Weir {
     return weir;
   }
 
-  /// Writes another configuration file; `signal("SIGHUP")` has it read.
+  /// Writes another configuration file; `signal("SIGHUP")` makes the server read it.
   configure(config) {
     this.config = config;
     if (config) writeFileSync(join(this.dir, "weir.toml"), config);
   }
 
-  /// Starts it (again), on the same data.
+  /// Starts the server, also again, on the same data.
   async up() {
     const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^(WEIR_|RUST_LOG$)/.test(name)));
     Object.assign(env, { WEIR_LISTEN: "127.0.0.1:0", WEIR_ADMIN_LISTEN: "127.0.0.1:0", WEIR_DATA_DIR: join(this.dir, "data") });
@@ -156,7 +156,7 @@ export class Weir {
     this.#child.kill(name);
   }
 
-  /// Ends it at once, as a power cut would.
+  /// Kills the server, as a power cut would.
   async kill() {
     this.door.lead(null);
     this.admin_door.lead(null);
@@ -164,19 +164,19 @@ export class Weir {
     await this.ended;
   }
 
-  /// What it logged.
+  /// The log of the server.
   get log() {
     return this.#log;
   }
 
-  /// Takes a place, or asks for one, as an app does.
+  /// Takes a place, or asks to enter, as an app does.
   async ask(path, body) {
     const headers = { "content-type": "application/json" };
     const reply = await fetch(`${this.url}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
     return { status: reply.status, body: await reply.json() };
   }
 
-  /// People in line ahead of whoever comes next, who go on asking until the test ends.
+  /// Adds people in line ahead of the next newcomer. They poll until the test ends.
   async crowd(t, zone_id, count) {
     const join = async () => (await this.ask("/traffic/wait", { zoneId: zone_id })).body.token;
     const tokens = [];
@@ -184,7 +184,7 @@ export class Weir {
     let over = false;
     const asking = (async () => {
       while (!over) {
-        // A server that is away is asked again.
+        // The server may be away; ask again.
         await Promise.allSettled(tokens.map((token) => this.ask("/traffic/entry", { zoneId: zone_id, token })));
         await sleep(400);
       }
@@ -197,7 +197,7 @@ export class Weir {
   }
 }
 
-/// One for all tests of a file: a promise, since several may ask for it at once.
+/// The browser of all tests of a file. It is a promise, because several tests may ask for it at once.
 let browser = null;
 after(async () => (await browser)?.close());
 
@@ -214,13 +214,13 @@ function launched() {
     }
   });
   if (!executablePath) throw new Error("there is no Chromium: apt-get install chromium-headless-shell, or name one by CHROMIUM");
-  // The only pages are ours; root's browser has no sandbox, and containers may have none.
+  // All pages are ours. A browser of root has no sandbox, and containers may not have one.
   browser ??= chromium.launch({ executablePath, chromiumSandbox: false, args: ["--disable-dev-shm-usage"] });
   return browser;
 }
 
-/// A browser context of its own for the test `t`: what is stored in it is shared by its pages. `options` are Playwright's
-/// (locale, colorScheme, viewport, reducedMotion, …).
+/// A new browser context for the test `t`. Its pages share storage. `options` are those of Playwright (locale, colorScheme,
+/// viewport, reducedMotion, …).
 export async function context(t, options = {}) {
   const made = await (await launched()).newContext({ locale: "en-US", ...options });
   made.setDefaultTimeout(PATIENCE_MS);
@@ -249,24 +249,24 @@ export async function context(t, options = {}) {
   return made;
 }
 
-/// A page in a context of its own.
+/// A page in a new context.
 export async function page(t, url, options = {}) {
   const opened = await (await context(t, options)).newPage();
   await opened.goto(url);
   return opened;
 }
 
-/// Keeps a picture under target/browser.
+/// Saves a screenshot under target/browser.
 export async function shot(page, name) {
   mkdirSync(OUT, { recursive: true });
   await page.screenshot({ path: join(OUT, `${name.replace(/[^\p{L}\p{N}]+/gu, "-").slice(0, 100)}.png`), fullPage: true });
 }
 
-/// What axe finds wrong: rule, words and place, one text each. A page is well when there is none.
+/// The faults that axe finds: rule, description and place, one text each. An accessible page has none.
 export async function axe(page) {
   if (!(await page.evaluate(() => "axe" in globalThis))) {
     const { source } = modules(AXE);
-    // By the debugger, which no content security policy of the page forbids.
+    // axe runs through the debugger, which no content security policy can forbid.
     await page.evaluate(`${source}; undefined`);
   }
   const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));

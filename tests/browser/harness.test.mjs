@@ -1,10 +1,10 @@
-// The harness sees what it is there to see: a page of the server is loaded, and what is wrong with a page is told.
+// The harness works: it loads a page of the server and reports the page's faults.
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Weir, axe, context, page, until, zone } from "./harness.mjs";
 
-test("a server keeps its address and its places over a crash", async (t) => {
+test("a server keeps its address and its places through a crash", async (t) => {
   const weir = await Weir.start(t, { config: zone("Z", { mode: "hold" }) });
   const { body } = await weir.ask("/traffic/wait", { zoneId: "Z" });
   await weir.kill();
@@ -15,7 +15,7 @@ test("a server keeps its address and its places over a crash", async (t) => {
   assert.equal(again.body.waiting.rank, 1);
 });
 
-test("a page of the server is opened, and its faults are seen", async (t) => {
+test("a page of the server is opened and its faults are reported", async (t) => {
   const weir = await Weir.start(t);
   const opened = await page(t, `${weir.url}/healthz`);
   assert.equal(await opened.textContent("body"), "ok");
@@ -29,7 +29,7 @@ test("a page of the server is opened, and its faults are seen", async (t) => {
   faults.length = 0;
 });
 
-test("contexts are apart", async (t) => {
+test("contexts are separate", async (t) => {
   const weir = await Weir.start(t);
   const [one, two] = [await context(t), await context(t)];
   for (const at of [one, two]) await (await at.newPage()).goto(`${weir.url}/healthz`);

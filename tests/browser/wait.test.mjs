@@ -1,4 +1,4 @@
-// The waiting page as people meet it: places are kept through reloads, crashes, dead networks and frozen tabs, and the pass is handed
+// The waiting page as people see it. Places survive reloads, crashes, lost networks and frozen tabs, and the pass is handed
 // over where no log and no other page sees it.
 
 import assert from "node:assert/strict";
@@ -6,7 +6,7 @@ import http from "node:http";
 import { test as all } from "node:test";
 import { Weir, axe, context, page, shot, until, zone } from "./harness.mjs";
 
-// Each has a server and a browser context of its own, and mostly waits: so several run at once.
+// Each test has its own server and browser context and mostly waits, so several run at once.
 const tests = [];
 const test = (name, run) => tests.push([name, run]);
 
@@ -21,7 +21,7 @@ const comes_to = (at, wanted) => until(`the page is ${wanted}`, async () => (awa
 const rank_is = (at, rank) => until(`the rank is ${rank}`, async () => (await text(at, "rank")) === String(rank));
 const calls = (at, path) => at.context().requests.filter(({ url }) => new URL(url).pathname === path);
 
-/// A service that people go on to. Tells what it was asked.
+/// A service to which the page hands over. It reports the requests that it received.
 async function service(t) {
   const asked = [];
   const server = http.createServer(async (request, response) => {
@@ -36,10 +36,10 @@ async function service(t) {
   return { asked, origin: `http://127.0.0.1:${server.address().port}` };
 }
 
-/// The claims of a pass; the sample service's test verifies one.
+/// The claims of a pass. The tests of the example service verify passes.
 const claims = (pass) => JSON.parse(Buffer.from(pass.split(".")[1], "base64url"));
 
-test("who waits sees the rank fall, and goes on with the pass in a form", async (t) => {
+test("a waiting user sees the rank fall and continues with the pass in a form", async (t) => {
   const { asked, origin } = await service(t);
   const weir = await Weir.start(t, { config: target(`${origin}/enter?from=weir`) + held() });
   await weir.crowd(t, "Z", 4);
@@ -47,7 +47,7 @@ test("who waits sees the rank fall, and goes on with the pass in a form", async 
   await rank_is(at, 5);
   assert.match(await at.title(), /^5 · Waiting room$/);
   assert.match(await text(at, "reason"), /Nobody is being let in/);
-  // axe asks for no name of this one.
+  // axe demands no name for this element.
   assert.equal(await at.getByRole("progressbar", { name: "How far you have come" }).count(), 1);
   assert.match(await text(at, "explanation"), /kept for 10 seconds/);
   weir.configure(weir.config.replace('mode = "hold"', 'mode = "auto"'));
@@ -63,7 +63,7 @@ test("who waits sees the rank fall, and goes on with the pass in a form", async 
   for (const { url, headers } of [...asked, ...at.context().requests]) {
     assert.ok(!url.includes(pass) && !JSON.stringify(headers).includes(pass), `the pass is in ${url}`);
   }
-  // Back again: what was spent is not spent once more by itself.
+  // Back on the waiting page: a used pass is not handed over again without a click.
   await at.goto(`${weir.url}/wait/Z`);
   await comes_to(at, "again");
   await axe(at).then((found) => assert.deepEqual(found, []));
@@ -73,7 +73,7 @@ test("who waits sees the rank fall, and goes on with the pass in a form", async 
   assert.equal(new URLSearchParams(asked[before].body).get("pass"), pass, "the same pass");
 });
 
-test("a page without a server gets the pass behind the #", async (t) => {
+test("a page without a server gets the pass in the fragment", async (t) => {
   const { asked, origin } = await service(t);
   const weir = await Weir.start(t, { config: target(`${origin}/app`, "fragment") + open() });
   const at = await page(t, `${weir.url}/wait/Z`);
@@ -84,7 +84,7 @@ test("a page without a server gets the pass behind the #", async (t) => {
   for (const { url, headers } of asked) assert.ok(!url.includes(pass) && !JSON.stringify(headers).includes(pass), url);
 });
 
-test("no link says where people go on to", async (t) => {
+test("no link chooses the target", async (t) => {
   const { asked, origin } = await service(t);
   const { asked: asked_evil, origin: evil } = await service(t);
   const weir = await Weir.start(t, { config: target(`${origin}/enter`, "form", "Z") + open() + zone("OTHER", QUICK) });
@@ -92,7 +92,7 @@ test("no link says where people go on to", async (t) => {
   const at = await page(t, `${weir.url}/wait/Z?${tricks}#pass=x&target=${evil}`);
   await at.waitForURL(`${origin}/enter`);
   assert.equal(asked.filter(({ method }) => method === "POST").length, 1);
-  // A zone without a target leads nowhere, and a page that is tricked can't post elsewhere.
+  // A zone without a target leads nowhere, and a manipulated page cannot post to another origin.
   const other = await page(t, `${weir.url}/wait/OTHER?${tricks}`);
   await comes_to(other, "entered");
   assert.match(await text(other, "explanation"), /go back to the page/);
@@ -107,7 +107,7 @@ test("no link says where people go on to", async (t) => {
   assert.deepEqual(asked_evil, []);
 });
 
-test("a reload keeps the place, and a second tab has the same one", async (t) => {
+test("a reload keeps the place, and a second tab shares it", async (t) => {
   const weir = await Weir.start(t, { config: held() });
   await weir.crowd(t, "Z", 2);
   const at = await page(t, `${weir.url}/wait/Z`);
@@ -120,7 +120,7 @@ test("a reload keeps the place, and a second tab has the same one", async (t) =>
   assert.equal(calls(at, "/traffic/wait").length, 1, "one place was taken");
   const stranger = await page(t, `${weir.url}/wait/Z`);
   await rank_is(stranger, 4);
-  // One tab has the stream, the other polls; when the first goes, the second goes on.
+  // One tab has the stream and the other polls. When the first closes, the second continues.
   await until("the second polls", () => calls(second, "/traffic/entry").length > 0);
   const streams = () => calls(second, "/traffic/stream").length;
   const before = streams();
@@ -129,7 +129,7 @@ test("a reload keeps the place, and a second tab has the same one", async (t) =>
   await rank_is(second, 3);
 });
 
-test("two tabs that are let in use the pass once", async (t) => {
+test("two tabs that are admitted use the pass once", async (t) => {
   const { asked, origin } = await service(t);
   const weir = await Weir.start(t, { config: target(`${origin}/enter`) + held() });
   const at = await page(t, `${weir.url}/wait/Z`);
@@ -147,7 +147,7 @@ test("two tabs that are let in use the pass once", async (t) => {
   assert.equal(asked.filter(({ method }) => method === "POST").length, 1);
 });
 
-test("a server that dies, and a network that is gone, cost no place", async (t) => {
+test("a crash of the server and a lost network cost no place", async (t) => {
   const weir = await Weir.start(t, { config: held() });
   await weir.crowd(t, "Z", 2);
   const at = await page(t, `${weir.url}/wait/Z`);
@@ -167,7 +167,7 @@ test("a server that dies, and a network that is gone, cost no place", async (t) 
   assert.equal(calls(at, "/traffic/wait").length, 1, "one place was taken");
 });
 
-test("where no stream comes through, the page polls as it is told", async (t) => {
+test("the page polls as told where no stream gets through", async (t) => {
   const weir = await Weir.start(t, { config: held() });
   const at = await (await context(t)).newPage();
   await at.route("**/traffic/stream**", (route) => route.abort());
@@ -183,7 +183,7 @@ test("where no stream comes through, the page polls as it is told", async (t) =>
   assert.ok(!url.includes("token") && headers["last-event-id"].length === 52, "the token is in no address");
 });
 
-test("who was away for too long is told, and takes a new place by choice", async (t) => {
+test("a user who was away for too long is told, and may take a new place", async (t) => {
   const weir = await Weir.start(t, { config: held() });
   await weir.crowd(t, "Z", 1);
   const at = await page(t, `${weir.url}/wait/Z`);
@@ -203,13 +203,13 @@ test("who was away for too long is told, and takes a new place by choice", async
   assert.equal(await at.evaluate(() => document.activeElement.tagName), "H1", "the keyboard goes on from there");
 });
 
-test("a frozen tab that is let in goes on when it is thawed", async (t) => {
+test("a frozen tab that is admitted continues when it is thawed", async (t) => {
   const { origin } = await service(t);
   const weir = await Weir.start(t, { config: target(`${origin}/enter`) + held() });
   const at = await page(t, `${weir.url}/wait/Z`);
   await rank_is(at, 1);
   const debug = await at.context().newCDPSession(at);
-  // As a frozen tab, a paused one runs nothing while its connections go on. (A browser without windows freezes none.)
+  // A paused tab, like a frozen one, runs nothing while its connections continue. (A headless browser freezes no tabs.)
   await debug.send("Debugger.enable");
   const frozen = new Promise((done) => debug.once("Debugger.paused", done));
   await debug.send("Debugger.pause");
@@ -240,12 +240,12 @@ test("a closed zone, an unknown one, and clients that ask too often", async (t) 
   const second = await page(t, `${weir.url}/wait/LIMITED`);
   await until("it is told", () => second.isVisible('[data-weir~="trouble"]'));
   assert.match(await text(second, "trouble"), /Too many requests.*Trying again in/);
-  // Who has a place keeps it, whatever others do.
+  // A user with a place keeps it, whatever others do.
   await first.reload();
   await rank_is(first, 1);
 });
 
-test("both languages, by the address and by the browser", async (t) => {
+test("the language follows the address or the browser", async (t) => {
   const weir = await Weir.start(t, { config: held() });
   for (const [locale, query, lang, heading] of [
     ["ko-KR", "", "ko", "순서를 기다리고 있습니다"],
@@ -266,7 +266,7 @@ test("both languages, by the address and by the browser", async (t) => {
   assert.equal(await text(at, "rank"), rank, "the place is the same in another language");
 });
 
-test("what operators say is shown in the user's language, or in English, as text", async (t) => {
+test("a notice is shown in the user's language or in English, as text", async (t) => {
   const notice = '[zone.notice]\nen = "Doors <b>open</b>\\nat noon."\nko = "정오에 엽니다."\n';
   const weir = await Weir.start(t, { config: held() + notice + zone("Y", { ...QUICK, mode: "hold" }) + '[zone.notice]\nen = "English only"\n' });
   const said = async (zone_id, locale) => {
@@ -279,7 +279,7 @@ test("what operators say is shown in the user's language, or in English, as text
   assert.deepEqual(await said("Y", "ko-KR"), ["English only", "en"]);
 });
 
-test("an operator's template is shown, with what it shows", async (t) => {
+test("an operator's template is filled in", async (t) => {
   const weir = await Weir.start(t, { config: held(), args: ["--wait-templates-dir", new URL("templates", import.meta.url).pathname] });
   const at = await page(t, `${weir.url}/wait/Z`, { locale: "ko-KR" });
   await rank_is(at, 1);
@@ -288,7 +288,7 @@ test("an operator's template is shown, with what it shows", async (t) => {
   assert.deepEqual(await axe(at), []);
 });
 
-/// Every state, as the server's words bring it about. `says` are the replies to polls, one after the other, the last again and again.
+/// Each state, with the replies that lead to it. `says` are the replies to polls in order; the last one repeats.
 const wait_of = (more) => ({
   body: { canEnter: false, token: "t".repeat(52), waiting: { rank: 1202, etaSeconds: 300, etaRange: [240, 360], pollingPeriod: 60_000, stale: false, ...more } },
 });
@@ -323,7 +323,7 @@ async function told(t, weir, says, { kept = null, zone_id = "Z", ...options } = 
   });
   if (kept) {
     const put = ([key, kept]) => {
-      // The empty page that comes first has no storage.
+      // The empty first page has no storage.
       if (location.protocol === "http:") localStorage.setItem(key, JSON.stringify({ ...kept, heard: Date.now(), token: "t".repeat(52) }));
     };
     await made.addInitScript(put, [`weir ${weir.url}/ Z`, kept]);
@@ -333,7 +333,7 @@ async function told(t, weir, says, { kept = null, zone_id = "Z", ...options } = 
   return { at, asked };
 }
 
-test("every state is well, in both languages, light and dark, wide and narrow", async (t) => {
+test("every state is accessible, in both languages, light and dark, wide and narrow", async (t) => {
   const weir = await Weir.start(t, { config: target("http://127.0.0.1:9/enter", "form", "Z") + held() + zone("NOWHERE", QUICK) });
   const looks = [
     ["en wide light", { locale: "en-US", colorScheme: "light", viewport: { width: 1280, height: 800 } }],
@@ -341,7 +341,7 @@ test("every state is well, in both languages, light and dark, wide and narrow", 
   ];
   for (const [look, options] of looks) {
     for (const [name, wanted, says, kept] of STATES) {
-      // Who enters where nothing is configured stays on the page.
+      // Without a target, a user who enters stays on the page.
       const zone_id = name === "entered" ? "NOWHERE" : "Z";
       const { at } = await told(t, weir, says, { ...options, kept, zone_id });
       if (wanted) {
@@ -385,13 +385,13 @@ test("a wait that was told never grows without a reason", async (t) => {
   assert.deepEqual(shown.map(([words]) => words), ["about 4 to 6 minutes", "up to 6 minutes", "about 11 to 17 minutes"]);
   assert.deepEqual(shown.map(([, reason]) => reason), [false, false, true]);
   assert.match(await text(at, "reason"), /more slowly/, "the reason stays long enough to be read");
-  // Loading again is no reason either.
+  // A reload is not a reason either.
   await at.reload();
   await until("it is told again", async () => (await text(at, "eta")) !== "");
   assert.match(await text(at, "eta"), /about 1[01] to 17 minutes/);
 });
 
-test("a screen reader is told of changes, and not of each step", async (t) => {
+test("a screen reader hears changes, but not each step", async (t) => {
   const weir = await Weir.start(t, { config: held() });
   const says = Array.from({ length: 6 }, (_, i) => wait_of({ rank: 100 - i, pollingPeriod: 500 }));
   const { at, asked } = await told(t, weir, [...says, wait_of({ etaSeconds: null, etaRange: null, reason: "held", pollingPeriod: 500 })]);

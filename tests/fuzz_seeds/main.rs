@@ -1,4 +1,4 @@
-//! The seeds of the fuzz targets, and everything that fuzzing ever found, replayed without a fuzzer.
+//! Replays the seeds of the fuzz targets, including everything that fuzzing has found, without a fuzzer.
 
 #[path = "../../fuzz/checks.rs"]
 mod checks;
@@ -12,7 +12,7 @@ fn replay(target: &str, check: fn(&[u8])) {
     for file in files {
         let path = file.expect("a readable directory").path();
         let bytes = fs::read(&path).expect("a readable seed");
-        // Also everything the seed begins with: parsers fail at ends.
+        // Also every prefix of the seed, because parsers fail at ends.
         for end in (0..=bytes.len().min(2_000)).chain([bytes.len()]) {
             check(&bytes[..end]);
         }

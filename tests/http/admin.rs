@@ -1,5 +1,5 @@
-//! The admin API against the running binary: who may do what, changes that don't get lost, dry runs, what is written down, and
-//! the command line over it.
+//! The admin API of the running binary: roles, changes that are not lost, dry runs, the record of changes, and the
+//! command line that uses the API.
 
 use std::{
     collections::BTreeSet,
@@ -19,7 +19,7 @@ use crate::{
     weir::{Setup, Weir, binary, zone},
 };
 
-/// `weir` with these arguments, against a server where there is one: exit code, output, errors.
+/// Runs `weir` with these arguments, against `server` if there is one. Returns exit code, output and errors.
 fn weir(args: &[&str], server: Option<&Weir>) -> (Option<i32>, String, String) {
     let mut command = Command::new(binary());
     command.args(args).env_remove("WEIR_ADMIN_TOKEN");
@@ -31,7 +31,7 @@ fn weir(args: &[&str], server: Option<&Weir>) -> (Option<i32>, String, String) {
     (status.code(), text(stdout), text(stderr))
 }
 
-/// A token as `weir token new` makes it, and the lines for the configuration.
+/// A token made by `weir token new`, and its lines for the configuration.
 fn new_token(name: &str, role: &str) -> (String, String) {
     let (code, said, complaint) = weir(&["token", "new", "--name", name, "--role", role], None);
     assert_eq!((code, complaint.as_str()), (Some(0), ""));
@@ -46,7 +46,7 @@ fn tag(reply: &Reply) -> String {
     reply.header("etag").unwrap_or_else(|| panic!("no tag: {reply:?}")).to_owned()
 }
 
-/// The roles, by what they may do; each may do what those before it may.
+/// The roles. Each may do everything that the roles before it may do.
 const ROLES: [&str; 3] = ["viewer", "operator", "admin"];
 
 /// Each route with the role that it needs, and a body that changes nothing.
@@ -64,7 +64,7 @@ const ROUTES: &[(&str, &str, &str, Option<&str>)] = &[
     ("PUT", "/admin/v1/drain", "admin", Some(r#"{"draining":false}"#)),
 ];
 
-/// Every route, asked by everybody; and what was shown as a token is in no log.
+/// Calls every route with every role. No token appears in a log.
 pub(crate) fn roles_and_routes() {
     let tokens: Vec<(String, String)> =
         ROLES.iter().map(|role| new_token(&format!("{role}@x"), role)).collect();
@@ -128,7 +128,7 @@ pub(crate) fn roles_and_routes() {
         assert_eq!(weir.admin_get(path).status, 200, "{path} needs no token");
     }
 
-    // A token that is taken out of the file is taken away by a reload.
+    // A reload removes a token that is no longer in the file.
     weir.setup().write_config(&format!("{}{}", tokens[0].1, zone("Z", 60, "")));
     weir.signal(Signal::HUP);
     eventually("the operator's token is not known any more", || {
@@ -142,8 +142,8 @@ pub(crate) fn roles_and_routes() {
     assert!(!said.contains(&forged), "what was shown is told");
 }
 
-/// What there is: of two who change the same thing one is told, a dry run changes nothing, a change is told with its maker and can be
-/// undone, and the line feels it.
+/// Of rival changes one succeeds and the others get 412. A dry run changes nothing. Each change is recorded with its
+/// author and can be undone, and it takes effect on the line.
 pub(crate) fn changes_are_made_once_and_written_down() {
     let setup = Setup::new(&zone("Z", 60, "mode = \"hold\"\n[zone.notice]\nen = \"Soon.\""));
     let audit = setup.dir().join("audit");
@@ -167,7 +167,7 @@ pub(crate) fn changes_are_made_once_and_written_down() {
     });
     assert_eq!(ask("GET", "/Z", &[], None).json()["now"]["eta_s"], Value::Null, "nobody is let in");
 
-    // A dry run says what would be, and nothing is otherwise after it.
+    // A dry run shows the result and changes nothing.
     let open = r#"{"policy":{"mode":"auto"},"notice":{"ko":"곧"}}"#;
     for (method, body) in [("PATCH", Some(open)), ("PUT", Some(r#"{"policy":{}}"#)), ("DELETE", None)] {
         let would = ask(method, "/Z?dry_run=true", &[("If-Match", &first)], body);
@@ -198,7 +198,7 @@ pub(crate) fn changes_are_made_once_and_written_down() {
     };
     assert_eq!(changes(), [Value::Null; 0], "nothing was changed");
 
-    // Many want to change the same thing at once.
+    // Several rivals change the same zone at once.
     const RIVALS: u32 = 8;
     let together = Barrier::new(RIVALS as usize);
     let replies: Vec<Reply> = thread::scope(|scope| {
@@ -222,7 +222,7 @@ pub(crate) fn changes_are_made_once_and_written_down() {
         assert_eq!(lost.json()["zone"]["policy"], won.json()["zone"]["policy"], "as it is now");
     }
 
-    // Let in; and undone by putting back what was before.
+    // The zone is opened. Putting back the previous definition undoes it.
     let change = ask("PATCH", "/Z", &[("If-Match", &second)], Some(open));
     let third = tag(&change);
     let before = change.json()["before"].clone();
@@ -257,7 +257,7 @@ pub(crate) fn changes_are_made_once_and_written_down() {
     let of_one = weir.admin_ask("GET", "/admin/v1/changes?zone=shop:new", &[], None).json();
     assert_eq!(of_one["changes"].as_array().map(Vec::len), Some(2));
     assert_eq!(of_one["changes"][0]["after"], Value::Null);
-    // What the file says is nobody's change here.
+    // A change of the file has no author.
     weir.setup().write_config(&crate::weir::zone("Z", 61, ""));
     weir.signal(Signal::HUP);
     eventually("a change of the file is seen", || {
@@ -283,7 +283,7 @@ pub(crate) fn changes_are_made_once_and_written_down() {
     assert_eq!(written[4]["after"], Value::Null);
 }
 
-/// Out of service and back, by an operator; a stop is still a stop.
+/// An operator drains a server and puts it back into service. A stop still stops it.
 pub(crate) fn a_drained_server_is_not_ready_and_can_come_back() {
     let mut weir = Setup::zone(60, "").start();
     let mut before = weir.connect();
@@ -320,7 +320,7 @@ pub(crate) fn a_drained_server_is_not_ready_and_can_come_back() {
     assert!(weir.wait_for_end().success());
 }
 
-/// Minutes and waits are those of what was done.
+/// The statistics of minutes and waits match what happened.
 pub(crate) fn statistics_are_of_what_happened() {
     let weir = Setup::new(&(zone("Z", 5, "sub_windows = 1") + &zone("IDLE", 5, ""))).start();
     for n in 0..8 {
@@ -375,7 +375,8 @@ pub(crate) fn statistics_are_of_what_happened() {
     assert_eq!(ask("/admin/v1/servers")["cells"][0]["up"], true);
 }
 
-/// The same by the command line: plain lines in a pipe, a token by variable or file, and an exit code for each kind of failure.
+/// The command line makes the same changes. In a pipe it prints plain lines, it reads the token from a variable or
+/// file, and each kind of failure has its exit code.
 pub(crate) fn the_command_line_asks_the_server() {
     let (token, lines) = new_token("otto", "operator");
     let server = Setup::new(&(lines + &zone("Z", 60, ""))).start();
@@ -427,7 +428,7 @@ pub(crate) fn the_command_line_asks_the_server() {
     }
 }
 
-/// Beyond the loopback nobody is let in for being near.
+/// Beyond the loopback interface a token is always required.
 pub(crate) fn no_open_door_beyond_the_loopback() {
     let open = "admin_listen = \"0.0.0.0:0\"\n";
     let setup = Setup::new(&format!("{open}{}", zone("Z", 60, ""))).shell("unset WEIR_ADMIN_LISTEN;");
@@ -444,7 +445,7 @@ pub(crate) fn no_open_door_beyond_the_loopback() {
     };
     let bearer = format!("Bearer {token}");
     assert_eq!([ask(&[]), ask(&[("Authorization", &bearer)])], [401, 200]);
-    // Nor does a reload open it, by a file that would have it elsewhere.
+    // A reload with an admin listener elsewhere does not open it either.
     weir.setup().write_config(&zone("Z", 60, ""));
     let before = weir.log().len();
     weir.signal(Signal::HUP);

@@ -1,4 +1,4 @@
-//! The audit log: every pass is in it, and what was changed since shows.
+//! The audit log contains every pass, and reveals later changes of the log.
 
 use std::{
     fs,
@@ -18,14 +18,14 @@ use crate::{
 
 const FIRST: &str = "audit-0000000001.jsonl";
 
-/// A server with an audit log, and a zone that lets everybody in who comes.
+/// A server with an audit log, and a zone that admits everybody.
 fn audited(config: &str) -> (Weir, PathBuf) {
     let setup = Setup::new(config);
     let log = setup.dir().join("audit");
     (setup.arg("--audit-dir").arg(&log).start(), log)
 }
 
-/// `weir audit verify` of these arguments, with exit code and output.
+/// Runs `weir audit verify` with these arguments. Returns exit code and output.
 pub(crate) fn verify(args: &[&Path]) -> (Option<i32>, String) {
     let Output { status, stdout, stderr } =
         Command::new(binary()).args(["audit", "verify"]).args(args).output().expect("the binary runs");
@@ -39,16 +39,16 @@ fn passes_verification(log: &Path) -> String {
     said
 }
 
-/// The lines of this event in the log's first file.
+/// The lines of an event in the first file of the log.
 fn told(log: &Path, event: &str) -> Vec<Value> {
     let text = fs::read_to_string(log.join(FIRST)).expect("there is a log");
-    // Of what is being written, whole lines only.
+    // The last line may be incomplete while the server writes.
     let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
     let lines = whole.map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     lines.filter(|line| line["event"] == event).collect()
 }
 
-/// The names of the passes in the log, as in the passes.
+/// The ids of the passes in the log, as the passes spell them.
 fn entered(log: &Path) -> Vec<String> {
     let name = |line: &Value| {
         let epoch = line["epoch"].as_u64().expect("a number");
@@ -63,8 +63,8 @@ fn wait(weir: &Weir, zone: &str) -> Answer {
     Answer::of(&weir.post("/traffic/wait", &body(zone, None)))
 }
 
-/// Everybody who entered is in the log, once, with the policy of the moment; asking again adds nothing; the log passes
-/// `weir audit verify`, and not after a byte was changed.
+/// The log contains each entry once, with the policy at that time. Asking again adds nothing. `weir audit verify`
+/// accepts the log, and refuses it after one byte was changed.
 pub(crate) fn every_pass_is_in_it_once() {
     let auto = zone("Z", 600, "") + &zone("LINE", 20, "");
     let (weir, log) = audited(&auto);
@@ -73,13 +73,13 @@ pub(crate) fn every_pass_is_in_it_once() {
         for _ in 0..40 {
             let mut answer = wait(&weir, zone);
             if answer.can_enter {
-                // Again, as after a lost reply: the same pass.
+                // A repeated call, as after a lost reply, returns the same pass.
                 answer = Answer::of(&weir.post("/traffic/entry", &body(zone, Some(&answer.token))));
                 names.push(jti(answer.pass()));
             }
         }
     }
-    // The windows are lifted: the rest of the line enters.
+    // A higher limit lets the rest of the line enter.
     weir.setup().write_config(&auto.replace("\"LINE\"\n", "\"LINE\"\nmode = \"open\"\n"));
     weir.signal(Signal::HUP);
     eventually("the line is open", || {
@@ -118,7 +118,7 @@ pub(crate) fn every_pass_is_in_it_once() {
     assert_eq!(verify(&[&log.join("elsewhere")]).0, Some(2));
 }
 
-/// A server that was killed goes on with the chain, and the log says that nobody stopped it.
+/// After a kill the server continues the chain, and the log shows that the server was not stopped in order.
 pub(crate) fn a_killed_server_goes_on_with_it() {
     let (mut weir, log) = audited(&zone("Z", 600, ""));
     for life in 1..=3 {
@@ -132,7 +132,7 @@ pub(crate) fn a_killed_server_goes_on_with_it() {
     assert_eq!(said.matches("did not stop in order").count(), 3, "{said}");
 }
 
-/// What keeps the log from being opened ends the server with a line that says so.
+/// If the log cannot be opened, the server exits with a line that gives the reason.
 pub(crate) fn a_log_that_cannot_be_opened_ends_the_start() {
     let setup = Setup::zone(60, "");
     let log = setup.dir().join("file");

@@ -1,7 +1,7 @@
-//! The store's trouble is not the user's.
+//! Users do not notice trouble of the store.
 //!
-//! A full disk is played by a limit on the size of files, which any user can set and lift on a running process: every
-//! write to the journal fails, as it does on a disk without space.
+//! A limit on the size of files simulates a full disk: any user can set and lift it on a running process, and every
+//! write to the journal fails, as on a disk without space.
 
 use rustix::process::{Resource, Rlimit, prlimit};
 
@@ -12,7 +12,7 @@ use crate::{
     weir::{Setup, Weir, zone},
 };
 
-/// A server whose journal may fail: a write beyond the limit must be an error, and not the end of the process.
+/// A server whose journal may fail. A write beyond the limit must return an error instead of ending the process.
 fn start(config: &str) -> Weir {
     Setup::new(config).shell("trap '' XFSZ;").start()
 }
@@ -23,14 +23,15 @@ fn limit_files(weir: &Weir, bytes: Option<u64>) {
         .expect("our own process, and no lower limit on this one");
 }
 
-/// The disk is full: a join is refused. The reply is for the table of errors.
+/// The reply to a join while the disk is full, for the table of errors.
 pub(crate) fn join_while_away() -> Reply {
     let weir = start(&zone("Z", 60, ""));
     limit_files(&weir, Some(0));
     weir.post("/traffic/wait", &body("Z", None))
 }
 
-/// Polls are answered and marked stale, nobody enters or joins; with space again, all goes on, and no place is lost.
+/// While the disk is full, polls are answered and marked stale, and nobody enters or joins. When there is space
+/// again, everything continues, and no place is lost.
 pub(crate) fn polls_are_answered_and_nobody_enters() {
     let (held, auto) = (zone("Z", 6, "mode = \"hold\""), zone("Z", 6, ""));
     let mut weir = start(&held);
@@ -45,7 +46,7 @@ pub(crate) fn polls_are_answered_and_nobody_enters() {
     let refused = join();
     assert_eq!((refused.status, refused.problem().as_str()), (503, "store_away"));
 
-    // The zone opens, and yet: an entry that can't be kept is none.
+    // The zone is opened, but nobody enters, because an entry cannot be stored.
     weir.setup().write_config(&auto);
     weir.signal(rustix::process::Signal::HUP);
     for round in 0..20 {

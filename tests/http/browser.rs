@@ -1,4 +1,4 @@
-//! A real browser: the book's lines in a page of another origin, a headless Chromium, and a server that dies meanwhile.
+//! A real browser: a headless Chromium runs the lines of the book in a page of another origin, while the server dies.
 
 use std::{
     env, fs,
@@ -25,15 +25,15 @@ use crate::{
     weir::{Setup, zone},
 };
 
-/// Programs that are a Chromium.
+/// Names under which Chromium may be installed.
 const BROWSERS: [&str; 5] =
     ["chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome"];
 
-/// Others in line before the tab.
+/// People in line ahead of the tab.
 const AHEAD: u64 = 10;
 
-/// Ended with the test, its log shown where that failed. A process group of its own: what is started may be a script that
-/// starts the browser, and that has helpers.
+/// A running browser. It ends with the test, and its log is shown if the test failed. It has its own process group,
+/// because the program may be a script that starts the browser, and a browser starts helpers.
 struct Browser {
     child: Child,
     log: PathBuf,
@@ -51,18 +51,18 @@ impl Drop for Browser {
 }
 
 impl Browser {
-    /// Opens `url`; `home` is a directory for the browser alone.
+    /// Opens `url`. `home` is a directory for this browser alone.
     fn open(url: &str, home: &Path) -> Self {
         let log = home.join("browser.log");
         let start = |program: String| {
             let mut browser = Command::new(program);
-            // Containers have little shared memory: it takes files instead.
+            // Containers have little shared memory, so the browser uses files instead.
             browser.args(["--headless", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
             if !has_sandbox() {
-                // The only page is ours.
+                // The browser opens only our own page.
                 browser.arg("--no-sandbox");
             }
-            // It stays open for as long as somebody might debug it.
+            // With a debugging port the browser stays open.
             browser.arg("--remote-debugging-port=0");
             browser.arg(format!("--user-data-dir={}", home.join("browser").display())).arg(url);
             let stderr = fs::File::create(&log).expect("the directory takes files");
@@ -76,13 +76,14 @@ impl Browser {
     }
 }
 
-/// Whether a browser can lock its pages in: root's refuses to, and others need name spaces, which containers may not have.
+/// Whether the browser can use its sandbox. It refuses to as root, and otherwise needs user namespaces, which
+/// containers may not have.
 fn has_sandbox() -> bool {
     let tried = Command::new("unshare").args(["--user", "true"]).stderr(Stdio::null()).status();
     !geteuid().is_root() && tried.is_ok_and(|status| status.success())
 }
 
-/// Serves one page, and takes what it reports.
+/// Serves one page and receives its reports.
 struct Page {
     origin: String,
     reports: Arc<Mutex<Vec<Value>>>,
@@ -98,14 +99,14 @@ impl Page {
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let (html, reports) = (Arc::clone(&html), Arc::clone(&reports));
-                // A connection that breaks off is the browser's affair.
+                // The browser may close a connection early.
                 thread::spawn(move || drop(answer(client, &*html, &reports)));
             }
         });
         page
     }
 
-    /// What the page reported so far under `name`.
+    /// What the page has reported under `name`.
     fn reported(&self, name: &str) -> Vec<Value> {
         let reports = self.reports.lock().expect("no holder panics");
         reports.iter().filter_map(|report| report.get(name).cloned()).collect()
@@ -113,7 +114,7 @@ impl Page {
 }
 
 fn answer(client: TcpStream, html: &dyn Fn() -> String, reports: &Mutex<Vec<Value>>) -> io::Result<()> {
-    // Browsers connect beforehand, and may never ask.
+    // Browsers open connections in advance and may never use them.
     client.set_read_timeout(Some(Duration::from_secs(5)))?;
     let mut reader = BufReader::new(client);
     let (mut head, mut length) = (String::new(), 0);
@@ -144,7 +145,7 @@ fn answer(client: TcpStream, html: &dyn Fn() -> String, reports: &Mutex<Vec<Valu
     )
 }
 
-/// The book's example for browsers.
+/// The example for browsers in the book.
 fn example() -> String {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/app/streams.md"))
         .expect("the page about streams");
@@ -175,7 +176,7 @@ const base = "http://{server}";
     )
 }
 
-/// Stands before a server, at an address that lasts when that dies, and notes what is asked through it.
+/// A proxy before the server. Its address stays the same when the server restarts, and it records the requests.
 struct Door {
     address: SocketAddr,
     server: Arc<Mutex<Option<SocketAddr>>>,
@@ -191,7 +192,7 @@ impl Door {
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let asked = Arc::clone(&asked);
-                // With nobody behind the door, the connection ends.
+                // Without a server the connection ends.
                 let server = *server.lock().expect("no holder panics");
                 drop(server.map(|server| through(client, server, asked)));
             }
@@ -203,7 +204,7 @@ impl Door {
         *self.server.lock().expect("no holder panics") = server;
     }
 
-    /// All that was asked so far, one after the other as it came.
+    /// All requests so far, in order.
     fn asked(&self) -> String {
         String::from_utf8_lossy(&self.asked.lock().expect("no holder panics")).into_owned()
     }
@@ -218,7 +219,7 @@ fn through(client: TcpStream, server: SocketAddr, asked: Arc<Mutex<Vec<u8>>>) ->
     Ok(())
 }
 
-/// Until one of the two has ended; then both have.
+/// Copies bytes until one side ends, then ends both.
 fn pass_on(mut from: &TcpStream, mut to: &TcpStream, note: impl Fn(&[u8])) {
     let mut chunk = [0; 4_096];
     while let Ok(n @ 1..) = from.read(&mut chunk) {
@@ -231,8 +232,8 @@ fn pass_on(mut from: &TcpStream, mut to: &TcpStream, note: impl Fn(&[u8])) {
     drop(to.shutdown(Shutdown::Both));
 }
 
-/// A tab hears where it stands, goes on by itself after the server was killed and came back, sees its rank move, and
-/// enters with the pass that a poll would get.
+/// A tab hears its rank, continues by itself after the server was killed and restarted, sees its rank fall, and
+/// enters with the same pass that a poll would return.
 pub(crate) fn a_tab_follows_its_place_through_a_crash_and_enters() {
     let door = Door::open();
     let address = door.address;

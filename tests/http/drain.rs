@@ -1,4 +1,4 @@
-//! Stopping: who was let in is served, who hangs is not waited for beyond the deadline.
+//! Stopping: requests in flight are served, and a client that hangs is cut off at the deadline.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn with(settings: &str) -> Weir {
     Setup::new(&format!("{settings}\n{}", zone("Z", 60_000, ""))).start()
 }
 
-/// A request whose body is half sent, and that the server has begun to read; and the other half.
+/// Sends half of a request's body after the server has begun to read it. Returns the other half.
 fn half_sent(weir: &Weir) -> (Client, String) {
     let mut client = weir.connect();
     let request = post("/traffic/wait", &body("Z", None)).replace("Host", "Expect: 100-continue\r\nHost");
@@ -29,12 +29,12 @@ fn half_sent(weir: &Weir) -> (Client, String) {
     (client, rest[5..].to_owned())
 }
 
-/// Nobody can connect any more.
+/// Waits until no connection is accepted any more.
 fn listener_is_closed(weir: &Weir) {
     eventually("the listener is closed", || Client::connect(weir.public).is_err().then_some(()));
 }
 
-/// Connections that the kernel had taken before the signal are served: all of them, in every round.
+/// All connections that the kernel accepted before the signal are served, in every round.
 pub(crate) fn accept_queue_is_served() {
     for round in 0..ROUNDS {
         let mut weir = with("");
@@ -48,14 +48,14 @@ pub(crate) fn accept_queue_is_served() {
         for (n, client) in clients.iter_mut().enumerate() {
             let reply = client.reply().unwrap_or_else(|e| panic!("round {round}, connection {n}: {e}"));
             assert!(Answer::of(&reply).can_enter);
-            // What was answered in the moment before the signal was heard ends as an idle connection does.
+            // A call that was answered just before the signal took effect ends as an idle connection.
             assert!(client.is_ended(), "round {round}, connection {n}");
         }
         assert!(weir.wait_for_end().success());
     }
 }
 
-/// A request that is half here is read to its end and answered; idle connections end; new ones are not taken.
+/// A request in flight is read to its end and answered, idle connections end, and new connections are refused.
 pub(crate) fn requests_in_flight_finish() {
     let mut weir = with("drain_deadline_s = 600");
     let mut idle = weir.connect();
@@ -71,7 +71,7 @@ pub(crate) fn requests_in_flight_finish() {
     assert!(weir.wait_for_end().success());
 }
 
-/// A request that never ends is not waited for beyond the deadline.
+/// A request that never ends is cut off at the deadline.
 pub(crate) fn deadline_ends_it() {
     let mut weir = with("drain_deadline_s = 1\nbody_timeout_s = 120");
     let (mut client, _rest) = half_sent(&weir);
@@ -79,21 +79,20 @@ pub(crate) fn deadline_ends_it() {
     weir.signal(Signal::TERM);
     weir.wait_for_end();
     assert!(now() - signalled >= Duration::from_secs(1), "the deadline is granted in full");
-    // What it hears, if anything, is an error; then the end.
+    // The client may receive an error; then the connection ends.
     if let Ok(reply) = client.reply() {
         assert!(reply.status >= 400 && reply.closes(), "{reply:?}");
     }
     assert!(client.ends());
 }
 
-/// What a stopping server says to who asks whether it is ready, or for what would last. The reply is for the table of
-/// errors.
+/// The reply of a stopping server to a GET of `path`, for the table of errors.
 pub(crate) fn asked_while_stopping(path: &str) -> Reply {
     let weir = with("drain_deadline_s = 600");
     let (_busy, _rest) = half_sent(&weir);
     let mut asking = weir.connect();
     asking.send(format!("GET {path} HTTP/1.1\r\nHost:")).expect("taken");
-    // One after the other: the server has seen the half of the head once it answers what was sent later.
+    // The server answers in order, so it has read the half head once it answers a later request.
     assert_eq!(weir.get("/healthz").status, 200);
     weir.signal(Signal::TERM);
     listener_is_closed(&weir);
@@ -101,7 +100,7 @@ pub(crate) fn asked_while_stopping(path: &str) -> Reply {
     asking.reply().expect("a reply while draining")
 }
 
-/// Asked twice to stop, it stops, however long the deadline.
+/// A second signal ends the server at once, however long the deadline is.
 pub(crate) fn second_signal_ends_it_at_once() {
     let mut weir = with("drain_deadline_s = 600\nbody_timeout_s = 120");
     let (_client, _rest) = half_sent(&weir);

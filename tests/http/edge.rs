@@ -1,4 +1,4 @@
-//! The edge: what slow, broken, greedy and hostile clients meet, and that others don't notice.
+//! The edge: what slow, broken, greedy and hostile clients receive, and that other clients do not notice them.
 
 use std::time::Duration;
 
@@ -14,13 +14,14 @@ fn with(settings: &str) -> Weir {
     Setup::new(&format!("{settings}\n{}", zone("Z", 60_000, ""))).start()
 }
 
-/// The server said that it closes, and closed.
+/// Asserts that the server announced the close and closed the connection.
 fn assert_closed(reply: &Reply, client: &mut Client) {
     assert!(reply.closes(), "not said: {reply:?}");
     assert!(client.is_ended(), "said, not done: {reply:?}");
 }
 
-/// One byte and then silence, or a byte now and then: both end with the head's time.
+/// A client that sends one byte and then nothing, and a client that sends a byte now and then, are both cut off at
+/// the time limit of the head.
 pub(crate) fn slow_head_is_let_go() {
     let weir = with("header_timeout_s = 1\nidle_timeout_s = 3600");
     let mut silent = weir.connect();
@@ -31,14 +32,14 @@ pub(crate) fn slow_head_is_let_go() {
     dripping.patience(Duration::from_millis(200)).expect("a live socket");
     while !dripping.is_ended() {
         assert!(now() - started < DEADLINE, "fed byte by byte, the connection lives on");
-        // The next turn of the loop sees the end.
+        // The next round notices the end.
         drop(dripping.send("x"));
     }
     assert!(silent.ends(), "a head that never ends");
     assert_eq!(weir.get("/healthz").status, 200);
 }
 
-/// A kept connection that is not used ends; one that was never used does too.
+/// An idle connection is closed, whether it was used before or not.
 pub(crate) fn idle_connection_is_closed() {
     let weir = with("idle_timeout_s = 4");
     let (mut used, mut unused) = (weir.connect(), weir.connect());
@@ -47,13 +48,13 @@ pub(crate) fn idle_connection_is_closed() {
     assert!(used.is_ended() && unused.is_ended());
 }
 
-/// Who asks and asks and never reads does not hold a connection for ever.
+/// A client that sends requests and never reads does not hold a connection for ever.
 pub(crate) fn client_that_does_not_read_is_let_go() {
     let weir = with("write_timeout_s = 1\nidle_timeout_s = 3600");
     let mut deaf = weir.connect();
     let many = post("/traffic/wait", &body("Z", None)).repeat(100);
     deaf.patience(Duration::from_millis(500)).expect("a live socket");
-    // Until the buffers of both sides are full; then the server has somebody who doesn't read.
+    // Send until the buffers of both sides are full.
     let started = now();
     while deaf.send(&many).is_ok() {
         assert!(now() - started < DEADLINE, "the server takes requests for ever");
@@ -62,7 +63,7 @@ pub(crate) fn client_that_does_not_read_is_let_go() {
     assert_eq!(weir.get("/healthz").status, 200);
 }
 
-/// Connections of the public listener, as the server counts them.
+/// The open connections of the public listener, from the server's metric.
 fn open_connections(weir: &Weir) -> u64 {
     let metrics = weir.admin_get("/metrics");
     let line =
@@ -70,7 +71,7 @@ fn open_connections(weir: &Weir) -> u64 {
     line.rsplit_once(' ').and_then(|(_, n)| n.parse().ok()).expect("a number")
 }
 
-/// What is over the limits is refused as such, and what is just inside is served.
+/// Requests over the limits are refused with the right code, and requests just within them are served.
 pub(crate) fn oversized_requests() {
     let weir = with("");
     let get = |headers: &str| {
@@ -98,7 +99,7 @@ pub(crate) fn oversized_requests() {
     assert_eq!(weir.post("/traffic/wait", &padded(4_096)).status, 200, "a body of 4 KiB");
     for length in [4_097, 1 << 20] {
         let mut client = weir.connect();
-        // The server may refuse by the head and stop reading.
+        // The server may refuse after the head and stop reading.
         drop(client.send_post("/traffic/wait", &padded(length)));
         let reply = client.reply().expect("a reply before the end");
         assert_eq!((reply.status, reply.problem().as_str()), (413, "too_large"));
@@ -114,7 +115,7 @@ fn chunked(parts: &[&str]) -> String {
     format!("{head}Transfer-Encoding: chunked\r\n\r\n{chunks}0\r\n\r\n")
 }
 
-/// Chunks are a body like any other, and have its limit.
+/// A chunked body is read like any other and has the same limit.
 pub(crate) fn chunked_bodies() {
     let weir = with("");
     let mut client = weir.connect();
@@ -127,7 +128,7 @@ pub(crate) fn chunked_bodies() {
     let reply = client.reply().expect("a reply");
     assert_eq!((reply.status, reply.problem().as_str()), (413, "too_large"));
     assert_closed(&reply, &mut client);
-    // Both lengths at once is how requests are smuggled past proxies; nonsense for a chunk's size is no better.
+    // Two lengths at once can smuggle requests past proxies. An invalid chunk size is refused too.
     let both = chunked(&["{}"]).replace("Transfer", "Content-Length: 3\r\nTransfer");
     let nonsense = chunked(&["{}"]).replace("\r\n2\r\n", "\r\nzz\r\n");
     for bad in [both, nonsense] {
@@ -138,7 +139,7 @@ pub(crate) fn chunked_bodies() {
     }
 }
 
-/// A client that asks before it sends its body is told to go on.
+/// A client that waits for `100 Continue` before its body receives it.
 pub(crate) fn expect_continue() {
     let weir = with("");
     let mut client = weir.connect();
@@ -150,7 +151,7 @@ pub(crate) fn expect_continue() {
     assert!(Answer::of(&client.reply().expect("a reply")).can_enter);
 }
 
-/// Requests sent in one go are answered one by one, in their order.
+/// Pipelined requests are answered one by one, in order.
 pub(crate) fn pipelining_keeps_the_order() {
     let weir = with("");
     let mut client = weir.connect();
@@ -169,7 +170,7 @@ pub(crate) fn pipelining_keeps_the_order() {
     }
 }
 
-/// The old protocol: the end of the connection ends the reply, unless the client asks to keep it.
+/// In HTTP/1.0 the end of the connection ends the reply, unless the client asks to keep it.
 pub(crate) fn http_1_0() {
     let weir = with("");
     let mut client = weir.connect();
@@ -187,7 +188,7 @@ pub(crate) fn http_1_0() {
     assert_closed(&reply, &mut client);
 }
 
-/// HEAD is GET without the body, where there is GET.
+/// HEAD returns the head of GET on each route that has GET.
 pub(crate) fn head_and_get() {
     let weir = with("");
     let mut client = weir.connect();
@@ -203,7 +204,8 @@ pub(crate) fn head_and_get() {
     }
 }
 
-/// Noise, and requests with a few bytes bent, end in an error or the connection's end, never in harm.
+/// Random bytes, and requests with a few changed bytes, lead to an error or to the end of the connection, without
+/// harm to the server.
 pub(crate) fn random_bytes_do_no_harm() {
     let mut random = Random::seeded("edge::random_bytes_do_no_harm");
     let weir = with("header_timeout_s = 1\nbody_timeout_s = 1");
@@ -219,7 +221,7 @@ pub(crate) fn random_bytes_do_no_harm() {
         for bytes in [noise, bent] {
             let mut client = weir.connect();
             client.patience(Duration::from_millis(20)).expect("a live socket");
-            // It may be refused before all of it is sent, and what is half sent gets no reply in this short time.
+            // The server may refuse before everything is sent, and half a request gets no reply in this short time.
             drop(client.send(&bytes));
             if let Ok(reply) = client.reply() {
                 assert!(reply.status < 500, "{reply:?} to {}", bytes.escape_ascii());
@@ -230,7 +232,8 @@ pub(crate) fn random_bytes_do_no_harm() {
     assert!(!weir.log().contains("panicked"), "{}", weir.log());
 }
 
-/// Above the cap a connection is told so and ended; below it, served; polls on open connections go on.
+/// A connection above the cap is refused with a reply, connections below it are served, and polls on open connections
+/// continue.
 pub(crate) fn connection_cap_is_polite() {
     let weir = with("max_connections = 8");
     let mut kept: Vec<Client> = (0..8).map(|_| weir.connect()).collect();
@@ -251,7 +254,7 @@ pub(crate) fn connection_cap_is_polite() {
     assert_eq!(weir.admin_get("/healthz").status, 200, "the admin listener has its own room");
 }
 
-/// The log names the client that a listed proxy speaks for, and of others the peer itself.
+/// The log names the client that a trusted proxy forwards, and otherwise the peer itself.
 pub(crate) fn forwarded_for_is_believed_of_listed_proxies() {
     for (listed, client) in [("127.0.0.0/8", "client=198.51.100.7"), ("10.0.0.0/8", "client=127.0.0.1")] {
         let weir = with(&format!("log = \"weir=debug\"\ntrusted_proxies = [\"{listed}\"]"));

@@ -1,4 +1,4 @@
-//! Every error of the table, met as a client meets it, and held against the table that users read.
+//! Every error code is provoked by a client and compared with the table that users read.
 
 use std::{collections::BTreeSet, fs};
 
@@ -13,7 +13,7 @@ use crate::{
     weir::{Setup, Weir, zone},
 };
 
-/// Asks one server, which has a zone `Z`, for one error.
+/// Asks a server with a zone `Z` for one error.
 type Ask = fn(&Weir, &mut Client) -> Reply;
 
 fn ask(client: &mut Client, bytes: impl AsRef<[u8]>) -> Reply {
@@ -39,11 +39,11 @@ fn typed(kind: &str) -> String {
     format!("POST /traffic/wait HTTP/1.1\r\nHost: test\r\n{kind}Content-Length: {length}\r\n\r\n{body}")
 }
 
-/// Codes that no client can bring about at will: a full queue is met in the tests of the store, as many zones as there may be and
-/// a tenant without a store in those of the desk.
+/// Codes that a client cannot provoke at will. Tests of the store cover a full queue; tests of the zone editor cover
+/// the limit of zones and a tenant without a store.
 const MET_ELSEWHERE: &[&str] = &["busy", "no_cell", "too_many_zones"];
 
-/// A token of the role `admin`, and one of a viewer, which the server knows.
+/// A token of the role `admin` and one of a viewer, which the server knows.
 const ADMIN: (&str, &str) = ("Authorization", "Bearer weir_admin-for-tests");
 const VIEWER: (&str, &str) = ("Authorization", "Bearer weir_viewer-for-tests");
 const TOKENS: &str = "[[admin_token]]
@@ -56,7 +56,7 @@ role = \"viewer\"
 sha256 = \"bb5fc44523b811598212ad0169bec78c2da988cd8365291802b1a184b31895db\"
 ";
 
-/// Asks the admin listener.
+/// Sends a request to the admin listener.
 fn admin(
     weir: &Weir,
     client: &mut Client,
@@ -69,10 +69,10 @@ fn admin(
     client.ask(method, path, headers, body).expect("the admin listener replies")
 }
 
-/// `If-Match` that fits whatever is there.
+/// An `If-Match` header that matches any state.
 const ANY: (&str, &str) = ("If-Match", "*");
 
-/// Code, status, and how to meet it. One row for each way that apps are likely to go.
+/// Each row: code, status, and how to provoke it. There is one row for each mistake that apps are likely to make.
 const CASES: &[(&str, u16, Ask)] = &[
     ("malformed_http", 400, |_, c| ask(c, "nonsense\r\n\r\n")),
     ("malformed_http", 400, |_, c| ask(c, "GET /healthz HTTP/7\r\n\r\n")),
@@ -143,7 +143,7 @@ const CASES: &[(&str, u16, Ask)] = &[
                 .contains("weir_zone_evicted_total{zone=\"HELD\"} 1")
                 .then_some(())
         });
-        // A connection that asks nothing for so long is closed.
+        // A connection without a request for this time is closed.
         *c = weir.connect();
         entry(c, &body("HELD", Some(&silent)))
     }),
@@ -239,10 +239,10 @@ const CASES: &[(&str, u16, Ask)] = &[
     }),
 ];
 
-/// Starts a server of its own and asks it for one error.
+/// Starts a server and asks it for one error.
 type AskApart = fn() -> Reply;
 
-/// Those that want a server of their own.
+/// Errors that need their own server.
 const CASES_APART: &[(&str, u16, AskApart)] = &[
     ("store_away", 503, away::join_while_away),
     ("stopping", 503, || drain::asked_while_stopping("/readyz")),
@@ -255,8 +255,8 @@ const CASES_APART: &[(&str, u16, AskApart)] = &[
     }),
 ];
 
-/// Each case gives its code and status; the connection ends where the reply says so, and serves on where it doesn't.
-/// The codes are those of the program and of the book, no more and no fewer.
+/// Each case returns its code and status. The connection ends if the reply announces it, and stays usable otherwise.
+/// The codes are exactly those of the program and of the book.
 pub(crate) fn every_code_is_met_and_documented() {
     let zones = [
         zone("Z", 60_000, ""),
@@ -298,7 +298,7 @@ pub(crate) fn every_code_is_met_and_documented() {
         fs::read_to_string(&file).unwrap_or_else(|e| panic!("{file}: {e}"))
     };
     let pages = ["app/errors.md", "operate/admin-api.md"].map(page).concat();
-    // A row has a cell that is a code, in backticks, and one that is its status.
+    // A row has a cell with a code in backticks, and a cell with its status.
     let row = |line: &str| {
         let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
         let status = cells.iter().find_map(|cell| cell.parse().ok().filter(|s| (400..600).contains(s)))?;

@@ -1,4 +1,4 @@
-//! The server is killed as by a power cut, again and again, under load: nobody notices but by a call to repeat.
+//! The server is killed again and again under load, as by a power cut. Clients only have to repeat calls.
 
 use std::{
     net::SocketAddr,
@@ -23,8 +23,8 @@ const KILLS: usize = 9;
 const CROWDS: usize = 4;
 const CROWD: usize = 60;
 
-/// No place is lost (an answer other than 200 fails in [`App::step`]), nobody enters twice or by another's pass, and
-/// neither window is broken, as far as any client can tell.
+/// No place is lost (a status other than 200 fails in [`App::step`]), nobody enters twice or with another user's
+/// pass, and no client can observe more entries than either window allows.
 pub(crate) fn places_and_caps_survive() {
     let mut random = Random::seeded("kill::places_and_caps_survive");
     let config = |mode: &str| {
@@ -45,10 +45,10 @@ pub(crate) fn places_and_caps_survive() {
     let crowds: Vec<Vec<App>> = thread::scope(|scope| {
         let zones = ["Z"; CROWDS - 1].into_iter().chain(["TIGHT"]);
         let crowds: Vec<_> = zones.map(|zone| scope.spawn(move || load(zone))).collect();
-        // A crowd that fails ends the others too, so that the scope can end.
+        // If one crowd fails, the others end too, so that the scope can end.
         let finished = || crowds.iter().any(thread::ScopedJoinHandle::is_finished);
         for kill in 0..KILLS {
-            // A line forms first, and through two kills; then it moves through seven.
+            // A line forms first and lasts through two kills; then it moves through seven.
             if kill == 2 {
                 weir.setup().write_config(&config("auto"));
             }
@@ -68,7 +68,7 @@ pub(crate) fn places_and_caps_survive() {
 
     let broken: usize = crowds.iter().flatten().map(|app| app.broken).sum();
     assert!(broken > 0, "no call broke off: the kills hit nobody");
-    // Whatever was being written when a kill came.
+    // The audit log is valid, whatever was being written at each kill.
     let (code, said) = audit::verify(&[&log]);
     assert_eq!(code, Some(0), "{said}");
     assert!(said.matches("did not stop in order").count() >= KILLS / 2, "{said}");
@@ -81,7 +81,7 @@ pub(crate) fn places_and_caps_survive() {
         let entered: Vec<Between> = apps.iter().filter_map(|app| app.entered).collect();
         let minute = most_within(Duration::from_secs(60), &entered);
         assert!(minute <= per_minute, "{zone}: {minute} entered in a minute");
-        // The burst of TIGHT came before its line; in Z there was a line from the start.
+        // The burst of TIGHT came before its line; zone Z had a line from the start.
         let sub = most_within(Duration::from_secs(6), &entered);
         assert!(zone == "TIGHT" || sub <= 30, "{zone}: {sub} entered in a sub-window");
         assert!(entered.len() >= 20, "{zone}: {} entered", entered.len());
@@ -92,7 +92,7 @@ pub(crate) fn places_and_caps_survive() {
         jtis.dedup();
         assert_eq!(jtis.len(), passes, "{zone}: two holders of one entry");
     }
-    // Everybody who waits still has the place, and everybody who is in still has the pass.
+    // Everybody who waits still has the place, and everybody who entered still has the pass.
     for mut app in crowds.into_iter().flatten() {
         eventually("an answer after the last restart", || app.step(weir.public).map(|_| ()));
     }

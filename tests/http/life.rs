@@ -1,4 +1,4 @@
-//! One user's way through the room.
+//! The way of one user through the waiting room.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::{
     weir::{Setup, zone},
 };
 
-/// Joins, waits, is told when, asks as told, enters, shows the pass; and once the pass is over, so is the ticket.
+/// A user joins, waits, polls as told, enters and shows the pass. When the pass has expired, the ticket is gone.
 pub(crate) fn full_life() {
     let weir = Setup::zone(10, "pass_ttl_s = 60").start();
     let keys = JwkSet::of(&weir);
@@ -36,7 +36,8 @@ pub(crate) fn full_life() {
     let again = us[0].step(weir.public).expect("an answer");
     assert_eq!(passes::jti(&again.pass.clone().expect("still in")), claims.jti);
 
-    // The early ones' passes are over now or soon; until then asking again gives the same pass, which `step` checks.
+    // The passes of the early users have expired or will soon. Until then asking again returns the same pass, which
+    // `step` checks.
     let token = early[0].last.as_ref().expect("an answer").token.clone();
     let gone = eventually("the ticket ends with its pass", || {
         let reply = weir.post("/traffic/entry", &body("Z", Some(&token)));
@@ -74,7 +75,7 @@ pub(crate) fn token_in_wait_resumes() {
     }
 }
 
-/// A repeated entry gives the same pass, on any connection, before and after reload and restart, and uses one slot.
+/// A repeated entry returns the same pass, on any connection, before and after reload and restart, and uses one slot.
 pub(crate) fn entry_is_idempotent() {
     let weir = Setup::zone(3, "").start();
     let joined = Answer::of(&weir.post("/traffic/wait", &body("Z", None)));

@@ -1,7 +1,7 @@
-//! How often one client may ask: who is refused, who is not, and what a refusal costs.
+//! Client limits: who is refused, who is not, and what a refusal costs.
 //!
-//! Each client is an address of the loopback network. Buckets refill while a test runs, so what is counted is held against
-//! the time that passed.
+//! Each client is an address of the loopback network. Buckets refill while a test runs, so counts are compared with
+//! the elapsed time.
 
 use std::{
     net::Ipv4Addr,
@@ -30,7 +30,7 @@ fn wait(client: &mut Client, zone: &str) -> Reply {
     client.post("/traffic/wait", &body(zone, None)).expect("a reply")
 }
 
-/// A refusal, with all that it owes; in how many seconds to come back.
+/// Asserts that the reply is a complete refusal. Returns its `Retry-After` in seconds.
 fn refused(reply: &Reply, policy: &str) -> u64 {
     assert_eq!((reply.status, reply.problem().as_str()), (429, "too_many_requests"), "{reply:?}");
     let in_s = reply.header("retry-after").and_then(|s| s.parse().ok()).expect("a whole number");
@@ -40,14 +40,15 @@ fn refused(reply: &Reply, policy: &str) -> u64 {
     in_s
 }
 
-/// A counter's value; 0 where there is no such series yet.
+/// The value of a counter; 0 if the series does not exist yet.
 pub(crate) fn counted(weir: &Weir, series: &str) -> u64 {
     let number = value(weir.admin_get("/metrics").text(), series).unwrap_or(0.0);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
     return number as u64;
 }
 
-/// One client floods `wait`; others join and poll, and notice nothing. The line holds what was allowed and no more.
+/// One client floods `wait`; others join and poll without noticing. The line holds exactly the joins that were
+/// allowed.
 pub(crate) fn a_flood_from_one_address_takes_its_share_and_nobody_elses() {
     const PER_MINUTE: u64 = 6;
     let more = format!("mode = \"hold\"\nwaits_per_minute_per_client = {PER_MINUTE}");
@@ -101,8 +102,9 @@ pub(crate) fn a_flood_from_one_address_takes_its_share_and_nobody_elses() {
     assert_eq!(counted(&weir, "weir_limits_unknown_total"), 0);
 }
 
-/// Who is one client: by trusted proxies only, not those behind a carrier's NAT; joins, and polls, have limits of their
-/// own, and a token in `wait` is a poll. A zone without limits says nothing of them. A reload changes them.
+/// Clients are told apart by their address, which only trusted proxies may forward, and addresses behind a carrier's
+/// NAT are not limited. Joins and polls have separate limits, and a token in `wait` counts as a poll. A zone without
+/// limits sends no limit headers. A reload changes the limits.
 pub(crate) fn clients_are_told_apart_and_what_they_do() {
     let settings = "trusted_proxies = [\"127.0.0.9\"]\n[limit]\ncarrier_nats = [\"127.0.0.8\"]\n";
     let limited = "mode = \"hold\"\nwaits_per_minute_per_client = 1\nentries_per_minute_per_client = 20";
@@ -167,8 +169,8 @@ pub(crate) fn clients_are_told_apart_and_what_they_do() {
     eventually("a raise is to be had at once", || (wait(&mut one, "Z").status == 200).then_some(()));
 }
 
-/// Servers of one Redis count joins together; a flood that is refused costs Redis nothing; a Redis that is away refuses
-/// nobody as too many.
+/// Servers with one Redis count joins together. Refused calls cost Redis nothing. While Redis is away, nobody is
+/// refused with 429.
 pub(crate) fn joins_are_counted_over_all_servers() {
     let mut redis = Standalone::start();
     let config = zone("shop:Z", 60, "mode = \"hold\"\nwaits_per_minute_per_client = 5");
@@ -193,7 +195,7 @@ pub(crate) fn joins_are_counted_over_all_servers() {
     let refilled = begun.elapsed().as_secs() / 12 + 1;
     assert!((5..=5 + refilled).contains(&allowed), "{allowed} were allowed by two servers together");
 
-    // Each server asks for the register twice a second and beats once; a token comes back every 12 s.
+    // Each server reads the register twice a second and beats once; a token comes back every 12 s.
     let calls = || {
         let told = redis.info("commandstats", "cmdstat_evalsha");
         let calls = told.strip_prefix("calls=").and_then(|rest| rest.split(',').next()?.parse::<u64>().ok());

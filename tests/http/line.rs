@@ -1,4 +1,4 @@
-//! The line, seen from outside: its order, its speed, what it tells, and who leaves it.
+//! The line as clients see it: its order, its speed, the waits it tells, and evictions.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::{
 const MINUTE: Duration = Duration::from_secs(60);
 const SUB_WINDOW: Duration = Duration::from_secs(6);
 
-/// 60 use the minute at once; those after enter in order of arrival, as slots fall free: six in six seconds and never
-/// more.
+/// 60 users use the minute at once. Those after them enter in order of arrival as slots become free: at most six in
+/// six seconds.
 pub(crate) fn moves_in_order_and_at_the_windows_speed() {
     let weir = Setup::zone(60, "").start();
     let mut apps: Vec<App> = (0..74).map(|_| App::new("Z")).collect();
@@ -34,8 +34,8 @@ pub(crate) fn moves_in_order_and_at_the_windows_speed() {
     app::run(&mut line, || weir.public, &mut seen_ranks, Duration::from_secs(140));
 
     let entered = |app: &App| app.entered.expect("everybody is in");
-    // A sub-window's six slots fall free together, one for each of the first six: whoever of them asks first is in
-    // first, and takes nobody's. The seventh's slot, and those behind, are later ones.
+    // The six slots of a sub-window become free together, one for each of the first six users, who may enter in any
+    // order. The slots of the seventh and later users become free later.
     for (n, earlier) in line.iter().enumerate() {
         for later in line.iter().skip(n + 6) {
             assert!(entered(earlier).from < entered(later).to, "overtaken");
@@ -49,7 +49,8 @@ pub(crate) fn moves_in_order_and_at_the_windows_speed() {
     app::assert_each_in_once(&line);
 }
 
-/// When each place in a line is free that forms after a burst of the minute's slots at 0 s: both windows slide.
+/// When the slot of each place becomes free, in a line behind a burst that used the whole minute at 0 s. Both windows
+/// slide.
 fn free_after_burst_s(per_minute: usize, places: usize) -> Vec<u64> {
     let per_sub_window = per_minute.div_ceil(10);
     let mut at = vec![0; per_minute];
@@ -59,7 +60,7 @@ fn free_after_burst_s(per_minute: usize, places: usize) -> Vec<u64> {
     at.split_off(per_minute)
 }
 
-/// What newcomers are told after a burst is when their slot falls free by both windows.
+/// The wait that newcomers are told after a burst ends when their slot becomes free by both windows.
 pub(crate) fn told_wait_knows_the_windows() {
     assert_eq!(free_after_burst_s(2, 5), [60, 66, 120, 126, 180]);
     let sizes = [2, 10, 60, 600];
@@ -84,7 +85,8 @@ pub(crate) fn told_wait_knows_the_windows() {
             assert!(low <= high, "{waiting:?}");
             let free = Duration::from_secs(free_s);
             let slack = Duration::from_secs(free_s / 10);
-            // Each slot falls free 60 s after one of the burst was used, somewhere between its start and its end.
+            // Each slot becomes free 60 s after a slot of the burst was used, which was between its start and its
+            // end.
             let latest = free + slack - (asked - burst_over).min(free);
             let earliest = (free - slack).saturating_sub(asked - start);
             assert!(
@@ -96,7 +98,7 @@ pub(crate) fn told_wait_knows_the_windows() {
     }
 }
 
-/// Who is silent for the idle time is gone; who polls as told stays, for much longer than that.
+/// A user who is silent for the idle time is evicted; a user who polls as told stays for much longer.
 pub(crate) fn silent_one_is_evicted_and_poller_is_not() {
     let idle = Duration::from_secs(10);
     let weir = Setup::zone(60, "mode = \"hold\"\nidle_timeout_s = 10\npolling_period_ms = 500").start();

@@ -1,5 +1,5 @@
-//! HTTP against the running binary. Each test has a server process, a data directory and ports of its own; what is
-//! asserted is what a client sees.
+//! HTTP against the running binary. Each test has its own server process, data directory and ports, and asserts only
+//! what a client sees.
 
 #[path = "../support/app.rs"]
 mod app;
@@ -40,7 +40,7 @@ mod stream;
 use libtest_mimic::{Arguments, Trial};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// These mostly wait for the server's clock, so more of them run at once than there are cores.
+/// These tests mostly wait for the server's clock, so more of them run at once than there are cores.
 const AT_ONCE: usize = 10;
 
 fn main() {
@@ -60,7 +60,7 @@ fn main() {
     conclusions.iter().for_each(libtest_mimic::Conclusion::exit_if_failed);
 }
 
-/// `module::test` as a trial of that name.
+/// The trial of a test, named `module::test`.
 macro_rules! trials {
     ($($module:ident::$test:ident),* $(,)?) => {
         vec![$(Trial::test(concat!(stringify!($module), "::", stringify!($test)), || {
@@ -70,7 +70,7 @@ macro_rules! trials {
     };
 }
 
-/// The longest first.
+/// The tests that run together, longest first.
 fn together() -> Vec<Trial> {
     trials![
         life::full_life,
@@ -149,7 +149,7 @@ fn together() -> Vec<Trial> {
     ]
 }
 
-/// Those that want the machine for themselves.
+/// The tests that need the machine for themselves.
 fn by_themselves() -> Vec<Trial> {
     trials![flood::twenty_thousand_connections, stream::five_thousand_streams]
 }

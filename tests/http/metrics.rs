@@ -1,4 +1,4 @@
-//! What an operator sees.
+//! The metrics that an operator sees.
 
 use std::{
     io::Write as _,
@@ -13,14 +13,14 @@ use crate::{
     weir::{Setup, Weir, zone},
 };
 
-/// The value of a series, as the live output has it.
+/// The value of a series in the text of the metrics.
 pub(crate) fn value(metrics: &str, series: &str) -> Option<f64> {
     let line =
         metrics.lines().find(|line| line.strip_prefix(series).is_some_and(|rest| rest.starts_with(' ')))?;
     line.rsplit_once(' ')?.1.parse().ok()
 }
 
-/// The value of a series of whole numbers, now.
+/// The current value of a series of whole numbers.
 pub(crate) fn gauge(weir: &Weir, series: &str) -> u64 {
     let metrics = scrape(weir);
     let line = metrics.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
@@ -34,7 +34,7 @@ fn scrape(weir: &Weir) -> String {
     reply.text().to_owned()
 }
 
-/// `promtool check metrics` has nothing to say about the live output, and the numbers are those of what was done.
+/// `promtool check metrics` finds no fault in the live output, and the numbers match what happened.
 pub(crate) fn promtool_is_silent_and_the_numbers_are_right() {
     let weir = Setup::new(&(zone("Z", 5, "") + &zone("EMPTY", 5, ""))).start();
     for n in 0..8 {
@@ -84,7 +84,7 @@ fn check(metrics: &str) {
     assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
 }
 
-/// Both listeners tell how the server is; a reload shows in the metrics.
+/// Both listeners report health and readiness, and the metrics count reloads.
 pub(crate) fn health_and_readiness() {
     let weir = Setup::zone(60, "").start();
     for path in ["/healthz", "/readyz"] {

@@ -1,5 +1,5 @@
-//! What browsers get of the running server, and what operators may put in its place. What people see of it is for
-//! `tests/browser`.
+//! What browsers receive from the running server, and what operators may replace. `tests/browser` tests what people
+//! see.
 
 use std::fs;
 
@@ -18,7 +18,8 @@ fn ask(weir: &Weir, path: &str, field: &str) -> Reply {
     client.reply().expect("the server replies")
 }
 
-/// A page has its policy and its language, is not sent twice to who has it, and says by its status that there is no such zone.
+/// A page has its policy and its language, is not sent again to a client that has it, and has status 404 for an
+/// unknown zone.
 pub(crate) fn pages_are_served_with_their_policy_and_cached() {
     let weir = Setup::zone(60, "").start();
     let page = weir.get("/wait/Z?lang=ko");
@@ -35,7 +36,7 @@ pub(crate) fn pages_are_served_with_their_policy_and_cached() {
         let reply = weir.get(nothing);
         assert_eq!((reply.status, reply.json()["code"].as_str()), (404, Some("not_found")), "{nothing}");
     }
-    // Everything that a page names is there, and of no other host.
+    // Every file that the page names is served, from the same host.
     for named in page.text().split(['"', '\'']).filter(|text| text.starts_with("../")) {
         let asset = weir.get(named.trim_start_matches(".."));
         assert_eq!(asset.status, 200, "{named}");
@@ -53,7 +54,7 @@ pub(crate) fn pages_are_served_with_their_policy_and_cached() {
     assert!(metrics.contains("weir_requests_total{route=\"page\",status=\"304\"} 1"), "{metrics}");
 }
 
-/// What operators tell those who wait is there for pages of listed origins, for some seconds, and follows the zone.
+/// A zone's notice is served to pages of listed origins, may be cached for seconds, and follows changes of the zone.
 pub(crate) fn a_notice_is_served() {
     let config = |notice: &str| {
         format!(
@@ -79,7 +80,8 @@ pub(crate) fn a_notice_is_served() {
     });
 }
 
-/// Templates are read at the start and by a hang-up; what does not fit changes nothing, and keeps a server from starting.
+/// Templates are read at the start and at SIGHUP. An invalid one changes nothing at SIGHUP, and keeps a server from
+/// starting.
 pub(crate) fn templates_are_read_again() {
     let setup = Setup::new("");
     let dir = setup.dir().join("pages");

@@ -1,4 +1,4 @@
-//! Passes, checked as a protected service would: by the published keys and a library that is not ours.
+//! Passes, verified as a protected service would: with the published keys and an independent library.
 
 use jsonwebtoken::{DecodingKey, Validation, decode, decode_header, jwk};
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use crate::{
     weir::{Setup, Weir, zone},
 };
 
-/// What a pass says; nothing else may be in it.
+/// The claims of a pass. An unknown claim fails the test.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Claims {
@@ -26,7 +26,7 @@ pub(crate) struct Claims {
 pub(crate) struct JwkSet(jwk::JwkSet);
 
 impl JwkSet {
-    /// As this server publishes them.
+    /// Reads the keys that this server publishes.
     pub(crate) fn of(weir: &Weir) -> Self {
         let reply = weir.get("/.well-known/jwks.json");
         assert_eq!(reply.status, 200, "{reply:?}");
@@ -37,7 +37,7 @@ impl JwkSet {
         Self(serde_json::from_slice(&reply.body).expect("a JWK set"))
     }
 
-    /// The claims of a pass that is good: its key, signature, audience and dates.
+    /// Verifies key, signature, audience and dates of a pass, and returns its claims.
     pub(crate) fn verify(&self, pass: &str) -> Claims {
         let header = decode_header(pass).expect("a JWT");
         assert_eq!(header.typ.as_deref(), Some("JWT"));
@@ -52,7 +52,7 @@ impl JwkSet {
         let key = DecodingKey::from_jwk(key).expect("a key to verify with");
         let claims = decode::<Claims>(pass, &key, &rules).expect("a good pass").claims;
         assert!(claims.iat == claims.nbf && claims.nbf < claims.exp && !claims.jti.is_empty(), "{claims:?}");
-        // One bit of the signature, and it is good no more.
+        // After a change of one bit of the signature, verification fails.
         let mut bent = pass.to_owned();
         let last = if bent.ends_with('w') { 'g' } else { 'w' };
         bent.replace_range(bent.len() - 2..bent.len() - 1, &last.to_string());
@@ -63,7 +63,7 @@ impl JwkSet {
     }
 }
 
-/// The `jti` of a pass whose signature is checked elsewhere.
+/// The `jti` of a pass. Other tests verify the signature.
 pub(crate) fn jti(pass: &str) -> String {
     let claims = jsonwebtoken::dangerous::insecure_decode::<Claims>(pass).expect("a JWT");
     claims.claims.jti
@@ -104,7 +104,7 @@ pub(crate) fn rs256_verifies() {
     verifies("RS256");
 }
 
-/// The keys stay when the server restarts, and so do the passes they made.
+/// A restarted server keeps its keys, and earlier passes stay valid.
 pub(crate) fn pass_outlives_a_restart() {
     let mut weir = Setup::zone(10, "").start();
     let answer = Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
@@ -113,13 +113,13 @@ pub(crate) fn pass_outlives_a_restart() {
     assert_eq!(JwkSet::of(&weir).verify(answer.pass()), before);
 }
 
-/// With a new key and the previous one beside it, what was given out before stays good; without, it ends.
+/// With a new key and the previous one, earlier passes and tokens stay valid. Without the previous one they do not.
 pub(crate) fn keys_rotate() {
     let weir = Setup::zone(10, "").start();
     let answer = Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
     let before = JwkSet::of(&weir).verify(answer.pass());
     let setup = weir.stop();
-    // The keys that another server made for itself.
+    // Keys that another server made.
     let other = Setup::zone(10, "").start().stop();
     let data = |setup: &Setup, file: &str| setup.data().join(file).display().to_string();
     let mut config = zone("Z", 10, "");

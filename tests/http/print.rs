@@ -1,4 +1,4 @@
-//! What a started server prints is for people: the lines work as pasted.
+//! The output of a starting server is for people, and its commands work as pasted.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::weir::Setup;
 
-/// Two lines of curl, and the second works after the first.
+/// The server prints two lines of curl, and the second works after the first.
 pub(crate) fn curl_lines_work_as_pasted() {
     let weir = Setup::new("").start();
     let printed = weir.stdout();

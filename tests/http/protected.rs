@@ -1,4 +1,4 @@
-//! The sample of a protected service, with passes of a real server: what a service has to refuse, it refuses.
+//! The example of a protected service with passes of a real server: it refuses every pass that a service must refuse.
 
 use std::{fs, net::SocketAddr, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
     weir::{Setup, Weir, zone},
 };
 
-/// The sample, before one zone of a server.
+/// The example service before one zone of a server.
 struct Sample {
     at: SocketAddr,
     waiting_room: String,
@@ -65,8 +65,8 @@ fn pass_of(weir: &Weir, zone: &str) -> String {
     Answer::of(&weir.post("/traffic/wait", &body(zone, None))).pass().to_owned()
 }
 
-/// A real pass lets in once, and what it brings is a session. Passes that are spent, forged, expired, or of another key, zone or
-/// audience bring nothing, and spend nothing.
+/// A valid pass is accepted once and gives a session. A pass that is spent, forged, expired, or for another key, zone
+/// or audience is refused and spends nothing.
 pub(crate) fn a_pass_is_accepted_once_and_nothing_else_is() {
     let zones = zone("Z", 600, "") + &zone("OTHER", 600, "");
     let weir = Setup::new(&zones).start();
@@ -82,15 +82,15 @@ pub(crate) fn a_pass_is_accepted_once_and_nothing_else_is() {
     let other = if pass.as_bytes()[at] == b'A' { "B" } else { "A" };
     bent.replace_range(at..=at, other);
     sample.refuses(&bent, "forged");
-    sample.refuses("", "no pass");
-    sample.refuses("a.b.c", "no pass");
+    sample.refuses("", "not a pass");
+    sample.refuses("a.b.c", "not a pass");
     sample.refuses(&pass_of(&weir, "OTHER"), "another service");
     sample.refuses(&signed_with_what_is_public(&weir, &pass), "forged");
     Sample::before(&weir, "somebody-else").refuses(&pass, "another service");
     let elsewhere = Setup::new(&zones).start();
     sample.refuses(&pass_of(&elsewhere, "Z"), "unknown key");
 
-    // By the real key.
+    // Passes signed with the real key.
     let now = insecure_decode::<Value>(&pass).expect("a JWT").claims["iat"].as_u64().expect("a date");
     sample.refuses(&signed(&weir, "weir", now - 120), "expired");
     sample.refuses(&signed(&weir, "weir", now + 120), "expired");
@@ -107,7 +107,7 @@ pub(crate) fn a_pass_is_accepted_once_and_nothing_else_is() {
     assert_eq!(sample.get("/nothing", session).status, 404);
 }
 
-/// What the server would sign with its own key for somebody who entered then, for that audience.
+/// A pass for an entry at this time and for this audience, signed with the server's own key.
 fn signed(weir: &Weir, audience: &str, entered_unix_s: u64) -> String {
     let pem = fs::read_to_string(weir.setup().data().join("pass-es256.pem")).expect("made at the start");
     let passes = Passes::new(Signer::read(&pem).expect("a key"), None, audience, None);
@@ -116,7 +116,8 @@ fn signed(weir: &Weir, audience: &str, entered_unix_s: u64) -> String {
     pass
 }
 
-/// The same claims, signed with the published keys as a shared secret: what verifiers fall for that go by the pass's own word.
+/// The same claims, signed with the published keys as a shared secret. A verifier that trusts the algorithm in the
+/// pass would accept it.
 fn signed_with_what_is_public(weir: &Weir, pass: &str) -> String {
     let claims = insecure_decode::<Value>(pass).expect("a JWT").claims;
     let secret = EncodingKey::from_secret(&weir.get("/.well-known/jwks.json").body);

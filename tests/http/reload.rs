@@ -19,14 +19,14 @@ fn join(weir: &Weir, zone: &str) -> Answer {
     Answer::of(&weir.post("/traffic/wait", &body(zone, None)))
 }
 
-/// Waits until a zone is served, or is not.
+/// Waits until a call for the zone gets this status.
 fn served(weir: &Weir, zone: &str, status: u16) {
     let call = body(zone, Some("no token of ours"));
     let what = format!("{zone} answers {status}");
     eventually(&what, || (weir.post("/traffic/entry", &call).status == status).then_some(()));
 }
 
-/// Zones come, go, come back and change; nobody loses the place.
+/// Zones are added, removed, restored and changed, and nobody loses a place.
 pub(crate) fn zones_come_go_and_change() {
     let (held, auto) = (zone("A", 60, "mode = \"hold\""), zone("A", 60, ""));
     let b = zone("B", 60, "mode = \"hold\"");
@@ -53,7 +53,7 @@ pub(crate) fn zones_come_go_and_change() {
     });
 }
 
-/// A file with a fault is refused with its line and the reason, and what was in force stays.
+/// A file with a fault is refused with its line and the reason, and the previous configuration stays in force.
 pub(crate) fn bad_file_changes_nothing() {
     let good = zone("A", 60, "mode = \"hold\"");
     let weir = Setup::new(&good).start();
@@ -76,8 +76,8 @@ pub(crate) fn bad_file_changes_nothing() {
     served(&weir, "B", 401);
 }
 
-/// What operators changed is kept beside the file, and wins until the file's own entry is another one; what is kept and
-/// can't be read ends the start by name.
+/// Operators' changes are stored beside the file and override it until the file's entry of the zone changes. A stored
+/// file that cannot be read ends the start with its name.
 pub(crate) fn what_operators_changed_wins_until_the_file_is_edited() {
     let of_file = zone("A", 60, "mode = \"hold\"") + &zone("B", 60, "mode = \"hold\"");
     let setup = Setup::new(&of_file);

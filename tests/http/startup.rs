@@ -1,4 +1,4 @@
-//! Starting: what is wrong is said once, clearly, before anything is served.
+//! Starting: a fault is reported once and clearly, before anything is served.
 
 use std::{
     fs::{self, Permissions},
@@ -15,7 +15,7 @@ use crate::{
     weir::{Ended, Setup, binary, zone},
 };
 
-/// What is wrong with the configuration, in the one line that was said.
+/// The single line that reports the fault of the configuration.
 fn complaint(ended: &Ended) -> &str {
     assert_eq!(ended.status.code(), Some(64), "{}", ended.log);
     assert_eq!(ended.stdout, "");
@@ -83,7 +83,7 @@ pub(crate) fn check_config_and_version() {
     assert_eq!(version.stdout, format!("weir {}\n", env!("CARGO_PKG_VERSION")).as_bytes());
 }
 
-/// Flag before environment before file.
+/// A flag overrides the environment, which overrides the file.
 pub(crate) fn settings_come_from_the_environment_too() {
     let port = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();
     let taken: Vec<_> =
@@ -124,7 +124,7 @@ pub(crate) fn one_server_a_port() {
     assert!(second.log.contains(&address), "{}", second.log);
 }
 
-/// A Redis that can't be reached: the server starts all the same, says what is away, and tells nobody the password.
+/// If Redis cannot be reached, the server starts, reports it, and never shows the password.
 pub(crate) fn a_store_that_is_away_is_no_reason_not_to_start() {
     let nobody =
         TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|l| l.local_addr()).expect("a free port");
@@ -163,7 +163,7 @@ fn files_in(dir: &Path) -> Vec<PathBuf> {
     fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("readable").path()).collect()
 }
 
-/// Nothing damaged or foreign is ever taken for an empty line.
+/// Damaged or foreign data is never taken for an empty line.
 pub(crate) fn damaged_data_is_refused_by_name() {
     let damages: [fn(&mut Vec<u8>); 4] = [
         Vec::clear,
@@ -189,7 +189,7 @@ pub(crate) fn damaged_data_is_refused_by_name() {
     }
 }
 
-/// Keys are readable by their owner alone, and show up in neither output, log, nor metrics.
+/// Only their owner can read the keys, and they never appear in output, log or metrics.
 pub(crate) fn secrets_stay_secret() {
     let weir = Setup::zone(60, "").arg("--listen").arg("127.0.0.1:0").start();
     for call in [body("Z", None), body("Z", Some("x")), "{".to_owned()] {
@@ -202,7 +202,7 @@ pub(crate) fn secrets_stay_secret() {
     let mut keys = 0;
     for file in files_in(&data) {
         assert_eq!(fs::metadata(&file).expect("there").mode() & 0o177, 0, "{}", file.display());
-        // Key files are text; a line that is long and no heading is the secret.
+        // Key files are text. A long line that is not a heading is the secret.
         let Ok(text) = fs::read_to_string(&file) else {
             continue;
         };
@@ -214,7 +214,7 @@ pub(crate) fn secrets_stay_secret() {
     assert!(keys >= 2, "a key to seal and a key to sign in {:?}", files_in(&data));
 }
 
-/// A key that others can read is no secret, and is not used.
+/// A key that others can read is refused.
 pub(crate) fn readable_keys_are_refused() {
     let setup = Setup::zone(60, "").start().stop();
     let is_key = |file: &PathBuf| file.extension().is_some_and(|kind| kind == "key" || kind == "pem");

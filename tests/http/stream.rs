@@ -1,5 +1,5 @@
-//! Those who are told without asking: what they are told, what it costs them not to read, and that no place is lost
-//! whatever ends a stream.
+//! Event streams of waiting users: what they are told, that a slow reader is cut off, and that no place is lost
+//! however a stream ends.
 
 use std::{
     collections::{BTreeSet, HashSet},
@@ -18,7 +18,7 @@ use crate::{
     metrics::gauge,
     passes::JwkSet,
     redis::Standalone,
-    sse::{Stream, Told, request},
+    sse::{Stream, StreamEvent, request},
     weir::{Setup, Weir, binary, zone},
 };
 
@@ -35,14 +35,14 @@ fn ask(weir: &Weir, request: &str) -> Reply {
     client.reply().expect("a reply")
 }
 
-/// The zone lets people in from now on.
+/// A zone that admits people.
 fn let_go(weir: &Weir, per_minute: u32) {
     weir.setup().write_config(&zone("Z", per_minute, MOVING));
     weir.signal(Signal::HUP);
 }
 
-/// Twelve hear that they wait and why, then that they move, and each is called in, by its own pass: six, and six seconds
-/// later the others. A poll with what the stream said last gives the same pass.
+/// Twelve users hear that they wait and why, then that they move, and enter with different passes: six first, and the
+/// others six seconds later. A poll with the last id of the stream returns the same pass.
 pub(crate) fn ranks_move_and_all_are_called_in() {
     let weir = Setup::zone(60, HELD).start();
     let mut streams: Vec<Stream> = (0..12).map(|_| Stream::open(&weir, "Z", &join(&weir))).collect();
@@ -58,7 +58,7 @@ pub(crate) fn ranks_move_and_all_are_called_in() {
         let follow = |(mut stream, rank): (Stream, u64)| {
             let all_open = &all_open;
             scope.spawn(move || {
-                // One more word while the line is held: told anew each period.
+                // While the line is held, the wait is sent again each period.
                 assert_eq!(stream.wait().rank, rank);
                 all_open.wait();
                 let answer = stream.enter(rank);
@@ -73,7 +73,7 @@ pub(crate) fn ranks_move_and_all_are_called_in() {
         let_go(&weir, 60);
         followed.into_iter().map(|one| one.join().expect("a stream saw a fault")).collect()
     });
-    // Nobody of the first six is later than anybody of the others.
+    // Each of the first six entered before each of the others.
     let first = entered[..6].iter().map(|(at, _)| *at).max();
     let others = entered[6..].iter().map(|(at, _)| *at).min();
     assert!(first < others, "overtaken");
@@ -85,14 +85,14 @@ pub(crate) fn ranks_move_and_all_are_called_in() {
     let answer = &entered[3].1;
     let again = Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&answer.token))));
     assert_eq!(again.pass, answer.pass);
-    // Who is in and comes back by the last id hears it again.
+    // A user who entered and reconnects with the last id receives the same answer.
     let mut back = Stream::over(weir.connect(), &request("Z", "old", Some(&answer.token)));
-    assert!(matches!(back.next(), Ok(Told::Enter(same)) if same.pass == answer.pass));
+    assert!(matches!(back.next(), Ok(StreamEvent::Enter(same)) if same.pass == answer.pass));
     eventually("all streams have ended", || (gauge(&weir, "weir_streams_open") == 0).then_some(()));
 }
 
-/// Who is called in while the connection is about to die has entered, once, and hears it when it comes back with what it heard
-/// last.
+/// A user who is admitted while the connection is about to die has entered once, and receives the pass when it
+/// reconnects with its last id.
 pub(crate) fn a_call_that_nobody_heard_is_heard_again() {
     let weir = Setup::zone(60, HELD).start();
     let mut stream = Stream::open(&weir, "Z", &join(&weir));
@@ -101,7 +101,7 @@ pub(crate) fn a_call_that_nobody_heard_is_heard_again() {
     let_go(&weir, 60);
     let entered = || counted(&weir, "weir_zone_entered_total{zone=\"Z\"}");
     eventually("the server calls", || (entered() == 1).then_some(()));
-    // With that unread.
+    // The connection ends with unread bytes.
     drop(stream);
     let mut passes: Vec<String> = (0..2)
         .map(|_| Stream::over(weir.connect(), &request("Z", "old", Some(&last))).enter(1).pass().to_owned())
@@ -116,7 +116,8 @@ pub(crate) fn a_call_that_nobody_heard_is_heard_again() {
     assert_eq!(entered(), 2, "one each");
 }
 
-/// To open a stream is a poll, as the limits of a client count: one too many is refused as that is, and counts as presence.
+/// Opening a stream counts as a poll for the client limits. One too many is refused as a poll would be, and still
+/// counts as presence.
 pub(crate) fn opening_a_stream_counts_as_a_poll() {
     let weir = Setup::zone(60, &format!("{HELD}\nentries_per_minute_per_client = 120")).start();
     let token = join(&weir);
@@ -131,7 +132,7 @@ pub(crate) fn opening_a_stream_counts_as_a_poll() {
         let mut client = weir.connect();
         while client.post("/traffic/entry", &body("Z", Some("x"))).expect("a reply").status != 429 {}
         let reply = ask(&weir, &request("Z", &token, None));
-        // Two a second may pass: one of them was just now.
+        // Two calls a second may pass the limit, and this may be one of them.
         if reply.status != 200 {
             break reply;
         }
@@ -142,7 +143,7 @@ pub(crate) fn opening_a_stream_counts_as_a_poll() {
     assert_eq!(gauge(&weir, "weir_requests_total{route=\"stream\",status=\"429\"}"), 1);
 }
 
-/// A stream counts as presence: its holder stays for longer than the silent may. Who hangs up is silent.
+/// A stream counts as presence: its holder stays longer than a silent one. After it is closed, the holder is silent.
 pub(crate) fn a_stream_is_presence_and_its_end_is_silence() {
     let weir = Setup::zone(60, HELD).start();
     let (stays, leaves, silent) = (join(&weir), join(&weir), join(&weir));
@@ -151,7 +152,7 @@ pub(crate) fn a_stream_is_presence_and_its_end_is_silence() {
     let evicted = || counted(&weir, "weir_zone_evicted_total{zone=\"Z\"}");
     let mut read_until = |count: u64| {
         eventually("the silent are evicted", || {
-            // Whatever is told meanwhile: this one waits.
+            // Every event meanwhile is a wait.
             assert_eq!(stream.wait().rank, 1);
             (evicted() == count).then_some(())
         });
@@ -164,7 +165,7 @@ pub(crate) fn a_stream_is_presence_and_its_end_is_silence() {
     assert_eq!(ask(&weir, &request("Z", &leaves, None)).problem(), "gone");
 }
 
-/// Who opens a stream and does not read it is cut off, and is not taken for present meanwhile; others hear all the same.
+/// A user who opens a stream and does not read it is cut off and does not count as present. Others are not affected.
 pub(crate) fn who_does_not_read_is_cut_off() {
     let config = format!("write_timeout_s = 1\n{}", zone("Z", 60, HELD));
     let weir = Setup::new(&config).start();
@@ -181,7 +182,8 @@ pub(crate) fn who_does_not_read_is_cut_off() {
     eventually("the deaf one is evicted", || (stream.wait().rank == 1).then_some(()));
 }
 
-/// A stopping server sends its streams away, however long its deadline; what is asked for meanwhile is refused.
+/// A stopping server ends its streams with `reconnect`, however long its deadline is. Streams opened later are
+/// refused.
 pub(crate) fn a_drain_sends_streams_away() {
     let mut weir = Setup::new(&format!("drain_deadline_s = 600\n{}", zone("Z", 60, HELD))).start();
     let mut streams: Vec<Stream> = (0..3).map(|_| Stream::open(&weir, "Z", &join(&weir))).collect();
@@ -192,9 +194,9 @@ pub(crate) fn a_drain_sends_streams_away() {
     weir.signal(Signal::TERM);
     for stream in &mut streams {
         let told = eventually("the stream ends", || {
-            Some(stream.next()).filter(|told| !matches!(told, Ok(Told::Wait(_))))
+            Some(stream.next()).filter(|told| !matches!(told, Ok(StreamEvent::Wait(_))))
         });
-        assert_eq!(told.expect("a last word"), Told::Reconnect);
+        assert_eq!(told.expect("a last word"), StreamEvent::Reconnect);
         assert!(stream.client.is_ended());
     }
     while operator.client.block().expect("a last word") != "event: reconnect\ndata: {}" {}
@@ -204,11 +206,12 @@ pub(crate) fn a_drain_sends_streams_away() {
     assert_eq!(Stream::over(weir.connect(), &request("Z", "old", Some(last))).wait().rank, 3);
 }
 
-/// A zone that is not served any more ends its streams with the reason: of who is told from views, and of who has come just now.
+/// A zone that is removed ends its streams with the reason, both for users who are told from views and for those who
+/// have just come.
 pub(crate) fn a_zone_that_goes_ends_its_streams() {
     let weir = Setup::new(&(zone("Z", 60, HELD) + &zone("OTHER", 60, ""))).start();
     let mut told = Stream::open(&weir, "Z", &join(&weir));
-    // The first comes with the head.
+    // The first wait comes with the head.
     for _ in 0..3 {
         told.wait();
     }
@@ -218,17 +221,17 @@ pub(crate) fn a_zone_that_goes_ends_its_streams() {
     weir.signal(Signal::HUP);
     for stream in [&mut told, &mut new] {
         let last = eventually("the stream ends", || {
-            Some(stream.next()).filter(|told| !matches!(told, Ok(Told::Wait(_))))
+            Some(stream.next()).filter(|told| !matches!(told, Ok(StreamEvent::Wait(_))))
         });
-        assert_eq!(last.expect("a last word"), Told::Problem("unknown_zone".to_owned()));
+        assert_eq!(last.expect("a last word"), StreamEvent::Problem("unknown_zone".to_owned()));
         assert!(stream.client.is_ended());
     }
 }
 
-/// The id is all that a browser needs to go on, at whatever server of the store.
+/// With the last id a browser continues at any server of the same store.
 pub(crate) fn a_stream_goes_on_at_another_server() {
     let redis = Standalone::start();
-    // A server that makes the keys the two share.
+    // The keys that both servers share.
     let keys = Setup::new("").start().stop();
     let server = || {
         let setup = Setup::zone(60, HELD).arg("--store").arg(redis.url());
@@ -263,7 +266,7 @@ pub(crate) fn a_stream_goes_on_at_another_server() {
     stream.enter(1);
 }
 
-/// Pages of listed origins may call and read, others may not; nothing is said where nothing is listed.
+/// Pages of listed origins may call and read, others may not. Without a list there are no CORS headers.
 pub(crate) fn pages_of_listed_origins_may_call() {
     let config = format!("cors_origins = [\"https://shop.example\"]\n{}", zone("Z", 60, HELD));
     let weir = Setup::new(&config).start();
@@ -303,7 +306,7 @@ pub(crate) fn pages_of_listed_origins_may_call() {
     assert_eq!(refused.problem(), "bad_token");
 }
 
-/// An operator's stream.
+/// The stream of an operator.
 fn operator(weir: &Weir, query: &str) -> Stream {
     let client = Client::connect(weir.admin).expect("the admin listener accepts");
     Stream::over(client, &format!("GET /admin/v1/events{query} HTTP/1.1\r\nHost: localhost\r\n\r\n"))
@@ -318,7 +321,7 @@ fn next_event(stream: &mut Stream) -> (String, serde_json::Value) {
     }
 }
 
-/// Operators hear what they ask for, and what they may: all kinds but the audit's.
+/// Operators receive the kinds of events that they select; the audit's events are not available.
 pub(crate) fn operators_hear_what_happens() {
     let weir = Setup::new(&format!("worker_threads = 1\n{}", zone("Z", 60, MOVING))).start();
     let mut all = operator(&weir, "");
@@ -350,7 +353,8 @@ pub(crate) fn operators_hear_what_happens() {
     assert_eq!((public.status, public.problem().as_str()), (404, "not_found"), "none of users' business");
 }
 
-/// An operator who does not read loses events, is told how many, and the numbers add up; nobody waits for it.
+/// An operator who does not read loses events and is told how many. The numbers add up, and nobody waits for the
+/// operator.
 pub(crate) fn a_slow_operator_is_told_what_it_lost() {
     const CALLS: u64 = 16_000;
     let weir =
@@ -375,8 +379,8 @@ pub(crate) fn a_slow_operator_is_told_what_it_lost() {
     assert!(lost > 0, "nothing was lost: this proves nothing");
 }
 
-/// Streams from one process: each hears where it stands, and where after the first 3,000 were called in, and each is called in
-/// once.
+/// 5,000 streams from one process. Each user hears the rank, and the new rank after the first 3,000 were admitted,
+/// and each enters once.
 pub(crate) fn five_thousand_streams() {
     const FIRST: usize = 3_000;
     const STREAMS: usize = 5_000;
@@ -406,7 +410,7 @@ pub(crate) fn five_thousand_streams() {
     admit(3_000);
     enter(first);
     for (stream, rank) in others.iter_mut().zip(1..) {
-        // It has not read for a while.
+        // The client has not read for a while.
         assert!((0..100).any(|_| stream.wait().rank == rank), "{rank} never heard that it moved up");
     }
     admit(60_000);

@@ -1,13 +1,13 @@
-//! `loadgen` against the running `weir`: a burst with people who leave, nap and ask again. Nothing may be wrong.
+//! Runs `loadgen` against the running `weir`: a burst with people who leave, pause and ask again. No check may fail.
 
 #[path = "../support/client.rs"]
-#[expect(dead_code, reason = "loadgen makes the calls here")]
+#[expect(dead_code, reason = "loadgen makes the calls")]
 mod client;
 #[path = "../support/clock.rs"]
-#[expect(dead_code, reason = "other tests poll as they are told")]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod clock;
 #[path = "../support/weir.rs"]
-#[expect(dead_code, reason = "other tests do more with a server")]
+#[expect(dead_code, reason = "other tests use the rest")]
 mod weir;
 
 use std::{
@@ -20,7 +20,7 @@ use clock::eventually;
 use serde_json::Value;
 use weir::Setup;
 
-/// Let in within any minute. A burst with nobody waiting uses them at once; the others wait.
+/// The limit per minute. A burst with nobody waiting uses all slots at once; the other users wait.
 const PER_MINUTE: u64 = 300;
 
 const PROFILE: &str = "
@@ -34,7 +34,7 @@ nap_s = [4, 6]
 repeat = 0.5
 ";
 
-/// Killed when the test fails meanwhile; its workers end with it.
+/// Killed if the test fails; its workers end with it.
 struct Running(Option<Child>);
 
 impl Drop for Running {
@@ -47,7 +47,7 @@ impl Drop for Running {
 }
 
 #[test]
-fn a_burst_is_rehearsed_and_nothing_is_wrong() {
+fn a_burst_is_rehearsed_and_no_check_fails() {
     let loadgen = weir::build("loadgen");
     let setup = Setup::zone(u32::try_from(PER_MINUTE).expect("small"), "polling_period_ms = 1000");
     let audit = setup.dir().join("audit");
@@ -83,7 +83,7 @@ fn a_burst_is_rehearsed_and_nothing_is_wrong() {
         let check = checks.iter().find(|check| check["name"] == name).expect("each check is made");
         assert_eq!(check["judgement"], "good", "{said}");
     }
-    // The whole minute was used, some asked again, some left and some napped, or this would say little.
+    // The run is meaningful only if the whole minute was used, and some users asked again, left or paused.
     let stories = &run["stories"];
     let count = |column: &str, is: &dyn Fn(i64) -> bool| {
         let numbers = stories[column].as_array().expect("a column");
@@ -92,11 +92,11 @@ fn a_burst_is_rehearsed_and_nothing_is_wrong() {
     assert_eq!(count("entered_sent_ms", &|sent| sent >= 0), PER_MINUTE, "{said}");
     assert!(report["counters"]["can_enter_true_count"].as_u64() > Some(PER_MINUTE + 50), "{said}");
     assert!(count("end", &|end| end == 1) > 20, "some left: {said}");
-    assert!(count("lapses", &|lapses| lapses > 0) > 5, "some napped: {said}");
+    assert!(count("lapses", &|lapses| lapses > 0) > 5, "some paused: {said}");
     let page = fs::read_to_string(path("run.html")).expect("written");
     assert!(page.starts_with("<!doctype html>") && page.ends_with("</html>"));
 
-    // Everybody who entered is in the audit log, once, and it is as it was written.
+    // The audit log contains each entry once, and is unchanged.
     let setup = server.stop();
     let verify = || {
         let ended = Command::new(weir::binary()).args(["audit", "verify"]).arg(&audit).output();
@@ -113,9 +113,9 @@ fn a_burst_is_rehearsed_and_nothing_is_wrong() {
         .map(|line| (line["epoch"].to_string(), line["seq"].to_string()))
         .collect();
     assert_eq!(entered.len() as u64, PER_MINUTE);
-    assert_eq!(entered.iter().collect::<HashSet<_>>().len(), entered.len(), "none is there twice");
+    assert_eq!(entered.iter().collect::<HashSet<_>>().len(), entered.len(), "no entry is recorded twice");
 
-    // Not any more, once somebody is taken out of it, or it is said that another one entered.
+    // After an entry is removed or changed, the verification fails.
     let at = log.lines().position(|line| line.contains(r#""event":"entered""#)).expect("somebody entered");
     let mut lines: Vec<_> = log.split_inclusive('\n').map(str::to_owned).collect();
     let (_, seq) = &entered[0];

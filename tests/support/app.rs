@@ -1,4 +1,4 @@
-//! A user's app: joins, polls as told, enters, and remembers what it saw.
+//! The app of a user. It joins, polls at the given period, enters, and records the replies.
 
 use std::{
     collections::HashSet,
@@ -14,7 +14,7 @@ use crate::{
     clock::{now, obey_polling_period},
 };
 
-/// The wire's answer, to the letter: another field is a fault.
+/// A reply of the two polling calls. An unknown field fails the test.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Answer {
@@ -24,7 +24,7 @@ pub(crate) struct Answer {
     pub(crate) waiting: Option<Waiting>,
 }
 
-/// What one who waits is told.
+/// The `waiting` object of a reply.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct Waiting {
@@ -38,7 +38,7 @@ pub(crate) struct Waiting {
 }
 
 impl Answer {
-    /// Reads a reply that has to be 200.
+    /// Reads a reply, which must be 200.
     pub(crate) fn of(reply: &Reply) -> Self {
         assert_eq!(reply.status, 200, "{reply:?}");
         assert_eq!(reply.header("content-type"), Some("application/json"), "{reply:?}");
@@ -56,14 +56,14 @@ impl Answer {
         answer
     }
 
-    /// What one who waits is told; the test fails for one who is in.
+    /// The `waiting` object; the test fails if the holder has entered.
     pub(crate) fn waiting(&self) -> &Waiting {
         self.waiting.as_ref().unwrap_or_else(|| panic!("does not wait: {self:?}"))
     }
 
-    /// The pass; the test fails for one who waits.
+    /// The pass; the test fails if the holder waits.
     pub(crate) fn pass(&self) -> &str {
-        self.pass.as_deref().unwrap_or_else(|| panic!("is not in: {self:?}"))
+        self.pass.as_deref().unwrap_or_else(|| panic!("has not entered: {self:?}"))
     }
 }
 
@@ -75,14 +75,14 @@ pub(crate) fn body(zone: &str, token: Option<&str>) -> String {
     }
 }
 
-/// When something happened, as far as its only witness can tell.
+/// The interval in which something happened, as the client observed it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Between {
     pub(crate) from: Instant,
     pub(crate) to: Instant,
 }
 
-/// The most of these that certainly happened within one stretch of `span`.
+/// The largest number of these that certainly happened within one interval of `span`.
 pub(crate) fn most_within(span: Duration, entries: &[Between]) -> usize {
     // The server counts whole milliseconds.
     let span = span - Duration::from_millis(2);
@@ -95,22 +95,22 @@ pub(crate) struct App {
     zone: String,
     client: Option<Client>,
     token: Option<String>,
-    /// When the first call was sent since the last answer.
+    /// When the first call since the last answer was sent.
     unsure_since: Option<Instant>,
-    /// When to ask next.
+    /// When the next call is due.
     due: Instant,
-    /// When the place was asked for and given.
+    /// When the user joined.
     pub(crate) joined: Option<Between>,
     /// The last answer.
     pub(crate) last: Option<Answer>,
-    /// When it got in.
+    /// When the user entered.
     pub(crate) entered: Option<Between>,
-    /// Calls that broke off.
+    /// The number of calls that failed.
     pub(crate) broken: usize,
 }
 
 impl App {
-    /// Somebody who has not called yet.
+    /// An app that has made no call yet.
     pub(crate) fn new(zone: &str) -> Self {
         Self {
             zone: zone.to_owned(),
@@ -125,8 +125,8 @@ impl App {
         }
     }
 
-    /// Makes the call that comes next: join without a token, else entry. A call that broke off is made again at the
-    /// next step; an answer other than 200 fails the test.
+    /// Makes the next call: a join without a token, otherwise an entry. The next step repeats a call that failed. A status
+    /// other than 200 fails the test.
     pub(crate) fn step(&mut self, server: SocketAddr) -> Option<&Answer> {
         let sent = now();
         let unsure_since = *self.unsure_since.get_or_insert(sent);
@@ -136,7 +136,7 @@ impl App {
                 let seen = Between { from: unsure_since, to: now() };
                 self.joined.get_or_insert(seen);
                 if let Some(before) = self.last.as_ref().and_then(|a| a.pass.as_deref()) {
-                    assert_eq!(before, answer.pass(), "asked again, another pass");
+                    assert_eq!(before, answer.pass(), "a repeated call returned another pass");
                 }
                 if answer.can_enter {
                     self.entered.get_or_insert(seen);
@@ -166,13 +166,13 @@ impl App {
         client.post(path, &body(&self.zone, self.token.as_deref()))
     }
 
-    /// The pass, once in.
+    /// The pass, after the entry.
     pub(crate) fn pass(&self) -> Option<&str> {
         self.last.as_ref()?.pass.as_deref()
     }
 }
 
-/// Lets everybody call when due, one after the other, until `done` says so; `server` says where to call.
+/// Makes the calls of all apps when they are due, one after another, until `done` is true. `server` returns the address.
 pub(crate) fn run(
     apps: &mut [App],
     server: impl Fn() -> SocketAddr,
@@ -190,8 +190,8 @@ pub(crate) fn run(
     }
 }
 
-/// Everybody got in, each by a pass of one's own.
+/// Asserts that every app entered, each with a different pass.
 pub(crate) fn assert_each_in_once(apps: &[App]) {
-    let passes: HashSet<_> = apps.iter().map(|app| app.pass().expect("everybody is in")).collect();
-    assert_eq!(passes.len(), apps.len(), "two holders of one pass");
+    let passes: HashSet<_> = apps.iter().map(|app| app.pass().expect("every app entered")).collect();
+    assert_eq!(passes.len(), apps.len(), "two apps have the same pass");
 }

@@ -1,4 +1,4 @@
-//! A small blocking HTTP/1.1 client that can misbehave: it shows exactly what came over the wire.
+//! A small blocking HTTP/1.1 client that can misbehave and returns exactly what came over the wire.
 
 use std::{
     fmt,
@@ -27,12 +27,12 @@ pub(crate) struct Reply {
 }
 
 impl Client {
-    /// Connects; reads and writes that take longer than the deadline of all tests fail.
+    /// Connects. A read or write fails if it takes longer than the deadline of all tests.
     pub(crate) fn connect(to: SocketAddr) -> io::Result<Self> {
         Self::over(TcpStream::connect_timeout(&to, DEADLINE)?)
     }
 
-    /// Connects from a source address of its own, so that many clients don't run out of ports.
+    /// Connects from the given source address, so that many clients do not run out of ports.
     pub(crate) fn connect_from(source: Ipv4Addr, to: SocketAddr) -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.bind(&SocketAddr::from((source, 0)).into())?;
@@ -47,13 +47,13 @@ impl Client {
         Ok(client)
     }
 
-    /// For how long a read or write may block.
+    /// Sets how long a read or write may block.
     pub(crate) fn patience(&self, limit: Duration) -> io::Result<()> {
         self.stream.set_read_timeout(Some(limit))?;
         self.stream.set_write_timeout(Some(limit))
     }
 
-    /// Sends bytes as they are.
+    /// Sends bytes unchanged.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
         self.stream.write_all(bytes.as_ref())
     }
@@ -63,19 +63,19 @@ impl Client {
         self.send(post(path, body))
     }
 
-    /// A POST of JSON and its reply.
+    /// Sends a POST of JSON and reads the reply.
     pub(crate) fn post(&mut self, path: &str, body: &str) -> io::Result<Reply> {
         self.send_post(path, body)?;
         self.reply()
     }
 
-    /// A GET and its reply.
+    /// Sends a GET and reads the reply.
     pub(crate) fn get(&mut self, path: &str) -> io::Result<Reply> {
         self.send(format!("GET {path} HTTP/1.1\r\nHost: test\r\n\r\n"))?;
         self.reply()
     }
 
-    /// A request of an operator, and its reply; a body is JSON.
+    /// Sends a request of an operator and reads the reply. A body is JSON.
     pub(crate) fn ask(
         &mut self,
         method: &str,
@@ -100,7 +100,7 @@ impl Client {
         self.reply()
     }
 
-    /// The next reply with a body of the length that its head says.
+    /// Reads the next reply, with a body of the announced length.
     pub(crate) fn reply(&mut self) -> io::Result<Reply> {
         let mut reply = self.head()?;
         let length = reply.header("content-length").map_or(Ok(0), str::parse).map_err(invalid)?;
@@ -111,7 +111,7 @@ impl Client {
         Ok(reply)
     }
 
-    /// The next head alone: a reply to HEAD, or an interim one.
+    /// Reads the next head alone: that of a reply to HEAD, or of an interim reply.
     pub(crate) fn head(&mut self) -> io::Result<Reply> {
         let end = loop {
             if let Some(end) = self.unread.windows(4).position(|four| four == b"\r\n\r\n") {
@@ -133,7 +133,7 @@ impl Client {
         Ok(Reply { version: version.to_owned(), status, headers, body: Vec::new() })
     }
 
-    /// What comes next up to an empty line, without that.
+    /// Reads the text up to the next empty line.
     pub(crate) fn block(&mut self) -> io::Result<String> {
         let end = loop {
             if let Some(end) = self.unread.windows(2).position(|two| two == b"\n\n") {
@@ -145,12 +145,12 @@ impl Client {
         String::from_utf8(block).map_err(invalid)
     }
 
-    /// Has the system take in little that nobody reads.
+    /// Shrinks the receive buffer, so that the system buffers little.
     pub(crate) fn read_little(&self) {
         socket2::SockRef::from(&self.stream).set_recv_buffer_size(1).expect("a live socket");
     }
 
-    /// Whether the server closes the connection, whatever it says before.
+    /// Whether the server closes the connection within the deadline. Bytes before the end are ignored.
     pub(crate) fn ends(&mut self) -> bool {
         let started = now();
         while !self.is_ended() {
@@ -161,11 +161,11 @@ impl Client {
         true
     }
 
-    /// True where the server closed the connection with nothing more to say.
+    /// Reads once; true if the server closed the connection.
     pub(crate) fn is_ended(&mut self) -> bool {
         match self.read_more() {
             Ok(()) => false,
-            // A connection reset is an end too: the server may close with bytes of ours unread.
+            // A reset is also an end: the server may close while bytes of ours are unread.
             Err(e) => matches!(
                 e.kind(),
                 io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
@@ -198,7 +198,7 @@ impl Reply {
         self.headers.iter().find(|(n, _)| n == name).map(|(_, value)| value.as_str())
     }
 
-    /// Whether the server says that it closes the connection.
+    /// Whether the server announces that it closes the connection.
     pub(crate) fn closes(&self) -> bool {
         self.header("connection").is_some_and(|v| v.eq_ignore_ascii_case("close"))
     }
@@ -213,9 +213,9 @@ impl Reply {
         serde_json::from_slice(&self.body).unwrap_or_else(|e| panic!("{e}: {self:?}"))
     }
 
-    /// The code of a problem document; everything that every problem owes is checked on the way.
+    /// The code of a problem document. It also checks everything that each problem document must have.
     pub(crate) fn problem(&self) -> String {
-        assert!(self.status >= 400, "no problem: {self:?}");
+        assert!(self.status >= 400, "not a problem: {self:?}");
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
         let problem = self.json();
         assert_eq!(problem["status"], self.status, "{self:?}");

@@ -1,22 +1,22 @@
-//! Time, as the tests know it: deadlines for conditions, and the pauses that a polling app owes the server.
+//! The time of the tests: deadlines for conditions, and the pauses that the server tells a polling app to make.
 //!
-//! Nothing here waits for "long enough": a test waits for a condition and fails at a deadline far beyond it.
+//! No test sleeps for a fixed time. A test waits for a condition and fails at a deadline far beyond it.
 
 use std::{
     thread,
     time::{Duration, Instant},
 };
 
-/// When a condition that should long be true makes the test fail.
+/// The time after which an unmet condition fails the test.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 
-/// The present moment on the machine's monotone clock.
+/// The current time of the monotonic clock.
 #[expect(clippy::disallowed_methods, reason = "these tests run against a real process on the real clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Waits until `ready` has something; `what` names it where the deadline passes first.
+/// Waits until `ready` returns a value. `what` names the condition in the failure message.
 pub(crate) fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     let deadline = now() + DEADLINE;
     loop {
@@ -28,7 +28,7 @@ pub(crate) fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) ->
     }
 }
 
-/// The pause between two polls, which the protocol asks for.
+/// Waits until the next poll is due.
 pub(crate) fn obey_polling_period(until: Instant) {
     loop {
         let left = until.saturating_duration_since(now());

@@ -1,7 +1,7 @@
-//! Real NATS servers: started on free ports, killed when dropped, whether the test passed or not.
+//! Real NATS servers, started on free ports and killed when dropped.
 //!
-//! Invariant: a server that is handed out answers, and is the process that was started here.
-#![allow(dead_code, reason = "each test uses its part")]
+//! Invariant: a server that is returned answers, and is the process that was started here.
+#![allow(dead_code, reason = "each test uses a part")]
 
 use std::{
     env,
@@ -26,12 +26,12 @@ pub(crate) struct Nats {
 }
 
 impl Nats {
-    /// Starts one that lets in anybody.
+    /// Starts a server without authentication.
     pub(crate) fn start() -> Self {
         Self::start_with(&[])
     }
 
-    /// Starts one with these arguments, as `--user weir --pass word`.
+    /// Starts a server with these arguments, such as `--user weir --pass word`.
     pub(crate) fn start_with(args: &[&str]) -> Self {
         loop {
             let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|listener| listener.local_addr());
@@ -47,7 +47,7 @@ impl Nats {
         }
     }
 
-    /// Runs it; false where somebody else took its port.
+    /// Runs the server; false if another process took its port.
     fn run(&mut self) -> bool {
         let binary = env::var_os("NATS_SERVER").unwrap_or_else(|| "nats-server".into());
         let path = self.dir.path().join("log");
@@ -61,8 +61,8 @@ impl Nats {
             .spawn()
             .unwrap_or_else(|error| {
                 panic!(
-                    "{} does not start ({error}); these tests need NATS: apt-get install nats-server, or name the binary \
-                     in NATS_SERVER",
+                    "{} does not start ({error}); these tests need NATS: apt-get install nats-server, or set NATS_SERVER to \
+                     the binary",
                     binary.display()
                 )
             });
@@ -74,7 +74,7 @@ impl Nats {
                 assert!(log.contains("address already in use"), "nats-server ended:\n{log}");
                 return Some(false);
             }
-            // Said by this process, once the port is its own.
+            // This process logs it once it has bound the port.
             log.contains("Server is ready").then_some(())?;
             TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok().map(|_| true)
         })
@@ -95,7 +95,7 @@ impl Nats {
         format!("nats://127.0.0.1:{}", self.port)
     }
 
-    /// Publishes as anybody could.
+    /// Publishes messages as any client of the server could.
     pub(crate) fn publish(&self, subject: &str, messages: &[&[u8]]) {
         let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).expect("it answers");
         stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
@@ -106,13 +106,13 @@ impl Nats {
             bytes.extend(b"\r\n");
         }
         bytes.extend(b"PING\r\n");
-        stream.write_all(&bytes).expect("it takes them");
+        stream.write_all(&bytes).expect("the server accepts messages");
         let mut lines = BufReader::new(stream).lines();
         let pong = lines.find(|line| line.as_ref().is_ok_and(|line| line == "PONG"));
-        assert!(pong.is_some(), "it took all of them");
+        assert!(pong.is_some(), "the server accepted all messages");
     }
 
-    /// SIGKILL.
+    /// Kills the server (SIGKILL).
     pub(crate) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
             child.kill().expect("our own child");
@@ -120,23 +120,23 @@ impl Nats {
         }
     }
 
-    /// Other arguments from the next start on.
+    /// Sets the arguments of the next start.
     pub(crate) fn set_args(&mut self, args: &[&str]) {
         self.args = args.iter().map(ToString::to_string).collect();
     }
 
-    /// Kills it if it runs, and starts it on the same port.
+    /// Kills the server if it runs, and starts it on the same port.
     pub(crate) fn restart(&mut self) {
         self.kill();
-        assert!(self.run(), "somebody took port {} while its server was restarted", self.port);
+        assert!(self.run(), "another process took port {} while its server was restarted", self.port);
     }
 
-    /// SIGSTOP: it is there, and does nothing.
+    /// Freezes the server (SIGSTOP).
     pub(crate) fn stop(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// SIGCONT.
+    /// Continues the server (SIGCONT).
     pub(crate) fn cont(&self) {
         self.signal(Signal::CONT);
     }

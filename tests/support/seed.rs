@@ -1,4 +1,4 @@
-//! Random choices that can be made again: the seed is printed, and `WEIR_SEED` sets it.
+//! Repeatable random choices. The seed is printed, and `WEIR_SEED` sets it.
 
 use std::{
     env,
@@ -10,7 +10,7 @@ use std::{
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// A fresh seed, or the one asked for; `test` names who used it.
+    /// Starts with a fresh seed or that of `WEIR_SEED`, and prints it with the name of the test.
     pub(crate) fn seeded(test: &str) -> Self {
         let asked = env::var("WEIR_SEED").ok().map(|text| text.parse().expect("WEIR_SEED is a number"));
         let seed = asked.unwrap_or_else(|| RandomState::new().hash_one(test));
@@ -18,7 +18,7 @@ impl Random {
         Self::of(seed)
     }
 
-    /// The choices that belong to a seed.
+    /// The choices that follow from a seed.
     pub(crate) fn of(seed: u64) -> Self {
         Self(seed)
     }

@@ -1,6 +1,6 @@
 //! A small reader of server-sent events, by the rules of
-//! [EventSource](https://html.spec.whatwg.org/multipage/server-sent-events.html), that takes nothing it does not know: what
-//! a stream of a waiting user can ever contain is what is listed here.
+//! [EventSource](https://html.spec.whatwg.org/multipage/server-sent-events.html). It fails on anything unknown, so this file
+//! lists everything that the stream of a waiting user can contain.
 
 use std::io;
 
@@ -12,12 +12,12 @@ use crate::{
 
 /// One event of a waiting user's stream.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Told {
+pub(crate) enum StreamEvent {
     /// `wait`
     Wait(Waiting),
     /// `enter`
     Enter(Answer),
-    /// `problem`: its code.
+    /// `problem`, with its code.
     Problem(String),
     /// `reconnect`
     Reconnect,
@@ -26,40 +26,42 @@ pub(crate) enum Told {
 /// Reads blocks into events.
 #[derive(Default)]
 pub(crate) struct Reader {
-    /// The newest id: with it the place is resumed.
+    /// The newest id, which resumes the place.
     pub(crate) id: Option<String>,
-    /// When to come back, in milliseconds.
+    /// The time until a reconnect, milliseconds.
     pub(crate) retry_ms: Option<u64>,
 }
 
 impl Reader {
-    /// The event of a block, if it is one and no heartbeat.
-    pub(crate) fn told(&mut self, block: &str) -> Option<Told> {
+    /// Reads the event of a block; none for a heartbeat.
+    pub(crate) fn stream_event(&mut self, block: &str) -> Option<StreamEvent> {
         let (name, data) = self.event(block)?;
-        let told = match name {
-            "wait" => Told::Wait(serde_json::from_str(data).unwrap_or_else(|e| panic!("{e}: {data}"))),
-            "enter" => Told::Enter(serde_json::from_str(data).unwrap_or_else(|e| panic!("{e}: {data}"))),
+        let event = match name {
+            "wait" => StreamEvent::Wait(serde_json::from_str(data).unwrap_or_else(|e| panic!("{e}: {data}"))),
+            "enter" => {
+                StreamEvent::Enter(serde_json::from_str(data).unwrap_or_else(|e| panic!("{e}: {data}")))
+            }
             "problem" => {
                 let problem: serde_json::Value = serde_json::from_str(data).expect("JSON");
                 let fields: Vec<_> = problem.as_object().expect("an object").keys().collect();
                 let known = ["type", "title", "status", "code", "detail"];
                 assert!(fields.iter().all(|field| known.contains(&field.as_str())), "{data}");
-                Told::Problem(problem["code"].as_str().expect("a code").to_owned())
+                StreamEvent::Problem(problem["code"].as_str().expect("a code").to_owned())
             }
             "reconnect" => {
                 assert_eq!(data, "{}");
-                Told::Reconnect
+                StreamEvent::Reconnect
             }
-            other => panic!("no event of a user's: {other}"),
+            other => panic!("unexpected event: {other}"),
         };
-        if let Told::Wait(waiting) = &told {
+        if let StreamEvent::Wait(waiting) = &event {
             assert!(waiting.rank >= 1 && waiting.polling_period >= 1, "{block}");
             assert_eq!(waiting.eta_seconds.is_some(), waiting.eta_range.is_some(), "{block}");
         }
-        Some(told)
+        Some(event)
     }
 
-    /// Name and data of a block.
+    /// The name and data of a block.
     pub(crate) fn event<'a>(&mut self, block: &'a str) -> Option<(&'a str, &'a str)> {
         let (mut name, mut data) = ("message", None);
         for line in block.lines() {
@@ -73,14 +75,14 @@ impl Reader {
                 }
                 ("retry", value) => self.retry_ms = Some(value.parse().expect("a number")),
                 (":", "") => {}
-                _ => panic!("no line of ours: {line:?}"),
+                _ => panic!("unexpected line: {line:?}"),
             }
         }
         data.map(|data| (name, data))
     }
 }
 
-/// All that a head may say.
+/// All header fields that a reply may have.
 const HEAD: [&str; 9] = [
     "content-type",
     "cache-control",
@@ -100,7 +102,7 @@ pub(crate) struct Stream {
     pub(crate) reader: Reader,
 }
 
-/// A GET for a stream.
+/// The request for a stream.
 pub(crate) fn request(zone: &str, token: &str, last_event_id: Option<&str>) -> String {
     let last = last_event_id.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
     let path = format!("/traffic/stream?zone={zone}&token={token}");
@@ -108,7 +110,7 @@ pub(crate) fn request(zone: &str, token: &str, last_event_id: Option<&str>) -> S
 }
 
 impl Stream {
-    /// Opens the stream of a place.
+    /// Opens the stream of a ticket.
     pub(crate) fn open(weir: &Weir, zone: &str, token: &str) -> Self {
         Self::over(weir.connect(), &request(zone, token, None))
     }
@@ -125,21 +127,21 @@ impl Stream {
         Self { client, head, reader: Reader::default() }
     }
 
-    /// The next event; an error where the stream ends.
-    pub(crate) fn next(&mut self) -> io::Result<Told> {
+    /// The next event; an error at the end of the stream.
+    pub(crate) fn next(&mut self) -> io::Result<StreamEvent> {
         loop {
             let block = self.client.block()?;
-            if let Some(told) = self.reader.told(&block) {
-                return Ok(told);
+            if let Some(event) = self.reader.stream_event(&block) {
+                return Ok(event);
             }
         }
     }
 
-    /// The next event, which has to be a wait.
+    /// The next event, which must be `wait`.
     pub(crate) fn wait(&mut self) -> Waiting {
         match self.next() {
-            Ok(Told::Wait(waiting)) => waiting,
-            other => panic!("no wait: {other:?}"),
+            Ok(StreamEvent::Wait(waiting)) => waiting,
+            other => panic!("not a wait: {other:?}"),
         }
     }
 
@@ -148,16 +150,16 @@ impl Stream {
         self.reader.id.as_deref().expect("the first event has an id")
     }
 
-    /// Reads on until the holder is in; the ranks told meanwhile must not rise.
+    /// Reads until the holder enters, and asserts that ranks do not rise.
     pub(crate) fn enter(&mut self, mut rank: u64) -> Answer {
         loop {
             match self.next() {
-                Ok(Told::Wait(waiting)) => {
-                    assert!(waiting.rank <= rank, "from {rank} to {}", waiting.rank);
+                Ok(StreamEvent::Wait(waiting)) => {
+                    assert!(waiting.rank <= rank, "the rank rose from {rank} to {}", waiting.rank);
                     rank = waiting.rank;
                 }
-                Ok(Told::Enter(answer)) => return answer,
-                other => panic!("neither waits nor enters: {other:?}"),
+                Ok(StreamEvent::Enter(answer)) => return answer,
+                other => panic!("neither wait nor enter: {other:?}"),
             }
         }
     }

@@ -1,13 +1,13 @@
-//! Tests as values, for suites that run the same ones over several things.
+//! Tests as values, for suites that run the same tests over several subjects.
 
 use std::{future::Future, time::Duration};
 
 use libtest_mimic::Trial;
 
-/// How long a test may take: far longer than any does.
+/// The time limit of a test, far longer than any test takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A test of its own runtime, which ends in time.
+/// A test with its own runtime, which fails at the time limit.
 pub(crate) fn trial<F: Future<Output = ()>>(
     name: String,
     test: impl FnOnce() -> F + Send + 'static,

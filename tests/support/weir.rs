@@ -1,4 +1,4 @@
-//! The running binary: built once, started with a directory and ports of its own, ended by its process id.
+//! The running binary. It is built once, started with a new directory and free ports, and ended by its process id.
 
 use std::{
     env,
@@ -22,16 +22,16 @@ use crate::{
 
 static BINARY: OnceLock<PathBuf> = OnceLock::new();
 
-/// The binary, built by the same cargo and as users build it: without what other tests switch on in its crates.
+/// The binary, built by the same cargo as users build it, without the features that other tests enable in its crates.
 pub(crate) fn binary() -> &'static Path {
     BINARY.get_or_init(|| build("weir"))
 }
 
-/// The program of the package of the same name, built so.
+/// Builds the program of the package of the same name.
 pub(crate) fn build(program: &str) -> PathBuf {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
-        // Both packages, always: what they depend on is the same then, and compiled once.
+        // Always both packages, so that their dependencies have the same features and are compiled once.
         .args(["build", "--quiet", "--package", "weir", "--package", "loadgen", "--bin", program])
         .args(["--message-format", "json"])
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
@@ -47,26 +47,26 @@ pub(crate) fn build(program: &str) -> PathBuf {
     path.expect("cargo names the executable")
 }
 
-/// How a server is to be started.
+/// How to start a server.
 pub(crate) struct Setup {
     dir: TempDir,
     args: Vec<OsString>,
     shell: &'static str,
 }
 
-/// A running server; killed when dropped, and its log shown where the test failed.
+/// A running server. It is killed when dropped, and its log is shown if the test failed.
 pub(crate) struct Weir {
     setup: Setup,
     child: Child,
     stdout: Pipe,
     log: Pipe,
-    /// Where apps call.
+    /// The public address.
     pub(crate) public: SocketAddr,
-    /// Where metrics are.
+    /// The admin address.
     pub(crate) admin: SocketAddr,
 }
 
-/// What a server that ended by itself left behind.
+/// The exit status and output of a server that ended by itself.
 pub(crate) struct Ended {
     pub(crate) status: ExitStatus,
     pub(crate) stdout: String,
@@ -74,7 +74,7 @@ pub(crate) struct Ended {
 }
 
 impl Setup {
-    /// A server with this configuration file; empty, there is no file.
+    /// A server with this configuration file, or without a file if the text is empty.
     pub(crate) fn new(config: &str) -> Self {
         let dir = tempfile::Builder::new().prefix("weir-http-").tempdir().expect("a temporary directory");
         let setup = Self { dir, args: Vec::new(), shell: "" };
@@ -84,18 +84,18 @@ impl Setup {
         setup
     }
 
-    /// One zone `Z`, that admits `per_minute`; `more` is further lines of its table.
+    /// A server with one zone `Z` that admits `per_minute`. `more` holds further lines of its table.
     pub(crate) fn zone(per_minute: u32, more: &str) -> Self {
         Self::new(&zone("Z", per_minute, more))
     }
 
-    /// One more command line argument.
+    /// Adds a command line argument.
     pub(crate) fn arg(mut self, arg: impl Into<OsString>) -> Self {
         self.args.push(arg.into());
         self
     }
 
-    /// Shell commands to run in the process before it becomes the server.
+    /// Sets shell commands that run in the process before it becomes the server.
     pub(crate) fn shell(mut self, commands: &'static str) -> Self {
         self.shell = commands;
         self
@@ -129,7 +129,7 @@ impl Setup {
             command.env_remove(name);
         }
         command.env_remove("RUST_LOG");
-        // By variable, so that a test's flags win.
+        // Variables, because the flags of a test override them.
         command.env("WEIR_LISTEN", "127.0.0.1:0").env("WEIR_ADMIN_LISTEN", "127.0.0.1:0");
         command.env("WEIR_DATA_DIR", self.data());
         if self.config_path().exists() {
@@ -142,7 +142,7 @@ impl Setup {
         (child, stdout, log)
     }
 
-    /// Starts it and waits until it says where it listens.
+    /// Starts the server and waits until it prints its addresses.
     pub(crate) fn start(self) -> Weir {
         let (mut child, stdout, log) = self.spawn();
         let ready = || {
@@ -165,7 +165,7 @@ impl Setup {
         }
     }
 
-    /// Starts it and waits for its end, which has to come by itself.
+    /// Starts the server and waits until it ends by itself.
     pub(crate) fn fail(&self) -> Ended {
         let (mut child, stdout, log) = self.spawn();
         let status = eventually("the server ends by itself", || {
@@ -185,22 +185,22 @@ impl Weir {
         Client::connect(self.public).expect("the server accepts")
     }
 
-    /// One POST on a connection of its own.
+    /// Sends a POST on a new connection.
     pub(crate) fn post(&self, path: &str, body: &str) -> Reply {
         self.connect().post(path, body).expect("the server replies")
     }
 
-    /// One GET on a connection of its own.
+    /// Sends a GET on a new connection.
     pub(crate) fn get(&self, path: &str) -> Reply {
         self.connect().get(path).expect("the server replies")
     }
 
-    /// One GET on the admin address.
+    /// Sends a GET to the admin address.
     pub(crate) fn admin_get(&self, path: &str) -> Reply {
         Client::connect(self.admin).and_then(|mut c| c.get(path)).expect("the admin listener replies")
     }
 
-    /// One request of an operator on a connection of its own; a body is JSON.
+    /// Sends a request of an operator on a new connection. A body is JSON.
     pub(crate) fn admin_ask(
         &self,
         method: &str,
@@ -212,67 +212,67 @@ impl Weir {
         asked.expect("the admin listener replies")
     }
 
-    /// How it was set up.
+    /// The setup.
     pub(crate) fn setup(&self) -> &Setup {
         &self.setup
     }
 
-    /// Its process.
+    /// The process id.
     pub(crate) fn pid(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the server.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process(self.pid(), signal).expect("our own child");
     }
 
-    /// Stops it in its tracks; returns once every thread stands still.
+    /// Freezes the server (SIGSTOP) and waits until every thread has stopped.
     pub(crate) fn freeze(&self) {
         self.signal(Signal::STOP);
         let tasks = format!("/proc/{}/task", self.pid());
-        eventually("every thread stands still", || {
+        eventually("every thread stops", || {
             let mut tasks = fs::read_dir(&tasks).expect("a process has threads");
-            let stands = |task: io::Result<fs::DirEntry>| {
+            let is_stopped = |task: io::Result<fs::DirEntry>| {
                 let stat = task.and_then(|task| fs::read_to_string(task.path().join("stat")));
-                // The state follows the name, which is in brackets.
+                // The state follows the name, which is in parentheses.
                 stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T')))
             };
-            tasks.all(stands).then_some(())
+            tasks.all(is_stopped).then_some(())
         });
     }
 
-    /// What it printed so far.
+    /// The output so far.
     pub(crate) fn stdout(&self) -> String {
         self.stdout.text()
     }
 
-    /// What it logged so far.
+    /// The log so far.
     pub(crate) fn log(&self) -> String {
         self.log.text()
     }
 
-    /// Waits for its end.
+    /// Waits until the server ends.
     pub(crate) fn wait_for_end(&mut self) -> ExitStatus {
         eventually("the server ends", || self.child.try_wait().expect("our own child"))
     }
 
-    /// Kills it as a power cut would, and starts it again on the same data directory.
+    /// Kills the server as a power cut would, and starts it again on the same data directory.
     pub(crate) fn kill_and_restart(&mut self) {
         self.signal(Signal::KILL);
         self.wait_for_end();
         *self = self.take_setup().start();
     }
 
-    /// Stops it as an operator would, and hands back what it was started from.
+    /// Stops the server as an operator would, and returns its setup.
     pub(crate) fn stop(mut self) -> Setup {
         self.signal(Signal::TERM);
         let status = self.wait_for_end();
-        assert!(status.success(), "a drained server ends well: {status}");
+        assert!(status.success(), "a drained server exits with success: {status}");
         self.take_setup()
     }
 
-    /// What it was started from; the server is not to be used any more.
+    /// Takes the setup out of the server, which must not be used any more.
     pub(crate) fn take_setup(&mut self) -> Setup {
         let nowhere = Setup { dir: TempDir::new().expect("a directory"), args: Vec::new(), shell: "" };
         std::mem::replace(&mut self.setup, nowhere)
@@ -281,7 +281,7 @@ impl Weir {
 
 impl Drop for Weir {
     fn drop(&mut self) {
-        // It may have ended already; then there is nothing to kill.
+        // It may have ended already.
         drop(self.child.kill());
         drop(self.child.wait());
         if thread::panicking() {
@@ -290,7 +290,7 @@ impl Drop for Weir {
     }
 }
 
-/// Everything a pipe brings, read by a thread so that the writer never blocks.
+/// The content of a pipe. A thread reads it, so that the writer never blocks.
 struct Pipe {
     text: Arc<Mutex<Vec<u8>>>,
     reader: thread::JoinHandle<()>,
@@ -313,14 +313,14 @@ impl Pipe {
         String::from_utf8_lossy(&self.text.lock().expect("no holder panics")).into_owned()
     }
 
-    /// Everything up to the end of the pipe.
+    /// Reads up to the end of the pipe.
     fn rest(self) -> String {
         self.reader.join().expect("the reader never panics");
         String::from_utf8_lossy(&self.text.lock().expect("the reader is gone")).into_owned()
     }
 }
 
-/// A zone's table.
+/// The table of a zone.
 pub(crate) fn zone(id: &str, per_minute: u32, more: &str) -> String {
     format!("[[zone]]\nid = \"{id}\"\nadmit_per_minute = {per_minute}\n{more}\n")
 }

@@ -1,4 +1,4 @@
-// The console's texts in English.
+// The English texts of the console.
 
 export const en = {
   language: "English",

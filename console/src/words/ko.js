@@ -1,4 +1,4 @@
-// The console's texts in Korean.
+// The Korean texts of the console.
 
 export const ko = {
   language: "한국어",

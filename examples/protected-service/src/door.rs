@@ -1,7 +1,7 @@
-//! Who comes in: passes are verified and spent, and sessions begin.
+//! Verifies and spends passes, and starts sessions.
 //!
-//! Invariant: a pass begins one session at most. A pass that was spent is remembered until it has expired; where there is no room
-//! to remember another, nobody comes in.
+//! Invariant: a pass starts at most one session. A spent pass is remembered until it has expired. If there is no room to
+//! remember another pass, it is refused.
 
 use std::{
     collections::HashMap,
@@ -15,16 +15,16 @@ use serde::Deserialize;
 
 use crate::keys::Keys;
 
-/// How far Weir's clock and ours may be apart, in seconds.
+/// The largest difference between Weir's clock and ours, in seconds.
 const LEEWAY_S: u64 = 5;
 
-/// A session's life, in seconds.
+/// The lifetime of a session, in seconds.
 pub const SESSION_S: u64 = 900;
 
-/// Passes and sessions that are remembered, at most: of each some minutes' worth.
+/// The largest number of remembered passes, and of sessions: some minutes' worth of each.
 const MOST: usize = 1_000_000;
 
-/// What a pass says.
+/// The claims of a pass.
 #[derive(Debug, Deserialize)]
 struct Claims {
     zone: String,
@@ -32,33 +32,33 @@ struct Claims {
     exp: u64,
 }
 
-/// Why a pass lets nobody in.
+/// Why a pass is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// It is no pass, or names no key.
-    #[error("this is no pass")]
+    /// It is not a pass, or names no key.
+    #[error("this is not a pass")]
     Unreadable,
-    /// It names a key that Weir does not publish (or can't be asked for).
+    /// Weir does not publish its key, or cannot be reached.
     #[error("the pass is signed by an unknown key")]
     UnknownKey,
-    /// The signature is not that of what it says.
+    /// The signature does not match the claims.
     #[error("the pass is forged")]
     Forged,
-    /// Its time is over, or has not come.
+    /// It has expired, or is not valid yet.
     #[error("the pass has expired")]
     Expired,
     /// It is for another audience or zone.
     #[error("the pass is for another service")]
     Elsewhere,
-    /// It let somebody in already.
+    /// It was used before.
     #[error("the pass was used already")]
     Spent,
     /// There is no room to remember it.
-    #[error("too many people come in at once")]
+    #[error("too many people enter at once")]
     Full,
 }
 
-/// The door of one zone.
+/// The check of one zone's passes, and its sessions.
 pub struct Door {
     keys: Keys,
     audience: String,
@@ -68,24 +68,24 @@ pub struct Door {
 }
 
 impl Door {
-    /// Lets in who has a pass for `zone` and `audience`.
+    /// Accepts passes for `zone` and `audience`.
     #[must_use]
     pub fn new(keys: Keys, audience: &str, zone: &str) -> Self {
         let (audience, zone) = (audience.to_owned(), zone.to_owned());
         Self { keys, audience, zone, spent: Until::default(), sessions: Until::default() }
     }
 
-    /// Spends a pass, and begins a session, whose name it returns.
+    /// Spends a pass and starts a session. Returns the name of the session.
     ///
     /// # Errors
-    /// [`Refusal`]; the pass is as good as before, then.
+    /// [`Refusal`]. The pass is not spent then.
     ///
     /// # Panics
-    /// Where the system has no random numbers.
+    /// If the system has no random numbers.
     pub async fn enter(&self, pass: &str) -> Result<String, Refusal> {
         let claims = self.verify(pass).await?;
         let now = unix_s();
-        // The one step that has to be atomic, and comes last. With several servers: SET weir:spent:JTI 1 NX EXAT EXP in Redis.
+        // Only this step must be atomic, and it comes last. Several servers share SET weir:spent:JTI 1 NX EXAT EXP in Redis.
         match self.spent.take(claims.jti, claims.exp + LEEWAY_S, now) {
             Ok(true) => {}
             Ok(false) => return Err(Refusal::Spent),
@@ -98,7 +98,7 @@ impl Door {
         Ok(session)
     }
 
-    /// Whether there is such a session.
+    /// Whether the session exists.
     #[must_use]
     pub fn is_in(&self, session: &str) -> bool {
         self.sessions.has(session, unix_s())
@@ -107,7 +107,7 @@ impl Door {
     async fn verify(&self, pass: &str) -> Result<Claims, Refusal> {
         let header = decode_header(pass).map_err(|_| Refusal::Unreadable)?;
         let key = self.keys.find(&header.kid.ok_or(Refusal::Unreadable)?).await.ok_or(Refusal::UnknownKey)?;
-        // The key says how it signs, and not the pass: who could choose would choose what is easy to forge.
+        // The key names the algorithm. If the pass could choose it, a forger would choose a weak one.
         let algorithm = key.common.key_algorithm.and_then(|algorithm| algorithm.to_string().parse().ok());
         let mut rules = Validation::new(algorithm.ok_or(Refusal::UnknownKey)?);
         rules.set_audience(&[&self.audience]);
@@ -127,15 +127,15 @@ impl Door {
 
 /// Seconds since 1970.
 fn unix_s() -> u64 {
-    #[expect(clippy::disallowed_methods, reason = "the dates of passes are dates")]
+    #[expect(clippy::disallowed_methods, reason = "passes carry dates of the wall clock")]
     let now = SystemTime::now();
     now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// What is remembered, and until when.
+/// Keys that are remembered until a time, in seconds since 1970.
 struct Until<K>(Mutex<HashMap<K, u64>>);
 
-/// No room.
+/// There is no room for another key.
 struct Full;
 
 impl<K> Default for Until<K> {
@@ -145,7 +145,7 @@ impl<K> Default for Until<K> {
 }
 
 impl<K: Eq + Hash> Until<K> {
-    /// Whether `key` is new; it is remembered `until`, in seconds since 1970.
+    /// Remembers `key` until `until`. Returns whether it is new.
     fn take(&self, key: K, until: u64, now: u64) -> Result<bool, Full> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST {

@@ -1,10 +1,10 @@
-//! What the service says.
+//! The HTTP interface of the service.
 //!
 //! | | |
 //! |---|---|
-//! | `GET /` | what is protected; without a session, on to the waiting room |
-//! | `POST /enter` | the field `pass` of a form: a session, and on to `/` |
-//! | `GET /session` | 204 with a session, 401 without: what nginx and Envoy ask |
+//! | `GET /` | the protected page; without a session, a redirect to the waiting room |
+//! | `POST /enter` | takes the field `pass` of a form, starts a session and redirects to `/` |
+//! | `GET /session` | 204 with a session, 401 without; nginx and Envoy ask it |
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -22,19 +22,19 @@ use tokio::{net::TcpListener, time::timeout};
 
 use crate::door::{Door, Refusal, SESSION_S};
 
-/// The cookie. Lax: links to this service from elsewhere find the session.
+/// The name of the cookie. It is `SameSite=Lax`, so that links from other sites find the session.
 const NAME: &str = "session";
 
 const MAX_BODY: usize = 8_192;
 
-/// From the head of a request to the end of its body.
+/// The time limit of the head, and of the body.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The service.
 pub struct Service {
-    /// Who comes in.
+    /// The check of passes and sessions.
     pub door: Door,
-    /// The waiting room's page, as in `http://127.0.0.1:8080/wait/TEST_ZONE`.
+    /// The page of the waiting room, as in `http://127.0.0.1:8080/wait/TEST_ZONE`.
     pub waiting_room: String,
 }
 
@@ -42,7 +42,7 @@ impl Service {
     /// Serves for as long as the process lives.
     pub async fn serve(self: Arc<Self>, listener: TcpListener) {
         loop {
-            // A connection that died in the queue, or too many open files: the next one may be fine.
+            // The connection died in the queue, or too many files are open. The next accept may succeed.
             let Ok((stream, _)) = listener.accept().await else {
                 tokio::time::sleep(Duration::from_millis(50)).await;
                 continue;
@@ -52,7 +52,7 @@ impl Service {
                 let answer = service_fn(move |request| Arc::clone(&service).answer(request));
                 let mut http = http1::Builder::new();
                 http.timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-                // What goes wrong with a connection is its client's affair.
+                // A failed connection concerns only its client.
                 let _ = http.serve_connection(TokioIo::new(stream), answer).await;
             });
         }
@@ -75,12 +75,12 @@ impl Service {
 
     async fn enter(&self, body: Incoming) -> Response<Full<Bytes>> {
         let body = timeout(PATIENCE, Limited::new(body, MAX_BODY).collect()).await;
-        let Ok(Ok(body)) = body else { return page(StatusCode::BAD_REQUEST, "The form can't be read.") };
+        let Ok(Ok(body)) = body else { return page(StatusCode::BAD_REQUEST, "The form cannot be read.") };
         let body = body.to_bytes();
         let pass = form_urlencoded::parse(&body).find(|(name, _)| name == "pass").map(|(_, value)| value);
         match self.door.enter(&pass.unwrap_or_default()).await {
             Ok(session) => {
-                // By GET, so that loading again posts nothing. Behind TLS, add `; Secure`.
+                // Redirect to a GET, so that a reload posts nothing. Behind TLS, add `; Secure`.
                 let mut response = on_to("/");
                 let cookie = format!("{NAME}={session}; HttpOnly; SameSite=Lax; Path=/; Max-Age={SESSION_S}");
                 let cookie = HeaderValue::from_str(&cookie).expect("hex digits and words");
@@ -108,7 +108,7 @@ fn session(headers: &HeaderMap) -> Option<&str> {
 
 fn on_to(address: &str) -> Response<Full<Bytes>> {
     let mut response = page(StatusCode::SEE_OTHER, "");
-    let address = HeaderValue::from_str(address).expect("checked in the beginning");
+    let address = HeaderValue::from_str(address).expect("checked at the start");
     response.headers_mut().insert(LOCATION, address);
     response
 }

@@ -1,6 +1,6 @@
 //! The keys that Weir publishes.
 //!
-//! Invariant: they are asked for at most once in 10 s, however many passes name keys that nobody knows.
+//! Invariant: they are fetched at most once in 10 s, however many passes name unknown keys.
 
 use std::{
     sync::{PoisonError, RwLock},
@@ -19,15 +19,15 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// How long Weir may take to answer.
+/// The time limit of a fetch.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Between two questions.
+/// The shortest time between two fetches.
 const PAUSE: Duration = Duration::from_secs(10);
 
 const MAX_BODY: usize = 64 << 10;
 
-/// The keys, as last heard.
+/// The keys as fetched last.
 pub struct Keys {
     at: Uri,
     known: RwLock<JwkSet>,
@@ -35,31 +35,31 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// None yet; they are at `weir`, as in `http://127.0.0.1:8080`.
+    /// Keys that will be fetched from `weir`, such as `http://127.0.0.1:8080`.
     ///
     /// # Errors
-    /// Where that is no such address.
+    /// If `weir` is not such an address.
     pub fn of(weir: &str) -> anyhow::Result<Self> {
         let at = format!("{}/.well-known/jwks.json", weir.trim_end_matches('/'));
-        let at: Uri = at.parse().with_context(|| format!("`{weir}` is no address"))?;
+        let at: Uri = at.parse().with_context(|| format!("`{weir}` is not an address"))?;
         ensure!(
             at.scheme_str() == Some("http") && at.authority().is_some(),
-            "`{weir}`: this sample speaks http, as in http://127.0.0.1:8080; behind TLS, use an HTTP client that does that"
+            "`{weir}`: this example supports only http, such as http://127.0.0.1:8080; with TLS, use another HTTP client"
         );
         Ok(Self { at, known: RwLock::new(JwkSet { keys: Vec::new() }), asked: Mutex::default() })
     }
 
-    /// The key of that name. Asks Weir where it is not known, unless it was asked a moment ago.
+    /// The key with this name. Fetches the keys if it is unknown, unless they were fetched within [`PAUSE`].
     pub async fn find(&self, kid: &str) -> Option<Jwk> {
         let known = || self.known.read().unwrap_or_else(PoisonError::into_inner).find(kid).cloned();
         if let Some(key) = known() {
             return Some(key);
         }
         let mut asked = self.asked.lock().await;
-        // Somebody else may have asked meanwhile.
+        // Another caller may have fetched them meanwhile.
         if known().is_none() && asked.is_none_or(|at| at.elapsed() >= PAUSE) {
             *asked = Some(Instant::now());
-            // What can't be had now is asked for with a later pass.
+            // After a failure a later pass fetches again.
             if let Ok(Ok(keys)) = timeout(PATIENCE, self.fetch()).await {
                 *self.known.write().unwrap_or_else(PoisonError::into_inner) = keys;
             }
@@ -68,7 +68,7 @@ impl Keys {
     }
 
     async fn fetch(&self) -> anyhow::Result<JwkSet> {
-        let authority = self.at.authority().context("checked in the beginning")?;
+        let authority = self.at.authority().context("checked at the start")?;
         let stream = TcpStream::connect((authority.host(), authority.port_u16().unwrap_or(80))).await?;
         let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
         let asking = tokio::spawn(connection);
@@ -79,7 +79,7 @@ impl Keys {
         }
         let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
         asking.abort();
-        let body = body.map_err(|e| anyhow::anyhow!("the keys can't be read: {e}"))?.to_bytes();
+        let body = body.map_err(|e| anyhow::anyhow!("the keys cannot be read: {e}"))?.to_bytes();
         Ok(serde_json::from_slice(&body)?)
     }
 }

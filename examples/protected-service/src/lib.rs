@@ -1,8 +1,8 @@
-//! A service that lets in who has a pass of Weir's, as small as it can be and still right: what a service of yours has to do.
+//! A minimal, correct service that accepts passes of Weir. It shows what a protected service must do.
 //!
-//! Invariants: a pass is good if it was signed by a published key, for this service and zone, and has not expired; each is
-//! good once, and then its holder has a session. The keys are asked for ahead and when an unknown one is named, never for
-//! each pass, so Weir may be away while people come in.
+//! Invariants: a pass is accepted if a published key signed it, for this service and zone, and it has not expired. Each pass
+//! is accepted once and starts a session. The keys are fetched when an unknown one is named, not for each pass, so people
+//! can enter while Weir is away.
 
 pub mod door;
 pub mod http;
