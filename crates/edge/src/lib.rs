@@ -8,7 +8,7 @@
 //!
 //! The crate knows nothing about what the service does. Invariants:
 //!
-//! - A connection is always in a [`Phase`](connection::Phase) that ends by itself or by a deadline.
+//! - A connection is always in a phase (`connection::Phase`) that ends by itself or by a deadline.
 //! - There are never more connections than [`Limits::connections`].
 //! - After a stop, connections that were already in the accept queue are still served.
 

@@ -49,7 +49,7 @@ impl Keys {
         Ok(Self { at, known: RwLock::new(JwkSet { keys: Vec::new() }), asked: Mutex::default() })
     }
 
-    /// The key with this name. Fetches the keys if it is unknown, unless they were fetched within [`PAUSE`].
+    /// The key with this name. Fetches the keys if it is unknown, unless they were fetched within one pause (`PAUSE`).
     pub async fn find(&self, kid: &str) -> Option<Jwk> {
         let known = || self.known.read().unwrap_or_else(PoisonError::into_inner).find(kid).cloned();
         if let Some(key) = known() {
