@@ -36,7 +36,7 @@ use nats::Nats;
 use redis::{Cluster, Standalone, cpu_time};
 use server::{
     config::{self, Config},
-    fanout::{self, AnyCarrier, Fanout, Speaker},
+    fanout::{self, AnyTransport, Fanout, SenderId},
     metrics::Metrics,
     stores::{self, StoreSettings},
 };
@@ -255,8 +255,8 @@ async fn servers(count: usize, config: &Config) -> Vec<Server> {
         let news = watcher.news();
         tasks.spawn(watcher.run(answers, Arc::new(Notify::new())));
         first.await.expect("the cell is asked");
-        if let Some(carrier) = stores::carriers(&config.fanout, &cells).pop() {
-            let fanout = Fanout::new("redis", carrier, Speaker::new(), meter.clone());
+        if let Some(transport) = stores::transports(&config.fanout, &cells).pop() {
+            let fanout = Fanout::new("redis", transport, SenderId::new(), meter.clone());
             let (gate, told) = (Arc::clone(&gate), fanout::subscribe(&bus).expect("it may"));
             tasks.spawn(async move { fanout.run(&gate, |_| true, (&bus, told), &news).await });
             eventually("it listens", || (meter.connected.get() == 1).then_some(()));
@@ -272,15 +272,15 @@ async fn servers(count: usize, config: &Config) -> Vec<Server> {
 /// A client that changes zones as `weir zones apply` does.
 struct Operator {
     cells: Arc<Cells<Redis>>,
-    carrier: Option<AnyCarrier>,
-    speaker: Speaker,
+    transport: Option<AnyTransport>,
+    sender: SenderId,
 }
 
 impl Operator {
     fn new(config: &Config) -> Self {
         let cells = cells(config);
-        let carrier = stores::carriers(&config.fanout, &cells).pop();
-        Self { cells, carrier, speaker: Speaker::new() }
+        let transport = stores::transports(&config.fanout, &cells).pop();
+        Self { cells, transport, sender: SenderId::new() }
     }
 
     /// Changes a zone. Returns when the store has answered.
@@ -289,8 +289,8 @@ impl Operator {
         let wanted = [(zone.clone(), policy.into())];
         let applied = definitions::apply(&self.cells, &wanted, async |_, zone, definition| {
             done = Some(now());
-            if let Some(carrier) = &self.carrier {
-                fanout::say(carrier, self.speaker, zone, Some(definition))
+            if let Some(transport) = &self.transport {
+                fanout::say(transport, self.sender, zone, Some(definition))
                     .await
                     .expect("the broker is there");
             }

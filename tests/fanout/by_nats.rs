@@ -11,7 +11,7 @@ use std::{
 use admission::Mode;
 use gate::Reply;
 use server::{
-    fanout::{Carrier as _, Heard},
+    fanout::{Heard, Transport as _},
     stores,
 };
 use tokio::sync::mpsc;
@@ -95,7 +95,7 @@ async fn killed_and_frozen_under_load() {
 }
 
 fn operator_is_away(operator: &Operator) -> bool {
-    let crate::AnyCarrier::Nats(subject) = &operator.carrier else { panic!("it is NATS") };
+    let crate::AnyTransport::Nats(subject) = &operator.transport else { panic!("it is NATS") };
     !subject.is_up()
 }
 
@@ -123,10 +123,10 @@ async fn without_the_right_to_listen_changes_are_seen_by_asking() {
 async fn a_slow_listener_knows_that_it_missed_something() {
     let nats = Nats::start();
     let config = config("redis://127.0.0.1:1", &nats.url());
-    let carrier =
-        stores::carriers(&config.fanout, &cells(&config)).pop().expect("something carries messages");
+    let transport =
+        stores::transports(&config.fanout, &cells(&config)).pop().expect("something carries messages");
     let (hears, mut heard) = mpsc::channel(1);
-    tokio::spawn(async move { carrier.listen(hears).await });
+    tokio::spawn(async move { transport.listen(hears).await });
     while let Heard::Silent(_) = heard.recv().await.expect("it listens on") {}
     for _ in 0..100 {
         nats.publish(SUBJECT, &[b"x".as_slice(); 1_000]);

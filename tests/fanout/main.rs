@@ -32,7 +32,7 @@ use events::Bus;
 use gate::{AnyStore, Gate, Watcher, cells::Cells, definitions};
 use server::{
     config::{self, Config},
-    fanout::{self, AnyCarrier, Fanout, Speaker},
+    fanout::{self, AnyTransport, Fanout, SenderId},
     metrics::{FanoutMeter, Metrics},
     stores::{self, StoreSettings},
 };
@@ -88,8 +88,8 @@ impl Server {
         let news = watcher.news();
         tasks.spawn(watcher.run(answers, Arc::new(Notify::new())));
         first.await.expect("the cell is asked");
-        if let Some(carrier) = stores::carriers(&config.fanout, &cells).pop() {
-            let fanout = Fanout::new("redis", carrier, Speaker::new(), meter.clone());
+        if let Some(transport) = stores::transports(&config.fanout, &cells).pop() {
+            let fanout = Fanout::new("redis", transport, SenderId::new(), meter.clone());
             let (gate, told) = (Arc::clone(&gate), fanout::subscribe(&bus).expect("it may"));
             tasks.spawn(async move { fanout.run(&gate, |_| true, (&bus, told), &news).await });
         }
@@ -125,15 +125,15 @@ async fn servers(count: usize, config: &Config, every: Duration) -> Vec<Server> 
 /// Changes zones, as `weir zones apply` does.
 struct Operator {
     cells: Arc<Cells<Redis>>,
-    carrier: AnyCarrier,
-    speaker: Speaker,
+    transport: AnyTransport,
+    sender: SenderId,
 }
 
 impl Operator {
     fn new(config: &Config) -> Self {
         let cells = cells(config);
-        let carrier = stores::carriers(&config.fanout, &cells).pop().expect("something carries messages");
-        Self { cells, carrier, speaker: Speaker::new() }
+        let transport = stores::transports(&config.fanout, &cells).pop().expect("something carries messages");
+        Self { cells, transport, sender: SenderId::new() }
     }
 
     /// Changes a zone. Returns whether the servers were notified.
@@ -158,7 +158,7 @@ impl Operator {
         let mut told = false;
         let wanted = [(zone.clone(), policy.into())];
         let applied = definitions::apply(&self.cells, &wanted, async |_, zone, definition| {
-            told = fanout::say(&self.carrier, self.speaker, zone, Some(definition)).await.is_ok();
+            told = fanout::say(&self.transport, self.sender, zone, Some(definition)).await.is_ok();
         });
         applied.await.failure().cloned().map_or(Ok(told), Err)
     }

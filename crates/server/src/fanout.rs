@@ -1,10 +1,10 @@
-//! What the servers of a cell tell each other: that a zone is otherwise than it was.
+//! Messages between the servers of a cell: which zone changed.
 //!
-//! A message is a hint and no more: who hears one that is news asks the store, at once. So it does no harm that
-//! messages get lost, come twice, or are forged; what nobody was told is seen when the store is next asked anyway
-//! (see [`crate::watch`]). Whoever changes a zone says so, and so does a server that sees a change of which it was not
-//! told. Invariants: messages are as many as changes, and don't grow with users; who says something waits for nobody;
-//! the store is asked no more often for many messages than [`crate::watch`] allows.
+//! A message is only a hint: a server that hears news refreshes from the store at once. Lost, repeated and forged messages
+//! do no harm, because every server refreshes regularly anyway (see [`gate::Watcher`]). The server or command that changes
+//! a zone sends a message. So does a server that finds a change nobody announced. Invariants: the number of messages
+//! depends on the number of changes, not on users; a sender does not wait for receivers; many messages do not make a server
+//! ask the store more often than the watcher allows.
 
 pub mod message;
 pub mod nats;
@@ -27,7 +27,7 @@ use tokio::sync::{Notify, mpsc};
 use crate::metrics::FanoutMeter;
 use message::{MAX_LEN, Message, State};
 
-/// Messages that wait to be heard, at most; more are lost, and counted.
+/// The most messages that wait to be handled. More are lost, and counted.
 const QUEUE: usize = 256;
 
 /// What carries the messages between servers.
@@ -41,40 +41,40 @@ pub enum FanoutSettings {
     Nats(nats::Address),
 }
 
-/// What comes from a carrier.
+/// What a transport reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// From now on messages come; some may have been missed before.
+    /// Messages arrive from now on. Some may have been missed before.
     Listening,
-    /// A message of somebody, of any length: what is longer than [`MAX_LEN`] bytes may have been cut, to more than that.
+    /// A message. One longer than [`MAX_LEN`] bytes may have been cut, but not to [`MAX_LEN`] or less.
     Message(Bytes),
-    /// So many messages were missed, or more.
+    /// At least this many messages were missed.
     Missed(u64),
-    /// No messages come at present, for this reason.
+    /// No messages arrive at present, for this reason.
     Silent(String),
 }
 
-/// The port: what carries messages between the servers of a cell.
-pub trait Carrier: Send + Sync + 'static {
-    /// Says a message to all who listen now. Ends within some seconds.
+/// The port: carries messages between the servers of a cell.
+pub trait Transport: Send + Sync + 'static {
+    /// Sends a message to all current listeners. Returns within some seconds.
     ///
     /// # Errors
-    /// Why it was perhaps not said.
+    /// Why the message was perhaps not sent.
     fn say(&self, message: Bytes) -> impl Future<Output = Result<(), String>> + Send;
 
-    /// Passes on what is heard, for ever. Reconnects by itself.
+    /// Passes on what arrives, for ever. Reconnects by itself.
     fn listen(&self, hears: mpsc::Sender<Heard>) -> impl Future<Output = ()> + Send;
 }
 
-/// The carrier that is configured.
-pub enum AnyCarrier {
+/// The configured transport.
+pub enum AnyTransport {
     /// The cell's own Redis.
     Redis(Arc<Cell<Redis>>),
     /// A subject in NATS.
     Nats(nats::Subject),
 }
 
-impl Carrier for AnyCarrier {
+impl Transport for AnyTransport {
     async fn say(&self, message: Bytes) -> Result<(), String> {
         match self {
             Self::Redis(cell) => redis::say(cell, message).await,
@@ -90,12 +90,12 @@ impl Carrier for AnyCarrier {
     }
 }
 
-/// This process, among those that talk.
+/// The number of a sending process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Speaker(u64);
+pub struct SenderId(u64);
 
-impl Speaker {
-    /// One that no other process is.
+impl SenderId {
+    /// A random number, which no other process has.
     ///
     /// # Panics
     /// If the system has no random numbers.
@@ -108,29 +108,29 @@ impl Speaker {
 }
 
 /// 16 hexadecimal digits.
-impl fmt::Display for Speaker {
+impl fmt::Display for SenderId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
     }
 }
 
-impl Default for Speaker {
+impl Default for SenderId {
     fn default() -> Self {
         Self::new()
     }
 }
 
-/// One server's part in what the servers of one cell tell each other.
+/// One server's messages in one cell.
 pub struct Fanout<C> {
     cell: String,
-    carrier: C,
-    speaker: Speaker,
+    transport: C,
+    sender: SenderId,
     meter: FanoutMeter,
-    /// What was last said of each zone, by others or here.
+    /// The state that was last announced for each zone, by others or here.
     said: Mutex<HashMap<ZoneId, State>>,
 }
 
-/// Subscribes to what other servers may hear of.
+/// Subscribes to the events that are announced to other servers.
 ///
 /// # Errors
 /// The bus's.
@@ -139,15 +139,15 @@ pub fn subscribe(bus: &Bus) -> Result<Subscription, SubscribeError> {
     bus.subscribe("fanout", Scope::Federated, kinds)
 }
 
-impl<C: Carrier> Fanout<C> {
-    /// In the cell of this name, over `carrier`. Nothing is said or heard before [`Fanout::run`].
+impl<C: Transport> Fanout<C> {
+    /// For the cell of this name, over `transport`. Nothing is sent or received before [`Fanout::run`].
     #[must_use]
-    pub fn new(cell: &str, carrier: C, speaker: Speaker, meter: FanoutMeter) -> Self {
-        Self { cell: cell.to_owned(), carrier, speaker, meter, said: Mutex::default() }
+    pub fn new(cell: &str, transport: C, sender: SenderId, meter: FanoutMeter) -> Self {
+        Self { cell: cell.to_owned(), transport, sender, meter, said: Mutex::default() }
     }
 
-    /// Says what happens on `bus` to zones that are `mine`, as [`subscribe`]d to by `told`, and hears what others say, for
-    /// ever. Of what is otherwise than what `gate` serves, `news` is told.
+    /// Announces the changes on `bus` of zones that are `mine`, which `told` [`subscribe`]d to, and receives messages, for
+    /// ever. Notifies `news` of a message that differs from what `gate` serves.
     pub async fn run<S: Store>(
         &self,
         gate: &Gate<S>,
@@ -164,10 +164,10 @@ impl<C: Carrier> Fanout<C> {
                 }
             }
         };
-        tokio::join!(self.carrier.listen(hears), self.say_all(gate, &mine, bus, told), hear);
+        tokio::join!(self.transport.listen(hears), self.say_all(gate, &mine, bus, told), hear);
     }
 
-    /// The bus keeps what happens while something is being said, and drops the oldest where that takes too long.
+    /// The bus keeps events while a message is being sent, and drops the oldest if that takes too long.
     async fn say_all<S: Store>(
         &self,
         gate: &Gate<S>,
@@ -188,12 +188,12 @@ impl<C: Carrier> Fanout<C> {
             for zone in zones {
                 // The event may be older than what is in force by now.
                 let state = State::of(in_force(gate, &zone).as_ref());
-                // Those who said it know it, and so do the others whom they told.
+                // This state was announced already, so all servers have heard of it.
                 if self.note(&zone, state) == Some(state) {
                     continue;
                 }
-                let message = Message { speaker: self.speaker, zone, state };
-                match self.carrier.say(message.to_bytes()).await {
+                let message = Message { sender: self.sender, zone, state };
+                match self.transport.say(message.to_bytes()).await {
                     Ok(()) => self.meter.said.inc(),
                     Err(reason) => {
                         tracing::debug!(cell = self.cell, reason, "the other servers were not told");
@@ -204,7 +204,7 @@ impl<C: Carrier> Fanout<C> {
         }
     }
 
-    /// Takes in what is heard; tells whether the store is to be asked.
+    /// Handles a report; returns whether to refresh from the store.
     fn hear<S: Store>(
         &self,
         heard: Heard,
@@ -217,7 +217,7 @@ impl<C: Carrier> Fanout<C> {
             Heard::Listening => {
                 self.meter.connected.set(1);
                 if std::mem::take(silent) {
-                    tracing::info!(cell, "the other servers are heard again");
+                    tracing::info!(cell, "messages of the other servers arrive again");
                 }
                 true
             }
@@ -227,7 +227,7 @@ impl<C: Carrier> Fanout<C> {
                     tracing::warn!(
                         cell,
                         reason,
-                        "the other servers are not heard; what they change is seen within a second"
+                        "messages of the other servers do not arrive; their changes are seen within a second"
                     );
                 }
                 false
@@ -237,7 +237,7 @@ impl<C: Carrier> Fanout<C> {
                 true
             }
             Heard::Message(bytes) => match Message::parse(&bytes) {
-                Some(message) if message.speaker == self.speaker => false,
+                Some(message) if message.sender == self.sender => false,
                 Some(message) if mine(&message.zone) => {
                     self.meter.heard.inc();
                     self.note(&message.zone, message.state);
@@ -251,7 +251,7 @@ impl<C: Carrier> Fanout<C> {
         }
     }
 
-    /// Notes what is said of a zone; tells what was said before. Of more zones than there may be, all is forgotten together.
+    /// Notes the announced state of a zone; returns the one before. Forgets all if there are more zones than allowed.
     fn note(&self, zone: &ZoneId, state: State) -> Option<State> {
         let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         if said.len() >= ZONES_MAX && !said.contains_key(zone) {
@@ -261,27 +261,27 @@ impl<C: Carrier> Fanout<C> {
     }
 }
 
-/// Says on `carrier` what became of a zone: for who changes it and serves nothing.
+/// Announces the state of a zone on `transport`: for a command that changes zones without serving them.
 ///
 /// # Errors
-/// Why it was perhaps not said.
+/// Why the message was perhaps not sent.
 pub async fn say(
-    carrier: &impl Carrier,
-    speaker: Speaker,
+    transport: &impl Transport,
+    sender: SenderId,
     zone: &ZoneId,
     definition: Option<&Definition>,
 ) -> Result<(), String> {
-    let message = Message { speaker, zone: zone.clone(), state: State::of(definition) };
-    carrier.say(message.to_bytes()).await
+    let message = Message { sender, zone: zone.clone(), state: State::of(definition) };
+    transport.say(message.to_bytes()).await
 }
 
-/// A zone with the policy in force, if it is served: what is defined and not in force yet is still news.
+/// A zone with the policy in force, if it is served. A policy that is defined but not in force yet counts as news.
 fn in_force<S: Store>(gate: &Gate<S>, zone: &ZoneId) -> Option<Definition> {
     let policy = gate.policy(zone.as_str())?;
     Some(Definition { policy, ..gate.definition(zone.as_str())? })
 }
 
-/// Cuts what is too long anyway.
+/// Cuts a message that is too long to be valid.
 fn cut(bytes: Bytes) -> Bytes {
     if bytes.len() <= MAX_LEN { bytes } else { Bytes::copy_from_slice(&bytes[..=MAX_LEN]) }
 }

@@ -46,7 +46,7 @@ use crate::{
     audit::{self, Audit, Recorder},
     change_log::ChangeLog,
     config::{self, Config, Order, Sources},
-    fanout::{self, Fanout, Speaker},
+    fanout::{self, Fanout, SenderId},
     http::{
         self, App,
         admin::{self, Admin, Guard},
@@ -217,14 +217,14 @@ fn briefly<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failu
 
 /// Puts the zones into the stores, and tells the servers; with what became of the zones comes why servers were not told.
 async fn apply(cells: &Cells<Redis>, config: &Config) -> (Applied, Option<String>) {
-    let (carriers, speaker) = (stores::carriers(&config.fanout, cells), Speaker::new());
+    let (transports, sender) = (stores::transports(&config.fanout, cells), SenderId::new());
     let mut untold = None;
     let applied = definitions::apply(cells, &config.zones, async |at, zone, definition| {
         // Where one could not be told, the next ones are not waited for.
         if untold.is_none()
-            && let Some(carrier) = carriers.get(at)
+            && let Some(transport) = transports.get(at)
         {
-            untold = fanout::say(carrier, speaker, zone, Some(definition)).await.err();
+            untold = fanout::say(transport, sender, zone, Some(definition)).await.err();
         }
     });
     (applied.await, untold)
@@ -501,10 +501,10 @@ async fn watch_all(
         tracing::warn!("not every store has answered yet; serving what is known");
     }
     // Only now: what a server finds when it starts is no news to the others.
-    let (speaker, carriers) = (Speaker::new(), stores::carriers(&config.fanout, cells));
-    for (at, (carrier, news)) in carriers.into_iter().zip(news).enumerate() {
+    let (sender, transports) = (SenderId::new(), stores::transports(&config.fanout, cells));
+    for (at, (transport, news)) in transports.into_iter().zip(news).enumerate() {
         let name = &cells.all()[at].health().name;
-        let fanout = Fanout::new(name, carrier, speaker, metrics.fanout(name));
+        let fanout = Fanout::new(name, transport, sender, metrics.fanout(name));
         let told = fanout::subscribe(bus).map_err(|e| failure(69)(&e))?;
         let (gate, cells, bus) = (Arc::clone(gate), Arc::clone(cells), Arc::clone(bus));
         watching.spawn(async move {

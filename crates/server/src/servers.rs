@@ -19,7 +19,7 @@ use store::redis::{
 };
 use tokio::time::{Instant, sleep};
 
-use crate::{clock::unix_ms, fanout::Speaker};
+use crate::{clock::unix_ms, fanout::SenderId};
 
 /// How often a server registers.
 const EVERY: Duration = Duration::from_secs(5);
@@ -99,7 +99,7 @@ impl Servers {
     pub fn new(address: SocketAddr, state: impl Fn() -> State + Send + Sync + 'static) -> Self {
         let machine = rustix::system::uname();
         let name = machine.nodename().to_string_lossy().chars().take(NAME_MAX).collect();
-        let (id, started_at_ms) = (Speaker::new().to_string(), unix_ms());
+        let (id, started_at_ms) = (SenderId::new().to_string(), unix_ms());
         Self { id, name, address, started_at_ms, state: Box::new(state), heard: Mutex::default() }
     }
 

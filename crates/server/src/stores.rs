@@ -21,7 +21,7 @@ use store::redis::{
 
 use crate::{
     fanout::{
-        AnyCarrier, FanoutSettings,
+        AnyTransport, FanoutSettings,
         nats::{Nats, Subject},
     },
     keys::{self, KeyFault},
@@ -139,14 +139,14 @@ fn connections(redis: &RedisSettings) -> Result<(Settings, Vec<Address>), KeyFau
 /// What carries messages between the servers of each cell, in the order of the cells; nothing where they go without.
 /// Must be called on a tokio runtime.
 #[must_use]
-pub fn carriers(fanout: &FanoutSettings, cells: &Cells<Redis>) -> Vec<AnyCarrier> {
+pub fn transports(fanout: &FanoutSettings, cells: &Cells<Redis>) -> Vec<AnyTransport> {
     let cells = cells.all().iter();
     match fanout {
         FanoutSettings::None => Vec::new(),
-        FanoutSettings::Redis => cells.map(|cell| AnyCarrier::Redis(Arc::clone(cell))).collect(),
+        FanoutSettings::Redis => cells.map(|cell| AnyTransport::Redis(Arc::clone(cell))).collect(),
         FanoutSettings::Nats(address) => {
             let nats = Nats::start(address.clone());
-            cells.map(|cell| AnyCarrier::Nats(Subject::new(&nats, &cell.health().name))).collect()
+            cells.map(|cell| AnyTransport::Nats(Subject::new(&nats, &cell.health().name))).collect()
         }
     }
 }

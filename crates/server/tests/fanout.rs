@@ -23,7 +23,7 @@ use tokio::{
 };
 use weir::{
     fanout::{
-        self, Carrier, Fanout, Heard, Speaker,
+        self, Fanout, Heard, SenderId, Transport,
         message::{Message, State},
     },
     metrics::{FanoutMeter, Metrics},
@@ -59,7 +59,7 @@ impl Air {
     }
 }
 
-impl Carrier for Air {
+impl Transport for Air {
     async fn say(&self, message: Bytes) -> std::result::Result<(), String> {
         Air::say(self, message);
         Ok(())
@@ -103,7 +103,7 @@ impl Hearing {
 async fn serve_hearing(fake: &Fake, file: &[(ZoneId, Definition)], air: &Air) -> Hearing {
     let mut server = serve_one(fake, file).await;
     let heard = Metrics::new(Arc::clone(&server.bus)).fanout("only");
-    let fanout = Fanout::new("only", air.clone(), Speaker::new(), heard.clone());
+    let fanout = Fanout::new("only", air.clone(), SenderId::new(), heard.clone());
     let (gate, bus, news) = (Arc::clone(&server.gate), Arc::clone(&server.bus), Arc::clone(&server.news));
     let told = fanout::subscribe(&bus).expect("it may");
     server.watching.spawn(async move { fanout.run(&gate, |_| true, (&bus, told), &news).await });
@@ -132,7 +132,7 @@ fn what_is_said_is_asked_for_at_once_and_nobody_repeats_it() {
         assert_eq!(air.count(), 0, "what a server finds when it starts is no news");
         for (round, policy) in (1..).zip([closed(), hold(), closed()]) {
             fake.put_zone(&zone("A"), policy).await.expect("put");
-            fanout::say(&air, Speaker::new(), &zone("A"), Some(&policy.into())).await.expect("said");
+            fanout::say(&air, SenderId::new(), &zone("A"), Some(&policy.into())).await.expect("said");
             pass(0.03).await;
             assert_eq!(in_force(&servers, "A", policy), 8, "round {round}");
             pass(5.0).await;
@@ -140,7 +140,7 @@ fn what_is_said_is_asked_for_at_once_and_nobody_repeats_it() {
             assert!(servers.iter().all(|server| server.heard.heard.get() == round as u64));
         }
         fake.put_zone(&zone("NEW"), hold()).await.expect("put");
-        fanout::say(&air, Speaker::new(), &zone("NEW"), Some(&hold().into())).await.expect("said");
+        fanout::say(&air, SenderId::new(), &zone("NEW"), Some(&hold().into())).await.expect("said");
         pass(0.03).await;
         assert_eq!(in_force(&servers, "NEW", hold()), 8);
     });
@@ -202,7 +202,7 @@ fn a_flood_costs_the_store_little_and_changes_nothing() {
         for digest in 0..20_000 {
             let name = if digest % 2 == 0 { "A" } else { "NONE" };
             let state = if digest % 3 == 0 { State::Gone } else { State::Has(digest) };
-            air.say(Message { speaker: Speaker::new(), zone: zone(name), state }.to_bytes());
+            air.say(Message { sender: SenderId::new(), zone: zone(name), state }.to_bytes());
             if digest % 10 == 0 {
                 pass(0.001).await;
             }
@@ -221,7 +221,7 @@ fn a_flood_costs_the_store_little_and_changes_nothing() {
         pass(10.0).await;
         let lists = fake.lock().lists;
         for _ in 0..1_000 {
-            fanout::say(&air, Speaker::new(), &zone("A"), Some(&hold().into())).await.expect("said");
+            fanout::say(&air, SenderId::new(), &zone("A"), Some(&hold().into())).await.expect("said");
             pass(0.001).await;
         }
         assert!(fake.lock().lists - lists <= 2 * 3, "the usual two a second");
@@ -237,7 +237,7 @@ fn a_cell_that_is_away_is_not_asked_more_often_for_being_talked_of() {
         pass(2.0).await;
         let lists = fake.lock().lists;
         for digest in 0..1_000 {
-            let message = Message { speaker: Speaker::new(), zone: zone("A"), state: State::Has(digest) };
+            let message = Message { sender: SenderId::new(), zone: zone("A"), state: State::Has(digest) };
             air.say(message.to_bytes());
             pass(0.001).await;
         }

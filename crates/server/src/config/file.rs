@@ -17,7 +17,7 @@ use crate::{access::AdminToken, stores::CellSettings};
 
 use super::{
     ConfigFault,
-    settings::{Given, Kind, Place, SETTINGS, Value, out_of_range},
+    settings::{Kind, Origin, SETTINGS, SettingValue, Value, out_of_range},
 };
 use crate::http::wait::target::Target;
 
@@ -26,12 +26,12 @@ const MAX_LEN: u64 = 4 << 20;
 type Fields<'t, 'i> = Vec<(&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>)>;
 
 /// A zone and where it stands.
-pub(super) type Zone = (ZoneId, Definition, Place);
+pub(super) type Zone = (ZoneId, Definition, Origin);
 
 /// What a file says.
 #[derive(Default)]
 pub(super) struct FileText {
-    pub(super) settings: Vec<(&'static str, Given)>,
+    pub(super) settings: Vec<(&'static str, SettingValue)>,
     pub(super) cells: Vec<CellSettings>,
     pub(super) admin_tokens: Vec<AdminToken>,
     pub(super) zones: Vec<Zone>,
@@ -65,12 +65,12 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
                 let mut first_lines = HashMap::new();
                 for table in tables {
                     let (id, definition) = zone(&lines, table)?;
-                    let place = lines.at(&table.span(), "zone");
+                    let origin = lines.at(&table.span(), "zone");
                     if let Some(first) = first_lines.insert(id.clone(), lines.line(&table.span())) {
                         let what = format!("`{id}` is there twice, first at line {first}; remove one");
-                        return Err(place.fault(what));
+                        return Err(origin.fault(what));
                     }
-                    found.zones.push((id, definition, place));
+                    found.zones.push((id, definition, origin));
                 }
             }
             ("zone", _) => {
@@ -116,8 +116,8 @@ impl Lines<'_> {
         1 + self.text.bytes().take(span.start).filter(|&b| b == b'\n').count()
     }
 
-    fn at(&self, span: &Range<usize>, field: &str) -> Place {
-        Place::File(self.name.to_owned(), self.line(span), field.to_owned())
+    fn at(&self, span: &Range<usize>, field: &str) -> Origin {
+        Origin::File(self.name.to_owned(), self.line(span), field.to_owned())
     }
 }
 
@@ -133,26 +133,26 @@ fn setting(
     field: &str,
     span: Range<usize>,
     value: &Spanned<DeValue<'_>>,
-) -> Result<(&'static str, Given), ConfigFault> {
-    let place = lines.at(&span, field);
+) -> Result<(&'static str, SettingValue), ConfigFault> {
+    let origin = lines.at(&span, field);
     let Some(setting) = SETTINGS.iter().find(|s| s.name == field) else {
-        return Err(place.fault(unknown(field, SETTINGS.iter().map(|s| s.name))));
+        return Err(origin.fault(unknown(field, SETTINGS.iter().map(|s| s.name))));
     };
     let value = match (setting.kind, value.get_ref()) {
         (Kind::Text | Kind::Secret, DeValue::String(text)) => Value::Text(text.to_string()),
         (Kind::List, DeValue::Array(items)) => {
             let text = |item: &Spanned<DeValue<'_>>| item.get_ref().as_str().map(str::to_owned);
             let texts: Option<_> = items.iter().map(text).collect();
-            Value::List(texts.ok_or_else(|| place.fault("must be a list of strings"))?)
+            Value::List(texts.ok_or_else(|| origin.fault("must be a list of strings"))?)
         }
         (Kind::Number(low, high), DeValue::Integer(number)) => {
             let read = u32::from_str_radix(number.as_str(), number.radix()).ok();
             let read = read.filter(|n| (low..=high).contains(n));
-            Value::Number(read.ok_or_else(|| place.fault(out_of_range(number, low, high)))?)
+            Value::Number(read.ok_or_else(|| origin.fault(out_of_range(number, low, high)))?)
         }
-        (kind, other) => return Err(place.fault(wrong_type(kind, other))),
+        (kind, other) => return Err(origin.fault(wrong_type(kind, other))),
     };
-    Ok((setting.name, Given { value, place }))
+    Ok((setting.name, SettingValue { value, origin }))
 }
 
 fn wrong_type(kind: Kind, value: &DeValue<'_>) -> String {
@@ -172,26 +172,26 @@ fn unknown<'a>(field: &str, known: impl Iterator<Item = &'a str>) -> String {
 pub(super) fn one_of<T, const N: usize>(
     words: [(T, &'static str); N],
     word: &str,
-    place: &Place,
+    origin: &Origin,
 ) -> Result<T, ConfigFault> {
     let known = words.each_ref().map(|(_, known)| *known).join(", ");
     let found = words.into_iter().find(|(_, known)| *known == word);
-    Ok(found.ok_or_else(|| place.fault(format!("is `{word}`, and must be one of {known}")))?.0)
+    Ok(found.ok_or_else(|| origin.fault(format!("is `{word}`, and must be one of {known}")))?.0)
 }
 
 /// The texts of a `notice`, each fault with its line.
-fn notice(lines: &Lines<'_>, field: &Place, value: &DeValue<'_>) -> Result<Notice, ConfigFault> {
+fn notice(lines: &Lines<'_>, field: &Origin, value: &DeValue<'_>) -> Result<Notice, ConfigFault> {
     let DeValue::Table(texts) = value else {
         return Err(field.fault("must be a table of texts by language, as in [zone.notice] en = \"…\""));
     };
     let mut found = Vec::new();
     for (key, value) in in_order(texts) {
         let language = key.get_ref().as_ref();
-        let place = lines.at(&key.span(), &format!("zone.notice.{language}"));
+        let origin = lines.at(&key.span(), &format!("zone.notice.{language}"));
         let DeValue::String(text) = value.get_ref() else {
-            return Err(place.fault(wrong_type(Kind::Text, value.get_ref())));
+            return Err(origin.fault(wrong_type(Kind::Text, value.get_ref())));
         };
-        Notice::new([(language, text)]).map_err(|e| place.fault(e))?;
+        Notice::new([(language, text)]).map_err(|e| origin.fault(e))?;
         found.push((language, text));
     }
     Notice::new(found).map_err(|e| field.fault(e))
@@ -211,43 +211,43 @@ fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Defi
     let mut said = Notice::default();
     for (key, value) in in_order(fields) {
         let field = key.get_ref().as_ref();
-        let place = lines.at(&key.span(), &format!("zone.{field}"));
+        let origin = lines.at(&key.span(), &format!("zone.{field}"));
         let text = || match value.get_ref() {
             DeValue::String(text) => Ok(text.as_ref()),
-            other => Err(place.fault(wrong_type(Kind::Text, other))),
+            other => Err(origin.fault(wrong_type(Kind::Text, other))),
         };
         let target = match field {
             "id" => {
-                id = Some(ZoneId::parse(text()?).map_err(|e| place.fault(e))?);
+                id = Some(ZoneId::parse(text()?).map_err(|e| origin.fault(e))?);
                 continue;
             }
             "mode" => {
-                policy.mode = one_of(Mode::ALL, text()?, &place)?;
+                policy.mode = one_of(Mode::ALL, text()?, &origin)?;
                 continue;
             }
             "on_store_failure" => {
-                policy.on_store_failure = one_of(OnStoreFailure::ALL, text()?, &place)?;
+                policy.on_store_failure = one_of(OnStoreFailure::ALL, text()?, &origin)?;
                 continue;
             }
             "notice" => {
-                said = notice(lines, &place, value.get_ref())?;
+                said = notice(lines, &origin, value.get_ref())?;
                 continue;
             }
             other => match policy.number_mut(other) {
                 Some(number) => number,
-                None => return Err(place.fault(unknown(other, zone_fields()))),
+                None => return Err(origin.fault(unknown(other, zone_fields()))),
             },
         };
         let DeValue::Integer(number) = value.get_ref() else {
-            return Err(place.fault(wrong_type(Kind::Number(0, 0), value.get_ref())));
+            return Err(origin.fault(wrong_type(Kind::Number(0, 0), value.get_ref())));
         };
         // What no u32 holds is out of every range: the check below says which.
         let read = i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX);
         *target = u32::try_from(read).unwrap_or(if read < 0 { 0 } else { u32::MAX });
-        numbers.push((field, place, number.to_string()));
+        numbers.push((field, origin, number.to_string()));
     }
     let policy = policy.check().map_err(|e| match numbers.iter().find(|(field, ..)| *field == e.field) {
-        Some((_, place, written)) => place.fault(out_of_range(written, e.low, e.high)),
+        Some((_, origin, written)) => origin.fault(out_of_range(written, e.low, e.high)),
         None => here.fault(format!("{e} here; say it")),
     })?;
     let id = id.ok_or_else(|| here.fault("has no `id`; give it one"))?;

@@ -1,7 +1,12 @@
 //! A file's faults have lines, and the sources their order.
 
-use super::*;
+use std::ffi::OsString;
+
 use admission::Mode;
+use store::redis::Durability;
+
+use super::*;
+use crate::{passes::Algorithm, secret::Secret, stores::CellSettings};
 
 fn refused(text: &str) -> String {
     from_text("w.toml", text).expect_err(text).to_string()

@@ -1,6 +1,6 @@
 //! A message between servers, as text: `weir1 SPEAKER ZONE STATE`.
 //!
-//! `weir1` is the version; the speaker, 16 hexadecimal digits, says whose own message it is; the state is a digest of
+//! `weir1` is the version; the sender, 16 hexadecimal digits, says whose own message it is; the state is a digest of
 //! the zone's definition, 16 digits, or `-` for a zone that is gone. Invariants: a message holds nothing that may be acted
 //! on but by asking the store; what is not exactly of this form is no message.
 
@@ -10,7 +10,7 @@ use admission::{Definition, ZoneId};
 use aws_lc_rs::digest;
 use bytes::Bytes;
 
-use super::Speaker;
+use super::SenderId;
 
 /// The first word; servers with another one don't understand each other, and go by asking the store.
 const VERSION: &str = "weir1";
@@ -50,7 +50,7 @@ impl State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     /// Who says so.
-    pub speaker: Speaker,
+    pub sender: SenderId,
     /// Of which zone.
     pub zone: ZoneId,
     /// What became of it.
@@ -62,10 +62,10 @@ impl Message {
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         let mut text = String::with_capacity(MAX_LEN);
-        let speaker = self.speaker;
+        let sender = self.sender;
         let written = match self.state {
-            State::Has(digest) => write!(text, "{VERSION} {speaker} {} {digest:016x}", self.zone),
-            State::Gone => write!(text, "{VERSION} {speaker} {} -", self.zone),
+            State::Has(digest) => write!(text, "{VERSION} {sender} {} {digest:016x}", self.zone),
+            State::Gone => write!(text, "{VERSION} {sender} {} -", self.zone),
         };
         written.expect("a String takes all");
         text.into()
@@ -78,13 +78,13 @@ impl Message {
             return None;
         }
         let mut words = std::str::from_utf8(bytes).ok()?.split(' ');
-        let [Some(VERSION), Some(speaker), Some(zone), Some(state), None] =
+        let [Some(VERSION), Some(sender), Some(zone), Some(state), None] =
             std::array::from_fn(|_| words.next())
         else {
             return None;
         };
         let state = if state == "-" { State::Gone } else { State::Has(number(state)?) };
-        Some(Self { speaker: Speaker(number(speaker)?), zone: ZoneId::parse(zone).ok()?, state })
+        Some(Self { sender: SenderId(number(sender)?), zone: ZoneId::parse(zone).ok()?, state })
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     fn message(zone: &str, state: State) -> Message {
-        Message { speaker: Speaker(0xab), zone: ZoneId::parse(zone).expect("a name"), state }
+        Message { sender: SenderId(0xab), zone: ZoneId::parse(zone).expect("a name"), state }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use toml::{Spanned, de::DeValue};
 
 use super::{Lines, in_order, unknown, wrong_type};
 use crate::{
-    config::{ConfigFault, address, settings::Kind},
+    config::{ConfigFault, checks::address, settings::Kind},
     stores::CellSettings,
 };
 
@@ -45,17 +45,17 @@ fn cell(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<CellSettings,
     let (mut name, mut store, mut tenants) = (None, None, None);
     for (key, value) in in_order(fields) {
         let field = key.get_ref().as_ref();
-        let place = lines.at(&key.span(), &format!("cell.{field}"));
-        let wrong = |kind| place.fault(wrong_type(kind, value.get_ref()));
+        let origin = lines.at(&key.span(), &format!("cell.{field}"));
+        let wrong = |kind| origin.fault(wrong_type(kind, value.get_ref()));
         match (field, value.get_ref()) {
             ("name", DeValue::String(text)) => {
                 let right = |b: u8| b.is_ascii_alphanumeric() || b"_.-".contains(&b);
                 if !(1..=MAX_NAME_LEN).contains(&text.len()) || !text.bytes().all(right) {
-                    return Err(place.fault("a cell's name is 1 to 32 of A-Z a-z 0-9 _ . -"));
+                    return Err(origin.fault("a cell's name is 1 to 32 of A-Z a-z 0-9 _ . -"));
                 }
                 name = Some(text.to_string());
             }
-            ("store", DeValue::String(text)) => store = Some(address(text, &place)?),
+            ("store", DeValue::String(text)) => store = Some(address(text, &origin)?),
             ("tenants", DeValue::Array(items)) => {
                 let text = |item: &Spanned<DeValue<'_>>| item.get_ref().as_str().map(str::to_owned);
                 let texts: Vec<String> =
@@ -70,13 +70,13 @@ fn cell(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<CellSettings,
                         "`{bad}` is no tenant: what stands before the first `:` of zones' ids, `\"\"` for those \
                          without one, `\"*\"` for all others"
                     );
-                    return Err(place.fault(what));
+                    return Err(origin.fault(what));
                 }
                 tenants = Some(texts).filter(|texts| !texts.is_empty());
             }
             ("name" | "store", _) => return Err(wrong(Kind::Text)),
             ("tenants", _) => return Err(wrong(Kind::List)),
-            (other, _) => return Err(place.fault(unknown(other, CELL_FIELDS.into_iter()))),
+            (other, _) => return Err(origin.fault(unknown(other, CELL_FIELDS.into_iter()))),
         }
     }
     let missing = |field: &str| here.fault(format!("has no `{field}`; give it one"));

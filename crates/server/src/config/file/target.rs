@@ -20,8 +20,8 @@ pub(super) fn all(
     value: &Spanned<DeValue<'_>>,
 ) -> Result<Vec<Target>, ConfigFault> {
     let DeValue::Array(tables) = value.get_ref() else {
-        let place = lines.at(&key.span(), "wait.target");
-        return Err(place.fault("targets are written as [[wait.target]] tables"));
+        let origin = lines.at(&key.span(), "wait.target");
+        return Err(origin.fault("targets are written as [[wait.target]] tables"));
     };
     let mut targets: Vec<Target> = Vec::new();
     for table in tables {
@@ -45,13 +45,13 @@ fn target(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<Target, Con
     let (mut zone, mut url, mut by) = (None, None, HandOver::default());
     for (key, value) in in_order(fields) {
         let field = key.get_ref().as_ref();
-        let place = lines.at(&key.span(), &format!("wait.target.{field}"));
+        let origin = lines.at(&key.span(), &format!("wait.target.{field}"));
         match (field, value.get_ref()) {
-            ("zone", DeValue::String(text)) => zone = Some((text, place)),
-            ("url", DeValue::String(text)) => url = Some((text, place)),
-            ("by", DeValue::String(text)) => by = one_of(HandOver::ALL, text, &place)?,
-            ("zone" | "url" | "by", other) => return Err(place.fault(wrong_type(Kind::Text, other))),
-            (other, _) => return Err(place.fault(unknown(other, TARGET_FIELDS.into_iter()))),
+            ("zone", DeValue::String(text)) => zone = Some((text, origin)),
+            ("url", DeValue::String(text)) => url = Some((text, origin)),
+            ("by", DeValue::String(text)) => by = one_of(HandOver::ALL, text, &origin)?,
+            ("zone" | "url" | "by", other) => return Err(origin.fault(wrong_type(Kind::Text, other))),
+            (other, _) => return Err(origin.fault(unknown(other, TARGET_FIELDS.into_iter()))),
         }
     }
     let missing = |field: &str| here.fault(format!("has no `{field}`; give it one"));

@@ -41,24 +41,24 @@ fn token(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<AdminToken, 
     let (mut name, mut role, mut sha256) = (None, None, None);
     for (key, value) in in_order(fields) {
         let field = key.get_ref().as_ref();
-        let place = lines.at(&key.span(), &format!("admin_token.{field}"));
+        let origin = lines.at(&key.span(), &format!("admin_token.{field}"));
         if !TOKEN_FIELDS.contains(&field) {
-            return Err(place.fault(unknown(field, TOKEN_FIELDS.into_iter())));
+            return Err(origin.fault(unknown(field, TOKEN_FIELDS.into_iter())));
         }
         let DeValue::String(text) = value.get_ref() else {
-            return Err(place.fault(wrong_type(Kind::Text, value.get_ref())));
+            return Err(origin.fault(wrong_type(Kind::Text, value.get_ref())));
         };
         match field {
             "name" if !AdminToken::is_name(text) => {
-                return Err(place.fault("a token's name is 1 to 64 of A-Z a-z 0-9 _ . @ -, and not `local`"));
+                return Err(origin.fault("a token's name is 1 to 64 of A-Z a-z 0-9 _ . @ -, and not `local`"));
             }
             "name" => name = Some(text.to_string()),
-            "role" => role = Some(one_of(Role::ALL, text, &place)?),
+            "role" => role = Some(one_of(Role::ALL, text, &origin)?),
             // It may be the token itself, by mistake.
             _ => {
                 let what =
                     "is no SHA-256 of a token, 64 hex digits; `weir token new` prints it with the token";
-                sha256 = Some(TokenDigest::parse(text).ok_or_else(|| place.fault(what))?);
+                sha256 = Some(TokenDigest::parse(text).ok_or_else(|| origin.fault(what))?);
             }
         }
     }

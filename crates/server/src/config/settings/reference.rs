@@ -9,14 +9,6 @@ use admission::Policy;
 
 use super::{Kind, SETTINGS, Setting};
 
-/// Splits a help text into what the setting does and its default.
-fn help_and_default(help: &str) -> (&str, &str) {
-    match help.split_once(" [default: ") {
-        Some((help, default)) => (help, default.strip_suffix(']').expect("a default ends with the bracket")),
-        None => (help, ""),
-    }
-}
-
 fn values(kind: Kind) -> String {
     match kind {
         Kind::Text => "text".to_owned(),
@@ -32,14 +24,13 @@ fn cell(text: &str) -> String {
 }
 
 fn row(setting: &Setting) -> String {
-    let (help, default) = help_and_default(setting.help);
     let flag = if setting.has_flag() { format!("`--{}`, ", setting.flag()) } else { String::new() };
     format!(
         "| `{}` | {} | {} | {} | {flag}`{}` |\n",
         setting.name,
-        cell(help),
+        cell(setting.help),
         values(setting.kind),
-        cell(default),
+        cell(setting.default_text().unwrap_or_default()),
         setting.variable(),
     )
 }

@@ -1,0 +1,327 @@
+//! From given values to a checked [`Config`].
+//!
+//! Invariant: a value that is not valid is refused even if it is not used.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
+
+use admission::{Definition, ZoneId};
+use gate::{cells, limits::LimitSettings};
+use ipnet::IpNet;
+use store::redis::{
+    Durability,
+    address::{Address, Library, Settings as ClientSettings},
+};
+
+use super::{
+    Config, ConfigFault, RESERVED_FILES,
+    file::{self, FileText},
+    settings::{self, Origin, SettingValue, Value},
+};
+use crate::{
+    access::AdminToken,
+    audit,
+    fanout::{FanoutSettings, nats},
+    http::{
+        cors::Origins,
+        wait::{WaitSettings, target::Target},
+    },
+    keys::SealSettings,
+    passes::{Algorithm, PassSettings},
+    secret::Secret,
+    stores::{CellSettings, RedisSettings, StoreSettings},
+};
+
+pub(super) const LIBRARIES: [(Library, &str); 2] = [(Library::Fred, "fred"), (Library::RedisRs, "redis-rs")];
+pub(super) const DURABILITIES: [(Durability, &str); 2] =
+    [(Durability::Async, "async"), (Durability::Replicated, "replicated")];
+
+/// The values in force, by setting. Settings without a value and without a default are missing.
+struct Settings(BTreeMap<&'static str, SettingValue>);
+
+impl Settings {
+    fn text(&self, name: &str) -> Option<(&str, &Origin)> {
+        match self.0.get(name) {
+            Some(SettingValue { value: Value::Text(text), origin }) => Some((text, origin)),
+            _ => None,
+        }
+    }
+
+    fn number(&self, name: &str) -> Option<(u32, &Origin)> {
+        match self.0.get(name) {
+            Some(SettingValue { value: Value::Number(number), origin }) => Some((*number, origin)),
+            _ => None,
+        }
+    }
+
+    /// A number that has a default.
+    fn number_or_default(&self, name: &str) -> u32 {
+        self.number(name).expect("it has a default").0
+    }
+
+    /// A text that has a default.
+    fn text_or_default(&self, name: &str) -> (&str, &Origin) {
+        self.text(name).expect("it has a default")
+    }
+
+    fn seconds(&self, name: &str) -> Duration {
+        Duration::from_secs(self.number_or_default(name).into())
+    }
+
+    fn address(&self, name: &str) -> Result<SocketAddr, ConfigFault> {
+        let (text, origin) = self.text_or_default(name);
+        let example = settings::default_of(name).unwrap_or_default();
+        text.parse()
+            .map_err(|_| origin.fault(format!("`{text}` is no address and port; write one as in {example}")))
+    }
+
+    fn networks(&self, name: &str) -> Result<Vec<IpNet>, ConfigFault> {
+        let Some(SettingValue { value: Value::List(texts), origin }) = self.0.get(name) else {
+            return Ok(Vec::new());
+        };
+        let network = |text: &String| {
+            let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+            let what = format!("`{text}` is no network; write one as in 10.0.0.0/8");
+            net.map_err(|_| origin.fault(what))
+        };
+        texts.iter().map(network).collect()
+    }
+
+    fn hosts(&self, name: &str) -> Result<Vec<String>, ConfigFault> {
+        let Some(SettingValue { value: Value::List(texts), origin }) = self.0.get(name) else {
+            return Ok(Vec::new());
+        };
+        let host = |text: &String| {
+            let right = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            let what = format!("`{text}` is no name of a host; write one as in weir.example, without a port");
+            let is_name = (1..=253).contains(&text.len()) && text.bytes().all(right);
+            if is_name { Ok(text.to_ascii_lowercase()) } else { Err(origin.fault(what)) }
+        };
+        texts.iter().map(host).collect()
+    }
+
+    fn path(&self, name: &str) -> Result<Option<PathBuf>, ConfigFault> {
+        match self.text(name) {
+            Some(("", origin)) => Err(origin.fault("is empty; name a path")),
+            other => Ok(other.map(|(text, _)| PathBuf::from(text))),
+        }
+    }
+
+    fn word<T: Default, const N: usize>(
+        &self,
+        name: &str,
+        words: [(T, &'static str); N],
+    ) -> Result<T, ConfigFault> {
+        self.text(name).map_or_else(|| Ok(T::default()), |(word, origin)| file::one_of(words, word, origin))
+    }
+
+    fn store(&self, cells: Vec<CellSettings>) -> Result<StoreSettings, ConfigFault> {
+        let library = self.word("redis.client", LIBRARIES)?;
+        let durability = self.word("redis.durability", DURABILITIES)?;
+        let cells = match self.text("store") {
+            Some((_, origin)) if !cells.is_empty() => {
+                return Err(origin.fault("the cells have stores of their own; leave this one out"));
+            }
+            None if cells.is_empty() => return Ok(StoreSettings::Memory),
+            Some(("memory", _)) => return Ok(StoreSettings::Memory),
+            Some((text, origin)) => {
+                let tenants = vec![cells::REST.to_owned()];
+                vec![CellSettings { name: "redis".to_owned(), address: address(text, origin)?, tenants }]
+            }
+            None => cells,
+        };
+        let password = self.text("redis.password");
+        if let (Some((_, origin)), Some(_)) = (password, self.text("redis.password_file")) {
+            return Err(origin.fault("there is a redis.password_file too; leave one out"));
+        }
+        let defaults = ClientSettings::default();
+        Ok(StoreSettings::Redis(RedisSettings {
+            cells,
+            library,
+            user: self.text("redis.user").map(|(text, _)| text.to_owned()),
+            password: password.map(|(text, _)| Secret::new(text.to_owned())),
+            password_file: self.path("redis.password_file")?,
+            ca_file: self.path("redis.ca_file")?,
+            durability,
+            max_in_flight: self
+                .number("redis.max_in_flight")
+                .map_or(defaults.max_in_flight, |(n, _)| usize::try_from(n).unwrap_or(usize::MAX)),
+            command_timeout: self
+                .number("redis.command_timeout_ms")
+                .map_or(defaults.command_timeout, |(n, _)| Duration::from_millis(n.into())),
+        }))
+    }
+
+    fn fanout(&self, store: &StoreSettings) -> Result<FanoutSettings, ConfigFault> {
+        let alone = matches!(store, StoreSettings::Memory);
+        match self.text("fanout") {
+            None if alone => Ok(FanoutSettings::None),
+            None => Ok(FanoutSettings::Redis),
+            Some(("none", _)) => Ok(FanoutSettings::None),
+            Some((_, origin)) if alone => Err(origin.fault(
+                "the embedded store has no other servers to be told; leave this out, or name a store: redis://…",
+            )),
+            Some(("redis", _)) => Ok(FanoutSettings::Redis),
+            Some((text, origin)) if text.starts_with("nats:") || text.starts_with("tls:") => {
+                nats::Address::parse(text).map(FanoutSettings::Nats).map_err(|fault| origin.fault(fault))
+            }
+            // The text is not shown because it may hold a password.
+            Some((_, origin)) => Err(origin.fault("must be redis, none, or where NATS is: nats://127.0.0.1:4222")),
+        }
+    }
+
+    fn check(
+        &self,
+        store: StoreSettings,
+        zones: Vec<(ZoneId, Definition)>,
+        admin_tokens: Vec<AdminToken>,
+        targets: Vec<Target>,
+        open_files: u64,
+    ) -> Result<Config, ConfigFault> {
+        let fanout = self.fanout(&store)?;
+        let (listen, admin_listen) = (self.address("listen")?, self.address("admin_listen")?);
+        if listen == admin_listen && listen.port() != 0 {
+            let origins = ["admin_listen", "listen"].map(|name| self.text_or_default(name).1);
+            let given = origins.into_iter().find(|origin| **origin != Origin::Default).unwrap_or(origins[0]);
+            return Err(given.fault(format!("{listen} is the address of both listeners; change one")));
+        }
+        if !admin_listen.ip().is_loopback() && admin_tokens.is_empty() {
+            let origin = self.text_or_default("admin_listen").1;
+            return Err(origin.fault(format!(
+                "{admin_listen} is reached from beyond this machine, and there is no [[admin_token]]; `weir token new` \
+                 makes one"
+            )));
+        }
+        let room = open_files.saturating_sub(RESERVED_FILES);
+        let max_connections = match self.number("max_connections") {
+            Some((n, origin)) if u64::from(n) > room => {
+                let what = format!(
+                    "is {n}, and {open_files} open files leave room for {room}; lower it, or raise `ulimit -n` to {}",
+                    u64::from(n) + RESERVED_FILES
+                );
+                return Err(origin.fault(what));
+            }
+            Some((n, _)) => n.into(),
+            None if room == 0 => {
+                let what =
+                    format!("{open_files} open files are too few; raise `ulimit -n` above {RESERVED_FILES}");
+                return Err(ConfigFault(what));
+            }
+            None => room.min(1_000_000),
+        };
+        let longest_ms = zones.iter().map(|(_, zone)| zone.policy.polling_period_ms).max().unwrap_or(0);
+        let idle_timeout_given = match self.number("idle_timeout_s") {
+            Some((s, origin)) if u64::from(s) * 1_000 <= longest_ms.into() => {
+                let what = format!(
+                    "is {s} s, and a zone's apps ask every {longest_ms} ms: their connections would be closed \
+                     between polls; raise it above that"
+                );
+                return Err(origin.fault(what));
+            }
+            given => given.map(|(s, _)| Duration::from_secs(s.into())),
+        };
+        let cors_origins = match self.0.get("cors_origins") {
+            Some(SettingValue { value: Value::List(texts), origin }) => {
+                Origins::new(texts).map_err(|text| {
+                    origin.fault(format!(
+                        "`{text}` is no origin; write one as in https://shop.example, or * for any"
+                    ))
+                })?
+            }
+            _ => Origins::default(),
+        };
+        let (text, origin) = self.text_or_default("pass.algorithm");
+        let algorithm = Algorithm::ALL.into_iter().find(|algorithm| algorithm.as_str() == text);
+        let algorithm = algorithm.ok_or_else(|| {
+            origin.fault(format!("`{text}` is no algorithm of ours; say ES256, EdDSA or RS256"))
+        })?;
+        let (log, origin) = self.text_or_default("log");
+        log.parse::<tracing_subscriber::filter::EnvFilter>()
+            .map_err(|e| origin.fault(format!("`{log}` is no filter ({e}); say info, debug or warn")))?;
+        Ok(Config {
+            listen,
+            admin_listen,
+            admin_tokens,
+            admin_hosts: self.hosts("admin_hosts")?,
+            store,
+            fanout,
+            data_dir: self.path("data_dir")?.expect("it has a default"),
+            backlog: self.number_or_default("backlog"),
+            max_connections: usize::try_from(max_connections).unwrap_or(usize::MAX),
+            worker_threads: match self.number("worker_threads") {
+                Some((n, _)) => usize::try_from(n).unwrap_or(1),
+                None => std::thread::available_parallelism().map_or(1, Into::into),
+            },
+            header_timeout: self.seconds("header_timeout_s"),
+            body_timeout: self.seconds("body_timeout_s"),
+            write_timeout: self.seconds("write_timeout_s"),
+            idle_timeout_given,
+            drain_deadline: self.seconds("drain_deadline_s"),
+            trusted_proxies: self.networks("trusted_proxies")?,
+            limit: LimitSettings {
+                carrier_nats: self.networks("limit.carrier_nats")?,
+                ipv6_prefix: u8::try_from(self.number_or_default("limit.ipv6_prefix")).unwrap_or(u8::MAX),
+            },
+            cors_origins,
+            wait: WaitSettings { templates_dir: self.path("wait.templates_dir")?, targets },
+            pass: PassSettings {
+                algorithm,
+                audience: self.text_or_default("pass.audience").0.to_owned(),
+                issuer: self.text("pass.issuer").map(|(text, _)| text.to_owned()),
+                key_file: self.path("pass.key_file")?,
+                previous_key_file: self.path("pass.previous_key_file")?,
+            },
+            seal: SealSettings {
+                key_file: self.path("seal.key_file")?,
+                previous_key_file: self.path("seal.previous_key_file")?,
+            },
+            audit: self.path("audit.dir")?.map(|dir| audit::Settings {
+                dir,
+                file_bytes: u64::from(self.number_or_default("audit.file_mb")) * 1_000_000,
+            }),
+            log: log.to_owned(),
+            zones,
+        })
+    }
+}
+
+/// The address of a Redis.
+pub(super) fn address(text: &str, origin: &Origin) -> Result<Address, ConfigFault> {
+    if text.starts_with("redis") {
+        return Address::parse(text).map_err(|fault| origin.fault(fault));
+    }
+    // The part before the @ of an address may hold a password.
+    let shown = text.rsplit('@').next().unwrap_or(text);
+    Err(origin.fault(format!(
+        "`{shown}`: there is no such store; say `memory`, or where a Redis is, as in redis://127.0.0.1:6379"
+    )))
+}
+
+/// Checks all values together. `file` is the name of the file with the zones.
+pub(super) fn check(file: &str, text: FileText, open_files: u64) -> Result<Config, ConfigFault> {
+    let settings = Settings(settings::defaults().chain(text.settings).collect());
+    let store = settings.store(text.cells)?;
+    match &store {
+        StoreSettings::Memory if text.zones.is_empty() => {
+            return Err(ConfigFault(format!("{file}: has no zone; add a [[zone]] table with an `id`")));
+        }
+        StoreSettings::Memory => {}
+        StoreSettings::Redis(redis) => {
+            let has = |tenant: &str| redis.cells.iter().any(|cell| cell.tenants.iter().any(|t| t == tenant));
+            let homeless =
+                text.zones.iter().find(|(id, ..)| !has(cells::tenant(id.as_str())) && !has(cells::REST));
+            if let Some((id, _, origin)) = homeless {
+                let tenant = cells::tenant(id.as_str());
+                let what =
+                    format!("`{id}`: no cell has the tenant `{tenant}`; name it in a cell's `tenants`");
+                return Err(origin.fault(what));
+            }
+        }
+    }
+    let zones = text.zones.into_iter().map(|(id, definition, _)| (id, definition)).collect();
+    settings.check(store, zones, text.admin_tokens, text.targets, open_files)
+}
