@@ -5,7 +5,7 @@
 //! a table; `docs/decisions/fred-cluster-client.md` holds one.
 //!
 //! Invariant: the clients see the same outage of the same cluster, so their figures are compared with each other and
-//! with the length of that outage, not with fixed times.
+//! with the length of that outage as they saw it, not with fixed times.
 
 use std::{
     fmt::Write as _,
@@ -234,28 +234,29 @@ impl Outage {
         drop(writeln!(io::stderr(), "{table}"));
     }
 
+    /// How long the affected shard had no primary: the shortest time without an answer that a client saw there. The
+    /// time of the failover is no measure, because it includes how long this test takes to see it.
+    fn length(&self) -> Duration {
+        self.seen.iter().map(|(_, affected)| affected.silence).min().expect("there are clients")
+    }
+
     /// Our map: the healthy shard is never silent for a quarter of the outage, and no call to it fails.
     fn assert_ours_goes_on(&self) {
+        let length = self.length();
         for (name, (healthy, _)) in NAMES.iter().zip(&self.seen).skip(1) {
             assert_eq!(healthy.failed, 0, "{name}: calls to the healthy shard failed");
-            let limit = self.failover / 4;
-            assert!(
-                healthy.silence < limit,
-                "{name}: silent for {:?} of {:?}",
-                healthy.silence,
-                self.failover
-            );
+            let silence = healthy.silence;
+            assert!(silence < length / 4, "{name}: silent for {silence:?} of {length:?}");
         }
     }
 
     /// fred's cluster client: the healthy shard is silent for at least half of the outage.
     fn assert_fred_cluster_stalls(&self) {
-        let silence = self.seen[0].0.silence;
+        let (silence, length) = (self.seen[0].0.silence, self.length());
         assert!(
-            silence > self.failover / 2,
-            "fred's cluster client left the healthy shard silent for only {silence:?} of {:?}; if that is not by \
-             chance, docs/decisions/fred-cluster-client.md should be decided anew",
-            self.failover
+            silence > length / 2,
+            "fred's cluster client left the healthy shard silent for only {silence:?} of {length:?}; if that is not by \
+             chance, docs/decisions/fred-cluster-client.md should be decided anew"
         );
     }
 }
