@@ -225,7 +225,7 @@ fn bad_files_are_refused() {
         fs::write(file, vec![0; 1 << 20]).expect("writes");
     });
     damaged(&["it is missing"], |file| fs::remove_file(file).expect("removes"));
-    damaged(&["weir.mark", "no mark"], |file| {
+    damaged(&["weir.mark", "not a mark"], |file| {
         fs::write(file.with_extension("mark"), "x").expect("writes");
     });
     for part in [2, 3, 100] {
