@@ -81,18 +81,30 @@ simulations() {
     WEIR_SIM_SEEDS=$1 test_program simulation every_promise_holds_for_every_seed
 }
 
-# The tests inside the crates, and those of the examples in their documentation. cargo runs a test in its package's directory.
-unit_tests() {
-    local package kind name path directory failed=0
+# tests_of CONDITION: runs the test programs whose package fits the condition, which awk reads. cargo runs a test in its
+# package's directory, and so does this.
+tests_of() {
+    local package kind name path directory ran=0 failed=0
     while IFS=$'\t' read -r package kind name path directory; do
-        [ "$package" != tests ] || continue
+        ran=$((ran + 1))
         printf '\n%s, %s %s\n' "$package" "$kind" "$name"
         (cd "$directory" && CARGO_MANIFEST_DIR=$directory "$path" --quiet) || failed=1
-    done <"$target/tests.tsv"
+    done < <(awk -F '\t' "$1" "$target/tests.tsv")
+    ((ran > 0)) || die "no test program fits $1"
+    return "$failed"
+}
+
+# The tests inside the crates, and those of the examples in their documentation.
+unit_tests() {
+    local failed=0
+    tests_of '$1 != "tests" && $1 != "loadgen"' || failed=1
     printf '\nexamples in the documentation\n'
     cargo test "${tested[@]}" --doc || failed=1
     return "$failed"
 }
+
+# Apart from the other crates' tests: they hold latencies against known delays, so they need a processor when they want one.
+loadgen_tests() { tests_of '$1 == "loadgen"'; }
 
 # The flags are those of cargo-fuzz, without the address sanitizer, which needs a nightly compiler. This code is safe Rust:
 # the fuzzer looks for panics. Only this workspace's crates get the flags. The rest is compiled already.
