@@ -172,32 +172,31 @@ impl<S: Store> Gate<S> {
         }
     }
 
+    /// What `read` says of each zone served, in the order of their names.
+    fn each_zone<T>(&self, read: impl Fn(&Room) -> T) -> Vec<(ZoneId, T)> {
+        let mut zones: Vec<_> =
+            self.rooms.load().iter().map(|(zone, room)| (zone.clone(), read(room))).collect();
+        zones.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        zones
+    }
+
     /// The zones served, in the order of their names, and whether the store answers for each.
     #[must_use]
     pub fn zones(&self) -> Vec<(ZoneId, bool)> {
-        let mut zones: Vec<_> =
-            self.rooms.load().iter().map(|(zone, room)| (zone.clone(), !room.is_stale())).collect();
-        zones.sort_unstable();
-        zones
+        self.each_zone(|room| !room.is_stale())
     }
 
     /// The zones served with the policies in force, in the order of their names.
     #[must_use]
     pub fn policies(&self) -> Vec<(ZoneId, Policy)> {
-        let mut zones: Vec<_> =
-            self.rooms.load().iter().map(|(zone, room)| (zone.clone(), room.policy())).collect();
-        zones.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        zones
+        self.each_zone(Room::policy)
     }
 
     /// The definitions of the zones served, in the order of their names. Where a store keeps them, a policy may be defined
     /// a moment before it is in force.
     #[must_use]
     pub fn definitions(&self) -> Vec<(ZoneId, Definition)> {
-        let mut zones: Vec<_> =
-            self.rooms.load().iter().map(|(zone, room)| (zone.clone(), room.definition())).collect();
-        zones.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-        zones
+        self.each_zone(Room::definition)
     }
 
     /// The definition of one zone, if it is served; see [`Gate::definitions`].
