@@ -4,26 +4,25 @@
 
 import { useState } from "preact/hooks";
 
-import { MAX_LANGUAGES, MAX_NOTICE, MODES, NUMBERS, faults as faultsOf, noticeFault } from "./policy.js";
+import { MAX_LANGUAGES, MAX_NOTICE, NUMBERS, WORDS, faults as faultsOf, noticeFault } from "./policy.js";
 import { count, t } from "./words.js";
 
 /** The draft of a definition. */
 export function draftOf({ policy, notice }) {
   const texts = {};
   for (const { field } of NUMBERS) texts[field] = String(policy[field]);
+  for (const { field } of WORDS) texts[field] = policy[field];
   return {
     ...texts,
-    mode: policy.mode,
-    on_store_failure: policy.on_store_failure,
     notice: Object.entries(notice ?? {}).sort(([a], [b]) => (a < b ? -1 : 1)).map(([tag, text], n) => ({ n, tag, text })),
   };
 }
 
 /** Reads a draft: `definition`, or null with `faults` by field. */
 export function readDraft(draft) {
-  const policy = { mode: draft.mode };
+  const policy = {};
+  for (const { field } of WORDS) policy[field] = draft[field];
   for (const { field } of NUMBERS) policy[field] = /^\s*\d{1,9}\s*$/.test(draft[field]) ? Number(draft[field]) : Number.NaN;
-  policy.on_store_failure = draft.on_store_failure;
   const faults = {};
   for (const [field, { low, high }] of Object.entries(faultsOf(policy))) faults[field] = t("range", { low, high });
   const notice = {};
@@ -79,13 +78,13 @@ export function Editor({ draft, faults, set, disabled, why }) {
       onInput={put(one.field)}
     />
   );
-  const choice = (field, values) => (
-    <fieldset class="field" disabled={disabled} aria-describedby={why}>
+  const choice = ({ field, words }) => (
+    <fieldset key={field} class="field" disabled={disabled} aria-describedby={why}>
       <legend>{t(`field.${field}`)}</legend>
-      {values.map(([value, key]) => (
+      {words.map((value) => (
         <label class="radio">
           <input type="radio" name={field} value={value} checked={draft[field] === value} onChange={() => put(field)(value)} />
-          <span>{t(key)} <small class="muted">{t(`${key}.long`)}</small></span>
+          <span>{t(`${field}.${value}`)} <small class="muted">{t(`${field}.${value}.long`)}</small></span>
         </label>
       ))}
     </fieldset>
@@ -94,13 +93,13 @@ export function Editor({ draft, faults, set, disabled, why }) {
   const isBadBelow = rest.some((one) => faults[one.field]);
   return (
     <>
-      {choice("mode", MODES.map((mode) => [mode, `mode.${mode}`]))}
+      {WORDS.filter((one) => one.main).map(choice)}
       {NUMBERS.filter((one) => one.main).map(number)}
       <Notices draft={draft} faults={faults} set={put("notice")} disabled={disabled} why={why} />
       <details open={isBadBelow || undefined}>
         <summary>{t("more")}</summary>
         {rest.map(number)}
-        {choice("on_store_failure", [["closed", "failure.closed"], ["open", "failure.open"]])}
+        {WORDS.filter((one) => !one.main).map(choice)}
       </details>
     </>
   );

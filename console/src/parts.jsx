@@ -1,5 +1,6 @@
 // Small components that several pages use.
 
+import { NUMBERS, WORDS } from "./policy.js";
 import { count, part, span, t } from "./words.js";
 
 export const ModeBadge = ({ mode }) => <span class={`badge mode-${mode}`}>{t(`mode.${mode}`)}</span>;
@@ -84,12 +85,12 @@ export const Denied = ({ role, id }) => (
 /** The value of a policy field as people read it. */
 export function shown(field, value) {
   if (value === undefined || value === null) return "–";
-  if (field === "mode") return t(`mode.${value}`);
-  if (field === "on_store_failure") return t(`failure.${value}`);
+  if (WORDS.some((one) => one.field === field)) return t(`${field}.${value}`);
   if (field.startsWith("notice.")) return `“${value}”`;
-  if (field.endsWith("_per_client") && value === 0) return t("unlimited");
-  if (field.endsWith("_ms")) return t("ms", { n: value });
-  if (field.endsWith("_s")) return span(value);
+  const { unit, is_optional_limit } = NUMBERS.find((one) => one.field === field) ?? {};
+  if (is_optional_limit && value === 0) return t("unlimited");
+  if (unit === "ms") return t("ms", { n: value });
+  if (unit === "s") return span(value);
   return count(value);
 }
 

@@ -1,34 +1,26 @@
 // A zone's definition as the admin API has it: fields, ranges, differences, and patches that undo a change.
 //
+// The fields come from the server's table (policy-fields.js). Their texts are in words/.
+//
 // Invariant: a patch contains only the fields that differ, so two operators who change different fields do not undo each
 // other's work.
 
-/** The modes, in the order in which they are shown. */
-export const MODES = ["auto", "hold", "open", "closed"];
+import { FIELDS } from "./policy-fields.js";
 
-/** Fields that are numbers, with their ranges; `main` are those that are changed while an event runs. */
-export const NUMBERS = [
-  { field: "admit_per_minute", low: 1, high: 600_000, main: true },
-  { field: "sub_windows", low: 1, high: 60, main: true },
-  { field: "polling_period_ms", low: 500, high: 60_000, main: true },
-  { field: "idle_timeout_s", low: 10, high: 3_600 },
-  { field: "pass_ttl_s", low: 60, high: 3_600 },
-  { field: "waits_per_minute_per_client", low: 0, high: 600_000 },
-  { field: "entries_per_minute_per_client", low: 0, high: 600_000 },
-];
+/** Fields that are changed while an event runs. The editor shows the others apart. */
+const MAIN = new Set(["mode", "admit_per_minute", "sub_windows", "polling_period_ms"]);
+
+/** Fields that hold one of several words. */
+export const WORDS = FIELDS.filter(({ words }) => words).map(({ name, words }) => ({ field: name, words, main: MAIN.has(name) }));
+
+/** Modes, in the order in which they are shown. */
+export const MODES = WORDS.find(({ field }) => field === "mode").words;
+
+/** Fields that hold a number, with unit and range. */
+export const NUMBERS = FIELDS.filter(({ words }) => !words).map(({ name, default: _, ...row }) => ({ field: name, ...row, main: MAIN.has(name) }));
 
 /** What a new zone begins with. */
-export const DEFAULTS = {
-  mode: "auto",
-  admit_per_minute: 10_000,
-  sub_windows: 10,
-  polling_period_ms: 3_000,
-  idle_timeout_s: 60,
-  pass_ttl_s: 300,
-  on_store_failure: "closed",
-  waits_per_minute_per_client: 0,
-  entries_per_minute_per_client: 0,
-};
+export const DEFAULTS = Object.fromEntries(FIELDS.map(({ name, default: value }) => [name, value]));
 
 export const MAX_LANGUAGES = 8;
 /** In characters. */
@@ -40,19 +32,23 @@ const CONTROL = /[\u0000-\u0009\u000b-\u001f\u007f-\u009f]/;
 /** Whether `id` can be a zone's name. */
 export const isZoneId = (id) => /^[A-Za-z0-9_.:-]{1,64}$/.test(id);
 
+/** Lower bounds that depend on other fields, as the server has them. */
+const LEAST = {
+  idle_timeout_s: ({ polling_period_ms }) => Math.ceil((polling_period_ms * 3) / 1_000),
+  entries_per_minute_per_client: ({ polling_period_ms, entries_per_minute_per_client: limit }) =>
+    limit === 0 ? 0 : Math.ceil(60_000 / Math.max(1, polling_period_ms)),
+};
+
 /**
- * What is wrong with a policy's numbers: `{field: {low, high}}`, empty where nothing is. The server decides; this only
- * says it sooner.
+ * What is wrong with a policy's numbers: `{field: {low, high}}`, empty where nothing is. The server decides. The editor
+ * checks the same before it asks.
  */
 export function faults(policy) {
   const found = {};
   for (const { field, low, high } of NUMBERS) {
     const value = policy[field];
-    let least = low;
-    if (field === "idle_timeout_s") least = Math.max(low, Math.ceil((policy.polling_period_ms * 3) / 1_000) || low);
-    if (field === "entries_per_minute_per_client" && value !== 0) {
-      least = Math.ceil(60_000 / Math.max(1, policy.polling_period_ms)) || low;
-    }
+    // A bound is NaN while the other field is no number.
+    const least = Math.max(low, LEAST[field]?.(policy) || low);
     if (!Number.isInteger(value) || value < least || value > high) found[field] = { low: least, high };
   }
   return found;
@@ -72,8 +68,8 @@ export function differences(before, after) {
   const found = [];
   const from = before?.policy ?? {};
   const to = after?.policy ?? {};
-  const fields = ["mode", ...NUMBERS.map((number) => number.field), "on_store_failure"];
-  for (const field of fields) {
+  const fields = [...WORDS.filter(({ main }) => main), ...NUMBERS, ...WORDS.filter(({ main }) => !main)];
+  for (const { field } of fields) {
     if (from[field] !== to[field]) found.push({ field, before: from[field], after: to[field] });
   }
   const texts = { ...before?.notice, ...after?.notice };

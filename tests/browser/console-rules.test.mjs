@@ -5,6 +5,7 @@ import { test } from "node:test";
 
 import { figures, look, quantile } from "../../console/src/figures.js";
 import { found, slotUse, slotsBetween, sorted } from "../../console/src/order.js";
+import { FIELDS } from "../../console/src/policy-fields.js";
 import { DEFAULTS, differences, faults, isZoneId, noticeFault, patchBetween, patched, scaled } from "../../console/src/policy.js";
 import { series } from "../../console/src/series.js";
 import { MAX_LINE, parser } from "../../console/src/sse.js";
@@ -53,7 +54,7 @@ test("a patch contains only what differs, and the reverse patch undoes it", () =
   assert.deepEqual(patched(before, patch), after);
   assert.deepEqual(patched(after, patchBetween(after, before)), before);
   assert.deepEqual(patchBetween(before, before), {});
-  assert.deepEqual(differences(null, before).length, 11);
+  assert.deepEqual(differences(null, before).length, FIELDS.length + 2);
   assert.deepEqual([scaled(1, 0.5), scaled(600_000, 2), scaled(1_001, 0.5)], [1, 600_000, 501]);
 });
 
@@ -89,6 +90,13 @@ test("every text exists in both languages with the same placeholders", () => {
     assert.ok(en[key] !== "" && ko[key] !== "", key);
     assert.deepEqual(values(ko[key]), values(en[key]), key);
   }
+});
+
+test("every field of the server's table has its texts", () => {
+  const keys = FIELDS.flatMap(({ name, words }) => words
+    ? [`field.${name}`, ...words.flatMap((word) => [`${name}.${word}`, `${name}.${word}.long`])]
+    : [`field.${name}`, `field.${name}.how`]);
+  assert.deepEqual(keys.filter((key) => !(key in LANGUAGES.en)), []);
 });
 
 test("numbers and times follow the language", () => {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: two definitions have the same tag only if they are equal, up to a collision of BLAKE3.
 
-use crate::{Notice, Policy};
+use crate::{Field, Notice, Policy, SECOND_FIELDS};
 
 /// Everything that operators set for one zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,7 +29,13 @@ impl Definition {
     /// ```
     #[must_use]
     pub fn etag(&self) -> String {
-        let mut text = self.policy.fields().map(|(_, value)| value).join(" ");
+        let fields = self.policy.used_fields(SECOND_FIELDS).enumerate();
+        let part = |(index, field): (usize, &Field)| {
+            // A later field may follow any other one, so its name has to be there.
+            let name = if index < SECOND_FIELDS { String::new() } else { format!("{}=", field.name) };
+            name + &field.text(&self.policy)
+        };
+        let mut text = fields.map(part).collect::<Vec<_>>().join(" ");
         // A tab separates the parts, because neither a language nor a text contains one.
         for (language, notice) in self.notice.iter() {
             text.extend(["\t", language, "\t", notice]);
@@ -83,5 +89,25 @@ mod tests {
         let [one, other] =
             [[("ko", "b"), ("en", "a")], [("en", "a"), ("ko", "b")]].map(|texts| with_notice(&texts));
         assert_eq!(one.etag(), other.etag());
+    }
+
+    /// Operators' programs keep tags over an upgrade.
+    #[test]
+    fn tags_do_not_change_between_versions() {
+        let policy = Policy {
+            mode: Mode::Hold,
+            admit_per_minute: 600,
+            sub_windows: 12,
+            polling_period_ms: 4_000,
+            idle_timeout_s: 61,
+            pass_ttl_s: 301,
+            on_store_failure: OnStoreFailure::Open,
+            waits_per_minute_per_client: 5,
+            entries_per_minute_per_client: 60,
+        };
+        let definition =
+            Definition { policy, notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice") };
+        assert_eq!(Definition::default().etag(), "a5b8431fdc02ba89b77945af381b4ec1");
+        assert_eq!(definition.etag(), "f04ee1ddc8ec68b8b5edd9c617e7869d");
     }
 }

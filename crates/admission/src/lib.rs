@@ -25,7 +25,10 @@ pub use definition::Definition;
 pub use estimate::{Estimate, Pace, Plan};
 pub use forecast::Forecast;
 pub use notice::{Notice, NoticeFault};
-pub use policy::{Mode, OnStoreFailure, Policy, PolicyFault, ZoneId, ZoneIdFault};
+pub use policy::{
+    FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, FieldKind, FieldUsedBy, Mode, OnStoreFailure, Policy,
+    PolicyFault, RULE_FIELDS, SECOND_FIELDS, ZoneId, ZoneIdFault,
+};
 pub use seal::{BadSeal, KeyId, SEALED_LEN, SealKey, Sealer, Seals};
 pub use segment::{PAGE_TICKETS, PAGE_WORDS, Words};
 pub use ticket::Ticket;

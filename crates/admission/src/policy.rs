@@ -3,7 +3,14 @@
 //! Invariant: after [`Policy::check`] every number is in its range, and the numbers fit each other. The rules are tested
 //! for exactly these ranges.
 
+mod fields;
+
 use std::{fmt, sync::Arc};
+
+pub use fields::{
+    FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, Kind as FieldKind, RULE_FIELDS, SECOND_FIELDS,
+    UsedBy as FieldUsedBy,
+};
 
 /// The name of a zone: 1 to 64 characters of `A-Z a-z 0-9 _ . : -`. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -99,48 +106,32 @@ impl OnStoreFailure {
     }
 }
 
-/// How a zone admits.
+/// How a zone admits. [`FIELDS`] has the range, default and help text of each field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// Who may enter.
     pub mode: Mode,
-    /// N: the most entries in any 60 s. 1 to 600,000.
+    /// N: the most entries in any 60 s.
     pub admit_per_minute: u32,
     /// The number of sub-windows of the minute. While people wait, at most `ceil(N / sub_windows)` enter in any
-    /// `60 s / sub_windows`. 1 to 60.
+    /// `60 s / sub_windows`.
     pub sub_windows: u32,
-    /// How often a waiting app polls, in milliseconds. 500 to 60,000.
+    /// How often a waiting app polls, in milliseconds.
     pub polling_period_ms: u32,
-    /// The silence after which a ticket is evicted, in seconds. 10 to 3,600, and at least three polling periods, so that
-    /// one lost poll does not cost the place.
+    /// The silence after which a ticket is evicted, in seconds. At least three polling periods, so that one lost poll does
+    /// not evict it.
     pub idle_timeout_s: u32,
-    /// How long a pass is valid, in seconds. A repeated entry returns the same pass for that long. 60 to 3,600: the
+    /// How long a pass is valid, in seconds. A repeated entry returns the same pass for that long. At least 60, because the
     /// remembered entries also rebuild the 60 s window after a restart.
     pub pass_ttl_s: u32,
     /// What happens while the store does not answer.
     pub on_store_failure: OnStoreFailure,
-    /// How many tickets one client address may request per minute. 0 to 600,000; 0 means no limit. No rule reads this
-    /// field or the next one: servers check them before they ask the store.
+    /// How many tickets one client address may request per minute; 0 means no limit. No rule reads this field or the next
+    /// one: servers check them before they ask the store.
     pub waits_per_minute_per_client: u32,
-    /// How many polls and claims one client address may send per minute. 0 to 600,000; 0 means no limit. A limit must
-    /// allow one holder to poll as often as the polling period asks.
+    /// How many polls and claims one client address may send per minute; 0 means no limit. A limit must allow one holder
+    /// to poll as often as the polling period asks.
     pub entries_per_minute_per_client: u32,
-}
-
-impl Default for Policy {
-    fn default() -> Self {
-        Self {
-            mode: Mode::Auto,
-            admit_per_minute: 10_000,
-            sub_windows: 10,
-            polling_period_ms: 3_000,
-            idle_timeout_s: 60,
-            pass_ttl_s: 300,
-            on_store_failure: OnStoreFailure::Closed,
-            waits_per_minute_per_client: 0,
-            entries_per_minute_per_client: 0,
-        }
-    }
 }
 
 /// A number of a policy is out of its range.
@@ -158,70 +149,6 @@ pub struct PolicyFault {
 }
 
 impl Policy {
-    /// Checks that every number is in its range.
-    ///
-    /// # Errors
-    /// The first [`PolicyFault`], in the order of the fields.
-    pub fn check(self) -> Result<Self, PolicyFault> {
-        let three_polls_s = self.polling_period_ms.saturating_mul(3).div_ceil(1_000);
-        let polls_a_minute = 60_000_u32.div_ceil(self.polling_period_ms.max(1));
-        let least_entries = if self.entries_per_minute_per_client == 0 { 0 } else { polls_a_minute };
-        let ranges = [
-            ("admit_per_minute", self.admit_per_minute, 1, 600_000),
-            ("sub_windows", self.sub_windows, 1, 60),
-            ("polling_period_ms", self.polling_period_ms, 500, 60_000),
-            ("idle_timeout_s", self.idle_timeout_s, three_polls_s.max(10), 3_600),
-            ("pass_ttl_s", self.pass_ttl_s, 60, 3_600),
-            ("waits_per_minute_per_client", self.waits_per_minute_per_client, 0, 600_000),
-            ("entries_per_minute_per_client", self.entries_per_minute_per_client, least_entries, 600_000),
-        ];
-        match ranges.into_iter().find(|(_, value, low, high)| !(low..=high).contains(&value)) {
-            Some((field, value, low, high)) => Err(PolicyFault { field, value, low, high }),
-            None => Ok(self),
-        }
-    }
-
-    /// All fields in order: their names and values as in configuration files.
-    #[must_use]
-    pub fn fields(&self) -> [(&'static str, String); 9] {
-        let Self {
-            mode,
-            admit_per_minute,
-            sub_windows,
-            polling_period_ms,
-            idle_timeout_s,
-            pass_ttl_s,
-            on_store_failure,
-            waits_per_minute_per_client,
-            entries_per_minute_per_client,
-        } = self;
-        [
-            ("mode", mode.word().to_owned()),
-            ("admit_per_minute", admit_per_minute.to_string()),
-            ("sub_windows", sub_windows.to_string()),
-            ("polling_period_ms", polling_period_ms.to_string()),
-            ("idle_timeout_s", idle_timeout_s.to_string()),
-            ("pass_ttl_s", pass_ttl_s.to_string()),
-            ("on_store_failure", on_store_failure.word().to_owned()),
-            ("waits_per_minute_per_client", waits_per_minute_per_client.to_string()),
-            ("entries_per_minute_per_client", entries_per_minute_per_client.to_string()),
-        ]
-    }
-
-    /// The number with this name, to be changed; `None` if the policy has no such number.
-    pub fn number_mut(&mut self, name: &str) -> Option<&mut u32> {
-        Some(match name {
-            "admit_per_minute" => &mut self.admit_per_minute,
-            "sub_windows" => &mut self.sub_windows,
-            "polling_period_ms" => &mut self.polling_period_ms,
-            "idle_timeout_s" => &mut self.idle_timeout_s,
-            "pass_ttl_s" => &mut self.pass_ttl_s,
-            "waits_per_minute_per_client" => &mut self.waits_per_minute_per_client,
-            "entries_per_minute_per_client" => &mut self.entries_per_minute_per_client,
-            _ => return None,
-        })
-    }
-
     /// The length of a sub-window, in milliseconds.
     #[must_use]
     pub fn sub_window_ms(&self) -> u64 {
@@ -281,20 +208,6 @@ mod tests {
         let tight = Policy { entries_per_minute_per_client: 19, ..Policy::default() };
         assert_eq!(tight.check().expect_err("a holder who polls as asked would be refused").low, 20);
         assert!(Policy { entries_per_minute_per_client: 20, ..Policy::default() }.check().is_ok());
-    }
-
-    #[test]
-    fn each_number_among_the_fields_can_be_set() {
-        let mut policy = Policy::default();
-        for (at, (name, old)) in (1..).zip(Policy::default().fields()) {
-            match policy.number_mut(name) {
-                Some(number) => *number = at,
-                None => assert!(["mode", "on_store_failure"].contains(&name) && old.parse::<u32>().is_err()),
-            }
-        }
-        let values = policy.fields().map(|(_, value)| value);
-        assert_eq!(values, ["auto", "2", "3", "4", "5", "6", "closed", "8", "9"]);
-        assert_eq!(policy.number_mut("mode"), None);
     }
 
     #[test]

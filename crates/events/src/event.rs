@@ -6,7 +6,7 @@
 //! Invariants: each kind has one [`Scope`]. No public or federated event names a ticket. No event holds a token, an address
 //! or other personal data. An event read from a ring equals the published one.
 
-use admission::{Mode, OnStoreFailure, Policy};
+use admission::{FIELDS, FIELDS_LEN, Mode, Policy};
 
 use crate::{
     Scope, Zone,
@@ -493,42 +493,51 @@ halves! {
     StoreCall: |call| call as u32, |half| nth(&StoreCall::ALL, half);
 }
 
-/// A policy's nine fields in three words. The bits suffice for the ranges of [`Policy::check`]; larger numbers become the
-/// largest that fits.
+/// Where each field of a policy is: its word, and its first bit there. A field does not cross the end of a word.
+const POLICY_LAYOUT: [(usize, u32); FIELDS_LEN] = {
+    let mut layout = [(0, 0); FIELDS_LEN];
+    let (mut word, mut bit, mut field) = (0, 0, 0);
+    while field < FIELDS_LEN {
+        let bits = FIELDS[field].bits();
+        if bit + bits > u64::BITS {
+            (word, bit) = (word + 1, 0);
+        }
+        layout[field] = (word, bit);
+        bit += bits;
+        field += 1;
+    }
+    layout
+};
+
+const POLICY_WORDS: usize = POLICY_LAYOUT[FIELDS_LEN - 1].0 + 1;
+
+/// A policy's fields in as many bits as their ranges need. Larger numbers become the largest that fits. The compiler
+/// refuses a table whose fields do not fit the events: then a slot needs more words.
 impl Field for Policy {
-    const HALVES: usize = 6;
+    const HALVES: usize = 2 * POLICY_WORDS;
 
     #[inline]
     fn put(self, words: &mut EventWords, at: usize) {
-        let within = |value: u32, bits: u32| u64::from(value.min((1 << bits) - 1));
-        let rates = within(self.admit_per_minute, 20) << 32 | within(self.polling_period_ms, 32 - 1);
-        let rest = within(self.sub_windows, 8)
-            | within(self.idle_timeout_s, 16) << 8
-            | within(self.pass_ttl_s, 16) << 24
-            | (self.mode as u64) << 40
-            | (self.on_store_failure as u64) << 48;
-        rates.put(words, at);
-        rest.put(words, at + 2);
-        let clients = within(self.waits_per_minute_per_client, 20)
-            | within(self.entries_per_minute_per_client, 20) << 20;
-        clients.put(words, at + 4);
+        let mut packed = [0_u64; POLICY_WORDS];
+        for (field, (word, bit)) in FIELDS.iter().zip(POLICY_LAYOUT) {
+            let most = u64::MAX >> (u64::BITS - field.bits());
+            packed[word] |= u64::from(field.number(&self)).min(most) << bit;
+        }
+        for (index, word) in packed.into_iter().enumerate() {
+            word.put(words, at + 2 * index);
+        }
     }
 
     #[inline]
     fn get(words: &impl Words, at: usize) -> Self {
-        let (rates, rest, clients) = (u64::get(words, at), u64::get(words, at + 2), u64::get(words, at + 4));
-        #[expect(clippy::cast_possible_truncation, reason = "masked")]
-        let bits = |word: u64, from: u32, bits: u32| (word >> from & ((1 << bits) - 1)) as u32;
-        Self {
-            mode: nth(&Mode::ALL, bits(rest, 40, 8)),
-            admit_per_minute: bits(rates, 32, 20),
-            sub_windows: bits(rest, 0, 8),
-            polling_period_ms: bits(rates, 0, 31),
-            idle_timeout_s: bits(rest, 8, 16),
-            pass_ttl_s: bits(rest, 24, 16),
-            on_store_failure: nth(&OnStoreFailure::ALL, bits(rest, 48, 8)),
-            waits_per_minute_per_client: bits(clients, 0, 20),
-            entries_per_minute_per_client: bits(clients, 20, 20),
+        let packed: [u64; POLICY_WORDS] = std::array::from_fn(|index| u64::get(words, at + 2 * index));
+        let mut policy = Self::default();
+        for (field, (word, bit)) in FIELDS.iter().zip(POLICY_LAYOUT) {
+            let number = packed[word] >> bit & (u64::MAX >> (u64::BITS - field.bits()));
+            #[expect(clippy::cast_possible_truncation, reason = "a field has at most 32 bits")]
+            // The words of a slot that is overwritten meanwhile may hold a number of no word. Then the field keeps its default.
+            field.set(&mut policy, number as u32);
         }
+        policy
     }
 }

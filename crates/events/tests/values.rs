@@ -1,6 +1,6 @@
 //! A received event equals the published one, for all values.
 
-use admission::{Mode, OnStoreFailure, Policy, ZoneId};
+use admission::{FIELDS, FieldKind, Policy, ZoneId};
 use events::{
     Admitted, AdmittedWithoutStore, Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall,
     ModeChanged, NoticeChanged, PolicyChanged, RefusalReason, Refused, Reloaded, Scope, StoreBack, StoreCall,
@@ -8,24 +8,21 @@ use events::{
 };
 use proptest::{prelude::*, sample::select};
 
+/// Policies whose fields have any value of their ranges.
 fn policies() -> impl Strategy<Value = Policy> {
-    let numbers = (1..=600_000_u32, 1..=60_u32, 500..=60_000_u32, 10..=3_600_u32, 60..=3_600_u32);
-    let clients = (0..=600_000_u32, 0..=600_000_u32);
-    let modes = select(&Mode::ALL[..]).prop_map(|(mode, _)| mode);
-    let failures = select(&OnStoreFailure::ALL[..]).prop_map(|(failure, _)| failure);
-    (numbers, clients, modes, failures).prop_map(|(numbers, clients, mode, on_store_failure)| {
-        let (rate, sub_windows, period, idle, ttl) = numbers;
-        Policy {
-            mode,
-            admit_per_minute: rate,
-            sub_windows,
-            polling_period_ms: period,
-            idle_timeout_s: idle,
-            pass_ttl_s: ttl,
-            on_store_failure,
-            waits_per_minute_per_client: clients.0,
-            entries_per_minute_per_client: clients.1,
+    let numbers: Vec<_> = FIELDS
+        .iter()
+        .map(|field| match field.kind {
+            FieldKind::Number { low, high, .. } => low..=high,
+            FieldKind::Word { words, .. } => 0..=u32::try_from(words.len() - 1).expect("few words"),
+        })
+        .collect();
+    numbers.prop_map(|numbers| {
+        let mut policy = Policy::default();
+        for (field, number) in FIELDS.iter().zip(numbers) {
+            assert!(field.set(&mut policy, number), "{}", field.name);
         }
+        policy
     })
 }
 

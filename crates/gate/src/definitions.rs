@@ -8,9 +8,9 @@ mod change;
 mod editor;
 mod overrides;
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::collections::BTreeMap;
 
-use admission::{Definition, Notice, Policy, ZoneId};
+use admission::{Definition, FIELDS, Field, Notice, Policy, ZoneId};
 
 pub use apply::{Applied, Outcome, apply};
 pub use change::{Author, Change, DefineError, OnChange};
@@ -23,14 +23,11 @@ pub const ZONES_MAX: usize = 4_096;
 /// A policy as a JSON object: [`Policy::fields`], numbers as numbers.
 #[must_use]
 pub fn policy_json(policy: &Policy) -> String {
-    let mut out = String::with_capacity(256);
-    for (field, value) in policy.fields() {
-        let quote = if value.parse::<u32>().is_ok() { "" } else { "\"" };
-        let comma = if out.is_empty() { '{' } else { ',' };
-        let _ = write!(out, r#"{comma}"{field}":{quote}{value}{quote}"#);
-    }
-    out.push('}');
-    out
+    let field = |field: &Field| match field.word(policy) {
+        Some(word) => format!(r#""{}":"{word}""#, field.name),
+        None => format!(r#""{}":{}"#, field.name, field.number(policy)),
+    };
+    format!("{{{}}}", FIELDS.iter().map(field).collect::<Vec<_>>().join(","))
 }
 
 /// A definition as a JSON object: `policy` as [`policy_json`] writes it, and `notice` by language.
@@ -44,21 +41,11 @@ pub fn definition_json(definition: &Definition) -> String {
 /// A definition in a sentence.
 #[must_use]
 pub fn sentence(definition: &Definition) -> String {
-    let [mode, admit, sub_windows, polling_ms, idle_s, ttl_s, failure, waits, entries] =
-        definition.policy.fields().map(|(_, value)| value);
-    let limits = [("waits", waits), ("entries", entries)].map(|(what, limit)| {
-        if limit == "0" { String::new() } else { format!(", {limit} {what} a minute a client") }
-    });
-    format!(
-        "{mode}, {admit} a minute in {sub_windows} sub-windows, asked every {polling_ms} ms, idle after {idle_s} s, \
-         passes for {ttl_s} s, {failure} without a store{}{}",
-        limits.concat(),
-        if definition.notice.is_empty() {
-            String::new()
-        } else {
-            format!(", {}", notice(&definition.notice))
-        }
-    )
+    let mut said = definition.policy.sentence();
+    if !definition.notice.is_empty() {
+        said.extend([", ", &notice(&definition.notice)]);
+    }
+    said
 }
 
 /// What differs between two definitions, as in `mode auto -> hold`; empty where nothing does.
@@ -94,4 +81,68 @@ pub fn differences(file: &[(ZoneId, Definition)], kept: &[(ZoneId, Definition)])
         Some((_, other)) => Some(format!("{zone} has {} in the file", changes(other, policy).join(", "))),
     };
     file.iter().filter_map(differs).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Audit logs, zones.json and the replies of the admin API have this text, which other programs read.
+    #[test]
+    fn the_text_of_a_definition_does_not_change_between_versions() {
+        let policy = Policy {
+            mode: admission::Mode::Hold,
+            admit_per_minute: 600,
+            sub_windows: 12,
+            polling_period_ms: 4_000,
+            idle_timeout_s: 61,
+            pass_ttl_s: 301,
+            on_store_failure: admission::OnStoreFailure::Open,
+            waits_per_minute_per_client: 5,
+            entries_per_minute_per_client: 60,
+        };
+        let definition =
+            Definition { policy, notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice") };
+        assert_eq!(
+            definition_json(&Definition::default()),
+            r#"{"policy":{"mode":"auto","admit_per_minute":10000,"sub_windows":10,"polling_period_ms":3000,"#
+                .to_owned()
+                + r#""idle_timeout_s":60,"pass_ttl_s":300,"on_store_failure":"closed","waits_per_minute_per_client":0,"#
+                + r#""entries_per_minute_per_client":0},"notice":{}}"#
+        );
+        assert_eq!(
+            definition_json(&definition),
+            r#"{"policy":{"mode":"hold","admit_per_minute":600,"sub_windows":12,"polling_period_ms":4000,"#
+                .to_owned()
+                + r#""idle_timeout_s":61,"pass_ttl_s":301,"on_store_failure":"open","waits_per_minute_per_client":5,"#
+                + r#""entries_per_minute_per_client":60},"notice":{"en":"a","ko":"안내"}}"#
+        );
+        assert_eq!(
+            sentence(&Definition::default()),
+            "auto, 10000 a minute in 10 sub-windows, asked every 3000 ms, idle after 60 s, passes for 300 s, \
+             closed without a store"
+        );
+        assert_eq!(
+            sentence(&definition),
+            "hold, 600 a minute in 12 sub-windows, asked every 4000 ms, idle after 61 s, passes for 301 s, \
+             open without a store, 5 waits a minute a client, 60 entries a minute a client, a notice in en, ko"
+        );
+        let only_entries = Policy { waits_per_minute_per_client: 0, ..policy };
+        assert!(sentence(&only_entries.into()).ends_with("without a store, 60 entries a minute a client"));
+        assert_eq!(
+            changes(&Definition::default(), &definition),
+            [
+                "mode auto -> hold",
+                "admit_per_minute 10000 -> 600",
+                "sub_windows 10 -> 12",
+                "polling_period_ms 3000 -> 4000",
+                "idle_timeout_s 60 -> 61",
+                "pass_ttl_s 300 -> 301",
+                "on_store_failure closed -> open",
+                "waits_per_minute_per_client 0 -> 5",
+                "entries_per_minute_per_client 0 -> 60",
+                "no notice -> a notice in en, ko",
+            ]
+        );
+    }
 }

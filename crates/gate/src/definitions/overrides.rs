@@ -5,15 +5,19 @@
 //! read is refused by name, and never taken for empty.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
     fs::{self, File, OpenOptions},
     io::{self, Read as _, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
 
-use admission::{Definition, Mode, Notice, OnStoreFailure, Policy, ZoneId};
-use serde::Deserialize;
+use admission::{Definition, FIELDS, Field, FieldKind, Notice, Policy, SECOND_FIELDS, ZoneId};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, MapAccess, Visitor},
+};
 
 use super::definition_json;
 
@@ -243,44 +247,66 @@ struct OfZone {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Defined {
-    policy: Numbers,
+    policy: WrittenPolicy,
     notice: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Numbers {
-    mode: String,
-    admit_per_minute: u32,
-    sub_windows: u32,
-    polling_period_ms: u32,
-    idle_timeout_s: u32,
-    pass_ttl_s: u32,
-    on_store_failure: String,
-    waits_per_minute_per_client: u32,
-    entries_per_minute_per_client: u32,
 }
 
 impl Defined {
     fn definition(&self) -> Result<Definition, String> {
-        let Self { policy: numbers, notice } = self;
-        let known = |what: &str, word: &str| format!("`{word}` is no {what}");
-        let mode = Mode::ALL.iter().find(|(_, word)| *word == numbers.mode);
-        let failure = OnStoreFailure::ALL.iter().find(|(_, word)| *word == numbers.on_store_failure);
-        let policy = Policy {
-            mode: mode.ok_or_else(|| known("mode", &numbers.mode))?.0,
-            admit_per_minute: numbers.admit_per_minute,
-            sub_windows: numbers.sub_windows,
-            polling_period_ms: numbers.polling_period_ms,
-            idle_timeout_s: numbers.idle_timeout_s,
-            pass_ttl_s: numbers.pass_ttl_s,
-            on_store_failure: failure.ok_or_else(|| known("on_store_failure", &numbers.on_store_failure))?.0,
-            waits_per_minute_per_client: numbers.waits_per_minute_per_client,
-            entries_per_minute_per_client: numbers.entries_per_minute_per_client,
-        };
         Ok(Definition {
-            policy: policy.check().map_err(|e| e.to_string())?,
-            notice: Notice::new(notice).map_err(|e| e.to_string())?,
+            policy: self.policy.0.clone()?,
+            notice: Notice::new(&self.notice).map_err(|e| e.to_string())?,
+        })
+    }
+}
+
+/// A policy of the file, or the value that is wrong. No field may be there twice. The first [`SECOND_FIELDS`] must be there,
+/// because a missing one would silently get its default. An older server wrote the file if a later field is missing.
+struct WrittenPolicy(Result<Policy, String>);
+
+impl<'de> Deserialize<'de> for WrittenPolicy {
+    fn deserialize<D: Deserializer<'de>>(file: D) -> Result<Self, D::Error> {
+        file.deserialize_map(PolicyVisitor).map(Self)
+    }
+}
+
+struct PolicyVisitor;
+
+impl<'de> Visitor<'de> for PolicyVisitor {
+    type Value = Result<Policy, String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the fields of a policy")
+    }
+
+    fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
+        let (mut policy, mut wrong, mut seen) = (Policy::default(), None, BTreeSet::new());
+        while let Some(name) = map.next_key::<String>()? {
+            let field =
+                Field::named(&name).ok_or_else(|| M::Error::custom(format!("unknown field `{name}`")))?;
+            if !seen.insert(field.name) {
+                return Err(M::Error::duplicate_field(field.name));
+            }
+            let (is_set, written) = match field.kind {
+                FieldKind::Number { .. } => {
+                    let number = map.next_value()?;
+                    (field.set(&mut policy, number), number.to_string())
+                }
+                FieldKind::Word { .. } => {
+                    let word = map.next_value::<String>()?;
+                    (field.set_word(&mut policy, &word), word)
+                }
+            };
+            if !is_set {
+                wrong.get_or_insert(format!("`{written}` is no {name}"));
+            }
+        }
+        if let Some(missing) = FIELDS[..SECOND_FIELDS].iter().find(|field| !seen.contains(field.name)) {
+            return Err(M::Error::missing_field(missing.name));
+        }
+        Ok(match wrong {
+            Some(wrong) => Err(wrong),
+            None => policy.check().map_err(|e| e.to_string()),
         })
     }
 }

@@ -6,7 +6,7 @@ mod token;
 
 use std::{collections::HashMap, ops::Range, path::Path};
 
-use admission::{Definition, Mode, Notice, OnStoreFailure, Policy, ZoneId};
+use admission::{Definition, FIELDS, Field, FieldKind, Notice, Policy, ZoneId};
 use gate::definitions::ZONES_MAX;
 use toml::{
     Spanned,
@@ -174,9 +174,14 @@ pub(super) fn one_of<T, const N: usize>(
     word: &str,
     origin: &Origin,
 ) -> Result<T, ConfigFault> {
-    let known = words.each_ref().map(|(_, known)| *known).join(", ");
-    let found = words.into_iter().find(|(_, known)| *known == word);
-    Ok(found.ok_or_else(|| origin.fault(format!("is `{word}`, and must be one of {known}")))?.0)
+    let found = words.iter().position(|(_, known)| *known == word);
+    let at =
+        found.ok_or_else(|| origin.fault(no_such_word(word, &words.each_ref().map(|(_, known)| *known))))?;
+    Ok(words.into_iter().nth(at).expect("it was found").0)
+}
+
+fn no_such_word(word: &str, known: &[&str]) -> String {
+    format!("is `{word}`, and must be one of {}", known.join(", "))
 }
 
 /// The texts of a `notice`, each fault with its line.
@@ -199,7 +204,7 @@ fn notice(lines: &Lines<'_>, field: &Origin, value: &DeValue<'_>) -> Result<Noti
 
 /// What a zone's table may have.
 fn zone_fields() -> impl Iterator<Item = &'static str> {
-    ["id"].into_iter().chain(Policy::default().fields().map(|(name, _)| name)).chain(["notice"])
+    ["id"].into_iter().chain(FIELDS.iter().map(|field| field.name)).chain(["notice"])
 }
 
 fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Definition), ConfigFault> {
@@ -221,29 +226,25 @@ fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Defi
                 id = Some(ZoneId::parse(text()?).map_err(|e| origin.fault(e))?);
                 continue;
             }
-            "mode" => {
-                policy.mode = one_of(Mode::ALL, text()?, &origin)?;
-                continue;
-            }
-            "on_store_failure" => {
-                policy.on_store_failure = one_of(OnStoreFailure::ALL, text()?, &origin)?;
-                continue;
-            }
             "notice" => {
                 said = notice(lines, &origin, value.get_ref())?;
                 continue;
             }
-            other => match policy.number_mut(other) {
-                Some(number) => number,
-                None => return Err(origin.fault(unknown(other, zone_fields()))),
-            },
+            other => Field::named(other).ok_or_else(|| origin.fault(unknown(other, zone_fields())))?,
         };
+        if let FieldKind::Word { words, .. } = target.kind {
+            let word = text()?;
+            if !target.set_word(&mut policy, word) {
+                return Err(origin.fault(no_such_word(word, words)));
+            }
+            continue;
+        }
         let DeValue::Integer(number) = value.get_ref() else {
             return Err(origin.fault(wrong_type(Kind::Number(0, 0), value.get_ref())));
         };
         // What no u32 holds is out of every range: the check below says which.
         let read = i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX);
-        *target = u32::try_from(read).unwrap_or(if read < 0 { 0 } else { u32::MAX });
+        target.set(&mut policy, u32::try_from(read).unwrap_or(if read < 0 { 0 } else { u32::MAX }));
         numbers.push((field, origin, number.to_string()));
     }
     let policy = policy.check().map_err(|e| match numbers.iter().find(|(field, ..)| *field == e.field) {

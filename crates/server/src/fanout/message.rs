@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use admission::{Definition, ZoneId};
+use admission::{Definition, Field, SECOND_FIELDS, ZoneId};
 use aws_lc_rs::digest;
 use bytes::Bytes;
 
@@ -35,7 +35,8 @@ impl State {
     #[must_use]
     pub fn of(definition: Option<&Definition>) -> Self {
         let Some(Definition { policy, notice }) = definition else { return Self::Gone };
-        let mut text = policy.fields().map(|(name, value)| format!("{name}={value}")).join(" ");
+        let part = |field: &Field| format!("{}={}", field.name, field.text(policy));
+        let mut text = policy.used_fields(SECOND_FIELDS).map(part).collect::<Vec<_>>().join(" ");
         // Without a notice, the digest is that of servers that know none.
         for (language, notice) in notice.iter() {
             text.extend(["\t", language, "\t", notice]);
@@ -173,5 +174,25 @@ mod tests {
             assert_ne!(State::of(Some(&other.into())), State::of(Some(&policy.into())), "{other:?}");
         }
         assert_eq!(State::of(None), State::Gone);
+    }
+
+    /// Servers of different versions compare digests.
+    #[test]
+    fn digests_do_not_change_between_versions() {
+        let policy = Policy {
+            mode: admission::Mode::Hold,
+            admit_per_minute: 600,
+            sub_windows: 12,
+            polling_period_ms: 4_000,
+            idle_timeout_s: 61,
+            pass_ttl_s: 301,
+            on_store_failure: admission::OnStoreFailure::Open,
+            waits_per_minute_per_client: 5,
+            entries_per_minute_per_client: 60,
+        };
+        let definition =
+            Definition { policy, notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice") };
+        assert_eq!(State::of(Some(&Definition::default())), State::Has(0x7fae_3a74_1ccd_5059));
+        assert_eq!(State::of(Some(&definition)), State::Has(0xd6e4_317a_1a60_0234));
     }
 }

@@ -2,10 +2,14 @@
 //!
 //! Invariant: a reply that does not parse is refused as a whole, and every length is checked.
 
-use admission::{Definition, Entry, Mode, Notice, OnStoreFailure, Policy, Position, Verdict};
+mod policy;
+
+use admission::{Entry, Policy, Position, RULE_FIELDS, Verdict};
 use bytes::Bytes;
 
 use super::client::Value;
+
+pub(super) use policy::{definition_text, parse_definition, policy_numbers};
 
 /// Tickets of a segment, as in the scripts.
 pub(super) const SEGMENT: u64 = 65_536;
@@ -50,18 +54,15 @@ pub(super) struct Header {
 }
 
 /// How many numbers the header has, in the order of FIELDS in `lua/zone.lua`.
-const FIELDS: usize = 36;
-
-/// The modes by their number in `lua/zone.lua`.
-const MODES: [Mode; 4] = [Mode::Auto, Mode::Hold, Mode::Open, Mode::Closed];
+const HEADER_NUMBERS: usize = 36;
 
 impl Header {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Garbled> {
         let fault = Garbled("the header");
-        if bytes.len() < FIELDS * 8 || !bytes.len().is_multiple_of(8) {
+        if bytes.len() < HEADER_NUMBERS * 8 || !bytes.len().is_multiple_of(8) {
             return Err(fault);
         }
-        let mut numbers = bytes.chunks_exact(8).take(FIELDS).map(|number| {
+        let mut numbers = bytes.chunks_exact(8).take(HEADER_NUMBERS).map(|number| {
             i64::from_be_bytes([
                 number[0], number[1], number[2], number[3], number[4], number[5], number[6], number[7],
             ])
@@ -82,18 +83,11 @@ impl Header {
         let (live, present, joined, entered, evicted, used) =
             (next!(), next!(), next!(), next!(), next!(), next!());
         let (hold_until, _run, _recover_until) = (next!(), next!(), next!());
-        let mode = usize::try_from(next!()).ok().and_then(|mode| MODES.get(mode)).copied();
-        let policy = Policy {
-            mode: mode.ok_or(fault.clone())?,
-            admit_per_minute: small(next!())?,
-            sub_windows: small(next!())?,
-            polling_period_ms: small(next!())?,
-            idle_timeout_s: small(next!())?,
-            pass_ttl_s: small(next!())?,
-            on_store_failure: if next!() == 0 { OnStoreFailure::Closed } else { OnStoreFailure::Open },
-            ..Policy::default()
-        };
-        let policy = policy.check().map_err(|_| fault)?;
+        let mut numbers = [0; RULE_FIELDS];
+        for number in &mut numbers {
+            *number = small(next!())?;
+        }
+        let policy = policy::of_rule_numbers(&numbers).ok_or(fault)?;
         Ok(Self {
             epoch,
             rev,
@@ -119,86 +113,6 @@ impl Header {
             policy,
         })
     }
-}
-
-/// The numbers of a policy that the rules read, in the order of POLICY in `lua/zone.lua`.
-pub(super) fn policy_numbers(policy: &Policy) -> [u32; 7] {
-    let mode = MODES.iter().zip(0..).find(|(mode, _)| **mode == policy.mode).map_or(0, |(_, number)| number);
-    [
-        mode,
-        policy.admit_per_minute,
-        policy.sub_windows,
-        policy.polling_period_ms,
-        policy.idle_timeout_s,
-        policy.pass_ttl_s,
-        u32::from(policy.on_store_failure == OnStoreFailure::Open),
-    ]
-}
-
-/// A policy as the register keeps it: the numbers above, then the limits of a client if there are any. So an older
-/// server can read the zones that have no such limits.
-pub(super) fn policy_text(policy: &Policy) -> String {
-    let mut text = policy_numbers(policy).map(|number| number.to_string()).join(" ");
-    let limits = [policy.waits_per_minute_per_client, policy.entries_per_minute_per_client];
-    if limits != [0, 0] {
-        text.extend(limits.map(|limit| format!(" {limit}")));
-    }
-    text
-}
-
-/// A definition as the register keeps it: the policy, then languages and texts, each after a tab. No text contains a tab.
-/// So an older server can read the zones that have no notice.
-pub(super) fn definition_text(definition: &Definition) -> String {
-    let mut text = policy_text(&definition.policy);
-    for (language, said) in definition.notice.iter() {
-        text.extend(["\t", language, "\t", said]);
-    }
-    text
-}
-
-/// Parses the text of [`definition_text`].
-pub(super) fn parse_definition(text: &[u8]) -> Result<Definition, Garbled> {
-    let fault = Garbled("a definition of the register");
-    let text = std::str::from_utf8(text).map_err(|_| fault.clone())?;
-    let mut parts = text.split('\t');
-    let policy = parse_policy(parts.next().unwrap_or_default().as_bytes())?;
-    let mut said = Vec::new();
-    while let Some(language) = parts.next() {
-        said.push((language, parts.next().ok_or_else(|| fault.clone())?));
-    }
-    Ok(Definition { policy, notice: Notice::new(said).map_err(|_| fault)? })
-}
-
-/// Parses the text of [`policy_text`].
-pub(super) fn parse_policy(text: &[u8]) -> Result<Policy, Garbled> {
-    let fault = Garbled("a policy of the register");
-    let text = std::str::from_utf8(text).map_err(|_| fault.clone())?;
-    let numbers: Vec<u32> =
-        text.split(' ').map(str::parse).collect::<Result<_, _>>().map_err(|_| fault.clone())?;
-    let Some((
-        &[mode, admit_per_minute, sub_windows, polling_period_ms, idle_timeout_s, pass_ttl_s, failure],
-        limits,
-    )) = numbers.split_first_chunk()
-    else {
-        return Err(fault);
-    };
-    let (waits_per_minute_per_client, entries_per_minute_per_client) = match *limits {
-        [] => (0, 0),
-        [waits, entries] => (waits, entries),
-        _ => return Err(fault),
-    };
-    let policy = Policy {
-        mode: MODES.get(mode as usize).copied().ok_or(fault.clone())?,
-        admit_per_minute,
-        sub_windows,
-        polling_period_ms,
-        idle_timeout_s,
-        pass_ttl_s,
-        on_store_failure: if failure == 0 { OnStoreFailure::Closed } else { OnStoreFailure::Open },
-        waits_per_minute_per_client,
-        entries_per_minute_per_client,
-    };
-    policy.check().map_err(|_| fault)
 }
 
 /// Bytes of a verdict.
@@ -334,48 +248,4 @@ pub(super) fn turn(bytes: &[u8]) -> impl Iterator<Item = u64> {
 /// Converts words to a bitmap of Redis.
 pub(super) fn turn_back(words: &[u64]) -> impl Iterator<Item = u8> {
     words.iter().flat_map(|word| word.reverse_bits().to_be_bytes())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn notices_survive_a_round_trip() {
-        let policy = Policy::default();
-        for said in [&[][..], &[("en", "One.\n\nTwo. ")], &[("en", "a"), ("ko", "안내 \u{1f44b}")]] {
-            let notice = Notice::new(said.iter().copied()).expect("a notice");
-            let definition = Definition { policy, notice };
-            let text = definition_text(&definition);
-            assert_eq!(parse_definition(text.as_bytes()), Ok(definition));
-            assert!(text.starts_with(&policy_text(&policy)));
-        }
-        let before = policy_text(&policy);
-        assert_eq!(parse_definition(before.as_bytes()), Ok(policy.into()));
-        for bad in ["\ten", "\ten\t", "\tEN\ta", "\ten\ta\tko", "\ten\ta\r"] {
-            assert!(parse_definition(format!("{before}{bad}").as_bytes()).is_err(), "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn policies_without_limits_keep_the_old_format() {
-        let before = "1 600 10 3000 60 300 1";
-        let policy = parse_policy(before.as_bytes()).expect("a policy");
-        assert_eq!((policy.mode, policy.on_store_failure), (Mode::Hold, OnStoreFailure::Open));
-        assert_eq!((policy.waits_per_minute_per_client, policy.entries_per_minute_per_client), (0, 0));
-        assert_eq!(policy_text(&policy), before);
-        for (waits, entries) in [(5, 0), (0, 60), (7, 600)] {
-            let limited = Policy {
-                waits_per_minute_per_client: waits,
-                entries_per_minute_per_client: entries,
-                ..policy
-            };
-            let text = policy_text(&limited);
-            assert_eq!(text, format!("{before} {waits} {entries}"));
-            assert_eq!(parse_policy(text.as_bytes()), Ok(limited));
-        }
-        for bad in ["", "1 600 10 3000 60 300", "1 600 10 3000 60 300 1 5", "1 600 10 3000 60 300 1 5 60 7"] {
-            assert!(parse_policy(bad.as_bytes()).is_err(), "{bad}");
-        }
-    }
 }

@@ -270,6 +270,85 @@ async fn a_disk_that_fails_leaves_everything_as_it_was() {
     assert_eq!(site.files(), ["zones.json"], "nothing unfinished is left");
 }
 
+/// The text of a file without one field of the policies.
+fn without(text: &str, field: &str) -> String {
+    let mut all: serde_json::Value = serde_json::from_str(text).expect("JSON");
+    for definition in ["file", "now"] {
+        let policy = all["zones"][0][definition]["policy"].as_object_mut().expect("a policy");
+        policy.remove(field).expect("a field");
+    }
+    all.to_string()
+}
+
+const ZONES_JSON: &str = r#"{
+  "version": 1,
+  "zones": [
+    {
+      "file": {
+        "notice": {},
+        "policy": {
+          "admit_per_minute": 60,
+          "entries_per_minute_per_client": 0,
+          "idle_timeout_s": 60,
+          "mode": "hold",
+          "on_store_failure": "closed",
+          "pass_ttl_s": 300,
+          "polling_period_ms": 3000,
+          "sub_windows": 10,
+          "waits_per_minute_per_client": 0
+        }
+      },
+      "now": {
+        "notice": {
+          "en": "a",
+          "ko": "a"
+        },
+        "policy": {
+          "admit_per_minute": 60,
+          "entries_per_minute_per_client": 0,
+          "idle_timeout_s": 60,
+          "mode": "hold",
+          "on_store_failure": "closed",
+          "pass_ttl_s": 300,
+          "polling_period_ms": 3000,
+          "sub_windows": 10,
+          "waits_per_minute_per_client": 0
+        }
+      },
+      "zone": "A"
+    },
+    {
+      "file": null,
+      "now": {
+        "notice": {},
+        "policy": {
+          "admit_per_minute": 61,
+          "entries_per_minute_per_client": 0,
+          "idle_timeout_s": 60,
+          "mode": "hold",
+          "on_store_failure": "closed",
+          "pass_ttl_s": 300,
+          "polling_period_ms": 3000,
+          "sub_windows": 10,
+          "waits_per_minute_per_client": 0
+        }
+      },
+      "zone": "B"
+    }
+  ]
+}
+"#;
+
+/// Servers of other versions read the file.
+#[tokio::test]
+async fn the_file_does_not_change_between_versions() {
+    let mut site = Site::new();
+    site.start(file([("A", holding(60))])).await;
+    site.define("A", Expected::Any, Some(saying("a"))).await.expect("changed");
+    site.define("B", Expected::Absent, Some(holding(61))).await.expect("made");
+    assert_eq!(fs::read_to_string(site.path()).expect("kept"), ZONES_JSON);
+}
+
 #[tokio::test]
 async fn what_cannot_be_read_ends_the_start_by_name() {
     let mut site = Site::new();
@@ -285,6 +364,18 @@ async fn what_cannot_be_read_ends_the_start_by_name() {
         (text.replace("\"ko\"", "\"KO\""), "`KO` is not a language"),
         (text.replace("\"A\"", "\"a zone\""), "a zone's id is"),
         (text.replace("\"now\"", "\"then\""), "unknown field `then`"),
+        (text.replace("\"pass_ttl_s\"", "\"pass_ttl_ms\""), "unknown field `pass_ttl_ms`"),
+        (without(&text, "admit_per_minute"), "missing field `admit_per_minute`"),
+        (without(&text, "entries_per_minute_per_client"), "missing field `entries_per_minute_per_client`"),
+        (without(&text, "mode"), "missing field `mode`"),
+        (text.replace("\"pass_ttl_s\"", "\"sub_windows\""), "duplicate field `sub_windows`"),
+        (
+            text.replace("\"open\"", "\"half\"").replace("\"closed\"", "\"half\""),
+            "`half` is no on_store_failure",
+        ),
+        (text.replace("\"sub_windows\": 10", "\"sub_windows\": \"10\""), "expected u32"),
+        (text.replace("\"sub_windows\": 10", "\"sub_windows\": -1"), "expected u32"),
+        (text.replace("\"hold\"", "1"), "expected a string"),
     ] {
         assert_ne!(bad, text);
         fs::write(site.path(), bad).expect("written");

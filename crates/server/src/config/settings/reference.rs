@@ -1,11 +1,11 @@
-//! The book's references: `docs/reference/settings.md` is made from the table of settings, and
-//! `docs/reference/policy.md` is held against the fields of a policy.
+//! The book's references: `docs/reference/settings.md` is made from the table of settings, and the table in
+//! `docs/reference/policy.md` from the table of a policy's fields.
 //!
-//! To write the page of settings anew: `WEIR_WRITE_DOCS=1 cargo test -p weir --lib reference`.
+//! To write both anew: `WEIR_WRITE_DOCS=1 cargo test -p weir --lib reference`.
 
 use std::fs;
 
-use admission::Policy;
+use admission::{FIELDS, Field, FieldKind};
 
 use super::{Kind, SETTINGS, Setting};
 
@@ -76,33 +76,58 @@ fn reference_of_settings_is_current() {
     );
 }
 
-/// Names, defaults and ranges are those of the code; the meaning is written by hand.
+/// A number with commas between thousands.
+fn grouped(number: u32) -> String {
+    let digits = number.to_string();
+    let first = match digits.len() % 3 {
+        0 => 3,
+        some => some,
+    };
+    let mut text = digits[..first.min(digits.len())].to_owned();
+    for at in (first..digits.len()).step_by(3) {
+        text.extend([",", &digits[at..at + 3]]);
+    }
+    text
+}
+
+fn policy_row(field: &Field) -> String {
+    let (unit, range, default) = match field.kind {
+        FieldKind::Number { unit, low, high, .. } => {
+            (unit, format!("{} to {}", grouped(low), grouped(high)), grouped(field.default()))
+        }
+        FieldKind::Word { words, .. } => {
+            let code = |word: &&str| format!("`{word}`");
+            let all: Vec<_> = words.iter().map(code).collect();
+            ("", all.join(", "), all[field.default() as usize].clone())
+        }
+    };
+    let space = if unit.is_empty() { "" } else { " " };
+    format!("| `{}` |{space}{unit} | {range} | {default} | {} |\n", field.name, cell(field.help))
+}
+
+const POLICY_HEAD: &str = "| name | unit | range | default | meaning |\n|---|---|---|---|---|\n";
+
+/// The text around the table is written by hand.
 #[test]
 fn reference_of_policies_is_current() {
     let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/policy.md");
-    let page = fs::read_to_string(file).expect("the page can be read");
-    // A row has the name in backticks, the unit, the range, the default and the meaning.
-    let rows: Vec<[String; 3]> = page
-        .lines()
-        .filter_map(|line| {
-            let cells: Vec<String> =
-                line.split('|').map(|cell| cell.trim().replace([',', '`'], "")).collect();
-            line.starts_with("| `").then(|| [cells[1].clone(), cells[3].clone(), cells[4].clone()])
-        })
-        .collect();
-    let fields = Policy::default().fields();
-    assert_eq!(rows.len(), fields.len(), "{file} has a row for each field");
-    for ([name, range, default], (field, value)) in rows.iter().zip(fields) {
-        assert_eq!((name.as_str(), default.as_str()), (field, value.as_str()), "{file}: name and default");
-        let mut policy = Policy::default();
-        if let Some(number) = policy.number_mut(field) {
-            *number = u32::MAX;
-            let fault = policy.check().expect_err("a number out of its range");
-            assert!(
-                range.contains(&format!("to {}", fault.high)),
-                "{file}: {name} is at most {}",
-                fault.high
-            );
-        }
+    let kept = fs::read_to_string(file).expect("the page can be read");
+    let (before, rest) = kept.split_once(POLICY_HEAD).expect("the page has the table");
+    let (_, after) = rest.split_once("\n\n").expect("the page goes on after the table");
+    let rows: String = FIELDS.iter().map(policy_row).collect();
+    let page = format!("{before}{POLICY_HEAD}{rows}\n{after}");
+    if std::env::var_os("WEIR_WRITE_DOCS").is_some() {
+        fs::write(file, &page).expect("the page can be written");
     }
+    let kept = fs::read_to_string(file).unwrap_or_default();
+    assert!(
+        kept == page,
+        "{file} is not what the table of fields says: WEIR_WRITE_DOCS=1 cargo test -p weir --lib reference"
+    );
+}
+
+#[test]
+fn thousands_are_grouped() {
+    let all = [0, 12, 999, 1_000, 60_000, 600_000, 4_294_967_295];
+    assert_eq!(all.map(grouped), ["0", "12", "999", "1,000", "60,000", "600,000", "4,294,967,295"]);
 }

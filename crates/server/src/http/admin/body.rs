@@ -3,7 +3,7 @@
 //! Invariants: nothing is taken that is not named, of the wrong type or out of its range; what is wrong is named by its field, as
 //! in `policy.admit_per_minute`, and a number that is out of its range comes back with the range.
 
-use admission::{Definition, Mode, Notice, NoticeFault, OnStoreFailure, Policy, PolicyFault, ZoneId};
+use admission::{Definition, Field, FieldKind, Notice, NoticeFault, Policy, PolicyFault, ZoneId};
 use serde_json::{Map, Value};
 
 use crate::http::problem::{MALFORMED_JSON, MISSING_FIELD, OUT_OF_RANGE, Problem, UNKNOWN_FIELD, WRONG_TYPE};
@@ -113,23 +113,21 @@ fn definition(mut fields: Object, old: &Definition) -> Result<Definition, Proble
 fn policy(fields: Object, mut policy: Policy) -> Result<Policy, Problem> {
     let mut numbers = Object::new();
     for (name, value) in fields {
-        let field = format!("policy.{name}");
-        let target = match name.as_str() {
-            "mode" => {
-                policy.mode = one_of(Mode::ALL, &value, &field)?;
-                continue;
-            }
-            "on_store_failure" => {
-                policy.on_store_failure = one_of(OnStoreFailure::ALL, &value, &field)?;
-                continue;
-            }
-            _ => match policy.number_mut(&name) {
-                Some(number) => number,
-                None => return rest(&Object::from_iter([(name, value)]), "policy.").map(|()| policy),
-            },
+        let path = format!("policy.{name}");
+        let Some(field) = Field::named(&name) else {
+            return rest(&Object::from_iter([(name, value)]), "policy.").map(|()| policy);
         };
-        *target = whole(&value).ok_or_else(|| wrong(&field, "a whole number"))?;
-        numbers.insert(name, value);
+        match field.kind {
+            FieldKind::Word { words, .. } => {
+                if !value.as_str().is_some_and(|word| field.set_word(&mut policy, word)) {
+                    return Err(wrong(&path, &format!("one of {}", words.join(", "))));
+                }
+            }
+            FieldKind::Number { .. } => {
+                field.set(&mut policy, whole(&value).ok_or_else(|| wrong(&path, "a whole number"))?);
+                numbers.insert(name, value);
+            }
+        }
     }
     policy.check().map_err(|found| {
         let given = numbers.remove(found.field).unwrap_or_else(|| found.value.into());
@@ -158,16 +156,6 @@ fn whole(value: &Value) -> Option<u32> {
         }
         _ => None,
     }
-}
-
-fn one_of<T, const N: usize>(
-    words: [(T, &'static str); N],
-    value: &Value,
-    field: &str,
-) -> Result<T, Problem> {
-    let known = words.each_ref().map(|(_, word)| *word).join(", ");
-    let found = words.into_iter().find(|(_, word)| value == word);
-    Ok(found.ok_or_else(|| wrong(field, &format!("one of {known}")))?.0)
 }
 
 fn notice(texts: Object, old: &Notice) -> Result<Notice, Problem> {
@@ -205,7 +193,30 @@ fn notice(texts: Object, old: &Notice) -> Result<Notice, Problem> {
 
 #[cfg(test)]
 mod tests {
+    use admission::{FIELDS, Mode};
+
     use super::*;
+
+    #[test]
+    fn every_field_of_a_policy_is_read() {
+        let before = Policy::default();
+        for field in FIELDS {
+            let (value, expected) = match field.kind {
+                FieldKind::Word { words, .. } => {
+                    (Value::from(words[words.len() - 1]), u32::try_from(words.len() - 1).expect("few words"))
+                }
+                FieldKind::Number { .. } => {
+                    let (_, high) = field.range(&before).expect("a number");
+                    (high.into(), high)
+                }
+            };
+            // The longest period fits the longest idle time only.
+            let mut fields = Object::from_iter([("idle_timeout_s".to_owned(), 3_600.into())]);
+            fields.insert(field.name.to_owned(), value);
+            let read = policy(fields, before).expect(field.name);
+            assert_eq!(field.number(&read), expected, "{}", field.name);
+        }
+    }
 
     fn old() -> Definition {
         let policy = Policy { admit_per_minute: 600, mode: Mode::Hold, ..Policy::default() };

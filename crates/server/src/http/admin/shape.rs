@@ -2,114 +2,18 @@
 //!
 //! Invariant: names and units are those of the configuration file; a policy has all its fields, always.
 
+mod policy;
+
 use std::collections::BTreeMap;
 
-use admission::{Definition, Estimate, Mode, Notice, OnStoreFailure, Policy};
+use admission::{Definition, Estimate, Notice, Policy};
 use gate::{OperatorView, Standing};
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use policy::{PolicyShape, SomeOfPolicy};
+
 use crate::stats;
-
-/// How a zone admits.
-#[derive(Serialize, ToSchema)]
-#[schema(as = Policy)]
-#[serde(deny_unknown_fields)]
-pub(in crate::http) struct PolicyShape {
-    /// Who enters: as the windows say, nobody while the line forms, everybody, or nobody and no new places either.
-    mode: ModeWord,
-    /// How many may enter in any 60 s.
-    #[schema(minimum = 1, maximum = 600_000)]
-    admit_per_minute: u32,
-    /// Into how many parts the minute is cut while people wait.
-    #[schema(minimum = 1, maximum = 60)]
-    sub_windows: u32,
-    /// How often a waiting app asks, in milliseconds.
-    #[schema(minimum = 500, maximum = 60_000)]
-    polling_period_ms: u32,
-    /// After how long a silence a place is given up, in seconds; three polling periods at least.
-    #[schema(minimum = 10, maximum = 3_600)]
-    idle_timeout_s: u32,
-    /// How long a pass is good, in seconds.
-    #[schema(minimum = 60, maximum = 3_600)]
-    pass_ttl_s: u32,
-    /// Who enters while the store is away: nobody, or everybody.
-    on_store_failure: FailureWord,
-    /// How many places one client address may ask for in a minute; 0 for any number.
-    #[schema(minimum = 0, maximum = 600_000)]
-    waits_per_minute_per_client: u32,
-    /// How often one client address may ask for the places it has; 0 for any number, or no fewer than one holder makes.
-    #[schema(minimum = 0, maximum = 600_000)]
-    entries_per_minute_per_client: u32,
-}
-
-/// Some fields of a policy.
-#[derive(ToSchema)]
-#[schema(as = SomeOfPolicy)]
-#[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "a shape for the document: `body` reads it")]
-pub(in crate::http) struct SomeOfPolicy {
-    #[schema(nullable = false)]
-    mode: Option<ModeWord>,
-    #[schema(minimum = 1, maximum = 600_000, nullable = false)]
-    admit_per_minute: Option<u32>,
-    #[schema(minimum = 1, maximum = 60, nullable = false)]
-    sub_windows: Option<u32>,
-    #[schema(minimum = 500, maximum = 60_000, nullable = false)]
-    polling_period_ms: Option<u32>,
-    #[schema(minimum = 10, maximum = 3_600, nullable = false)]
-    idle_timeout_s: Option<u32>,
-    #[schema(minimum = 60, maximum = 3_600, nullable = false)]
-    pass_ttl_s: Option<u32>,
-    #[schema(nullable = false)]
-    on_store_failure: Option<FailureWord>,
-    #[schema(minimum = 0, maximum = 600_000, nullable = false)]
-    waits_per_minute_per_client: Option<u32>,
-    #[schema(minimum = 0, maximum = 600_000, nullable = false)]
-    entries_per_minute_per_client: Option<u32>,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(as = Mode)]
-#[serde(rename_all = "lowercase")]
-pub(in crate::http) enum ModeWord {
-    Auto,
-    Hold,
-    Open,
-    Closed,
-}
-
-#[derive(Serialize, ToSchema)]
-#[schema(as = OnStoreFailure)]
-#[serde(rename_all = "lowercase")]
-pub(in crate::http) enum FailureWord {
-    Closed,
-    Open,
-}
-
-impl From<&Policy> for PolicyShape {
-    fn from(policy: &Policy) -> Self {
-        Self {
-            mode: match policy.mode {
-                Mode::Auto => ModeWord::Auto,
-                Mode::Hold => ModeWord::Hold,
-                Mode::Open => ModeWord::Open,
-                Mode::Closed => ModeWord::Closed,
-            },
-            admit_per_minute: policy.admit_per_minute,
-            sub_windows: policy.sub_windows,
-            polling_period_ms: policy.polling_period_ms,
-            idle_timeout_s: policy.idle_timeout_s,
-            pass_ttl_s: policy.pass_ttl_s,
-            on_store_failure: match policy.on_store_failure {
-                OnStoreFailure::Closed => FailureWord::Closed,
-                OnStoreFailure::Open => FailureWord::Open,
-            },
-            waits_per_minute_per_client: policy.waits_per_minute_per_client,
-            entries_per_minute_per_client: policy.entries_per_minute_per_client,
-        }
-    }
-}
 
 /// Texts to those who wait, by language.
 #[derive(Serialize, ToSchema)]
@@ -487,21 +391,4 @@ pub(in crate::http) struct DefinitionPatch {
     policy: Option<SomeOfPolicy>,
     /// A text of null takes a language away, null all of them.
     notice: Option<BTreeMap<String, Option<String>>>,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use gate::definitions::policy_json;
-
-    #[test]
-    fn a_policy_has_the_fields_of_the_file() {
-        for mode in Mode::ALL.map(|(mode, _)| mode) {
-            for on_store_failure in OnStoreFailure::ALL.map(|(failure, _)| failure) {
-                let policy = Policy { mode, on_store_failure, ..Policy::default() };
-                let shape = serde_json::to_string(&PolicyShape::from(&policy)).expect("plain values");
-                assert_eq!(shape, policy_json(&policy));
-            }
-        }
-    }
 }

@@ -1,0 +1,213 @@
+//! Policies and definitions as the scripts and the register have them. The table of a policy's fields says which numbers
+//! there are.
+//!
+//! Invariant: servers of different versions share a register. The text of a definition that uses no newer field is the same
+//! in all versions, and a text with more numbers than this server knows is refused.
+
+use admission::{
+    Definition, FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, FieldUsedBy, Notice, OnStoreFailure, Policy,
+    RULE_FIELDS, SECOND_FIELDS,
+};
+
+use super::Garbled;
+
+fn rule_fields() -> impl Iterator<Item = &'static Field> {
+    FIELDS.iter().filter(|field| field.used_by == FieldUsedBy::Rules)
+}
+
+/// The numbers of a policy that the rules read, in the order of POLICY in `lua/zone.lua`.
+pub(in crate::redis) fn policy_numbers(policy: &Policy) -> [u32; RULE_FIELDS] {
+    let mut numbers = [0; RULE_FIELDS];
+    for (number, field) in numbers.iter_mut().zip(rule_fields()) {
+        *number = field.number(policy);
+    }
+    numbers
+}
+
+/// The policy with these numbers of [`policy_numbers`], if it is valid. Fields that the rules do not read have their default.
+pub(super) fn of_rule_numbers(numbers: &[u32; RULE_FIELDS]) -> Option<Policy> {
+    policy_of(rule_fields().zip(numbers.iter().copied()))
+}
+
+fn policy_of(numbers: impl Iterator<Item = (&'static Field, u32)>) -> Option<Policy> {
+    let mut policy = Policy::default();
+    for (field, number) in numbers {
+        if !set(field, &mut policy, number) {
+            return None;
+        }
+    }
+    policy.check().ok()
+}
+
+/// Sets a field to a number that the store has. Returns false if the number is of no word.
+///
+/// Every version reads each number but 0 of `on_store_failure` as `open`. A zone with such a number, which a newer server or a
+/// person wrote, is served on: an error here would stop the zone, or even all zones of the register.
+fn set(field: &Field, policy: &mut Policy, number: u32) -> bool {
+    let number = match field.name {
+        "on_store_failure" => number.min(OnStoreFailure::Open as u32),
+        _ => number,
+    };
+    field.set(policy, number)
+}
+
+/// A policy as the register has it: the numbers of its fields, up to the last one that has another value than its default.
+/// Older servers can read a policy that uses no newer field.
+fn policy_text(policy: &Policy) -> String {
+    let used =
+        FIELDS.iter().rposition(|field| field.number(policy) != field.default()).map_or(0, |at| at + 1);
+    let len = match used {
+        0..=FIRST_FIELDS => FIRST_FIELDS,
+        // The second version reads texts of this many numbers, or of the first version's.
+        _ => used.max(SECOND_FIELDS),
+    };
+    FIELDS[..len].iter().map(|field| field.number(policy).to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// Parses the text of [`policy_text`]. Fields without a number have their default.
+fn parse_policy(text: &str) -> Result<Policy, Garbled> {
+    let fault = Garbled("a policy of the register");
+    let numbers: Vec<u32> =
+        text.split(' ').map(str::parse).collect::<Result<_, _>>().map_err(|_| fault.clone())?;
+    match numbers.len() {
+        FIRST_FIELDS | SECOND_FIELDS..=FIELDS_LEN => policy_of(FIELDS.iter().zip(numbers)).ok_or(fault),
+        _ => Err(fault),
+    }
+}
+
+/// A definition as the register has it: the policy, then languages and texts, each after a tab. No text contains a tab.
+/// So an older server can read the zones that have no notice.
+pub(in crate::redis) fn definition_text(definition: &Definition) -> String {
+    let mut text = policy_text(&definition.policy);
+    for (language, notice) in definition.notice.iter() {
+        text.extend(["\t", language, "\t", notice]);
+    }
+    text
+}
+
+/// Parses the text of [`definition_text`].
+pub(in crate::redis) fn parse_definition(text: &[u8]) -> Result<Definition, Garbled> {
+    let fault = Garbled("a definition of the register");
+    let text = std::str::from_utf8(text).map_err(|_| fault.clone())?;
+    let mut parts = text.split('\t');
+    let policy = parse_policy(parts.next().unwrap_or_default())?;
+    let mut notice = Vec::new();
+    while let Some(language) = parts.next() {
+        notice.push((language, parts.next().ok_or_else(|| fault.clone())?));
+    }
+    Ok(Definition { policy, notice: Notice::new(notice).map_err(|_| fault)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use admission::{FieldKind, Mode};
+
+    use super::*;
+
+    #[test]
+    fn every_field_of_a_policy_is_kept() {
+        for field in FIELDS {
+            let mut policy = Policy { idle_timeout_s: 3_600, ..Policy::default() };
+            let number = match field.kind {
+                FieldKind::Number { high, .. } => high,
+                FieldKind::Word { words, .. } => u32::try_from(words.len() - 1).expect("few words"),
+            };
+            assert!(field.set(&mut policy, number), "{}", field.name);
+            assert_eq!(parse_policy(&policy_text(&policy)), Ok(policy), "{}", field.name);
+        }
+    }
+
+    #[test]
+    fn notices_survive_a_round_trip() {
+        let policy = Policy::default();
+        for said in [&[][..], &[("en", "One.\n\nTwo. ")], &[("en", "a"), ("ko", "안내 \u{1f44b}")]] {
+            let notice = Notice::new(said.iter().copied()).expect("a notice");
+            let definition = Definition { policy, notice };
+            let text = definition_text(&definition);
+            assert_eq!(parse_definition(text.as_bytes()), Ok(definition));
+            assert!(text.starts_with(&policy_text(&policy)));
+        }
+        let before = policy_text(&policy);
+        assert_eq!(parse_definition(before.as_bytes()), Ok(policy.into()));
+        for bad in ["\ten", "\ten\t", "\tEN\ta", "\ten\ta\tko", "\ten\ta\r"] {
+            assert!(parse_definition(format!("{before}{bad}").as_bytes()).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn policies_without_limits_keep_the_old_format() {
+        let before = "1 600 10 3000 60 300 1";
+        let policy = parse_policy(before).expect("a policy");
+        assert_eq!((policy.mode, policy.on_store_failure), (Mode::Hold, OnStoreFailure::Open));
+        assert_eq!((policy.waits_per_minute_per_client, policy.entries_per_minute_per_client), (0, 0));
+        assert_eq!(policy_text(&policy), before);
+        for (waits, entries) in [(5, 0), (0, 60), (7, 600)] {
+            let limited = Policy {
+                waits_per_minute_per_client: waits,
+                entries_per_minute_per_client: entries,
+                ..policy
+            };
+            let text = policy_text(&limited);
+            assert_eq!(text, format!("{before} {waits} {entries}"));
+            assert_eq!(parse_policy(&text), Ok(limited));
+        }
+        for bad in ["", "1 600 10 3000 60 300", "1 600 10 3000 60 300 1 5", "1 600 10 3000 60 300 1 5 60 7"] {
+            assert!(parse_policy(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// A newer server or a person may have written such a number. Older versions read it as `open`, too.
+    #[test]
+    fn every_number_of_on_store_failure_but_0_is_open() {
+        for number in [1, 2, 7, u32::MAX] {
+            let text = format!("1 600 10 3000 60 300 {number}");
+            let read = parse_policy(&text).expect("a policy");
+            assert_eq!((read.mode, read.on_store_failure), (Mode::Hold, OnStoreFailure::Open), "{number}");
+            assert_eq!(of_rule_numbers(&[1, 600, 10, 3_000, 60, 300, number]), Some(read));
+            assert_eq!(policy_text(&read), "1 600 10 3000 60 300 1");
+        }
+        assert!(parse_policy("4 600 10 3000 60 300 0").is_err(), "there is no such mode");
+        assert_eq!(of_rule_numbers(&[4, 600, 10, 3_000, 60, 300, 0]), None);
+        assert_eq!(of_rule_numbers(&[0, 0, 10, 3_000, 60, 300, 0]), None, "out of its range");
+    }
+
+    /// The names in a list of `lua/zone.lua`.
+    fn names(list: &str) -> Vec<&'static str> {
+        let script = include_str!("../../../../../lua/zone.lua");
+        let (_, rest) = script.split_once(&format!("\nlocal {list} = {{")).expect("the list is there");
+        rest.split('}').next().unwrap_or_default().split('\'').skip(1).step_by(2).collect()
+    }
+
+    #[test]
+    fn the_script_has_as_many_numbers() {
+        let (header, policy) = (names("FIELDS"), names("POLICY"));
+        assert_eq!(header.len(), super::super::HEADER_NUMBERS);
+        assert_eq!(policy.len(), RULE_FIELDS, "{policy:?}");
+        assert!(header.windows(policy.len()).any(|window| window == policy), "{header:?}");
+    }
+
+    /// Servers of different versions share a register.
+    #[test]
+    fn the_text_in_the_register_does_not_change_between_versions() {
+        let policy = Policy {
+            mode: Mode::Hold,
+            admit_per_minute: 600,
+            sub_windows: 12,
+            polling_period_ms: 4_000,
+            idle_timeout_s: 61,
+            pass_ttl_s: 301,
+            on_store_failure: OnStoreFailure::Open,
+            waits_per_minute_per_client: 5,
+            entries_per_minute_per_client: 60,
+        };
+        let definition =
+            Definition { policy, notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice") };
+        assert_eq!(policy_numbers(&Policy::default()), [0, 10_000, 10, 3_000, 60, 300, 0]);
+        assert_eq!(policy_numbers(&policy), [1, 600, 12, 4_000, 61, 301, 1]);
+        assert_eq!(definition_text(&Definition::default()), "0 10000 10 3000 60 300 0");
+        assert_eq!(definition_text(&definition), "1 600 12 4000 61 301 1 5 60\ten\ta\tko\t안내");
+        for (mode, number) in [(Mode::Auto, 0), (Mode::Hold, 1), (Mode::Open, 2), (Mode::Closed, 3)] {
+            assert_eq!(policy_numbers(&Policy { mode, ..policy })[0], number);
+        }
+    }
+}
