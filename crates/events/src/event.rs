@@ -493,23 +493,35 @@ halves! {
     StoreCall: |call| call as u32, |half| nth(&StoreCall::ALL, half);
 }
 
-/// Where each field of a policy is: its word, and its first bit there. A field does not cross the end of a word.
-const POLICY_LAYOUT: [(usize, u32); FIELDS_LEN] = {
-    let mut layout = [(0, 0); FIELDS_LEN];
-    let (mut word, mut bit, mut field) = (0, 0, 0);
+/// Where a field of a policy is.
+#[derive(Clone, Copy)]
+struct Bits {
+    word: usize,
+    /// The first bit.
+    from: u32,
+    /// The largest number that fits.
+    most: u32,
+}
+
+/// The layout of a policy, in the order of its fields. A field does not cross the end of a word. The layout is computed by the
+/// compiler, which can then unroll the loops below. Computed in `put`, a policy took 55 ns
+/// to pack instead of 13 ns.
+const POLICY_LAYOUT: [Bits; FIELDS_LEN] = {
+    let mut layout = [Bits { word: 0, from: 0, most: 0 }; FIELDS_LEN];
+    let (mut word, mut from, mut field) = (0, 0, 0);
     while field < FIELDS_LEN {
         let bits = FIELDS[field].bits();
-        if bit + bits > u64::BITS {
-            (word, bit) = (word + 1, 0);
+        if from + bits > u64::BITS {
+            (word, from) = (word + 1, 0);
         }
-        layout[field] = (word, bit);
-        bit += bits;
+        layout[field] = Bits { word, from, most: u32::MAX >> (u32::BITS - bits) };
+        from += bits;
         field += 1;
     }
     layout
 };
 
-const POLICY_WORDS: usize = POLICY_LAYOUT[FIELDS_LEN - 1].0 + 1;
+const POLICY_WORDS: usize = POLICY_LAYOUT[FIELDS_LEN - 1].word + 1;
 
 /// A policy's fields in as many bits as their ranges need. Larger numbers become the largest that fits. The compiler
 /// refuses a table whose fields do not fit the events: then a slot needs more words.
@@ -519,9 +531,8 @@ impl Field for Policy {
     #[inline]
     fn put(self, words: &mut EventWords, at: usize) {
         let mut packed = [0_u64; POLICY_WORDS];
-        for (field, (word, bit)) in FIELDS.iter().zip(POLICY_LAYOUT) {
-            let most = u64::MAX >> (u64::BITS - field.bits());
-            packed[word] |= u64::from(field.number(&self)).min(most) << bit;
+        for (field, bits) in FIELDS.iter().zip(POLICY_LAYOUT) {
+            packed[bits.word] |= u64::from(field.number(&self).min(bits.most)) << bits.from;
         }
         for (index, word) in packed.into_iter().enumerate() {
             word.put(words, at + 2 * index);
@@ -532,11 +543,11 @@ impl Field for Policy {
     fn get(words: &impl Words, at: usize) -> Self {
         let packed: [u64; POLICY_WORDS] = std::array::from_fn(|index| u64::get(words, at + 2 * index));
         let mut policy = Self::default();
-        for (field, (word, bit)) in FIELDS.iter().zip(POLICY_LAYOUT) {
-            let number = packed[word] >> bit & (u64::MAX >> (u64::BITS - field.bits()));
-            #[expect(clippy::cast_possible_truncation, reason = "a field has at most 32 bits")]
+        for (field, bits) in FIELDS.iter().zip(POLICY_LAYOUT) {
+            #[expect(clippy::cast_possible_truncation, reason = "the mask removes the rest")]
+            let number = (packed[bits.word] >> bits.from) as u32 & bits.most;
             // The words of a slot that is overwritten meanwhile may hold a number of no word. Then the field keeps its default.
-            field.set(&mut policy, number as u32);
+            field.set(&mut policy, number);
         }
         policy
     }
