@@ -78,7 +78,7 @@ impl Observer for Local {
         let now_us = self.clock.now_us();
         if let Ok(answer) = answer {
             let sent_us = now_us - u64::try_from(sent.elapsed().as_micros()).unwrap_or(0).min(now_us);
-            self.hints.note(ask.limit(), &ask.key(), ask.cost(), &answer.decision, sent_us);
+            self.hints.note(ask.limit(), &ask.key(), ask.cost(), &answer.decision, (sent_us, now_us));
         }
         if ask.wants_more() {
             let (more, budget) = answer.map_or((0, None), |answer| (answer.more, answer.decision.budget()));
