@@ -94,7 +94,7 @@ mod tests {
     /// Operators' programs keep tags over an upgrade.
     #[test]
     fn tags_do_not_change_between_versions() {
-        let policy = Policy {
+        let rules = Policy {
             mode: Mode::Hold,
             admit_per_minute: 600,
             sub_windows: 12,
@@ -102,9 +102,9 @@ mod tests {
             idle_timeout_s: 61,
             pass_ttl_s: 301,
             on_store_failure: OnStoreFailure::Open,
-            waits_per_minute_per_client: 5,
-            entries_per_minute_per_client: 60,
+            ..Policy::default()
         };
+        let policy = Policy { waits_per_minute_per_client: 5, entries_per_minute_per_client: 60, ..rules };
         let definition =
             Definition { policy, notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice") };
         assert_eq!(Definition::default().etag(), "a5b8431fdc02ba89b77945af381b4ec1");

@@ -90,7 +90,7 @@ mod tests {
     /// Audit logs, zones.json and the replies of the admin API have this text, which other programs read.
     #[test]
     fn the_text_of_a_definition_does_not_change_between_versions() {
-        let policy = Policy {
+        let rules = Policy {
             mode: admission::Mode::Hold,
             admit_per_minute: 600,
             sub_windows: 12,
@@ -98,9 +98,9 @@ mod tests {
             idle_timeout_s: 61,
             pass_ttl_s: 301,
             on_store_failure: admission::OnStoreFailure::Open,
-            waits_per_minute_per_client: 5,
-            entries_per_minute_per_client: 60,
+            ..Policy::default()
         };
+        let policy = Policy { waits_per_minute_per_client: 5, entries_per_minute_per_client: 60, ..rules };
         let definition =
             Definition { policy, notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice") };
         assert_eq!(

@@ -1,6 +1,6 @@
 //! The engine with a journal that fails on demand.
 
-use admission::{Claim, Decided, Joined, Mode, Now, OnStoreFailure, Policy, Verdict, ZoneId};
+use admission::{Claim, Decided, Joined, Mode, Now, Policy, Verdict, ZoneId};
 use store::{Batch, Engine, Journal, JournalError, Loaded, MemoryJournal, RELOAD_AFTER_MS, StoreError};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,17 +52,10 @@ fn zone(name: &str) -> ZoneId {
     ZoneId::parse(name).expect("a name")
 }
 
-const NARROW: Policy = Policy {
-    mode: Mode::Auto,
-    admit_per_minute: 5,
-    sub_windows: 1,
-    polling_period_ms: 3_000,
-    idle_timeout_s: 60,
-    pass_ttl_s: 300,
-    on_store_failure: OnStoreFailure::Closed,
-    waits_per_minute_per_client: 0,
-    entries_per_minute_per_client: 0,
-};
+/// A policy under which few people enter.
+fn narrow() -> Policy {
+    Policy { admit_per_minute: 5, sub_windows: 1, ..Policy::default() }
+}
 
 fn put(engine: &mut Engine<Faulty>, id: &ZoneId, policy: Policy, ms: u64) {
     engine.put_zone(id, policy, 7, at(ms)).expect("put");
@@ -93,13 +86,13 @@ fn entered(verdicts: &[Verdict]) -> usize {
 fn a_restart_keeps_places_and_entries() {
     let z = zone("Z");
     let mut first = engine(MemoryJournal::default());
-    put(&mut first, &z, NARROW, 0);
+    put(&mut first, &z, narrow(), 0);
     let joined = join(&mut first, &z, 8, 10).expect("joins");
     assert_eq!((joined.epoch, joined.first, entered(&joined.verdicts)), (7, 0, 5));
 
     let mut second = engine(first.journal().inner.clone());
     assert_eq!(join(&mut second, &z, 1, 20), Err(StoreError::UnknownZone), "not active until it is put");
-    second.put_zone(&z, NARROW, 99, at(20)).expect("put");
+    second.put_zone(&z, narrow(), 99, at(20)).expect("put");
     second.commit(at(20)).expect("kept");
     let again = enter(&mut second, &z, 0..8, 30).expect("asks");
     assert_eq!(again.verdicts[..5], joined.verdicts[..5], "the same entries");
@@ -113,7 +106,7 @@ fn a_failed_commit_refuses_the_group_and_rolls_it_back() {
     let z = zone("Z");
     for (fails, next) in [(Fails::Commit, 3), (Fails::Reply, 5)] {
         let mut engine = engine(MemoryJournal::default());
-        put(&mut engine, &z, Policy { admit_per_minute: 4, ..NARROW }, 0);
+        put(&mut engine, &z, Policy { admit_per_minute: 4, ..narrow() }, 0);
         assert_eq!(entered(&join(&mut engine, &z, 3, 10).expect("joins").verdicts), 3);
         engine.journal_mut().fails = fails;
         let refused = join(&mut engine, &z, 2, 20);
@@ -131,7 +124,7 @@ fn a_failed_commit_refuses_the_group_and_rolls_it_back() {
 fn a_journal_that_is_away_is_tried_now_and_then() {
     let z = zone("Z");
     let mut engine = engine(MemoryJournal::default());
-    put(&mut engine, &z, NARROW, 0);
+    put(&mut engine, &z, narrow(), 0);
     engine.journal_mut().fails = Fails::All;
     for ms in 1_000..3_000 {
         assert!(matches!(join(&mut engine, &z, 1, ms), Err(StoreError::Away(_))));
@@ -152,15 +145,15 @@ fn a_journal_that_is_away_is_tried_now_and_then() {
 fn a_put_that_was_refused_is_no_put() {
     let (old, new) = (zone("OLD"), zone("NEW"));
     let mut engine = engine(MemoryJournal::default());
-    put(&mut engine, &old, NARROW, 0);
+    put(&mut engine, &old, narrow(), 0);
     engine.journal_mut().fails = Fails::Commit;
-    engine.put_zone(&old, Policy { mode: Mode::Hold, ..NARROW }, 1, at(10)).expect("applied");
-    engine.put_zone(&new, NARROW, 9, at(10)).expect("applied");
+    engine.put_zone(&old, Policy { mode: Mode::Hold, ..narrow() }, 1, at(10)).expect("applied");
+    engine.put_zone(&new, narrow(), 9, at(10)).expect("applied");
     assert!(engine.commit(at(10)).is_err());
     engine.journal_mut().fails = Fails::No;
     assert_eq!(join(&mut engine, &new, 1, 20), Err(StoreError::UnknownZone));
     assert_eq!(entered(&join(&mut engine, &old, 1, 20).expect("joins").verdicts), 1, "under the old policy");
-    put(&mut engine, &new, NARROW, 30);
+    put(&mut engine, &new, narrow(), 30);
     assert_eq!(join(&mut engine, &new, 1, 30).expect("joins").first, 0);
 }
 
@@ -168,8 +161,8 @@ fn a_put_that_was_refused_is_no_put() {
 fn a_group_is_kept_together_and_nothing_is_written_for_nothing() {
     let (a, b) = (zone("A"), zone("B"));
     let mut engine = engine(MemoryJournal::default());
-    put(&mut engine, &a, NARROW, 0);
-    put(&mut engine, &b, NARROW, 0);
+    put(&mut engine, &a, narrow(), 0);
+    put(&mut engine, &b, narrow(), 0);
     let before = engine.journal().commits;
     engine.join(&a, 1, at(10)).expect("applied");
     engine.join(&b, 1, at(10)).expect("applied");
@@ -188,10 +181,10 @@ fn a_group_is_kept_together_and_nothing_is_written_for_nothing() {
 fn the_clock_does_not_go_back() {
     let z = zone("Z");
     let mut first = engine(MemoryJournal::default());
-    put(&mut first, &z, NARROW, 0);
+    put(&mut first, &z, narrow(), 0);
     join(&mut first, &z, 5, 10_000).expect("joins");
     let mut second = engine(first.journal().inner.clone());
-    put(&mut second, &z, NARROW, 3);
+    put(&mut second, &z, narrow(), 3);
     assert_eq!(join(&mut second, &z, 1, 5).expect("joins").at_ms, at(10_000).ms);
     let early = enter(&mut second, &z, 5..6, 9_000).expect("asks");
     assert_eq!((early.at_ms, entered(&early.verdicts)), (at(10_000).ms, 0));

@@ -179,7 +179,7 @@ mod tests {
     /// Servers of different versions compare digests.
     #[test]
     fn digests_do_not_change_between_versions() {
-        let policy = Policy {
+        let rules = Policy {
             mode: admission::Mode::Hold,
             admit_per_minute: 600,
             sub_windows: 12,
@@ -187,9 +187,9 @@ mod tests {
             idle_timeout_s: 61,
             pass_ttl_s: 301,
             on_store_failure: admission::OnStoreFailure::Open,
-            waits_per_minute_per_client: 5,
-            entries_per_minute_per_client: 60,
+            ..Policy::default()
         };
+        let policy = Policy { waits_per_minute_per_client: 5, entries_per_minute_per_client: 60, ..rules };
         let definition =
             Definition { policy, notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice") };
         assert_eq!(State::of(Some(&Definition::default())), State::Has(0x7fae_3a74_1ccd_5059));

@@ -151,7 +151,8 @@ mod tests {
             assert_eq!(text, format!("{before} {waits} {entries}"));
             assert_eq!(parse_policy(&text), Ok(limited));
         }
-        for bad in ["", "1 600 10 3000 60 300", "1 600 10 3000 60 300 1 5", "1 600 10 3000 60 300 1 5 60 7"] {
+        let too_many = before.to_owned() + &" 0".repeat(FIELDS_LEN + 1 - FIRST_FIELDS);
+        for bad in ["", "1 600 10 3000 60 300", "1 600 10 3000 60 300 1 5", &too_many] {
             assert!(parse_policy(bad).is_err(), "{bad}");
         }
     }
@@ -189,7 +190,7 @@ mod tests {
     /// Servers of different versions share a register.
     #[test]
     fn the_text_in_the_register_does_not_change_between_versions() {
-        let policy = Policy {
+        let rules = Policy {
             mode: Mode::Hold,
             admit_per_minute: 600,
             sub_windows: 12,
@@ -197,9 +198,9 @@ mod tests {
             idle_timeout_s: 61,
             pass_ttl_s: 301,
             on_store_failure: OnStoreFailure::Open,
-            waits_per_minute_per_client: 5,
-            entries_per_minute_per_client: 60,
+            ..Policy::default()
         };
+        let policy = Policy { waits_per_minute_per_client: 5, entries_per_minute_per_client: 60, ..rules };
         let definition =
             Definition { policy, notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice") };
         assert_eq!(policy_numbers(&Policy::default()), [0, 10_000, 10, 3_000, 60, 300, 0]);
