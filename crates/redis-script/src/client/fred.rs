@@ -4,7 +4,8 @@
 //! server of a cluster is down, fred's router serves none of them (docs/decisions/fred-cluster-client.md), and its
 //! queue has no limit.
 //!
-//! Invariant: when the connection is lost, fred's task has ended, and so has every call.
+//! Invariant: when the connection is lost, fred's task ends, and so does every call. Without a connection, fred still
+//! accepts commands but answers none. Therefore each call also waits for the end of the task.
 
 use ::fred::{
     clients::Client,
@@ -20,6 +21,8 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject as _},
 };
 
+use tokio::{sync::watch, task::AbortHandle};
+
 use super::{
     Value,
     link::{Answer, Command, Link},
@@ -32,12 +35,39 @@ pub(super) struct Connection {
     router: Router,
 }
 
-/// fred's task. It ends when the connection is lost; dropping it closes the connection.
-struct Router(ConnectHandle);
+/// fred's task. It ends when the connection is lost; dropping this closes the connection.
+struct Router {
+    task: AbortHandle,
+    /// Why the task has ended; `None` while it runs.
+    end: watch::Receiver<Option<String>>,
+}
+
+impl Router {
+    fn watch(task: ConnectHandle) -> Self {
+        let (sender, end) = watch::channel(None);
+        let router = Self { task: task.abort_handle(), end };
+        tokio::spawn(async move {
+            let reason = match task.await {
+                Ok(Err(error)) => error.to_string(),
+                _ => "the connection was closed".to_owned(),
+            };
+            sender.send_replace(Some(reason));
+        });
+        router
+    }
+
+    /// Waits until the task has ended, and returns why.
+    async fn ended(&self) -> String {
+        let mut end = self.end.clone();
+        let reason = end.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+        // Without a reason, the runtime is shutting down.
+        reason.unwrap_or_else(|| "the connection was closed".to_owned())
+    }
+}
 
 impl Drop for Router {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -59,46 +89,48 @@ impl Link for Connection {
             connection.tcp = TcpConfig { nodelay: Some(true), ..TcpConfig::default() };
         });
         let client = builder.build().map_err(|error| error.to_string())?;
-        let mut router = Router(client.connect());
-        // If there is no connection, the task ends at once, perhaps before the wait below begins.
-        tokio::select! {
-            connected = client.wait_for_connect() => connected.map_err(|error| error.to_string())?,
-            ended = &mut router.0 => return Err(match ended {
-                Ok(Err(error)) => error.to_string(),
-                _ => "the connection was closed".to_owned(),
-            }),
-        }
+        // The first command waits for the connection. fred's own `wait_for_connect` may wait for ever: it reads the state, and
+        // subscribes to changes later.
+        let router = Router::watch(client.connect());
         Ok(Self { client, router })
     }
 
-    async fn send(&self, mut commands: Vec<Command>) -> Result<Vec<Answer>, String> {
-        if self.router.0.is_finished() {
-            return Err("the connection is lost".to_owned());
+    async fn send(&self, commands: Vec<Command>) -> Result<Vec<Answer>, String> {
+        tokio::select! {
+            biased;
+            answers = exchange(&self.client, commands) => answers,
+            // fred cancels the commands of its queue and ends its task later. It never answers a command that arrives
+            // in between.
+            reason = self.router.ended() => Err(reason),
         }
-        if commands.len() == 1
-            && let Some(command) = commands.pop()
-        {
-            let (command, args) = parts(command);
-            let frame = self.client.custom_raw(command, args).await.map_err(|error| error.to_string())?;
-            return Ok(vec![answer(frame)?]);
-        }
-        let pipeline = self.client.pipeline();
-        let count = commands.len();
-        for command in commands {
-            let (command, args) = parts(command);
-            // fred itself answers `QUEUED` here.
-            pipeline.custom_raw(command, args).await.map_err(|error| error.to_string())?;
-        }
-        let results = pipeline.try_all::<Arg>().await;
-        if let (true, Some(Err(error))) = (results.len() != count, results.first()) {
-            return Err(error.to_string());
-        }
-        let answers = results.into_iter().map(|result| match result {
-            Ok(arg) => Ok(Ok(value(arg)?)),
-            Err(error) => Ok(Err(error.details().to_owned())),
-        });
-        answers.collect()
     }
+}
+
+/// Sends commands, and waits for fred's answers.
+async fn exchange(client: &Client, mut commands: Vec<Command>) -> Result<Vec<Answer>, String> {
+    if commands.len() == 1
+        && let Some(command) = commands.pop()
+    {
+        let (command, args) = parts(command);
+        let frame = client.custom_raw(command, args).await.map_err(|error| error.to_string())?;
+        return Ok(vec![answer(frame)?]);
+    }
+    let pipeline = client.pipeline();
+    let count = commands.len();
+    for command in commands {
+        let (command, args) = parts(command);
+        // fred itself answers `QUEUED` here.
+        pipeline.custom_raw(command, args).await.map_err(|error| error.to_string())?;
+    }
+    let results = pipeline.try_all::<Arg>().await;
+    if let (true, Some(Err(error))) = (results.len() != count, results.first()) {
+        return Err(error.to_string());
+    }
+    let answers = results.into_iter().map(|result| match result {
+        Ok(arg) => Ok(Ok(value(arg)?)),
+        Err(error) => Ok(Err(error.details().to_owned())),
+    });
+    answers.collect()
 }
 
 fn parts(command: Command) -> (CustomCommand, Vec<Arg>) {
@@ -151,4 +183,28 @@ fn value(arg: Arg) -> Result<Value, String> {
         Arg::Array(parts) => Value::Array(parts.into_iter().map(value).collect::<Result<_, _>>()?),
         other => return Err(format!("an unexpected kind of reply: {:?}", other.kind())),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client without a task keeps commands for ever, as one does whose task is about to end.
+    #[tokio::test]
+    async fn a_call_that_fred_never_answers_ends_with_the_connection() {
+        for count in [1, 2] {
+            let client = Builder::default_centralized().build().expect("a client");
+            let router = Router::watch(tokio::spawn(std::future::pending()));
+            let task = router.task.clone();
+            let connection = Connection { client, router };
+            let mut call = std::pin::pin!(connection.send(vec![Command::new("PING", []); count]));
+            tokio::select! {
+                biased;
+                answers = &mut call => panic!("there is no connection, but an answer: {answers:?}"),
+                () = tokio::task::yield_now() => task.abort(),
+            }
+            let ended = tokio::time::timeout(std::time::Duration::from_secs(10), call).await;
+            assert_eq!(ended, Ok(Err("the connection was closed".to_owned())), "{count} commands");
+        }
+    }
 }

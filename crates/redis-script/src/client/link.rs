@@ -28,8 +28,8 @@ pub(super) type Answer = Result<Value, String>;
 
 /// One connection to one server. Calls may be in flight together; they are pipelined.
 pub(super) trait Link: Send + Sync + Sized + 'static {
-    /// Connects and authenticates. The caller sets the time limit. If the future is dropped early, nothing is left
-    /// behind.
+    /// Begins to connect and to authenticate. If this fails later, the first command fails for that reason. The caller sets
+    /// the time limit. If the future is dropped early, nothing is left behind.
     ///
     /// # Errors
     /// The message of the library or of the server.
