@@ -354,7 +354,7 @@ fn varz(port: u16, name: &str) -> u64 {
     stream.write_all(b"GET /varz HTTP/1.0\r\n\r\n").expect("it answers");
     let mut text = String::new();
     stream.read_to_string(&mut text).expect("it answers");
-    let (_, after) = text.split_once(&format!("\"{name}\":")).expect("it is told");
+    let (_, after) = text.split_once(&format!("\"{name}\":")).expect("NATS reports it");
     let digits: String = after.trim_start().chars().take_while(char::is_ascii_digit).collect();
     digits.parse().expect("a number")
 }

@@ -23,7 +23,7 @@ test("zones with most people are on top; idle zones are ordered by name", () => 
   assert.deepEqual(ids(sorted(zones, { by: "waiting", down: true })), ["d", "c", "e", "a", "b"]);
   assert.deepEqual(ids(sorted(zones, { by: "zone", down: false })), ["a", "b", "c", "d", "e"]);
   const held = { ...zone("f", 5), now: { ...zone("f", 5).now, eta_s: null } };
-  assert.deepEqual(ids(sorted([...zones, held], { by: "eta", down: true }))[0], "f", "no wait is told: the longest");
+  assert.deepEqual(ids(sorted([...zones, held], { by: "eta", down: true }))[0], "f", "without an expected wait it counts as the longest");
   assert.deepEqual(ids(found(zones, "A")), ["a"]);
   assert.deepEqual(ids(found(zones, "", "line")), ["c", "d"]);
   assert.equal(slotUse({ recent: { slots_offered: 10, slots_used: 9 } }), 0.9);

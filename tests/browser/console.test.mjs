@@ -123,7 +123,7 @@ test("a rate is halved, checked and restored by keyboard alone", async (t) => {
   const rate = dialog(at).locator("tr", { hasText: "Admit a minute" });
   await rate.waitFor();
   assert.deepEqual(await rate.locator("td").allTextContents(), ["10", "5"]);
-  const told = dialog(at).locator("tr", { hasText: "The last" }).locator("td");
+  const told = dialog(at).locator("tr", { hasText: "Last" }).locator("td");
   assert.equal(await told.count(), 2);
   assert.notEqual(await told.nth(0).textContent(), await told.nth(1).textContent());
   await picture(at, "preview");
@@ -155,7 +155,7 @@ test("an operator whose zone was changed meanwhile is shown that change", async 
   // A colleague is faster.
   const { etag } = await api(weir, "GET", `/zones/${HOT}`);
   await api(weir, "PATCH", `/zones/${HOT}`, { body: { policy: { admit_per_minute: 90 } }, match: `"${etag}"` });
-  await at.getByText("Somebody has changed this zone since you began").waitFor();
+  await at.getByText("Somebody changed this zone since you began").waitFor();
   assert.equal(await polling.inputValue(), "5000", "what was typed stays");
   await at.getByRole("button", { name: "Review change…" }).click();
   await dialog(at).getByText("Somebody else changed this zone").waitFor();
@@ -191,7 +191,7 @@ test("the consequences are shown before a zone is closed; notices are written pe
   const at = await page(t, `${weir.admin_url}/admin`);
   await row(at, HOT).getByRole("button", { name: `Change ${HOT}` }).click();
   await dialog(at).getByRole("button", { name: "Closed" }).click();
-  await dialog(at).getByText("Nobody enters, and there are no new tickets").waitFor();
+  await dialog(at).getByText("Nobody enters, and newcomers are refused").waitFor();
   await dialog(at).getByRole("button", { name: "Close it" }).click();
   await toast(at).waitFor();
   assert.equal((await policy(weir)).mode, "closed");
@@ -244,12 +244,12 @@ test("a token is required, and a viewer sees what cannot be changed and why", as
   await picture(at, "login");
   assert.deepEqual(await axe(at), []);
   await at.keyboard.press("Enter");
-  await at.getByText("The server does not know this token.").waitFor();
+  await at.getByText("The server does not accept this token.").waitFor();
   await at.getByLabel("Token").fill(TOKENS.viewer);
   await at.keyboard.press("Enter");
   await row(at, HOT).waitFor();
   assert.ok(await row(at, HOT).getByRole("button").isDisabled());
-  await at.getByText("it takes the role operator").waitFor();
+  await at.getByText("requires the role operator").waitFor();
   assert.equal(await at.getByRole("button", { name: "New zone…" }).count(), 0);
   await row(at, HOT).getByRole("link").click();
   await at.getByRole("heading", { level: 1, name: HOT }).waitFor();
@@ -287,7 +287,7 @@ test("a refusal of the server is shown", async (t) => {
   const whoami = () => api(weir, "GET", "/whoami", { token: TOKENS.operator });
   await until("the role is another one", async () => (await whoami()).role === "viewer");
   await dialog(at).getByRole("button", { name: "Change it" }).click();
-  await dialog(at).getByText("Your token may not do that.").waitFor();
+  await dialog(at).getByText("Your token does not allow that.").waitFor();
   assert.equal((await api(weir, "GET", `/zones/${HOT}`, { token: TOKENS.viewer })).policy.admit_per_minute, 10);
 });
 
@@ -323,17 +323,17 @@ test("events are listed, selected by kind, and paused for reading", async (t) =>
   const patch = (rate) => api(weir, "PATCH", `/zones/${HOT}`, { body: { policy: { admit_per_minute: rate } }, match: "*" });
   const rows = at.locator("table.feed tbody tr");
   await patch(70);
-  await rows.filter({ hasText: "70 a minute" }).waitFor();
+  await rows.filter({ hasText: "70 per minute" }).waitFor();
   await picture(at, "events");
   assert.deepEqual(await axe(at), []);
   await at.getByRole("button", { name: "Pause" }).click();
   await patch(80);
   await at.getByText("New since: 1").waitFor();
-  assert.equal(await rows.filter({ hasText: "80 a minute" }).count(), 0);
-  await at.getByRole("button", { name: "Go on" }).click();
-  await rows.filter({ hasText: "80 a minute" }).waitFor();
+  assert.equal(await rows.filter({ hasText: "80 per minute" }).count(), 0);
+  await at.getByRole("button", { name: "Resume" }).click();
+  await rows.filter({ hasText: "80 per minute" }).waitFor();
   await at.getByRole("button", { name: "Policy" }).click();
-  await until("none of that kind", async () => (await rows.filter({ hasText: "a minute" }).count()) === 0);
+  await until("none of that kind", async () => (await rows.filter({ hasText: "per minute" }).count()) === 0);
   // Frequent kinds arrive only after they are selected.
   await at.getByRole("button", { name: "Joined" }).click();
   await until("somebody joined", async () => {

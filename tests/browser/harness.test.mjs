@@ -24,7 +24,7 @@ test("a page of the server is opened and its faults are reported", async (t) => 
   const html = "<title>x</title><meta http-equiv=content-security-policy content=\"script-src 'self'\"><p onclick=x>y<img src=/none>";
   await broken.route("**/broken", (route) => route.fulfill({ contentType: "text/html", body: html }));
   await broken.goto(`${weir.url}/broken`);
-  await until("the broken policy is told", () => faults.some((fault) => fault.startsWith("breaks its policy: script-src")));
+  await until("the violation is reported", () => faults.some((fault) => fault.startsWith("breaks its policy: script-src")));
   assert.match((await axe(broken)).join("\n"), /html-has-lang[^]*image-alt/);
   faults.length = 0;
 });

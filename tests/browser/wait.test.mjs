@@ -46,9 +46,9 @@ test("a waiting user sees the rank fall and continues with the pass in a form", 
   const at = await page(t, `${weir.url}/wait/Z`);
   await rank_is(at, 5);
   assert.match(await at.title(), /^5 · Waiting room$/);
-  assert.match(await text(at, "reason"), /Nobody is being let in/);
+  assert.match(await text(at, "reason"), /Nobody is admitted/);
   // axe demands no name for this element.
-  assert.equal(await at.getByRole("progressbar", { name: "How far you have come" }).count(), 1);
+  assert.equal(await at.getByRole("progressbar", { name: "Your progress" }).count(), 1);
   assert.match(await text(at, "explanation"), /kept for 10 seconds/);
   weir.configure(weir.config.replace('mode = "hold"', 'mode = "auto"'));
   weir.signal("SIGHUP");
@@ -68,7 +68,7 @@ test("a waiting user sees the rank fall and continues with the pass in a form", 
   await comes_to(at, "again");
   await axe(at).then((found) => assert.deepEqual(found, []));
   const before = asked.length;
-  await at.getByRole("button", { name: "Go on" }).click();
+  await at.getByRole("button", { name: "Continue" }).click();
   await at.waitForURL(`${origin}/enter?from=weir`);
   assert.equal(new URLSearchParams(asked[before].body).get("pass"), pass, "the same pass");
 });
@@ -178,7 +178,7 @@ test("the page polls as told where no stream gets through", async (t) => {
   const streaming = await page(t, `${weir.url}/wait/Z`);
   await rank_is(streaming, 2);
   await until("a stream is open", () => calls(streaming, "/traffic/stream").length === 1);
-  assert.equal(calls(streaming, "/traffic/entry").length, 0, "who has a stream does not poll");
+  assert.equal(calls(streaming, "/traffic/entry").length, 0, "a tab with a stream does not poll");
   const [{ url, headers }] = calls(streaming, "/traffic/stream");
   assert.ok(!url.includes("token") && headers["last-event-id"].length === 52, "the token is in no address");
 });
@@ -197,7 +197,7 @@ test("a user who was away for too long is told, and may take a new place", async
   await at.context().setOffline(false);
   await comes_to(at, "gone");
   assert.deepEqual(await axe(at), []);
-  assert.equal(calls(at, "/traffic/wait").length, 1, "no new place by itself");
+  assert.equal(calls(at, "/traffic/wait").length, 1, "no new place without a click");
   await at.getByRole("button", { name: "Take a new place" }).click();
   await rank_is(at, 3);
   assert.equal(await at.evaluate(() => document.activeElement.tagName), "H1", "the keyboard goes on from there");
@@ -215,7 +215,7 @@ test("a frozen tab that is admitted continues when it is thawed", async (t) => {
   await debug.send("Debugger.pause");
   weir.configure(target(`${origin}/enter`) + open());
   weir.signal("SIGHUP");
-  await until("it was let in", async () => {
+  await until("it has entered", async () => {
     const metrics = await (await fetch(`${weir.admin_url}/metrics`)).text();
     return metrics.includes('weir_zone_entered_total{zone="Z"} 1');
   });
@@ -238,7 +238,7 @@ test("a closed zone, an unknown one, and clients that ask too often", async (t) 
   const first = await page(t, `${weir.url}/wait/LIMITED`);
   await rank_is(first, 1);
   const second = await page(t, `${weir.url}/wait/LIMITED`);
-  await until("it is told", () => second.isVisible('[data-weir~="trouble"]'));
+  await until("the trouble is shown", () => second.isVisible('[data-weir~="trouble"]'));
   assert.match(await text(second, "trouble"), /Too many requests.*Trying again in/);
   // A user with a place keeps it, whatever others do.
   await first.reload();
@@ -347,7 +347,7 @@ test("every state is accessible, in both languages, light and dark, wide and nar
       if (wanted) {
         await comes_to(at, wanted);
       } else {
-        await until(`${name} is told`, () => at.isVisible('[data-weir~="trouble"]'));
+        await until(`${name} is shown`, () => at.isVisible('[data-weir~="trouble"]'));
       }
       await until("the notice is there", () => at.isVisible('[data-weir~="notice"]'));
       await shot(at, `wait ${name} ${look}`);
@@ -387,7 +387,7 @@ test("a wait that was told never grows without a reason", async (t) => {
   assert.match(await text(at, "reason"), /more slowly/, "the reason stays long enough to be read");
   // A reload is not a reason either.
   await at.reload();
-  await until("it is told again", async () => (await text(at, "eta")) !== "");
+  await until("the wait is shown again", async () => (await text(at, "eta")) !== "");
   assert.match(await text(at, "eta"), /about 1[01] to 17 minutes/);
 });
 
@@ -402,7 +402,7 @@ test("a screen reader hears changes, but not each step", async (t) => {
     globalThis.said.push(live.textContent);
   });
   await until("all replies were told", () => asked.length >= 8);
-  await until("the hold is told", async () => (await at.evaluate(() => globalThis.said.at(-1))).includes("Nobody is being let in"));
+  await until("the hold is announced", async () => (await at.evaluate(() => globalThis.said.at(-1))).includes("Nobody is admitted"));
   const said = await at.evaluate(() => globalThis.said);
   assert.ok(said.length <= 4, `it was told ${said.length} times: ${said.join(" | ")}`);
   assert.equal(await at.locator("[aria-live], [role=status], [role=alert]").count(), 1);

@@ -137,9 +137,9 @@ pub(crate) fn roles_and_routes() {
     let said = [weir.stdout(), weir.log()].concat();
     assert!(weir.log().contains("unauthorized"), "refusals are in the log: {said}");
     for (token, _) in &tokens {
-        assert!(!said.contains(&token[5..]), "a token is told");
+        assert!(!said.contains(&token[5..]), "a token appears in the log");
     }
-    assert!(!said.contains(&forged), "what was shown is told");
+    assert!(!said.contains(&forged), "a forged token appears in the log");
 }
 
 /// Of rival changes one succeeds and the others get 412. A dry run changes nothing. Each change is recorded with its
@@ -165,7 +165,7 @@ pub(crate) fn changes_are_made_once_and_written_down() {
     eventually("who waits is shown", || {
         (ask("GET", "/Z", &[], None).json()["now"]["waiting"] == 1).then_some(())
     });
-    assert_eq!(ask("GET", "/Z", &[], None).json()["now"]["eta_s"], Value::Null, "nobody is let in");
+    assert_eq!(ask("GET", "/Z", &[], None).json()["now"]["eta_s"], Value::Null, "nobody is admitted");
 
     // A dry run shows the result and changes nothing.
     let open = r#"{"policy":{"mode":"auto"},"notice":{"ko":"곧"}}"#;
@@ -229,7 +229,7 @@ pub(crate) fn changes_are_made_once_and_written_down() {
     assert_eq!((&before["policy"]["mode"], &before["notice"]), (&"hold".into(), &json!({"en": "Soon."})));
     assert_eq!(change.json()["zone"]["notice"], json!({"en": "Soon.", "ko": "곧"}));
     let entered = || Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&waiting.token)))).can_enter;
-    eventually("the one who waits is let in", || entered().then_some(()));
+    eventually("the waiting user enters", || entered().then_some(()));
     let undone = ask("PUT", "/Z", &[("If-Match", &third)], Some(&before.to_string()));
     assert_eq!(tag(&undone), second, "as it was");
 
@@ -306,7 +306,7 @@ pub(crate) fn a_drained_server_is_not_ready_and_can_come_back() {
     assert_eq!(weir.get("/healthz").status, 200);
     assert!(
         Answer::of(&weir.post("/traffic/wait", &body("Z", None))).can_enter,
-        "who asks all the same is served"
+        "a user who asks anyway is served"
     );
     let watching = Client::connect(weir.admin).and_then(|mut client| {
         client.send("GET /admin/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")?;

@@ -65,7 +65,7 @@ pub(crate) fn polls_are_answered_and_nobody_enters() {
     eventually("joins are taken again", || (join().status == 200).then_some(()));
     weir.signal(rustix::process::Signal::HUP);
     eventually("the first of the line enters", || entry(&tokens[0]).pass);
-    eventually("what is told is fresh", || (!entry(&tokens[39]).waiting().stale).then_some(()));
+    eventually("replies are fresh", || (!entry(&tokens[39]).waiting().stale).then_some(()));
     eventually("ready", || (weir.get("/readyz").status == 200).then_some(()));
     weir.kill_and_restart();
     let last = Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&tokens[39]))));

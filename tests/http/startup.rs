@@ -208,7 +208,7 @@ pub(crate) fn secrets_stay_secret() {
         };
         for secret in text.lines().filter(|line| line.len() >= 32 && !line.contains("-----")) {
             keys += 1;
-            assert!(!said.contains(secret), "{} is told", file.display());
+            assert!(!said.contains(secret), "{} appears in the output", file.display());
         }
     }
     assert!(keys >= 2, "a key to seal and a key to sign in {:?}", files_in(&data));
