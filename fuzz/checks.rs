@@ -57,7 +57,7 @@ pub(crate) fn request(data: &[u8]) {
             }
             Err(problem) => {
                 assert_eq!(problem.code.status, 400);
-                assert_eq!(problem.into_response().status(), 400);
+                assert_eq!(problem.into_reply().status(), 400);
             }
         }
     }

@@ -49,7 +49,7 @@ fn tag(reply: &Reply) -> String {
 /// The roles. Each may do everything that the roles before it may do.
 const ROLES: [&str; 3] = ["viewer", "operator", "admin"];
 
-/// Each route with the role that it needs, and a body that changes nothing.
+/// Each endpoint with the role that it needs, and a body that changes nothing.
 const ROUTES: &[(&str, &str, &str, Option<&str>)] = &[
     ("GET", "/admin/v1/whoami", "viewer", None),
     ("GET", "/admin/v1/zones", "viewer", None),
@@ -62,6 +62,23 @@ const ROUTES: &[(&str, &str, &str, Option<&str>)] = &[
     ("GET", "/admin/v1/changes", "viewer", None),
     ("GET", "/admin/v1/servers", "viewer", None),
     ("PUT", "/admin/v1/drain", "admin", Some(r#"{"draining":false}"#)),
+    (STREAM.0, STREAM.1, "viewer", None),
+];
+
+/// The endpoint whose reply does not end. The OpenAPI document does not describe it.
+const STREAM: (&str, &str) = ("GET", "/admin/v1/events");
+
+/// The endpoints that need no token: health, metrics, the document, and the files of the console.
+const OPEN: &[&str] = &[
+    "/admin",
+    "/admin/",
+    "/admin/assets/console.css",
+    "/admin/assets/console.js",
+    "/admin/assets/icon.svg",
+    "/healthz",
+    "/metrics",
+    "/openapi.json",
+    "/readyz",
 ];
 
 /// Calls every route with every role. No token appears in a log.
@@ -123,8 +140,28 @@ pub(crate) fn roles_and_routes() {
         .collect();
     let tested: BTreeSet<_> =
         ROUTES.iter().map(|(m, route, ..)| ((*m).to_owned(), (*route).to_owned())).collect();
-    assert_eq!(documented, tested, "the routes of the document, and those whose roles are tested");
-    for path in ["/metrics", "/healthz", "/readyz", "/openapi.json"] {
+    let mut described = tested.clone();
+    described.remove(&(STREAM.0.to_owned(), STREAM.1.to_owned()));
+    assert_eq!(documented, described, "the document describes what this test asks");
+
+    // The router is made of this list, so a route that is missing here cannot be served.
+    let (guarded, open): (Vec<_>, Vec<_>) =
+        server::http::admin::listed().into_iter().partition(|listed| listed.role.is_some());
+    let guarded: BTreeSet<_> =
+        guarded.into_iter().map(|listed| (listed.method, listed.path, listed.role)).collect();
+    let with_roles: BTreeSet<_> = ROUTES
+        .iter()
+        .map(|(method, route, role, _)| ((*method).to_owned(), (*route).to_owned(), Some(*role)))
+        .collect();
+    assert_eq!(guarded, with_roles, "the router's endpoints that need a role are those that this test asks");
+    let open: BTreeSet<_> =
+        open.iter().map(|listed| (listed.method.as_str(), listed.path.as_str())).collect();
+    assert_eq!(
+        open,
+        OPEN.iter().map(|path| ("GET", *path)).collect(),
+        "no other endpoint is open to everybody"
+    );
+    for path in OPEN {
         assert_eq!(weir.admin_get(path).status, 200, "{path} needs no token");
     }
 

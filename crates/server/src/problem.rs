@@ -1,13 +1,16 @@
-//! Every refusal, as HTTP: the one place where an error gets its status, its code and its words.
+//! Every error, as HTTP: the one place where an error gets its status, code and title.
 //!
-//! A refusal is a problem document ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)) whose `code` is stable;
-//! `detail` is for people and may change. Invariant: what ends the connection says `Connection: close`, and what
-//! may be tried again says when.
+//! An error is a problem document ([RFC 9457](https://www.rfc-editor.org/rfc/rfc9457)). Its `code` is stable; `detail` is for
+//! people and may change. Invariant: an error that ends the connection says `Connection: close`, and an error that may go
+//! away says when to try again.
 
 use std::{borrow::Cow, fmt::Write as _};
 
+use admission::PolicyFault;
+use axum::{body::Body, response::IntoResponse};
 use bytes::Bytes;
-use gate::Refusal;
+use events::SubscribeError;
+use gate::{Refusal, definitions::DefineError};
 use http_body_util::Full;
 use hyper::{
     Response, StatusCode,
@@ -15,7 +18,7 @@ use hyper::{
 };
 use serde_json::{Map, Value};
 
-/// A kind of refusal.
+/// A kind of error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code {
     /// The stable name.
@@ -68,20 +71,20 @@ codes! {
     ZONE_CLOSED = 503 "zone_closed" "The zone gives out no tickets now";
 }
 
-/// A refusal, ready to be said.
+/// An error, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Its kind.
     pub code: Code,
-    /// What exactly, where there is more to say than the kind does.
+    /// What exactly is wrong. Empty where the kind says it all.
     pub detail: Cow<'static, str>,
-    /// When to come back, in seconds.
+    /// When to try again, in seconds.
     pub retry_after_s: Option<u32>,
-    /// The methods that fit the path.
-    pub allow: Option<&'static str>,
+    /// The methods that the path allows.
+    pub allow: Option<Cow<'static, str>>,
     /// Whether the connection ends with it.
     pub close: bool,
-    /// Further members of the document, of those kinds that have some.
+    /// Further members of the document. Only some kinds have them.
     pub more: Option<Box<Map<String, Value>>>,
 }
 
@@ -93,7 +96,7 @@ impl From<Code> for Problem {
 
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
-        let later = |code, s| Self { retry_after_s: Some(s), ..Self::from(code) };
+        let later = |code, s| Self::from(code).retry_after(s);
         match refusal {
             Refusal::UnknownZone => UNKNOWN_ZONE.into(),
             Refusal::BadToken => BAD_TOKEN.into(),
@@ -105,19 +108,62 @@ impl From<Refusal> for Problem {
     }
 }
 
+impl From<DefineError> for Problem {
+    fn from(error: DefineError) -> Self {
+        match error {
+            DefineError::Conflict(_) => CHANGED_MEANWHILE.into(),
+            DefineError::Exists(_) => ZONE_EXISTS.into(),
+            DefineError::UnknownZone => UNKNOWN_ZONE.into(),
+            DefineError::NoCell => Self::new(NO_CELL, error.to_string()),
+            DefineError::TooMany => Self::new(TOO_MANY_ZONES, error.to_string()),
+            DefineError::OutOfRange(fault) => Self::policy_fault(&fault, fault.value.into()),
+            DefineError::Busy => Self::from(BUSY).retry_after(1),
+            DefineError::Away(_) | DefineError::Disk(_) => {
+                Self::new(STORE_AWAY, error.to_string()).retry_after(3)
+            }
+        }
+    }
+}
+
+impl From<SubscribeError> for Problem {
+    fn from(error: SubscribeError) -> Self {
+        match error {
+            SubscribeError::TooMany => Self::new(BUSY, error.to_string()).retry_after(5),
+            SubscribeError::Refused { .. } | SubscribeError::Nothing => {
+                Self::new(WRONG_TYPE, error.to_string())
+            }
+        }
+    }
+}
+
+/// The reply, for axum. The problem itself goes along as an extension, for the log.
+impl IntoResponse for Problem {
+    fn into_response(self) -> axum::response::Response {
+        let mut response = self.clone().into_reply().map(Body::new);
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
 impl Problem {
-    /// A refusal with particulars.
+    /// An error of this kind; `detail` says what exactly is wrong.
     pub fn new(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
         Self { detail: detail.into(), ..Self::from(code) }
     }
 
-    /// The same, and the connection ends with it.
+    /// The same error; it ends the connection.
     #[must_use]
     pub fn closing(self) -> Self {
         Self { close: true, ..self }
     }
 
-    /// The same, with further members.
+    /// The same error; the client may try again after these seconds.
+    #[must_use]
+    pub fn retry_after(self, seconds: u32) -> Self {
+        Self { retry_after_s: Some(seconds), ..self }
+    }
+
+    /// The same error, with further members.
     #[must_use]
     pub fn with<const N: usize>(mut self, members: [(&str, Value); N]) -> Self {
         let more = self.more.get_or_insert_default();
@@ -125,22 +171,54 @@ impl Problem {
         self
     }
 
-    /// The body has more bytes than `most`; the connection ends, since they are not read.
+    /// The server is about to stop, or out of service.
+    #[must_use]
+    pub fn stopping() -> Self {
+        Self::from(STOPPING).retry_after(1)
+    }
+
+    /// The method does not fit the path, which allows those of `allow`.
+    #[must_use]
+    pub fn method_not_allowed(allow: String) -> Self {
+        Self { allow: Some(allow.into()), ..METHOD_NOT_ALLOWED.into() }
+    }
+
+    /// A number is out of its range. The document says the range, so that a program can use it.
+    #[must_use]
+    pub fn out_of_range(field: &str, value: Value, low: u32, high: u32, detail: String) -> Self {
+        let members = [("field", field.into()), ("value", value), ("low", low.into()), ("high", high.into())];
+        Self::new(OUT_OF_RANGE, detail).with(members)
+    }
+
+    /// A field of a body is out of its range.
+    #[must_use]
+    pub fn field_out_of_range(field: &str, value: Value, low: u32, high: u32) -> Self {
+        let detail = format!("`{field}` is {value}, and must be {low} to {high}");
+        Self::out_of_range(field, value, low, high, detail)
+    }
+
+    /// A number of a policy is out of its range. `value` is the number as it was sent.
+    #[must_use]
+    pub fn policy_fault(fault: &PolicyFault, value: Value) -> Self {
+        Self::field_out_of_range(&format!("policy.{}", fault.field), value, fault.low, fault.high)
+    }
+
+    /// The body has more than `most` bytes. The connection ends, because the rest is not read.
     #[must_use]
     pub fn too_large(most: usize) -> Self {
         Self::new(TOO_LARGE, format!("send at most {most} bytes")).closing()
     }
 
-    /// Too many connections; come back in a few seconds.
+    /// Too many connections are open.
     #[must_use]
     pub fn overloaded() -> Self {
-        Self { retry_after_s: Some(5), ..Self::from(OVERLOADED) }.closing()
+        Self::from(OVERLOADED).retry_after(5).closing()
     }
 
-    /// The client asks too often; places are kept.
+    /// The client asks too often. Its place is kept.
     #[must_use]
     pub fn too_many_requests(retry_after_s: u32) -> Self {
-        Self { retry_after_s: Some(retry_after_s), ..Self::from(TOO_MANY_REQUESTS) }
+        Self::from(TOO_MANY_REQUESTS).retry_after(retry_after_s)
     }
 
     /// The document, on one line.
@@ -152,7 +230,7 @@ impl Problem {
             body,
             r#"{{"type":"urn:weir:problem:{name}","title":"{title}","status":{status},"code":"{name}""#
         );
-        debug_assert!(written.is_ok(), "a String takes all");
+        debug_assert!(written.is_ok(), "writing to a String does not fail");
         if !self.detail.is_empty() {
             body.push_str(r#","detail":"#);
             body.push_str(&Value::from(self.detail.as_ref()).to_string());
@@ -166,19 +244,19 @@ impl Problem {
 
     /// The reply.
     #[must_use]
-    pub fn into_response(self) -> Response<Full<Bytes>> {
+    pub fn into_reply(self) -> Response<Full<Bytes>> {
         let mut response = Response::new(Full::new(Bytes::from(self.body())));
         *response.status_mut() = StatusCode::from_u16(self.code.status).expect("the table has real statuses");
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(allow) = self.allow {
-            headers.insert(ALLOW, HeaderValue::from_static(allow));
+            headers.insert(ALLOW, HeaderValue::try_from(allow.as_ref()).expect("methods are plain words"));
         }
         if let Some(seconds) = self.retry_after_s {
             headers.insert(RETRY_AFTER, seconds.into());
         }
-        // RFC 9110, 11.6.1: a 401 names the scheme. Tokens of places are not in a header, so that scheme is ours.
+        // RFC 9110, 11.6.1: a 401 names the scheme. Tickets are not sent in a header, so their scheme is our own.
         let scheme = if self.code == UNAUTHORIZED { "Bearer realm=\"weir\"" } else { "Ticket" };
         if self.code.status == 401 {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static(scheme));
@@ -189,7 +267,7 @@ impl Problem {
         response
     }
 
-    /// The reply as bytes, for a connection that no HTTP engine drives (yet, or any more). It always closes.
+    /// The reply as bytes, for a connection that no HTTP engine drives. It always says that the connection closes.
     #[must_use]
     pub fn into_bytes(self) -> Vec<u8> {
         let body = self.body();
@@ -209,7 +287,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_unique_and_every_kind_makes_a_document() {
+    fn codes_are_unique_and_every_kind_makes_a_document() {
         let mut names: Vec<_> = ALL.iter().map(|code| code.name).collect();
         names.sort_unstable();
         names.dedup();
@@ -221,18 +299,18 @@ mod tests {
             assert_eq!(body["code"], code.name);
             assert_eq!(body["status"], code.status);
             assert_eq!(body["detail"], "a \"quoted\" \u{1} word");
-            assert_eq!(problem.into_response().status().as_u16(), code.status);
+            assert_eq!(problem.into_reply().status().as_u16(), code.status);
         }
     }
 
     #[test]
-    fn bytes_and_response_say_the_same() {
+    fn bytes_and_reply_are_the_same() {
         let text = String::from_utf8(Problem::overloaded().into_bytes()).expect("text");
         let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
         assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
         assert!(head.contains("retry-after: 5") && head.contains("connection: close"));
         assert!(head.contains(&format!("content-length: {}", body.len())));
-        let response = Problem::overloaded().into_response();
+        let response = Problem::overloaded().into_reply();
         assert_eq!(response.headers()[RETRY_AFTER], "5");
         assert_eq!(response.headers()[CONNECTION], "close");
     }

@@ -13,10 +13,7 @@ use std::{
     io::{self, IsTerminal as _, Write as _},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     process::ExitCode,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -48,9 +45,11 @@ use crate::{
     config::{self, Config, Order, Sources},
     fanout::{self, Fanout, SenderId},
     http::{
-        self, App,
-        admin::{self, Admin, Guard},
+        Lifecycle,
+        admin::{Admin, AdminParts, AdminState, Guard},
+        layers::Intake,
         listener::ListenerObserver,
+        public::{Public, PublicParts, PublicState},
         stream::Streams,
         wait::Pages,
     },
@@ -364,36 +363,45 @@ async fn serve(
     let at = |listener: &tokio::net::TcpListener, asked| listener.local_addr().unwrap_or(asked);
     let (public_at, admin_at) = (at(&public, config.listen), at(&admin, config.admin_listen));
 
-    let [stopping, draining] = [(); 2].map(|()| Arc::new(AtomicBool::new(false)));
-    let (stops, drains) = (Arc::clone(&stopping), Arc::clone(&draining));
-    let (serves, counts) = (Arc::downgrade(&gate), Arc::clone(&metrics));
+    let lifecycle = Arc::new(Lifecycle::default());
+    let (serves, counts, alive) = (Arc::downgrade(&gate), Arc::clone(&metrics), Arc::clone(&lifecycle));
     let servers = Arc::new(Servers::new(public_at, move || State {
-        draining: stops.load(Relaxed) || drains.load(Relaxed),
+        draining: alive.is_out_of_service(),
         zones: serves.upgrade().map_or(0, |gate| gate.zones().len()),
         connections: usize::try_from(counts.connections.open.get()).unwrap_or(0),
     }));
     for cell in cells.iter().flat_map(|cells| cells.all()) {
         watching.spawn(Arc::clone(&servers).run(Arc::clone(cell)));
     }
-    let app = Arc::new(App {
-        gate,
-        editor: Arc::new(editor),
-        cells: health,
-        limits: Limits::new(&config.limit, buckets_of),
-        passes,
-        streams: Arc::clone(&streams),
-        bus: Arc::clone(&bus),
-        cors_origins: config.cors_origins.clone(),
-        pages: ArcSwap::from_pointee(pages),
+    let intake = Arc::new(Intake {
         metrics: Arc::clone(&metrics),
         trusted_proxies: config.trusted_proxies.clone(),
         body_timeout: config.body_timeout,
-        stopping,
-        draining,
+    });
+    let health: Arc<[_]> = health.into();
+    let public_state = PublicState::from(PublicParts {
+        gate: Arc::clone(&gate),
+        limits: Limits::new(&config.limit, buckets_of),
+        passes,
+        streams: Arc::clone(&streams),
+        cors_origins: config.cors_origins.clone(),
+        pages: ArcSwap::from_pointee(pages),
+        cells: Arc::clone(&health),
+        intake: Arc::clone(&intake),
+        lifecycle: Arc::clone(&lifecycle),
+    });
+    let admin_state = AdminState::from(AdminParts {
+        gate,
+        editor: Arc::new(editor),
+        cells: health,
+        bus: Arc::clone(&bus),
+        streams: Arc::clone(&streams),
         guard: ArcSwap::from_pointee(Guard::new(&config.admin_tokens, &config.admin_hosts)),
         stats,
         changes,
         servers,
+        intake,
+        lifecycle: Arc::clone(&lifecycle),
     });
 
     let taken = |e: io::Error| unavailable(&format_args!("signals can't be taken: {e}"));
@@ -405,22 +413,22 @@ async fn serve(
         connections,
         header: config.header_timeout,
         write: config.write_timeout,
-        idle: config.idle_timeout(longest_polling_ms(&app)),
+        idle: config.idle_timeout(longest_polling_ms(&admin_state.gate)),
     };
-    let served = Arc::clone(&app);
+    let served = Public::new(public_state.clone());
     let edge = Edge::new(
         move |peer| {
-            let app = Arc::clone(&served);
-            service_fn(move |request| http::public(&app, request, peer))
+            let public = Arc::clone(&served);
+            service_fn(move |request| public.serve(request, peer))
         },
         Arc::new(ListenerObserver::public(Arc::clone(&metrics), config.max_connections)),
         limits(config.max_connections),
     );
-    let administered = Arc::new(Admin::new(Arc::clone(&app)));
+    let administered = Admin::new(&admin_state);
     let admin_edge = Edge::new(
         move |peer| {
             let admin = Arc::clone(&administered);
-            service_fn(move |request| admin::admin(&admin, request, peer))
+            service_fn(move |request| admin.serve(request, peer))
         },
         Arc::new(ListenerObserver::admin(Arc::clone(&metrics))),
         limits(ADMIN_CONNECTIONS),
@@ -429,22 +437,22 @@ async fn serve(
     let (stop_admin, admin_stopped) = watch::channel(false);
     let serving = tokio::spawn(Arc::clone(&edge).serve(public, stopped, config.drain_deadline));
     let serving_admin = tokio::spawn(admin_edge.serve(admin, admin_stopped, Duration::from_secs(1)));
-    say(&greeting(&config, &app.gate.definitions(), public_at, admin_at));
+    say(&greeting(&config, &admin_state.gate.definitions(), public_at, admin_at));
 
     let mut in_force = config.clone();
     loop {
         tokio::select! {
             _ = hang_up.recv() => {
-                let new = reload(&config, &sources, &app).await;
+                let new = reload(&config, &sources, &public_state, &admin_state).await;
                 bus.publish(Reloaded { ok: new.is_some() });
                 in_force = new.unwrap_or(in_force);
-                edge.set_idle(in_force.idle_timeout(longest_polling_ms(&app)));
+                edge.set_idle(in_force.idle_timeout(longest_polling_ms(&admin_state.gate)));
             }
-            () = app.editor.changed() => {
-                edge.set_idle(in_force.idle_timeout(longest_polling_ms(&app)));
+            () = admin_state.editor.changed() => {
+                edge.set_idle(in_force.idle_timeout(longest_polling_ms(&admin_state.gate)));
             }
             () = zones_changed.notified() => {
-                edge.set_idle(in_force.idle_timeout(longest_polling_ms(&app)));
+                edge.set_idle(in_force.idle_timeout(longest_polling_ms(&admin_state.gate)));
             }
             _ = terminate.recv() => break,
             _ = interrupt.recv() => break,
@@ -454,7 +462,7 @@ async fn serve(
         deadline_s = config.drain_deadline.as_secs(),
         "stopping: requests under way are finished first"
     );
-    app.stopping.store(true, Relaxed);
+    lifecycle.stop();
     streams.stop();
     // Whoever asks the admin listener meanwhile hears that the server is not ready.
     let _ = stop.send(true);
@@ -515,13 +523,18 @@ async fn watch_all(
     Ok(refreshes)
 }
 
-fn longest_polling_ms(app: &App<AnyStore>) -> u32 {
-    app.gate.policies().iter().map(|(_, policy)| policy.polling_period_ms).max().unwrap_or(0)
+fn longest_polling_ms(gate: &Gate<AnyStore>) -> u32 {
+    gate.policies().iter().map(|(_, policy)| policy.polling_period_ms).max().unwrap_or(0)
 }
 
 /// Reads the configuration again. Zones come, go and change, unless the store keeps them; whatever is wrong changes
 /// nothing, and none is returned.
-async fn reload(running: &Config, sources: &Sources, app: &App<AnyStore>) -> Option<Config> {
+async fn reload(
+    running: &Config,
+    sources: &Sources,
+    public: &PublicState,
+    admin: &AdminState,
+) -> Option<Config> {
     let new = sources
         .load()
         .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
@@ -533,8 +546,8 @@ async fn reload(running: &Config, sources: &Sources, app: &App<AnyStore>) -> Opt
     if !restart.is_empty() {
         tracing::warn!("changed in the configuration, and needs a restart: {}", restart.join(", "));
     }
-    if app.cells.is_empty() {
-        match app.editor.reload(new.zones.clone()).await {
+    if admin.cells.is_empty() {
+        match admin.editor.reload(new.zones.clone()).await {
             Ok(()) => {}
             Err(e @ DefineError::Disk(_)) => {
                 tracing::error!("{e} (the zones stay as they were; send SIGHUP again)");
@@ -546,15 +559,15 @@ async fn reload(running: &Config, sources: &Sources, app: &App<AnyStore>) -> Opt
             }
         }
     } else {
-        let differ = definitions::differences(&new.zones, &app.gate.definitions());
+        let differ = definitions::differences(&new.zones, &admin.gate.definitions());
         if !differ.is_empty() {
             warn_of_differences(&differ);
         }
     }
-    app.pages.store(Arc::new(pages));
+    public.pages.store(Arc::new(pages));
     // The listener stays where it is, whatever the file says now.
     if running.admin_listen.ip().is_loopback() || !new.admin_tokens.is_empty() {
-        app.guard.store(Arc::new(Guard::new(&new.admin_tokens, &new.admin_hosts)));
+        admin.guard.store(Arc::new(Guard::new(&new.admin_tokens, &new.admin_hosts)));
     } else {
         tracing::error!(
             "there is no [[admin_token]] any more, and the admin listener is reached from beyond this machine: those known stay"

@@ -1,231 +1,229 @@
-//! The admin API: what operators see and change, under `/admin/v1`.
+//! The admin listener: what operators see and change under `/admin/v1`, their console, metrics and health.
 //!
-//! A request goes through the door (`guard`), and its body is read, before anything is looked up; then a route's own role is
-//! asked for, and only then does its handler run. Invariants: no route is without a role; a request that changes something
-//! says what it is a change of, and a dry run changes nothing; what is refused is a problem document.
+//! A request of the admin API passes the guard, and its body is read, before anything is looked up ([`check_operator`]). Then
+//! its path and method are matched, and the role of the endpoint is checked before its handler runs. Invariants: every
+//! endpoint of the API needs a role; a request that changes something says which state it changes (`If-Match`), and a dry
+//! run changes nothing; every error is a problem document.
 
 mod body;
 mod guard;
+mod json;
 mod precondition;
-pub(super) mod servers;
-pub(super) mod shape;
-pub(super) mod zones;
+mod query;
+mod servers;
+mod shape;
+mod zones;
 
-use std::{future::Future, net::SocketAddr, sync::Arc};
+use std::{convert::Infallible, future::Future, net::SocketAddr, ops::Deref, sync::Arc};
 
+use arc_swap::ArcSwap;
 use axum::{
     Router,
     body::Body,
-    extract::Request as AxumRequest,
-    middleware::{self, Next},
-    response::{IntoResponse, Response as AxumResponse},
-    routing::{MethodRouter, get, patch, post, put},
+    extract::{FromRef, Request, State},
+    middleware::{Next, from_fn, from_fn_with_state},
+    response::{IntoResponse as _, Response},
+    routing::MethodRouter,
 };
 use bytes::Bytes;
-use gate::definitions::Author;
-use http_body_util::{BodyExt as _, Collected, Full};
+use events::Bus;
+use gate::{
+    AnyStore, Gate,
+    cells::Health,
+    definitions::{Author, ZoneEditor},
+};
+use http_body_util::Full;
 use hyper::{
-    Method, Request, Response, StatusCode,
+    HeaderMap,
     body::{Body as _, Incoming},
-    header::{CACHE_CONTROL, CONNECTION, CONTENT_TYPE, ETAG, HeaderValue, LOCATION},
     http::request::Parts,
 };
-use limiter::layer::address;
-use serde::Serialize;
-use store::Store;
-use tokio::time::Instant;
 use tower_service::Service as _;
+use utoipa_axum::routes;
 
-use super::{App, JSON, MAX_FIELDS, NO_STORE, Served, console, openapi::Document, read, unreadable};
-use crate::{
-    access::{Caller, Role},
-    http::problem::{HEAD_TOO_LARGE, METHOD_NOT_ALLOWED, NOT_FOUND, Problem},
-    metrics::Route,
+use super::{
+    Listed, Peer,
+    body::BodyRead,
+    console,
+    endpoint::{self, Endpoint},
+    health::{self, Lifecycle, Readiness},
+    layers::{self, Client, Intake},
+    openapi::{self, Document},
+    problem::{NOT_FOUND, Problem},
+    stream::{self, Streams},
+    text,
 };
+use crate::{access::Role, change_log::ChangeLog, metrics::Route, servers::Servers, stats::Stats};
 
 pub use guard::Guard;
+use json::Json;
 
 /// The longest body of an operator's request, in bytes.
 const MAX_BODY: usize = 64 << 10;
 
-/// What all routes begin with.
+/// The start of every path of the admin API.
 const ROOT: &str = "/admin/v1/";
 
-/// The admin listener's side of an [`App`].
-pub struct Admin<S> {
-    app: Arc<App<S>>,
+/// What the handlers of the admin listener share.
+#[derive(Clone)]
+pub struct AdminState(Arc<AdminParts>);
+
+/// The parts of an [`AdminState`].
+pub struct AdminParts {
+    /// The zones.
+    pub gate: Arc<Gate<AnyStore>>,
+    /// Changes the definitions of zones.
+    pub editor: Arc<ZoneEditor<AnyStore>>,
+    /// The cells that keep the zones. Empty for a store in this process.
+    pub cells: Arc<[Arc<Health>]>,
+    /// The events that operators may follow.
+    pub bus: Arc<Bus>,
+    /// Ends the streams of operators when the server stops.
+    pub streams: Arc<Streams>,
+    /// Who may use the admin API. A reload replaces it.
+    pub guard: ArcSwap<Guard>,
+    /// The last hours of the zones.
+    pub stats: Arc<Stats>,
+    /// The last changes of the zones.
+    pub changes: Arc<ChangeLog>,
+    /// This server and the others.
+    pub servers: Arc<Servers>,
+    /// Metrics and limits of all requests.
+    pub intake: Arc<Intake>,
+    /// Whether the server takes new work.
+    pub lifecycle: Arc<Lifecycle>,
+}
+
+impl From<AdminParts> for AdminState {
+    fn from(parts: AdminParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for AdminState {
+    type Target = AdminParts;
+
+    fn deref(&self) -> &AdminParts {
+        &self.0
+    }
+}
+
+impl FromRef<AdminState> for Readiness {
+    fn from_ref(state: &AdminState) -> Self {
+        let (gate, cells, lifecycle) =
+            (Arc::clone(&state.gate), Arc::clone(&state.cells), Arc::clone(&state.lifecycle));
+        Self { gate, cells, lifecycle }
+    }
+}
+
+/// The endpoints of the admin listener.
+pub(super) fn endpoints() -> Vec<Endpoint<AdminState>> {
+    use Role::{Admin, Operator, Viewer};
+    let mut all = vec![
+        Endpoint::documented(Route::Admin, routes!(servers::whoami)).needs(Viewer),
+        Endpoint::documented(Route::Admin, routes!(servers::list)).needs(Viewer),
+        Endpoint::documented(Route::Admin, routes!(servers::drain)).needs(Admin),
+        Endpoint::documented(Route::Admin, routes!(zones::list)).needs(Viewer),
+        Endpoint::documented(Route::Admin, routes!(zones::create)).needs(Admin),
+        Endpoint::documented(Route::Admin, routes!(zones::show)).needs(Viewer),
+        Endpoint::documented(Route::Admin, routes!(zones::replace)).needs(Admin),
+        Endpoint::documented(Route::Admin, routes!(zones::change)).needs(Operator),
+        Endpoint::documented(Route::Admin, routes!(zones::delete)).needs(Admin),
+        Endpoint::documented(Route::Admin, routes!(zones::stats)).needs(Viewer),
+        Endpoint::documented(Route::Admin, routes!(zones::changes)).needs(Viewer),
+        Endpoint::get(Route::Events, "/admin/v1/events", stream::events).checks(Viewer),
+        Endpoint::get(Route::Metrics, "/metrics", metrics),
+        Endpoint::get(Route::Health, "/healthz", health::healthz),
+        Endpoint::get(Route::Ready, "/readyz", health::readyz),
+        Endpoint::get(Route::OpenApi, "/openapi.json", async || openapi::serve(Document::Admin)),
+    ];
+    for path in console::paths() {
+        let file = async move |headers: HeaderMap| {
+            console::reply(path, &headers).ok_or_else(|| Problem::from(NOT_FOUND))
+        };
+        all.push(Endpoint::get(Route::Console, path, file));
+    }
+    all
+}
+
+/// What the admin listener serves: every method of every path, with the role that it needs.
+#[must_use]
+pub fn listed() -> Vec<Listed> {
+    endpoints().iter().map(Endpoint::listed).collect()
+}
+
+async fn metrics(State(state): State<AdminState>) -> hyper::Response<Full<Bytes>> {
+    text(state.intake.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")
+}
+
+/// Puts the layers of a route around its methods; `count` goes around them all.
+fn layered(state: &AdminState, route: Route, methods: MethodRouter<AdminState>) -> MethodRouter<AdminState> {
+    let checked = match route {
+        Route::Admin => methods.layer(from_fn_with_state(state.clone(), check_operator)),
+        _ => methods,
+    };
+    checked.layer(from_fn(layers::limit_fields))
+}
+
+/// Refuses requests that the guard does not admit, and reads the body of the others.
+async fn check_operator(
+    State(state): State<AdminState>,
+    client: Client,
+    request: Request,
+    next: Next,
+) -> Response {
+    let (mut head, body) = request.into_parts();
+    match read_request(&state, client, &mut head, body).await {
+        Ok(bytes) => {
+            let mut response = next.run(Request::from_parts(head, Body::from(bytes))).await;
+            response.extensions_mut().insert(BodyRead);
+            response
+        }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn read_request(
+    state: &AdminState,
+    client: Client,
+    head: &mut Parts,
+    mut body: Body,
+) -> Result<Bytes, Problem> {
+    let caller = state.guard.load().admit(&head.headers)?;
+    guard::says_json(&head.method, &head.headers, !body.is_end_stream())?;
+    super::body::check(&head.headers, &body, MAX_BODY)?;
+    let bytes = super::body::read(&mut body, MAX_BODY, state.intake.body_timeout).await?;
+    head.extensions.insert(Author {
+        name: caller.name.to_string(),
+        role: caller.role.as_str().to_owned(),
+        from: Some(client.0),
+    });
+    head.extensions.insert(caller);
+    Ok(bytes)
+}
+
+/// The service of the admin listener.
+pub struct Admin {
     router: Router,
 }
 
-impl<S: Store> Admin<S> {
-    /// Serves the admin API beside metrics and health.
+impl Admin {
+    /// Serves the endpoints with this state.
     #[must_use]
-    pub fn new(app: Arc<App<S>>) -> Self {
-        let mut router = Router::new();
-        for (path, methods) in routes() {
-            router = router.route(path, methods);
-        }
-        let router = router
-            .fallback(async || Problem::from(NOT_FOUND))
-            .method_not_allowed_fallback(async || Problem::from(METHOD_NOT_ALLOWED))
-            .with_state(Arc::clone(&app));
-        Self { app, router }
+    pub fn new(state: &AdminState) -> Arc<Self> {
+        let layers = |route, methods| layered(state, route, methods);
+        // An unknown path of the API is not found only for operators.
+        let unknown = |path: &str| if path.starts_with(ROOT) { Route::Admin } else { Route::Other };
+        Arc::new(Self { router: endpoint::router(endpoints(), state, &state.intake, layers, unknown) })
     }
 
-    /// Answers a request of the admin API.
-    async fn api(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Full<Bytes>> {
-        let start = Instant::now();
-        let (head, mut body) = request.into_parts();
-        // What is left of a body would be taken for the next request's head.
-        let mut left = !body.is_end_stream();
-        let (method, path) = (head.method.clone(), head.uri.path().to_owned());
-        let mut response = match self.prepared(head, &mut body, &mut left, peer).await {
-            Ok(request) => {
-                let Ok(response) = self.router.clone().call(request).await;
-                whole(response).await
-            }
-            Err(problem) => {
-                tracing::debug!(%peer, %method, path, code = problem.code.name, detail = %problem.detail, "refused");
-                problem.into_response()
-            }
-        };
-        if left {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        self.app.metrics.answered(Route::Admin, response.status().as_u16(), start.elapsed());
-        response
-    }
-
-    /// The request as handlers get it: of somebody who may ask, with its body read.
-    async fn prepared(
-        &self,
-        mut head: Parts,
-        body: &mut Incoming,
-        left: &mut bool,
+    /// Answers one request.
+    pub fn serve(
+        self: &Arc<Self>,
+        mut request: hyper::Request<Incoming>,
         peer: SocketAddr,
-    ) -> Result<Request<Body>, Problem> {
-        if head.headers.len() > MAX_FIELDS {
-            return Err(Problem::from(HEAD_TOO_LARGE).closing());
-        }
-        let caller = self.app.guard.load().admit(&head.headers)?;
-        guard::says_json(&head.method, &head.headers, *left)?;
-        if let Some(problem) = unreadable(&head.headers, body, MAX_BODY) {
-            return Err(problem);
-        }
-        let bytes = read(body, MAX_BODY, self.app.body_timeout).await?;
-        *left = false;
-        let from = address::client(peer.ip(), &head.headers, &self.app.trusted_proxies);
-        head.extensions.insert(Author {
-            name: caller.name.to_string(),
-            role: caller.role.as_str().to_owned(),
-            from: Some(from),
-        });
-        head.extensions.insert(caller);
-        Ok(Request::from_parts(head, Body::from(bytes)))
-    }
-}
-
-/// Answers a request of the admin listener.
-pub fn admin<S: Store>(
-    admin: &Arc<Admin<S>>,
-    request: Request<Incoming>,
-    peer: SocketAddr,
-) -> impl Future<Output = Served> + use<S> {
-    let admin = Arc::clone(admin);
-    async move { Ok(admin.answer(request, peer).await) }
-}
-
-impl<S: Store> Admin<S> {
-    async fn answer(&self, request: Request<Incoming>, peer: SocketAddr) -> Response<Full<Bytes>> {
-        let route = match request.uri().path() {
-            "/metrics" => Route::Metrics,
-            "/admin/v1/events" => Route::Events,
-            "/openapi.json" => Route::OpenApi,
-            "/healthz" => Route::Health,
-            "/readyz" => Route::Ready,
-            path if path.starts_with(ROOT) => Route::Admin,
-            path if console::is_here(path) => Route::Console,
-            _ => Route::Other,
-        };
-        match route {
-            // Boxed: its future is deep, and every idle connection would carry the room for it.
-            Route::Admin => Box::pin(self.api(request, peer)).await,
-            route => self.app.counted(route, &Method::GET, request, peer, Document::Admin).await,
-        }
-    }
-}
-
-/// All routes but the stream of events, which is no reply.
-fn routes<S: Store>() -> Vec<(&'static str, MethodRouter<Arc<App<S>>>)> {
-    use Role::{Admin, Operator, Viewer};
-    let may = |role: Role, method: MethodRouter<Arc<App<S>>>| {
-        method.route_layer(middleware::from_fn(move |request: AxumRequest, next: Next| async move {
-            let caller = request.extensions().get::<Caller>().expect("put there before anything is routed");
-            match caller.needs(role) {
-                Ok(()) => next.run(request).await,
-                Err(problem) => IntoResponse::into_response(problem),
-            }
-        }))
-    };
-    vec![
-        ("/admin/v1/whoami", may(Viewer, get(servers::whoami::<S>))),
-        ("/admin/v1/zones", may(Viewer, get(zones::list::<S>)).merge(may(Admin, post(zones::create::<S>)))),
-        (
-            "/admin/v1/zones/{id}",
-            may(Viewer, get(zones::show::<S>))
-                .merge(may(Admin, put(zones::replace::<S>).delete(zones::delete::<S>)))
-                .merge(may(Operator, patch(zones::change::<S>))),
-        ),
-        ("/admin/v1/zones/{id}/stats", may(Viewer, get(zones::stats::<S>))),
-        ("/admin/v1/changes", may(Viewer, get(zones::changes::<S>))),
-        ("/admin/v1/servers", may(Viewer, get(servers::list::<S>))),
-        ("/admin/v1/drain", may(Admin, put(servers::drain::<S>))),
-    ]
-}
-
-/// A reply as the edge takes it. Handlers' bodies are whole already.
-async fn whole(response: AxumResponse) -> Response<Full<Bytes>> {
-    let (head, body) = response.into_parts();
-    let bytes = body.collect().await.map(Collected::to_bytes).unwrap_or_default();
-    Response::from_parts(head, Full::new(bytes))
-}
-
-impl IntoResponse for Problem {
-    fn into_response(self) -> AxumResponse {
-        self.into_response().map(Body::new)
-    }
-}
-
-/// A reply in JSON.
-struct Json<T> {
-    status: StatusCode,
-    value: T,
-    etag: Option<String>,
-    location: Option<String>,
-}
-
-impl<T> Json<T> {
-    fn ok(value: T) -> Self {
-        Self { status: StatusCode::OK, value, etag: None, location: None }
-    }
-}
-
-impl<T: Serialize> IntoResponse for Json<T> {
-    fn into_response(self) -> AxumResponse {
-        let body = serde_json::to_vec(&self.value).expect("shapes have text keys and finite numbers");
-        let mut response = AxumResponse::new(Body::from(body));
-        *response.status_mut() = self.status;
-        let headers = response.headers_mut();
-        headers.insert(CONTENT_TYPE, JSON);
-        headers.insert(CACHE_CONTROL, NO_STORE);
-        for (name, value) in [(ETAG, self.etag), (LOCATION, self.location)] {
-            if let Some(value) = value {
-                headers.insert(
-                    name,
-                    HeaderValue::try_from(value).expect("tags and zones' names are plain text"),
-                );
-            }
-        }
-        response
+    ) -> impl Future<Output = Result<Response, Infallible>> + use<> {
+        request.extensions_mut().insert(Peer(peer));
+        self.router.clone().call(request)
     }
 }

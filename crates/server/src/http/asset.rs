@@ -1,6 +1,6 @@
-//! What is served as it is: files of the binary, and of operators'.
+//! Files that are served unchanged: those in the binary, and those of operators.
 //!
-//! Invariant: each has a strong tag of its bytes, and who has those already is sent none.
+//! Invariant: each has a strong tag of its bytes, and a browser that has these bytes already gets a 304 without them.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -11,7 +11,7 @@ use hyper::{
     },
 };
 
-/// Something that is served as it is.
+/// A file that is served unchanged.
 #[derive(Clone, Debug)]
 pub(super) struct Asset {
     kind: &'static str,
@@ -27,7 +27,7 @@ impl Asset {
         Self { kind, body, tag: tag.expect("hex digits in quotes are plain text") }
     }
 
-    /// It, or that the browser has it already.
+    /// The file, or a 304 where the browser has it already.
     pub(super) fn reply(&self, caching: HeaderValue, headers: &HeaderMap) -> Response<Full<Bytes>> {
         let is_there = headers.get_all(IF_NONE_MATCH).iter().any(|known| {
             let tags = known.to_str().unwrap_or_default().split(',').map(str::trim);

@@ -34,6 +34,12 @@ macro_rules! file {
     }};
 }
 
+/// The paths that the console is served at.
+pub(super) fn paths() -> impl Iterator<Item = &'static str> {
+    ["/admin", "/admin/", "/admin/assets/console.js", "/admin/assets/console.css", "/admin/assets/icon.svg"]
+        .into_iter()
+}
+
 static FILES: LazyLock<[File; 4]> = LazyLock::new(|| {
     [
         file!("", "text/html; charset=utf-8", "index.html"),

@@ -1,6 +1,7 @@
 //! Which pages of other origins may call ([CORS](https://fetch.spec.whatwg.org/#http-cors-protocol)).
 //!
-//! Invariant: what is not configured is not allowed; credentials never are, since a token is all that a call needs.
+//! Invariant: an origin that is not configured is not allowed. Credentials are never allowed, because a call needs nothing but
+//! a token.
 
 use std::fmt;
 
@@ -22,10 +23,10 @@ pub struct Origins(Vec<HeaderValue>);
 const ANY: &str = "*";
 
 impl Origins {
-    /// These, as browsers say them (`https://shop.example`); `*` is any.
+    /// These origins, as browsers send them (`https://shop.example`). `*` allows any.
     ///
     /// # Errors
-    /// The first one that no browser says.
+    /// The first text that no browser sends as an origin.
     pub fn new(origins: &[String]) -> Result<Self, &str> {
         let read = |text: &str| {
             let (_, rest) = text.split_once("://").unwrap_or_default();
@@ -38,7 +39,7 @@ impl Origins {
         origins.iter().map(|text| read(text).ok_or(text.as_str())).collect::<Result<_, _>>().map(Self)
     }
 
-    /// The page's origin, where it may call.
+    /// The origin of the page that calls, if it may.
     #[must_use]
     pub fn allowed(&self, headers: &HeaderMap) -> Option<HeaderValue> {
         let origin = headers.get(ORIGIN)?;
@@ -46,8 +47,8 @@ impl Origins {
         self.0.iter().any(is_allowed).then(|| origin.clone())
     }
 
-    /// The answer to a browser that asks whether `method` may be used by its page; none where that is not what is
-    /// asked, or not to be.
+    /// The answer to a browser that asks whether its page may use `method`. None where the request asks something else, or the
+    /// page may not call.
     #[must_use]
     pub fn preflight(
         &self,
@@ -61,24 +62,24 @@ impl Origins {
         }
         let mut response = Response::new(Full::default());
         *response.status_mut() = StatusCode::NO_CONTENT;
-        let said = response.headers_mut();
+        let headers = response.headers_mut();
         let method = HeaderValue::from_str(method.as_str()).expect("a method is a word");
-        said.insert(ACCESS_CONTROL_ALLOW_METHODS, method);
-        said.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type, last-event-id"));
-        said.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("7200"));
+        headers.insert(ACCESS_CONTROL_ALLOW_METHODS, method);
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type, last-event-id"));
+        headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("7200"));
         Some(response)
     }
 
-    /// Says to the browser that the page may read this.
-    pub fn say(&self, request: &HeaderMap, response: &mut HeaderMap) {
+    /// Tells the browser whether the page may read the response. `allowed` is what [`Origins::allowed`] returned.
+    pub fn write(&self, allowed: Option<HeaderValue>, response: &mut HeaderMap) {
         if self.0.is_empty() {
             return;
         }
         response.insert(VARY, HeaderValue::from_static("Origin"));
-        if let Some(origin) = self.allowed(request) {
+        if let Some(origin) = allowed {
             response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-            let told = HeaderValue::from_static("Retry-After, RateLimit, RateLimit-Policy");
-            response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, told);
+            let readable = HeaderValue::from_static("Retry-After, RateLimit, RateLimit-Policy");
+            response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, readable);
         }
     }
 }
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn only_origins_are_origins() {
+    fn only_origins_are_accepted() {
         let right = origins(&["https://shop.example", "http://127.0.0.1:3000", "*", "capacitor://localhost"]);
         assert!(Origins::new(&right).is_ok());
         for wrong in [
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_listed_is_not_allowed() {
+    fn only_listed_origins_are_allowed() {
         let from = |origin: &'static str| HeaderMap::from_iter([(ORIGIN, HeaderValue::from_static(origin))]);
         let (shop, other) = (from("https://shop.example"), from("https://other.example"));
         let listed = origins(&["https://shop.example"]);
@@ -131,9 +132,9 @@ mod tests {
         assert_eq!(some.allowed(&shop).as_ref(), shop.get(ORIGIN));
         assert_eq!(any.allowed(&other).as_ref(), other.get(ORIGIN));
         let mut said = HeaderMap::new();
-        none.say(&shop, &mut said);
+        none.write(none.allowed(&shop), &mut said);
         assert!(said.is_empty());
-        some.say(&other, &mut said);
-        assert_eq!(said.keys().collect::<Vec<_>>(), [VARY], "caches keep the two apart");
+        some.write(some.allowed(&other), &mut said);
+        assert_eq!(said.keys().collect::<Vec<_>>(), [VARY], "caches keep origins apart");
     }
 }

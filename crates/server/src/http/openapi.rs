@@ -1,14 +1,15 @@
-//! What is said over HTTP, as OpenAPI 3.1 documents: one for apps, one for operators.
+//! The HTTP APIs as OpenAPI 3.1 documents: one for apps, one for operators.
 //!
-//! Both are made from the code: paths and shapes from what is written beside them, refusals from the table of
-//! [`problem`](super::problem). They are checked in under `docs/`, and served at `/openapi.json`. Invariant: a reply that is in neither of
-//! them is a fault; `tests/openapi` asks a running server for such.
+//! Both are made from the lists of endpoints from which the routers are made; errors are added from the table of
+//! [`problem`](super::problem). The documents are checked in under `docs/`, and served at `/openapi.json`. Invariant: every
+//! reply is described; `tests/openapi` compares the replies of a running server.
 
-mod public;
+pub(super) mod public;
 
 use std::sync::OnceLock;
 
 use bytes::Bytes;
+use http_body_util::Full;
 use utoipa::{
     Modify, OpenApi,
     openapi::{
@@ -19,18 +20,20 @@ use utoipa::{
 };
 
 use super::{
-    admin::{servers, zones},
+    admin,
+    endpoint::Endpoint,
     problem::{
         BUSY, CHANGED_MEANWHILE, Code, FORBIDDEN, FOREIGN_HOST, FOREIGN_ORIGIN, HEAD_TOO_LARGE,
         MALFORMED_HTTP, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD, NO_CELL, OUT_OF_RANGE,
         PRECONDITION_REQUIRED, SLOW_BODY, SLOW_HEAD, STORE_AWAY, TOO_LARGE, TOO_MANY_ZONES, UNAUTHORIZED,
         UNKNOWN_FIELD, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE, ZONE_EXISTS,
     },
+    public as public_listener, text,
 };
 
 /// A refusal; RFC 9457.
 #[derive(utoipa::ToSchema)]
-#[expect(dead_code, reason = "a shape for the document: `problem` writes it")]
+#[expect(dead_code, reason = "only the document uses this shape; `problem` writes the JSON")]
 struct Problem {
     r#type: String,
     title: String,
@@ -41,7 +44,7 @@ struct Problem {
     detail: Option<String>,
 }
 
-/// The documents there are.
+/// The documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Document {
     /// For apps.
@@ -58,13 +61,15 @@ impl Document {
     #[must_use]
     pub fn text(self) -> String {
         let document = match self {
-            Self::Public => public::Doc::openapi(),
-            Self::Admin => AdminDoc::openapi(),
+            Self::Public => {
+                describe(public::Base::openapi(), public_listener::endpoints(), &public::Refusals)
+            }
+            Self::Admin => describe(AdminBase::openapi(), admin::endpoints(), &AdminRefusals),
         };
         document.to_pretty_json().expect("documents are plain values") + "\n"
     }
 
-    /// The same, made once.
+    /// The same text, made once.
     #[must_use]
     pub fn bytes(self) -> Bytes {
         static MADE: [OnceLock<Bytes>; 2] = [const { OnceLock::new() }; 2];
@@ -80,31 +85,35 @@ impl Document {
                        described in docs/operate/admin-api.md. Changes say in `If-Match` what they are changes of.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT"),
     ),
-    paths(
-        servers::whoami,
-        servers::list,
-        servers::drain,
-        zones::list,
-        zones::create,
-        zones::show,
-        zones::replace,
-        zones::change,
-        zones::delete,
-        zones::stats,
-        zones::changes,
-    ),
-    components(schemas(Problem)),
-    modifiers(&OfAdmin),
+    components(schemas(Problem))
 )]
-struct AdminDoc;
+struct AdminBase;
 
-struct OfAdmin;
+/// Adds the operations of `endpoints` to `base`, and then what `refusals` adds to all of them.
+fn describe<S: Clone + Send + Sync + 'static>(
+    mut base: utoipa::openapi::OpenApi,
+    endpoints: Vec<Endpoint<S>>,
+    refusals: &dyn Modify,
+) -> utoipa::openapi::OpenApi {
+    for endpoint in endpoints {
+        endpoint.describe(&mut base);
+    }
+    refusals.modify(&mut base);
+    base
+}
 
-/// What any request may be told.
+/// Answers `GET /openapi.json`.
+pub(super) fn serve(document: Document) -> hyper::Response<Full<Bytes>> {
+    text(document.bytes(), "application/json")
+}
+
+struct AdminRefusals;
+
+/// How any request may be refused.
 const OF_HTTP: &[Code] = &[MALFORMED_HTTP, SLOW_HEAD, HEAD_TOO_LARGE];
 
-/// What any request of the admin API may be told.
-const OF_DOOR: &[Code] = &[
+/// How any request of the admin API may be refused.
+const OF_GUARD: &[Code] = &[
     UNAUTHORIZED,
     FORBIDDEN,
     FOREIGN_ORIGIN,
@@ -117,7 +126,7 @@ const OF_DOOR: &[Code] = &[
     UNSUPPORTED_MEDIA_TYPE,
 ];
 
-impl Modify for OfAdmin {
+impl Modify for AdminRefusals {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer);
         let scheme = scheme
@@ -141,13 +150,13 @@ impl Modify for OfAdmin {
                     _ => &[],
                 };
                 let of_zone: &[Code] = if path.contains("{id}") { &[UNKNOWN_ZONE] } else { &[] };
-                refuse(operation, &[OF_HTTP, OF_DOOR, of_body, of_change, of_zone].concat());
+                refuse(operation, &[OF_HTTP, OF_GUARD, of_body, of_change, of_zone].concat());
             }
         }
     }
 }
 
-/// The operations of a path, with their methods in small letters.
+/// The operations of a path, with their methods in lower case.
 fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
     let all = [
         ("get", &mut item.get),
@@ -159,14 +168,15 @@ fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut O
     all.into_iter().filter_map(|(method, operation)| Some((method, operation.as_mut()?)))
 }
 
-/// Adds to an operation what it may be refused with: a reply for each status, which names the codes.
+/// Adds the errors of an operation: a reply for each status, which names the codes.
 fn refuse(operation: &mut Operation, codes: &[Code]) {
     let mut codes = codes.to_vec();
     codes.sort_unstable_by_key(|code| (code.status, code.name));
     for of_status in codes.chunk_by(|a, b| a.status == b.status) {
-        let told: Vec<_> = of_status.iter().map(|code| format!("`{}`: {}", code.name, code.title)).collect();
+        let meanings: Vec<_> =
+            of_status.iter().map(|code| format!("`{}`: {}", code.name, code.title)).collect();
         let response = ResponseBuilder::new()
-            .description(told.join("; "))
+            .description(meanings.join("; "))
             .content("application/problem+json", Content::new(Some(Ref::from_schema_name("Problem"))))
             .build();
         operation.responses.responses.insert(of_status[0].status.to_string(), response.into());
@@ -180,13 +190,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_documents_that_are_checked_in_are_those_of_the_code() {
+    fn the_checked_in_documents_are_up_to_date() {
         for (document, name) in Document::ALL {
             let file = format!("{}/../../docs/openapi-{name}.json", env!("CARGO_MANIFEST_DIR"));
             let kept = fs::read_to_string(&file).unwrap_or_default();
             assert!(
                 kept == document.text(),
-                "{file} is not what the code says: weir openapi {name} > docs/openapi-{name}.json"
+                "{file} is out of date: run weir openapi {name} > docs/openapi-{name}.json"
             );
             let json: serde_json::Value = serde_json::from_str(&kept).expect("JSON");
             assert_eq!(json["openapi"], "3.1.0");

@@ -1,7 +1,7 @@
-//! The two requests apps send, out of bytes nobody has looked at.
+//! Parses the bodies of the two calls that apps poll.
 //!
-//! Invariant: the usual request is read in one pass and borrows from the body; only a refused one is read twice,
-//! to say what is wrong with it.
+//! Invariant: a correct request is read in one pass and borrows from the body. Only a wrong one is read twice, to say what is
+//! wrong with it.
 
 use std::borrow::Cow;
 
@@ -10,12 +10,12 @@ use serde_json::Value;
 
 use super::problem::{MALFORMED_JSON, MISSING_FIELD, Problem, UNKNOWN_FIELD, WRONG_TYPE};
 
-/// What an app asks.
+/// A call of an app.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ask<'a> {
     /// `zoneId`.
     pub zone: Cow<'a, str>,
-    /// `token`; `wait` takes one to resume its place, `entry` has to have one.
+    /// `token`. Optional for `wait`, which resumes its place; required for `entry`.
     pub token: Option<Cow<'a, str>>,
 }
 
@@ -29,19 +29,19 @@ struct Body<'a> {
     zone_id: Cow<'a, str>,
     #[serde(borrow, default)]
     token: Option<Text<'a>>,
-    // Apps send these two; they are read for their type alone.
+    // Apps may send these two. Only their type is checked.
     #[serde(borrow, default, rename = "clientIp")]
     _client_ip: Option<Text<'a>>,
     #[serde(borrow, default, rename = "clientAgent")]
     _client_agent: Option<Text<'a>>,
 }
 
-/// Reads a request's body; `entry` demands a token.
+/// Parses a body. `entry` requires a token.
 ///
 /// # Errors
 /// A [`Problem`] that says what is wrong.
 pub fn parse(body: &[u8], entry: bool) -> Result<Ask<'_>, Problem> {
-    // A derived reader takes an array of the values, too.
+    // A derived parser would also accept an array of the values.
     if body.trim_ascii_start().first() != Some(&b'{') {
         return Err(explain(body, entry));
     }
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn right_requests() {
+    fn correct_requests_are_parsed() {
         let ask = |body: &'static str, entry| parse(body.as_bytes(), entry).expect(body);
         let plain = ask(r#"{"zoneId":"Z"}"#, false);
         assert!(matches!(plain, Ask { zone: Cow::Borrowed("Z"), token: None }));

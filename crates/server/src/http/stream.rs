@@ -1,50 +1,132 @@
-//! Streams of server-sent events ([EventSource](https://html.spec.whatwg.org/multipage/server-sent-events.html)): what
-//! they are asked with, and how they are written.
+//! Streams of server-sent events ([EventSource](https://html.spec.whatwg.org/multipage/server-sent-events.html)): how they
+//! are requested, and how events are written.
 //!
-//! One for each waiting user (`fan`), one for each operator who listens (`told`). A stream is the reply to one request,
-//! and ends the connection. Invariant: what is said to a waiting user is one of four events, `wait`, `enter`, `problem`
-//! and `reconnect`, and holds what a poll would have been answered, about the own place alone.
+//! Waiting users have streams about their own place (`waiting`); operators have streams about all events (`operators`). A stream is the reply to one request, and takes the connection over. Invariant: a waiting user gets only
+//! the events `wait`, `enter`, `problem` and `reconnect`. They hold what a poll would have been answered, and are only
+//! about the own place.
 
-mod fan;
-mod told;
+mod operators;
+mod waiting;
 
 use std::{borrow::Cow, fmt::Write as _, time::Duration};
 
+use admission::ZoneId;
+use axum::{
+    extract::{RawQuery, State},
+    response::{IntoResponse as _, Response},
+};
+use events::LimitedCall;
 use form_urlencoded::parse;
+use gate::limits::Asked;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::watch;
 
-use super::problem::{MISSING_FIELD, Problem, UNKNOWN_FIELD, WRONG_TYPE};
+use super::{
+    admin::AdminState,
+    layers::Client,
+    openapi::public as shapes,
+    problem::{MISSING_FIELD, Problem, UNKNOWN_FIELD, UNKNOWN_ZONE, WRONG_TYPE},
+    public::PublicState,
+    traffic::{check_limit, write_limit},
+};
+use crate::access::Role;
 
-pub use fan::Streams;
-pub(super) use fan::open as open_place;
-pub(super) use told::{RIGHT, kinds, open as open_told};
+pub use waiting::Streams;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
-/// The place that is to be told of.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Place<'a> {
-    /// `zone`
-    pub zone: Cow<'a, str>,
-    /// The `Last-Event-ID` that browsers send when they come back, or `token`.
-    pub token: Cow<'a, str>,
+/// Follows a place: server-sent events `wait` (what polls have in `waiting`), `enter` (what they are answered), `problem`, and
+/// `reconnect`. An event's id is the newest token.
+#[utoipa::path(
+    get,
+    path = "/traffic/stream",
+    tag = "waiting",
+    params(
+        ("zone" = String, Query, description = "The zone's id", example = "TEST_ZONE"),
+        ("token" = String, Query, description = "The place's token"),
+        ("Last-Event-ID" = Option<String>, Header, description = "A newer token, as browsers send it who come back"),
+    ),
+    responses((status = 200, content_type = "text/event-stream", body = shapes::StreamEvent)),
+)]
+pub(super) async fn stream(
+    State(state): State<PublicState>,
+    client: Client,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response {
+    let mut asked = None;
+    let opened = open(&state, client, query.as_deref(), &headers, &mut asked).await;
+    let mut response = opened.unwrap_or_else(Problem::into_response);
+    if let Some(asked) = asked {
+        write_limit(&asked, response.headers_mut());
+    }
+    response
 }
 
-/// Reads the target of a request for a user's stream.
+async fn open(
+    state: &PublicState,
+    client: Client,
+    query: Option<&str>,
+    headers: &HeaderMap,
+    asked: &mut Option<Asked>,
+) -> Result<Response, Problem> {
+    if state.lifecycle.is_out_of_service() {
+        return Err(Problem::stopping());
+    }
+    let request = StreamRequest::read(query, headers)?;
+    let zone = ZoneId::parse(&request.zone).map_err(|_| Problem::from(UNKNOWN_ZONE))?;
+    let token = request.token.as_bytes();
+    // However long it lasts, a stream counts as one call.
+    check_limit(state, zone.as_str(), LimitedCall::Entry, client, Some(token), asked).await?;
+    let first = state.gate.follow(zone.as_str(), token).await?;
+    let mut fields = HeaderMap::new();
+    if let Some(asked) = asked {
+        write_limit(asked, &mut fields);
+    }
+    state.cors_origins.write(state.cors_origins.allowed(headers), &mut fields);
+    Ok(waiting::open(state.clone(), zone, first, fields))
+}
+
+/// What happens, for operators. Not in the OpenAPI document; the README describes it.
+pub(super) async fn events(
+    State(state): State<AdminState>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    // An operator who took the server out of service can still watch it.
+    if state.lifecycle.is_stopping() {
+        return Err(Problem::stopping());
+    }
+    state.guard.load().admit(&headers)?.needs(Role::Viewer)?;
+    let kinds = operators::kinds(query.as_deref())?;
+    let subscription = state.bus.subscribe("operator", operators::SCOPE, kinds)?;
+    Ok(operators::open(state.bus.clone(), subscription, state.streams.stopped()))
+}
+
+/// A request for the stream of a waiting user.
+#[derive(Debug, PartialEq, Eq)]
+struct StreamRequest<'a> {
+    /// The zone's id, as it was sent.
+    zone: Cow<'a, str>,
+    /// The newest token: the `Last-Event-ID` that browsers send when they reconnect, or `token`.
+    token: Cow<'a, str>,
+}
+
+impl<'a> StreamRequest<'a> {
+    fn read(query: Option<&'a str>, headers: &'a HeaderMap) -> Result<Self, Problem> {
+        let [zone, token] = fields(query, ["zone", "token"])?;
+        // It is newer than the token in the address, which never changes.
+        let last = headers.get(LAST_EVENT_ID).map(HeaderValue::as_bytes).filter(|last| !last.is_empty());
+        let token = last.map(String::from_utf8_lossy).or(token);
+        let missing = |name| Problem::new(MISSING_FIELD, format!("`{name}`, in the address"));
+        Ok(Self { zone: zone.ok_or_else(|| missing("zone"))?, token: token.ok_or_else(|| missing("token"))? })
+    }
+}
+
+/// The fields of a query, each at most once.
 ///
 /// # Errors
-/// A [`Problem`] that says what is wrong.
-pub fn place<'a>(query: Option<&'a str>, headers: &'a HeaderMap) -> Result<Place<'a>, Problem> {
-    let [zone, token] = fields(query, ["zone", "token"])?;
-    // It is newer than the one in the address, which stays as it was.
-    let last = headers.get(LAST_EVENT_ID).map(HeaderValue::as_bytes).filter(|last| !last.is_empty());
-    let token = last.map(String::from_utf8_lossy).or(token);
-    let missing = |name| Problem::new(MISSING_FIELD, format!("`{name}`, in the address"));
-    Ok(Place { zone: zone.ok_or_else(|| missing("zone"))?, token: token.ok_or_else(|| missing("token"))? })
-}
-
-/// The fields of a query, each once.
+/// A field of another name, or one that is there twice.
 pub(super) fn fields<'a, const N: usize>(
     query: Option<&'a str>,
     names: [&str; N],
@@ -62,13 +144,13 @@ pub(super) fn fields<'a, const N: usize>(
     Ok(found)
 }
 
-/// The head of a stream, with further fields. Its end is that of the connection.
-fn head(said: &HeaderMap) -> String {
+/// The head of a stream, with further fields. The stream ends when the connection closes.
+fn head(fields: &HeaderMap) -> String {
     let mut head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\n\
         x-accel-buffering: no\r\nconnection: close\r\n"
         .to_owned();
-    for (name, value) in said {
-        // What is no text has no business here.
+    for (name, value) in fields {
+        // Values that are not text are left out.
         if let Ok(value) = value.to_str() {
             head.extend([name.as_str(), ": ", value, "\r\n"]);
         }
@@ -81,22 +163,22 @@ fn head(said: &HeaderMap) -> String {
 fn event(out: &mut String, name: &str, data: &str) {
     debug_assert!(!data.contains(['\r', '\n']), "one line");
     let written = write!(out, "event: {name}\ndata: {data}\n\n");
-    debug_assert!(written.is_ok(), "a String takes all");
+    debug_assert!(written.is_ok(), "writing to a String does not fail");
 }
 
 /// Returns when the server stops.
 async fn stop(stopped: &mut watch::Receiver<bool>) {
-    // A sender that is gone stops it, too.
+    // A dropped sender counts as a stop.
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 
-/// What is said where there is nothing to say: that the connection is alive.
+/// Sent when there is nothing else to send: it shows that the connection is alive.
 const HEARTBEAT: &str = ":\n\n";
 
-/// How long a stream may say nothing.
+/// The longest time without a message.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// The event that says: this server is about to stop, come back by the address you have.
+/// The event that says: this server is about to stop, reconnect by the same address.
 const RECONNECT: &str = "reconnect";
 
 #[cfg(test)]
@@ -108,11 +190,14 @@ mod tests {
         let none = HeaderMap::new();
         let back = HeaderMap::from_iter([(LAST_EVENT_ID, HeaderValue::from_static("newer"))]);
         let fresh = HeaderMap::from_iter([(LAST_EVENT_ID, HeaderValue::from_static(""))]);
-        let at = |zone, token| Ok(Place { zone: Cow::Borrowed(zone), token: Cow::Borrowed(token) });
-        assert_eq!(place(Some("zone=Z&token=t"), &none), at("Z", "t"));
-        assert_eq!(place(Some("token=t&zone=shop%3Acheckout"), &fresh), at("shop:checkout", "t"));
-        assert_eq!(place(Some("zone=Z&token=t"), &back), at("Z", "newer"));
-        assert_eq!(place(Some("zone=Z"), &back), at("Z", "newer"));
+        let at = |zone, token| Ok(StreamRequest { zone: Cow::Borrowed(zone), token: Cow::Borrowed(token) });
+        assert_eq!(StreamRequest::read(Some("zone=Z&token=t"), &none), at("Z", "t"));
+        assert_eq!(
+            StreamRequest::read(Some("token=t&zone=shop%3Acheckout"), &fresh),
+            at("shop:checkout", "t")
+        );
+        assert_eq!(StreamRequest::read(Some("zone=Z&token=t"), &back), at("Z", "newer"));
+        assert_eq!(StreamRequest::read(Some("zone=Z"), &back), at("Z", "newer"));
         for (query, code, word) in [
             (None, MISSING_FIELD, "`zone`"),
             (Some("zone=Z"), MISSING_FIELD, "`token`"),
@@ -120,7 +205,7 @@ mod tests {
             (Some("zoneId=Z&token=t"), UNKNOWN_FIELD, "`zoneId`"),
             (Some("zone=Z&zone=Z&token=t"), WRONG_TYPE, "`zone`"),
         ] {
-            let problem = place(query, &none).expect_err("refused");
+            let problem = StreamRequest::read(query, &none).expect_err("refused");
             assert_eq!(problem.code, code, "{query:?}");
             assert!(problem.detail.starts_with(word), "{query:?}: {}", problem.detail);
         }

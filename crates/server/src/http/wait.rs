@@ -4,6 +4,7 @@
 //! inline script, contacts no other host, and goes on only to the target that the operator configured. Its content security
 //! policy ([CSP](https://www.w3.org/TR/CSP3/)) enforces that.
 
+pub(super) mod handlers;
 pub mod language;
 pub mod target;
 pub mod template;
@@ -28,7 +29,6 @@ use hyper::{
 use serde_json::{Map, Value, json};
 
 use super::asset::Asset;
-use crate::metrics::Route;
 use language::Language;
 use target::Target;
 use template::{Filling, Template, Texts, UnknownPlaceholder};
@@ -221,50 +221,30 @@ impl Pages {
         response
     }
 
-    /// `weir.js` or an asset of a page, by path; `None` if there is none.
+    /// The file of this name that a page shows; none where there is no such file.
     #[must_use]
-    pub fn asset(&self, path: &str, headers: &HeaderMap) -> Option<Response<Full<Bytes>>> {
-        let asset = match path.strip_prefix(ASSETS) {
-            None => &BUILT_IN.library,
-            Some(name) => match BUILT_IN.assets.iter().find(|(known, _)| *known == name) {
-                Some((_, asset)) => asset,
-                None => self.assets.get(name)?,
-            },
-        };
-        let mut response = asset.reply(FOR_MINUTES, headers);
-        // Pages of any origin may use it, and may pin it by its digest.
-        let sent = response.headers_mut();
-        sent.insert(ACCESS_CONTROL_ALLOW_ORIGIN, ANY_ORIGIN);
-        sent.insert(RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
-        Some(response)
+    pub fn asset(&self, name: &str, headers: &HeaderMap) -> Option<Response<Full<Bytes>>> {
+        let built_in = BUILT_IN.assets.iter().find(|(known, _)| *known == name).map(|(_, asset)| asset);
+        Some(for_any_origin(built_in.or_else(|| self.assets.get(name))?, headers))
     }
 }
 
-const PAGE: &str = "/wait/";
-const ASSETS: &str = "/wait-assets/";
-
-/// The route of a path that is not an API call.
+/// The library `weir.js`.
 #[must_use]
-pub fn route(path: &str) -> Route {
-    if path.starts_with(PAGE) {
-        Route::Page
-    } else if path == "/traffic/notice" {
-        Route::Notice
-    } else if path == "/weir.js" || path.starts_with(ASSETS) {
-        Route::Asset
-    } else {
-        Route::Other
-    }
+pub fn library(headers: &HeaderMap) -> Response<Full<Bytes>> {
+    for_any_origin(&BUILT_IN.library, headers)
 }
 
-/// The zone in a page's path; `None` if it is not a valid zone name.
-#[must_use]
-pub fn zone_of(path: &str) -> Option<ZoneId> {
-    let name = percent_encoding::percent_decode_str(path.strip_prefix(PAGE)?).decode_utf8().ok()?;
-    ZoneId::parse(&name).ok()
+/// A file that pages of any origin may load. They may pin it by its digest.
+fn for_any_origin(asset: &Asset, headers: &HeaderMap) -> Response<Full<Bytes>> {
+    let mut response = asset.reply(FOR_MINUTES, headers);
+    let said = response.headers_mut();
+    said.insert(ACCESS_CONTROL_ALLOW_ORIGIN, ANY_ORIGIN);
+    said.insert(RESOURCE_POLICY, HeaderValue::from_static("cross-origin"));
+    response
 }
 
-/// The notice, by language: `{"notice":{"en":"…"}}`.
+/// A zone's notice by language: `{"notice":{"en":"…"}}`.
 #[must_use]
 pub fn notice(notice: &Notice, headers: &HeaderMap) -> Response<Full<Bytes>> {
     let texts: Map<_, _> = notice.iter().map(|(tag, text)| (tag.to_owned(), Value::from(text))).collect();

@@ -1,16 +1,16 @@
-//! What operators send, out of bytes nobody has looked at.
+//! Reads the bodies of operators' requests.
 //!
-//! Invariants: nothing is taken that is not named, of the wrong type or out of its range; what is wrong is named by its field, as
-//! in `policy.admit_per_minute`, and a number that is out of its range comes back with the range.
+//! Invariants: an unknown field, a wrong type and a value out of its range are refused. The problem names the field, as in
+//! `policy.admit_per_minute`, and the range of a number that is out of it.
 
-use admission::{Definition, Field, FieldKind, Notice, NoticeFault, Policy, PolicyFault, ZoneId};
+use admission::{Definition, Field, FieldKind, Notice, NoticeFault, Policy, ZoneId};
 use serde_json::{Map, Value};
 
-use crate::http::problem::{MALFORMED_JSON, MISSING_FIELD, OUT_OF_RANGE, Problem, UNKNOWN_FIELD, WRONG_TYPE};
+use crate::http::problem::{MALFORMED_JSON, MISSING_FIELD, Problem, UNKNOWN_FIELD, WRONG_TYPE};
 
 type Object = Map<String, Value>;
 
-/// A zone to be made, and its definition.
+/// Reads a new zone and its definition.
 ///
 /// # Errors
 /// A [`Problem`] that says what is wrong.
@@ -25,7 +25,7 @@ pub(super) fn create(body: &[u8]) -> Result<(ZoneId, Definition), Problem> {
     Ok((id, definition(fields, &Definition::default())?))
 }
 
-/// A definition that takes the place of another.
+/// Reads a definition that replaces another.
 ///
 /// # Errors
 /// A [`Problem`] that says what is wrong.
@@ -37,8 +37,8 @@ pub(super) fn replace(body: &[u8]) -> Result<Definition, Problem> {
     definition(fields, &Definition::default())
 }
 
-/// `old` with what is to be different; [RFC 7396](https://www.rfc-editor.org/rfc/rfc7396), but for a policy's fields, none of
-/// which can be taken away.
+/// Applies a JSON merge patch ([RFC 7396](https://www.rfc-editor.org/rfc/rfc7396)) to `old`. Fields of a policy cannot be
+/// removed.
 ///
 /// # Errors
 /// A [`Problem`] that says what is wrong.
@@ -46,7 +46,7 @@ pub(super) fn merge(body: &[u8], old: &Definition) -> Result<Definition, Problem
     definition(object(body)?, old)
 }
 
-/// Whether the server is to be taken out of service.
+/// Reads whether to take the server out of service.
 ///
 /// # Errors
 /// A [`Problem`] that says what is wrong.
@@ -77,12 +77,7 @@ fn wrong(field: &str, wanted: &str) -> Problem {
     Problem::new(WRONG_TYPE, format!("`{field}` must be {wanted}"))
 }
 
-fn out_of_range(field: &str, value: Value, low: u32, high: u32) -> Problem {
-    let problem = Problem::new(OUT_OF_RANGE, format!("`{field}` is {value}, and must be {low} to {high}"));
-    problem.with([("field", field.into()), ("value", value), ("low", low.into()), ("high", high.into())])
-}
-
-/// Refuses what nobody asked for.
+/// Refuses fields that are left over.
 fn rest(fields: &Object, of: &str) -> Result<(), Problem> {
     match fields.keys().next() {
         None => Ok(()),
@@ -131,16 +126,11 @@ fn policy(fields: Object, mut policy: Policy) -> Result<Policy, Problem> {
     }
     policy.check().map_err(|found| {
         let given = numbers.remove(found.field).unwrap_or_else(|| found.value.into());
-        fault(&found, given)
+        Problem::policy_fault(&found, given)
     })
 }
 
-/// A number of a policy that is out of its range, as it was given.
-pub(super) fn fault(fault: &PolicyFault, given: Value) -> Problem {
-    out_of_range(&format!("policy.{}", fault.field), given, fault.low, fault.high)
-}
-
-/// A whole number; one that no field can hold becomes one that is out of every range.
+/// A whole number. A number that no field can hold becomes one that is out of every range.
 fn whole(value: &Value) -> Option<u32> {
     let Value::Number(number) = value else { return None };
     match (number.as_u64(), number.as_i64(), number.as_f64()) {
@@ -180,11 +170,14 @@ fn notice(texts: Object, old: &Notice) -> Result<Notice, Problem> {
         let whole = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         match fault {
             NoticeFault::Languages { count } => {
-                out_of_range("notice", count.into(), 0, whole(Notice::LANGUAGES_MAX))
+                Problem::field_out_of_range("notice", count.into(), 0, whole(Notice::LANGUAGES_MAX))
             }
-            NoticeFault::Length { language, length } => {
-                out_of_range(&format!("notice.{language}"), length.into(), 1, whole(Notice::TEXT_MAX))
-            }
+            NoticeFault::Length { language, length } => Problem::field_out_of_range(
+                &format!("notice.{language}"),
+                length.into(),
+                1,
+                whole(Notice::TEXT_MAX),
+            ),
             fault @ NoticeFault::Language(_) => Problem::new(UNKNOWN_FIELD, format!("`notice`: {fault}")),
             fault @ NoticeFault::Control { .. } => Problem::new(WRONG_TYPE, format!("`notice`: {fault}")),
         }
@@ -237,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_of_a_new_one_is_as_in_a_file() {
+    fn a_new_zone_has_the_defaults_of_a_configuration_file() {
         let made = create(br#"{"id":"shop:a","policy":{"mode":"closed"}}"#).expect("right");
         let policy = Policy { mode: Mode::Closed, ..Policy::default() };
         assert_eq!((made.0.as_str(), made.1), ("shop:a", policy.into()));
@@ -247,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_field() {
         let patch = |body: &str| merge(body.as_bytes(), &old()).map(|_| ());
         let post = |body: &str| create(body.as_bytes()).map(|_| ());
         let put = |body: &str| replace(body.as_bytes()).map(|_| ());

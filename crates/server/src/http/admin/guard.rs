@@ -1,8 +1,8 @@
-//! Who gets past the door of the admin API: under which names it is asked, from which pages, by whom.
+//! The guard of the admin API: it checks the host name, the origin and the token of a request.
 //!
-//! A page that somebody on duty happens to look at must not be able to use the admin API, by a name that it points at the
-//! listener (DNS rebinding) or across origins. Invariant: nothing behind the door is looked up, read or changed for a request
-//! that [`Guard::admit`] has not let pass.
+//! A web page in an operator's browser must not be able to use the admin API, neither through a host name that points to the
+//! listener (DNS rebinding) nor across origins. Invariant: a request that [`Guard::admit`] refuses looks up, reads and
+//! changes nothing.
 
 use std::net::IpAddr;
 
@@ -16,22 +16,22 @@ use crate::{
     http::problem::{FOREIGN_HOST, FOREIGN_ORIGIN, Problem, UNSUPPORTED_MEDIA_TYPE},
 };
 
-/// The door of the admin API.
+/// Checks who may use the admin API.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     access: Access,
-    /// In small letters.
+    /// In lower case.
     hosts: Vec<String>,
 }
 
 impl Guard {
-    /// Lets in who shows one of these tokens, under these names (in small letters), beside addresses and `localhost`.
+    /// Admits requests with one of these tokens, under these host names (in lower case), under addresses and `localhost`.
     #[must_use]
     pub fn new(tokens: &[AdminToken], hosts: &[String]) -> Self {
         Self { access: Access::new(tokens), hosts: hosts.to_vec() }
     }
 
-    /// Who sends these headers, where they may ask at all.
+    /// The caller that sends these headers.
     ///
     /// # Errors
     /// [`FOREIGN_HOST`], [`FOREIGN_ORIGIN`], [`UNAUTHORIZED`](crate::http::problem::UNAUTHORIZED).
@@ -45,7 +45,7 @@ impl Guard {
             return Err(Problem::new(FOREIGN_HOST, what));
         }
         if headers.contains_key(ORIGIN) {
-            // Behind a proxy that says its own `Host`, the page's has a name that is listed.
+            // A proxy may replace `Host`. Then the page's name must be listed.
             let page = only(headers, &ORIGIN).and_then(|origin| origin.split_once("://"));
             let fits = page.is_some_and(|(scheme, page)| {
                 matches!(scheme, "http" | "https") && (page.eq_ignore_ascii_case(own) || self.is_listed(page))
@@ -57,8 +57,8 @@ impl Guard {
         self.access.who(headers)
     }
 
-    /// Whether this is a name of ours. An address is, whatever it is: no name was looked up to come here, so none points here
-    /// that should not.
+    /// Whether the server may be called by this name. Any address is allowed: no host name was looked up, so DNS rebinding is
+    /// impossible.
     fn is_own(&self, authority: &str) -> bool {
         let name = name_of(authority);
         let is_address =
@@ -71,7 +71,7 @@ impl Guard {
     }
 }
 
-/// An authority without its port.
+/// The host of an authority, without the port.
 fn name_of(authority: &str) -> &str {
     match authority.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty() => name,
@@ -79,15 +79,15 @@ fn name_of(authority: &str) -> &str {
     }
 }
 
-/// The one value of a header.
+/// The value of a header that is there exactly once.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut all = headers.get_all(name).iter();
     let (value, None) = (all.next()?, all.next()) else { return None };
     value.to_str().ok()
 }
 
-/// Refuses a body that does not say it is JSON: pages of other origins can send those without asking first. Requests without a
-/// body need not say so.
+/// Refuses a body without a content type: pages of other origins can send it without a preflight. A request without a body
+/// needs none.
 ///
 /// # Errors
 /// [`UNSUPPORTED_MEDIA_TYPE`].
@@ -115,8 +115,8 @@ mod tests {
     }
 
     #[test]
-    fn names_that_nobody_listed_are_not_ours() {
-        for own in [
+    fn unlisted_host_names_are_refused() {
+        for allowed in [
             "127.0.0.1",
             "127.0.0.1:8081",
             "[::1]:8081",
@@ -126,7 +126,7 @@ mod tests {
             "LOCALHOST",
             "Weir.Example:444",
         ] {
-            assert!(asked(&[(HOST, own)]).is_ok(), "{own}");
+            assert!(asked(&[(HOST, allowed)]).is_ok(), "{allowed}");
         }
         for foreign in [
             "evil.example",
@@ -145,15 +145,15 @@ mod tests {
     }
 
     #[test]
-    fn pages_of_other_origins_do_not_get_in() {
+    fn pages_of_other_origins_are_refused() {
         let from = |origin| asked(&[(HOST, "127.0.0.1:8081"), (ORIGIN, origin)]);
-        for own in [
+        for allowed in [
             "http://127.0.0.1:8081",
             "https://127.0.0.1:8081",
             "https://weir.example",
             "https://weir.example:444",
         ] {
-            assert!(from(own).is_ok(), "{own}");
+            assert!(from(allowed).is_ok(), "{allowed}");
         }
         for foreign in [
             "null",

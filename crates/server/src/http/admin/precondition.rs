@@ -1,6 +1,7 @@
-//! What a change says that it is a change of: `If-Match`, so that of two who change the same thing, one hears of the other.
+//! `If-Match`: which definition a change is meant for. If two operators change a zone at once, the second one gets a conflict.
 //!
-//! Invariant: a change without it is refused; a tag is compared whole, and as strong ([RFC 9110, 13.1.1](https://www.rfc-editor.org/rfc/rfc9110#section-13.1.1)).
+//! Invariant: a change without `If-Match` is refused. Tags are compared whole, and as strong tags
+//! ([RFC 9110, 13.1.1](https://www.rfc-editor.org/rfc/rfc9110#section-13.1.1)).
 
 use admission::Definition;
 use hyper::header::{HeaderMap, IF_MATCH};
@@ -13,17 +14,17 @@ const MAX_TAGS: usize = 16;
 /// What `If-Match` asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// Whatever is there.
+    /// Any definition.
     Any,
-    /// One of these.
+    /// A definition with one of these tags.
     Tags(Vec<String>),
 }
 
 impl Wanted {
-    /// Reads it.
+    /// Reads the header.
     ///
     /// # Errors
-    /// [`PRECONDITION_REQUIRED`] where it is missing, [`WRONG_TYPE`] where it can't be read.
+    /// [`PRECONDITION_REQUIRED`] if it is missing, [`WRONG_TYPE`] if it cannot be read.
     pub(super) fn read(headers: &HeaderMap) -> Result<Self, Problem> {
         let wrong = || Problem::new(WRONG_TYPE, "`If-Match` must be a zone's ETag, in double quotes, or *");
         let mut tags = Vec::new();
@@ -47,7 +48,7 @@ impl Wanted {
         }
     }
 
-    /// Whether `now` is what is wanted.
+    /// Whether `now` is wanted.
     pub(super) fn fits(&self, now: &Definition) -> bool {
         match self {
             Self::Any => true,
@@ -56,7 +57,7 @@ impl Wanted {
     }
 }
 
-/// Reads a tag in its quotes: none where there are none, none inside for a weak one, which fits nothing.
+/// Reads a tag in its quotes. None without quotes; `Some(None)` for a weak tag, which matches nothing.
 fn read_tag(text: &str) -> Option<Option<String>> {
     let (weak, quoted) = text.strip_prefix("W/").map_or((false, text), |rest| (true, rest));
     let tag = quoted.strip_prefix('"')?.strip_suffix('"')?;
@@ -64,7 +65,7 @@ fn read_tag(text: &str) -> Option<Option<String>> {
     right.then(|| (!weak).then(|| tag.to_owned()))
 }
 
-/// A definition's tag, as `ETag` has it.
+/// The value of `ETag` for a definition.
 pub(super) fn etag(definition: &Definition) -> String {
     format!("\"{}\"", definition.etag())
 }
@@ -84,12 +85,12 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_read_as_they_stand() {
+    fn tags_are_read() {
         let tags = |tags: &[&str]| Ok(Wanted::Tags(tags.iter().map(|&tag| tag.to_owned()).collect()));
         assert_eq!(read(&["*"]), Ok(Wanted::Any));
         assert_eq!(read(&["\"a1\""]), tags(&["a1"]));
         assert_eq!(read(&["\"a\", \"b\"", "\"c\""]), tags(&["a", "b", "c"]));
-        assert_eq!(read(&["W/\"a\""]), tags(&[]), "a weak one fits nothing");
+        assert_eq!(read(&["W/\"a\""]), tags(&[]), "a weak tag matches nothing");
         assert_eq!(read(&[]).expect_err("missing").code, PRECONDITION_REQUIRED);
         for wrong in ["", "a", "\"", "\"a", "*, \"a\"", "w/\"a\"", "\"a b\""] {
             assert_eq!(read(&[wrong]).expect_err(wrong).code, WRONG_TYPE, "{wrong}");

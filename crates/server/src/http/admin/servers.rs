@@ -1,21 +1,17 @@
-//! Servers: who asks which of them, which there are, and taking this one out of service.
+//! Servers: who the caller is, which servers there are, and taking this server out of service.
 //!
-//! Invariant: a server that an operator took out of service can be put back; one that is stopping can't.
+//! Invariant: a server that an operator took out of service can be put back. A server that is stopping cannot.
 
-use std::sync::{Arc, atomic::Ordering::Relaxed};
-
-use axum::{Extension, extract::State};
-use bytes::Bytes;
-use store::Store;
+use axum::extract::State;
 
 use super::{
-    super::App,
-    Json, body,
+    AdminState, Json, body,
+    query::Operator,
     shape::{CellShape, Drain, ServerShape, Servers, WhoAmI},
 };
-use crate::{access::Caller, http::problem::Problem};
+use crate::http::{body::Whole, problem::Problem};
 
-/// What the store in this process is called among the cells.
+/// The name of the store in this process in the list of cells.
 const EMBEDDED: &str = "embedded";
 
 /// Who asks, and whom.
@@ -25,14 +21,14 @@ const EMBEDDED: &str = "embedded";
     tag = "servers",
     responses((status = 200, body = WhoAmI)),
 )]
-pub(super) async fn whoami<S: Store>(
-    State(app): State<Arc<App<S>>>,
-    Extension(caller): Extension<Caller>,
+pub(super) async fn whoami(
+    State(state): State<AdminState>,
+    Operator { caller, .. }: Operator,
 ) -> Json<WhoAmI> {
     Json::ok(WhoAmI {
         name: caller.name.to_string(),
         role: caller.role.as_str().to_owned(),
-        server: app.servers.name().to_owned(),
+        server: state.servers.name().to_owned(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         authenticated: caller.authenticated,
     })
@@ -45,8 +41,8 @@ pub(super) async fn whoami<S: Store>(
     tag = "servers",
     responses((status = 200, body = Servers)),
 )]
-pub(super) async fn list<S: Store>(State(app): State<Arc<App<S>>>) -> Json<Servers> {
-    let servers = app.servers.list().into_iter().map(|server| ServerShape {
+pub(super) async fn list(State(state): State<AdminState>) -> Json<Servers> {
+    let servers = state.servers.list().into_iter().map(|server| ServerShape {
         name: server.name,
         version: server.version,
         address: server.address,
@@ -58,10 +54,10 @@ pub(super) async fn list<S: Store>(State(app): State<Arc<App<S>>>) -> Json<Serve
         connections: Some(server.connections),
     });
     let mut cells: Vec<_> =
-        app.cells.iter().map(|cell| CellShape { name: cell.name.clone(), up: cell.is_up() }).collect();
+        state.cells.iter().map(|cell| CellShape { name: cell.name.clone(), up: cell.is_up() }).collect();
     if cells.is_empty() {
-        // The store in this process; a zone that it does not answer for is one whose disk fails.
-        let zones = app.gate.zones();
+        // The store in this process does not answer for a zone whose disk fails.
+        let zones = state.gate.zones();
         let up = zones.is_empty() || zones.iter().any(|(_, answers)| *answers);
         cells.push(CellShape { name: EMBEDDED.to_owned(), up });
     }
@@ -77,13 +73,13 @@ pub(super) async fn list<S: Store>(State(app): State<Arc<App<S>>>) -> Json<Serve
     request_body = Drain,
     responses((status = 200, body = Drain)),
 )]
-pub(super) async fn drain<S: Store>(
-    State(app): State<Arc<App<S>>>,
-    Extension(caller): Extension<Caller>,
-    bytes: Bytes,
+pub(super) async fn drain(
+    State(state): State<AdminState>,
+    Operator { caller, .. }: Operator,
+    Whole(body): Whole,
 ) -> Result<Json<Drain>, Problem> {
-    let draining = body::draining(&bytes)?;
-    if app.draining.swap(draining, Relaxed) != draining {
+    let draining = body::draining(&body)?;
+    if state.lifecycle.set_draining(draining) {
         let what = if draining { "out of service" } else { "back in service" };
         tracing::info!(target: "audit", who = %caller.name, "an operator takes this server {what}");
     }

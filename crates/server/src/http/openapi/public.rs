@@ -1,8 +1,8 @@
-//! The document for apps.
+//! The shapes and errors of the document for apps.
 //!
-//! Nothing here runs: the calls are answered by hand in [`http`](crate::http), and their shapes written without a tree of
-//! values. What ties the two together is `tests/openapi`, which holds replies of a running server against the document.
-#![expect(dead_code, reason = "shapes and paths for the document")]
+//! No value of these types is ever made: the JSON of polls is written straight into a string (`reply`). `tests/openapi`
+//! compares the replies of a running server with the document.
+#![expect(dead_code, reason = "only the document uses these shapes")]
 
 use std::collections::BTreeMap;
 
@@ -28,17 +28,15 @@ use super::{
         description = "A waiting room that apps poll. Take a place with `wait`, ask for it with `entry` as often as told.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT"),
     ),
-    paths(wait, entry, stream, notice, page, library, jwks, healthz, readyz),
-    components(schemas(Problem)),
-    modifiers(&Refusals),
+    components(schemas(Problem))
 )]
-pub(super) struct Doc;
+pub(super) struct Base;
 
 /// Who wants in.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
-struct Wait {
+pub(in crate::http) struct Wait {
     #[schema(example = "TEST_ZONE")]
     zone_id: String,
     /// For the app's own use: nothing reads it.
@@ -53,7 +51,7 @@ struct Wait {
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
-struct Entry {
+pub(in crate::http) struct Entry {
     #[schema(example = "TEST_ZONE")]
     zone_id: String,
     /// For the app's own use: nothing reads it.
@@ -67,7 +65,7 @@ struct Entry {
 /// In, or not yet.
 #[derive(ToSchema)]
 #[serde(untagged)]
-enum Answer {
+pub(in crate::http) enum Answer {
     In(Entered),
     NotYet(NotYet),
 }
@@ -75,7 +73,7 @@ enum Answer {
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
-struct Entered {
+pub(in crate::http) struct Entered {
     /// `true`
     can_enter: bool,
     /// Asked with again, it gives the same pass for as long as that is good.
@@ -87,7 +85,7 @@ struct Entered {
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
-struct NotYet {
+pub(in crate::http) struct NotYet {
     /// `false`
     can_enter: bool,
     /// To ask with next time.
@@ -98,7 +96,7 @@ struct NotYet {
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
-struct Waiting {
+pub(in crate::http) struct Waiting {
     /// 1 + the places ahead.
     #[schema(minimum = 1)]
     rank: u64,
@@ -119,7 +117,7 @@ struct Waiting {
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum Reason {
+pub(in crate::http) enum Reason {
     Held,
     Slower,
 }
@@ -127,7 +125,7 @@ enum Reason {
 /// What a stream says.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
-struct StreamEvent {
+pub(in crate::http) struct StreamEvent {
     event: StreamEventName,
     /// JSON, of the event's own kind: what polls have in `waiting`, an answer, a problem document, nothing.
     data: String,
@@ -141,7 +139,7 @@ struct StreamEvent {
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-enum StreamEventName {
+pub(in crate::http) enum StreamEventName {
     Wait,
     Enter,
     Problem,
@@ -151,90 +149,18 @@ enum StreamEventName {
 /// Texts by language.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
-struct Notice {
+pub(in crate::http) struct Notice {
     #[schema(example = json!({"en": "Back at noon."}))]
     notice: BTreeMap<String, String>,
 }
 
 /// Public keys; RFC 7517.
 #[derive(ToSchema)]
-struct Jwks {
+pub(in crate::http) struct Jwks {
     keys: Vec<serde_json::Map<String, serde_json::Value>>,
 }
 
-/// Takes a place in a zone's line, or resumes the token's.
-#[utoipa::path(post, path = "/traffic/wait", tag = "waiting", request_body = Wait, responses((status = 200, body = Answer)))]
-fn wait() {}
-
-/// Asks for a place: whether its holder may enter now.
-#[utoipa::path(post, path = "/traffic/entry", tag = "waiting", request_body = Entry, responses((status = 200, body = Answer)))]
-fn entry() {}
-
-/// Follows a place: server-sent events `wait` (what polls have in `waiting`), `enter` (what they are answered), `problem`, and
-/// `reconnect`. An event's id is the newest token.
-#[utoipa::path(
-    get,
-    path = "/traffic/stream",
-    tag = "waiting",
-    params(
-        ("zone" = String, Query, description = "The zone's id", example = "TEST_ZONE"),
-        ("token" = String, Query, description = "The place's token"),
-        ("Last-Event-ID" = Option<String>, Header, description = "A newer token, as browsers send it who come back"),
-    ),
-    responses((status = 200, content_type = "text/event-stream", body = StreamEvent)),
-)]
-fn stream() {}
-
-/// What operators tell those who wait in a zone.
-#[utoipa::path(
-    get,
-    path = "/traffic/notice",
-    tag = "waiting",
-    params(("zone" = String, Query, description = "The zone's id", example = "TEST_ZONE")),
-    responses((status = 200, body = Notice)),
-)]
-fn notice() {}
-
-/// The waiting page of a zone, for browsers.
-#[utoipa::path(
-    get,
-    path = "/wait/{zone}",
-    tag = "pages",
-    params(
-        ("zone" = String, Path, description = "The zone's id", example = "TEST_ZONE"),
-        ("lang" = Option<String>, Query, description = "`en` or `ko`; otherwise as the browser prefers"),
-    ),
-    responses((status = 200, content_type = "text/html", body = String)),
-)]
-fn page() {}
-
-/// Waits for pages of one's own.
-#[utoipa::path(
-    get,
-    path = "/weir.js",
-    tag = "pages",
-    responses((status = 200, content_type = "text/javascript", body = String)),
-)]
-fn library() {}
-
-/// The keys that passes are signed with.
-#[utoipa::path(
-    get,
-    path = "/.well-known/jwks.json",
-    tag = "passes",
-    responses((status = 200, content_type = "application/jwk-set+json", body = Jwks)),
-)]
-fn jwks() {}
-
-/// The server runs.
-#[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, content_type = "text/plain", body = String)))]
-fn healthz() {}
-
-/// New work is welcome: the server is in service, and a store answers.
-#[utoipa::path(get, path = "/readyz", tag = "health", responses((status = 200, content_type = "text/plain", body = String)))]
-fn readyz() {}
-
-struct Refusals;
+pub(super) struct Refusals;
 
 impl Modify for Refusals {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
@@ -284,7 +210,7 @@ impl Modify for Refusals {
                     let known = ResponseBuilder::new().description("`If-None-Match` names what there is");
                     operation.responses.responses.insert("304".to_owned(), known.build().into());
                 }
-                // A zone that is not served has a page that says so; a name that is none has not.
+                // A zone that does not exist has a page that says so. A malformed name has none.
                 if path == "/wait/{zone}"
                     && let Some(RefOr::T(response)) = operation.responses.responses.get_mut("404")
                 {

@@ -88,29 +88,39 @@ fn a_page_that_the_browser_has_is_not_sent_again() {
     assert_eq!(again("Z").status(), StatusCode::NOT_MODIFIED);
     assert_eq!(text(again("Z")), "");
     assert_eq!(again("OTHER").status(), StatusCode::OK, "another page");
-    for path in ["/weir.js", "/wait-assets/page.js", "/wait-assets/page.css", "/wait-assets/icon.svg"] {
-        let first = pages.asset(path, &HeaderMap::new()).expect("there is such an asset");
+    for name in ["weir.js", "page.js", "page.css", "icon.svg"] {
+        let served = |headers: &HeaderMap| match name {
+            "weir.js" => library(headers),
+            name => pages.asset(name, headers).expect("there is such a file"),
+        };
+        let first = served(&HeaderMap::new());
         assert_eq!(header(&first, "cache-control"), "public, max-age=300");
         assert_eq!(header(&first, "x-content-type-options"), "nosniff");
         let weak = format!("\"x\", W/{}", header(&first, "etag"));
         let known = HeaderMap::from_iter([(IF_NONE_MATCH, HeaderValue::from_str(&weak).expect("text"))]);
-        assert_eq!(pages.asset(path, &known).expect("still").status(), StatusCode::NOT_MODIFIED);
-        assert!(!text(first).contains("\n//"), "{path}: comments are removed");
+        assert_eq!(served(&known).status(), StatusCode::NOT_MODIFIED);
+        assert!(!text(first).contains("\n//"), "{name}: comments are left out");
     }
-    assert!(pages.asset("/wait-assets/page.html", &HeaderMap::new()).is_none());
-    assert!(pages.asset("/wait-assets/../weir.js", &HeaderMap::new()).is_none());
+    assert!(pages.asset("page.html", &HeaderMap::new()).is_none());
+    assert!(pages.asset("../weir.js", &HeaderMap::new()).is_none());
 }
 
-#[test]
-fn a_path_names_a_zone() {
-    assert_eq!(zone_of("/wait/shop%3Acheckout").as_ref().map(ZoneId::as_str), Some("shop:checkout"));
+/// The path of a page names its zone. No other path reaches the handler.
+#[tokio::test]
+async fn paths_name_zones() {
+    use super::handlers::PageOf;
+    let handler = async |PageOf(zone): PageOf| zone.to_string();
+    let router = axum::Router::<()>::new().route("/wait/{zone}", axum::routing::get(handler));
+    let get = async |path: &str| {
+        let request = hyper::Request::get(path).body(axum::body::Body::empty()).expect("a request");
+        tower::ServiceExt::oneshot(router.clone(), request).await.expect("infallible")
+    };
+    let named =
+        axum::body::to_bytes(get("/wait/shop%3Acheckout").await.into_body(), 100).await.expect("a body");
+    assert_eq!(named, "shop:checkout");
     for wrong in ["/wait/", "/wait/a/b", "/wait/%FF", "/wait/..%2F..", "/wait/%3Cscript%3E"] {
-        assert_eq!((zone_of(wrong), route(wrong)), (None, Route::Page), "{wrong}");
+        assert_eq!(get(wrong).await.status(), StatusCode::NOT_FOUND, "{wrong}");
     }
-    assert_eq!(
-        ["/weir.js", "/wait-assets/x", "/wait", "/"].map(route),
-        [Route::Asset, Route::Asset, Route::Other, Route::Other]
-    );
 }
 
 #[test]
@@ -124,7 +134,7 @@ fn a_zone_may_have_its_own_template_and_assets() {
     let pages = with(&[], Some(dir.path())).expect("right");
     assert_eq!(text(page(&pages, "Z")), "all en");
     assert_eq!(text(page(&pages, "shop:sale")), "sale Waiting room");
-    let logo = pages.asset("/wait-assets/logo.png", &HeaderMap::new()).expect("it is there");
+    let logo = pages.asset("logo.png", &HeaderMap::new()).expect("it is there");
     assert_eq!(header(&logo, "content-type"), "image/png");
 
     for (name, body, message) in [

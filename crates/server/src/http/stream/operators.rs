@@ -1,38 +1,37 @@
-//! What operators listen to: everything in the private scope, as it happens, as JSON.
+//! The streams of operators: every event of the private scope, as it happens, as JSON.
 //!
-//! Invariants: nothing of the scope `root` can be asked for; a listener that is slow loses its own oldest events, is told
-//! how many, and slows nobody down; one batch is kept for it at most.
+//! Invariants: no event of the scope `root` can be asked for; a slow listener loses its own oldest events, gets the number of
+//! lost events, and slows nobody down; at most one batch is kept for it.
 
 use std::{fmt::Write as _, sync::Arc, time::Duration};
 
 use admission::{Mode, Policy, ZoneId};
-use bytes::Bytes;
+use axum::response::Response;
 use edge::{Outlet, Takeover};
 use events::{Bus, Event, Kind, Kinds, LimitedCall, RefusalReason, Scope, StoreCall, Subscription, Zone};
-use http_body_util::Full;
-use hyper::Response;
 use tokio::{sync::watch, time::timeout};
 
 use super::{HEARTBEAT, RECONNECT, SILENCE, event, fields, head, stop};
 use crate::http::problem::{Problem, WRONG_TYPE};
 
-/// Operators' right.
-pub(in crate::http) const RIGHT: Scope = Scope::Private;
+/// The scope whose events operators may see.
+pub(super) const SCOPE: Scope = Scope::Private;
 
-/// What the system keeps for an operator who does not read, in bytes: some thousand events. What comes after that waits
-/// in the bus, for as long as that has it.
+/// What the system buffers for an operator who does not read, in bytes: some thousand events. Later events wait in the bus,
+/// as long as its ring holds them.
 const UNREAD: usize = 65_536;
 
-/// An operator whose system takes nothing for so long is gone. Somebody who looks at a screen full of events may be slow.
+/// How long the operator's system may take no bytes before the operator counts as gone. A person who reads a screen full of
+/// events may be slow.
 const LOST_AFTER: Duration = Duration::from_secs(60);
 
-/// The kinds that a query asks for; all that an operator may hear of where it names none.
+/// The kinds that a query asks for. If it names none, all that operators may see.
 ///
 /// # Errors
-/// A [`Problem`] that names the kinds there are.
-pub(in crate::http) fn kinds(query: Option<&str>) -> Result<Kinds, Problem> {
+/// A [`Problem`] that lists the kinds.
+pub(super) fn kinds(query: Option<&str>) -> Result<Kinds, Problem> {
     let [named] = fields(query, ["kinds"])?;
-    let all = Kinds::within(RIGHT);
+    let all = Kinds::within(SCOPE);
     let Some(named) = named else { return Ok(all) };
     let kind = |name: &str| {
         let found = all.iter().find(|kind| kind.as_str() == name);
@@ -47,19 +46,20 @@ pub(in crate::http) fn kinds(query: Option<&str>) -> Result<Kinds, Problem> {
     Ok(Kinds::of(&kinds))
 }
 
-/// A stream of what `told` hears, until `stopped`.
-pub(in crate::http) fn open(
-    bus: Arc<Bus>,
-    told: Subscription,
-    stopped: watch::Receiver<bool>,
-) -> Response<Full<Bytes>> {
+/// A stream of the events of `subscription`, until `stopped`.
+pub(super) fn open(bus: Arc<Bus>, subscription: Subscription, stopped: watch::Receiver<bool>) -> Response {
     Takeover::response(move |mut outlet| {
         outlet.limit(UNREAD, LOST_AFTER);
-        tokio::spawn(tell(bus, told, outlet, stopped));
+        tokio::spawn(run(bus, subscription, outlet, stopped));
     })
 }
 
-async fn tell(bus: Arc<Bus>, mut told: Subscription, mut outlet: Outlet, mut stopped: watch::Receiver<bool>) {
+async fn run(
+    bus: Arc<Bus>,
+    mut subscription: Subscription,
+    mut outlet: Outlet,
+    mut stopped: watch::Receiver<bool>,
+) {
     let mut text = head(&hyper::HeaderMap::new());
     text.push_str(HEARTBEAT);
     while outlet.is_open() {
@@ -73,7 +73,7 @@ async fn tell(bus: Arc<Bus>, mut told: Subscription, mut outlet: Outlet, mut sto
                 outlet.send(text.as_bytes());
                 return outlet.flushed().await;
             }
-            heard = timeout(SILENCE, told.next()) => match heard {
+            heard = timeout(SILENCE, subscription.next()) => match heard {
                 Ok(Some(batch)) => {
                     if batch.lost > 0 {
                         event(&mut text, "lost", &format!(r#"{{"count":{}}}"#, batch.lost));
@@ -101,7 +101,7 @@ macro_rules! object {
     }};
 }
 
-/// Writes an event as an object of its kind and fields. Exhaustive on purpose: a new kind is to be thought of here.
+/// Writes an event as an object of its kind and fields. The match is exhaustive, so that nobody forgets a new kind.
 fn write(out: &mut String, event: &Event, zone_of: impl Fn(Zone) -> Option<ZoneId>) {
     out.push_str(r#"{"kind":""#);
     out.push_str(event.kind().as_str());
@@ -127,7 +127,7 @@ fn write(out: &mut String, event: &Event, zone_of: impl Fn(Zone) -> Option<ZoneI
         Event::StoreBack(e) => object!(out, zone_of, e, zone away_ms),
         Event::AdmittedWithoutStore(e) => object!(out, zone_of, e, zone total),
         Event::Reloaded(e) => object!(out, zone_of, e, ok),
-        Event::Admitted(_) => debug_assert!(false, "of the audit's scope, and not subscribed to"),
+        Event::Admitted(_) => debug_assert!(false, "this kind is of another scope, and not subscribed to"),
     }
     out.push('}');
 }
@@ -143,13 +143,13 @@ macro_rules! values {
             fn write(&self, out: &mut String, _: &dyn Fn(Zone) -> Option<ZoneId>) {
                 let text: fn(&Self) -> _ = $as_text;
                 let written = write!(out, "{}", text(self));
-                debug_assert!(written.is_ok(), "a String takes all");
+                debug_assert!(written.is_ok(), "writing to a String does not fail");
             }
         }
     )*};
 }
 
-/// A value's name in a list of all, quoted.
+/// The name of a value in the list of all values, quoted.
 fn named<T: Copy + PartialEq, const N: usize>(all: &[(T, &str); N], value: T) -> String {
     let name = all.iter().find(|(known, _)| *known == value).map_or("", |(_, name)| name);
     format!("\"{name}\"")
@@ -187,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// One of each kind that operators may hear of.
+    /// One event of each kind that operators may see.
     fn all(zone: Zone) -> Vec<Event> {
         let policy = Policy::default();
         vec![
@@ -236,20 +236,21 @@ mod tests {
     }
 
     #[test]
-    fn every_field_of_every_kind_is_told_as_json() {
+    fn every_field_of_every_kind_is_written_as_json() {
         let bus = Bus::with_rings(|_| 2).expect("a thread");
         let zone = bus.zone(&ZoneId::parse("shop:checkout").expect("a name"));
         let events = all(zone);
         let kinds: Vec<_> = events.iter().map(Event::kind).collect();
-        assert_eq!(Kinds::of(&kinds), Kinds::within(RIGHT));
+        assert_eq!(Kinds::of(&kinds), Kinds::within(SCOPE));
         for event in &events {
             let mut text = String::new();
             write(&mut text, event, |zone| bus.zone_id(zone));
             let json: serde_json::Value =
                 serde_json::from_str(&text).unwrap_or_else(|e| panic!("{e}: {text}"));
-            let mut told: BTreeSet<String> = json.as_object().expect("an object").keys().cloned().collect();
-            assert!(told.remove("kind") && json["kind"] == event.kind().as_str(), "{text}");
-            assert_eq!(told, fields(event), "{text}");
+            let mut written: BTreeSet<String> =
+                json.as_object().expect("an object").keys().cloned().collect();
+            assert!(written.remove("kind") && json["kind"] == event.kind().as_str(), "{text}");
+            assert_eq!(written, fields(event), "{text}");
         }
         let mut text = String::new();
         write(&mut text, &events[1], |zone| bus.zone_id(zone));
@@ -257,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn operators_ask_for_what_they_may_hear() {
+    fn only_kinds_that_operators_may_see_can_be_asked_for() {
         assert_eq!(kinds(None).expect("all"), Kinds::within(Scope::Private));
         let two = kinds(Some("kinds=Joined%2CStoreLost")).expect("two");
         assert_eq!(two, Kinds::of(&[Kind::Joined, Kind::StoreLost]));

@@ -1,0 +1,124 @@
+//! What surrounds the handlers of a router: metrics and logs of each request, the size of heads, CORS.
+//!
+//! The two polling calls do not go through a router (see [`public`](super::public)), so each layer is a function here, and
+//! the polls call the same functions. Order, from the outside: [`Intake::finish`], CORS, the number of header fields, and then
+//! the handler. On the admin API the check of the operator is between the last two.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use axum::{
+    extract::{FromRequestParts, Request, State},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+use hyper::{
+    body::Body as _,
+    header::{CONNECTION, HeaderMap, HeaderValue},
+    http::request::Parts,
+};
+use ipnet::IpNet;
+use limiter::layer::address;
+use tokio::time::Instant;
+
+use super::{
+    MAX_FIELDS, Peer,
+    body::BodyRead,
+    problem::{HEAD_TOO_LARGE, Problem},
+    public::PublicState,
+};
+use crate::metrics::{Metrics, Route};
+
+/// What every request needs, on both listeners.
+pub struct Intake {
+    /// Counts requests.
+    pub metrics: Arc<Metrics>,
+    /// The proxies whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// The longest time from the end of a head to the end of its body.
+    pub body_timeout: Duration,
+}
+
+/// The address of the client: the peer's, or the one that a trusted proxy names.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Client(pub(super) IpAddr);
+
+impl<S: Sync> FromRequestParts<S> for Client {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        Ok(*parts.extensions.get::<Self>().expect("`count` surrounds every handler"))
+    }
+}
+
+impl Intake {
+    pub(super) fn client(&self, peer: Peer, headers: &HeaderMap) -> Client {
+        Client(address::client(peer.0.ip(), headers, &self.trusted_proxies))
+    }
+
+    /// Counts a reply. Where the request has a body that was not read, the connection closes.
+    pub(super) fn finish<B>(
+        &self,
+        route: Route,
+        started: Instant,
+        body_left: bool,
+        response: &mut hyper::Response<B>,
+    ) {
+        if body_left {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        self.metrics.answered(route, response.status().as_u16(), started.elapsed());
+    }
+}
+
+/// The outermost layer: counts and logs each request of a route.
+pub(super) async fn count(
+    State((intake, route)): State<(Arc<Intake>, Route)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let started = Instant::now();
+    let peer = *request.extensions().get::<Peer>().expect("the listener's service puts it there");
+    let client = intake.client(peer, request.headers());
+    request.extensions_mut().insert(client);
+    let has_body = !request.body().is_end_stream();
+    let (method, uri) = (request.method().clone(), request.uri().clone());
+    let mut response = next.run(request).await;
+    if let Some(problem) = response.extensions_mut().remove::<Problem>() {
+        log_refusal(route, client, &problem, format_args!("{method} {}", uri.path()));
+    }
+    let was_read = response.extensions_mut().remove::<BodyRead>().is_some();
+    intake.finish(route, started, has_body && !was_read, &mut response);
+    response
+}
+
+/// Logs why a request was refused. `what` is its method and path.
+pub(super) fn log_refusal(route: Route, client: Client, problem: &Problem, what: impl std::fmt::Display) {
+    let (client, code, detail) = (client.0, problem.code.name, &problem.detail);
+    tracing::debug!(%client, ?route, %what, code, %detail, "refused");
+}
+
+/// Refuses heads with too many fields. Longer heads than [`edge::MAX_HEAD`] do not get here.
+pub(super) async fn limit_fields(request: Request, next: Next) -> Response {
+    match check_fields(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// # Errors
+/// A head with more than [`MAX_FIELDS`] fields. The connection ends with it.
+pub(super) fn check_fields(headers: &HeaderMap) -> Result<(), Problem> {
+    if headers.len() > MAX_FIELDS {
+        return Err(Problem::from(HEAD_TOO_LARGE).closing());
+    }
+    Ok(())
+}
+
+/// Tells browsers which pages may read the reply.
+pub(super) async fn cors(State(state): State<PublicState>, request: Request, next: Next) -> Response {
+    let origins = &state.cors_origins;
+    let origin = origins.allowed(request.headers());
+    let mut response = next.run(request).await;
+    origins.write(origin, response.headers_mut());
+    response
+}

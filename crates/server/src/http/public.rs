@@ -1,0 +1,238 @@
+//! The public listener: for apps, for people who wait, and for services that check passes.
+//!
+//! `POST /traffic/wait` and `POST /traffic/entry` are matched before the router, because they are nearly all requests and the
+//! router does more work per request. What that saves is not measured yet; see `docs/decisions/axum-on-the-polling-path.md`.
+//! They are in the list of endpoints all the same: the router answers their other methods, and the document describes them.
+
+use std::{convert::Infallible, future::Future, net::SocketAddr, ops::Deref, sync::Arc};
+
+use arc_swap::ArcSwap;
+use axum::{
+    Router,
+    body::Body,
+    extract::{FromRef, Request, State},
+    middleware::{Next, from_fn, from_fn_with_state},
+    response::Response,
+    routing::MethodRouter,
+};
+use bytes::Bytes;
+use edge::decode_body_early;
+use gate::{AnyStore, Gate, cells::Health, limits::Limits};
+use http_body_util::{Either, Full};
+use hyper::{
+    Method,
+    body::{Body as _, Incoming},
+    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
+};
+use tokio::time::Instant;
+use tower_service::Service as _;
+use utoipa_axum::routes;
+
+use super::{
+    Peer, boxed,
+    cors::Origins,
+    endpoint::{self, Endpoint},
+    health::{self, Lifecycle, Readiness},
+    layers::{self, Intake},
+    openapi::{self, Document},
+    stream::{self, Streams},
+    traffic::{self, Poll},
+    wait::{self, Pages},
+};
+use crate::{metrics::Route, passes::Passes};
+
+/// What the handlers of the public listener share.
+#[derive(Clone)]
+pub struct PublicState(Arc<PublicParts>);
+
+/// The parts of a [`PublicState`].
+pub struct PublicParts {
+    /// The zones.
+    pub gate: Arc<Gate<AnyStore>>,
+    /// How often one client may call.
+    pub limits: Limits,
+    /// Signs the passes of holders who entered.
+    pub passes: Passes,
+    /// The streams of waiting users.
+    pub streams: Arc<Streams>,
+    /// The pages of other origins that may call.
+    pub cors_origins: Origins,
+    /// The waiting pages. A reload replaces them.
+    pub pages: ArcSwap<Pages>,
+    /// The cells that keep the zones. Empty for a store in this process.
+    pub cells: Arc<[Arc<Health>]>,
+    /// Metrics and limits of all requests.
+    pub intake: Arc<Intake>,
+    /// Whether the server takes new work.
+    pub lifecycle: Arc<Lifecycle>,
+}
+
+impl From<PublicParts> for PublicState {
+    fn from(parts: PublicParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for PublicState {
+    type Target = PublicParts;
+
+    fn deref(&self) -> &PublicParts {
+        &self.0
+    }
+}
+
+impl FromRef<PublicState> for Readiness {
+    fn from_ref(state: &PublicState) -> Self {
+        let (gate, cells, lifecycle) =
+            (Arc::clone(&state.gate), Arc::clone(&state.cells), Arc::clone(&state.lifecycle));
+        Self { gate, cells, lifecycle }
+    }
+}
+
+/// The endpoints of the public listener.
+pub(super) fn endpoints() -> Vec<Endpoint<PublicState>> {
+    vec![
+        Endpoint::documented(Route::Wait, routes!(traffic::wait)),
+        Endpoint::documented(Route::Entry, routes!(traffic::entry)),
+        Endpoint::documented(Route::Stream, routes!(stream::stream)),
+        Endpoint::documented(Route::Notice, routes!(wait::handlers::notice)),
+        Endpoint::documented(Route::Page, routes!(wait::handlers::page)),
+        Endpoint::documented(Route::Asset, routes!(wait::handlers::library)),
+        Endpoint::get(Route::Asset, "/wait-assets/{name}", wait::handlers::asset),
+        Endpoint::documented(Route::Jwks, routes!(jwks)),
+        Endpoint::documented(Route::Health, routes!(health::healthz)),
+        Endpoint::documented(Route::Ready, routes!(health::readyz)),
+        Endpoint::get(Route::OpenApi, "/openapi.json", async || openapi::serve(Document::Public)),
+    ]
+}
+
+/// The keys that passes are signed with.
+#[utoipa::path(
+    get, path = "/.well-known/jwks.json", tag = "passes",
+    responses((status = 200, content_type = "application/jwk-set+json", body = openapi::public::Jwks))
+)]
+async fn jwks(State(state): State<PublicState>) -> hyper::Response<Full<Bytes>> {
+    let mut response = hyper::Response::new(Full::new(state.passes.jwks()));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jwk-set+json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    response
+}
+
+/// Puts the layers of a route around its methods; `count` goes around them all.
+fn layered(
+    state: &PublicState,
+    route: Route,
+    methods: MethodRouter<PublicState>,
+) -> MethodRouter<PublicState> {
+    if !route.is_traffic() {
+        return methods.layer(from_fn(layers::limit_fields));
+    }
+    let method = if matches!(route, Route::Wait | Route::Entry) { Method::POST } else { Method::GET };
+    methods
+        .layer(from_fn_with_state((state.clone(), method), preflight))
+        .layer(from_fn(layers::limit_fields))
+        .layer(from_fn_with_state(state.clone(), layers::cors))
+}
+
+/// Answers browsers that ask whether a page may use `method`.
+async fn preflight(
+    State((state, method)): State<(PublicState, Method)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match state.cors_origins.preflight(request.method(), request.headers(), &method) {
+        Some(preflight) => boxed(preflight),
+        None => next.run(request).await,
+    }
+}
+
+/// What a path that is not in the list is counted under.
+fn unknown(path: &str) -> Route {
+    if path.starts_with("/wait/") {
+        Route::Page
+    } else if path.starts_with("/wait-assets/") {
+        Route::Asset
+    } else {
+        Route::Other
+    }
+}
+
+/// The service of the public listener.
+pub struct Public {
+    state: PublicState,
+    router: Router,
+}
+
+impl Public {
+    /// Serves the endpoints with this state.
+    #[must_use]
+    pub fn new(state: PublicState) -> Arc<Self> {
+        let layers = |route, methods| layered(&state, route, methods);
+        let router = endpoint::router(endpoints(), &state, &state.intake, layers, unknown);
+        Arc::new(Self { state, router })
+    }
+
+    /// Answers one request.
+    ///
+    /// Not an `async fn`: the body of a poll is decoded before the future is polled. See [`decode_body_early`].
+    pub fn serve(
+        self: &Arc<Self>,
+        mut request: hyper::Request<Incoming>,
+        peer: SocketAddr,
+    ) -> impl Future<Output = Result<hyper::Response<Either<Full<Bytes>, Body>>, Infallible>> + use<> {
+        let poll = match request.uri().path() {
+            "/traffic/entry" if request.method() == Method::POST => Some(Poll::Entry),
+            "/traffic/wait" if request.method() == Method::POST => Some(Poll::Wait),
+            _ => None,
+        };
+        if poll.is_some() {
+            decode_body_early(&mut request);
+        }
+        let public = Arc::clone(self);
+        async move {
+            Ok(match poll {
+                Some(poll) => public.poll(poll, request, Peer(peer)).await.map(Either::Left),
+                // Boxed: otherwise every poll would reserve the space for it.
+                None => Box::pin(public.route(request, Peer(peer))).await.map(Either::Right),
+            })
+        }
+    }
+
+    async fn route(&self, mut request: hyper::Request<Incoming>, peer: Peer) -> Response {
+        request.extensions_mut().insert(peer);
+        let Ok(response) = self.router.clone().call(request).await;
+        response
+    }
+
+    /// Answers a poll, with the same layers as the router puts around one.
+    async fn poll(
+        &self,
+        poll: Poll,
+        request: hyper::Request<Incoming>,
+        peer: Peer,
+    ) -> hyper::Response<Full<Bytes>> {
+        let (started, state) = (Instant::now(), &self.state);
+        let (head, mut body) = request.into_parts();
+        let client = state.intake.client(peer, &head.headers);
+        let (mut body_left, mut asked) = (!body.is_end_stream(), None);
+        let replied = match layers::check_fields(&head.headers) {
+            Ok(()) => {
+                traffic::answer(poll, state, client, &head.headers, &mut body, &mut body_left, &mut asked)
+                    .await
+            }
+            Err(problem) => Err(problem),
+        };
+        let mut response = replied.unwrap_or_else(|problem| {
+            layers::log_refusal(poll.route(), client, &problem, head.uri.path());
+            problem.into_reply()
+        });
+        if let Some(asked) = asked {
+            traffic::write_limit(&asked, response.headers_mut());
+        }
+        let origin = state.cors_origins.allowed(&head.headers);
+        state.cors_origins.write(origin, response.headers_mut());
+        state.intake.finish(poll.route(), started, body_left, &mut response);
+        response
+    }
+}

@@ -1,0 +1,69 @@
+//! The JSON that polls get.
+//!
+//! It is written straight into a string, since this happens for every poll. Streams write the same `waiting` object.
+
+use std::{
+    fmt::{Display, Write as _},
+    str,
+};
+
+use gate::{Eta, Reason, Reply, Token};
+
+use crate::passes::Passes;
+
+/// The body of a reply to a poll. `passes` signs the pass of a holder who entered.
+pub(super) fn write(passes: &Passes, zone: &str, reply: &Reply) -> String {
+    match reply {
+        Reply::Entered { token, pass } => {
+            let mut out = String::with_capacity(896);
+            out.push_str(r#"{"canEnter":true,"token":""#);
+            out.push_str(token_text(token));
+            out.push_str(r#"","pass":""#);
+            passes.write(zone, pass, &mut out);
+            out.push_str("\"}");
+            out
+        }
+        Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale } => {
+            let mut out = String::with_capacity(256);
+            out.push_str(r#"{"canEnter":false,"token":""#);
+            out.push_str(token_text(token));
+            out.push_str(r#"","waiting":"#);
+            let common = format_args!(r#","pollingPeriod":{polling_period_ms},"stale":{stale}"#);
+            write_waiting(&mut out, *rank, *eta, *reason, common);
+            out.push('}');
+            out
+        }
+    }
+}
+
+pub(super) fn token_text(token: &Token) -> &str {
+    str::from_utf8(token).expect("tokens are base64url")
+}
+
+/// The part of `waiting` that is the same for all who wait in a zone, for [`write_waiting`].
+pub(super) fn common_part(polling_period_ms: u32, stale: bool) -> String {
+    format!(r#","pollingPeriod":{polling_period_ms},"stale":{stale}"#)
+}
+
+/// Writes the object `waiting`. `common` is what [`common_part`] returns.
+pub(super) fn write_waiting(
+    out: &mut String,
+    rank: u64,
+    eta: Option<Eta>,
+    reason: Option<Reason>,
+    common: impl Display,
+) {
+    let written = match eta {
+        Some(Eta { seconds, low_s, high_s }) => {
+            write!(out, r#"{{"rank":{rank},"etaSeconds":{seconds},"etaRange":[{low_s},{high_s}]{common}"#)
+        }
+        None => write!(out, r#"{{"rank":{rank},"etaSeconds":null,"etaRange":null{common}"#),
+    };
+    debug_assert!(written.is_ok(), "writing to a String does not fail");
+    if let Some(reason) = reason {
+        out.push_str(r#","reason":""#);
+        out.push_str(reason.as_str());
+        out.push('"');
+    }
+    out.push('}');
+}

@@ -1,0 +1,193 @@
+//! The streams of waiting users (followers). Each zone that has followers has one task, and the task uses one view for all.
+//!
+//! When the zone has a new view, about once a second, the task goes over its followers. It reads rank and wait of each from
+//! that view, and formats the zone's common part once. It sends nothing that a follower knows already. Followers at the
+//! front have appointments, as polls have: the task claims for them when they are due, and the lane gathers the claims. So a
+//! follower needs no timer, no task and no store call for itself.
+//!
+//! Invariants: a follower gets what a poll of its ticket would be answered. It counts as present only while everything sent
+//! to it is out, so a client that does not read, or is gone, neither holds nor takes a slot. It is in one of three places:
+//! behind, in the front, or in a claim.
+
+mod follower;
+mod task;
+
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use admission::{Ticket, ZoneId};
+use axum::response::Response;
+use edge::Takeover;
+use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription};
+use gate::Reply;
+use hyper::header::HeaderMap;
+use metrics::Gauge;
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
+
+use super::head;
+use crate::http::public::PublicState;
+use follower::Follower;
+use task::ZoneTask;
+
+/// What the system buffers for a follower that does not read, in bytes: some ten messages. Older ones are worth nothing.
+const UNREAD: usize = 4_096;
+
+/// A user whose system takes no bytes for so long is gone. TCP would notice much later.
+const LOST_AFTER: Duration = Duration::from_secs(6);
+
+/// A browser reconnects after a time in this range, in milliseconds. It depends on the ticket, to spread the crowd.
+const RETRY_MS: std::ops::Range<u64> = 1_000..3_000;
+
+/// All streams of waiting users.
+pub struct Streams {
+    zones: Mutex<HashMap<ZoneId, Arc<Mailbox>>>,
+    stop: watch::Sender<bool>,
+    open: Gauge,
+}
+
+/// What a zone's task is told from outside.
+#[derive(Default)]
+struct Mailbox {
+    arrivals: Mutex<Vec<Arrival>>,
+    /// There is a new view.
+    has_view: AtomicBool,
+    wake: Notify,
+}
+
+/// A new follower that has its first event, and when to ask the store next.
+type Arrival = (Follower, Instant);
+
+/// A panic cannot leave these lists and maps half changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Streams {
+    /// No streams yet. `open` is the gauge of open streams.
+    #[must_use]
+    pub fn new(open: Gauge) -> Self {
+        Self { zones: Mutex::default(), stop: watch::Sender::new(false), open }
+    }
+
+    /// Ends all streams, also those of operators, with the event `reconnect`.
+    pub fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    pub(super) fn stopped(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    /// Subscribes to the events that waiting users may see.
+    ///
+    /// # Errors
+    /// If the bus has too many subscribers.
+    pub fn subscribe(bus: &Bus) -> Result<Subscription, SubscribeError> {
+        bus.subscribe("streams", Scope::Public, Kinds::of(&[Kind::ViewShown]))
+    }
+
+    /// Wakes a zone's task when the zone has a new view. If an event is lost, the next one has the same effect.
+    pub async fn follow(&self, mut subscription: Subscription, bus: &Bus) {
+        while let Some(batch) = subscription.next().await {
+            for event in batch.events {
+                if let Event::ViewShown(shown) = event
+                    && let Some(zone) = bus.zone_id(shown.zone)
+                    && let Some(mailbox) = lock(&self.zones).get(&zone)
+                {
+                    mailbox.has_view.store(true, Ordering::Relaxed);
+                    mailbox.wake.notify_one();
+                }
+            }
+        }
+    }
+}
+
+/// A stream for the holder of the ticket. `first` is what it gets first; `fields` are further fields of its head.
+pub(super) fn open(state: PublicState, zone: ZoneId, first: (Reply, Ticket), fields: HeaderMap) -> Response {
+    Takeover::response(move |mut outlet| {
+        outlet.limit(UNREAD, LOST_AFTER);
+        let follower = Follower::new(outlet, first.1, &state.streams.open);
+        let mut text = head(&fields);
+        let written = writeln!(text, "retry: {}", retry_ms(&first.1));
+        debug_assert!(written.is_ok(), "writing to a String does not fail");
+        if let Some(arrival) = follower.answer(&state, &zone, first, &mut text) {
+            arrive(state, zone, arrival);
+        }
+    })
+}
+
+fn retry_ms(ticket: &Ticket) -> u64 {
+    // Neighbours in the line reconnect far apart. The multiplier is that of Fibonacci hashing.
+    let spread = ticket.seq.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+    RETRY_MS.start + spread % (RETRY_MS.end - RETRY_MS.start)
+}
+
+/// The entry of a zone's task in [`Streams`]. If the task panics, the entry goes with it, and the next stream starts
+/// another task.
+struct Registration {
+    streams: Arc<Streams>,
+    zone: ZoneId,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut zones = lock(&self.streams.zones);
+        if zones.get(&self.zone).is_some_and(|current| Arc::ptr_eq(current, &self.mailbox)) {
+            zones.remove(&self.zone);
+        }
+    }
+}
+
+/// Hands a stream to its zone's task. Starts the task if there is none.
+fn arrive(state: PublicState, zone: ZoneId, arrival: Arrival) {
+    let mut started = None;
+    let mut zones = lock(&state.streams.zones);
+    let mailbox = Arc::clone(zones.entry(zone.clone()).or_insert_with(|| {
+        let mailbox = Arc::default();
+        let streams = Arc::clone(&state.streams);
+        started = Some(Registration { streams, zone, mailbox: Arc::clone(&mailbox) });
+        mailbox
+    }));
+    // A task ends only under this lock, and only without arrivals.
+    lock(&mailbox.arrivals).push(arrival);
+    drop(zones);
+    mailbox.wake.notify_one();
+    // Not under the lock: a runtime that is shutting down drops the task at once, and that takes the lock.
+    if let Some(registration) = started {
+        tokio::spawn(ZoneTask::new(state, registration).run());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_that_panics_is_not_registered_any_more() {
+        let streams = Arc::new(Streams::new(Gauge::noop()));
+        let zone = ZoneId::parse("Z").expect("a name");
+        let register = |mailbox: &Arc<Mailbox>| {
+            lock(&streams.zones).insert(zone.clone(), Arc::clone(mailbox));
+            Registration { streams: Arc::clone(&streams), zone: zone.clone(), mailbox: Arc::clone(mailbox) }
+        };
+        let [one, two] = [Arc::default(), Arc::default()];
+        drop(register(&one));
+        assert!(lock(&streams.zones).is_empty());
+        let (first, second) = (register(&one), register(&two));
+        drop(first);
+        assert_eq!(lock(&streams.zones).len(), 1, "the other task stays registered");
+        drop(second);
+        assert!(lock(&streams.zones).is_empty());
+    }
+}

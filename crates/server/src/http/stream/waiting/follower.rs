@@ -1,0 +1,144 @@
+//! One stream of a waiting user: what it knows already, and how events are written to it.
+
+use std::{fmt::Write as _, time::Duration};
+
+use admission::{Ticket, ZoneId};
+use edge::Outlet;
+use gate::{Reply, Token, WaitStatus};
+use metrics::Gauge;
+use tokio::time::Instant;
+
+use super::Arrival;
+use crate::http::{
+    problem::Problem,
+    public::PublicState,
+    reply::{self, common_part, token_text, write_waiting},
+    stream::{HEARTBEAT, RECONNECT, SILENCE, event},
+};
+
+/// One stream.
+pub(super) struct Follower {
+    pub(super) outlet: Outlet,
+    /// The ticket of its last token.
+    pub(super) ticket: Ticket,
+    last: Option<WaitStatus>,
+    /// When `last` was sent.
+    told_at: Instant,
+    /// When anything was sent.
+    sent_at: Instant,
+    _counted: Counted,
+}
+
+/// Counts one stream in the gauge.
+struct Counted(Gauge);
+
+impl Counted {
+    fn new(gauge: &Gauge) -> Self {
+        gauge.increment(1.0);
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
+
+impl Follower {
+    /// A stream that was just opened. `open` is the gauge of open streams.
+    pub(super) fn new(outlet: Outlet, ticket: Ticket, open: &Gauge) -> Self {
+        let now = Instant::now();
+        Self { outlet, ticket, last: None, told_at: now, sent_at: now, _counted: Counted::new(open) }
+    }
+
+    /// Sends `text` and the answer of the store or a view. If the stream goes on, returns it and when to ask next.
+    pub(super) fn answer(
+        mut self,
+        state: &PublicState,
+        zone: &ZoneId,
+        (reply, ticket): (Reply, Ticket),
+        text: &mut String,
+    ) -> Option<Arrival> {
+        match reply {
+            Reply::Entered { token, .. } => {
+                write_id(text, &token);
+                event(text, "enter", &reply::write(&state.passes, zone.as_str(), &reply));
+                self.outlet.send(text.as_bytes());
+                self.finish();
+                None
+            }
+            Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale } => {
+                let wait = WaitStatus { rank, eta, reason, polling_period_ms, stale };
+                write_wait(text, &wait, &common_part(polling_period_ms, stale), Some(&token));
+                self.tell(wait, ticket, text);
+                let due = Instant::now() + Duration::from_millis(polling_period_ms.into());
+                Some((self, due))
+            }
+        }
+    }
+
+    /// Ends the stream with a problem.
+    pub(super) fn refuse(mut self, problem: &Problem, text: &mut String) {
+        text.clear();
+        event(text, "problem", &problem.body());
+        self.outlet.send(text.as_bytes());
+        self.finish();
+    }
+
+    /// Ends the stream because the server is about to stop. Another server goes on.
+    pub(super) fn send_away(mut self, text: &mut String) {
+        text.clear();
+        event(text, RECONNECT, "{}");
+        self.outlet.send(text.as_bytes());
+        self.finish();
+    }
+
+    /// Ends the stream when everything is out.
+    fn finish(mut self) {
+        if !self.outlet.flush() {
+            tokio::spawn(async move { self.outlet.flushed().await });
+        }
+    }
+
+    pub(super) fn tell(&mut self, wait: WaitStatus, ticket: Ticket, text: &str) {
+        if self.outlet.send(text.as_bytes()) {
+            let now = Instant::now();
+            (self.last, self.ticket) = (Some(wait), ticket);
+            (self.told_at, self.sent_at) = (now, now);
+        }
+    }
+
+    /// Whether `wait` is worth a message: something besides the passing of time changed, or the period that was told is over.
+    pub(super) fn is_news(&self, wait: &WaitStatus, ticket: &Ticket, now: Instant) -> bool {
+        let Some(last) = &self.last else { return true };
+        let shape = |wait: &WaitStatus| (wait.rank, wait.reason, wait.stale, wait.eta.is_some());
+        let period = Duration::from_millis(last.polling_period_ms.into());
+        shape(last) != shape(wait)
+            || self.ticket.told_s != ticket.told_s
+            || now.saturating_duration_since(self.told_at) >= period
+    }
+
+    /// Sends a heartbeat if nothing was sent for long.
+    pub(super) fn heartbeat(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.sent_at) >= SILENCE && self.outlet.send(HEARTBEAT.as_bytes()) {
+            self.sent_at = now;
+        }
+    }
+}
+
+/// Writes the id of the next event: the newest token, with which a browser reconnects.
+fn write_id(text: &mut String, token: &Token) {
+    let written = writeln!(text, "id: {}", token_text(token));
+    debug_assert!(written.is_ok(), "writing to a String does not fail");
+}
+
+/// Writes an event `wait`. `common` is what [`common_part`] returned. A token that the browser has already is left out.
+pub(super) fn write_wait(text: &mut String, wait: &WaitStatus, common: &str, token: Option<&Token>) {
+    if let Some(token) = token {
+        write_id(text, token);
+    }
+    text.push_str("event: wait\ndata: ");
+    write_waiting(text, wait.rank, wait.eta, wait.reason, common);
+    text.push_str("\n\n");
+}

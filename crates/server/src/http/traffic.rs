@@ -1,0 +1,158 @@
+//! The two calls that apps poll: `wait` and `entry`.
+
+use axum::{
+    extract::{Request, State},
+    response::IntoResponse,
+};
+use bytes::Bytes;
+use events::LimitedCall;
+use gate::limits::Asked;
+use http_body_util::Full;
+use hyper::{
+    Response,
+    body::Body,
+    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap},
+};
+use limiter::{Decision, layer::Announced};
+
+use super::{
+    JSON, MAX_BODY, NO_STORE, Replied,
+    body::{self, BodyRead},
+    boxed,
+    layers::Client,
+    openapi::public as shapes,
+    problem::Problem,
+    public::PublicState,
+    reply, request,
+};
+use crate::metrics::Route;
+
+/// Takes a place in a zone's line, or resumes the token's.
+#[utoipa::path(
+    post, path = "/traffic/wait", tag = "waiting",
+    request_body = shapes::Wait, responses((status = 200, body = shapes::Answer))
+)]
+pub(super) async fn wait(
+    State(state): State<PublicState>,
+    client: Client,
+    request: Request,
+) -> axum::response::Response {
+    routed(Poll::Wait, &state, client, request).await
+}
+
+/// Asks for a place: whether its holder may enter now.
+#[utoipa::path(
+    post, path = "/traffic/entry", tag = "waiting",
+    request_body = shapes::Entry, responses((status = 200, body = shapes::Answer))
+)]
+pub(super) async fn entry(
+    State(state): State<PublicState>,
+    client: Client,
+    request: Request,
+) -> axum::response::Response {
+    routed(Poll::Entry, &state, client, request).await
+}
+
+/// One of the two calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Poll {
+    Wait,
+    Entry,
+}
+
+impl Poll {
+    pub(super) fn route(self) -> Route {
+        match self {
+            Self::Wait => Route::Wait,
+            Self::Entry => Route::Entry,
+        }
+    }
+}
+
+/// Answers a poll that came through the router.
+async fn routed(
+    poll: Poll,
+    state: &PublicState,
+    client: Client,
+    request: Request,
+) -> axum::response::Response {
+    let (head, mut body) = request.into_parts();
+    let (mut body_left, mut asked) = (true, None);
+    let replied = answer(poll, state, client, &head.headers, &mut body, &mut body_left, &mut asked).await;
+    let mut response = replied.map_or_else(IntoResponse::into_response, boxed);
+    if let Some(asked) = asked {
+        write_limit(&asked, response.headers_mut());
+    }
+    if !body_left {
+        response.extensions_mut().insert(BodyRead);
+    }
+    response
+}
+
+/// Answers a poll. `body_left` becomes false when its body was read; `asked` is what the limiter decided, if it was asked.
+pub(super) async fn answer<B>(
+    poll: Poll,
+    state: &PublicState,
+    client: Client,
+    headers: &HeaderMap,
+    body: &mut B,
+    body_left: &mut bool,
+    asked: &mut Option<Asked>,
+) -> Replied
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    body::check(headers, body, MAX_BODY)?;
+    let body = body::read(body, MAX_BODY, state.intake.body_timeout).await?;
+    *body_left = false;
+    let is_entry = poll == Poll::Entry;
+    let ask = request::parse(&body, is_entry)?;
+    let token = ask.token.as_deref().map(str::as_bytes);
+    let call = if token.is_some() { LimitedCall::Entry } else { LimitedCall::Wait };
+    check_limit(state, &ask.zone, call, client, token, asked).await?;
+    let answer = match token {
+        Some(token) if is_entry => state.gate.entry(&ask.zone, token).await?,
+        token => state.gate.wait(&ask.zone, token).await?,
+    };
+    let mut response = Response::new(Full::new(Bytes::from(reply::write(&state.passes, &ask.zone, &answer))));
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, JSON);
+    headers.insert(CACHE_CONTROL, NO_STORE);
+    Ok(response)
+}
+
+/// Asks the zone's limits whether the client may call, and leaves their decision in `asked`. The holder of a `token` that is
+/// refused counts as present all the same.
+///
+/// The limit depends on the zone and on whether there is a token, and both are in the body. So this is no layer.
+///
+/// # Errors
+/// The client calls too often.
+pub(super) async fn check_limit(
+    state: &PublicState,
+    zone: &str,
+    call: LimitedCall,
+    client: Client,
+    token: Option<&[u8]>,
+    asked: &mut Option<Asked>,
+) -> Result<(), Problem> {
+    if let Some(limits) = state.gate.limits(zone) {
+        *asked = state.limits.ask(zone, &limits, call, client.0).await;
+    }
+    match asked.as_ref().map(|asked| asked.decision) {
+        Some(Decision::Unknown { .. }) => state.intake.metrics.limits_unknown.increment(1),
+        Some(refusal) if !refusal.is_allowed() => {
+            let seconds = refusal.retry_after_s().unwrap_or(1);
+            let retry_after_s = u32::try_from(seconds).unwrap_or(u32::MAX);
+            state.gate.limited(zone, call, retry_after_s, token);
+            return Err(Problem::too_many_requests(retry_after_s));
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Writes the limiter's decision into the headers of the reply.
+pub(super) fn write_limit(asked: &Asked, headers: &mut HeaderMap) {
+    Announced::new(asked.limit.clone(), asked.name).write(&asked.decision, headers);
+}

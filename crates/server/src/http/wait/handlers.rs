@@ -1,0 +1,95 @@
+//! The handlers of the waiting page, its files and a zone's notice.
+
+use admission::ZoneId;
+use axum::extract::{FromRequestParts, Path, RawQuery, State, rejection::PathRejection};
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{HeaderMap, Response, StatusCode, http::request::Parts};
+
+use super::super::{
+    Replied,
+    openapi::public as shapes,
+    problem::{MISSING_FIELD, NOT_FOUND, Problem, STORE_AWAY, UNKNOWN_ZONE},
+    public::PublicState,
+    stream::fields,
+};
+
+/// The zone that a page's path names. A name that no zone can have is not found.
+pub(in crate::http) struct PageOf(pub(super) ZoneId);
+
+impl<S: Send + Sync> FromRequestParts<S> for PageOf {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let path = Path::<String>::from_request_parts(parts, state).await;
+        let zone = path.ok().and_then(|Path(name)| ZoneId::parse(&name).ok());
+        zone.map(Self).ok_or_else(|| NOT_FOUND.into())
+    }
+}
+
+/// The waiting page of a zone, for browsers.
+#[utoipa::path(
+    get,
+    path = "/wait/{zone}",
+    tag = "pages",
+    params(
+        ("zone" = String, Path, description = "The zone's id", example = "TEST_ZONE"),
+        ("lang" = Option<String>, Query, description = "`en` or `ko`; otherwise as the browser prefers"),
+    ),
+    responses((status = 200, content_type = "text/html", body = String)),
+)]
+pub(in crate::http) async fn page(
+    State(state): State<PublicState>,
+    PageOf(zone): PageOf,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response<Full<Bytes>> {
+    let policy = state.gate.policy(zone.as_str());
+    // A zone that does not exist gets a page, too, which says so.
+    let may_exist = policy.is_some() || state.gate.may_keep(zone.as_str()).await;
+    let status = if may_exist { StatusCode::OK } else { StatusCode::NOT_FOUND };
+    state.pages.load().page(&zone, policy, status, query.as_deref(), &headers)
+}
+
+/// What operators tell those who wait in a zone.
+#[utoipa::path(
+    get,
+    path = "/traffic/notice",
+    tag = "waiting",
+    params(("zone" = String, Query, description = "The zone's id", example = "TEST_ZONE")),
+    responses((status = 200, body = shapes::Notice)),
+)]
+pub(in crate::http) async fn notice(
+    State(state): State<PublicState>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Replied {
+    let [zone] = fields(query.as_deref(), ["zone"])?;
+    let zone = zone.ok_or_else(|| Problem::new(MISSING_FIELD, "`zone`, in the address"))?;
+    match state.gate.notice(&zone) {
+        Some(notice) => Ok(super::notice(&notice, &headers)),
+        None if state.gate.may_keep(&zone).await => Err(Problem::from(STORE_AWAY).retry_after(3)),
+        None => Err(UNKNOWN_ZONE.into()),
+    }
+}
+
+/// Waits for pages of one's own.
+#[utoipa::path(
+    get,
+    path = "/weir.js",
+    tag = "pages",
+    responses((status = 200, content_type = "text/javascript", body = String)),
+)]
+pub(in crate::http) async fn library(headers: HeaderMap) -> Response<Full<Bytes>> {
+    super::library(&headers)
+}
+
+/// A file that waiting pages show.
+pub(in crate::http) async fn asset(
+    State(state): State<PublicState>,
+    name: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+) -> Replied {
+    let found = name.ok().and_then(|Path(name)| state.pages.load().asset(&name, &headers));
+    found.ok_or_else(|| NOT_FOUND.into())
+}
