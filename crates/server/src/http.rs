@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`public`], [`admin`] | the two listeners: state, endpoints, service |
 //! | `endpoint` | what an entry of the list is, and the router that a list makes |
-//! | [`layers`] | what surrounds handlers: metrics, size of heads, CORS |
+//! | [`layers`] | what surrounds handlers: metrics, caching, size of heads, CORS |
 //! | `body` | reading bodies, with their limits |
 //! | `traffic`, [`request`], `reply` | the two calls that apps poll: handlers, the JSON they send, the JSON they get |
 //! | [`stream`] | server-sent events |
@@ -44,7 +44,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
     Response,
-    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
+    header::{CONTENT_TYPE, HeaderValue},
 };
 
 pub use crate::problem;
@@ -60,6 +60,7 @@ pub const MAX_BODY: usize = 4_096;
 pub const MAX_FIELDS: usize = 32;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// No cache may store the reply.
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
 /// A reply whose body is whole, or a problem.
@@ -69,12 +70,10 @@ type Replied = Result<Response<Full<Bytes>>, Problem>;
 #[derive(Clone, Copy, Debug)]
 struct Peer(SocketAddr);
 
-/// A reply with this body and media type, which no cache may store.
+/// A reply with this body and media type.
 fn text(body: impl Into<Bytes>, kind: &'static str) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(body.into()));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    headers.insert(CACHE_CONTROL, NO_STORE);
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
 

@@ -14,7 +14,7 @@ use gate::{Refusal, definitions::DefineError};
 use http_body_util::Full;
 use hyper::{
     Response, StatusCode,
-    header::{ALLOW, CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
+    header::{ALLOW, CONNECTION, CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE},
 };
 use serde_json::{Map, Value};
 
@@ -249,7 +249,6 @@ impl Problem {
         *response.status_mut() = StatusCode::from_u16(self.code.status).expect("the table has real statuses");
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
         if let Some(allow) = self.allow {
             headers.insert(ALLOW, HeaderValue::try_from(allow.as_ref()).expect("methods are plain words"));
         }

@@ -1,4 +1,4 @@
-//! What surrounds the handlers of a router: metrics and logs of each request, the size of heads, CORS.
+//! What surrounds the handlers of a router: metrics and logs of each request, caching, the size of heads, CORS.
 //!
 //! The two polling calls do not go through a router (see [`public`](super::public)), so each layer is a function here, and
 //! the polls call the same functions. Order, from the outside: [`Intake::finish`], CORS, the number of header fields, and then
@@ -13,7 +13,7 @@ use axum::{
 };
 use hyper::{
     body::Body as _,
-    header::{CONNECTION, HeaderMap, HeaderValue},
+    header::{CACHE_CONTROL, CONNECTION, HeaderMap, HeaderValue},
     http::request::Parts,
 };
 use ipnet::IpNet;
@@ -21,7 +21,7 @@ use limiter::layer::address;
 use tokio::time::Instant;
 
 use super::{
-    MAX_FIELDS, Peer,
+    MAX_FIELDS, NO_STORE, Peer,
     body::BodyRead,
     problem::{HEAD_TOO_LARGE, Problem},
     public::PublicState,
@@ -55,7 +55,8 @@ impl Intake {
         Client(address::client(peer.0.ip(), headers, &self.trusted_proxies))
     }
 
-    /// Counts a reply. Where the request has a body that was not read, the connection closes.
+    /// Counts a reply. Caches may not store it, unless the handler named another policy. Where the request has a body that
+    /// was not read, the connection closes.
     pub(super) fn finish<B>(
         &self,
         route: Route,
@@ -63,8 +64,10 @@ impl Intake {
         body_left: bool,
         response: &mut hyper::Response<B>,
     ) {
+        let headers = response.headers_mut();
+        headers.entry(CACHE_CONTROL).or_insert(NO_STORE);
         if body_left {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         self.metrics.answered(route, response.status().as_u16(), started.elapsed());
     }

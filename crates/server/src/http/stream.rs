@@ -1,7 +1,8 @@
 //! Streams of server-sent events ([EventSource](https://html.spec.whatwg.org/multipage/server-sent-events.html)): how they
 //! are requested, and how events are written.
 //!
-//! Waiting users have streams about their own place (`waiting`); operators have streams about all events (`operators`). A stream is the reply to one request, and takes the connection over. Invariant: a waiting user gets only
+//! Waiting users have streams about their own place (`waiting`); operators have streams about all events
+//! (`operators`). A stream is the reply to one request, and takes the connection over. Invariant: a waiting user gets only
 //! the events `wait`, `enter`, `problem` and `reconnect`. They hold what a poll would have been answered, and are only
 //! about the own place.
 

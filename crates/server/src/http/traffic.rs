@@ -11,12 +11,12 @@ use http_body_util::Full;
 use hyper::{
     Response,
     body::Body,
-    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap},
+    header::{CONTENT_TYPE, HeaderMap},
 };
 use limiter::{Decision, layer::Announced};
 
 use super::{
-    JSON, MAX_BODY, NO_STORE, Replied,
+    JSON, MAX_BODY, Replied,
     body::{self, BodyRead},
     boxed,
     layers::Client,
@@ -115,9 +115,7 @@ where
         token => state.gate.wait(&ask.zone, token).await?,
     };
     let mut response = Response::new(Full::new(Bytes::from(reply::write(&state.passes, &ask.zone, &answer))));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, JSON);
-    headers.insert(CACHE_CONTROL, NO_STORE);
+    response.headers_mut().insert(CONTENT_TYPE, JSON);
     Ok(response)
 }
 

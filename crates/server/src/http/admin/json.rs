@@ -6,11 +6,11 @@ use axum::{
 };
 use hyper::{
     StatusCode,
-    header::{CACHE_CONTROL, CONTENT_TYPE, ETAG, HeaderValue, LOCATION},
+    header::{CONTENT_TYPE, ETAG, HeaderValue, LOCATION},
 };
 use serde::Serialize;
 
-use crate::http::{JSON, NO_STORE};
+use crate::http::JSON;
 
 /// A reply in JSON.
 pub(super) struct Json<T> {
@@ -33,7 +33,6 @@ impl<T: Serialize> IntoResponse for Json<T> {
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, JSON);
-        headers.insert(CACHE_CONTROL, NO_STORE);
         for (name, value) in [(ETAG, self.etag), (LOCATION, self.location)] {
             if let Some(value) = value {
                 let value = HeaderValue::try_from(value).expect("tags and zones' names are plain text");
