@@ -2,8 +2,7 @@
 //!
 //! | file | concern |
 //! |---|---|
-//! | `command_line` | what the process was called for |
-//! | `settings` | all settings: names, flags, variables, kinds, help and defaults |
+//! | `settings` | what a setting is; in `settings/table` all of them: names, kinds, help and defaults |
 //! | `file` | the configuration file |
 //! | `checks` | from given values to a [`Config`] |
 //! | `print` | the settings in force, and which of them need a restart |
@@ -12,8 +11,6 @@
 //! with every [`Config`] that exists; every fault is one line that says where, what and what to do.
 
 mod checks;
-mod command_line;
-mod commands;
 mod file;
 mod print;
 mod settings;
@@ -25,6 +22,7 @@ use std::{
 };
 
 use admission::{Definition, ZoneId};
+use clap::{Arg, ArgMatches};
 use gate::limits::LimitSettings;
 use ipnet::IpNet;
 
@@ -38,9 +36,8 @@ use crate::{
     stores::StoreSettings,
 };
 use checks::check;
-pub use command_line::{Order, order, unknown_variables};
 use file::FileText;
-use settings::{Origin, SettingValue};
+use settings::{Origin, SETTINGS, SettingValue};
 
 /// Open files that a server needs beside its public connections: journal, admin listener, refusals, and a reserve.
 pub const RESERVED_FILES: u64 = 256;
@@ -49,6 +46,14 @@ pub const RESERVED_FILES: u64 = 256;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", one_line(.0))]
 pub struct ConfigFault(String);
+
+impl ConfigFault {
+    /// The fault that this line describes.
+    #[must_use]
+    pub fn new(line: String) -> Self {
+        Self(line)
+    }
+}
 
 /// Escapes control characters, because quoted parts of a file may hold line breaks.
 fn one_line(text: &str) -> String {
@@ -127,6 +132,23 @@ pub struct Config {
 }
 
 impl Sources {
+    /// The settings of `file`, which the environment and then `args` override, and the zones of `zones_file` if that is another
+    /// file. `args` were parsed with [`arguments`]; `variable` reads the environment. The limit of connections is at most
+    /// `open_files`, less a reserve.
+    ///
+    /// # Errors
+    /// A [`ConfigFault`] for an argument or variable that is not valid.
+    pub fn new(
+        file: Option<PathBuf>,
+        zones_file: Option<PathBuf>,
+        args: &ArgMatches,
+        variable: impl Fn(&str) -> Option<String>,
+        open_files: u64,
+    ) -> Result<Self, ConfigFault> {
+        let outside = settings::outside_the_file(args, variable)?;
+        Ok(Self { file, zones_file, outside, open_files })
+    }
+
     /// Reads all sources anew.
     ///
     /// # Errors
@@ -168,6 +190,18 @@ impl Config {
     pub fn longest_polling_ms(&self) -> u32 {
         self.zones.iter().map(|(_, zone)| zone.policy.polling_period_ms).max().unwrap_or(0)
     }
+}
+
+/// The arguments of a command that needs a configuration.
+#[must_use]
+pub fn arguments() -> Vec<Arg> {
+    settings::arguments()
+}
+
+/// Whether an environment variable of this name is read as a setting.
+#[must_use]
+pub fn is_variable(name: &str) -> bool {
+    SETTINGS.iter().any(|setting| setting.variable() == name)
 }
 
 /// Reads a configuration text as if it were a file of that name. For tests and fuzzing.

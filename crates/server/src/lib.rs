@@ -14,10 +14,11 @@
 //! | [`http`] | routes, requests, replies, streams, pages and the documents of the APIs |
 //! | [`remote`] | the commands that ask a running server |
 //! | [`config`] | settings: where they come from, how they are checked and printed |
-//! | [`serve`] | the command line, the assembly of a server, reload and shutdown |
+//! | [`serve`] | the assembly of a server, reload and shutdown |
+//! | [`cli`], [`failure`] | the command line; exit codes |
 //!
-//! Each module owns the type of its settings. [`config`] reads and checks them, and only [`serve`] uses `config`. The
-//! modules form no circle: `scripts/check-layers` fails on one, and `scripts/check-layers weir` prints the order.
+//! Each module owns the type of its settings. [`config`] reads and checks them, and only [`serve`] and [`cli`] use `config`.
+//! The modules form no circle: `scripts/check-layers` fails on one, and `scripts/check-layers weir` prints the order.
 
 // The futures of a call through the gate, a cell and a client are nested deeper than the compiler's default limit.
 #![recursion_limit = "256"]
@@ -25,8 +26,10 @@
 pub mod access;
 pub mod audit;
 pub mod change_log;
+pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod failure;
 pub mod fanout;
 pub mod http;
 pub mod keys;

@@ -9,7 +9,7 @@ const PURGE_DELAY: std::ffi::c_int = 15;
 
 fn main() -> std::process::ExitCode {
     give_memory_back_at_once();
-    weir::serve::main(std::env::args_os())
+    weir::cli::main(std::env::args_os())
 }
 
 /// The allocator would keep what thousands of idle connections gave up until the same thread allocates again, which

@@ -18,10 +18,12 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
-use crate::{keys, secret::Secret};
+use crate::{
+    failure::{self, Failure},
+    keys,
+    secret::Secret,
+};
 use client::Client;
-
-pub use client::Fault;
 
 /// The pause between two looks of `--watch`.
 const EVERY: Duration = Duration::from_secs(2);
@@ -90,12 +92,15 @@ pub struct Server {
 /// Sends the request, and writes the result to standard output.
 ///
 /// # Errors
-/// A [`Fault`], with its exit code.
-pub async fn run(call: &Call, server: &Server) -> Result<(), Fault> {
+/// A [`Failure`], with its exit code.
+pub async fn run(call: &Call, server: &Server) -> Result<(), Failure> {
     let token = match (&server.token, &server.token_file) {
-        (_, Some(file)) => {
-            Some(keys::read_secret(file).map_err(|fault| Fault::usage(fault.to_string()))?.trim().to_owned())
-        }
+        (_, Some(file)) => Some(
+            keys::read_secret(file)
+                .map_err(|fault| Failure::new(failure::USAGE, fault.to_string()))?
+                .trim()
+                .to_owned(),
+        ),
         (Some(token), None) => Some(token.reveal().trim().to_owned()),
         (None, None) => None,
     };
@@ -162,7 +167,7 @@ fn dry(path: &str, dry_run: bool) -> String {
 }
 
 /// The body of a change with these fields. The server checks them.
-fn body_of(fields: &[(String, String)]) -> Result<Map<String, Value>, Fault> {
+fn body_of(fields: &[(String, String)]) -> Result<Map<String, Value>, Failure> {
     let (mut policy, mut notice) = (Map::new(), Map::new());
     for (name, text) in fields {
         let fresh = match name.strip_prefix("notice.") {
@@ -176,7 +181,7 @@ fn body_of(fields: &[(String, String)]) -> Result<Map<String, Value>, Fault> {
             }
         };
         if !fresh {
-            return Err(Fault::usage(format!("`{name}` is given twice")));
+            return Err(Failure::new(failure::USAGE, format!("`{name}` is given twice")));
         }
     }
     let mut body = Map::new();
@@ -189,10 +194,12 @@ fn body_of(fields: &[(String, String)]) -> Result<Map<String, Value>, Fault> {
     Ok(body)
 }
 
-fn say(text: &str) -> Result<(), Fault> {
+fn say(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     // An error means that the reader of a pipe has closed it.
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|_| Fault::unread())
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|_| Failure::new(failure::UNREAD, "nobody reads the output"))
 }
 
 #[cfg(test)]

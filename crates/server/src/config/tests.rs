@@ -1,7 +1,5 @@
 //! A file's faults have lines, and the sources their order.
 
-use std::ffi::OsString;
-
 use admission::Mode;
 use store::redis::Durability;
 
@@ -264,98 +262,6 @@ fn servers_talk_by_their_store_unless_said_otherwise() {
         let line = refused(&format!("{text}{ZONE}"));
         assert!(line.starts_with(told) && !line.contains("s3cret"), "{line}");
     }
-}
-
-#[test]
-fn a_password_is_no_flag() {
-    let order = |args: &[&str], variable: fn(&str) -> Option<String>| {
-        order(["weir"].iter().chain(args).map(OsString::from), variable, 20_000)
-    };
-    let told = order(&["--redis-password", "x"], |_| None).expect_err("refused").to_string();
-    assert!(told.starts_with("unexpected argument '--redis-password'"), "{told}");
-    let by_variable = order(&["--store", "redis://h:1"], |name| {
-        (name == "WEIR_REDIS_PASSWORD").then(|| "s3cret".to_owned())
-    });
-    let Ok(Order::Serve(sources)) = by_variable else { panic!("{by_variable:?}") };
-    assert!(!format!("{sources:?}").contains("s3cret"));
-    let StoreSettings::Redis(redis) = sources.load().expect("right").store else { panic!("no Redis") };
-    assert_eq!(redis.password.as_ref().map(Secret::reveal), Some("s3cret"));
-}
-
-#[test]
-fn zones_are_applied_from_their_own_file_or_that_of_the_settings() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let file = |name: &str, text: &str| {
-        let path = dir.path().join(name);
-        std::fs::write(&path, text).expect("written");
-        path.display().to_string()
-    };
-    let (settings, zones) = (file("weir.toml", REDIS), file("zones.toml", ZONE));
-    let both = file("both.toml", &format!("store = \"redis://h:1\"\n{ZONE}"));
-    let applied = |args: &[&str]| {
-        let args = ["weir", "zones", "apply"].iter().chain(args).map(OsString::from);
-        let Ok(Order::ApplyZones(sources)) = order(args, |_| None, 20_000) else { panic!("no order") };
-        sources.load()
-    };
-    for args in [&[both.as_str()][..], &[&zones, "--config", &settings], &[&zones, "--store", "redis://h:1"]]
-    {
-        let config = applied(args).expect("right");
-        assert!(matches!(config.store, StoreSettings::Redis(_)), "{args:?}");
-        assert_eq!((config.zones.len(), config.zones[0].0.as_str()), (1, "A"), "{args:?}");
-    }
-    for (args, told) in [
-        (&["weir", "zones"][..], "'weir zones' requires a subcommand"),
-        (&["weir", "zones", "apply"], "the following required arguments were not provided: <FILE>; see"),
-    ] {
-        let line = order(args.iter().map(OsString::from), |_| None, 20_000).expect_err("refused").to_string();
-        assert!(line.starts_with(told), "{line}");
-    }
-    let args = ["weir", "zones", "list", "--store", "redis://h:1"].map(OsString::from);
-    assert!(matches!(order(args, |_| None, 20_000), Ok(Order::ListZones(_))));
-}
-
-#[test]
-fn flags_win_over_variables_over_file_over_defaults() {
-    let file = tempfile::NamedTempFile::new().expect("a file");
-    std::fs::write(file.path(), format!("listen = \"127.0.0.1:1\"\nbacklog = 64\nlog = \"warn\"\n{ZONE}"))
-        .expect("written");
-    let load = |args: &[&str], variables: &'static [(&str, &str)]| {
-        let args = ["weir"].iter().chain(args).map(OsString::from);
-        let variable = |name: &str| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-        match order(args, variable, 20_000) {
-            Ok(
-                Order::Serve(sources)
-                | Order::Check(sources)
-                | Order::ApplyZones(sources)
-                | Order::ListZones(sources)
-                | Order::VerifyAudit(sources, ..),
-            ) => sources.load(),
-            Ok(Order::Print(text)) => Err(ConfigFault(text)),
-            Ok(other @ (Order::Ask { .. } | Order::NewToken { .. })) => panic!("{other:?}"),
-            Err(fault) => Err(fault),
-        }
-    };
-    let path = file.path().to_str().expect("a plain path");
-    let both = &[("WEIR_LISTEN", "127.0.0.1:2"), ("WEIR_BACKLOG", "128")];
-    let config = load(&["serve", "--config", path, "--listen", "127.0.0.1:3"], both).expect("right");
-    assert_eq!((config.listen.port(), config.backlog, config.log.as_str()), (3, 128, "warn"));
-    let bare = load(&[], &[]).expect("bare");
-    assert_eq!((bare.zones[0].0.as_str(), &bare.zones[0].1), ("TEST_ZONE", &Definition::default()));
-    assert_eq!(bare.max_connections, 19_744);
-    let told = |args: &[&str], variables| load(args, variables).expect_err("refused").to_string();
-    assert!(told(&["--backlog", "1"], &[]).starts_with("--backlog: is 1, and must be"));
-    assert!(told(&[], &[("WEIR_BACKLOG", "x")]).starts_with("WEIR_BACKLOG: is x, and must be"));
-    assert!(told(&["--nonsense"], &[]).starts_with("unexpected argument '--nonsense' found; see"));
-    assert!(
-        told(&["check-config", "/nonexistent.toml"], &[]).starts_with("/nonexistent.toml: can't be read")
-    );
-    assert!(
-        told(&["audit", "verify", "--head", "7:x"], &[]).starts_with("--head: `7:x` is no head; write it as")
-    );
-    let audited = load(&["audit", "verify", "log", "--audit-dir", "log"], &[]).expect("right").audit;
-    assert_eq!(audited.map(|audit| audit.file_bytes), Some(100_000_000));
-    assert!(told(&["--version"], &[]).starts_with("weir 0."));
-    assert_eq!(bare.needs_restart(&config), ["listen", "backlog", "log"]);
 }
 
 #[test]

@@ -15,31 +15,13 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Map, Value};
 use tokio::{net::TcpStream, time::timeout};
 
+use crate::failure::{self, Failure};
+
 /// How long a server may take to reply.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// The largest reply, in bytes. Enough for some thousand zones with their trends.
 const MAX_REPLY: usize = 64 << 20;
-
-/// Why there is no result, and the exit code for it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{line}")]
-pub struct Fault {
-    /// As in `sysexits.h`: 64 for a wrong command, 65 for a refused change, 69 if the server does not answer, 77 if the
-    /// caller lacks a permission. 141 if nobody reads the output, as shells report it.
-    pub exit: u8,
-    line: String,
-}
-
-impl Fault {
-    pub(super) fn usage(line: String) -> Self {
-        Self { exit: 64, line }
-    }
-
-    pub(super) fn unread() -> Self {
-        Self { exit: 141, line: "nobody reads the output".to_owned() }
-    }
-}
 
 /// A server's reply.
 pub(super) struct Response {
@@ -58,24 +40,26 @@ pub(super) struct Client {
 
 impl Client {
     /// A client of the server at `http://HOST:PORT`.
-    pub(super) fn new(url: &str, token: Option<String>) -> Result<Self, Fault> {
+    pub(super) fn new(url: &str, token: Option<String>) -> Result<Self, Failure> {
         let wrong = || {
-            Fault::usage(format!("--admin: `{url}` is not an address; write one as in http://127.0.0.1:8081"))
+            Failure::new(
+                failure::USAGE,
+                format_args!("--admin: `{url}` is not an address; write one as in http://127.0.0.1:8081"),
+            )
         };
         let uri: Uri = url.parse().map_err(|_| wrong())?;
         if uri.scheme_str() == Some("https") {
             let what = "--admin: https is not supported; run the command on the server's machine, or use a tunnel (ssh -L)";
-            return Err(Fault::usage(what.to_owned()));
+            return Err(Failure::new(failure::USAGE, what));
         }
         let authority =
             uri.authority().filter(|_| uri.scheme_str() == Some("http") && matches!(uri.path(), "" | "/"));
         let authority = authority.filter(|authority| !authority.as_str().contains('@')).ok_or_else(wrong)?;
         let token = token.map(|token| {
-            let value = HeaderValue::try_from(format!("Bearer {token}"));
-            let mut value =
-                value.map_err(|_| Fault::usage("the token has characters that no token has".to_owned()))?;
+            let mut value = HeaderValue::try_from(format!("Bearer {token}"))
+                .map_err(|_| Failure::new(failure::USAGE, "the token has characters that no token has"))?;
             value.set_sensitive(true);
-            Ok(value)
+            Ok::<_, Failure>(value)
         });
         Ok(Self {
             host: authority.host().trim_matches(['[', ']']).to_owned(),
@@ -85,7 +69,7 @@ impl Client {
         })
     }
 
-    pub(super) async fn get(&self, path: &str) -> Result<Response, Fault> {
+    pub(super) async fn get(&self, path: &str) -> Result<Response, Failure> {
         self.send(Method::GET, path, None, None).await
     }
 
@@ -95,9 +79,9 @@ impl Client {
         path: &str,
         if_match: Option<&str>,
         body: Option<&Map<String, Value>>,
-    ) -> Result<Response, Fault> {
-        let away = |what: &dyn std::fmt::Display| Fault {
-            exit: 69,
+    ) -> Result<Response, Failure> {
+        let away = |what: &dyn std::fmt::Display| Failure {
+            exit: failure::UNAVAILABLE,
             line: format!(
                 "http://{}: {what}; is it the address of a server's admin listener? --admin names another one",
                 self.authority
@@ -113,11 +97,11 @@ impl Client {
         let colon = if detail.is_empty() { "" } else { ": " };
         let line = format!("{title}{colon}{detail} ({status} {code})");
         let exit = match status {
-            401 | 403 | 421 => 77,
-            500.. => 69,
-            _ => 65,
+            401 | 403 | 421 => failure::NO_PERMISSION,
+            500.. => failure::UNAVAILABLE,
+            _ => failure::DATA,
         };
-        Err(Fault { exit, line })
+        Err(Failure { exit, line })
     }
 
     async fn exchange(

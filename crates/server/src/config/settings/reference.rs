@@ -38,7 +38,7 @@ fn row(setting: &Setting) -> String {
 fn page() -> String {
     let mut page = String::from(
         "# Settings\n\n\
-         <!-- Made from crates/server/src/config/settings.rs. Do not edit: WEIR_WRITE_DOCS=1 cargo test -p weir --lib reference -->\n\n\
+         <!-- Made from crates/server/src/config/settings/table.rs. Do not edit: WEIR_WRITE_DOCS=1 cargo test -p weir --lib reference -->\n\n\
          Every setting has a name in the file, a flag and a variable. A flag wins over a variable, a variable wins over the \
          file, and the file wins over the default. A dot in a name stands for a table of the file: `pass.issuer` is `issuer` in \
          `[pass]`. Zones, cells, admin tokens and targets are tables of the file only: see \

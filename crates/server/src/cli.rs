@@ -1,0 +1,166 @@
+//! The command line: reads what the process was called for, does it, and sets the exit code.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `arguments` | the arguments of all commands |
+//! | `order` | from arguments to an [`Order`] |
+//! | `zones` | commands about the zones that a store keeps |
+//!
+//! Commands that call a running server are in [`remote`]. [`serve`] serves. Invariant: every failure is one line on standard
+//! error, and an exit code of [`failure`].
+
+mod arguments;
+mod order;
+mod zones;
+
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, IsTerminal as _, Write as _},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+
+use crate::{
+    access::{AdminToken, Role},
+    audit,
+    config::{self, Config, ConfigFault, Sources},
+    failure::{self, Failure},
+    http::wait::Pages,
+    remote, serve,
+};
+pub use order::{Order, read};
+
+/// The exit code of `weir audit verify` for a log that was changed.
+const CHANGED: u8 = 1;
+
+/// The exit code of `weir audit verify` for a log that cannot be read.
+const UNREADABLE: u8 = 2;
+
+/// Does what the command line says; returns when that is done.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let done = read(args, |name| env::var(name).ok(), open_files()).map_err(usage).and_then(run);
+    match done {
+        Ok(exit) => exit,
+        Err(Failure { exit, line }) => {
+            // Without standard error nobody can be told.
+            let _ = writeln!(io::stderr(), "weir: {line}");
+            ExitCode::from(exit)
+        }
+    }
+}
+
+fn run(order: Order) -> Result<ExitCode, Failure> {
+    match order {
+        Order::Print(text) => print(&text),
+        Order::Check(sources) => {
+            let config = load(&sources)?;
+            Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
+            print(&format!("{}\nthe configuration is right\n", serve::describe(&config, &config.zones)));
+        }
+        Order::ApplyZones(sources) => zones::apply(&load(&sources)?)?,
+        Order::ListZones(sources) => zones::list(&load(&sources)?)?,
+        Order::Call(call, server) => on_this_thread(remote::run(&call, &server))?,
+        Order::NewToken { name, role } => new_token(&name, role)?,
+        Order::Serve(sources) => {
+            let config = load(&sources)?;
+            start_log(&config.log);
+            let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+            for name in names.filter(|name| is_unknown(name)) {
+                tracing::warn!("{name} is not a setting of weir; see weir --help");
+            }
+            serve::run(config, &sources)?;
+        }
+        Order::VerifyAudit(sources, paths, head) => return verify(&sources, paths, head),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn usage(fault: ConfigFault) -> Failure {
+    Failure::new(failure::USAGE, fault)
+}
+
+fn load(sources: &Sources) -> Result<Config, Failure> {
+    sources.load().map_err(usage)
+}
+
+/// Runs a command that does not serve.
+fn on_this_thread<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let no_runtime =
+        |e: io::Error| Failure::new(failure::UNAVAILABLE, format_args!("the command cannot start: {e}"));
+    runtime.map_err(no_runtime)?.block_on(work)
+}
+
+fn new_token(name: &str, role: Role) -> Result<(), Failure> {
+    let no_random = |_| Failure::new(failure::UNAVAILABLE, "the system gives no random numbers");
+    let (token, sha256) = AdminToken::make().map_err(no_random)?;
+    let role = role.as_str();
+    print(&format!(
+        "{token}\n\n\
+         This is shown once. In the configuration file of each server:\n\n\
+         [[admin_token]]\nname = \"{name}\"\nrole = \"{role}\"\nsha256 = \"{sha256}\"\n"
+    ));
+    Ok(())
+}
+
+/// Prints what the log's verification found.
+fn verify(
+    sources: &Sources,
+    mut paths: Vec<PathBuf>,
+    head: Option<audit::Head>,
+) -> Result<ExitCode, Failure> {
+    if paths.is_empty() {
+        let none = "no audit.dir is configured: name the log's directory, or its files in their order";
+        let configured = load(sources)?.audit.ok_or_else(|| Failure::new(failure::USAGE, none))?;
+        paths.push(configured.dir);
+    }
+    let report = audit::verify(&paths, head).map_err(Failure::with(UNREADABLE))?;
+    print(&report.to_string());
+    Ok(if report.fault.is_some() { ExitCode::from(CHANGED) } else { ExitCode::SUCCESS })
+}
+
+/// Whether this looks like a variable of a setting, but is none.
+fn is_unknown(name: &str) -> bool {
+    // Kubernetes describes a service called `weir` to every container in variables of these forms.
+    let of_kubernetes = name.starts_with("WEIR_SERVICE_") || name.starts_with("WEIR_PORT");
+    let is_other = matches!(name, "WEIR_CONFIG" | arguments::TOKEN_VARIABLE);
+    name.starts_with("WEIR_") && !is_other && !of_kubernetes && !config::is_variable(name)
+}
+
+/// Raises the limit of open files as far as possible without privileges, and returns it.
+fn open_files() -> u64 {
+    let mut limit = getrlimit(Resource::Nofile);
+    let soft = limit.current;
+    limit.current = limit.maximum;
+    if setrlimit(Resource::Nofile, limit).is_ok() {
+        limit.maximum.unwrap_or(u64::MAX)
+    } else {
+        soft.unwrap_or(1_024)
+    }
+}
+
+/// Starts the log on standard error.
+fn start_log(filter: &str) {
+    // async-nats logs every lost connection and every missed message, at `info` and `error`. The fan-out logs what matters.
+    let filter = format!("async_nats=off,{filter}");
+    let colour = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none();
+    let subscriber = tracing_subscriber::fmt()
+        .with_writer(io::stderr)
+        .with_ansi(colour)
+        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
+        .finish();
+    // Fails where a test has set one already.
+    let _ = tracing::subscriber::set_global_default(subscriber);
+}
+
+/// Prints to standard output. A closed standard output is not a failure.
+fn print(text: &str) {
+    let mut out = io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+#[cfg(test)]
+mod tests;

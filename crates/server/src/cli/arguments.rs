@@ -1,0 +1,159 @@
+//! The arguments of all commands.
+//!
+//! Invariant: no argument takes a secret, because everybody on the machine can read a command line.
+
+use clap::{Arg, ArgAction, Command, builder::PossibleValuesParser};
+
+use crate::{access::Role, config, http::openapi::Document};
+
+/// The variable with the token that commands send.
+pub(super) const TOKEN_VARIABLE: &str = "WEIR_ADMIN_TOKEN";
+
+/// The admin listener that commands call where no other is given.
+pub(super) const DEFAULT_SERVER: &str = "http://127.0.0.1:8081";
+
+/// The command line.
+pub(super) fn command() -> Command {
+    let settings = config::arguments();
+    Command::new("weir")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("An admission server: a virtual waiting room that apps poll")
+        .args_conflicts_with_subcommands(true)
+        .args(&settings)
+        .subcommand(Command::new("serve").about("Serve; the default without a command").args(&settings))
+        .subcommand(
+            Command::new("check-config")
+                .about("Check a configuration, and print what is in force")
+                .args(&settings)
+                .arg(file("The file to check")),
+        )
+        .subcommand(zones(&settings))
+        .subcommand(audit(&settings))
+        .subcommand(stats())
+        .subcommand(token())
+        .subcommand(openapi())
+}
+
+fn file(help: &'static str) -> Arg {
+    Arg::new("file").value_name("FILE").help(help)
+}
+
+/// The running server that is called, and the token for it.
+fn server() -> [Arg; 2] {
+    [
+        Arg::new("admin")
+            .long("admin")
+            .value_name("URL")
+            .help(format!("Address of its admin listener [default: {DEFAULT_SERVER}]")),
+        Arg::new("token-file")
+            .long("token-file")
+            .value_name("FILE")
+            .help(format!("File with the token, mode 0600 [default: the token in {TOKEN_VARIABLE}]")),
+    ]
+}
+
+fn zone() -> Arg {
+    Arg::new("zone").value_name("ZONE").help("The zone's id")
+}
+
+fn fields() -> Arg {
+    Arg::new("field").value_name("FIELD=VALUE").num_args(0..).help(
+        "As in the configuration file: admit_per_minute=600, mode=hold, notice.en=TEXT; an empty text removes a notice",
+    )
+}
+
+fn dry_run() -> Arg {
+    Arg::new("dry-run")
+        .long("dry-run")
+        .action(ArgAction::SetTrue)
+        .help("Change nothing, only show what would change")
+}
+
+/// Commands about zones. `apply` works on a store, `list` on a store that `settings` name, all others on a running server.
+fn zones(settings: &[Arg]) -> Command {
+    let on_server = |name: &'static str, about: &'static str| Command::new(name).about(about).args(server());
+    let list = "List the zones of a running server; with --config or --store, those that the store keeps";
+    let file = file("The file with the zones; also with the settings, unless --config names another");
+    Command::new("zones")
+        .about("Show and change zones: those of a running server, or those that a store keeps")
+        .subcommand_required(true)
+        .subcommand(
+            Command::new("apply")
+                .about(
+                    "Put a file's zones into the store, keep the store's other zones, and print what changed",
+                )
+                .args(settings)
+                .arg(file.required(true)),
+        )
+        .subcommand(on_server("list", list).args(settings))
+        .subcommand(on_server("show", "Show a zone of a running server").arg(zone().required(true)))
+        .subcommand(
+            on_server("set", "Change a zone of a running server, and print what that does to the waits")
+                .arg(dry_run())
+                .arg(zone().required(true))
+                .arg(fields().required(true)),
+        )
+        .subcommand(
+            on_server("create", "Create a zone on a running server")
+                .arg(dry_run())
+                .arg(zone().required(true))
+                .arg(fields()),
+        )
+        .subcommand(
+            on_server("delete", "Delete a zone of a running server; its line stays in the store")
+                .arg(dry_run())
+                .arg(zone().required(true)),
+        )
+}
+
+fn audit(settings: &[Arg]) -> Command {
+    let head = Arg::new("head")
+        .long("head")
+        .value_name("N:HASH")
+        .help("A head that the server logged: line N must exist and have this hash");
+    let path = Arg::new("path")
+        .value_name("PATH")
+        .num_args(0..)
+        .help("Its directory, or its files in their order [default: the configured audit.dir]");
+    let verify = Command::new("verify")
+        .about("Check that an audit log is unchanged; exit code 0 if so, 1 if not, 2 if it cannot be read")
+        .args(settings)
+        .arg(head)
+        .arg(path);
+    Command::new("audit").about("Check the audit log").subcommand_required(true).subcommand(verify)
+}
+
+fn stats() -> Command {
+    let watch = Arg::new("watch").long("watch").action(ArgAction::SetTrue).help("Repeat every two seconds");
+    Command::new("stats")
+        .about("Show how the lines of a running server move; with a zone, by minute")
+        .args(server())
+        .arg(watch)
+        .arg(zone())
+}
+
+fn token() -> Command {
+    let name = Arg::new("name").long("name").value_name("NAME").required(true).help("Its name in logs");
+    let role = Arg::new("role")
+        .long("role")
+        .required(true)
+        .value_parser(words(&Role::ALL.map(|(_, word)| word)))
+        .help("viewer sees; operator changes zones, too; admin also creates and deletes them, and drains servers");
+    let new = Command::new("new")
+        .about("Make a token: print it once, with the lines for the configuration")
+        .arg(name)
+        .arg(role);
+    Command::new("token").about("Tokens for the admin API").subcommand_required(true).subcommand(new)
+}
+
+fn openapi() -> Command {
+    let document = Arg::new("document")
+        .value_name("API")
+        .required(true)
+        .value_parser(words(&Document::ALL.map(|(_, word)| word)));
+    Command::new("openapi").about("Print the OpenAPI document of an API").arg(document)
+}
+
+fn words(words: &[&'static str]) -> PossibleValuesParser {
+    PossibleValuesParser::new(words.to_vec())
+}

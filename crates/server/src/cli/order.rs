@@ -1,0 +1,171 @@
+//! What the process was called for.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use clap::ArgMatches;
+
+use super::arguments::{self, DEFAULT_SERVER, TOKEN_VARIABLE};
+use crate::{
+    access::{AdminToken, Role},
+    audit,
+    config::{ConfigFault, Sources},
+    http::openapi::Document,
+    remote::{Call, Server},
+    secret::Secret,
+};
+
+/// What the process was called for.
+#[derive(Debug)]
+pub enum Order {
+    /// Serve with these sources of configuration.
+    Serve(Sources),
+    /// Only check these sources.
+    Check(Sources),
+    /// Put the zones of these sources into the store.
+    ApplyZones(Sources),
+    /// List the zones that the store keeps.
+    ListZones(Sources),
+    /// Verify the audit log in these paths against its chain and a head. Without paths, the configured log.
+    VerifyAudit(Sources, Vec<PathBuf>, Option<audit::Head>),
+    /// Call a running server.
+    Call(Call, Server),
+    /// Make a token for the admin API.
+    NewToken {
+        /// The token's name.
+        name: String,
+        /// The role that the token gives.
+        role: Role,
+    },
+    /// Print this and end: help, the version, or a document.
+    Print(String),
+}
+
+/// Reads the command line. `variable` reads the environment; `open_files` is the process's limit of open files.
+///
+/// # Errors
+/// A [`ConfigFault`] for arguments and variables that are not valid.
+pub fn read(
+    args: impl IntoIterator<Item = OsString>,
+    variable: impl Fn(&str) -> Option<String>,
+    open_files: u64,
+) -> Result<Order, ConfigFault> {
+    let matches = match arguments::command().try_get_matches_from(args) {
+        Ok(matches) => matches,
+        Err(e) if !e.use_stderr() => return Ok(Order::Print(e.render().to_string())),
+        Err(e) => return Err(fault(&e)),
+    };
+    let (mut word, mut args) = matches.subcommand().unwrap_or(("serve", &matches));
+    if matches!(word, "zones" | "audit" | "token")
+        && let Some(inner) = args.subcommand()
+    {
+        (word, args) = inner;
+    }
+    let args = Arguments(args);
+    let zone = || args.text("zone").unwrap_or_default();
+    let dry_run = args.is_set("dry-run");
+    let call = match word {
+        // The arguments name a store, so the store is asked. A store in the environment is a server's.
+        "list" if args.text("config").is_some() || args.text("store").is_some() => {
+            return sources(word, &args, variable, open_files).map(Order::ListZones);
+        }
+        "list" => Call::List,
+        "show" => Call::Show(zone()),
+        "set" => Call::Set { zone: zone(), fields: args.fields()?, dry_run },
+        "create" => Call::Create { zone: zone(), fields: args.fields()?, dry_run },
+        "delete" => Call::Delete { zone: zone(), dry_run },
+        "stats" => Call::Stats { zone: args.text("zone"), watch: args.is_set("watch") },
+        "new" => return new_token(&args),
+        "openapi" => {
+            let wanted = args.text("document").unwrap_or_default();
+            let document = Document::ALL.into_iter().find(|(_, word)| *word == wanted);
+            return Ok(Order::Print(document.map(|(document, _)| document.text()).unwrap_or_default()));
+        }
+        "verify" => {
+            let head = args.text("head").map(|text| {
+                text.parse::<audit::Head>()
+                    .map_err(|what| ConfigFault::new(format!("--head: `{text}` is not a head; {what}")))
+            });
+            let paths = args.0.get_many::<String>("path").into_iter().flatten().map(PathBuf::from).collect();
+            let sources = sources(word, &args, variable, open_files)?;
+            return Ok(Order::VerifyAudit(sources, paths, head.transpose()?));
+        }
+        _ => {
+            let sources = sources(word, &args, variable, open_files)?;
+            return Ok(match word {
+                "check-config" => Order::Check(sources),
+                "apply" => Order::ApplyZones(sources),
+                _ => Order::Serve(sources),
+            });
+        }
+    };
+    let server = Server {
+        url: args.text("admin").unwrap_or_else(|| DEFAULT_SERVER.to_owned()),
+        token: variable(TOKEN_VARIABLE).map(Secret::new),
+        token_file: args.text("token-file").map(PathBuf::from),
+    };
+    Ok(Order::Call(call, server))
+}
+
+/// The first line of the parser's message; it has no more that says what is wrong.
+fn fault(error: &clap::Error) -> ConfigFault {
+    let text = error.render().to_string();
+    let mut lines = text.lines();
+    let mut what = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+    if what.ends_with(':') {
+        what = format!("{what} {}", lines.next().unwrap_or_default().trim());
+    }
+    ConfigFault::new(format!("{what}; see weir --help"))
+}
+
+/// Where the configuration comes from.
+fn sources(
+    word: &str,
+    args: &Arguments<'_>,
+    variable: impl Fn(&str) -> Option<String>,
+    open_files: u64,
+) -> Result<Sources, ConfigFault> {
+    let named = args.text("config").or_else(|| variable("WEIR_CONFIG")).map(PathBuf::from);
+    let argument = args.text("file").map(PathBuf::from);
+    // `zones apply` takes the settings from the named file and the zones from its argument.
+    let (file, zones_file) = match word {
+        "apply" if named.is_some() => (named, argument),
+        _ => (argument.or(named), None),
+    };
+    Sources::new(file, zones_file, args.0, variable, open_files)
+}
+
+fn new_token(args: &Arguments<'_>) -> Result<Order, ConfigFault> {
+    let name = args.text("name").unwrap_or_default();
+    if !AdminToken::is_name(&name) {
+        return Err(ConfigFault::new(format!(
+            "--name: `{name}` is not a valid name; use 1 to 64 of A-Z a-z 0-9 _ . @ -, and not `local`"
+        )));
+    }
+    let wanted = args.text("role").unwrap_or_default();
+    let role = Role::ALL.into_iter().find(|(_, word)| *word == wanted);
+    Ok(Order::NewToken { name, role: role.map_or(Role::Viewer, |(role, _)| role) })
+}
+
+/// The arguments of a command. A command need not have an argument of the name that is asked for.
+struct Arguments<'a>(&'a ArgMatches);
+
+impl Arguments<'_> {
+    fn text(&self, name: &str) -> Option<String> {
+        self.0.try_get_one::<String>(name).ok().flatten().cloned()
+    }
+
+    fn is_set(&self, name: &str) -> bool {
+        matches!(self.0.try_get_one::<bool>(name), Ok(Some(true)))
+    }
+
+    /// The arguments of the form `FIELD=VALUE`.
+    fn fields(&self) -> Result<Vec<(String, String)>, ConfigFault> {
+        let read = |text: &String| {
+            let (name, value) = text.split_once('=').ok_or_else(|| {
+                ConfigFault::new(format!("`{text}` is not a field; write it as in admit_per_minute=600"))
+            })?;
+            Ok((name.to_owned(), value.to_owned()))
+        };
+        self.0.get_many::<String>("field").into_iter().flatten().map(read).collect()
+    }
+}

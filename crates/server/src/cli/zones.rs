@@ -1,0 +1,87 @@
+//! The commands about the zones that a store keeps.
+
+use std::{fmt::Write as _, io, io::Write as _};
+
+use admission::{Definition, ZoneId};
+use gate::{
+    cells::Cells,
+    definitions::{self, Applied},
+};
+use store::redis::Redis;
+
+use super::{on_this_thread, print};
+use crate::{
+    config::Config,
+    failure::{self, Failure},
+    fanout::{self, SenderId},
+    stores::{self, RedisSettings, StoreSettings},
+};
+
+/// Puts the zones of the file into the store, and tells the servers.
+pub(super) fn apply(config: &Config) -> Result<(), Failure> {
+    let redis = store_of(config)?;
+    let (applied, not_told) = on_this_thread(async {
+        let cells = stores::cells(redis)?;
+        Ok(apply_to(&cells, config).await)
+    })?;
+    print(&applied.to_string());
+    if let Some(why) = not_told {
+        let _ =
+            writeln!(io::stderr(), "weir: the servers were not told ({why}); they see it within a second");
+    }
+    match applied.failure() {
+        None => Ok(()),
+        Some(why) => Err(Failure::new(failure::UNAVAILABLE, format_args!("{why}; apply the file again"))),
+    }
+}
+
+/// Puts the zones into the cells. Also returns why servers could not be told, if they could not.
+async fn apply_to(cells: &Cells<Redis>, config: &Config) -> (Applied, Option<String>) {
+    let (transports, sender) = (stores::transports(&config.fanout, cells), SenderId::new());
+    let mut not_told = None;
+    let applied = definitions::apply(cells, &config.zones, async |at, zone, definition| {
+        // After the first failure the other zones are not announced: each would wait for its own time limit.
+        if not_told.is_none()
+            && let Some(transport) = transports.get(at)
+        {
+            not_told = fanout::say(transport, sender, zone, Some(definition)).await.err();
+        }
+    });
+    (applied.await, not_told)
+}
+
+/// Prints the zones of each cell that answers.
+pub(super) fn list(config: &Config) -> Result<(), Failure> {
+    let redis = store_of(config)?;
+    on_this_thread(async {
+        let mut away = None;
+        for cell in stores::cells(redis)?.all() {
+            match cell.zones().await {
+                Ok(kept) => print(&kept.zones.iter().map(zone_text).collect::<String>()),
+                Err(error) => away = Some(error),
+            }
+        }
+        away.map_or(Ok(()), |error| Err(Failure::new(failure::UNAVAILABLE, error)))
+    })
+}
+
+/// The store that keeps the zones.
+fn store_of(config: &Config) -> Result<&RedisSettings, Failure> {
+    match &config.store {
+        StoreSettings::Redis(redis) => Ok(redis),
+        StoreSettings::Memory => Err(Failure::new(
+            failure::USAGE,
+            "the embedded store keeps no zones: the server reads them from its file; change the file and send the server \
+             SIGHUP, or name a store with --store redis://…",
+        )),
+    }
+}
+
+/// A zone on one line, and its notices below.
+fn zone_text((zone, definition): &(ZoneId, Definition)) -> String {
+    let mut out = format!("{zone}: {}\n", definitions::sentence(definition));
+    for (language, text) in definition.notice.iter() {
+        let _ = writeln!(out, "  {language}: {}", text.replace('\n', "\n      "));
+    }
+    out
+}

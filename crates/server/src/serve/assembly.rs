@@ -1,0 +1,145 @@
+//! Puts the parts of a server together, from a configuration.
+//!
+//! The order is keys, store, subscribers, zones, listeners. Invariant: everything that follows the bus subscribes before the
+//! first event is published.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use edge::listen;
+use events::Bus;
+use gate::{AnyStore, Gate, definitions::OnChange, limits::Limits};
+use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
+
+use super::zones::{self, Followers};
+use crate::{
+    audit::{Audit, Recorder},
+    change_log::ChangeLog,
+    config::Config,
+    failure::{self, Failure},
+    http::{
+        Lifecycle,
+        admin::{AdminParts, AdminState, Guard},
+        layers::Intake,
+        public::{PublicParts, PublicState},
+        stream::Streams,
+        wait::Pages,
+    },
+    keys,
+    metrics::Metrics,
+    servers::{Servers, State},
+    stats::Stats,
+};
+
+/// A server whose parts run, and whose listeners do not accept yet.
+pub(super) struct Assembled {
+    pub(super) public: PublicState,
+    pub(super) admin: AdminState,
+    pub(super) public_listener: TcpListener,
+    pub(super) admin_listener: TcpListener,
+    pub(super) metrics: Arc<Metrics>,
+    /// Is notified when zones or policies changed elsewhere.
+    pub(super) zones_changed: Arc<Notify>,
+    /// The tasks of all parts. They end when this is dropped.
+    pub(super) tasks: JoinSet<()>,
+}
+
+/// Makes the parts. The audit log is left in `audit`, because it must outlive the runtime: it ends when everything that
+/// publishes events is gone.
+pub(super) async fn assemble(
+    config: &Config,
+    bus: &Arc<Bus>,
+    audit: &mut Option<Audit>,
+) -> Result<Assembled, Failure> {
+    keys::make_dir(&config.data_dir)?;
+    let seals = keys::seals(&config.seal, &config.data_dir)?;
+    let passes = keys::passes(&config.pass, &config.data_dir)?;
+    let pages = Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
+    let (store, cells) = zones::open_store(config)?;
+    let metrics = Arc::new(Metrics::new(Arc::clone(bus)));
+    let gate = Arc::new(Gate::new(store, seals, Arc::clone(bus)));
+
+    let counted = metrics.subscribe().map_err(Failure::with(failure::UNAVAILABLE))?;
+    *audit = start_audit(config, bus, &gate)?;
+    let streamed = Streams::subscribe(bus).map_err(Failure::with(failure::UNAVAILABLE))?;
+    let entries = Stats::subscribe(bus).map_err(Failure::with(failure::UNAVAILABLE))?;
+    let definitions = ChangeLog::subscribe(bus).map_err(Failure::with(failure::UNAVAILABLE))?;
+
+    let mut tasks = JoinSet::new();
+    tasks.spawn(Arc::clone(&metrics).follow(counted, Arc::clone(&gate)));
+    tasks.spawn(Arc::clone(&metrics).run_upkeep());
+    let streams = Arc::new(Streams::new(metrics.streams.clone()));
+    let (following, of) = (Arc::clone(&streams), Arc::clone(bus));
+    tasks.spawn(async move { following.follow(streamed, &of).await });
+
+    let recorder = audit.as_ref().map_or_else(Recorder::without_log, Audit::recorder);
+    let on_change: Box<OnChange> = Box::new(move |author, zone, change| recorder.write(author, zone, change));
+    let zones_changed = Arc::new(Notify::new());
+    let zones = match &cells {
+        None => zones::of_file(config, &gate, on_change).await?,
+        Some(cells) => {
+            let followers = Followers { tasks: &mut tasks, bus, metrics: &metrics, changed: &zones_changed };
+            zones::of_cells(config, &gate, cells, on_change, followers).await?
+        }
+    };
+    let (stats, changes) = (Stats::new(), ChangeLog::new(gate.definitions()));
+    tasks.spawn(Arc::clone(&stats).follow(entries, Arc::clone(&gate)));
+    tasks.spawn(Arc::clone(&changes).follow(definitions, Arc::clone(&gate)));
+
+    let public_listener =
+        listen(config.listen, config.backlog).map_err(Failure::with(failure::UNAVAILABLE))?;
+    let admin_listener =
+        listen(config.admin_listen, config.backlog).map_err(Failure::with(failure::UNAVAILABLE))?;
+    let lifecycle = Arc::new(Lifecycle::default());
+    let servers = {
+        let address = public_listener.local_addr().unwrap_or(config.listen);
+        let (gate, metrics, lifecycle) =
+            (Arc::downgrade(&gate), Arc::clone(&metrics), Arc::clone(&lifecycle));
+        Arc::new(Servers::new(address, move || State {
+            draining: lifecycle.is_out_of_service(),
+            zones: gate.upgrade().map_or(0, |gate| gate.zones().len()),
+            connections: usize::try_from(metrics.connections.open.get()).unwrap_or(0),
+        }))
+    };
+    for cell in cells.iter().flat_map(|cells| cells.all()) {
+        tasks.spawn(Arc::clone(&servers).run(Arc::clone(cell)));
+    }
+    let intake = Arc::new(Intake {
+        metrics: Arc::clone(&metrics),
+        trusted_proxies: config.trusted_proxies.clone(),
+        body_timeout: config.body_timeout,
+    });
+    let public = PublicState::from(PublicParts {
+        gate: Arc::clone(&gate),
+        limits: Limits::new(&config.limit, zones.buckets_of),
+        passes,
+        streams: Arc::clone(&streams),
+        cors_origins: config.cors_origins.clone(),
+        pages: ArcSwap::from_pointee(pages),
+        cells: Arc::clone(&zones.cells),
+        intake: Arc::clone(&intake),
+        lifecycle: Arc::clone(&lifecycle),
+    });
+    let admin = AdminState::from(AdminParts {
+        gate,
+        editor: Arc::new(zones.editor),
+        cells: zones.cells,
+        bus: Arc::clone(bus),
+        streams,
+        guard: ArcSwap::from_pointee(Guard::new(&config.admin_tokens, &config.admin_hosts)),
+        stats,
+        changes,
+        servers,
+        intake,
+        lifecycle,
+    });
+    Ok(Assembled { public, admin, public_listener, admin_listener, metrics, zones_changed, tasks })
+}
+
+fn start_audit(config: &Config, bus: &Bus, gate: &Arc<Gate<AnyStore>>) -> Result<Option<Audit>, Failure> {
+    let Some(settings) = &config.audit else { return Ok(None) };
+    let gate = Arc::downgrade(gate);
+    let policies = Box::new(move || Some(gate.upgrade()?.policies()));
+    let started = Audit::start(bus, settings, policies);
+    started.map(Some).map_err(|e| Failure::new(failure::CANNOT_CREATE, format_args!("the audit log: {e}")))
+}

@@ -1,0 +1,72 @@
+//! Reads the configuration again while the server runs.
+//!
+//! Invariant: if any part of the new configuration is not valid, nothing changes. Settings that need a restart are named in
+//! the log and keep their value.
+
+use std::sync::Arc;
+
+use gate::{
+    definitions::{self, DefineError},
+    warn_of_differences,
+};
+
+use crate::{
+    config::{Config, Sources},
+    http::{
+        admin::{AdminState, Guard},
+        public::PublicState,
+        wait::Pages,
+    },
+};
+
+/// Takes over the zones, pages and tokens of the configuration as it is now. Zones of a store are not changed, because the
+/// store keeps them. Returns the new configuration, or none if something was not valid; the log says what.
+pub(super) async fn reload(
+    running: &Config,
+    sources: &Sources,
+    public: &PublicState,
+    admin: &AdminState,
+) -> Option<Config> {
+    let new = sources
+        .load()
+        .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
+        .ok()?;
+    let pages = Pages::read(&new.wait)
+        .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
+        .ok()?;
+    let restart = running.needs_restart(&new);
+    if !restart.is_empty() {
+        tracing::warn!("changed in the configuration, and needs a restart: {}", restart.join(", "));
+    }
+    if admin.cells.is_empty() {
+        match admin.editor.reload(new.zones.clone()).await {
+            Ok(()) => {}
+            Err(e @ DefineError::Disk(_)) => {
+                tracing::error!("{e} (the zones stay as they were; send SIGHUP again)");
+                return None;
+            }
+            Err(e) => {
+                tracing::error!("{e} (not every zone is as defined; send SIGHUP again)");
+                return None;
+            }
+        }
+    } else {
+        let differ = definitions::differences(&new.zones, &admin.gate.definitions());
+        if !differ.is_empty() {
+            warn_of_differences(&differ);
+        }
+    }
+    public.pages.store(Arc::new(pages));
+    // The listener keeps its address, whatever the file says now.
+    if running.admin_listen.ip().is_loopback() || !new.admin_tokens.is_empty() {
+        admin.guard.store(Arc::new(Guard::new(&new.admin_tokens, &new.admin_hosts)));
+    } else {
+        tracing::error!(
+            "the configuration has no [[admin_token]] any more, but other machines reach the admin listener: the known \
+             tokens stay valid"
+        );
+    }
+    let file = sources.file().map_or_else(|| "(none)".to_owned(), |file| file.display().to_string());
+    tracing::info!(file, zones = new.zones.len(), "the configuration was read again");
+    Some(new)
+}

@@ -1,0 +1,146 @@
+//! Where the zones are kept: the store and its cells, the editor, and what follows changes that are made elsewhere.
+
+use std::{sync::Arc, time::Duration};
+
+use admission::ZoneId;
+use events::Bus;
+use gate::{
+    AnyStore, Gate, Refresh, Watcher,
+    cells::{Cells, Health},
+    definitions::{OnChange, ZoneEditor},
+    limits::BucketsOf,
+};
+use store::{Embedded, redis::Redis};
+use tokio::{
+    sync::{Notify, oneshot},
+    task::JoinSet,
+    time::timeout,
+};
+
+use crate::{
+    config::Config,
+    failure::{self, Failure},
+    fanout::{self, Fanout, SenderId},
+    metrics::Metrics,
+    stores::{self, StoreSettings},
+};
+
+/// How long the start waits until each cell has listed its zones. After that the server serves what it knows.
+const FIRST_ANSWER: Duration = Duration::from_secs(5);
+
+/// A store. The cells are `None` if it is in this process.
+type Opened = (AnyStore, Option<Arc<Cells<Redis>>>);
+
+/// Opens the configured store.
+pub(super) fn open_store(config: &Config) -> Result<Opened, Failure> {
+    match &config.store {
+        StoreSettings::Memory => {
+            let store = Embedded::open(&config.data_dir).map_err(Failure::with(failure::IO))?;
+            Ok((AnyStore::Embedded(store), None))
+        }
+        StoreSettings::Redis(redis) => {
+            let cells = Arc::new(stores::cells(redis)?);
+            if config.seal.key_file.is_none() || config.pass.key_file.is_none() {
+                tracing::warn!(
+                    "seal.key_file and pass.key_file are not both set: several servers of one store need the same keys"
+                );
+            }
+            Ok((AnyStore::Cells(Arc::clone(&cells)), Some(cells)))
+        }
+    }
+}
+
+/// What the rest of the server needs to know of the zones.
+pub(super) struct Zones {
+    pub(super) editor: ZoneEditor<AnyStore>,
+    /// Whether each cell answers. Empty for a store in this process.
+    pub(super) cells: Arc<[Arc<Health>]>,
+    pub(super) buckets_of: Box<BucketsOf>,
+}
+
+/// What follows the cells.
+pub(super) struct Followers<'a> {
+    /// The tasks that follow.
+    pub(super) tasks: &'a mut JoinSet<()>,
+    pub(super) bus: &'a Arc<Bus>,
+    pub(super) metrics: &'a Arc<Metrics>,
+    /// Is notified when zones or policies changed elsewhere.
+    pub(super) changed: &'a Arc<Notify>,
+}
+
+/// Serves the zones of the file, which the data directory may override.
+pub(super) async fn of_file(
+    config: &Config,
+    gate: &Arc<Gate<AnyStore>>,
+    on_change: Box<OnChange>,
+) -> Result<Zones, Failure> {
+    let editor =
+        ZoneEditor::over_file(Arc::clone(gate), &config.data_dir, config.zones.clone(), on_change).await;
+    let editor = editor.map_err(Failure::with(failure::IO))?;
+    Ok(Zones { editor, cells: Arc::new([]), buckets_of: Box::new(|_| None) })
+}
+
+/// Serves the zones that `cells` keep. Returns when each cell has listed its zones, or after [`FIRST_ANSWER`].
+pub(super) async fn of_cells(
+    config: &Config,
+    gate: &Arc<Gate<AnyStore>>,
+    cells: &Arc<Cells<Redis>>,
+    on_change: Box<OnChange>,
+    followers: Followers<'_>,
+) -> Result<Zones, Failure> {
+    let health: Vec<_> = cells.all().iter().map(|cell| Arc::clone(cell.health())).collect();
+    followers.metrics.watch_cells(health.clone());
+    let mut buckets_of: Box<BucketsOf> = Box::new(|_| None);
+    if let StoreSettings::Redis(redis) = &config.store {
+        let buckets = stores::buckets(redis)?;
+        for buckets in &buckets {
+            followers.tasks.spawn(Arc::clone(buckets).run());
+        }
+        let cells = Arc::clone(cells);
+        buckets_of = Box::new(move |zone| cells.place_of(zone).map(|at| Arc::clone(&buckets[at])));
+    }
+    let refreshes = follow(config, gate, cells, followers).await?;
+    let places = Arc::clone(cells);
+    let refresh_of = move |zone: &str| places.place_of(zone).map(|at| Arc::clone(&refreshes[at]));
+    let editor = ZoneEditor::over_store(Arc::clone(gate), Box::new(refresh_of), on_change);
+    Ok(Zones { editor, cells: health.into(), buckets_of })
+}
+
+/// Follows the zones of each cell, and the messages of other servers about them. Returns the refreshes of each cell.
+async fn follow(
+    config: &Config,
+    gate: &Arc<Gate<AnyStore>>,
+    cells: &Arc<Cells<Redis>>,
+    Followers { tasks, bus, metrics, changed }: Followers<'_>,
+) -> Result<Vec<Arc<Refresh>>, Failure> {
+    let (mut firsts, mut news, mut refreshes) = (Vec::new(), Vec::new(), Vec::new());
+    for at in 0..cells.all().len() {
+        let (listed, first) = oneshot::channel();
+        firsts.push(first);
+        let watcher = Watcher::new(Arc::clone(gate), Arc::clone(cells), at, &config.zones);
+        news.push(watcher.news());
+        refreshes.push(watcher.refresh());
+        tasks.spawn(watcher.run(listed, Arc::clone(changed)));
+    }
+    let all = async {
+        for first in firsts {
+            let _ = first.await;
+        }
+    };
+    if timeout(FIRST_ANSWER, all).await.is_err() {
+        tracing::warn!("not every store has answered yet; serving what is known");
+    }
+    // After the first listing, because what a server finds at its start is no news to the others.
+    let (sender, transports) = (SenderId::new(), stores::transports(&config.fanout, cells));
+    for (at, (transport, news)) in transports.into_iter().zip(news).enumerate() {
+        let name = &cells.all()[at].health().name;
+        let fanout = Fanout::new(name, transport, sender, metrics.fanout(name));
+        let changes = fanout::subscribe(bus).map_err(Failure::with(failure::UNAVAILABLE))?;
+        let (gate, cells, bus) = (Arc::clone(gate), Arc::clone(cells), Arc::clone(bus));
+        tasks.spawn(async move {
+            let mine = |zone: &ZoneId| cells.place_of(zone.as_str()) == Some(at);
+            fanout.run(&gate, mine, (&bus, changes), &news).await;
+        });
+    }
+    Ok(refreshes)
+}
