@@ -11,6 +11,7 @@ mod overrides;
 use std::collections::BTreeMap;
 
 use admission::{Definition, FIELDS, Field, Notice, Policy, ZoneId};
+use serde::{Serialize, Serializer};
 
 pub use apply::{Applied, Outcome, apply};
 pub use change::{Author, Change, DefineError, OnChange};
@@ -20,22 +21,43 @@ pub use overrides::OverridesFault;
 /// The largest number of zones in a file, and of zones that operators may define.
 pub const ZONES_MAX: usize = 4_096;
 
-/// A policy as a JSON object: [`Policy::fields`], numbers as numbers.
-#[must_use]
-pub fn policy_json(policy: &Policy) -> String {
-    let field = |field: &Field| match field.word(policy) {
-        Some(word) => format!(r#""{}":"{word}""#, field.name),
-        None => format!(r#""{}":{}"#, field.name, field.number(policy)),
-    };
-    format!("{{{}}}", FIELDS.iter().map(field).collect::<Vec<_>>().join(","))
+/// A policy in JSON: an object of [`FIELDS`], numbers as numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyJson<'a>(pub &'a Policy);
+
+impl Serialize for PolicyJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(untagged)]
+        enum Value {
+            Word(&'static str),
+            Number(u32),
+        }
+        let value = |field: &Field| match field.word(self.0) {
+            Some(word) => Value::Word(word),
+            None => Value::Number(field.number(self.0)),
+        };
+        serializer.collect_map(FIELDS.iter().map(|field| (field.name, value(field))))
+    }
 }
 
-/// A definition as a JSON object: `policy` as [`policy_json`] writes it, and `notice` by language.
+/// A policy as a JSON text.
+#[must_use]
+pub fn policy_json(policy: &Policy) -> String {
+    serde_json::to_string(&PolicyJson(policy)).expect("words and numbers are JSON")
+}
+
+/// A definition as a JSON text: `policy`, and `notice` by language.
 #[must_use]
 pub fn definition_json(definition: &Definition) -> String {
-    let notice: BTreeMap<_, _> = definition.notice.iter().collect();
-    let notice = serde_json::to_string(&notice).expect("texts by texts are JSON");
-    format!(r#"{{"policy":{},"notice":{notice}}}"#, policy_json(&definition.policy))
+    #[derive(Serialize)]
+    struct DefinitionJson<'a> {
+        policy: PolicyJson<'a>,
+        notice: BTreeMap<&'a str, &'a str>,
+    }
+    let Definition { policy, notice } = definition;
+    let json = DefinitionJson { policy: PolicyJson(policy), notice: notice.iter().collect() };
+    serde_json::to_string(&json).expect("texts and numbers are JSON")
 }
 
 /// A definition in a sentence.

@@ -1,8 +1,8 @@
 //! The public listener: for apps, for people who wait, and for services that check passes.
 //!
-//! `POST /traffic/wait` and `POST /traffic/entry` are matched before the router, because they are nearly all requests and the
-//! router does more work per request. What that saves is not measured yet; see `docs/decisions/axum-on-the-polling-path.md`.
-//! They are in the list of endpoints all the same: the router answers their other methods, and the document describes them.
+//! `POST /traffic/wait` and `POST /traffic/entry` are matched before the router, because they are nearly all requests, and a
+//! poll through the router costs 25 % more processor time (`docs/decisions/axum-on-the-polling-path.md`). They are in the
+//! list of endpoints all the same: the router answers their other methods, and the document describes them.
 
 use std::{convert::Infallible, future::Future, net::SocketAddr, ops::Deref, sync::Arc};
 

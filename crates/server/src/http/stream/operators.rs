@@ -3,12 +3,14 @@
 //! Invariants: no event of the scope `root` can be asked for; a slow listener loses its own oldest events, gets the number of
 //! lost events, and slows nobody down; at most one batch is kept for it.
 
-use std::{fmt::Write as _, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use admission::{Mode, Policy, ZoneId};
 use axum::response::Response;
 use edge::{Outlet, Takeover};
 use events::{Bus, Event, Kind, Kinds, LimitedCall, RefusalReason, Scope, StoreCall, Subscription, Zone};
+use gate::definitions::PolicyJson;
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use tokio::{sync::watch, time::timeout};
 
 use super::{HEARTBEAT, RECONNECT, SILENCE, event, fields, head, stop};
@@ -91,89 +93,101 @@ async fn run(
     }
 }
 
-/// Writes an event's fields, by the names they have in the crate `events`.
-macro_rules! object {
-    ($out:ident, $zone_of:ident, $event:ident, $($field:ident)*) => {{
-        $(
-            $out.push_str(concat!(",\"", stringify!($field), "\":"));
-            $event.$field.write($out, &$zone_of);
-        )*
+/// An event in JSON: an object with its kind and its fields.
+struct EventJson<'a, N> {
+    event: &'a Event,
+    /// The ids of zones, by the numbers that events have.
+    zone_id: N,
+}
+
+/// Serializes the fields that are named. Their names in JSON are those of the crate `events`.
+macro_rules! fields {
+    ($map:ident, $zone_id:expr, $event:ident, $($field:ident)*) => {{
+        $($map.serialize_entry(stringify!($field), &$event.$field.json($zone_id))?;)*
     }};
 }
 
-/// Writes an event as an object of its kind and fields. The match is exhaustive, so that nobody forgets a new kind.
-fn write(out: &mut String, event: &Event, zone_of: impl Fn(Zone) -> Option<ZoneId>) {
-    out.push_str(r#"{"kind":""#);
-    out.push_str(event.kind().as_str());
-    out.push('"');
-    match event {
-        Event::ViewShown(e) => object!(out, zone_of, e, zone epoch at_ms),
-        Event::ModeChanged(e) => object!(out, zone_of, e, zone mode),
-        Event::PolicyChanged(e) => object!(out, zone_of, e, zone policy),
-        Event::NoticeChanged(e) => object!(out, zone_of, e, zone),
-        Event::ZoneAdded(e) => object!(out, zone_of, e, zone policy),
-        Event::ZoneRemoved(e) => object!(out, zone_of, e, zone),
-        Event::Joined(e) => object!(out, zone_of, e, zone epoch first count entered at_ms),
-        Event::Entered(e) => object!(out, zone_of, e, zone waited_ms told_s at_ms),
-        Event::Evicted(e) => object!(out, zone_of, e, zone count at_ms),
-        Event::Refused(e) => object!(out, zone_of, e, zone why count),
-        Event::Limited(e) => object!(out, zone_of, e, zone call count retry_after_s),
-        Event::Tallied(e) => object!(
-            out, zone_of, e,
-            zone admit_per_minute waiting present joined entered evicted slots_offered slots_used
-        ),
-        Event::StoreCalled(e) => object!(out, zone_of, e, zone call took_us tickets ok),
-        Event::StoreLost(e) => object!(out, zone_of, e, zone),
-        Event::StoreBack(e) => object!(out, zone_of, e, zone away_ms),
-        Event::AdmittedWithoutStore(e) => object!(out, zone_of, e, zone total),
-        Event::Reloaded(e) => object!(out, zone_of, e, ok),
-        Event::Admitted(_) => debug_assert!(false, "this kind is of another scope, and not subscribed to"),
+impl<N: Fn(Zone) -> Option<ZoneId>> Serialize for EventJson<'_, N> {
+    /// The match is exhaustive, so a new kind of event must be added here.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let id = &self.zone_id;
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("kind", self.event.kind().as_str())?;
+        match self.event {
+            Event::ViewShown(e) => fields!(map, id, e, zone epoch at_ms),
+            Event::ModeChanged(e) => fields!(map, id, e, zone mode),
+            Event::PolicyChanged(e) => fields!(map, id, e, zone policy),
+            Event::NoticeChanged(e) => fields!(map, id, e, zone),
+            Event::ZoneAdded(e) => fields!(map, id, e, zone policy),
+            Event::ZoneRemoved(e) => fields!(map, id, e, zone),
+            Event::Joined(e) => fields!(map, id, e, zone epoch first count entered at_ms),
+            Event::Entered(e) => fields!(map, id, e, zone waited_ms told_s at_ms),
+            Event::Evicted(e) => fields!(map, id, e, zone count at_ms),
+            Event::Refused(e) => fields!(map, id, e, zone why count),
+            Event::Limited(e) => fields!(map, id, e, zone call count retry_after_s),
+            Event::Tallied(e) => fields!(
+                map, id, e,
+                zone admit_per_minute waiting present joined entered evicted slots_offered slots_used
+            ),
+            Event::StoreCalled(e) => fields!(map, id, e, zone call took_us tickets ok),
+            Event::StoreLost(e) => fields!(map, id, e, zone),
+            Event::StoreBack(e) => fields!(map, id, e, zone away_ms),
+            Event::AdmittedWithoutStore(e) => fields!(map, id, e, zone total),
+            Event::Reloaded(e) => fields!(map, id, e, ok),
+            Event::Admitted(_) => {
+                debug_assert!(false, "this kind is of another scope, and not subscribed to");
+            }
+        }
+        map.end()
     }
-    out.push('}');
 }
 
-/// A field's value as JSON.
-trait Value {
-    fn write(&self, out: &mut String, zone_of: &dyn Fn(Zone) -> Option<ZoneId>);
+/// How a field's value is written.
+trait FieldJson {
+    fn json(&self, zone_id: impl Fn(Zone) -> Option<ZoneId>) -> impl Serialize;
 }
 
-macro_rules! values {
-    ($($type:ty: $as_text:expr;)*) => {$(
-        impl Value for $type {
-            fn write(&self, out: &mut String, _: &dyn Fn(Zone) -> Option<ZoneId>) {
-                let text: fn(&Self) -> _ = $as_text;
-                let written = write!(out, "{}", text(self));
-                debug_assert!(written.is_ok(), "writing to a String does not fail");
+macro_rules! field_json {
+    ($($type:ty: $json:expr;)*) => {$(
+        impl FieldJson for $type {
+            fn json(&self, _: impl Fn(Zone) -> Option<ZoneId>) -> impl Serialize {
+                let json: fn(&Self) -> _ = $json;
+                json(self)
             }
         }
     )*};
 }
 
-/// The name of a value in the list of all values, quoted.
-fn named<T: Copy + PartialEq, const N: usize>(all: &[(T, &str); N], value: T) -> String {
-    let name = all.iter().find(|(known, _)| *known == value).map_or("", |(_, name)| name);
-    format!("\"{name}\"")
+/// The name of a value in the list of all values.
+fn name<T: Copy + PartialEq, const N: usize>(all: &[(T, &'static str); N], value: T) -> &'static str {
+    all.iter().find(|(known, _)| *known == value).map_or("", |(_, name)| name)
 }
 
-values! {
+field_json! {
     bool: |value| *value;
     u32: |value| *value;
     u64: |value| *value;
-    Mode: |mode| named(&Mode::ALL, *mode);
-    RefusalReason: |why| named(&RefusalReason::ALL, *why);
-    StoreCall: |call| named(&StoreCall::ALL, *call);
-    LimitedCall: |call| named(&LimitedCall::ALL, *call);
-    Policy: gate::definitions::policy_json;
+    Mode: |mode| name(&Mode::ALL, *mode);
+    RefusalReason: |why| name(&RefusalReason::ALL, *why);
+    StoreCall: |call| name(&StoreCall::ALL, *call);
+    LimitedCall: |call| name(&LimitedCall::ALL, *call);
 }
 
-impl Value for Zone {
-    fn write(&self, out: &mut String, zone_of: &dyn Fn(Zone) -> Option<ZoneId>) {
-        match zone_of(*self) {
-            // A zone's id has no character that JSON would escape.
-            Some(zone) => out.extend(["\"", zone.as_str(), "\""]),
-            None => out.push_str("null"),
-        }
+impl FieldJson for Policy {
+    fn json(&self, _: impl Fn(Zone) -> Option<ZoneId>) -> impl Serialize {
+        PolicyJson(self)
     }
+}
+
+impl FieldJson for Zone {
+    fn json(&self, zone_id: impl Fn(Zone) -> Option<ZoneId>) -> impl Serialize {
+        zone_id(*self).map(|zone| zone.to_string())
+    }
+}
+
+fn write(out: &mut String, event: &Event, zone_id: impl Fn(Zone) -> Option<ZoneId>) {
+    let json = serde_json::to_string(&EventJson { event, zone_id });
+    out.push_str(&json.expect("names and numbers are JSON"));
 }
 
 #[cfg(test)]

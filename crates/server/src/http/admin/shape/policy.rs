@@ -5,6 +5,7 @@
 use std::borrow::Cow;
 
 use admission::{FIELDS, Field, FieldKind, Policy};
+use gate::definitions::PolicyJson;
 use serde::{Serialize, Serializer};
 use utoipa::{
     PartialSchema, ToSchema,
@@ -25,17 +26,7 @@ impl From<&Policy> for PolicyShape {
 
 impl Serialize for PolicyShape {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        #[serde(untagged)]
-        enum Value {
-            Word(&'static str),
-            Number(u32),
-        }
-        let value = |field: &Field| match field.word(&self.0) {
-            Some(word) => Value::Word(word),
-            None => Value::Number(field.number(&self.0)),
-        };
-        serializer.collect_map(FIELDS.iter().map(|field| (field.name, value(field))))
+        PolicyJson(&self.0).serialize(serializer)
     }
 }
 
