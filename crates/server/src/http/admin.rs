@@ -1,6 +1,6 @@
 //! The admin listener: what operators see and change under `/admin/v1`, their console, metrics and health.
 //!
-//! A request of the admin API passes the guard, and its body is read, before anything is looked up ([`check_operator`]). Then
+//! A request of the admin API passes the guard, and its body is read, before anything is looked up (`check_operator`). Then
 //! its path and method are matched, and the role of the endpoint is checked before its handler runs. Invariants: every
 //! endpoint of the API needs a role; a request that changes something says which state it changes (`If-Match`), and a dry
 //! run changes nothing; every error is a problem document.

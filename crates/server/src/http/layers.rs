@@ -1,7 +1,7 @@
 //! What surrounds the handlers of a router: metrics and logs of each request, caching, the size of heads, CORS.
 //!
 //! The two polling calls do not go through a router (see [`public`](super::public)), so each layer is a function here, and
-//! the polls call the same functions. Order, from the outside: [`Intake::finish`], CORS, the number of header fields, and then
+//! the polls call the same functions. Order, from the outside: `count`, CORS, the number of header fields, and then
 //! the handler. On the admin API the check of the operator is between the last two.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
