@@ -11,6 +11,8 @@
 //!
 //! `cargo run --profile bench -p weir-benches --example fanout` (needs `redis-server` and `nats-server`).
 #![expect(clippy::print_stdout, reason = "it prints what it found")]
+// The futures of a call through the gate, a cell and a client are nested deeper than the compiler's default limit.
+#![recursion_limit = "256"]
 
 #[allow(dead_code, reason = "the tests use more of it")]
 #[path = "../../tests/support/clock.rs"]

@@ -38,37 +38,37 @@ macro_rules! codes {
 }
 
 codes! {
-    MALFORMED_HTTP = 400 "malformed_http" "The request is no HTTP/1.1";
-    MALFORMED_JSON = 400 "malformed_json" "The body is no JSON";
+    MALFORMED_HTTP = 400 "malformed_http" "The request is not valid HTTP/1.1";
+    MALFORMED_JSON = 400 "malformed_json" "The body is not valid JSON";
     MISSING_FIELD = 400 "missing_field" "A field is missing";
     UNKNOWN_FIELD = 400 "unknown_field" "There is no such field";
     WRONG_TYPE = 400 "wrong_type" "A field has the wrong type";
     BAD_TOKEN = 401 "bad_token" "The token was not given out for this zone";
-    UNAUTHORIZED = 401 "unauthorized" "Operators show a token here";
+    UNAUTHORIZED = 401 "unauthorized" "This call needs an operator's token";
     FORBIDDEN = 403 "forbidden" "The token's role does not allow this";
     FOREIGN_ORIGIN = 403 "foreign_origin" "Pages of another origin may not call";
-    NOT_FOUND = 404 "not_found" "There is nothing here";
+    NOT_FOUND = 404 "not_found" "There is nothing at this path";
     UNKNOWN_ZONE = 404 "unknown_zone" "There is no such zone";
-    METHOD_NOT_ALLOWED = 405 "method_not_allowed" "The method does not fit the path";
+    METHOD_NOT_ALLOWED = 405 "method_not_allowed" "The path does not allow this method";
     SLOW_BODY = 408 "slow_body" "The body came too slowly";
     SLOW_HEAD = 408 "slow_head" "The head came too slowly";
-    ZONE_EXISTS = 409 "zone_exists" "There is such a zone already";
-    GONE = 410 "gone" "The place was given up; take a new ticket";
-    CHANGED_MEANWHILE = 412 "changed_meanwhile" "Somebody changed the zone meanwhile";
+    ZONE_EXISTS = 409 "zone_exists" "A zone with this id exists already";
+    GONE = 410 "gone" "The place was dropped; take a new ticket";
+    CHANGED_MEANWHILE = 412 "changed_meanwhile" "Somebody else changed the zone in the meantime";
     TOO_LARGE = 413 "too_large" "The body is too large";
     UNSUPPORTED_MEDIA_TYPE = 415 "unsupported_media_type" "The body must be application/json";
-    FOREIGN_HOST = 421 "foreign_host" "The server is not asked under this name";
+    FOREIGN_HOST = 421 "foreign_host" "The server does not answer under this host name";
     NO_CELL = 422 "no_cell" "No store is configured for zones of this tenant";
     OUT_OF_RANGE = 422 "out_of_range" "A value is out of its range";
-    TOO_MANY_ZONES = 422 "too_many_zones" "There are as many zones as there may be";
-    PRECONDITION_REQUIRED = 428 "precondition_required" "The change must say what it is a change of";
-    TOO_MANY_REQUESTS = 429 "too_many_requests" "The client asks too often";
+    TOO_MANY_ZONES = 422 "too_many_zones" "The largest number of zones is reached";
+    PRECONDITION_REQUIRED = 428 "precondition_required" "The change must name the state that it changes";
+    TOO_MANY_REQUESTS = 429 "too_many_requests" "The client calls too often";
     HEAD_TOO_LARGE = 431 "head_too_large" "The head is larger than 8,192 bytes or 32 fields";
-    BUSY = 503 "busy" "Too many calls wait for the store";
+    BUSY = 503 "busy" "Too many calls are waiting for the store";
     OVERLOADED = 503 "overloaded" "Too many connections are open";
     STOPPING = 503 "stopping" "The server is about to stop";
-    STORE_AWAY = 503 "store_away" "The store is away; places are kept";
-    ZONE_CLOSED = 503 "zone_closed" "The zone gives out no tickets now";
+    STORE_AWAY = 503 "store_away" "The store does not answer; places are kept";
+    ZONE_CLOSED = 503 "zone_closed" "The zone gives out no tickets at the moment";
 }
 
 /// An error, ready to be sent.
@@ -177,7 +177,7 @@ impl Problem {
         Self::from(STOPPING).retry_after(1)
     }
 
-    /// The method does not fit the path, which allows those of `allow`.
+    /// The path does not allow this method, which allows those of `allow`.
     #[must_use]
     pub fn method_not_allowed(allow: String) -> Self {
         Self { allow: Some(allow.into()), ..METHOD_NOT_ALLOWED.into() }
@@ -215,7 +215,7 @@ impl Problem {
         Self::from(OVERLOADED).retry_after(5).closing()
     }
 
-    /// The client asks too often. Its place is kept.
+    /// The client calls too often. Its place is kept.
     #[must_use]
     pub fn too_many_requests(retry_after_s: u32) -> Self {
         Self::from(TOO_MANY_REQUESTS).retry_after(retry_after_s)

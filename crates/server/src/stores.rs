@@ -1,6 +1,6 @@
 //! Opens the configured stores, limiters and transports.
 //!
-//! Invariant: secrets leave this file only towards a store.
+//! Invariant: passwords leave this module only to a store.
 
 use std::{
     fs,
@@ -48,16 +48,16 @@ pub struct CellSettings {
     pub tenants: Vec<String>,
 }
 
-/// The cells in Redis, and how they are called.
+/// The cells in Redis, and the settings of their connections.
 #[derive(Clone, Debug)]
 pub struct RedisSettings {
     /// At least one; no two share a name or a tenant.
     pub cells: Vec<CellSettings>,
     /// The client library.
     pub library: Library,
-    /// The user for addresses that name none.
+    /// The user for addresses without one.
     pub user: Option<String>,
-    /// The password for addresses that have none.
+    /// The password for addresses without one.
     pub password: Option<Secret>,
     /// The file with that password, if it is not given itself.
     pub password_file: Option<PathBuf>,
@@ -65,16 +65,16 @@ pub struct RedisSettings {
     pub ca_file: Option<PathBuf>,
     /// When a call counts as done.
     pub durability: Durability,
-    /// The most calls under way to a cell.
+    /// The most calls to a cell at the same time.
     pub max_in_flight: usize,
     /// How long a call may take.
     pub command_timeout: Duration,
 }
 
-/// The cells that the configuration names, none of them connected yet.
+/// The cells that are configured. None of them is connected yet.
 ///
 /// # Errors
-/// A [`KeyFault`] where the password or the certificates can't be read.
+/// A [`KeyFault`] if the password or the certificates cannot be read.
 pub fn cells(redis: &RedisSettings) -> Result<Cells<Redis>, KeyFault> {
     let (settings, addresses) = connections(redis)?;
     let cells = redis.cells.iter().zip(addresses).map(|(cell, address)| {
@@ -87,13 +87,13 @@ pub fn cells(redis: &RedisSettings) -> Result<Cells<Redis>, KeyFault> {
     Ok(Cells::new(cells.collect()))
 }
 
-/// The buckets beside each of the cells, over connections of their own: a flood is not to take those of the lines.
+/// The buckets of each cell. They have separate connections, so that a flood of joins does not delay the lines.
 ///
 /// # Errors
 /// As [`cells`].
 pub fn buckets(redis: &RedisSettings) -> Result<Vec<Arc<Buckets>>, KeyFault> {
     let (client, addresses) = connections(redis)?;
-    // A Redis that does not answer limits nobody, so it is not waited for as long as for a decision about the line.
+    // If Redis does not answer, nobody is limited, so the timeout is shorter than that of calls about the line.
     let limits = limiter::RedisSettings::default();
     let client =
         Settings { command_timeout: client.command_timeout.min(limits.client.command_timeout), ..client };
@@ -111,7 +111,7 @@ pub fn buckets(redis: &RedisSettings) -> Result<Vec<Arc<Buckets>>, KeyFault> {
     Ok(addresses.into_iter().zip(&redis.cells).map(connect).collect())
 }
 
-/// How all cells are spoken to, and where each is.
+/// The settings of all connections, and the address of each cell.
 fn connections(redis: &RedisSettings) -> Result<(Settings, Vec<Address>), KeyFault> {
     let password = match (&redis.password, &redis.password_file) {
         (Some(password), _) => Some(password.reveal().to_owned()),
@@ -128,7 +128,7 @@ fn connections(redis: &RedisSettings) -> Result<(Settings, Vec<Address>), KeyFau
     };
     let addresses = redis.cells.iter().map(|cell| {
         let mut address = cell.address.clone();
-        // What an address says about itself counts more than what is said for all.
+        // The user and password of an address win over the settings for all addresses.
         address.user = address.user.or_else(|| redis.user.clone());
         address.password = address.password.or_else(|| password.clone());
         address
@@ -136,8 +136,8 @@ fn connections(redis: &RedisSettings) -> Result<(Settings, Vec<Address>), KeyFau
     Ok((settings, addresses.collect()))
 }
 
-/// What carries messages between the servers of each cell, in the order of the cells; nothing where they go without.
-/// Must be called on a tokio runtime.
+/// What carries messages between the servers of each cell, in the order of the cells. Empty if the fan-out is off. Must be
+/// called on a tokio runtime.
 #[must_use]
 pub fn transports(fanout: &FanoutSettings, cells: &Cells<Redis>) -> Vec<AnyTransport> {
     let cells = cells.all().iter();

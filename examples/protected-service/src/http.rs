@@ -69,7 +69,7 @@ impl Service {
             (&Method::GET, "/session") if is_in => page(StatusCode::NO_CONTENT, ""),
             (&Method::GET, "/session") => page(StatusCode::UNAUTHORIZED, "There is no session."),
             (&Method::POST, "/enter") => self.enter(request.into_body()).await,
-            _ => page(StatusCode::NOT_FOUND, "There is nothing here."),
+            _ => page(StatusCode::NOT_FOUND, "There is nothing at this path."),
         })
     }
 

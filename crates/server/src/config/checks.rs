@@ -1,4 +1,4 @@
-//! From given values to a checked [`Config`].
+//! Checks the given values, and makes a [`Config`] of them.
 //!
 //! Invariant: a value that is not valid is refused even if it is not used.
 
@@ -75,8 +75,9 @@ impl Settings {
     fn address(&self, name: &str) -> Result<SocketAddr, ConfigFault> {
         let (text, origin) = self.text_or_default(name);
         let example = settings::default_of(name).unwrap_or_default();
-        text.parse()
-            .map_err(|_| origin.fault(format!("`{text}` is no address and port; write one as in {example}")))
+        text.parse().map_err(|_| {
+            origin.fault(format!("`{text}` is not an address with a port; write one as in {example}"))
+        })
     }
 
     fn networks(&self, name: &str) -> Result<Vec<IpNet>, ConfigFault> {
@@ -85,7 +86,7 @@ impl Settings {
         };
         let network = |text: &String| {
             let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-            let what = format!("`{text}` is no network; write one as in 10.0.0.0/8");
+            let what = format!("`{text}` is not a network; write one as in 10.0.0.0/8");
             net.map_err(|_| origin.fault(what))
         };
         texts.iter().map(network).collect()
@@ -97,7 +98,7 @@ impl Settings {
         };
         let host = |text: &String| {
             let right = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-            let what = format!("`{text}` is no name of a host; write one as in weir.example, without a port");
+            let what = format!("`{text}` is not a host name; write one as in weir.example, without a port");
             let is_name = (1..=253).contains(&text.len()) && text.bytes().all(right);
             if is_name { Ok(text.to_ascii_lowercase()) } else { Err(origin.fault(what)) }
         };
@@ -124,7 +125,7 @@ impl Settings {
         let durability = self.word("redis.durability", DURABILITIES)?;
         let cells = match self.text("store") {
             Some((_, origin)) if !cells.is_empty() => {
-                return Err(origin.fault("the cells have stores of their own; leave this one out"));
+                return Err(origin.fault("each cell has its own store; remove this setting"));
             }
             None if cells.is_empty() => return Ok(StoreSettings::Memory),
             Some(("memory", _)) => return Ok(StoreSettings::Memory),
@@ -136,7 +137,7 @@ impl Settings {
         };
         let password = self.text("redis.password");
         if let (Some((_, origin)), Some(_)) = (password, self.text("redis.password_file")) {
-            return Err(origin.fault("there is a redis.password_file too; leave one out"));
+            return Err(origin.fault("redis.password_file is set, too; remove one of the two"));
         }
         let defaults = ClientSettings::default();
         Ok(StoreSettings::Redis(RedisSettings {
@@ -163,14 +164,14 @@ impl Settings {
             None => Ok(FanoutSettings::Redis),
             Some(("none", _)) => Ok(FanoutSettings::None),
             Some((_, origin)) if alone => Err(origin.fault(
-                "the embedded store has no other servers to be told; leave this out, or name a store: redis://…",
+                "the embedded store has no other servers to tell; remove this setting, or name a store: redis://…",
             )),
             Some(("redis", _)) => Ok(FanoutSettings::Redis),
             Some((text, origin)) if text.starts_with("nats:") || text.starts_with("tls:") => {
                 nats::Address::parse(text).map(FanoutSettings::Nats).map_err(|fault| origin.fault(fault))
             }
-            // The text is not shown because it may hold a password.
-            Some((_, origin)) => Err(origin.fault("must be redis, none, or where NATS is: nats://127.0.0.1:4222")),
+            // The text is not shown, because it may hold a password.
+            Some((_, origin)) => Err(origin.fault("must be redis, none, or the address of NATS, as in nats://127.0.0.1:4222")),
         }
     }
 
@@ -192,7 +193,7 @@ impl Settings {
         if !admin_listen.ip().is_loopback() && admin_tokens.is_empty() {
             let origin = self.text_or_default("admin_listen").1;
             return Err(origin.fault(format!(
-                "{admin_listen} is reached from beyond this machine, and there is no [[admin_token]]; `weir token new` \
+                "{admin_listen} is reachable from beyond this machine, and there is no [[admin_token]]; `weir token new` \
                  makes one"
             )));
         }
@@ -228,7 +229,7 @@ impl Settings {
             Some(SettingValue { value: Value::List(texts), origin }) => {
                 Origins::new(texts).map_err(|text| {
                     origin.fault(format!(
-                        "`{text}` is no origin; write one as in https://shop.example, or * for any"
+                        "`{text}` is not an origin; write one as in https://shop.example, or * for any"
                     ))
                 })?
             }
@@ -237,11 +238,12 @@ impl Settings {
         let (text, origin) = self.text_or_default("pass.algorithm");
         let algorithm = Algorithm::ALL.into_iter().find(|algorithm| algorithm.as_str() == text);
         let algorithm = algorithm.ok_or_else(|| {
-            origin.fault(format!("`{text}` is no algorithm of ours; say ES256, EdDSA or RS256"))
+            origin.fault(format!("`{text}` is not a supported algorithm; use ES256, EdDSA or RS256"))
         })?;
         let (log, origin) = self.text_or_default("log");
-        log.parse::<tracing_subscriber::filter::EnvFilter>()
-            .map_err(|e| origin.fault(format!("`{log}` is no filter ({e}); say info, debug or warn")))?;
+        log.parse::<tracing_subscriber::filter::EnvFilter>().map_err(|e| {
+            origin.fault(format!("`{log}` is not a log filter ({e}); use info, debug or warn"))
+        })?;
         Ok(Config {
             listen,
             admin_listen,
@@ -297,7 +299,7 @@ pub(super) fn address(text: &str, origin: &Origin) -> Result<Address, ConfigFaul
     // The part before the @ of an address may hold a password.
     let shown = text.rsplit('@').next().unwrap_or(text);
     Err(origin.fault(format!(
-        "`{shown}`: there is no such store; say `memory`, or where a Redis is, as in redis://127.0.0.1:6379"
+        "`{shown}` is not a store; use `memory`, or the address of a Redis, as in redis://127.0.0.1:6379"
     )))
 }
 

@@ -1,4 +1,4 @@
-//! The configuration file: TOML into settings and zones, each fault with its line.
+//! Reads the configuration file: from TOML to settings and zones. Each fault has its line.
 
 mod cell;
 mod target;
@@ -25,10 +25,10 @@ const MAX_LEN: u64 = 4 << 20;
 
 type Fields<'t, 'i> = Vec<(&'t Spanned<std::borrow::Cow<'i, str>>, &'t Spanned<DeValue<'i>>)>;
 
-/// A zone and where it stands.
+/// A zone, and its position in the file.
 pub(super) type Zone = (ZoneId, Definition, Origin);
 
-/// What a file says.
+/// The content of a file.
 #[derive(Default)]
 pub(super) struct FileText {
     pub(super) settings: Vec<(&'static str, SettingValue)>,
@@ -44,13 +44,13 @@ pub(super) fn read(path: &Path) -> Result<FileText, ConfigFault> {
     let fault = |what: String| ConfigFault(format!("{name}: {what}"));
     let length = std::fs::metadata(path).map_err(|e| fault(format!("can't be read: {e}")))?.len();
     if length > MAX_LEN {
-        return Err(fault(format!("has {length} bytes; more than {MAX_LEN} are no configuration")));
+        return Err(fault(format!("has {length} bytes; the largest configuration has {MAX_LEN}")));
     }
     let text = std::fs::read_to_string(path).map_err(|e| fault(format!("can't be read: {e}")))?;
     parse(&name.to_string(), &text)
 }
 
-/// Reads `text`; `name` is for the faults.
+/// Reads `text`. Faults mention `name`.
 pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
     let lines = Lines { name, text };
     let root = DeTable::parse(text).map_err(|e| {
@@ -67,7 +67,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
                     let (id, definition) = zone(&lines, table)?;
                     let origin = lines.at(&table.span(), "zone");
                     if let Some(first) = first_lines.insert(id.clone(), lines.line(&table.span())) {
-                        let what = format!("`{id}` is there twice, first at line {first}; remove one");
+                        let what = format!("`{id}` is defined twice, first at line {first}; remove one");
                         return Err(origin.fault(what));
                     }
                     found.zones.push((id, definition, origin));
@@ -121,7 +121,7 @@ impl Lines<'_> {
     }
 }
 
-/// The fields of a table as they stand in the file, so that the first fault told is the first one there.
+/// The fields of a table in the order of the file, so that the first fault in the file is reported.
 fn in_order<'t, 'i>(table: &'t DeTable<'i>) -> Fields<'t, 'i> {
     let mut fields: Vec<_> = table.iter().collect();
     fields.sort_by_key(|(key, _)| key.span().start);
@@ -168,7 +168,7 @@ fn unknown<'a>(field: &str, known: impl Iterator<Item = &'a str>) -> String {
     format!("there is no such field as `{field}`; the fields are {}", known.collect::<Vec<_>>().join(", "))
 }
 
-/// What a word stands for.
+/// The value that a word stands for.
 pub(super) fn one_of<T, const N: usize>(
     words: [(T, &'static str); N],
     word: &str,
@@ -184,7 +184,7 @@ fn no_such_word(word: &str, known: &[&str]) -> String {
     format!("is `{word}`, and must be one of {}", known.join(", "))
 }
 
-/// The texts of a `notice`, each fault with its line.
+/// Reads the texts of a `notice`.
 fn notice(lines: &Lines<'_>, field: &Origin, value: &DeValue<'_>) -> Result<Notice, ConfigFault> {
     let DeValue::Table(texts) = value else {
         return Err(field.fault("must be a table of texts by language, as in [zone.notice] en = \"…\""));
@@ -202,7 +202,7 @@ fn notice(lines: &Lines<'_>, field: &Origin, value: &DeValue<'_>) -> Result<Noti
     Notice::new(found).map_err(|e| field.fault(e))
 }
 
-/// What a zone's table may have.
+/// The fields of a zone's table.
 fn zone_fields() -> impl Iterator<Item = &'static str> {
     ["id"].into_iter().chain(FIELDS.iter().map(|field| field.name)).chain(["notice"])
 }
@@ -242,7 +242,7 @@ fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Defi
         let DeValue::Integer(number) = value.get_ref() else {
             return Err(origin.fault(wrong_type(Kind::Number(0, 0), value.get_ref())));
         };
-        // What no u32 holds is out of every range: the check below says which.
+        // A number that does not fit a u32 is out of every range, and the check below reports the range.
         let read = i128::from_str_radix(number.as_str(), number.radix()).unwrap_or(i128::MAX);
         target.set(&mut policy, u32::try_from(read).unwrap_or(if read < 0 { 0 } else { u32::MAX }));
         numbers.push((field, origin, number.to_string()));

@@ -1,8 +1,8 @@
-//! A message between servers, as text: `weir1 SPEAKER ZONE STATE`.
+//! A message between servers, as text: `weir1 SENDER ZONE STATE`.
 //!
-//! `weir1` is the version; the sender, 16 hexadecimal digits, says whose own message it is; the state is a digest of
-//! the zone's definition, 16 digits, or `-` for a zone that is gone. Invariants: a message holds nothing that may be acted
-//! on but by asking the store; what is not exactly of this form is no message.
+//! `weir1` is the version. The sender has 16 hexadecimal digits, and a server ignores its own messages. The state is a digest
+//! of the zone's definition, 16 digits, or `-` for a deleted zone. Invariants: a message only makes a server ask the store,
+//! and changes nothing by itself; a text that does not have exactly this form is ignored.
 
 use std::fmt::Write as _;
 
@@ -12,32 +12,32 @@ use bytes::Bytes;
 
 use super::SenderId;
 
-/// The first word; servers with another one don't understand each other, and go by asking the store.
+/// The first word. Servers with different words ignore each other's messages, and see changes when they ask the store.
 const VERSION: &str = "weir1";
 
-/// Digits of a number.
+/// The digits of a sender or digest.
 const DIGITS: usize = 16;
 
 /// The longest message, in bytes.
 pub const MAX_LEN: usize = VERSION.len() + 1 + DIGITS + 1 + ZoneId::MAX_LEN + 1 + DIGITS;
 
-/// What became of a zone.
+/// The state of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// It has the definition with this digest.
+    /// It is defined, and its definition has this digest.
     Has(u64),
-    /// It is gone.
+    /// It was deleted.
     Gone,
 }
 
 impl State {
-    /// Of a zone that is defined like this, or of one that is not there.
+    /// The state of a zone with this definition; `None` if it was deleted.
     #[must_use]
     pub fn of(definition: Option<&Definition>) -> Self {
         let Some(Definition { policy, notice }) = definition else { return Self::Gone };
         let part = |field: &Field| format!("{}={}", field.name, field.text(policy));
         let mut text = policy.used_fields(SECOND_FIELDS).map(part).collect::<Vec<_>>().join(" ");
-        // Without a notice, the digest is that of servers that know none.
+        // Without a notice, the digest is the same as that of older servers, which know no notices.
         for (language, notice) in notice.iter() {
             text.extend(["\t", language, "\t", notice]);
         }
@@ -47,19 +47,19 @@ impl State {
     }
 }
 
-/// That a zone is otherwise than it was.
+/// A zone has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Who says so.
+    /// The server that sent it.
     pub sender: SenderId,
-    /// Of which zone.
+    /// The zone.
     pub zone: ZoneId,
-    /// What became of it.
+    /// The zone's state now.
     pub state: State,
 }
 
 impl Message {
-    /// As text.
+    /// The message as text.
     #[must_use]
     pub fn to_bytes(&self) -> Bytes {
         let mut text = String::with_capacity(MAX_LEN);
@@ -68,11 +68,11 @@ impl Message {
             State::Has(digest) => write!(text, "{VERSION} {sender} {} {digest:016x}", self.zone),
             State::Gone => write!(text, "{VERSION} {sender} {} -", self.zone),
         };
-        written.expect("a String takes all");
+        written.expect("writing to a String does not fail");
         text.into()
     }
 
-    /// Reads one; none where it is not exactly as [`Message::to_bytes`] writes it.
+    /// Reads a message; `None` if it is not exactly as [`Message::to_bytes`] writes it.
     #[must_use]
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > MAX_LEN {

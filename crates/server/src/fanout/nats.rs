@@ -1,8 +1,9 @@
-//! Messages by [NATS](https://nats.io): one subject a cell, plain publish and subscribe.
+//! Messages by [NATS](https://nats.io): one subject per cell, core publish and subscribe.
 //!
-//! Of async-nats one connection is used, without its reconnecting: where the server once refuses the login, as while it
-//! is being set up anew, that client never tries again. Invariants: who says something waits for `PATIENCE` at
-//! most; a connection that is lost, or answers no pings, is replaced; no password is in a `Debug`, a `Display`, a fault or a log.
+//! This module reconnects by itself, with a new client of async-nats each time. That client's own reconnecting stops for
+//! ever after the server once refuses the login, as it does while it is being set up again. Invariants: a caller that
+//! publishes waits for `PATIENCE` at most; a connection that is lost, or answers no pings, is replaced; no `Debug`,
+//! `Display`, error or log line contains a password.
 
 use std::{
     fmt,
@@ -27,26 +28,26 @@ use tokio::{
 
 use super::{Heard, cut};
 
-/// Messages that wait to be heard, at most; more are lost, and counted. A NATS server lets messages of 1 MB by, so it is no
-/// large number.
+/// The most messages that wait to be read. Further messages are lost and counted. The number is small, because a NATS
+/// server accepts messages of 1 MB.
 const QUEUE: usize = 64;
 
-/// For how long a message may wait for a connection.
+/// How long a message may wait for a connection.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// After how long an attempt to connect has failed.
+/// How long an attempt to connect may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often the server is asked whether it is still there; after two questions without an answer it is not.
+/// How often the server is pinged. Two pings without an answer end the connection.
 const PING: Duration = Duration::from_secs(1);
 
-/// For how long a server that does not let us listen is left alone.
+/// The pause after the server refused the subscription.
 const REFUSED: Duration = Duration::from_secs(10);
 
-/// The pauses between attempts to connect: twice as long each time.
+/// The first and the longest pause between attempts to connect. Each pause is twice as long as the one before.
 const PAUSES: std::ops::RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(1);
 
-/// Where NATS is. The password is in no `Debug` or `Display` of it.
+/// The address of NATS. `Debug` and `Display` leave the password out.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Address {
     tls: bool,
@@ -62,27 +63,27 @@ enum Login {
     User(String, String),
 }
 
-/// Why a text is no address: what to write instead, never the text.
+/// Why a text is not an address: what to write instead. It never contains the text, which may hold a password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct AddressFault(&'static str);
 
 impl Address {
-    /// Reads `nats://[user:password@]host:port[,host:port…]`, or with a token in place of user and password; `tls://` is
+    /// Reads `nats://[user:password@]host:port[,host:port…]`, or with a token instead of user and password; `tls://` is
     /// NATS over TLS. User, password and token may be percent-encoded.
     ///
     /// # Errors
     /// What to write instead.
     pub fn parse(text: &str) -> Result<Self, AddressFault> {
         const FORM: AddressFault = AddressFault(
-            "an address of NATS is written nats://[user:password@]host:port[,host:port…], or tls://…",
+            "an address of NATS has the form nats://[user:password@]host:port[,host:port…], or tls://…",
         );
         let (tls, rest) = match text.split_once("://") {
             Some(("nats", rest)) => (false, rest),
             Some(("tls", rest)) => (true, rest),
             _ => return Err(FORM),
         };
-        // From the end, so that what stands before the last `@` is the password's own business.
+        // From the end, because a password may contain `@`.
         let (login, hosts) = rest.rsplit_once('@').map_or((None, rest), |(login, rest)| (Some(login), rest));
         let decoded = |text: &str| {
             let decoded = percent_decode_str(text).decode_utf8();
@@ -126,7 +127,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// A connection that is kept up.
+/// A connection that is replaced when it is lost.
 pub struct Nats {
     shared: Arc<Shared>,
     keeper: AbortHandle,
@@ -135,11 +136,11 @@ pub struct Nats {
 struct Shared {
     address: Address,
     line: watch::Sender<Line>,
-    /// Messages that came faster than they were taken, so far and on all subjects: each of them takes it for its own.
+    /// How many messages of all subjects were lost so far because they were not read in time. Each subject counts them.
     missed: AtomicU64,
 }
 
-/// The connection, as it is now.
+/// The state of the connection.
 #[derive(Clone)]
 enum Line {
     Up(Client),
@@ -153,7 +154,7 @@ impl Drop for Nats {
 }
 
 impl Nats {
-    /// Begins to connect, and keeps at it. Must be called on a tokio runtime.
+    /// Starts to connect, and reconnects whenever the connection is lost. Must be called on a tokio runtime.
     #[must_use]
     pub fn start(address: Address) -> Arc<Self> {
         let line = watch::Sender::new(Line::Down("not connected yet".to_owned()));
@@ -163,15 +164,15 @@ impl Nats {
     }
 }
 
-/// Why a connection is of no use any more.
+/// Why a connection must be replaced.
 #[derive(Clone)]
 enum Lost {
     Closed,
-    /// It may not listen, says the server.
+    /// The server refused the subscription.
     Refused(String),
 }
 
-/// Connects, and again whenever the connection is lost.
+/// Connects, and reconnects whenever the connection is lost.
 async fn keep(shared: Arc<Shared>) {
     let mut pause = *PAUSES.start();
     loop {
@@ -184,7 +185,7 @@ async fn keep(shared: Arc<Shared>) {
         shared.line.send_replace(line);
         if up {
             let since = Instant::now();
-            // Its end is an end as well.
+            // The end of the events is the end of the connection.
             let lost = losing.wait_for(Option::is_some).await.map(|lost| lost.clone()).ok().flatten();
             let (reason, rest) = match lost {
                 Some(Lost::Refused(reason)) => (reason, REFUSED),
@@ -192,7 +193,7 @@ async fn keep(shared: Arc<Shared>) {
             };
             shared.line.send_replace(Line::Down(reason));
             sleep(rest).await;
-            // A server that lets us in and out again is not asked faster than one that does not answer.
+            // A server that accepts connections and closes them at once is not asked more often than one that does not answer.
             if since.elapsed() > *PAUSES.end() {
                 pause = *PAUSES.start();
             }
@@ -204,7 +205,7 @@ async fn keep(shared: Arc<Shared>) {
 
 async fn connect(shared: &Arc<Shared>, lost: watch::Sender<Option<Lost>>) -> Result<Client, String> {
     if shared.address.tls {
-        // async-nats takes the process's choice; where somebody has made one, it stays.
+        // async-nats uses the process's default provider of cryptography. One that is set already stays.
         drop(aws_lc_rs::default_provider().install_default());
     }
     let (counting, servers) = (Arc::clone(shared), shared.address.servers());
@@ -215,7 +216,7 @@ async fn connect(shared: &Arc<Shared>, lost: watch::Sender<Option<Lost>>) -> Res
         .subscription_capacity(QUEUE)
         .client_capacity(QUEUE)
         .ignore_discovered_servers()
-        // One attempt each, here and when the connection is lost: the next ones are made here.
+        // The client makes one attempt. Further attempts are made here.
         .max_reconnects(servers.len())
         .reconnect_delay_callback(|_| Duration::ZERO)
         .event_callback(move |event| {
@@ -223,7 +224,7 @@ async fn connect(shared: &Arc<Shared>, lost: watch::Sender<Option<Lost>>) -> Res
                 Event::Disconnected | Event::Closed => {
                     lost.send_replace(Some(Lost::Closed));
                 }
-                // The server's only answer to a subscription: the connection stays, and nothing comes.
+                // The server refuses a subscription only by this event. The connection stays open, and no messages come.
                 Event::ServerError(error) if is_refusal(&error.to_string()) => {
                     lost.send_replace(Some(Lost::Refused(error.to_string())));
                 }
@@ -247,7 +248,7 @@ fn is_refusal(error: &str) -> bool {
 }
 
 impl Shared {
-    /// The connection, as soon as there is one.
+    /// Waits for a connection.
     async fn client(&self) -> Result<Client, String> {
         let mut line = self.line.subscribe();
         let up = line.wait_for(|line| matches!(line, Line::Up(_))).await;
@@ -272,7 +273,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// That of the cell of this name: `weir.CELL.zones`, with `%` for the dots of the name.
+    /// The subject of the cell of this name: `weir.CELL.zones`, with `%` for the dots of the name.
     #[must_use]
     pub fn new(nats: &Arc<Nats>, cell: &str) -> Self {
         Self { nats: Arc::clone(nats), name: format!("weir.{}.zones", cell.replace('.', "%")) }
@@ -284,7 +285,7 @@ impl Subject {
         matches!(*self.nats.shared.line.borrow(), Line::Up(_))
     }
 
-    /// Says a message once there is a connection. That it went out is known, not that it came in.
+    /// Sends a message as soon as there is a connection. Success means that it was sent, not that it was received.
     pub(super) async fn say(&self, message: Bytes) -> Result<(), String> {
         let say = async {
             let client = self.nats.shared.client().await?;
@@ -297,7 +298,7 @@ impl Subject {
         }
     }
 
-    /// Listens over each connection that there is.
+    /// Receives messages over the current connection, and over each one that replaces it.
     pub(super) async fn listen(&self, hears: mpsc::Sender<Heard>) {
         let shared = &*self.nats.shared;
         let mut missed = shared.missed.load(Ordering::Relaxed);
@@ -341,7 +342,7 @@ async fn subscribe(client: &Client, subject: &str) -> Result<Subscriber, String>
 }
 
 impl Shared {
-    /// Passes messages on for as long as they come; false where nobody takes them. `known` is how many were missed before.
+    /// Passes messages on until the subscription ends. Returns false if the receiver is gone. `known` is how many were lost before.
     async fn pass_on(&self, messages: &mut Subscriber, hears: &mpsc::Sender<Heard>, known: &mut u64) -> bool {
         while let Some(message) = std::future::poll_fn(|cx| Pin::new(&mut *messages).poll_next(cx)).await {
             let missed = self.missed.load(Ordering::Relaxed);

@@ -31,16 +31,16 @@ use super::{
     public as public_listener, text,
 };
 
-/// A refusal; RFC 9457.
+/// An error; RFC 9457.
 #[derive(utoipa::ToSchema)]
 #[expect(dead_code, reason = "only the document uses this shape; `problem` writes the JSON")]
 struct Problem {
     r#type: String,
     title: String,
     status: u16,
-    /// What it is, for programs. Stable.
+    /// The kind of error, for programs. Stable.
     code: String,
-    /// What exactly, for people.
+    /// What exactly is wrong, for people.
     detail: Option<String>,
 }
 
@@ -109,10 +109,10 @@ pub(super) fn serve(document: Document) -> hyper::Response<Full<Bytes>> {
 
 struct AdminRefusals;
 
-/// How any request may be refused.
+/// The errors of any request.
 const OF_HTTP: &[Code] = &[MALFORMED_HTTP, SLOW_HEAD, HEAD_TOO_LARGE];
 
-/// How any request of the admin API may be refused.
+/// The errors of any request of the admin API.
 const OF_GUARD: &[Code] = &[
     UNAUTHORIZED,
     FORBIDDEN,
@@ -129,8 +129,8 @@ const OF_GUARD: &[Code] = &[
 impl Modify for AdminRefusals {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer);
-        let scheme = scheme
-            .description(Some("A token of `weir token new`; none is asked for where none is configured"));
+        let scheme =
+            scheme.description(Some("A token of `weir token new`. Not needed if no token is configured"));
         let components = document.components.get_or_insert_default();
         components.security_schemes.insert("token".to_owned(), SecurityScheme::Http(scheme.build()).into());
         document.security =

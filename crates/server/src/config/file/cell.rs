@@ -1,4 +1,4 @@
-//! The cells of a configuration file: each with a name, a store and its tenants, which no other cell has.
+//! The cells of a configuration file. Each has a name, a store and its tenants. No two cells share a name or a tenant.
 
 use admission::ZoneId;
 use gate::cells::REST;
@@ -14,7 +14,7 @@ const MAX_CELLS: usize = 64;
 const MAX_NAME_LEN: usize = 32;
 const CELL_FIELDS: [&str; 3] = ["name", "store", "tenants"];
 
-/// All of them, held against one another.
+/// Reads all cells, and checks that they do not contradict each other.
 pub(super) fn all(
     lines: &Lines<'_>,
     tables: &[Spanned<DeValue<'_>>],
@@ -67,7 +67,7 @@ fn cell(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<CellSettings,
                 };
                 if let Some(bad) = texts.iter().find(|tenant| !right(tenant)) {
                     let what = format!(
-                        "`{bad}` is no tenant: what stands before the first `:` of zones' ids, `\"\"` for those \
+                        "`{bad}` is not a tenant: the part of a zone's id before the first `:`, `\"\"` for those \
                          without one, `\"*\"` for all others"
                     );
                     return Err(origin.fault(what));

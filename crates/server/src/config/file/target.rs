@@ -1,4 +1,4 @@
-//! The pages that people go on to from the waiting page, in a configuration file.
+//! The targets of the waiting pages, in a configuration file.
 
 use std::borrow::Cow;
 
@@ -13,7 +13,7 @@ use crate::{
 const MAX_TARGETS: usize = 4_096;
 const TARGET_FIELDS: [&str; 3] = ["zone", "url", "by"];
 
-/// All of them, held against one another.
+/// Reads all targets, and checks that they do not contradict each other.
 pub(super) fn all(
     lines: &Lines<'_>,
     key: &Spanned<Cow<'_, str>>,

@@ -1,4 +1,4 @@
-//! The admin tokens of a configuration file: each with a name of its own, a role, and what is kept of the token.
+//! The admin tokens of a configuration file. Each has a unique name, a role, and the digest of the token.
 
 use toml::{Spanned, de::DeValue};
 
@@ -10,7 +10,7 @@ use crate::{
 
 const TOKEN_FIELDS: [&str; 3] = ["name", "role", "sha256"];
 
-/// All of them, held against one another.
+/// Reads all tokens, and checks that they do not contradict each other.
 pub(super) fn all(
     lines: &Lines<'_>,
     tables: &[Spanned<DeValue<'_>>],
@@ -25,7 +25,7 @@ pub(super) fn all(
             return Err(here.fault(format!("`{}` is the name of two tokens; change one", token.name)));
         }
         if let Some(other) = tokens.iter().find(|other| other.sha256 == token.sha256) {
-            let what = format!("`{}` and `{}` are one token; make another", other.name, token.name);
+            let what = format!("`{}` and `{}` have the same token; make another one", other.name, token.name);
             return Err(here.fault(what));
         }
         tokens.push(token);
@@ -54,10 +54,10 @@ fn token(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<AdminToken, 
             }
             "name" => name = Some(text.to_string()),
             "role" => role = Some(one_of(Role::ALL, text, &origin)?),
-            // It may be the token itself, by mistake.
+            // The value is not shown, because it may be the token itself.
             _ => {
                 let what =
-                    "is no SHA-256 of a token, 64 hex digits; `weir token new` prints it with the token";
+                    "is not the SHA-256 of a token, 64 hex digits; `weir token new` prints it with the token";
                 sha256 = Some(TokenDigest::parse(text).ok_or_else(|| origin.fault(what))?);
             }
         }

@@ -1,6 +1,6 @@
-//! What the admin API tells, as JSON: one type for each shape, which is what its OpenAPI document is made of, too.
+//! The JSON of the admin API. One type for each shape, from which the OpenAPI document is made, too.
 //!
-//! Invariant: names and units are those of the configuration file; a policy has all its fields, always.
+//! Invariant: names and units are those of the configuration file; a policy always has all its fields.
 
 mod policy;
 
@@ -15,7 +15,7 @@ use policy::{PolicyShape, SomeOfPolicy};
 
 use crate::stats;
 
-/// Texts to those who wait, by language.
+/// Texts for the people who wait, by language.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Notice, example = json!({"en": "Tickets are still there.", "ko": "아직 표가 남아 있습니다."}))]
 pub(in crate::http) struct NoticeShape(BTreeMap<String, String>);
@@ -26,7 +26,7 @@ impl From<&Notice> for NoticeShape {
     }
 }
 
-/// What operators define of a zone.
+/// The definition of a zone.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Definition)]
 pub(in crate::http) struct DefinitionShape {
@@ -40,31 +40,31 @@ impl From<&Definition> for DefinitionShape {
     }
 }
 
-/// A zone's line at this instant.
+/// The state of a zone's line.
 #[derive(Default, Serialize, ToSchema)]
 pub(in crate::http) struct Now {
-    /// The store is away, and this is what was last known.
+    /// The store does not answer, and this is the last known state.
     stale: bool,
-    /// Places that are waited on.
+    /// Places in the line.
     waiting: u64,
-    /// Those of them whose holders ask.
+    /// Places whose holders poll.
     present: u64,
-    /// Places given out, entries at once included, since the store began.
+    /// Places given out since the store was created, including those that entered at once.
     joined: u64,
-    /// Entries since the store began.
+    /// Entries since the store was created.
     entered: u64,
-    /// Places given up for silence since the store began.
+    /// Places dropped because their holders did not poll, since the store was created.
     evicted: u64,
-    /// Slots that fell free for a line, since this server started.
+    /// Slots that became free while people waited, since this server started.
     slots_offered: u64,
-    /// Entries from the line since the store began.
+    /// Entries from the line since the store was created.
     slots_used: u64,
     /// Entries of the last 60 s.
     entered_last_minute: u64,
-    /// The wait that somebody who joins now would be told, in seconds; none while nobody is let in.
+    /// The expected wait of somebody who joins now, in seconds; null while nobody may enter.
     #[schema(required)]
     eta_s: Option<u64>,
-    /// In which it is in nine of ten cases.
+    /// The range that holds the wait in nine of ten cases.
     #[schema(required)]
     eta_range_s: Option<[u64; 2]>,
 }
@@ -96,7 +96,7 @@ fn seconds(estimate: Estimate) -> u64 {
 /// One minute of a trend.
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct TrendMinute {
-    /// When it began, in seconds since 1970.
+    /// When the minute began, in seconds since 1970.
     at: u64,
     waiting: u32,
     entered: u32,
@@ -114,12 +114,12 @@ impl From<&stats::Minute> for TrendMinute {
 #[schema(as = Zone)]
 pub(in crate::http) struct ZoneShape {
     pub(in crate::http) id: String,
-    /// What `If-Match` is to say for a change of this very definition.
+    /// The value of `If-Match` for a change of this definition.
     pub(in crate::http) etag: String,
     #[serde(flatten)]
     pub(in crate::http) definition: DefinitionShape,
     pub(in crate::http) now: Now,
-    /// The last minutes, the oldest first; where they were asked for.
+    /// The last minutes, the oldest first, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     pub(in crate::http) trend: Option<Vec<TrendMinute>>,
@@ -128,22 +128,22 @@ pub(in crate::http) struct ZoneShape {
 /// All zones.
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct Zones {
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub(in crate::http) at: u64,
-    /// In the order of their names.
+    /// All zones, sorted by name.
     pub(in crate::http) zones: Vec<ZoneShape>,
 }
 
-/// A wait before a change and after it.
+/// An expected wait before and after a change.
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct EtaChange {
-    /// Whose: who stands in the middle of the line, or who joins now.
+    /// Whose wait: that of the person in the middle of the line, or of somebody who joins now.
     place: PlaceWord,
     rank: u64,
-    /// In seconds; none while nobody is let in.
+    /// In seconds; null while nobody may enter.
     #[schema(required)]
     before_s: Option<u64>,
-    /// In seconds; none while nobody is let in.
+    /// In seconds; null while nobody may enter.
     #[schema(required)]
     after_s: Option<u64>,
 }
@@ -157,7 +157,7 @@ enum PlaceWord {
 }
 
 impl EtaChange {
-    /// What becomes of the waits where `policy` takes the place of the one in force; none: where nobody is let in any more.
+    /// The waits if `policy` replaces the policy in force. Without `policy`, nobody may enter any more.
     pub(in crate::http) fn all(view: &OperatorView, policy: Option<&Policy>) -> Vec<Self> {
         let eta = |standing, place: PlaceWord| Self {
             place,
@@ -170,19 +170,19 @@ impl EtaChange {
     }
 }
 
-/// A change that was made, or that would be.
+/// A change that was made, or that would be made.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Change)]
 pub(in crate::http) struct ChangeShape {
-    /// Nothing was changed; this is what would be.
+    /// Nothing was changed; this is what would change.
     pub(in crate::http) dry_run: bool,
-    /// The zone as it is now, or would be; none where it is deleted.
+    /// The zone after the change; null if the change deletes it.
     #[schema(required)]
     pub(in crate::http) zone: Option<ZoneShape>,
-    /// What was defined before; none where there was no such zone. To undo a change, put this back, with the new tag.
+    /// The definition before the change; null if there was no such zone. To undo a change, send this definition with the new tag.
     #[schema(required)]
     pub(in crate::http) before: Option<DefinitionShape>,
-    /// What it does to the waits, as of this instant.
+    /// How the change affects the waits, as of now.
     pub(in crate::http) etas: Vec<EtaChange>,
 }
 
@@ -190,7 +190,7 @@ pub(in crate::http) struct ChangeShape {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Minute)]
 pub(in crate::http) struct MinuteShape {
-    /// When it began, in seconds since 1970.
+    /// When the minute began, in seconds since 1970.
     at: u64,
     waiting: u32,
     present: u32,
@@ -218,7 +218,7 @@ impl From<&stats::Minute> for MinuteShape {
     }
 }
 
-/// How long people waited, in seconds.
+/// The waits of people who entered, in seconds.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Waits)]
 struct WaitsShape {
@@ -231,7 +231,7 @@ struct WaitsShape {
     p99: Option<f64>,
 }
 
-/// Their waits over those told when they came.
+/// Their waits divided by the waits that they were told when they joined.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Ratio)]
 struct RatioShape {
@@ -244,22 +244,22 @@ struct RatioShape {
     p90: Option<f64>,
 }
 
-/// Of those whom this server let in.
+/// Statistics of the people whom this server admitted.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Here)]
 struct HereShape {
-    /// Since when, in milliseconds since 1970.
+    /// The start of the statistics, in milliseconds since 1970.
     since: u64,
     waits_s: WaitsShape,
     told_ratio: RatioShape,
 }
 
-/// A zone's last hours.
+/// The last hours of a zone.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Stats)]
 pub(in crate::http) struct StatsShape {
     id: String,
-    /// The oldest first, the current one last; those that this server did not see are absent.
+    /// The minutes, the oldest first, the current one last. Minutes that this server did not see are missing.
     minutes: Vec<MinuteShape>,
     here: HereShape,
 }
@@ -279,12 +279,12 @@ impl StatsShape {
     }
 }
 
-/// A change of the past.
+/// A change that was made.
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct PastChange {
-    /// When, in milliseconds since 1970.
+    /// The time, in milliseconds since 1970.
     pub(in crate::http) at: u64,
-    /// The token's name; none where it was not made by this server.
+    /// The name of the operator's token; null if another server made the change.
     #[schema(required)]
     pub(in crate::http) who: Option<String>,
     #[schema(required)]
@@ -302,7 +302,7 @@ pub(in crate::http) struct PastChanges {
     pub(in crate::http) changes: Vec<PastChange>,
 }
 
-/// Who asks.
+/// The caller.
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct WhoAmI {
     pub(in crate::http) name: String,
@@ -310,7 +310,7 @@ pub(in crate::http) struct WhoAmI {
     /// The server's name.
     pub(in crate::http) server: String,
     pub(in crate::http) version: String,
-    /// Whether a token was asked for, and shown.
+    /// Whether the call needed a token, and had a valid one.
     pub(in crate::http) authenticated: bool,
 }
 
@@ -320,16 +320,16 @@ pub(in crate::http) struct WhoAmI {
 pub(in crate::http) struct ServerShape {
     pub(in crate::http) name: String,
     pub(in crate::http) version: String,
-    /// Where apps call it.
+    /// Its address for apps.
     pub(in crate::http) address: String,
-    /// In milliseconds since 1970.
+    /// When it started, in milliseconds since 1970.
     pub(in crate::http) started_at: u64,
-    /// When it was last heard, in milliseconds since 1970.
+    /// When it was last seen, in milliseconds since 1970.
     pub(in crate::http) seen_at: u64,
-    /// It is the one that answers this.
+    /// Whether it is the server that answers this call.
     pub(in crate::http) here: bool,
     pub(in crate::http) draining: bool,
-    /// How many it serves.
+    /// The number of zones that it serves.
     pub(in crate::http) zones: u64,
     /// Open public connections.
     #[schema(required)]
@@ -341,7 +341,7 @@ pub(in crate::http) struct ServerShape {
 #[schema(as = Cell)]
 pub(in crate::http) struct CellShape {
     pub(in crate::http) name: String,
-    /// It answered when it was last asked.
+    /// Whether it answered the last call.
     pub(in crate::http) up: bool,
 }
 
@@ -359,36 +359,36 @@ pub(in crate::http) struct Drain {
     pub(in crate::http) draining: bool,
 }
 
-/// A zone to be made.
+/// A zone to create.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "a shape for the document: `body` reads it")]
 pub(in crate::http) struct NewZone {
     #[schema(min_length = 1, max_length = 64, pattern = "^[A-Za-z0-9_.:-]{1,64}$")]
     id: String,
-    /// What is left out is as in a configuration file that leaves it out.
+    /// Fields that are missing have their defaults.
     #[schema(nullable = false)]
     policy: Option<SomeOfPolicy>,
     notice: Option<NoticeShape>,
 }
 
-/// A definition to take the place of the one there is.
+/// A definition that replaces the zone's definition.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "a shape for the document: `body` reads it")]
 pub(in crate::http) struct NewDefinition {
-    /// What is left out is as in a configuration file that leaves it out.
+    /// Fields that are missing have their defaults.
     policy: SomeOfPolicy,
     notice: Option<NoticeShape>,
 }
 
-/// What is to be different; RFC 7396.
+/// The fields to change; RFC 7396.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "a shape for the document: `body` reads it")]
 pub(in crate::http) struct DefinitionPatch {
     #[schema(nullable = false)]
     policy: Option<SomeOfPolicy>,
-    /// A text of null takes a language away, null all of them.
+    /// A null instead of a text removes that language; a null instead of the object removes all.
     notice: Option<BTreeMap<String, Option<String>>>,
 }

@@ -25,44 +25,44 @@ use super::{
 #[openapi(
     info(
         title = "Weir",
-        description = "A waiting room that apps poll. Take a place with `wait`, ask for it with `entry` as often as told.",
+        description = "A waiting room that apps poll. Take a place with `wait`, then ask with `entry` after each polling period.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT"),
     ),
     components(schemas(Problem))
 )]
 pub(super) struct Base;
 
-/// Who wants in.
+/// A request for a place.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct Wait {
     #[schema(example = "TEST_ZONE")]
     zone_id: String,
-    /// For the app's own use: nothing reads it.
+    /// For the app's own use. The server ignores it.
     client_ip: Option<String>,
-    /// For the app's own use: nothing reads it.
+    /// For the app's own use. The server ignores it.
     client_agent: Option<String>,
-    /// Resumes a place.
+    /// Resumes the place of this token.
     token: Option<String>,
 }
 
-/// Who asks again.
+/// A poll: may the holder of this place enter now?
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct Entry {
     #[schema(example = "TEST_ZONE")]
     zone_id: String,
-    /// For the app's own use: nothing reads it.
+    /// For the app's own use. The server ignores it.
     client_ip: Option<String>,
-    /// For the app's own use: nothing reads it.
+    /// For the app's own use. The server ignores it.
     client_agent: Option<String>,
-    /// The newest there is.
+    /// The newest token.
     token: String,
 }
 
-/// In, or not yet.
+/// The holder entered, or still waits.
 #[derive(ToSchema)]
 #[serde(untagged)]
 pub(in crate::http) enum Answer {
@@ -76,7 +76,7 @@ pub(in crate::http) enum Answer {
 pub(in crate::http) struct Entered {
     /// `true`
     can_enter: bool,
-    /// Asked with again, it gives the same pass for as long as that is good.
+    /// A poll with this token returns the same pass until the pass expires.
     token: String,
     /// A JWT, for the protected service.
     pass: String,
@@ -88,7 +88,7 @@ pub(in crate::http) struct Entered {
 pub(in crate::http) struct NotYet {
     /// `false`
     can_enter: bool,
-    /// To ask with next time.
+    /// The token for the next poll.
     token: String,
     waiting: Waiting,
 }
@@ -97,18 +97,18 @@ pub(in crate::http) struct NotYet {
 #[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct Waiting {
-    /// 1 + the places ahead.
+    /// The position in the line, from 1.
     #[schema(minimum = 1)]
     rank: u64,
-    /// The expected wait; null while nobody is let in.
+    /// The expected wait; null while nobody may enter.
     #[schema(required, minimum = 1)]
     eta_seconds: Option<u32>,
-    /// In which it is in nine of ten cases.
+    /// The range that holds the wait in nine of ten cases.
     #[schema(required)]
     eta_range: Option<[u32; 2]>,
-    /// When to ask again, in milliseconds from now.
+    /// The time until the next poll, in milliseconds.
     polling_period: u32,
-    /// The store is away, and this is what was last known.
+    /// The store does not answer, and this is the last known state.
     stale: bool,
     /// Why the wait is null, or longer than before.
     #[schema(nullable = false)]
@@ -122,17 +122,17 @@ pub(in crate::http) enum Reason {
     Slower,
 }
 
-/// What a stream says.
+/// An event of a stream.
 #[derive(ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(in crate::http) struct StreamEvent {
     event: StreamEventName,
-    /// JSON, of the event's own kind: what polls have in `waiting`, an answer, a problem document, nothing.
+    /// JSON, depending on the event: the object `waiting` of a poll, a whole answer, a problem document, or `{}`.
     data: String,
     /// The newest token.
     #[schema(nullable = false)]
     id: Option<String>,
-    /// When to come back, in milliseconds.
+    /// The time until the browser reconnects, in milliseconds.
     #[schema(nullable = false)]
     retry: Option<u32>,
 }
@@ -207,7 +207,8 @@ impl Modify for Refusals {
                 };
                 refuse(operation, &[OF_HTTP, &[METHOD_NOT_ALLOWED, OVERLOADED], own].concat());
                 if let "/traffic/notice" | "/wait/{zone}" | "/weir.js" = path.as_str() {
-                    let known = ResponseBuilder::new().description("`If-None-Match` names what there is");
+                    let known =
+                        ResponseBuilder::new().description("`If-None-Match` has the tag of the current file");
                     operation.responses.responses.insert("304".to_owned(), known.build().into());
                 }
                 // A zone that does not exist has a page that says so. A malformed name has none.
