@@ -149,6 +149,9 @@ pub(crate) fn a_store_that_is_away_is_no_reason_not_to_start() {
     assert_eq!(weir.get("/healthz").status, 200);
     let ready = weir.get("/readyz");
     assert_eq!((ready.status, ready.problem().as_str()), (503, "store_away"));
+    assert!(!ready.text().contains("redis"), "the public does not learn the names of cells: {ready:?}");
+    let ready = weir.admin_get("/readyz");
+    assert_eq!((ready.status, ready.problem().as_str()), (503, "store_away"));
     assert!(ready.text().contains("cells away: redis"), "{ready:?}");
     for zone in ["Z", "UNKNOWN_YET"] {
         let refused = weir.post("/traffic/wait", &body(zone, None));

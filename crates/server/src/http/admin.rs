@@ -134,7 +134,7 @@ pub(super) fn endpoints() -> Vec<Endpoint<AdminState>> {
         Endpoint::get(Route::Events, "/admin/v1/events", stream::events).checks(Viewer),
         Endpoint::get(Route::Metrics, "/metrics", metrics),
         Endpoint::get(Route::Health, "/healthz", health::healthz),
-        Endpoint::get(Route::Ready, "/readyz", health::readyz),
+        Endpoint::get(Route::Ready, "/readyz", health::readyz_with_names),
         Endpoint::get(Route::OpenApi, "/openapi.json", async || openapi::serve(Document::Admin)),
     ];
     for path in console::paths() {

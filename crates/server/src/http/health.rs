@@ -1,4 +1,6 @@
 //! Whether the server runs, and whether it is ready for new work.
+//!
+//! Invariant: only the admin listener names zones and cells. The public does not learn which zones exist or do not work.
 
 use std::sync::{
     Arc,
@@ -71,14 +73,25 @@ pub(super) async fn healthz() -> Response<Full<Bytes>> {
 /// New work is welcome: the server is in service, and a store answers.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses((status = 200, content_type = "text/plain", body = String)))]
 pub(super) async fn readyz(State(readiness): State<Readiness>) -> Replied {
-    readiness.reply()
+    readiness.reply().map(|_| text("ok\n", "text/plain; charset=utf-8")).map_err(|(problem, _)| problem)
+}
+
+/// The same for operators: the reply names what does not answer.
+pub(super) async fn readyz_with_names(State(readiness): State<Readiness>) -> Replied {
+    match readiness.reply() {
+        Ok(away) => Ok(text(format!("ok\n{away}"), "text/plain; charset=utf-8")),
+        Err((problem, away)) => {
+            Err(Problem { detail: away.trim_end().replace('\n', "; ").into(), ..problem })
+        }
+    }
 }
 
 impl Readiness {
-    /// Ready when the server is in service and at least a part of the store answers. Names the parts that do not.
-    fn reply(&self) -> Replied {
+    /// Ready when the server is in service and at least a part of the store answers. Returns the names of the parts that do
+    /// not, and the problem if the server is not ready.
+    fn reply(&self) -> Result<String, (Problem, String)> {
         if self.lifecycle.is_out_of_service() {
-            return Err(Problem::stopping());
+            return Err((Problem::stopping(), String::new()));
         }
         let zones = self.gate.zones();
         let down = self.cells.iter().filter(|cell| !cell.is_up()).map(|cell| cell.name.as_str());
@@ -89,15 +102,11 @@ impl Readiness {
             zones.iter().any(|(_, answers)| *answers)
         };
         let away = [names_line("cells", down), names_line("zones", silent)].concat();
-        if answers {
-            Ok(text(format!("ok\n{away}"), "text/plain; charset=utf-8"))
-        } else {
-            Err(Problem::new(STORE_AWAY, away.trim_end().replace('\n', "; ")).retry_after(1))
-        }
+        if answers { Ok(away) } else { Err((Problem::from(STORE_AWAY).retry_after(1), away)) }
     }
 }
 
-/// A line with the first few names of what is away; empty where nothing is.
+/// A line with the first few names of what does not answer; empty if everything answers.
 fn names_line<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> String {
     let names: Vec<_> = names.collect();
     let more = names.len().saturating_sub(MAX_NAMES);
