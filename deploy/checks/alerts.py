@@ -23,7 +23,7 @@ def main() -> None:
     pages = set(re.findall(r"^### (\w+)$", (deploy / "runbook.md").read_text(), re.MULTILINE))
     faults = [f"{name} fires in no test" for name in alerts.keys() - fired]
     faults += [f"{name} has no section `### {name}` in runbook.md" for name in alerts.keys() - pages]
-    faults += [f"runbook.md has a section {name}, and there is no such alert" for name in pages - alerts.keys()]
+    faults += [f"runbook.md has a section {name}, but there is no such alert" for name in pages - alerts.keys()]
     for name, rule in alerts.items():
         if rule["labels"].get("severity") not in ("critical", "warning", "info"):
             faults.append(f"{name} has no severity that is routed")

@@ -51,7 +51,7 @@ def rules(deploy: pathlib.Path):
 
 
 def queries(deploy: pathlib.Path):
-    """Where each query stands, and the query; Grafana's variables are replaced."""
+    """The place of each query, and the query with values for Grafana's variables."""
     for name, rule in rules(deploy):
         yield f"{name}: {rule.get('record') or rule.get('alert')}", rule["expr"]
     for file in sorted((deploy / "grafana/dashboards").glob("*.json")):
@@ -69,7 +69,7 @@ def queries(deploy: pathlib.Path):
 def main() -> None:
     deploy, files = pathlib.Path(sys.argv[1]), sys.argv[2:]
     there, faults, used = answered(files), [], set()
-    # What a rule records has the labels that its name begins with.
+    # The name of a recorded series begins with its labels.
     there |= {rule["record"]: set(rule["record"].split(":")[0].split("_")) for _, rule in rules(deploy) if "record" in rule}
     count = 0
     for where, query in queries(deploy):
@@ -78,13 +78,13 @@ def main() -> None:
             name = selector.name
             used.add(name)
             if name not in there and name not in OWN:
-                faults.append(f"{where}: nothing answers with {name}")
+                faults.append(f"{where}: no server or exporter reports {name}")
                 continue
             labels = OWN.get(name, set()) | there.get(name, set()) | ADDED
             for matcher in selector.matchers.matchers:
                 if matcher.name not in labels:
                     faults.append(f"{where}: {name} has no label {matcher.name}; it has {', '.join(sorted(labels))}")
-    # What a server has and nobody looks at is no fault, but worth a line.
+    # A metric that no rule or dashboard uses is not a fault, but it is printed.
     silent = sorted(name for name in there if name.startswith("weir_") and name not in used and not name.endswith(("_sum", "_count", "_bucket")))
     if faults:
         sys.exit("\n".join(faults))

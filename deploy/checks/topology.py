@@ -29,7 +29,7 @@ def main() -> None:
             if not image.startswith("${"):
                 repository, _, tag = image.rpartition(":")
                 if not re.fullmatch(r"v?\d+\.\d+\.\d+", tag):
-                    faults.append(f"{where}: {image} is no version")
+                    faults.append(f"{where}: {image} has no version")
                 versions[repository.rpartition("/")[2]] = tag
             for key, value in {"read_only": True, "cap_drop": ["ALL"], "network_mode": "host"}.items():
                 if service.get(key) != value:
@@ -66,7 +66,7 @@ def main() -> None:
         for path in re.findall(r'include_(?:str|bytes)!\(\s*(?:concat!\(\s*)?"([^"]+)"', source.read_text()):
             read.add((source.parent / path).resolve().relative_to(root.resolve()).parts[0])
     for missing in sorted(read - let_in):
-        faults.append(f"Containerfile.dockerignore keeps {missing} out, which the build reads")
+        faults.append(f"Containerfile.dockerignore excludes {missing}, which the build reads")
 
     base = deploy / "kubernetes/base"
     named = set(yaml.safe_load((base / "kustomization.yaml").read_text())["resources"])
@@ -86,7 +86,7 @@ def main() -> None:
             for step in path:
                 chosen = chosen[step]
             if not chosen.items() <= labels.items():
-                faults.append(f"{kind} {part['metadata']['name']} chooses other pods than the Deployment makes")
+                faults.append(f"{kind} {part['metadata']['name']} selects other pods than the Deployment makes")
     drain = int(re.search(r"^drain_deadline_s = (\d+)", (base / "weir.toml").read_text(), re.MULTILINE)[1])
     (container,) = pod["spec"]["containers"]
     before = container["lifecycle"]["preStop"]["sleep"]["seconds"]

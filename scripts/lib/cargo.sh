@@ -3,7 +3,7 @@
 # with `target` set.
 
 export CARGO_TARGET_DIR=$target
-# Everything is compiled once, so notes for the next compilation only cost time.
+# Everything is compiled once, so data for incremental compilation would only cost time.
 export CARGO_INCREMENTAL=0
 
 # The packages that users get, built together and without the tests' features. tests/support/weir.rs builds them the same
@@ -76,13 +76,13 @@ test_program() {
     CARGO_MANIFEST_DIR=$PWD "$path" "$@"
 }
 
-# simulations COUNT: that many runs of the simulation, held against the promises.
+# simulations COUNT: makes that many runs of the simulation and checks them against the promises.
 simulations() {
     WEIR_SIM_SEEDS=$1 test_program simulation every_promise_holds_for_every_seed
 }
 
-# tests_of CONDITION: runs the test programs whose package fits the condition, which awk reads. cargo runs a test in its
-# package's directory, and so does this.
+# tests_of CONDITION: runs the test programs whose package meets the condition, an expression of awk. Like cargo, it runs a
+# test in the directory of its package.
 tests_of() {
     local package kind name path directory ran=0 failed=0
     while IFS=$'\t' read -r package kind name path directory; do
@@ -90,7 +90,7 @@ tests_of() {
         printf '\n%s, %s %s\n' "$package" "$kind" "$name"
         (cd "$directory" && CARGO_MANIFEST_DIR=$directory "$path" --quiet) || failed=1
     done < <(awk -F '\t' "$1" "$target/tests.tsv")
-    ((ran > 0)) || die "no test program fits $1"
+    ((ran > 0)) || die "no test program meets $1"
     return "$failed"
 }
 
@@ -103,7 +103,8 @@ unit_tests() {
     return "$failed"
 }
 
-# Apart from the other crates' tests: they hold latencies against known delays, so they need a processor when they want one.
+# These run apart from the tests of the other crates. They compare latencies with known delays, so they must not wait for a
+# processor.
 loadgen_tests() { tests_of '$1 == "loadgen"'; }
 
 # The flags are those of cargo-fuzz, without the address sanitizer, which needs a nightly compiler. This code is safe Rust:
@@ -134,7 +135,7 @@ fuzz_one() {
         tail -n 40 "$target/fuzz/$name.log"
         die "fuzzing $name found a fault: see $found; put the file into fuzz/seeds/$name with the fix"
     }
-    # Without the flags the fuzzer sees no coverage, and says so only here.
+    # Without the flags the fuzzer measures no coverage. Only this line of its log shows that.
     grep -q 'INFO: Loaded .* modules' "$target/fuzz/$name.log" || die "$name was not compiled with the fuzzer's flags"
     echo "$name, $2 s: $(grep -E 'number_of_executed_units|new_units_added' "$target/fuzz/$name.log" | tr -s '\n' ' ')"
 }

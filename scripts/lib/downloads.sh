@@ -48,7 +48,7 @@ install_packages() {
 
 # need COMMAND PACKAGE: installs the package if the command is missing.
 need() {
-    # `type -P` finds no builtin, so that `need kill` means the program.
+    # `type -P` ignores builtins, so `need kill` looks for the program.
     [ -n "$(type -P "$1")" ] || install_packages "$1" "$2"
 }
 
@@ -68,10 +68,10 @@ take() {
     done
 }
 
-# unpack PACKAGE: into $tools, from the kept file if its digest is right.
+# unpack PACKAGE: unpacks it into $tools, from the kept file if its digest is right.
 unpack() {
     local package=$1 kept file
-    # Packages of another release need other libraries.
+    # Packages of another Debian release need other libraries.
     kept=$downloads/debian-$(. /etc/os-release && echo "${VERSION_CODENAME:-$VERSION_ID}")
     mkdir -p "$kept" "$tools"
     if ! (cd "$kept" && sha256sum --check --status "$package.sha256" 2>/dev/null); then

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Builds the container image. Sourced, not run, after output.sh and downloads.sh and with `target` set.
 
-# Stands in for the first stage of deploy/Containerfile; `image` in it holds what goes into the image.
+# This directory replaces the first stage of deploy/Containerfile. Its directory `image` holds the files of the image.
 image_stage=$target/image/stage
 image_files=$image_stage/image
 image_archive=$target/image/weir.oci.tar

@@ -18,7 +18,7 @@ suite() {
     suite_commands+=("$(printf '%q ' "$@")")
 }
 
-# start_suite INDEX: a process group of its own, so that stop_suites also ends the servers that the suite started.
+# start_suite INDEX: starts the suite in its own process group, so that stop_suites also ends the servers that it started.
 start_suite() {
     local log=$suite_logs/$1
     set -m

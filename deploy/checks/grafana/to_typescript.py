@@ -1,4 +1,4 @@
-"""Turns dashboards into TypeScript that compiles only if Grafana's types have a place for all that they say:
+"""Turns dashboards into TypeScript that compiles only if Grafana's types have all their fields:
 to_typescript.py FILE... >check.ts
 
 JSON Schemas of dashboards are not published any more; the types are, with each version of Grafana.
@@ -45,7 +45,7 @@ def main() -> None:
             if kind == "row":
                 continue
             if kind not in PANELS:
-                sys.exit(f"{file}: panel {n} is a {kind}, which this does not know yet")
+                sys.exit(f"{file}: panel {n} is a {kind}, which this script does not know yet")
             types = PANELS[kind]
             options = json.dumps(panel["options"])
             print(f"export const {name}_{n}: Written<Partial<{types}.Options>> = {options};")
