@@ -128,7 +128,7 @@ test("a rate is halved, checked and restored by keyboard alone", async (t) => {
   assert.notEqual(await told.nth(0).textContent(), await told.nth(1).textContent());
   await picture(at, "preview");
   assert.deepEqual(await axe(at), []);
-  assert.equal((await policy(weir)).admit_per_minute, 10, "nothing is changed by looking at it");
+  assert.equal((await policy(weir)).admit_per_minute, 10, "a preview changes nothing");
   await at.keyboard.press("Enter");
   await toast(at).getByText("10 → 5").waitFor();
   assert.equal((await policy(weir)).admit_per_minute, 5);
@@ -156,7 +156,7 @@ test("an operator whose zone was changed meanwhile is shown that change", async 
   const { etag } = await api(weir, "GET", `/zones/${HOT}`);
   await api(weir, "PATCH", `/zones/${HOT}`, { body: { policy: { admit_per_minute: 90 } }, match: `"${etag}"` });
   await at.getByText("Somebody changed this zone since you began").waitFor();
-  assert.equal(await polling.inputValue(), "5000", "what was typed stays");
+  assert.equal(await polling.inputValue(), "5000", "the typed value stays");
   await at.getByRole("button", { name: "Review change…" }).click();
   await dialog(at).getByText("Somebody else changed this zone").waitFor();
   assert.deepEqual(await dialog(at).locator("tr", { hasText: "Admit a minute" }).locator("td").allTextContents(), ["10", "90"]);
@@ -165,7 +165,7 @@ test("an operator whose zone was changed meanwhile is shown that change", async 
   await dialog(at).getByRole("button", { name: "Review on top of it" }).click();
   await dialog(at).getByText("5,000 ms").waitFor();
   assert.deepEqual(await dialog(at).locator("tr", { hasText: "Polling period" }).locator("td").allTextContents(), ["3,000 ms", "5,000 ms"]);
-  assert.equal(await dialog(at).getByText("Admit a minute").count(), 0, "what the colleague changed is no part of it");
+  assert.equal(await dialog(at).getByText("Admit a minute").count(), 0, "the colleague's change is not part of it");
   await dialog(at).getByRole("button", { name: "Change it" }).click();
   await toast(at).waitFor();
   const now = await policy(weir);
@@ -227,7 +227,7 @@ test("zones are created and deleted, and a deletion is undone", async (t) => {
   await at.getByRole("button", { name: "Delete this zone…" }).click();
   const go = dialog(at).getByRole("button", { name: "Delete it" });
   await go.waitFor();
-  assert.ok(await go.isDisabled(), "the name is to be typed first");
+  assert.ok(await go.isDisabled(), "the name must be typed first");
   await dialog(at).getByLabel("Type gov:new").fill("gov:new");
   await go.click();
   await toast(at).getByText("gov:new was deleted").waitFor();
@@ -308,7 +308,7 @@ test("old data is shown as out of date until the server is back", async (t) => {
   await weir.kill();
   await at.getByText(/^Out of date: figures are from/).waitFor();
   assert.equal(await state(), "stale");
-  assert.ok(await row(at, HOT).isVisible(), "what was last known is still there");
+  assert.ok(await row(at, HOT).isVisible(), "the last known state is still shown");
   await picture(at, "stale");
   assert.deepEqual(await axe(at), []);
   await weir.up();

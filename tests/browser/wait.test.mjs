@@ -56,8 +56,8 @@ test("a waiting user sees the rank fall and continues with the pass in a form", 
   const entered = asked.find(({ url }) => url.startsWith("/enter"));
   assert.equal(entered.method, "POST");
   assert.equal(claims(new URLSearchParams(entered.body).get("pass")).zone, "Z");
-  assert.equal(entered.headers.origin, weir.url, "services ask for it against forged forms");
-  assert.equal(entered.headers.referer, `${weir.url}/`, "the origin, and no more");
+  assert.equal(entered.headers.origin, weir.url, "services check it against forged forms");
+  assert.equal(entered.headers.referer, `${weir.url}/`, "only the origin");
   const pass = new URLSearchParams(entered.body).get("pass");
   await until("the page's picture is asked for", () => asked.some(({ url }) => url === "/seen.png"));
   for (const { url, headers } of [...asked, ...at.context().requests]) {
@@ -174,7 +174,7 @@ test("the page polls as told where no stream gets through", async (t) => {
   await at.goto(`${weir.url}/wait/Z`);
   await rank_is(at, 1);
   await until("it polls", () => calls(at, "/traffic/entry").length >= 4);
-  assert.equal(calls(at, "/traffic/stream").length, 1, "and leaves streams alone for a while");
+  assert.equal(calls(at, "/traffic/stream").length, 1, "it tries no stream for a while");
   const streaming = await page(t, `${weir.url}/wait/Z`);
   await rank_is(streaming, 2);
   await until("a stream is open", () => calls(streaming, "/traffic/stream").length === 1);
@@ -200,7 +200,7 @@ test("a user who was away for too long is told, and may take a new place", async
   assert.equal(calls(at, "/traffic/wait").length, 1, "no new place without a click");
   await at.getByRole("button", { name: "Take a new place" }).click();
   await rank_is(at, 3);
-  assert.equal(await at.evaluate(() => document.activeElement.tagName), "H1", "the keyboard goes on from there");
+  assert.equal(await at.evaluate(() => document.activeElement.tagName), "H1", "the focus is on the heading");
 });
 
 test("a frozen tab that is admitted continues when it is thawed", async (t) => {
@@ -359,7 +359,7 @@ test("every state is accessible, in both languages, light and dark, wide and nar
           .filter((element) => element.checkVisibility() && !element.textContent.trim())
           .map((element) => element.outerHTML),
       );
-      assert.deepEqual(empty, [], "nothing is shown that says nothing");
+      assert.deepEqual(empty, [], "no visible element is empty");
       await at.context().close();
     }
   }
