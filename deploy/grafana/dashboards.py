@@ -1,7 +1,7 @@
 """Writes the dashboards: dashboards.py DIRECTORY.
 
-What they have in common is said once here, so that a panel is its title, its unit and its queries. The files in dashboards/ are
-what this writes; deploy/check holds them against it, against Grafana's own types, and against the live metrics.
+The functions below hold what all panels have in common, so a panel needs only a title, a unit and queries. This script writes the
+files in dashboards/. deploy/check compares them with its output, with Grafana's types, and with the live metrics.
 """
 
 import json
@@ -18,7 +18,7 @@ def target(n: int, query: str, legend: str, *, table: bool = False) -> dict:
 
 
 def field(unit: str, **more) -> dict:
-    """How a value is written; `steps` colours it from a value on, red or green, and the other way below."""
+    """The unit and colours of a value. Each of `steps` is a value and the colour from it on; below the first, it has the other colour."""
     defaults: dict = {"unit": unit}
     if steps := more.pop("steps", None):
         first = [{"color": "red" if steps[0][1] == "green" else "green", "value": None}]
@@ -45,7 +45,7 @@ def lines(title: str, unit: str, *queries: tuple[str, str], about: str = "", wid
 
 
 def number(title: str, unit: str, query: str, *, about: str = "", width: int = 4, **more) -> dict:
-    """What holds now."""
+    """The current value."""
     return {
         "type": "stat",
         "title": title,
@@ -196,7 +196,7 @@ def zones() -> dict:
                     ("Waited, p90", "s", f"zone:weir_wait_seconds:p90_10m{z}"),
                 ],
             ),
-            lines("Waiting", "short", (f"zone:weir_present:max{z}", "{{zone}}"), about="Those who poll."),
+            lines("Waiting", "short", (f"zone:weir_present:max{z}", "{{zone}}"), about="People who poll."),
             lines(
                 "Entered a minute, and allowed", "short",
                 (f"zone:weir_entered:per_minute{z}", "{{zone}}"),
@@ -205,20 +205,20 @@ def zones() -> dict:
             lines("Came a minute", "short", (f"zone:weir_joined:per_minute{z}", "{{zone}}")),
             lines(
                 "Left the line a minute", "short", (f"zone:weir_evicted:per_minute{z}", "{{zone}}"),
-                about="Evicted for silence: they walked away.",
+                about="Evicted because they stopped polling.",
             ),
             lines(
-                "Waited, by those who entered", "s",
+                "Time in line of people who entered", "s",
                 (f"zone:weir_wait_seconds:p50_10m{z}", "{{zone}}: half"),
                 (f"zone:weir_wait_seconds:p90_10m{z}", "{{zone}}: nine in ten"),
             ),
             lines(
-                "The wait had over the wait told", "none",
+                "Actual wait divided by told wait", "none",
                 (f"zone:weir_wait_error:p10_10m{z}", "{{zone}}: p10"),
                 (f"zone:weir_wait_error:p90_10m{z}", "{{zone}}: p90"),
-                about="1 is as told; above it, people waited longer.",
+                about="1: people waited as long as told. Above 1: longer.",
             ),
-            lines("Slots used, of those offered to a line", "percentunit", (f"zone:weir_slot_use:ratio5m{z}", "{{zone}}"), max=1),
+            lines("Share of slots used while a line waits", "percentunit", (f"zone:weir_slot_use:ratio5m{z}", "{{zone}}"), max=1),
             lines("Refused for asking too often", "reqps", (f"zone:weir_limited:per_second{z}", "{{zone}}")),
         ],
     )
@@ -249,13 +249,13 @@ def servers() -> dict:
                 about="A poll near the front is held for up to 150 ms on purpose.",
             ),
             lines("Errors of the server", "percentunit", (f"instance:weir_errors:ratio5m{i}", "{{instance}}")),
-            lines("Nobody could say whether a client asks too often", "reqps", (f"rate(weir_limits_unknown_total{i}[1m])", "{{instance}}")),
+            lines("Calls for which the client limit was unknown", "reqps", (f"rate(weir_limits_unknown_total{i}[1m])", "{{instance}}")),
             row("Connections"),
             lines("Open", "short", (f"weir_connections_open{i}", "{{instance}}"), (f"weir_connections_max{i}", "{{instance}}: at most")),
             lines(
-                "Taken in, and turned away, a second", "cps",
+                "Connections accepted and refused a second", "cps",
                 (f"rate(weir_connections_accepted_total{i}[1m])", "{{instance}}"),
-                (f"rate(weir_connections_refused_total{i}[1m])", "{{instance}}: turned away"),
+                (f"rate(weir_connections_refused_total{i}[1m])", "{{instance}}: refused"),
             ),
             lines(
                 "Accept queue", "cps",
@@ -269,9 +269,9 @@ def servers() -> dict:
             lines(
                 "Tickets a call", "short",
                 (f"sum by (call) (rate(weir_store_call_tickets_sum{i}[1m])) / sum by (call) (rate(weir_store_call_tickets_count{i}[1m]))", "{{call}}"),
-                about="The busier, the more people go into one call.",
+                about="The busier the server, the more people share one call.",
             ),
-            lines("Age of the oldest view", "s", (f"max by (instance) (weir_zone_view_age_seconds{i})", "{{instance}}"), about="Idle zones are shown to nobody, and get old."),
+            lines("Age of the oldest view", "s", (f"max by (instance) (weir_zone_view_age_seconds{i})", "{{instance}}"), about="Views of idle zones are not renewed, so they get old."),
             row("Process"),
             lines("Processor", "short", (f"rate(process_cpu_seconds_total{job}[1m])", "{{instance}}"), about="1 is a core."),
             lines("Memory", "bytes", (f"process_resident_memory_bytes{job}", "{{instance}}")),
@@ -289,7 +289,7 @@ def servers() -> dict:
                 (f"rate(weir_fanout_heard_total{i}[1m])", "{{instance}}: heard"),
                 (f"rate(weir_fanout_dropped_total{i}[1m])", "{{instance}}: {{why}}"),
             ),
-            lines("Other servers heard", "short", (f"weir_fanout_connected{i}", "{{instance}} {{cell}}"), max=1),
+            lines("Messages of other servers arrive", "short", (f"weir_fanout_connected{i}", "{{instance}} {{cell}}"), max=1),
         ],
     )
 
@@ -325,11 +325,11 @@ def redis() -> dict:
             lines(
                 "Main thread", "percentunit",
                 (f"rate(redis_cpu_sys_main_thread_seconds_total{i}[1m]) + rate(redis_cpu_user_main_thread_seconds_total{i}[1m])", "{{instance}}"),
-                about="At 100 % its zones can take no more.", max=1,
+                about="At 100 %, the node cannot serve more calls.", max=1,
             ),
             lines("Calls a second", "ops", (f"rate(redis_commands_processed_total{i}[1m])", "{{instance}}")),
             lines(
-                "A script takes", "s",
+                "Mean time of a script", "s",
                 (
                     'sum by (instance) (rate(redis_commands_duration_seconds_total{cmd="evalsha",instance=~"$instance"}[1m])) '
                     '/ sum by (instance) (rate(redis_commands_total{cmd="evalsha",instance=~"$instance"}[1m]))',
@@ -372,17 +372,17 @@ def kernel() -> dict:
             lines("Disk left", "percentunit", (f"node_filesystem_avail_bytes{{{disk},{i}}} / node_filesystem_size_bytes{{{disk},{i}}}", "{{instance}} {{mountpoint}}"), max=1),
             row("Connections"),
             lines("TCP sockets", "short", (f"node_netstat_Tcp_CurrEstab{{{i}}}", "{{instance}}: established"), (f"node_sockstat_TCP_tw{{{i}}}", "{{instance}}: time-wait")),
-            lines("New ones a second", "cps", (rate("node_netstat_Tcp_PassiveOpens"), "{{instance}}: in"), (rate("node_netstat_Tcp_ActiveOpens"), "{{instance}}: out")),
+            lines("New connections a second", "cps", (rate("node_netstat_Tcp_PassiveOpens"), "{{instance}}: in"), (rate("node_netstat_Tcp_ActiveOpens"), "{{instance}}: out")),
             lines("Accept queue", "cps", (rate("node_netstat_TcpExt_ListenOverflows"), "{{instance}}: overflows"), (rate("node_netstat_TcpExt_ListenDrops"), "{{instance}}: drops")),
             lines("SYN cookies", "cps", (rate("node_netstat_TcpExt_SyncookiesSent"), "{{instance}}: sent"), (rate("node_netstat_TcpExt_SyncookiesFailed"), "{{instance}}: wrong ones")),
-            lines("Sent again", "percentunit", (f"{rate('node_netstat_Tcp_RetransSegs')} / {rate('node_netstat_Tcp_OutSegs')}", "{{instance}}")),
+            lines("Segments sent again", "percentunit", (f"{rate('node_netstat_Tcp_RetransSegs')} / {rate('node_netstat_Tcp_OutSegs')}", "{{instance}}")),
             lines("Memory of TCP", "bytes", (f"node_sockstat_TCP_mem_bytes{{{i}}}", "{{instance}}")),
             lines("Connections tracked", "percentunit", (f"node_nf_conntrack_entries{{{i}}} / node_nf_conntrack_entries_limit{{{i}}}", "{{instance}}")),
             lines("Files open", "short", (f"node_filefd_allocated{{{i}}}", "{{instance}}")),
             row("Network and clock"),
             lines("Traffic", "Bps", (rate("node_network_receive_bytes_total"), "{{instance}} {{device}}: in"), (rate("node_network_transmit_bytes_total"), "{{instance}} {{device}}: out")),
             lines("Dropped packets", "pps", (rate("node_network_receive_drop_total"), "{{instance}} {{device}}"), (rate("node_softnet_dropped_total"), "{{instance}} cpu {{cpu}}: backlog")),
-            lines("The clock kept", "none", (f"node_timex_sync_status{{{i}}}", "{{instance}}"), max=1),
+            lines("Clock synchronised", "none", (f"node_timex_sync_status{{{i}}}", "{{instance}}"), max=1),
         ],
     )
 
