@@ -169,7 +169,7 @@ pub(crate) async fn register_that_is_lost_comes_back_whole(backend: &InRedis, zo
     let fresh = connect().await;
     assert_eq!(fresh.zones().await.expect("lists").expect("kept").zones[0].0, file);
     assert_eq!(a.zones().await.expect("lists"), all);
-    assert_eq!(fresh.zones().await.expect("lists"), all, "its own is the younger one");
+    assert_eq!(fresh.zones().await.expect("lists"), all, "its own register is newer");
 
     // A register that was emptied by deleting stays empty.
     for zone in [&x, &y] {

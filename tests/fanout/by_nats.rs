@@ -40,8 +40,8 @@ async fn garbage_is_counted_and_nothing_else() {
     wait_garbled(&servers, garbage.len());
 }
 
-/// NATS is killed and frozen while people join and poll: nobody of them notices, changes are seen by asking, and once NATS is
-/// back by what is said.
+/// NATS is killed and frozen while people join and poll. They do not notice it. Servers see changes by asking the store, and,
+/// when NATS is back, by messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_and_frozen_under_load() {
     let (redis, mut nats) = (Standalone::start(), Nats::start());
@@ -80,7 +80,7 @@ async fn killed_and_frozen_under_load() {
     nats.restart();
     servers.iter().for_each(Server::wait_heard);
     nats.stop();
-    // It may take a second message until it is known that nobody answers.
+    // It may take a second message until the server notices that NATS does not answer.
     change(None).await;
     servers.iter().for_each(Server::wait_unheard);
     change(None).await;
@@ -99,7 +99,7 @@ fn operator_is_away(operator: &Operator) -> bool {
     !subject.is_up()
 }
 
-/// No server may subscribe. Changes still arrive, and the servers know that they hear nobody.
+/// No server may subscribe. Changes still arrive, and the servers report that they receive no messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_right_to_listen_changes_are_seen_by_asking() {
     let rights = tempfile::NamedTempFile::new().expect("a temporary directory");
@@ -111,7 +111,7 @@ async fn without_the_right_to_listen_changes_are_seen_by_asking() {
     let server = Server::start(&config, USUAL).await;
     let operator = Operator::new(&config);
     for mode in [Mode::Closed, Mode::Open] {
-        assert!(operator.apply(&zone("Z"), with(mode)).await, "it could say so");
+        assert!(operator.apply(&zone("Z"), with(mode)).await, "the message was sent");
         wait_in_force(std::slice::from_ref(&server), "Z", with(mode));
     }
     assert_eq!(server.meter.heard.get(), 0);
@@ -124,7 +124,7 @@ async fn a_slow_listener_knows_that_it_missed_something() {
     let nats = Nats::start();
     let config = config("redis://127.0.0.1:1", &nats.url());
     let transport =
-        stores::transports(&config.fanout, &cells(&config)).pop().expect("something carries messages");
+        stores::transports(&config.fanout, &cells(&config)).pop().expect("the configuration has a transport");
     let (hears, mut heard) = mpsc::channel(1);
     tokio::spawn(async move { transport.listen(hears).await });
     while let Heard::Silent(_) = heard.recv().await.expect("it listens on") {}
@@ -148,12 +148,12 @@ async fn a_refused_login_is_tried_again() {
     let config = config(&redis.url(), &nats.url().replace("://", "://weir:s3cret@"));
     let server = Server::start(&config, HOURLY).await;
     let operator = Operator::new(&config);
-    assert!(!operator.apply(&zone("Z"), with(Mode::Open)).await, "nobody is let in");
+    assert!(!operator.apply(&zone("Z"), with(Mode::Open)).await, "the login is refused");
     assert_eq!(server.meter.connected.get(), 0);
     nats.set_args(&["--user", "weir", "--pass", "s3cret"]);
     nats.restart();
     server.wait_heard();
     wait_in_force(std::slice::from_ref(&server), "Z", with(Mode::Open));
-    assert!(operator.apply(&zone("Z"), with(Mode::Closed)).await, "it could say so");
+    assert!(operator.apply(&zone("Z"), with(Mode::Closed)).await, "the message was sent");
     wait_in_force(&[server], "Z", with(Mode::Closed));
 }

@@ -61,14 +61,14 @@ async fn a_slot_moves() {
             (listeners.parts()[1].int() == 2).then_some(())
         });
         for mode in [Mode::Closed, Mode::Auto] {
-            assert!(operator.apply(&zone("Z"), with(mode)).await, "it could say so");
+            assert!(operator.apply(&zone("Z"), with(mode)).await, "the message was sent");
             wait_in_force(&servers, "Z", with(mode));
         }
     }
 }
 
-/// A frozen primary, then a killed one: a replica takes over, and the servers listen there. They ask as often as usual: who
-/// found nobody to ask comes back by asking, not by being told.
+/// A primary is frozen, and then one is killed. A replica takes over, and the servers listen there. They ask the store as often
+/// as usual, so a server without a connection sees changes by asking.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_primary_is_frozen_and_one_killed() {
     let mut cluster = Cluster::start(3, 1);
@@ -84,7 +84,7 @@ async fn a_primary_is_frozen_and_one_killed() {
     // The change is repeated until the new primary accepts it.
     let closed = with(Mode::Closed);
     let heard = servers.iter().map(|server| server.meter.heard.get()).collect::<Vec<_>>();
-    assert!(operator.apply_at_last(&zone("Z"), closed).await, "it could say so");
+    assert!(operator.apply_at_last(&zone("Z"), closed).await, "the message was sent");
     wait_in_force(&servers, "Z", closed);
     for (server, before) in servers.iter().zip(heard) {
         eventually("it is told by the new primary", || (server.meter.heard.get() > before).then_some(()));
@@ -103,19 +103,19 @@ async fn a_primary_is_frozen_and_one_killed() {
     cluster.wait_ok();
     servers.iter().for_each(crate::Server::wait_heard);
     let hold = with(Mode::Hold);
-    assert!(operator.apply_at_last(&zone("Z"), hold).await, "it could say so");
+    assert!(operator.apply_at_last(&zone("Z"), hold).await, "the message was sent");
     wait_in_force(&servers, "Z", hold);
 }
 
-/// Who opens a zone just when it is changed may tell the zone the older policy after the newer one: the servers go by the register,
-/// and tell the zone again.
+/// A server that opens a zone while it is changed may give the zone the older policy after the newer one. The servers follow
+/// the register, and give the zone the newer policy again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_zone_that_was_told_an_older_policy_is_told_again() {
     let redis = Standalone::start();
     let config = config(&redis.url(), "redis");
     let servers = servers(2, &config, USUAL).await;
     let policy = admission::Policy { admit_per_minute: 7, ..with(Mode::Hold) };
-    // As `put_zone` leaves it, without the zone's own part.
+    // As `put_zone` leaves the register, but the zone's own state keeps its policy.
     redis.command(&["HSET", REGISTER, "Z", "1 7 10 3000 60 300 0"]);
     redis.command(&["HINCRBY", REGISTER, "#rev", "1"]);
     wait_in_force(&servers, "Z", policy);
@@ -129,7 +129,7 @@ async fn without_the_right_to_listen_changes_are_seen_by_asking() {
     let config = config(&redis.url().replace("://", "://weir:word@"), "redis");
     let server = crate::Server::start(&config, USUAL).await;
     eventually("it serves", || server.gate.policy("Z").map(drop));
-    assert!(!Operator::new(&config).apply(&zone("Z"), with(Mode::Closed)).await, "it may not say so");
+    assert!(!Operator::new(&config).apply(&zone("Z"), with(Mode::Closed)).await, "it may not send messages");
     wait_in_force(&[server], "Z", with(Mode::Closed));
 }
 

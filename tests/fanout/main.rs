@@ -3,7 +3,7 @@
 //!
 //! A test that must show that a change came by a message lets its servers read their store only once an hour.
 
-// The clients' futures lie deep in one another.
+// The clients' futures are deeply nested.
 #![recursion_limit = "256"]
 
 #[allow(dead_code, reason = "each test uses its part")]
@@ -132,7 +132,8 @@ struct Operator {
 impl Operator {
     fn new(config: &Config) -> Self {
         let cells = cells(config);
-        let transport = stores::transports(&config.fanout, &cells).pop().expect("something carries messages");
+        let transport =
+            stores::transports(&config.fanout, &cells).pop().expect("the configuration has a transport");
         Self { cells, transport, sender: SenderId::new() }
     }
 
@@ -151,7 +152,7 @@ impl Operator {
                 sleep(Duration::from_millis(10)).await;
             }
         };
-        timeout(DEADLINE, tries).await.expect("the store takes it in the end")
+        timeout(DEADLINE, tries).await.expect("the store accepts it")
     }
 
     async fn try_apply(&self, zone: &ZoneId, policy: Policy) -> Result<bool, StoreError> {
@@ -177,10 +178,10 @@ fn wait_in_force(servers: &[Server], name: &str, policy: Policy) {
 async fn changes_arrive(config: &Config, servers: &[Server]) {
     let operator = Operator::new(config);
     for mode in [Mode::Closed, Mode::Hold, Mode::Open, Mode::Auto] {
-        assert!(operator.apply(&zone("Z"), with(mode)).await, "it could say so");
+        assert!(operator.apply(&zone("Z"), with(mode)).await, "the message was sent");
         wait_in_force(servers, "Z", with(mode));
     }
-    assert!(operator.apply(&zone("NEW"), with(Mode::Hold)).await, "it could say so");
+    assert!(operator.apply(&zone("NEW"), with(Mode::Hold)).await, "the message was sent");
     wait_in_force(servers, "NEW", with(Mode::Hold));
     for server in servers {
         eventually("each message counts", || (server.meter.heard.get() >= 5).then_some(()));

@@ -37,7 +37,7 @@ fn new_token(name: &str, role: &str) -> (String, String) {
     assert_eq!((code, complaint.as_str()), (Some(0), ""));
     let token = said.lines().next().expect("the token").to_owned();
     let lines = &said[said.find("[[admin_token]]").expect("lines for the configuration")..];
-    assert!(!lines.contains(&token), "what is kept is no token");
+    assert!(!lines.contains(&token), "the configuration does not contain the token");
     (token, lines.to_owned())
 }
 
@@ -349,7 +349,7 @@ pub(crate) fn a_drained_server_is_not_ready_and_can_come_back() {
         client.send("GET /admin/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
         client.head()
     });
-    assert_eq!(watching.expect("a head").status, 200, "who drained it may go on looking");
+    assert_eq!(watching.expect("a head").status, 200, "the operator who drained it can still watch");
     drain(false);
     assert_eq!((weir.get("/readyz").status, &here()["draining"]), (200, &false.into()));
     drain(true);

@@ -54,7 +54,7 @@ pub(crate) fn polls_are_answered_and_nobody_enters() {
             let answer = entry(token);
             let waiting = answer.waiting();
             assert_eq!(waiting.rank, rank, "round {round}");
-            assert!(waiting.stale || round == 0, "an old word passes as fresh: {waiting:?}");
+            assert!(waiting.stale || round == 0, "an old answer is not marked stale: {waiting:?}");
         }
         assert_eq!(join().status, 503, "round {round}");
     }

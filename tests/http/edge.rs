@@ -17,7 +17,7 @@ fn with(settings: &str) -> Weir {
 /// Asserts that the server announced the close and closed the connection.
 fn assert_closed(reply: &Reply, client: &mut Client) {
     assert!(reply.closes(), "not said: {reply:?}");
-    assert!(client.is_ended(), "said, not done: {reply:?}");
+    assert!(client.is_ended(), "the close was announced and did not happen: {reply:?}");
 }
 
 /// A client that sends one byte and then nothing, and a client that sends a byte now and then, are both cut off at
@@ -31,7 +31,7 @@ pub(crate) fn slow_head_is_let_go() {
     dripping.send("POST /traffic/wait HTTP/1.1\r\nX-Drip: ").expect("taken");
     dripping.patience(Duration::from_millis(200)).expect("a live socket");
     while !dripping.is_ended() {
-        assert!(now() - started < DEADLINE, "fed byte by byte, the connection lives on");
+        assert!(now() - started < DEADLINE, "a connection that gets single bytes stays open");
         // The next round notices the end.
         drop(dripping.send("x"));
     }
@@ -57,7 +57,7 @@ pub(crate) fn client_that_does_not_read_is_let_go() {
     // Send until the buffers of both sides are full.
     let started = now();
     while deaf.send(&many).is_ok() {
-        assert!(now() - started < DEADLINE, "the server takes requests for ever");
+        assert!(now() - started < DEADLINE, "the server never stops reading");
     }
     eventually("the connection is let go", || (open_connections(&weir) == 0).then_some(()));
     assert_eq!(weir.get("/healthz").status, 200);
@@ -247,11 +247,11 @@ pub(crate) fn connection_cap_is_polite() {
         let reply = refused.reply().expect("a polite refusal");
         assert_eq!((reply.status, reply.problem().as_str()), (503, "overloaded"));
         assert_closed(&reply, &mut refused);
-        assert!(kept.iter_mut().all(served), "those inside notice nothing");
+        assert!(kept.iter_mut().all(served), "open connections are still served");
     }
     kept.pop();
     eventually("a place that was left is taken", || served(&mut weir.connect()).then_some(()));
-    assert_eq!(weir.admin_get("/healthz").status, 200, "the admin listener has its own room");
+    assert_eq!(weir.admin_get("/healthz").status, 200, "the admin listener has a separate limit");
 }
 
 /// The log names the client that a trusted proxy forwards, and otherwise the peer itself.

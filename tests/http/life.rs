@@ -58,7 +58,11 @@ pub(crate) fn token_in_wait_resumes() {
     for rank in 1..=5 {
         let answer = Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
         let waiting = answer.waiting();
-        assert_eq!((waiting.rank, waiting.eta_seconds), (rank, None), "held: nobody knows for how long");
+        assert_eq!(
+            (waiting.rank, waiting.eta_seconds),
+            (rank, None),
+            "while the zone is held, the wait is unknown"
+        );
         assert_eq!(waiting.reason.as_deref(), Some("held"));
         tokens.push(answer.token);
     }

@@ -73,7 +73,7 @@ pub(crate) fn told_wait_knows_the_windows() {
         let mut join = || Answer::of(&client.post("/traffic/wait", &body(&zone, None)).expect("a reply"));
         let start = now();
         for n in 0..per_minute {
-            assert!(join().can_enter, "{zone}: {n} of a burst with nobody waiting");
+            assert!(join().can_enter, "{zone}: user {n} of a burst did not enter, although nobody waits");
         }
         let burst_over = now();
         for (n, free_s) in free_after_burst_s(places, places.div_ceil(10) * 3).into_iter().enumerate() {

@@ -96,7 +96,10 @@ pub(crate) fn templates_are_read_again() {
     let weir = setup.start();
     let page = || weir.get("/wait/Z").text().to_owned();
     assert!(page().starts_with("one en") && page().contains("https://one.example/"));
-    assert!(weir.get("/wait/OTHER").text().starts_with("<!doctype html>"), "others have Weir's own");
+    assert!(
+        weir.get("/wait/OTHER").text().starts_with("<!doctype html>"),
+        "other zones have Weir's own page"
+    );
 
     put("Z.html", "two {{lang}} {{settings}}");
     weir.setup().write_config(&config("https://two.example/"));

@@ -130,7 +130,7 @@ pub(crate) fn keys_rotate() {
     setup.write_config(&config);
     let weir = setup.start();
     let keys = JwkSet::of(&weir);
-    assert_eq!(keys.verify(answer.pass()), before, "the pass of before the rotation");
+    assert_eq!(keys.verify(answer.pass()), before, "the pass from before the rotation");
     let again = Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&answer.token))));
     assert_eq!(keys.verify(again.pass()), before, "the same entry, signed with the new key");
     assert_ne!(again.token[..2], answer.token[..2], "sealed with the new key");

@@ -42,7 +42,7 @@ pub(crate) fn zones_come_go_and_change() {
     reload(&weir, &format!("{auto}{b}"));
     served(&weir, "B", 401);
     let back = Answer::of(&weir.post("/traffic/entry", &body("B", Some(&in_b[1].token))));
-    assert_eq!(back.waiting().rank, 2, "the place outlived the zone's absence");
+    assert_eq!(back.waiting().rank, 2, "the place was kept while the zone was absent");
     for answer in in_a {
         eventually("the line of A moves now", || {
             Answer::of(&weir.post("/traffic/entry", &body("A", Some(&answer.token)))).pass
@@ -115,9 +115,9 @@ pub(crate) fn what_operators_changed_wins_until_the_file_is_edited() {
     reload(&weir, &of_file.replace("id = \"A\"\n", "id = \"A\"\nsub_windows = 6\n"));
     eventually("the file counts for A", || weir.log().contains("the file counts").then_some(()));
     assert_eq!(refused(&weir, "A"), 200);
-    assert_eq!(refused(&weir, "B"), 404, "nobody touched it in the file");
+    assert_eq!(refused(&weir, "B"), 404, "its entry in the file did not change");
     weir.kill_and_restart();
     reload(&weir, &of_file);
     eventually("it was read again", || weir.log().contains("read again").then_some(()));
-    assert_eq!(refused(&weir, "A"), 200, "what was dropped does not come back");
+    assert_eq!(refused(&weir, "A"), 200, "a dropped change does not come back");
 }

@@ -188,7 +188,7 @@ pub(crate) fn damaged_data_is_refused_by_name() {
         assert!(ended.status.code().is_some_and(|code| code != 0 && code != 64), "{}", ended.log);
         assert!(ended.log.contains("weir.redb"), "the file is named: {}", ended.log);
         assert!(!ended.log.contains("panicked"), "{}", ended.log);
-        assert_eq!(fs::read(&file).expect("still there"), bytes, "evidence is left as it is");
+        assert_eq!(fs::read(&file).expect("still there"), bytes, "the damaged file is left unchanged");
     }
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn ranks_move_and_all_are_called_in() {
     let mut entries: Vec<_> = entered.iter().map(|(_, answer)| keys.verify(answer.pass()).jti).collect();
     entries.sort_unstable();
     entries.dedup();
-    assert_eq!(entries.len(), 12, "two holders of one entry");
+    assert_eq!(entries.len(), 12, "two holders have the same entry");
     let answer = &entered[3].1;
     let again = Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&answer.token))));
     assert_eq!(again.pass, answer.pass);
@@ -196,10 +196,10 @@ pub(crate) fn a_drain_sends_streams_away() {
         let told = eventually("the stream ends", || {
             Some(stream.next()).filter(|told| !matches!(told, Ok(StreamEvent::Wait(_))))
         });
-        assert_eq!(told.expect("a last word"), StreamEvent::Reconnect);
+        assert_eq!(told.expect("a last event"), StreamEvent::Reconnect);
         assert!(stream.client.is_ended());
     }
-    while operator.client.block().expect("a last word") != "event: reconnect\ndata: {}" {}
+    while operator.client.block().expect("a last event") != "event: reconnect\ndata: {}" {}
     assert!(weir.wait_for_end().success());
     let weir = weir.take_setup().start();
     let last = streams[2].token();
@@ -223,7 +223,7 @@ pub(crate) fn a_zone_that_goes_ends_its_streams() {
         let last = eventually("the stream ends", || {
             Some(stream.next()).filter(|told| !matches!(told, Ok(StreamEvent::Wait(_))))
         });
-        assert_eq!(last.expect("a last word"), StreamEvent::Problem("unknown_zone".to_owned()));
+        assert_eq!(last.expect("a last event"), StreamEvent::Problem("unknown_zone".to_owned()));
         assert!(stream.client.is_ended());
     }
 }
@@ -350,7 +350,11 @@ pub(crate) fn operators_hear_what_happens() {
         assert!(reply.text().contains(says), "{reply:?}");
     }
     let public = weir.get("/admin/v1/events");
-    assert_eq!((public.status, public.problem().as_str()), (404, "not_found"), "none of users' business");
+    assert_eq!(
+        (public.status, public.problem().as_str()),
+        (404, "not_found"),
+        "the public listener does not have it"
+    );
 }
 
 /// An operator who does not read loses events and is told how many. The numbers add up, and nobody waits for the
@@ -376,7 +380,7 @@ pub(crate) fn a_slow_operator_is_told_what_it_lost() {
         }
     }
     assert_eq!(heard + lost, CALLS);
-    assert!(lost > 0, "nothing was lost: this proves nothing");
+    assert!(lost > 0, "no event was lost, so this test shows nothing");
 }
 
 /// 5,000 streams from one process. Each user hears the rank, and the new rank after the first 3,000 were admitted,
@@ -399,7 +403,7 @@ pub(crate) fn five_thousand_streams() {
         for (stream, rank) in streams.iter_mut().zip(1..) {
             let answer = stream.enter(rank);
             assert!(stream.client.is_ended(), "{rank}");
-            assert!(passes.insert(answer.pass().to_owned()), "{rank}: another's pass");
+            assert!(passes.insert(answer.pass().to_owned()), "rank {rank} has another user's pass");
         }
     };
     let admit = |per_minute| {

@@ -76,7 +76,7 @@ pub(crate) async fn who_waits_as_told_is_allowed(backend: &Backend) {
         let (mut refused, mut cost) = (0, 2);
         while refused < 4 {
             if !allowed(&limiter, &limit, "key", cost).await {
-                // Another one that is refused, or even allowed, before, at one time for less, at another for more.
+                // The ask before had the other cost, smaller or larger, and may have been refused or allowed.
                 cost = 5 - cost;
                 let last = limiter.ask(&limit, "key", cost).await;
                 let Decision::Denied { retry_after_us, .. } = last else { continue };

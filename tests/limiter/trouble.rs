@@ -72,7 +72,7 @@ pub(crate) async fn frozen_redis_costs_one_ask_its_patience(library: &Library) {
     let answers = asks.join_all().await;
     assert!(answers.iter().all(|answer| *answer == Decision::Unknown { allowed: true }));
     let calls = limiter.stats().calls;
-    assert!(calls <= 3, "{calls} calls for what came together");
+    assert!(calls <= 3, "{calls} calls for asks that came together");
     // Right after that no call is made, so no ask waits. The loop is for a machine that was paused in between.
     let mut at_once = false;
     for _ in 0..20 {

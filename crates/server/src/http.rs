@@ -6,10 +6,10 @@
 //! | module | concern |
 //! |---|---|
 //! | [`public`], [`admin`] | the two listeners: state, endpoints, service |
-//! | `endpoint` | what an entry of the list is, and the router that a list makes |
-//! | [`layers`] | what surrounds handlers: metrics, caching, size of heads, CORS |
+//! | `endpoint` | the entries of a list, and the router that is built from a list |
+//! | [`layers`] | the layers around handlers: metrics, caching, size of heads, CORS |
 //! | `body` | reading bodies, with their limits |
-//! | `traffic`, [`request`], `reply` | the two calls that apps poll: handlers, the JSON they send, the JSON they get |
+//! | `traffic`, [`request`], `reply` | the two polling calls: handlers, the JSON of requests, the JSON of replies |
 //! | [`stream`] | server-sent events |
 //! | [`wait`], [`console`], `asset` | pages and files |
 //! | `health` | whether the server runs and is ready |
@@ -63,7 +63,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// No cache may store the reply.
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-/// A reply whose body is whole, or a problem.
+/// A reply with a complete body, or a problem.
 type Replied = Result<Response<Full<Bytes>>, Problem>;
 
 /// The address of the connection's other end. An extension of requests that a router gets.
@@ -77,7 +77,7 @@ fn text(body: impl Into<Bytes>, kind: &'static str) -> Response<Full<Bytes>> {
     response
 }
 
-/// The same reply, as axum carries it.
+/// The same reply, with axum's type of body.
 fn boxed(response: Response<Full<Bytes>>) -> Response<Body> {
     response.map(Body::new)
 }

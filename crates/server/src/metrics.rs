@@ -4,8 +4,8 @@
 //! end, through handles that were made beforehand, because an event for each poll would cost more than its counter.
 //!
 //! Invariants: labels are bounded (zone, route, status, call, cell, subscriber; never a ticket, a token or an address);
-//! a zone that is no longer served has no series; a counter that is fed by events is fed with totals, so that the next event
-//! makes good for a lost one, or else the loss is in `weir_events_lost_total`.
+//! a zone that is no longer served has no series; a counter that follows events is set to totals, so that the next event
+//! corrects a lost one. Where that is impossible, `weir_events_lost_total` counts the loss.
 
 mod connections;
 mod exposition;
@@ -85,13 +85,13 @@ pub struct Metrics {
     zones: Mutex<zones::Zones>,
 }
 
-/// Locks what a panic can't leave half changed: it guards numbers and a map.
+/// Locks a mutex. It guards numbers and a map, which a panic can't leave half changed.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Metrics {
-    /// Makes them all, for the events of `bus`.
+    /// Makes all metrics, for the events of `bus`.
     #[must_use]
     pub fn new(bus: Arc<Bus>) -> Self {
         let registry = Registry::lasting(names::OF_THE_SERVER);
@@ -133,7 +133,7 @@ impl Metrics {
         }
     }
 
-    /// Keeps what the histograms hold small. Never ends.
+    /// Regularly moves observed numbers into their buckets, so that they need little memory. Never ends.
     pub async fn run_upkeep(self: Arc<Self>) {
         let mut every = interval(UPKEEP);
         every.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -188,7 +188,7 @@ impl Metrics {
         self.requests.answered(&self.registry, route, status);
     }
 
-    /// Shows how these cells are, from now on.
+    /// Reports the state of these cells from now on.
     pub fn watch_cells(&self, cells: Vec<Arc<Health>>) {
         self.cells.watch(&self.registry, cells);
     }

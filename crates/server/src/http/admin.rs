@@ -156,7 +156,7 @@ async fn metrics(State(state): State<AdminState>) -> hyper::Response<Full<Bytes>
     text(state.intake.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")
 }
 
-/// Puts the layers of a route around its methods; `count` goes around them all.
+/// Puts the layers of a route around its methods; `count` is the outermost layer.
 fn layered(state: &AdminState, route: Route, methods: MethodRouter<AdminState>) -> MethodRouter<AdminState> {
     let checked = match route {
         Route::Admin => methods.layer(from_fn_with_state(state.clone(), check_operator)),
@@ -212,7 +212,7 @@ impl Admin {
     #[must_use]
     pub fn new(state: &AdminState) -> Arc<Self> {
         let layers = |route, methods| layered(state, route, methods);
-        // An unknown path of the API is not found only for operators.
+        // Below the root of the API, unknown paths have the route of the API, so the guard comes before the 404.
         let unknown = |path: &str| if path.starts_with(ROOT) { Route::Admin } else { Route::Other };
         Arc::new(Self { router: endpoint::router(endpoints(), state, &state.intake, layers, unknown) })
     }

@@ -86,7 +86,7 @@ where
     let mut rest = Vec::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| broken())?;
-        // Trailers mean nothing here.
+        // Trailers are ignored.
         let Ok(data) = frame.into_data() else { continue };
         if first.len() + rest.len() + data.len() > most {
             return Err(Problem::too_large(most));

@@ -1,4 +1,4 @@
-//! The list of endpoints of a listener: one list, from which its router and its OpenAPI document are made.
+//! The list of endpoints of a listener. Its router and its OpenAPI document are built from this one list.
 //!
 //! Invariant: a path is served if and only if it is in the list, and then by the methods of the list; every other method of
 //! the path gets a 405 that names them.
@@ -29,7 +29,7 @@ use crate::{
 
 /// One method of one path.
 pub(super) struct Endpoint<S> {
-    /// What it is counted under.
+    /// The route under which metrics count it.
     route: Route,
     method: Method,
     path: String,
@@ -47,7 +47,7 @@ pub struct Listed {
     pub method: String,
     /// The path, with `{…}` for its parameters.
     pub path: String,
-    /// The word of the role that an operator needs.
+    /// The name of the role that an operator needs.
     pub role: Option<&'static str>,
 }
 
@@ -110,7 +110,7 @@ impl<S: Clone + Send + Sync + 'static> Endpoint<S> {
         }
     }
 
-    /// The methods that its path allows. A stream is not asked for by `HEAD`: it has no end.
+    /// The methods that its path allows. A stream has no `HEAD`, because it does not end.
     fn allows(&self) -> &str {
         match (self.route, self.method.as_str()) {
             (Route::Stream | Route::Events, _) => "GET",
@@ -163,7 +163,7 @@ pub(super) fn router<S: Clone + Send + Sync + 'static>(
     let missing = |route| {
         let not_found = async || Problem::from(NOT_FOUND);
         let methods = match route {
-            // These paths take any name, so a wrong method is a 405 before the name is looked at.
+            // These paths match any name, so a wrong method gets a 405 before the name is checked.
             Route::Page | Route::Asset => otherwise_405(get(not_found), "GET, HEAD".to_owned()),
             _ => any(not_found),
         };

@@ -30,7 +30,7 @@ pub struct Lifecycle {
 }
 
 impl Lifecycle {
-    /// The server is about to stop. There is no way back.
+    /// The server is about to stop. This is final.
     pub fn stop(&self) {
         self.stopping.store(true, Relaxed);
     }

@@ -1,4 +1,4 @@
-//! What surrounds the handlers of a router: metrics and logs of each request, caching, the size of heads, CORS.
+//! The layers around the handlers of a router: metrics and logs of each request, caching, the size of heads, CORS.
 //!
 //! The two polling calls do not go through a router (see [`public`](super::public)), so each layer is a function here, and
 //! the polls call the same functions. Order, from the outside: `count`, CORS, the number of header fields, and then
@@ -32,7 +32,7 @@ use crate::metrics::{Metrics, Route};
 pub struct Intake {
     /// Counts requests.
     pub metrics: Arc<Metrics>,
-    /// The proxies whose `X-Forwarded-For` is believed.
+    /// The proxies whose `X-Forwarded-For` is trusted.
     pub trusted_proxies: Vec<IpNet>,
     /// The longest time from the end of a head to the end of its body.
     pub body_timeout: Duration,
@@ -100,7 +100,7 @@ pub(super) fn log_refusal(route: Route, client: Client, problem: &Problem, what:
     tracing::debug!(%client, ?route, %what, code, %detail, "refused");
 }
 
-/// Refuses heads with too many fields. Longer heads than [`edge::MAX_HEAD`] do not get here.
+/// Refuses heads with too many fields. The edge has already refused heads longer than [`edge::MAX_HEAD`].
 pub(super) async fn limit_fields(request: Request, next: Next) -> Response {
     match check_fields(request.headers()) {
         Ok(()) => next.run(request).await,

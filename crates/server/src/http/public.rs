@@ -1,8 +1,8 @@
 //! The public listener: for apps, for people who wait, and for services that check passes.
 //!
 //! `POST /traffic/wait` and `POST /traffic/entry` are matched before the router, because they are nearly all requests, and a
-//! poll through the router costs 25 % more processor time (`docs/decisions/axum-on-the-polling-path.md`). They are in the
-//! list of endpoints all the same: the router answers their other methods, and the document describes them.
+//! poll through the router costs 25 % more processor time (`docs/decisions/axum-on-the-polling-path.md`). They are
+//! also in the list of endpoints: the router answers their other methods, and the document describes them.
 
 use std::{convert::Infallible, future::Future, net::SocketAddr, ops::Deref, sync::Arc};
 
@@ -119,7 +119,7 @@ async fn jwks(State(state): State<PublicState>) -> hyper::Response<Full<Bytes>> 
     response
 }
 
-/// Puts the layers of a route around its methods; `count` goes around them all.
+/// Puts the layers of a route around its methods; `count` is the outermost layer.
 fn layered(
     state: &PublicState,
     route: Route,
@@ -147,7 +147,7 @@ async fn preflight(
     }
 }
 
-/// What a path that is not in the list is counted under.
+/// The route under which metrics count a path that is not in the list.
 fn unknown(path: &str) -> Route {
     if path.starts_with("/wait/") {
         Route::Page

@@ -3,8 +3,8 @@
 //!
 //! Waiting users have streams about their own place (`waiting`); operators have streams about all events
 //! (`operators`). A stream is the reply to one request, and takes the connection over. Invariant: a waiting user gets only
-//! the events `wait`, `enter`, `problem` and `reconnect`. They hold what a poll would have been answered, and are only
-//! about the own place.
+//! the events `wait`, `enter`, `problem` and `reconnect`. They contain the same data as the reply to a poll, and
+//! only about this user's place.
 
 mod operators;
 mod waiting;
@@ -88,7 +88,7 @@ async fn open(
     Ok(waiting::open(state.clone(), zone, first, fields))
 }
 
-/// What happens, for operators. Not in the OpenAPI document; the README describes it.
+/// What happens, for operators. Not in the OpenAPI document; `docs/operate/admin-api.md` describes it.
 pub(super) async fn events(
     State(state): State<AdminState>,
     RawQuery(query): RawQuery,

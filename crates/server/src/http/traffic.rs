@@ -119,10 +119,10 @@ where
     Ok(response)
 }
 
-/// Asks the zone's limits whether the client may call, and leaves their decision in `asked`. The holder of a `token` that is
-/// refused counts as present all the same.
+/// Asks the zone's limits whether the client may call, and leaves their decision in `asked`. If a call with a
+/// `token` is refused, its holder still counts as present.
 ///
-/// The limit depends on the zone and on whether there is a token, and both are in the body. So this is no layer.
+/// The limit depends on the zone and on whether there is a token, and both are in the body. So this cannot be a layer.
 ///
 /// # Errors
 /// The client calls too often.

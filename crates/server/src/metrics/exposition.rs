@@ -1,4 +1,4 @@
-//! The Prometheus text format, of what the exporter renders.
+//! Sorts and completes the text that the exporter renders, in the Prometheus text format.
 //!
 //! The exporter shows families and series in the order of its hash maps. Here they are put in the order of their names,
 //! so that two answers can be compared. It also has no counter of fractions: `process_cpu_seconds_total` would have to be
@@ -18,7 +18,7 @@ pub(super) struct Exposition {
 }
 
 impl Exposition {
-    /// Adds families that the exporter rendered, without the series that `keep` refuses. A family without series goes.
+    /// Adds families that the exporter rendered, without the series that `keep` refuses. A family without series is dropped.
     pub(super) fn add_rendered(&mut self, text: &str, keep: impl Fn(&str) -> bool) {
         // The exporter ends each family by an empty line; line ends within values and help texts are escaped.
         for family in text.split_terminator("\n\n") {
@@ -44,7 +44,7 @@ impl Exposition {
         self.blocks.push(block);
     }
 
-    /// All of it.
+    /// The whole text.
     pub(super) fn into_text(mut self) -> String {
         self.blocks.sort_unstable();
         self.blocks.concat()

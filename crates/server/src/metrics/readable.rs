@@ -1,4 +1,4 @@
-//! Handles whose value the server itself reads, too.
+//! Handles whose value the server also reads.
 //!
 //! A handle of the crate `metrics` can only be written to. These keep the number beside it.
 
@@ -61,7 +61,7 @@ impl ReadableGauge {
         self.shown.decrement(1.0);
     }
 
-    /// Changes it, where one task alone writes it.
+    /// Changes it. Only one task may write it.
     pub fn set(&self, value: u32) {
         self.value.store(value.into(), Relaxed);
         self.shown.set(value);

@@ -1,4 +1,4 @@
-//! Calls to the store, and how its cells are.
+//! Calls to the store, and the state of its cells.
 
 use std::{
     sync::{Arc, OnceLock},

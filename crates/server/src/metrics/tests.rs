@@ -79,7 +79,7 @@ fn events_are_shown_and_the_series_of_a_removed_zone_go() {
     });
     heard.bus.publish(Reloaded { ok: false });
     heard.runtime.block_on(heard.gate.wait("B", None)).expect("served");
-    // A put shows the zone anew.
+    // Serving the zones again publishes the zone's totals again.
     heard.serve(&["A", "B"]);
     heard.hear();
     let metrics = &heard.metrics;

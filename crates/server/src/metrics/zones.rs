@@ -33,7 +33,7 @@ pub(super) struct Zones {
 /// One zone's numbers, and the handles that they are written to.
 struct ZoneSeries {
     name: ZoneId,
-    /// What the store last showed.
+    /// The totals that the store last reported.
     last: Option<ZoneTotals>,
     totals: Totals,
     handles: Handles,
@@ -97,7 +97,7 @@ impl Zones {
             let series = match self.served.entry(shown.tallied.zone) {
                 Entry::Occupied(known) => known.into_mut(),
                 Entry::Vacant(place) => {
-                    // The bus has names for so many zones only.
+                    // The bus has names for a limited number of zones only.
                     let Some(name) = bus.zone_id(shown.tallied.zone) else { continue };
                     place.insert(ZoneSeries::new(&self.registry, name))
                 }

@@ -1,6 +1,6 @@
-//! What operators name in a request besides its body: the zone of the path, the fields of the query, the caller.
+//! The parts of an operator's request besides its body: the zone of the path, the fields of the query, the caller.
 //!
-//! Invariant: what cannot be read is a problem document.
+//! Invariant: a part that cannot be read leads to a problem document.
 
 use admission::ZoneId;
 use axum::extract::{FromRequestParts, Path};
@@ -17,7 +17,7 @@ use crate::{
     stats::MINUTES,
 };
 
-/// The zone that the path names. Whether it exists is for the handler to find out.
+/// The zone that the path names. The handler checks whether it exists.
 pub(super) struct ZoneInPath(pub(super) ZoneId);
 
 impl<S: Send + Sync> FromRequestParts<S> for ZoneInPath {
@@ -30,7 +30,7 @@ impl<S: Send + Sync> FromRequestParts<S> for ZoneInPath {
     }
 }
 
-/// Who makes a change: as access rules and as the audit log know the person.
+/// Who makes a change: the caller for the access rules, and the author for the audit log.
 #[derive(Clone)]
 pub(super) struct Operator {
     pub(super) caller: Caller,

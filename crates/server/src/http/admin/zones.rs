@@ -1,7 +1,7 @@
 //! Zones: listing, creating, changing and deleting them; their last hours; who changed what.
 //!
-//! Invariants: a change is a compare-and-set by `If-Match`, all of it or nothing. A dry run takes the same way up to the
-//! editor, and stops there.
+//! Invariants: a change is a compare-and-set by `If-Match`, all of it or nothing. A dry run makes the same checks, and
+//! stops before the editor.
 
 use admission::{Definition, ZoneId};
 use axum::extract::{RawQuery, State};
@@ -30,10 +30,10 @@ use crate::{
     },
 };
 
-/// The minutes of a zone that are returned where the query does not say how many.
+/// The minutes of a zone that are returned if the query does not say how many.
 const USUAL_MINUTES: usize = 180;
 
-/// How often a change of whatever is there is tried again because somebody else was faster.
+/// How often a change with `If-Match: *` is tried again because another change came first.
 const TRIES: usize = 8;
 
 /// All zones, with the last minutes of each where they are asked for.
@@ -222,7 +222,7 @@ pub(super) async fn changes(
     Ok(Json::ok(PastChanges { changes: changes.collect() }))
 }
 
-/// Sets an existing zone to what `new` makes of its definition; none deletes the zone.
+/// Replaces the definition of an existing zone by the result of `new`; `None` deletes the zone.
 async fn set(
     state: &AdminState,
     operator: Operator,
@@ -240,7 +240,7 @@ async fn set(
             let change = Change { before: Some(now), after };
             return Ok(state.change_reply(&zone, &change, before.as_ref(), true));
         }
-        // The new definition is made of this one, so it must replace this one, whatever `If-Match` allows.
+        // The new definition was computed from this one, so it may replace only this one, even if `If-Match` allows others.
         let expected = Expected::Tag(now.etag());
         match state.define(operator.clone(), &zone, expected, after).await {
             Err(DefineError::Conflict(other)) if wanted == Wanted::Any && tried < TRIES => now = other,

@@ -27,7 +27,7 @@ const UNREAD: usize = 65_536;
 /// events may be slow.
 const LOST_AFTER: Duration = Duration::from_secs(60);
 
-/// The kinds that a query asks for. If it names none, all that operators may see.
+/// The kinds that a query selects. If it names none, all kinds that operators may see.
 ///
 /// # Errors
 /// A [`Problem`] that lists the kinds.

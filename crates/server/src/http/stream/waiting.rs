@@ -1,13 +1,13 @@
 //! The streams of waiting users (followers). Each zone that has followers has one task, and the task uses one view for all.
 //!
 //! When the zone has a new view, about once a second, the task goes over its followers. It reads rank and wait of each from
-//! that view, and formats the zone's common part once. It sends nothing that a follower knows already. Followers at the
-//! front have appointments, as polls have: the task claims for them when they are due, and the lane gathers the claims. So a
-//! follower needs no timer, no task and no store call for itself.
+//! that view, and formats the zone's common part once. It sends a follower nothing that the follower already knows.
+//! Followers at the front have appointments, as polls have: the task claims for them when they are due, and the lane batches
+//! the claims. So a follower needs no separate timer, task or store call.
 //!
-//! Invariants: a follower gets what a poll of its ticket would be answered. It counts as present only while everything sent
-//! to it is out, so a client that does not read, or is gone, neither holds nor takes a slot. It is in one of three places:
-//! behind, in the front, or in a claim.
+//! Invariants: a follower gets the same data as a poll of its ticket. It counts as present only while everything sent to it
+//! has left the server, so a client that does not read, or is gone, neither holds nor takes a slot. It is in one of three
+//! places: behind, in the front, or in a claim.
 
 mod follower;
 mod task;
@@ -39,10 +39,10 @@ use crate::http::public::PublicState;
 use follower::Follower;
 use task::ZoneTask;
 
-/// What the system buffers for a follower that does not read, in bytes: some ten messages. Older ones are worth nothing.
+/// What the system buffers for a follower that does not read, in bytes: about ten messages. Older messages are useless.
 const UNREAD: usize = 4_096;
 
-/// A user whose system takes no bytes for so long is gone. TCP would notice much later.
+/// If a user's system accepts no bytes for this long, the user counts as gone. TCP would notice much later.
 const LOST_AFTER: Duration = Duration::from_secs(6);
 
 /// A browser reconnects after a time in this range, in milliseconds. It depends on the ticket, to spread the crowd.
@@ -55,7 +55,7 @@ pub struct Streams {
     open: Gauge,
 }
 
-/// What a zone's task is told from outside.
+/// Messages to a zone's task.
 #[derive(Default)]
 struct Mailbox {
     arrivals: Mutex<Vec<Arrival>>,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::http::{problem::UNKNOWN_ZONE, public::PublicState, reply::common_part, stream::stop};
 
-/// After so long without a new view, the task updates its followers anyway: time has passed, and the store may be away.
+/// After this time without a new view, the task updates its followers anyway, because the store may be away.
 const QUIET: Duration = Duration::from_millis(1_500);
 
 /// When a follower that is due, but has not read what was sent, is tried again.
@@ -34,7 +34,7 @@ pub(super) struct ZoneTask {
     registration: Registration,
     /// The followers that are updated from the view.
     behind: Vec<Follower>,
-    /// The followers for which the store must be asked, by the time of that. The number keeps equal times apart.
+    /// The followers for which the store must be asked, by the time of the question. The number separates equal times.
     front: BTreeMap<(Instant, u64), Follower>,
     number: u64,
     claims: JoinSet<Claimed>,
@@ -85,7 +85,7 @@ impl ZoneTask {
         }
     }
 
-    /// Whether the task is not needed any more. Then it is not registered any more, either.
+    /// Whether the task is not needed any more. If so, this also removes its registration.
     fn is_over(&self) -> bool {
         if !(self.behind.is_empty() && self.front.is_empty() && self.claims.is_empty()) {
             return false;
@@ -205,7 +205,7 @@ impl ZoneTask {
                     self.seat(follower, due);
                 }
             }
-            // The place is kept, but its state is unknown just now.
+            // The place is kept, but its state is unknown now.
             Err(
                 Refusal::StoreAway { retry_after_s }
                 | Refusal::Busy { retry_after_s }
