@@ -21,7 +21,7 @@ const LIVES: u32 = 10;
 /// Each caller asks this often.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// When loads began, by key, and how long each call waited that was made when a first load had come in.
+/// When loads began, by key, and how long each call waited that was made after the first load had ended.
 #[derive(Default)]
 struct Seen {
     loads: Mutex<Vec<(u32, Instant)>>,
@@ -51,7 +51,7 @@ impl Seen {
     }
 }
 
-/// Lets the callers ask for ten lives, each its key, in turn over the period.
+/// Lets the callers ask for ten lives. Each caller asks for its own key, and the calls are spread over the period.
 async fn call<A, G>(seen: &Seen, ask: A) -> Vec<Duration>
 where
     A: Fn(u32) -> G + Clone + Send + 'static,
@@ -102,7 +102,7 @@ async fn one_load_a_key_and_life_and_nobody_waits_after_the_first() {
     })
     .await;
 
-    // moka's clock is not tokio's, so its expiry is made by hand: a value is taken out when its life is over.
+    // moka does not use tokio's clock, so this test removes each value when its life is over.
     let other = Arc::new(Seen::default());
     let moka: moka::future::Cache<u32, u64> = moka::future::Cache::new(1_000);
     call(&other, {

@@ -1,7 +1,7 @@
-//! Random runs on a virtual clock, held against a simple model, and a run on real threads.
+//! Random runs on a virtual clock, compared with a simple model, and a run on real threads.
 //!
-//! The model knows what a cache without limits would hold, and which loads run. `PROPTEST_RNG_SEED` chooses the runs,
-//! `PROPTEST_CASES` how many; a run that fails is made shorter and told.
+//! The model knows what a cache without limits would hold, and which loads run. `PROPTEST_RNG_SEED` selects the runs,
+//! `PROPTEST_CASES` sets their number. A run that fails is shortened and printed.
 
 use std::{
     collections::HashMap,
@@ -34,7 +34,7 @@ const KEYS: u8 = 4;
 /// One step of a run.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Somebody asks; what becomes of the load, if it is this caller's, and when the caller gives up.
+    /// A call: the result of the load if this call starts one, and when the caller gives up.
     Get {
         key: u8,
         took_ms: u64,
@@ -74,14 +74,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// What is put and loaded: the instant it was decided, as a place in the order of all that happens.
+/// A value that is put or loaded: its number in the order of all events, from when the value was decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Value {
     key: u8,
     stamp: u64,
 }
 
-/// What the runs have met, so that none of it is missing for want of a try.
+/// Which cases the runs have covered. The test fails if one is missing.
 #[derive(Debug, Default)]
 struct Met {
     fresh: u64,
@@ -97,18 +97,18 @@ struct Met {
 struct Model {
     order: u64,
     keys: HashMap<u8, Key>,
-    /// When each value came in.
+    /// When each value was stored.
     came: HashMap<u64, Instant>,
     met: Met,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Key {
-    /// When the load that runs began.
+    /// When the running load began.
     running: Option<Instant>,
     current: Option<(u64, Instant)>,
     failed: Option<Instant>,
-    /// The last put or invalidation: nothing older may be seen by who asks after it.
+    /// The last put or invalidation. Later calls must not return an older value.
     floor: u64,
 }
 
@@ -131,7 +131,7 @@ struct World {
     roomy: bool,
 }
 
-/// Ends a load in the model however it ends.
+/// Ends a load in the model, whatever its result.
 struct Running(World, u8);
 
 impl Drop for Running {
@@ -170,7 +170,7 @@ impl World {
             let mut model = self.model();
             let stamp = model.stamp();
             let known = model.key(key);
-            assert!(known.running.is_none(), "two loads of {key} at once");
+            assert!(known.running.is_none(), "two loads of {key} at the same time");
             known.running = Some(began);
             if self.roomy {
                 let needed = |(_, since)| began - since >= SETTINGS.life.mul_f64(SETTINGS.refresh_at);
@@ -204,7 +204,7 @@ impl World {
         }
     }
 
-    /// Asks, and holds the answer against the model.
+    /// Asks, and compares the answer with the model.
     async fn get(self, key: u8, took: Duration, end: End) {
         let asked = Instant::now();
         let before = *self.model().key(key);
@@ -218,7 +218,7 @@ impl World {
         if let Some((stamp, _)) = alive
             && self.roomy
         {
-            assert_eq!(now, asked, "somebody waited though there was a value");
+            assert_eq!(now, asked, "a caller waited although there was a value");
             assert_eq!(answer.as_ref().ok(), Some(&Value { key, stamp }));
         }
         match answer {
@@ -249,7 +249,7 @@ impl World {
     }
 }
 
-/// Lets all tasks run that can, without time going on.
+/// Lets all ready tasks run without advancing the clock.
 async fn settle() {
     for _ in 0..16 {
         yield_now().await;
@@ -283,7 +283,7 @@ async fn run(steps: Vec<Step>, capacity: usize) -> Met {
         settle().await;
         assert!(world.cache.kept() <= capacity);
     }
-    // A load takes a minute at most; who waits for an outdated one waits for the next, perhaps their own, too.
+    // A load takes at most a minute. A caller that waits for an outdated load also waits for the next one.
     sleep(Duration::from_secs(600)).await;
     for caller in callers {
         assert!(caller.is_finished(), "a caller was stranded");
@@ -335,7 +335,7 @@ fn they_hold_where_keys_push_each_other_out() {
     assert!(met.waited > 0 && met.outdated > 0, "the runs lack something: {met:?}");
 }
 
-/// On real threads, where steps of callers, writers and loads interleave as they like.
+/// On real threads, where callers, writers and loads interleave in any way.
 #[test]
 fn threads_see_no_older_write_after_a_newer_and_no_two_loads_at_once() {
     const KEYS: usize = 3;

@@ -1,4 +1,4 @@
-//! What a caller gets, rule by rule, on a clock that only the tests turn.
+//! What a caller gets, rule by rule, on a clock that only the tests advance.
 
 use std::{
     sync::{
@@ -26,7 +26,7 @@ fn cache() -> Numbers {
     Cache::new(Settings { life: LIFE, refresh_at: 0.75, stale_for: STALE, pause: PAUSE, capacity: 100 })
 }
 
-/// Counts loads; each takes three seconds and brings its number, from 1.
+/// Counts loads. Each takes three seconds and returns its number, from 1.
 #[derive(Clone, Default)]
 struct Source {
     loads: Arc<AtomicU64>,
@@ -63,7 +63,7 @@ async fn loaded() -> (Numbers, Source) {
     (cache, source)
 }
 
-/// Asks for key 1. Whoever waits for an hour, on this clock, waits for ever.
+/// Asks for key 1. A call that waits for an hour on this clock counts as endless.
 async fn ask<L>(
     cache: &Numbers,
     load: impl FnOnce(u32) -> L + Send + 'static,
@@ -85,7 +85,7 @@ async fn bad(cache: &Numbers, source: &Source) -> Result<u64, String> {
     ask(cache, move |key| source.bad(key)).await.map_err(|error| error.to_string())
 }
 
-/// Asks, and demands that nobody waited for the answer.
+/// Asks, and asserts that the answer came without waiting.
 async fn at_once<T>(answer: impl Future<Output = T>) -> T {
     let from = Instant::now();
     let answer = answer.await;
@@ -93,7 +93,7 @@ async fn at_once<T>(answer: impl Future<Output = T>) -> T {
     answer
 }
 
-/// Lets all tasks run that can, without time going on.
+/// Lets all ready tasks run without advancing the clock.
 async fn settle() {
     for _ in 0..8 {
         yield_now().await;
@@ -161,7 +161,7 @@ async fn a_refresh_slower_than_the_life_keeps_nobody_waiting() {
     advance(LIFE - Duration::from_millis(1)).await;
     assert_eq!(at_once(good(&cache, &source)).await, Ok(1));
     sleep(LOAD / 2).await;
-    assert_eq!(at_once(good(&cache, &source)).await, Ok(1), "its renewal is under way since its life");
+    assert_eq!(at_once(good(&cache, &source)).await, Ok(1), "its renewal already runs");
     sleep(LOAD / 2).await;
     settle().await;
     assert_eq!(at_once(good(&cache, &source)).await, Ok(2));
@@ -182,7 +182,7 @@ async fn stale_values_are_served_while_loads_fail_up_to_the_bound() {
     let (cache, source) = loaded().await;
     let from = Instant::now();
     advance(LIFE).await;
-    // The first waits for a load that fails, and has the stale value all the same.
+    // The first caller waits for a load that fails, and then gets the stale value.
     assert_eq!(bad(&cache, &source).await, Ok(1));
     let mut asked = 0_u64;
     while from.elapsed() + Duration::from_millis(100) < LIFE + STALE {
@@ -190,7 +190,7 @@ async fn stale_values_are_served_while_loads_fail_up_to_the_bound() {
         asked += 1;
         sleep(Duration::from_millis(100)).await;
     }
-    // A load and a pause take four seconds, and up to 0.1 s pass until somebody asks.
+    // A load and a pause take four seconds, and up to 0.1 s pass until the next call.
     let seconds = STALE.as_secs();
     assert!((seconds / 5..=seconds / 4 + 2).contains(&source.loads()), "{} of {asked}", source.loads());
     sleep(LIFE + STALE - from.elapsed()).await;
@@ -295,7 +295,7 @@ fn a_runtime_that_stops_cancels_the_load_and_nobody_waits_for_ever() {
     });
     let waits = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     waits.block_on(started.notified());
-    // Asked, and so waiting, before the other runtime stops.
+    // This call waits already when the other runtime stops.
     let mut waiter = Box::pin(good(&cache, &source));
     let polled = waits.block_on(std::future::poll_fn(|context| {
         std::task::Poll::Ready(waiter.as_mut().poll(context).is_ready())
@@ -317,7 +317,7 @@ async fn a_put_during_a_refresh_wins() {
     sleep(LOAD).await;
     assert_eq!(at_once(good(&cache, &source)).await, Ok(100));
     assert_eq!(source.loads(), 2, "the refresh did run");
-    // And lives a life of its own.
+    // Its life begins when it is stored.
     sleep(LIFE.mul_f64(0.75) - LOAD - Duration::from_millis(1)).await;
     assert_eq!(at_once(good(&cache, &source)).await, Ok(100));
     settle().await;
@@ -352,7 +352,7 @@ async fn a_load_that_ends_right_after_a_put_does_not_take_its_answer_back() {
         async move { ask(&cache, load).await }
     });
     settle().await;
-    // The load's task is woken before the waiter's, and so runs before it.
+    // The load's task is woken before the waiting task, so it runs first.
     end.notify_one();
     cache.put(1, 100);
     assert!(matches!(waiter.await.expect("served"), Ok(100)));
@@ -367,7 +367,7 @@ async fn a_failing_refresh_does_not_touch_a_newer_put() {
     cache.put(1, 100);
     sleep(LOAD).await;
     assert_eq!(at_once(good(&cache, &source)).await, Ok(100));
-    // Its failure is no reason to serve the put beyond its life.
+    // The failure of the load does not extend the life of the value that was put.
     advance(LIFE).await;
     assert_eq!(good(&cache, &source).await, Ok(3));
 }
@@ -408,7 +408,7 @@ async fn a_put_also_answers_those_who_ask_after_an_invalidation() {
     settle().await;
     cache.put(1, 200);
     settle().await;
-    // Who had been answered by the first put may have been told either.
+    // The caller that the first put answered may receive either value.
     assert!(matches!(before.await.expect("served"), Ok(100 | 200)));
     assert_eq!(after.await.expect("served"), Ok(200));
 }
@@ -428,7 +428,7 @@ async fn the_capacity_holds_and_keys_in_use_stay() {
         let settings = Settings { life: LIFE, refresh_at: 0.75, stale_for: STALE, pause: PAUSE, capacity };
         let cache: Cache<usize, usize, String> = Cache::new(settings);
         for key in 0..20 * capacity {
-            // Values and errors take a place each.
+            // Each value and each error takes one place.
             if key % 2 == 0 {
                 cache.put(key, key);
             } else {
@@ -442,7 +442,7 @@ async fn the_capacity_holds_and_keys_in_use_stay() {
     let (cache, source) = loaded().await;
     for key in 100..10_000 {
         assert!(cache.get(&key, async |_| Err("none".to_owned())).await.is_err());
-        assert_eq!(at_once(good(&cache, &source)).await, Ok(1), "a flood of keys pushed out one in use");
+        assert_eq!(at_once(good(&cache, &source)).await, Ok(1), "a flood of keys evicted a key in use");
     }
 }
 
@@ -459,9 +459,9 @@ async fn a_flood_of_loads_that_hang_ends_somewhere() {
         let answer = answer.expect("a caller").expect("answered");
         assert!(matches!(answer, Err(LoadError::Busy)), "{answer:?}");
     }
-    // Time goes on only when nothing else does: the others do wait.
+    // The clock advances only when no task can run, so the others are waiting.
     assert!(timeout(LOAD, hanging.join_next()).await.is_err());
-    assert_eq!(at_once(good(&cache, &source)).await, Ok(1), "what is there is served");
+    assert_eq!(at_once(good(&cache, &source)).await, Ok(1), "a value that exists is returned");
     hanging.shutdown().await;
 }
 

@@ -69,7 +69,7 @@ fn no_bucket_in_use_makes_room_for_another() {
     for key in &kept {
         assert!(!ask(*key, NOW).expect("it is known").is_allowed());
     }
-    // Full buckets make room.
+    // Full buckets are removed to make room.
     assert!(ask(20_000, NOW + 1_000_000).is_some_and(|decision| decision.is_allowed()));
     assert_eq!(memory.keys(), 64);
 }
@@ -100,8 +100,8 @@ fn limits_are_changed_while_they_run_and_keys_reset() {
 
 #[test]
 fn threads_that_move_the_clock_get_what_the_bucket_holds_and_what_comes_back() {
-    // 50 at once, one each 10 us: over 10,000 us that threads bring about together, 1,050 to the token, since somebody
-    // asks at each of them, and nobody asks later than that.
+    // 50 at once, and one more every 10 us. The threads ask at every instant of 10,000 us and at no later one, so exactly
+    // 1,050 are allowed.
     let memory = Memory::new(MemorySettings::default());
     let limit = limit("a", Bandwidth::greedy(50, 1, Duration::from_micros(10)));
     let (passed, now_us, start) = (AtomicU64::new(0), AtomicU64::new(0), Barrier::new(4));
@@ -128,7 +128,7 @@ fn threads_that_move_the_clock_get_what_the_bucket_holds_and_what_comes_back() {
 
 #[test]
 fn threads_are_told_of_no_other_key() {
-    // Two or more keys per refusal slot, each with another wait, that replace each other.
+    // Each refusal slot has two or more keys with different waits, which replace each other.
     let memory = Memory::new(MemorySettings { max_keys: 256 });
     let limit = limit("a", Bandwidth::greedy(1_000, 1, Duration::from_secs(1)));
     let keys: Vec<u64> = (1..=128_u64)
@@ -172,8 +172,8 @@ fn bandwidth() -> impl Strategy<Value = Bandwidth> {
 }
 
 proptest! {
-    /// What many buckets say in memory is what each says alone: whatever the limits, however they change, and whichever
-    /// keys are looked at and reset in between.
+    /// Many buckets in memory give the same answers as each bucket alone, for any limits, any changes of limits, and any
+    /// reads and resets in between.
     #[test]
     fn memory_says_what_buckets_say(
         limits in prop::collection::vec(prop::collection::vec(bandwidth(), 1..3), 1..4),
@@ -185,8 +185,8 @@ proptest! {
         let memory = Memory::new(MemorySettings { max_keys: 64 * 4 });
         let keys: [&[u8]; 4] = [b"a", b"2001:db8::1", &[7; 31], &[7; 40]];
         let mut now_us = NOW;
-        // All are known and say something, so none is forgotten: a bucket that is full under the limit it was asked
-        // under last may be, and would not be under the one before.
+        // All buckets are in use, so none is removed. A bucket that is full under its last limit may be removed, although
+        // it would not be full under the limit before.
         let mut buckets = keys.map(|key| {
             let mut bucket = Bucket::new(&limits[0], now_us);
             assert_eq!(memory.ask(&limits[0], key, 1, now_us), Some(bucket.ask(&limits[0], 1, now_us)));
@@ -211,8 +211,8 @@ proptest! {
         }
     }
 
-    /// However instants come out of order, no more is allowed than the capacity and what came back by the latest one; and
-    /// a refusal's wait is over when it says.
+    /// If instants come out of order, at most the capacity and the refill up to the latest instant are allowed. After the
+    /// wait of a refusal, the ask is allowed.
     #[test]
     fn instants_out_of_order_give_nothing_twice(
         (capacity, tokens, us) in (1..20_u64, 1..20_u64, 1..200_u64),
@@ -228,7 +228,7 @@ proptest! {
                 Decision::Allowed(_) => taken += cost,
                 Decision::Denied { retry_after_us, .. } => {
                     prop_assert!(retry_after_us >= 1);
-                    // From the latest instant seen, at which it was decided.
+                    // The wait counts from the latest instant so far, because the bucket decided at that instant.
                     let then_us = latest_us + retry_after_us;
                     prop_assert!(allowed(&memory, &limit, b"key", cost, NOW + then_us));
                     (latest_us, taken) = (then_us, taken + cost);

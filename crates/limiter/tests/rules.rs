@@ -58,7 +58,7 @@ fn bucket_is_forgotten_when_it_is_full_and_no_earlier() {
     let mut bucket = Bucket::new(&limit, NOW);
     assert!(allowed(bucket.ask(&limit, 1_000, NOW)));
     assert_eq!(bucket.forget_at_us(&limit), NOW + 1_000 * S);
-    // As long as it is kept it says how much is there, also after the capacity over a period or two.
+    // While the bucket is kept, it reports what it holds at any time.
     assert_eq!(bucket.peek(&limit, NOW + 2 * S).remaining, 2);
     assert_eq!(bucket.peek(&limit, NOW + 999 * S).remaining, 999);
     assert_eq!(bucket.peek(&limit, bucket.forget_at_us(&limit)), Bucket::new(&limit, 0).peek(&limit, 0));
@@ -122,7 +122,7 @@ fn largest_numbers_overflow_nothing() {
 
 #[test]
 fn no_remainder_is_lost() {
-    // 7 tokens in 3 s, asked for at odd instants, for an hour: 8,400 and the first one, to the token.
+    // 7 tokens in 3 s, asked for at odd instants for an hour: exactly 8,400 and the first one.
     let limit = limit([Bandwidth::greedy(1, 7, secs(3))]);
     let mut bucket = Bucket::new(&limit, NOW);
     let (mut now_us, mut passed) = (NOW, 0);
@@ -131,9 +131,9 @@ fn no_remainder_is_lost() {
         passed += u64::from(wait == 0);
         now_us += 1 + (now_us * 7_919 % 1_000).min(wait);
     }
-    // A full bucket of 1 refills nothing, so what is asked late is lost; it is asked 1 us late at most.
+    // A full bucket of 1 does not refill, so a late ask loses tokens. Each ask is at most 1 us late.
     assert!((8_395..=8_401).contains(&passed), "{passed}");
-    // With room for what comes while nobody asks, nothing is lost at all.
+    // If the bucket has room for the refill between two asks, nothing is lost.
     let limit = self::limit([Bandwidth::greedy(20, 7, secs(3))]);
     let mut bucket = Bucket::new(&limit, NOW);
     let mut taken = 0;
@@ -185,9 +185,9 @@ fn with_several_bandwidths_all_allow_or_none_is_charged() {
     let limit = limit([Bandwidth::per_second(5), Bandwidth::greedy(8, 8, secs(60))]);
     let mut bucket = Bucket::new(&limit, NOW);
     assert!(allowed(bucket.ask(&limit, 5, NOW)));
-    // The second has 3 left: it refuses, and the first keeps its 5.
+    // The second bandwidth has 3 left, so it refuses, and the first keeps its 5.
     let Decision::Denied { retry_after_us, budget } = bucket.ask(&limit, 5, NOW + S) else {
-        panic!("the minute has 3 left, and a bit");
+        panic!("the minute has between 3 and 4 left");
     };
     assert_eq!((retry_after_us, budget.limit, budget.remaining), (14 * S, 8, 3));
     for _ in 0..3 {
@@ -203,7 +203,7 @@ fn new_key_has_the_initial_tokens_and_so_has_one_that_was_full_for_long() {
     let mut bucket = Bucket::new(&limit, NOW);
     assert_eq!(bucket.peek(&limit, NOW).remaining, 2);
     assert!(allowed(bucket.ask(&limit, 2, NOW)));
-    // Full after 10 s, new after another 8.
+    // It is full after 10 s, and counts as new after another 8 s.
     assert_eq!(bucket.peek(&limit, NOW + 18 * S - 1).remaining, 10);
     assert_eq!(bucket.forget_at_us(&limit), NOW + 18 * S);
     assert_eq!(bucket.peek(&limit, NOW + 18 * S).remaining, 2);
@@ -219,7 +219,7 @@ fn changed_limit_finds_spent_what_was_spent() {
     for (capacity, tokens, remaining) in [(20, 1, 14), (10, 3, 4), (8, 7, 2), (5, 1, 0)] {
         assert_eq!(bucket.peek(&of(capacity, tokens), NOW).remaining, remaining, "{capacity} at {tokens}/s");
     }
-    // A part of a token that was spent counts as a whole one: 6.5 are spent, and 4 a second is counted otherwise.
+    // A change of the rate rounds a spent part of a token up to a whole one. 6.5 tokens are spent here.
     assert!(allowed(bucket.ask(&of(10, 1), 1, NOW + S / 2)));
     assert_eq!(bucket.peek(&of(10, 4), NOW + S / 2).remaining, 3);
     // An added bandwidth is new.
@@ -372,8 +372,8 @@ proptest! {
         }
     }
 
-    /// However the clock runs, and however the limit changes, nothing panics, and what is allowed is bounded by how far
-    /// the clock went forward.
+    /// For any clock and any changes of the limit, nothing panics, and the time by which the clock went forward bounds what
+    /// is allowed.
     #[test]
     fn any_clock_and_any_change(
         limits in prop::collection::vec(bandwidths(), 1..4),
@@ -394,7 +394,7 @@ proptest! {
         }
         if limits.len() == 1 {
             for bandwidth in limits[0].bandwidths() {
-                // A clock that goes to and fro ends a stretch by each step at most.
+                // Bandwidths with intervals are left out: each step of such a clock may end a period.
                 if bandwidth.refill() == limiter::Refill::Greedy {
                     prop_assert!(taken <= most(bandwidth, 0, forward_us));
                 }

@@ -35,7 +35,7 @@ use world::{Fake, Is, Server, closed, hold, in_virtual_time, pass, serve_one, zo
 #[derive(Clone)]
 struct Air {
     said: broadcast::Sender<Bytes>,
-    /// Nothing said arrives anywhere.
+    /// Whether messages are lost.
     still: Arc<AtomicBool>,
     count: Arc<AtomicUsize>,
 }
@@ -48,12 +48,12 @@ impl Air {
     fn say(&self, message: Bytes) {
         self.count.fetch_add(1, Ordering::Relaxed);
         if !self.still.load(Ordering::Relaxed) {
-            // Nobody may be there.
+            // Sending fails if nobody listens, which is no fault.
             let _ = self.said.send(message);
         }
     }
 
-    /// What was said so far, by whomever.
+    /// The number of messages so far, of all servers.
     fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
@@ -129,14 +129,14 @@ fn what_is_said_is_asked_for_at_once_and_nobody_repeats_it() {
     in_virtual_time(async {
         let (fake, air) = (Fake::new(), Air::new());
         let servers = hearing(&fake, &air, 8).await;
-        assert_eq!(air.count(), 0, "what a server finds when it starts is no news");
+        assert_eq!(air.count(), 0, "a starting server announces nothing");
         for (round, policy) in (1..).zip([closed(), hold(), closed()]) {
             fake.put_zone(&zone("A"), policy).await.expect("put");
             fanout::say(&air, SenderId::new(), &zone("A"), Some(&policy.into())).await.expect("said");
             pass(0.03).await;
             assert_eq!(in_force(&servers, "A", policy), 8, "round {round}");
             pass(5.0).await;
-            assert_eq!(air.count(), round, "who heard it does not say it again");
+            assert_eq!(air.count(), round, "a server that received a change does not announce it again");
             assert!(servers.iter().all(|server| server.heard.heard.get() == round as u64));
         }
         fake.put_zone(&zone("NEW"), hold()).await.expect("put");
@@ -151,7 +151,7 @@ fn who_finds_a_change_that_nobody_said_says_so() {
     in_virtual_time(async {
         let (fake, air) = (Fake::new(), Air::new());
         let servers = hearing(&fake, &air, 8).await;
-        // They ask at different times of the half second.
+        // The servers ask the store at different times within half a second.
         let policies = (1..=10).map(|n| Policy { admit_per_minute: n, ..hold() });
         for policy in policies {
             let said = air.count();
@@ -159,10 +159,10 @@ fn who_finds_a_change_that_nobody_said_says_so() {
             while in_force(&servers, "A", policy) == 0 {
                 pass(0.001).await;
             }
-            // The bus wakes those who speak from a thread of its own, which has no part in this clock.
+            // The thread of the bus wakes the senders. It does not follow the virtual clock.
             let mut waits = 0..1_000_000;
             while air.count() == said {
-                assert!(waits.next().is_some(), "nobody says it");
+                assert!(waits.next().is_some(), "no server announces it");
                 std::thread::yield_now();
                 pass(0.001).await;
             }
@@ -170,7 +170,7 @@ fn who_finds_a_change_that_nobody_said_says_so() {
             assert_eq!(in_force(&servers, "A", policy), 8);
             pass(5.0).await;
         }
-        assert!(air.count() <= 8 * 10, "each says each change once at most: {} times", air.count());
+        assert!(air.count() <= 8 * 10, "more than one message per server and change: {}", air.count());
     });
 }
 
@@ -198,7 +198,7 @@ fn a_flood_costs_the_store_little_and_changes_nothing() {
         let servers = hearing(&fake, &air, 2).await;
         let (lists, before) = (fake.lock().lists, servers[0].gate.policies());
         let flooded = Instant::now();
-        // Each is news: another state, of zones that are there and of such that are not.
+        // Each message has another state, of a zone that exists or of one that does not.
         for digest in 0..20_000 {
             let name = if digest % 2 == 0 { "A" } else { "NONE" };
             let state = if digest % 3 == 0 { State::Gone } else { State::Has(digest) };
@@ -207,24 +207,24 @@ fn a_flood_costs_the_store_little_and_changes_nothing() {
                 pass(0.001).await;
             }
         }
-        // Ten milliseconds apart, and the usual two a second; of each server.
+        // Each server asks at most every 10 ms, and in addition twice a second, as always.
         let most = 2 * (flooded.elapsed().as_millis() / 10 + flooded.elapsed().as_millis() / 500 + 2);
         let asked = fake.lock().lists - lists;
-        assert!(asked as u128 <= most, "asked {asked} times, {most} are the most");
-        assert!(asked as u128 > most / 4, "it was a flood: asked {asked} times");
+        assert!(asked as u128 <= most, "asked {asked} times, more than {most}");
+        assert!(asked as u128 > most / 4, "the messages caused too few questions for a flood: {asked}");
         assert_eq!(servers[0].gate.policies(), before);
-        // The last of them are still on their way.
+        // The last messages may not have arrived yet.
         pass(0.1).await;
         assert_eq!(servers[0].heard.heard.get() + servers[0].heard.missed.get(), 20_000);
 
-        // What is in force already is not asked for.
+        // A message about the state in force causes no question.
         pass(10.0).await;
         let lists = fake.lock().lists;
         for _ in 0..1_000 {
             fanout::say(&air, SenderId::new(), &zone("A"), Some(&hold().into())).await.expect("said");
             pass(0.001).await;
         }
-        assert!(fake.lock().lists - lists <= 2 * 3, "the usual two a second");
+        assert!(fake.lock().lists - lists <= 2 * 3, "more than two questions a second");
     });
 }
 
@@ -267,14 +267,14 @@ fn a_notice_disturbs_no_line_and_is_told_like_a_policy() {
         let author = Author { name: "ada".to_owned(), role: "admin".to_owned(), from: None };
         one.editor.define(author, &zone("A"), Expected::Any, Some(said.clone())).await.expect("changed");
         assert_eq!(one.served("A").as_ref(), Some(&said));
-        // The bus wakes those who speak from a thread of its own, which has no part in this clock.
+        // The thread of the bus wakes the senders. It does not follow the virtual clock.
         let mut waits = 0..1_000_000;
         while two.served("A").as_ref() != Some(&said) {
-            assert!(waits.next().is_some(), "nobody says it");
+            assert!(waits.next().is_some(), "no server announces it");
             std::thread::yield_now();
             pass(0.001).await;
         }
-        assert_eq!(fake.lock().calls, calls, "no call about the line");
+        assert_eq!(fake.lock().calls, calls, "the line was called");
         assert_eq!(policies(), before);
         let now = [&one, &two].map(|server| server.bus.published(Kind::NoticeChanged));
         assert_eq!(now, told.map(|count| count + 1), "once each");

@@ -1,4 +1,4 @@
-//! The editor of servers that share a store: what one server changes, all serve.
+//! The editor of servers that share a store: all servers serve what one of them changed.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ impl Server {
         self.editor.define(author(), &zone(name), expected, new).await
     }
 
-    /// What is served under a name: with the policy in force.
+    /// The definition that is served under a name, with the policy in force.
     fn served(&self, name: &str) -> Option<Definition> {
         let notice = Notice::clone(&*self.gate.notice(name)?);
         Some(Definition { policy: self.gate.policy(name)?, notice })
@@ -47,7 +47,7 @@ fn what_is_changed_is_in_force_here_at_once_and_everywhere_within_a_second() {
         let fake = Fake::new();
         let file = zones(&["A", "B"], hold());
         let (one, two) = (serve_one(&fake, &file).await, serve_one(&fake, &file).await);
-        // Other moments of the watchers' rounds each time.
+        // Each round begins at another moment between two refreshes of the watchers.
         for round in 0..10 {
             pass(3.0 + 0.07 * f64::from(round)).await;
             let before = one.editor.get("A").expect("served");
@@ -109,7 +109,7 @@ fn what_is_deleted_stays_away_whoever_watches() {
         let fake = Fake::new();
         let file = zones(&["A", "B"], hold());
         let servers = [serve_one(&fake, &file).await, serve_one(&fake, &file).await];
-        // Somebody waits, and goes on asking.
+        // One holder waits and keeps polling.
         let token = waits(&servers[1].gate.wait("A", None).await.expect("served")).0;
         for name in ["A", "B"] {
             servers[0].define(name, Expected::Any, None).await.expect("deleted");
@@ -117,7 +117,7 @@ fn what_is_deleted_stays_away_whoever_watches() {
         for _ in 0..200 {
             let _ = servers[1].gate.entry("A", &token).await;
             pass(0.1).await;
-            assert_eq!(fake.lock().zones.len(), 0, "and a file fills no store that was emptied");
+            assert_eq!(fake.lock().zones.len(), 0, "a file does not fill a store that was emptied");
         }
         for server in &servers {
             assert_eq!(server.editor.list(), []);
@@ -125,8 +125,8 @@ fn what_is_deleted_stays_away_whoever_watches() {
         }
         let late = serve_one(&fake, &file).await;
         pass(2.0).await;
-        assert_eq!(late.editor.list(), [], "nor does one that starts later");
-        // It is the same line when it comes back.
+        assert_eq!(late.editor.list(), [], "a server that starts later does not fill it either");
+        // A zone that is created again has the same line.
         servers[0].define("A", Expected::Absent, Some(hold().into())).await.expect("made");
         waits(&servers[0].gate.entry("A", &token).await.expect("the place is kept"));
     });
@@ -180,7 +180,7 @@ fn what_fails_changes_nothing() {
     });
 }
 
-/// Who asked for a change may hang up: what was begun is ended, and known here.
+/// If the caller of a change hangs up, the change is completed, and this server applies it.
 #[test]
 fn a_change_goes_on_without_its_caller() {
     in_virtual_time(async {
@@ -196,7 +196,7 @@ fn a_change_goes_on_without_its_caller() {
     });
 }
 
-/// Where the zone's own part of the store hangs, a change is kept, and waited for no longer than is bearable.
+/// If the part of the store that holds the zone hangs, a change is stored, and its caller waits for a limited time.
 #[test]
 fn a_change_is_answered_though_it_is_not_in_force_yet() {
     in_virtual_time(async {
@@ -219,7 +219,7 @@ fn a_change_is_answered_though_it_is_not_in_force_yet() {
     });
 }
 
-/// A change is in force when it is answered, also where more callers wait for the store than the lane takes.
+/// A change is in force when it is answered, even if more callers wait for the store than the lane accepts.
 #[test]
 fn a_change_is_in_force_when_it_is_answered_though_the_lane_is_full() {
     in_virtual_time(async {

@@ -25,13 +25,13 @@ fn an_open_zone_lets_people_in_while_the_store_is_away() {
         let (gate, unseen) = (&server.gate, || server.bus.published(Kind::AdmittedWithoutStore));
         let mut holders = Vec::new();
         for name in ["OPEN", "SHUT", "HELD"] {
-            gate.wait(name, None).await.expect("the first takes the slot, or waits");
+            gate.wait(name, None).await.expect("the first one enters or waits");
             holders.push(waits(&gate.wait(name, None).await.expect("served")).0);
         }
         pass(2.0).await;
         let mine = seals().sealer(&zone("OPEN")).open(&holders[0]).expect("ours");
 
-        // A single failing call opens nothing.
+        // A single failed call does not open the zone.
         fake.set(Is::Down);
         assert_eq!(gate.wait("OPEN", None).await, Err(AWAY));
         assert!(waits(&gate.entry("OPEN", &holders[0]).await.expect("stale")).1);
@@ -50,8 +50,12 @@ fn an_open_zone_lets_people_in_while_the_store_is_away() {
         assert_eq!(unseen(), 3);
         let again = gate.wait("OPEN", Some(&newcomers[0].0)).await.map(|reply| is_in(&reply));
         assert_eq!(again, Ok(newcomers[0]));
-        assert_eq!(unseen(), 3, "told again is not let in again");
-        assert_eq!(gate.entry("OPEN", &holders[1]).await, Err(Refusal::BadToken), "of another zone");
+        assert_eq!(unseen(), 3, "a repeated reply is not another entry");
+        assert_eq!(
+            gate.entry("OPEN", &holders[1]).await,
+            Err(Refusal::BadToken),
+            "the token is of another zone"
+        );
         for (name, holder) in [("SHUT", &holders[1]), ("HELD", &holders[2])] {
             assert!(waits(&gate.entry(name, holder).await.expect("polls are answered")).1, "{name}");
             assert_eq!(gate.wait(name, None).await, Err(AWAY), "{name}");
@@ -67,7 +71,7 @@ fn an_open_zone_lets_people_in_while_the_store_is_away() {
             sleep(Duration::from_millis(polling_period_ms.into())).await;
             later = gate.entry("OPEN", &token).await.expect("served");
         }
-        assert_eq!(is_in(&later).1, entry, "by either way, one entry");
+        assert_eq!(is_in(&later).1, entry, "both ways lead to the same entry");
         assert_eq!(unseen(), 3);
     });
 }
@@ -99,7 +103,10 @@ fn a_hanging_store_holds_a_bounded_number_for_a_bounded_time() {
         let asked = Instant::now();
         assert!(waits(&server.gate.entry("A", &holder).await.expect("answered")).1);
         assert_eq!(server.gate.wait("A", None).await, Err(AWAY));
-        assert!(asked.elapsed() < Duration::from_millis(10), "known to be away: nobody waits to hear it");
+        assert!(
+            asked.elapsed() < Duration::from_millis(10),
+            "the store is known to be away, so the call does not wait"
+        );
 
         fake.set(Is::Up);
         pass(4.5).await;

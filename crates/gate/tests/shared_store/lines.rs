@@ -23,9 +23,9 @@ fn a_cell_that_is_away_is_no_other_cells_trouble() {
         let gate = &server.gate;
         let up = || server.cells.all().iter().map(|cell| cell.health().is_up()).collect::<Vec<_>>();
         let shopper = waits(&gate.wait("shop:a", None).await.expect("served")).0;
-        waits(&gate.wait("plain", None).await.expect("no tenant is a tenant too"));
+        waits(&gate.wait("plain", None).await.expect("a zone without a tenant is served"));
         assert_eq!(gate.wait("gov:a", None).await, Err(AWAY));
-        assert_eq!(gate.wait("gov:in_the_store_only", None).await, Err(AWAY), "nobody knows yet");
+        assert_eq!(gate.wait("gov:in_the_store_only", None).await, Err(AWAY), "the cell was never reached");
         assert_eq!(gate.wait("elsewhere:a", None).await, Err(Refusal::UnknownZone));
         assert_eq!(up(), [true, false]);
         pass(0.2).await;
@@ -45,10 +45,10 @@ fn a_cell_that_is_away_is_no_other_cells_trouble() {
             for round in 0..40 {
                 let asked = Instant::now();
                 assert!(!waits(&gate.entry("shop:a", &shopper).await.expect("served")).1);
-                assert!(asked.elapsed() < Duration::from_millis(200), "another cell's trouble");
+                assert!(asked.elapsed() < Duration::from_millis(200), "a failing cell delayed another one");
                 let (_, stale) = waits(&gate.entry("gov:a", &official).await.expect("polls are answered"));
                 assert!(asked.elapsed() < Duration::from_millis(1_200));
-                assert!(stale || round <= 6, "3 s old, and passes for fresh");
+                assert!(stale || round <= 6, "the view is 3 s old and not marked stale");
                 pass(0.5).await;
             }
             assert_eq!(up(), [true, false]);
@@ -79,7 +79,7 @@ fn the_file_fills_an_empty_store_once() {
             panic!("nobody enters a held zone")
         };
         assert_eq!(rank, 2, "one line for both servers");
-        waits(&two.gate.entry("A", &first).await.expect("a place that the other server gave out"));
+        waits(&two.gate.entry("A", &first).await.expect("the place of the other server is valid"));
     });
 }
 
@@ -104,7 +104,7 @@ fn a_change_in_the_store_is_in_force_within_a_second() {
     in_virtual_time(async {
         let fake = Fake::new();
         let server = serve_one(&fake, &zones(&["A", "B"], hold())).await;
-        // Other moments of the watcher's round each time.
+        // Each round begins at another moment between two refreshes of the watcher.
         for round in 0..10 {
             pass(3.0 + 0.07 * f64::from(round)).await;
             let closed = Policy { mode: Mode::Closed, ..Policy::default() };
@@ -116,7 +116,7 @@ fn a_change_in_the_store_is_in_force_within_a_second() {
             assert_eq!(refused, Err(Refusal::Closed { retry_after_s: 60 }), "round {round}");
             waits(&server.gate.wait("NEW", None).await.expect("served"));
             assert_eq!(server.gate.wait("B", None).await, Err(Refusal::UnknownZone), "round {round}");
-            assert!(!fake.lock().zones.contains_key(&zone("B")), "what was taken away stays away");
+            assert!(!fake.lock().zones.contains_key(&zone("B")), "a deleted zone stays deleted");
             fake.put_zone(&zone("A"), hold()).await.expect("put");
             fake.put_zone(&zone("B"), hold()).await.expect("put");
             fake.lock().zones.remove(&zone("NEW"));
@@ -132,12 +132,12 @@ fn a_zone_that_was_just_put_is_not_called_unknown() {
     in_virtual_time(async {
         let fake = Fake::new();
         let server = serve_one(&fake, &zones(&["A"], hold())).await;
-        // Other moments of the watcher's round each time.
+        // Each round begins at another moment between two refreshes of the watcher.
         for round in 0..10 {
             pass(3.0 + 0.07 * f64::from(round)).await;
             let new = format!("NEW{round}");
             fake.put_zone(&zone(&new), hold()).await.expect("put");
-            // What a server knows is as old as this at most.
+            // The information of a server is at most this old.
             pass(0.15).await;
             match server.gate.wait(&new, None).await {
                 refused @ Err(_) => assert_eq!(refused, Err(AWAY)),
@@ -169,7 +169,7 @@ fn unknown_names_cost_the_store_little() {
         }
         let asked = fake.lock().lists - before;
         assert!((10..=21).contains(&asked), "30,000 names, and the store was asked {asked} times");
-        // While it can't say, nothing is called unknown.
+        // While the store does not answer, no zone is called unknown.
         fake.set(Is::Down);
         pass(1.0).await;
         assert_eq!(server.gate.wait("NO", None).await, Err(AWAY));
@@ -208,7 +208,7 @@ fn idle_zones_cost_nothing() {
         pass(5.0).await;
         let before = fake.lock().calls;
         pass(600.0).await;
-        assert_eq!(fake.lock().calls, before, "not a call about a zone that nobody uses");
+        assert_eq!(fake.lock().calls, before, "an unused zone was called");
         is_in(&server.gate.wait("Z7", None).await.expect("served all the same"));
     });
 }
@@ -224,7 +224,7 @@ fn who_asks_too_often_keeps_the_place_and_costs_the_store_nothing() {
         let eager = waits(&gate.wait("a", None).await.expect("served")).0;
         let calls = || fake.lock().calls;
         let before = calls();
-        // Three idle times long, no poll is answered.
+        // For three idle times, no poll is answered.
         for _ in 0..3_000 {
             gate.limited("a", LimitedCall::Entry, 1, Some(&eager));
             pass(0.01).await;
@@ -233,7 +233,7 @@ fn who_asks_too_often_keeps_the_place_and_costs_the_store_nothing() {
         assert_eq!(gate.entry("a", &silent).await, Err(Refusal::Gone));
         let Ok(Reply::Waiting { rank, .. }) = gate.entry("a", &eager).await else { panic!("is gone") };
         assert_eq!(rank, 1);
-        // What is no token of the zone is nobody's presence.
+        // Without a valid token of the zone, no presence is noted.
         let before = calls();
         gate.limited("a", LimitedCall::Wait, 1, None);
         gate.limited("a", LimitedCall::Entry, 1, Some(b"nonsense"));
@@ -242,7 +242,7 @@ fn who_asks_too_often_keeps_the_place_and_costs_the_store_nothing() {
     });
 }
 
-/// What a stream is told is what a poll of the same instant hears, and counts as one: whoever is looked at stays.
+/// A stream gets what a poll at the same instant would get, and it counts as a poll: its holder stays.
 #[test]
 fn a_look_is_a_poll() {
     in_virtual_time(async {

@@ -47,11 +47,11 @@ pub(crate) struct Held {
     pub(crate) epoch: u32,
     pub(crate) is: Is,
     pub(crate) calls: usize,
-    /// How often it was asked for its zones.
+    /// How often its zones were read.
     pub(crate) lists: usize,
 }
 
-/// A store in memory, shared by all who are connected to it.
+/// A store in memory, shared by all servers that are connected to it.
 #[derive(Clone)]
 pub(crate) struct Fake {
     state: Arc<Mutex<Held>>,
