@@ -73,25 +73,28 @@ pub(super) async fn healthz() -> Response<Full<Bytes>> {
 /// New work is welcome: the server is in service, and a store answers.
 #[utoipa::path(get, path = "/readyz", tag = "health", responses((status = 200, content_type = "text/plain", body = String)))]
 pub(super) async fn readyz(State(readiness): State<Readiness>) -> Replied {
-    readiness.reply().map(|_| text("ok\n", "text/plain; charset=utf-8")).map_err(|(problem, _)| problem)
+    match readiness.look() {
+        (None, _) => Ok(text("ok\n", "text/plain; charset=utf-8")),
+        (Some(problem), _) => Err(problem),
+    }
 }
 
 /// The same for operators: the reply names what does not answer.
 pub(super) async fn readyz_with_names(State(readiness): State<Readiness>) -> Replied {
-    match readiness.reply() {
-        Ok(away) => Ok(text(format!("ok\n{away}"), "text/plain; charset=utf-8")),
-        Err((problem, away)) => {
+    match readiness.look() {
+        (None, away) => Ok(text(format!("ok\n{away}"), "text/plain; charset=utf-8")),
+        (Some(problem), away) => {
             Err(Problem { detail: away.trim_end().replace('\n', "; ").into(), ..problem })
         }
     }
 }
 
 impl Readiness {
-    /// Ready when the server is in service and at least a part of the store answers. Returns the names of the parts that do
-    /// not, and the problem if the server is not ready.
-    fn reply(&self) -> Result<String, (Problem, String)> {
+    /// Returns the problem if the server is not ready, and the names of the parts that do not answer. It is ready when it is
+    /// in service and at least a part of the store answers.
+    fn look(&self) -> (Option<Problem>, String) {
         if self.lifecycle.is_out_of_service() {
-            return Err((Problem::stopping(), String::new()));
+            return (Some(Problem::stopping()), String::new());
         }
         let zones = self.gate.zones();
         let down = self.cells.iter().filter(|cell| !cell.is_up()).map(|cell| cell.name.as_str());
@@ -102,7 +105,7 @@ impl Readiness {
             zones.iter().any(|(_, answers)| *answers)
         };
         let away = [names_line("cells", down), names_line("zones", silent)].concat();
-        if answers { Ok(away) } else { Err((Problem::from(STORE_AWAY).retry_after(1), away)) }
+        ((!answers).then(|| Problem::from(STORE_AWAY).retry_after(1)), away)
     }
 }
 
