@@ -120,7 +120,7 @@ test("a rate is halved, checked and restored by keyboard alone", async (t) => {
   await at.getByRole("heading", { level: 1, name: HOT }).waitFor();
   await until("the line is seen", async () => (await at.locator(".tile").first().textContent()).match(/[1-9]/));
   await press("Halve the rate");
-  const rate = dialog(at).locator("tr", { hasText: "Admit a minute" });
+  const rate = dialog(at).locator("tr", { hasText: "Entries per minute" });
   await rate.waitFor();
   assert.deepEqual(await rate.locator("td").allTextContents(), ["10", "5"]);
   const told = dialog(at).locator("tr", { hasText: "Last" }).locator("td");
@@ -142,7 +142,7 @@ test("a rate is halved, checked and restored by keyboard alone", async (t) => {
   // Both are in the list, newest first. The older one cannot be undone any more.
   const changes = at.locator(".changes > li");
   await until("both are listed", async () => (await changes.count()) === 2);
-  assert.deepEqual(await changes.locator(".what").allTextContents(), ["Admit a minute 5 → 10", "Admit a minute 10 → 5"]);
+  assert.deepEqual(await changes.locator(".what").allTextContents(), ["Entries per minute 5 → 10", "Entries per minute 10 → 5"]);
   assert.match(await changes.nth(1).getByRole("button").textContent(), /^Undone/);
   await picture(at, "zone");
 });
@@ -159,13 +159,13 @@ test("an operator whose zone was changed meanwhile is shown that change", async 
   assert.equal(await polling.inputValue(), "5000", "the typed value stays");
   await at.getByRole("button", { name: "Review change…" }).click();
   await dialog(at).getByText("Somebody else changed this zone").waitFor();
-  assert.deepEqual(await dialog(at).locator("tr", { hasText: "Admit a minute" }).locator("td").allTextContents(), ["10", "90"]);
+  assert.deepEqual(await dialog(at).locator("tr", { hasText: "Entries per minute" }).locator("td").allTextContents(), ["10", "90"]);
   await picture(at, "conflict");
   assert.deepEqual(await axe(at), []);
   await dialog(at).getByRole("button", { name: "Review on top of it" }).click();
   await dialog(at).getByText("5,000 ms").waitFor();
   assert.deepEqual(await dialog(at).locator("tr", { hasText: "Polling period" }).locator("td").allTextContents(), ["3,000 ms", "5,000 ms"]);
-  assert.equal(await dialog(at).getByText("Admit a minute").count(), 0, "the colleague's change is not part of it");
+  assert.equal(await dialog(at).getByText("Entries per minute").count(), 0, "the colleague's change is not part of it");
   await dialog(at).getByRole("button", { name: "Change it" }).click();
   await toast(at).waitFor();
   const now = await policy(weir);
@@ -200,10 +200,10 @@ test("the consequences are shown before a zone is closed; notices are written pe
   await row(at, HOT).getByRole("link").click();
   await at.getByRole("button", { name: "+ ko" }).click();
   await at.getByLabel("Notice (ko)").fill("잠시만 기다려 주십시오.\n곧 열립니다.");
-  await at.getByRole("textbox", { name: "Admit a minute" }).fill("0");
+  await at.getByRole("textbox", { name: "Entries per minute" }).fill("0");
   await at.getByText("A whole number, 1 to 600,000").waitFor();
   assert.ok(await at.getByRole("button", { name: "Review change…" }).isDisabled());
-  await at.getByRole("textbox", { name: "Admit a minute" }).fill("60");
+  await at.getByRole("textbox", { name: "Entries per minute" }).fill("60");
   await at.getByRole("button", { name: "Review change…" }).click();
   await dialog(at).getByText("곧 열립니다.").waitFor();
   await dialog(at).getByRole("button", { name: "Change it" }).click();
@@ -219,7 +219,7 @@ test("zones are created and deleted, and a deletion is undone", async (t) => {
   const at = await page(t, `${weir.admin_url}/admin`);
   await at.getByRole("button", { name: "New zone…" }).click();
   await dialog(at).getByLabel("Name").fill("gov:new");
-  await dialog(at).getByRole("textbox", { name: "Admit a minute" }).fill("1200");
+  await dialog(at).getByRole("textbox", { name: "Entries per minute" }).fill("1200");
   assert.deepEqual(await axe(at), []);
   await dialog(at).getByRole("button", { name: "Review change…" }).click();
   await dialog(at).getByRole("button", { name: "Create it" }).click();

@@ -81,8 +81,8 @@ impl Document {
 #[openapi(
     info(
         title = "Weir: the admin API",
-        description = "What operators see and change. `GET /admin/v1/events` is a stream of server-sent events, and is \
-                       described in docs/operate/admin-api.md. Changes say in `If-Match` what they are changes of.",
+        description = "The API for operators. `GET /admin/v1/events` is a stream of server-sent events, and is \
+                       described in docs/operate/admin-api.md. A change names the state that it changes in `If-Match`.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT"),
     ),
     components(schemas(Problem))

@@ -45,7 +45,7 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
     params(
         ("zone" = String, Query, description = "The zone's id", example = "TEST_ZONE"),
         ("token" = String, Query, description = "The place's token"),
-        ("Last-Event-ID" = Option<String>, Header, description = "A newer token, as browsers send it who come back"),
+        ("Last-Event-ID" = Option<String>, Header, description = "A newer token. Browsers send it when they reconnect"),
     ),
     responses((status = 200, content_type = "text/event-stream", body = shapes::StreamEvent)),
 )]

@@ -14,7 +14,7 @@ use crate::http::{body::Whole, problem::Problem};
 /// The name of the store in this process in the list of cells.
 const EMBEDDED: &str = "embedded";
 
-/// Who asks, and whom.
+/// The caller, and the server that answers.
 #[utoipa::path(
     get,
     path = "/admin/v1/whoami",
@@ -34,7 +34,7 @@ pub(super) async fn whoami(
     })
 }
 
-/// The servers of the store, and how its cells are.
+/// The servers of the store, and the state of its cells.
 #[utoipa::path(
     get,
     path = "/admin/v1/servers",
@@ -64,8 +64,8 @@ pub(super) async fn list(State(state): State<AdminState>) -> Json<Servers> {
     Json::ok(Servers { servers: servers.collect(), cells })
 }
 
-/// Takes this server out of service, or puts it back: it is not ready, and begins no new streams of waiting users. Who asks all the
-/// same is served.
+/// Takes this server out of service, or puts it back. A server that is out of service is not ready and starts no
+/// new streams of waiting users. It still answers polls.
 #[utoipa::path(
     put,
     path = "/admin/v1/drain",

@@ -36,7 +36,7 @@ const USUAL_MINUTES: usize = 180;
 /// How often a change with `If-Match: *` is tried again because another change came first.
 const TRIES: usize = 8;
 
-/// All zones, with the last minutes of each where they are asked for.
+/// All zones; with `trend`, the last minutes of each.
 #[utoipa::path(
     get,
     path = "/admin/v1/zones",
@@ -55,17 +55,17 @@ pub(super) async fn list(
     Ok(Json::ok(Zones { at: unix_ms(), zones }))
 }
 
-/// Makes a zone.
+/// Creates a zone.
 #[utoipa::path(
     post,
     path = "/admin/v1/zones",
     tag = "zones",
-    params(("dry_run" = Option<bool>, Query, description = "Change nothing, and say what would be")),
+    params(("dry_run" = Option<bool>, Query, description = "Change nothing, only return what would change")),
     request_body = NewZone,
     responses(
         (status = 201, body = ChangeShape, headers(
             ("ETag" = String, description = "For If-Match"),
-            ("Location" = String, description = "Where the zone is"),
+            ("Location" = String, description = "The address of the zone"),
         )),
         (status = 200, description = "A dry run", body = ChangeShape),
     ),
@@ -109,15 +109,15 @@ pub(super) async fn show(
     Ok(Json { etag: Some(etag(&definition)), ..reply })
 }
 
-/// Defines a zone anew. What the body leaves out is as in a configuration file that leaves it out.
+/// Replaces the definition of a zone. Fields that are missing have their defaults.
 #[utoipa::path(
     put,
     path = "/admin/v1/zones/{id}",
     tag = "zones",
     params(
         ("id" = String, Path, description = "The zone's id"),
-        ("If-Match" = Option<String>, Header, description = "The zone's ETag, or * for whatever is there; without it the change is refused"),
-        ("dry_run" = Option<bool>, Query, description = "Change nothing, and say what would be"),
+        ("If-Match" = Option<String>, Header, description = "The zone's ETag, or * for any state; without it the change is refused"),
+        ("dry_run" = Option<bool>, Query, description = "Change nothing, only return what would change"),
     ),
     request_body = NewDefinition,
     responses((status = 200, body = ChangeShape, headers(("ETag" = String, description = "For If-Match")))),
@@ -132,15 +132,15 @@ pub(super) async fn replace(
     set(&state, operator, change?, |_| Ok(Some(new.clone()))).await
 }
 
-/// Changes what the body names of a zone (a JSON merge patch, RFC 7396).
+/// Changes the fields of a zone that the body names (a JSON merge patch, RFC 7396).
 #[utoipa::path(
     patch,
     path = "/admin/v1/zones/{id}",
     tag = "zones",
     params(
         ("id" = String, Path, description = "The zone's id"),
-        ("If-Match" = Option<String>, Header, description = "The zone's ETag, or * for whatever is there; without it the change is refused"),
-        ("dry_run" = Option<bool>, Query, description = "Change nothing, and say what would be"),
+        ("If-Match" = Option<String>, Header, description = "The zone's ETag, or * for any state; without it the change is refused"),
+        ("dry_run" = Option<bool>, Query, description = "Change nothing, only return what would change"),
     ),
     request_body = DefinitionPatch,
     responses((status = 200, body = ChangeShape, headers(("ETag" = String, description = "For If-Match")))),
@@ -154,15 +154,15 @@ pub(super) async fn change(
     set(&state, operator, change, |now| body::merge(&body, now).map(Some)).await
 }
 
-/// Takes a zone away. Its line stays in the store, for a zone of that name that comes back.
+/// Deletes a zone. Its line stays in the store, and continues if a zone with that id is created.
 #[utoipa::path(
     delete,
     path = "/admin/v1/zones/{id}",
     tag = "zones",
     params(
         ("id" = String, Path, description = "The zone's id"),
-        ("If-Match" = Option<String>, Header, description = "The zone's ETag, or * for whatever is there; without it the change is refused"),
-        ("dry_run" = Option<bool>, Query, description = "Change nothing, and say what would be"),
+        ("If-Match" = Option<String>, Header, description = "The zone's ETag, or * for any state; without it the change is refused"),
+        ("dry_run" = Option<bool>, Query, description = "Change nothing, only return what would change"),
     ),
     responses((status = 200, body = ChangeShape)),
 )]
@@ -174,14 +174,14 @@ pub(super) async fn delete(
     set(&state, operator, change, |_| Ok(None)).await
 }
 
-/// A zone's last hours by minute, and how those waited whom this server let in.
+/// A zone's last hours by minute, and the waits of the people whom this server admitted.
 #[utoipa::path(
     get,
     path = "/admin/v1/zones/{id}/stats",
     tag = "zones",
     params(
         ("id" = String, Path, description = "The zone's id"),
-        ("minutes" = Option<u32>, Query, minimum = 1, maximum = 360, description = "How many; 180 where nobody says"),
+        ("minutes" = Option<u32>, Query, minimum = 1, maximum = 360, description = "The number of minutes; 180 if not given"),
     ),
     responses((status = 200, body = StatsShape)),
 )]
@@ -203,7 +203,7 @@ pub(super) async fn stats(
     get,
     path = "/admin/v1/changes",
     tag = "zones",
-    params(("zone" = Option<String>, Query, description = "Of this zone alone")),
+    params(("zone" = Option<String>, Query, description = "Only changes of this zone")),
     responses((status = 200, body = PastChanges)),
 )]
 pub(super) async fn changes(

@@ -51,7 +51,7 @@ pub(in crate::http) async fn page(
     state.pages.load().page(&zone, policy, status, query.as_deref(), &headers)
 }
 
-/// What operators tell those who wait in a zone.
+/// The operators' notice for the people who wait in a zone.
 #[utoipa::path(
     get,
     path = "/traffic/notice",
@@ -73,7 +73,7 @@ pub(in crate::http) async fn notice(
     }
 }
 
-/// Waits for pages of one's own.
+/// A script for an app's own pages: it waits, and continues with the pass.
 #[utoipa::path(
     get,
     path = "/weir.js",
