@@ -489,3 +489,43 @@ pub(crate) fn no_open_door_beyond_the_loopback() {
     eventually("the file was read again", || weir.log()[before..].contains("was read").then_some(()));
     assert_eq!([ask(&[]), ask(&[("Authorization", &bearer)])], [401, 200]);
 }
+
+/// Without tokens, requests that came through a proxy are refused on every route of the API. A token that is added later
+/// makes the proxy usable.
+pub(crate) fn a_proxy_makes_nobody_admin() {
+    let weir = Setup::new(&zone("Z", 60, "")).start();
+    // What nginx sends for a bare `proxy_pass`.
+    let by_nginx = |path: &str, more: &str| {
+        let mut client = Client::connect(weir.admin).expect("accepted");
+        let (address, head) = (weir.admin, format!("GET {path} HTTP/1.0"));
+        client.send(format!("{head}\r\nHost: {address}\r\nConnection: close\r\n{more}\r\n")).expect("taken");
+        client.reply().expect("a reply")
+    };
+    for (method, route, _, body) in ROUTES {
+        let path = route.replace("{id}", "Z");
+        for header in ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"]
+        {
+            let reply = weir.admin_ask(method, &path, &[(header, "203.0.113.9"), ("If-Match", "*")], *body);
+            assert_eq!(
+                (reply.status, reply.problem().as_str()),
+                (403, "proxied"),
+                "{header}: {method} {route}"
+            );
+            assert!(reply.json()["detail"].as_str().is_some_and(|text| text.contains("weir token new")));
+        }
+        if *method == "GET" {
+            let reply = by_nginx(&path, "");
+            assert_eq!((reply.status, reply.problem().as_str()), (403, "proxied"), "{route}");
+        }
+    }
+    assert_eq!(weir.admin_get("/metrics").status, 200);
+    assert_eq!(weir.admin_ask("GET", "/admin/v1/whoami", &[], None).json()["role"], "admin");
+
+    let (token, lines) = new_token("ada", "admin");
+    weir.setup().write_config(&format!("{lines}{}", zone("Z", 60, "")));
+    weir.signal(Signal::HUP);
+    eventually("the file was read again", || weir.log().contains("was read").then_some(()));
+    assert_eq!(by_nginx("/admin/v1/whoami", "").status, 401);
+    let bearer = format!("Authorization: Bearer {token}\r\n");
+    assert_eq!(by_nginx("/admin/v1/whoami", &bearer).json()["name"], "ada");
+}

@@ -247,6 +247,10 @@ const CASES_APART: &[(&str, u16, AskApart)] = &[
     ("store_away", 503, away::join_while_away),
     ("stopping", 503, || drain::asked_while_stopping("/readyz")),
     ("stopping", 503, || drain::asked_while_stopping("/traffic/stream?zone=Z&token=x")),
+    ("proxied", 403, || {
+        let weir = Setup::zone(60, "").start();
+        weir.admin_ask("GET", "/admin/v1/zones", &[("X-Forwarded-For", "203.0.113.9")], None)
+    }),
     ("overloaded", 503, || {
         let weir = Setup::new(&format!("max_connections = 2\n{}", zone("Z", 60, ""))).start();
         let mut inside = [weir.connect(), weir.connect()];

@@ -99,6 +99,7 @@ fn together() -> Vec<Trial> {
         admin::statistics_are_of_what_happened,
         admin::a_drained_server_is_not_ready_and_can_come_back,
         admin::no_open_door_beyond_the_loopback,
+        admin::a_proxy_makes_nobody_admin,
         life::token_in_wait_resumes,
         life::entry_is_idempotent,
         line::told_wait_knows_the_windows,

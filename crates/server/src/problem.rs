@@ -47,6 +47,7 @@ codes! {
     UNAUTHORIZED = 401 "unauthorized" "This call needs an operator's token";
     FORBIDDEN = 403 "forbidden" "The token's role does not allow this";
     FOREIGN_ORIGIN = 403 "foreign_origin" "Pages of another origin may not call";
+    PROXIED = 403 "proxied" "Without tokens, the admin API answers no request that came through a proxy";
     NOT_FOUND = 404 "not_found" "There is nothing at this path";
     UNKNOWN_ZONE = 404 "unknown_zone" "There is no such zone";
     METHOD_NOT_ALLOWED = 405 "method_not_allowed" "The path does not allow this method";

@@ -189,7 +189,7 @@ async fn read_request(
     head: &mut Parts,
     mut body: Body,
 ) -> Result<Bytes, Problem> {
-    let caller = state.guard.load().admit(&head.headers)?;
+    let caller = state.guard.load().admit(head.version, &head.headers)?;
     guard::says_json(&head.method, &head.headers, !body.is_end_stream())?;
     super::body::check(&head.headers, &body, MAX_BODY)?;
     let bytes = super::body::read(&mut body, MAX_BODY, state.intake.body_timeout).await?;

@@ -19,7 +19,10 @@ use axum::{
 use events::LimitedCall;
 use form_urlencoded::parse;
 use gate::limits::Asked;
-use hyper::header::{HeaderMap, HeaderName, HeaderValue};
+use hyper::{
+    Version,
+    header::{HeaderMap, HeaderName, HeaderValue},
+};
 use tokio::sync::watch;
 
 use super::{
@@ -92,13 +95,14 @@ async fn open(
 pub(super) async fn events(
     State(state): State<AdminState>,
     RawQuery(query): RawQuery,
+    version: Version,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     // An operator who took the server out of service can still watch it.
     if state.lifecycle.is_stopping() {
         return Err(Problem::stopping());
     }
-    state.guard.load().admit(&headers)?.needs(Role::Viewer)?;
+    state.guard.load().admit(version, &headers)?.needs(Role::Viewer)?;
     let kinds = operators::kinds(query.as_deref())?;
     let subscription = state.bus.subscribe("operator", operators::SCOPE, kinds)?;
     Ok(operators::open(state.bus.clone(), subscription, state.streams.stopped()))

@@ -1,20 +1,43 @@
 //! The guard of the admin API: it checks the host name, the origin and the token of a request.
 //!
 //! A web page in an operator's browser must not be able to use the admin API, neither through a host name that points to the
-//! listener (DNS rebinding) nor across origins. Invariant: a request that [`Guard::admit`] refuses looks up, reads and
+//! listener (DNS rebinding) nor across origins. A proxy must not make callers from outside local ones: without tokens, a
+//! request that came through a proxy is refused. Invariant: a request that [`Guard::admit`] refuses looks up, reads and
 //! changes nothing.
 
 use std::net::IpAddr;
 
 use hyper::{
-    Method,
+    Method, Version,
     header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN},
 };
 
 use crate::{
     access::{Access, AdminToken, Caller},
-    http::problem::{FOREIGN_HOST, FOREIGN_ORIGIN, Problem, UNSUPPORTED_MEDIA_TYPE},
+    http::problem::{FOREIGN_HOST, FOREIGN_ORIGIN, PROXIED, Problem, UNSUPPORTED_MEDIA_TYPE},
 };
+
+/// Headers that proxies, load balancers and content delivery networks add, beside those of [`PROXY_PREFIXES`].
+const PROXY_HEADERS: &[&str] = &[
+    "forwarded",
+    "via",
+    "cdn-loop",
+    "cf-connecting-ip",
+    "cf-ray",
+    "fastly-client-ip",
+    "fly-client-ip",
+    "true-client-ip",
+    "x-amzn-trace-id",
+    "x-azure-clientip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-original-forwarded-for",
+    "x-original-host",
+    "x-real-ip",
+];
+
+/// The first letters of further headers of that kind: `X-Forwarded-For`, `X-Envoy-External-Address`.
+const PROXY_PREFIXES: &[&str] = &["x-forwarded-", "x-envoy-"];
 
 /// Checks who may use the admin API.
 #[derive(Clone, Debug, Default)]
@@ -31,11 +54,20 @@ impl Guard {
         Self { access: Access::new(tokens), hosts: hosts.to_vec() }
     }
 
-    /// The caller that sends these headers.
+    /// The caller that sends these headers, in a request of this version.
     ///
     /// # Errors
-    /// [`FOREIGN_HOST`], [`FOREIGN_ORIGIN`], [`UNAUTHORIZED`](crate::http::problem::UNAUTHORIZED).
-    pub(in crate::http) fn admit(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
+    /// [`PROXIED`], [`FOREIGN_HOST`], [`FOREIGN_ORIGIN`], [`UNAUTHORIZED`](crate::http::problem::UNAUTHORIZED).
+    pub(in crate::http) fn admit(&self, version: Version, headers: &HeaderMap) -> Result<Caller, Problem> {
+        if self.access.is_open()
+            && let Some(sign) = sign_of_proxy(version, headers)
+        {
+            let what = format!(
+                "the request came through a proxy ({sign}), and this server has no tokens: everybody who reaches the proxy \
+                 would be admin; add an [[admin_token]] as `weir token new` makes them, or call without a proxy"
+            );
+            return Err(Problem::new(PROXIED, what));
+        }
         let own =
             only(headers, &HOST).ok_or_else(|| Problem::new(FOREIGN_HOST, "`Host` must be there once"))?;
         if !self.is_own(own) {
@@ -69,6 +101,17 @@ impl Guard {
     fn is_listed(&self, authority: &str) -> bool {
         self.hosts.iter().any(|host| name_of(authority).eq_ignore_ascii_case(host))
     }
+}
+
+/// What shows that a request came through a proxy. A proxy may add nothing, so `None` proves nothing.
+fn sign_of_proxy(version: Version, headers: &HeaderMap) -> Option<&str> {
+    let adds = |name: &str| {
+        PROXY_HEADERS.contains(&name) || PROXY_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    };
+    let header = headers.keys().map(HeaderName::as_str).find(|name| adds(name));
+    // nginx forwards in HTTP/1.0 unless `proxy_http_version` says otherwise, and adds no header. Browsers, curl and `weir`
+    // send HTTP/1.1.
+    header.or_else(|| (version < Version::HTTP_11).then_some("HTTP/1.0"))
 }
 
 /// The host of an authority, without the port.
@@ -111,7 +154,40 @@ mod tests {
         for (name, value) in headers {
             all.append(name, value);
         }
-        guard.admit(&all)
+        guard.admit(Version::HTTP_11, &all)
+    }
+
+    #[test]
+    fn requests_through_proxies_are_refused_without_tokens() {
+        let token = AdminToken {
+            name: "ada".to_owned(),
+            role: crate::access::Role::Admin,
+            sha256: crate::access::TokenDigest::parse(&"0".repeat(64)).expect("64 digits"),
+        };
+        let asked = |tokens: &[AdminToken], version, name: &'static str| {
+            let mut headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static("203.0.113.9"));
+            Guard::new(tokens, &[]).admit(version, &headers).map_err(|problem| problem.code.name)
+        };
+        for sign in [
+            "forwarded",
+            "via",
+            "x-forwarded-for",
+            "x-forwarded-host",
+            "x-forwarded-proto",
+            "x-forwarded-server",
+            "x-real-ip",
+            "x-envoy-external-address",
+            "cf-connecting-ip",
+            "true-client-ip",
+        ] {
+            assert_eq!(asked(&[], Version::HTTP_11, sign), Err("proxied"), "{sign}");
+            // With tokens, a proxy is a normal thing, and the token decides.
+            let with_tokens = asked(std::slice::from_ref(&token), Version::HTTP_11, sign);
+            assert_eq!(with_tokens, Err("unauthorized"), "{sign}");
+        }
+        assert_eq!(asked(&[], Version::HTTP_10, "accept"), Err("proxied"));
+        assert_eq!(asked(&[], Version::HTTP_11, "accept").map(|caller| caller.role.as_str()), Ok("admin"));
     }
 
     #[test]
