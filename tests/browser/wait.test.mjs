@@ -183,6 +183,24 @@ test("the page polls as told where no stream gets through", async (t) => {
   assert.ok(!url.includes("token") && headers["last-event-id"].length === 52, "the token is in no address");
 });
 
+test("the page polls where its network has all of its streams", async (t) => {
+  const settings = 'max_streams_per_client = 1\ntrusted_proxies = ["127.0.0.1"]\n';
+  const weir = await Weir.start(t, { config: settings + held() });
+  const visitor = async (rank) => {
+    const at = await (await context(t)).newPage();
+    await at.setExtraHTTPHeaders({ "X-Forwarded-For": "198.51.100.7" });
+    await at.goto(`${weir.url}/wait/Z`);
+    await rank_is(at, rank);
+    return at;
+  };
+  const first = await visitor(1);
+  await until("the first has the stream", () => calls(first, "/traffic/stream").length === 1);
+  const second = await visitor(2);
+  await until("the second polls", () => calls(second, "/traffic/entry").length >= 3);
+  assert.equal(calls(second, "/traffic/stream").length, 1, "it tries no stream for a while");
+  assert.equal(calls(first, "/traffic/entry").length, 0);
+});
+
 test("a user who was away for too long is told, and may take a new place", async (t) => {
   const weir = await Weir.start(t, { config: held() });
   await weir.crowd(t, "Z", 1);

@@ -1,6 +1,6 @@
 //! Every error code is provoked by a client and compared with the table that users read.
 
-use std::{collections::BTreeSet, fs};
+use std::{collections::BTreeSet, fs, net::Ipv4Addr};
 
 use server::http::problem;
 
@@ -9,7 +9,7 @@ use crate::{
     away,
     client::{Client, Reply, post},
     clock::eventually,
-    drain,
+    drain, sse,
     weir::{Setup, Weir, zone},
 };
 
@@ -242,11 +242,30 @@ const CASES: &[(&str, u16, Ask)] = &[
 /// Starts a server and asks it for one error.
 type AskApart = fn() -> Reply;
 
+/// An address that is counted. The usual one of this machine is not.
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
 /// Errors that need their own server.
 const CASES_APART: &[(&str, u16, AskApart)] = &[
     ("store_away", 503, away::join_while_away),
     ("stopping", 503, || drain::asked_while_stopping("/readyz")),
     ("stopping", 503, || drain::asked_while_stopping("/traffic/stream?zone=Z&token=x")),
+    ("too_many_connections", 429, || {
+        let weir = Setup::new(&format!("max_connections_per_client = 1\n{}", zone("Z", 60, ""))).start();
+        let connect = || Client::connect_from(ELSEWHERE, weir.public).expect("accepted");
+        let mut inside = connect();
+        assert_eq!(inside.get("/healthz").expect("a reply").status, 200);
+        connect().reply().expect("a polite refusal")
+    }),
+    ("too_many_streams", 429, || {
+        let held = zone("Z", 60, "mode = \"hold\"");
+        let weir = Setup::new(&format!("max_streams_per_client = 1\n{held}")).start();
+        let token = Answer::of(&weir.post("/traffic/wait", &body("Z", None))).token;
+        let mut clients = [(); 2].map(|()| Client::connect_from(ELSEWHERE, weir.public).expect("accepted"));
+        clients[0].send(sse::request("Z", &token, None)).expect("taken");
+        assert_eq!(clients[0].head().expect("a head").status, 200);
+        stream(&mut clients[1], &format!("?zone=Z&token={token}"))
+    }),
     ("proxied", 403, || {
         let weir = Setup::zone(60, "").start();
         weir.admin_ask("GET", "/admin/v1/zones", &[("X-Forwarded-For", "203.0.113.9")], None)

@@ -80,7 +80,8 @@ pub(crate) fn twenty_thousand_connections() {
     let share = may_open.saturating_sub(100).min(CONNECTIONS / 2);
     assert!(share >= 500, "with {may_open} open files a process, this test has no room: raise `ulimit -n`");
     // The workers connect first and ask later, so the server must not close connections that are silent meanwhile.
-    let timeouts = "idle_timeout_s = 3600\nheader_timeout_s = 120";
+    // Two addresses stand for a crowd, so their connections are not counted.
+    let timeouts = "idle_timeout_s = 3600\nheader_timeout_s = 120\nmax_connections_per_client = 0";
     let weir = Setup::new(&format!("{timeouts}\n{}", zone("Z", 60, "mode = \"hold\""))).start();
     let mut poller = weir.connect();
     let token = Answer::of(&poller.post("/traffic/wait", &body("Z", None)).expect("a reply")).token;

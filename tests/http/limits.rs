@@ -17,6 +17,7 @@ use crate::{
     clock::{eventually, now},
     metrics::value,
     redis::Standalone,
+    sse::request,
     weir::{Setup, Weir, zone},
 };
 
@@ -218,4 +219,71 @@ pub(crate) fn joins_are_counted_over_all_servers() {
             (reply.status == 503 && reply.problem() == "store_away").then_some(())
         });
     }
+}
+
+/// One client opens many connections: it keeps its share, and gets 429 for the others. Other clients, proxies and
+/// carriers' addresses are served meanwhile.
+pub(crate) fn connections_of_a_client_are_capped() {
+    const SHARE: usize = 5;
+    let settings = format!("max_connections_per_client = {SHARE}\ntrusted_proxies = [\"127.0.0.9\"]\n");
+    let carriers = "[limit]\ncarrier_nats = [\"127.0.0.8\"]\n";
+    let weir = Setup::new(&format!("{settings}{carriers}{}", zone("Z", 60, "mode = \"hold\""))).start();
+    let served = |client: &mut Client| client.get("/healthz").is_ok_and(|reply| reply.status == 200);
+    let mut greedy: Vec<Client> = (0..SHARE).map(|_| client(&weir, FLOODER)).collect();
+    assert!(greedy.iter_mut().all(served));
+    for _ in 0..20 {
+        let mut refused = client(&weir, FLOODER);
+        let reply = refused.reply().expect("a polite refusal");
+        assert_eq!((reply.status, reply.problem().as_str()), (429, "too_many_connections"));
+        assert!(reply.closes() && refused.ends());
+    }
+    assert!(greedy.iter_mut().all(served), "open connections are still served");
+    assert!(served(&mut client(&weir, 3)), "another client");
+    for uncounted in [1, 8, 9] {
+        let mut many: Vec<Client> = (0..3 * SHARE).map(|_| client(&weir, uncounted)).collect();
+        assert!(many.iter_mut().all(served), "127.0.0.{uncounted}");
+    }
+    assert_eq!(counted(&weir, "weir_client_connections_refused_total"), 20);
+    assert_eq!(counted(&weir, "weir_connections_refused_total"), 0, "the cap of all connections is far away");
+    assert!(weir.log().contains("client=127.0.0.2"), "{}", weir.log());
+    greedy.pop();
+    eventually("a share that is left is free", || served(&mut client(&weir, FLOODER)).then_some(()));
+}
+
+/// Streams are counted by the address that a trusted proxy names. A client whose streams are refused can poll.
+pub(crate) fn streams_of_a_client_are_capped() {
+    let settings =
+        "max_streams_per_client = 2\nmax_connections_per_client = 2\ntrusted_proxies = [\"127.0.0.9\"]\n";
+    let weir = Setup::new(&format!("{settings}{}", zone("Z", 60, "mode = \"hold\""))).start();
+    let token = Answer::of(&weir.post("/traffic/wait", &body("Z", None))).token;
+    let stream = |of: &str| {
+        let mut proxy = client(&weir, 9);
+        let forwarded =
+            request("Z", &token, None).replacen("Host", &format!("X-Forwarded-For: {of}\r\nHost"), 1);
+        proxy.send(forwarded).expect("taken");
+        let head = proxy.head().expect("a head");
+        (proxy, head.status)
+    };
+    let mut open = Vec::new();
+    for _ in 0..2 {
+        let (kept, status) = stream("198.51.100.1");
+        assert_eq!(status, 200);
+        open.push(kept);
+    }
+    assert_eq!(stream("198.51.100.1").1, 429);
+    open.push(stream("198.51.100.2").0);
+    for (address, status) in
+        [("2001:db8::1", 200), ("2001:db8::2", 200), ("2001:db8::3", 429), ("2001:db8:0:1::1", 200)]
+    {
+        let (kept, got) = stream(address);
+        assert_eq!(got, status, "{address}: one /64 is one client");
+        open.push(kept);
+    }
+    assert_eq!(counted(&weir, "weir_client_streams_refused_total"), 2);
+    let forwarded = post("/traffic/entry", &body("Z", Some(&token)));
+    let mut proxy = client(&weir, 9);
+    proxy.send(forwarded.replacen("Host", "X-Forwarded-For: 198.51.100.1\r\nHost", 1)).expect("taken");
+    assert_eq!(proxy.reply().expect("a reply").status, 200, "polls are not counted");
+    drop(open);
+    eventually("the shares of ended streams are free", || (stream("198.51.100.1").1 == 200).then_some(()));
 }

@@ -89,6 +89,8 @@ fn together() -> Vec<Trial> {
         limits::a_flood_from_one_address_takes_its_share_and_nobody_elses,
         limits::clients_are_told_apart_and_what_they_do,
         limits::joins_are_counted_over_all_servers,
+        limits::connections_of_a_client_are_capped,
+        limits::streams_of_a_client_are_capped,
         away::polls_are_answered_and_nobody_enters,
         audit::every_pass_is_in_it_once,
         audit::a_killed_server_goes_on_with_it,

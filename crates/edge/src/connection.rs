@@ -13,7 +13,7 @@ use std::{
 use socket2::SockRef;
 use tokio::{net::TcpStream, sync::Notify};
 
-use crate::Observer;
+use crate::{Held, Observer};
 
 /// What the connections of a listener share.
 pub(crate) struct Shared {
@@ -90,6 +90,8 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     /// Whether it is one of those under the cap.
     counted: bool,
+    /// Its share of what its client may hold.
+    _held: Option<Held>,
     shared: Arc<Shared>,
     /// The phase in the upper half; in the lower half the tick at which it began, or last made progress.
     state: AtomicU64,
@@ -115,7 +117,13 @@ mod engine {
 }
 
 impl Connection {
-    pub(crate) fn new(stream: TcpStream, peer: SocketAddr, shared: Arc<Shared>, counted: bool) -> Self {
+    pub(crate) fn new(
+        stream: TcpStream,
+        peer: SocketAddr,
+        shared: Arc<Shared>,
+        counted: bool,
+        held: Option<Held>,
+    ) -> Self {
         if counted {
             shared.open.fetch_add(1, Relaxed);
             shared.observer.opened();
@@ -124,6 +132,7 @@ impl Connection {
             stream,
             peer,
             counted,
+            _held: held,
             shared,
             state: AtomicU64::new(0),
             engine_status: AtomicU16::new(0),

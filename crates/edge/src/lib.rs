@@ -9,7 +9,8 @@
 //! The crate knows nothing about what the service does. Invariants:
 //!
 //! - A connection is always in a phase (`connection::Phase`) that ends by itself or by a deadline.
-//! - There are never more connections than [`Limits::connections`].
+//! - There are never more connections than [`Limits::connections`], and never more of one client than
+//!   [`Limits::per_client`].
 //! - After a stop, connections that were already in the accept queue are still served.
 
 mod connection;
@@ -17,12 +18,14 @@ mod io;
 pub mod kernel;
 mod listen;
 mod outlet;
+mod per_address;
 mod serve;
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
 pub use listen::{ListenError, listen};
 pub use outlet::{Outlet, Takeover};
+pub use per_address::{Held, PerAddress, PerClient};
 pub use serve::{Edge, decode_body_early};
 
 /// The longest head of a request, in bytes. hyper's buffer cannot be smaller.
@@ -33,6 +36,8 @@ pub const MAX_HEAD: usize = 8_192;
 pub struct Limits {
     /// The most open connections at a time.
     pub connections: usize,
+    /// The most open connections of one client address. None for as many as there are.
+    pub per_client: Option<PerClient>,
     /// The longest time from the first byte of a request to the end of its head.
     pub header: Duration,
     /// How long a reply may make no progress on its way out.
@@ -46,6 +51,8 @@ pub struct Limits {
 pub enum Refusal {
     /// There are [`Limits::connections`] already.
     Overloaded,
+    /// The client's address has as many connections as [`Limits::per_client`] allows.
+    TooManyOfClient(IpAddr),
     /// The bytes are not HTTP/1.
     Malformed,
     /// The head is longer than [`MAX_HEAD`].
@@ -63,6 +70,11 @@ pub trait Observer: Send + Sync + 'static {
 
     /// A connection that was opened is closed now.
     fn closed(&self) {}
+
+    /// Whether connections from this address do not count under [`Limits::per_client`].
+    fn is_exempt(&self, _address: IpAddr) -> bool {
+        false
+    }
 
     /// A connection is refused. Returns the whole HTTP reply; it must say `Connection: close`, since that is what
     /// follows.

@@ -175,7 +175,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connected");
         let (stream, peer) = listener.accept().await.expect("accepted");
         let shared = Arc::new(Shared::new(Arc::new(NoObserver)));
-        (Outlet::new(Arc::new(Connection::new(stream, peer, shared, false))), client)
+        (Outlet::new(Arc::new(Connection::new(stream, peer, shared, false, None))), client)
     }
 
     #[tokio::test]

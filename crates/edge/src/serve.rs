@@ -40,6 +40,7 @@ use crate::{
     connection::{Connection, Phase, Shared},
     io::ConnectionIo,
     outlet::{Outlet, Takeover},
+    per_address::PerAddress,
 };
 
 /// The most refused connections that are read until the client closes. Further ones are closed at once.
@@ -74,6 +75,7 @@ pub struct Edge<M> {
     make_service: M,
     engine: http1::Builder,
     max_open: usize,
+    per_client: Option<Arc<PerAddress>>,
     header_ticks: u32,
     write_ticks: u32,
     idle_ticks: AtomicU32,
@@ -101,6 +103,7 @@ where
             make_service,
             engine,
             max_open: limits.connections,
+            per_client: limits.per_client.map(PerAddress::new),
             header_ticks: ticks(limits.header),
             write_ticks: ticks(limits.write),
             idle_ticks: ticks(limits.idle).into(),
@@ -178,17 +181,29 @@ where
     fn admit(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
         // Only the accept loop increases the number, so it cannot pass the cap between these lines.
         let full = self.shared.open.load(Relaxed) >= self.max_open;
-        let connection = Arc::new(Connection::new(stream, peer, Arc::clone(&self.shared), !full));
-        if full {
-            return self.refuse_overload(connection);
+        let mut held = None;
+        let refusal = if full {
+            Some(Refusal::Overloaded)
+        } else if let Some(per_client) = &self.per_client
+            && !self.shared.observer.is_exempt(peer.ip())
+        {
+            held = per_client.hold(peer.ip());
+            held.is_none().then(|| Refusal::TooManyOfClient(peer.ip()))
+        } else {
+            None
+        };
+        let shared = Arc::clone(&self.shared);
+        let connection = Arc::new(Connection::new(stream, peer, shared, refusal.is_none(), held));
+        if let Some(refusal) = refusal {
+            return self.refuse(connection, refusal);
         }
         self.connections().push(Arc::downgrade(&connection));
         tokio::spawn(Arc::clone(self).run(connection));
     }
 
-    fn refuse_overload(self: &Arc<Self>, connection: Arc<Connection>) {
+    fn refuse(self: &Arc<Self>, connection: Arc<Connection>, refusal: Refusal) {
         // The socket is new, so its buffer takes a few hundred bytes at once.
-        let _ = connection.stream.try_write(&self.shared.observer.refused(Refusal::Overloaded));
+        let _ = connection.stream.try_write(&self.shared.observer.refused(refusal));
         connection.end_writing();
         if self.shared.refusing.fetch_add(1, Relaxed) < MAX_REFUSALS {
             let edge = Arc::clone(self);

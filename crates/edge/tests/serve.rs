@@ -3,7 +3,7 @@
 use std::{
     convert::Infallible,
     io::{Read as _, Write as _},
-    net::{Shutdown, SocketAddr, TcpStream},
+    net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream},
     sync::{
         Arc,
         atomic::{AtomicI32, Ordering::SeqCst},
@@ -12,18 +12,23 @@ use std::{
 };
 
 use bytes::Bytes;
-use edge::{Edge, Limits, Observer, Refusal, Takeover, listen};
+use edge::{Edge, Limits, Observer, PerClient, Refusal, Takeover, listen};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, Response, body::Incoming};
+use socket2::{Domain, Socket, Type};
 use tokio::{sync::watch, task::spawn_blocking};
 use tower::service_fn;
 
 const LIMITS: Limits = Limits {
     connections: 2,
+    per_client: None,
     header: Duration::from_secs(1),
     write: Duration::from_secs(1),
     idle: Duration::from_secs(60),
 };
+
+/// A client whose connections are not counted.
+const EXEMPT: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 9));
 
 #[derive(Default)]
 struct Heard {
@@ -39,6 +44,10 @@ impl Observer for Heard {
 
     fn closed(&self) {
         self.open.fetch_sub(1, SeqCst);
+    }
+
+    fn is_exempt(&self, address: IpAddr) -> bool {
+        address == EXEMPT
     }
 
     fn refused(&self, refusal: Refusal) -> Vec<u8> {
@@ -61,11 +70,15 @@ async fn answer(request: Request<Incoming>, peer: SocketAddr) -> Result<Response
 
 /// Runs `clients` against a server, then stops it. The server must end, with all connections closed.
 async fn with_server(clients: impl FnOnce(SocketAddr) + Send + 'static) -> Arc<Heard> {
+    with_limits(LIMITS, clients).await
+}
+
+async fn with_limits(limits: Limits, clients: impl FnOnce(SocketAddr) + Send + 'static) -> Arc<Heard> {
     let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), 64).expect("a free port");
     let address = listener.local_addr().expect("bound");
     let heard = Arc::new(Heard::default());
     let make_service = |peer| service_fn(move |request| answer(request, peer));
-    let edge = Edge::new(make_service, Arc::<Heard>::clone(&heard), LIMITS);
+    let edge = Edge::new(make_service, Arc::<Heard>::clone(&heard), limits);
     let (stop, stopped) = watch::channel(false);
     let serving = tokio::spawn(edge.serve(listener, stopped, Duration::from_secs(60)));
     spawn_blocking(move || clients(address)).await.expect("the clients succeed");
@@ -132,4 +145,41 @@ async fn refusals_without_a_request_are_worded_by_the_observer() {
         drop(held);
     });
     assert_eq!(heard.await.accepted.load(SeqCst), 5, "a refused connection does not count as accepted");
+}
+
+/// A connection from this address that was served once. None if it was refused; the reply must say why.
+fn held_from(source: [u8; 4], server: SocketAddr) -> Option<TcpStream> {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::from((source, 0)).into()).expect("an own address");
+    socket.connect(&server.into()).expect("connected");
+    let mut client = TcpStream::from(socket);
+    // A refused connection may be closed already. Its reply can be read all the same.
+    drop(client.write_all(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n"));
+    let mut reply = [0; 256];
+    let n = client.read(&mut reply).expect("a reply");
+    let reply = String::from_utf8_lossy(&reply[..n]);
+    if reply.contains("/held") {
+        return Some(client);
+    }
+    let refusal = Refusal::TooManyOfClient(IpAddr::from(source));
+    assert!(reply.ends_with(&format!("{refusal:?}")), "{reply}");
+    None
+}
+
+#[tokio::test]
+async fn a_client_holds_its_share_and_others_keep_theirs() {
+    let per_client = Some(PerClient { most: 3, ipv6_prefix: 64 });
+    with_limits(Limits { connections: 50, per_client, ..LIMITS }, |server| {
+        let mut greedy: Vec<_> =
+            (0..20).filter_map(|_| held_from([127, 0, 0, 2], server)).collect();
+        assert_eq!(greedy.len(), 3);
+        let others = [3, 4, 5].map(|last| held_from([127, 0, 0, last], server));
+        assert!(others.iter().all(Option::is_some), "other clients are served");
+        let exempt: Vec<_> = (0..10).filter_map(|_| held_from([127, 0, 0, 9], server)).collect();
+        assert_eq!(exempt.len(), 10);
+        greedy.pop();
+        // The server notices the end of a connection a moment later.
+        assert!((0..10_000).any(|_| held_from([127, 0, 0, 2], server).is_some()), "a share that is left is free");
+    })
+    .await;
 }

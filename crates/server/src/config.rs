@@ -99,6 +99,10 @@ pub struct Config {
     pub backlog: u32,
     /// The most open public connections.
     pub max_connections: usize,
+    /// The most open public connections of one client address; none for no cap.
+    pub max_connections_per_client: Option<usize>,
+    /// The most open streams of one client address; none for no cap.
+    pub max_streams_per_client: Option<usize>,
     /// The threads that serve.
     pub worker_threads: usize,
     /// The time limit from a request's first byte to the end of its head.

@@ -13,6 +13,7 @@
 //! | [`stream`] | server-sent events |
 //! | [`wait`], [`console`], `asset` | pages and files |
 //! | `health` | whether the server runs and is ready |
+//! | [`clients`] | whose connections and streams are counted |
 //! | [`problem`] | every error, as HTTP |
 //! | [`openapi`] | the documents |
 //! | [`listener`] | what the edge reports |
@@ -23,6 +24,7 @@
 pub mod admin;
 mod asset;
 mod body;
+pub mod clients;
 pub mod console;
 pub mod cors;
 mod endpoint;

@@ -75,6 +75,8 @@ pub struct Metrics {
     pub limits_unknown: Counter,
     /// Open streams of waiting users.
     pub streams: Gauge,
+    /// Streams that were refused because their client has too many.
+    pub streams_refused: Counter,
     bus: Arc<Bus>,
     requests: http::Requests,
     store_calls: store::StoreCalls,
@@ -101,6 +103,7 @@ impl Metrics {
             connections: Connections::new(&registry),
             limits_unknown: registry.counter(names::LIMITS_UNKNOWN, &[]),
             streams: registry.gauge(names::STREAMS_OPEN, &[]),
+            streams_refused: registry.counter(names::CLIENT_STREAMS_REFUSED, &[]),
             bus,
             requests: http::Requests::new(&registry),
             store_calls: store::StoreCalls::new(&registry),

@@ -63,7 +63,9 @@ codes! {
     OUT_OF_RANGE = 422 "out_of_range" "A value is out of its range";
     TOO_MANY_ZONES = 422 "too_many_zones" "The largest number of zones is reached";
     PRECONDITION_REQUIRED = 428 "precondition_required" "The change must name the state that it changes";
+    TOO_MANY_CONNECTIONS = 429 "too_many_connections" "The client has too many open connections";
     TOO_MANY_REQUESTS = 429 "too_many_requests" "The client calls too often";
+    TOO_MANY_STREAMS = 429 "too_many_streams" "The client has too many open streams; it can poll";
     HEAD_TOO_LARGE = 431 "head_too_large" "The head is larger than 8,192 bytes or 32 fields";
     BUSY = 503 "busy" "Too many calls are waiting for the store";
     OVERLOADED = 503 "overloaded" "Too many connections are open";
@@ -214,6 +216,12 @@ impl Problem {
     #[must_use]
     pub fn overloaded() -> Self {
         Self::from(OVERLOADED).retry_after(5).closing()
+    }
+
+    /// The client has too many open connections.
+    #[must_use]
+    pub fn too_many_connections() -> Self {
+        Self::from(TOO_MANY_CONNECTIONS).retry_after(5).closing()
     }
 
     /// The client calls too often. Its place is kept.

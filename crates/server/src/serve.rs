@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use edge::Edge;
+use edge::{Edge, PerClient};
 use events::{Bus, Reloaded};
 use gate::{AnyStore, Gate};
 use tokio::{net::TcpListener, runtime, sync::watch};
@@ -33,7 +33,7 @@ use crate::{
     audit::Audit,
     config::{Config, Sources},
     failure::{self, Failure},
-    http::{admin::Admin, listener::ListenerObserver, public::Public},
+    http::{admin::Admin, clients::Uncounted, listener::ListenerObserver, public::Public},
 };
 use assembly::{Assembled, assemble};
 pub use greeting::describe;
@@ -90,8 +90,9 @@ async fn serve(
     let (public_at, admin_at) =
         (at(&public_listener, config.listen), at(&admin_listener, config.admin_listen));
 
-    let limits = |connections| edge::Limits {
+    let limits = |connections, per_client: Option<usize>| edge::Limits {
         connections,
+        per_client: per_client.map(|most| PerClient { most, ipv6_prefix: config.limit.ipv6_prefix }),
         header: config.header_timeout,
         write: config.write_timeout,
         idle: config.idle_timeout(longest_polling_ms(&public.gate)),
@@ -102,8 +103,12 @@ async fn serve(
             let public = Arc::clone(&service);
             service_fn(move |request| public.serve(request, peer))
         },
-        Arc::new(ListenerObserver::public(Arc::clone(&metrics), config.max_connections)),
-        limits(config.max_connections),
+        Arc::new(ListenerObserver::public(
+            Arc::clone(&metrics),
+            config.max_connections,
+            Uncounted::new(&config.trusted_proxies, &config.limit.carrier_nats),
+        )),
+        limits(config.max_connections, config.max_connections_per_client),
     );
     let service = Admin::new(&admin);
     let admin_edge = Edge::new(
@@ -112,7 +117,7 @@ async fn serve(
             service_fn(move |request| admin.serve(request, peer))
         },
         Arc::new(ListenerObserver::admin(metrics)),
-        limits(ADMIN_CONNECTIONS),
+        limits(ADMIN_CONNECTIONS, None),
     );
     let (stop, stopped) = watch::channel(false);
     let task = tokio::spawn(Arc::clone(&public_edge).serve(public_listener, stopped, config.drain_deadline));

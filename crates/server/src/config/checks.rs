@@ -40,6 +40,11 @@ pub(super) const LIBRARIES: [(Library, &str); 2] = [(Library::Fred, "fred"), (Li
 pub(super) const DURABILITIES: [(Durability, &str); 2] =
     [(Durability::Async, "async"), (Durability::Replicated, "replicated")];
 
+/// The connections and the streams that one client address may have by default. A carrier's NAT puts up to about a thousand
+/// people behind one address (an address has 64,512 ports, and a person gets some dozens), and a person has one or two
+/// connections. So a crowd behind one address fits, and one address takes a tenth of a server with 20,000 open files.
+const PER_CLIENT: u64 = 2_048;
+
 /// The values in force, by setting. Settings without a value and without a default are missing.
 struct Settings(BTreeMap<&'static str, SettingValue>);
 
@@ -214,6 +219,11 @@ impl Settings {
             }
             None => room.min(1_000_000),
         };
+        let per_client = |name| match self.number(name) {
+            Some((0, _)) => None,
+            Some((n, _)) => usize::try_from(n).ok(),
+            None => usize::try_from(PER_CLIENT.min(max_connections / 4).max(1)).ok(),
+        };
         let longest_ms = zones.iter().map(|(_, zone)| zone.policy.polling_period_ms).max().unwrap_or(0);
         let idle_timeout_given = match self.number("idle_timeout_s") {
             Some((s, origin)) if u64::from(s) * 1_000 <= longest_ms.into() => {
@@ -254,6 +264,8 @@ impl Settings {
             data_dir: self.path("data_dir")?.expect("it has a default"),
             backlog: self.number_or_default("backlog"),
             max_connections: usize::try_from(max_connections).unwrap_or(usize::MAX),
+            max_connections_per_client: per_client("max_connections_per_client"),
+            max_streams_per_client: per_client("max_streams_per_client"),
             worker_threads: match self.number("worker_threads") {
                 Some((n, _)) => usize::try_from(n).unwrap_or(1),
                 None => std::thread::available_parallelism().map_or(1, Into::into),

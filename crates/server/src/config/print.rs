@@ -27,6 +27,7 @@ impl Config {
             [] => "(none)".to_owned(),
             some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         };
+        let cap = |most: Option<usize>| most.map_or_else(|| "0 (no cap)".to_owned(), |most| most.to_string());
         let made = "(made in data_dir)";
         let word = |known: Option<&'static str>| known.unwrap_or_default().to_owned();
         let redis = match &self.store {
@@ -98,6 +99,8 @@ impl Config {
             ("data_dir", self.data_dir.display().to_string()),
             ("backlog", self.backlog.to_string()),
             ("max_connections", self.max_connections.to_string()),
+            ("max_connections_per_client", cap(self.max_connections_per_client)),
+            ("max_streams_per_client", cap(self.max_streams_per_client)),
             ("worker_threads", self.worker_threads.to_string()),
             ("header_timeout_s", seconds(self.header_timeout)),
             ("body_timeout_s", seconds(self.body_timeout)),

@@ -1,31 +1,62 @@
 //! What the edge reports about a listener's connections: metrics, and the replies to connections that never sent a request.
 
-use std::sync::Arc;
+use std::{
+    net::IpAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use edge::{Observer, Refusal};
+use tokio::time::Instant;
 
-use super::problem::{HEAD_TOO_LARGE, MALFORMED_HTTP, Problem, SLOW_HEAD};
+use super::{
+    clients::Uncounted,
+    problem::{HEAD_TOO_LARGE, MALFORMED_HTTP, Problem, SLOW_HEAD},
+};
 use crate::metrics::{Connections, Metrics, Route};
+
+/// How often the log names a client that has too many connections, in seconds. It may be a proxy that nobody listed.
+const WARN_EVERY_S: u64 = 60;
 
 /// Counts the refusals of a listener and, on the public one, its connections.
 pub struct ListenerObserver {
     metrics: Arc<Metrics>,
     connections: Option<Connections>,
+    uncounted: Uncounted,
+    started: Instant,
+    /// When the log named a client that has too many connections, in seconds after `started` and 1.
+    warned_s: AtomicU64,
 }
 
 impl ListenerObserver {
-    /// For the public listener, which may have `most` connections.
+    /// For the public listener, which may have `most` connections, and does not count those of `uncounted` by client.
     #[must_use]
-    pub fn public(metrics: Arc<Metrics>, most: usize) -> Self {
+    pub fn public(metrics: Arc<Metrics>, most: usize, uncounted: Uncounted) -> Self {
         let connections = metrics.connections.clone();
         connections.most.set(most as f64);
-        Self { metrics, connections: Some(connections) }
+        let started = Instant::now();
+        Self { metrics, connections: Some(connections), uncounted, started, warned_s: AtomicU64::new(0) }
     }
 
     /// For the admin listener, whose connections no metric counts.
     #[must_use]
     pub fn admin(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, connections: None }
+        let (uncounted, started) = (Uncounted::default(), Instant::now());
+        Self { metrics, connections: None, uncounted, started, warned_s: AtomicU64::new(0) }
+    }
+
+    fn warn(&self, client: IpAddr) {
+        let (now_s, before_s) = (self.started.elapsed().as_secs() + 1, self.warned_s.load(Relaxed));
+        let due = before_s == 0 || now_s >= before_s + WARN_EVERY_S;
+        if due && self.warned_s.compare_exchange(before_s, now_s, Relaxed, Relaxed).is_ok() {
+            tracing::warn!(
+                %client,
+                "this client has max_connections_per_client connections, and further ones are refused; if it is a proxy, \
+                 list it in trusted_proxies; if many people share the address, in limit.carrier_nats"
+            );
+        }
     }
 }
 
@@ -43,14 +74,24 @@ impl Observer for ListenerObserver {
         }
     }
 
+    fn is_exempt(&self, address: IpAddr) -> bool {
+        self.uncounted.has(address)
+    }
+
     fn refused(&self, refusal: Refusal) -> Vec<u8> {
-        if refusal == Refusal::Overloaded
-            && let Some(connections) = &self.connections
-        {
-            connections.refused.increment(1);
+        if let Some(connections) = &self.connections {
+            match refusal {
+                Refusal::Overloaded => connections.refused.increment(1),
+                Refusal::TooManyOfClient(client) => {
+                    connections.refused_of_client.increment(1);
+                    self.warn(client);
+                }
+                _ => {}
+            }
         }
         let problem = match refusal {
             Refusal::Overloaded => Problem::overloaded(),
+            Refusal::TooManyOfClient(_) => Problem::too_many_connections(),
             Refusal::Malformed => MALFORMED_HTTP.into(),
             Refusal::HeadTooLarge => HEAD_TOO_LARGE.into(),
             Refusal::SlowHead => SLOW_HEAD.into(),

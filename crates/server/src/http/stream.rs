@@ -29,7 +29,7 @@ use super::{
     admin::AdminState,
     layers::Client,
     openapi::public as shapes,
-    problem::{MISSING_FIELD, Problem, UNKNOWN_FIELD, UNKNOWN_ZONE, WRONG_TYPE},
+    problem::{MISSING_FIELD, Problem, TOO_MANY_STREAMS, UNKNOWN_FIELD, UNKNOWN_ZONE, WRONG_TYPE},
     public::PublicState,
     traffic::{check_limit, write_limit},
 };
@@ -82,13 +82,17 @@ async fn open(
     let token = request.token.as_bytes();
     // However long it lasts, a stream counts as one call.
     check_limit(state, zone.as_str(), LimitedCall::Entry, client, Some(token), asked).await?;
+    let share = state.streams.share(client.0).ok_or_else(|| {
+        state.intake.metrics.streams_refused.increment(1);
+        Problem::from(TOO_MANY_STREAMS).retry_after(5)
+    })?;
     let first = state.gate.follow(zone.as_str(), token).await?;
     let mut fields = HeaderMap::new();
     if let Some(asked) = asked {
         write_limit(asked, &mut fields);
     }
     state.cors_origins.write(state.cors_origins.allowed(headers), &mut fields);
-    Ok(waiting::open(state.clone(), zone, first, fields))
+    Ok(waiting::open(state.clone(), zone, first, fields, share))
 }
 
 /// What happens, for operators. Not in the OpenAPI document; `docs/operate/admin-api.md` describes it.

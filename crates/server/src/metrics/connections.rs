@@ -15,6 +15,8 @@ pub struct Connections {
     pub accepted: Counter,
     /// Turned away so far, because too many were open.
     pub refused: Counter,
+    /// Turned away so far, because their client had too many.
+    pub refused_of_client: Counter,
 }
 
 impl Connections {
@@ -24,6 +26,7 @@ impl Connections {
             most: registry.gauge(names::CONNECTIONS_MAX, &[]),
             accepted: registry.counter(names::CONNECTIONS_ACCEPTED, &[]),
             refused: registry.counter(names::CONNECTIONS_REFUSED, &[]),
+            refused_of_client: registry.counter(names::CLIENT_CONNECTIONS_REFUSED, &[]),
         }
     }
 }

@@ -55,6 +55,10 @@ families! { OF_THE_SERVER:
     CONNECTIONS_MAX = Gauge, "weir_connections_max", "The most public connections that may be open.";
     CONNECTIONS_ACCEPTED = Counter, "weir_connections_accepted_total", "Public connections taken in.";
     CONNECTIONS_REFUSED = Counter, "weir_connections_refused_total", "Public connections turned away at the cap.";
+    CLIENT_CONNECTIONS_REFUSED = Counter, "weir_client_connections_refused_total",
+        "Public connections turned away because their client has too many.";
+    CLIENT_STREAMS_REFUSED = Counter, "weir_client_streams_refused_total",
+        "Streams turned away because their client has too many.";
     LIMITS_UNKNOWN = Counter, "weir_limits_unknown_total",
         "Calls let through since nobody could say whether their client asks too often.";
     STREAMS_OPEN = Gauge, "weir_streams_open", "Streams of waiting users open now.";

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use edge::listen;
+use edge::{PerClient, listen};
 use events::Bus;
 use gate::{AnyStore, Gate, definitions::OnChange, limits::Limits};
 use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
@@ -20,6 +20,7 @@ use crate::{
     http::{
         Lifecycle,
         admin::{AdminParts, AdminState, Guard},
+        clients::Uncounted,
         layers::Intake,
         public::{PublicParts, PublicState},
         stream::Streams,
@@ -68,7 +69,13 @@ pub(super) async fn assemble(
     let mut tasks = JoinSet::new();
     tasks.spawn(Arc::clone(&metrics).follow(counted, Arc::clone(&gate)));
     tasks.spawn(Arc::clone(&metrics).run_upkeep());
-    let streams = Arc::new(Streams::new(metrics.streams.clone()));
+    let streams = Arc::new(Streams::new(
+        metrics.streams.clone(),
+        config
+            .max_streams_per_client
+            .map(|most| PerClient { most, ipv6_prefix: config.limit.ipv6_prefix }),
+        Uncounted::new(&config.trusted_proxies, &config.limit.carrier_nats),
+    ));
     let (following, of) = (Arc::clone(&streams), Arc::clone(bus));
     tasks.spawn(async move { following.follow(streamed, &of).await });
 

@@ -60,6 +60,20 @@ pub(in crate::config) const SETTINGS: &[Setting] = &[
         Default::Described("the open-file limit minus a reserve"),
     ),
     setting(
+        "max_connections_per_client",
+        Kind::Number(0, 1_000_000),
+        "N",
+        "The most open connections of one client address; 0: as many as there are",
+        Default::Described("2048, or a quarter of max_connections if that is less"),
+    ),
+    setting(
+        "max_streams_per_client",
+        Kind::Number(0, 1_000_000),
+        "N",
+        "The most open streams of one client address; 0: as many as there are",
+        Default::Described("2048, or a quarter of max_connections if that is less"),
+    ),
+    setting(
         "worker_threads",
         Kind::Number(1, 256),
         "N",
@@ -112,7 +126,7 @@ pub(in crate::config) const SETTINGS: &[Setting] = &[
         "limit.carrier_nats",
         Kind::List,
         "CIDR,…",
-        "Networks of carrier-grade NATs; their addresses are not limited, because many people share one",
+        "Networks of carrier-grade NATs; their addresses are not limited, and their connections and streams not counted, because many people share one",
         Default::Described("none"),
     ),
     setting(

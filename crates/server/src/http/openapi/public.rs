@@ -15,8 +15,8 @@ use utoipa::{
 use super::{
     super::problem::{
         BAD_TOKEN, BUSY, Code, GONE, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD, NOT_FOUND,
-        OVERLOADED, SLOW_BODY, STOPPING, STORE_AWAY, TOO_LARGE, TOO_MANY_REQUESTS, UNKNOWN_FIELD,
-        UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE, ZONE_CLOSED,
+        OVERLOADED, SLOW_BODY, STOPPING, STORE_AWAY, TOO_LARGE, TOO_MANY_CONNECTIONS, TOO_MANY_REQUESTS,
+        TOO_MANY_STREAMS, UNKNOWN_FIELD, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE, ZONE_CLOSED,
     },
     OF_HTTP, Problem, operations, refuse,
 };
@@ -188,6 +188,7 @@ impl Modify for Refusals {
             UNKNOWN_ZONE,
             GONE,
             TOO_MANY_REQUESTS,
+            TOO_MANY_STREAMS,
             BUSY,
             STOPPING,
             STORE_AWAY,
@@ -205,7 +206,10 @@ impl Modify for Refusals {
                     "/readyz" => &[STOPPING, STORE_AWAY],
                     _ => &[],
                 };
-                refuse(operation, &[OF_HTTP, &[METHOD_NOT_ALLOWED, OVERLOADED], own].concat());
+                refuse(
+                    operation,
+                    &[OF_HTTP, &[METHOD_NOT_ALLOWED, TOO_MANY_CONNECTIONS, OVERLOADED], own].concat(),
+                );
                 if let "/traffic/notice" | "/wait/{zone}" | "/weir.js" = path.as_str() {
                     let known =
                         ResponseBuilder::new().description("`If-None-Match` has the tag of the current file");

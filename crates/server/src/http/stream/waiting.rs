@@ -15,6 +15,7 @@ mod task;
 use std::{
     collections::HashMap,
     fmt::Write as _,
+    net::IpAddr,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -24,7 +25,7 @@ use std::{
 
 use admission::{Ticket, ZoneId};
 use axum::response::Response;
-use edge::Takeover;
+use edge::{Held, PerAddress, PerClient, Takeover};
 use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription};
 use gate::Reply;
 use hyper::header::HeaderMap;
@@ -35,7 +36,7 @@ use tokio::{
 };
 
 use super::head;
-use crate::http::public::PublicState;
+use crate::http::{clients::Uncounted, public::PublicState};
 use follower::Follower;
 use task::ZoneTask;
 
@@ -53,7 +54,13 @@ pub struct Streams {
     zones: Mutex<HashMap<ZoneId, Arc<Mailbox>>>,
     stop: watch::Sender<bool>,
     open: Gauge,
+    /// Counts the streams of each client; none without a cap.
+    of_clients: Option<Arc<PerAddress>>,
+    uncounted: Uncounted,
 }
+
+/// What a stream holds of its client's share. Nothing, where the client is not counted.
+pub(super) struct Share(#[expect(dead_code, reason = "it counts until it is dropped")] Option<Held>);
 
 /// Messages to a zone's task.
 #[derive(Default)]
@@ -73,10 +80,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Streams {
-    /// No streams yet. `open` is the gauge of open streams.
+    /// No streams yet. `open` is the gauge of open streams; a client has no more than `per_client` says, unless it is
+    /// `uncounted`.
     #[must_use]
-    pub fn new(open: Gauge) -> Self {
-        Self { zones: Mutex::default(), stop: watch::Sender::new(false), open }
+    pub fn new(open: Gauge, per_client: Option<PerClient>, uncounted: Uncounted) -> Self {
+        let of_clients = per_client.map(PerAddress::new);
+        Self { zones: Mutex::default(), stop: watch::Sender::new(false), open, of_clients, uncounted }
+    }
+
+    /// Takes a share for one more stream of the client at this address. None if it has too many.
+    pub(super) fn share(&self, client: IpAddr) -> Option<Share> {
+        match &self.of_clients {
+            Some(of_clients) if !self.uncounted.has(client) => {
+                of_clients.hold(client).map(|held| Share(Some(held)))
+            }
+            _ => Some(Share(None)),
+        }
     }
 
     /// Ends all streams, also those of operators, with the event `reconnect`.
@@ -113,10 +132,16 @@ impl Streams {
 }
 
 /// A stream for the holder of the ticket. `first` is what it gets first; `fields` are further fields of its head.
-pub(super) fn open(state: PublicState, zone: ZoneId, first: (Reply, Ticket), fields: HeaderMap) -> Response {
+pub(super) fn open(
+    state: PublicState,
+    zone: ZoneId,
+    first: (Reply, Ticket),
+    fields: HeaderMap,
+    share: Share,
+) -> Response {
     Takeover::response(move |mut outlet| {
         outlet.limit(UNREAD, LOST_AFTER);
-        let follower = Follower::new(outlet, first.1, &state.streams.open);
+        let follower = Follower::new(outlet, first.1, &state.streams.open, share);
         let mut text = head(&fields);
         let written = writeln!(text, "retry: {}", retry_ms(&first.1));
         debug_assert!(written.is_ok(), "writing to a String does not fail");
@@ -175,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_task_that_panics_is_not_registered_any_more() {
-        let streams = Arc::new(Streams::new(Gauge::noop()));
+        let streams = Arc::new(Streams::new(Gauge::noop(), None, Uncounted::default()));
         let zone = ZoneId::parse("Z").expect("a name");
         let register = |mailbox: &Arc<Mailbox>| {
             lock(&streams.zones).insert(zone.clone(), Arc::clone(mailbox));

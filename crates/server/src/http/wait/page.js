@@ -130,7 +130,7 @@
     }
     const values = { idle, retry: kept_for(retry) };
     const limited = has_place ? "too_many_requests" : "joining_too_many";
-    const text = { offline: has_place ? "offline" : "away", too_many_requests: limited }[code] ?? "away";
+    const text = { offline: has_place ? "offline" : "away", too_many_requests: limited, too_many_connections: limited }[code] ?? "away";
     const is_news = [...all("trouble")].some((element) => element.hidden);
     write("trouble", say(`trouble_${text}`, values));
     if (is_news) announce(say(`trouble_${text}`, values));

@@ -199,7 +199,13 @@
         const headers = { accept: "text/event-stream", "last-event-id": this.#kept.token };
         const address = `${this.#server}traffic/stream?${new URLSearchParams({ zone: this.#zone })}`;
         const response = await fetch(address, { headers, signal: stream.signal, cache: "no-store" });
-        if (!response.ok) throw await Problem.of(response);
+        if (!response.ok) {
+          const problem = await Problem.of(response);
+          if (problem.code !== "too_many_streams") throw problem;
+          // Other users behind this address have its streams. A poll keeps the place.
+          this.#no_stream_until = Date.now() + NO_STREAM_MS;
+          return 0;
+        }
         const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
         for (let text = ""; ; ) {
           const { done, value } = await reader.read();

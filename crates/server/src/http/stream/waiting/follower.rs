@@ -8,7 +8,7 @@ use gate::{Reply, Token, WaitStatus};
 use metrics::Gauge;
 use tokio::time::Instant;
 
-use super::Arrival;
+use super::{Arrival, Share};
 use crate::http::{
     problem::Problem,
     public::PublicState,
@@ -27,6 +27,7 @@ pub(super) struct Follower {
     /// When anything was sent.
     sent_at: Instant,
     _counted: Counted,
+    _share: Share,
 }
 
 /// Counts one stream in the gauge.
@@ -47,9 +48,9 @@ impl Drop for Counted {
 
 impl Follower {
     /// A stream that was just opened. `open` is the gauge of open streams.
-    pub(super) fn new(outlet: Outlet, ticket: Ticket, open: &Gauge) -> Self {
-        let now = Instant::now();
-        Self { outlet, ticket, last: None, told_at: now, sent_at: now, _counted: Counted::new(open) }
+    pub(super) fn new(outlet: Outlet, ticket: Ticket, open: &Gauge, share: Share) -> Self {
+        let (now, counted) = (Instant::now(), Counted::new(open));
+        Self { outlet, ticket, last: None, told_at: now, sent_at: now, _counted: counted, _share: share }
     }
 
     /// Sends `text` and the answer of the store or a view. If the stream goes on, returns it and when to ask next.
