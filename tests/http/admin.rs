@@ -503,7 +503,8 @@ pub(crate) fn a_proxy_makes_nobody_admin() {
     };
     for (method, route, _, body) in ROUTES {
         let path = route.replace("{id}", "Z");
-        for header in ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"]
+        for header in
+            ["Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP"]
         {
             let reply = weir.admin_ask(method, &path, &[(header, "203.0.113.9"), ("If-Match", "*")], *body);
             assert_eq!(
@@ -528,4 +529,49 @@ pub(crate) fn a_proxy_makes_nobody_admin() {
     assert_eq!(by_nginx("/admin/v1/whoami", "").status, 401);
     let bearer = format!("Authorization: Bearer {token}\r\n");
     assert_eq!(by_nginx("/admin/v1/whoami", &bearer).json()["name"], "ada");
+}
+
+/// 500 connections without a token, idle or slow, and some that go on asking, keep neither a new operator out nor cut
+/// off one who is there.
+pub(crate) fn strangers_keep_no_operator_out() {
+    const STRANGERS: usize = 500;
+    let (token, lines) = new_token("ada", "admin");
+    let weir = Setup::new(&format!("{lines}{}", zone("Z", 60, ""))).start();
+    let bearer = format!("Bearer {token}");
+    let whoami = |client: &mut Client| {
+        client.ask("GET", "/admin/v1/whoami", &[("Authorization", &bearer)], None).map(|reply| reply.status)
+    };
+    let connect = || Client::connect(weir.admin).expect("accepted");
+    let mut present = connect();
+    assert_eq!(whoami(&mut present).expect("a reply"), 200);
+    let mut stream = connect();
+    let subscribe =
+        format!("GET /admin/v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: {bearer}\r\n\r\n");
+    stream.send(subscribe).expect("taken");
+    assert_eq!(stream.head().expect("a stream").status, 200);
+
+    let mut strangers = Vec::new();
+    for n in 0..STRANGERS {
+        let mut one = connect();
+        match n % 4 {
+            0 => {}
+            1 => drop(one.send("GET /admin/v1/zones HTTP/1.1\r\nHo")),
+            2 => drop(
+                one.send("POST /admin/v1/zones HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"),
+            ),
+            _ => drop(one.get("/metrics")),
+        }
+        strangers.push(one);
+        if n % 50 == 0 {
+            assert_eq!(whoami(&mut connect()).expect("a new operator gets a reply"), 200, "after {n}");
+        }
+    }
+    for _ in 0..20 {
+        assert_eq!(whoami(&mut connect()).expect("a new operator gets a reply"), 200);
+    }
+    assert_eq!(whoami(&mut present).expect("the operator who is there keeps the connection"), 200);
+    assert!(stream.block().is_ok(), "the stream goes on");
+    // Those that got no place to stay are closed.
+    assert!(strangers.iter_mut().all(Client::ends));
+    assert_eq!(whoami(&mut present).expect("still there"), 200);
 }

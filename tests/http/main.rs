@@ -102,6 +102,7 @@ fn together() -> Vec<Trial> {
         admin::a_drained_server_is_not_ready_and_can_come_back,
         admin::no_open_door_beyond_the_loopback,
         admin::a_proxy_makes_nobody_admin,
+        admin::strangers_keep_no_operator_out,
         life::token_in_wait_resumes,
         life::entry_is_idempotent,
         line::told_wait_knows_the_windows,

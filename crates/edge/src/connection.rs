@@ -89,7 +89,9 @@ pub(crate) struct Connection {
     pub(crate) stream: TcpStream,
     pub(crate) peer: SocketAddr,
     /// Whether it is one of those under the cap.
-    counted: bool,
+    counted: AtomicBool,
+    /// Whether the service knows its client.
+    known: AtomicBool,
     /// Its share of what its client may hold.
     _held: Option<Held>,
     shared: Arc<Shared>,
@@ -131,7 +133,8 @@ impl Connection {
         let connection = Self {
             stream,
             peer,
-            counted,
+            counted: AtomicBool::new(counted),
+            known: AtomicBool::new(false),
             _held: held,
             shared,
             state: AtomicU64::new(0),
@@ -158,6 +161,37 @@ impl Connection {
 
     pub(crate) fn is_draining(&self) -> bool {
         self.shared.draining.load(Relaxed)
+    }
+
+    /// The service knows the client.
+    pub(crate) fn make_known(&self) {
+        self.known.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_known(&self) -> bool {
+        self.known.load(Relaxed)
+    }
+
+    /// Whether it is under the cap, and the service does not know its client.
+    pub(crate) fn is_stranger(&self) -> bool {
+        self.counted.load(Relaxed) && !self.is_known()
+    }
+
+    /// Ends the connection, and gives its place under the cap to another one at once.
+    pub(crate) fn give_way(&self) {
+        self.cut();
+        self.leave();
+    }
+
+    /// Gives up its place under the cap, if it has one.
+    fn leave(&self) {
+        if !self.counted.swap(false, Relaxed) {
+            return;
+        }
+        self.shared.observer.closed();
+        if self.shared.open.fetch_sub(1, Relaxed) == 1 {
+            self.shared.last_closed.notify_waiters();
+        }
     }
 
     /// Shuts the socket down. The engine sees a connection that its peer closed.
@@ -266,12 +300,6 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if !self.counted {
-            return;
-        }
-        self.shared.observer.closed();
-        if self.shared.open.fetch_sub(1, Relaxed) == 1 {
-            self.shared.last_closed.notify_waiters();
-        }
+        self.leave();
     }
 }

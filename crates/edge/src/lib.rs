@@ -38,6 +38,10 @@ pub struct Limits {
     pub connections: usize,
     /// The most open connections of one client address. None for as many as there are.
     pub per_client: Option<PerClient>,
+    /// How long a connection may be idle, or send a head, while the service does not know its client: see
+    /// [`KnownClient`]. When the listener is full, such a connection also makes room for a new one. None if all connections
+    /// are worth the same.
+    pub unknown_client: Option<Duration>,
     /// The longest time from the first byte of a request to the end of its head.
     pub header: Duration,
     /// How long a reply may make no progress on its way out.
@@ -45,6 +49,11 @@ pub struct Limits {
     /// The longest time between two requests of a connection.
     pub idle: Duration,
 }
+
+/// An extension of a response: the service knows the client of this connection. The connection keeps its place until it
+/// ends; see [`Limits::unknown_client`].
+#[derive(Clone, Copy, Debug)]
+pub struct KnownClient;
 
 /// Why the edge itself refuses a connection. There is no request in these cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

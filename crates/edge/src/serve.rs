@@ -5,6 +5,7 @@
 //! request one store of a word, and no timer.
 
 use std::{
+    collections::HashMap,
     convert::Infallible,
     error::Error,
     future::{Future, pending, poll_fn},
@@ -36,7 +37,7 @@ use tokio::{
 use tower_service::Service;
 
 use crate::{
-    Limits, MAX_HEAD, Observer, Refusal,
+    KnownClient, Limits, MAX_HEAD, Observer, PerClient, Refusal,
     connection::{Connection, Phase, Shared},
     io::ConnectionIo,
     outlet::{Outlet, Takeover},
@@ -63,6 +64,9 @@ const PARK_TICKS: u32 = TICKS_PER_SECOND / 2;
 const DRAIN_IDLE_TICKS: u32 = 3;
 const DRAIN_FRESH_TICKS: u32 = TICKS_PER_SECOND;
 
+/// Which addresses are the same client, where room is made.
+const SAME_CLIENT: PerClient = PerClient { most: 0, ipv6_prefix: 64 };
+
 fn ticks(time: Duration) -> u32 {
     u32::try_from(time.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX)
 }
@@ -76,6 +80,7 @@ pub struct Edge<M> {
     engine: http1::Builder,
     max_open: usize,
     per_client: Option<Arc<PerAddress>>,
+    unknown_ticks: Option<u32>,
     header_ticks: u32,
     write_ticks: u32,
     idle_ticks: AtomicU32,
@@ -104,6 +109,7 @@ where
             engine,
             max_open: limits.connections,
             per_client: limits.per_client.map(PerAddress::new),
+            unknown_ticks: limits.unknown_client.map(ticks),
             header_ticks: ticks(limits.header),
             write_ticks: ticks(limits.write),
             idle_ticks: ticks(limits.idle).into(),
@@ -180,7 +186,7 @@ where
 
     fn admit(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
         // Only the accept loop increases the number, so it cannot pass the cap between these lines.
-        let full = self.shared.open.load(Relaxed) >= self.max_open;
+        let full = self.shared.open.load(Relaxed) >= self.max_open && !self.make_room();
         let mut held = None;
         let refusal = if full {
             Some(Refusal::Overloaded)
@@ -199,6 +205,34 @@ where
         }
         self.connections().push(Arc::downgrade(&connection));
         tokio::spawn(Arc::clone(self).run(connection));
+    }
+
+    /// Ends a connection whose client is not known, if that is how this listener makes room and there is one. It takes one
+    /// of the address that has most of them, so that an address with many loses its own: one that serves no request now, if
+    /// there is one, and the oldest of these.
+    fn make_room(&self) -> bool {
+        if self.unknown_ticks.is_none() {
+            return false;
+        }
+        let connections = self.connections();
+        let strangers =
+            connections.iter().filter_map(Weak::upgrade).filter(|connection| connection.is_stranger());
+        let strangers: Vec<_> =
+            strangers.map(|connection| (SAME_CLIENT.client(connection.peer.ip()), connection)).collect();
+        let mut of_client = HashMap::<_, usize>::new();
+        for (client, _) in &strangers {
+            *of_client.entry(*client).or_default() += 1;
+        }
+        // The list is in the order of arrival, and `max_by_key` takes the last of equals.
+        let serves = |connection: &Connection| matches!(connection.phase().0, Phase::Busy | Phase::Reply);
+        let worst = strangers
+            .iter()
+            .rev()
+            .max_by_key(|(client, connection)| (of_client.get(client).copied(), !serves(connection)));
+        if let Some((_, connection)) = worst {
+            connection.give_way();
+        }
+        worst.is_some()
     }
 
     fn refuse(self: &Arc<Self>, connection: Arc<Connection>, refusal: Refusal) {
@@ -292,20 +326,21 @@ where
     fn end_if_late(&self, connection: &Connection, now: u32, draining: bool) {
         let (phase, since) = connection.phase();
         let age = now.wrapping_sub(since);
-        let idle = self.idle_ticks.load(Relaxed);
+        let unknown = self.unknown_ticks.filter(|_| !connection.is_known()).unwrap_or(u32::MAX);
+        let idle = self.idle_ticks.load(Relaxed).min(unknown);
+        let header = self.header_ticks.min(unknown);
         if phase == Phase::Idle && age >= PARK_TICKS {
             connection.ask_to_park();
         }
         match phase {
-            Phase::Head if age > self.header_ticks => connection.give_up_head(),
+            Phase::Head if age > header => connection.give_up_head(),
             Phase::Reply if age > self.write_ticks => connection.cut(),
             Phase::Linger if age > LINGER_TICKS => connection.cut(),
             Phase::Idle if !connection.has_unread() && (age > idle || draining && age > DRAIN_IDLE_TICKS) => {
                 connection.cut();
             }
             Phase::Fresh
-                if !connection.has_unread()
-                    && (age > self.header_ticks || draining && age > DRAIN_FRESH_TICKS) =>
+                if !connection.has_unread() && (age > header || draining && age > DRAIN_FRESH_TICKS) =>
             {
                 connection.cut();
             }
@@ -340,6 +375,9 @@ where
     let connection = Arc::clone(connection);
     async move {
         let Ok(mut response) = reply.await;
+        if response.extensions_mut().remove::<KnownClient>().is_some() {
+            connection.make_known();
+        }
         if let Some(take_over) = response.extensions_mut().remove::<Takeover>().and_then(Takeover::into_inner)
         {
             if is_behind {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use edge::{Edge, Limits, Observer, PerClient, Refusal, Takeover, listen};
+use edge::{Edge, KnownClient, Limits, Observer, PerClient, Refusal, Takeover, listen};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, Response, body::Incoming};
 use socket2::{Domain, Socket, Type};
@@ -22,6 +22,7 @@ use tower::service_fn;
 const LIMITS: Limits = Limits {
     connections: 2,
     per_client: None,
+    unknown_client: None,
     header: Duration::from_secs(1),
     write: Duration::from_secs(1),
     idle: Duration::from_secs(60),
@@ -55,7 +56,7 @@ impl Observer for Heard {
     }
 }
 
-/// Replies with the path, the peer's port and the body. `/stream` takes the connection over.
+/// Replies with the path, the peer's port and the body. The client is known after `/known`. `/stream` takes the connection over.
 async fn answer(request: Request<Incoming>, peer: SocketAddr) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
     if path == "/stream" {
@@ -65,7 +66,11 @@ async fn answer(request: Request<Incoming>, peer: SocketAddr) -> Result<Response
     }
     let body = request.into_body().collect().await.expect("a body").to_bytes();
     let text = format!("{path} {} {}", peer.port(), body.escape_ascii());
-    Ok(Response::new(Full::new(text.into())))
+    let mut response = Response::new(Full::new(text.into()));
+    if path == "/known" {
+        response.extensions_mut().insert(KnownClient);
+    }
+    Ok(response)
 }
 
 /// Runs `clients` against a server, then stops it. The server must end, with all connections closed.
@@ -147,12 +152,16 @@ async fn refusals_without_a_request_are_worded_by_the_observer() {
     assert_eq!(heard.await.accepted.load(SeqCst), 5, "a refused connection does not count as accepted");
 }
 
-/// A connection from this address that was served once. None if it was refused; the reply must say why.
-fn held_from(source: [u8; 4], server: SocketAddr) -> Option<TcpStream> {
+fn connect_from(source: [u8; 4], server: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SocketAddr::from((source, 0)).into()).expect("an own address");
     socket.connect(&server.into()).expect("connected");
-    let mut client = TcpStream::from(socket);
+    socket.into()
+}
+
+/// A connection from this address that was served once. None if it was refused; the reply must say why.
+fn held_from(source: [u8; 4], server: SocketAddr) -> Option<TcpStream> {
+    let mut client = connect_from(source, server);
     // A refused connection may be closed already. Its reply can be read all the same.
     drop(client.write_all(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n"));
     let mut reply = [0; 256];
@@ -170,8 +179,7 @@ fn held_from(source: [u8; 4], server: SocketAddr) -> Option<TcpStream> {
 async fn a_client_holds_its_share_and_others_keep_theirs() {
     let per_client = Some(PerClient { most: 3, ipv6_prefix: 64 });
     with_limits(Limits { connections: 50, per_client, ..LIMITS }, |server| {
-        let mut greedy: Vec<_> =
-            (0..20).filter_map(|_| held_from([127, 0, 0, 2], server)).collect();
+        let mut greedy: Vec<_> = (0..20).filter_map(|_| held_from([127, 0, 0, 2], server)).collect();
         assert_eq!(greedy.len(), 3);
         let others = [3, 4, 5].map(|last| held_from([127, 0, 0, last], server));
         assert!(others.iter().all(Option::is_some), "other clients are served");
@@ -179,7 +187,77 @@ async fn a_client_holds_its_share_and_others_keep_theirs() {
         assert_eq!(exempt.len(), 10);
         greedy.pop();
         // The server notices the end of a connection a moment later.
-        assert!((0..10_000).any(|_| held_from([127, 0, 0, 2], server).is_some()), "a share that is left is free");
+        assert!(
+            (0..10_000).any(|_| held_from([127, 0, 0, 2], server).is_some()),
+            "a share that is left is free"
+        );
+    })
+    .await;
+}
+
+/// Sends a request on an open connection. Whether the service answers, and not the edge.
+fn is_served(client: &mut TcpStream, path: &str) -> bool {
+    let sent = client.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+    let mut reply = [0; 256];
+    let read = sent.and_then(|()| client.read(&mut reply));
+    read.is_ok_and(|n| String::from_utf8_lossy(&reply[..n]).contains(path))
+}
+
+#[tokio::test]
+async fn unknown_clients_make_room_and_known_ones_stay() {
+    let limits = Limits { connections: 8, unknown_client: Some(Duration::from_secs(60)), ..LIMITS };
+    with_limits(limits, |server| {
+        let mut known = connect_from([127, 0, 0, 1], server);
+        assert!(is_served(&mut known, "/known"));
+        let mut visitor = connect_from([127, 0, 0, 3], server);
+        assert!(is_served(&mut visitor, "/visit"));
+        // Idle ones, ones that send half a head, and ones that asked for something.
+        let flood: Vec<TcpStream> = (0..100)
+            .map(|n| {
+                let mut one = connect_from([127, 0, 0, 2], server);
+                match n % 3 {
+                    0 => {}
+                    1 => drop(one.write_all(b"GET / HTTP/1.1\r\nHo")),
+                    _ => drop(is_served(&mut one, "/other")),
+                }
+                one
+            })
+            .collect();
+        assert!(is_served(&mut visitor, "/visit"), "the address with most connections loses its own");
+        let mut late = connect_from([127, 0, 0, 1], server);
+        assert!(is_served(&mut late, "/known"), "a full listener serves a newcomer");
+        assert!(is_served(&mut known, "/known"), "a known client keeps its connection");
+        // When all places belong to known clients, there is no room to make.
+        let become_known = || {
+            let mut client = connect_from([127, 0, 0, 4], server);
+            assert!(is_served(&mut client, "/known"));
+            client
+        };
+        let most = [(); 4].map(|()| become_known());
+        assert!(is_served(&mut visitor, "/known"));
+        let last = become_known();
+        assert!(exchange(server, b"").ends_with("Overloaded"));
+        drop((most, last, flood));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn unknown_clients_have_less_time() {
+    let limits =
+        Limits { header: Duration::from_secs(3_600), unknown_client: Some(Duration::from_secs(1)), ..LIMITS };
+    with_limits(Limits { connections: 8, ..limits }, |server| {
+        let mut known = connect_from([127, 0, 0, 1], server);
+        assert!(is_served(&mut known, "/known"));
+        for bytes in [&b""[..], b"GET / HTTP/1.1\r\nHo", b"GET /visit HTTP/1.1\r\nHost: x\r\n\r\n"] {
+            let mut client = TcpStream::connect(server).expect("connected");
+            client.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
+            client.write_all(bytes).expect("sent");
+            client
+                .read_to_string(&mut String::new())
+                .expect("the server closes, long before the other deadlines");
+        }
+        assert!(is_served(&mut known, "/known"), "three deadlines later");
     })
     .await;
 }

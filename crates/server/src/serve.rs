@@ -43,6 +43,10 @@ use shutdown::{Serving, Signals, shut_down};
 /// The most connections of the admin listener. They come out of the reserve of open files.
 const ADMIN_CONNECTIONS: usize = 64;
 
+/// How long a connection of the admin listener may be idle before a request of it was admitted. Whoever
+/// connects sends a request at once; a scraper that loses an idle connection opens another one.
+const ADMIN_UNKNOWN: Duration = Duration::from_secs(5);
+
 /// How long the admin listener finishes requests after the public listener has stopped.
 const ADMIN_DRAIN: Duration = Duration::from_secs(1);
 
@@ -90,8 +94,9 @@ async fn serve(
     let (public_at, admin_at) =
         (at(&public_listener, config.listen), at(&admin_listener, config.admin_listen));
 
-    let limits = |connections, per_client: Option<usize>| edge::Limits {
+    let limits = |connections, per_client: Option<usize>, unknown_client| edge::Limits {
         connections,
+        unknown_client,
         per_client: per_client.map(|most| PerClient { most, ipv6_prefix: config.limit.ipv6_prefix }),
         header: config.header_timeout,
         write: config.write_timeout,
@@ -108,7 +113,7 @@ async fn serve(
             config.max_connections,
             Uncounted::new(&config.trusted_proxies, &config.limit.carrier_nats),
         )),
-        limits(config.max_connections, config.max_connections_per_client),
+        limits(config.max_connections, config.max_connections_per_client, None),
     );
     let service = Admin::new(&admin);
     let admin_edge = Edge::new(
@@ -117,7 +122,7 @@ async fn serve(
             service_fn(move |request| admin.serve(request, peer))
         },
         Arc::new(ListenerObserver::admin(metrics)),
-        limits(ADMIN_CONNECTIONS, None),
+        limits(ADMIN_CONNECTIONS, None, Some(ADMIN_UNKNOWN)),
     );
     let (stop, stopped) = watch::channel(false);
     let task = tokio::spawn(Arc::clone(&public_edge).serve(public_listener, stopped, config.drain_deadline));

@@ -26,6 +26,7 @@ use axum::{
     routing::MethodRouter,
 };
 use bytes::Bytes;
+use edge::KnownClient;
 use events::Bus;
 use gate::{
     AnyStore, Gate,
@@ -165,7 +166,8 @@ fn layered(state: &AdminState, route: Route, methods: MethodRouter<AdminState>) 
     checked.layer(from_fn(layers::limit_fields))
 }
 
-/// Refuses requests that the guard does not admit, and reads the body of the others.
+/// Refuses requests that the guard does not admit, and reads the body of the others. A connection whose request was admitted
+/// is that of a known client: it keeps its place when the listener is full.
 async fn check_operator(
     State(state): State<AdminState>,
     client: Client,
@@ -177,6 +179,7 @@ async fn check_operator(
         Ok(bytes) => {
             let mut response = next.run(Request::from_parts(head, Body::from(bytes))).await;
             response.extensions_mut().insert(BodyRead);
+            response.extensions_mut().insert(KnownClient);
             response
         }
         Err(problem) => problem.into_response(),

@@ -16,6 +16,7 @@ use axum::{
     extract::{RawQuery, State},
     response::{IntoResponse as _, Response},
 };
+use edge::KnownClient;
 use events::LimitedCall;
 use form_urlencoded::parse;
 use gate::limits::Asked;
@@ -109,7 +110,9 @@ pub(super) async fn events(
     state.guard.load().admit(version, &headers)?.needs(Role::Viewer)?;
     let kinds = operators::kinds(query.as_deref())?;
     let subscription = state.bus.subscribe("operator", operators::SCOPE, kinds)?;
-    Ok(operators::open(state.bus.clone(), subscription, state.streams.stopped()))
+    let mut response = operators::open(state.bus.clone(), subscription, state.streams.stopped());
+    response.extensions_mut().insert(KnownClient);
+    Ok(response)
 }
 
 /// A request for the stream of a waiting user.
