@@ -2,12 +2,15 @@
 
 The image's context contains all that the build reads. Named files exist. Images have a version; Grafana's is the one whose types the
 dashboards are checked against, and the build's Rust is the project's. All ways to run the cluster start Redis by the same script.
+No configuration trusts a whole network as proxies, and Weir's servers are not the default user of Redis.
 """
 
+import ipaddress
 import json
 import pathlib
 import re
 import sys
+import tomllib
 
 import yaml
 
@@ -53,6 +56,17 @@ def main() -> None:
         faults.append(f"compose runs Grafana {versions.get('grafana')}, and the dashboards are checked for {types}")
     if "redis/start-node" not in (deploy / "local-cluster").read_text():
         faults.append("local-cluster does not start nodes by redis/start-node")
+
+    # A trusted proxy may claim any client's address. More than 256 addresses are not the proxies of one site.
+    for file in [*sorted((deploy / "weir").glob("*.toml")), deploy / "kubernetes/base/weir.toml"]:
+        text = file.read_text()
+        given = tomllib.loads(text).get("trusted_proxies", [])
+        given += re.findall(r'"([^"]+)"', " ".join(re.findall(r"^# trusted_proxies = \[(.*?)\]", text, re.MULTILINE)))
+        for network in map(ipaddress.ip_network, given):
+            if network.num_addresses > 256:
+                faults.append(f"{file.relative_to(root)} trusts {network}, {network.num_addresses} addresses, as proxies")
+        if "[redis]" in text and tomllib.loads(text)["redis"].get("user") != "weir":
+            faults.append(f"{file.relative_to(root)}: Weir is not the user `weir` of redis/weir.acl")
 
     containerfile = (deploy / "Containerfile").read_text()
     rust = re.search(r'channel = "(.*)"', (root / "rust-toolchain.toml").read_text())[1]

@@ -14,7 +14,10 @@ use store::{
 };
 use tempfile::TempDir;
 
-use crate::redis::{Cluster, Reply, Standalone};
+use crate::{
+    acl,
+    redis::{Cluster, Reply, Standalone},
+};
 
 /// A back end.
 pub(crate) trait Backend: Send + 'static {
@@ -48,10 +51,11 @@ pub(crate) enum Servers {
 }
 
 impl Servers {
+    /// Starts servers with the user of [`acl`].
     pub(crate) fn start(topology: Topology) -> Self {
         match topology {
-            Topology::Cluster => Self::Three(Cluster::start(3, 0)),
-            _ => Self::One(Standalone::start()),
+            Topology::Cluster => Self::Three(Cluster::start_with(3, 0, &acl::options())),
+            _ => Self::One(Standalone::start_with(&acl::options())),
         }
     }
 
@@ -62,11 +66,12 @@ impl Servers {
         }
     }
 
-    fn url(&self) -> String {
-        match self {
+    /// Their address, with the login of [`acl`].
+    pub(crate) fn url(&self) -> String {
+        acl::with_login(&match self {
             Self::One(server) => server.url(),
             Self::Three(cluster) => cluster.url(),
-        }
+        })
     }
 
     /// The index of the server that has `key`.

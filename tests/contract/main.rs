@@ -3,6 +3,7 @@
 //! A new back end is one line in `main`. Tests over one Redis share its servers and use different zones. Tests that harm
 //! the Redis, or read all of its zones, start their own servers.
 
+mod acl;
 mod backend;
 mod behaviour;
 #[path = "../support/clock.rs"]
@@ -55,6 +56,13 @@ fn main() {
         trials.extend(shared_behaviours(&format!("cluster::{library:?}"), in_redis(&three, None)));
         trials.extend(of_the_register(&format!("redis::{library:?}"), in_redis(&one, None)));
         trials.extend(replicated_behaviours(&format!("redis::{library:?}"), in_redis(&one, None)));
+        for (of, servers) in [("redis", &one), ("cluster", &three)] {
+            let servers = Arc::clone(servers);
+            let name = format!("{of}::{library:?}::acl::least_rights_are_enough_and_no_more");
+            trials.push(trial(name, move || async move {
+                acl::least_rights_are_enough_and_no_more(&servers, library).await;
+            }));
+        }
     }
     let conclusion = libtest_mimic::run(&args, trials);
     drop((one, three));

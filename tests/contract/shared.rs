@@ -9,6 +9,7 @@ use store::{
 };
 
 use crate::{
+    acl,
     backend::{Backend as _, InRedis, Servers},
     behaviour::{claims, entry, eventually, policy, ranks, with},
     redis::{Options, Standalone},
@@ -195,7 +196,7 @@ pub(crate) async fn decisions_without_a_replica_are_not_answered(backend: &InRed
 }
 
 pub(crate) async fn decisions_that_a_replica_confirmed_are_answered(backend: &InRedis, zone: &ZoneId) {
-    let primary = Standalone::start();
+    let primary = Standalone::start_with(&acl::options());
     let replica = Standalone::start_with(&Options::new().arg(&[
         "--replicaof",
         "127.0.0.1",
