@@ -20,6 +20,7 @@ mod admin;
 mod audit;
 mod away;
 mod browser;
+mod doctor;
 mod drain;
 mod edge;
 mod errors;
@@ -103,6 +104,11 @@ fn together() -> Vec<Trial> {
         admin::no_open_door_beyond_the_loopback,
         admin::a_proxy_makes_nobody_admin,
         admin::strangers_keep_no_operator_out,
+        doctor::dangers_of_topologies_are_found,
+        doctor::a_sound_store_has_no_problem,
+        doctor::dangers_of_servers_are_found,
+        doctor::dangers_of_the_machine_are_found,
+        doctor::wrong_clocks_are_found,
         life::token_in_wait_resumes,
         life::entry_is_idempotent,
         line::told_wait_knows_the_windows,

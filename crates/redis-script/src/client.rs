@@ -11,6 +11,7 @@ use bytes::Bytes;
 use crate::address::{Address, Library, Settings};
 
 mod fred;
+pub mod inspect;
 mod link;
 mod listener;
 mod redis_rs;

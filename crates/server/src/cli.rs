@@ -3,6 +3,7 @@
 //! | file | concern |
 //! |---|---|
 //! | `arguments` | the arguments of all commands |
+//! | `doctor` | `weir doctor`: what is dangerous in a configuration and a store |
 //! | `order` | from arguments to an [`Order`] |
 //! | `zones` | commands about the zones that a store keeps |
 //!
@@ -10,6 +11,7 @@
 //! error, and an exit code of [`failure`].
 
 mod arguments;
+mod doctor;
 mod order;
 mod zones;
 
@@ -60,6 +62,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
             Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
             print(&format!("{}\nthe configuration is right\n", serve::describe(&config, &config.zones)));
         }
+        Order::Doctor(sources) => return doctor::run(&load(&sources)?, open_files()),
         Order::ApplyZones(sources) => zones::apply(&load(&sources)?)?,
         Order::ListZones(sources) => zones::list(&load(&sources)?)?,
         Order::Call(call, server) => on_this_thread(remote::run(&call, &server))?,

@@ -4,7 +4,7 @@
 //! cannot be opened or a store that does not answer a command, 73 for keys, a directory or an audit log that cannot be made,
 //! 74 for a store that cannot be opened, 77 for keys that other users may read. A command that calls a running server also
 //! ends with 65 if the server refused a change, 77 if the caller lacks a permission, and 141 if nobody reads its output. 1
-//! means that a stop was cut short. `weir audit verify` has 1 for a log that was changed, and 2 for one that cannot be read.
+//! means that a stop was cut short, or that `weir doctor` found a problem. `weir audit verify` has 1 for a log that was changed, and 2 for one that cannot be read.
 
 use std::fmt::{self, Display};
 

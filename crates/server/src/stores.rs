@@ -87,6 +87,16 @@ pub fn cells(redis: &RedisSettings) -> Result<Cells<Redis>, KeyFault> {
     Ok(Cells::new(cells.collect()))
 }
 
+/// The address of a cell, with its login, and the settings of connections to it. None if there is no such cell.
+///
+/// # Errors
+/// As [`cells`].
+pub fn connection(redis: &RedisSettings, cell: &str) -> Result<Option<(Address, Settings)>, KeyFault> {
+    let (settings, addresses) = connections(redis)?;
+    let found = redis.cells.iter().zip(addresses).find(|(of, _)| of.name == cell);
+    Ok(found.map(|(_, address)| (address, settings)))
+}
+
 /// The buckets of each cell. They have separate connections, so that a flood of joins does not delay the lines.
 ///
 /// # Errors

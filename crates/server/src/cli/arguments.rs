@@ -27,6 +27,15 @@ pub(super) fn command() -> Command {
                 .args(&settings)
                 .arg(file("The file to check")),
         )
+        .subcommand(
+            Command::new("doctor")
+                .about(
+                    "Report what is dangerous in a configuration, on this machine and in the store; changes nothing; exit \
+                     code 1 if there is a problem",
+                )
+                .args(&settings)
+                .arg(file("The configuration file")),
+        )
         .subcommand(zones(&settings))
         .subcommand(audit(&settings))
         .subcommand(stats())

@@ -21,6 +21,8 @@ pub enum Order {
     Serve(Sources),
     /// Only check these sources.
     Check(Sources),
+    /// Report what is dangerous in these sources and in the store that they name.
+    Doctor(Sources),
     /// Put the zones of these sources into the store.
     ApplyZones(Sources),
     /// List the zones that the store keeps.
@@ -93,6 +95,7 @@ pub fn read(
             let sources = sources(word, &args, variable, open_files)?;
             return Ok(match word {
                 "check-config" => Order::Check(sources),
+                "doctor" => Order::Doctor(sources),
                 "apply" => Order::ApplyZones(sources),
                 _ => Order::Serve(sources),
             });

@@ -1,0 +1,52 @@
+//! `weir doctor`: reports what is dangerous in a configuration, on this machine and in the store.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `report` | what was found, and how it is printed |
+//! | `machine` | the configuration and this machine |
+//! | `redis` | a store in Redis: one look at all servers of a cell |
+//! | `rights` | the commands that Weir's user of Redis needs |
+//!
+//! Invariant: the doctor changes nothing, neither in the store nor in the data directory.
+
+mod machine;
+mod redis;
+mod report;
+mod rights;
+
+use std::{io, io::IsTerminal as _, process::ExitCode};
+
+use store::redis::client::inspect::Inspector;
+
+use super::{on_this_thread, print};
+use crate::{
+    config::Config,
+    failure::Failure,
+    stores::{self, StoreSettings},
+};
+use report::Report;
+
+/// The exit code if there is a problem.
+const PROBLEMS: u8 = 1;
+
+/// Prints the report. `open_files` is the limit of open files on this machine.
+pub(super) fn run(config: &Config, open_files: u64) -> Result<ExitCode, Failure> {
+    let mut report = Report::default();
+    machine::check(config, open_files, &mut report);
+    match &config.store {
+        StoreSettings::Memory => machine::check_embedded(config, &mut report),
+        StoreSettings::Redis(settings) => on_this_thread(async {
+            for cell in stores::cells(settings)?.all() {
+                let connection = stores::connection(settings, &cell.health().name)?;
+                let (address, connection) = connection.expect("the cells are those of these settings");
+                let inspector = Inspector::new(&address, &connection);
+                let cell = redis::Cell { cell, address: &address, durability: settings.durability };
+                redis::check(&cell, &inspector, &mut report).await;
+            }
+            Ok(())
+        })?,
+    }
+    let pretty = io::stdout().is_terminal();
+    print(&report.text(pretty));
+    Ok(if report.problems() > 0 { ExitCode::from(PROBLEMS) } else { ExitCode::SUCCESS })
+}

@@ -1,0 +1,112 @@
+//! The configuration, and this machine.
+
+use std::fs;
+
+use ipnet::IpNet;
+
+use super::report::Report;
+use crate::{
+    config::{Config, RESERVED_FILES},
+    stores::StoreSettings,
+};
+
+const CONFIG: &str = "configuration";
+const MACHINE: &str = "this machine";
+
+/// A server that has room for fewer connections is one that nobody sized. Everybody who waits holds one or two.
+const FEW_CONNECTIONS: usize = 4_096;
+
+/// Wider networks hold more than the proxies of one site.
+const PROXIES_V4: u8 = 16;
+const PROXIES_V6: u8 = 64;
+
+/// Checks what does not depend on the store.
+pub(super) fn check(config: &Config, open_files: u64, report: &mut Report) {
+    let connections = config.max_connections;
+    report.judge(
+        connections >= FEW_CONNECTIONS,
+        MACHINE,
+        format!("{open_files} open files, {RESERVED_FILES} in reserve: max_connections is {connections}"),
+        "everybody who waits holds one or two connections, and further people get 503",
+        "raise the limit of open files (`ulimit -n`, LimitNOFILE) and max_connections",
+    );
+    backlog(config, fs::read_to_string("/proc/sys/net/core/somaxconn").ok().as_deref(), report);
+
+    let open = config.admin_tokens.is_empty();
+    let why = "without tokens, every program on this machine is admin; a proxy could let everybody in";
+    if open {
+        report.unknown(
+            CONFIG,
+            "no [[admin_token]]: the admin listener is open to this machine",
+            why,
+            "make a token with `weir token new`, unless nobody else uses this machine and no proxy forwards to admin_listen",
+        );
+    } else {
+        report.ok(CONFIG, format!("{} [[admin_token]]", config.admin_tokens.len()), why);
+    }
+    let wide = |net: &&IpNet| match net {
+        IpNet::V4(net) => net.prefix_len() < PROXIES_V4,
+        IpNet::V6(net) => net.prefix_len() < PROXIES_V6,
+    };
+    let wide: Vec<String> = config.trusted_proxies.iter().filter(wide).map(ToString::to_string).collect();
+    report.judge(
+        wide.is_empty(),
+        CONFIG,
+        match &wide[..] {
+            [] => format!("{} trusted proxies", config.trusted_proxies.len()),
+            _ => format!("trusted_proxies has {}", wide.join(", ")),
+        },
+        "a trusted proxy may claim any client's address, so every machine in that network can evade limits",
+        "list the addresses of the proxies only",
+    );
+    if matches!(config.store, StoreSettings::Redis(_)) {
+        report.judge(
+            config.seal.key_file.is_some() && config.pass.key_file.is_some(),
+            CONFIG,
+            match (&config.seal.key_file, &config.pass.key_file) {
+                (Some(_), Some(_)) => "seal.key_file and pass.key_file are set",
+                (None, _) => "seal.key_file is not set",
+                (_, None) => "pass.key_file is not set",
+            },
+            "servers of one store need the same keys: a place that one gives is worth nothing at another",
+            "copy the same keys to all servers, and name them in seal.key_file and pass.key_file",
+        );
+    }
+}
+
+fn backlog(config: &Config, somaxconn: Option<&str>, report: &mut Report) {
+    let why = "the kernel cuts the accept queue to somaxconn; a crowd that finds it full waits for seconds";
+    let advice = "raise net.core.somaxconn (deploy/systemd/60-weir.conf), or lower backlog";
+    match somaxconn.and_then(|text| text.trim().parse::<u32>().ok()) {
+        Some(most) => {
+            let found = format!("net.core.somaxconn is {most}, and backlog is {}", config.backlog);
+            report.judge(most >= config.backlog, MACHINE, found, why, advice);
+        }
+        None => report.unknown(MACHINE, "net.core.somaxconn cannot be read", why, advice),
+    }
+}
+
+/// Checks the store in this process.
+pub(super) fn check_embedded(config: &Config, report: &mut Report) {
+    let dir = config.data_dir.display();
+    let why = "the embedded store has no replica: the lines are on this disk only";
+    match fs::metadata(&config.data_dir) {
+        Ok(data) if !data.is_dir() => {
+            let found = format!("data_dir {dir} is not a directory");
+            report.problem("embedded store", found, why, "name a directory in data_dir");
+        }
+        Ok(data) => report.judge(
+            !data.permissions().readonly(),
+            "embedded store",
+            format!("data_dir is {dir}"),
+            why,
+            "let the server's user write to it",
+        ),
+        Err(error) => report.unknown(
+            "embedded store",
+            format!("data_dir {dir}: {error}"),
+            why,
+            "nothing, if the server has never run here: it makes the directory",
+        ),
+    }
+}

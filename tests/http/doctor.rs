@@ -1,0 +1,255 @@
+//! `weir doctor` over real servers: each danger is provoked and reported, a sound store has no problem, and the doctor
+//! changes nothing.
+
+use std::{
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpListener, TcpStream},
+    process::{Command, Output},
+    thread,
+};
+
+use crate::{
+    clock::eventually,
+    redis::{Cluster, Options, Standalone},
+    weir::{Setup, binary, zone},
+};
+
+/// What the doctor printed in a pipe.
+struct Report {
+    code: Option<i32>,
+    lines: Vec<[String; 5]>,
+}
+
+impl Report {
+    /// What was found in this state.
+    fn found(&self, state: &str) -> Vec<&str> {
+        self.lines.iter().filter(|line| line[0] == state).map(|line| line[2].as_str()).collect()
+    }
+
+    /// Asserts that a problem contains this text, and that it says why it matters and what to do.
+    #[track_caller]
+    fn has_problem(&self, text: &str) {
+        let is_it = |line: &&[String; 5]| line[0] == "problem" && line[2].contains(text);
+        let line =
+            self.lines.iter().find(is_it).unwrap_or_else(|| panic!("no problem {text:?}: {:#?}", self.lines));
+        assert!(line.iter().all(|part| part.len() > 1), "{line:?}");
+        assert_eq!(self.code, Some(1));
+    }
+
+    #[track_caller]
+    fn has_no_problem(&self, text: &str) {
+        let found = self.found("problem");
+        assert!(!found.iter().any(|found| found.contains(text)), "{found:#?}");
+    }
+}
+
+/// Settings under which the configuration and the machine are no problem.
+fn sound(setup: &Setup) -> Vec<String> {
+    let dir = setup.dir().to_str().expect("UTF-8");
+    ["--backlog=16".to_owned(), format!("--seal-key-file={dir}/seal"), format!("--pass-key-file={dir}/pass")]
+        .into()
+}
+
+fn examine(setup: &Setup, args: &[String], shell: &str) -> Report {
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(format!("{shell} exec \"$@\"")).arg("sh").arg(binary()).arg("doctor").args(args);
+    command.env("WEIR_DATA_DIR", setup.data());
+    if setup.config_path().exists() {
+        command.env("WEIR_CONFIG", setup.config_path());
+    }
+    let Output { status, stdout, stderr } = command.output().expect("the binary runs");
+    assert_eq!(String::from_utf8_lossy(&stderr), "");
+    let text = String::from_utf8(stdout).expect("UTF-8");
+    let line = |line: &str| -> [String; 5] {
+        let parts: Vec<String> = line.split('\t').map(str::to_owned).collect();
+        parts.try_into().unwrap_or_else(|_| panic!("five parts: {line:?}"))
+    };
+    Report { code: status.code(), lines: text.lines().map(line).collect() }
+}
+
+/// The report about one Redis, with a sound configuration.
+fn about(url: &str) -> Report {
+    let setup = Setup::new("");
+    let mut args = sound(&setup);
+    args.push(format!("--store={url}"));
+    examine(&setup, &args, "")
+}
+
+/// Options of a server that saves.
+fn saving() -> Options {
+    Options::new().arg(&["--save", "3600 1"])
+}
+
+fn replica_of(primary: &Standalone, options: Options) -> Standalone {
+    let replica =
+        Standalone::start_with(&options.arg(&["--replicaof", "127.0.0.1", &primary.port().to_string()]));
+    primary.wait_replicas(1);
+    replica
+}
+
+/// A cluster, and a primary with replicas: no problem, and nothing was written.
+pub(crate) fn a_sound_store_has_no_problem() {
+    let cluster = Cluster::start_with(3, 1, &saving());
+    let before: Vec<String> =
+        (0..3).map(|at| cluster.info(at, "persistence", "rdb_changes_since_last_save")).collect();
+    let report = about(&cluster.url());
+    assert_eq!((report.code, report.found("problem")), (Some(0), vec![]), "{:#?}", report.lines);
+    assert_eq!(report.lines.iter().filter(|line| line[2].contains("1 replica in sync")).count(), 3);
+    assert!(report.found("ok").iter().any(|found| found.starts_with("cluster-node-timeout is 1500 ms")));
+    let after: Vec<String> =
+        (0..3).map(|at| cluster.info(at, "persistence", "rdb_changes_since_last_save")).collect();
+    assert_eq!(before, after, "the doctor changes nothing");
+    assert!((0..3).all(|at| cluster.command(at, &["DBSIZE"]).int() == 0));
+
+    let primary = Standalone::start_with(&saving().arg(&["--min-replicas-to-write", "1"]));
+    let replicas = [(); 2].map(|()| replica_of(&primary, saving()));
+    primary.wait_replicas(2);
+    let report = about(&primary.url());
+    assert_eq!((report.code, report.found("problem")), (Some(0), vec![]), "{:#?}", report.lines);
+    drop(replicas);
+}
+
+/// What is dangerous at servers.
+pub(crate) fn dangers_of_servers_are_found() {
+    let mut alone = Standalone::start_with(&Options::new().arg(&["--maxmemory-policy", "allkeys-lru"]));
+    let report = about(&alone.url());
+    for problem in ["no replica in sync", "maxmemory-policy is allkeys-lru", "neither it nor a replica saves"]
+    {
+        report.has_problem(problem);
+    }
+    report.has_no_problem("clocks");
+    report.has_no_problem("may not");
+    alone.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    about(&alone.url()).has_problem("min-replicas-to-write is 1, and 0 in sync");
+
+    // A user who lacks one command of a script, and one who may not run scripts.
+    for (user, rights, problem) in [
+        ("poor", &["~*", "&*", "+@all", "-setbit"][..], "the user may not: SETBIT"),
+        ("poorer", &["~weir:v1:*", "&*", "+@all"], "the user may not: GET weir:limit"),
+        ("poorest", &["~*", "&*", "+@all", "-@scripting"], "the user may not run scripts"),
+    ] {
+        alone.command(&[&["ACL", "SETUSER", user, "on", ">word"], rights].concat());
+        about(&alone.url().replace("://", &format!("://{user}:word@"))).has_problem(problem);
+    }
+    // Weir's own user has all rights, and cannot read the configuration.
+    let rules = fs_rules();
+    let words: Vec<&str> =
+        ["ACL", "SETUSER", "weir", "on", ">word"].into_iter().chain(rules.split_whitespace()).collect();
+    alone.command(&words);
+    let report = about(&alone.url().replace("://", "://weir:word@"));
+    report.has_no_problem("may not");
+    assert!(report.found("unknown").iter().any(|found| found.contains("min-replicas-to-write is on")));
+
+    let replica = replica_of(&alone, Options::new());
+    about(&replica.url()).has_problem("is a replica");
+    alone.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+    about(&alone.url()).has_problem("min-replicas-to-write is 0");
+    let url = alone.url();
+    alone.kill();
+    about(&url).has_problem("does not answer");
+}
+
+/// The rules of Weir's user, without comments.
+fn fs_rules() -> String {
+    let text = include_str!("../../deploy/redis/weir.acl");
+    text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>().join(" ")
+}
+
+/// What is dangerous in a cluster, behind a Sentinel, and in one of several cells.
+pub(crate) fn dangers_of_topologies_are_found() {
+    let mut cluster = Cluster::start_with(3, 0, &saving().arg(&["--cluster-node-timeout", "15000"]));
+    let report = about(&cluster.url());
+    report.has_problem("cluster-node-timeout is 15000 ms, and a loss holds the shortest zone for 4000 ms");
+    report.has_problem("no replica in sync");
+    for at in 0..3 {
+        cluster.command(at, &["CONFIG", "SET", "cluster-node-timeout", "1000"]);
+    }
+    about(&cluster.url()).has_no_problem("cluster-node-timeout");
+    cluster.kill(2);
+    eventually("the dead primary's slots are missed", || {
+        let report = about(&cluster.url());
+        report.found("problem").iter().any(|found| found.contains("of 16384 slots")).then_some(())
+    });
+
+    let primary = Standalone::start_with(&saving());
+    let sentinel = Standalone::sentinel("weir", &primary);
+    let url = format!("redis-sentinel://127.0.0.1:{}?service=weir", sentinel.port());
+    let report = about(&url);
+    report.has_problem("1 Sentinels know each other");
+    report.has_problem("no replica in sync");
+
+    let gone = {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        listener.local_addr().expect("bound")
+    };
+    let cells = format!(
+        "[[cell]]\nname = \"one\"\nstore = \"{}\"\ntenants = [\"a\"]\n[[cell]]\nname = \"two\"\nstore = \"redis://{gone}\"\ntenants = [\"*\"]\n",
+        primary.url()
+    );
+    let setup = Setup::new(&format!("{cells}{}", zone("Z", 60, "")));
+    let report = examine(&setup, &sound(&setup), "");
+    assert!(report.lines.iter().any(|line| line[0] == "problem"
+        && line[1].starts_with("cell two")
+        && line[2].contains("does not answer")));
+    assert!(report.lines.iter().any(|line| line[0] == "ok" && line[1].starts_with("cell one")));
+}
+
+/// A clock that is wrong, as seen through a connection that changes the answers to `TIME`.
+pub(crate) fn wrong_clocks_are_found() {
+    let redis = Standalone::start_with(&saving());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("redis://{}", listener.local_addr().expect("bound"));
+    let to = redis.port();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let (Ok(client), Ok(server)) = (client, TcpStream::connect(("127.0.0.1", to))) else { return };
+            let (mut from_client, mut to_server) =
+                (client.try_clone().expect("a socket"), server.try_clone().expect("a socket"));
+            thread::spawn(move || {
+                drop(std::io::copy(&mut from_client, &mut to_server));
+                drop(to_server.shutdown(Shutdown::Write));
+            });
+            thread::spawn(move || change_time(server, client));
+        }
+    });
+    let report = about(&url);
+    report.has_problem("ms from this machine's");
+    about(&redis.url()).has_no_problem("ms from this machine's");
+}
+
+/// Passes on what a server says; in the answer to `TIME`, the digit of the tens of seconds is another one.
+fn change_time(mut server: TcpStream, mut client: TcpStream) {
+    const HEAD: &[u8] = b"*2\r\n$10\r\n";
+    let mut bytes = [0; 65_536];
+    while let Ok(n @ 1..) = server.read(&mut bytes) {
+        if bytes[..n].starts_with(HEAD) {
+            let digit = &mut bytes[HEAD.len() + 8];
+            *digit = if *digit < b'5' { *digit + 5 } else { *digit - 5 };
+        }
+        if client.write_all(&bytes[..n]).is_err() {
+            return;
+        }
+    }
+    drop(client.shutdown(Shutdown::Both));
+}
+
+/// What is dangerous in the configuration and on this machine, with the embedded store.
+pub(crate) fn dangers_of_the_machine_are_found() {
+    let setup = Setup::zone(60, "");
+    let report = examine(&setup, &sound(&setup), "");
+    assert_eq!((report.code, report.found("problem")), (Some(0), vec![]), "{:#?}", report.lines);
+    assert!(report.lines.iter().any(|line| line[1] == "embedded store"));
+    assert!(!setup.data().exists(), "the doctor makes nothing");
+
+    examine(&setup, &sound(&setup), "ulimit -n 1000;").has_problem("max_connections is 744");
+    examine(&setup, &["--trusted-proxies=192.0.2.1,10.0.0.0/8".to_owned()], "")
+        .has_problem("trusted_proxies has 10.0.0.0/8");
+    let redis = Standalone::start();
+    examine(&setup, &[format!("--store={}", redis.url())], "").has_problem("seal.key_file is not set");
+    let somaxconn = std::fs::read_to_string("/proc/sys/net/core/somaxconn").expect("Linux");
+    let somaxconn: u32 = somaxconn.trim().parse().expect("a number");
+    let report = examine(&setup, &[format!("--backlog={}", (somaxconn + 1).min(65_535))], "");
+    if somaxconn < 65_535 {
+        report.has_problem("net.core.somaxconn is");
+    }
+}
