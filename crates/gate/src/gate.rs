@@ -140,6 +140,10 @@ impl<S: Store> Gate<S> {
         if let Some(reply) = room.admit_without_store(Some(ticket)).or_else(|| room.look(ticket)) {
             return Ok(reply);
         }
+        if room.is_known_gone(&ticket) {
+            return Err(Refusal::Gone);
+        }
+        let era = room.era();
         let mut claimed = room.claim(ticket).await;
         // The call waits for an appointment this near, so the slot is used when it becomes free, and not one network
         // round trip later.
@@ -150,7 +154,12 @@ impl<S: Store> Gate<S> {
             claimed = room.claim(ticket).await;
         }
         match claimed {
-            Ok((verdict, at_ms)) => room.reply(ticket, verdict, at_ms),
+            Ok((verdict, at_ms)) => {
+                if verdict == Verdict::Gone {
+                    room.note_gone(&ticket, era);
+                }
+                room.reply(ticket, verdict, at_ms)
+            }
             // Without the store's answer, holders at the front keep their tickets and hear what was last known.
             Err(refusal) => room.look_stale(ticket).ok_or(refusal),
         }

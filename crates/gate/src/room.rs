@@ -10,6 +10,7 @@
 //! | `calls`, `orders` | what the lane is asked to do: calls of holders, and the rest |
 //! | `availability` | whether the store answers |
 //! | `fail_open` | admission without the store |
+//! | `gone` | tickets that the store recently answered to be gone |
 //! | `published` | which entries were published already |
 //! | `report` | events on the bus |
 //! | `follower_view`, `operator_view` | the zone at one instant, for streams and for operators |
@@ -20,6 +21,7 @@ mod calls;
 mod current_view;
 mod fail_open;
 mod follower_view;
+mod gone;
 mod lane;
 mod operator_view;
 mod orders;
@@ -47,6 +49,7 @@ use calls::Call;
 use current_view::CurrentView;
 pub use current_view::ZoneTotals;
 pub use follower_view::FollowerView;
+use gone::GoneTickets;
 pub use operator_view::{OperatorView, Standing};
 use orders::Orders;
 use polls::PollMap;
@@ -86,6 +89,7 @@ pub(crate) struct Room {
     /// The zone's number in events.
     pub(crate) id: events::Zone,
     published: Mutex<PublishedEntries>,
+    gone: GoneTickets,
     /// How many people entered without the store.
     without_store: AtomicU64,
     current: ArcSwap<CurrentView>,
@@ -151,6 +155,7 @@ impl Room {
             sealer,
             bus,
             published: Mutex::default(),
+            gone: GoneTickets::default(),
             replacing: AsyncMutex::default(),
             without_store: AtomicU64::new(0),
             current: ArcSwap::from_pointee(CurrentView { view, polls, limits, taken_at: now }),

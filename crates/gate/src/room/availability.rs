@@ -34,6 +34,8 @@ impl Room {
     pub(crate) fn set_away(&self) {
         let now = 1 + self.since_born_ms();
         if self.away_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            // It may come back with an older state.
+            self.gone.forget();
             self.bus.publish(StoreLost { zone: self.id });
         }
     }

@@ -138,6 +138,10 @@ impl Room {
         let polls = before.polls.for_view(&view);
         let limits = ZoneLimits::new(&self.zone, &view.policy, before.limits.as_ref());
         let before = self.current.swap(Arc::new(CurrentView { view, polls, limits, taken_at }));
+        let now = self.current.load();
+        if before.view.epoch != now.view.epoch || before.view.policy != now.view.policy {
+            self.gone.forget();
+        }
         self.open.store(true, Ordering::Relaxed);
         self.publish_differences(&before.view);
         self.publish_view();

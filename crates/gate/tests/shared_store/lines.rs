@@ -287,3 +287,56 @@ fn a_look_is_a_poll() {
         assert_eq!(gate.claim("HELD", silent).await, Err(Refusal::Gone));
     });
 }
+
+/// Tokens whose tickets are gone, sent again and again, cost the store one call each, and not one for each time. Whatever
+/// may bring a ticket back makes the server ask again.
+#[test]
+fn replayed_gone_tokens_cost_the_store_little() {
+    in_virtual_time(async {
+        const TOKENS: usize = 1_000;
+        let fake = Fake::new();
+        let server = serve_one(&fake, &zones(&["A"], Policy { idle_timeout_s: 10, ..hold() })).await;
+        let gate = &server.gate;
+        let mut tokens = Vec::new();
+        for _ in 0..TOKENS {
+            tokens.push(waits(&gate.wait("A", None).await.expect("served")).0);
+        }
+        pass(15.0).await;
+        let replay = async || {
+            let before = fake.lock().calls;
+            for token in &tokens {
+                assert_eq!(gate.entry("A", token).await, Err(Refusal::Gone));
+            }
+            fake.lock().calls - before
+        };
+        assert!(replay().await >= TOKENS, "the store decides once about each");
+        let mut again = 0;
+        for _ in 0..10 {
+            again += replay().await;
+        }
+        assert!(again <= 10, "{again} calls");
+
+        // The store was away: it may have come back with an older state.
+        fake.set(Is::Down);
+        gate.wait("A", None).await.expect_err("away");
+        fake.set(Is::Up);
+        pass(2.0).await;
+        assert!(replay().await >= TOKENS);
+        assert!(replay().await <= 10);
+        // The state was lost without a failed call: a view of the new epoch tells.
+        fake.wipe();
+        pass(5.0).await;
+        assert!(replay().await >= TOKENS);
+        assert!(replay().await <= 10);
+        // Another policy may have other passes.
+        gate.serve_zone(&zone("A"), Some(&Policy { idle_timeout_s: 11, ..hold() }.into()))
+            .await
+            .expect("served");
+        assert!(replay().await >= TOKENS);
+        // Without a fresh view nothing is known.
+        pass(20.0).await;
+        let before = fake.lock().calls;
+        assert_eq!(gate.entry("A", &tokens[0]).await, Err(Refusal::Gone));
+        assert!(fake.lock().calls > before);
+    });
+}

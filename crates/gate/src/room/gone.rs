@@ -1,0 +1,170 @@
+//! Tickets that the store recently answered to be gone, so that replayed tokens cost it no call each.
+//!
+//! Within an epoch a gone ticket stays gone. When a state was lost, a new epoch begins, and servers write back what they
+//! remember: a ticket may come back then. Invariants: nothing is remembered beyond [`LIFE`], a change of the zone's epoch or
+//! policy, or a time in which the store was away; an answer to a call that began before such a change is not remembered; at
+//! most [`CAPACITY`] tickets are.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use admission::Ticket;
+use tokio::time::Instant;
+
+use super::Room;
+
+/// The most tickets that are remembered in a zone. They take about 200 KB.
+const CAPACITY: usize = 4_096;
+
+/// How long a ticket is remembered.
+const LIFE: Duration = Duration::from_secs(30);
+
+/// The memory is used only while the view is this fresh, because a view is what tells of a new epoch. An idle zone renews
+/// none: there the first token goes to the store, and wakes the lane.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// The state of a zone in which an answer was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Era(u64);
+
+/// Epoch and number of a ticket.
+type Key = (u32, u64);
+
+#[derive(Default)]
+pub(super) struct GoneTickets {
+    /// How many there are, so that most calls take no lock.
+    len: AtomicUsize,
+    memory: Mutex<Memory>,
+}
+
+#[derive(Default)]
+struct Memory {
+    era: u64,
+    tickets: HashSet<Key>,
+    /// In the order of their ends.
+    ends: VecDeque<(Instant, Key)>,
+}
+
+impl GoneTickets {
+    /// A panic cannot leave the two lists apart by more than an entry, which ends like any other.
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn era(&self) -> Era {
+        Era(self.memory().era)
+    }
+
+    /// Forgets all tickets, and does not take in answers that are under way.
+    pub(super) fn forget(&self) {
+        let mut memory = self.memory();
+        memory.era += 1;
+        memory.tickets.clear();
+        memory.ends.clear();
+        self.len.store(0, Ordering::Relaxed);
+    }
+
+    fn remember(&self, ticket: Key, era: Era, now: Instant) {
+        let mut memory = self.memory();
+        if memory.era != era.0 {
+            return;
+        }
+        memory.end_old(now);
+        if memory.tickets.contains(&ticket) {
+            return;
+        }
+        if memory.tickets.len() == CAPACITY
+            && let Some((_, oldest)) = memory.ends.pop_front()
+        {
+            memory.tickets.remove(&oldest);
+        }
+        memory.tickets.insert(ticket);
+        memory.ends.push_back((now + LIFE, ticket));
+        self.len.store(memory.tickets.len(), Ordering::Relaxed);
+    }
+
+    fn has(&self, ticket: Key, now: Instant) -> bool {
+        if self.len.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let mut memory = self.memory();
+        memory.end_old(now);
+        self.len.store(memory.tickets.len(), Ordering::Relaxed);
+        memory.tickets.contains(&ticket)
+    }
+}
+
+impl Memory {
+    fn end_old(&mut self, now: Instant) {
+        while let Some((_, old)) = self.ends.pop_front_if(|(end, _)| *end <= now) {
+            self.tickets.remove(&old);
+        }
+    }
+}
+
+impl Room {
+    /// Whether the store recently answered that this ticket is gone, and nothing has happened since that could bring it back.
+    pub(crate) fn is_known_gone(&self, ticket: &Ticket) -> bool {
+        !self.is_away()
+            && self.current.load().taken_at.elapsed() <= FRESH
+            && self.gone.has((ticket.epoch, ticket.seq), Instant::now())
+    }
+
+    /// The zone's state now, for [`Room::note_gone`].
+    pub(crate) fn era(&self) -> Era {
+        self.gone.era()
+    }
+
+    /// Remembers that the store answered that a ticket is gone. It was asked in this era.
+    pub(crate) fn note_gone(&self, ticket: &Ticket, asked_in: Era) {
+        let current = self.current.load();
+        let view = &current.view;
+        // A number that was not given out yet may be given out.
+        let was_given_out =
+            ticket.epoch < view.epoch || (ticket.epoch == view.epoch && ticket.seq < view.next);
+        if was_given_out {
+            self.gone.remember((ticket.epoch, ticket.seq), asked_in, Instant::now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_is_bounded_in_count_and_time() {
+        let (gone, start) = (GoneTickets::default(), Instant::now());
+        let era = gone.era();
+        let most = u64::try_from(CAPACITY).expect("small");
+        for seq in 0..most + 10 {
+            gone.remember((1, seq), era, start);
+            gone.remember((1, seq), era, start);
+        }
+        assert_eq!(gone.memory().tickets.len(), CAPACITY);
+        assert_eq!(gone.memory().ends.len(), CAPACITY);
+        assert!(!gone.has((1, 9), start) && gone.has((1, 10), start) && !gone.has((2, 10), start));
+        assert!(gone.has((1, 10), start + LIFE - Duration::from_millis(1)));
+        assert!(!gone.has((1, 10), start + LIFE));
+        assert!(gone.memory().tickets.is_empty() && gone.memory().ends.is_empty());
+    }
+
+    #[test]
+    fn an_answer_of_an_earlier_era_is_not_remembered() {
+        let (gone, now) = (GoneTickets::default(), Instant::now());
+        let before = gone.era();
+        gone.remember((1, 1), before, now);
+        gone.forget();
+        assert!(!gone.has((1, 1), now));
+        gone.remember((1, 1), before, now);
+        assert!(!gone.has((1, 1), now), "the call began before");
+        gone.remember((1, 1), gone.era(), now);
+        assert!(gone.has((1, 1), now));
+    }
+}
