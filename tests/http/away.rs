@@ -71,3 +71,22 @@ pub(crate) fn polls_are_answered_and_nobody_enters() {
     let last = Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&tokens[39]))));
     assert!(last.waiting().rank <= 39, "{last:?}");
 }
+
+/// A zone whose policy says so opens when the store has been away for `open_after_s`, and not earlier.
+pub(crate) fn a_zone_opens_after_the_time_of_the_setting() {
+    let config =
+        |after_s: u32| format!("open_after_s = {after_s}\n{}", zone("Z", 1, "on_store_failure = \"open\""));
+    let (soon, late) = (start(&config(1)), start(&config(3_600)));
+    let join = |weir: &Weir| weir.post("/traffic/wait", &body("Z", None));
+    for weir in [&soon, &late] {
+        // The first one enters; whoever comes next waits.
+        assert!(Answer::of(&join(weir)).can_enter && !Answer::of(&join(weir)).can_enter);
+        limit_files(weir, Some(0));
+        assert_eq!(join(weir).status, 503);
+    }
+    eventually("the zone opens", || {
+        let reply = join(&soon);
+        (reply.status == 200 && Answer::of(&reply).can_enter).then_some(())
+    });
+    assert_eq!(join(&late).status, 503);
+}

@@ -93,6 +93,7 @@ fn together() -> Vec<Trial> {
         limits::connections_of_a_client_are_capped,
         limits::streams_of_a_client_are_capped,
         away::polls_are_answered_and_nobody_enters,
+        away::a_zone_opens_after_the_time_of_the_setting,
         audit::every_pass_is_in_it_once,
         audit::a_killed_server_goes_on_with_it,
         audit::a_log_that_cannot_be_opened_ends_the_start,

@@ -33,6 +33,10 @@ pub use zones::Listing;
 /// networks usually are. A longer time would use hardly more slots, and would show in the latencies.
 const HOLD_MS: u32 = 150;
 
+/// How long a store must have been away before zones whose policy says so open without it, unless another time is set. A
+/// failover takes some seconds: the time until a primary counts as dead, an election, and the next beat.
+const OPEN_AFTER: Duration = Duration::from_secs(15);
+
 type Rooms = HashMap<ZoneId, Arc<Room>>;
 
 /// All zones that are served, over one store.
@@ -41,6 +45,7 @@ pub struct Gate<S> {
     seals: Seals,
     bus: Arc<Bus>,
     rooms: ArcSwap<Rooms>,
+    open_after_ms: u64,
     /// Held while zones are added, changed or removed.
     changing: Mutex<()>,
 }
@@ -48,7 +53,16 @@ pub struct Gate<S> {
 impl<S: Store> Gate<S> {
     /// A gate that serves no zone yet. It publishes on `bus`.
     pub fn new(store: S, seals: Seals, bus: Arc<Bus>) -> Self {
-        Self { store: Arc::new(store), seals, bus, rooms: ArcSwap::default(), changing: Mutex::default() }
+        let (store, rooms) = (Arc::new(store), ArcSwap::default());
+        Self { store, seals, bus, rooms, open_after_ms: 0, changing: Mutex::default() }.open_after(OPEN_AFTER)
+    }
+
+    /// The same gate. Zones whose policy is to open without the store do so when it has been away for longer than this. It must
+    /// be longer than a failover, or each failover lets everybody in.
+    #[must_use]
+    pub fn open_after(mut self, away: Duration) -> Self {
+        self.open_after_ms = u64::try_from(away.as_millis()).unwrap_or(u64::MAX);
+        self
     }
 
     /// Takes a ticket in a zone's line, or resumes the token's ticket.

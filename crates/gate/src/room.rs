@@ -105,6 +105,8 @@ pub(crate) struct Room {
     away_since: AtomicU64,
     /// Somebody at the front polled, and the store has not heard of it.
     unreported: AtomicBool,
+    /// How long the store must have been away before the zone may open without it, in milliseconds.
+    open_after_ms: u64,
     calls: mpsc::Sender<Call>,
     orders: Arc<Orders>,
 }
@@ -117,11 +119,13 @@ impl Room {
         definition: &Definition,
         sealer: Sealer,
         bus: Arc<Bus>,
+        open_after_ms: u64,
     ) -> Result<Arc<Self>, StoreError> {
         let id = bus.zone(&zone);
         let view =
             report::timed(&bus, id, StoreCall::Put, 1, store.put_zone(&zone, definition.policy)).await?;
-        Ok(Self::start(store, zone, (view, definition), sealer, bus, Keeper::Configuration))
+        let keeper = (Keeper::Configuration, open_after_ms);
+        Ok(Self::start(store, zone, (view, definition), sealer, bus, keeper))
     }
 
     /// A room for a zone that the store keeps. The store is still to be asked about it.
@@ -131,9 +135,10 @@ impl Room {
         definition: &Definition,
         sealer: Sealer,
         bus: Arc<Bus>,
+        open_after_ms: u64,
     ) -> Arc<Self> {
         let view = current_view::before_the_first(definition.policy);
-        Self::start(store, zone, (view, definition), sealer, bus, Keeper::Store)
+        Self::start(store, zone, (view, definition), sealer, bus, (Keeper::Store, open_after_ms))
     }
 
     fn start<S: Store>(
@@ -142,7 +147,7 @@ impl Room {
         (view, definition): (View, &Definition),
         sealer: Sealer,
         bus: Arc<Bus>,
-        keeper: Keeper,
+        (keeper, open_after_ms): (Keeper, u64),
     ) -> Arc<Self> {
         let (calls, called) = mpsc::channel(MAX_WAITING);
         let orders = Arc::<Orders>::default();
@@ -165,6 +170,7 @@ impl Room {
             born: now,
             away_since: AtomicU64::new(0),
             unreported: AtomicBool::new(false),
+            open_after_ms,
             calls,
             orders: Arc::clone(&orders),
         });

@@ -91,6 +91,8 @@ pub struct Config {
     pub admin_hosts: Vec<String>,
     /// Where lines are kept.
     pub store: StoreSettings,
+    /// How long the store must have been away before zones open whose policy says so.
+    pub open_after: Duration,
     /// What carries the messages between servers.
     pub fanout: FanoutSettings,
     /// The directory of the journal and the keys.

@@ -72,7 +72,7 @@ impl<S: Store> Gate<S> {
             return Ok(Arc::clone(room));
         }
         let (sealer, bus) = (self.seals.sealer(zone), Arc::clone(&self.bus));
-        Room::open(Arc::clone(&self.store), zone.clone(), definition, sealer, bus).await
+        Room::open(Arc::clone(&self.store), zone.clone(), definition, sealer, bus, self.open_after_ms).await
     }
 
     /// Of the zones that are `mine`, serves exactly these from now on, as a store's register lists them. Waits for no
@@ -97,7 +97,9 @@ impl<S: Store> Gate<S> {
                 || {
                     changed = true;
                     let (sealer, bus) = (self.seals.sealer(&zone), Arc::clone(&self.bus));
-                    let room = Room::follow(Arc::clone(&self.store), zone.clone(), &definition, sealer, bus);
+                    let store = Arc::clone(&self.store);
+                    let room =
+                        Room::follow(store, zone.clone(), &definition, sealer, bus, self.open_after_ms);
                     if listing == Listing::Unknown {
                         room.set_away();
                     }

@@ -2,8 +2,8 @@
 //!
 //! A newcomer's ticket gets epoch 0, which no line has, and a random number. The pass is valid like any other, and the
 //! token alone shows that its holder entered, and when. A waiting holder's pass has the ticket's own name, so a later
-//! entry by the store is the same entry. Invariant: nobody enters this way before the store has been away for
-//! [`OPEN_AFTER_MS`], so one slow call opens nothing.
+//! entry by the store is the same entry. Invariant: nobody enters this way before the store has been away for as long as
+//! [`Gate::open_after`](crate::Gate::open_after) says. A failover is shorter than that, and opens nothing.
 
 use std::{sync::atomic::Ordering, time::SystemTime};
 
@@ -15,9 +15,6 @@ use crate::reply::{Refusal, Reply};
 
 /// The epoch of newcomers who entered without the store.
 const EPOCH: u32 = 0;
-
-/// For how long the store must have been away, in milliseconds.
-const OPEN_AFTER_MS: u64 = 1_000;
 
 impl Room {
     /// Admits the ticket's holder, or a newcomer, without the store, if the policy says so now.
@@ -47,7 +44,8 @@ impl Room {
 
     /// Whether the zone admits everybody without the store now.
     pub(super) fn fails_open(&self) -> bool {
-        if self.away_ms() < OPEN_AFTER_MS {
+        // An answering store is away for 0 ms.
+        if !self.is_away() || self.away_ms() < self.open_after_ms {
             return false;
         }
         let policy = self.policy();

@@ -40,8 +40,16 @@ fn an_open_zone_lets_people_in_while_the_store_is_away() {
         assert!(!waits(&gate.entry("OPEN", &holders[0]).await.expect("fresh")).1);
         assert_eq!(unseen(), 0);
 
+        // A failover does not open it either.
         fake.set(Is::Hanging);
-        pass(5.0).await;
+        for _ in 0..12 {
+            pass(1.0).await;
+            assert!(waits(&gate.entry("OPEN", &holders[0]).await.expect("stale")).1);
+            assert_eq!(gate.wait("OPEN", None).await, Err(AWAY));
+        }
+        assert_eq!(unseen(), 0);
+
+        pass(8.0).await;
         let newcomers = [gate.wait("OPEN", None).await, gate.wait("OPEN", None).await];
         let newcomers = newcomers.map(|reply| is_in(&reply.expect("open")));
         assert!(newcomers[0].1.0 == 0 && newcomers[1].1.0 == 0 && newcomers[0].1 != newcomers[1].1);

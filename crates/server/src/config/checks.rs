@@ -261,6 +261,7 @@ impl Settings {
             admin_hosts: self.hosts("admin_hosts")?,
             store,
             fanout,
+            open_after: self.seconds("open_after_s"),
             data_dir: self.path("data_dir")?.expect("it has a default"),
             backlog: self.number_or_default("backlog"),
             max_connections: usize::try_from(max_connections).unwrap_or(usize::MAX),

@@ -96,6 +96,7 @@ impl Config {
                     FanoutSettings::Nats(address) => address.to_string(),
                 },
             ),
+            ("open_after_s", seconds(self.open_after)),
             ("data_dir", self.data_dir.display().to_string()),
             ("backlog", self.backlog.to_string()),
             ("max_connections", self.max_connections.to_string()),

@@ -58,7 +58,7 @@ pub(super) async fn assemble(
     let pages = Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
     let (store, cells) = zones::open_store(config)?;
     let metrics = Arc::new(Metrics::new(Arc::clone(bus)));
-    let gate = Arc::new(Gate::new(store, seals, Arc::clone(bus)));
+    let gate = Arc::new(Gate::new(store, seals, Arc::clone(bus)).open_after(config.open_after));
 
     let counted = metrics.subscribe().map_err(Failure::with(failure::UNAVAILABLE))?;
     *audit = start_audit(config, bus, &gate)?;
@@ -71,9 +71,7 @@ pub(super) async fn assemble(
     tasks.spawn(Arc::clone(&metrics).run_upkeep());
     let streams = Arc::new(Streams::new(
         metrics.streams.clone(),
-        config
-            .max_streams_per_client
-            .map(|most| PerClient { most, ipv6_prefix: config.limit.ipv6_prefix }),
+        config.max_streams_per_client.map(|most| PerClient { most, ipv6_prefix: config.limit.ipv6_prefix }),
         Uncounted::new(&config.trusted_proxies, &config.limit.carrier_nats),
     ));
     let (following, of) = (Arc::clone(&streams), Arc::clone(bus));

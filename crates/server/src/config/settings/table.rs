@@ -39,6 +39,13 @@ pub(in crate::config) const SETTINGS: &[Setting] = &[
         Default::Described("memory, journaled in the data directory"),
     ),
     setting(
+        "open_after_s",
+        Kind::Number(1, 3_600),
+        "S",
+        "How long the store must have been away before zones with `on_store_failure = \"open\"` admit everybody; longer than a failover takes",
+        Default::Value("15"),
+    ),
+    setting(
         "data_dir",
         Kind::Text,
         "DIR",
