@@ -1,0 +1,106 @@
+//! The data of one node: keys, their values, and when they expire.
+//!
+//! Invariant: a copy is independent of its original. Both share the values until one of them changes.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use bytes::Bytes;
+use foldhash::fast::FixedState;
+
+use super::{keys::Effect, sorted::SortedSet};
+
+/// The data of one node. A clone is what a full resync sends.
+#[derive(Clone, Default)]
+pub(crate) struct Data {
+    /// Keyed by name. The hash is fixed, and its order is never visible.
+    pub(super) entries: std::collections::HashMap<Bytes, Entry, FixedState>,
+}
+
+/// A key's value, and when it expires.
+#[derive(Clone)]
+pub(super) struct Entry {
+    pub(super) value: Content,
+    /// In milliseconds since the Unix epoch. The key exists up to and including this instant.
+    pub(super) expires_ms: Option<u64>,
+}
+
+impl Entry {
+    pub(super) fn is_expired(&self, now_ms: u64) -> bool {
+        self.expires_ms.is_some_and(|at_ms| now_ms > at_ms)
+    }
+}
+
+/// The value of a key.
+#[derive(Clone)]
+pub(super) enum Content {
+    Text(Arc<Vec<u8>>),
+    Hash(Arc<BTreeMap<Bytes, Bytes>>),
+    Sorted(Arc<SortedSet>),
+}
+
+impl Content {
+    /// The bytes of a string that no copy of the data shares.
+    pub(super) fn own_text(&mut self) -> Option<&mut Vec<u8>> {
+        match self {
+            Self::Text(text) => Arc::get_mut(text),
+            _ => None,
+        }
+    }
+}
+
+/// A key as [`Data::dump`] shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Dumped {
+    /// A string.
+    Text(Vec<u8>),
+    /// A hash, sorted by field.
+    Hash(Vec<(Bytes, Bytes)>),
+    /// A sorted set, by score and member.
+    Sorted(Vec<(Bytes, i64)>),
+}
+
+impl Data {
+    /// Runs an effect of this node's primary. A replica does not look at its own clock then: its primary decides what
+    /// expires, and sends the deletion.
+    pub(crate) fn apply(&mut self, effect: &Effect, _unix_us: u64) {
+        effect.apply(self);
+    }
+
+    /// How many keys are stored, expired ones included.
+    pub(crate) fn keys(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Removes the keys that have expired, as a primary does from time to time, in the order of their names. Returns the
+    /// deletions for its replicas.
+    #[allow(dead_code, reason = "the proofs remove expired keys on access")]
+    pub(crate) fn expire(&mut self, unix_us: u64) -> Vec<Effect> {
+        let now_ms = unix_us / 1_000;
+        let mut expired: Vec<Bytes> = self
+            .entries
+            .iter()
+            .filter(|(_, entry)| entry.is_expired(now_ms))
+            .map(|(key, _)| key.clone())
+            .collect();
+        expired.sort_unstable();
+        for key in &expired {
+            self.entries.remove(key);
+        }
+        expired.iter().map(|key| Effect::deletion(key)).collect()
+    }
+
+    /// All keys in the order of their names: name, value, and when it expires in milliseconds since the Unix epoch.
+    pub(crate) fn dump(&self) -> Vec<(Bytes, Dumped, Option<u64>)> {
+        let shown = |entry: &Entry| match &entry.value {
+            Content::Text(text) => Dumped::Text(text.to_vec()),
+            Content::Hash(hash) => {
+                Dumped::Hash(hash.iter().map(|(field, value)| (field.clone(), value.clone())).collect())
+            }
+            Content::Sorted(set) => Dumped::Sorted(set.members()),
+        };
+        let mut keys: Vec<_> =
+            self.entries.iter().map(|(key, entry)| (key.clone(), shown(entry), entry.expires_ms)).collect();
+        keys.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        keys
+    }
+}
