@@ -19,9 +19,9 @@ mod packing;
 mod sorted;
 mod strings;
 
-#[allow(unused_imports, reason = "each user takes its part")]
+#[allow(unused_imports, reason = "the simulation names it")]
+pub(crate) use self::keys::Effect;
 pub(crate) use self::{
     data::{Data, Dumped},
     interpreter::{Interpreter, Process},
-    keys::Effect,
 };

@@ -51,14 +51,15 @@ pub(super) fn get_bit<'a>(keys: &'a mut Keys, arguments: &'a Arguments) -> Answe
 
 pub(super) fn count<'a>(keys: &'a mut Keys, arguments: &'a Arguments) -> Answer<'a> {
     let Some(text) = keys.text(&arguments[1])? else { return Ok(Reply::Int(0)) };
-    let by_bit = match arguments.len() {
+    let (from, to) = match arguments.len() {
         2 => return Ok(Reply::Int(ones(text))),
-        4 => false,
-        5 if arguments.is(4, "BIT") => true,
-        5 if arguments.is(4, "BYTE") => false,
+        4 | 5 => (arguments.int(2)?, arguments.int(3)?),
         _ => return Err(Refusal::SYNTAX),
     };
-    let (from, to) = (arguments.int(2)?, arguments.int(3)?);
+    let by_bit = arguments.len() == 5 && arguments.is(4, "BIT");
+    if arguments.len() == 5 && !by_bit && !arguments.is(4, "BYTE") {
+        return Err(Refusal::SYNTAX);
+    }
     let end = length(text.len()) * if by_bit { 8 } else { 1 };
     if from < 0 && to < 0 && from > to {
         return Ok(Reply::Int(0));

@@ -71,18 +71,17 @@ impl Data {
         self.entries.len()
     }
 
-    /// Removes the keys that have expired, as a primary does from time to time, in the order of their names. Returns the
-    /// deletions for its replicas.
-    #[allow(dead_code, reason = "the proofs remove expired keys on access")]
-    pub(crate) fn expire(&mut self, unix_us: u64) -> Vec<Effect> {
-        let now_ms = unix_us / 1_000;
-        let mut expired: Vec<Bytes> = self
-            .entries
-            .iter()
-            .filter(|(_, entry)| entry.is_expired(now_ms))
-            .map(|(key, _)| key.clone())
-            .collect();
+    /// The keys that have expired, in the order of their names.
+    pub(crate) fn expired(&self, unix_us: u64) -> Vec<Bytes> {
+        let entries = self.entries.iter().filter(|(_, entry)| entry.is_expired(unix_us / 1_000));
+        let mut expired: Vec<Bytes> = entries.map(|(key, _)| key.clone()).collect();
         expired.sort_unstable();
+        expired
+    }
+
+    /// Removes the keys that have expired, as a primary does from time to time. Returns the deletions for its replicas.
+    pub(crate) fn expire(&mut self, unix_us: u64) -> Vec<Effect> {
+        let expired = self.expired(unix_us);
         for key in &expired {
             self.entries.remove(key);
         }

@@ -130,6 +130,7 @@ impl Interpreter {
             process.run_id.clone_into(&mut ours.run_id);
             ours.replicas = process.replicas;
             ours.is_silent = false;
+            ours.effects.clear();
         }
         let answer = self.call(&function, keys, args).and_then(|answer| self.answer(answer));
         let mut ours = self.keys.borrow_mut();
@@ -205,9 +206,10 @@ fn error_text(fault: Fault, script: &Script) -> String {
             None => panic!("the script {} failed in the model: {cause}", script.name),
         },
         Fault::Failed(mlua::Error::RuntimeError(text)) => {
-            let message = text.split("\nstack traceback:").next().unwrap_or_default();
-            let line = message.strip_prefix(CHUNK).and_then(|rest| rest.strip_prefix(':'));
-            let line = line.and_then(|rest| rest.split(':').next()).and_then(|line| line.parse().ok());
+            let (message, frames) = text.split_once("\nstack traceback:").unwrap_or((&text, ""));
+            let mut lines = frames.lines().filter_map(|frame| frame.trim_start().strip_prefix(CHUNK));
+            let line =
+                lines.next().and_then(|frame| frame.strip_prefix(':')?.split(':').next()?.parse().ok());
             (format!("ERR {message}"), line.unwrap_or_default())
         }
         Fault::Failed(other) => panic!("the script {} failed in the model: {other}", script.name),
@@ -217,7 +219,7 @@ fn error_text(fault: Fault, script: &Script) -> String {
 
 /// The line of the script that called the current function.
 fn line(lua: &Lua) -> usize {
-    lua.inspect_stack(1, |frame| frame.current_line()).flatten().unwrap_or_default()
+    lua.inspect_stack(1, |frame| frame.current_line().unwrap_or_default()).unwrap_or_default()
 }
 
 fn raised(lua: &Lua, text: impl Into<String>) -> mlua::Error {

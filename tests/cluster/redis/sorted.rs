@@ -75,7 +75,7 @@ fn set<'a>(keys: &'a mut Keys, key: &[u8]) -> Result<Option<&'a mut Arc<SortedSe
 pub(super) fn add<'a>(keys: &'a mut Keys, arguments: &'a Arguments) -> Answer<'a> {
     let key = &arguments[1];
     assert!(
-        arguments[2].first().is_some_and(|byte| !b"NXGLC".contains(&byte.to_ascii_uppercase())),
+        !["NX", "XX", "GT", "LT", "CH", "INCR"].iter().any(|option| arguments.is(2, option)),
         "the model has no options of ZADD: {arguments:?}"
     );
     if !arguments.len().is_multiple_of(2) {
@@ -120,13 +120,13 @@ pub(super) fn score<'a>(keys: &'a mut Keys, arguments: &'a Arguments) -> Answer<
 }
 
 pub(super) fn range<'a>(keys: &'a mut Keys, arguments: &'a Arguments) -> Answer<'a> {
-    let (low, high) = (parse_end(&arguments[2])?, parse_end(&arguments[3])?);
     let (skip, most) = match arguments.len() {
         4 => (0, -1),
         7 if arguments.is(4, "LIMIT") => (arguments.int(5)?, arguments.int(6)?),
         5 | 6 if arguments.is(4, "LIMIT") => return Err(Refusal::SYNTAX),
         _ => panic!("the model does not have the options of {arguments:?}"),
     };
+    let (low, high) = (parse_end(&arguments[2])?, parse_end(&arguments[3])?);
     let Some(members) = set(keys, &arguments[1])? else { return Ok(Reply::List(Vec::new())) };
     let Ok(skip) = usize::try_from(skip) else { return Ok(Reply::List(Vec::new())) };
     let most = usize::try_from(most).unwrap_or(usize::MAX);
@@ -159,6 +159,8 @@ fn parse_end(text: &[u8]) -> Result<End, Refusal> {
     match text {
         b"-inf" => Ok(End::Least),
         b"+inf" | b"inf" => Ok(End::Most),
+        b"" => Ok(End::Closed(0)),
+        b"(" => Ok(End::Open(0)),
         [b'(', b'-' | b'+', b'i', ..] => panic!("the model has no open infinite ends"),
         [b'(', score @ ..] => parse_score(score).map(End::Open).map_err(|_| Refusal::RANGE_NOT_A_FLOAT),
         score => parse_score(score).map(End::Closed).map_err(|_| Refusal::RANGE_NOT_A_FLOAT),
