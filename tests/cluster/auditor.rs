@@ -1,0 +1,448 @@
+//! Watches a run from outside and checks it against the promises.
+//!
+//! The auditor knows the true time, what each user asked and was answered, and (read on the wire) at which instant the
+//! call was decided that let somebody in. It knows nothing of epochs, revisions, witnesses or rules. An entry counts
+//! only if its holder received the pass. Invariant: it shares no code with the rules.
+
+use std::collections::BTreeMap;
+
+use gate::{PassClaims, Refusal, Reply};
+
+use crate::plan::{Kind, Plan};
+
+/// A broken promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Promise {
+    /// More than N people entered within 60 s.
+    TooMany,
+    /// More people than a sub-window allows entered from the line within a sub-window.
+    TooManyInASubWindow,
+    /// Somebody entered long before a person who joined earlier and polled all the time.
+    OutOfOrder,
+    /// A holder who polled lost the place.
+    PlaceLost,
+    /// A repeated call returned another pass, or none.
+    PassDiffers,
+    /// One ticket was let in under two names.
+    EnteredTwice,
+    /// People waited and polled, nothing was wrong, and slots stayed unused.
+    Stalled,
+    /// A waiting holder got an error because the store was in trouble.
+    StoreTroubleShown,
+}
+
+/// A ticket's name.
+pub(crate) type Ticket = (u32, u64);
+
+/// A decision to let somebody in.
+#[derive(Clone, Copy, Debug)]
+struct Decision {
+    ms: u64,
+    unix_s: u64,
+    by_join: bool,
+    /// The server that made the call.
+    #[allow(dead_code, reason = "for the story of a run")]
+    server: usize,
+}
+
+/// One user as the auditor knows it.
+#[derive(Clone, Debug)]
+struct Seen {
+    kind: Kind,
+    ticket: Option<Ticket>,
+    /// When the join was sent, and when its answer came.
+    joined: (u64, u64),
+    /// The times at which polls were sent that were answered with a place, and how long each answer said to wait.
+    polls: Vec<(u64, u64)>,
+    /// When the last poll was sent whose answer was not stale. A server that the store does not hear can't report others.
+    reported: u64,
+    /// The first pass, and when it came.
+    pass: Option<(u64, PassClaims)>,
+    /// No longer waits.
+    left: bool,
+    /// The server's process that answered last has answered this user before.
+    known_by: Vec<(usize, u64)>,
+}
+
+/// The life of a server's process.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    server: usize,
+    from: u64,
+    until: u64,
+}
+
+/// The auditor.
+pub(crate) struct Auditor {
+    /// From when on which policy may be in force: N, until when.
+    policies: Vec<(u64, u64, u32)>,
+    sub_windows: u32,
+    idle_ms: u64,
+    period_ms: u64,
+    decided: BTreeMap<Ticket, Vec<Decision>>,
+    users: Vec<Seen>,
+    /// When something was wrong.
+    disturbed: Vec<(u64, u64)>,
+    /// When nobody may enter because an operator holds the line.
+    held: Vec<(u64, u64)>,
+    /// When a store without any data came into use.
+    wiped: Vec<u64>,
+    lives: Vec<Life>,
+    /// How often the zone's clock may have gained the tolerance.
+    clock_changes: u64,
+    pub(crate) broken: Vec<(Promise, String)>,
+    pub(crate) calls: u64,
+}
+
+/// What a run came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Figures {
+    pub(crate) users: u64,
+    pub(crate) entries: u64,
+    pub(crate) calls: u64,
+}
+
+/// How long after a fault a cluster may need: node timeout, election, the way back of a node, and the hold.
+const RECOVERY_MS: u64 = 30_000;
+
+/// By how much a zone's clock may open a window early, for each change of clocks.
+const CLOCK_MS: u64 = 300;
+
+impl Auditor {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let user = |user: &crate::plan::User| Seen {
+            kind: user.kind,
+            ticket: None,
+            joined: (0, 0),
+            polls: Vec::new(),
+            reported: 0,
+            pass: None,
+            left: false,
+            known_by: Vec::new(),
+        };
+        Self {
+            policies: vec![(0, u64::MAX, plan.policy.admit_per_minute)],
+            sub_windows: plan.policy.sub_windows,
+            idle_ms: u64::from(plan.policy.idle_timeout_s) * 1_000,
+            period_ms: u64::from(plan.policy.polling_period_ms),
+            decided: BTreeMap::new(),
+            users: plan.users.iter().map(user).collect(),
+            disturbed: Vec::new(),
+            held: Vec::new(),
+            wiped: Vec::new(),
+            lives: Vec::new(),
+            clock_changes: 1,
+            broken: Vec::new(),
+            calls: 0,
+        }
+    }
+
+    fn breaks(&mut self, promise: Promise, how: String) {
+        if self.broken.len() < 20 {
+            self.broken.push((promise, how));
+        }
+    }
+
+    /// Something is wrong during this time.
+    pub(crate) fn disturb(&mut self, from: u64, until: u64) {
+        self.disturbed.push((from, until + RECOVERY_MS));
+        self.clock_changes += 1;
+    }
+
+    /// A store without any data came into use.
+    pub(crate) fn wipe(&mut self, now: u64) {
+        self.wiped.push(now);
+    }
+
+    pub(crate) fn server_starts(&mut self, now: u64, server: usize) {
+        self.lives.push(Life { server, from: now, until: u64::MAX });
+    }
+
+    pub(crate) fn server_ends(&mut self, now: u64, server: usize) {
+        if let Some(life) = self.lives.iter_mut().rev().find(|life| life.server == server) {
+            life.until = now;
+        }
+    }
+
+    /// An operator's change was sent at `from`.
+    pub(crate) fn change(&mut self, from: u64, n: u32, held: bool) {
+        // The old policy may stay in force until every server and every node heard of the change.
+        if let Some(last) = self.policies.last_mut() {
+            last.1 = from + RECOVERY_MS + 60_000;
+        }
+        self.policies.push((from, u64::MAX, n));
+        if let Some(last) = self.held.last_mut() {
+            last.1 = last.1.min(from);
+        }
+        if held {
+            self.held.push((from, u64::MAX));
+        }
+        self.disturb(from, from);
+    }
+
+    /// A call decided to let a ticket's holder in.
+    pub(crate) fn decided(&mut self, ms: u64, server: usize, ticket: Ticket, unix_s: u64, by_join: bool) {
+        self.decided.entry(ticket).or_default().push(Decision { ms, unix_s, by_join, server });
+    }
+
+    pub(crate) fn left(&mut self, user: usize) {
+        self.users[user].left = true;
+    }
+
+    /// A server answered a call of `user` that was sent at `asked`. `ticket` is that of the call or, for a join, of the answer.
+    #[expect(clippy::too_many_arguments, reason = "all that can be seen of a call")]
+    pub(crate) fn answered(
+        &mut self,
+        now: u64,
+        asked: u64,
+        user: usize,
+        (server, number): (usize, u64),
+        ticket: Option<Ticket>,
+        is_join: bool,
+        answer: &Result<Reply, Refusal>,
+    ) {
+        self.calls += 1;
+        let idle_ms = self.idle_ms;
+        let seen = &mut self.users[user];
+        let known = seen.known_by.contains(&(server, number));
+        if answer.is_ok() && !known {
+            seen.known_by.push((server, number));
+        }
+        if is_join && answer.is_ok() {
+            (seen.ticket, seen.joined) = (ticket, (asked, now));
+            seen.polls.clear();
+            seen.pass = None;
+        }
+        match answer {
+            Ok(Reply::Waiting { polling_period_ms, stale, .. }) => {
+                if !stale {
+                    seen.reported = asked;
+                }
+                let asked_again = seen.pass;
+                seen.polls.push((asked, u64::from(*polling_period_ms)));
+                if let Some((at, pass)) = asked_again {
+                    self.pass_lost(now, at, user, &pass, "the holder waits again");
+                }
+            }
+            Ok(Reply::Entered { pass, .. }) => {
+                let before = seen.pass;
+                match before {
+                    None => seen.pass = Some((now, *pass)),
+                    Some((at, before)) if before != *pass => {
+                        let (epoch, seq) = (before.epoch, before.seq);
+                        if (pass.epoch, pass.seq) != (epoch, seq) {
+                            self.breaks(
+                                Promise::EnteredTwice,
+                                format!("{now} ms: user {user} has {before:?} and {pass:?}"),
+                            );
+                        } else {
+                            self.pass_lost(now, at, user, &before, &format!("now it is {pass:?}"));
+                        }
+                    }
+                    Some(_) => {}
+                }
+            }
+            Err(Refusal::Gone) => {
+                let (pass, last, first) =
+                    (seen.pass, seen.polls.last().map(|_| seen.reported), seen.joined.1);
+                seen.left = true;
+                match (pass, last) {
+                    // A node's clock may be wrong, and with it what the pass says. It is valid for as long as it says.
+                    (Some((at, pass)), _)
+                        if now + 2_000 < at + u64::from(pass.ttl_s) * 1_000
+                            && ticket == Some((pass.epoch, pass.seq)) =>
+                    {
+                        self.pass_lost(now, at, user, &pass, "it is gone");
+                    }
+                    (None, Some(last)) if asked <= last + idle_ms && !self.nobody_knows(first, now) => {
+                        let how = format!(
+                            "{now} ms: user {user}'s ticket {ticket:?} is gone; it was last answered a poll sent at {last} ms"
+                        );
+                        self.breaks(Promise::PlaceLost, how);
+                    }
+                    _ => {}
+                }
+            }
+            Err(refusal) => {
+                // A server that started later may not know the ticket. A holder who was let in meanwhile waits for the pass.
+                let knows = self
+                    .lives
+                    .iter()
+                    .any(|life| life.server == server && life.from < seen.joined.1 && life.until == u64::MAX);
+                let is_in = ticket.is_some_and(|ticket| self.decided.contains_key(&ticket));
+                if known && knows && !is_in && !is_join && seen.pass.is_none() {
+                    self.breaks(
+                        Promise::StoreTroubleShown,
+                        format!("{now} ms: user {user}, ticket {ticket:?}, server {server}: {refusal:?}"),
+                    );
+                }
+            }
+        }
+    }
+
+    /// A pass was not returned again. That can't be helped if the only server that was told has ended, and the only
+    /// node that knew was lost or cut off.
+    fn pass_lost(&mut self, now: u64, at: u64, user: usize, pass: &PassClaims, how: &str) {
+        let decisions = self.decided.get(&(pass.epoch, pass.seq)).cloned().unwrap_or_default();
+        let decision = decisions.iter().rev().find(|decision| decision.unix_s == pass.entered_unix_s);
+        let excused = decision.is_some_and(|decision| {
+            self.disturbed
+                .iter()
+                .any(|&(from, until)| decision.ms <= until && decision.ms + 10_000 >= from && from <= now)
+        });
+        if !excused {
+            let how =
+                format!("{now} ms: user {user} got {pass:?} at {at} ms, decided by {decision:?}; {how}");
+            self.breaks(Promise::PassDiffers, how);
+        }
+    }
+
+    /// Whether the store was emptied while no server ran that had seen a ticket of `since`.
+    fn nobody_knows(&self, since: u64, now: u64) -> bool {
+        self.wiped.iter().any(|&at| {
+            at >= since
+                && at <= now
+                && !self.lives.iter().any(|life| life.from < since && life.until > at + 5_000)
+        })
+    }
+
+    fn quiet(&self, from: u64, until: u64) -> bool {
+        let apart = |&(a, b): &(u64, u64)| until < a || from > b;
+        self.disturbed.iter().all(apart) && self.held.iter().all(apart)
+    }
+
+    fn cap(&self, from: u64, until: u64) -> u32 {
+        let in_force = self.policies.iter().filter(|&&(a, b, _)| a <= until && b >= from);
+        in_force.map(|&(_, _, n)| n).max().unwrap_or(0)
+    }
+
+    /// The people who got in: the time of the decision whose pass they got, who, and whether by a join.
+    fn entries(&self) -> Vec<(u64, usize, bool)> {
+        let mut entries = Vec::new();
+        for (user, seen) in self.users.iter().enumerate() {
+            if let Some((at, pass)) = seen.pass {
+                let decisions = self.decided.get(&(pass.epoch, pass.seq)).map_or(&[][..], Vec::as_slice);
+                let decision = decisions.iter().rev().find(|decision| decision.unix_s == pass.entered_unix_s);
+                entries.push(
+                    decision.map_or((at, user, false), |decision| (decision.ms, user, decision.by_join)),
+                );
+            }
+        }
+        entries.sort_unstable();
+        entries
+    }
+
+    /// Checks what can only be judged at the end.
+    pub(crate) fn finish(&mut self, ends: u64) -> Figures {
+        let entries = self.entries();
+        self.check_windows(&entries);
+        self.check_order(&entries);
+        self.check_progress(&entries, ends);
+        Figures { users: self.users.len() as u64, entries: entries.len() as u64, calls: self.calls }
+    }
+
+    fn check_windows(&mut self, entries: &[(u64, usize, bool)]) {
+        let slack_ms = CLOCK_MS * self.clock_changes.min(6);
+        for (length_ms, subs) in [(60_000, 1), (60_000 / u64::from(self.sub_windows), self.sub_windows)] {
+            let length_ms = length_ms.saturating_sub(slack_ms);
+            let mut first = 0;
+            for (i, &(at, _, by_join)) in entries.iter().enumerate() {
+                while entries[first].0 + length_ms < at {
+                    first += 1;
+                }
+                let count = i - first + 1;
+                let cap = self.cap(entries[first].0, at).div_ceil(subs) as usize;
+                // A burst without a line may use the whole minute at once.
+                if count > cap && (subs == 1 || !by_join && entries[first..=i].iter().all(|entry| !entry.2)) {
+                    let promise = if subs == 1 { Promise::TooMany } else { Promise::TooManyInASubWindow };
+                    let how =
+                        format!("{count} people entered from {} ms to {at} ms, {cap} may", entries[first].0);
+                    self.breaks(promise, how);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether a user polled as told from `from` to `until`.
+    fn polled(&self, user: usize, from: u64, until: u64) -> bool {
+        let seen = &self.users[user];
+        let mut at = from;
+        for &(sent, told) in &seen.polls {
+            if sent > at {
+                return false;
+            }
+            at = at.max(sent + told + told / 10 + 1_500);
+            if at >= until {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn check_order(&mut self, entries: &[(u64, usize, bool)]) {
+        let patience_ms = 4 * self.period_ms + 10_000;
+        let mut entered = vec![u64::MAX; self.users.len()];
+        for &(at, user, _) in entries {
+            entered[user] = at;
+        }
+        for &(at, user, _) in entries {
+            if !self.quiet(at, at + patience_ms) {
+                continue;
+            }
+            let mine = &self.users[user];
+            for (other, others) in self.users.iter().enumerate() {
+                if others.ticket.is_some()
+                    && matches!(others.kind, Kind::Stays | Kind::Returns)
+                    && others.joined.1 < mine.joined.0
+                    && entered[other] > at + patience_ms
+                    && self.polled(other, others.joined.0, at + patience_ms)
+                {
+                    let how = format!(
+                        "user {user} joined at {} ms and entered at {at} ms; user {other} joined at {} ms, polled, and entered at {}",
+                        mine.joined.0,
+                        others.joined.1,
+                        entered[other].cast_signed()
+                    );
+                    self.breaks(Promise::OutOfOrder, how);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// While people wait and poll, and nothing is wrong, the slots are used.
+    fn check_progress(&mut self, entries: &[(u64, usize, bool)], ends: u64) {
+        let mut entered = vec![u64::MAX; self.users.len()];
+        for &(at, user, _) in entries {
+            entered[user] = at;
+        }
+        // Hold after a loss, presumptions and appointments: the minute before the one that is measured is quiet too.
+        for from in (0..ends.saturating_sub(60_000)).step_by(5_000) {
+            let until = from + 60_000;
+            if !self.quiet(from.saturating_sub(60_000), until) {
+                continue;
+            }
+            let cap = self.cap(from, until);
+            let waiting = (0..self.users.len())
+                .filter(|&user| {
+                    let seen = &self.users[user];
+                    matches!(seen.kind, Kind::Stays | Kind::Returns)
+                        && seen.ticket.is_some()
+                        && seen.joined.1 < from
+                        && entered[user] > until
+                        && self.polled(user, from.max(seen.joined.0), until)
+                })
+                .count();
+            let count = entries.iter().filter(|&&(at, ..)| (from..until).contains(&at)).count();
+            let least = cap as usize * 8 / 10;
+            if waiting > cap.div_ceil(10) as usize + 2 && count < least {
+                let how = format!(
+                    "{count} of {cap} slots were used from {from} ms to {until} ms while {waiting} people waited"
+                );
+                self.breaks(Promise::Stalled, how);
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! The way of a server's calls to the nodes: delays, lost links, redirects, repeated calls and timeouts.
+//!
+//! It behaves as the real client does (`redis_script::client`): a call ends within the timeout, the map of slots is
+//! renewed when a call fails, and a call whose connection breaks may run twice. Invariant: what a call waits for is
+//! virtual time, or a node.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use admission::Entry;
+use bytes::Bytes;
+use redis_script::client::{Client, ClientError, Confirm, Script, Value};
+use tokio::time::{Duration, Instant, sleep, timeout};
+
+use crate::{
+    auditor::Auditor,
+    cluster::{Cluster, Served},
+    plan::Plan,
+    seed::Random,
+};
+
+/// How long a call may take.
+const TIMEOUT_MS: u64 = 2_000;
+
+/// How often a call is sent at most.
+const ATTEMPTS: usize = 6;
+
+/// A server's process, as the network sees it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ServerProcess {
+    /// Counts the processes in this place.
+    pub(crate) number: u64,
+    pub(crate) up: bool,
+    pub(crate) frozen_until: u64,
+    /// The node that it takes for the zone's primary.
+    primary: usize,
+    refreshing: bool,
+}
+
+/// Everything below the store's port.
+pub(crate) struct Net {
+    pub(crate) cluster: Cluster,
+    pub(crate) servers: Vec<ServerProcess>,
+    pub(crate) auditor: Auditor,
+    random: Random,
+    delay_ms: u64,
+    repeats: u64,
+    start: Instant,
+    pub(crate) scripts: u64,
+    /// The epoch that each node answered with last.
+    epochs: Vec<u64>,
+}
+
+impl Net {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        Self {
+            cluster: Cluster::new(plan),
+            servers: vec![ServerProcess::default(); plan.servers],
+            auditor: Auditor::new(plan),
+            random: Random::of(plan.seed ^ 0xDE1A),
+            delay_ms: plan.delay_ms,
+            repeats: plan.repeats,
+            start: Instant::now(),
+            scripts: 0,
+            epochs: vec![0; plan.data_nodes + plan.voters],
+        }
+    }
+
+    pub(crate) fn now(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).expect("short")
+    }
+
+    fn delay(&mut self) -> Duration {
+        // Most messages are quick.
+        let slow = self.random.below(20) == 0;
+        Duration::from_micros(
+            200 + self.random.bits() % (1_000 * if slow { self.delay_ms * 4 } else { self.delay_ms }),
+        )
+    }
+}
+
+pub(crate) type Shared = Arc<Mutex<Net>>;
+
+pub(crate) fn lock(net: &Shared) -> MutexGuard<'_, Net> {
+    net.lock().expect("nobody panics here")
+}
+
+/// The client of one server's process.
+#[derive(Clone)]
+pub(crate) struct SimClient {
+    pub(crate) net: Shared,
+    pub(crate) server: usize,
+    /// Of this process.
+    pub(crate) number: u64,
+}
+
+/// How one attempt ended.
+enum Attempt {
+    Done(Result<Value, ClientError>),
+    Moved(usize),
+    /// The connection broke, and the call is sent again.
+    Lost,
+}
+
+impl SimClient {
+    /// Waits until the server's process runs; for ever if it has ended.
+    pub(crate) async fn runs(&self) {
+        loop {
+            let until = {
+                let net = lock(&self.net);
+                let server = net.servers[self.server];
+                if !server.up || server.number != self.number {
+                    None
+                } else if server.frozen_until <= net.now() {
+                    return;
+                } else {
+                    Some(server.frozen_until - net.now())
+                }
+            };
+            match until {
+                Some(ms) => sleep(Duration::from_millis(ms)).await,
+                None => std::future::pending::<()>().await,
+            }
+        }
+    }
+
+    async fn attempt(
+        &self,
+        node: usize,
+        script: &'static Script,
+        keys: &[Bytes],
+        args: &[Bytes],
+        confirm: Option<Confirm>,
+    ) -> Attempt {
+        let delay = lock(&self.net).delay();
+        sleep(delay).await;
+        loop {
+            let wait_ms = {
+                let net = lock(&self.net);
+                let now = net.now();
+                if !net.cluster.is_linked(self.server, node) {
+                    // The packet is lost; the caller's timeout ends the wait.
+                    None
+                } else if !net.cluster.is_up(node) {
+                    return Attempt::Done(Err(ClientError::Away("connection refused".to_owned())));
+                } else {
+                    match net.cluster.frozen_until(node, now) {
+                        Some(until) => Some(until - now),
+                        None => break,
+                    }
+                }
+            };
+            match wait_ms {
+                Some(ms) => sleep(Duration::from_millis(ms)).await,
+                None => std::future::pending().await,
+            }
+        }
+        let (served, back, breaks, offset) = {
+            let mut net = lock(&self.net);
+            let now = net.now();
+            net.cluster.pump(now);
+            net.scripts += 1;
+            let served = net.cluster.serve(node, now, script, keys, args);
+            if let Served::Ran(Ok(value)) = &served {
+                tap(&mut net, now, (self.server, node), script, args, value);
+            }
+            let breaks = net.repeats > 0 && net.random.bits().is_multiple_of(net.repeats);
+            (served, net.delay(), breaks, net.cluster.offset(node))
+        };
+        if breaks {
+            return Attempt::Lost;
+        }
+        if let (Served::Ran(Ok(_)), Some(confirm)) = (&served, confirm) {
+            let deadline = Instant::now() + Duration::from_millis(confirm.timeout_ms.into());
+            loop {
+                let confirmed = {
+                    let mut net = lock(&self.net);
+                    let now = net.now();
+                    net.cluster.pump(now);
+                    if net.cluster.is_up(node) { net.cluster.confirmed(node, offset) } else { 0 }
+                };
+                if confirmed >= confirm.replicas {
+                    break;
+                }
+                if Instant::now() >= deadline {
+                    return Attempt::Done(Err(ClientError::Unconfirmed {
+                        confirmed,
+                        asked: confirm.replicas,
+                    }));
+                }
+                sleep(Duration::from_millis(2)).await;
+            }
+        }
+        sleep(back).await;
+        if !lock(&self.net).cluster.is_linked(self.server, node) {
+            std::future::pending::<()>().await;
+        }
+        match served {
+            Served::Ran(Ok(value)) => Attempt::Done(Ok(value)),
+            Served::Ran(Err(text)) => Attempt::Done(Err(ClientError::Script(text))),
+            Served::Moved(to) => Attempt::Moved(to),
+            Served::Refused(text) => Attempt::Done(Err(ClientError::Away(text.to_owned()))),
+        }
+    }
+
+    async fn call(
+        &self,
+        script: &'static Script,
+        keys: &[Bytes],
+        args: &[Bytes],
+        confirm: Option<Confirm>,
+    ) -> Result<Value, ClientError> {
+        let mut node = lock(&self.net).servers[self.server].primary;
+        for _ in 0..ATTEMPTS {
+            match self.attempt(node, script, keys, args, confirm).await {
+                Attempt::Done(result) => return result,
+                Attempt::Lost => {}
+                Attempt::Moved(to) if to == node => break,
+                Attempt::Moved(to) => {
+                    self.refresh();
+                    node = to;
+                }
+            }
+        }
+        Err(ClientError::Away("redirected too often".to_owned()))
+    }
+
+    /// Asks the nodes who is the primary, soon.
+    fn refresh(&self) {
+        {
+            let mut net = lock(&self.net);
+            if std::mem::replace(&mut net.servers[self.server].refreshing, true) {
+                return;
+            }
+        }
+        let client = self.clone();
+        tokio::spawn(async move {
+            sleep(Duration::from_millis(200)).await;
+            client.runs().await;
+            let mut net = lock(&client.net);
+            let now = net.now();
+            net.servers[client.server].refreshing = false;
+            let count = net.cluster.count();
+            let first = net.random.below(count);
+            let answers: Vec<_> = (0..count)
+                .map(|i| (first + i) % count)
+                .filter(|&node| {
+                    net.cluster.is_linked(client.server, node)
+                        && net.cluster.is_up(node)
+                        && net.cluster.frozen_until(node, now).is_none()
+                })
+                .map(|node| net.cluster.view_of(node))
+                .collect();
+            // The first answer of a node that is in touch with its cluster; otherwise any.
+            if let Some((primary, _)) = answers.iter().find(|(_, ok)| *ok).or(answers.first()) {
+                net.servers[client.server].primary = *primary;
+            }
+        });
+    }
+}
+
+impl Client for SimClient {
+    async fn run(
+        &self,
+        script: &'static Script,
+        keys: Vec<Bytes>,
+        args: Vec<Bytes>,
+        confirm: Option<Confirm>,
+    ) -> Result<Value, ClientError> {
+        self.runs().await;
+        let limit =
+            Duration::from_millis(TIMEOUT_MS + confirm.map_or(0, |confirm| u64::from(confirm.timeout_ms)));
+        let result = timeout(limit, self.call(script, &keys, &args, confirm)).await;
+        self.runs().await;
+        let result = result.unwrap_or_else(|_| Err(ClientError::Away("no answer in time".to_owned())));
+        if matches!(result, Err(ClientError::Away(_))) {
+            self.refresh();
+        }
+        result
+    }
+}
+
+/// Reads on the wire what a call decided, for the auditor: which tickets entered by it, and when.
+fn tap(
+    net: &mut Net,
+    now: u64,
+    (server, node): (usize, usize),
+    script: &Script,
+    args: &[Bytes],
+    value: &Value,
+) {
+    let Value::Array(parts) = value else { return };
+    let bytes = |i: usize| match parts.get(i) {
+        Some(Value::Bytes(bytes)) => bytes.clone(),
+        Some(Value::Int(number)) => number.to_string().into(),
+        _ => Bytes::new(),
+    };
+    let number = |i: usize| String::from_utf8_lossy(&bytes(i)).parse::<u64>().unwrap_or(0);
+    let header = bytes(0);
+    let field = |i: usize| {
+        header
+            .get(i * 8..i * 8 + 8)
+            .map_or(0, |part| part.iter().fold(0, |n, &byte| n << 8 | u64::from(byte)))
+    };
+    if header.len() >= 288 && std::mem::replace(&mut net.epochs[node], field(0)) != field(0) {
+        let line = format!(
+            "node {node} has epoch {}, next number {}, after a {} of server {server}",
+            field(0),
+            field(4),
+            script.name
+        );
+        net.cluster.tell(now, line);
+    }
+    let (epoch, now_ms) = (u32::try_from(field(0)).unwrap_or(0), field(2));
+    let mut entered = |epoch: u32, seq: u64, entry: Entry, by_join: bool| {
+        if entry.at_ms == now_ms {
+            let line = format!("node {node} lets ticket ({epoch}, {seq}) in, for server {server}");
+            net.cluster.tell(now, line);
+            net.auditor.decided(now, server, (epoch, seq), entry.unix_s, by_join);
+        }
+    };
+    match script.name {
+        "join" => {
+            let (first, count, unix_s) = (number(3), number(4), number(5));
+            for seq in first..first + count {
+                entered(epoch, seq, Entry { at_ms: now_ms, unix_s }, true);
+            }
+        }
+        "enter" => {
+            let Some(claims) = args.last() else { return };
+            for (claim, verdict) in claims.chunks_exact(10).zip(bytes(3).chunks_exact(21)) {
+                let long = |bytes: &[u8]| bytes.iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
+                if verdict[0] == 1 {
+                    let entry = Entry { at_ms: long(&verdict[1..7]), unix_s: long(&verdict[7..11]) };
+                    entered(u32::try_from(long(&claim[..4])).unwrap_or(0), long(&claim[4..]), entry, false);
+                }
+            }
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,287 @@
+//! What happens in a run: the topology, the users, and the faults. Everything follows from the seed.
+//!
+//! Invariant: a plan is a value. A run depends on nothing else, so a plan with fewer users or faults can be run again.
+
+use admission::{Mode, Policy};
+
+use crate::seed::Random;
+
+/// How one user behaves.
+#[derive(Clone, Debug)]
+pub(crate) struct User {
+    /// Decides the user's servers, network and lateness.
+    pub(crate) seed: u64,
+    pub(crate) joins_ms: u64,
+    pub(crate) kind: Kind,
+    /// On which side of a partition the user is: 0 or 1.
+    pub(crate) side: usize,
+}
+
+/// The kinds of users.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Polls as told until the entry, and asks again a few times after it.
+    Stays,
+    /// Leaves so long after the join.
+    Leaves(u64),
+    /// Loses the network so long after the join, for so long.
+    Naps(u64, u64),
+    /// Asks a client limit to refuse each poll: the server notes the poll and never asks the store.
+    NeverClaims,
+    /// Asks again for a long time after the entry.
+    Returns,
+}
+
+/// Parts of the network that are cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// The cluster is split in two: side 0 and side 1, with servers and users.
+    Sides,
+    /// A node's links to other nodes.
+    Bus(usize),
+    /// A node's links to servers.
+    Clients(usize),
+    /// Messages from a node to other nodes. It hears them.
+    From(usize),
+    /// All links of one server to nodes.
+    Server(usize),
+}
+
+/// What happens to the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// A node's process ends, and starts again so many milliseconds later, with what it has on disk.
+    Kill {
+        node: usize,
+        for_ms: u64,
+    },
+    /// Like `Kill` for the zone's primary, whichever it is then.
+    KillPrimary {
+        for_ms: u64,
+    },
+    /// A node's process stops and continues later.
+    Freeze {
+        node: usize,
+        for_ms: u64,
+    },
+    /// The zone's primary stops and continues later.
+    FreezePrimary {
+        for_ms: u64,
+    },
+    Cut {
+        cut: Cut,
+        for_ms: u64,
+    },
+    /// The replicas fall behind.
+    Lag {
+        lag_ms: u64,
+        for_ms: u64,
+    },
+    /// Somebody empties the store.
+    Flush,
+    /// A node's clock is set.
+    ClockJump {
+        node: usize,
+        by_ms: i64,
+    },
+    /// A server ends, and another one starts in its place.
+    KillServer {
+        server: usize,
+        for_ms: u64,
+    },
+    /// A server stops and continues later.
+    FreezeServer {
+        server: usize,
+        for_ms: u64,
+    },
+    /// An operator changes the zone.
+    Change {
+        n: u32,
+        mode: Mode,
+    },
+    /// An operator changes how long passes are valid.
+    PassTtl {
+        ttl_s: u32,
+    },
+}
+
+impl Fault {
+    /// When the fault ends, after its start.
+    pub(crate) fn lasts_ms(self) -> u64 {
+        match self {
+            Self::Kill { for_ms, .. }
+            | Self::KillPrimary { for_ms }
+            | Self::Freeze { for_ms, .. }
+            | Self::FreezePrimary { for_ms }
+            | Self::Cut { for_ms, .. }
+            | Self::Lag { for_ms, .. }
+            | Self::KillServer { for_ms, .. }
+            | Self::FreezeServer { for_ms, .. } => for_ms,
+            Self::Flush | Self::ClockJump { .. } | Self::Change { .. } | Self::PassTtl { .. } => 0,
+        }
+    }
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Decides delays and elections.
+    pub(crate) seed: u64,
+    pub(crate) policy: Policy,
+    /// Nodes that can have the zone: the first one has it at the start.
+    pub(crate) data_nodes: usize,
+    /// Other primaries, which only vote.
+    pub(crate) voters: usize,
+    /// Nodes keep their data on disk, up to a second late.
+    pub(crate) persistent: bool,
+    /// A call's changes count once a replica confirmed them.
+    pub(crate) replicated: bool,
+    pub(crate) servers: usize,
+    /// On which side of a partition each node and each server is.
+    pub(crate) node_sides: Vec<usize>,
+    pub(crate) server_sides: Vec<usize>,
+    /// How far each node's clock is from the true time.
+    pub(crate) clock_offsets_ms: Vec<i64>,
+    pub(crate) users: Vec<User>,
+    pub(crate) faults: Vec<(u64, Fault)>,
+    /// The longest delay of a message between a server and a node.
+    pub(crate) delay_ms: u64,
+    /// One call in so many is sent twice, because its connection broke; 0 for none.
+    pub(crate) repeats: u64,
+    pub(crate) ends_ms: u64,
+}
+
+/// How long the nodes wait before they take another one for dead.
+pub(crate) const NODE_TIMEOUT_MS: u64 = 5_000;
+
+struct Dice(Random);
+
+impl Dice {
+    fn between(&mut self, from: u64, to: u64) -> u64 {
+        from + self.0.bits() % (to - from + 1)
+    }
+    fn below(&mut self, end: usize) -> usize {
+        self.0.below(end)
+    }
+    fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.0.below(of.len())]
+    }
+    fn chance(&mut self, percent: u64) -> bool {
+        self.between(1, 100) <= percent
+    }
+    fn signed(&mut self, most: i64) -> i64 {
+        let most = u64::try_from(most).expect("positive");
+        i64::try_from(self.between(0, 2 * most)).expect("small") - i64::try_from(most).expect("small")
+    }
+}
+
+impl Plan {
+    /// The run that belongs to a seed.
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut dice = Dice(Random::of(seed ^ 0xC1A5_7E12));
+        let n = dice.one_of(&[6, 10, 20, 30, 60]);
+        let policy = Policy {
+            admit_per_minute: n,
+            sub_windows: dice.one_of(&[10, 10, 10, 1, 4]),
+            polling_period_ms: dice.one_of(&[3_000, 3_000, 1_000, 5_000]),
+            idle_timeout_s: 60,
+            pass_ttl_s: dice.one_of(&[60, 120, 300]),
+            ..Policy::default()
+        };
+        let policy = policy.check().expect("in range");
+        let data_nodes = dice.one_of(&[1, 2, 2, 2, 3, 3]);
+        let voters = if data_nodes > 1 { 2 } else { 0 };
+        let servers = dice.one_of(&[1, 2, 2, 3]);
+        let nodes = data_nodes + voters;
+        // The promised case: the zone's primary is alone on its side, with a server.
+        let node_sides = (0..nodes).map(|node| usize::from(node > 0)).collect();
+        let server_sides = (0..servers).map(|server| server % 2).collect();
+        let clock_offsets_ms = (0..nodes)
+            .map(|_| match dice.below(4) {
+                0 => dice.signed(120_000),
+                1 => dice.signed(2_000),
+                _ => 0,
+            })
+            .collect();
+        let lasts_ms = dice.between(100_000, 200_000);
+        let count = u64::from(n) * dice.between(2, 4);
+        let spread_ms = dice.one_of(&[1_000, 20_000, lasts_ms]);
+        let leaving = dice.one_of(&[0, 0, 35]);
+        let napping = dice.one_of(&[0, 10]);
+        let hostile = dice.one_of(&[0, 0, 0, 20]);
+        let returning = dice.one_of(&[0, 20]);
+        let users = (0..count)
+            .map(|_| {
+                let joins_ms = dice.between(0, spread_ms);
+                let kind = match () {
+                    () if dice.chance(leaving) => Kind::Leaves(dice.between(0, 90_000)),
+                    () if dice.chance(napping) => {
+                        Kind::Naps(dice.between(0, 60_000), dice.between(1_000, 50_000))
+                    }
+                    () if dice.chance(hostile) => Kind::NeverClaims,
+                    () if dice.chance(returning) => Kind::Returns,
+                    () => Kind::Stays,
+                };
+                User { seed: dice.0.bits(), joins_ms, kind, side: dice.below(2) }
+            })
+            .collect();
+        let mut faults = Vec::new();
+        let mut at_ms = dice.between(5_000, 40_000);
+        while at_ms < lasts_ms - 30_000 && faults.len() < 5 {
+            let fault = Self::fault(&mut dice, n, nodes, data_nodes, servers);
+            faults.push((at_ms, fault));
+            // Two faults together, or a pause between them.
+            let pause_ms = dice.one_of(&[0, 100, 1_000, 3_000, 8_000]);
+            at_ms += dice.between(0, pause_ms);
+            if dice.chance(40) {
+                at_ms += fault.lasts_ms() + dice.between(5_000, 40_000);
+            }
+        }
+        Self {
+            seed,
+            policy,
+            data_nodes,
+            voters,
+            persistent: dice.chance(50),
+            replicated: dice.chance(25) && data_nodes > 1,
+            servers,
+            node_sides,
+            server_sides,
+            clock_offsets_ms,
+            users,
+            faults,
+            delay_ms: dice.one_of(&[1, 3, 20]),
+            repeats: dice.one_of(&[0, 0, 50]),
+            ends_ms: lasts_ms + 60_000,
+        }
+    }
+
+    fn fault(dice: &mut Dice, n: u32, nodes: usize, data_nodes: usize, servers: usize) -> Fault {
+        let short_ms = dice.between(100, 4_000);
+        let long_ms = dice.between(4_000, 35_000);
+        let for_ms = dice.one_of(&[short_ms, long_ms]);
+        match dice.below(20) {
+            0 => Fault::Kill { node: dice.below(nodes), for_ms },
+            1..=4 => Fault::KillPrimary { for_ms },
+            5 => Fault::Freeze { node: dice.below(nodes), for_ms },
+            6 | 7 => Fault::FreezePrimary { for_ms },
+            8 | 9 => Fault::Cut { cut: Cut::Sides, for_ms: long_ms },
+            10 => {
+                let node = dice.below(data_nodes);
+                let cut = dice.one_of(&[Cut::Bus(node), Cut::Clients(node), Cut::From(node)]);
+                Fault::Cut { cut, for_ms: long_ms }
+            }
+            11 => Fault::Cut { cut: Cut::Server(dice.below(servers)), for_ms },
+            12 => Fault::Lag { lag_ms: dice.between(100, 3_000), for_ms: long_ms },
+            13 => Fault::Flush,
+            14 => Fault::ClockJump { node: dice.below(data_nodes), by_ms: dice.signed(100_000) },
+            15 | 16 => Fault::KillServer { server: dice.below(servers), for_ms: short_ms },
+            17 => Fault::FreezeServer { server: dice.below(servers), for_ms: dice.between(1_000, 80_000) },
+            18 => {
+                let mode = dice.one_of(&[Mode::Auto, Mode::Auto, Mode::Hold]);
+                Fault::Change { n: dice.one_of(&[n, n * 2, n.div_ceil(2)]), mode }
+            }
+            _ => Fault::PassTtl { ttl_s: dice.one_of(&[60, 120, 300, 600]) },
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! Runs a plan: servers over the simulated cluster, users, operators and faults.
+//!
+//! Everything runs on one thread with a paused clock that jumps from one event to the next. Invariant: the same plan gives
+//! the same run.
+
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::{Arc, LazyLock, Mutex},
+    time::Duration,
+};
+
+use admission::{
+    Claim, Decided, Definition, Joined, Mode, PagePolls, Policy, SealKey, Sealer, Seals, View, ZoneId,
+};
+use events::{Bus, LimitedCall};
+use gate::{
+    Gate, Refusal, Reply, Token, Watcher,
+    cells::{Cell, Cells},
+};
+use store::{
+    Defined, Expected, Kept, Store, StoreError,
+    redis::{Durability, Redis},
+};
+use tokio::{
+    sync::{Notify, oneshot},
+    task::{JoinSet, LocalSet},
+    time::sleep,
+};
+
+use crate::{
+    auditor::{Auditor, Figures, Promise, Ticket},
+    client::{Net, Shared, SimClient, lock},
+    plan::{Cut, Fault, Kind, Plan, User},
+    seed::Random,
+};
+
+/// The event bus, without listeners.
+static BUS: LazyLock<Arc<Bus>> = LazyLock::new(|| Arc::new(Bus::with_rings(|_| 2).expect("a thread")));
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// The cells of one server: its watcher and its gate share them.
+struct SharedCells(Arc<Cells<Redis<SimClient>>>);
+
+impl Store for SharedCells {
+    async fn zones(&self) -> Result<Option<Kept>> {
+        self.0.zones().await
+    }
+    async fn define(&self, zone: &ZoneId, expected: &Expected, new: Option<&Definition>) -> Result<Defined> {
+        self.0.define(zone, expected, new).await
+    }
+    async fn may_keep(&self, zone: &str) -> bool {
+        self.0.may_keep(zone).await
+    }
+    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+        self.0.open_zone(zone, policy).await
+    }
+    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+        self.0.put_zone(zone, policy).await
+    }
+    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined> {
+        self.0.join(zone, count).await
+    }
+    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
+        self.0.enter(zone, claims).await
+    }
+    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>) -> Result<View> {
+        self.0.beat(zone, polls).await
+    }
+}
+
+/// A server's process.
+struct Server {
+    client: SimClient,
+    gate: Arc<Gate<SharedCells>>,
+    cells: Arc<Cells<Redis<SimClient>>>,
+    _watching: JoinSet<()>,
+}
+
+struct World {
+    plan: Plan,
+    zone: ZoneId,
+    seals: Seals,
+    sealer: Sealer,
+    net: Shared,
+    servers: RefCell<Vec<Option<Rc<Server>>>>,
+    policy: RefCell<Policy>,
+}
+
+/// What a run came to.
+pub(crate) struct Run {
+    pub(crate) broken: Vec<(Promise, String)>,
+    pub(crate) story: Vec<(u64, String)>,
+    pub(crate) figures: Figures,
+    pub(crate) failovers: u64,
+    pub(crate) scripts: u64,
+}
+
+/// How long an app waits before it asks again after an error.
+const RETRY_MS: u64 = 2_000;
+
+/// How long an app waits for an answer.
+const PATIENCE_MS: u64 = 6_000;
+
+/// A story with at most so many users tells each answer.
+const FEW: usize = 3;
+
+/// Runs a plan to its end.
+pub(crate) fn run(plan: &Plan) -> Run {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
+    runtime.expect("a runtime").block_on(LocalSet::new().run_until(play(plan.clone())))
+}
+
+async fn play(plan: Plan) -> Run {
+    let zone = ZoneId::parse("ZONE").expect("a name");
+    let seals = Seals { current: SealKey { id: 1, secret: [1; 32] }, previous: None };
+    let net: Shared = Arc::new(Mutex::new(Net::new(&plan)));
+    let world = Rc::new(World {
+        sealer: seals.sealer(&zone),
+        servers: RefCell::new(plan.servers_empty()),
+        policy: RefCell::new(plan.policy),
+        net: Arc::clone(&net),
+        zone,
+        seals,
+        plan,
+    });
+    for server in 0..world.plan.servers {
+        world.start(server).await;
+    }
+    let cron = tokio::task::spawn_local({
+        let net = Arc::clone(&net);
+        async move {
+            loop {
+                sleep(Duration::from_millis(100)).await;
+                let mut net = lock(&net);
+                let now = net.now();
+                net.cluster.cron(now);
+            }
+        }
+    });
+    let faults = tokio::task::spawn_local(Rc::clone(&world).inject_faults());
+    for (number, user) in world.plan.users.iter().enumerate() {
+        tokio::task::spawn_local(Rc::clone(&world).live(number, user.clone()));
+    }
+    sleep(Duration::from_millis(world.plan.ends_ms)).await;
+    cron.abort();
+    faults.abort();
+    world.servers.borrow_mut().clear();
+    let mut net = lock(&net);
+    let ends = net.now();
+    let figures = net.auditor.finish(ends);
+    let net = &mut *net;
+    Run {
+        broken: std::mem::take(&mut net.auditor.broken),
+        story: std::mem::take(&mut net.cluster.story),
+        figures,
+        failovers: net.cluster.failovers,
+        scripts: net.scripts,
+    }
+}
+
+impl Plan {
+    fn servers_empty<T>(&self) -> Vec<Option<T>> {
+        (0..self.servers).map(|_| None).collect()
+    }
+}
+
+impl World {
+    fn now(&self) -> u64 {
+        lock(&self.net).now()
+    }
+
+    fn audit<T>(&self, tell: impl FnOnce(&mut Auditor) -> T) -> T {
+        tell(&mut lock(&self.net).auditor)
+    }
+
+    /// Starts a server as `weir serve` does.
+    async fn start(&self, server: usize) {
+        let client = {
+            let mut net = lock(&self.net);
+            let now = net.now();
+            let process = &mut net.servers[server];
+            (process.number, process.up, process.frozen_until) = (process.number + 1, true, 0);
+            let number = process.number;
+            net.auditor.server_starts(now, server);
+            SimClient { net: Arc::clone(&self.net), server, number }
+        };
+        let durability = if self.plan.replicated { Durability::Replicated } else { Durability::Async };
+        let connect = {
+            let client = client.clone();
+            move || std::future::ready(Ok(Redis::new(client.clone(), durability)))
+        };
+        let cells = Arc::new(Cells::new(vec![Cell::new("only", vec!["*".to_owned()], connect)]));
+        let gate = Arc::new(Gate::new(SharedCells(Arc::clone(&cells)), self.seals.clone(), Arc::clone(&BUS)));
+        let file = [(self.zone.clone(), Definition::from(*self.policy.borrow()))];
+        let watcher = Watcher::new(Arc::clone(&gate), Arc::clone(&cells), 0, &file);
+        let (told, first) = oneshot::channel();
+        let mut watching = JoinSet::new();
+        watching.spawn(watcher.run(told, Arc::new(Notify::new())));
+        // The server serves after 5 s at the latest.
+        drop(tokio::time::timeout(Duration::from_secs(5), first).await);
+        let is_current = lock(&self.net).servers[server].number == client.number;
+        if is_current {
+            self.servers.borrow_mut()[server] =
+                Some(Rc::new(Server { client, gate, cells, _watching: watching }));
+        }
+    }
+
+    fn stop(&self, server: usize) {
+        let mut net = lock(&self.net);
+        let now = net.now();
+        net.servers[server].up = false;
+        net.auditor.server_ends(now, server);
+        net.cluster.tell(now, format!("server {server} is killed"));
+        drop(net);
+        self.servers.borrow_mut()[server] = None;
+    }
+
+    /// Applies all faults in order of time.
+    async fn inject_faults(self: Rc<Self>) {
+        for &(at, fault) in &self.plan.faults {
+            sleep(Duration::from_millis(at.saturating_sub(self.now()))).await;
+            tokio::task::spawn_local(Rc::clone(&self).inject(fault));
+        }
+    }
+
+    async fn inject(self: Rc<Self>, fault: Fault) {
+        let now = self.now();
+        let quiet = matches!(fault, Fault::PassTtl { .. });
+        if !quiet {
+            self.audit(|auditor| auditor.disturb(now, now + fault.lasts_ms()));
+        }
+        let pause = Duration::from_millis(fault.lasts_ms());
+        match fault {
+            Fault::Kill { node, .. } => self.restart(node, pause).await,
+            Fault::KillPrimary { .. } => {
+                let node = lock(&self.net).cluster.primary();
+                self.restart(node, pause).await;
+            }
+            Fault::Freeze { node, for_ms } => lock(&self.net).cluster.freeze(node, now, for_ms),
+            Fault::FreezePrimary { for_ms } => {
+                let mut net = lock(&self.net);
+                let node = net.cluster.primary();
+                net.cluster.freeze(node, now, for_ms);
+            }
+            Fault::Cut { cut, .. } => {
+                {
+                    let mut net = lock(&self.net);
+                    net.cluster.cuts.push(cut);
+                    net.cluster.tell(now, format!("cut: {cut:?}"));
+                }
+                sleep(pause).await;
+                let mut net = lock(&self.net);
+                if let Some(i) = net.cluster.cuts.iter().position(|other| *other == cut) {
+                    net.cluster.cuts.remove(i);
+                }
+                let now = net.now();
+                net.cluster.tell(now, format!("healed: {cut:?}"));
+            }
+            Fault::Lag { lag_ms, .. } => {
+                lock(&self.net).cluster.lag_ms = lag_ms;
+                sleep(pause).await;
+                lock(&self.net).cluster.lag_ms = 2;
+            }
+            Fault::Flush => {
+                let mut net = lock(&self.net);
+                net.cluster.flush(now);
+                net.auditor.wipe(now);
+            }
+            Fault::ClockJump { node, by_ms } => lock(&self.net).cluster.jump(node, now, by_ms),
+            Fault::KillServer { server, .. } => {
+                if lock(&self.net).servers[server].up {
+                    self.stop(server);
+                    sleep(pause).await;
+                    self.start(server).await;
+                    let now = self.now();
+                    lock(&self.net).cluster.tell(now, format!("server {server} starts again"));
+                }
+            }
+            Fault::FreezeServer { server, for_ms } => {
+                let mut net = lock(&self.net);
+                net.servers[server].frozen_until = now + for_ms;
+                net.cluster.tell(now, format!("server {server} stops for {for_ms} ms"));
+            }
+            Fault::Change { n, mode } => {
+                self.change(|policy| Policy { admit_per_minute: n, mode, ..policy }).await;
+            }
+            Fault::PassTtl { ttl_s } => self.change(|policy| Policy { pass_ttl_s: ttl_s, ..policy }).await,
+        }
+    }
+
+    async fn restart(&self, node: usize, pause: Duration) {
+        {
+            let mut net = lock(&self.net);
+            if !net.cluster.is_up(node) {
+                return;
+            }
+            let now = net.now();
+            net.cluster.kill(node, now);
+        }
+        sleep(pause).await;
+        let mut net = lock(&self.net);
+        let now = net.now();
+        net.cluster.start(node, now);
+        if !self.plan.persistent && net.cluster.view_of(node).0 == node {
+            net.auditor.wipe(now);
+        }
+    }
+
+    /// An operator changes the zone, at any server that takes the change.
+    async fn change(&self, with: impl Fn(Policy) -> Policy) {
+        let policy = with(*self.policy.borrow());
+        let now = self.now();
+        let before = *self.policy.borrow();
+        *self.policy.borrow_mut() = policy;
+        lock(&self.net).cluster.tell(
+            now,
+            format!(
+                "an operator changes N to {}, mode {:?}, passes {} s",
+                policy.admit_per_minute, policy.mode, policy.pass_ttl_s
+            ),
+        );
+        if (before.admit_per_minute, before.mode) != (policy.admit_per_minute, policy.mode) {
+            self.audit(|auditor| auditor.change(now, policy.admit_per_minute, policy.mode != Mode::Auto));
+        }
+        for attempt in 0..30 {
+            let server = self.servers.borrow()[attempt % self.plan.servers].clone();
+            if let Some(server) = server {
+                let cells = Arc::clone(&server.cells);
+                let definition = Definition::from(policy);
+                let define = cells.define(&self.zone, &Expected::Any, Some(&definition));
+                let changed = tokio::time::timeout(Duration::from_millis(PATIENCE_MS), define).await;
+                if matches!(changed, Ok(Ok(Defined::Done(_)))) {
+                    return;
+                }
+            }
+            sleep(Duration::from_millis(1_000)).await;
+        }
+    }
+
+    /// A server that the user's load balancer finds.
+    fn reach(&self, user: &User, random: &mut Random) -> Option<Rc<Server>> {
+        let cut = lock(&self.net).cluster.cuts.contains(&Cut::Sides);
+        let servers = self.servers.borrow();
+        let found: Vec<_> = servers
+            .iter()
+            .enumerate()
+            .filter(|(i, server)| server.is_some() && (!cut || self.plan.server_sides[*i] == user.side))
+            .filter_map(|(_, server)| server.clone())
+            .collect();
+        if found.is_empty() { None } else { Some(Rc::clone(&found[random.below(found.len())])) }
+    }
+
+    fn ticket(&self, token: &Token) -> Option<Ticket> {
+        self.sealer.open(token).ok().map(|ticket| (ticket.epoch, ticket.seq))
+    }
+
+    /// One call: a join without a token. `None` if no answer came.
+    async fn call(
+        &self,
+        number: usize,
+        user: &User,
+        token: Option<Token>,
+        random: &mut Random,
+    ) -> Option<std::result::Result<Reply, Refusal>> {
+        let asked = self.now();
+        let server = self.reach(user, random)?;
+        let (out, back) = (20 + random.bits() % 40, 20 + random.bits() % 40);
+        // One message in a hundred is lost on the way there, and one on the way back.
+        if random.below(100) == 0 {
+            return None;
+        }
+        sleep(Duration::from_millis(out)).await;
+        let answer = async {
+            server.client.runs().await;
+            let answer = match &token {
+                None => server.gate.wait(self.zone.as_str(), None).await,
+                Some(token) => server.gate.entry(self.zone.as_str(), token).await,
+            };
+            server.client.runs().await;
+            answer
+        };
+        let patience = Duration::from_millis(PATIENCE_MS);
+        let answer = tokio::time::timeout(patience, answer).await.ok()?;
+        sleep(Duration::from_millis(back)).await;
+        if random.below(100) == 0 {
+            return None;
+        }
+        let ticket = match (&answer, &token) {
+            (_, Some(token)) => self.ticket(token),
+            (Ok(Reply::Waiting { token, .. } | Reply::Entered { token, .. }), None) => self.ticket(token),
+            (Err(_), None) => None,
+        };
+        let now = self.now();
+        let at = (server.client.server, server.client.number);
+        self.audit(|auditor| auditor.answered(now, asked, number, at, ticket, token.is_none(), &answer));
+        if self.plan.users.len() <= FEW {
+            let answer = match &answer {
+                Ok(Reply::Waiting { rank, stale, polling_period_ms, .. }) => {
+                    format!(
+                        "rank {rank}, again in {polling_period_ms} ms{}",
+                        if *stale { ", stale" } else { "" }
+                    )
+                }
+                Ok(Reply::Entered { pass, .. }) => format!("{pass:?}"),
+                Err(refusal) => format!("{refusal:?}"),
+            };
+            let line =
+                format!("user {number}, ticket {ticket:?}, asked server {} at {asked} ms: {answer}", at.0);
+            lock(&self.net).cluster.tell(now, line);
+        }
+        Some(answer)
+    }
+
+    /// The life of one user.
+    async fn live(self: Rc<Self>, number: usize, user: User) {
+        let mut random = Random::of(user.seed);
+        sleep(Duration::from_millis(user.joins_ms)).await;
+        let mut token: Option<Token> = None;
+        let mut joined = self.now();
+        let mut repeats = if user.kind == Kind::Returns { 60 } else { 2 };
+        let mut nap = match user.kind {
+            Kind::Naps(after, length) => Some((after, length)),
+            _ => None,
+        };
+        loop {
+            if let Kind::Leaves(after) = user.kind
+                && self.now() > joined + after
+            {
+                self.audit(|auditor| auditor.left(number));
+                return;
+            }
+            if let Some((after, length)) = nap
+                && self.now() > joined + after
+            {
+                nap = None;
+                sleep(Duration::from_millis(length)).await;
+            }
+            if let (Kind::NeverClaims, Some(token)) = (user.kind, &token) {
+                // The server refuses the poll because of a client limit, and notes it.
+                if let Some(server) = self.reach(&user, &mut random) {
+                    server.client.runs().await;
+                    server.gate.limited(self.zone.as_str(), LimitedCall::Entry, 1, Some(&token[..]));
+                }
+                sleep(Duration::from_millis(1_000)).await;
+                continue;
+            }
+            let pause_ms = match self.call(number, &user, token, &mut random).await {
+                Some(Ok(Reply::Waiting { token: newer, polling_period_ms, .. })) => {
+                    if token.is_none() {
+                        joined = self.now();
+                    }
+                    token = Some(newer);
+                    u64::from(polling_period_ms) * (900 + random.bits() % 201) / 1_000
+                }
+                Some(Ok(Reply::Entered { token: newer, .. })) => {
+                    token = Some(newer);
+                    if repeats == 0 {
+                        return;
+                    }
+                    repeats -= 1;
+                    1_000 + random.bits() % 3_000
+                }
+                // A user whose place is gone gives up: the auditor judges whether it had to be.
+                Some(Err(Refusal::Gone)) => return,
+                Some(Err(_)) | None => RETRY_MS,
+            };
+            sleep(Duration::from_millis(pause_ms)).await;
+        }
+    }
+}
