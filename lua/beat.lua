@@ -45,7 +45,7 @@ while true do
   local full = z.next >= (z.base + 1) * SEGMENT
   if not (s and full and s.live == 0) or z.now < z.recover_until then break end
   call('UNLINK', s.live_key, s.here_key, s.met_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4], s.lost_key)
-  call('PEXPIRE', s.out_key, z.ttl * 1000)
+  call('PEXPIRE', s.entry_key, max(z.ttl * 1000, z.keep_until - z.now))
   call('HDEL', KEYS[4], int(s.index))
   s.changed = false
   z.base = z.base + 1

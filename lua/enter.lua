@@ -50,11 +50,11 @@ for at = 1, #claims, 10 do
   verdicts[i] = gone()
   if of_line then
     if s.index >= z.base then touch(s) end
-    local stamp = call('GETRANGE', s.out_key, bit * 10, bit * 10 + 9)
-    local out_at, out_unix, live = 0, 0, false
-    if #stamp == 10 then out_at, out_unix = unpack_struct('>I6I4', stamp) end
+    local stamp = call('GETRANGE', s.entry_key, bit * 12, bit * 12 + 11)
+    local out_at, out_unix, life, live = 0, 0, 0, false
+    if #stamp == 12 then out_at, out_unix, life = unpack_struct('>I6I4I2', stamp) end
     if out_at > 0 then
-      if out_at + z.ttl * 1000 >= z.now then verdicts[i] = entered(out_at, out_unix) end
+      if out_at + life * 1000 >= z.now then verdicts[i] = entered(out_at, out_unix, life) end
     elseif s.index >= z.base then
       live = call('GETBIT', s.live_key, bit) == 1
       if not live and unknown and z.now < z.recover_until and call('GETBIT', s.lost_key, bit) == 0 then
@@ -112,18 +112,18 @@ elseif not is_held() then
   slots_free = free(true)
 end
 local let_in, left, waiters, positions = 0, {}, {}, {}
-local stamp = pack('>I6I4', z.now, unix_s())
+local stamp = stamp_of_now()
 for _, ask in ipairs(asking) do
   if ask.present < slots_free then
     local s = ask.s
     call('SETBIT', s.live_key, ask.bit, 0)
     call('SETBIT', s.here_key, ask.bit, 0)
-    call('SETRANGE', s.out_key, ask.bit * 10, stamp)
+    call('SETRANGE', s.entry_key, ask.bit * 12, stamp)
     set_live(s, s.live - 1)
     set_present(s, s.present - 1)
     left[#left + 1] = int(ask.seq)
     let_in = let_in + 1
-    verdicts[ask.verdict] = entered(z.now, unix_s())
+    verdicts[ask.verdict] = entered(z.now, unix_s(), z.ttl)
   else
     waiters[#waiters + 1] = { ask.seq, ask.live - let_in, ask.present - let_in }
     positions[#waiters] = ask.verdict

@@ -53,9 +53,9 @@ elseif not is_held() and z.present == 0 then
 end
 z.next, z.joined = first + count, z.joined + count
 if let_in > 0 then
-  local stamp = pack('>I6I4', z.now, unix_s())
+  local stamp = stamp_of_now()
   by_segment(first, let_in, function(s, bit, n)
-    call('SETRANGE', s.out_key, bit * 10, string.rep(stamp, n))
+    call('SETRANGE', s.entry_key, bit * 12, string.rep(stamp, n))
     s.changed, s.rev = true, z.rev
   end)
   note_entries(let_in)

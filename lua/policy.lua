@@ -19,9 +19,11 @@ if ARGV[from] == '1' then
   for i = 1, #POLICY do changed = changed or z[POLICY[i]] ~= tonumber(ARGV[from + i]) end
 end
 if changed then
-  local period, idle = z.period, z.idle
+  local period, idle, ttl = z.period, z.idle, z.ttl
   for i = 1, #POLICY do z[POLICY[i]] = tonumber(ARGV[from + i]) end
   z.policy_rev = z.policy_rev + 1
+  -- The passes that were given keep their longer life.
+  if z.ttl < ttl then z.keep_until = max(z.keep_until, z.now + ttl * 1000) end
   -- The bounds of the windows have moved: search them from the beginning of the log.
   z.minute_from, z.minute_before, z.sub_from, z.sub_before = z.first, z.total_first, z.first, z.total_first
   slide()

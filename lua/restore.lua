@@ -4,8 +4,8 @@
 --
 -- KEYS  see zone.lua; the segments of the memory
 -- ARGV  1-6 as in zone.lua, with 0 0 for epoch and rev; then the server's memory: epoch, rev, next, first segment;
---       the log of the last minute (10 bytes per record: instant 6, count 4), entries (16 bytes each: number 6,
---       instant 6, unix seconds 4); the policy as in policy.lua; then for each segment passed its live bits and its
+--       the log of the last minute (10 bytes per record: instant 6, count 4), entries (18 bytes each: number 6,
+--       instant 6, unix seconds 4, life 2); the policy as in policy.lua; then for each segment passed its live bits and its
 --       gone bits, each of which may be empty
 -- Returns zone.lua's, then 1 if the memory was merged, 0 if the state had it already, -1 if it came too late and the line
 --         goes on without it
@@ -88,10 +88,11 @@ for i = 1, #segments do
   call('DEL', KEYS[6], KEYS[7])
 end
 
-for at = 1, #out, 16 do
-  local seq, entered_at, unix = unpack_struct('>I6I6I4', out, at)
+for at = 1, #out, 18 do
+  local seq, entered_at, unix, life = unpack_struct('>I6I6I4I2', out, at)
   local s = by_index[segment_of(seq)]
-  if s then call('SETRANGE', s.out_key, seq % SEGMENT * 10, pack('>I6I4', entered_at, unix)) end
+  if s then call('SETRANGE', s.entry_key, seq % SEGMENT * 12, pack('>I6I4I2', entered_at, unix, life)) end
+  z.keep_until = max(z.keep_until, entered_at + life * 1000)
 end
 
 -- The log: of two records of one instant, the larger one is newer.

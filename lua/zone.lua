@@ -3,16 +3,18 @@
 -- The rules are those of the crate `admission`; random traces compare the two. All numbers are integers below 2^53. A
 -- bitmap has one bit for each ticket of a segment of 65,536 tickets.
 --
--- KEYS  1 z      the header: the numbers of FIELDS, 8 bytes each, then 32 bytes for each past epoch
+-- KEYS  1 z      the header: the numbers of FIELDS, 8 bytes each; then 32 bytes for each past epoch; then, in one byte, how
+--                many numbers there are
 --       2 log    entries of slightly more than the last minute: 12 bytes per record, instant (6) and running total (6)
 --       3 due    sorted set of the front's appointments: ticket -> due * 65,536 + requested wait
 --       4 seg    hash: segment -> "live present generation seen_all rev"
 --       5 on     exists while this process is known to hold the state; not replicated
 --       6 t1, 7 t2  temporary, empty between calls
---       then for each segment passed: live, here, met, a0, a1, a2, a3, out, lost
+--       then for each segment passed: live, here, met, a0, a1, a2, a3, entry, lost
 --         live  waits          here  present               met   polled since its appointment was made
 --         a0-3  bit planes of the age: generations since the last poll
---         out   10 bytes per ticket: when it entered, by the zone's clock (6) and by the wall clock in seconds (4)
+--         entry 12 bytes per ticket: when it entered, by the zone's clock (6) and by the wall clock in seconds (4), and the
+--               life of the pass in seconds (2)
 --         lost  gone, as the servers remembered it when the state was rebuilt
 -- ARGV  1 epoch, 2 rev   the newest state that this server has seen; 0 0 for none
 --       3 lo, 4 hi       bounds of the zone's clock, as this server knows them; 0 for none
@@ -36,10 +38,10 @@ local FIELDS = {
   'epoch', 'rev', 'now', 'offset', 'next', 'base', 'first', 'total_first', 'records', 'total', 'minute_from', 'minute_before',
   'sub_from', 'sub_before', 'paused', 'seen_all', 'lateness', 'due_base', 'appointed', 'live', 'present', 'joined',
   'entered', 'evicted', 'used', 'hold_until', 'run', 'recover_until', 'mode', 'n', 'subs', 'period', 'idle', 'ttl',
-  'failure', 'policy_rev',
+  'failure', 'policy_rev', 'keep_until',
 }
-local FORMAT = '>' .. string.rep('i8', #FIELDS)
-local HEADER_LEN = 8 * #FIELDS
+-- How many numbers a header has that does not say it.
+local FIRST_FIELDS = 36
 
 local z, past = {}, ''
 local segments, by_index = {}, {}
@@ -48,15 +50,18 @@ local wall = 0
 local function int(number) return string.format('%d', number) end
 
 local function read_header(raw)
-  local values = { unpack_struct(FORMAT, raw) }
-  for i = 1, #FIELDS do z[FIELDS[i]] = values[i] end
-  past = string.sub(raw, HEADER_LEN + 1)
+  local says = #raw % 8 == 1
+  local count = says and string.byte(raw, -1) or FIRST_FIELDS
+  local values = { unpack_struct('>' .. string.rep('i8', count), raw) }
+  -- An earlier version wrote fewer numbers.
+  for i = 1, #FIELDS do z[FIELDS[i]] = i <= count and values[i] or 0 end
+  past = string.sub(raw, 8 * count + 1, says and -2 or -1)
 end
 
 local function header()
   local values = {}
   for i = 1, #FIELDS do values[i] = z[FIELDS[i]] end
-  return pack(FORMAT, unpack(values)) .. past
+  return pack('>' .. string.rep('i8', #FIELDS), unpack(values)) .. past .. string.char(#FIELDS)
 end
 
 -- Numbers that follow from the policy.
@@ -99,7 +104,7 @@ local function use_segments()
       index = index, known = rows[i] and true or false, live = 0, present = 0, generation = 0, seen_all = 0, rev = 0,
       live_key = KEYS[from + 1], here_key = KEYS[from + 2], met_key = KEYS[from + 3],
       ages = { KEYS[from + 4], KEYS[from + 5], KEYS[from + 6], KEYS[from + 7] },
-      out_key = KEYS[from + 8], lost_key = KEYS[from + 9],
+      entry_key = KEYS[from + 8], lost_key = KEYS[from + 9],
     }
     if rows[i] then
       local live, present, generation, seen_all, rev = string.match(rows[i], '(%d+) (%d+) (%d+) (%d+) (%d+)')
@@ -348,9 +353,12 @@ local function ask_again_in(wait)
   return min(max(max(aim - lead, 0), LEAST_POLL_MS), z.period)
 end
 
+-- What `entry` keeps of a ticket that enters now.
+local function stamp_of_now() return pack('>I6I4I2', z.now, unix_s(), z.ttl) end
+
 -- Verdicts, 21 bytes each: the kind, then its data.
 local function gone() return '\0' .. string.rep('\0', 20) end
-local function entered(at, unix) return pack('>I1I6I4', 1, at, unix) .. string.rep('\0', 10) end
+local function entered(at, unix, life) return pack('>I1I6I4I2', 1, at, unix, life) .. string.rep('\0', 8) end
 local function waiting(rank, present_ahead, poll_in, slot_in)
   return pack('>I1I6I6I4i4', 2, rank, present_ahead, poll_in, slot_in)
 end

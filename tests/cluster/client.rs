@@ -6,7 +6,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use admission::Entry;
 use bytes::Bytes;
 use redis_script::client::{Client, ClientError, Confirm, Script, Value};
 use tokio::time::{Duration, Instant, sleep, timeout};
@@ -311,18 +310,18 @@ fn tap(
         net.cluster.tell(now, line);
     }
     let (epoch, now_ms) = (u32::try_from(field(0)).unwrap_or(0), field(2));
-    let mut entered = |epoch: u32, seq: u64, entry: Entry, by_join: bool| {
-        if entry.at_ms == now_ms {
+    let mut entered = |epoch: u32, seq: u64, (at_ms, unix_s): (u64, u64), by_join: bool| {
+        if at_ms == now_ms {
             let line = format!("node {node} lets ticket ({epoch}, {seq}) in, for server {server}");
             net.cluster.tell(now, line);
-            net.auditor.decided(now, server, (epoch, seq), entry.unix_s, by_join);
+            net.auditor.decided(now, server, (epoch, seq), unix_s, by_join);
         }
     };
     match script.name {
         "join" => {
             let (first, count, unix_s) = (number(3), number(4), number(5));
             for seq in first..first + count {
-                entered(epoch, seq, Entry { at_ms: now_ms, unix_s }, true);
+                entered(epoch, seq, (now_ms, unix_s), true);
             }
         }
         "enter" => {
@@ -330,7 +329,7 @@ fn tap(
             for (claim, verdict) in claims.chunks_exact(10).zip(bytes(3).chunks_exact(21)) {
                 let long = |bytes: &[u8]| bytes.iter().fold(0, |n, &byte| n << 8 | u64::from(byte));
                 if verdict[0] == 1 {
-                    let entry = Entry { at_ms: long(&verdict[1..7]), unix_s: long(&verdict[7..11]) };
+                    let entry = (long(&verdict[1..7]), long(&verdict[7..11]));
                     entered(u32::try_from(long(&claim[..4])).unwrap_or(0), long(&claim[4..]), entry, false);
                 }
             }

@@ -102,7 +102,6 @@ const KNOWN: &[(u64, Promise, &str)] = &[
         Promise::TooMany,
         "the clock of a node jumps, and the next call comes from a server that has just started",
     ),
-    (41, Promise::PassDiffers, "a longer life of passes changes those that were given before"),
     (42, Promise::Stalled, "a holder who never claims keeps the slot"),
     (65, Promise::TooMany, "a primary is cut off with a server, and the clock of the next one is ahead"),
 ];

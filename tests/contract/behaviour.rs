@@ -241,6 +241,34 @@ pub(crate) async fn policy_changes_keep_places_and_entries(backend: &impl Backen
     assert!(again[600..].iter().all(|verdict| place(verdict).slot_in_ms.is_some_and(|ms| ms > 0)));
 }
 
+pub(crate) async fn passes_keep_their_life_when_the_policy_changes(backend: &impl Backend, zone: &ZoneId) {
+    let lives = |pass_ttl_s| Policy { pass_ttl_s, ..policy() };
+    let store = backend.open().await;
+    let epoch = store.put_zone(zone, lives(60)).await.expect("put").epoch;
+    let short = store.join(zone, 1).await.expect("joins").verdicts[0];
+    store.put_zone(zone, lives(3_600)).await.expect("put");
+    let long = store.join(zone, 1).await.expect("joins").verdicts[0];
+    store.put_zone(zone, lives(61)).await.expect("put");
+    assert_eq!((entry(&short).life_s, entry(&long).life_s), (60, 3_600));
+    let both = || async { enter(&store, zone, epoch, 0..2).await.verdicts };
+    assert_eq!(both().await, [short, long]);
+    // Another store object reads the same.
+    drop(store);
+    let store = backend.open().await;
+    store.open_zone(zone, lives(61)).await.expect("opened");
+    for after_ms in [30_000, 60_001] {
+        eventually("the life of the first pass goes by", || async {
+            let now_ms = store.beat(zone, Vec::new()).await.expect("beats").now_ms;
+            (now_ms >= entry(&short).at_ms + after_ms).then_some(())
+        })
+        .await;
+        let told = if after_ms < 60_000 { short } else { Verdict::Gone };
+        assert_eq!(enter(&store, zone, epoch, 0..2).await.verdicts, [told, long]);
+    }
+    store.put_zone(zone, lives(3_600)).await.expect("put");
+    assert_eq!(enter(&store, zone, epoch, 0..2).await.verdicts, [Verdict::Gone, long], "nothing is revived");
+}
+
 pub(crate) async fn the_silent_leave_and_who_is_marked_stays(backend: &impl Backend, zone: &ZoneId) {
     let restless = Policy { polling_period_ms: 500, idle_timeout_s: 10, ..with(Mode::Hold) };
     let store = backend.open().await;

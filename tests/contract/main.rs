@@ -91,6 +91,7 @@ macro_rules! trials {
 fn behaviours<B: Backend>(of: &str, start: impl Fn() -> B + Clone + Send + 'static) -> Vec<Trial> {
     trials![
         of, start, behaviour:
+        passes_keep_their_life_when_the_policy_changes,
         the_silent_leave_and_who_is_marked_stays,
         claims_are_granted_in_order_as_slots_fall_free,
         places_are_counted_over_segments_ends,
@@ -114,6 +115,8 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         register_lists_zones_in_order_and_is_put_again_when_lost,
         two_servers_have_one_line,
         entry_learnt_from_a_repeated_claim_survives_a_lost_state,
+        freed_segment_keeps_its_longest_life,
+        state_of_the_first_version_is_read,
         policy_put_by_one_is_in_the_others_view,
         zone_that_is_kept_keeps_its_policy_when_opened,
     ];

@@ -95,6 +95,40 @@ pub(crate) async fn entry_learnt_from_a_repeated_claim_survives_a_lost_state(
     assert_eq!(verdict, Verdict::Entered(admitted));
 }
 
+/// The entries of a segment that is freed are kept as long as the longest life of its passes.
+pub(crate) async fn freed_segment_keeps_its_longest_life(backend: &InRedis, zone: &ZoneId) {
+    let store = backend.open().await;
+    let lives = |pass_ttl_s| Policy { pass_ttl_s, ..with(Mode::Open) };
+    store.put_zone(zone, lives(3_600)).await.expect("put");
+    for _ in 0..64 {
+        store.join(zone, 1_024).await.expect("joins");
+    }
+    let view = store.put_zone(zone, lives(60)).await.expect("put");
+    assert_eq!((view.base, view.next), (65_536, 65_536));
+    let holder = backend.servers.holder(&format!("{{{zone}}}"));
+    let key = format!("weir:v1:{{{zone}}}:0:entry");
+    let kept_ms = backend.servers.command(holder, &["PTTL", &key]).int();
+    assert!((3_000_000..=3_600_000).contains(&kept_ms), "kept for {kept_ms} ms");
+}
+
+/// The header of a zone that the first version wrote has fewer numbers, and may have past epochs behind them.
+pub(crate) async fn state_of_the_first_version_is_read(backend: &InRedis, zone: &ZoneId) {
+    let store = backend.open().await;
+    store.put_zone(zone, with(Mode::Hold)).await.expect("put");
+    let Joined { epoch, .. } = store.join(zone, 3).await.expect("joins");
+    let (holder, key) = (backend.servers.holder(&format!("{{{zone}}}")), format!("weir:v1:{{{zone}}}:z"));
+    for epochs in [0, 1, 3] {
+        let shorten = format!(
+            "redis.call('SET', KEYS[1], string.sub(redis.call('GET', KEYS[1]), 1, 36 * 8) \
+             .. string.rep('x', {epochs} * 32)); return 1"
+        );
+        assert_eq!(backend.servers.command(holder, &["EVAL", &shorten, "1", &key]).int(), 1);
+        let verdicts = store.enter(zone, claims(epoch, 0..3)).await.expect("decided").verdicts;
+        assert_eq!(ranks(&verdicts), [1, 2, 3]);
+        assert_eq!(store.beat(zone, Vec::new()).await.expect("beats").tally.waiting, 3);
+    }
+}
+
 pub(crate) async fn policy_put_by_one_is_in_the_others_view(backend: &InRedis, zone: &ZoneId) {
     let (a, b) = (backend.open().await, backend.open().await);
     a.put_zone(zone, with(Mode::Hold)).await.expect("put");
@@ -209,6 +243,6 @@ pub(crate) async fn decisions_that_a_replica_confirmed_are_answered(backend: &In
     let Joined { epoch, verdicts, .. } = store.join(zone, 2).await.expect("joins");
     assert_eq!(store.enter(zone, claims(epoch, 0..2)).await.expect("decided").verdicts, verdicts);
     // The replica has both entries.
-    let key = format!("weir:v1:{{{zone}}}:0:out");
-    assert_eq!(replica.command(&["STRLEN", &key]).int(), 20);
+    let key = format!("weir:v1:{{{zone}}}:0:entry");
+    assert_eq!(replica.command(&["STRLEN", &key]).int(), 24);
 }

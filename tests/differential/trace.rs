@@ -161,8 +161,6 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
         match dice.below(100) {
             0 => {
                 let policy = self::policy(&mut dice);
-                // Entries that expired before the pass's life was extended may exist on one side only.
-                let policy = Policy { pass_ttl_s: pair.policy.pass_ttl_s, ..policy };
                 let policy =
                     if dice.below(2) == 0 { Policy { mode: policy.mode, ..pair.policy } } else { policy };
                 pair.put(policy, kinds);

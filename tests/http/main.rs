@@ -75,6 +75,7 @@ macro_rules! trials {
 fn together() -> Vec<Trial> {
     trials![
         life::full_life,
+        passes::expiry_is_fixed_at_the_entry,
         line::moves_in_order_and_at_the_windows_speed,
         kill::places_and_caps_survive,
         line::silent_one_is_evicted_and_poller_is_not,

@@ -3,8 +3,11 @@
 use jsonwebtoken::{DecodingKey, Validation, decode, decode_header, jwk};
 use serde::Deserialize;
 
+use rustix::process::Signal;
+
 use crate::{
     app::{Answer, body},
+    clock::{eventually, now},
     weir::{Setup, Weir, zone},
 };
 
@@ -102,6 +105,41 @@ pub(crate) fn ed_dsa_verifies() {
 
 pub(crate) fn rs256_verifies() {
     verifies("RS256");
+}
+
+/// Operators change how long passes are valid. A pass that was given keeps its expiry, and one that is spent stays so.
+pub(crate) fn expiry_is_fixed_at_the_entry() {
+    let lives = |seconds: u32| zone("Z", 600, &format!("pass_ttl_s = {seconds}"));
+    let weir = Setup::new(&lives(60)).start();
+    let reload = |seconds: u32| {
+        let before = weir.log().len();
+        weir.setup().write_config(&lives(seconds));
+        weir.signal(Signal::HUP);
+        eventually("it was read again", || weir.log()[before..].contains("read again").then_some(()));
+    };
+    let keys = JwkSet::of(&weir);
+    let life = |answer: &Answer| {
+        let claims = keys.verify(answer.pass());
+        claims.exp - claims.iat
+    };
+    let join = || Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
+    let ask = |answer: &Answer| weir.post("/traffic/entry", &body("Z", Some(&answer.token)));
+    let (joined, short) = (now(), join());
+    assert_eq!(life(&short), 60);
+    reload(3_600);
+    let long = join();
+    assert_eq!(life(&long), 3_600);
+    assert_eq!(Answer::of(&ask(&short)).pass(), short.pass());
+    reload(61);
+    assert_eq!(Answer::of(&ask(&short)).pass(), short.pass());
+    eventually("half of its life is over", || (joined.elapsed().as_secs() >= 30).then_some(()));
+    assert_eq!(Answer::of(&ask(&long)).pass(), long.pass());
+    eventually("the first pass is spent", || (ask(&short).status == 410).then_some(()));
+    reload(3_600);
+    for _ in 0..2 {
+        assert_eq!(ask(&short).problem(), "gone", "it is not revived");
+        assert_eq!(Answer::of(&ask(&long)).pass(), long.pass());
+    }
 }
 
 /// A restarted server keeps its keys, and earlier passes stay valid.

@@ -36,13 +36,23 @@ use crate::{
 pub use dump::{Dump, DumpSegment, DumpTicket};
 pub use durable::{Delta, Header, Image, Inconsistent};
 
-/// When a ticket entered.
+/// When a ticket entered, and for how long its pass is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Milliseconds on the store's clock.
     pub at_ms: u64,
     /// Seconds since 1970-01-01 UTC by the wall clock.
     pub unix_s: u64,
+    /// The life of the pass in seconds, by the policy of that instant. A later policy does not change it.
+    pub life_s: u32,
+}
+
+impl Entry {
+    /// The last instant, in milliseconds on the store's clock, at which a repeated claim returns this entry.
+    #[must_use]
+    pub fn expires_ms(&self) -> u64 {
+        self.at_ms + u64::from(self.life_s) * 1_000
+    }
 }
 
 /// A holder's request to enter.
@@ -127,8 +137,8 @@ pub struct Zone {
     /// poll.
     lateness_ms: i64,
     entries: HashMap<u64, Entry>,
-    /// The entries in the order in which they expire: instant and ticket.
-    entered: VecDeque<(u64, u64)>,
+    /// When each entry expires, and its ticket.
+    expiries: BinaryHeap<Reverse<(u64, u64)>>,
     tally: Tally,
     unsaved: durable::Unsaved,
 }
@@ -158,7 +168,7 @@ impl Zone {
             appointed_max: None,
             lateness_ms: 0,
             entries: HashMap::new(),
-            entered: VecDeque::new(),
+            expiries: BinaryHeap::new(),
             tally: Tally::default(),
             unsaved: durable::Unsaved::new(base * PAGES as u64),
         }
@@ -271,18 +281,18 @@ impl Zone {
     }
 
     fn expire_entries(&mut self) {
-        while let Some(&(at_ms, seq)) = self.entered.front()
-            && !self.is_remembered(at_ms)
+        while let Some(&Reverse((expires_ms, seq))) = self.expiries.peek()
+            && expires_ms < self.now_ms
         {
-            self.entered.pop_front();
+            self.expiries.pop();
             self.entries.remove(&seq);
             self.unsaved.forgotten.push(seq);
         }
     }
 
-    /// Whether an entry of that instant is still returned to repeated claims.
-    fn is_remembered(&self, at_ms: u64) -> bool {
-        at_ms + u64::from(self.policy.pass_ttl_s) * 1_000 >= self.now_ms
+    /// Whether an entry is still returned to repeated claims.
+    fn is_remembered(&self, entry: &Entry) -> bool {
+        entry.expires_ms() >= self.now_ms
     }
 
     fn move_base(&mut self) {

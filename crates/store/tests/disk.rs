@@ -241,11 +241,11 @@ fn bad_files_are_refused() {
         write.open_table(redb::TableDefinition::<u64, u64>::new("prices")).expect("opens");
         write.commit().expect("commits");
     });
-    damaged(&["has format 2", "reads format 1"], |file| {
+    damaged(&["has format 3", "reads format 2"], |file| {
         let newer = redb::Database::open(file).expect("opens");
         let write = newer.begin_write().expect("begins");
         let record = redb::TableDefinition::<(), &[u8]>::new("record");
-        write.open_table(record).expect("opens").insert((), [2, 0, 0, 0, 9].as_slice()).expect("inserts");
+        write.open_table(record).expect("opens").insert((), [3, 0, 0, 0, 9].as_slice()).expect("inserts");
         write.commit().expect("commits");
     });
 }
@@ -255,7 +255,7 @@ fn a_row_that_is_not_ours_is_refused() {
     damaged(&["not those that were written"], |file| {
         let db = redb::Database::open(file).expect("opens");
         let write = db.begin_write().expect("begins");
-        let entries = redb::TableDefinition::<(u32, u64), (u64, u64)>::new("entries");
+        let entries = redb::TableDefinition::<(u32, u64), (u64, u64, u32)>::new("entries");
         write.open_table(entries).expect("opens").pop_last().expect("pops");
         write.commit().expect("commits");
     });

@@ -99,8 +99,8 @@ fn say_joined(id: &ZoneId, joined: &Joined) {
 }
 
 fn say_entered(id: &ZoneId, seq: u64, verdict: &Verdict) {
-    if let Verdict::Entered(Entry { at_ms, unix_s }) = verdict {
-        say(&format!("enter {id} {seq} {at_ms} {unix_s}"));
+    if let Verdict::Entered(Entry { at_ms, unix_s, life_s }) = verdict {
+        say(&format!("enter {id} {seq} {at_ms} {unix_s} {life_s}"));
     }
 }
 
@@ -209,7 +209,8 @@ impl Answers {
             }
             self.last_ms = self.last_ms.max(number(5));
         } else {
-            let entry = Entry { at_ms: number(3), unix_s: number(4) };
+            let life_s = u32::try_from(number(5)).expect("a life");
+            let entry = Entry { at_ms: number(3), unix_s: number(4), life_s };
             let first = *self.entered.entry(zone).or_default().entry(number(2)).or_insert(entry);
             assert_eq!(first, entry, "ticket {} entered twice", words[2]);
         }
@@ -242,8 +243,8 @@ impl Answers {
                 assert!(decided.at_ms >= self.last_ms, "the clock went back");
                 for (&seq, verdict) in some.iter().zip(&decided.verdicts) {
                     match verdict {
-                        Verdict::Entered(Entry { at_ms, unix_s }) => {
-                            self.take(&format!("enter {id} {seq} {at_ms} {unix_s}"));
+                        Verdict::Entered(Entry { at_ms, unix_s, life_s }) => {
+                            self.take(&format!("enter {id} {seq} {at_ms} {unix_s} {life_s}"));
                         }
                         Verdict::Waiting(_) => {
                             let entered = self.entered.get(id.as_str());

@@ -19,11 +19,11 @@ fn all() -> [&'static Script; 8] {
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
 const PINNED: [(&str, &str); 8] = [
-    ("join", "8babece2b5a86786657d89fea730b34873f212ad"),
-    ("enter", "2347ac8c194b4fd799ced047ab1e43fc6dd185d7"),
-    ("beat", "0c3858d04111100bb6c19c0f31fae0054d22e33a"),
-    ("policy", "3e81981daef10e1636c0fb387228d659303bb600"),
-    ("restore", "6d8e78a6fc6c5f53869a2df50d9daf1b5efa1ec7"),
+    ("join", "222fba6113e2bd7618c0a646ed7226df9643b33b"),
+    ("enter", "c5a6af7ee2a820540e07eacb895ff742b1513596"),
+    ("beat", "fa5496ad6a1f4692054fefacbdf481792d4edbf7"),
+    ("policy", "3388a9481b104e25b8a3700955d67aea59b751ce"),
+    ("restore", "12fae7fd6d108c195ca8dfea85befb1f4159f925"),
     ("zones", "9e6dbbd7d7d163564416c472bf78b39b9f736973"),
     ("define", "37067bb3b744968aadde2ba33cf47b2a724474a5"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),

@@ -200,7 +200,7 @@ table! {
     idle_timeout_s = 60, number_at_least(three_polls_s, "s", 10, 3_600), Rules, ", idle after {} s",
         "A ticket whose holder is silent for this long loses its place. At least three polling periods.";
     pass_ttl_s = 300, number("s", 60, 3_600), Rules, ", passes for {} s",
-        "How long a pass is valid, and how long a repeated `entry` returns it.";
+        "How long a pass is valid, and how long a repeated `entry` returns it. A change affects later entries only.";
     on_store_failure = OnStoreFailure::Closed, OnStoreFailure::KIND, Rules, ", {} without a store",
         "While the store does not answer: `closed` admits nobody; `open` admits everybody, without a limit, and counts them.";
     waits_per_minute_per_client = 0, optional_limit(|_| 0, "calls", 600_000), Servers, ", {} waits a minute a client",

@@ -85,7 +85,7 @@ impl Zone {
             .collect();
         appointments.sort_unstable();
         let mut entries: Vec<_> = (self.entries.iter())
-            .filter(|(_, entry)| self.is_remembered(entry.at_ms))
+            .filter(|(_, entry)| self.is_remembered(entry))
             .map(|(&seq, &entry)| (seq, entry))
             .collect();
         entries.sort_unstable_by_key(|&(seq, _)| seq);

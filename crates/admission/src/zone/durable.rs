@@ -6,7 +6,7 @@
 //!
 //! Invariant: an image that received every delta of a zone restores the same tickets and entries.
 
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 use super::{Entry, Zone};
 use crate::{
@@ -160,7 +160,7 @@ impl Zone {
             // stays closed at least as long as it must.
             zone.window.record(entry.at_ms.min(now.ms), 1);
             zone.entries.insert(seq, entry);
-            zone.entered.push_back((entry.at_ms, seq));
+            zone.expiries.push(Reverse((entry.expires_ms(), seq)));
         }
         zone.window.advance(now.ms);
         zone.unsaved.header = Some(header);

@@ -34,7 +34,7 @@ impl Zone {
             Mode::Hold | Mode::Closed => 0,
         };
         let free = free.min(count);
-        let entry = Entry { at_ms: self.now_ms, unix_s: now.unix_s };
+        let entry = self.entry_at(now);
         let mut verdicts = Vec::with_capacity(count as usize);
         for _ in 0..free {
             let seq = self.issue(true);
@@ -67,9 +67,14 @@ impl Zone {
         seq
     }
 
+    /// An entry of this call.
+    fn entry_at(&self, now: Now) -> Entry {
+        Entry { at_ms: self.now_ms, unix_s: now.unix_s, life_s: self.policy.pass_ttl_s }
+    }
+
     fn note_entry(&mut self, seq: u64, entry: Entry) {
         self.entries.insert(seq, entry);
-        self.entered.push_back((entry.at_ms, seq));
+        self.expiries.push(Reverse((entry.expires_ms(), seq)));
         self.unsaved.entered.push((seq, entry));
         self.tally.entered += 1;
     }
@@ -83,7 +88,7 @@ impl Zone {
         let mut asked: Vec<u64> = claims.iter().filter(known).map(|claim| claim.seq).collect();
         asked.sort_unstable();
         asked.dedup();
-        let entry = Entry { at_ms: self.now_ms, unix_s: now.unix_s };
+        let entry = self.entry_at(now);
         let mut decided = Vec::with_capacity(asked.len());
         let mut waiting = Vec::with_capacity(asked.len());
         for seq in asked {
@@ -91,7 +96,7 @@ impl Zone {
             if let Some((segment, _)) = found {
                 self.touch(segment);
             }
-            if let Some(&earlier) = self.entries.get(&seq).filter(|entry| self.is_remembered(entry.at_ms)) {
+            if let Some(&earlier) = self.entries.get(&seq).filter(|entry| self.is_remembered(entry)) {
                 let again = sabotaged_twice() && self.window.free(true) > 0;
                 if again {
                     self.window.record(self.now_ms, 1);

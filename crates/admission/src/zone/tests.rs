@@ -322,6 +322,38 @@ fn an_entry_expires_without_a_beat() {
 }
 
 #[test]
+fn a_pass_keeps_its_life_when_the_policy_changes() {
+    let lives = |pass_ttl_s| Policy { pass_ttl_s, ..policy(10) };
+    let mut zone = Zone::new(lives(60), EPOCH, at(0));
+    let Verdict::Entered(short) = zone.join(1, at(0)).verdicts[0] else { panic!("the line is empty") };
+    zone.set_policy(lives(300), at(1_000));
+    let Verdict::Entered(long) = zone.join(1, at(1_000)).verdicts[0] else { panic!("the line is empty") };
+    zone.set_policy(lives(60), at(2_000));
+    assert_eq!((short.life_s, long.life_s), (60, 300));
+    // Restored from a journal, nothing differs.
+    let mut saved = Image { header: zone.take_delta().expect("new").header, pages: vec![], entries: vec![] };
+    let mut gone = Box::new([0; crate::PAGE_WORDS]);
+    gone[0] = 3;
+    saved.pages.push((0, gone));
+    saved.entries = vec![(0, short), (1, long)];
+    let restored = Zone::restore(lives(60), saved, at(3_000)).expect("consistent");
+    for mut zone in [zone, restored] {
+        let both = |zone: &mut Zone, ms| zone.enter(&[claim(0), claim(1)], at(ms)).verdicts;
+        assert_eq!(both(&mut zone, 60_000), [Verdict::Entered(short), Verdict::Entered(long)]);
+        zone.beat(&[], at(60_001));
+        assert_eq!(both(&mut zone, 60_001), [Verdict::Gone, Verdict::Entered(long)]);
+        zone.set_policy(lives(3_600), at(61_000));
+        assert_eq!(both(&mut zone, 61_000), [Verdict::Gone, Verdict::Entered(long)], "nothing is revived");
+        zone.beat(&[], at(301_000));
+        assert_eq!(both(&mut zone, 301_000)[1], Verdict::Entered(long));
+        assert_eq!(zone.dump().entries, [(1, long)], "each is forgotten in its own time");
+        zone.beat(&[], at(301_001));
+        assert_eq!(both(&mut zone, 301_001), [Verdict::Gone, Verdict::Gone]);
+        assert_eq!(zone.dump().entries, []);
+    }
+}
+
+#[test]
 fn ticket_numbers_may_exceed_a_million_millions() {
     let base_page = 1_000_000_000_000 / PAGE_TICKETS as u64;
     let header = Header { epoch: EPOCH, next: base_page * PAGE_TICKETS as u64 + 100, base_page };
@@ -343,7 +375,7 @@ fn damaged_images_are_refused() {
         entries,
     };
     let refused = |image| Zone::restore(policy(1), image, at(0)).err().expect("refused").0;
-    let entry = Entry { at_ms: 0, unix_s: 0 };
+    let entry = Entry { at_ms: 0, unix_s: 0, life_s: 300 };
     assert!(refused(image(5, 1, vec![])).contains("after its end"));
     assert!(refused(image(64, 0, vec![])).contains("never issued"));
     assert!(refused(image(8_192, 0, vec![(1, entry)])).contains("still waits"));

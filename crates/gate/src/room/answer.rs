@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use admission::{Lookup, Position, Ticket, Verdict};
+use admission::{Entry, Lookup, Position, Ticket, Verdict};
 
 use super::{Room, WaitStatus};
 use crate::reply::{PassClaims, Refusal, Reply};
@@ -49,14 +49,14 @@ impl Room {
                 if entry.at_ms == at_ms {
                     self.publish_entered(&ticket, at_ms);
                 }
-                Ok(self.entered_at(&ticket, entry.unix_s))
+                Ok(self.entered(&ticket, entry))
             }
         }
     }
 
-    /// The reply to a holder who entered at `entered_unix_s`.
-    pub(super) fn entered_at(&self, ticket: &Ticket, entered_unix_s: u64) -> Reply {
-        let ttl_s = self.policy().pass_ttl_s;
+    /// The reply to a holder who entered.
+    pub(super) fn entered(&self, ticket: &Ticket, entry: Entry) -> Reply {
+        let Entry { unix_s: entered_unix_s, life_s: ttl_s, .. } = entry;
         let pass = PassClaims { epoch: ticket.epoch, seq: ticket.seq, entered_unix_s, ttl_s };
         Reply::Entered { token: self.sealer.seal(ticket), pass }
     }

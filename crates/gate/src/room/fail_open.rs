@@ -1,7 +1,7 @@
 //! Admission without the store, for zones whose policy opens them while the store is away.
 //!
 //! A newcomer's ticket gets epoch 0, which no line has, and a random number. The pass is valid like any other, and the
-//! token alone shows that its holder entered, and when. A waiting holder's pass has the ticket's own name, so a later
+//! token alone shows that its holder entered, when, and how long the pass is valid. A waiting holder's pass has the ticket's own name, so a later
 //! entry by the store is the same entry. Invariant: nobody enters this way before the store has been away for as long as
 //! [`Gate::open_after`](crate::Gate::open_after) says. A failover is shorter than that, and opens nothing.
 
@@ -22,24 +22,25 @@ impl Room {
         if !self.fails_open() {
             return None;
         }
-        let now_ms = unix_ms();
+        let (now_ms, life_s) = (unix_ms(), self.policy().pass_ttl_s);
         let ticket = match ticket {
             Some(ticket) => ticket,
             None => Ticket {
                 epoch: EPOCH,
                 seq: random_48()?,
                 issued_ms: now_ms,
-                first_told_s: None,
+                // Nobody is told a wait here. The field keeps the life of the pass.
+                first_told_s: Some(life_s),
                 told_s: None,
             },
         };
         let total = 1 + self.without_store.fetch_add(1, Ordering::Relaxed);
         self.bus.publish(AdmittedWithoutStore { zone: self.id, total });
-        let entry = Entry { at_ms: now_ms, unix_s: now_ms / 1_000 };
+        let entry = Entry { at_ms: now_ms, unix_s: now_ms / 1_000, life_s };
         if ticket.epoch == EPOCH || self.is_new_entry(ticket.epoch, ticket.seq) {
             self.publish_admitted(ticket.epoch, ticket.seq, entry, now_ms);
         }
-        Some(self.entered_at(&ticket, entry.unix_s))
+        Some(self.entered(&ticket, entry))
     }
 
     /// Whether the zone admits everybody without the store now.
@@ -58,9 +59,11 @@ impl Room {
         if ticket.epoch != EPOCH {
             return None;
         }
-        let good_until_ms = ticket.issued_ms + u64::from(self.policy().pass_ttl_s) * 1_000;
-        let is_good = unix_ms() <= good_until_ms;
-        Some(if is_good { Ok(self.entered_at(ticket, ticket.issued_ms / 1_000)) } else { Err(Refusal::Gone) })
+        let at_ms = ticket.issued_ms;
+        let life_s = ticket.first_told_s.unwrap_or_default();
+        let entry = Entry { at_ms, unix_s: at_ms / 1_000, life_s };
+        let is_good = unix_ms() <= entry.expires_ms();
+        Some(if is_good { Ok(self.entered(ticket, entry)) } else { Err(Refusal::Gone) })
     }
 }
 

@@ -41,8 +41,8 @@ const RECORD: TableDefinition<'_, (), &[u8]> = TableDefinition::new("record");
 const ZONES: TableDefinition<'_, &str, (u32, u32, u64, u64)> = TableDefinition::new("zones");
 /// Zone, page -> the `gone` bits, little-endian. The table's name in the file is older than the word *page*.
 const PAGES: TableDefinition<'_, (u32, u64), &[u8; PAGE_BYTES]> = TableDefinition::new("segments");
-/// Zone, ticket -> when it entered: the store's clock in ms, the wall clock in s.
-const ENTRIES: TableDefinition<'_, (u32, u64), (u64, u64)> = TableDefinition::new("entries");
+/// Zone, ticket -> when it entered (the store's clock in ms, the wall clock in s), and the life of the pass in s.
+const ENTRIES: TableDefinition<'_, (u32, u64), (u64, u64, u32)> = TableDefinition::new("entries");
 
 /// The size of redb's cache, in bytes. A journal has few hot pages.
 const CACHE: usize = 32 << 20;
@@ -214,10 +214,10 @@ fn write_zone(write: &WriteTransaction, id: &ZoneId, number: u32, changes: &Delt
     }
 
     let mut entries = write.open_table(ENTRIES)?;
-    for &(seq, Entry { at_ms, unix_s }) in &changes.entered {
+    for &(seq, Entry { at_ms, unix_s, life_s }) in &changes.entered {
         let key = (number, seq);
-        digest ^= entry_digest(key, (at_ms, unix_s));
-        if let Some(old) = entries.insert(key, (at_ms, unix_s))? {
+        digest ^= entry_digest(key, (at_ms, unix_s, life_s));
+        if let Some(old) = entries.insert(key, (at_ms, unix_s, life_s))? {
             digest ^= entry_digest(key, old.value());
         }
     }
@@ -261,9 +261,9 @@ fn read(db: &Database) -> Result<Read, Fault> {
         let (key, entered) = row?;
         digest ^= entry_digest(key.value(), entered.value());
         let (number, seq) = key.value();
-        let (at_ms, unix_s) = entered.value();
+        let (at_ms, unix_s, life_s) = entered.value();
         let (_, image) = images.get_mut(&number).ok_or_else(|| wrong("an entry has no zone"))?;
-        image.entries.push((seq, Entry { at_ms, unix_s }));
+        image.entries.push((seq, Entry { at_ms, unix_s, life_s }));
     }
     if digest != record.digest {
         return Err(wrong("its rows are not those that were written"));
@@ -291,8 +291,8 @@ fn page_digest(key: (u32, u64), bytes: &[u8; PAGE_BYTES]) -> u128 {
     record::digest(b's', key, &[bytes])
 }
 
-fn entry_digest(key: (u32, u64), (at_ms, unix_s): (u64, u64)) -> u128 {
-    record::digest(b'e', key, &[&at_ms.to_le_bytes(), &unix_s.to_le_bytes()])
+fn entry_digest(key: (u32, u64), (at_ms, unix_s, life_s): (u64, u64, u32)) -> u128 {
+    record::digest(b'e', key, &[&at_ms.to_le_bytes(), &unix_s.to_le_bytes(), &life_s.to_le_bytes()])
 }
 
 fn to_bytes(words: &Words) -> [u8; PAGE_BYTES] {

@@ -106,7 +106,7 @@ fn joined(zone: &Zone, count: u32, mut answer: Answer) -> Result<Joined> {
     let (ahead, present_ahead) = (answer.rest.number()?, answer.rest.number()?);
     let at_front = wire::verdicts(&answer.rest.bytes()?)?;
     let at_ms = answer.header.now;
-    let entry = admission::Entry { at_ms, unix_s };
+    let entry = admission::Entry { at_ms, unix_s, life_s: answer.header.policy.pass_ttl_s };
     let let_in = usize::try_from(let_in).ok().filter(|&n| n + at_front.len() <= count as usize);
     let mut verdicts = vec![Verdict::Entered(entry); let_in.ok_or(Garbled("a join's reply"))?];
     let waiting = u64::from(count) - verdicts.len() as u64;

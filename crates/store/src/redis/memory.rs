@@ -238,8 +238,7 @@ impl Memory {
                 }
             }
         }
-        let ttl_ms = u64::from(self.header.policy.pass_ttl_s) * 1_000;
-        while self.entries.front().is_some_and(|(_, entry)| entry.at_ms + ttl_ms < self.header.now) {
+        while self.entries.front().is_some_and(|(_, entry)| entry.expires_ms() < self.header.now) {
             self.entries.pop_front();
         }
     }

@@ -72,6 +72,7 @@ impl<C: Client> Redis<C> {
                 out.extend_from_slice(&seq.to_be_bytes()[2..]);
                 out.extend_from_slice(&entry.at_ms.to_be_bytes()[2..]);
                 out.extend_from_slice(&u32::try_from(entry.unix_s).unwrap_or(u32::MAX).to_be_bytes());
+                out.extend_from_slice(&u16::try_from(entry.life_s).unwrap_or(u16::MAX).to_be_bytes());
             }
             args.push(out.into());
             args.extend(wire::policy_numbers(&witness.policy).map(text));

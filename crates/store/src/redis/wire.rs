@@ -54,12 +54,13 @@ pub(super) struct Header {
 }
 
 /// How many numbers the header has, in the order of FIELDS in `lua/zone.lua`.
-const HEADER_NUMBERS: usize = 36;
+const HEADER_NUMBERS: usize = 37;
 
 impl Header {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Garbled> {
         let fault = Garbled("the header");
-        if bytes.len() < HEADER_NUMBERS * 8 || !bytes.len().is_multiple_of(8) {
+        // Behind the numbers and the past epochs, one byte says how many numbers there are.
+        if bytes.len() < HEADER_NUMBERS * 8 || bytes.len() % 8 != 1 {
             return Err(fault);
         }
         let mut numbers = bytes.chunks_exact(8).take(HEADER_NUMBERS).map(|number| {
@@ -134,7 +135,8 @@ pub(super) fn verdicts(bytes: &[u8]) -> Result<Vec<Verdict>, Garbled> {
         .map(|verdict| match verdict[0] {
             0 => Ok(Verdict::Gone),
             1 => {
-                Ok(Verdict::Entered(Entry { at_ms: number(&verdict[1..7]), unix_s: number(&verdict[7..11]) }))
+                let (at_ms, unix_s) = (number(&verdict[1..7]), number(&verdict[7..11]));
+                Ok(Verdict::Entered(Entry { at_ms, unix_s, life_s: short(&verdict[11..13])? }))
             }
             2 => {
                 let slot_in = short(&verdict[17..21])?;

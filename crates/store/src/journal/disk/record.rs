@@ -6,7 +6,7 @@ use super::Fault;
 use crate::{Clock, clock::Boot};
 
 /// The version of the tables and of this record.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 
 const LEN: usize = 76;
 const CHECKED: usize = LEN - 16;
