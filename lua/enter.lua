@@ -48,7 +48,15 @@ for at = 1, #claims, 10 do
   local s, bit = by_index[segment_of(seq)], seq % SEGMENT
   local of_line, unknown = is_of_line(epoch, seq)
   verdicts[i] = gone()
-  if of_line then
+  -- No ticket is reported as gone before all servers had time to say what they remember.
+  if of_line == nil and z.now >= z.hold_until and z.now < z.recover_until and seq < z.floor then
+    -- No server has told of the line before this one. The ticket itself proves the place.
+    of_line, unknown, z.base = true, true, min(z.base, s.index)
+    past = string.sub(pack('>i8i8i8i8', epoch, 0, 0, z.floor) .. past, 1, 8 * 32)
+  end
+  if of_line == nil and is_recovering() then
+    verdicts[i] = waiting(1, 0, z.period, -1)
+  elseif of_line then
     if s.index >= z.base then touch(s) end
     local stamp = call('GETRANGE', s.entry_key, bit * 12, bit * 12 + 11)
     local out_at, out_unix, life, live = 0, 0, 0, false
@@ -57,10 +65,13 @@ for at = 1, #claims, 10 do
       if out_at + life * 1000 >= z.now then verdicts[i] = entered(out_at, out_unix, life) end
     elseif s.index >= z.base then
       live = call('GETBIT', s.live_key, bit) == 1
-      if not live and unknown and z.now < z.recover_until and call('GETBIT', s.lost_key, bit) == 0 then
-        -- A lost state gave out this number, and no server remembers it. The ticket itself proves it.
+      local is_lost = epoch ~= z.epoch and call('GETBIT', s.lost_key, bit) == 1
+      if not live and z.now < z.recover_until and (is_lost and z.now >= z.hold_until or unknown and not is_lost) then
+        -- A lost state gave out this number, and no server remembers it. Or a server saw that it did not wait any more, but
+        -- none was told of an entry, so its holder was not either. The ticket itself proves the place.
         if not s.known then start_segment(s) end
         call('SETBIT', s.live_key, bit, 1)
+        call('SETBIT', s.lost_key, bit, 0)
         set_live(s, s.live + 1)
         live = true
       end
@@ -84,8 +95,8 @@ for at = 1, #claims, 10 do
         asking[#asking + 1] = { seq = seq, s = s, bit = bit, verdict = i }
       end
     end
-    if out_at == 0 and not live and epoch ~= z.epoch and z.now < z.hold_until then
-      -- Another server may remember that it entered. No ticket is reported as gone before all servers had time to say.
+    if out_at == 0 and not live and epoch ~= z.epoch and is_recovering() then
+      -- Another server may remember that it entered.
       verdicts[i] = waiting(1, 0, z.period, -1)
     end
   end

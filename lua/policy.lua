@@ -1,23 +1,20 @@
 -- Creates a zone, or changes its policy. Tickets keep their places.
 --
 -- KEYS  see zone.lua; no segments
--- ARGV  1-6 as in zone.lua (n = 0); then 1 if an existing zone takes the policy, 0 if it keeps its own; then
---       mode, n, subs, period, idle, ttl, failure
+-- ARGV  1-7 as in zone.lua (n = 0); then 1 if the zone is known to be new; then mode, n, subs, period, idle, ttl, failure
 -- Returns zone.lua's
 -- Errors  WEIR_LOST  the server knows the zone, but it does not exist any more
 -- Cost  about 30 us.
 
 if call('EXISTS', KEYS[1]) == 0 then
   if tonumber(ARGV[1]) > 0 then return redis.error_reply('WEIR_LOST there is no such zone any more') end
-  create(nil, 8)
+  create(nil, 9, ARGV[8] == '1')
   call('SET', KEYS[1], header())
 end
 local from, fault = begin()
 if fault then return fault end
 local changed = false
-if ARGV[from] == '1' then
-  for i = 1, #POLICY do changed = changed or z[POLICY[i]] ~= tonumber(ARGV[from + i]) end
-end
+for i = 1, #POLICY do changed = changed or z[POLICY[i]] ~= tonumber(ARGV[from + i]) end
 if changed then
   local period, idle, ttl = z.period, z.idle, z.ttl
   for i = 1, #POLICY do z[POLICY[i]] = tonumber(ARGV[from + i]) end

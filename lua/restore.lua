@@ -3,124 +3,222 @@
 -- saw it waiting and none saw it gone.
 --
 -- KEYS  see zone.lua; the segments of the memory
--- ARGV  1-6 as in zone.lua, with 0 0 for epoch and rev; then the server's memory: epoch, rev, next, first segment;
---       the log of the last minute (10 bytes per record: instant 6, count 4), entries (18 bytes each: number 6,
---       instant 6, unix seconds 4, life 2); the policy as in policy.lua; then for each segment passed its live bits and its
---       gone bits, each of which may be empty
+-- ARGV  1-7 as in zone.lua, with 0 0 for epoch and rev, and the clock of the line that the server remembers; then its
+--       memory: epoch, rev, next, first segment, start, born, floor; 1 if it remembers nothing else; the servers that it
+--       knows of, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
+--       bytes per record: instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the
+--       policy as in policy.lua; then for each segment passed its live bits and its gone bits, each of which may be empty
 -- Returns zone.lua's, then 1 if the memory was merged, 0 if the state had it already, -1 if it came too late and the line
 --         goes on without it
 -- Cost  about 60 us per segment, and 1 us for each record of the log and each entry.
 
-local w_epoch, w_rev, w_next, w_base, log, out, policy_at
+local w, log, out, policy_at = {}, nil, nil, nil
 do
-  local at = 7 + tonumber(ARGV[6])
-  w_epoch, w_rev, w_next, w_base = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
-  log, out, policy_at = ARGV[at + 4], ARGV[at + 5], at + 6
+  local at = 8 + tonumber(ARGV[7])
+  for i, name in ipairs({ 'epoch', 'rev', 'next', 'base', 'start', 'born', 'floor', 'last' }) do
+    w[name] = tonumber(ARGV[at + i - 1])
+  end
+  w.servers, w.past, log, out, policy_at = ARGV[at + 8], ARGV[at + 9], ARGV[at + 10], ARGV[at + 11], at + 12
 end
 
-if call('EXISTS', KEYS[1]) == 0 then
-  create(w_epoch, policy_at)
-  z.next, z.base = w_next, w_base
+-- The clock of the line that the server remembers.
+local w_now = tonumber(ARGV[3])
+local raw = call('GET', KEYS[1])
+if raw then
+  read_header(raw)
+  -- The clocks of two lines are not comparable, nor is the clock of an earlier epoch.
+  if z.born ~= w.born or w.epoch < z.epoch then ARGV[3], ARGV[4] = '0', '0' end
+else
+  create(w.epoch, policy_at, true)
+  z.born, z.floor, z.start, z.next, z.base = w.born, w.floor, w.start, w.next, w.base
   begin_epoch(z.now, 0, 0)
+  blind_since = 0
   call('SET', KEYS[1], header())
 end
 local from, fault = begin()
 if fault then return fault end
+-- By how much the line's clock is ahead of the one that the server remembers. Within a line small differences are delays.
+local drift = z.now - w_now
+if z.born == w.born and abs(drift) <= 1000 then drift = 0 end
 
--- The revision, the next number and the limit that the state knew of a past epoch.
+-- The revision and the next number that the state knew of a past epoch.
 local function find_past(epoch)
   for at = 1, #past, 32 do
-    local of, rev, known, limit = unpack_struct('>i8i8i8i8', past, at)
-    if of == epoch then return rev, known, limit end
+    local of, rev, known = unpack_struct('>i8i8i8i8', past, at)
+    if of == epoch then return rev, known end
   end
 end
 
-if w_epoch == z.epoch and w_rev > z.rev then
-  begin_epoch(z.now, z.rev, z.next)
-elseif w_epoch > z.epoch then
-  -- The state has an earlier epoch than the one that the server saw.
-  local rev, known = z.rev, z.next
-  begin_epoch(z.now, rev, known)
-  past = string.sub(pack('>i8i8i8i8', w_epoch, 0, known, z.next) .. past, 1, 8 * 32)
-  z.epoch = w_epoch + 1
-elseif w_epoch < z.epoch and not find_past(w_epoch) and z.joined == 0 then
-  -- A server without a memory created the zone again, and it has given out no number yet.
-  z.next = max(z.next, w_next)
-  local limit = (segment_of(z.next + SEGMENT - 1) + 1) * SEGMENT
-  past = string.sub(pack('>i8i8i8i8', w_epoch, 0, 0, limit) .. past, 1, 8 * 32)
-  z.next, z.base = limit, w_base
-  z.hold_until, z.recover_until = z.now + z.period + 1000, z.now + z.idle * 1000
+local function add_past(known, limit)
+  past = string.sub(pack('>i8i8i8i8', w.epoch, 0, known, limit) .. past, 1, 8 * 32)
 end
-local rev_known, known, limit = find_past(w_epoch)
-if not rev_known then return finish(w_epoch == z.epoch and 0 or -1) end
-if w_rev <= rev_known then return finish(0) end
-z.base = min(z.base, w_base)
+
+local taken = 1
+local w_end = (segment_of(w.next + SEGMENT - 1) + 1) * SEGMENT
+local rev_known, known = find_past(w.epoch)
+if w.epoch == z.epoch then
+  -- begin() has counted this call.
+  if w.rev >= z.rev then
+    rev_known, known = z.rev - 1, z.next
+    begin_epoch(z.now, rev_known, known)
+  end
+elseif not rev_known then
+  if z.born > w.born then
+    -- A server that remembered nothing began a new line. The people of the earlier one are before it.
+    if z.joined == 0 and w.next > z.floor then
+      z.floor = w_end
+      z.start = w_end + (z.run + wall) % SEGMENT
+      z.next = z.start
+    end
+    if w.next <= z.floor then
+      rev_known, known = 0, 0
+      add_past(0, min(w_end, z.floor))
+    else
+      taken = -1
+    end
+  else
+    -- Another process went on with an earlier state, or this state is older than the one that the server saw.
+    known = z.next
+    if #past > 0 and z.epoch > w.epoch then
+      local _, _, forked = unpack_struct('>i8i8i8i8', past, 1)
+      known = forked
+    end
+    rev_known, known = 0, min(known, w.start)
+    if w.epoch > z.epoch then
+      begin_epoch(z.now, z.rev - 1, z.next, { w.epoch, w.next })
+    else
+      z.next = max(z.next, w.next)
+    end
+    add_past(known, min(w_end, max(z.start, w.next)))
+    z.born = w.born
+  end
+end
+if taken == 1 then
+  for at = 1, #w.past, 32 do
+    local epoch = unpack_struct('>i8', w.past, at)
+    if epoch ~= z.epoch and not find_past(epoch) then past = string.sub(past .. string.sub(w.past, at, at + 31), 1, 8 * 32) end
+  end
+end
+if taken == 1 and not (rev_known and w.rev > rev_known) then taken = 0 end
 
 local function without(key, those)
   call('BITOP', 'AND', KEYS[7], key, those)
   call('BITOP', 'XOR', key, key, KEYS[7])
 end
 
-for i = 1, #segments do
-  local s = segments[i]
-  local live, gone_bits = ARGV[policy_at + #POLICY + (i - 1) * 2], ARGV[policy_at + #POLICY + (i - 1) * 2 + 1]
-  if not s.known then start_segment(s) else touch(s) end
-  if #gone_bits > 0 then
-    call('SET', KEYS[6], gone_bits)
-    call('BITOP', 'OR', s.lost_key, s.lost_key, KEYS[6])
+-- Later, everybody who still polls has shown the ticket, and who did not is not waiting any more.
+local is_late = z.now >= z.recover_until
+if taken == 1 and not is_late then
+  z.base = min(z.base, w.base)
+  for i = 1, #segments do
+    local s = segments[i]
+    local live, gone_bits = ARGV[policy_at + #POLICY + (i - 1) * 2], ARGV[policy_at + #POLICY + (i - 1) * 2 + 1]
+    if not s.known then start_segment(s) else touch(s) end
+    if #gone_bits > 0 then
+      call('SET', KEYS[6], gone_bits)
+      call('BITOP', 'OR', s.lost_key, s.lost_key, KEYS[6])
+    end
+    -- The state knows better which tickets below `known` there are.
+    local skip = max(known - s.index * SEGMENT, 0)
+    if #live > 0 and skip < SEGMENT then
+      call('SET', KEYS[6], live)
+      local whole = floor(skip / 8)
+      if whole > 0 then call('SETRANGE', KEYS[6], 0, string.rep('\0', whole)) end
+      for bit = whole * 8, skip - 1 do call('SETBIT', KEYS[6], bit, 0) end
+      for plane = 1, 4 do without(s.ages[plane], KEYS[6]) end
+      call('BITOP', 'OR', s.live_key, s.live_key, KEYS[6])
+      call('BITOP', 'OR', s.here_key, s.here_key, KEYS[6])
+    end
+    for _, key in ipairs({ s.live_key, s.here_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4] }) do
+      without(key, s.lost_key)
+    end
+    set_live(s, call('BITCOUNT', s.live_key))
+    set_present(s, call('BITCOUNT', s.here_key))
+    call('DEL', KEYS[6], KEYS[7])
   end
-  -- The state knows better which tickets below `known` there are.
-  local skip = max(known - s.index * SEGMENT, 0)
-  if #live > 0 and skip < SEGMENT then
-    call('SET', KEYS[6], live)
-    local whole = floor(skip / 8)
-    if whole > 0 then call('SETRANGE', KEYS[6], 0, string.rep('\0', whole)) end
-    for bit = whole * 8, skip - 1 do call('SETBIT', KEYS[6], bit, 0) end
-    for plane = 1, 4 do without(s.ages[plane], KEYS[6]) end
-    call('BITOP', 'OR', s.live_key, s.live_key, KEYS[6])
-    call('BITOP', 'OR', s.here_key, s.here_key, KEYS[6])
-  end
-  for _, key in ipairs({ s.live_key, s.here_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4] }) do
-    without(key, s.lost_key)
-  end
-  set_live(s, call('BITCOUNT', s.live_key))
-  set_present(s, call('BITCOUNT', s.here_key))
-  call('DEL', KEYS[6], KEYS[7])
 end
 
-for at = 1, #out, 18 do
-  local seq, entered_at, unix, life = unpack_struct('>I6I6I4I2', out, at)
-  local s = by_index[segment_of(seq)]
-  if s then call('SETRANGE', s.entry_key, seq % SEGMENT * 12, pack('>I6I4I2', entered_at, unix, life)) end
-  z.keep_until = max(z.keep_until, entered_at + life * 1000)
+if taken == 1 then
+  for at = 1, #out, 18 do
+    local seq, entered_at, unix, life = unpack_struct('>I6I6I4I2', out, at)
+    entered_at = max(entered_at + drift, 1)
+    local s, bit = by_index[segment_of(seq)], seq % SEGMENT
+    if s then
+      local stamp = call('GETRANGE', s.entry_key, bit * 12, bit * 12 + 11)
+      if #stamp < 12 or unpack_struct('>I6', stamp) == 0 then
+        call('SETRANGE', s.entry_key, bit * 12, pack('>I6I4I2', entered_at, unix, life))
+      end
+      if s.known and call('SETBIT', s.live_key, bit, 0) == 1 then
+        set_live(s, s.live - 1)
+        if call('SETBIT', s.here_key, bit, 0) == 1 then set_present(s, s.present - 1) end
+      end
+    end
+    z.keep_until = max(z.keep_until, entered_at + life * 1000)
+  end
 end
 
--- The log: of two records of one instant, the larger one is newer.
-if #log > 0 then
-  local counts, instants, before = {}, {}, z.total - z.minute_before
+-- The servers that have to say what they remember before the presumption ends.
+local name = ARGV[6]
+for other in string.gmatch(w.servers, '%S+') do
+  if other ~= name and not call('HGET', KEYS[8], other) then call('HSET', KEYS[8], other, '0 ' .. int(z.now)) end
+end
+if name ~= '' and w.last == 1 then call('HSET', KEYS[8], name, int(z.epoch) .. ' ' .. int(z.now)) end
+local have_all_spoken = true
+do
+  local all = call('HGETALL', KEYS[8])
+  for i = 2, #all, 2 do
+    local epoch, seen = string.match(all[i], '(%d+) (%d+)')
+    if tonumber(epoch) ~= z.epoch and abs(z.now - tonumber(seen)) <= SERVER_MS then have_all_spoken = false end
+  end
+end
+
+-- The log, without the presumption. Of two records of one instant, the larger one is newer. What the state has no record of
+-- is as old as the server's own clock says.
+local counts, instants, before, used = {}, {}, 0, 0
+do
   local last = z.minute_before
   for i = z.minute_from, z.records - 1 do
     local at, total = record(i)
-    counts[at], last = total - last, total
-    instants[#instants + 1] = at
+    local count = total - last
+    last = total
+    if at == z.presumed_at then count = count - z.presumed end
+    if count > 0 then
+      counts[at], before = count, before + count
+      instants[#instants + 1] = at
+    end
   end
-  for at = 1, #log, 10 do
+  for at = 1, taken == 1 and #log or 0, 10 do
     local instant, count = unpack_struct('>I6I4', log, at)
-    if not counts[instant] then instants[#instants + 1] = instant end
-    counts[instant] = max(counts[instant] or 0, count)
+    local then_at = min(instant + drift, z.now)
+    if then_at >= z.now - MINUTE_MS then
+      local had = counts[then_at]
+      if not had then instants[#instants + 1] = then_at end
+      counts[then_at] = then_at == instant and max(had or 0, count) or (had or 0) + count
+    end
   end
-  table.sort(instants)
-  local lines, total = {}, z.total
-  for i = 1, #instants do
-    total = total + counts[instants[i]]
-    lines[i] = pack('>I6I6', instants[i], total)
-  end
-  call('SET', KEYS[2], table.concat(lines))
-  z.first, z.total_first = z.records, z.total
-  z.records, z.entered = z.first + #lines, z.entered + (total - z.total) - before
-  z.total = total
-  z.minute_from, z.minute_before, z.sub_from, z.sub_before = z.first, z.total_first, z.first, z.total_first
-  chunk_from, chunk_to = 0, 0
-  slide()
+  for i = 1, #instants do used = used + counts[instants[i]] end
 end
-return finish(1)
+if have_all_spoken then
+  z.presumed_at, z.presumed = 0, 0
+elseif blind_since then
+  z.presumed_at, z.presumed = z.now, max(z.n - used, 0)
+elseif z.presumed_at > 0 then
+  z.presumed = z.presumed_at >= z.now - MINUTE_MS and max(min(z.presumed, z.n - used), 0) or 0
+end
+if z.presumed > 0 then
+  if not counts[z.presumed_at] then instants[#instants + 1] = z.presumed_at end
+  counts[z.presumed_at] = (counts[z.presumed_at] or 0) + z.presumed
+end
+table.sort(instants)
+local lines, total = {}, z.total
+for i = 1, #instants do
+  total = total + counts[instants[i]]
+  lines[i] = pack('>I6I6', instants[i], total)
+end
+call('SET', KEYS[2], table.concat(lines))
+z.first, z.total_first = z.records, z.total
+z.records, z.entered, z.total = z.first + #lines, z.entered + used - before, total
+z.minute_from, z.minute_before, z.sub_from, z.sub_before = z.first, z.total_first, z.first, z.total_first
+chunk_from, chunk_to = 0, 0
+slide()
+return finish(taken)

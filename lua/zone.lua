@@ -10,6 +10,8 @@
 --       4 seg    hash: segment -> "live present generation seen_all rev"
 --       5 on     exists while this process is known to hold the state; not replicated
 --       6 t1, 7 t2  temporary, empty between calls
+--       8 srv    hash: server that makes decisions -> "epoch seen": up to which epoch it has given back what it remembers,
+--                and when it last called, by the zone's clock
 --       then for each segment passed: live, here, met, a0, a1, a2, a3, entry, lost
 --         live  waits          here  present               met   polled since its appointment was made
 --         a0-3  bit planes of the age: generations since the last poll
@@ -19,26 +21,37 @@
 -- ARGV  1 epoch, 2 rev   the newest state that this server has seen; 0 0 for none
 --       3 lo, 4 hi       bounds of the zone's clock, as this server knows them; 0 for none
 --       5 known          the first record of the log to return
---       6 n, then n segments (those whose keys are passed, ascending)
+--       6 name           the server, if it makes decisions
+--       7 n, then n segments (those whose keys are passed, ascending)
 -- Returns {header, first record returned, records, ...}. Errors come before anything is written:
 --       WEIR_NONE  there is no such zone          WEIR_LOST  the state is older than the server's
 --       WEIR_KEYS next  the keys of the end of the line were not passed
 -- Cost  about 25 us with one segment. Loops run over the arguments, or over the next slots of the front.
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
-local floor, max, min = math.floor, math.max, math.min
+local floor, max, min, abs = math.floor, math.max, math.min, math.abs
 
 local SEGMENT, AGE_OUT, PAUSE_MS, LONG_PAUSE_MS = 65536, 13, 1500, 4000
 local BIT_MS, LEAST_POLL_MS, LAST_STEP_MS, MINUTE_MS = 500, 100, 700, 60000
 local AUTO, HOLD, OPEN, CLOSED = 0, 1, 2, 3
 local POLL_SCALE, ON_MS = 65536, 1500
-local FIXED, PER_SEGMENT = 7, 9
+-- How far a server that does not know the zone's clock can advance it, and entries leave their window. How long a server
+-- counts that has not called.
+local UNSEEN_MS, SERVER_MS = 1000, 70000
+-- The first number of a line that may have had a predecessor: those of the predecessor are below it.
+local AFTER_LOSS = 256 * SEGMENT
+local FIXED, PER_SEGMENT = 8, 9
 
 local FIELDS = {
   'epoch', 'rev', 'now', 'offset', 'next', 'base', 'first', 'total_first', 'records', 'total', 'minute_from', 'minute_before',
   'sub_from', 'sub_before', 'paused', 'seen_all', 'lateness', 'due_base', 'appointed', 'live', 'present', 'joined',
   'entered', 'evicted', 'used', 'hold_until', 'run', 'recover_until', 'mode', 'n', 'subs', 'period', 'idle', 'ttl',
   'failure', 'policy_rev', 'keep_until',
+  -- The line's creation; its first number; and the first number of this epoch.
+  'born', 'floor', 'start',
+  -- Slots that are presumed to be taken: at which instant they are in the log, and how many. The instant is 0 once every
+  -- server has given back what it remembers.
+  'presumed_at', 'presumed',
 }
 -- How many numbers a header has that does not say it.
 local FIRST_FIELDS = 36
@@ -75,14 +88,17 @@ local function present_generations()
 end
 
 -- Time. The zone's clock is the clock of Redis minus an offset, kept within the bounds that the server passes. So a node
--- whose clock differs, or was set, neither opens a window early nor stops the line.
+-- whose clock differs, or was set, neither opens a window early nor stops the line. The bounds of an earlier epoch do not
+-- count. Without bounds a long time cannot be told from a clock that was set.
+local is_bounded
 local function set_clock()
   local time = call('TIME')
   wall = time[1] * 1000 + floor(time[2] / 1000)
-  local lo, hi = tonumber(ARGV[3]), tonumber(ARGV[4])
+  local of, lo, hi = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
+  is_bounded = hi > 0 and (of == 0 or of == z.epoch)
   local now = wall - z.offset
-  if hi > 0 then now = min(now, hi) end
-  now = max(now, lo, z.now)
+  if is_bounded then now = max(min(now, hi), lo) end
+  now = max(now, z.now)
   z.offset = wall - now
   return now
 end
@@ -93,10 +109,10 @@ local function unix_s() return floor(wall / 1000) end
 local function segment_of(seq) return floor(seq / SEGMENT) end
 
 local function use_segments()
-  local count = tonumber(ARGV[6])
-  if count == 0 then return 7 end
+  local count = tonumber(ARGV[7])
+  if count == 0 then return 8 end
   local names = {}
-  for i = 1, count do names[i] = ARGV[6 + i] end
+  for i = 1, count do names[i] = ARGV[7 + i] end
   local rows = call('HMGET', KEYS[4], unpack(names))
   for i = 1, count do
     local index, from = tonumber(names[i]), FIXED + (i - 1) * PER_SEGMENT
@@ -113,7 +129,7 @@ local function use_segments()
     end
     segments[i], by_index[index] = s, s
   end
-  return 7 + count
+  return 8 + count
 end
 
 local function keep_segments()
@@ -248,8 +264,9 @@ end
 
 local function is_held() return z.mode == HOLD or z.mode == CLOSED or z.now < z.hold_until end
 
-local function note_entries(count)
-  z.total, z.entered = z.total + count, z.entered + count
+-- Adds a record to the log: so many slots were taken now.
+local function take_slots(count)
+  z.total = z.total + count
   local last_at = 0
   if z.records > z.first then last_at = record(z.records - 1) end
   chunk_from, chunk_to = 0, 0
@@ -260,6 +277,21 @@ local function note_entries(count)
     call('APPEND', KEYS[2], line)
     z.records = z.records + 1
   end
+end
+
+local function note_entries(count)
+  z.entered = z.entered + count
+  take_slots(count)
+end
+
+-- Whatever a lost process may have decided since `since` counts as done: the slots that were free are taken now. While so
+-- many people are present that they cannot all have entered or left since, only the sub-windows' share can be gone.
+local function presume(since)
+  local count, blind = free(false), z.now - since
+  local share = (floor(blind / sub_ms()) + 2) * sub_cap()
+  if since > 0 and is_bounded and blind < 2 * z.period and z.present >= share then count = min(count, share) end
+  z.presumed_at, z.presumed = z.now, count
+  if count > 0 then take_slots(count) end
 end
 
 -- Drops records that no window needs any more, at least 1,024 at a time.
@@ -391,34 +423,69 @@ local function positions_of(tickets)
 end
 
 -- The state may be older than what the servers saw last. A new epoch begins behind all numbers that may have been given
--- out, and nobody is admitted until the servers have given back what they remember.
-local function begin_epoch(now, rev_known, next_known)
-  local limit = (segment_of(z.next + SEGMENT - 1) + 1) * SEGMENT
+-- out, and nobody is admitted until the servers have given back what they remember. Two processes may do this for the same
+-- state, at both sides of a partition: they choose epochs and numbers apart. `above` is an epoch and a number to stay above.
+-- `blind_since` is then the last instant of which the state knows everything.
+local blind_since
+local function begin_epoch(now, rev_known, next_known, above)
+  local epoch, next = above and max(z.epoch, above[1]) or z.epoch, above and max(z.next, above[2]) or z.next
+  local limit = (segment_of(next + SEGMENT - 1) + 1) * SEGMENT
   past = string.sub(pack('>i8i8i8i8', z.epoch, rev_known, next_known, limit) .. past, 1, 8 * 32)
-  z.epoch, z.next = z.epoch + 1, limit
+  local own = (z.run + wall) % SEGMENT
+  z.epoch, z.start = epoch + 1 + own % 4096, limit + own
+  z.next = z.start
   z.hold_until, z.recover_until = now + z.period + 1000, now + z.idle * 1000
+  blind_since = blind_since or z.now
 end
 
--- Creates a zone with the policy from ARGV[at] on.
+-- Creates a zone with the policy from ARGV[at] on. If the zone may have been there before, it begins as after a loss.
 local POLICY = { 'mode', 'n', 'subs', 'period', 'idle', 'ttl', 'failure' }
 
-local function create(epoch, at)
+local function create(epoch, at, is_new)
   for i = 1, #FIELDS do z[FIELDS[i]] = 0 end
   for i = 1, #POLICY do z[POLICY[i]] = tonumber(ARGV[at + i - 1]) end
   local time = call('TIME')
-  z.now = max(time[1] * 1000 + floor(time[2] / 1000), tonumber(ARGV[3]))
+  local lo, hi = tonumber(ARGV[3]), tonumber(ARGV[4])
+  wall = time[1] * 1000 + floor(time[2] / 1000)
+  z.now = max(hi > 0 and min(wall, hi) or wall, lo)
+  z.offset = wall - z.now
   z.due_base, z.epoch = z.now, epoch or tonumber(time[1])
-  call('UNLINK', KEYS[2], KEYS[3], KEYS[4])
+  z.born = z.epoch
+  if not is_new then
+    z.floor = AFTER_LOSS
+    z.base, z.start, z.next = segment_of(z.floor), z.floor, z.floor
+    z.hold_until, z.recover_until = z.now + z.period + 1000, z.now + z.idle * 1000
+    blind_since = 0
+  end
+  call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[8])
 end
 
--- Whether a ticket of `epoch` belongs to this line, and whether a state that was lost gave out its number.
+-- Whether a ticket of `epoch` belongs to this line, and whether a state that was lost gave out its number. Nil if the state
+-- knows no such epoch.
 local function is_of_line(epoch, seq)
   if epoch == z.epoch then return seq < z.next, false end
   for at = 1, #past, 32 do
     local of, _, known, limit = unpack_struct('>i8i8i8i8', past, at)
     if of == epoch then return seq < limit, seq >= known end
   end
-  return false, false
+  return nil, false
+end
+
+-- Whether servers may still have to say what they remember of a lost state.
+local function is_recovering() return z.now < z.hold_until or (z.presumed_at > 0 and z.now < z.recover_until) end
+
+-- Notes that the server called. Servers that were silent for long are forgotten: no entry that they were told still counts.
+local function sign()
+  local name = ARGV[6]
+  if name == '' then return end
+  local mine = call('HGET', KEYS[8], name)
+  local epoch, seen = string.match(mine or '', '(%d+) (%d+)')
+  if seen and abs(z.now - tonumber(seen)) < 10000 then return end
+  call('HSET', KEYS[8], name, (epoch or int(z.epoch)) .. ' ' .. int(z.now))
+  local all = call('HGETALL', KEYS[8])
+  for i = 1, #all, 2 do
+    if abs(z.now - tonumber(string.match(all[i + 1], ' (%d+)'))) > SERVER_MS then call('HDEL', KEYS[8], all[i]) end
+  end
 end
 
 -- Checks whether this process held the state at the last call. If not, it was restarted or took over from another
@@ -427,8 +494,9 @@ local function check_process(now)
   if call('EXISTS', KEYS[5]) == 1 then return end
   local run = tonumber(string.sub(string.match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12), 16)
   if run ~= z.run then
-    if z.run ~= 0 then begin_epoch(now, z.rev, z.next) end
+    local is_other = z.run ~= 0
     z.run = run
+    if is_other then begin_epoch(now, z.rev, z.next) end
     call('SET', KEYS[1], header())
   end
   redis.set_repl(redis.REPL_NONE)
@@ -452,7 +520,16 @@ local function begin(refuses)
   local fault = refuses and refuses(from)
   if fault then return nil, redis.error_reply(fault) end
   z.rev = z.rev + 1
+  local since, used = blind_since, z.total - z.minute_before
+  local is_leap = not is_bounded and now - z.now > UNSEEN_MS
   advance(now)
+  if is_leap then
+    -- Perhaps no time has passed for the entries that have just left the minute. They begin another one.
+    local left = used - (z.total - z.minute_before)
+    if left > 0 then take_slots(left) end
+  end
+  if since then presume(since) end
+  blind_since = nil
   return from
 end
 

@@ -106,6 +106,16 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
+    /// The server that it is about.
+    pub(crate) fn server(self) -> Option<usize> {
+        match self {
+            Self::KillServer { server, .. }
+            | Self::FreezeServer { server, .. }
+            | Self::Cut { cut: Cut::Server(server), .. } => Some(server),
+            _ => None,
+        }
+    }
+
     /// When the fault ends, after its start.
     pub(crate) fn lasts_ms(self) -> u64 {
         match self {

@@ -126,8 +126,10 @@ async fn play(plan: Plan) -> Run {
         plan,
     });
     for server in 0..world.plan.servers {
-        world.start(server).await;
+        world.start(server, &[]).await;
     }
+    let definition = Definition::from(world.plan.policy);
+    world.define(&Expected::Absent, &definition).await;
     let cron = tokio::task::spawn_local({
         let net = Arc::clone(&net);
         async move {
@@ -176,7 +178,7 @@ impl World {
     }
 
     /// Starts a server as `weir serve` does.
-    async fn start(&self, server: usize) {
+    async fn start(&self, server: usize, file: &[(ZoneId, Definition)]) {
         let client = {
             let mut net = lock(&self.net);
             let now = net.now();
@@ -189,12 +191,12 @@ impl World {
         let durability = if self.plan.replicated { Durability::Replicated } else { Durability::Async };
         let connect = {
             let client = client.clone();
-            move || std::future::ready(Ok(Redis::new(client.clone(), durability)))
+            let name = format!("{server}.{}", client.number);
+            move || std::future::ready(Ok(Redis::new(client.clone(), durability).named(&name)))
         };
         let cells = Arc::new(Cells::new(vec![Cell::new("only", vec!["*".to_owned()], connect)]));
         let gate = Arc::new(Gate::new(SharedCells(Arc::clone(&cells)), self.seals.clone(), Arc::clone(&BUS)));
-        let file = [(self.zone.clone(), Definition::from(*self.policy.borrow()))];
-        let watcher = Watcher::new(Arc::clone(&gate), Arc::clone(&cells), 0, &file);
+        let watcher = Watcher::new(Arc::clone(&gate), Arc::clone(&cells), 0, file);
         let (told, first) = oneshot::channel();
         let mut watching = JoinSet::new();
         watching.spawn(watcher.run(told, Arc::new(Notify::new())));
@@ -273,7 +275,8 @@ impl World {
                 if lock(&self.net).servers[server].up {
                     self.stop(server);
                     sleep(pause).await;
-                    self.start(server).await;
+                    let file = [(self.zone.clone(), Definition::from(*self.policy.borrow()))];
+                    self.start(server, &file).await;
                     let now = self.now();
                     lock(&self.net).cluster.tell(now, format!("server {server} starts again"));
                 }
@@ -324,12 +327,16 @@ impl World {
         if (before.admit_per_minute, before.mode) != (policy.admit_per_minute, policy.mode) {
             self.audit(|auditor| auditor.change(now, policy.admit_per_minute, policy.mode != Mode::Auto));
         }
+        self.define(&Expected::Any, &Definition::from(policy)).await;
+    }
+
+    /// Defines the zone, at any server that takes the definition.
+    async fn define(&self, expected: &Expected, definition: &Definition) {
         for attempt in 0..30 {
             let server = self.servers.borrow()[attempt % self.plan.servers].clone();
             if let Some(server) = server {
                 let cells = Arc::clone(&server.cells);
-                let definition = Definition::from(policy);
-                let define = cells.define(&self.zone, &Expected::Any, Some(&definition));
+                let define = cells.define(&self.zone, expected, Some(definition));
                 let changed = tokio::time::timeout(Duration::from_millis(PATIENCE_MS), define).await;
                 if matches!(changed, Ok(Ok(Defined::Done(_)))) {
                     return;

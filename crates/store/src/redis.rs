@@ -23,9 +23,10 @@ mod wire;
 
 use std::{
     collections::HashMap,
+    hash::{BuildHasher as _, RandomState},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -73,12 +74,16 @@ struct Zone {
     prefix: String,
     /// `None` before the first reply.
     memory: Mutex<Option<Memory>>,
+    /// Whether this server has made a decision here, or is about to.
+    decides: AtomicBool,
 }
 
 /// The store in one Redis: a server, or a cluster.
 pub struct Redis<C = AnyClient> {
     client: C,
     durability: Durability,
+    /// Tells this server's calls apart from those of others: random, so that a restarted server is another one.
+    name: Bytes,
     /// How many segments one call passes at most.
     max_segments: usize,
     /// The instant at which the zones' clocks are held; 0 if they run.
@@ -107,6 +112,7 @@ impl<C: Client> Redis<C> {
         Self {
             client,
             durability,
+            name: text(format_args!("{:016x}", RandomState::new().hash_one(0))),
             max_segments: MAX_SEGMENTS,
             held_clock_ms: AtomicU64::new(0),
             zones: Mutex::default(),
@@ -119,6 +125,12 @@ impl<C: Client> Redis<C> {
     #[must_use]
     pub fn with_max_segments(self, max_segments: usize) -> Self {
         Self { max_segments: max_segments.max(1), ..self }
+    }
+
+    /// Sets the name under which this server calls: for runs that can be repeated.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { name: text(name), ..self }
     }
 
     /// Holds the zones' clocks at an instant: for tests that compare the scripts with the rules.
@@ -139,24 +151,39 @@ impl<C: Client> Redis<C> {
         lock(&self.zones).get(id).cloned().ok_or(StoreError::UnknownZone)
     }
 
-    /// Makes a zone known to this server, and gives its policy to Redis.
-    async fn open(&self, id: &ZoneId, policy: Policy) -> Result<View> {
+    /// Makes a zone known to this server, and gives its policy to Redis. If it `is_new`, its state can't have been lost.
+    async fn open(&self, id: &ZoneId, policy: Policy, is_new: bool) -> Result<View> {
         let zone = Arc::clone(lock(&self.zones).entry(id.clone()).or_insert_with(|| {
-            Arc::new(Zone { id: id.clone(), prefix: format!("weir:v1:{{{id}}}:"), memory: Mutex::default() })
+            Arc::new(Zone {
+                id: id.clone(),
+                prefix: format!("weir:v1:{{{id}}}:"),
+                memory: Mutex::default(),
+                decides: AtomicBool::new(false),
+            })
         }));
-        let numbers = wire::policy_numbers(&policy);
         for _ in 0..ATTEMPTS {
-            let mut args = common_args(lock(&zone.memory).as_ref(), self.held_clock_ms(), &[]);
-            args.push(text("1"));
-            args.extend(numbers.map(text));
-            match self.call(&zone, &scripts::POLICY, &[], args).await {
-                Ok(_) => return self.beat_all(&zone, &[]).await,
+            match self.give_policy(&zone, &policy, is_new).await {
+                Ok(()) => return self.beat_all(&zone, &[]).await,
                 Err(Refused::Other(StoreError::UnknownZone)) => self.restore(&zone).await?,
                 Err(Refused::Other(error)) => return Err(error),
                 Err(Refused::Keys(_)) => return Err(Garbled("a policy's reply").into()),
             }
         }
         Err(StoreError::Away(format!("the state of zone {id} could not be rebuilt")))
+    }
+
+    /// Gives a zone's policy to Redis, and creates the zone if it does not exist. If it `is_new`, it can't have been lost.
+    async fn give_policy(
+        &self,
+        zone: &Zone,
+        policy: &Policy,
+        is_new: bool,
+    ) -> std::result::Result<(), Refused> {
+        let name = self.name_at(zone);
+        let mut args = common_args(lock(&zone.memory).as_ref(), self.held_clock_ms(), &name, &[]);
+        args.push(text(u32::from(is_new)));
+        args.extend(wire::policy_numbers(policy).map(text));
+        self.call(zone, &scripts::POLICY, &[], args).await.map(drop)
     }
 }
 
@@ -170,21 +197,31 @@ impl<C: Client> Store for Redis<C> {
     }
 
     async fn define(&self, zone: &ZoneId, expected: &Expected, new: Option<&Definition>) -> Result<Defined> {
-        self.define_in_register(zone, expected, |_| new.cloned()).await
+        let defined = self.define_in_register(zone, expected, |_| new.cloned()).await?;
+        // So that this server can give the change back if Redis loses it now.
+        drop(self.registered(&[]).await);
+        // A zone that any server opens before this begins as after a loss, because the server can't know that it is new.
+        if let (Defined::Done(None), Some(new)) = (&defined, new)
+            && let Err(error) = self.open(zone, new.policy, true).await
+        {
+            tracing::warn!(%zone, %error, "a new zone could not be opened at once; nobody enters in its first minute");
+        }
+        Ok(defined)
     }
 
     async fn open_zone(&self, zone: &ZoneId, _: Policy) -> Result<View> {
         let register = self.registered(&[]).await?;
         let policy = register.zones.get(zone).ok_or(StoreError::UnknownZone)?.policy;
-        self.open(zone, policy).await
+        self.open(zone, policy, false).await
     }
 
     async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
         let with_policy =
             |before: Option<&Definition>| Some(Definition { policy, ..before.cloned().unwrap_or_default() });
         for expected in [Expected::Any, Expected::Absent, Expected::Any] {
-            if let Defined::Done(_) = self.define_in_register(zone, &expected, with_policy).await? {
-                return self.open_zone(zone, policy).await;
+            if let Defined::Done(before) = self.define_in_register(zone, &expected, with_policy).await? {
+                self.registered(&[]).await?;
+                return self.open(zone, policy, before.is_none()).await;
             }
         }
         Err(StoreError::Busy)

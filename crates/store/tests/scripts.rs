@@ -19,11 +19,11 @@ fn all() -> [&'static Script; 8] {
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
 const PINNED: [(&str, &str); 8] = [
-    ("join", "222fba6113e2bd7618c0a646ed7226df9643b33b"),
-    ("enter", "c5a6af7ee2a820540e07eacb895ff742b1513596"),
-    ("beat", "fa5496ad6a1f4692054fefacbdf481792d4edbf7"),
-    ("policy", "3388a9481b104e25b8a3700955d67aea59b751ce"),
-    ("restore", "12fae7fd6d108c195ca8dfea85befb1f4159f925"),
+    ("join", "da9e575046b531478176277735ba6d70b91eaedc"),
+    ("enter", "7d97159a2ce43bb90f28ced1e5c1c540c6090d01"),
+    ("beat", "9b839a53e83516b7365e27607379a7b479765dfa"),
+    ("policy", "1e14c3b8efeb62222d5995e306af55d006112967"),
+    ("restore", "2013bfac260259cd51fca27f9676a91133689034"),
     ("zones", "9e6dbbd7d7d163564416c472bf78b39b9f736973"),
     ("define", "37067bb3b744968aadde2ba33cf47b2a724474a5"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),

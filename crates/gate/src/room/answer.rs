@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use admission::{Entry, Lookup, Position, Ticket, Verdict};
 
-use super::{Room, WaitStatus};
+use super::{Room, WaitStatus, current_view::NO_EPOCH};
 use crate::reply::{PassClaims, Refusal, Reply};
 
 impl Room {
@@ -29,12 +29,15 @@ impl Room {
         self.current.load().note(ticket.seq);
     }
 
-    /// The last known position of a ticket that only the store could decide about.
+    /// The last known position of a ticket that only the store could decide about. A ticket of an earlier epoch is taken
+    /// for one of this epoch, as in [`Self::note`].
     pub(crate) fn look_stale(&self, ticket: Ticket) -> Option<Reply> {
         let current = self.current.load();
         let now_ms = current.now_ms();
-        let position =
-            current.view.position(ticket.seq, now_ms).filter(|_| ticket.epoch == current.view.epoch)?;
+        if [ticket.epoch, current.view.epoch].contains(&NO_EPOCH) {
+            return None;
+        }
+        let position = current.view.position(ticket.seq, now_ms)?;
         current.note(ticket.seq);
         self.unreported.store(true, Ordering::Relaxed);
         Some(self.waiting(ticket, position, now_ms, true))

@@ -23,7 +23,7 @@ const STALE_AFTER: Duration = Duration::from_secs(3);
 const PROMPT: Duration = Duration::from_millis(250);
 
 /// The epoch before the first view; lines begin with 1.
-const NO_EPOCH: u32 = 0;
+pub(super) const NO_EPOCH: u32 = 0;
 
 /// A zone's totals, as its store last reported them.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -2,7 +2,7 @@
 //!
 //! Invariant: a view is made from one reply's counts; segments that are older here than those counts are fetched before.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use admission::{Definition, PAGE_TICKETS, PagePolls, View};
 
@@ -67,6 +67,15 @@ impl<C: Client> Redis<C> {
         Ok(view)
     }
 
+    /// Makes this server known to the zone before its first decision there: whoever may have been told of an entry is on the
+    /// list.
+    pub(super) async fn sign(&self, zone: &Zone) -> Result<()> {
+        if !zone.decides.swap(true, Ordering::Relaxed) {
+            self.beat_slice(zone, &[], &Polls::new(), false).await?;
+        }
+        Ok(())
+    }
+
     /// Beats some segments. With `with_view`, also returns the end of the front and the counts of all segments.
     async fn beat_slice(
         &self,
@@ -96,7 +105,11 @@ impl<C: Client> Redis<C> {
         while !rows.is_empty() {
             counts.push(Counts::parse(&rows.bytes()?)?);
         }
-        let (mut revs, mut bits) = (rest.list()?, rest.list()?);
+        let (mut revs, mut bits, mut names) = (rest.list()?, rest.list()?, rest.list()?);
+        let mut servers = Vec::with_capacity(names.len());
+        while !names.is_empty() {
+            servers.push(String::from_utf8_lossy(&names.bytes()?).into_owned());
+        }
         let mut memory = lock(&zone.memory);
         let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
         for segment in slice {
@@ -104,6 +117,9 @@ impl<C: Client> Redis<C> {
             if memory.header.epoch == header.epoch && !bits.is_empty() {
                 memory.take_bits(*segment, rev, header.next, &bits)?;
             }
+        }
+        if with_view {
+            memory.servers = servers;
         }
         Ok((header, with_view.then_some((front_end, counts))))
     }

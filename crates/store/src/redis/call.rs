@@ -3,6 +3,8 @@
 //! Invariant: each call carries the newest revision that this server has seen of the zone. A script refuses a call whose
 //! revision is newer than its own state, so a state that lost something decides nothing before it is rebuilt.
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -14,7 +16,7 @@ use super::{
     lock,
     memory::Memory,
     scripts, text,
-    wire::{Garbled, Header, Reply},
+    wire::{self, Garbled, Header, Reply},
 };
 use crate::StoreError;
 
@@ -66,6 +68,11 @@ impl From<ClientError> for StoreError {
 }
 
 impl<C: Client> Redis<C> {
+    /// The name under which this server calls a zone's scripts; empty before its first decision there.
+    pub(super) fn name_at(&self, zone: &Zone) -> Bytes {
+        if zone.decides.load(Ordering::Relaxed) { self.name.clone() } else { Bytes::new() }
+    }
+
     /// Runs a script of a zone. `own` makes the arguments behind the common ones. Rebuilds a lost state, and tries again.
     pub(super) async fn run(
         &self,
@@ -78,7 +85,7 @@ impl<C: Client> Redis<C> {
             let args = {
                 let memory = lock(&zone.memory);
                 let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
-                let mut args = common_args(Some(memory), self.held_clock_ms(), segments);
+                let mut args = common_args(Some(memory), self.held_clock_ms(), &self.name_at(zone), segments);
                 args.extend(own(memory));
                 args
             };
@@ -108,22 +115,23 @@ impl<C: Client> Redis<C> {
             Err(error) => return Err(StoreError::from(error).into()),
         };
         let mut rest = Reply::new(value)?;
-        let header = Header::parse(&rest.bytes()?)?;
+        let raw = rest.bytes()?;
+        let (header, past) = (Header::parse(&raw)?, wire::past(&raw));
         let first = rest.number()?;
         let log = rest.bytes()?;
         let (owes_witness, window_changed) = {
             let mut memory = lock(&zone.memory);
             match &mut *memory {
                 None => {
-                    *memory = Some(Memory::new(header, &log, sent)?);
+                    *memory = Some(Memory::new(header, past, &log, sent)?);
                     (false, true)
                 }
                 Some(memory) => {
                     // Another server began a new epoch. It may lack what only this server remembers.
-                    if header.epoch > memory.header.epoch {
+                    if header.epoch != memory.header.epoch {
                         memory.keep_witness();
                     }
-                    let changed = memory.take(header, first, &log, sent)?;
+                    let changed = memory.take(header, past, first, &log, sent)?;
                     (!memory.witnesses.is_empty(), changed)
                 }
             }
@@ -159,7 +167,7 @@ fn refused(message: &str) -> Refused {
 
 /// The keys of a zone and of some of its segments, in the order of `lua/zone.lua`.
 pub(super) fn keys(prefix: &str, segments: &[u64]) -> Vec<Bytes> {
-    const FIXED: [&str; 7] = ["z", "log", "due", "seg", "on", "t1", "t2"];
+    const FIXED: [&str; 8] = ["z", "log", "due", "seg", "on", "t1", "t2", "srv"];
     const OF_SEGMENT: [&str; 9] = ["live", "here", "met", "a0", "a1", "a2", "a3", "entry", "lost"];
     let mut keys = Vec::with_capacity(FIXED.len() + segments.len() * OF_SEGMENT.len());
     keys.extend(FIXED.iter().map(|key| format!("{prefix}{key}").into()));
@@ -169,9 +177,15 @@ pub(super) fn keys(prefix: &str, segments: &[u64]) -> Vec<Bytes> {
     keys
 }
 
-/// The arguments that each script of a zone takes first. Without a memory, the script believes any state.
-pub(super) fn common_args(memory: Option<&Memory>, held_ms: u64, segments: &[u64]) -> Vec<Bytes> {
-    let mut args = Vec::with_capacity(8 + segments.len());
+/// The arguments that each script of a zone takes first. Without a memory, the script believes any state. `name` is that of
+/// a server that makes decisions; other callers have an empty one.
+pub(super) fn common_args(
+    memory: Option<&Memory>,
+    held_ms: u64,
+    name: &Bytes,
+    segments: &[u64],
+) -> Vec<Bytes> {
+    let mut args = Vec::with_capacity(9 + segments.len());
     match memory {
         Some(memory) => {
             let (lo, hi) = if held_ms == 0 { memory.bounds() } else { (held_ms, held_ms) };
@@ -189,6 +203,7 @@ pub(super) fn common_args(memory: Option<&Memory>, held_ms: u64, segments: &[u64
         }
         None => args.extend([text(0), text(0), text(held_ms), text(held_ms), text(0)]),
     }
+    args.push(name.clone());
     args.push(text(segments.len()));
     args.extend(segments.iter().map(text));
     args

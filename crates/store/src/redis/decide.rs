@@ -24,6 +24,7 @@ const MAX_CLAIMS: usize = 64;
 impl<C: Client> Redis<C> {
     /// Joins `count` holders.
     pub(super) async fn join_line(&self, zone: &Zone, count: u32) -> Result<Joined> {
+        self.sign(zone).await?;
         let mut next = lock(&zone.memory).as_ref().ok_or(StoreError::UnknownZone)?.header.next;
         for _ in 0..ATTEMPTS {
             // Other servers may have given out numbers meanwhile.
@@ -41,6 +42,7 @@ impl<C: Client> Redis<C> {
 
     /// Decides claims, several calls one after the other.
     pub(super) async fn decide(&self, zone: &Zone, claims: &[Claim]) -> Result<Decided> {
+        self.sign(zone).await?;
         let order: BTreeSet<(u64, u32)> = claims.iter().map(|claim| (claim.seq, claim.epoch)).collect();
         let order: Vec<(u64, u32)> = order.into_iter().collect();
         let mut verdicts = HashMap::with_capacity(order.len());

@@ -16,6 +16,7 @@ use admission::{
     Entry, Forecast, PAGE_TICKETS, PAGE_WORDS, Policy, Position, Snapshot, SnapshotPage, Tally, Verdict,
     View, Window, Words,
 };
+use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::wire::{self, Counts, Garbled, Header, SEGMENT, SEGMENT_BYTES};
@@ -65,16 +66,25 @@ impl Bits {
 
 /// A reading of the zone's clock, and when this server sent the call and received the reply.
 #[derive(Clone, Copy)]
-struct ClockReading {
+pub(super) struct ClockReading {
     now_ms: u64,
     sent: Instant,
     received: Instant,
+}
+
+impl ClockReading {
+    /// The earliest and the latest that the zone's clock may show now, judged by this server's clock.
+    pub(super) fn bounds(self) -> (u64, u64) {
+        (self.now_ms + ms(self.received.elapsed()), self.now_ms + ms(self.sent.elapsed()) + SLACK_MS)
+    }
 }
 
 /// One zone as this server remembers it.
 #[derive(Clone)]
 pub(super) struct Memory {
     pub(super) header: Header,
+    /// The line's earlier epochs, as the scripts write them.
+    past: Bytes,
     clock: ClockReading,
     window: Window,
     /// The number of the record after the last one in `window`.
@@ -85,6 +95,8 @@ pub(super) struct Memory {
     /// The entries that this server was told, sorted by instant and ticket.
     entries: VecDeque<(u64, Entry)>,
     forecast: Forecast,
+    /// The servers that make decisions, as the last view listed them.
+    pub(super) servers: Vec<String>,
     /// What Redis still has to be given of states that it lost, the oldest first.
     pub(super) witnesses: VecDeque<Arc<Witness>>,
 }
@@ -108,9 +120,10 @@ fn given_of(segment: u64, next: u64) -> usize {
 
 impl Memory {
     /// The memory after the first reply.
-    pub(super) fn new(header: Header, log: &[u8], sent: Instant) -> Result<Self, Garbled> {
+    pub(super) fn new(header: Header, past: Bytes, log: &[u8], sent: Instant) -> Result<Self, Garbled> {
         let mut memory = Self {
             header,
+            past,
             clock: ClockReading { now_ms: header.now, sent, received: Instant::now() },
             window: Window::new(&header.policy),
             next_record: 0,
@@ -118,16 +131,16 @@ impl Memory {
             segments: BTreeMap::new(),
             entries: VecDeque::new(),
             forecast: Forecast::new(&header.policy, header.now),
+            servers: Vec::new(),
             witnesses: VecDeque::new(),
         };
         memory.take_log(header.first, log)?;
         Ok(memory)
     }
 
-    /// The earliest and the latest that the zone's clock may show now, judged by this server's clock.
+    /// The bounds of the zone's clock now.
     pub(super) fn bounds(&self) -> (u64, u64) {
-        let ClockReading { now_ms, sent, received } = self.clock;
-        (now_ms + ms(received.elapsed()), now_ms + ms(sent.elapsed()) + SLACK_MS)
+        self.clock.bounds()
     }
 
     /// The first record of the log that this server needs. It is the last one that it has, which may have grown.
@@ -145,6 +158,7 @@ impl Memory {
     pub(super) fn take(
         &mut self,
         header: Header,
+        past: Bytes,
         first: u64,
         log: &[u8],
         sent: Instant,
@@ -166,6 +180,7 @@ impl Memory {
             self.window.set_policy(&header.policy, header.now);
         }
         self.header = header;
+        self.past = past;
         self.clock = ClockReading { now_ms: header.now, sent, received: Instant::now() };
         // If the log does not begin where the store's begins, the next call fetches all of it.
         if same_epoch || first == header.first {
@@ -319,7 +334,15 @@ impl Memory {
         let mut segments: BTreeMap<u64, (Vec<u8>, Vec<u8>)> = (self.header.base..last)
             .filter_map(|segment| {
                 let bits = self.segments.get(&segment)?;
-                Some((segment, (bits.live.to_vec(), bits.gone(bits.given))))
+                let mut gone = bits.gone(bits.given);
+                // Numbers below this epoch's first one, in its segment, were never given out here. Perhaps another process
+                // did.
+                let (of_start, start) = split(self.header.start);
+                if of_start == segment {
+                    gone[..start / 8].fill(0);
+                    gone[start / 8] &= 0xFF >> (start % 8);
+                }
+                Some((segment, (bits.live.to_vec(), gone)))
             })
             .collect();
         for &(seq, _) in &self.entries {
@@ -333,6 +356,12 @@ impl Memory {
             rev: self.header.rev,
             next: self.header.next,
             base: self.header.base,
+            start: self.header.start,
+            born: self.header.born,
+            floor: self.header.floor,
+            clock: self.clock,
+            past: self.past.clone(),
+            servers: self.servers.clone(),
             policy: self.header.policy,
             log: self.window.log().collect(),
             entries: self.entries.iter().copied().collect(),
@@ -348,6 +377,12 @@ pub(super) struct Witness {
     pub(super) rev: u64,
     pub(super) next: u64,
     pub(super) base: u64,
+    pub(super) start: u64,
+    pub(super) born: u64,
+    pub(super) floor: u64,
+    pub(super) clock: ClockReading,
+    pub(super) past: Bytes,
+    pub(super) servers: Vec<String>,
     pub(super) policy: Policy,
     pub(super) log: Vec<(u64, u32)>,
     pub(super) entries: Vec<(u64, Entry)>,

@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use super::sabotage;
 use super::{
     Redis, Result, Zone,
-    call::{common_args, keys},
-    client::Client,
+    call::{Refused, common_args, keys},
+    client::{Client, Script},
     lock,
     memory::{Witness, split},
     scripts, text,
@@ -33,23 +33,35 @@ impl<C: Client> Redis<C> {
             );
             memory.keep_witness();
         }
-        self.give_witnesses(zone).await
+        self.give_witnesses(zone).await?;
+        // An operator's last change may be lost with the state.
+        let policy = lock(&self.register).zones.get(&zone.id).map(|definition| definition.policy);
+        match policy {
+            Some(policy) => self.give_policy(zone, &policy, false).await.or_else(|refused| match refused {
+                // The state was lost again, and the caller comes back.
+                Refused::Other(StoreError::UnknownZone) | Refused::Keys(_) => Ok(()),
+                Refused::Other(error) => Err(error),
+            }),
+            None => Ok(()),
+        }
     }
 
     /// Gives Redis all witnesses that it has not taken yet.
     pub(super) async fn give_witnesses(&self, zone: &Zone) -> Result<()> {
         loop {
-            let first = lock(&zone.memory).as_ref().and_then(|memory| memory.witnesses.front().cloned());
-            let Some(witness) = first else { return Ok(()) };
-            self.give(zone, &witness).await?;
+            let first = lock(&zone.memory).as_ref().and_then(|memory| {
+                memory.witnesses.front().map(|first| (Arc::clone(first), memory.witnesses.len() == 1))
+            });
+            let Some((witness, is_last)) = first else { return Ok(()) };
+            self.give(zone, &witness, is_last).await?;
             if let Some(memory) = &mut *lock(&zone.memory) {
                 memory.witnesses.retain(|kept| !Arc::ptr_eq(kept, &witness));
             }
         }
     }
 
-    /// Gives Redis one witness, some segments a call.
-    async fn give(&self, zone: &Zone, witness: &Witness) -> Result<()> {
+    /// Gives Redis one witness, some segments a call. `is_last` says that this server remembers nothing else.
+    async fn give(&self, zone: &Zone, witness: &Witness, is_last: bool) -> Result<()> {
         #[cfg(feature = "sabotage")]
         let emptied = sabotage::emptied(witness);
         #[cfg(feature = "sabotage")]
@@ -59,13 +71,18 @@ impl<C: Client> Redis<C> {
         let segments: Vec<u64> = with_bits.union(&entries).copied().collect();
         let slices: Vec<&[u64]> =
             if segments.is_empty() { vec![&[]] } else { segments.chunks(self.max_segments).collect() };
+        let count = slices.len();
         for (i, slice) in slices.into_iter().enumerate() {
-            let mut args = common_args(None, self.held_clock_ms(), slice);
-            if let Some(memory) = &*lock(&zone.memory) {
-                let (lo, _) = memory.bounds();
-                args[2] = text(lo);
+            let mut args = common_args(None, self.held_clock_ms(), &self.name_at(zone), slice);
+            if self.held_clock_ms() == 0 {
+                let (lo, hi) = witness.clock.bounds();
+                (args[2], args[3]) = (text(lo), text(hi));
             }
             args.extend([text(witness.epoch), text(witness.rev), text(witness.next), text(witness.base)]);
+            args.extend([text(witness.start), text(witness.born), text(witness.floor)]);
+            args.push(text(u32::from(is_last && i + 1 == count)));
+            args.push(witness.servers.join(" ").into());
+            args.push(witness.past.clone());
             args.push(if i == 0 { log_bytes(&witness.log) } else { Bytes::new() });
             let mut out = Vec::new();
             for (seq, entry) in witness.entries.iter().filter(|(seq, _)| slice.contains(&split(*seq).0)) {
@@ -82,14 +99,18 @@ impl<C: Client> Redis<C> {
                 args.push(Bytes::copy_from_slice(live));
                 args.push(Bytes::copy_from_slice(gone));
             }
+            let script: &'static Script = &scripts::RESTORE;
+            #[cfg(feature = "sabotage")]
+            let script = sabotage::script(script);
             let sent = Instant::now();
             let value = self
                 .client
-                .run(&scripts::RESTORE, keys(&zone.prefix, slice), args, None)
+                .run(script, keys(&zone.prefix, slice), args, None)
                 .await
                 .map_err(StoreError::from)?;
             let mut reply = Reply::new(value)?;
-            let header = Header::parse(&reply.bytes()?)?;
+            let raw = reply.bytes()?;
+            let (header, past) = (Header::parse(&raw)?, wire::past(&raw));
             let (first, log, taken) = (reply.number()?, reply.bytes()?, reply.bytes()?);
             if i == 0 {
                 tracing::warn!(
@@ -98,7 +119,7 @@ impl<C: Client> Redis<C> {
                 );
             }
             if let Some(memory) = &mut *lock(&zone.memory) {
-                memory.take(header, first, &log, sent)?;
+                memory.take(header, past, first, &log, sent)?;
             }
         }
         Ok(())

@@ -2,9 +2,15 @@
 //!
 //! Invariant: at most one rule is broken at a time, for the whole process.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::{
+    collections::HashMap,
+    sync::{
+        LazyLock, Mutex, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    },
+};
 
-use super::{memory::Witness, scripts};
+use super::memory::Witness;
 use crate::redis::client::Script;
 
 /// A rule to break.
@@ -16,6 +22,38 @@ pub enum Rule {
     Cap = 2,
     /// Servers give back an empty memory.
     Restore = 3,
+    /// What a lost process may have decided counts as not done.
+    Presumption = 4,
+    /// The presumption ends when the first server has spoken.
+    Owed = 5,
+    /// Entries leave their window when a server that does not know the zone's clock advances it.
+    Clock = 6,
+    /// A state that was lost twice forgets the first epoch.
+    Past = 7,
+    /// A ticket that only lost states knew is gone.
+    Unknown = 8,
+}
+
+impl Rule {
+    /// The text of the scripts that keeps the rule, and what is there instead while the rule is broken.
+    fn edits(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Revision => &[("  check_process(now)\n", "")],
+            Self::Cap => &[("slots_free = free(true)", "slots_free = 1000000")],
+            Self::Restore => &[],
+            Self::Presumption => &[
+                ("  if since then presume(since) end\n", ""),
+                (
+                    "z.presumed_at, z.presumed = z.now, max(z.n - used, 0)",
+                    "z.presumed_at, z.presumed = z.now, 0",
+                ),
+            ],
+            Self::Owed => &[("have_all_spoken = false", "have_all_spoken = true")],
+            Self::Clock => &[("    if left > 0 then take_slots(left) end\n", "")],
+            Self::Past => &[("for at = 1, #w.past, 32 do", "for at = 1, 0 do")],
+            Self::Unknown => &[("or unknown and not is_lost", "")],
+        }
+    }
 }
 
 static BROKEN: AtomicU8 = AtomicU8::new(0);
@@ -42,11 +80,27 @@ pub(super) fn emptied(witness: &Witness) -> Witness {
 
 /// The script that runs in place of `script`.
 pub(super) fn script(script: &'static Script) -> &'static Script {
-    if on(Rule::Cap) && script.name == scripts::ENTER.name {
-        &scripts::ENTER_UNCAPPED
-    } else if on(Rule::Revision) {
-        scripts::WITHOUT_PROCESS_CHECK.iter().find(|other| other.name == script.name).unwrap_or(script)
-    } else {
-        script
-    }
+    static BROKEN_SCRIPTS: LazyLock<Mutex<HashMap<(u8, &str), &'static Script>>> =
+        LazyLock::new(Mutex::default);
+    let Some(rule) = RULES.into_iter().find(|rule| on(*rule)) else { return script };
+    let mut scripts = BROKEN_SCRIPTS.lock().unwrap_or_else(PoisonError::into_inner);
+    scripts.entry((rule as u8, script.name)).or_insert_with(|| {
+        let edited = rule
+            .edits()
+            .iter()
+            .fold(script.text.to_string(), |text, (kept, broken)| text.replace(kept, broken));
+        Box::leak(Box::new(Script::new(script.name, &edited)))
+    })
 }
+
+/// All rules.
+pub const RULES: [Rule; 8] = [
+    Rule::Revision,
+    Rule::Cap,
+    Rule::Restore,
+    Rule::Presumption,
+    Rule::Owed,
+    Rule::Clock,
+    Rule::Past,
+    Rule::Unknown,
+];

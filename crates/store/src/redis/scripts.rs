@@ -49,16 +49,3 @@ script!(
     /// Registers a server, and lists all.
     SERVERS, "servers", "servers.lua"
 );
-
-/// [`ENTER`] without the check of the windows.
-#[cfg(feature = "sabotage")]
-pub static ENTER_UNCAPPED: LazyLock<Script> = LazyLock::new(|| {
-    Script::new("enter", &ENTER.text.replace("slots_free = free(true)", "slots_free = 1000000"))
-});
-
-/// The scripts of a zone without the check whether another process holds the state.
-#[cfg(feature = "sabotage")]
-pub static WITHOUT_PROCESS_CHECK: LazyLock<[Script; 4]> = LazyLock::new(|| {
-    let checked: [&'static Script; 4] = [&JOIN, &ENTER, &BEAT, &POLICY];
-    checked.map(|script| Script::new(script.name, &script.text.replace("  check_process(now)\n", "")))
-});

@@ -49,12 +49,24 @@ pub(super) struct Header {
     pub(super) evicted: u64,
     pub(super) used: u64,
     pub(super) hold_until: u64,
+    /// When the line was created. It tells lines of the same name apart.
+    pub(super) born: u64,
+    /// The first number of the line.
+    pub(super) floor: u64,
+    /// The first number of this epoch. The numbers between the last epoch's and this one were never given out.
+    pub(super) start: u64,
     /// The part of the policy that the rules read. The register has the rest.
     pub(super) policy: Policy,
 }
 
 /// How many numbers the header has, in the order of FIELDS in `lua/zone.lua`.
-const HEADER_NUMBERS: usize = 37;
+const HEADER_NUMBERS: usize = 42;
+
+/// The past epochs behind a header's numbers, as `lua/zone.lua` writes them.
+pub(super) fn past(header: &Bytes) -> Bytes {
+    let end = header.len().saturating_sub(1);
+    header.slice((HEADER_NUMBERS * 8).min(end)..end)
+}
 
 impl Header {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Garbled> {
@@ -89,6 +101,7 @@ impl Header {
             *number = small(next!())?;
         }
         let policy = policy::of_rule_numbers(&numbers).ok_or(fault)?;
+        let (_policy_rev, _keep_until, born, floor, start) = (next!(), next!(), next!(), next!(), next!());
         Ok(Self {
             epoch,
             rev,
@@ -111,6 +124,9 @@ impl Header {
             evicted,
             used,
             hold_until,
+            born,
+            floor,
+            start,
             policy,
         })
     }

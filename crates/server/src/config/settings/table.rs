@@ -209,7 +209,7 @@ pub(in crate::config) const SETTINGS: &[Setting] = &[
         "redis.durability",
         Kind::Text,
         "WHEN",
-        "async, or replicated: answer when a replica has the change, too",
+        "async: at most N too many, and a second pass of the same name, if the primary and the only server that knew of an entry are lost together; replicated: answer when a replica has the change, too, which closes that",
         Default::Described("async"),
     ),
     setting(
