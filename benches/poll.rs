@@ -54,7 +54,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 fn polls(criterion: &mut Criterion) {
     let zone = ZoneId::parse("ZONE").expect("a name");
-    let seals = Seals { current: SealKey { id: 1, secret: [7; 32] }, previous: None };
+    let seals = Seals::only(SealKey { id: 1, secret: [7; 32] });
     let sealer = seals.sealer(&zone);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     let _entered = runtime.enter();

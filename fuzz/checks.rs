@@ -5,7 +5,7 @@ use admission::{Definition, SEALED_LEN, SealKey, Sealer, Seals, Ticket, ZoneId};
 use server::{config, http::request, stores::StoreSettings};
 
 fn sealer(zone: &str, secret: u8) -> Sealer {
-    let seals = Seals { current: SealKey { id: 1, secret: [secret; 32] }, previous: None };
+    let seals = Seals::only(SealKey { id: 1, secret: [secret; 32] });
     seals.sealer(&ZoneId::parse(zone).expect("a zone's name"))
 }
 

@@ -188,7 +188,7 @@ impl World {
             .expect("a runtime");
         let mut secret = [0; 32];
         secret.copy_from_slice(&random.bytes(32));
-        let seals = Seals { current: SealKey { id: 1, secret }, previous: None };
+        let seals = Seals::only(SealKey { id: 1, secret });
         let zone = ZoneId::parse(ZONE).expect("a name");
         let beside_zone = ZoneId::parse(beside).expect("a name");
         let scene = Arc::new(Scene {

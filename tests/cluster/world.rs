@@ -114,7 +114,7 @@ pub(crate) fn run(plan: &Plan) -> Run {
 
 async fn play(plan: Plan) -> Run {
     let zone = ZoneId::parse("ZONE").expect("a name");
-    let seals = Seals { current: SealKey { id: 1, secret: [1; 32] }, previous: None };
+    let seals = Seals::only(SealKey { id: 1, secret: [1; 32] });
     let net: Shared = Arc::new(Mutex::new(Net::new(&plan)));
     let world = Rc::new(World {
         sealer: seals.sealer(&zone),

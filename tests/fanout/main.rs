@@ -78,7 +78,7 @@ struct Server {
 impl Server {
     async fn start(config: &Config, every: Duration) -> Self {
         let (cells, bus) = (cells(config), Arc::new(Bus::new().expect("a thread")));
-        let seals = Seals { current: SealKey { id: 1, secret: [1; 32] }, previous: None };
+        let seals = Seals::only(SealKey { id: 1, secret: [1; 32] });
         let meter = Metrics::new(Arc::clone(&bus)).fanout("redis");
         let gate = Arc::new(Gate::new(AnyStore::Cells(Arc::clone(&cells)), seals, Arc::clone(&bus)));
         let mut tasks = JoinSet::new();

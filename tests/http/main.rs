@@ -25,6 +25,7 @@ mod drain;
 mod edge;
 mod errors;
 mod flood;
+mod keys;
 mod kill;
 mod life;
 mod limits;
@@ -137,6 +138,8 @@ fn together() -> Vec<Trial> {
         reload::zones_come_go_and_change,
         reload::bad_file_changes_nothing,
         reload::what_operators_changed_wins_until_the_file_is_edited,
+        keys::a_rotation_in_three_steps_loses_nobody,
+        keys::mistakes_in_a_rotation_are_refused_or_reported,
         startup::faults_exit_64_with_one_line,
         startup::check_config_and_version,
         startup::settings_come_from_the_environment_too,

@@ -8,6 +8,7 @@ use rustix::process::Signal;
 use crate::{
     app::{Answer, body},
     clock::{eventually, now},
+    keys::KeyFiles,
     weir::{Setup, Weir, zone},
 };
 
@@ -153,19 +154,13 @@ pub(crate) fn pass_outlives_a_restart() {
 
 /// With a new key and the previous one, earlier passes and tokens stay valid. Without the previous one they do not.
 pub(crate) fn keys_rotate() {
-    let weir = Setup::zone(10, "").start();
+    let (old, new) = (KeyFiles::old(), KeyFiles::new());
+    let zone = zone("Z", 10, "");
+    let weir = Setup::new(&(old.named("key_file") + &zone)).start();
     let answer = Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
     let before = JwkSet::of(&weir).verify(answer.pass());
     let setup = weir.stop();
-    // Keys that another server made.
-    let other = Setup::zone(10, "").start().stop();
-    let data = |setup: &Setup, file: &str| setup.data().join(file).display().to_string();
-    let mut config = zone("Z", 10, "");
-    for (section, file) in [("seal", "seal.key"), ("pass", "pass-es256.pem")] {
-        let (new, old) = (data(&other, file), data(&setup, file));
-        config = format!("{section}.key_file = \"{new}\"\n{section}.previous_key_file = \"{old}\"\n{config}");
-    }
-    setup.write_config(&config);
+    setup.write_config(&(new.named("key_file") + &old.named("previous_key_file") + &zone));
     let weir = setup.start();
     let keys = JwkSet::of(&weir);
     assert_eq!(keys.verify(answer.pass()), before, "the pass from before the rotation");
@@ -174,8 +169,7 @@ pub(crate) fn keys_rotate() {
     assert_ne!(again.token[..2], answer.token[..2], "sealed with the new key");
     let setup = weir.stop();
 
-    let without: Vec<&str> = config.lines().filter(|line| !line.contains("previous")).collect();
-    setup.write_config(&without.join("\n"));
+    setup.write_config(&(new.named("key_file") + &zone));
     let weir = setup.start();
     let refused = weir.post("/traffic/entry", &body("Z", Some(&answer.token)));
     assert_eq!(refused.problem(), "bad_token");

@@ -110,7 +110,7 @@ pub(crate) fn a_pass_is_accepted_once_and_nothing_else_is() {
 /// A pass for an entry at this time and for this audience, signed with the server's own key.
 fn signed(weir: &Weir, audience: &str, entered_unix_s: u64) -> String {
     let pem = fs::read_to_string(weir.setup().data().join("pass-es256.pem")).expect("made at the start");
-    let passes = Passes::new(Signer::read(&pem).expect("a key"), None, audience, None);
+    let passes = Passes::new(Signer::read(&pem).expect("a key"), &[], audience, None);
     let mut pass = String::new();
     passes.write("Z", &PassClaims { epoch: 1, seq: 999, entered_unix_s, ttl_s: 60 }, &mut pass);
     pass

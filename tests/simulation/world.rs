@@ -66,7 +66,7 @@ pub(crate) fn run(scenario: Scenario, seed: u64) -> Auditor {
 async fn play(scenario: Scenario, seed: u64) -> Auditor {
     let zone = ZoneId::parse("ZONE").expect("a name");
     let key = |id| SealKey { id, secret: [id; 32] };
-    let seals = Seals { current: key(1), previous: Some(key(2)) };
+    let seals = Seals { previous: Some(key(2)), ..Seals::only(key(1)) };
     let auditor = Arc::new(Mutex::new(Auditor::new(zone.clone(), scenario.policy)));
     let world = Rc::new(World {
         sealer: seals.sealer(&zone),
@@ -318,7 +318,7 @@ impl World {
             }
             _ => {
                 let ahead = Ticket { epoch: 77, seq: 0, issued_ms: 0, first_told_s: None, told_s: None };
-                let stranger = Seals { current: SealKey { id: 1, secret: [9; 32] }, previous: None };
+                let stranger = Seals::only(SealKey { id: 1, secret: [9; 32] });
                 let token = stranger.sealer(&self.zone).seal(&ahead);
                 server.gate.wait(self.zone.as_str(), Some(&token)).await
             }

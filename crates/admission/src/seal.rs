@@ -5,7 +5,7 @@
 //! the sealing key and the zone's name, so that a token of one zone is a forgery in every other zone.
 //!
 //! Invariant: the tag is compared, in constant time, before anything in the ticket is read. The key id is outside the
-//! ticket; it only selects one of at most two keys.
+//! ticket; it only selects one of at most three keys.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use subtle::ConstantTimeEq as _;
@@ -37,16 +37,34 @@ impl std::fmt::Debug for SealKey {
     }
 }
 
-/// The keys in force: one seals new tokens; during a rotation one more is accepted.
+/// The keys in force: one seals new tokens; during a rotation others are accepted. Their ids differ.
+///
+/// Servers change keys one after another, and any server may get any token. Therefore every server accepts the next key
+/// before the first one seals with it, and the previous key until no token of it is left.
 #[derive(Clone, Debug)]
 pub struct Seals {
     /// Seals new tokens.
     pub current: SealKey,
-    /// Also accepted. Has another id than `current`.
+    /// Accepted, because other servers may seal with it already.
+    pub next: Option<SealKey>,
+    /// Accepted, because users have tokens that it sealed.
     pub previous: Option<SealKey>,
 }
 
 impl Seals {
+    /// One key, and no rotation.
+    #[must_use]
+    pub fn only(current: SealKey) -> Self {
+        Self { current, next: None, previous: None }
+    }
+
+    /// Whether the tokens that `other` seals are accepted.
+    #[must_use]
+    pub fn accepts(&self, other: &Self) -> bool {
+        let known = [Some(&self.current), self.next.as_ref(), self.previous.as_ref()];
+        known.into_iter().flatten().any(|key| bool::from(key.secret.ct_eq(&other.current.secret)))
+    }
+
     /// The sealer for one zone.
     #[must_use]
     pub fn sealer(&self, zone: &ZoneId) -> Sealer {
@@ -54,7 +72,11 @@ impl Seals {
             let bound = blake3::Hasher::new_keyed(&key.secret).update(zone.as_str().as_bytes()).finalize();
             (key.id, *bound.as_bytes())
         };
-        Sealer { current: derive(&self.current), previous: self.previous.as_ref().map(derive) }
+        Sealer {
+            current: derive(&self.current),
+            next: self.next.as_ref().map(derive),
+            previous: self.previous.as_ref().map(derive),
+        }
     }
 }
 
@@ -67,6 +89,7 @@ pub struct BadSeal;
 #[derive(Clone)]
 pub struct Sealer {
     current: (KeyId, [u8; 32]),
+    next: Option<(KeyId, [u8; 32])>,
     previous: Option<(KeyId, [u8; 32])>,
 }
 
@@ -99,11 +122,18 @@ impl Sealer {
         if crate::sabotage::on(crate::sabotage::Rule::AnySeal) {
             return Ok(ticket_of(&raw));
         }
-        let known = [Some(&self.current), self.previous.as_ref()].into_iter().flatten();
-        let (_, key) = known.into_iter().find(|(id, _)| *id == raw[0]).ok_or(BadSeal)?;
+        let known = [Some(&self.current), self.next.as_ref(), self.previous.as_ref()];
+        let (_, key) = known.into_iter().flatten().find(|(id, _)| *id == raw[0]).ok_or(BadSeal)?;
         let tag = blake3::keyed_hash(key, &raw[..BODY_LEN]);
         let same = raw[BODY_LEN..].ct_eq(&tag.as_bytes()[..TAG_LEN]);
         if bool::from(same) { Ok(ticket_of(&raw)) } else { Err(BadSeal) }
+    }
+
+    /// Whether the current key sealed this token, which must be one that [`Sealer::seal`] returned at some time.
+    #[must_use]
+    pub fn is_current(&self, token: &[u8; SEALED_LEN]) -> bool {
+        let mut first = [0; 3];
+        BASE64_URL_SAFE_NO_PAD.decode_slice(&token[..4], &mut first) == Ok(3) && first[0] == self.current.0
     }
 }
 
@@ -131,17 +161,38 @@ mod tests {
         Ticket { epoch: 7, seq, issued_ms: 1_790_000_000_000, first_told_s: Some(90), told_s: None }
     }
 
+    /// The steps of a rotation from key 1 to key 2. The first is before it.
+    fn rotation() -> [Seals; 4] {
+        [
+            Seals::only(key(1)),
+            Seals { next: Some(key(2)), ..Seals::only(key(1)) },
+            Seals { previous: Some(key(1)), ..Seals::only(key(2)) },
+            Seals::only(key(2)),
+        ]
+    }
+
     #[test]
-    fn a_token_of_the_previous_key_is_accepted_during_a_rotation() {
+    fn servers_in_neighbouring_steps_of_a_rotation_accept_each_others_tokens() {
         let (a, b) = (zone("A"), zone("B"));
-        let old = Seals { current: key(1), previous: None };
-        let both = Seals { current: key(2), previous: Some(key(1)) };
-        let new = Seals { current: key(2), previous: None };
-        let token = old.sealer(&a).seal(&ticket(5));
-        assert_eq!(both.sealer(&a).open(&token), Ok(ticket(5)));
-        assert_eq!(new.sealer(&a).open(&token), Err(BadSeal));
-        assert_eq!(old.sealer(&b).open(&token), Err(BadSeal), "a token of another zone");
-        assert_eq!(new.sealer(&a).open(&both.sealer(&a).seal(&ticket(6))), Ok(ticket(6)));
+        for pair in rotation().windows(2) {
+            for (sealing, opening) in [(&pair[0], &pair[0]), (&pair[0], &pair[1]), (&pair[1], &pair[0])] {
+                let token = sealing.sealer(&a).seal(&ticket(5));
+                assert_eq!(opening.sealer(&a).open(&token), Ok(ticket(5)), "{opening:?} refuses {sealing:?}");
+                assert!(opening.accepts(sealing));
+                assert_eq!(opening.sealer(&b).open(&token), Err(BadSeal), "a token of another zone");
+                assert_eq!(opening.sealer(&a).is_current(&token), opening.current.id == sealing.current.id);
+            }
+        }
+    }
+
+    #[test]
+    fn servers_that_are_two_steps_apart_may_refuse_each_others_tokens() {
+        let [before, announced, switched, forgotten] = rotation();
+        for (opening, sealing) in [(&before, &switched), (&forgotten, &announced), (&forgotten, &before)] {
+            let token = sealing.sealer(&zone("A")).seal(&ticket(5));
+            assert_eq!(opening.sealer(&zone("A")).open(&token), Err(BadSeal), "{opening:?}, {sealing:?}");
+            assert!(!opening.accepts(sealing));
+        }
     }
 
     #[test]
@@ -155,14 +206,14 @@ mod tests {
             epoch: u32, seq in 0u64..1 << 48, issued_ms in 0u64..1 << 48,
             first in proptest::option::of(0..Ticket::NEVER_S), told in proptest::option::of(0..Ticket::NEVER_S),
         ) {
-            let sealer = Seals { current: key(9), previous: None }.sealer(&zone("Z"));
+            let sealer = Seals::only(key(9)).sealer(&zone("Z"));
             let ticket = Ticket { epoch, seq, issued_ms, first_told_s: first, told_s: told };
             prop_assert_eq!(sealer.open(&sealer.seal(&ticket)), Ok(ticket));
         }
 
         #[test]
         fn an_altered_token_does_not_open(position in 0..SEALED_LEN, to: u8, seq in 0u64..1 << 40) {
-            let sealer = Seals { current: key(9), previous: Some(key(8)) }.sealer(&zone("Z"));
+            let sealer = Seals { next: Some(key(7)), previous: Some(key(8)), ..Seals::only(key(9)) }.sealer(&zone("Z"));
             let mut token = sealer.seal(&ticket(seq));
             prop_assume!(token[position] != to);
             token[position] = to;
@@ -171,7 +222,7 @@ mod tests {
 
         #[test]
         fn random_bytes_do_not_open(token in proptest::collection::vec(any::<u8>(), 0..80)) {
-            let sealer = Seals { current: key(9), previous: Some(key(8)) }.sealer(&zone("Z"));
+            let sealer = Seals { next: Some(key(7)), previous: Some(key(8)), ..Seals::only(key(9)) }.sealer(&zone("Z"));
             prop_assert_eq!(sealer.open(&token), Err(BadSeal));
         }
     }

@@ -42,18 +42,18 @@ type Rooms = HashMap<ZoneId, Arc<Room>>;
 /// All zones that are served, over one store.
 pub struct Gate<S> {
     store: Arc<S>,
-    seals: Seals,
+    seals: ArcSwap<Seals>,
     bus: Arc<Bus>,
     rooms: ArcSwap<Rooms>,
     open_after_ms: u64,
-    /// Held while zones are added, changed or removed.
+    /// Held while zones are added, changed or removed, and while keys change.
     changing: Mutex<()>,
 }
 
 impl<S: Store> Gate<S> {
     /// A gate that serves no zone yet. It publishes on `bus`.
     pub fn new(store: S, seals: Seals, bus: Arc<Bus>) -> Self {
-        let (store, rooms) = (Arc::new(store), ArcSwap::default());
+        let (store, seals, rooms) = (Arc::new(store), ArcSwap::from_pointee(seals), ArcSwap::default());
         Self { store, seals, bus, rooms, open_after_ms: 0, changing: Mutex::default() }.open_after(OPEN_AFTER)
     }
 
@@ -63,6 +63,23 @@ impl<S: Store> Gate<S> {
     pub fn open_after(mut self, away: Duration) -> Self {
         self.open_after_ms = u64::try_from(away.as_millis()).unwrap_or(u64::MAX);
         self
+    }
+
+    /// The keys that seal tokens.
+    #[must_use]
+    pub fn seals(&self) -> Arc<Seals> {
+        self.seals.load_full()
+    }
+
+    /// Seals and opens tokens with these keys from now on. A call that is under way may still reply with a token of the keys
+    /// before.
+    pub async fn set_seals(&self, seals: Seals) {
+        // A room that is opened meanwhile would keep the keys before.
+        let _changing = self.changing.lock().await;
+        for room in self.rooms.load().values() {
+            room.set_sealer(seals.sealer(&room.zone));
+        }
+        self.seals.store(Arc::new(seals));
     }
 
     /// Takes a ticket in a zone's line, or resumes the token's ticket.
@@ -110,7 +127,7 @@ impl<S: Store> Gate<S> {
     /// See [`Refusal`].
     pub async fn follow(&self, zone: &str, token: &[u8]) -> Result<(Reply, Ticket), Refusal> {
         let room = self.room(zone).await?;
-        let ticket = room.sealer.open(token).map_err(Refusal::from);
+        let ticket = room.open_token(token).map_err(Refusal::from);
         let ticket = ticket.inspect_err(|refusal| self.refused(room.id, *refusal))?;
         self.claim_of(&room, ticket).await
     }
@@ -127,7 +144,8 @@ impl<S: Store> Gate<S> {
     async fn claim_of(&self, room: &Room, ticket: Ticket) -> Result<(Reply, Ticket), Refusal> {
         let reply = self.decide(room, ticket).await.inspect_err(|refusal| self.refused(room.id, *refusal))?;
         let (Reply::Waiting { token, .. } | Reply::Entered { token, .. }) = &reply;
-        let newer = room.sealer.open(token).expect("this zone's own seal");
+        // If the reply's key was withdrawn during the call, the ticket still counts, without the wait told last.
+        let newer = room.open_token(token).unwrap_or(ticket);
         Ok((reply, newer))
     }
 
@@ -144,7 +162,7 @@ impl<S: Store> Gate<S> {
     }
 
     async fn ask(&self, room: &Room, token: &[u8]) -> Result<Reply, Refusal> {
-        self.decide(room, room.sealer.open(token)?).await
+        self.decide(room, room.open_token(token)?).await
     }
 
     async fn decide(&self, room: &Room, ticket: Ticket) -> Result<Reply, Refusal> {
@@ -190,7 +208,7 @@ impl<S: Store> Gate<S> {
     pub fn limited(&self, zone: &str, call: LimitedCall, retry_after_s: u32, token: Option<&[u8]>) {
         let Some(room) = self.rooms.load().get(zone).cloned() else { return };
         self.bus.publish(Limited { zone: room.id, call, count: 1, retry_after_s });
-        if let Some(Ok(ticket)) = token.map(|token| room.sealer.open(token)) {
+        if let Some(Ok(ticket)) = token.map(|token| room.open_token(token)) {
             room.note(&ticket);
         }
     }

@@ -35,7 +35,7 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU64},
 };
 
-use admission::{Definition, Notice, Policy, Sealer, View, ZoneId};
+use admission::{BadSeal, Definition, Notice, Policy, Sealer, Ticket, View, ZoneId};
 use arc_swap::ArcSwap;
 use events::{Bus, NoticeChanged, StoreCall};
 use store::{Store, StoreError};
@@ -44,7 +44,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::limits::ZoneLimits;
+use crate::{limits::ZoneLimits, reply::Token};
 use calls::Call;
 use current_view::CurrentView;
 pub use current_view::ZoneTotals;
@@ -84,7 +84,8 @@ impl Defined {
 /// One zone.
 pub(crate) struct Room {
     pub(crate) zone: ZoneId,
-    pub(crate) sealer: Sealer,
+    /// A rotation of the keys replaces it.
+    sealer: ArcSwap<Sealer>,
     bus: Arc<Bus>,
     /// The zone's number in events.
     pub(crate) id: events::Zone,
@@ -157,7 +158,7 @@ impl Room {
         let room = Arc::new(Self {
             id: bus.zone(&zone),
             zone,
-            sealer,
+            sealer: ArcSwap::from_pointee(sealer),
             bus,
             published: Mutex::default(),
             gone: GoneTickets::default(),
@@ -176,6 +177,21 @@ impl Room {
         });
         tokio::spawn(lane::run(store, Arc::downgrade(&room), called, orders, open));
         room
+    }
+
+    /// The ticket of a token of this zone.
+    pub(crate) fn open_token(&self, token: &[u8]) -> Result<Ticket, BadSeal> {
+        self.sealer.load().open(token)
+    }
+
+    /// The token of a ticket of this zone.
+    fn seal(&self, ticket: &Ticket) -> Token {
+        self.sealer.load().seal(ticket)
+    }
+
+    /// Seals and opens tokens with other keys from now on.
+    pub(crate) fn set_sealer(&self, sealer: Sealer) {
+        self.sealer.store(Arc::new(sealer));
     }
 
     /// Puts another policy into the store, and takes the view under that policy into use.

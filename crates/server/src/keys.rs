@@ -1,7 +1,8 @@
 //! Secrets on disk: the keys that seal tokens and sign passes.
 //!
 //! If no files are configured, the first start makes the keys in the data directory. Invariants: a key file is complete or
-//! absent, even if the process is killed at any moment. No other user may read it.
+//! absent, even if the process is killed at any moment. No other user may read it. A running server makes no keys: a file
+//! that is missing at a reload is a mistake, and a new key would cost everybody the place.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -22,6 +23,8 @@ const MAX_LEN: u64 = 64 << 10;
 pub struct SealSettings {
     /// The key's file; `None` if the key is made in the data directory.
     pub key_file: Option<PathBuf>,
+    /// The file of the key that will seal next.
+    pub next_key_file: Option<PathBuf>,
     /// The file of the key that sealed before.
     pub previous_key_file: Option<PathBuf>,
 }
@@ -67,32 +70,73 @@ pub fn make_dir(dir: &Path) -> Result<(), KeyFault> {
     made.map_err(|why| KeyFault::Unwritable { path: dir.to_owned(), why })
 }
 
+/// The keys of a server.
+pub struct Keys {
+    /// Those that seal tokens.
+    pub seals: Seals,
+    /// Those that sign passes.
+    pub passes: Passes,
+}
+
+/// What happens if no file is configured for a key, and the data directory has none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfMissing {
+    /// The key is made.
+    Make,
+    /// It is a fault.
+    Refuse,
+}
+
+impl Keys {
+    /// Reads the keys.
+    ///
+    /// # Errors
+    /// A [`KeyFault`] that names the file.
+    pub fn read(
+        seal: &SealSettings,
+        pass: &PassSettings,
+        data_dir: &Path,
+        if_missing: IfMissing,
+    ) -> Result<Self, KeyFault> {
+        Ok(Self { seals: seals(seal, data_dir, if_missing)?, passes: passes(pass, data_dir, if_missing)? })
+    }
+}
+
+/// What users lose when keys replace others at once. Empty for each step of a rotation, if the steps are taken in order.
+/// `shared` says whether servers of other processes take the same tokens.
+#[must_use]
+pub fn losses(before: (&Seals, &Passes), now: (&Seals, &Passes), shared: bool) -> Vec<&'static str> {
+    let ((old_seals, old_passes), (seals, passes)) = (before, now);
+    let found = [
+        (
+            !seals.accepts(old_seals),
+            "the key that sealed the tokens until now is in no setting any more: all users who hold a token lose their place",
+        ),
+        (
+            shared && !old_seals.accepts(seals),
+            "seal.key_file is a key that was not announced in seal.next_key_file: servers that do not know it yet refuse the \
+             tokens of this one",
+        ),
+        (
+            !passes.publishes(old_passes),
+            "the key that signed the passes until now is in no setting any more: services refuse its passes",
+        ),
+        (
+            !old_passes.publishes(passes),
+            "pass.key_file is a key that was not announced in pass.next_key_file: services that keep a copy of the JWKS \
+             refuse the passes of this server until they read it again",
+        ),
+    ];
+    found.into_iter().filter_map(|(is_lost, what)| is_lost.then_some(what)).collect()
+}
+
+fn wrong(path: &Path, what: impl Into<String>) -> KeyFault {
+    KeyFault::Wrong { path: path.to_owned(), what: what.into() }
+}
+
 /// Reads or makes the keys that seal tokens.
-///
-/// # Errors
-/// A [`KeyFault`] that names the file.
-pub fn seals(settings: &SealSettings, data_dir: &Path) -> Result<Seals, KeyFault> {
-    let read = |path: &Path, text: &str| {
-        let wrong = || KeyFault::Wrong {
-            path: path.to_owned(),
-            what: "is not a sealing key: write 64 hex digits, for example from `openssl rand -hex 32`"
-                .to_owned(),
-        };
-        let digits = text.trim().as_bytes();
-        if digits.len() != 64 {
-            return Err(wrong());
-        }
-        let mut secret = [0; 32];
-        for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
-            let value = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
-            *byte =
-                value(pair[0]).zip(value(pair[1])).map(|(high, low)| high << 4 | low).ok_or_else(wrong)?;
-        }
-        // The id is public, so it is derived from a digest of the key.
-        let id = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &secret).as_ref()[0];
-        Ok(SealKey { id, secret })
-    };
-    let (path, text) = read_or_make(settings.key_file.as_deref(), data_dir, "seal.key", || {
+fn seals(settings: &SealSettings, data_dir: &Path, if_missing: IfMissing) -> Result<Seals, KeyFault> {
+    let (path, text) = read_or_make(settings.key_file.as_deref(), data_dir, "seal.key", if_missing, || {
         let mut secret = [0; 32];
         fill(&mut secret)?;
         Ok(secret
@@ -101,46 +145,97 @@ pub fn seals(settings: &SealSettings, data_dir: &Path) -> Result<Seals, KeyFault
             .filter_map(|d| char::from_digit(d.into(), 16))
             .collect())
     })?;
-    let current = read(&path, &text)?;
-    let previous = match &settings.previous_key_file {
-        Some(path) => Some((path, read(path, &read_secret(path)?)?)),
-        None => None,
-    };
-    if let Some((path, _)) = previous.as_ref().filter(|(_, key)| key.id == current.id) {
-        let what = if previous.as_ref().is_some_and(|(_, key)| key.secret == current.secret) {
-            "is the current sealing key itself; leave one out"
-        } else {
-            "cannot be told from the current sealing key (their one-byte names agree); make another current key"
-        };
-        return Err(KeyFault::Wrong { path: path.to_path_buf(), what: what.to_owned() });
+    let current = seal_key(&path, &text)?;
+    let [next, previous] = [&settings.next_key_file, &settings.previous_key_file].map(Option::as_deref);
+    let read = |path: &Path| seal_key(path, &read_secret(path)?);
+    let seals =
+        Seals { current, next: next.map(read).transpose()?, previous: previous.map(read).transpose()? };
+    let keys = [
+        (Some(&*path), Some(&seals.current)),
+        (next, seals.next.as_ref()),
+        (previous, seals.previous.as_ref()),
+    ];
+    let keys: Vec<_> = keys.into_iter().filter_map(|(path, key)| path.zip(key)).collect();
+    refuse_twice(&keys, "seal", |one, other| one.secret == other.secret)?;
+    match twice(&keys, |one, other| one.id == other.id) {
+        Some((path, other)) => Err(wrong(
+            path,
+            format!(
+                "cannot be told from the key in {} (their one-byte ids agree); make another new key",
+                other.display()
+            ),
+        )),
+        None => Ok(seals),
     }
-    Ok(Seals { current, previous: previous.map(|(_, key)| key) })
+}
+
+/// Reads a key that seals tokens.
+fn seal_key(path: &Path, text: &str) -> Result<SealKey, KeyFault> {
+    let not_a_key =
+        || wrong(path, "is not a sealing key: write 64 hex digits, for example from `openssl rand -hex 32`");
+    let digits = text.trim().as_bytes();
+    if digits.len() != 64 {
+        return Err(not_a_key());
+    }
+    let mut secret = [0; 32];
+    for (byte, pair) in secret.iter_mut().zip(digits.chunks_exact(2)) {
+        let value = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        *byte =
+            value(pair[0]).zip(value(pair[1])).map(|(high, low)| high << 4 | low).ok_or_else(not_a_key)?;
+    }
+    // The id is public, so it is derived from a digest of the key.
+    let id = aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, &secret).as_ref()[0];
+    Ok(SealKey { id, secret })
 }
 
 /// Reads or makes the keys that sign passes.
-///
-/// # Errors
-/// A [`KeyFault`] that names the file.
-pub fn passes(settings: &PassSettings, data_dir: &Path) -> Result<Passes, KeyFault> {
+fn passes(settings: &PassSettings, data_dir: &Path, if_missing: IfMissing) -> Result<Passes, KeyFault> {
     let algorithm = settings.algorithm;
     let name = format!("pass-{}.pem", algorithm.as_str().to_lowercase());
     let made = || Signer::make(algorithm).map_err(io::Error::other);
-    let (path, text) = read_or_make(settings.key_file.as_deref(), data_dir, &name, made)?;
-    let wrong = |path: &Path, what: String| KeyFault::Wrong { path: path.to_owned(), what };
-    let signer = Signer::read(&text).map_err(|e| wrong(&path, e.to_string()))?;
-    if signer.algorithm() != algorithm {
+    let (path, text) = read_or_make(settings.key_file.as_deref(), data_dir, &name, if_missing, made)?;
+    let signer = |path: &Path, text: &str| Signer::read(text).map_err(|e| wrong(path, e.to_string()));
+    let current = signer(&path, &text)?;
+    if current.algorithm() != algorithm {
         let what = format!(
             "is a key for {}, and pass.algorithm is {}; change one of them",
-            signer.algorithm().as_str(),
+            current.algorithm().as_str(),
             algorithm.as_str()
         );
         return Err(wrong(&path, what));
     }
-    let previous = match &settings.previous_key_file {
-        Some(path) => Some(Signer::read(&read_secret(path)?).map_err(|e| wrong(path, e.to_string()))?),
-        None => None,
+    let (mut keys, mut others) = (vec![(&*path, current.kid())], Vec::new());
+    for path in [&settings.next_key_file, &settings.previous_key_file].into_iter().flatten() {
+        let other = signer(path, &read_secret(path)?)?;
+        keys.push((path, other.kid()));
+        others.push(other);
+    }
+    refuse_twice(&keys, "pass", |one, other| one == other)?;
+    Ok(Passes::new(current, &others, &settings.audience, settings.issuer.as_deref()))
+}
+
+/// The files of the first two keys that are the same, the later one first.
+fn twice<'a, K>(keys: &[(&'a Path, K)], is_same: impl Fn(&K, &K) -> bool) -> Option<(&'a Path, &'a Path)> {
+    let of = |(at, (path, key)): (usize, &(&'a Path, K))| {
+        let (earlier, _) = keys[..at].iter().find(|(_, other)| is_same(key, other))?;
+        Some((*path, *earlier))
     };
-    Ok(Passes::new(signer, previous.as_ref(), &settings.audience, settings.issuer.as_deref()))
+    keys.iter().enumerate().find_map(of)
+}
+
+/// Refuses two settings of `table` that name the same key. Usually a step of a rotation is half done then.
+fn refuse_twice<K>(
+    keys: &[(&Path, K)],
+    table: &str,
+    is_same: impl Fn(&K, &K) -> bool,
+) -> Result<(), KeyFault> {
+    let Some((path, other)) = twice(keys, is_same) else { return Ok(()) };
+    let what = format!(
+        "has the same key as {}; {table}.key_file, {table}.next_key_file and {table}.previous_key_file must be different \
+         keys: leave one out",
+        other.display()
+    );
+    Err(wrong(path, what))
 }
 
 fn fill(bytes: &mut [u8]) -> io::Result<()> {
@@ -151,6 +246,7 @@ fn read_or_make(
     configured: Option<&Path>,
     data_dir: &Path,
     name: &str,
+    if_missing: IfMissing,
     make: impl FnOnce() -> io::Result<String>,
 ) -> Result<(PathBuf, String), KeyFault> {
     if let Some(path) = configured {
@@ -160,6 +256,11 @@ fn read_or_make(
     match read_secret(&path) {
         Err(KeyFault::Unreadable { why, .. }) if why.kind() == io::ErrorKind::NotFound => {}
         other => return Ok((path, other?)),
+    }
+    if if_missing == IfMissing::Refuse {
+        let what =
+            "does not exist, and only a starting server makes keys; bring the file back, or name another one";
+        return Err(wrong(&path, what));
     }
     let written = make().and_then(|text| write(data_dir, &path, &text));
     written.map_err(|why| KeyFault::Unwritable { path: path.clone(), why })?;
@@ -219,7 +320,26 @@ mod tests {
     use crate::passes::Algorithm;
 
     fn none() -> SealSettings {
-        SealSettings { key_file: None, previous_key_file: None }
+        SealSettings { key_file: None, next_key_file: None, previous_key_file: None }
+    }
+
+    fn seals(settings: &SealSettings, data_dir: &Path) -> Result<Seals, KeyFault> {
+        super::seals(settings, data_dir, IfMissing::Make)
+    }
+
+    fn no_pass_files() -> PassSettings {
+        PassSettings {
+            algorithm: Algorithm::Es256,
+            audience: "a".into(),
+            issuer: None,
+            key_file: None,
+            next_key_file: None,
+            previous_key_file: None,
+        }
+    }
+
+    fn passes(settings: &PassSettings, data_dir: &Path) -> Result<Passes, KeyFault> {
+        super::passes(settings, data_dir, IfMissing::Make)
     }
 
     #[test]
@@ -228,13 +348,7 @@ mod tests {
         let first = seals(&none(), dir.path()).expect("made");
         let again = seals(&none(), dir.path()).expect("read");
         assert_eq!((first.current.id, first.current.secret), (again.current.id, again.current.secret));
-        let pass = PassSettings {
-            algorithm: Algorithm::Es256,
-            audience: "a".into(),
-            issuer: None,
-            key_file: None,
-            previous_key_file: None,
-        };
+        let pass = no_pass_files();
         let jwks = passes(&pass, dir.path()).expect("made").jwks();
         assert_eq!(passes(&pass, dir.path()).expect("read").jwks(), jwks);
         for entry in fs::read_dir(dir.path()).expect("listed") {
@@ -289,11 +403,88 @@ mod tests {
             "{message}"
         );
         let one = put("one", &"ab".repeat(32));
-        let same = SealSettings { key_file: Some(one.clone()), previous_key_file: Some(one) };
-        assert!(seals(&same, dir.path()).expect_err("refused").to_string().contains("itself"));
-        let old = put("old", &"cd".repeat(32));
-        let new = put("new", &"ab".repeat(32));
-        let both = seals(&SealSettings { key_file: Some(new), previous_key_file: Some(old) }, dir.path());
-        assert_eq!(both.expect("two keys").previous.expect("accepted").secret, [0xCD; 32]);
+        let same_elsewhere = put("same", &format!("{}\n", "AB".repeat(32)));
+        for other in [&one, &same_elsewhere] {
+            let key_file = Some(one.clone());
+            for same in [
+                SealSettings { key_file: key_file.clone(), next_key_file: Some(other.clone()), ..none() },
+                SealSettings { key_file: key_file.clone(), previous_key_file: Some(other.clone()), ..none() },
+            ] {
+                let message = seals(&same, dir.path()).err().expect("refused").to_string();
+                let told =
+                    format!("{}: has the same key as {}; seal.key_file", other.display(), one.display());
+                assert!(message.starts_with(&told) && !message.contains("abab"), "{message}");
+            }
+        }
+        let (old, next) = (put("old", &"cd".repeat(32)), put("next", &"ef".repeat(32)));
+        let settings =
+            SealSettings { key_file: Some(one), next_key_file: Some(next), previous_key_file: Some(old) };
+        let three = seals(&settings, dir.path()).expect("three keys");
+        assert_eq!(three.current.secret, [0xAB; 32]);
+        assert_eq!(three.next.expect("accepted").secret, [0xEF; 32]);
+        assert_eq!(three.previous.expect("accepted").secret, [0xCD; 32]);
+        let missing = SealSettings { next_key_file: Some(dir.path().join("no such")), ..none() };
+        let message = seals(&missing, dir.path()).err().expect("refused").to_string();
+        assert!(message.contains("no such: cannot be read: No such file"), "{message}");
+    }
+
+    #[test]
+    fn a_key_that_signs_passes_is_in_one_setting_only() {
+        let dir = tempfile::tempdir().expect("a directory");
+        passes(&no_pass_files(), dir.path()).expect("made");
+        let made = Some(dir.path().join("pass-es256.pem"));
+        for same in [
+            PassSettings { next_key_file: made.clone(), ..no_pass_files() },
+            PassSettings { previous_key_file: made.clone(), ..no_pass_files() },
+        ] {
+            let message = passes(&same, dir.path()).err().expect("refused").to_string();
+            assert!(
+                message.contains("pass-es256.pem: has the same key as ")
+                    && message.contains("; pass.key_file")
+            );
+        }
+    }
+
+    #[test]
+    fn a_running_server_makes_no_keys() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let read = |if_missing| Keys::read(&none(), &no_pass_files(), dir.path(), if_missing).map(drop);
+        read(IfMissing::Make).expect("made");
+        read(IfMissing::Refuse).expect("both are there");
+        for file in ["seal.key", "pass-es256.pem"] {
+            fs::rename(dir.path().join(file), dir.path().join("away")).expect("moved");
+            let message = read(IfMissing::Refuse).expect_err("refused").to_string();
+            assert!(message.contains(&format!("{file}: does not exist, and only a starting")), "{message}");
+            fs::rename(dir.path().join("away"), dir.path().join(file)).expect("moved");
+        }
+    }
+
+    #[test]
+    fn a_step_of_a_rotation_that_is_left_out_is_reported() {
+        let key = |id| SealKey { id, secret: [id; 32] };
+        let pems = [(); 2].map(|()| Signer::make(Algorithm::Es256).expect("made"));
+        let signer = |at: usize| Signer::read(&pems[at]).expect("read back");
+        let steps = [
+            (Seals::only(key(0)), Passes::new(signer(0), &[], "a", None)),
+            (
+                Seals { next: Some(key(1)), ..Seals::only(key(0)) },
+                Passes::new(signer(0), &[signer(1)], "a", None),
+            ),
+            (
+                Seals { previous: Some(key(0)), ..Seals::only(key(1)) },
+                Passes::new(signer(1), &[signer(0)], "a", None),
+            ),
+            (Seals::only(key(1)), Passes::new(signer(1), &[], "a", None)),
+        ];
+        let lost = |from: usize, to: usize, shared: bool| {
+            let at = |step: usize| (&steps[step].0, &steps[step].1);
+            losses(at(from), at(to), shared).len()
+        };
+        for (from, to) in [(0, 1), (1, 2), (2, 3), (3, 2), (2, 1), (1, 0)] {
+            assert_eq!(lost(from, to, true), 0, "from step {from} to {to}");
+        }
+        assert_eq!((lost(0, 2, true), lost(0, 2, false)), (2, 1), "without the announcement");
+        assert_eq!((lost(0, 3, true), lost(0, 3, false)), (4, 3), "at once");
+        assert_eq!(lost(1, 3, true), 2, "announced, and then forgotten at once");
     }
 }

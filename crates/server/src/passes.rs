@@ -4,7 +4,7 @@
 //! Invariant: signatures are deterministic (ES256 as in RFC 6979), so that an entry has the same pass, byte for byte, from
 //! every server and at every repetition.
 
-use std::path::PathBuf;
+use std::{iter, path::PathBuf};
 
 use aws_lc_rs::{
     digest::{SHA256, digest},
@@ -58,6 +58,8 @@ pub struct PassSettings {
     pub issuer: Option<String>,
     /// The key's file; none where the key is made in the data directory.
     pub key_file: Option<PathBuf>,
+    /// The file of the key that will sign next.
+    pub next_key_file: Option<PathBuf>,
     /// The file of the key that signed before.
     pub previous_key_file: Option<PathBuf>,
 }
@@ -178,7 +180,7 @@ impl Signer {
     }
 
     /// The key's name: its thumbprint (RFC 7638).
-    fn kid(&self) -> String {
+    pub(crate) fn kid(&self) -> String {
         BASE64.encode(digest(&SHA256, format!("{{{}}}", self.members()).as_bytes()))
     }
 
@@ -195,28 +197,36 @@ pub struct Passes {
     header: String,
     /// The payload before the zone.
     opening: String,
+    /// The names of the published keys. The first one is the signer's.
+    kids: Vec<String>,
     jwks: Bytes,
 }
 
 impl Passes {
-    /// Signs with `signer`. Passes of the `previous` key can still be checked.
+    /// Signs with `signer`, and publishes its key and those of `others`.
     #[must_use]
-    pub fn new(signer: Signer, previous: Option<&Signer>, audience: &str, issuer: Option<&str>) -> Self {
+    pub fn new(signer: Signer, others: &[Signer], audience: &str, issuer: Option<&str>) -> Self {
         let alg = signer.algorithm().as_str();
         let header = format!(r#"{{"alg":"{alg}","kid":"{}","typ":"JWT"}}"#, signer.kid());
         let text = |text: &str| serde_json::Value::from(text).to_string();
         let issuer = issuer.map_or(String::new(), |issuer| format!(r#""iss":{},"#, text(issuer)));
-        let mut jwks = format!(r#"{{"keys":[{}"#, signer.jwk());
-        if let Some(previous) = previous.filter(|previous| previous.kid() != signer.kid()) {
-            jwks = jwks + "," + &previous.jwk();
-        }
-        jwks += "]}";
+        let published = || iter::once(&signer).chain(others);
+        let jwks: Vec<String> = published().map(Signer::jwk).collect();
+        let jwks = format!(r#"{{"keys":[{}]}}"#, jwks.join(","));
+        let kids = published().map(Signer::kid).collect();
         Self {
             header: BASE64.encode(header) + ".",
             opening: format!(r#"{{{issuer}"aud":{},"zone":""#, text(audience)),
+            kids,
             jwks: jwks.into(),
             signer,
         }
+    }
+
+    /// Whether the key is published that signs the passes of `other`.
+    #[must_use]
+    pub fn publishes(&self, other: &Self) -> bool {
+        self.kids.contains(&other.kids[0])
     }
 
     /// Appends the pass of an entry to `out`. `zone` must be a zone's name.
@@ -297,10 +307,10 @@ mod tests {
             let pem = Signer::make(algorithm).expect("made");
             let signer = || Signer::read(&pem).expect("read back");
             assert_eq!(signer().algorithm(), algorithm);
-            let passes = Passes::new(signer(), None, "shop \"1\"", Some("weir"));
+            let passes = Passes::new(signer(), &[], "shop \"1\"", Some("weir"));
             let (mut pass, mut again) = (String::new(), String::new());
             passes.write("Z", &claims, &mut pass);
-            Passes::new(signer(), None, "shop \"1\"", Some("weir")).write("Z", &claims, &mut again);
+            Passes::new(signer(), &[], "shop \"1\"", Some("weir")).write("Z", &claims, &mut again);
             assert_eq!(pass, again, "{algorithm:?}");
             let (header, payload) = verified(&passes, &pass);
             assert_eq!(
@@ -316,16 +326,26 @@ mod tests {
     }
 
     #[test]
-    fn passes_of_the_previous_key_can_still_be_checked() {
-        let signer = |pem: &str| Signer::read(pem).expect("read back");
-        let (old, new) = (Signer::make(Algorithm::Es256), Signer::make(Algorithm::EdDsa));
-        let (old, new) = (old.expect("made"), new.expect("made"));
+    fn servers_in_neighbouring_steps_of_a_rotation_publish_each_others_keys() {
+        let made = |algorithm| Signer::make(algorithm).expect("made");
+        let (old, new) = (made(Algorithm::Es256), made(Algorithm::EdDsa));
+        let passes = |signs: &str, others: &[&str]| {
+            let signer = |pem: &&str| Signer::read(pem).expect("read back");
+            let others: Vec<Signer> = others.iter().map(signer).collect();
+            Passes::new(signer(&signs), &others, "a", None)
+        };
+        let steps = [passes(&old, &[]), passes(&old, &[&new]), passes(&new, &[&old]), passes(&new, &[])];
         let claims = PassClaims { epoch: 1, seq: 1, entered_unix_s: 1, ttl_s: 60 };
-        let mut pass = String::new();
-        Passes::new(signer(&old), None, "a", None).write("Z", &claims, &mut pass);
-        let rotated = Passes::new(signer(&new), Some(&signer(&old)), "a", None);
-        let (_, payload) = verified(&rotated, &pass);
-        assert!(payload.get("iss").is_none());
+        for pair in steps.windows(2) {
+            for (signing, checking) in [(&pair[0], &pair[0]), (&pair[0], &pair[1]), (&pair[1], &pair[0])] {
+                let mut pass = String::new();
+                signing.write("Z", &claims, &mut pass);
+                assert!(checking.publishes(signing));
+                let (_, payload) = verified(checking, &pass);
+                assert!(payload.get("iss").is_none());
+            }
+        }
+        assert!(!steps[0].publishes(&steps[2]) && !steps[3].publishes(&steps[1]), "two steps apart");
     }
 
     #[test]

@@ -71,7 +71,7 @@ impl<S: Store> Gate<S> {
             room.set_definition(definition);
             return Ok(Arc::clone(room));
         }
-        let (sealer, bus) = (self.seals.sealer(zone), Arc::clone(&self.bus));
+        let (sealer, bus) = (self.seals.load().sealer(zone), Arc::clone(&self.bus));
         Room::open(Arc::clone(&self.store), zone.clone(), definition, sealer, bus, self.open_after_ms).await
     }
 
@@ -96,7 +96,7 @@ impl<S: Store> Gate<S> {
             let room = before.get(&zone).map_or_else(
                 || {
                     changed = true;
-                    let (sealer, bus) = (self.seals.sealer(&zone), Arc::clone(&self.bus));
+                    let (sealer, bus) = (self.seals.load().sealer(&zone), Arc::clone(&self.bus));
                     let store = Arc::clone(&self.store);
                     let room =
                         Room::follow(store, zone.clone(), &definition, sealer, bus, self.open_after_ms);

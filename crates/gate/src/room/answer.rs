@@ -61,12 +61,12 @@ impl Room {
     pub(super) fn entered(&self, ticket: &Ticket, entry: Entry) -> Reply {
         let Entry { unix_s: entered_unix_s, life_s: ttl_s, .. } = entry;
         let pass = PassClaims { epoch: ticket.epoch, seq: ticket.seq, entered_unix_s, ttl_s };
-        Reply::Entered { token: self.sealer.seal(ticket), pass }
+        Reply::Entered { token: self.seal(ticket), pass }
     }
 
     fn waiting(&self, mut ticket: Ticket, position: Position, now_ms: u64, stale: bool) -> Reply {
         let WaitStatus { rank, eta, reason, polling_period_ms, stale } =
             WaitStatus::new(&mut ticket, &position, &self.policy(), now_ms, stale);
-        Reply::Waiting { token: self.sealer.seal(&ticket), rank, eta, reason, polling_period_ms, stale }
+        Reply::Waiting { token: self.seal(&ticket), rank, eta, reason, polling_period_ms, stale }
     }
 }

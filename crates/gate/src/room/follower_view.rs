@@ -62,6 +62,13 @@ impl FollowerView {
     /// The token of a ticket of this zone.
     #[must_use]
     pub fn seal(&self, ticket: &Ticket) -> Token {
-        self.room.sealer.seal(ticket)
+        self.room.seal(ticket)
+    }
+
+    /// Whether the current key sealed this token, which must be one of this zone. If not, its holder needs a new one before
+    /// the key is forgotten.
+    #[must_use]
+    pub fn is_current(&self, token: &Token) -> bool {
+        self.room.sealer.load().is_current(token)
     }
 }

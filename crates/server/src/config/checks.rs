@@ -288,10 +288,12 @@ impl Settings {
                 audience: self.text_or_default("pass.audience").0.to_owned(),
                 issuer: self.text("pass.issuer").map(|(text, _)| text.to_owned()),
                 key_file: self.path("pass.key_file")?,
+                next_key_file: self.path("pass.next_key_file")?,
                 previous_key_file: self.path("pass.previous_key_file")?,
             },
             seal: SealSettings {
                 key_file: self.path("seal.key_file")?,
+                next_key_file: self.path("seal.next_key_file")?,
                 previous_key_file: self.path("seal.previous_key_file")?,
             },
             audit: self.path("audit.dir")?.map(|dir| audit::Settings {

@@ -124,8 +124,10 @@ impl Config {
             ("pass.audience", self.pass.audience.clone()),
             ("pass.issuer", self.pass.issuer.clone().unwrap_or_else(|| "(none)".to_owned())),
             ("pass.key_file", file(&self.pass.key_file, made)),
+            ("pass.next_key_file", file(&self.pass.next_key_file, "(none)")),
             ("pass.previous_key_file", file(&self.pass.previous_key_file, "(none)")),
             ("seal.key_file", file(&self.seal.key_file, made)),
+            ("seal.next_key_file", file(&self.seal.next_key_file, "(none)")),
             ("seal.previous_key_file", file(&self.seal.previous_key_file, "(none)")),
             (
                 "audit.dir",
@@ -139,13 +141,16 @@ impl Config {
         ]
     }
 
-    /// The settings in which `new` differs and that a running server cannot change. A running server takes over the tokens
-    /// and host names of the admin API, the waiting pages, and the idle timeout, which follows the zones.
+    /// The settings in which `new` differs and that a running server cannot change. A running server takes over the keys and
+    /// what passes say, the tokens and host names of the admin API, the waiting pages, and the idle timeout, which follows the
+    /// zones.
     #[must_use]
     pub fn needs_restart(&self, new: &Self) -> Vec<&'static str> {
         const TAKEN_OVER: [&str; 3] = ["admin_hosts", "admin_token", "idle_timeout_s"];
+        const TABLES: [&str; 3] = ["pass.", "seal.", "wait."];
         let pairs = self.shown().into_iter().zip(new.shown());
-        let taken_over = |name: &str| TAKEN_OVER.contains(&name) || name.starts_with("wait.");
+        let taken_over =
+            |name: &str| TAKEN_OVER.contains(&name) || TABLES.iter().any(|table| name.starts_with(table));
         pairs.filter(|(old, new)| old != new && !taken_over(old.0)).map(|(old, _)| old.0).collect()
     }
 }

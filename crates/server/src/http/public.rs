@@ -51,8 +51,8 @@ pub struct PublicParts {
     pub gate: Arc<Gate<AnyStore>>,
     /// How often one client may call.
     pub limits: Limits,
-    /// Signs the passes of holders who entered.
-    pub passes: Passes,
+    /// Signs the passes of holders who entered. A reload replaces it.
+    pub passes: ArcSwap<Passes>,
     /// The streams of waiting users.
     pub streams: Arc<Streams>,
     /// The pages of other origins that may call.
@@ -112,7 +112,7 @@ pub(super) fn endpoints() -> Vec<Endpoint<PublicState>> {
     responses((status = 200, content_type = "application/jwk-set+json", body = openapi::public::Jwks))
 )]
 async fn jwks(State(state): State<PublicState>) -> hyper::Response<Full<Bytes>> {
-    let mut response = hyper::Response::new(Full::new(state.passes.jwks()));
+    let mut response = hyper::Response::new(Full::new(state.passes.load().jwks()));
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jwk-set+json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));

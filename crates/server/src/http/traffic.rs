@@ -114,7 +114,8 @@ where
         Some(token) if is_entry => state.gate.entry(&ask.zone, token).await?,
         token => state.gate.wait(&ask.zone, token).await?,
     };
-    let mut response = Response::new(Full::new(Bytes::from(reply::write(&state.passes, &ask.zone, &answer))));
+    let text = reply::write(&state.passes.load(), &ask.zone, &answer);
+    let mut response = Response::new(Full::new(Bytes::from(text)));
     response.headers_mut().insert(CONTENT_TYPE, JSON);
     Ok(response)
 }

@@ -26,7 +26,7 @@ use crate::{
         stream::Streams,
         wait::Pages,
     },
-    keys,
+    keys::{self, IfMissing, Keys},
     metrics::Metrics,
     servers::{Servers, State},
     stats::Stats,
@@ -53,8 +53,7 @@ pub(super) async fn assemble(
     audit: &mut Option<Audit>,
 ) -> Result<Assembled, Failure> {
     keys::make_dir(&config.data_dir)?;
-    let seals = keys::seals(&config.seal, &config.data_dir)?;
-    let passes = keys::passes(&config.pass, &config.data_dir)?;
+    let Keys { seals, passes } = Keys::read(&config.seal, &config.pass, &config.data_dir, IfMissing::Make)?;
     let pages = Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
     let (store, cells) = zones::open_store(config)?;
     let metrics = Arc::new(Metrics::new(Arc::clone(bus)));
@@ -117,7 +116,7 @@ pub(super) async fn assemble(
     let public = PublicState::from(PublicParts {
         gate: Arc::clone(&gate),
         limits: Limits::new(&config.limit, zones.buckets_of),
-        passes,
+        passes: ArcSwap::from_pointee(passes),
         streams: Arc::clone(&streams),
         cors_origins: config.cors_origins.clone(),
         pages: ArcSwap::from_pointee(pages),

@@ -17,9 +17,10 @@ use crate::{
         public::PublicState,
         wait::Pages,
     },
+    keys::{self, IfMissing, Keys},
 };
 
-/// Takes over the zones, pages and tokens of the configuration as it is now. Zones of a store are not changed, because the
+/// Takes over the zones, keys, pages and tokens of the configuration as it is now. Zones of a store are not changed, because the
 /// store keeps them. Returns the new configuration, or none if something was not valid; the log says what.
 pub(super) async fn reload(
     running: &Config,
@@ -32,6 +33,9 @@ pub(super) async fn reload(
         .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
         .ok()?;
     let pages = Pages::read(&new.wait)
+        .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
+        .ok()?;
+    let keys = Keys::read(&new.seal, &new.pass, &running.data_dir, IfMissing::Refuse)
         .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
         .ok()?;
     let restart = running.needs_restart(&new);
@@ -57,6 +61,7 @@ pub(super) async fn reload(
         }
     }
     public.pages.store(Arc::new(pages));
+    take_over(keys, public, !admin.cells.is_empty()).await;
     // The listener keeps its address, whatever the file says now.
     if running.admin_listen.ip().is_loopback() || !new.admin_tokens.is_empty() {
         admin.guard.store(Arc::new(Guard::new(&new.admin_tokens, &new.admin_hosts)));
@@ -69,4 +74,14 @@ pub(super) async fn reload(
     let file = sources.file().map_or_else(|| "(none)".to_owned(), |file| file.display().to_string());
     tracing::info!(file, zones = new.zones.len(), "the configuration was read again");
     Some(new)
+}
+
+/// Takes over the keys. Warns of what users lose by it. `shared` says whether other servers take the same tokens.
+async fn take_over(Keys { seals, passes }: Keys, public: &PublicState, shared: bool) {
+    let (old_seals, old_passes) = (public.gate.seals(), public.passes.load_full());
+    for loss in keys::losses((&old_seals, &old_passes), (&seals, &passes), shared) {
+        tracing::warn!("{loss}; see docs/operate/keys.md");
+    }
+    public.gate.set_seals(seals).await;
+    public.passes.store(Arc::new(passes));
 }

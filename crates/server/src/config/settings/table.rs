@@ -168,6 +168,13 @@ pub(in crate::config) const SETTINGS: &[Setting] = &[
         Default::Described("created in the data directory"),
     ),
     setting(
+        "pass.next_key_file",
+        Kind::Text,
+        "FILE",
+        "Key that will sign next; it is in the JWKS already",
+        Default::Described("none"),
+    ),
+    setting(
         "pass.previous_key_file",
         Kind::Text,
         "FILE",
@@ -180,6 +187,13 @@ pub(in crate::config) const SETTINGS: &[Setting] = &[
         "FILE",
         "Key that seals tokens, 64 hex digits",
         Default::Described("created in the data directory"),
+    ),
+    setting(
+        "seal.next_key_file",
+        Kind::Text,
+        "FILE",
+        "Key that will seal next; its tokens are accepted already",
+        Default::Described("none"),
     ),
     setting(
         "seal.previous_key_file",

@@ -141,7 +141,7 @@ pub(super) fn open(
 ) -> Response {
     Takeover::response(move |mut outlet| {
         outlet.limit(UNREAD, LOST_AFTER);
-        let follower = Follower::new(outlet, first.1, &state.streams.open, share);
+        let follower = Follower::new(outlet, &first, &state.streams.open, share);
         let mut text = head(&fields);
         let written = writeln!(text, "retry: {}", retry_ms(&first.1));
         debug_assert!(written.is_ok(), "writing to a String does not fail");

@@ -19,6 +19,8 @@ use crate::http::{
 /// One stream.
 pub(super) struct Follower {
     pub(super) outlet: Outlet,
+    /// Its last token, with which the browser reconnects.
+    pub(super) token: Token,
     /// The ticket of its last token.
     pub(super) ticket: Ticket,
     last: Option<WaitStatus>,
@@ -47,10 +49,20 @@ impl Drop for Counted {
 }
 
 impl Follower {
-    /// A stream that was just opened. `open` is the gauge of open streams.
-    pub(super) fn new(outlet: Outlet, ticket: Ticket, open: &Gauge, share: Share) -> Self {
+    /// A stream that was just opened, and what it gets first. `open` is the gauge of open streams.
+    pub(super) fn new(outlet: Outlet, first: &(Reply, Ticket), open: &Gauge, share: Share) -> Self {
         let (now, counted) = (Instant::now(), Counted::new(open));
-        Self { outlet, ticket, last: None, told_at: now, sent_at: now, _counted: counted, _share: share }
+        let (Reply::Waiting { token, .. } | Reply::Entered { token, .. }) = first.0;
+        Self {
+            outlet,
+            token,
+            ticket: first.1,
+            last: None,
+            told_at: now,
+            sent_at: now,
+            _counted: counted,
+            _share: share,
+        }
     }
 
     /// Sends `text` and the answer of the store or a view. If the stream goes on, returns it and when to ask next.
@@ -64,7 +76,7 @@ impl Follower {
         match reply {
             Reply::Entered { token, .. } => {
                 write_id(text, &token);
-                event(text, "enter", &reply::write(&state.passes, zone.as_str(), &reply));
+                event(text, "enter", &reply::write(&state.passes.load(), zone.as_str(), &reply));
                 self.outlet.send(text.as_bytes());
                 self.finish();
                 None
@@ -72,7 +84,7 @@ impl Follower {
             Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale } => {
                 let wait = WaitStatus { rank, eta, reason, polling_period_ms, stale };
                 write_wait(text, &wait, &common_part(polling_period_ms, stale), Some(&token));
-                self.tell(wait, ticket, text);
+                self.tell(wait, ticket, token, text);
                 let due = Instant::now() + Duration::from_millis(polling_period_ms.into());
                 Some((self, due))
             }
@@ -102,10 +114,11 @@ impl Follower {
         }
     }
 
-    pub(super) fn tell(&mut self, wait: WaitStatus, ticket: Ticket, text: &str) {
+    /// Sends `text`. After that the browser knows `wait`, and has `token`, whose ticket is `ticket`.
+    pub(super) fn tell(&mut self, wait: WaitStatus, ticket: Ticket, token: Token, text: &str) {
         if self.outlet.send(text.as_bytes()) {
             let now = Instant::now();
-            (self.last, self.ticket) = (Some(wait), ticket);
+            (self.last, self.ticket, self.token) = (Some(wait), ticket, token);
             (self.told_at, self.sent_at) = (now, now);
         }
     }

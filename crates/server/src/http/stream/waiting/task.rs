@@ -154,12 +154,14 @@ impl ZoneTask {
         let follower = &mut self.behind[at];
         let Some((wait, ticket)) = view.look(follower.ticket) else { return false };
         if follower.is_news(&wait, &ticket, now) {
-            let token = (follower.ticket != ticket).then(|| view.seal(&ticket));
+            // The browser has the token already, unless it remembers an older wait, or a key that will be forgotten sealed it.
+            let has_it = follower.ticket == ticket && view.is_current(&follower.token);
+            let token = (!has_it).then(|| view.seal(&ticket));
             let period_ms = wait.polling_period_ms;
             let own = (period_ms != view.polling_period_ms()).then(|| common_part(period_ms, wait.stale));
             self.text.clear();
             write_wait(&mut self.text, &wait, own.as_deref().unwrap_or(common), token.as_ref());
-            follower.tell(wait, ticket, &self.text);
+            follower.tell(wait, ticket, token.unwrap_or(follower.token), &self.text);
         } else {
             follower.heartbeat(now);
         }
