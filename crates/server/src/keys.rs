@@ -147,7 +147,7 @@ fn seals(settings: &SealSettings, data_dir: &Path, if_missing: IfMissing) -> Res
     })?;
     let current = seal_key(&path, &text)?;
     let [next, previous] = [&settings.next_key_file, &settings.previous_key_file].map(Option::as_deref);
-    let read = |path: &Path| seal_key(path, &read_secret(path)?);
+    let read = |path: &Path| seal_key(path, &read_key(path)?);
     let seals =
         Seals { current, next: next.map(read).transpose()?, previous: previous.map(read).transpose()? };
     let keys = [
@@ -206,7 +206,7 @@ fn passes(settings: &PassSettings, data_dir: &Path, if_missing: IfMissing) -> Re
     }
     let (mut keys, mut others) = (vec![(&*path, current.kid())], Vec::new());
     for path in [&settings.next_key_file, &settings.previous_key_file].into_iter().flatten() {
-        let other = signer(path, &read_secret(path)?)?;
+        let other = signer(path, &read_key(path)?)?;
         keys.push((path, other.kid()));
         others.push(other);
     }
@@ -250,10 +250,10 @@ fn read_or_make(
     make: impl FnOnce() -> io::Result<String>,
 ) -> Result<(PathBuf, String), KeyFault> {
     if let Some(path) = configured {
-        return Ok((path.to_owned(), read_secret(path)?));
+        return Ok((path.to_owned(), read_key(path)?));
     }
     let path = data_dir.join(name);
-    match read_secret(&path) {
+    match read_key(&path) {
         Err(KeyFault::Unreadable { why, .. }) if why.kind() == io::ErrorKind::NotFound => {}
         other => return Ok((path, other?)),
     }
@@ -271,10 +271,20 @@ fn read_or_make(
         tracing::info!(%file, "made a key");
     }
     // Another server that started at the same moment may have written its key first. The key on disk counts.
-    let text = read_secret(&path)?;
+    let text = read_key(&path)?;
     Ok((path, text))
 }
 
+/// Reads a key. Opening a pipe would wait for a writer, and a reload that waits would keep the server from stopping.
+fn read_key(path: &Path) -> Result<String, KeyFault> {
+    let about = fs::metadata(path).map_err(|why| KeyFault::Unreadable { path: path.to_owned(), why })?;
+    if !about.is_file() {
+        return Err(wrong(path, "is not a file; a key is read again at each reload"));
+    }
+    read_secret(path)
+}
+
+/// Reads a file that only this user, or root for this user, may read.
 pub(crate) fn read_secret(path: &Path) -> Result<String, KeyFault> {
     let unreadable = |why| KeyFault::Unreadable { path: path.to_owned(), why };
     let file = File::open(path).map_err(unreadable)?;
@@ -372,6 +382,18 @@ mod tests {
     }
 
     #[test]
+    fn a_key_that_is_not_a_file_is_refused_at_once() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let pipe = dir.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").args(["-m", "600"]).arg(&pipe).status();
+        assert!(made.expect("coreutils have it").success());
+        for path in [dir.path(), &pipe] {
+            let message = read_key(path).expect_err("refused").to_string();
+            assert!(message.starts_with(&format!("{}: is not a file", path.display())), "{message}");
+        }
+    }
+
+    #[test]
     fn a_group_may_read_a_key_of_root_but_no_other() {
         let (root, weir) = (0, 65_532);
         for (mode, owner, me, exposed) in [
@@ -410,7 +432,7 @@ mod tests {
                 SealSettings { key_file: key_file.clone(), next_key_file: Some(other.clone()), ..none() },
                 SealSettings { key_file: key_file.clone(), previous_key_file: Some(other.clone()), ..none() },
             ] {
-                let message = seals(&same, dir.path()).err().expect("refused").to_string();
+                let message = seals(&same, dir.path()).expect_err("refused").to_string();
                 let told =
                     format!("{}: has the same key as {}; seal.key_file", other.display(), one.display());
                 assert!(message.starts_with(&told) && !message.contains("abab"), "{message}");
@@ -424,7 +446,7 @@ mod tests {
         assert_eq!(three.next.expect("accepted").secret, [0xEF; 32]);
         assert_eq!(three.previous.expect("accepted").secret, [0xCD; 32]);
         let missing = SealSettings { next_key_file: Some(dir.path().join("no such")), ..none() };
-        let message = seals(&missing, dir.path()).err().expect("refused").to_string();
+        let message = seals(&missing, dir.path()).expect_err("refused").to_string();
         assert!(message.contains("no such: cannot be read: No such file"), "{message}");
     }
 
