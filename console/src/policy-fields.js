@@ -10,4 +10,5 @@ export const FIELDS = [
   {"name":"on_store_failure","words":["closed","open"],"default":"closed"},
   {"name":"waits_per_minute_per_client","unit":"calls","low":0,"high":600000,"is_optional_limit":true,"default":0},
   {"name":"entries_per_minute_per_client","unit":"calls","low":0,"high":600000,"is_optional_limit":true,"default":0},
+  {"name":"max_waiting","unit":"people","low":1,"high":100000000,"is_optional_limit":false,"default":50000000},
 ];

@@ -220,6 +220,7 @@ def zones() -> dict:
             ),
             lines("Share of slots used while a line waits", "percentunit", (f"zone:weir_slot_use:ratio5m{z}", "{{zone}}"), max=1),
             lines("Refused for asking too often", "reqps", (f"zone:weir_limited:per_second{z}", "{{zone}}")),
+            lines("Refused because the line is full", "reqps", (f"zone:weir_full:per_second{z}", "{{zone}}")),
         ],
     )
 

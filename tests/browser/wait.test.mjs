@@ -321,6 +321,7 @@ const STATES = [
   ["long", "waiting", [wait_of({ rank: 1_234_567, etaSeconds: 90_000, etaRange: [80_000, 100_000] })]],
   ["gone", "gone", [problem_of(410, "gone")]],
   ["closed", "closed", [problem_of(503, "zone_closed", { "retry-after": "60" })]],
+  ["full", "full", [problem_of(503, "zone_full", { "retry-after": "30" })]],
   ["unknown", "unknown", [problem_of(404, "unknown_zone")]],
   ["refused", "refused", [problem_of(400, "wrong_type")]],
   ["away", undefined, [problem_of(503, "store_away", { "retry-after": "60" })]],

@@ -229,6 +229,7 @@ pub(crate) async fn policy_changes_keep_places_and_entries(backend: &impl Backen
         idle_timeout_s: 30,
         waits_per_minute_per_client: 7,
         entries_per_minute_per_client: 600,
+        max_waiting: 1_000,
         ..policy()
     };
     let view = store.put_zone(zone, changed).await.expect("put");

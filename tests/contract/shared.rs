@@ -137,8 +137,13 @@ pub(crate) async fn policy_put_by_one_is_in_the_others_view(backend: &InRedis, z
     let other = Policy { admit_per_minute: 700, polling_period_ms: 2_000, ..policy() };
     b.put_zone(zone, other).await.expect("put");
     assert_eq!(a.beat(zone, Vec::new()).await.expect("beats").policy, other);
-    // The limits of a client are only in the register. A server that has read the register knows them.
-    let limited = Policy { waits_per_minute_per_client: 5, entries_per_minute_per_client: 60, ..other };
+    // The limits that servers check are only in the register. A server that has read the register knows them.
+    let limited = Policy {
+        waits_per_minute_per_client: 5,
+        entries_per_minute_per_client: 60,
+        max_waiting: 1_000,
+        ..other
+    };
     b.put_zone(zone, limited).await.expect("put");
     let zones = a.zones().await.expect("lists").expect("this store keeps zones");
     assert_eq!(zones.zones.into_iter().find(|(kept, _)| kept == zone), Some((zone.clone(), limited.into())));

@@ -159,6 +159,10 @@ const CASES: &[(&str, u16, Ask)] = &[
     }),
     ("head_too_large", 431, |_, c| ask(c, typed(&format!("X-Long: {}\r\n", "x".repeat(9_000))))),
     ("zone_closed", 503, |_, c| wait(c, &body("CLOSED", None))),
+    ("zone_full", 503, |_, c| {
+        assert_eq!(wait(c, &body("FULL", None)).status, 200);
+        wait(c, &body("FULL", None))
+    }),
     ("unauthorized", 401, |w, c| {
         let reply = admin(w, c, "GET /admin/v1/zones", &[], None);
         assert!(
@@ -285,6 +289,7 @@ pub(crate) fn every_code_is_met_and_documented() {
         zone("Z", 60_000, ""),
         zone("OTHER", 60, ""),
         zone("CLOSED", 60, "mode = \"closed\""),
+        zone("FULL", 60, "mode = \"hold\"\nmax_waiting = 1"),
         zone("LIMITED", 60, "waits_per_minute_per_client = 1"),
         zone("HELD", 60, "mode = \"hold\"\nidle_timeout_s = 10"),
     ];

@@ -287,3 +287,34 @@ pub(crate) fn streams_of_a_client_are_capped() {
     drop(open);
     eventually("the shares of ended streams are free", || (stream("198.51.100.1").1 == 200).then_some(()));
 }
+
+/// A line takes `max_waiting` people. Others get 503 with `Retry-After`, and nobody who waits notices. When people have
+/// entered, there is room again.
+pub(crate) fn a_full_line_refuses_newcomers_and_keeps_everybody() {
+    let config = |mode: &str| zone("Z", 600, &format!("mode = \"{mode}\"\nmax_waiting = 3"));
+    let weir = Setup::new(&config("hold")).start();
+    let mut clients: Vec<_> = (0..3).map(|_| weir.connect()).collect();
+    let places: Vec<_> = clients.iter_mut().map(|client| Answer::of(&wait(client, "Z"))).collect();
+    for _ in 0..5 {
+        let refused = wait(&mut weir.connect(), "Z");
+        assert_eq!((refused.status, refused.problem().as_str()), (503, "zone_full"), "{refused:?}");
+        assert_eq!(refused.header("retry-after"), Some("30"), "{refused:?}");
+    }
+    let polled = |place: &Answer| weir.post("/traffic/entry", &body("Z", Some(&place.token)));
+    for (place, rank) in places.iter().zip(1..) {
+        assert_eq!(Answer::of(&polled(place)).waiting().rank, rank);
+    }
+    eventually("each refusal is counted", || {
+        (counted(&weir, "weir_zone_full_total{zone=\"Z\"}") == 5).then_some(())
+    });
+
+    weir.setup().write_config(&config("auto"));
+    weir.signal(Signal::HUP);
+    for place in &places {
+        eventually("those who wait enter", || Answer::of(&polled(place)).can_enter.then_some(()));
+    }
+    eventually("there is room again", || (wait(&mut weir.connect(), "Z").status == 200).then_some(()));
+    eventually("a refused join took no number", || {
+        (counted(&weir, "weir_zone_joined_total{zone=\"Z\"}") == 4).then_some(())
+    });
+}

@@ -249,7 +249,8 @@ impl World {
                 Some(Err(
                     Refusal::StoreAway { retry_after_s }
                     | Refusal::Busy { retry_after_s }
-                    | Refusal::Closed { retry_after_s },
+                    | Refusal::Closed { retry_after_s }
+                    | Refusal::Full { retry_after_s },
                 )) => u64::from(retry_after_s) * 1_000,
                 Some(Err(refusal @ (Refusal::UnknownZone | Refusal::BadToken))) => {
                     panic!("user {user} with an honest token: {refusal}")

@@ -144,6 +144,8 @@ export const en = {
   "field.waits_per_minute_per_client.how": "0: unlimited",
   "field.entries_per_minute_per_client": "Polls per minute and address",
   "field.entries_per_minute_per_client.how": "0: unlimited. Otherwise at least as many as one user needs",
+  "field.max_waiting": "People who may wait",
+  "field.max_waiting.how": "If the line is full, nobody gets a new place. 1 to 100,000,000",
   "field.on_store_failure": "While the store does not answer",
   "field.notice": "Notice ({tag})",
   "on_store_failure.closed": "Nobody enters",

@@ -144,6 +144,8 @@ export const ko = {
   "field.waits_per_minute_per_client.how": "0: 제한 없음",
   "field.entries_per_minute_per_client": "주소별 분당 폴링",
   "field.entries_per_minute_per_client.how": "0: 제한 없음. 한 사람의 폴링 수 이상",
+  "field.max_waiting": "최대 대기 인원",
+  "field.max_waiting.how": "가득 차면 새 자리를 주지 않습니다. 1~100,000,000",
   "field.on_store_failure": "저장소가 끊긴 동안",
   "field.notice": "안내문({tag})",
   "on_store_failure.closed": "입장 중지",

@@ -77,6 +77,7 @@ mod tests {
             Policy { on_store_failure: OnStoreFailure::Open, ..policy }.into(),
             Policy { waits_per_minute_per_client: 1, ..policy }.into(),
             Policy { entries_per_minute_per_client: 30, ..policy }.into(),
+            Policy { max_waiting: 30, ..policy }.into(),
             with_notice(&[("en", "a")]),
             with_notice(&[("ko", "a")]),
             with_notice(&[("en", "a"), ("ko", "b")]),

@@ -36,7 +36,7 @@ pub use view::{Lookup, PagePolls, Position, Snapshot, SnapshotPage, Tally, View,
 pub use window::Window;
 pub use zone::{
     Claim, Decided, Delta, Dump, DumpSegment, DumpTicket, Entry, Header, Image, Inconsistent, Joined,
-    Verdict, Zone,
+    MOST_NUMBERS, Verdict, Zone,
 };
 
 /// An instant on the store's clock.

@@ -132,6 +132,8 @@ pub struct Policy {
     /// How many polls and claims one client address may send per minute; 0 means no limit. A limit must allow one holder
     /// to poll as often as the polling period asks.
     pub entries_per_minute_per_client: u32,
+    /// The most people who may wait. Servers check it before they ask the store.
+    pub max_waiting: u32,
 }
 
 /// A number of a policy is out of its range.
@@ -205,6 +207,7 @@ mod tests {
         assert_eq!(slow.check().expect_err("one lost poll would evict").low, 90);
         assert_eq!(fault(|p| p.waits_per_minute_per_client = 600_001), "waits_per_minute_per_client");
         assert_eq!(fault(|p| p.entries_per_minute_per_client = 600_001), "entries_per_minute_per_client");
+        assert_eq!(fault(|p| p.max_waiting = 0), "max_waiting");
         let tight = Policy { entries_per_minute_per_client: 19, ..Policy::default() };
         assert_eq!(tight.check().expect_err("a holder who polls as asked would be refused").low, 20);
         assert!(Policy { entries_per_minute_per_client: 20, ..Policy::default() }.check().is_ok());

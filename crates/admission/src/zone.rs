@@ -36,6 +36,10 @@ use crate::{
 pub use dump::{Dump, DumpSegment, DumpTicket};
 pub use durable::{Delta, Header, Image, Inconsistent};
 
+/// The most numbers that a line spans, from the first kept segment to its end. A store refuses joins beyond it, and an image
+/// with more is not the state of any zone: it would need too much memory.
+pub const MOST_NUMBERS: u64 = 1 << 28;
+
 /// When a ticket entered, and for how long its pass is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
@@ -184,6 +188,12 @@ impl Zone {
     #[must_use]
     pub fn tally(&self) -> Tally {
         Tally { waiting: self.waiting(), present: self.present(), ..self.tally }
+    }
+
+    /// Whether the line can issue `count` further tickets and still span at most [`MOST_NUMBERS`].
+    #[must_use]
+    pub fn has_numbers(&self, count: u32) -> bool {
+        self.next + u64::from(count) - self.base * SEGMENT_TICKETS as u64 <= MOST_NUMBERS
     }
 
     /// Changes the policy. Tickets and the entries in the window stay.

@@ -359,17 +359,20 @@ pub enum RefusalReason {
     StoreAway,
     /// Too many calls wait for the store already.
     Busy,
+    /// The line takes no more people.
+    Full,
 }
 
 impl RefusalReason {
     /// All reasons with their names.
-    pub const ALL: [(Self, &'static str); 6] = [
+    pub const ALL: [(Self, &'static str); 7] = [
         (Self::UnknownZone, "unknown_zone"),
         (Self::BadToken, "bad_token"),
         (Self::Gone, "gone"),
         (Self::Closed, "closed"),
         (Self::StoreAway, "store_away"),
         (Self::Busy, "busy"),
+        (Self::Full, "full"),
     ];
 }
 

@@ -101,7 +101,10 @@ impl<S: Store> Gate<S> {
         if let Some(reply) = room.admit_without_store(None) {
             return Ok(reply);
         }
+        let joining = room.begin_join()?;
         let joined = room.join().await?;
+        room.note_joined(&joined);
+        drop(joining);
         let ticket = Ticket {
             epoch: joined.epoch,
             seq: joined.seq,

@@ -96,6 +96,12 @@ pub enum Refusal {
         /// When to try again, in seconds.
         retry_after_s: u32,
     },
+    /// The line takes no more people.
+    #[error("the line is full")]
+    Full {
+        /// When to try again, in seconds.
+        retry_after_s: u32,
+    },
     /// The call needs the store, and the store does not answer.
     #[error("the store is away")]
     StoreAway {
@@ -110,11 +116,17 @@ pub enum Refusal {
     },
 }
 
+impl Refusal {
+    /// The line takes no more people. Room comes as people enter or leave.
+    pub(crate) const FULL: Self = Self::Full { retry_after_s: 30 };
+}
+
 impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Away(_) => Self::StoreAway { retry_after_s: 3 },
             StoreError::Busy => Self::Busy { retry_after_s: 1 },
+            StoreError::Full => Self::FULL,
             // The lane restores a zone that the store does not know. Until then the store counts as away.
             StoreError::UnknownZone => Self::StoreAway { retry_after_s: 1 },
         }
@@ -134,6 +146,7 @@ impl From<Refusal> for RefusalReason {
             Refusal::BadToken => Self::BadToken,
             Refusal::Gone => Self::Gone,
             Refusal::Closed { .. } => Self::Closed,
+            Refusal::Full { .. } => Self::Full,
             Refusal::StoreAway { .. } => Self::StoreAway,
             Refusal::Busy { .. } => Self::Busy,
         }

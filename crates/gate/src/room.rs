@@ -10,6 +10,7 @@
 //! | `calls`, `orders` | what the lane is asked to do: calls of holders, and the rest |
 //! | `availability` | whether the store answers |
 //! | `fail_open` | admission without the store |
+//! | `line_end` | whether the line takes another person |
 //! | `gone` | tickets that the store recently answered to be gone |
 //! | `published` | which entries were published already |
 //! | `report` | events on the bus |
@@ -23,6 +24,7 @@ mod fail_open;
 mod follower_view;
 mod gone;
 mod lane;
+mod line_end;
 mod operator_view;
 mod orders;
 mod polls;
@@ -32,7 +34,7 @@ mod wait_status;
 
 use std::sync::{
     Arc, Mutex,
-    atomic::{AtomicBool, AtomicU64},
+    atomic::{AtomicBool, AtomicU32, AtomicU64},
 };
 
 use admission::{BadSeal, Definition, Notice, Policy, Sealer, Ticket, View, ZoneId};
@@ -50,6 +52,7 @@ use current_view::CurrentView;
 pub use current_view::ZoneTotals;
 pub use follower_view::FollowerView;
 use gone::GoneTickets;
+use line_end::LineEnd;
 pub use operator_view::{OperatorView, Standing};
 use orders::Orders;
 use polls::PollMap;
@@ -91,6 +94,8 @@ pub(crate) struct Room {
     pub(crate) id: events::Zone,
     published: Mutex<PublishedEntries>,
     gone: GoneTickets,
+    /// The joins that wait for the store's answer.
+    joining: AtomicU32,
     /// How many people entered without the store.
     without_store: AtomicU64,
     current: ArcSwap<CurrentView>,
@@ -154,6 +159,7 @@ impl Room {
         let orders = Arc::<Orders>::default();
         let polls = PollMap::default().for_view(&view);
         let limits = ZoneLimits::new(&zone, &view.policy, None);
+        let end = LineEnd::of(&view);
         let (now, open) = (Instant::now(), keeper == Keeper::Configuration);
         let room = Arc::new(Self {
             id: bus.zone(&zone),
@@ -162,9 +168,10 @@ impl Room {
             bus,
             published: Mutex::default(),
             gone: GoneTickets::default(),
+            joining: AtomicU32::new(0),
             replacing: AsyncMutex::default(),
             without_store: AtomicU64::new(0),
-            current: ArcSwap::from_pointee(CurrentView { view, polls, limits, taken_at: now }),
+            current: ArcSwap::from_pointee(CurrentView { view, polls, limits, end, taken_at: now }),
             defined: ArcSwap::from_pointee(Defined::by(definition)),
             keeper,
             open: AtomicBool::new(open),

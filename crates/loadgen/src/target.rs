@@ -125,7 +125,9 @@ pub async fn check(url: &str, target: &Target, zone: &str, sources: &[IpAddr]) -
                 return Err(TargetError::Zone { url, zone: zone.to_owned() });
             }
             Answer::Refused { status: 401, code, .. } if code == "bad_token" => return Ok(()),
-            Answer::Refused { status: 503, code, .. } if code == "zone_closed" => return Ok(()),
+            Answer::Refused { status: 503, code, .. } if code == "zone_closed" || code == "zone_full" => {
+                return Ok(());
+            }
             Answer::Gone if token.is_some() => {}
             Answer::Gone => last = format!("it answered 410 to {path}"),
             Answer::Refused { status, code, .. } => {
@@ -141,6 +143,13 @@ pub async fn check(url: &str, target: &Target, zone: &str, sources: &[IpAddr]) -
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
     use super::*;
 
     #[test]
@@ -153,6 +162,34 @@ mod tests {
             parse("http://[::1]:81").expect("a target").address,
             "[::1]:81".parse().expect("a target")
         );
+    }
+
+    /// A room that refuses the first join is still a room.
+    #[tokio::test]
+    async fn a_closed_and_a_full_zone_are_waiting_rooms() {
+        for (code, is_room) in [("zone_closed", true), ("zone_full", true), ("maintenance", false)] {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+            let address = listener.local_addr().expect("bound");
+            let server = tokio::spawn(async move {
+                // The first call asks for entry, and the second one for a place.
+                let (mut socket, _) = listener.accept().await.expect("a connection");
+                for (status, code) in [(410, "gone"), (503, code)] {
+                    let mut request = Vec::new();
+                    // The body is a JSON object, and the head has no brace.
+                    while !request.ends_with(b"}") {
+                        socket.read_buf(&mut request).await.expect("a request");
+                    }
+                    let body = format!(r#"{{"code":"{code}"}}"#);
+                    let reply =
+                        format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+                    socket.write_all(reply.as_bytes()).await.expect("taken");
+                }
+            });
+            let url = format!("http://{address}");
+            let checked = check(&url, &parse(&url).expect("a target"), "Z", &[]).await;
+            assert_eq!(checked.is_ok(), is_room, "{code}: {checked:?}");
+            server.await.expect("no panic");
+        }
     }
 
     #[test]

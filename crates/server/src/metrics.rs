@@ -29,7 +29,7 @@ use std::{
 use ::metrics::{Counter, Gauge};
 use ::store::Store;
 use edge::kernel::Counters;
-use events::{Batch, Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription};
+use events::{Batch, Bus, Event, Kind, Kinds, RefusalReason, Scope, SubscribeError, Subscription};
 use gate::{Gate, cells::Health};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
@@ -48,6 +48,7 @@ const KINDS: Kinds = Kinds::of(&[
     Kind::ViewShown,
     Kind::Entered,
     Kind::AdmittedWithoutStore,
+    Kind::Refused,
     Kind::Limited,
     Kind::StoreCalled,
     Kind::Reloaded,
@@ -156,6 +157,7 @@ impl Metrics {
             Event::ZoneAdded(_) | Event::ZoneRemoved(_) => true,
             Event::Entered(entered) => !zones.has(entered.zone),
             Event::AdmittedWithoutStore(admitted) => !zones.has(admitted.zone),
+            Event::Refused(refused) => refused.why == RefusalReason::Full && !zones.has(refused.zone),
             Event::Limited(limited) => !zones.has(limited.zone),
             _ => false,
         };
@@ -172,6 +174,7 @@ impl Metrics {
                 }
                 Event::Entered(entered) => zones.entered(entered),
                 Event::AdmittedWithoutStore(admitted) => zones.admitted_without_store(admitted),
+                Event::Refused(refused) => zones.refused(refused),
                 Event::Limited(limited) => zones.limited(limited),
                 Event::StoreCalled(called) => self.store_calls.ended(called),
                 Event::Reloaded(reloaded) => self.reloads[usize::from(reloaded.ok)].increment(1),

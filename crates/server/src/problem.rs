@@ -72,6 +72,7 @@ codes! {
     STOPPING = 503 "stopping" "The server is about to stop";
     STORE_AWAY = 503 "store_away" "The store does not answer; places are kept";
     ZONE_CLOSED = 503 "zone_closed" "The zone gives out no tickets at the moment";
+    ZONE_FULL = 503 "zone_full" "The line takes no more people at the moment";
 }
 
 /// An error, ready to be sent.
@@ -105,6 +106,7 @@ impl From<Refusal> for Problem {
             Refusal::BadToken => BAD_TOKEN.into(),
             Refusal::Gone => GONE.into(),
             Refusal::Closed { retry_after_s } => later(ZONE_CLOSED, retry_after_s),
+            Refusal::Full { retry_after_s } => later(ZONE_FULL, retry_after_s),
             Refusal::StoreAway { retry_after_s } => later(STORE_AWAY, retry_after_s),
             Refusal::Busy { retry_after_s } => later(BUSY, retry_after_s),
         }

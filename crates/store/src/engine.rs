@@ -125,10 +125,14 @@ impl<J: Journal> Engine<J> {
     /// See [`Store::join`](crate::Store::join).
     ///
     /// # Errors
-    /// [`StoreError::UnknownZone`], [`StoreError::Away`].
+    /// [`StoreError::UnknownZone`], [`StoreError::Away`]; [`StoreError::Full`] if the journal could not be read with more
+    /// numbers.
     pub fn join(&mut self, id: &ZoneId, count: u32, now: Now) -> Result<Joined, StoreError> {
         let now = self.ready(now)?;
         let line = self.line(id)?;
+        if !line.zone.has_numbers(count) {
+            return Err(StoreError::Full);
+        }
         let mut joined = line.zone.join(count, now);
         line.estimate(&mut joined.verdicts, joined.at_ms);
         Ok(joined)

@@ -19,6 +19,9 @@ pub enum StoreError {
     /// Too many calls are waiting.
     #[error("the store has too many calls waiting")]
     Busy,
+    /// The line has no numbers left for these tickets. It has some again when people at its beginning have left.
+    #[error("the line is full")]
+    Full,
     /// The zone was neither put nor opened since the store started, or the store does not keep it.
     #[error("the store was not told about this zone")]
     UnknownZone,

@@ -1,6 +1,11 @@
 //! The engine with a journal that fails on demand.
 
-use admission::{Claim, Decided, Joined, Mode, Now, Policy, Verdict, ZoneId};
+use std::sync::Arc;
+
+use admission::{
+    Claim, Decided, Delta, Header, Joined, MOST_NUMBERS, Mode, Now, PAGE_TICKETS, PAGE_WORDS, Policy,
+    Verdict, ZoneId,
+};
 use store::{Batch, Engine, Journal, JournalError, Loaded, MemoryJournal, RELOAD_AFTER_MS, StoreError};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -188,4 +193,42 @@ fn the_clock_does_not_go_back() {
     assert_eq!(join(&mut second, &z, 1, 5).expect("joins").at_ms, at(10_000).ms);
     let early = enter(&mut second, &z, 5..6, 9_000).expect("asks");
     assert_eq!((early.at_ms, entered(&early.verdicts)), (at(10_000).ms, 0));
+}
+
+/// A journal with a line that spans `numbers`. Only its first ticket waits, which keeps all the others from being dropped.
+fn pinned(id: &ZoneId, numbers: u64) -> MemoryJournal {
+    let all = Arc::new([u64::MAX; PAGE_WORDS]);
+    let mut first = *all;
+    first[0] = !1;
+    let mut pages: Vec<_> = (0..numbers / PAGE_TICKETS as u64).map(|page| (page, Arc::clone(&all))).collect();
+    pages[0].1 = Arc::new(first);
+    let mut last = [0; PAGE_WORDS];
+    for ticket in 0..numbers % PAGE_TICKETS as u64 {
+        last[usize::try_from(ticket / 64).expect("small")] |= 1 << (ticket % 64);
+    }
+    pages.push((numbers / PAGE_TICKETS as u64, Arc::new(last)));
+    let header = Header { epoch: 7, next: numbers, base_page: 0 };
+    let line = Delta { header, pages, dropped: 0..0, entered: Vec::new(), forgotten: Vec::new() };
+    let mut journal = MemoryJournal::default();
+    journal.commit(&Batch { at_ms: at(0).ms, zones: vec![(id.clone(), line)] }).expect("in memory");
+    journal
+}
+
+#[test]
+fn a_line_never_spans_more_numbers_than_can_be_read_again() {
+    let z = zone("Z");
+    let mut line = engine(pinned(&z, MOST_NUMBERS - 5));
+    put(&mut line, &z, Policy { mode: Mode::Hold, ..narrow() }, 0);
+    assert_eq!(join(&mut line, &z, 6, 10), Err(StoreError::Full));
+    assert_eq!(join(&mut line, &z, 5, 10).expect("the last numbers").first, MOST_NUMBERS - 5);
+    assert_eq!(join(&mut line, &z, 1, 20), Err(StoreError::Full));
+
+    let mut again = engine(line.journal().inner.clone());
+    put(&mut again, &z, narrow(), 30);
+    assert_eq!(join(&mut again, &z, 1, 30), Err(StoreError::Full));
+    let decided = enter(&mut again, &z, 0..1, 40).expect("the first one kept the place");
+    assert_eq!(entered(&decided.verdicts), 1);
+    again.beat(&z, &[], at(50)).expect("beats");
+    again.commit(at(50)).expect("kept");
+    assert_eq!(join(&mut again, &z, 6, 60).expect("there is room").first, MOST_NUMBERS);
 }

@@ -207,6 +207,8 @@ table! {
         "How many tickets one client address may request in a minute. 0 means no limit.";
     entries_per_minute_per_client = 0, optional_limit(polls_a_minute_or_no_limit, "calls", 600_000), Servers, ", {} entries a minute a client",
         "How many polls one client address may send in a minute. 0 means no limit. A limit is at least the polls of one holder (60,000 / `polling_period_ms`).";
+    max_waiting = 50_000_000, number("people", 1, 100_000_000), Servers, ", at most {} waiting",
+        "The most people who may wait. If the line is full, nobody gets a new ticket until there is room. People who enter at once do not count.";
 }
 
 impl Field {
@@ -339,7 +341,8 @@ mod tests {
             );
         }
         let values = policy.fields().map(|(_, value)| value);
-        assert_eq!(values[..9], ["closed", "101", "102", "103", "104", "105", "open", "107", "108"]);
+        let expected = ["closed", "101", "102", "103", "104", "105", "open", "107", "108", "109"];
+        assert_eq!(values[..expected.len()], expected);
         assert!(Field::named("colour").is_none());
     }
 
@@ -368,6 +371,7 @@ mod tests {
             "on_store_failure",
             "waits_per_minute_per_client",
             "entries_per_minute_per_client",
+            "max_waiting",
         ];
         assert_eq!(names[..first.len()], first);
     }

@@ -8,7 +8,7 @@
 
 use std::{cmp::Reverse, sync::Arc};
 
-use super::{Entry, Zone};
+use super::{Entry, MOST_NUMBERS, Zone};
 use crate::{
     Now, PAGE_TICKETS, PAGE_WORDS, Policy, Words,
     segment::{PAGES, SEGMENT_TICKETS, Segment},
@@ -111,8 +111,10 @@ impl Zone {
         let Some(issued) = header.next.checked_sub(header.base_page.saturating_mul(per_page)) else {
             return inconsistent(format!("the line starts at page {}, after its end", header.base_page));
         };
-        if issued / per_page > MOST_PAGES {
-            return inconsistent(format!("a line of {issued} tickets is longer than any"));
+        if issued > MOST_NUMBERS {
+            return inconsistent(format!(
+                "its line spans {issued} numbers; a store keeps at most {MOST_NUMBERS}"
+            ));
         }
         // A line starts with a whole segment. The pages of that segment before `base_page` are gone.
         let base = header.base_page / PAGES as u64;
@@ -167,9 +169,6 @@ impl Zone {
         Ok(zone)
     }
 }
-
-/// 268 million tickets: far more than any line has. It keeps a damaged header from allocating too much memory.
-const MOST_PAGES: u64 = 1 << 15;
 
 #[cfg(feature = "sabotage")]
 fn sabotaged(words: Words) -> Words {

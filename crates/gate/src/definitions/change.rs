@@ -66,7 +66,8 @@ impl From<StoreError> for DefineError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Away(why) => Self::Away(why),
-            StoreError::Busy => Self::Busy,
+            // No change of a definition takes a ticket.
+            StoreError::Busy | StoreError::Full => Self::Busy,
             StoreError::UnknownZone => Self::NoCell,
         }
     }

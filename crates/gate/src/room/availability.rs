@@ -18,8 +18,8 @@ impl Room {
                 }
             }
             Ok(_) => {}
-            // The store is there, and has too much to do.
-            Err(StoreError::Busy) => {}
+            // The store is there. It has too much to do, or the line is full.
+            Err(StoreError::Busy | StoreError::Full) => {}
             Err(StoreError::Away(_)) => self.set_away(),
             Err(StoreError::UnknownZone) => {
                 self.set_away();

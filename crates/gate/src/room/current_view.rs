@@ -12,7 +12,7 @@ use events::{Evicted, ModeChanged, PolicyChanged, Tallied, ViewShown};
 use store::StoreError;
 use tokio::time::Instant;
 
-use super::{Room, polls::PollMap, report::saturating};
+use super::{Room, line_end::LineEnd, polls::PollMap, report::saturating};
 use crate::limits::ZoneLimits;
 
 /// A view older than this, while people wait, is one that the store did not renew.
@@ -41,6 +41,8 @@ pub(super) struct CurrentView {
     pub(super) view: View,
     pub(super) polls: PollMap,
     pub(super) limits: Option<Arc<ZoneLimits>>,
+    /// What this server heard of the line's end since.
+    pub(super) end: LineEnd,
     /// When it was taken, on this server's clock, as far as that is known.
     pub(super) taken_at: Instant,
 }
@@ -137,7 +139,8 @@ impl Room {
         }
         let polls = before.polls.for_view(&view);
         let limits = ZoneLimits::new(&self.zone, &view.policy, before.limits.as_ref());
-        let before = self.current.swap(Arc::new(CurrentView { view, polls, limits, taken_at }));
+        let end = LineEnd::of(&view);
+        let before = self.current.swap(Arc::new(CurrentView { view, polls, limits, end, taken_at }));
         let now = self.current.load();
         if before.view.epoch != now.view.epoch || before.view.policy != now.view.policy {
             self.gone.forget();

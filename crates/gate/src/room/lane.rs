@@ -166,6 +166,8 @@ async fn join<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
                 let _ = answer.send(Ok(JoinedOne { epoch, seq, at_ms, verdict }));
             }
         }
+        // A full line concerns no claim.
+        Err(StoreError::Full) => refuse(batch.joins.drain(..), &StoreError::Full),
         // The claims are refused too, instead of waiting for another failure.
         Err(error) => batch.refuse(&error),
     }

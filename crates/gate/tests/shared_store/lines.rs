@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use admission::{Mode, Policy, ZoneId};
 use events::LimitedCall;
-use gate::{Refusal, Reply, WaitStatus, cells::Cell};
+use gate::{Refusal, Reply, Token, WaitStatus, cells::Cell};
 use store::Store as _;
 use tokio::{task::JoinSet, time::Instant};
 
@@ -124,6 +124,62 @@ fn a_change_in_the_store_is_in_force_within_a_second() {
             waits(&server.gate.wait("A", None).await.expect("open again"));
             waits(&server.gate.wait("B", None).await.expect("back"));
         }
+    });
+}
+
+#[test]
+fn a_full_line_refuses_newcomers_and_keeps_everybody() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let full = Refusal::Full { retry_after_s: 30 };
+        let bounded = Policy { max_waiting: 3, ..hold() };
+        let one = serve_one(&fake, &zones(&["A", "B"], bounded)).await;
+        let two = serve_one(&fake, &zones(&["A", "B"], bounded)).await;
+        pass(2.0).await;
+        // Joins at the same moment count, although the store has not answered any of them.
+        let mut burst = JoinSet::new();
+        for _ in 0..20 {
+            let gate = Arc::clone(&one.gate);
+            burst.spawn(async move { gate.wait("A", None).await });
+        }
+        let (placed, refused): (Vec<_>, Vec<_>) =
+            burst.join_all().await.into_iter().partition(|answer| answer.is_ok());
+        assert_eq!((placed.len(), refused), (3, vec![Err(full); 17]));
+        let tokens: Vec<Token> = placed.into_iter().map(|reply| waits(&reply.expect("a place")).0).collect();
+        // An idle server learns of the full line with its first join, and a busy one every second.
+        let late = two.gate.wait("A", None).await;
+        assert_eq!(two.gate.wait("A", None).await, Err(full));
+        pass(1.1).await;
+        for server in [&one, &two] {
+            assert_eq!(server.gate.wait("A", None).await, Err(full));
+            waits(&server.gate.wait("B", None).await.expect("another zone has room"));
+        }
+        let mut ranks = Vec::new();
+        for token in &tokens {
+            match two.gate.entry("A", token).await.expect("keeps the place") {
+                Reply::Waiting { rank, .. } => ranks.push(rank),
+                Reply::Entered { .. } => panic!("nobody enters a held zone"),
+            }
+        }
+        ranks.sort_unstable();
+        assert_eq!(ranks, [1, 2, 3]);
+
+        // Room comes when people enter. Newcomers who enter at once need none.
+        fake.put_zone(&zone("A"), Policy { mode: Mode::Auto, ..bounded }).await.expect("put");
+        pass(1.5).await;
+        for token in tokens.iter().chain([&waits(&late.expect("one was let through")).0]) {
+            is_in(&two.gate.entry("A", token).await.expect("enters"));
+        }
+        pass(1.1).await;
+        for _ in 0..10 {
+            is_in(&one.gate.wait("A", None).await.expect("nobody waits"));
+        }
+        fake.put_zone(&zone("A"), bounded).await.expect("put");
+        pass(1.5).await;
+        for _ in 0..3 {
+            waits(&one.gate.wait("A", None).await.expect("there is room again"));
+        }
+        assert_eq!(one.gate.wait("A", None).await, Err(full));
     });
 }
 

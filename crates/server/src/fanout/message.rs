@@ -169,6 +169,7 @@ mod tests {
             Policy { on_store_failure: admission::OnStoreFailure::Open, ..policy },
             Policy { waits_per_minute_per_client: 1, ..policy },
             Policy { entries_per_minute_per_client: 1, ..policy },
+            Policy { max_waiting: 1, ..policy },
         ];
         for other in others {
             assert_ne!(State::of(Some(&other.into())), State::of(Some(&policy.into())), "{other:?}");

@@ -2,7 +2,9 @@
 
 use ::store::Embedded;
 use admission::{Policy, SealKey, Seals, ZoneId};
-use events::{AdmittedWithoutStore, Entered, Limited, LimitedCall, Reloaded, StoreCall, StoreCalled};
+use events::{
+    AdmittedWithoutStore, Entered, Limited, LimitedCall, Refused, Reloaded, StoreCall, StoreCalled,
+};
 
 use super::*;
 
@@ -77,6 +79,8 @@ fn events_are_shown_and_the_series_of_a_removed_zone_go() {
         count: 1,
         retry_after_s: 1,
     });
+    heard.bus.publish(Refused { zone: a, why: RefusalReason::Full, count: 2 });
+    heard.bus.publish(Refused { zone: a, why: RefusalReason::Closed, count: 4 });
     heard.bus.publish(Reloaded { ok: false });
     heard.runtime.block_on(heard.gate.wait("B", None)).expect("served");
     // Serving the zones again publishes the zone's totals again.
@@ -92,6 +96,8 @@ fn events_are_shown_and_the_series_of_a_removed_zone_go() {
         "weir_zone_joined_total{zone=\"A\"} 0",
         "weir_zone_joined_total{zone=\"B\"} 1",
         "weir_admitted_unseen_total{zone=\"A\"} 3",
+        "weir_zone_full_total{zone=\"A\"} 2",
+        "weir_zone_full_total{zone=\"B\"} 0",
         "weir_zone_limited_total{route=\"entry\",zone=\"B\"} 1",
         "weir_requests_total{route=\"wait\",status=\"200\"} 1",
         "weir_requests_total{route=\"other\",status=\"431\"} 1",

@@ -12,7 +12,9 @@
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 
 use admission::ZoneId;
-use events::{AdmittedWithoutStore, Bus, Entered, Limited, LimitedCall, Tallied, Zone};
+use events::{
+    AdmittedWithoutStore, Bus, Entered, Limited, LimitedCall, RefusalReason, Refused, Tallied, Zone,
+};
 use gate::ZoneTotals;
 use metrics::{Counter, Gauge, Histogram};
 
@@ -50,6 +52,7 @@ struct Totals {
     slots_offered: u64,
     slots_used: u64,
     admitted_without_store: u64,
+    full: u64,
     limited: [u64; LIMITED.len()],
 }
 
@@ -64,6 +67,7 @@ struct Handles {
     slots_offered: Counter,
     slots_used: Counter,
     admitted_without_store: Counter,
+    full: Counter,
     limited: [Counter; LIMITED.len()],
 }
 
@@ -127,6 +131,14 @@ impl Zones {
             // Events of several threads are in no order.
             let total = &mut series.totals.admitted_without_store;
             *total = admitted.total.max(*total);
+        }
+    }
+
+    pub(super) fn refused(&mut self, refused: Refused) {
+        if refused.why == RefusalReason::Full
+            && let Some(series) = self.served.get_mut(&refused.zone)
+        {
+            series.totals.full += u64::from(refused.count);
         }
     }
 
@@ -200,6 +212,7 @@ impl ZoneSeries {
         handles.slots_offered.absolute(totals.slots_offered);
         handles.slots_used.absolute(totals.slots_used);
         handles.admitted_without_store.absolute(totals.admitted_without_store);
+        handles.full.absolute(totals.full);
         for (counter, total) in handles.limited.iter().zip(totals.limited) {
             counter.absolute(total);
         }
@@ -222,6 +235,7 @@ impl Handles {
             slots_offered: counter(names::ZONE_SLOTS_OFFERED),
             slots_used: counter(names::ZONE_SLOTS_USED),
             admitted_without_store: counter(names::ZONE_ADMITTED_WITHOUT_STORE),
+            full: counter(names::ZONE_FULL),
             limited: LIMITED.map(limited),
         }
     }

@@ -59,10 +59,11 @@ impl<C: Client> Redis<C> {
             let mut memory = lock(&zone.memory);
             memory.as_mut().ok_or(StoreError::UnknownZone)?.show(of.base, front_end, &counts)
         };
-        // The zone's state has only what the rules read. The limits of a client come from the register.
+        // The zone's state has only what the rules read. The limits that servers check come from the register.
         if let Some(Definition { policy, .. }) = lock(&self.register).zones.get(&zone.id) {
             view.policy.waits_per_minute_per_client = policy.waits_per_minute_per_client;
             view.policy.entries_per_minute_per_client = policy.entries_per_minute_per_client;
+            view.policy.max_waiting = policy.max_waiting;
         }
         Ok(view)
     }

@@ -17,6 +17,7 @@ use super::{
         BAD_TOKEN, BUSY, Code, GONE, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD, NOT_FOUND,
         OVERLOADED, SLOW_BODY, STOPPING, STORE_AWAY, TOO_LARGE, TOO_MANY_CONNECTIONS, TOO_MANY_REQUESTS,
         TOO_MANY_STREAMS, UNKNOWN_FIELD, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE, ZONE_CLOSED,
+        ZONE_FULL,
     },
     OF_HTTP, Problem, operations, refuse,
 };
@@ -179,6 +180,7 @@ impl Modify for Refusals {
             BUSY,
             STORE_AWAY,
             ZONE_CLOSED,
+            ZONE_FULL,
         ];
         let of_stream: &[Code] = &[
             MISSING_FIELD,

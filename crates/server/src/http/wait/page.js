@@ -124,9 +124,10 @@
       return show(known[code] ?? "refused", undefined, { code });
     }
     const has_place = state === "waiting";
-    if (code === "zone_closed" && !has_place) {
+    const outside = { zone_closed: "closed", zone_full: "full" }[code];
+    if (outside && !has_place) {
       write("trouble", "");
-      return show("closed");
+      return show(outside);
     }
     const values = { idle, retry: kept_for(retry) };
     const limited = has_place ? "too_many_requests" : "joining_too_many";

@@ -157,6 +157,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_line_bound_is_read_and_the_default_is_not_written() {
+        let text = "1 600 10 3000 60 300 1 0 0 1000";
+        let policy = parse_policy(text).expect("a policy");
+        assert_eq!((policy.max_waiting, policy_text(&policy).as_str()), (1_000, text));
+        let usual = Policy { max_waiting: Policy::default().max_waiting, ..policy };
+        assert_eq!(policy_text(&usual), "1 600 10 3000 60 300 1");
+    }
+
     /// A newer server or a person may have written such a number. Older versions read it as `open`, too.
     #[test]
     fn every_number_of_on_store_failure_but_0_is_open() {

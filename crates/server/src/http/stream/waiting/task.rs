@@ -211,7 +211,8 @@ impl ZoneTask {
             Err(
                 Refusal::StoreAway { retry_after_s }
                 | Refusal::Busy { retry_after_s }
-                | Refusal::Closed { retry_after_s },
+                | Refusal::Closed { retry_after_s }
+                | Refusal::Full { retry_after_s },
             ) => self.seat(follower, Instant::now() + Duration::from_secs(retry_after_s.into())),
             Err(refusal @ (Refusal::UnknownZone | Refusal::BadToken | Refusal::Gone)) => {
                 follower.refuse(&refusal.into(), &mut self.text);
