@@ -148,6 +148,7 @@ fn together() -> Vec<Trial> {
         startup::one_server_a_directory,
         startup::one_server_a_port,
         startup::damaged_data_is_refused_by_name,
+        startup::one_bad_zone_is_unavailable_alone,
         startup::secrets_stay_secret,
         startup::readable_keys_are_refused,
         print::curl_lines_work_as_pasted,

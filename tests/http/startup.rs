@@ -8,11 +8,14 @@ use std::{
     process::Command,
 };
 
+use admission::{Delta, Header, MOST_NUMBERS, ZoneId};
 use rustix::process::Signal;
+use store::{Batch, DiskJournal, Journal as _};
 
 use crate::{
-    app::body,
-    weir::{Ended, Setup, binary, zone},
+    app::{Answer, body},
+    clock::eventually,
+    weir::{Ended, Setup, Weir, binary, zone},
 };
 
 /// The single line that reports the fault of the configuration.
@@ -190,6 +193,49 @@ pub(crate) fn damaged_data_is_refused_by_name() {
         assert!(!ended.log.contains("panicked"), "{}", ended.log);
         assert_eq!(fs::read(&file).expect("still there"), bytes, "the damaged file is left unchanged");
     }
+}
+
+/// A zone whose state in the journal cannot be used is unavailable alone, and says so. The others work, also after a reload.
+pub(crate) fn one_bad_zone_is_unavailable_alone() {
+    let held = |id| zone(id, 60, "mode = \"hold\"");
+    let config = held("BAD") + &held("GOOD");
+    let weir = Setup::new(&config).start();
+    let places = ["BAD", "GOOD"].map(|id| Answer::of(&weir.post("/traffic/wait", &body(id, None))).token);
+    let setup = weir.stop();
+    {
+        let mut journal = DiskJournal::open(&setup.data()).expect("its own directory");
+        let loaded = journal.load().expect("loads");
+        let bad = ZoneId::parse("BAD").expect("a name");
+        let header = Header { next: MOST_NUMBERS + 1, ..loaded.images[&bad].header };
+        let line =
+            Delta { header, pages: Vec::new(), dropped: 0..0, entered: Vec::new(), forgotten: Vec::new() };
+        journal.commit(&Batch { at_ms: loaded.last_ms, zones: vec![(bad, line)] }).expect("written");
+    }
+    let weir = setup.start();
+    let check = |weir: &Weir| {
+        let unavailable = |path, token| {
+            let refused = weir.post(path, &body("BAD", token));
+            assert_eq!((refused.status, refused.problem().as_str()), (503, "store_away"), "{refused:?}");
+            assert!(refused.header("retry-after").is_some(), "{refused:?}");
+        };
+        unavailable("/traffic/wait", None);
+        unavailable("/traffic/entry", Some(&places[0]));
+        let polled = weir.post("/traffic/entry", &body("GOOD", Some(&places[1])));
+        assert_eq!(Answer::of(&polled).waiting().rank, 1, "nobody lost the place in another zone");
+        let ready = weir.admin_get("/readyz");
+        assert_eq!((ready.status, ready.text()), (200, "ok\nzones away: BAD\n"));
+        assert_eq!(weir.get("/readyz").text(), "ok\n");
+    };
+    check(&weir);
+    for word in ["BAD", "268435457 numbers", "good copy", "another id"] {
+        assert!(weir.log().contains(word), "{word} is not in {}", weir.log());
+    }
+    weir.setup().write_config(&(config + &held("NEW")));
+    weir.signal(Signal::HUP);
+    eventually("the new zone is served", || {
+        (weir.post("/traffic/wait", &body("NEW", None)).status == 200).then_some(())
+    });
+    check(&weir);
 }
 
 /// Only their owner can read the keys, and they never appear in output, log or metrics.

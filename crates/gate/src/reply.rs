@@ -125,6 +125,8 @@ impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Away(_) => Self::StoreAway { retry_after_s: 3 },
+            // An operator has to do something first.
+            StoreError::Unreadable(_) => Self::StoreAway { retry_after_s: 60 },
             StoreError::Busy => Self::Busy { retry_after_s: 1 },
             StoreError::Full => Self::FULL,
             // The lane restores a zone that the store does not know. Until then the store counts as away.

@@ -118,7 +118,8 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Puts the zone into the store and starts its lane, which ends with the room.
+    /// Puts the zone into the store and starts its lane, which ends with the room. If the store cannot use its state of the
+    /// zone, the zone counts as away, and no others do.
     pub(crate) async fn open<S: Store>(
         store: Arc<S>,
         zone: ZoneId,
@@ -128,10 +129,16 @@ impl Room {
         open_after_ms: u64,
     ) -> Result<Arc<Self>, StoreError> {
         let id = bus.zone(&zone);
-        let view =
-            report::timed(&bus, id, StoreCall::Put, 1, store.put_zone(&zone, definition.policy)).await?;
+        let put = report::timed(&bus, id, StoreCall::Put, 1, store.put_zone(&zone, definition.policy)).await;
         let keeper = (Keeper::Configuration, open_after_ms);
-        Ok(Self::start(store, zone, (view, definition), sealer, bus, keeper))
+        if let Err(error @ StoreError::Unreadable(_)) = &put {
+            tracing::error!(%zone, %error, "the zone is not available; the others are served");
+            let view = current_view::before_the_first(definition.policy);
+            let room = Self::start(store, zone, (view, definition), sealer, bus, keeper);
+            room.set_away();
+            return Ok(room);
+        }
+        Ok(Self::start(store, zone, (put?, definition), sealer, bus, keeper))
     }
 
     /// A room for a zone that the store keeps. The store is still to be asked about it.
@@ -160,7 +167,7 @@ impl Room {
         let polls = PollMap::default().for_view(&view);
         let limits = ZoneLimits::new(&zone, &view.policy, None);
         let end = LineEnd::of(&view);
-        let (now, open) = (Instant::now(), keeper == Keeper::Configuration);
+        let (now, open) = (Instant::now(), current_view::is_of_store(&view));
         let room = Arc::new(Self {
             id: bus.zone(&zone),
             zone,

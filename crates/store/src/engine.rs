@@ -2,6 +2,8 @@
 //!
 //! Calls are applied in memory. Then [`Engine::commit`] makes the group durable, and only then its results may be shown.
 //!
+//! A zone whose state in the journal cannot be used is refused alone: its puts fail, and its state stays in the journal.
+//!
 //! Invariant: the memory never holds what the journal refused. If a commit fails, the engine drops the zones and loads them
 //! again from the journal, as if the group had not happened.
 
@@ -52,7 +54,7 @@ pub struct Engine<J> {
     journal: J,
     /// The zones that were put.
     zones: BTreeMap<ZoneId, Line>,
-    /// The zones of the journal that were not put yet.
+    /// The zones of the journal that were not put yet, or whose state cannot be used.
     inactive: BTreeMap<ZoneId, Image>,
     /// How to load the zones again after the journal failed.
     puts: BTreeMap<ZoneId, Put>,
@@ -102,7 +104,8 @@ impl<J: Journal> Engine<J> {
     /// differ from the epochs of earlier lines of this zone, so choose it at random.
     ///
     /// # Errors
-    /// [`StoreError::Away`] while the journal does not work, or if its state of the zone is not valid.
+    /// [`StoreError::Away`] while the journal does not work; [`StoreError::Unreadable`] if its state of the zone is not
+    /// valid.
     pub fn put_zone(
         &mut self,
         id: &ZoneId,
@@ -112,7 +115,8 @@ impl<J: Journal> Engine<J> {
     ) -> Result<View, StoreError> {
         let now = self.ready(now)?;
         if !self.zones.contains_key(id) {
-            let line = Line::load(policy, epoch, self.inactive.get(id), now).map_err(|why| away(id, &why))?;
+            let line =
+                Line::load(policy, epoch, self.inactive.get(id), now).map_err(StoreError::Unreadable)?;
             self.inactive.remove(id);
             self.zones.insert(id.clone(), line);
         }
@@ -215,9 +219,15 @@ impl<J: Journal> Engine<J> {
     fn reload(&mut self, now: Now) -> Result<(), String> {
         let mut loaded = self.journal.load().map_err(|error| error.to_string())?;
         for (id, &(policy, epoch)) in &self.puts {
-            let line = Line::load(policy, epoch, loaded.images.remove(id).as_ref(), now)?;
-            self.zones.insert(id.clone(), line);
-            self.touched.insert(id.clone());
+            match Line::load(policy, epoch, loaded.images.get(id), now) {
+                Ok(line) => {
+                    loaded.images.remove(id);
+                    self.zones.insert(id.clone(), line);
+                    self.touched.insert(id.clone());
+                }
+                // It is no longer active, and its next put fails. The others work.
+                Err(why) => tracing::error!(zone = %id, "{}", StoreError::Unreadable(why)),
+            }
         }
         self.inactive = loaded.images;
         Ok(())
@@ -235,8 +245,4 @@ impl<J: Journal> Engine<J> {
         }
         Ok(line)
     }
-}
-
-fn away(id: &ZoneId, why: &str) -> StoreError {
-    StoreError::Away(format!("zone {id} in the journal: {why}"))
 }

@@ -22,6 +22,12 @@ pub enum StoreError {
     /// The line has no numbers left for these tickets. It has some again when people at its beginning have left.
     #[error("the line is full")]
     Full,
+    /// The store has this zone, and its state cannot be used. Other zones are not affected.
+    #[error(
+        "what the store has of this zone cannot be used: {0}; put back a good copy of the store's files, or give the zone \
+         another id, under which it starts with an empty line"
+    )]
+    Unreadable(String),
     /// The zone was neither put nor opened since the store started, or the store does not keep it.
     #[error("the store was not told about this zone")]
     UnknownZone,

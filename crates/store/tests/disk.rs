@@ -3,9 +3,10 @@
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 
-use admission::{Claim, Mode, Now, Policy, Verdict, ZoneId};
+use admission::{Claim, Delta, Header, MOST_NUMBERS, Mode, Now, Policy, Verdict, ZoneId};
 use store::{
     Batch, Clock, DiskJournal, Embedded, Engine, Journal, JournalError, Loaded, MemoryJournal, Store as _,
+    StoreError,
 };
 
 /// Stores everything on disk and in memory.
@@ -259,6 +260,38 @@ fn a_row_that_is_not_ours_is_refused() {
         write.open_table(entries).expect("opens").pop_last().expect("pops");
         write.commit().expect("commits");
     });
+}
+
+/// Writes a state for a zone that no zone can have, as a fault of the program would: its line spans too many numbers.
+fn spoil(dir: &Path, id: &ZoneId) {
+    let (mut journal, loaded) = open(dir).expect("opens");
+    let header = Header { next: MOST_NUMBERS + 1, ..loaded.images[id].header };
+    let line = Delta { header, pages: Vec::new(), dropped: 0..0, entered: Vec::new(), forgotten: Vec::new() };
+    journal.commit(&Batch { at_ms: loaded.last_ms, zones: vec![(id.clone(), line)] }).expect("kept");
+}
+
+#[tokio::test]
+async fn one_bad_zone_is_refused_alone() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (bad, good) = (zone("BAD"), zone("GOOD"));
+    let store = Embedded::open(dir.path()).expect("opens");
+    for id in [&bad, &good] {
+        store.put_zone(id, policy(Mode::Hold)).await.expect("put");
+        store.join(id, 3).await.expect("joins");
+    }
+    drop(store);
+    spoil(dir.path(), &bad);
+    for round in 0..2 {
+        let store = Embedded::open(dir.path()).expect("opens");
+        let refused = store.put_zone(&bad, policy(Mode::Hold)).await.expect_err("refused");
+        assert!(matches!(refused, StoreError::Unreadable(_)), "{refused}");
+        for word in ["268435457 numbers", "good copy", "another id"] {
+            assert!(refused.to_string().contains(word), "{refused} does not say {word}");
+        }
+        let view = store.put_zone(&good, policy(Mode::Hold)).await.expect("put");
+        assert_eq!(view.tally.waiting, 3 + round, "nobody lost the place");
+        assert_eq!(store.join(&good, 1).await.expect("joins").first, 3 + round);
+    }
 }
 
 #[test]

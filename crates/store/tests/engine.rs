@@ -232,3 +232,45 @@ fn a_line_never_spans_more_numbers_than_can_be_read_again() {
     again.commit(at(50)).expect("kept");
     assert_eq!(join(&mut again, &z, 6, 60).expect("there is room").first, MOST_NUMBERS);
 }
+
+/// Adds a state to a journal that is not the state of any zone: its line ends before its page.
+fn spoil(journal: &mut MemoryJournal, id: &ZoneId) {
+    let header = Header { epoch: 7, next: 1, base_page: 0 };
+    let pages = vec![(9, Arc::new([0; PAGE_WORDS]))];
+    let line = Delta { header, pages, dropped: 0..0, entered: Vec::new(), forgotten: Vec::new() };
+    journal.commit(&Batch { at_ms: at(0).ms, zones: vec![(id.clone(), line)] }).expect("in memory");
+}
+
+fn is_unreadable<T: std::fmt::Debug>(answer: &Result<T, StoreError>) -> bool {
+    matches!(answer, Err(StoreError::Unreadable(why)) if why.contains("page 9 is outside the line"))
+}
+
+#[test]
+fn a_zone_that_cannot_be_read_is_refused_alone() {
+    let (bad, good) = (zone("BAD"), zone("GOOD"));
+    let mut engine = engine(MemoryJournal::default());
+    for id in [&bad, &good] {
+        put(&mut engine, id, narrow(), 0);
+        join(&mut engine, id, 8, 10).expect("joins");
+    }
+    spoil(&mut engine.journal_mut().inner, &bad);
+    // The journal fails once, so both zones are read again.
+    engine.journal_mut().fails = Fails::Commit;
+    assert!(join(&mut engine, &good, 1, 20).is_err());
+    engine.journal_mut().fails = Fails::No;
+    for restarts in 0..2 {
+        let ms = 1_000 + 10 * restarts;
+        if restarts == 1 {
+            engine = self::engine(engine.journal().inner.clone());
+            put(&mut engine, &good, narrow(), ms);
+        }
+        assert_eq!(join(&mut engine, &good, 1, ms).expect("works").first, 8 + restarts);
+        assert_eq!(join(&mut engine, &bad, 1, ms), Err(StoreError::UnknownZone));
+        for _ in 0..2 {
+            let refused = engine.put_zone(&bad, narrow(), 99, at(ms));
+            assert!(is_unreadable(&refused), "{refused:?}");
+        }
+        engine.commit(at(ms)).expect("the others are kept");
+    }
+    assert_eq!(engine.journal_mut().load().expect("loads").images[&bad].header.next, 1, "left as it was");
+}

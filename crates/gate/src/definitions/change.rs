@@ -66,6 +66,7 @@ impl From<StoreError> for DefineError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Away(why) => Self::Away(why),
+            StoreError::Unreadable(_) => Self::Away(error.to_string()),
             // No change of a definition takes a ticket.
             StoreError::Busy | StoreError::Full => Self::Busy,
             StoreError::UnknownZone => Self::NoCell,

@@ -67,7 +67,11 @@ impl<S: Store> Gate<S> {
         definition: &Definition,
     ) -> Result<Arc<Room>, StoreError> {
         if let Some(room) = room {
-            room.set_policy(&*self.store, definition.policy).await?;
+            match room.set_policy(&*self.store, definition.policy).await {
+                // The zone stays unavailable. That must not keep others from being served as they are defined now.
+                Err(StoreError::Unreadable(_)) => {}
+                set => set?,
+            }
             room.set_definition(definition);
             return Ok(Arc::clone(room));
         }

@@ -20,7 +20,7 @@ impl Room {
             Ok(_) => {}
             // The store is there. It has too much to do, or the line is full.
             Err(StoreError::Busy | StoreError::Full) => {}
-            Err(StoreError::Away(_)) => self.set_away(),
+            Err(StoreError::Away(_) | StoreError::Unreadable(_)) => self.set_away(),
             Err(StoreError::UnknownZone) => {
                 self.set_away();
                 if self.keeper == Keeper::Store {

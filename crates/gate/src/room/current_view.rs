@@ -63,6 +63,11 @@ impl CurrentView {
     }
 }
 
+/// Whether a store reported this view.
+pub(super) fn is_of_store(view: &View) -> bool {
+    view.epoch != NO_EPOCH
+}
+
 /// The view of a zone before the store reports one.
 pub(super) fn before_the_first(policy: Policy) -> View {
     View {
