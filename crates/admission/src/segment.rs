@@ -8,10 +8,12 @@
 //! the last appointment), and four bits of *age*, bit-sliced: the number of generations since its holder was last heard. A
 //! generation is a twelfth of the idle time.
 //!
+//! A full segment in which nobody waits is *freed*: nobody will ever wait there again, so it keeps its counts and no bitmaps.
+//!
 //! Invariants: `live` counts the issued tickets that are not gone; `present` counts the bits of `here`; a present ticket is
 //! live; a ticket that is not live has age 0.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// The tickets of a page.
 pub const PAGE_TICKETS: usize = 8_192;
@@ -32,7 +34,36 @@ pub(crate) const IDLE_AGE: u64 = 13;
 /// The most generations that one touch applies. After that many, every ticket is evicted.
 const MOST_MISSED: u64 = 16;
 
-type Bits = Box<[u64; SEGMENT_WORDS]>;
+/// A page in which every ticket is gone. Freed segments share it.
+static ALL_GONE: LazyLock<Arc<Words>> = LazyLock::new(|| Arc::new([u64::MAX; PAGE_WORDS]));
+
+type Bits = [u64; SEGMENT_WORDS];
+
+/// What is known of the holders of a segment's live tickets.
+#[derive(Clone)]
+struct Holders {
+    here: Bits,
+    met: Bits,
+    /// Plane `i` holds bit `i` of each ticket's age.
+    ages: [Bits; 4],
+}
+
+impl Holders {
+    const NONE: Self =
+        Self { here: [0; SEGMENT_WORDS], met: [0; SEGMENT_WORDS], ages: [[0; SEGMENT_WORDS]; 4] };
+
+    /// The tickets of a word that have this age, live or not.
+    fn of_age(&self, word: usize, age: u64) -> u64 {
+        let plane = |i: usize| if age >> i & 1 == 1 { self.ages[i][word] } else { !self.ages[i][word] };
+        (0..self.ages.len()).fold(u64::MAX, |of_age, i| of_age & plane(i))
+    }
+
+    fn reset_age(&mut self, word: usize, bits: u64) {
+        for plane in &mut self.ages {
+            plane[word] &= !bits;
+        }
+    }
+}
 
 /// The zone's time, as its segments need it.
 #[derive(Clone, Copy, Debug)]
@@ -50,10 +81,8 @@ pub(crate) struct Segment {
     pub(crate) gone: [Arc<Words>; PAGES],
     /// The pages whose `gone` bits changed since they were last saved.
     pub(crate) dirty: [bool; PAGES],
-    here: Bits,
-    met: Bits,
-    /// Plane `i` holds bit `i` of each ticket's age.
-    ages: Box<[[u64; SEGMENT_WORDS]; 4]>,
+    /// `None` in a freed segment.
+    holders: Option<Box<Holders>>,
     /// Tickets issued in this segment. Only the last segment has fewer than [`SEGMENT_TICKETS`].
     pub(crate) issued: usize,
     pub(crate) live: u32,
@@ -70,9 +99,7 @@ impl Segment {
         Self {
             gone: std::array::from_fn(|_| Arc::clone(&none)),
             dirty: [false; PAGES],
-            here: Box::new([0; SEGMENT_WORDS]),
-            met: Box::new([0; SEGMENT_WORDS]),
-            ages: Box::new([[0; SEGMENT_WORDS]; 4]),
+            holders: Some(Box::new(Holders::NONE)),
             issued: 0,
             live: 0,
             present: 0,
@@ -92,7 +119,21 @@ impl Segment {
         }
         segment.live = (0..SEGMENT_WORDS).map(|w| segment.live_in(w).count_ones()).sum();
         segment.hear_everybody();
+        segment.free();
         Ok(segment)
+    }
+
+    /// Frees the bitmaps if nobody waits in the segment, and nobody ever will again.
+    pub(crate) fn free(&mut self) {
+        if self.issued == SEGMENT_TICKETS && self.live == 0 && self.holders.is_some() {
+            self.holders = None;
+            self.gone = std::array::from_fn(|_| Arc::clone(&ALL_GONE));
+        }
+    }
+
+    /// Whether the bitmaps are freed.
+    pub(crate) fn is_freed(&self) -> bool {
+        self.holders.is_none()
     }
 
     /// Checks the module's invariants.
@@ -102,13 +143,19 @@ impl Segment {
         for word in 0..SEGMENT_WORDS {
             let alive = self.live_in(word);
             live += alive.count_ones();
-            present += self.here[word].count_ones();
-            assert_eq!(self.here[word] & !alive, 0, "a present ticket is live");
-            let aged = self.ages.iter().fold(0, |aged, plane| aged | plane[word]);
+            let Some(holders) = &self.holders else { continue };
+            present += holders.here[word].count_ones();
+            assert_eq!(holders.here[word] & !alive, 0, "a present ticket is live");
+            let aged = holders.ages.iter().fold(0, |aged, plane| aged | plane[word]);
             assert_eq!(aged & !alive, 0, "a ticket that is gone has no age");
-            assert_eq!(self.of_age(word, 13) | self.of_age(word, 14) | self.of_age(word, 15), 0, "evicted");
+            let too_old = [13, 14, 15].map(|age| holders.of_age(word, age));
+            assert_eq!(too_old, [0; 3], "evicted");
         }
         assert_eq!((live, present), (self.live, self.present));
+        assert!(
+            !self.is_freed() || (live == 0 && self.issued == SEGMENT_TICKETS),
+            "somebody waits here, or will"
+        );
     }
 
     fn gone_in(&self, word: usize) -> u64 {
@@ -131,16 +178,18 @@ impl Segment {
     }
 
     pub(crate) fn is_here(&self, ticket: usize) -> bool {
-        self.here[ticket / 64] >> (ticket % 64) & 1 == 1
+        self.holders.as_ref().is_some_and(|holders| holders.here[ticket / 64] >> (ticket % 64) & 1 == 1)
     }
 
     pub(crate) fn has_met(&self, ticket: usize) -> bool {
-        self.met[ticket / 64] >> (ticket % 64) & 1 == 1
+        self.holders.as_ref().is_some_and(|holders| holders.met[ticket / 64] >> (ticket % 64) & 1 == 1)
     }
 
     pub(crate) fn age(&self, ticket: usize) -> u8 {
-        let bits = self.ages.iter().map(|plane| plane[ticket / 64] >> (ticket % 64) & 1);
-        bits.rev().fold(0, |age, bit| age << 1 | u8::from(bit == 1))
+        let planes = self.holders.iter().flat_map(|holders| holders.ages.iter().rev());
+        planes
+            .map(|plane| plane[ticket / 64] >> (ticket % 64) & 1)
+            .fold(0, |age, bit| age << 1 | u8::from(bit == 1))
     }
 
     /// Updates the segment to `clock`, and returns how many tickets that evicts.
@@ -159,64 +208,56 @@ impl Segment {
     }
 
     fn hear_everybody(&mut self) {
+        let Some(mut holders) = self.holders.take() else { return };
         for word in 0..SEGMENT_WORDS {
-            self.here[word] = self.live_in(word);
+            holders.here[word] = self.live_in(word);
         }
-        *self.ages = [[0; SEGMENT_WORDS]; 4];
-        *self.met = [0; SEGMENT_WORDS];
+        holders.ages = Holders::NONE.ages;
+        holders.met = Holders::NONE.met;
+        self.holders = Some(holders);
         self.present = self.live;
     }
 
     /// Ends one generation, and returns how many tickets that evicts.
     fn turn(&mut self, present_age: u64) -> u32 {
+        let (mut evicted, mut present) = (0, 0);
         if self.live == 0 {
             return 0;
         }
-        let (mut evicted, mut present) = (0, 0);
+        let Some(mut holders) = self.holders.take() else { return 0 };
         for word in 0..SEGMENT_WORDS {
             let live = self.live_in(word);
             if live == 0 {
                 continue;
             }
             let mut carry = live;
-            for plane in &mut *self.ages {
+            for plane in &mut holders.ages {
                 let sum = plane[word] ^ carry;
                 carry &= plane[word];
                 plane[word] = sum;
             }
-            let silent = evicting_age().map_or(0, |age| live & self.of_age(word, age));
+            let silent = evicting_age().map_or(0, |age| live & holders.of_age(word, age));
             if silent != 0 {
                 evicted += silent.count_ones();
                 self.set_gone(word, silent);
+                holders.here[word] &= !silent;
+                holders.reset_age(word, silent);
             }
             if !sabotaged_presence() {
-                self.here[word] &= !self.of_age(word, present_age + 1);
+                holders.here[word] &= !holders.of_age(word, present_age + 1);
             }
-            present += self.here[word].count_ones();
+            present += holders.here[word].count_ones();
         }
+        self.holders = Some(holders);
         self.live -= evicted;
         self.present = present;
         evicted
-    }
-
-    /// The tickets of a word that have this age, live or not.
-    fn of_age(&self, word: usize, age: u64) -> u64 {
-        let plane = |i: usize| if age >> i & 1 == 1 { self.ages[i][word] } else { !self.ages[i][word] };
-        (0..self.ages.len()).fold(u64::MAX, |of_age, i| of_age & plane(i))
     }
 
     fn set_gone(&mut self, word: usize, bits: u64) {
         let page = word / PAGE_WORDS;
         Arc::make_mut(&mut self.gone[page])[word % PAGE_WORDS] |= bits;
         self.dirty[page] = true;
-        self.here[word] &= !bits;
-        self.reset_age(word, bits);
-    }
-
-    fn reset_age(&mut self, word: usize, bits: u64) {
-        for plane in &mut *self.ages {
-            plane[word] &= !bits;
-        }
     }
 
     /// Issues the next ticket. Its holder is present, or the ticket is gone at once.
@@ -237,9 +278,11 @@ impl Segment {
     }
 
     fn hear_word(&mut self, word: usize, bits: u64) {
-        self.reset_age(word, bits);
-        self.present += (bits & !self.here[word]).count_ones();
-        self.here[word] |= bits;
+        if let Some(holders) = &mut self.holders {
+            holders.reset_age(word, bits);
+            self.present += (bits & !holders.here[word]).count_ones();
+            holders.here[word] |= bits;
+        }
     }
 
     /// The holders whose bits are set in `polls` polled. With `meets`, a poll also keeps an appointment.
@@ -248,20 +291,28 @@ impl Segment {
             let polled = polls & self.live_in(word);
             if polled != 0 {
                 self.hear_word(word, polled);
-                self.met[word] |= if meets { polled } else { 0 };
+                if meets && let Some(holders) = &mut self.holders {
+                    holders.met[word] |= polled;
+                }
             }
         }
     }
 
     /// The holder received a new appointment.
     pub(crate) fn appoint(&mut self, ticket: usize) {
-        self.met[ticket / 64] &= !(1 << (ticket % 64));
+        if let Some(holders) = &mut self.holders {
+            holders.met[ticket / 64] &= !(1 << (ticket % 64));
+        }
     }
 
     /// The holder's appointment is over. A holder who did not poll since it was made is not present any more.
     pub(crate) fn overdue(&mut self, ticket: usize) {
-        if self.is_here(ticket) && !self.has_met(ticket) && !sabotaged_presence() {
-            self.here[ticket / 64] &= !(1 << (ticket % 64));
+        if self.is_here(ticket)
+            && !self.has_met(ticket)
+            && !sabotaged_presence()
+            && let Some(holders) = &mut self.holders
+        {
+            holders.here[ticket / 64] &= !(1 << (ticket % 64));
             self.present -= 1;
         }
     }
@@ -269,7 +320,12 @@ impl Segment {
     /// The holder of a present ticket entered.
     pub(crate) fn leave(&mut self, ticket: usize) {
         debug_assert!(self.is_live(ticket) && self.is_here(ticket), "the holder has just asked");
-        self.set_gone(ticket / 64, 1 << (ticket % 64));
+        let (word, bit) = (ticket / 64, 1 << (ticket % 64));
+        self.set_gone(word, bit);
+        if let Some(holders) = &mut self.holders {
+            holders.here[word] &= !bit;
+            holders.reset_age(word, bit);
+        }
         self.live -= 1;
         self.present -= 1;
     }
@@ -277,13 +333,13 @@ impl Segment {
     /// How many of the tickets in `bits` of a word are live, and how many are present.
     pub(crate) fn count(&self, word: usize, bits: u64) -> (u64, u64) {
         let count = |of: u64| u64::from((of & bits).count_ones());
-        (count(self.live_in(word)), count(self.here[word]))
+        (count(self.live_in(word)), self.holders.as_ref().map_or(0, |holders| count(holders.here[word])))
     }
 
     /// The number of the present ticket that has `before` present tickets before it.
     pub(crate) fn nth_present(&self, before: u32) -> usize {
         let mut before = before;
-        for (word, &here) in self.here.iter().enumerate() {
+        for (word, &here) in self.holders.iter().flat_map(|holders| &holders.here).enumerate() {
             let count = here.count_ones();
             if before < count {
                 let rest = (0..before).fold(here, |rest, _| rest & (rest - 1));

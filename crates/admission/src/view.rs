@@ -83,6 +83,11 @@ pub struct SnapshotPage {
 }
 
 impl SnapshotPage {
+    /// A page in which nobody waits.
+    pub(crate) fn all_gone(gone: Arc<Words>) -> Self {
+        Self { gone, live: 0, present: 0 }
+    }
+
     /// The pages of a stretch of `issued` tickets that begins with a page; at least one page.
     ///
     /// The number of present tickets is known for the whole stretch only. They are treated as spread evenly over the live

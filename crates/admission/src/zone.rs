@@ -26,6 +26,7 @@ mod tests;
 use std::{
     cmp::Reverse,
     collections::{BinaryHeap, HashMap, VecDeque},
+    sync::Arc,
 };
 
 use crate::{
@@ -222,6 +223,8 @@ impl Zone {
         self.note_polls(polls);
         self.expire_entries();
         self.move_base();
+        // Somebody at the front may keep the base from moving. What is behind must not cost memory for that.
+        self.segments.iter_mut().for_each(Segment::free);
         self.snapshot()
     }
 
@@ -321,7 +324,11 @@ impl Zone {
     fn snapshot(&self) -> Snapshot {
         let mut pages = Vec::with_capacity(self.segments.len() * PAGES);
         for segment in &self.segments {
-            pages.extend(SnapshotPage::spread(&segment.gone, segment.issued, segment.present));
+            if segment.is_freed() {
+                pages.extend(segment.gone.iter().map(|gone| SnapshotPage::all_gone(Arc::clone(gone))));
+            } else {
+                pages.extend(SnapshotPage::spread(&segment.gone, segment.issued, segment.present));
+            }
         }
         Snapshot {
             now_ms: self.now_ms,

@@ -314,6 +314,52 @@ fn a_line_saved_from_the_middle_of_a_segment_starts_with_that_segment() {
 }
 
 #[test]
+fn segments_in_which_nobody_waits_are_freed_behind_somebody_who_does() {
+    let held = Policy { mode: Mode::Hold, idle_timeout_s: 10, ..policy(10) };
+    let mut zone = Zone::new(held, EPOCH, at(0));
+    let mut saved =
+        Image { header: Header { epoch: EPOCH, next: 0, base_page: 0 }, pages: vec![], entries: vec![] };
+    let segment = SEGMENT_TICKETS as u64;
+    let last = 4 * segment - 6;
+    zone.join(u32::try_from(last + 1).expect("small"), at(0));
+    // Only the first and the last one poll.
+    for t in (1_000..=20_000).step_by(1_000) {
+        zone.beat(&polls([0, last]), at(t));
+    }
+    let freed = |zone: &Zone| zone.segments.iter().map(Segment::is_freed).collect::<Vec<_>>();
+    let middle = [false, true, true, false];
+    assert_eq!(freed(&zone), middle);
+    save(&mut saved, zone.take_delta().expect("changes"));
+    let restored = Zone::restore(held, saved, at(20_000)).expect("consistent");
+    for mut zone in [zone, restored] {
+        assert_eq!(freed(&zone), middle);
+        // A poll or a claim of somebody who was evicted changes nothing.
+        zone.beat(&polls([0, segment + 7, last]), at(20_500));
+        assert_eq!(zone.enter(&[claim(segment + 7)], at(20_500)).verdicts, [Verdict::Gone]);
+        let shown = view(&mut zone, at(20_600));
+        assert_eq!((shown.base, shown.pages.len()), (0, 32));
+        assert_eq!((shown.tally.waiting, shown.tally.present), (2, 2));
+        assert_eq!(shown.position(segment + 7, 20_600), None);
+        let ranks = [0, last].map(|seq| shown.position(seq, 20_600).expect("waits").rank);
+        assert_eq!(ranks, [1, 2]);
+        assert_eq!(zone.join(1, at(20_700)).first, last + 1);
+        for (segment, number) in zone.dump().segments.iter().zip(0..) {
+            assert_eq!((segment.index, segment.generation), (number, zone.clock().generation));
+        }
+        // After a long pause all who wait count as just heard, and only they.
+        zone.beat(&[], at(30_000));
+        assert_eq!((zone.tally().waiting, zone.tally().present), (3, 3));
+        zone.segments.iter().for_each(Segment::check);
+        // When the first one has entered, the base moves past the freed segments.
+        zone.set_policy(Policy { mode: Mode::Auto, ..held }, at(30_000));
+        assert!(is_in(&zone.enter(&[claim(0)], at(30_000)).verdicts[0]));
+        let shown = view(&mut zone, at(30_100));
+        // Nobody else of the first segment waits.
+        assert_eq!((shown.base, shown.tally.waiting), (3 * segment, 2));
+    }
+}
+
+#[test]
 fn an_entry_expires_without_a_beat() {
     let mut zone = Zone::new(policy(10), EPOCH, at(0));
     zone.join(1, at(0));

@@ -1,4 +1,5 @@
-//! Who polled here since the last report: one bit per ticket, set without a lock.
+//! Who polled here since the last report: one bit per ticket, set without a lock. A page in which nobody waits any more has no
+//! bits.
 //!
 //! Invariant: a bit that was set is reported by the next drain, or by a later one if that report was given back.
 
@@ -16,23 +17,27 @@ struct Page([AtomicU64; PAGE_WORDS]);
 #[derive(Default)]
 pub(super) struct PollMap {
     base_page: u64,
-    pages: Vec<Arc<Page>>,
+    pages: Vec<Option<Arc<Page>>>,
 }
 
 impl PollMap {
     /// The map for `view`, with the polls that `self` has for it.
     pub(super) fn for_view(&self, view: &View) -> Self {
         let base_page = view.base / PAGE_TICKETS as u64;
-        let pages = (base_page..).take(view.pages.len()).map(|number| {
+        let pages = (base_page..).zip(&view.pages).map(|(number, page)| {
+            let is_full = (number + 1) * PAGE_TICKETS as u64 <= view.next;
+            if is_full && page.live == 0 {
+                return None;
+            }
             let before = self.page(number).map(Arc::clone);
-            before.unwrap_or_else(|| Arc::new(Page([const { AtomicU64::new(0) }; PAGE_WORDS])))
+            Some(before.unwrap_or_else(|| Arc::new(Page([const { AtomicU64::new(0) }; PAGE_WORDS]))))
         });
         Self { base_page, pages: pages.collect() }
     }
 
     fn page(&self, number: u64) -> Option<&Arc<Page>> {
         let index = number.checked_sub(self.base_page)?;
-        self.pages.get(usize::try_from(index).ok()?)
+        self.pages.get(usize::try_from(index).ok()?)?.as_ref()
     }
 
     /// Notes that the holder of `seq` polled.
@@ -52,6 +57,7 @@ impl PollMap {
     pub(super) fn drain(&self) -> Vec<PagePolls> {
         let mut polls = Vec::new();
         for (page, number) in self.pages.iter().zip(self.base_page..) {
+            let Some(page) = page else { continue };
             if page.0.iter().any(|word| word.load(Ordering::Relaxed) != 0) {
                 let words: Words = std::array::from_fn(|i| page.0[i].swap(0, Ordering::Relaxed));
                 polls.push(PagePolls { page: number, words: Box::new(words) });
@@ -69,5 +75,43 @@ impl PollMap {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use admission::{Policy, ViewPage};
+
+    use super::*;
+    use crate::room::current_view::before_the_first;
+
+    #[test]
+    fn a_page_in_which_nobody_waits_any_more_costs_nothing() {
+        let per_page = PAGE_TICKETS as u64;
+        let page = |live| ViewPage {
+            gone: Arc::new([0; PAGE_WORDS]),
+            live_before: 0,
+            present_before: 0,
+            live,
+            present: 0,
+        };
+        let mut view = before_the_first(Policy::default());
+        view.pages = vec![page(1), page(0), page(0)];
+        view.next = 3 * per_page - 1;
+        let polls = PollMap::default().for_view(&view);
+        let has_bits = |polls: &PollMap| polls.pages.iter().map(Option::is_some).collect::<Vec<_>>();
+        assert_eq!(has_bits(&polls), [true, false, true], "the last page has a ticket to issue");
+        for seq in [5, per_page + 5, 2 * per_page + 5] {
+            polls.note(seq);
+        }
+        let pages = |polls: &PollMap| polls.drain().iter().map(|polls| polls.page).collect::<Vec<_>>();
+        assert_eq!(pages(&polls), [0, 2]);
+
+        // A state that was lost and rebuilt may have people there again. Polls noted for the view before are kept.
+        polls.note(5);
+        view.pages[1].live = 1;
+        let again = polls.for_view(&view);
+        again.note(per_page + 5);
+        assert_eq!(pages(&again), [0, 1]);
     }
 }

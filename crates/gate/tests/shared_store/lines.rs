@@ -143,7 +143,7 @@ fn a_full_line_refuses_newcomers_and_keeps_everybody() {
             burst.spawn(async move { gate.wait("A", None).await });
         }
         let (placed, refused): (Vec<_>, Vec<_>) =
-            burst.join_all().await.into_iter().partition(|answer| answer.is_ok());
+            burst.join_all().await.into_iter().partition(std::result::Result::is_ok);
         assert_eq!((placed.len(), refused), (3, vec![Err(full); 17]));
         let tokens: Vec<Token> = placed.into_iter().map(|reply| waits(&reply.expect("a place")).0).collect();
         // An idle server learns of the full line with its first join, and a busy one every second.
