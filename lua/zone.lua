@@ -42,16 +42,16 @@ local UNSEEN_MS, SERVER_MS = 1000, 70000
 local AFTER_LOSS = 256 * SEGMENT
 local FIXED, PER_SEGMENT = 8, 9
 
+-- The header. Tests read the names, so there are no comments among them.
+--   born, floor, start    when the line was created; its first number; the first number of this epoch
+--   presumed_at, presumed slots that are presumed to be taken: at which instant they are in the log, and how many. The
+--                         instant is 0 once every server has given back what it remembers
 local FIELDS = {
   'epoch', 'rev', 'now', 'offset', 'next', 'base', 'first', 'total_first', 'records', 'total', 'minute_from', 'minute_before',
   'sub_from', 'sub_before', 'paused', 'seen_all', 'lateness', 'due_base', 'appointed', 'live', 'present', 'joined',
   'entered', 'evicted', 'used', 'hold_until', 'run', 'recover_until', 'mode', 'n', 'subs', 'period', 'idle', 'ttl',
   'failure', 'policy_rev', 'keep_until',
-  -- The line's creation; its first number; and the first number of this epoch.
-  'born', 'floor', 'start',
-  -- Slots that are presumed to be taken: at which instant they are in the log, and how many. The instant is 0 once every
-  -- server has given back what it remembers.
-  'presumed_at', 'presumed',
+  'born', 'floor', 'start', 'presumed_at', 'presumed',
 }
 -- How many numbers a header has that does not say it.
 local FIRST_FIELDS = 36

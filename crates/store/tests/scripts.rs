@@ -19,11 +19,11 @@ fn all() -> [&'static Script; 8] {
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
 const PINNED: [(&str, &str); 8] = [
-    ("join", "da9e575046b531478176277735ba6d70b91eaedc"),
-    ("enter", "7d97159a2ce43bb90f28ced1e5c1c540c6090d01"),
-    ("beat", "9b839a53e83516b7365e27607379a7b479765dfa"),
-    ("policy", "1e14c3b8efeb62222d5995e306af55d006112967"),
-    ("restore", "2013bfac260259cd51fca27f9676a91133689034"),
+    ("join", "c6a092e41aa3229eede5600df990754986c3e0bf"),
+    ("enter", "e6168928aa049ad8889b56189adddab607b35286"),
+    ("beat", "d03402e39d686a18388fbe39fb0efdc243d71da2"),
+    ("policy", "c6750e55425c6a26b3f2dd01532031e595098fe4"),
+    ("restore", "b945c38bdbe40506991286ce52d42a133b1d1ffa"),
     ("zones", "9e6dbbd7d7d163564416c472bf78b39b9f736973"),
     ("define", "37067bb3b744968aadde2ba33cf47b2a724474a5"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),
