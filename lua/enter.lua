@@ -81,12 +81,12 @@ for at = 1, #claims, 10 do
         if due then
           due = tonumber(due)
           local poll_in = due % POLL_SCALE
-          local asked = (due - poll_in) / POLL_SCALE + z.due_base + z.paused - poll_in - 2 * BIT_MS
-          if call('GETBIT', s.met_key, bit) == 0 then
+          if poll_in > 0 then
+            local asked = (due - poll_in) / POLL_SCALE + z.due_base + z.paused - poll_in - 2 * BIT_MS
             local sum = z.lateness * 15 + min(max(z.now - asked, -500), 1500)
             z.lateness = sum >= 0 and floor(sum / 16) or -floor(-sum / 16)
+            heard = floor((asked - z.paused - poll_in) / generation_ms()) >= s.generation
           end
-          heard = floor((asked - z.paused - poll_in) / generation_ms()) >= s.generation
         end
         if call('SETBIT', s.here_key, bit, 1) == 0 then set_present(s, s.present + 1) end
         if not heard then

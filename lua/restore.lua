@@ -132,6 +132,8 @@ if taken == 1 and not is_late then
     for _, key in ipairs({ s.live_key, s.here_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4] }) do
       without(key, s.lost_key)
     end
+    -- The next beat makes appointments for all present tickets of the front.
+    s.front = 0
     set_live(s, call('BITCOUNT', s.live_key))
     set_present(s, call('BITCOUNT', s.here_key))
     call('DEL', KEYS[6], KEYS[7])

@@ -6,14 +6,15 @@
 -- KEYS  1 z      the header: the numbers of FIELDS, 8 bytes each; then 32 bytes for each past epoch; then, in one byte, how
 --                many numbers there are
 --       2 log    entries of slightly more than the last minute: 12 bytes per record, instant (6) and running total (6)
---       3 due    sorted set of the front's appointments: ticket -> due * 65,536 + requested wait
---       4 seg    hash: segment -> "live present generation seen_all rev"
+--       3 due    sorted set of the front's appointments: ticket -> due * 65,536 + requested wait, 0 for none
+--       4 seg    hash: segment -> "live present generation seen_all rev front"; the tickets of the segment below `front`
+--                belong to the front of the line, as of the last beat
 --       5 on     exists while this process is known to hold the state; not replicated
 --       6 t1, 7 t2  temporary, empty between calls
 --       8 srv    hash: server that makes decisions -> "epoch seen": up to which epoch it has given back what it remembers,
 --                and when it last called, by the zone's clock
---       then for each segment passed: live, here, met, a0, a1, a2, a3, entry, lost
---         live  waits          here  present               met   polled since its appointment was made
+--       then for each segment passed: live, here, a0, a1, a2, a3, entry, lost
+--         live  waits          here  present
 --         a0-3  bit planes of the age: generations since the last poll
 --         entry 12 bytes per ticket: when it entered, by the zone's clock (6) and by the wall clock in seconds (4), and the
 --               life of the pass in seconds (2)
@@ -40,7 +41,7 @@ local POLL_SCALE, ON_MS = 65536, 1500
 local UNSEEN_MS, SERVER_MS = 1000, 70000
 -- The first number of a line that may have had a predecessor: those of the predecessor are below it.
 local AFTER_LOSS = 256 * SEGMENT
-local FIXED, PER_SEGMENT = 8, 9
+local FIXED, PER_SEGMENT = 8, 8
 
 -- The header. Tests read the names, so there are no comments among them.
 --   born, floor, start    when the line was created; its first number; the first number of this epoch
@@ -118,14 +119,17 @@ local function use_segments()
     local index, from = tonumber(names[i]), FIXED + (i - 1) * PER_SEGMENT
     local s = {
       index = index, known = rows[i] and true or false, live = 0, present = 0, generation = 0, seen_all = 0, rev = 0,
-      live_key = KEYS[from + 1], here_key = KEYS[from + 2], met_key = KEYS[from + 3],
-      ages = { KEYS[from + 4], KEYS[from + 5], KEYS[from + 6], KEYS[from + 7] },
-      entry_key = KEYS[from + 8], lost_key = KEYS[from + 9],
+      front = 0,
+      live_key = KEYS[from + 1], here_key = KEYS[from + 2],
+      ages = { KEYS[from + 3], KEYS[from + 4], KEYS[from + 5], KEYS[from + 6] },
+      entry_key = KEYS[from + 7], lost_key = KEYS[from + 8],
     }
     if rows[i] then
-      local live, present, generation, seen_all, rev = string.match(rows[i], '(%d+) (%d+) (%d+) (%d+) (%d+)')
+      local live, present, generation, seen_all, rev, front =
+        string.match(rows[i], '(%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*)')
       s.live, s.present, s.rev = tonumber(live), tonumber(present), tonumber(rev)
-      s.generation, s.seen_all = tonumber(generation), tonumber(seen_all)
+      -- The first version wrote no `front`.
+      s.generation, s.seen_all, s.front = tonumber(generation), tonumber(seen_all), tonumber(front) or 0
     end
     segments[i], by_index[index] = s, s
   end
@@ -139,7 +143,7 @@ local function keep_segments()
     if s.changed then
       rows[#rows + 1] = int(s.index)
       rows[#rows + 1] = int(s.live) .. ' ' .. int(s.present) .. ' ' .. int(s.generation) .. ' ' .. int(s.seen_all) ..
-        ' ' .. int(s.rev)
+        ' ' .. int(s.rev) .. ' ' .. int(s.front)
       s.changed = false
     end
   end
@@ -162,9 +166,10 @@ end
 
 -- Takes all holders of a segment who wait as just heard.
 local function see_all(s)
-  call('DEL', s.met_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4])
+  call('DEL', s.ages[1], s.ages[2], s.ages[3], s.ages[4])
   call('BITOP', 'OR', s.here_key, s.live_key)
   set_present(s, s.live)
+  s.front = 0
 end
 
 -- The next generation: each age grows by one. Evicts tickets that are too old, and notes those that just became absent.
@@ -321,7 +326,7 @@ local function advance(now)
   end
 end
 
--- A holder who missed the appointment is not present any more.
+-- A holder of the front who did not claim until the appointment is not present any more.
 local function end_missed_appointments()
   local limit = (z.now - z.paused - z.due_base) * POLL_SCALE
   if z.appointed == 0 or limit <= 0 then return end
@@ -333,7 +338,7 @@ local function end_missed_appointments()
     local s = by_index[segment_of(seq)]
     if s and s.known then
       local bit = seq % SEGMENT
-      if call('GETBIT', s.met_key, bit) == 0 and call('SETBIT', s.here_key, bit, 0) == 1 then
+      if bit < s.front and call('SETBIT', s.here_key, bit, 0) == 1 then
         set_present(s, s.present - 1)
       end
       ended[#ended + 1] = late[i]
@@ -395,23 +400,30 @@ local function waiting(rank, present_ahead, poll_in, slot_in)
   return pack('>I1I6I6I4i4', 2, rank, present_ahead, poll_in, slot_in)
 end
 
+-- The score of an appointment in `due`: the claim is expected after `period`, and the holder was asked to come in
+-- `poll_in`; 0 if a beat makes the appointment, without an answer to the holder.
+local function due_score(poll_in, period)
+  local due = z.now + 2 * period + 2 * BIT_MS - z.paused - z.due_base
+  return int(due * POLL_SCALE + poll_in)
+end
+
 -- The verdicts of waiting tickets, from {seq, live ahead, present ahead} in the order of the line. Gives the tickets of
--- the front their appointments.
+-- the front their appointments. They keep them also while many present tickets are ahead: later beats make none.
 local function positions_of(tickets)
   local verdicts, made, cancelled = {}, {}, {}
   local front = front_len()
   for i = 1, #tickets do
     local seq, ahead, present_ahead = tickets[i][1], tickets[i][2], tickets[i][3]
     local poll_in, slot_in = z.period, -1
-    if z.mode == AUTO and present_ahead < front then
+    local near = present_ahead < front
+    if z.mode == AUTO and near then
       slot_in = slot_ms(present_ahead) - z.now
       poll_in = ask_again_in(slot_in)
-      local due = z.now + 2 * poll_in + 2 * BIT_MS - z.paused - z.due_base
-      made[#made + 1] = int(due * POLL_SCALE + poll_in)
+    end
+    if z.mode == AUTO and (near or seq % SEGMENT < by_index[segment_of(seq)].front) then
+      made[#made + 1] = due_score(poll_in, poll_in)
       made[#made + 1] = int(seq)
       z.appointed = max(z.appointed, seq + 1)
-      local s = by_index[segment_of(seq)]
-      if call('GETBIT', s.met_key, seq % SEGMENT) == 1 then call('SETBIT', s.met_key, seq % SEGMENT, 0) end
     else
       cancelled[#cancelled + 1] = int(seq)
     end

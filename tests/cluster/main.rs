@@ -99,18 +99,11 @@ fn story(plan: &Plan) -> String {
 /// Seeds whose runs break a promise at present, and why. Each is a fault that is known and not mended yet. Mending it makes
 /// the seed hold, and `the_known_faults_are_found` fail until the row is gone.
 const KNOWN: &[(u64, Promise, &str)] = &[
-    (42, Promise::Stalled, "a holder who never claims keeps the slot"),
-    (174, Promise::Stalled, "a holder who never claims keeps the slot"),
     (
         192,
         Promise::PassDiffers,
         "an entry is not returned again after the loss of a primary (not yet understood)",
     ),
-    (282, Promise::Stalled, "a holder who never claims keeps the slot"),
-    (305, Promise::Stalled, "a holder who never claims keeps the slot"),
-    (427, Promise::Stalled, "a holder who never claims keeps the slot"),
-    (441, Promise::Stalled, "a holder who never claims keeps the slot"),
-    (460, Promise::Stalled, "a holder who never claims keeps the slot"),
 ];
 
 #[test]

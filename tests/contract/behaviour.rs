@@ -304,6 +304,53 @@ pub(crate) async fn the_silent_leave_and_who_is_marked_stays(backend: &impl Back
     assert!((0..100).zip(&verdicts).all(|(seq, verdict)| stays(verdict) == marked(seq)), "{verdicts:?}");
 }
 
+pub(crate) async fn who_never_claims_loses_the_slot_and_keeps_the_place(
+    backend: &impl Backend,
+    zone: &ZoneId,
+) {
+    // One person a minute.
+    let slow = Policy {
+        admit_per_minute: 1,
+        sub_windows: 1,
+        polling_period_ms: 500,
+        idle_timeout_s: 10,
+        ..policy()
+    };
+    let store = backend.open().await;
+    let epoch = store.put_zone(zone, Policy { mode: Mode::Hold, ..slow }).await.expect("put").epoch;
+    store.join(zone, 2).await.expect("joins");
+    store.put_zone(zone, slow).await.expect("put");
+    let mut words = Box::new([0; PAGE_WORDS]);
+    words[0] = 0b11;
+    let beat = || async {
+        store.beat(zone, vec![PagePolls { page: 0, words: words.clone() }]).await.expect("beats")
+    };
+    let ask = |seq| {
+        let store = &store;
+        async move { enter(store, zone, epoch, seq..seq + 1).await.verdicts[0] }
+    };
+    // Polls of both are reported all the time, and ticket 0 never claims.
+    assert_eq!(place(&ask(1).await).present_ahead, 1);
+    eventually("ticket 0 is not present any more", || async {
+        let view = beat().await;
+        assert_eq!((view.tally.waiting, view.tally.evicted), (2, 0));
+        (view.tally.present == 1).then_some(())
+    })
+    .await;
+    entry(&ask(1).await);
+    // It does not come back by reports, for longer than the idle time, and it is not evicted.
+    let from_ms = beat().await.now_ms;
+    eventually("the idle time is over", || async {
+        let view = beat().await;
+        assert_eq!((view.tally.waiting, view.tally.present, view.tally.evicted), (1, 0, 0));
+        (view.now_ms > from_ms + 12_000).then_some(())
+    })
+    .await;
+    let back = place(&ask(0).await);
+    assert_eq!((back.rank, back.present_ahead), (1, 0));
+    assert_eq!(beat().await.tally.present, 1);
+}
+
 pub(crate) async fn full_batches_are_answered_in_the_claims_order(backend: &impl Backend, zone: &ZoneId) {
     let store = backend.open().await;
     store.put_zone(zone, policy()).await.expect("put");

@@ -93,6 +93,7 @@ fn behaviours<B: Backend>(of: &str, start: impl Fn() -> B + Clone + Send + 'stat
         of, start, behaviour:
         passes_keep_their_life_when_the_policy_changes,
         the_silent_leave_and_who_is_marked_stays,
+        who_never_claims_loses_the_slot_and_keeps_the_place,
         claims_are_granted_in_order_as_slots_fall_free,
         places_are_counted_over_segments_ends,
         base_moves_past_a_segment_and_entries_are_told_again,

@@ -62,6 +62,7 @@ pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
                 present: u32::try_from(counts[1]).expect("fits"),
                 generation: counts[2],
                 seen_all: counts[3],
+                front: usize::try_from(counts[5]).expect("fits"),
             }
         })
         .collect();
@@ -69,14 +70,13 @@ pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
     let mut tickets = Vec::new();
     for segment in &segments {
         let bits = |name: &str| string(connection, &key(&format!("{}:{name}", segment.index)));
-        let (live, here, met) = (bits("live"), bits("here"), bits("met"));
+        let (live, here) = (bits("live"), bits("here"));
         let ages = ["a0", "a1", "a2", "a3"].map(bits);
         for ticket in (0..65_536).filter(|&ticket| bit(&live, ticket)) {
             tickets.push(DumpTicket {
                 seq: segment.index * 65_536 + ticket as u64,
                 age: ages.iter().rev().fold(0, |age, plane| age << 1 | u8::from(bit(plane, ticket))),
                 here: bit(&here, ticket),
-                met: bit(&met, ticket),
             });
         }
     }
@@ -107,7 +107,6 @@ pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
         lateness_ms: z["lateness"],
         paused_ms: get("paused"),
         seen_all: get("seen_all"),
-        appointed_max: get("appointed").checked_sub(1),
         tally: admission::Tally {
             waiting: get("live"),
             present: get("present"),

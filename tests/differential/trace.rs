@@ -100,8 +100,8 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
     let mut dice = Random::of(seed);
     let connection = plain.connect();
     connection.command(&[b"FLUSHALL"]).expect("flushes");
-    let redis =
-        Redis::new(plain.connect(), Durability::Async).with_max_segments([1, 2, 16][dice.below(3)].max(2));
+    // Claims pass half of them for the front, whose appointments end, and a trace's line has up to two segments.
+    let redis = Redis::new(plain.connect(), Durability::Async).with_max_segments([4, 16][dice.below(2)]);
     let zone = ZoneId::parse(&format!("Z{seed}")).expect("a name");
     // Far ahead of the machine's clock, so that the zone's clock is that of the trace.
     let now_ms = 2_000_000_000_000 + dice.bits() % 100_000;

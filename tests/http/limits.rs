@@ -12,9 +12,9 @@ use std::{
 use rustix::process::Signal;
 
 use crate::{
-    app::{Answer, body},
+    app::{self, Answer, App, body},
     client::{Client, Reply, post},
-    clock::{eventually, now},
+    clock::{DEADLINE, eventually, now},
     metrics::value,
     redis::Standalone,
     sse::request,
@@ -120,6 +120,11 @@ pub(crate) fn clients_are_told_apart_and_what_they_do() {
     assert_eq!(joined.header("ratelimit"), Some("\"wait\";r=0;t=60"));
     let answer = Answer::of(&joined);
     refused(&wait(&mut one, "Z"), "\"wait\"");
+    // Tokens that the zone did not give out are no polls.
+    for path in ["/traffic/wait", "/traffic/entry"].into_iter().cycle().take(40) {
+        let junk = one.post(path, &body("Z", Some("x"))).expect("a reply");
+        assert_eq!((junk.status, junk.header("ratelimit-policy")), (401, None), "{junk:?}");
+    }
     let (polls, begun) = (["/traffic/wait", "/traffic/entry"].into_iter().cycle(), now());
     let mut passed = 0;
     for path in polls {
@@ -168,6 +173,47 @@ pub(crate) fn clients_are_told_apart_and_what_they_do() {
     weir.setup().write_config(&config(4));
     weir.signal(Signal::HUP);
     eventually("a raise is to be had at once", || (wait(&mut one, "Z").status == 200).then_some(()));
+}
+
+/// One client holds the first fifteen places and one more. It polls with the last one until its polls are refused, so that it
+/// never claims for the others. Others enter all the same, and nobody loses a place.
+pub(crate) fn who_never_claims_holds_nobody_up() {
+    let zone = |mode: &str| {
+        let more = format!("mode = \"{mode}\"\npolling_period_ms = 1000\nentries_per_minute_per_client = 60");
+        // The apps have one address, which is not limited.
+        format!("[limit]\ncarrier_nats = [\"127.0.0.1\"]\n{}", zone("Z", 60, &more))
+    };
+    let weir = Setup::new(&zone("hold")).start();
+    let mut greedy = client(&weir, FLOODER);
+    let first: Vec<String> = (0..15).map(|_| Answer::of(&wait(&mut greedy, "Z")).token).collect();
+    let mut apps: Vec<App> = (0..12).map(|_| App::new("Z")).collect();
+    for app in &mut apps {
+        assert!(app.step(weir.public).expect("an answer").waiting().rank > 15);
+    }
+    let last = Answer::of(&wait(&mut greedy, "Z")).token;
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let attack = scope.spawn(|| {
+            let mut poll =
+                |token| greedy.post("/traffic/entry", &body("Z", Some(token))).expect("a reply").status;
+            let mut refused = 0;
+            while !over.load(Ordering::Relaxed) {
+                for token in &first {
+                    while poll(&last) != 429 {}
+                    refused += u32::from(poll(token) == 429);
+                }
+            }
+            refused
+        });
+        weir.setup().write_config(&zone("auto"));
+        weir.signal(Signal::HUP);
+        app::run(&mut apps, || weir.public, |apps| apps.iter().all(|app| app.entered.is_some()), DEADLINE);
+        over.store(true, Ordering::Relaxed);
+        assert!(attack.join().expect("does not panic") > 100, "polls were refused");
+    });
+    for token in &first {
+        assert_eq!(weir.post("/traffic/entry", &body("Z", Some(token))).status, 200, "the place is kept");
+    }
 }
 
 /// Servers with one Redis count joins together. Refused calls cost Redis nothing. While Redis is away, nobody is

@@ -92,6 +92,7 @@ fn together() -> Vec<Trial> {
         limits::a_flood_from_one_address_takes_its_share_and_nobody_elses,
         limits::clients_are_told_apart_and_what_they_do,
         limits::a_full_line_refuses_newcomers_and_keeps_everybody,
+        limits::who_never_claims_holds_nobody_up,
         limits::joins_are_counted_over_all_servers,
         limits::connections_of_a_client_are_capped,
         limits::streams_of_a_client_are_capped,

@@ -193,6 +193,13 @@ impl Auditor {
         }
     }
 
+    /// The server refused a poll.
+    pub(crate) fn refused(&mut self, now_ms: u64, seq: u64) {
+        if let Some(held) = self.held.get_mut(&seq) {
+            held.heard_ms = now_ms;
+        }
+    }
+
     /// The server answered a call of `user` about ticket `seq`, which arrived at `asked_ms`. Without a `token` the call
     /// was a join.
     pub(crate) fn answered(

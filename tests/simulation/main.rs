@@ -159,6 +159,34 @@ fn slots_held_for_absent_people_are_noticed_as_wasted() {
     assert!(used < 97.0, "{used:.1} %: the measurement does not notice wasted slots");
 }
 
+/// Every tenth user polls too often, so that the server refuses the polls and only reports them. Such a user holds a slot for
+/// the time of one appointment.
+fn beside_users_who_never_claim() -> Auditor {
+    let mut scenario = Scenario::burst(7, 3_000, 0, 50);
+    for user in scenario.users.iter_mut().step_by(10) {
+        user.never_claims = true;
+        user.leaves_after_ms = Some(500_000);
+    }
+    world::run(scenario, 7)
+}
+
+#[test]
+fn users_who_never_claim_hold_up_nobody() {
+    let audit = beside_users_who_never_claim();
+    let used = audit.slots_used();
+    say(&format!("slots used, 10 % never claim: {used:.1} %"));
+    assert!(audit.broken.is_empty() && used >= 95.0, "{used:.1} % of the slots used; {:?}", audit.broken);
+}
+
+#[test]
+fn slots_held_by_users_who_never_claim_are_noticed_as_wasted() {
+    break_rule(Some(Rule::Presence));
+    let used = beside_users_who_never_claim().slots_used();
+    break_rule(None);
+    say(&format!("slots used if presence needs no claim, 10 % never claim: {used:.1} %"));
+    assert!(used < 97.0, "{used:.1} %: the measurement does not notice wasted slots");
+}
+
 /// The actual wait divided by the expected wait at the 10th, 50th and 90th percentile, the same for the naive estimate
 /// rank x 60 / N, and the percentage of waits within the range that was told.
 fn wait_errors(audit: &Auditor) -> ([f64; 3], [f64; 3], f64) {

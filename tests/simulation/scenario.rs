@@ -25,6 +25,8 @@ pub(crate) struct Plan {
     pub(crate) repeats: u64,
     /// The user sometimes calls with a forged token.
     pub(crate) cheats: bool,
+    /// The server refuses every poll of the user, and reports it.
+    pub(crate) never_claims: bool,
 }
 
 /// Random choices that follow from the seed.
@@ -98,6 +100,7 @@ impl Scenario {
             keeps_first_token: dice.between(1, 10) == 1,
             repeats: dice.between(0, 2),
             cheats: dice.between(1, 20) == 1,
+            never_claims: false,
         });
         let users = users.collect();
         let mut intervals = |chance: u64, longest_ms: u64| -> Vec<Interval> {
@@ -150,6 +153,7 @@ impl Scenario {
             keeps_first_token: false,
             repeats: 0,
             cheats: false,
+            never_claims: false,
         });
         Self {
             policy: Policy { admit_per_minute: 600, ..Policy::default() },

@@ -14,7 +14,7 @@ use std::{
 };
 
 use admission::{Mode, SealKey, Sealer, Seals, Ticket, ZoneId};
-use events::Bus;
+use events::{Bus, LimitedCall};
 use gate::{Gate, Refusal, Reply, Token};
 use tokio::{sync::Notify, task::LocalSet, time::sleep};
 
@@ -278,6 +278,15 @@ impl World {
         }
         let asked_ms = self.now_ms();
         let server = self.server.borrow().clone()?;
+        if plan.never_claims
+            && let Some(token) = &token
+        {
+            server.gate.limited(self.zone.as_str(), LimitedCall::Entry, 1, Some(token));
+            if let Ok(ticket) = self.sealer.open(token) {
+                lock(&self.auditor).refused(asked_ms, ticket.seq);
+            }
+            return None;
+        }
         let resumes = random.below(10) == 0;
         let answer = {
             let zone = self.zone.as_str();

@@ -4,9 +4,11 @@
 //! passes for a segment only when it is touched. Data that leaves the zone (views, polls, the journal) is cut into pages of
 //! 8,192 tickets.
 //!
-//! A ticket costs seven bits: *gone* (entered or evicted), *here* (its holder is present), *met* (its holder polled since
-//! the last appointment), and four bits of *age*, bit-sliced: the number of generations since its holder was last heard. A
-//! generation is a twelfth of the idle time.
+//! A ticket costs six bits: *gone* (entered or evicted), *here* (its holder is present), and four bits of *age*, bit-sliced:
+//! the number of generations since its holder was last heard. A generation is a twelfth of the idle time.
+//!
+//! The first tickets of a segment may belong to the front of the line. Their holders claim when they poll, so only a claim
+//! makes them present. A report of their polls keeps them from eviction, and nothing more.
 //!
 //! A full segment in which nobody waits is *freed*: nobody will ever wait there again, so it keeps its counts and no bitmaps.
 //!
@@ -43,14 +45,12 @@ type Bits = [u64; SEGMENT_WORDS];
 #[derive(Clone)]
 struct Holders {
     here: Bits,
-    met: Bits,
     /// Plane `i` holds bit `i` of each ticket's age.
     ages: [Bits; 4],
 }
 
 impl Holders {
-    const NONE: Self =
-        Self { here: [0; SEGMENT_WORDS], met: [0; SEGMENT_WORDS], ages: [[0; SEGMENT_WORDS]; 4] };
+    const NONE: Self = Self { here: [0; SEGMENT_WORDS], ages: [[0; SEGMENT_WORDS]; 4] };
 
     /// The tickets of a word that have this age, live or not.
     fn of_age(&self, word: usize, age: u64) -> u64 {
@@ -87,6 +87,8 @@ pub(crate) struct Segment {
     pub(crate) issued: usize,
     pub(crate) live: u32,
     pub(crate) present: u32,
+    /// The tickets below this number belong to the front, as of the last beat.
+    pub(crate) front: usize,
     /// The generation up to which this segment was updated.
     pub(crate) generation: u64,
     /// The [`Clock::seen_all`] up to which this segment was updated.
@@ -103,6 +105,7 @@ impl Segment {
             issued: 0,
             live: 0,
             present: 0,
+            front: 0,
             generation: clock.generation,
             seen_all: clock.seen_all,
         }
@@ -163,10 +166,7 @@ impl Segment {
     }
 
     fn issued_in(&self, word: usize) -> u64 {
-        match self.issued.saturating_sub(word * 64) {
-            64.. => u64::MAX,
-            some => (1 << some) - 1,
-        }
+        below(self.issued, word)
     }
 
     fn live_in(&self, word: usize) -> u64 {
@@ -179,10 +179,6 @@ impl Segment {
 
     pub(crate) fn is_here(&self, ticket: usize) -> bool {
         self.holders.as_ref().is_some_and(|holders| holders.here[ticket / 64] >> (ticket % 64) & 1 == 1)
-    }
-
-    pub(crate) fn has_met(&self, ticket: usize) -> bool {
-        self.holders.as_ref().is_some_and(|holders| holders.met[ticket / 64] >> (ticket % 64) & 1 == 1)
     }
 
     pub(crate) fn age(&self, ticket: usize) -> u8 {
@@ -213,9 +209,9 @@ impl Segment {
             holders.here[word] = self.live_in(word);
         }
         holders.ages = Holders::NONE.ages;
-        holders.met = Holders::NONE.met;
         self.holders = Some(holders);
         self.present = self.live;
+        self.front = 0;
     }
 
     /// Ends one generation, and returns how many tickets that evicts.
@@ -272,49 +268,50 @@ impl Segment {
         }
     }
 
-    /// The holder of a live ticket polled.
+    /// The holder of a live ticket joined or claimed.
     pub(crate) fn hear(&mut self, ticket: usize) {
-        self.hear_word(ticket / 64, 1 << (ticket % 64));
+        let (word, bits) = (ticket / 64, 1 << (ticket % 64));
+        self.hear_word(word, bits, bits);
     }
 
-    fn hear_word(&mut self, word: usize, bits: u64) {
+    fn hear_word(&mut self, word: usize, bits: u64, present: u64) {
         if let Some(holders) = &mut self.holders {
             holders.reset_age(word, bits);
-            self.present += (bits & !holders.here[word]).count_ones();
-            holders.here[word] |= bits;
+            self.present += (present & !holders.here[word]).count_ones();
+            holders.here[word] |= present;
         }
     }
 
-    /// The holders whose bits are set in `polls` polled. With `meets`, a poll also keeps an appointment.
-    pub(crate) fn hear_page(&mut self, page: usize, polls: &Words, meets: bool) {
+    /// Servers report that the holders whose bits are set in `polls` polled.
+    pub(crate) fn hear_page(&mut self, page: usize, polls: &Words) {
         for (word, polls) in (page * PAGE_WORDS..).zip(polls) {
             let polled = polls & self.live_in(word);
             if polled != 0 {
-                self.hear_word(word, polled);
-                if meets && let Some(holders) = &mut self.holders {
-                    holders.met[word] |= polled;
-                }
+                self.hear_word(word, polled, polled & !self.front_in(word));
             }
         }
     }
 
-    /// The holder received a new appointment.
-    pub(crate) fn appoint(&mut self, ticket: usize) {
-        if let Some(holders) = &mut self.holders {
-            holders.met[ticket / 64] &= !(1 << (ticket % 64));
-        }
+    fn front_in(&self, word: usize) -> u64 {
+        if sabotaged_presence() { 0 } else { below(self.front, word) }
     }
 
-    /// The holder's appointment is over. A holder who did not poll since it was made is not present any more.
+    /// The holder did not claim until the appointment. In the front, such a holder is not present any more.
     pub(crate) fn overdue(&mut self, ticket: usize) {
-        if self.is_here(ticket)
-            && !self.has_met(ticket)
+        if ticket < self.front
+            && self.is_here(ticket)
             && !sabotaged_presence()
             && let Some(holders) = &mut self.holders
         {
             holders.here[ticket / 64] &= !(1 << (ticket % 64));
             self.present -= 1;
         }
+    }
+
+    /// From now on, the tickets below `end` belong to the front. Returns the present ones that did not before.
+    pub(crate) fn set_front(&mut self, end: usize) -> Vec<usize> {
+        let before = std::mem::replace(&mut self.front, end);
+        (before..end).filter(|&ticket| self.is_here(ticket)).collect()
     }
 
     /// The holder of a present ticket entered.
@@ -348,6 +345,14 @@ impl Segment {
             before -= count;
         }
         SEGMENT_TICKETS - 1
+    }
+}
+
+/// The bits of a word that stand for tickets below `end`.
+fn below(end: usize, word: usize) -> u64 {
+    match end.saturating_sub(word * 64) {
+        64.. => u64::MAX,
+        some => (1 << some) - 1,
     }
 }
 

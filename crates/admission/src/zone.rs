@@ -10,8 +10,9 @@
 //! - A ticket is evicted only if its holder was silent for the whole idle time while the zone received calls.
 //!
 //! The front of the line has appointments. The reply to a claim that is not granted says when the slot becomes free and
-//! when to ask again. A holder who does not ask within two of these periods and [`line::GRACE_MS`] is *overdue*: the holder
-//! keeps the place, but is not present any more and holds no slot.
+//! when to ask again; a beat makes appointments for tickets that come into the front. A holder who does not claim within two
+//! of these periods and twice [`line::GRACE_MS`] is *overdue*: the holder keeps the place, but is not present any more and
+//! holds no slot until the next claim. Only claims count, because a poll that a server refused is reported, too.
 //!
 //! Time passes for a segment when it is touched. `join` touches the last segment, `enter` those of its claims, `beat` all.
 //! The rules use integers only, and only a beat goes over the whole line. A store that runs them in another language is
@@ -102,7 +103,8 @@ pub struct Decided {
     pub verdicts: Vec<Verdict>,
 }
 
-/// When a holder of the front is overdue, and after how long the holder was asked to come.
+/// When a holder of the front is overdue, and after how long the holder was asked to come (0 if a beat made the
+/// appointment, without an answer to the holder).
 #[derive(Clone, Copy, Debug)]
 struct Appointment {
     /// Less the zone's `paused_ms` when it was made, so that a pause postpones all appointments at once.
@@ -136,8 +138,6 @@ pub struct Zone {
     dues: BinaryHeap<Reverse<(u64, u64)>>,
     /// The sum of all pauses that postponed appointments.
     paused_ms: u64,
-    /// The highest ticket that ever got an appointment.
-    appointed_max: Option<u64>,
     /// How late holders come after they were asked to, in milliseconds: a moving mean. It measures the network's share of a
     /// poll.
     lateness_ms: i64,
@@ -170,7 +170,6 @@ impl Zone {
             appointments: HashMap::new(),
             dues: BinaryHeap::new(),
             paused_ms: 0,
-            appointed_max: None,
             lateness_ms: 0,
             entries: HashMap::new(),
             expiries: BinaryHeap::new(),
@@ -225,7 +224,9 @@ impl Zone {
         self.move_base();
         // Somebody at the front may keep the base from moving. What is behind must not cost memory for that.
         self.segments.iter_mut().for_each(Segment::free);
-        self.snapshot()
+        let front_end = self.front_end();
+        self.move_front(front_end);
+        self.snapshot(front_end)
     }
 
     /// Lets time pass. Every transition starts with this.
@@ -242,7 +243,7 @@ impl Zone {
         }
     }
 
-    /// Ends the appointments that are due. A holder who did not come is not present any more.
+    /// Ends the appointments that are due. A holder of the front who did not claim is not present any more.
     fn end_appointments(&mut self) {
         while let Some(&Reverse((due_ms, seq))) = self.dues.peek()
             && due_ms + self.paused_ms < self.now_ms
@@ -284,11 +285,10 @@ impl Zone {
     fn note_polls(&mut self, polls: &[PagePolls]) {
         for polls in polls {
             let (segment, page) = (polls.page / PAGES as u64, polls.page % PAGES as u64);
-            let meets = self.appointed_max.is_some_and(|seq| segment <= split(seq).0);
             let index = segment.checked_sub(self.base).and_then(|i| usize::try_from(i).ok());
             if let Some(segment) = index.and_then(|i| self.segments.get_mut(i)) {
                 #[expect(clippy::cast_possible_truncation, reason = "below 8")]
-                segment.hear_page(page as usize, &polls.words, meets);
+                segment.hear_page(page as usize, &polls.words);
             }
         }
     }
@@ -321,7 +321,7 @@ impl Zone {
         }
     }
 
-    fn snapshot(&self) -> Snapshot {
+    fn snapshot(&self, front_end: u64) -> Snapshot {
         let mut pages = Vec::with_capacity(self.segments.len() * PAGES);
         for segment in &self.segments {
             if segment.is_freed() {
@@ -336,7 +336,7 @@ impl Zone {
             epoch: self.epoch,
             base: self.base * SEGMENT_TICKETS as u64,
             next: self.next,
-            front_end: self.front_end(),
+            front_end,
             pages,
             tally: self.tally(),
         }

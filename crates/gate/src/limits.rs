@@ -2,7 +2,8 @@
 //!
 //! Joins (`wait` without a token) are counted where the zone's line is: in this process, or in the zone's cell for all
 //! servers together. A server that was refused there refuses by itself until the bucket has a token again. Polls are
-//! counted in this process only, because counting them in the store would cost it what views save.
+//! counted in this process only, because counting them in the store would cost it what views save. A token that the zone
+//! did not give out is no poll, and is not counted.
 //!
 //! Invariants: a zone without limits asks no limiter; a store that does not answer limits nobody, and a call waits no
 //! longer than the limiter's command timeout.

@@ -19,11 +19,11 @@ fn all() -> [&'static Script; 8] {
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
 const PINNED: [(&str, &str); 8] = [
-    ("join", "c6a092e41aa3229eede5600df990754986c3e0bf"),
-    ("enter", "e6168928aa049ad8889b56189adddab607b35286"),
-    ("beat", "d03402e39d686a18388fbe39fb0efdc243d71da2"),
-    ("policy", "c6750e55425c6a26b3f2dd01532031e595098fe4"),
-    ("restore", "b945c38bdbe40506991286ce52d42a133b1d1ffa"),
+    ("join", "2e5012983f85eed527e732c3329e131b637c0800"),
+    ("enter", "d2ff1fe959dd98c768028feb537c7972ce3b3e09"),
+    ("beat", "95a6c8546817c62abd7e2fe2ad4476d91b66b506"),
+    ("policy", "fad5327d661567e789d9d72a7bdb2fe8c7f0302b"),
+    ("restore", "a8698db11bafd0109ef4ed89fb72c06ff798a1e4"),
     ("zones", "9e6dbbd7d7d163564416c472bf78b39b9f736973"),
     ("define", "37067bb3b744968aadde2ba33cf47b2a724474a5"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),

@@ -22,8 +22,6 @@ pub struct Dump {
     pub paused_ms: u64,
     /// How often all holders were treated as just heard.
     pub seen_all: u64,
-    /// The highest ticket that ever got an appointment.
-    pub appointed_max: Option<u64>,
     /// Totals. `waiting` and `present` are sums over the segments.
     pub tally: Tally,
     /// The entries of the last minute: instant and count.
@@ -32,7 +30,7 @@ pub struct Dump {
     pub segments: Vec<DumpSegment>,
     /// The live tickets.
     pub tickets: Vec<DumpTicket>,
-    /// The appointments: ticket, due instant (less the pauses before it was made), and the period asked for.
+    /// The appointments: ticket, due instant (less the pauses before it was made), and the period asked for (0 for none).
     pub appointments: Vec<(u64, u64, u64)>,
     /// The remembered entries.
     pub entries: Vec<(u64, Entry)>,
@@ -47,6 +45,8 @@ pub struct DumpSegment {
     pub live: u32,
     /// Present tickets.
     pub present: u32,
+    /// The number of the first ticket behind the front, within the segment.
+    pub front: usize,
     /// The generation up to which the segment was updated.
     pub generation: u64,
     /// The [`Dump::seen_all`] up to which the segment was updated.
@@ -62,8 +62,6 @@ pub struct DumpTicket {
     pub age: u8,
     /// Whether the holder is present.
     pub here: bool,
-    /// Whether the holder polled since the last appointment.
-    pub met: bool,
 }
 
 impl Zone {
@@ -77,7 +75,6 @@ impl Zone {
                 seq: index * SEGMENT_TICKETS as u64 + ticket as u64,
                 age: segment.age(ticket),
                 here: segment.is_here(ticket),
-                met: segment.has_met(ticket),
             })
         });
         let mut appointments: Vec<_> = (self.appointments.iter())
@@ -97,7 +94,6 @@ impl Zone {
             lateness_ms: self.lateness_ms,
             paused_ms: self.paused_ms,
             seen_all: self.seen_all,
-            appointed_max: self.appointed_max,
             tally: self.tally(),
             window: self.window.log().collect(),
             tickets: tickets.collect(),
@@ -106,6 +102,7 @@ impl Zone {
                     index,
                     live: segment.live,
                     present: segment.present,
+                    front: segment.front,
                     generation: segment.generation,
                     seen_all: segment.seen_all,
                 })

@@ -106,7 +106,7 @@ impl Zone {
             } else if let Some((segment, ticket)) = found
                 && self.segments[segment].is_live(ticket)
             {
-                self.note_lateness(seq, self.segments[segment].has_met(ticket));
+                self.note_lateness(seq);
                 self.segments[segment].hear(ticket);
                 waiting.push((seq, segment, ticket));
             }
@@ -157,9 +157,9 @@ impl Zone {
         (entered, standing)
     }
 
-    /// Learns from a holder who comes to an appointment and did not poll since it was made.
-    fn note_lateness(&mut self, seq: u64, met: bool) {
-        if let Some(appointment) = self.appointments.get(&seq).filter(|_| !met) {
+    /// Learns from a holder who comes to an appointment that an answer made.
+    fn note_lateness(&mut self, seq: u64) {
+        if let Some(appointment) = self.appointments.get(&seq).filter(|known| known.poll_in_ms > 0) {
             // A pause since then is not the holder's lateness.
             let asked_ms = appointment.due_ms + self.paused_ms - appointment.poll_in_ms - 2 * GRACE_MS;
             let late_ms = i64::try_from(self.now_ms).unwrap_or(0) - i64::try_from(asked_ms).unwrap_or(0);
@@ -184,8 +184,9 @@ impl Zone {
         };
         let positions: Vec<_> = tickets.iter().map(position).collect();
         for (&Standing { seq, .. }, position) in tickets.iter().zip(&positions) {
-            if position.slot_in_ms.is_some() {
-                self.appoint(seq, position.poll_in_ms.into());
+            // A ticket of the front keeps an appointment also while many present tickets are ahead: later beats make none.
+            if position.slot_in_ms.is_some() || self.policy.mode == Mode::Auto && self.is_in_front(seq) {
+                self.appoint(seq, position.poll_in_ms.into(), position.poll_in_ms.into());
             } else {
                 self.appointments.remove(&seq);
             }
@@ -193,12 +194,31 @@ impl Zone {
         positions
     }
 
-    fn appoint(&mut self, seq: u64, poll_in_ms: u64) {
-        let Some((segment, ticket)) = self.find(seq) else { return };
-        self.segments[segment].appoint(ticket);
-        self.appointed_max = self.appointed_max.max(Some(seq));
-        // A second grace time, because a poll that arrived may wait for the store as long as a beat takes.
-        let due_ms = self.now_ms + 2 * poll_in_ms + 2 * GRACE_MS - self.paused_ms;
+    /// Moves the end of the front. Present tickets that come into it get appointments: their holders have the time of two
+    /// periods for a claim. They replace earlier ones, because polls may have been
+    /// answered from the view since those were made.
+    pub(super) fn move_front(&mut self, front_end: u64) {
+        let is_auto = self.policy.mode == Mode::Auto;
+        let period_ms = u64::from(self.policy.polling_period_ms);
+        for index in 0..self.segments.len() {
+            let first = (self.base + index as u64) * SEGMENT_TICKETS as u64;
+            let end = if is_auto { front_end.saturating_sub(first).min(SEGMENT_TICKETS as u64) } else { 0 };
+            let new = self.segments[index].set_front(usize::try_from(end).unwrap_or(SEGMENT_TICKETS));
+            for seq in new.into_iter().map(|ticket| first + ticket as u64) {
+                self.appoint(seq, 0, period_ms);
+            }
+        }
+    }
+
+    fn is_in_front(&self, seq: u64) -> bool {
+        self.find(seq).is_some_and(|(segment, ticket)| ticket < self.segments[segment].front)
+    }
+
+    /// Makes an appointment: the claim is expected after `period_ms`, and its lateness is measured if the holder was asked to
+    /// come in `poll_in_ms`.
+    fn appoint(&mut self, seq: u64, poll_in_ms: u64, period_ms: u64) {
+        // A second grace time, because a claim that arrived may wait for the store as long as a beat takes.
+        let due_ms = self.now_ms + 2 * period_ms + 2 * GRACE_MS - self.paused_ms;
         self.appointments.insert(seq, Appointment { due_ms, poll_in_ms });
         self.dues.push(Reverse((due_ms, seq)));
     }

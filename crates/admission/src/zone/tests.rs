@@ -68,7 +68,8 @@ fn a_newcomer_waits_only_if_a_present_ticket_waits() {
     assert!(!is_in(&zone.join(11, at(0)).verdicts[10]));
     // The minute has passed. The first waiter polls every 3 s.
     for t in (3_000..60_000).step_by(3_000) {
-        zone.beat(&polls([10]), at(t));
+        zone.beat(&[], at(t));
+        zone.enter(&[claim(10)], at(t));
     }
     assert!(!is_in(&zone.join(1, at(60_500)).verdicts[0]), "a present ticket waits");
     let mut empty = Zone::new(policy(10), EPOCH, at(0));
@@ -85,7 +86,8 @@ fn an_absent_ticket_keeps_its_place_and_holds_no_slot() {
     zone.join(13, at(0));
     // Ticket 10 is silent, 11 and 12 poll.
     for t in (1_000..60_000).step_by(1_000) {
-        zone.beat(&polls([11, 12]), at(t));
+        zone.beat(&[], at(t));
+        zone.enter(&[claim(11), claim(12)], at(t));
     }
     let verdicts = zone.enter(&[claim(12), claim(11)], at(60_100)).verdicts;
     assert!(
@@ -168,52 +170,95 @@ fn a_pause_postpones_all_appointments() {
         let joined = zone.join(11, at(0));
         let asked_ms = u64::from(position(&joined.verdicts[10]).poll_in_ms);
         assert_eq!(asked_ms, 3_000);
-        // The appointment is due at 7,000 ms, and the holder does not poll.
-        for t in (1_000..6_000).step_by(1_000) {
+        // The first beat makes an appointment that is due at 8,000 ms, and the holder does not poll.
+        for t in (1_000..7_000).step_by(1_000) {
             zone.beat(&[], at(t));
         }
-        zone.beat(&[], at(5_700));
-        let snapshot = zone.beat(&[], at(5_700 + pause_ms));
+        zone.beat(&[], at(6_700));
+        let snapshot = zone.beat(&[], at(6_700 + pause_ms));
         assert_eq!(snapshot.tally.present, here, "after a pause of {pause_ms} ms");
         let dump = zone.dump();
         assert_eq!(dump.paused_ms, if here == 1 && pause_ms < 4_000 { pause_ms } else { 0 });
         assert_eq!(dump.seen_all, u64::from(pause_ms > 4_000));
-        assert_eq!(dump.appointments.len() as u64, here * u64::from(pause_ms < 4_000));
+        assert_eq!(dump.appointments.len() as u64, here, "after a long pause the beat makes another one");
     }
 }
 
 #[test]
-fn a_poll_keeps_an_appointment_and_a_later_claim_does_not_change_the_lateness() {
+fn only_a_claim_keeps_an_appointment() {
     let line = || {
         let mut zone = Zone::new(policy(10), EPOCH, at(0));
         zone.join(11, at(0));
         zone
     };
-    let mut silent = line();
-    assert_eq!(silent.dump().appointments, [(10, 7_000, 3_000)]);
-    for t in (1_000..8_000).step_by(1_000) {
-        silent.beat(&[], at(t));
-    }
-    assert_eq!(silent.beat(&[], at(7_000)).tally.present, 1);
-    assert_eq!(silent.beat(&[], at(7_001)).tally.present, 0, "the holder did not come to the appointment");
-    silent.enter(&[claim(10)], at(7_500));
-    assert_eq!(silent.dump().lateness_ms, 0, "the appointment was over");
-    let mut polled = line();
-    polled.beat(&polls([10]), at(1_000));
-    assert!(polled.dump().tickets[0].met);
-    for t in (2_000..8_000).step_by(1_000) {
-        polled.beat(&[], at(t));
-    }
-    assert_eq!(polled.beat(&[], at(7_001)).tally.present, 1, "the holder polled since");
-    assert_eq!(polled.dump().appointments, []);
-    for (has_polled, lateness_ms) in [(false, 400 / 16), (true, 0)] {
+    // Servers report polls of the holder, who never claims.
+    for reported in [&[][..], &[10]] {
         let mut zone = line();
-        zone.beat(&if has_polled { polls([10]) } else { Vec::new() }, at(1_000));
-        zone.beat(&[], at(2_000));
-        zone.enter(&[claim(10), claim(10)], at(3_400));
-        let dump = zone.dump();
-        assert_eq!((dump.lateness_ms, dump.tickets[0].met), (lateness_ms, false), "measured once");
+        assert_eq!(zone.dump().appointments, [(10, 7_000, 3_000)]);
+        for t in (1_000..=8_000).step_by(1_000) {
+            assert_eq!(zone.beat(&polls(reported.iter().copied()), at(t)).tally.present, 1);
+            assert_eq!(zone.dump().appointments, [(10, 8_000, 0)], "the beat made another one");
+        }
+        assert_eq!(zone.beat(&polls(reported.iter().copied()), at(8_001)).tally.present, 0);
+        assert_eq!(zone.dump().appointments, []);
+        zone.enter(&[claim(10)], at(8_500));
+        assert_eq!(zone.dump().lateness_ms, 0, "the appointment was over");
+        assert_eq!((zone.tally().present, zone.dump().appointments.len()), (1, 1), "a claim makes present");
     }
+    let mut zone = line();
+    for t in (1_000..=6_000).step_by(1_000) {
+        zone.beat(&polls([10]), at(t));
+        if t == 3_000 {
+            zone.enter(&[claim(10)], at(t));
+            assert_eq!(zone.dump().lateness_ms, 0, "a beat made the appointment, and asked for no instant");
+        }
+    }
+    zone.enter(&[claim(10), claim(10)], at(6_400));
+    assert_eq!(zone.dump().lateness_ms, 400 / 16, "measured once");
+}
+
+#[test]
+fn a_holder_who_never_claims_loses_the_slot_and_keeps_the_place() {
+    let mut zone = Zone::new(Policy { mode: Mode::Hold, ..policy(10) }, EPOCH, at(0));
+    zone.join(3, at(0));
+    zone.set_policy(policy(10), at(1_000));
+    let all = || polls([0, 1, 2]);
+    // The only slot that becomes free soon is that of ticket 0: only this ticket is in the front.
+    assert_eq!(zone.beat(&all(), at(1_000)).front_end, 1);
+    assert_eq!(zone.dump().appointments, [(0, 8_000, 0)]);
+    for t in (2_000..=8_000).step_by(1_000) {
+        let beaten = zone.beat(&all(), at(t));
+        assert_eq!((beaten.tally.present, beaten.front_end), (3, 1));
+        assert!(!is_in(&zone.enter(&[claim(1)], at(t)).verdicts[0]), "ticket 0 owns the slot");
+    }
+    assert!(is_in(&zone.enter(&[claim(1)], at(8_001)).verdicts[0]), "ticket 0 missed the appointment");
+    for t in (9_000..=90_000).step_by(1_000) {
+        let beaten = zone.beat(&all(), at(t));
+        assert_eq!((beaten.tally.waiting, beaten.tally.evicted), (2, 0), "whoever polls keeps the place");
+    }
+    assert_eq!(zone.tally().present, 0, "ticket 2 did not claim either");
+    assert!(is_in(&zone.enter(&[claim(0)], at(90_100)).verdicts[0]), "a claim gets the slot back");
+    // Outside of the front, reports count again.
+    zone.set_policy(Policy { mode: Mode::Hold, ..policy(10) }, at(90_200));
+    zone.beat(&[], at(90_200));
+    assert_eq!(zone.beat(&polls([2]), at(91_000)).tally.present, 1);
+}
+
+#[test]
+fn a_ticket_of_the_front_keeps_its_appointment_when_others_come_back() {
+    let mut zone = Zone::new(policy(10), EPOCH, at(0));
+    zone.join(10 + 20, at(0));
+    // The first nineteen are silent, so the front reaches the last one.
+    for t in (1_000..50_000).step_by(1_000) {
+        zone.beat(&[], at(t));
+        zone.enter(&[claim(29)], at(t));
+    }
+    zone.beat(&[], at(50_000));
+    let others: Vec<_> = (10..29).map(claim).collect();
+    zone.enter(&others, at(50_100));
+    let told = position(&zone.enter(&[claim(29)], at(50_200)).verdicts[0]);
+    assert_eq!((told.present_ahead, told.slot_in_ms), (19, None), "behind as many as the front may have");
+    assert!(zone.dump().appointments.iter().any(|&(seq, ..)| seq == 29));
 }
 
 #[test]
@@ -282,9 +327,9 @@ fn after_a_long_pause_every_holder_has_the_whole_idle_time() {
     for t in (2_000..=60_000).step_by(1_000) {
         zone.beat(&[], at(t));
     }
-    assert_eq!(zone.dump().tickets, [DumpTicket { seq: 10, age: 12, here: false, met: true }]);
+    assert_eq!(zone.dump().tickets, [DumpTicket { seq: 10, age: 12, here: false }]);
     zone.beat(&[], at(64_500));
-    assert_eq!(zone.dump().tickets, [DumpTicket { seq: 10, age: 0, here: true, met: false }]);
+    assert_eq!(zone.dump().tickets, [DumpTicket { seq: 10, age: 0, here: true }]);
 }
 
 #[test]

@@ -121,7 +121,8 @@ where
 }
 
 /// Asks the zone's limits whether the client may call, and leaves their decision in `asked`. If a call with a
-/// `token` is refused, its holder still counts as present.
+/// `token` is refused, its holder keeps the place. A call with a token that the zone did not give out is not counted: it is
+/// refused for its token.
 ///
 /// The limit depends on the zone and on whether there is a token, and both are in the body. So this cannot be a layer.
 ///
@@ -135,7 +136,9 @@ pub(super) async fn check_limit(
     token: Option<&[u8]>,
     asked: &mut Option<Asked>,
 ) -> Result<(), Problem> {
-    if let Some(limits) = state.gate.limits(zone) {
+    if let Some(limits) = state.gate.limits(zone)
+        && token.is_none_or(|token| state.gate.gave_out(zone, token))
+    {
         *asked = state.limits.ask(zone, &limits, call, client.0).await;
     }
     match asked.as_ref().map(|asked| asked.decision) {

@@ -168,7 +168,7 @@ fn refused(message: &str) -> Refused {
 /// The keys of a zone and of some of its segments, in the order of `lua/zone.lua`.
 pub(super) fn keys(prefix: &str, segments: &[u64]) -> Vec<Bytes> {
     const FIXED: [&str; 8] = ["z", "log", "due", "seg", "on", "t1", "t2", "srv"];
-    const OF_SEGMENT: [&str; 9] = ["live", "here", "met", "a0", "a1", "a2", "a3", "entry", "lost"];
+    const OF_SEGMENT: [&str; 8] = ["live", "here", "a0", "a1", "a2", "a3", "entry", "lost"];
     let mut keys = Vec::with_capacity(FIXED.len() + segments.len() * OF_SEGMENT.len());
     keys.extend(FIXED.iter().map(|key| format!("{prefix}{key}").into()));
     for segment in segments {
