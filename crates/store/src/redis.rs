@@ -32,6 +32,7 @@ use std::{
 
 use admission::{Claim, Decided, Definition, Joined, PAGE_TICKETS, PagePolls, Policy, View, ZoneId};
 use bytes::Bytes;
+use tokio::sync::OnceCell;
 
 use crate::{Defined, Expected, Kept, MAX_BATCH, Store, StoreError};
 pub use redis_script::{address, client};
@@ -74,8 +75,10 @@ struct Zone {
     prefix: String,
     /// `None` before the first reply.
     memory: Mutex<Option<Memory>>,
-    /// Whether this server has made a decision here, or is about to.
+    /// Whether this server has made a decision here, or is about to. Its calls have its name from then on.
     decides: AtomicBool,
+    /// Set once Redis has this server on the zone's list. Decisions wait for it.
+    signed: OnceCell<()>,
 }
 
 /// The store in one Redis: a server, or a cluster.
@@ -159,6 +162,7 @@ impl<C: Client> Redis<C> {
                 prefix: format!("weir:v1:{{{id}}}:"),
                 memory: Mutex::default(),
                 decides: AtomicBool::new(false),
+                signed: OnceCell::new(),
             })
         }));
         for _ in 0..ATTEMPTS {
@@ -170,6 +174,30 @@ impl<C: Client> Redis<C> {
             }
         }
         Err(StoreError::Away(format!("the state of zone {id} could not be rebuilt")))
+    }
+
+    /// Changes a zone's definition in the register, and opens the zone if it is new.
+    async fn define_and_open(
+        &self,
+        zone: &ZoneId,
+        expected: &Expected,
+        new: impl Fn(Option<&Definition>) -> Option<Definition>,
+    ) -> Result<Defined> {
+        let defined = self.define_in_register(zone, expected, new).await?;
+        // So that this server can give the change back if Redis loses it now.
+        let register = self.registered(&[]).await;
+        if let Defined::Done(None) = defined {
+            let opened = match register.as_ref().map(|register| register.zones.get(zone)) {
+                Ok(Some(new)) => self.open(zone, new.policy, true).await.map(drop),
+                Ok(None) => Ok(()),
+                Err(_) => register.map(drop),
+            };
+            // A zone that any server opens before this begins as after a loss, because the server can't know that it is new.
+            if let Err(error) = opened {
+                tracing::warn!(%zone, %error, "a new zone could not be opened at once; nobody enters in its first minute");
+            }
+        }
+        Ok(defined)
     }
 
     /// Gives a zone's policy to Redis, and creates the zone if it does not exist. If it `is_new`, it can't have been lost.
@@ -197,16 +225,7 @@ impl<C: Client> Store for Redis<C> {
     }
 
     async fn define(&self, zone: &ZoneId, expected: &Expected, new: Option<&Definition>) -> Result<Defined> {
-        let defined = self.define_in_register(zone, expected, |_| new.cloned()).await?;
-        // So that this server can give the change back if Redis loses it now.
-        drop(self.registered(&[]).await);
-        // A zone that any server opens before this begins as after a loss, because the server can't know that it is new.
-        if let (Defined::Done(None), Some(new)) = (&defined, new)
-            && let Err(error) = self.open(zone, new.policy, true).await
-        {
-            tracing::warn!(%zone, %error, "a new zone could not be opened at once; nobody enters in its first minute");
-        }
-        Ok(defined)
+        self.define_and_open(zone, expected, |_| new.cloned()).await
     }
 
     async fn open_zone(&self, zone: &ZoneId, _: Policy) -> Result<View> {
@@ -218,10 +237,10 @@ impl<C: Client> Store for Redis<C> {
     async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
         let with_policy =
             |before: Option<&Definition>| Some(Definition { policy, ..before.cloned().unwrap_or_default() });
+        // The futures are boxed, because the compiler limits how deeply they are nested.
         for expected in [Expected::Any, Expected::Absent, Expected::Any] {
-            if let Defined::Done(before) = self.define_in_register(zone, &expected, with_policy).await? {
-                self.registered(&[]).await?;
-                return self.open(zone, policy, before.is_none()).await;
+            if let Defined::Done(_) = Box::pin(self.define_and_open(zone, &expected, with_policy)).await? {
+                return Box::pin(self.open_zone(zone, policy)).await;
             }
         }
         Err(StoreError::Busy)

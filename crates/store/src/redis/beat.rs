@@ -71,10 +71,12 @@ impl<C: Client> Redis<C> {
     /// Makes this server known to the zone before its first decision there: whoever may have been told of an entry is on the
     /// list.
     pub(super) async fn sign(&self, zone: &Zone) -> Result<()> {
-        if !zone.decides.swap(true, Ordering::Relaxed) {
-            self.beat_slice(zone, &[], &Polls::new(), false).await?;
-        }
-        Ok(())
+        let sign = || async {
+            zone.decides.store(true, Ordering::Relaxed);
+            self.beat_slice(zone, &[], &Polls::new(), false).await.map(drop)
+        };
+        // Boxed, because the compiler limits how deeply futures are nested.
+        Box::pin(zone.signed.get_or_try_init(sign)).await.copied()
     }
 
     /// Beats some segments. With `with_view`, also returns the end of the front and the counts of all segments.
