@@ -64,7 +64,9 @@ if w.epoch == z.epoch then
   end
 elseif not rev_known then
   if z.born > w.born then
-    -- A server that remembered nothing began a new line. The people of the earlier one are before it.
+    -- A server that remembered nothing began a new line. The people of the earlier one are before it. Its servers follow
+    -- only a later epoch than theirs, and the new line's is an instant of another clock.
+    if w.epoch > z.epoch then begin_epoch(z.now, z.rev - 1, z.next, { w.epoch, z.next }) end
     if z.joined == 0 and w.next > z.floor then
       z.floor = w_end
       z.start = w_end + (z.run + wall) % SEGMENT

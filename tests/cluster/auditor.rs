@@ -41,7 +41,6 @@ struct Decision {
     unix_s: u64,
     by_join: bool,
     /// The server that made the call.
-    #[allow(dead_code, reason = "for the story of a run")]
     server: usize,
 }
 
@@ -87,6 +86,8 @@ pub(crate) struct Auditor {
     held: Vec<(u64, u64)>,
     /// When a store without any data came into use.
     wiped: Vec<u64>,
+    /// When which server could not tell the store anything.
+    silent: Vec<(u64, u64, usize)>,
     lives: Vec<Life>,
     /// How often the zone's clock may have gained the tolerance.
     clock_changes: u64,
@@ -130,6 +131,7 @@ impl Auditor {
             disturbed: Vec::new(),
             held: Vec::new(),
             wiped: Vec::new(),
+            silent: Vec::new(),
             lives: Vec::new(),
             clock_changes: 1,
             broken: Vec::new(),
@@ -152,6 +154,11 @@ impl Auditor {
     /// A store without any data came into use.
     pub(crate) fn wipe(&mut self, now: u64) {
         self.wiped.push(now);
+    }
+
+    /// A server can't reach the store, or does not run, during this time.
+    pub(crate) fn silence(&mut self, from: u64, until: u64, server: usize) {
+        self.silent.push((from, until, server));
     }
 
     pub(crate) fn server_starts(&mut self, now: u64, server: usize) {
@@ -284,15 +291,26 @@ impl Auditor {
         }
     }
 
-    /// A pass was not returned again. That can't be helped if the only server that was told has ended, and the only
-    /// node that knew was lost or cut off.
+    /// A pass was not returned again. That can't be helped if the only server that was told has ended or was cut off, and
+    /// the only node that knew was lost or cut off.
     fn pass_lost(&mut self, now: u64, at: u64, user: usize, pass: &PassClaims, how: &str) {
         let decisions = self.decided.get(&(pass.epoch, pass.seq)).cloned().unwrap_or_default();
         let decision = decisions.iter().rev().find(|decision| decision.unix_s == pass.entered_unix_s);
+        // Whether the process that was told of the decision could tell the store at all times.
+        let knows = |decision: &Decision| {
+            let runs =
+                |life: &Life| life.server == decision.server && life.from <= decision.ms && life.until > now;
+            let cut = |&(from, until, server): &(u64, u64, usize)| {
+                server == decision.server && from <= now && until >= decision.ms
+            };
+            self.lives.iter().any(runs) && !self.silent.iter().any(cut)
+        };
         let excused = decision.is_some_and(|decision| {
-            self.disturbed
-                .iter()
-                .any(|&(from, until)| decision.ms <= until && decision.ms + 10_000 >= from && from <= now)
+            !knows(decision)
+                && self
+                    .disturbed
+                    .iter()
+                    .any(|&(from, until)| decision.ms <= until && decision.ms + 10_000 >= from && from <= now)
         });
         if !excused && !decision.is_some_and(|decision| self.nobody_knows(decision.ms, now)) {
             let how =

@@ -116,6 +116,15 @@ impl Fault {
         }
     }
 
+    /// Whether the server can't tell the store anything while the fault lasts.
+    pub(crate) fn silences(self, server: usize) -> bool {
+        match self {
+            Self::Cut { cut: Cut::Sides, .. } => true,
+            Self::Cut { cut: Cut::Server(of), .. } | Self::FreezeServer { server: of, .. } => of == server,
+            _ => false,
+        }
+    }
+
     /// When the fault ends, after its start.
     pub(crate) fn lasts_ms(self) -> u64 {
         match self {

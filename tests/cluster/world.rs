@@ -233,6 +233,11 @@ impl World {
         if !quiet {
             self.audit(|auditor| auditor.disturb(now, now + fault.lasts_ms()));
         }
+        for server in 0..self.plan.servers {
+            if fault.silences(server) {
+                self.audit(|auditor| auditor.silence(now, now + fault.lasts_ms(), server));
+            }
+        }
         let pause = Duration::from_millis(fault.lasts_ms());
         match fault {
             Fault::Kill { node, .. } => self.restart(node, pause).await,

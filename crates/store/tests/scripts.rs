@@ -23,7 +23,7 @@ const PINNED: [(&str, &str); 8] = [
     ("enter", "d2ff1fe959dd98c768028feb537c7972ce3b3e09"),
     ("beat", "95a6c8546817c62abd7e2fe2ad4476d91b66b506"),
     ("policy", "fad5327d661567e789d9d72a7bdb2fe8c7f0302b"),
-    ("restore", "a8698db11bafd0109ef4ed89fb72c06ff798a1e4"),
+    ("restore", "0f70b13e11b364448922fe528bf58793f84a9309"),
     ("zones", "9e6dbbd7d7d163564416c472bf78b39b9f736973"),
     ("define", "37067bb3b744968aadde2ba33cf47b2a724474a5"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),
