@@ -71,14 +71,21 @@ for i = 1, #segments do
   take_polls(s, at, polls)
 end
 
--- The base moves past whole segments in which nobody waits any more.
-while true do
+-- A full segment in which nobody waits any more is freed, wherever it is: nobody will wait there again. Its entries are
+-- known for as long as passes last. The base moves past freed segments.
+local function is_done(s)
+  return s and s.live == 0 and z.next >= (s.index + 1) * SEGMENT and z.now >= z.recover_until
+end
+local function keep_entries_of(s) call('PEXPIRE', s.entry_key, max(z.ttl * 1000, z.keep_until - z.now)) end
+for i = 1, #segments do
+  local s = segments[i]
+  -- Where nobody ever waited there are no bitmaps. Such a segment is at the base, because nobody waits before it either.
+  if is_done(s) and call('UNLINK', s.live_key, s.here_key, s.lost_key, unpack(s.ages)) > 0 then keep_entries_of(s) end
+end
+while is_done(by_index[z.base]) do
   local s = by_index[z.base]
-  local full = z.next >= (z.base + 1) * SEGMENT
-  if not (s and full and s.live == 0) or z.now < z.recover_until then break end
-  call('UNLINK', s.live_key, s.here_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4], s.lost_key)
-  call('PEXPIRE', s.entry_key, max(z.ttl * 1000, z.keep_until - z.now))
-  call('HDEL', KEYS[4], int(s.index))
+  keep_entries_of(s)
+  call('HDEL', KEYS[4], int(z.base))
   s.changed = false
   z.base = z.base + 1
 end
@@ -142,6 +149,6 @@ for i = 1, #segments do
   local s = segments[i]
   local has = tonumber(ARGV[from + i * 3 - 3])
   revs[i], bits[i] = int(s.rev), ''
-  if s.known and s.rev > has and s.index >= z.base then bits[i] = call('GET', s.live_key) or '' end
+  if s.known and s.rev > has and s.index >= z.base then bits[i] = call('GET', s.live_key) or '\0' end
 end
 return finish(int(front_end), rows, revs, bits, servers)

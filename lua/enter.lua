@@ -70,6 +70,8 @@ for at = 1, #claims, 10 do
         -- A lost state gave out this number, and no server remembers it. Or a server saw that it did not wait any more, but
         -- none was told of an entry, so its holder was not either. The ticket itself proves the place.
         if not s.known then start_segment(s) end
+        -- The segment may have been freed.
+        call('PERSIST', s.entry_key)
         call('SETBIT', s.live_key, bit, 1)
         call('SETBIT', s.lost_key, bit, 0)
         set_live(s, s.live + 1)

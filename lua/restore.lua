@@ -116,6 +116,8 @@ if taken == 1 and not is_late then
     local s = segments[i]
     local live, gone_bits = ARGV[policy_at + #POLICY + (i - 1) * 2], ARGV[policy_at + #POLICY + (i - 1) * 2 + 1]
     if not s.known then start_segment(s) else touch(s) end
+    -- The segment may have been freed.
+    call('PERSIST', s.entry_key)
     if #gone_bits > 0 then
       call('SET', KEYS[6], gone_bits)
       call('BITOP', 'OR', s.lost_key, s.lost_key, KEYS[6])
@@ -158,6 +160,11 @@ if taken == 1 then
       end
     end
     z.keep_until = max(z.keep_until, entered_at + life * 1000)
+  end
+  for i = 1, #out > 0 and #segments or 0 do
+    if segments[i].index < z.base then
+      call('PEXPIRE', segments[i].entry_key, max(z.ttl * 1000, z.keep_until - z.now))
+    end
   end
 end
 

@@ -67,7 +67,7 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
 }
 
 /// Fills a line with `count` tickets, in the largest batches. Nobody is admitted.
-async fn fill(store: &impl Store, zone: &ZoneId, count: u64) -> u32 {
+pub(crate) async fn fill(store: &impl Store, zone: &ZoneId, count: u64) -> u32 {
     let view = store.put_zone(zone, with(Mode::Hold)).await.expect("put");
     let mut next = 0;
     while next < count {
@@ -78,7 +78,7 @@ async fn fill(store: &impl Store, zone: &ZoneId, count: u64) -> u32 {
     view.epoch
 }
 
-async fn enter(store: &impl Store, zone: &ZoneId, epoch: u32, seqs: Range<u64>) -> Decided {
+pub(crate) async fn enter(store: &impl Store, zone: &ZoneId, epoch: u32, seqs: Range<u64>) -> Decided {
     store.enter(zone, claims(epoch, seqs)).await.expect("decided")
 }
 

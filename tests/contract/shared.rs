@@ -11,7 +11,7 @@ use store::{
 use crate::{
     acl,
     backend::{Backend as _, InRedis, Servers},
-    behaviour::{claims, entry, eventually, policy, ranks, with},
+    behaviour::{claims, enter, entry, eventually, fill, policy, ranks, with},
     redis::{Options, Standalone},
 };
 
@@ -109,6 +109,44 @@ pub(crate) async fn freed_segment_keeps_its_longest_life(backend: &InRedis, zone
     let key = format!("weir:v1:{{{zone}}}:0:entry");
     let kept_ms = backend.servers.command(holder, &["PTTL", &key]).int();
     assert!((3_000_000..=3_600_000).contains(&kept_ms), "kept for {kept_ms} ms");
+}
+
+/// One holder at the front does not keep what those had who came later and left.
+pub(crate) async fn a_full_segment_in_which_nobody_waits_is_freed(backend: &InRedis, zone: &ZoneId) {
+    const SEGMENT: u64 = 65_536;
+    let store = backend.open().await;
+    let epoch = fill(&store, zone, 2 * SEGMENT + 1_024).await;
+    let holder = backend.servers.holder(&format!("{{{zone}}}"));
+    let exists = |segment: u64, of: &str| {
+        let key = format!("weir:v1:{{{zone}}}:{segment}:{of}");
+        backend.servers.command(holder, &["EXISTS", &key]).int() == 1
+    };
+    store.put_zone(zone, with(Mode::Open)).await.expect("put");
+    for batch in 64..128 {
+        enter(&store, zone, epoch, batch * 1_024..(batch + 1) * 1_024).await;
+    }
+    assert!(exists(1, "live"));
+    let view = store.beat(zone, Vec::new()).await.expect("beats");
+    assert_eq!((view.base, view.tally.waiting), (0, SEGMENT + 1_024));
+    assert_eq!([0, 1, 2].map(|segment| exists(segment, "live")), [true, false, true]);
+    assert!(exists(1, "entry"));
+
+    // What is known of it stays the same, also to a server that was not there.
+    let other = backend.open().await;
+    other.open_zone(zone, policy()).await.expect("opened");
+    for store in [&store, &other] {
+        let view = store.beat(zone, Vec::new()).await.expect("beats");
+        let rank = |seq| view.position(seq, view.now_ms).map(|place| place.rank);
+        let last = u32::try_from(SEGMENT).expect("small") + 1;
+        assert_eq!(
+            [0, SEGMENT, 2 * SEGMENT - 1, 2 * SEGMENT].map(rank),
+            [Some(1), None, None, Some(last.into())]
+        );
+        let again = store.enter(zone, claims(epoch, [SEGMENT, 2 * SEGMENT - 1])).await.expect("decided");
+        again.verdicts.iter().for_each(|verdict| {
+            entry(verdict);
+        });
+    }
 }
 
 /// The header of a zone that the first version wrote has fewer numbers, and may have past epochs behind them.

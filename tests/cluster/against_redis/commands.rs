@@ -376,7 +376,10 @@ impl Maker<'_> {
                         vec![text("PEXPIRE"), self.key(kind), in_ms]
                     }
                     command => {
-                        let name = ["EXISTS", "EXISTS", "EXISTS", "DEL", "UNLINK"][command - 1];
+                        let name = ["EXISTS", "EXISTS", "PERSIST", "DEL", "UNLINK"][command - 1];
+                        if name == "PERSIST" {
+                            return vec![text(name), self.key(kind)];
+                        }
                         let mut parts = vec![text(name)];
                         parts.extend((0..=self.0.below(2)).map(|_| self.key(kind)).collect::<Vec<_>>());
                         parts

@@ -89,6 +89,7 @@ pub(super) fn execute<'a>(keys: &'a mut Keys, arguments: &'a Arguments) -> Answe
         b"ZRANGEBYSCORE" => (AtLeast(4), false, sorted::range),
         b"EXISTS" => (AtLeast(2), false, exists),
         b"DEL" | b"UNLINK" => (AtLeast(2), true, delete),
+        b"PERSIST" => (Just(2), true, persist),
         b"PEXPIRE" => (AtLeast(3), true, expire_in),
         b"PEXPIREAT" if keys.caller == Caller::Primary => (Just(3), true, expire_at),
         b"TIME" => (Just(1), false, time),
@@ -119,6 +120,14 @@ fn delete<'a>(keys: &'a mut Keys, arguments: &'a Arguments) -> Answer<'a> {
         keys.changed(arguments);
     }
     Ok(Reply::Int(length(removed)))
+}
+
+fn persist<'a>(keys: &'a mut Keys, arguments: &'a Arguments) -> Answer<'a> {
+    let expired = keys.get(&arguments[1]).is_some_and(|entry| entry.expires_ms.take().is_some());
+    if expired {
+        keys.changed(arguments);
+    }
+    Ok(Reply::Int(i64::from(expired)))
 }
 
 fn expire_in<'a>(keys: &'a mut Keys, arguments: &'a Arguments) -> Answer<'a> {

@@ -22,6 +22,7 @@ const NEEDED: &[&str] = &[
     "HMGET K f",
     "HSET K f v",
     "INFO server",
+    "PERSIST K",
     "PEXPIRE K 1",
     "SET K v",
     "SETBIT K 0 1",
