@@ -119,23 +119,32 @@ impl<C: Client> Redis<C> {
         let (header, past) = (Header::parse(&raw)?, wire::past(&raw));
         let first = rest.number()?;
         let log = rest.bytes()?;
-        let (owes_witness, window_changed) = {
+        let presumed = header.presumed;
+        let (owes_witness, window_changed, is_new_epoch) = {
             let mut memory = lock(&zone.memory);
             match &mut *memory {
                 None => {
                     *memory = Some(Memory::new(header, past, &log, sent)?);
-                    (false, true)
+                    (false, true, true)
                 }
                 Some(memory) => {
                     // Another server began a new epoch. It may lack what only this server remembers.
-                    if header.epoch != memory.header.epoch {
+                    let is_new_epoch = header.epoch != memory.header.epoch;
+                    if is_new_epoch {
                         memory.keep_witness();
                     }
                     let changed = memory.take(header, past, first, &log, sent)?;
-                    (!memory.witnesses.is_empty(), changed)
+                    (!memory.witnesses.is_empty(), changed, is_new_epoch)
                 }
             }
         };
+        if is_new_epoch && presumed > 0 {
+            tracing::warn!(
+                zone = %zone.id, slots = presumed,
+                "the zone's state may have lost entries; these slots count as taken until all servers have said what they \
+                 remember, for a minute at most"
+            );
+        }
         // The decision stands even if this fails. It is tried again with the next call.
         if owes_witness && let Err(error) = self.give_witnesses(zone).await {
             tracing::warn!(zone = %zone.id, %error, "could not give Redis yet what this server remembers");

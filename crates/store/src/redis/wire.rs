@@ -55,6 +55,8 @@ pub(super) struct Header {
     pub(super) floor: u64,
     /// The first number of this epoch. The numbers between the last epoch's and this one were never given out.
     pub(super) start: u64,
+    /// How many slots are presumed to be taken since the state was lost.
+    pub(super) presumed: u64,
     /// The part of the policy that the rules read. The register has the rest.
     pub(super) policy: Policy,
 }
@@ -102,6 +104,7 @@ impl Header {
         }
         let policy = policy::of_rule_numbers(&numbers).ok_or(fault)?;
         let (_policy_rev, _keep_until, born, floor, start) = (next!(), next!(), next!(), next!(), next!());
+        let (_presumed_at, presumed) = (next!(), next!());
         Ok(Self {
             epoch,
             rev,
@@ -127,6 +130,7 @@ impl Header {
             born,
             floor,
             start,
+            presumed,
             policy,
         })
     }
