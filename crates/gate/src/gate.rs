@@ -14,13 +14,17 @@
 
 mod zones;
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use admission::{Definition, Mode, Notice, Policy, Seals, Ticket, Verdict, ZoneId};
 use arc_swap::ArcSwap;
 use events::{Bus, Limited, LimitedCall, Refused};
 use store::Store;
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
     limits::ZoneLimits,
@@ -37,6 +41,10 @@ const HOLD_MS: u32 = 150;
 /// failover takes some seconds: the time until a primary counts as dead, an election, and the next beat.
 const OPEN_AFTER: Duration = Duration::from_secs(15);
 
+/// How long after its start a server takes a zone that it does not know for lost if a token proves that there was one. The
+/// other servers write it back within a second, or when they run again.
+const TOLD_WITHIN: Duration = Duration::from_secs(60);
+
 type Rooms = HashMap<ZoneId, Arc<Room>>;
 
 /// All zones that are served, over one store.
@@ -46,6 +54,10 @@ pub struct Gate<S> {
     bus: Arc<Bus>,
     rooms: ArcSwap<Rooms>,
     open_after_ms: u64,
+    /// When this server started.
+    born: Instant,
+    /// The zones that were served and removed.
+    removed: std::sync::Mutex<HashSet<ZoneId>>,
     /// Held while zones are added, changed or removed, and while keys change.
     changing: Mutex<()>,
 }
@@ -54,7 +66,10 @@ impl<S: Store> Gate<S> {
     /// A gate that serves no zone yet. It publishes on `bus`.
     pub fn new(store: S, seals: Seals, bus: Arc<Bus>) -> Self {
         let (store, seals, rooms) = (Arc::new(store), ArcSwap::from_pointee(seals), ArcSwap::default());
-        Self { store, seals, bus, rooms, open_after_ms: 0, changing: Mutex::default() }.open_after(OPEN_AFTER)
+        let born = Instant::now();
+        let removed = std::sync::Mutex::default();
+        Self { store, seals, bus, rooms, open_after_ms: 0, born, removed, changing: Mutex::default() }
+            .open_after(OPEN_AFTER)
     }
 
     /// The same gate. Zones whose policy is to open without the store do so when it has been away for longer than this. It must
@@ -90,7 +105,7 @@ impl<S: Store> Gate<S> {
         if let Some(token) = token {
             return self.entry(zone, token).await;
         }
-        let room = self.room(zone).await?;
+        let room = self.room(zone, None).await?;
         self.join(&room).await.inspect_err(|refusal| self.refused(room.id, *refusal))
     }
 
@@ -120,7 +135,7 @@ impl<S: Store> Gate<S> {
     /// # Errors
     /// See [`Refusal`].
     pub async fn entry(&self, zone: &str, token: &[u8]) -> Result<Reply, Refusal> {
-        let room = self.room(zone).await?;
+        let room = self.room(zone, Some(token)).await?;
         self.ask(&room, token).await.inspect_err(|refusal| self.refused(room.id, *refusal))
     }
 
@@ -129,7 +144,7 @@ impl<S: Store> Gate<S> {
     /// # Errors
     /// See [`Refusal`].
     pub async fn follow(&self, zone: &str, token: &[u8]) -> Result<(Reply, Ticket), Refusal> {
-        let room = self.room(zone).await?;
+        let room = self.room(zone, Some(token)).await?;
         let ticket = room.open_token(token).map_err(Refusal::from);
         let ticket = ticket.inspect_err(|refusal| self.refused(room.id, *refusal))?;
         self.claim_of(&room, ticket).await
@@ -140,7 +155,7 @@ impl<S: Store> Gate<S> {
     /// # Errors
     /// See [`Refusal`].
     pub async fn claim(&self, zone: &str, ticket: Ticket) -> Result<(Reply, Ticket), Refusal> {
-        let room = self.room(zone).await?;
+        let room = self.room(zone, None).await?;
         self.claim_of(&room, ticket).await
     }
 
@@ -300,17 +315,30 @@ impl<S: Store> Gate<S> {
         self.store.may_keep(zone).await
     }
 
-    async fn room(&self, zone: &str) -> Result<Arc<Room>, Refusal> {
+    async fn room(&self, zone: &str, token: Option<&[u8]>) -> Result<Arc<Room>, Refusal> {
         if let Some(room) = self.rooms.load().get(zone) {
             return Ok(Arc::clone(room));
         }
-        // Another server may have defined it a moment ago. This server will serve it too.
-        let refusal = match self.may_keep(zone).await {
+        // Another server may have defined it a moment ago. This server will serve it too. Or the store lost it, and this
+        // server is too new to know: then the token proves that there was such a zone, and other servers will say so.
+        let is_lost =
+            token.is_some_and(|token| self.born.elapsed() < TOLD_WITHIN && self.proves(zone, token));
+        let refusal = match is_lost || self.may_keep(zone).await {
             true => Refusal::StoreAway { retry_after_s: 3 },
             false => Refusal::UnknownZone,
         };
         self.refused(events::Zone::NONE, refusal);
         Err(refusal)
+    }
+
+    /// Whether a zone of this name gave out the token, and this server has not seen that it was removed.
+    fn proves(&self, zone: &str, token: &[u8]) -> bool {
+        let Ok(zone) = ZoneId::parse(zone) else { return false };
+        self.seals.load().sealer(&zone).open(token).is_ok() && !self.removed().contains(&zone)
+    }
+
+    fn removed(&self) -> std::sync::MutexGuard<'_, HashSet<ZoneId>> {
+        self.removed.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     fn refused(&self, zone: events::Zone, refusal: Refusal) {

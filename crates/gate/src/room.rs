@@ -109,6 +109,8 @@ pub(crate) struct Room {
     born: Instant,
     /// Since when the store has failed, in milliseconds after `born`, plus 1; 0 while it answers.
     away_since: AtomicU64,
+    /// When the last call began that the store failed, in the same way.
+    failed_at: AtomicU64,
     /// Somebody at the front polled, and the store has not heard of it.
     unreported: AtomicBool,
     /// How long the store must have been away before the zone may open without it, in milliseconds.
@@ -184,6 +186,7 @@ impl Room {
             open: AtomicBool::new(open),
             born: now,
             away_since: AtomicU64::new(0),
+            failed_at: AtomicU64::new(0),
             unreported: AtomicBool::new(false),
             open_after_ms,
             calls,

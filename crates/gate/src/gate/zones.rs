@@ -137,9 +137,11 @@ impl<S: Store> Gate<S> {
         let rooms = Arc::new(rooms);
         self.rooms.store(Arc::clone(&rooms));
         for room in before.iter().filter_map(|(zone, room)| (!rooms.contains_key(zone)).then_some(room)) {
+            self.removed().insert(room.zone.clone());
             self.bus.publish(ZoneRemoved { zone: room.id });
         }
         for room in rooms.iter().filter_map(|(zone, room)| (!before.contains_key(zone)).then_some(room)) {
+            self.removed().remove(&room.zone);
             self.bus.publish(ZoneAdded { zone: room.id, policy: room.policy() });
             room.publish_view();
         }

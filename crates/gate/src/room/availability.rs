@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering;
 
 use events::{StoreBack, StoreLost};
 use store::StoreError;
+use tokio::time::Instant;
 
 use super::{Keeper, Room};
 
 impl Room {
-    /// Notes whether the store answered.
-    pub(super) fn note_answer<T>(&self, answer: &Result<T, StoreError>) {
+    /// Notes whether the store answered a call that began at `asked`.
+    pub(super) fn note_answer<T>(&self, asked: Instant, answer: &Result<T, StoreError>) {
         match answer {
             Ok(_) if self.is_away() => {
                 let away_ms = self.away_ms();
@@ -20,14 +21,19 @@ impl Room {
             Ok(_) => {}
             // The store is there. It has too much to do, or the line is full.
             Err(StoreError::Busy | StoreError::Full) => {}
-            Err(StoreError::Away(_) | StoreError::Unreadable(_)) => self.set_away(),
+            Err(StoreError::Away(_) | StoreError::Unreadable(_)) => self.note_failure(asked),
             Err(StoreError::UnknownZone) => {
-                self.set_away();
+                self.note_failure(asked);
                 if self.keeper == Keeper::Store {
                     self.open.store(false, Ordering::Relaxed);
                 }
             }
         }
+    }
+
+    fn note_failure(&self, asked: Instant) {
+        self.set_away();
+        self.failed_at.fetch_max(1 + self.ms_at(asked), Ordering::Relaxed);
     }
 
     /// Counts the store as away, if it is not already.
@@ -53,8 +59,21 @@ impl Room {
         }
     }
 
+    /// How long after the store was away the last call began that failed, in milliseconds. A server that stood still has asked
+    /// nothing meanwhile, so that time does not count.
+    pub(super) fn shown_away_ms(&self) -> u64 {
+        match self.away_since.load(Ordering::Relaxed) {
+            0 => 0,
+            since => self.failed_at.load(Ordering::Relaxed).saturating_sub(since),
+        }
+    }
+
     pub(super) fn since_born_ms(&self) -> u64 {
-        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(u64::MAX - 1)
+        self.ms_at(Instant::now())
+    }
+
+    fn ms_at(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.born).as_millis()).unwrap_or(u64::MAX - 1)
     }
 
     /// Whether the store knows the zone, as far as this server knows.

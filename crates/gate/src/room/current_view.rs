@@ -134,7 +134,7 @@ impl Room {
         let _replacing = self.replacing.lock().await;
         let asked = Instant::now();
         let view = view.await;
-        self.note_answer(&view);
+        self.note_answer(asked, &view);
         let view = view?;
         let before = self.current.load();
         let mut taken_at = Instant::now();

@@ -3,7 +3,7 @@
 //! A newcomer's ticket gets epoch 0, which no line has, and a random number. The pass is valid like any other, and the
 //! token alone shows that its holder entered, when, and how long the pass is valid. A waiting holder's pass has the ticket's own name, so a later
 //! entry by the store is the same entry. Invariant: nobody enters this way before the store has been away for as long as
-//! [`Gate::open_after`](crate::Gate::open_after) says. A failover is shorter than that, and opens nothing.
+//! [`Gate::open_after`](crate::Gate::open_after) says, and a call that began then has failed. A failover is shorter than that, and opens nothing.
 
 use std::{sync::atomic::Ordering, time::SystemTime};
 
@@ -46,7 +46,7 @@ impl Room {
     /// Whether the zone admits everybody without the store now.
     pub(super) fn fails_open(&self) -> bool {
         // An answering store is away for 0 ms.
-        if !self.is_away() || self.away_ms() < self.open_after_ms {
+        if !self.is_away() || self.shown_away_ms() < self.open_after_ms {
             return false;
         }
         let policy = self.policy();

@@ -149,8 +149,9 @@ pub(super) fn away() -> StoreError {
 async fn join<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
     batch.joins.retain(|answer| !answer.is_closed());
     let Ok(count @ 1..) = u32::try_from(batch.joins.len()) else { return };
+    let asked = Instant::now();
     let joined = room.timed(StoreCall::Join, batch.joins.len(), store.join(&room.zone, count)).await;
-    room.note_answer(&joined);
+    room.note_answer(asked, &joined);
     match joined {
         Ok(joined) => {
             let (epoch, first, at_ms) = (joined.epoch, joined.first, joined.at_ms);
@@ -179,8 +180,9 @@ async fn enter<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
         return;
     }
     let claims = batch.claims.iter().map(|&(claim, _)| claim).collect();
+    let asked = Instant::now();
     let decided = room.timed(StoreCall::Enter, batch.claims.len(), store.enter(&room.zone, claims)).await;
-    room.note_answer(&decided);
+    room.note_answer(asked, &decided);
     match decided {
         Ok(decided) => {
             for ((claim, answer), verdict) in batch.claims.drain(..).zip(decided.verdicts) {

@@ -103,6 +103,27 @@ fn of_two_servers_that_expect_the_same_one_succeeds() {
     });
 }
 
+/// A register that was lost looks like one without the zone. A server that has just started can't tell them apart, but the
+/// token proves that there was a zone.
+#[test]
+fn a_new_server_sends_nobody_away_who_shows_a_token() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let old = serve_one(&fake, &zones(&["A"], hold())).await;
+        let token = waits(&old.gate.wait("A", None).await.expect("served")).0;
+        old.define("A", Expected::Any, None).await.expect("deleted");
+        pass(1.0).await;
+        assert_eq!(old.gate.entry("A", &token).await, Err(Refusal::UnknownZone), "it saw the zone go");
+        let new = serve_one(&fake, &[]).await;
+        assert_eq!(new.gate.entry("A", &token).await, Err(AWAY));
+        assert_eq!(new.gate.entry("A", b"forged").await, Err(Refusal::UnknownZone));
+        assert_eq!(new.gate.entry("B", &token).await, Err(Refusal::UnknownZone), "it is of another zone");
+        assert_eq!(new.gate.wait("A", None).await, Err(Refusal::UnknownZone));
+        pass(60.0).await;
+        assert_eq!(new.gate.entry("A", &token).await, Err(Refusal::UnknownZone));
+    });
+}
+
 #[test]
 fn what_is_deleted_stays_away_whoever_watches() {
     in_virtual_time(async {
