@@ -5,6 +5,8 @@
 
 #[path = "redis/cluster.rs"]
 mod cluster;
+#[path = "redis/false_clock.rs"]
+mod false_clock;
 #[path = "redis/node.rs"]
 mod node;
 #[path = "redis/proxy.rs"]
@@ -21,8 +23,8 @@ use std::{
 
 pub(crate) use self::{
     cluster::Cluster,
-    node::{Options, cpu_time},
-    proxy::{Flow, Proxy},
+    node::{Options, USERS, cpu_time},
+    proxy::{Division, Flow, Proxy},
     standalone::Standalone,
     wire::{Reply, Wire},
 };

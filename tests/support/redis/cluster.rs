@@ -6,7 +6,8 @@ use rustix::process::Signal;
 
 use super::{
     Proxy,
-    node::{Kind, Node, Options},
+    node::{Kind, Node, Options, USERS, source},
+    proxy::Division,
     standalone::wait_replicas,
     wire::Reply,
 };
@@ -27,8 +28,17 @@ impl Cluster {
 
     /// Starts one with options for all servers.
     pub(crate) fn start_with(primaries: usize, replicas_each: usize, options: &Options) -> Self {
+        Self::start_each(primaries, replicas_each, |_| options.clone())
+    }
+
+    /// Starts one with options for each server, by its number.
+    pub(crate) fn start_each(
+        primaries: usize,
+        replicas_each: usize,
+        options: impl Fn(usize) -> Options,
+    ) -> Self {
         let count = primaries * (1 + replicas_each);
-        let nodes: Vec<Node> = (0..count).map(|_| Node::start(options, &Kind::Cluster)).collect();
+        let nodes: Vec<Node> = (0..count).map(|i| Node::start(&options(i), &Kind::Cluster(i))).collect();
         let cluster = Self { nodes, primaries };
         let ok = |i: usize, parts: &[&str]| {
             let reply = cluster.command(i, parts);
@@ -42,7 +52,7 @@ impl Cluster {
             ok(i, &["CLUSTER", "ADDSLOTSRANGE", &from.to_string(), &(end - 1).to_string()]);
         }
         for i in 1..count {
-            let (port, bus) = (cluster.nodes[i].port, cluster.nodes[i].port + 10_000);
+            let (port, bus) = (cluster.nodes[i].client_port(), cluster.nodes[i].bus_port());
             ok(0, &["CLUSTER", "MEET", "127.0.0.1", &port.to_string(), &bus.to_string()]);
         }
         cluster.wait_met();
@@ -64,9 +74,9 @@ impl Cluster {
 
     /// Starts one more server, a primary without slots, and waits until all know it. Returns its number.
     pub(crate) fn add(&mut self) -> usize {
-        self.nodes.push(Node::start(&Options::new(), &Kind::Cluster));
-        let new = self.nodes.len() - 1;
-        let (port, bus) = (self.nodes[new].port, self.nodes[new].port + 10_000);
+        let new = self.nodes.len();
+        self.nodes.push(Node::start(&Options::new(), &Kind::Cluster(new)));
+        let (port, bus) = (self.nodes[new].client_port(), self.nodes[new].bus_port());
         self.command(0, &["CLUSTER", "MEET", "127.0.0.1", &port.to_string(), &bus.to_string()]);
         self.wait_met();
         self.wait_ok();
@@ -89,6 +99,41 @@ impl Cluster {
         let nodes = &self.nodes[..self.primaries];
         let hosts = nodes.iter().map(|node| node.address().1.to_string()).collect::<Vec<_>>().join(",");
         format!("redis{}-cluster://{hosts}", nodes[0].address().0)
+    }
+
+    /// Its address for one of [`USERS`].
+    pub(crate) fn url_for(&self, user: &str) -> String {
+        self.url().replacen("://", &format!("://{user}:any@"), 1)
+    }
+
+    /// Divides the network: server `alone` and the clients that call as `user` are in one part, all others in the other. The
+    /// cluster bus is cut like all other connections. See [`Options::divisible`].
+    pub(crate) fn divide(&self, alone: usize, user: &str) {
+        assert!(USERS.contains(&user), "a divided network does not know {user}");
+        let few = vec![source(alone), user.to_owned()];
+        for (i, node) in self.nodes.iter().enumerate() {
+            let division = Division { few: few.clone(), server_is_few: i == alone };
+            for proxy in node.proxies() {
+                proxy.divide(Some(division.clone()));
+            }
+        }
+    }
+
+    /// Makes the network whole again.
+    pub(crate) fn heal(&self) {
+        self.nodes.iter().flat_map(Node::proxies).for_each(|proxy| proxy.divide(None));
+    }
+
+    /// Waits until a primary has so many replicas that are online.
+    pub(crate) fn wait_replicas(&self, primary: usize, count: usize) {
+        wait_replicas(&self.nodes[primary], count);
+    }
+
+    /// Waits until a server is a primary, in its own eyes.
+    pub(crate) fn wait_promoted(&self, i: usize) {
+        eventually("the replica was promoted", || {
+            (self.info(i, "replication", "role") == "master").then_some(())
+        });
     }
 
     /// A server's own port, not that of a proxy.

@@ -18,27 +18,36 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::{
-    Proxy, local,
+    Proxy, false_clock, local,
     wire::{Reply, Wire},
 };
 use crate::clock::eventually;
 
-/// The range of ports. They, and the bus ports 10,000 higher, are below the ports that the system gives to outgoing
+/// How much higher the port of the cluster bus is than the one for clients.
+const BUS: u16 = 10_000;
+
+/// The range of ports. They, and the ports of the cluster bus, are below the ports that the system gives to outgoing
 /// connections.
 const PORTS: std::ops::Range<u16> = 11_000..22_000;
+
+/// The ACL users of clients that a divided network tells apart. Any password is right.
+pub(crate) const USERS: [&str; 2] = ["server0", "server1"];
 
 /// Options for starting servers.
 #[derive(Clone, Default)]
 pub(crate) struct Options {
     args: Vec<OsString>,
     proxied: bool,
+    divisible: bool,
     tls: bool,
+    clock_ahead_s: i64,
 }
 
 /// The kind of a server.
 pub(super) enum Kind<'a> {
     Standalone,
-    Cluster,
+    /// A server of a cluster, with its number.
+    Cluster(usize),
     /// A Sentinel with this configuration.
     Sentinel(&'a str),
 }
@@ -61,6 +70,19 @@ impl Options {
         self
     }
 
+    /// Puts a [`Proxy`] also in front of the cluster bus of each server, so that
+    /// [`Cluster::divide`](super::Cluster::divide) can cut the bus, too. Clients call as one of [`USERS`].
+    pub(crate) fn divisible(mut self) -> Self {
+        self.divisible = true;
+        self.proxied()
+    }
+
+    /// Gives the server a clock that is so many seconds ahead of the machine's; behind it, if negative.
+    pub(crate) fn clock_ahead(mut self, seconds: i64) -> Self {
+        self.clock_ahead_s = seconds;
+        self
+    }
+
     /// Lets clients use TLS, on another port. [`arg`](Self::arg) names the certificates.
     pub(crate) fn tls(mut self) -> Self {
         self.tls = true;
@@ -77,6 +99,14 @@ pub(super) struct Node {
     pub(super) child: Option<Child>,
     wire: Mutex<Option<Wire>>,
     pub(super) proxy: Option<Proxy>,
+    /// In front of the cluster bus.
+    pub(super) bus_proxy: Option<Proxy>,
+    clock_ahead_s: i64,
+}
+
+/// The address from which a server of a divisible cluster opens connections. Proxies know the server by it.
+pub(super) fn source(number: usize) -> String {
+    format!("127.0.1.{}", number + 1)
 }
 
 impl Node {
@@ -93,10 +123,16 @@ impl Node {
                 child: None,
                 wire: Mutex::new(None),
                 proxy: options.proxied.then(|| Proxy::start(local(port))),
+                bus_proxy: options.divisible.then(|| Proxy::start(local(port + BUS))),
+                clock_ahead_s: options.clock_ahead_s,
             };
+            if node.clock_ahead_s != 0 {
+                false_clock::compile(node.dir.path());
+            }
             node.args = node.arguments(options, kind);
             node.child = Some(node.spawn());
             if node.answers() {
+                node.check_clock();
                 return node;
             }
         }
@@ -117,8 +153,8 @@ impl Node {
         if let Some(port) = self.tls_port {
             add(&["--tls-port", &port.to_string()]);
         }
-        if let Kind::Cluster = kind {
-            let bus = (self.port + 10_000).to_string();
+        if let Kind::Cluster(number) = kind {
+            let bus = (self.port + BUS).to_string();
             add(&["--cluster-enabled", "yes", "--cluster-port", &bus, "--cluster-node-timeout", "1500"]);
             add(&["--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no"]);
             add(&["--cluster-allow-replica-migration", "no"]);
@@ -128,7 +164,13 @@ impl Node {
             if let Some(proxy) = &self.proxy {
                 let port = proxy.port().to_string();
                 add(&["--cluster-announce-ip", "127.0.0.1", "--cluster-announce-port", &port]);
-                add(&["--cluster-announce-bus-port", &bus]);
+                add(&["--cluster-announce-bus-port", &self.bus_port().to_string()]);
+            }
+            if self.bus_proxy.is_some() {
+                add(&["--bind-source-addr", &source(*number)]);
+                for user in USERS {
+                    add(&["--user", user, "on", "nopass", "~*", "&*", "+@all"]);
+                }
             }
         }
         args.extend(options.args.iter().cloned());
@@ -138,7 +180,11 @@ impl Node {
     fn spawn(&self) -> Child {
         let binary = env::var_os("REDIS_SERVER").unwrap_or_else(|| "redis-server".into());
         let log = fs_log(&self.dir);
-        Command::new(&binary)
+        let mut command = Command::new(&binary);
+        if self.clock_ahead_s != 0 {
+            command.envs(false_clock::environment(self.dir.path(), self.clock_ahead_s));
+        }
+        command
             .args(&self.args)
             .current_dir(self.dir.path())
             .stdin(Stdio::null())
@@ -178,6 +224,15 @@ impl Node {
         })
     }
 
+    /// Panics if the server's clock is not as far ahead as it should be.
+    fn check_clock(&self) {
+        if self.clock_ahead_s != 0 {
+            let time = self.command(&["TIME"]);
+            let seconds = time.parts()[0].text().parse().expect("seconds");
+            false_clock::check(seconds, self.clock_ahead_s);
+        }
+    }
+
     fn pid(&self) -> Pid {
         Pid::from_child(self.child.as_ref().expect("the server runs"))
     }
@@ -198,6 +253,7 @@ impl Node {
         self.kill();
         self.child = Some(self.spawn());
         assert!(self.answers(), "another process took port {} while its server was restarted", self.port);
+        self.check_clock();
     }
 
     /// Sends a command over the kept connection, and again over a new one if that broke.
@@ -236,6 +292,16 @@ impl Node {
     /// The port for clients without TLS.
     pub(super) fn client_port(&self) -> u16 {
         self.proxy.as_ref().map_or(self.port, Proxy::port)
+    }
+
+    /// Its proxies: for clients and replicas, and for the cluster bus.
+    pub(super) fn proxies(&self) -> impl Iterator<Item = &Proxy> {
+        self.proxy.iter().chain(&self.bus_proxy)
+    }
+
+    /// The port of the cluster bus for other servers.
+    pub(super) fn bus_port(&self) -> u16 {
+        self.bus_proxy.as_ref().map_or(self.port + BUS, Proxy::port)
     }
 
     /// The end of the scheme (`s` for TLS), and the address for clients.
@@ -287,7 +353,7 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 fn free_ports() -> impl Iterator<Item = u16> {
     let random = RandomState::new();
     let free =
-        |port: u16| TcpListener::bind(local(port)).is_ok() && TcpListener::bind(local(port + 10_000)).is_ok();
+        |port: u16| TcpListener::bind(local(port)).is_ok() && TcpListener::bind(local(port + BUS)).is_ok();
     let span = u64::from(PORTS.end - PORTS.start);
     let tried =
         (0_u32..).map(move |time| PORTS.start + u16::try_from(random.hash_one(time) % span).expect("small"));

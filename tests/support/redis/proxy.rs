@@ -1,10 +1,10 @@
-//! A TCP proxy in front of a server. It can hold, delay or cut connections.
+//! A TCP proxy in front of a server. It can hold, delay or cut connections: all of them, or those of some clients.
 
 use std::{
     io::{Read as _, Write as _},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
     sync::{
-        Arc, Condvar, Mutex,
+        Arc, Condvar, Mutex, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
@@ -24,16 +24,33 @@ pub(crate) enum Flow {
     Hold,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// The network in two parts. Nothing passes between them; connections stay open.
+#[derive(Clone, Debug)]
+pub(crate) struct Division {
+    /// The clients of the smaller part: the source address of a connection that is not 127.0.0.1, or else its ACL user.
+    pub(crate) few: Vec<String>,
+    /// Whether the server behind the proxy is in the smaller part.
+    pub(crate) server_is_few: bool,
+}
+
+impl Division {
+    /// Whether the server's part is not that of the client. A client that is in neither part reaches nobody.
+    fn holds(&self, client: Option<&String>) -> bool {
+        client.is_none_or(|client| client.is_empty() || self.few.contains(client) != self.server_is_few)
+    }
+}
+
 struct Flows {
     to_server: Flow,
     to_client: Flow,
+    division: Option<Division>,
 }
 
 struct Shared {
     flows: Mutex<Flows>,
     changed: Condvar,
-    open: Mutex<Vec<TcpStream>>,
+    /// Both ends of each connection. Its threads own them, so that they end with it.
+    open: Mutex<Vec<Weak<TcpStream>>>,
     closed: AtomicBool,
 }
 
@@ -50,7 +67,7 @@ impl Proxy {
         let port = listener.local_addr().expect("it is bound").port();
         let pass = Flow::Pass(Duration::ZERO);
         let shared = Arc::new(Shared {
-            flows: Mutex::new(Flows { to_server: pass, to_client: pass }),
+            flows: Mutex::new(Flows { to_server: pass, to_client: pass, division: None }),
             changed: Condvar::new(),
             open: Mutex::new(Vec::new()),
             closed: AtomicBool::new(false),
@@ -65,14 +82,20 @@ impl Proxy {
                 // If the server does not run, the client's connection is closed.
                 let Ok(server) = TcpStream::connect_timeout(&server, PATIENCE) else { continue };
                 drop((client.set_nodelay(true), server.set_nodelay(true)));
-                let (Ok(from_client), Ok(from_server)) = (client.try_clone(), server.try_clone()) else {
-                    continue;
-                };
+                let (client, server) = (Arc::new(client), Arc::new(server));
                 let mut open = accepting.open.lock().expect("no thread panics with it");
-                open.extend([client.try_clone(), server.try_clone()].into_iter().flatten());
+                open.retain(|stream| stream.strong_count() > 0);
+                open.extend([&client, &server].map(Arc::downgrade));
                 drop(open);
-                pump(from_client, server, Arc::clone(&accepting), |flows| flows.to_server);
-                pump(from_server, client, Arc::clone(&accepting), |flows| flows.to_client);
+                let name = Arc::new(OnceLock::new());
+                if let Ok(address) = client.peer_addr()
+                    && address.ip() != Ipv4Addr::LOCALHOST
+                {
+                    name.get_or_init(|| address.ip().to_string());
+                }
+                let link = |flow| Link { shared: Arc::clone(&accepting), name: Arc::clone(&name), flow };
+                pump(Arc::clone(&client), Arc::clone(&server), link(|flows| flows.to_server));
+                pump(server, client, link(|flows| flows.to_client));
             }
         });
         Self { port, shared }
@@ -85,7 +108,15 @@ impl Proxy {
 
     /// Sets what happens to bytes in each direction.
     pub(crate) fn set(&self, to_server: Flow, to_client: Flow) {
-        *self.shared.flows.lock().expect("no thread panics with it") = Flows { to_server, to_client };
+        let mut flows = self.shared.flows.lock().expect("no thread panics with it");
+        (flows.to_server, flows.to_client) = (to_server, to_client);
+        drop(flows);
+        self.shared.changed.notify_all();
+    }
+
+    /// Divides the network; `None` makes it whole, and passes what was held.
+    pub(crate) fn divide(&self, division: Option<Division>) {
+        self.shared.flows.lock().expect("no thread panics with it").division = division;
         self.shared.changed.notify_all();
     }
 
@@ -111,7 +142,8 @@ impl Proxy {
 
     /// Closes all open connections.
     pub(crate) fn sever(&self) {
-        for stream in self.shared.open.lock().expect("no thread panics with it").drain(..) {
+        let mut open = self.shared.open.lock().expect("no thread panics with it");
+        for stream in open.drain(..).filter_map(|stream| stream.upgrade()) {
             drop(stream.shutdown(std::net::Shutdown::Both));
         }
     }
@@ -121,30 +153,52 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Release);
         self.sever();
+        self.divide(None);
         self.pass();
         // Wakes the accepting thread.
         drop(TcpStream::connect_timeout(&local(self.port), PATIENCE));
     }
 }
 
+/// One direction of a connection.
+struct Link {
+    shared: Arc<Shared>,
+    /// Who the client is: see [`Division::few`]. Empty if its first bytes do not say it.
+    name: Arc<OnceLock<String>>,
+    flow: fn(&Flows) -> Flow,
+}
+
+/// The ACL user in the first bytes of a connection: that of `AUTH` or `HELLO 3 AUTH`, whose password follows. Empty if there
+/// is none.
+fn user_in(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let named = text.split_once("AUTH\r\n$").and_then(|(_, rest)| rest.split("\r\n").nth(1));
+    named.unwrap_or_default().to_owned()
+}
+
 /// Copies bytes in one direction: one thread reads them and notes the time, another writes them when they are due.
-fn pump(mut from: TcpStream, mut to: TcpStream, shared: Arc<Shared>, flow: fn(&Flows) -> Flow) {
+fn pump(from: Arc<TcpStream>, to: Arc<TcpStream>, link: Link) {
     let (sender, receiver) = mpsc::channel::<(Instant, Vec<u8>)>();
+    let name = Arc::clone(&link.name);
     thread::spawn(move || {
         let mut buffer = vec![0; 64 * 1_024];
-        while let Ok(count @ 1..) = from.read(&mut buffer) {
+        while let Ok(count @ 1..) = (&*from).read(&mut buffer) {
+            // The client speaks first.
+            name.get_or_init(|| user_in(&buffer[..count]));
             if sender.send((now(), buffer[..count].to_vec())).is_err() {
                 return;
             }
         }
     });
     thread::spawn(move || {
+        let Link { shared, name, flow } = link;
         for (taken, bytes) in receiver {
             let mut flows = shared.flows.lock().expect("no thread panics with it");
             loop {
+                let divided = flows.division.as_ref().is_some_and(|division| division.holds(name.get()));
                 let left = match flow(&flows) {
-                    Flow::Pass(delay) => (taken + delay).saturating_duration_since(now()),
-                    Flow::Hold => PATIENCE,
+                    Flow::Pass(delay) if !divided => (taken + delay).saturating_duration_since(now()),
+                    Flow::Pass(_) | Flow::Hold => PATIENCE,
                 };
                 if left.is_zero() {
                     break;
@@ -152,7 +206,7 @@ fn pump(mut from: TcpStream, mut to: TcpStream, shared: Arc<Shared>, flow: fn(&F
                 flows = shared.changed.wait_timeout(flows, left).expect("no thread panics with it").0;
             }
             drop(flows);
-            if to.write_all(&bytes).is_err() {
+            if (&*to).write_all(&bytes).is_err() {
                 break;
             }
         }
