@@ -3,12 +3,18 @@
 //!
 //! Invariant: it uses only what was reported. An entry or a place that nobody was told about breaks no promise.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use admission::{Entry, Policy};
 
 /// How much later than the rules allow an answer may arrive before it counts as out of order.
 const HASTE_MS: u64 = 1_000;
+
+/// How much earlier than the true time allows a window may open after a failover to a node with another clock, as
+/// `docs/what-can-go-wrong.md` says.
+pub(crate) const CLOCK_SLACK_MS: u64 = 250;
+
+const MINUTE_MS: u64 = 60_000;
 
 /// What happened to one user, in milliseconds since the start.
 #[derive(Clone, Debug, Default)]
@@ -29,8 +35,39 @@ struct Told {
     seq: u64,
     entry: Entry,
     by_join: bool,
+    /// The server that reported it first.
+    server: usize,
     /// When it was reported.
     heard_ms: u64,
+    /// When the call was made that decided it; `None` if an earlier call did.
+    asked_ms: Option<u64>,
+}
+
+/// An answer of a store: which server got it, when the server asked and heard, and the instant of the zone's clock at which
+/// it was decided.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) server: usize,
+    pub(crate) asked_ms: u64,
+    pub(crate) heard_ms: u64,
+    pub(crate) at_ms: u64,
+}
+
+/// What the users of a whole run met.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Figures {
+    pub(crate) entries: usize,
+    /// By how much a minute's window opened early, by this machine's clock.
+    pub(crate) early_ms: u64,
+    /// People who entered although the minute or the sub-window was full.
+    pub(crate) over_admissions: usize,
+    /// Tickets that entered twice.
+    pub(crate) second_passes: usize,
+    /// Users whose place was gone, or another one than before.
+    pub(crate) lost_places: usize,
+    /// Users who were overtaken.
+    pub(crate) inversions: usize,
+    pub(crate) broken: Vec<String>,
 }
 
 /// The auditor of one zone.
@@ -47,6 +84,17 @@ pub(crate) struct Auditor {
     pub(crate) stale: u64,
     /// The errors of stores, and how often each occurred.
     pub(crate) errors: BTreeMap<String, u64>,
+    /// How many answers each server got from its store.
+    pub(crate) answers: [u64; 2],
+    /// The newest epoch in which numbers were given out.
+    pub(crate) epoch: u32,
+    /// Tickets that entered twice, and how.
+    second_passes: BTreeMap<(u32, u64), String>,
+    /// How many may enter on top of the minute, or a second time with the same ticket.
+    pub(crate) allowed_on_top: usize,
+    /// How much earlier than a minute later a slot may be used again.
+    pub(crate) early_ms: u64,
+    lost_places: usize,
     broken: Vec<String>,
 }
 
@@ -61,6 +109,12 @@ impl Auditor {
             refused: 0,
             stale: 0,
             errors: BTreeMap::new(),
+            answers: [0; 2],
+            epoch: 0,
+            second_passes: BTreeMap::new(),
+            allowed_on_top: 0,
+            early_ms: CLOCK_SLACK_MS,
+            lost_places: 0,
             broken: Vec::new(),
         }
     }
@@ -77,23 +131,27 @@ impl Auditor {
 
     /// A store gave out numbers.
     pub(crate) fn given(&mut self, epoch: u32, seq: u64) {
+        self.epoch = self.epoch.max(epoch);
         if let Some(before) = self.given.insert(seq, epoch) {
             self.breaks(format!("number {seq} was given out in epoch {before} and again in {epoch}"));
         }
     }
 
     /// A store reported an entry.
-    pub(crate) fn entered(&mut self, now_ms: u64, place: (u32, u64), entry: Entry, by_join: bool) {
-        let told = Told { seq: place.1, entry, by_join, heard_ms: now_ms };
+    pub(crate) fn entered(&mut self, answer: Answer, place: (u32, u64), entry: Entry, by_join: bool) {
+        let Answer { server, asked_ms, heard_ms, at_ms } = answer;
+        let asked_ms = (entry.at_ms == at_ms).then_some(asked_ms);
+        let told = Told { seq: place.1, entry, by_join, server, heard_ms, asked_ms };
         let before = self.entries.entry(place).or_insert(told).entry;
         if before != entry {
-            self.breaks(format!("{place:?} entered at {before:?} and at {entry:?}"));
+            let how = format!("{place:?} entered at {before:?} and at {entry:?}");
+            self.second_passes.entry(place).or_insert(how);
         }
     }
 
-    /// A store decided at `at_ms` of the zone's clock. The answer arrived then or later.
-    pub(crate) fn decided(&mut self, now_ms: u64, at_ms: u64) {
-        let behind = now_ms.cast_signed() - at_ms.cast_signed();
+    /// A store decided.
+    pub(crate) fn decided(&mut self, answer: Answer) {
+        let behind = answer.heard_ms.cast_signed() - answer.at_ms.cast_signed();
         let (least, most) = self.behind_ms.unwrap_or((behind, behind));
         if behind < least - 1_000 {
             self.breaks(format!("the zone's clock ran ahead by {} ms", least - behind));
@@ -110,6 +168,7 @@ impl Auditor {
     pub(crate) fn placed(&mut self, user: usize, place: (u32, u64)) {
         match self.user(user).place.replace(place) {
             Some(before) if before != place => {
+                self.lost_places += 1;
                 self.breaks(format!("user {user} had place {before:?}, and has {place:?}"));
             }
             Some(_) => {}
@@ -131,12 +190,18 @@ impl Auditor {
         if let Some(before) = known.pass.replace(pass)
             && before != pass
         {
-            self.breaks(format!("user {user} had the pass {before:?}, and has {pass:?}"));
+            let how = format!("user {user} had the pass {before:?}, and has {pass:?}");
+            if (before.0, before.1) == (pass.0, pass.1) {
+                self.second_passes.entry((pass.0, pass.1)).or_insert(how);
+            } else {
+                self.breaks(how);
+            }
         }
     }
 
     /// A user was told that the ticket is gone.
     pub(crate) fn gone(&mut self, now_ms: u64, user: usize) {
+        self.lost_places += 1;
         let how = format!("{now_ms} ms: the place of user {user} is gone: {:?}", self.user(user));
         self.breaks(how);
     }
@@ -151,9 +216,9 @@ impl Auditor {
         self.entries.values().filter(|told| !told.by_join).count()
     }
 
-    /// How many entered.
+    /// How many entries the stores decided, as far as they reported them.
     pub(crate) fn entered_in_all(&self) -> usize {
-        self.entries.len()
+        self.entries.len() + self.second_passes.len()
     }
 
     /// How many users have been shown a position.
@@ -175,48 +240,121 @@ impl Auditor {
             .unwrap_or(0)
     }
 
-    /// The promises that were broken.
-    pub(crate) fn verdict(mut self) -> Vec<String> {
-        self.check_windows();
-        self.check_order();
-        self.broken
+    /// How many users have a place, and neither entered nor left.
+    pub(crate) fn waiting(&self) -> usize {
+        let waits = |user: &&User| user.place.is_some() && user.entered_ms.is_none() && !user.left;
+        self.users.values().filter(waits).count()
     }
 
-    /// Checks that there were never too many entries.
-    fn check_windows(&mut self) {
+    /// How many entries from the line a server was told since `from_ms`.
+    pub(crate) fn entries_of(&self, server: usize, from_ms: u64) -> usize {
+        let of = |told: &&Told| told.server == server && !told.by_join && told.heard_ms >= from_ms;
+        self.entries.values().filter(of).count()
+    }
+
+    /// How many entries were told since `from_ms`.
+    pub(crate) fn entries_since(&self, from_ms: u64) -> usize {
+        self.entries.values().filter(|told| told.heard_ms >= from_ms).count()
+    }
+
+    /// How many more of a minute's slots were unused at the worst moment between two instants than at the first of them.
+    pub(crate) fn unused_slots(&self, from_ms: u64, to_ms: u64) -> usize {
+        let mut times: Vec<u64> = self.entries.values().map(|told| told.heard_ms).collect();
+        times.sort_unstable();
+        let used = |at: u64| {
+            let is_past = |time: &u64| *time <= at;
+            times.partition_point(is_past) - times.partition_point(|time| time + MINUTE_MS <= at)
+        };
+        // Slots become free meanwhile, so each moment just before an entry may be the worst.
+        let before_entries =
+            times.iter().filter(|time| **time > from_ms && **time < to_ms).map(|time| time - 1);
+        let least = before_entries.chain([to_ms]).map(used).min().expect("at least one moment");
+        used(from_ms).saturating_sub(least)
+    }
+
+    /// What was promised and not kept.
+    pub(crate) fn verdict(mut self) -> Figures {
+        let over_admissions = self.check_windows();
+        let early_ms = self.check_true_time();
+        let inversions = self.check_order();
+        Figures {
+            early_ms,
+            entries: self.entries.len(),
+            over_admissions,
+            second_passes: self.second_passes.len(),
+            lost_places: self.lost_places,
+            inversions,
+            broken: self.broken,
+        }
+    }
+
+    /// Checks by the zone's clock that there were never too many entries. Returns how many people should not have entered.
+    fn check_windows(&mut self) -> usize {
         let mut times: Vec<(u64, bool)> =
             self.entries.values().map(|told| (told.entry.at_ms, told.by_join)).collect();
         times.sort_unstable();
         let (n, sub) = (self.policy.admit_per_minute as usize, self.policy.admit_per_sub_window() as usize);
-        let within =
-            |at: u64, ms: u64| times.iter().filter(|(other, _)| *other <= at && other + ms >= at).count();
-        let mut faults = BTreeSet::new();
+        let mut rightful: Vec<u64> = Vec::new();
+        let mut faults = Vec::new();
         for &(at, by_join) in &times {
-            let minute = within(at, 60_000);
-            if minute > n {
-                faults.insert((at, format!("{minute} had entered in the 60 s before {at}")));
-            }
-            let here = within(at, self.policy.sub_window_ms());
-            if !by_join && here > sub {
-                faults.insert((at, format!("{here} had entered in the sub-window before {at}")));
+            let within = |ms: u64| rightful.len() - rightful.partition_point(|other| other + ms < at);
+            if within(MINUTE_MS) >= n {
+                faults.push(format!("{n} had entered in the 60 s before one more entered at {at}"));
+            } else if !by_join && within(self.policy.sub_window_ms()) >= sub {
+                faults.push(format!("{sub} had entered in the sub-window before one more entered at {at}"));
+            } else {
+                rightful.push(at);
             }
         }
-        for (_, how) in faults {
-            self.breaks(how);
+        let over = faults.len();
+        if over + self.second_passes.len() > self.allowed_on_top {
+            faults.truncate(5);
+            faults.extend(self.second_passes.values().take(5).cloned());
+            let twice = self.second_passes.len();
+            self.breaks(format!(
+                "{over} entered on top and {twice} a second time, and {} may",
+                self.allowed_on_top
+            ));
+            faults.into_iter().for_each(|how| self.breaks(how));
         }
+        over
     }
 
-    /// Checks the order: a present user is overtaken by at most twice the number of slots that became free together.
-    fn check_order(&mut self) {
+    /// Checks by the clock of this machine that no minute had too many entries. It counts those that began and ended in it
+    /// for certain. Returns how much shorter a minute's entries were than a minute, in milliseconds.
+    fn check_true_time(&mut self) -> u64 {
+        let mut sure: Vec<(u64, u64)> =
+            self.entries.values().filter_map(|told| Some((told.asked_ms?, told.heard_ms))).collect();
+        sure.sort_unstable();
+        let most = self.policy.admit_per_minute as usize + self.allowed_on_top;
+        // For each entry, when the last of one too many was certainly over.
+        let shortest = (0..sure.len().saturating_sub(most)).map(|i| {
+            let mut heard: Vec<u64> = sure[i..].iter().map(|(_, heard)| *heard).collect();
+            let (_, last, _) = heard.select_nth_unstable(most);
+            (*last - sure[i].0, sure[i].0)
+        });
+        let Some((length, from)) = shortest.min() else { return 0 };
+        let early = MINUTE_MS.saturating_sub(length);
+        if early > self.early_ms {
+            self.breaks(format!("{} entered in the {length} ms of true time from {from} ms on", most + 1));
+        }
+        early
+    }
+
+    /// Checks the order: a present user is overtaken by at most twice the number of slots that became free together. Returns
+    /// how many users were overtaken by more, or by a newcomer.
+    fn check_order(&mut self) -> usize {
         let near = 3 * u64::from(self.policy.polling_period_ms);
         let sub = self.policy.admit_per_sub_window() as usize;
         let mut faults = Vec::new();
         for (number, user) in &self.users {
             let Some((_, seq)) = user.place else { continue };
             let was_there = |at: u64| {
-                let before = user.fresh_ms.iter().any(|fresh| *fresh <= at && fresh + near >= at);
-                let after = user.fresh_ms.iter().any(|fresh| *fresh >= at && *fresh <= at + near);
-                before && after
+                let after = user.fresh_ms.partition_point(|fresh| *fresh < at);
+                let next = user.fresh_ms.get(after);
+                let last =
+                    if next == Some(&at) { next } else { after.checked_sub(1).map(|i| &user.fresh_ms[i]) };
+                last.is_some_and(|fresh| fresh + near >= at) && next.is_some_and(|fresh| *fresh <= at + near)
             };
             // A report from just before the user's entry may have been decided after it.
             let until = user.entered_ms.unwrap_or(u64::MAX).saturating_sub(HASTE_MS);
@@ -233,8 +371,8 @@ impl Auditor {
                 ));
             }
         }
-        for how in faults {
-            self.breaks(how);
-        }
+        let inversions = faults.len();
+        faults.into_iter().for_each(|how| self.breaks(how));
+        inversions
     }
 }

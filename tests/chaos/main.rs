@@ -1,5 +1,9 @@
-//! The store in Redis with failing servers: real servers are killed, frozen, emptied and cut off while people wait. An
-//! auditor checks from the reports of users and stores whether a promise was broken.
+//! The store in Redis with failing servers: real servers are killed, frozen, emptied and cut off while people wait, the
+//! network is divided, and clocks are wrong. An auditor checks from the reports of users and stores whether a promise was
+//! broken.
+//!
+//! With the argument `--soak` it does nothing but 200 failovers, one after another, and prints what they cost.
+#![recursion_limit = "256"]
 
 mod auditor;
 #[path = "../support/clock.rs"]
@@ -8,24 +12,43 @@ mod clock;
 mod redis;
 #[path = "../support/seed.rs"]
 mod seed;
+mod soak;
 mod trouble;
 mod world;
 
+use std::{
+    env,
+    process::{Command, ExitCode},
+};
+
 use libtest_mimic::Arguments;
 
-/// How many scenarios run at once. Each has its own cluster and crowd, and mostly waits.
-const AT_ONCE: usize = 4;
+/// How many scenarios run at once, beside one with a broken rule. Each has its own cluster and crowd, and mostly waits.
+const AT_ONCE: usize = 3;
 
-fn main() {
+/// Tells the process that it runs the scenarios with broken rules. A rule is broken for a whole process.
+const BREAKS_RULES: &str = "WEIR_CHAOS_BREAKS_RULES";
+
+fn main() -> ExitCode {
     // RUST_LOG=store=warn shows the servers' messages.
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
         .with_writer(std::io::stderr)
         .init();
+    if env::args().any(|arg| arg == "--soak") {
+        return soak::command();
+    }
     let mut args = Arguments::from_args();
+    if env::var_os(BREAKS_RULES).is_some() {
+        args.test_threads = Some(1);
+        return libtest_mimic::run(&args, trouble::broken_rules()).exit_code();
+    }
     args.test_threads.get_or_insert(AT_ONCE);
-    let alone = Arguments { test_threads: Some(1), ..args.clone() };
-    let conclusions =
-        [libtest_mimic::run(&args, trouble::all()), libtest_mimic::run(&alone, trouble::broken_rules())];
-    conclusions.iter().for_each(libtest_mimic::Conclusion::exit_if_failed);
+    let breaking = Command::new(env::current_exe().expect("this program"))
+        .args(env::args_os().skip(1))
+        .env(BREAKS_RULES, "")
+        .spawn();
+    let conclusion = libtest_mimic::run(&args, trouble::all());
+    let broken = breaking.and_then(|mut child| child.wait()).expect("this program runs once more");
+    if broken.success() { conclusion.exit_code() } else { ExitCode::FAILURE }
 }

@@ -2,11 +2,12 @@
 //! random, and calls again when told to.
 //!
 //! All but [`LEFT`] entries of the minute are used before the line forms. So if part of the log is lost, too many people
-//! enter, and the auditor notices.
+//! enter, and the auditor notices. A [soak](Setting::soak) begins with a line instead, and keeps it long.
 //!
 //! Invariant: all tasks end with the world.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Write as _},
     sync::{
         Arc, Mutex, MutexGuard,
@@ -19,6 +20,7 @@ use admission::{
     Claim, Decided, Definition, Joined, Mode, PagePolls, Policy, SealKey, Sealer, Seals, Verdict, View,
     ZoneId,
 };
+use bytes::Bytes;
 use events::Bus;
 use gate::{Gate, Refusal, Reply, Token};
 use store::{
@@ -26,6 +28,8 @@ use store::{
     redis::{
         Durability, Redis,
         address::{Address, Library, Settings},
+        client::{AnyClient, Client, ClientError, Confirm, Script, Value},
+        scripts::{BEAT, ENTER, JOIN},
     },
 };
 use tokio::{
@@ -35,8 +39,9 @@ use tokio::{
 };
 
 use crate::{
-    auditor::Auditor,
+    auditor::{Answer, Auditor, Figures},
     clock::{eventually, obey_polling_period},
+    redis::USERS,
     seed::Random,
 };
 
@@ -46,29 +51,81 @@ const N: usize = 300;
 /// How many entries of the minute are left when the line forms.
 pub(crate) const LEFT: usize = 45;
 
+/// How many entries may take a slot and not be told, if they are told only after a replica has confirmed them: those whose
+/// holders leave meanwhile.
+const UNTOLD: usize = 3;
+
 /// How many people are in line at the start.
 const CROWD: usize = 180;
 
 /// The time between two newcomers.
 const NEWCOMER_EVERY: Duration = Duration::from_millis(250);
 
-/// The audited zone and its policy: five entries a second.
+/// How many people are kept in line in a soak: so few that nobody waits through more losses than the scripts remember epochs
+/// (eight).
+const SOAK_CROWD: usize = 20;
+
+/// How many may enter in a minute of a soak. A second admits two, so that a line makes up for a pause, and the minute is the
+/// limit that counts.
+const SOAK_N: u32 = 64;
+
+/// The audited zone.
 pub(crate) const ZONE: &str = "HOT";
 
-fn policy() -> Policy {
-    Policy {
-        admit_per_minute: u32::try_from(N).expect("small"),
-        sub_windows: 60,
-        polling_period_ms: 500,
-        idle_timeout_s: 10,
-        ..Policy::default()
+/// How a world differs from others.
+#[derive(Clone)]
+pub(crate) struct Setting {
+    pub(crate) name: &'static str,
+    pub(crate) library: Library,
+    pub(crate) durability: Durability,
+    pub(crate) reach: Reach,
+    pub(crate) idle_timeout_s: u32,
+    /// Whether the servers do not tell Redis what they know of the zone's clock.
+    pub(crate) hides_clock: bool,
+    /// Whether the world has no end, and a line at all times.
+    pub(crate) soak: bool,
+}
+
+impl Setting {
+    pub(crate) fn new(name: &'static str, library: Library) -> Self {
+        Self {
+            name,
+            library,
+            durability: Durability::Async,
+            reach: Reach::Any,
+            idle_timeout_s: 10,
+            hides_clock: false,
+            soak: false,
+        }
+    }
+
+    /// Five entries a second, or two in a soak.
+    fn policy(&self) -> Policy {
+        Policy {
+            admit_per_minute: if self.soak { SOAK_N } else { u32::try_from(N).expect("small") },
+            sub_windows: 60,
+            polling_period_ms: 500,
+            idle_timeout_s: self.idle_timeout_s,
+            ..Policy::default()
+        }
+    }
+
+    /// Both zones. Everybody enters the other one at once.
+    fn zones(&self, zone: &ZoneId, beside: &ZoneId, mode: Mode) -> Vec<(ZoneId, Definition)> {
+        let quiet = Policy { admit_per_minute: 600_000, ..Policy::default() };
+        vec![(zone.clone(), Policy { mode, ..self.policy() }.into()), (beside.clone(), quiet.into())]
     }
 }
 
-/// Both zones. Everybody enters the other one at once.
-fn zones(zone: &ZoneId, beside: &ZoneId, mode: Mode) -> Vec<(ZoneId, Definition)> {
-    let quiet = Policy { admit_per_minute: 600_000, ..Policy::default() };
-    vec![(zone.clone(), Policy { mode, ..policy() }.into()), (beside.clone(), quiet.into())]
+/// Which servers the users reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// Each user reaches both.
+    Any,
+    /// Half of the users reach each.
+    Halves,
+    /// All users reach this one.
+    Only(usize),
 }
 
 /// What all users share.
@@ -89,16 +146,42 @@ impl Scene {
     }
 }
 
+/// A client that may hide what the server knows of the zone's clock.
+struct Caller {
+    client: AnyClient,
+    hides_clock: bool,
+}
+
+impl Client for Caller {
+    async fn run(
+        &self,
+        script: &'static Script,
+        keys: Vec<Bytes>,
+        mut args: Vec<Bytes>,
+        confirm: Option<Confirm>,
+    ) -> Result<Value, ClientError> {
+        if self.hides_clock && [&JOIN, &ENTER, &BEAT].iter().any(|of_zone| of_zone.name == script.name) {
+            // The third and fourth are the bounds of the zone's clock: see `lua/zone.lua`.
+            args[2..4].fill(Bytes::from_static(b"0"));
+        }
+        self.client.run(script, keys, args, confirm).await
+    }
+}
+
 /// A store that reports to the auditor.
 struct Watched {
-    redis: Redis,
+    redis: Redis<Caller>,
     scene: Arc<Scene>,
+    /// The number of the server whose store it is.
+    server: usize,
 }
 
 impl Watched {
-    fn heard<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Err(error) = &answer {
-            self.scene.audit().failed(error.to_string());
+    fn heard<T>(&self, zone: &ZoneId, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+        match &answer {
+            Err(error) => self.scene.audit().failed(error.to_string()),
+            Ok(_) if *zone == self.scene.zone => self.scene.audit().answers[self.server] += 1,
+            Ok(_) => {}
         }
         answer
     }
@@ -118,15 +201,17 @@ impl Store for Watched {
     }
 
     async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined, StoreError> {
-        let joined = self.heard(self.redis.join(zone, count).await)?;
+        let asked_ms = self.scene.now_ms();
+        let joined = self.heard(zone, self.redis.join(zone, count).await)?;
         if *zone == self.scene.zone {
-            let now_ms = self.scene.now_ms();
             let mut auditor = self.scene.audit();
-            auditor.decided(now_ms, joined.at_ms);
+            let heard_ms = self.scene.now_ms();
+            let answer = Answer { server: self.server, asked_ms, heard_ms, at_ms: joined.at_ms };
+            auditor.decided(answer);
             for (seq, verdict) in (joined.first..).zip(&joined.verdicts) {
                 auditor.given(joined.epoch, seq);
                 if let &Verdict::Entered(entry) = verdict {
-                    auditor.entered(now_ms, (joined.epoch, seq), entry, true);
+                    auditor.entered(answer, (joined.epoch, seq), entry, true);
                 }
             }
         }
@@ -134,14 +219,16 @@ impl Store for Watched {
     }
 
     async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided, StoreError> {
-        let decided = self.heard(self.redis.enter(zone, claims.clone()).await)?;
+        let asked_ms = self.scene.now_ms();
+        let decided = self.heard(zone, self.redis.enter(zone, claims.clone()).await)?;
         if *zone == self.scene.zone {
-            let now_ms = self.scene.now_ms();
             let mut auditor = self.scene.audit();
-            auditor.decided(now_ms, decided.at_ms);
+            let heard_ms = self.scene.now_ms();
+            let answer = Answer { server: self.server, asked_ms, heard_ms, at_ms: decided.at_ms };
+            auditor.decided(answer);
             for (claim, verdict) in claims.iter().zip(&decided.verdicts) {
                 if let &Verdict::Entered(entry) = verdict {
-                    auditor.entered(now_ms, (claim.epoch, claim.seq), entry, false);
+                    auditor.entered(answer, (claim.epoch, claim.seq), entry, false);
                 }
             }
         }
@@ -149,12 +236,17 @@ impl Store for Watched {
     }
 
     async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>) -> Result<View, StoreError> {
-        self.heard(self.redis.beat(zone, marks).await)
+        self.heard(zone, self.redis.beat(zone, marks).await)
     }
 }
 
-/// The two servers; `None` for a killed one.
-type Servers = [Option<Arc<Gate<Watched>>>; 2];
+/// The two servers.
+#[derive(Clone)]
+struct Servers {
+    /// `None` for a killed one.
+    gates: [Option<Arc<Gate<Watched>>>; 2],
+    reach: Reach,
+}
 
 /// Figures of the other zone.
 #[derive(Default)]
@@ -166,21 +258,27 @@ struct Beside {
 
 /// The world of one scenario.
 pub(crate) struct World {
-    name: &'static str,
-    library: Library,
+    setting: Setting,
     runtime: Runtime,
     scene: Arc<Scene>,
     servers: watch::Sender<Servers>,
     beside_zone: ZoneId,
     beside: Arc<Beside>,
     trouble_ms: u64,
+    /// For choices of the scenario.
+    pub(crate) random: Random,
 }
 
 impl World {
     /// Starts the world: all but [`LEFT`] entries of the minute are used, and a line forms. `beside` is a zone in another
     /// shard.
     pub(crate) fn begin(name: &'static str, library: Library, url: &str, beside: &str) -> Self {
-        let mut random = Random::seeded(name);
+        Self::begin_with(Setting::new(name, library), |_| url.to_owned(), beside)
+    }
+
+    /// Starts a world. `url` is the address of Redis for the server of one of [`USERS`].
+    pub(crate) fn begin_with(setting: Setting, url: impl Fn(&str) -> String, beside: &str) -> Self {
+        let mut random = Random::seeded(setting.name);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
@@ -193,40 +291,77 @@ impl World {
         let beside_zone = ZoneId::parse(beside).expect("a name");
         let scene = Arc::new(Scene {
             start: runtime.block_on(async { Instant::now() }),
-            auditor: Mutex::new(Auditor::new(policy())),
+            auditor: Mutex::new(Auditor::new(setting.policy())),
             sealer: seals.sealer(&zone),
             zone: zone.clone(),
         });
-        let address = Address::parse(url).expect("an address");
-        let servers: Servers = runtime.block_on(async {
-            let mut servers = [None, None];
-            for server in &mut servers {
-                let settings = Settings { library, ..Settings::default() };
-                let redis =
-                    Redis::connect(&address, &settings, Durability::Async).await.expect("Redis is there");
-                let store = Watched { redis, scene: Arc::clone(&scene) };
+        // A soak begins with a line.
+        let mode = if setting.soak { Mode::Hold } else { Mode::Auto };
+        let gates = runtime.block_on(async {
+            let mut gates = [None, None];
+            for (server, gate) in gates.iter_mut().enumerate() {
+                let settings = Settings { library: setting.library, ..Settings::default() };
+                let address = Address::parse(&url(USERS[server])).expect("an address");
+                let client = AnyClient::connect(&address, &settings).await.expect("Redis is there");
+                let caller = Caller { client, hides_clock: setting.hides_clock };
+                let redis = Redis::new(caller, setting.durability);
+                let store = Watched { redis, scene: Arc::clone(&scene), server };
                 let bus = Arc::new(Bus::with_rings(|_| 2).expect("a thread"));
-                let gate = Gate::new(store, seals.clone(), bus);
-                gate.serve_zones(zones(&zone, &beside_zone, Mode::Auto))
+                let started = Gate::new(store, seals.clone(), bus);
+                started
+                    .serve_zones(setting.zones(&zone, &beside_zone, mode))
                     .await
                     .expect("Redis takes the zones");
-                *server = Some(Arc::new(gate));
+                *gate = Some(Arc::new(started));
             }
-            servers
+            gates
         });
-        let world = Self {
-            name,
-            library,
+        let mut world = Self {
             runtime,
             scene,
-            servers: watch::Sender::new(servers),
+            servers: watch::Sender::new(Servers { gates, reach: setting.reach }),
             beside_zone,
             beside: Arc::default(),
             trouble_ms: 0,
+            random: Random::of(0),
+            setting,
         };
-        world.fill(&mut random);
+        if world.setting.soak {
+            world.keep_a_line(&mut random);
+        } else {
+            world.fill(&mut random);
+        }
         world.watch_beside(beside.to_owned(), random.bits());
+        world.random = random;
         world
+    }
+
+    /// Starts a line, and a newcomer whenever fewer than [`SOAK_CROWD`] people wait.
+    fn keep_a_line(&self, random: &mut Random) {
+        let (scene, servers, mut random) =
+            (Arc::clone(&self.scene), self.servers.subscribe(), Random::of(random.bits()));
+        self.runtime.spawn(async move {
+            let mut joining: Vec<usize> = Vec::new();
+            let mut user = N;
+            loop {
+                let waiting = {
+                    let mut auditor = scene.audit();
+                    joining.retain(|user| {
+                        let user = auditor.user(*user);
+                        user.place.is_none() && !user.left
+                    });
+                    auditor.waiting() + joining.len()
+                };
+                for _ in waiting..SOAK_CROWD {
+                    joining.push(user);
+                    tokio::spawn(live(Arc::clone(&scene), servers.clone(), user, Random::of(random.bits())));
+                    user += 1;
+                }
+                sleep(NEWCOMER_EVERY).await;
+            }
+        });
+        eventually("the line has formed", || (self.scene.audit().places() >= SOAK_CROWD).then_some(()));
+        self.serve(Mode::Auto);
     }
 
     /// Starts the people who use up the minute, then the crowd, then newcomers.
@@ -255,10 +390,10 @@ impl World {
     }
 
     fn serve(&self, mode: Mode) {
-        let servers = self.servers.borrow().clone();
+        let gates = self.servers.borrow().gates.clone();
         self.runtime.block_on(async {
-            for gate in servers.iter().flatten() {
-                gate.serve_zones(zones(&self.scene.zone, &self.beside_zone, mode))
+            for gate in gates.iter().flatten() {
+                gate.serve_zones(self.setting.zones(&self.scene.zone, &self.beside_zone, mode))
                     .await
                     .expect("Redis takes the zones");
             }
@@ -277,7 +412,7 @@ impl World {
         self.runtime.spawn(async move {
             loop {
                 let (Some(gate), zone, beside) =
-                    (choose(&servers, &mut random), zone.clone(), Arc::clone(&beside))
+                    (choose_any(&servers, &mut random), zone.clone(), Arc::clone(&beside))
                 else {
                     return;
                 };
@@ -314,76 +449,181 @@ impl World {
 
     /// Waits until no server gets answers from its store any more.
     pub(crate) fn wait_away(&self) {
-        eventually("the servers notice", || {
-            let servers = self.servers.borrow();
-            let away = |gate: &Arc<Gate<Watched>>| {
-                gate.zones().iter().any(|(zone, answers)| *zone == self.scene.zone && !answers)
-            };
-            servers.iter().flatten().all(away).then_some(())
+        (0..USERS.len()).for_each(|server| self.wait_away_at(server));
+    }
+
+    /// Waits until a server gets no answers from its store any more.
+    pub(crate) fn wait_away_at(&self, server: usize) {
+        eventually("the server notices", || {
+            let gate = self.servers.borrow().gates[server].clone().expect("the server runs");
+            let away = gate.zones().iter().any(|(zone, answers)| *zone == self.scene.zone && !answers);
+            away.then_some(())
         });
+    }
+
+    /// Waits until a server gets one more answer from its store, to a call that it makes from now on.
+    pub(crate) fn wait_answer(&self, server: usize) {
+        // One call may be under way, and a beat another.
+        let before = self.scene.audit().answers[server];
+        eventually("the store answers", || (self.scene.audit().answers[server] > before + 2).then_some(()));
+    }
+
+    /// Waits until numbers are given out in a newer epoch than `before`.
+    pub(crate) fn wait_epoch_after(&self, before: u32) {
+        eventually("a new epoch begins", || (self.epoch() > before).then_some(()));
+    }
+
+    /// The newest epoch in which numbers were given out.
+    pub(crate) fn epoch(&self) -> u32 {
+        self.scene.audit().epoch
+    }
+
+    /// Lets the trouble last until so long after its beginning.
+    pub(crate) fn last(&self, whole: Duration) {
+        let left = whole.saturating_sub(Duration::from_millis(self.scene.now_ms() - self.trouble_ms));
+        obey_polling_period(crate::clock::now() + left);
+    }
+
+    /// From now on users reach these servers.
+    pub(crate) fn reach(&self, reach: Reach) {
+        self.servers.send_modify(|servers| servers.reach = reach);
+    }
+
+    /// How many a server admitted from the line since the trouble began.
+    pub(crate) fn entries_of(&self, server: usize) -> usize {
+        self.scene.audit().entries_of(server, self.trouble_ms)
+    }
+
+    /// So many may enter on top of the minute.
+    pub(crate) fn allow_on_top(&self, count: usize) {
+        assert!(count <= N, "the book allows a minute's worth at most");
+        self.scene.audit().allowed_on_top = count;
     }
 
     /// Kills a server. Its pending calls are never answered.
     pub(crate) fn kill_server(&self) {
-        let left = self.servers.borrow()[1].clone();
-        drop(self.servers.send_replace([None, left]));
+        self.servers.send_modify(|servers| servers.gates[0] = None);
+    }
+
+    /// How many more of the minute's slots were unused at the worst moment since `from_ms` than then.
+    pub(crate) fn unused_slots(&self, from_ms: u64) -> usize {
+        self.scene.audit().unused_slots(from_ms, self.now_ms())
+    }
+
+    /// The longest time since `from_ms` in which nobody entered, up to the last entry.
+    pub(crate) fn longest_pause_ms(&self, from_ms: u64) -> u64 {
+        self.scene.audit().longest_pause_ms(from_ms)
+    }
+
+    /// From now on, slots may be used again so much earlier than a minute later.
+    pub(crate) fn allow_early(&self, early_ms: u64) {
+        self.scene.audit().early_ms = early_ms;
+    }
+
+    /// How many have entered.
+    pub(crate) fn entries(&self) -> usize {
+        self.scene.audit().entered_in_all()
+    }
+
+    /// Waits until at most so many of the minute's slots are unused, but not longer than `limit`.
+    pub(crate) fn wait_used(&self, unused: usize, limit: Duration) {
+        let n = self.setting.policy().admit_per_minute as usize;
+        let deadline_ms = self.now_ms() + u64::try_from(limit.as_millis()).expect("short");
+        eventually("the minute is used", || {
+            let used = self.scene.audit().entries_since(self.now_ms().saturating_sub(60_000));
+            (used + unused >= n || self.now_ms() >= deadline_ms).then_some(())
+        });
+    }
+
+    /// The time of this world.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.scene.now_ms()
     }
 
     /// Waits until the minute is used up, and a little longer for entries beyond it. Returns the promises that were broken.
     pub(crate) fn end(self) -> Vec<String> {
         let deadline = self.runtime.block_on(async { Instant::now() }) + Duration::from_secs(30);
+        let untold = if self.setting.durability == Durability::Replicated { UNTOLD } else { 0 };
         let full = self.runtime.block_on(async {
-            while self.scene.audit().entered_in_all() < N && Instant::now() < deadline {
+            while self.entries() < N - untold && Instant::now() < deadline {
                 sleep(Duration::from_millis(20)).await;
             }
-            self.scene.audit().entered_in_all() >= N
+            self.entries() >= N - untold
         });
         // Ten more people would have entered by then.
         obey_polling_period(crate::clock::now() + Duration::from_millis(2_500));
-        let Self { name, library, runtime, scene, servers, beside, trouble_ms, .. } = self;
+        let (figures, errors) = self.stop();
+        let mut broken = figures.broken;
+        if !full {
+            broken.push(format!("only {} entered within 30 s", figures.entries));
+            broken.push(format!("the stores said {errors:#?}"));
+        }
+        broken
+    }
+
+    /// Ends everything, and returns what the auditor found, and the errors of the stores.
+    pub(crate) fn stop(self) -> (Figures, BTreeMap<String, u64>) {
+        let Self { setting, runtime, scene, servers, beside, trouble_ms, .. } = self;
         runtime.shutdown_timeout(Duration::from_secs(5));
         drop(servers);
-        let auditor = std::mem::replace(&mut *scene.audit(), Auditor::new(policy()));
+        let auditor = std::mem::replace(&mut *scene.audit(), Auditor::new(setting.policy()));
+        let (entered, pause_ms) = (auditor.entered_in_all(), auditor.longest_pause_ms(trouble_ms));
+        let (stale, refused, errors) = (auditor.stale, auditor.refused, auditor.errors.clone());
+        let allowed = auditor.allowed_on_top;
+        let found = auditor.verdict();
         let figures = format!(
-            "{name} ({library:?}): {} entered, longest pause {} ms; {} polls stale, {} refused; other shard: slowest join {} ms, {} of \
-             {} refused",
-            auditor.entered_in_all(),
-            auditor.longest_pause_ms(trouble_ms),
-            auditor.stale,
-            auditor.refused,
+            "{} ({:?}): {entered} entered, {} on top and {} twice of {allowed} allowed; windows {} ms early; longest pause \
+             {pause_ms} ms; {stale} polls stale, {refused} refused; other shard: slowest join {} ms, {} of {} refused",
+            setting.name,
+            setting.library,
+            found.over_admissions,
+            found.second_passes,
+            found.early_ms,
             beside.slowest_ms.load(Ordering::Relaxed),
             beside.refused.load(Ordering::Relaxed),
             beside.joined.load(Ordering::Relaxed) + beside.refused.load(Ordering::Relaxed),
         );
         drop(writeln!(io::stderr(), "{figures}"));
-        let (entered, errors) = (auditor.entered_in_all(), auditor.errors.clone());
-        let mut broken = auditor.verdict();
-        if !full {
-            broken.push(format!("only {entered} entered within 30 s"));
-            broken.push(format!("the stores said {errors:#?}"));
-        }
-        broken
+        (found, errors)
     }
 }
 
 /// A random running server.
-fn choose(servers: &watch::Receiver<Servers>, random: &mut Random) -> Option<Arc<Gate<Watched>>> {
+fn choose_any(servers: &watch::Receiver<Servers>, random: &mut Random) -> Option<Arc<Gate<Watched>>> {
     let servers = servers.borrow();
-    let alive: Vec<_> = servers.iter().flatten().collect();
+    let alive: Vec<_> = servers.gates.iter().flatten().collect();
     if alive.is_empty() { None } else { Some(Arc::clone(alive[random.below(alive.len())])) }
 }
 
-/// Calls a server; `None` if it was killed meanwhile, or took longer than an app waits.
+/// A random running server that a user reaches.
+fn choose(
+    servers: &watch::Receiver<Servers>,
+    random: &mut Random,
+    user: usize,
+) -> Option<Arc<Gate<Watched>>> {
+    let servers = servers.borrow();
+    let reached = |server: usize| match servers.reach {
+        Reach::Any => true,
+        Reach::Halves => server == user % 2,
+        Reach::Only(only) => server == only,
+    };
+    let reached = servers.gates.iter().enumerate().filter(|(server, _)| reached(*server));
+    let alive: Vec<_> = reached.filter_map(|(_, gate)| gate.as_ref()).collect();
+    if alive.is_empty() { None } else { Some(Arc::clone(alive[random.below(alive.len())])) }
+}
+
+/// Calls a server; `None` if none is reached, it was killed meanwhile, or took longer than an app waits.
 async fn ask(
     scene: &Scene,
     servers: &watch::Receiver<Servers>,
+    user: usize,
     random: &mut Random,
     token: Option<&Token>,
 ) -> Option<Result<Reply, Refusal>> {
-    let gate = choose(servers, random)?;
+    let gate = choose(servers, random, user)?;
     let mut watching = servers.clone();
     let killed = async {
-        let gone = |servers: &Servers| !servers.iter().flatten().any(|other| Arc::ptr_eq(other, &gate));
+        let gone = |servers: &Servers| !servers.gates.iter().flatten().any(|other| Arc::ptr_eq(other, &gate));
         let _ = watching.wait_for(gone).await;
     };
     let answered = async {
@@ -405,7 +645,7 @@ async fn live(scene: Arc<Scene>, servers: watch::Receiver<Servers>, user: usize,
     let mut token: Option<Token> = None;
     let mut again = 3;
     loop {
-        let answer = ask(&scene, &servers, &mut random, token.as_ref()).await;
+        let answer = ask(&scene, &servers, user, &mut random, token.as_ref()).await;
         let now_ms = scene.now_ms();
         let pause_ms = match answer {
             Some(Ok(Reply::Waiting { token: newer, polling_period_ms, stale, .. })) => {
@@ -415,7 +655,9 @@ async fn live(scene: Arc<Scene>, servers: watch::Receiver<Servers>, user: usize,
                 if stale {
                     auditor.stale += 1;
                 } else {
-                    auditor.user(user).fresh_ms.push(now_ms);
+                    let fresh_ms = &mut auditor.user(user).fresh_ms;
+                    // They stay sorted: the clock was read before the auditor was free.
+                    fresh_ms.push(now_ms.max(fresh_ms.last().copied().unwrap_or(0)));
                 }
                 token = Some(newer);
                 u64::from(polling_period_ms)
