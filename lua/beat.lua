@@ -7,7 +7,7 @@
 -- Returns zone.lua's, then: end of the front; the counts of all segments from the first on ("live present generation
 --         seen_all rev front" each, empty for a segment without any; none if not asked for); the revision of each segment
 --         passed; the live bits of those that are newer than the server's (empty for the others); and the servers that
---         make decisions (none if the counts were not asked for)
+--         make decisions and called lately (none if the counts were not asked for)
 -- Cost  about 30 us; 20 us per segment with polls, 25 us more when a generation ends; with the counts, 0.2 us per segment
 --       of the line, and 1 us for each ticket that comes into the front.
 
@@ -95,7 +95,15 @@ local rows, servers, front_end = {}, {}, z.next
 if ARGV[from + #segments * 3] == '1' then
   keep_segments()
   local signed = call('HGETALL', KEYS[8])
-  for i = 1, #signed, 2 do servers[#servers + 1] = signed[i] end
+  for i = 1, #signed, 2 do
+    local silent_ms = abs(z.now - tonumber(string.match(signed[i + 1], ' (%d+)')))
+    if silent_ms <= SERVER_MS then servers[#servers + 1] = signed[i] end
+    -- A server that can't reach Redis, or stands still, may have heard people who look silent here. When it is back it
+    -- reports their polls, or they have two periods to ask again.
+    if silent_ms > sign_ms() + 3000 and silent_ms <= silence_ms() then
+      z.spare_until = max(z.spare_until, back_at(z.period))
+    end
+  end
   table.sort(servers)
   local names = {}
   for i = z.base, segment_of(max(z.next - 1, z.base * SEGMENT)) do names[#names + 1] = int(i) end

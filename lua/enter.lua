@@ -41,6 +41,12 @@ local function before(index)
   return live_before, present_before
 end
 
+-- Whether a ticket that a server saw gone may wait again: everybody was asked whether it entered, or half of the time is
+-- over in which servers can say so.
+local function is_unlikely_in()
+  return not is_recovering() or z.now >= max(z.hold_until, floor((z.hold_until + z.recover_until) / 2))
+end
+
 local claims, verdicts, asking = ARGV[from], {}, {}
 for at = 1, #claims, 10 do
   local epoch, seq = unpack_struct('>I4I6', claims, at)
@@ -52,7 +58,7 @@ for at = 1, #claims, 10 do
   if of_line == nil and z.now >= z.hold_until and z.now < z.recover_until and seq < z.floor then
     -- No server has told of the line before this one. The ticket itself proves the place.
     of_line, unknown, z.base = true, true, min(z.base, s.index)
-    past = string.sub(pack('>i8i8i8i8', epoch, 0, 0, z.floor) .. past, 1, 8 * 32)
+    past = string.sub(pack('>i8i8i8i8', epoch, 0, 0, z.floor) .. past, 1, PAST)
   end
   if of_line == nil and is_recovering() then
     verdicts[i] = waiting(1, 0, z.period, -1)
@@ -66,7 +72,7 @@ for at = 1, #claims, 10 do
     elseif s.index >= z.base then
       live = call('GETBIT', s.live_key, bit) == 1
       local is_lost = epoch ~= z.epoch and call('GETBIT', s.lost_key, bit) == 1
-      if not live and z.now < z.recover_until and (is_lost and z.now >= z.hold_until or unknown and not is_lost) then
+      if not live and z.now < z.recover_until and (is_lost and is_unlikely_in() or unknown and not is_lost) then
         -- A lost state gave out this number, and no server remembers it. Or a server saw that it did not wait any more, but
         -- none was told of an entry, so its holder was not either. The ticket itself proves the place.
         if not s.known then start_segment(s) end

@@ -29,5 +29,6 @@ if changed then
     call('DEL', KEYS[3])
     z.due_base = z.now - z.paused
   end
+  if z.idle < idle then z.spare_until = max(z.spare_until, back_at(period)) end
 end
 return finish()

@@ -37,9 +37,10 @@ else
 end
 local from, fault = begin()
 if fault then return fault end
--- By how much the line's clock is ahead of the one that the server remembers. Within a line small differences are delays.
+-- By how much the line's clock is ahead of the one that the server remembers. Within a line, less than five seconds are the
+-- delay of a call; more if the clock was set while no server knew it.
 local drift = z.now - w_now
-if z.born == w.born and abs(drift) <= 1000 then drift = 0 end
+if z.born == w.born and abs(drift) <= 5000 then drift = 0 end
 
 -- The revision and the next number that the state knew of a past epoch.
 local function find_past(epoch)
@@ -50,7 +51,7 @@ local function find_past(epoch)
 end
 
 local function add_past(known, limit)
-  past = string.sub(pack('>i8i8i8i8', w.epoch, 0, known, limit) .. past, 1, 8 * 32)
+  past = string.sub(pack('>i8i8i8i8', w.epoch, 0, known, limit) .. past, 1, PAST)
 end
 
 local taken = 1
@@ -98,7 +99,7 @@ end
 if taken == 1 then
   for at = 1, #w.past, 32 do
     local epoch = unpack_struct('>i8', w.past, at)
-    if epoch ~= z.epoch and not find_past(epoch) then past = string.sub(past .. string.sub(w.past, at, at + 31), 1, 8 * 32) end
+    if epoch ~= z.epoch and not find_past(epoch) then past = string.sub(past .. string.sub(w.past, at, at + 31), 1, PAST) end
   end
 end
 if taken == 1 and not (rev_known and w.rev > rev_known) then taken = 0 end

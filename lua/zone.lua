@@ -36,9 +36,11 @@ local SEGMENT, AGE_OUT, PAUSE_MS, LONG_PAUSE_MS = 65536, 13, 1500, 4000
 local BIT_MS, LEAST_POLL_MS, LAST_STEP_MS, MINUTE_MS = 500, 100, 700, 60000
 local AUTO, HOLD, OPEN, CLOSED = 0, 1, 2, 3
 local POLL_SCALE, ON_MS = 65536, 1500
--- How far a server that does not know the zone's clock can advance it, and entries leave their window. How long a server
--- counts that has not called.
-local UNSEEN_MS, SERVER_MS = 1000, 70000
+-- The bytes of the past epochs that are remembered. A holder may live through so many losses.
+local PAST = 64 * 32
+-- How far a server that does not know the zone's clock can advance it, and entries leave their window. How long the
+-- presumption waits for a server that has not called. How far beyond its bounds the clock may be.
+local UNSEEN_MS, SERVER_MS, LATE_MS = 1000, 70000, 500
 -- The first number of a line that may have had a predecessor: those of the predecessor are below it.
 local AFTER_LOSS = 256 * SEGMENT
 local FIXED, PER_SEGMENT = 8, 8
@@ -47,12 +49,14 @@ local FIXED, PER_SEGMENT = 8, 8
 --   born, floor, start    when the line was created; its first number; the first number of this epoch
 --   presumed_at, presumed slots that are presumed to be taken: at which instant they are in the log, and how many. The
 --                         instant is 0 once every server has given back what it remembers
+--   spare_until           until when nobody is evicted: people may have been heard by a server that is silent, or come back
+--                         later than a new idle time allows
 local FIELDS = {
   'epoch', 'rev', 'now', 'offset', 'next', 'base', 'first', 'total_first', 'records', 'total', 'minute_from', 'minute_before',
   'sub_from', 'sub_before', 'paused', 'seen_all', 'lateness', 'due_base', 'appointed', 'live', 'present', 'joined',
   'entered', 'evicted', 'used', 'hold_until', 'run', 'recover_until', 'mode', 'n', 'subs', 'period', 'idle', 'ttl',
   'failure', 'policy_rev', 'keep_until',
-  'born', 'floor', 'start', 'presumed_at', 'presumed',
+  'born', 'floor', 'start', 'presumed_at', 'presumed', 'spare_until',
 }
 -- How many numbers a header has that does not say it.
 local FIRST_FIELDS = 36
@@ -90,15 +94,22 @@ end
 
 -- Time. The zone's clock is the clock of Redis minus an offset, kept within the bounds that the server passes. So a node
 -- whose clock differs, or was set, neither opens a window early nor stops the line. The bounds of an earlier epoch do not
--- count. Without bounds a long time cannot be told from a clock that was set.
-local is_bounded
-local function set_clock()
+-- count. Without bounds a long time cannot be told from a clock that was set; and if another process has the state now
+-- (`is_other`), with a clock of its own, no time has passed.
+-- A call that stood still on its way has old bounds, and cannot be told from a clock that was set. Nobody enters by it.
+local is_bounded, is_late
+local function set_clock(is_other)
   local time = call('TIME')
   wall = time[1] * 1000 + floor(time[2] / 1000)
   local of, lo, hi = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
   is_bounded = hi > 0 and (of == 0 or of == z.epoch)
   local now = wall - z.offset
-  if is_bounded then now = max(min(now, hi), lo) end
+  if is_bounded then
+    is_late = now > hi + LATE_MS and hi > lo and not is_other
+    now = max(min(now, hi), lo)
+  elseif is_other then
+    now = z.now
+  end
   now = max(now, z.now)
   z.offset = wall - now
   return now
@@ -172,7 +183,8 @@ local function see_all(s)
   s.front = 0
 end
 
--- The next generation: each age grows by one. Evicts tickets that are too old, and notes those that just became absent.
+-- The next generation: each age grows by one. Evicts tickets that are too old, or keeps them at the last age before that
+-- while a server is silent. Notes those that just became absent.
 local function grow_older(s, absent_age)
   local carry, spare = KEYS[6], KEYS[7]
   call('BITOP', 'OR', carry, s.live_key)
@@ -184,7 +196,9 @@ local function grow_older(s, absent_age)
   -- 13 is 1101 in binary, and no age is higher.
   call('BITOP', 'AND', KEYS[6], s.ages[1], s.ages[3], s.ages[4])
   local evicted = call('BITCOUNT', KEYS[6])
-  if evicted > 0 then
+  if evicted > 0 and z.now < z.spare_until then
+    call('BITOP', 'XOR', s.ages[1], s.ages[1], KEYS[6])
+  elseif evicted > 0 then
     call('BITOP', 'XOR', s.live_key, s.live_key, KEYS[6])
     for _, i in ipairs({ 1, 3, 4 }) do call('BITOP', 'XOR', s.ages[i], s.ages[i], KEYS[6]) end
     call('BITOP', 'AND', s.here_key, s.here_key, s.live_key)
@@ -267,7 +281,7 @@ local function free(strict)
   return max(minute, 0)
 end
 
-local function is_held() return z.mode == HOLD or z.mode == CLOSED or z.now < z.hold_until end
+local function is_held() return z.mode == HOLD or z.mode == CLOSED or z.now < z.hold_until or is_late end
 
 -- Adds a record to the log: so many slots were taken now.
 local function take_slots(count)
@@ -442,7 +456,7 @@ local blind_since
 local function begin_epoch(now, rev_known, next_known, above)
   local epoch, next = above and max(z.epoch, above[1]) or z.epoch, above and max(z.next, above[2]) or z.next
   local limit = (segment_of(next + SEGMENT - 1) + 1) * SEGMENT
-  past = string.sub(pack('>i8i8i8i8', z.epoch, rev_known, next_known, limit) .. past, 1, 8 * 32)
+  past = string.sub(pack('>i8i8i8i8', z.epoch, rev_known, next_known, limit) .. past, 1, PAST)
   local own = (z.run + wall) % SEGMENT
   z.epoch, z.start = epoch + 1 + own % 4096, limit + own
   z.next = z.start
@@ -486,27 +500,39 @@ end
 -- Whether servers may still have to say what they remember of a lost state.
 local function is_recovering() return z.now < z.hold_until or (z.presumed_at > 0 and z.now < z.recover_until) end
 
--- Notes that the server called. Servers that were silent for long are forgotten: no entry that they were told still counts.
+-- When people whose period was `period` have had time to ask again.
+local function back_at(period) return z.now + 2 * period + 5000 end
+
+-- How often a server is noted on the list, and how long eviction waits for one that has not called.
+local function sign_ms() return min(floor(z.idle * 1000 / 6), 2000) end
+local function silence_ms() return z.idle * 2000 end
+
+-- Notes that the server called. Servers that were silent for long are forgotten.
 local function sign()
   local name = ARGV[6]
   if name == '' then return end
   local mine = call('HGET', KEYS[8], name)
   local epoch, seen = string.match(mine or '', '(%d+) (%d+)')
-  if seen and abs(z.now - tonumber(seen)) < 10000 then return end
+  if seen and abs(z.now - tonumber(seen)) < sign_ms() then return end
   call('HSET', KEYS[8], name, (epoch or int(z.epoch)) .. ' ' .. int(z.now))
   local all = call('HGETALL', KEYS[8])
   for i = 1, #all, 2 do
-    if abs(z.now - tonumber(string.match(all[i + 1], ' (%d+)'))) > SERVER_MS then call('HDEL', KEYS[8], all[i]) end
+    if abs(z.now - tonumber(string.match(all[i + 1], ' (%d+)'))) > max(SERVER_MS, silence_ms()) then
+      call('HDEL', KEYS[8], all[i])
+    end
   end
 end
 
--- Checks whether this process held the state at the last call. If not, it was restarted or took over from another
--- process, and the last writes of that process may be lost.
-local function check_process(now)
-  if call('EXISTS', KEYS[5]) == 1 then return end
-  local run = tonumber(string.sub(string.match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12), 16)
+-- The number of this process; nil if it is known to have held the state at the last call.
+local function unknown_run()
+  if call('EXISTS', KEYS[5]) == 1 then return nil end
+  return tonumber(string.sub(string.match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12), 16)
+end
+
+-- Notes which process has the state. If it is another one than before, it was restarted or took over, and the last writes
+-- of that process may be lost.
+local function check_process(now, run, is_other)
   if run ~= z.run then
-    local is_other = z.run ~= 0
     z.run = run
     if is_other then begin_epoch(now, z.rev, z.next) end
     call('SET', KEYS[1], header())
@@ -526,8 +552,10 @@ local function begin(refuses)
   if epoch > z.epoch or (epoch == z.epoch and rev > z.rev) then
     return nil, redis.error_reply('WEIR_LOST the state is older than what a server has seen of it')
   end
-  local now = set_clock()
-  check_process(now)
+  local run = unknown_run()
+  local is_other = run and z.run ~= 0 and run ~= z.run
+  local now = set_clock(is_other)
+  if run then check_process(now, run, is_other) end
   local from = use_segments()
   local fault = refuses and refuses(from)
   if fault then return nil, redis.error_reply(fault) end

@@ -53,8 +53,6 @@ struct Seen {
     joined: (u64, u64),
     /// The times at which polls were sent that were answered with a place, and how long each answer said to wait.
     polls: Vec<(u64, u64)>,
-    /// When the last poll was sent whose answer was not stale. A server that the store does not hear can't report others.
-    reported: u64,
     /// The first pass, and when it came.
     pass: Option<(u64, PassClaims)>,
     /// No longer waits.
@@ -116,7 +114,6 @@ impl Auditor {
             ticket: None,
             joined: (0, 0),
             polls: Vec::new(),
-            reported: 0,
             pass: None,
             left: false,
             known_by: Vec::new(),
@@ -168,6 +165,14 @@ impl Auditor {
     pub(crate) fn server_ends(&mut self, now: u64, server: usize) {
         if let Some(life) = self.lives.iter_mut().rev().find(|life| life.server == server) {
             life.until = now;
+        }
+        // If nobody else was told of an operator's last change, it may be lost with the primary.
+        let others_know = self.lives.iter().any(|life| life.until == u64::MAX && life.from + 1_000 < now);
+        if let [.., before, last] = &mut self.policies[..]
+            && !others_know
+            && now < last.0 + 5_000
+        {
+            before.1 = u64::MAX;
         }
     }
 
@@ -221,10 +226,7 @@ impl Auditor {
             seen.pass = None;
         }
         match answer {
-            Ok(Reply::Waiting { polling_period_ms, stale, .. }) => {
-                if !stale {
-                    seen.reported = asked;
-                }
+            Ok(Reply::Waiting { polling_period_ms, .. }) => {
                 let asked_again = seen.pass;
                 seen.polls.push((asked, u64::from(*polling_period_ms)));
                 // After a loss a holder is told to wait until the servers have said what they remember.
@@ -255,7 +257,7 @@ impl Auditor {
             }
             Err(Refusal::Gone) => {
                 let (pass, last, first) =
-                    (seen.pass, seen.polls.last().map(|_| seen.reported), seen.joined.1);
+                    (seen.pass, seen.polls.last().map(|&(sent, _)| sent), seen.joined.1);
                 seen.left = true;
                 match (pass, last) {
                     // A node's clock may be wrong, and with it what the pass says. It is valid for as long as it says.

@@ -47,6 +47,8 @@ pub(crate) struct Net {
     pub(crate) scripts: u64,
     /// The epoch that each node answered with last.
     epochs: Vec<u64>,
+    /// How far the zone's clock was from the true time at the last answer.
+    clock_ms: i64,
 }
 
 impl Net {
@@ -61,6 +63,7 @@ impl Net {
             start: Instant::now(),
             scripts: 0,
             epochs: vec![0; plan.data_nodes + plan.voters],
+            clock_ms: 0,
         }
     }
 
@@ -310,6 +313,17 @@ fn tap(
         net.cluster.tell(now, line);
     }
     let (epoch, now_ms) = (u32::try_from(field(0)).unwrap_or(0), field(2));
+    if header.len() >= 288 {
+        let before = std::mem::replace(&mut net.clock_ms, now_ms.cast_signed() - now.cast_signed());
+        let by_ms = net.clock_ms - before;
+        if before != 0 && by_ms.abs() > 1_000 {
+            let line = format!(
+                "the zone's clock moves by {by_ms} ms at node {node}, after a {} of server {server}",
+                script.name
+            );
+            net.cluster.tell(now, line);
+        }
+    }
     let mut entered = |epoch: u32, seq: u64, (at_ms, unix_s): (u64, u64), by_join: bool| {
         if at_ms == now_ms {
             let line = format!("node {node} lets ticket ({epoch}, {seq}) in, for server {server}");

@@ -96,20 +96,32 @@ fn story(plan: &Plan) -> String {
     lines.join("\n")
 }
 
-/// Seeds whose runs break a promise at present, and why. Each is a fault that is known and not mended yet. Mending it makes
-/// the seed hold, and `the_known_faults_are_found` fail until the row is gone.
-const KNOWN: &[(u64, Promise, &str)] = &[];
+/// Seeds whose runs break a promise at present, found among seeds 501 to 3000. Each is a fault that is known and not mended yet.
+/// Mending it makes the seed hold, and `the_known_faults_are_found` fail until the seed is gone.
+const KNOWN: &[(Promise, &[u64])] = &[
+    (
+        Promise::PassDiffers,
+        &[545, 643, 949, 1154, 1195, 1319, 1534, 1612, 1897, 2370, 2398, 2440, 2603, 2848],
+    ),
+    (Promise::Stalled, &[555, 778, 1184, 1693, 2371, 2804]),
+    (Promise::StoreTroubleShown, &[933, 2071, 2179, 2630]),
+    (Promise::TooManyInASubWindow, &[1274, 2305, 2829]),
+    (Promise::PlaceLost, &[1395]),
+    (Promise::OutOfOrder, &[1812, 2192, 2350]),
+    (Promise::TooMany, &[2435]),
+];
 
 fn is_known(seed: u64) -> bool {
-    KNOWN.iter().any(|(known, ..)| *known == seed)
+    KNOWN.iter().any(|(_, seeds)| seeds.contains(&seed))
 }
 
 #[test]
 fn the_known_faults_are_found() {
     let holds: Vec<_> = KNOWN
         .iter()
-        .filter(|(seed, promise, _)| broken(&Plan::of(*seed)) != Some(*promise))
-        .map(|(seed, promise, fault)| format!("seed {seed} does not break {promise:?} any more: {fault}"))
+        .flat_map(|(promise, seeds)| seeds.iter().map(move |seed| (*promise, *seed)))
+        .filter(|(promise, seed)| broken(&Plan::of(*seed)) != Some(*promise))
+        .map(|(promise, seed)| format!("seed {seed} does not break {promise:?} any more"))
         .collect();
     assert!(
         holds.is_empty(),

@@ -116,13 +116,16 @@ impl Fault {
         }
     }
 
-    /// Whether the server can't tell the store anything while the fault lasts.
+    /// Whether the server can't tell the store anything while the fault lasts, for longer than others wait for it.
     pub(crate) fn silences(self, server: usize) -> bool {
-        match self {
-            Self::Cut { cut: Cut::Sides, .. } => true,
-            Self::Cut { cut: Cut::Server(of), .. } | Self::FreezeServer { server: of, .. } => of == server,
-            _ => false,
-        }
+        self.lasts_ms() > 20_000
+            && match self {
+                Self::Cut { cut: Cut::Sides, .. } => true,
+                Self::Cut { cut: Cut::Server(of), .. } | Self::FreezeServer { server: of, .. } => {
+                    of == server
+                }
+                _ => false,
+            }
     }
 
     /// When the fault ends, after its start.

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use admission::{Joined, Mode, Policy, Verdict, ZoneId};
+use admission::{Joined, Mode, PagePolls, Policy, Verdict, ZoneId};
 use store::{
     Kept, Store as _, StoreError,
     redis::{Durability, Redis, address::Settings},
@@ -109,6 +109,41 @@ pub(crate) async fn freed_segment_keeps_its_longest_life(backend: &InRedis, zone
     let key = format!("weir:v1:{{{zone}}}:0:entry");
     let kept_ms = backend.servers.command(holder, &["PTTL", &key]).int();
     assert!((3_000_000..=3_600_000).contains(&kept_ms), "kept for {kept_ms} ms");
+}
+
+/// A server that can't reach Redis for longer than the idle time keeps the places of those who ask it.
+pub(crate) async fn who_asks_a_server_that_is_cut_off_keeps_the_place(backend: &InRedis, zone: &ZoneId) {
+    let (a, b) = (backend.open().await, backend.open().await);
+    let view = a.put_zone(zone, with(Mode::Hold)).await.expect("put");
+    b.open_zone(zone, policy()).await.expect("opened");
+    let epoch = a.join(zone, 3).await.expect("joins").epoch;
+    b.join(zone, 1).await.expect("joins");
+    let polls = |tickets: u64| {
+        vec![PagePolls {
+            page: 0,
+            words: Box::new(std::array::from_fn(|i| if i == 0 { tickets } else { 0 })),
+        }]
+    };
+    let mut now_ms = view.now_ms + 1_000;
+    let mut beat = async |server: &Redis, tickets: u64| {
+        now_ms += 1_000;
+        server.hold_clock(now_ms);
+        server.beat(zone, polls(tickets)).await.expect("beats").tally
+    };
+    for _ in 0..100 {
+        beat(&b, 0b1000).await;
+    }
+    assert_eq!(beat(&b, 0b1000).await.waiting, 4, "perhaps the other server has heard them");
+    // It has heard two of them.
+    beat(&a, 0b0011).await;
+    for _ in 0..30 {
+        beat(&a, 0b0011).await;
+        beat(&b, 0b1000).await;
+    }
+    assert_eq!(beat(&a, 0b0011).await.waiting, 3, "nobody has heard the third");
+    let verdicts = a.enter(zone, claims(epoch, [0, 1, 2, 3])).await.expect("decided").verdicts;
+    assert_eq!(verdicts[2], Verdict::Gone);
+    assert!([0, 1, 3].iter().all(|&i| matches!(verdicts[i], Verdict::Waiting(_))), "{verdicts:?}");
 }
 
 /// One holder at the front does not keep what those had who came later and left.

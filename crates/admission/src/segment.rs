@@ -74,6 +74,8 @@ pub(crate) struct Clock {
     pub(crate) seen_all: u64,
     /// The highest age at which a holder is present.
     pub(crate) present_age: u64,
+    /// Whether nobody is evicted now. Ages stop at the last one before eviction.
+    pub(crate) spares: bool,
 }
 
 #[derive(Clone)]
@@ -196,7 +198,7 @@ impl Segment {
         } else {
             let missed = clock.generation.saturating_sub(self.generation).min(MOST_MISSED);
             for _ in 0..missed {
-                evicted += self.turn(clock.present_age);
+                evicted += self.turn(clock);
             }
         }
         (self.generation, self.seen_all) = (clock.generation, clock.seen_all);
@@ -215,7 +217,7 @@ impl Segment {
     }
 
     /// Ends one generation, and returns how many tickets that evicts.
-    fn turn(&mut self, present_age: u64) -> u32 {
+    fn turn(&mut self, Clock { present_age, spares, .. }: Clock) -> u32 {
         let (mut evicted, mut present) = (0, 0);
         if self.live == 0 {
             return 0;
@@ -233,7 +235,10 @@ impl Segment {
                 plane[word] = sum;
             }
             let silent = evicting_age().map_or(0, |age| live & holders.of_age(word, age));
-            if silent != 0 {
+            if spares {
+                // 13 becomes 12.
+                holders.ages[0][word] ^= silent;
+            } else if silent != 0 {
                 evicted += silent.count_ones();
                 self.set_gone(word, silent);
                 holders.here[word] &= !silent;

@@ -118,6 +118,9 @@ const PAUSE_MS: u64 = 1_500;
 /// After a pause of this length, in milliseconds, all holders are treated as just heard.
 const LONG_PAUSE_MS: u64 = 4_000;
 
+/// Beyond two polling periods, how long people have to ask again before eviction goes on, in milliseconds.
+const SPARE_MS: u64 = 5_000;
+
 /// One zone's line, window and totals.
 #[derive(Clone)]
 pub struct Zone {
@@ -132,6 +135,8 @@ pub struct Zone {
     segments: VecDeque<Segment>,
     /// How often all holders were treated as just heard.
     seen_all: u64,
+    /// Until when nobody is evicted, because people may come back later than a new idle time allows.
+    spare_until_ms: u64,
     window: Window,
     appointments: HashMap<u64, Appointment>,
     /// `due_ms` and ticket of each appointment. May contain cancelled ones.
@@ -166,6 +171,7 @@ impl Zone {
             base,
             segments: VecDeque::new(),
             seen_all: 0,
+            spare_until_ms: 0,
             window: Window::new(&policy),
             appointments: HashMap::new(),
             dues: BinaryHeap::new(),
@@ -206,6 +212,11 @@ impl Zone {
         self.window.set_policy(&policy, self.now_ms);
         if (old.polling_period_ms, old.idle_timeout_s) != (policy.polling_period_ms, policy.idle_timeout_s) {
             self.hear_everybody();
+        }
+        if policy.idle_timeout_s < old.idle_timeout_s {
+            // People come back when they were told to, which may be later than the new idle time allows.
+            let back_ms = self.now_ms + 2 * u64::from(old.polling_period_ms) + SPARE_MS;
+            self.spare_until_ms = self.spare_until_ms.max(back_ms);
         }
     }
 
@@ -273,6 +284,7 @@ impl Zone {
             generation: self.now_ms / generation_ms,
             seen_all: self.seen_all,
             present_age: silence_ms.div_ceil(generation_ms).min(IDLE_AGE - 1),
+            spares: self.now_ms < self.spare_until_ms,
         }
     }
 

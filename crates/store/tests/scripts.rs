@@ -19,11 +19,11 @@ fn all() -> [&'static Script; 8] {
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
 const PINNED: [(&str, &str); 8] = [
-    ("join", "2e5012983f85eed527e732c3329e131b637c0800"),
-    ("enter", "e8db89638300167cdc8ead4fcf16237a9053915b"),
-    ("beat", "2a9f73885a81c326dfac5c240ee9601a33dd0147"),
-    ("policy", "fad5327d661567e789d9d72a7bdb2fe8c7f0302b"),
-    ("restore", "5c4518a4a7f315978509accafa45dcbbff78dfb3"),
+    ("join", "67325f2083cfaaecd86812a4cb8e71db71d4e52b"),
+    ("enter", "40fb8a90a7d3a004495e61b8c452969a0f302633"),
+    ("beat", "fe888b31842ea5198be9115b8e3570952a3f6610"),
+    ("policy", "4f725c42a9122dfc7de17152e9343190efac02e0"),
+    ("restore", "05a1222148fccf52358754753e342f57adaeb78e"),
     ("zones", "9e6dbbd7d7d163564416c472bf78b39b9f736973"),
     ("define", "37067bb3b744968aadde2ba33cf47b2a724474a5"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),

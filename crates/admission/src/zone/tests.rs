@@ -152,6 +152,23 @@ fn silent_tickets_are_evicted_in_time_and_a_pause_evicts_nobody() {
 }
 
 #[test]
+fn a_shorter_idle_time_evicts_nobody_who_comes_back_as_told() {
+    let slow = Policy { mode: Mode::Hold, polling_period_ms: 60_000, idle_timeout_s: 180, ..policy(1) };
+    let mut zone = Zone::new(slow, EPOCH, at(0));
+    zone.join(2, at(0));
+    zone.set_policy(Policy { polling_period_ms: 3_000, idle_timeout_s: 10, ..slow }, at(1_000));
+    for t in (2_000..62_000).step_by(1_000) {
+        zone.beat(&[], at(t));
+    }
+    // Ticket 1 polls when it was told to. Ticket 0 never does.
+    for t in (62_000..160_000).step_by(1_000) {
+        zone.beat(&polls([1]), at(t));
+        assert!(zone.tally.evicted <= 1, "at {t} ms");
+    }
+    assert_eq!((zone.tally.evicted, zone.is_live(0), zone.is_live(1)), (1, false, true));
+}
+
+#[test]
 fn a_late_report_still_keeps_its_tickets() {
     let mut zone = Zone::new(Policy { mode: Mode::Hold, ..policy(1) }, EPOCH, at(0));
     zone.join(2, at(4_999));

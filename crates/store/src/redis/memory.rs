@@ -64,18 +64,33 @@ impl Bits {
     }
 }
 
-/// A reading of the zone's clock, and when this server sent the call and received the reply.
+/// What this server knows of the zone's clock in an epoch.
 #[derive(Clone, Copy)]
 pub(super) struct ClockReading {
-    now_ms: u64,
-    sent: Instant,
-    received: Instant,
+    /// What the clock showed, and when the reply was received: of all replies the one that says most. A call that stood
+    /// still on its way may have set the clock back.
+    earliest: (u64, Instant),
+    /// What it showed in the last reply, and when that call was sent.
+    latest: (u64, Instant),
 }
 
 impl ClockReading {
+    fn new(now_ms: u64, sent: Instant) -> Self {
+        Self { earliest: (now_ms, Instant::now()), latest: (now_ms, sent) }
+    }
+
+    /// With the reading of a later reply.
+    fn then(self, later: Self) -> Self {
+        let shown_ms = |(now_ms, at): (u64, Instant)| now_ms + ms(later.earliest.1 - at);
+        let earliest =
+            if shown_ms(self.earliest) > later.earliest.0 { self.earliest } else { later.earliest };
+        Self { earliest, ..later }
+    }
+
     /// The earliest and the latest that the zone's clock may show now, judged by this server's clock.
     pub(super) fn bounds(self) -> (u64, u64) {
-        (self.now_ms + ms(self.received.elapsed()), self.now_ms + ms(self.sent.elapsed()) + SLACK_MS)
+        let ((low_ms, received), (high_ms, sent)) = (self.earliest, self.latest);
+        (low_ms + ms(received.elapsed()), high_ms + ms(sent.elapsed()) + SLACK_MS)
     }
 }
 
@@ -124,7 +139,7 @@ impl Memory {
         let mut memory = Self {
             header,
             past,
-            clock: ClockReading { now_ms: header.now, sent, received: Instant::now() },
+            clock: ClockReading::new(header.now, sent),
             window: Window::new(&header.policy),
             next_record: 0,
             last_record: (0, 0),
@@ -181,7 +196,8 @@ impl Memory {
         }
         self.header = header;
         self.past = past;
-        self.clock = ClockReading { now_ms: header.now, sent, received: Instant::now() };
+        let clock = ClockReading::new(header.now, sent);
+        self.clock = if same_epoch { self.clock.then(clock) } else { clock };
         // If the log does not begin where the store's begins, the next call fetches all of it.
         if same_epoch || first == header.first {
             self.take_log(first, log)?;

@@ -26,7 +26,7 @@ pub enum Rule {
     Presumption = 4,
     /// The presumption ends when the first server has spoken.
     Owed = 5,
-    /// Entries leave their window when a server that does not know the zone's clock advances it.
+    /// A server that does not know the zone's clock advances it by any time.
     Clock = 6,
     /// A state that was lost twice forgets the first epoch.
     Past = 7,
@@ -38,7 +38,7 @@ impl Rule {
     /// The text of the scripts that keeps the rule, and what is there instead while the rule is broken.
     fn edits(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Revision => &[("  check_process(now)\n", "")],
+            Self::Revision => &[("is_other then begin_epoch", "false then begin_epoch")],
             Self::Cap => &[("slots_free = free(true)", "slots_free = 1000000")],
             Self::Restore => &[],
             Self::Presumption => &[
@@ -49,7 +49,10 @@ impl Rule {
                 ),
             ],
             Self::Owed => &[("have_all_spoken = false", "have_all_spoken = true")],
-            Self::Clock => &[("    if left > 0 then take_slots(left) end\n", "")],
+            Self::Clock => &[
+                ("  elseif is_other then\n    now = z.now\n", ""),
+                ("if left > 0 then take_slots(left) end", ""),
+            ],
             Self::Past => &[("for at = 1, #w.past, 32 do", "for at = 1, 0 do")],
             Self::Unknown => &[("or unknown and not is_lost", "")],
         }
