@@ -115,6 +115,11 @@ pub(crate) fn every_pass_is_in_it_once() {
     let (code, said) = verify(&[Path::new(&kept), &log]);
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains(&format!("{}:10: cut tail: ", file.display())), "{said}");
+    let rest: Vec<_> = text.lines().skip(3).collect();
+    fs::write(&file, rest.join("\n") + "\n").expect("writable");
+    let (code, said) = verify(&[&log]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains(&format!("{}:1: gap: lines 1 to 3 are missing", file.display())), "{said}");
     assert_eq!(verify(&[&log.join("elsewhere")]).0, Some(2));
 }
 

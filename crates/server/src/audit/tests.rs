@@ -126,6 +126,22 @@ fn removed_swapped_and_repeated_lines_are_found() {
     assert_eq!(first, (1, 1, FaultKind::Gap));
 }
 
+/// Files may be archived. Lines at the beginning of a file that is here may not be missing.
+#[test]
+fn missing_first_lines_are_found() {
+    let some = fault_after(|files| with_lines(&files[0], |lines| drop(lines.drain(..3))));
+    assert_eq!(some, (0, 1, FaultKind::Gap));
+    let all = fault_after(|files| fs::write(&files[0], "").expect("written"));
+    assert_eq!(all, (1, 1, FaultKind::Gap));
+    // In a later file they are found together with the files before it.
+    let dir = three_files();
+    let paths = files(dir.path());
+    with_lines(&paths[1], |lines| drop(lines.remove(0)));
+    let alone = verify(&paths[1..], None).expect("readable");
+    assert!(alone.fault.is_none() && alone.notes[0].contains("only together with them"), "{alone}");
+    assert_eq!(verify(&paths, None).expect("readable").fault.map(|fault| fault.kind), Some(FaultKind::Gap));
+}
+
 #[test]
 fn a_missing_file_is_found() {
     assert_eq!(

@@ -112,6 +112,7 @@ pub fn verify(paths: &[PathBuf], known: Option<Head>) -> Result<Report, LogFault
     }
     let mut walk = Walk {
         known,
+        has_first_file: files.first().is_some_and(|file| number_of(file) == Some(1)),
         head: None,
         first: 0,
         fragments: VecDeque::new(),
@@ -149,6 +150,8 @@ impl Fragment {
 struct Walk {
     /// The head from elsewhere.
     known: Option<Head>,
+    /// The log's first file is here, so its first line must be, too.
+    has_first_file: bool,
     /// The last line, and its number in its file.
     head: Option<(Head, u64)>,
     first: u64,
@@ -226,9 +229,14 @@ impl Walk {
         match self.head {
             None => {
                 self.first = n;
+                if n > 1 && self.has_first_file {
+                    return Some((Kind::Gap, format!("lines 1 to {} are missing before it", n - 1)));
+                }
                 if n > 1 {
-                    self.notes
-                        .push(format!("begins with line {n}: the files with earlier lines are not here"));
+                    self.notes.push(format!(
+                        "begins with line {n}: the files with earlier lines are not here; only together with them can it be \
+                         seen whether lines were removed before line {n}"
+                    ));
                 } else if !sealed.follows(Head::NONE) {
                     return Some((
                         Kind::Edited,
