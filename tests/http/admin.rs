@@ -575,3 +575,54 @@ pub(crate) fn strangers_keep_no_operator_out() {
     assert!(strangers.iter_mut().all(Client::ends));
     assert_eq!(whoami(&mut present).expect("still there"), 200);
 }
+
+/// A viewer who opens as many streams as there are connections, and then as many connections that ask again and again, keeps
+/// neither an admin nor a probe out.
+pub(crate) fn viewers_keep_no_admin_out() {
+    const CONNECTIONS: usize = 64;
+    let ((viewer, of_viewer), (admin, of_admin)) = (new_token("vic", "viewer"), new_token("ada", "admin"));
+    let weir = Setup::new(&format!("{of_viewer}{of_admin}{}", zone("Z", 60, ""))).start();
+    let connect = || Client::connect(weir.admin).expect("accepted");
+    let whoami = |client: &mut Client, token: &str| {
+        let bearer = format!("Bearer {token}");
+        client.ask("GET", "/admin/v1/whoami", &[("Authorization", &bearer)], None).map(|reply| reply.status)
+    };
+    let nobody_is_out = || {
+        assert_eq!(whoami(&mut connect(), &admin).expect("a reply"), 200);
+        assert_eq!(["/healthz", "/readyz"].map(|path| weir.admin_get(path).status), [200, 200]);
+    };
+    let open_stream = || {
+        let mut stream = connect();
+        let request = "GET /admin/v1/events HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer";
+        stream.send(format!("{request} {viewer}\r\n\r\n")).expect("taken");
+        let head = stream.head().expect("a reply");
+        (stream, head)
+    };
+    let (open, refused): (Vec<_>, Vec<_>) =
+        (0..CONNECTIONS).map(|_| open_stream()).partition(|(_, head)| head.status == 200);
+    assert_eq!(open.len(), CONNECTIONS / 2);
+    for (_, head) in &refused {
+        assert_eq!((head.status, head.header("retry-after")), (503, Some("5")));
+    }
+    drop(refused);
+    let bearer = format!("Bearer {viewer}");
+    let beyond = weir.admin_ask("GET", "/admin/v1/events", &[("Authorization", &bearer)], None);
+    assert_eq!(beyond.problem(), "overloaded");
+    assert!(beyond.text().contains("streams of events"), "{beyond:?}");
+    nobody_is_out();
+
+    let mut asking: Vec<Client> = Vec::new();
+    for _ in 0..2 * CONNECTIONS {
+        let mut one = connect();
+        assert_eq!(whoami(&mut one, &viewer).expect("a reply"), 200);
+        asking.push(one);
+    }
+    nobody_is_out();
+    assert!(asking.iter_mut().any(|one| whoami(one, &viewer).is_err()), "those that do not ask give way");
+    nobody_is_out();
+
+    drop(open);
+    eventually("a stream that was closed makes room for another", || {
+        (open_stream().1.status == 200).then_some(())
+    });
+}

@@ -109,6 +109,7 @@ fn together() -> Vec<Trial> {
         admin::no_open_door_beyond_the_loopback,
         admin::a_proxy_makes_nobody_admin,
         admin::strangers_keep_no_operator_out,
+        admin::viewers_keep_no_admin_out,
         doctor::dangers_of_topologies_are_found,
         doctor::a_sound_store_has_no_problem,
         doctor::dangers_of_servers_are_found,

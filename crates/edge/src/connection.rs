@@ -177,6 +177,15 @@ impl Connection {
         self.counted.load(Relaxed) && !self.is_known()
     }
 
+    /// Whether it is under the cap, and has no request: it is between two of them, or sends a head.
+    pub(crate) fn is_unused(&self) -> bool {
+        let is_unused = match self.phase().0 {
+            Phase::Idle => !self.has_unread(),
+            phase => phase == Phase::Head,
+        };
+        self.counted.load(Relaxed) && is_unused
+    }
+
     /// Ends the connection, and gives its place under the cap to another one at once.
     pub(crate) fn give_way(&self) {
         self.cut();

@@ -39,8 +39,8 @@ pub struct Limits {
     /// The most open connections of one client address. None for as many as there are.
     pub per_client: Option<PerClient>,
     /// How long a connection may be idle, or send a head, while the service does not know its client: see
-    /// [`KnownClient`]. When the listener is full, such a connection also makes room for a new one. None if all connections
-    /// are worth the same.
+    /// [`KnownClient`]. When the listener is full, such a connection also makes room for a new one; if there is none, one of
+    /// a known client that has no request. None if all connections are worth the same, and a full listener refuses.
     pub unknown_client: Option<Duration>,
     /// The longest time from the first byte of a request to the end of its head.
     pub header: Duration,
@@ -50,8 +50,8 @@ pub struct Limits {
     pub idle: Duration,
 }
 
-/// An extension of a response: the service knows the client of this connection. The connection keeps its place until it
-/// ends; see [`Limits::unknown_client`].
+/// An extension of a response: the service knows the client of this connection. From now on the connection makes room only
+/// where all clients are known, and only while it has no request; see [`Limits::unknown_client`].
 #[derive(Clone, Copy, Debug)]
 pub struct KnownClient;
 

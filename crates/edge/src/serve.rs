@@ -207,25 +207,30 @@ where
         tokio::spawn(Arc::clone(self).run(connection));
     }
 
-    /// Ends a connection whose client is not known, if that is how this listener makes room and there is one. It takes one
-    /// of the address that has most of them, so that an address with many loses its own: one that serves no request now, if
-    /// there is one, and the oldest of these.
+    /// Ends a connection whose client is not known, if that is how this listener makes room. If there is none, ends one of a
+    /// known client that serves nothing: a client may have to connect again, but cannot keep others out by holding
+    /// connections. It takes one of the address that has most of them, so that an address with many loses its own: one that
+    /// serves no request now, if there is one, and the oldest of these.
     fn make_room(&self) -> bool {
         if self.unknown_ticks.is_none() {
             return false;
         }
         let connections = self.connections();
-        let strangers =
-            connections.iter().filter_map(Weak::upgrade).filter(|connection| connection.is_stranger());
-        let strangers: Vec<_> =
-            strangers.map(|connection| (SAME_CLIENT.client(connection.peer.ip()), connection)).collect();
+        let of_clients = |ends: fn(&Connection) -> bool| -> Vec<_> {
+            let ending = connections.iter().filter_map(Weak::upgrade).filter(|connection| ends(connection));
+            ending.map(|connection| (SAME_CLIENT.client(connection.peer.ip()), connection)).collect()
+        };
+        let mut ending = of_clients(Connection::is_stranger);
+        if ending.is_empty() {
+            ending = of_clients(Connection::is_unused);
+        }
         let mut of_client = HashMap::<_, usize>::new();
-        for (client, _) in &strangers {
+        for (client, _) in &ending {
             *of_client.entry(*client).or_default() += 1;
         }
         // The list is in the order of arrival, and `max_by_key` takes the last of equals.
         let serves = |connection: &Connection| matches!(connection.phase().0, Phase::Busy | Phase::Reply);
-        let worst = strangers
+        let worst = ending
             .iter()
             .rev()
             .max_by_key(|(client, connection)| (of_client.get(client).copied(), !serves(connection)));

@@ -56,13 +56,26 @@ impl Observer for Heard {
     }
 }
 
-/// Replies with the path, the peer's port and the body. The client is known after `/known`. `/stream` takes the connection over.
+/// Replies with the path, the peer's port and the body. The client is known after `/known` and `/held-stream`. `/stream` takes
+/// the connection over, and `/held-stream` keeps it until the client closes.
 async fn answer(request: Request<Incoming>, peer: SocketAddr) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
     if path == "/stream" {
         return Ok(Takeover::response(|mut outlet| {
             assert!(outlet.send(b"HTTP/1.1 200 OK\r\n\r\n") && outlet.send(b"streamed"));
         }));
+    }
+    if path == "/held-stream" {
+        let mut response = Takeover::response(|mut outlet| {
+            tokio::spawn(async move {
+                outlet.send(b"HTTP/1.1 200 OK\r\n\r\n");
+                while outlet.is_open() {
+                    tokio::task::yield_now().await;
+                }
+            });
+        });
+        response.extensions_mut().insert(KnownClient);
+        return Ok(response);
     }
     let body = request.into_body().collect().await.expect("a body").to_bytes();
     let text = format!("{path} {} {}", peer.port(), body.escape_ascii());
@@ -227,17 +240,41 @@ async fn unknown_clients_make_room_and_known_ones_stay() {
         let mut late = connect_from([127, 0, 0, 1], server);
         assert!(is_served(&mut late, "/known"), "a full listener serves a newcomer");
         assert!(is_served(&mut known, "/known"), "a known client keeps its connection");
-        // When all places belong to known clients, there is no room to make.
-        let become_known = || {
-            let mut client = connect_from([127, 0, 0, 4], server);
+        drop(flood);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn known_clients_make_room_only_while_they_have_no_request() {
+    let limits = Limits { connections: 4, unknown_client: Some(Duration::from_secs(60)), ..LIMITS };
+    with_limits(limits, |server| {
+        let known = |last| {
+            let mut client = connect_from([127, 0, 0, last], server);
             assert!(is_served(&mut client, "/known"));
             client
         };
-        let most = [(); 4].map(|()| become_known());
-        assert!(is_served(&mut visitor, "/known"));
-        let last = become_known();
+        let mut greedy = [(); 3].map(|()| known(2));
+        let mut other = known(3);
+        assert!(is_served(&mut connect_from([127, 0, 0, 4], server), "/late"), "a newcomer is served");
+        assert!(is_served(&mut other, "/known"), "the address with most connections loses one");
+        assert_eq!(
+            greedy.iter_mut().filter_map(|client| is_served(client, "/known").then_some(())).count(),
+            2
+        );
+        drop((greedy, other));
+    })
+    .await;
+    // The services of these have the connection, so there is no room to make.
+    with_limits(limits, |server| {
+        let streams = [(); 4].map(|()| {
+            let mut client = connect_from([127, 0, 0, 2], server);
+            client.write_all(b"GET /held-stream HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
+            assert!(client.read(&mut [0; 64]).expect("a reply") > 0);
+            client
+        });
         assert!(exchange(server, b"").ends_with("Overloaded"));
-        drop((most, last, flood));
+        drop(streams);
     })
     .await;
 }

@@ -43,6 +43,10 @@ use shutdown::{Serving, Signals, shut_down};
 /// The most connections of the admin listener. They come out of the reserve of open files.
 const ADMIN_CONNECTIONS: usize = 64;
 
+/// The most streams of events on the admin listener. A stream keeps its connection, so without this bound a single viewer
+/// could take all connections.
+const ADMIN_STREAMS: usize = ADMIN_CONNECTIONS / 2;
+
 /// How long a connection of the admin listener may be idle before a request of it was admitted. Whoever
 /// connects sends a request at once; a scraper that loses an idle connection opens another one.
 const ADMIN_UNKNOWN: Duration = Duration::from_secs(5);

@@ -39,6 +39,7 @@ use hyper::{
     body::{Body as _, Incoming},
     http::request::Parts,
 };
+use tokio::sync::Semaphore;
 use tower_service::Service as _;
 use utoipa_axum::routes;
 
@@ -81,6 +82,8 @@ pub struct AdminParts {
     pub bus: Arc<Bus>,
     /// Ends the streams of operators when the server stops.
     pub streams: Arc<Streams>,
+    /// One permit for each stream of an operator that may be open at the same time.
+    pub stream_permits: Arc<Semaphore>,
     /// Who may use the admin API. A reload replaces it.
     pub guard: ArcSwap<Guard>,
     /// The last hours of the zones.

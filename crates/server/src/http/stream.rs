@@ -9,7 +9,7 @@
 mod operators;
 mod waiting;
 
-use std::{borrow::Cow, fmt::Write as _, time::Duration};
+use std::{borrow::Cow, fmt::Write as _, sync::Arc, time::Duration};
 
 use admission::ZoneId;
 use axum::{
@@ -30,7 +30,9 @@ use super::{
     admin::AdminState,
     layers::Client,
     openapi::public as shapes,
-    problem::{MISSING_FIELD, Problem, TOO_MANY_STREAMS, UNKNOWN_FIELD, UNKNOWN_ZONE, WRONG_TYPE},
+    problem::{
+        MISSING_FIELD, OVERLOADED, Problem, TOO_MANY_STREAMS, UNKNOWN_FIELD, UNKNOWN_ZONE, WRONG_TYPE,
+    },
     public::PublicState,
     traffic::{check_limit, write_limit},
 };
@@ -109,8 +111,13 @@ pub(super) async fn events(
     }
     state.guard.load().admit(version, &headers)?.needs(Role::Viewer)?;
     let kinds = operators::kinds(query.as_deref())?;
+    let permit = Arc::clone(&state.stream_permits).try_acquire_owned().map_err(|_| {
+        let what =
+            "as many streams of events are open as this listener allows; close one, or ask again later";
+        Problem::new(OVERLOADED, what).retry_after(5)
+    })?;
     let subscription = state.bus.subscribe("operator", operators::SCOPE, kinds)?;
-    let mut response = operators::open(state.bus.clone(), subscription, state.streams.stopped());
+    let mut response = operators::open(state.bus.clone(), subscription, permit, state.streams.stopped());
     response.extensions_mut().insert(KnownClient);
     Ok(response)
 }

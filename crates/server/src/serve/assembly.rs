@@ -9,7 +9,11 @@ use arc_swap::ArcSwap;
 use edge::{PerClient, listen};
 use events::Bus;
 use gate::{AnyStore, Gate, definitions::OnChange, limits::Limits};
-use tokio::{net::TcpListener, sync::Notify, task::JoinSet};
+use tokio::{
+    net::TcpListener,
+    sync::{Notify, Semaphore},
+    task::JoinSet,
+};
 
 use super::zones::{self, Followers};
 use crate::{
@@ -130,6 +134,7 @@ pub(super) async fn assemble(
         cells: zones.cells,
         bus: Arc::clone(bus),
         streams,
+        stream_permits: Arc::new(Semaphore::new(super::ADMIN_STREAMS)),
         guard: ArcSwap::from_pointee(Guard::new(&config.admin_tokens, &config.admin_hosts)),
         stats,
         changes,

@@ -11,7 +11,10 @@ use edge::{Outlet, Takeover};
 use events::{Bus, Event, Kind, Kinds, LimitedCall, RefusalReason, Scope, StoreCall, Subscription, Zone};
 use gate::definitions::PolicyJson;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
-use tokio::{sync::watch, time::timeout};
+use tokio::{
+    sync::{OwnedSemaphorePermit, watch},
+    time::timeout,
+};
 
 use super::{HEARTBEAT, RECONNECT, SILENCE, event, fields, head, stop};
 use crate::http::problem::{Problem, WRONG_TYPE};
@@ -48,11 +51,19 @@ pub(super) fn kinds(query: Option<&str>) -> Result<Kinds, Problem> {
     Ok(Kinds::of(&kinds))
 }
 
-/// A stream of the events of `subscription`, until `stopped`.
-pub(super) fn open(bus: Arc<Bus>, subscription: Subscription, stopped: watch::Receiver<bool>) -> Response {
+/// A stream of the events of `subscription`, until `stopped`. It holds `permit` for as long as its connection is open.
+pub(super) fn open(
+    bus: Arc<Bus>,
+    subscription: Subscription,
+    permit: OwnedSemaphorePermit,
+    stopped: watch::Receiver<bool>,
+) -> Response {
     Takeover::response(move |mut outlet| {
         outlet.limit(UNREAD, LOST_AFTER);
-        tokio::spawn(run(bus, subscription, outlet, stopped));
+        tokio::spawn(async move {
+            run(bus, subscription, outlet, stopped).await;
+            drop(permit);
+        });
     })
 }
 
