@@ -152,6 +152,7 @@ fn together() -> Vec<Trial> {
         startup::damaged_data_is_refused_by_name,
         startup::one_bad_zone_is_unavailable_alone,
         startup::secrets_stay_secret,
+        startup::a_journal_without_its_mark_is_reported,
         startup::readable_keys_are_refused,
         print::curl_lines_work_as_pasted,
         pages::pages_are_served_with_their_policy_and_cached,

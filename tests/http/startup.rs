@@ -195,6 +195,36 @@ pub(crate) fn damaged_data_is_refused_by_name() {
     }
 }
 
+/// Without its mark, a journal may be an older copy. The server starts, and its log says so once.
+pub(crate) fn a_journal_without_its_mark_is_reported() {
+    const SAYS: &str = "an older copy of the journal would not be noticed";
+    let changes: [fn(&Path); 3] = [
+        |mark| fs::remove_file(mark).expect("our own file"),
+        |mark| fs::write(mark, "").expect("our own file"),
+        |mark| fs::write(mark, [0; 24]).expect("our own file"),
+    ];
+    let setup = Setup::zone(60, "mode = \"hold\"");
+    let mark = setup.data().join("weir.mark");
+    let mut weir = setup.start();
+    let token = Answer::of(&weir.post("/traffic/wait", &body("Z", None))).token;
+    assert!(!weir.log().contains(SAYS), "a new directory has no mark");
+    for change in changes {
+        let setup = weir.stop();
+        change(&mark);
+        weir = setup.start();
+        let log = eventually("the log names the mark", || {
+            let log = weir.log();
+            log.lines().find(|line| line.contains(SAYS)).map(str::to_owned)
+        });
+        assert!(log.contains("WARN") && log.contains(&mark.display().to_string()), "{log}");
+        let place = Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&token))));
+        assert_eq!(place.waiting().rank, 1, "the place is kept");
+        weir = weir.stop().start();
+        assert_eq!(weir.post("/traffic/entry", &body("Z", Some(&token))).status, 200);
+        assert!(!weir.log().contains(SAYS), "the new mark is there");
+    }
+}
+
 /// A zone whose state in the journal cannot be used is unavailable alone, and says so. The others work, also after a reload.
 pub(crate) fn one_bad_zone_is_unavailable_alone() {
     let held = |id| zone(id, 60, "mode = \"hold\"");

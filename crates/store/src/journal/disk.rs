@@ -157,6 +157,17 @@ impl Journal for DiskJournal {
             self.open = None;
             return Err(JournalError::Behind { file: self.file.clone(), found, promised });
         }
+        // The mark is synced before the first commit and then rewritten in place, so a power loss should not empty it. Still
+        // this is no refusal: not every file system keeps to that, the journal may well be the newest one, and removing the
+        // mark is how an operator accepts a loss.
+        if found > 0 && self.mark.promised().is_none() {
+            tracing::warn!(
+                file = %self.mark.path().display(),
+                "the mark beside the journal is missing or empty, so an older copy of the journal would not be noticed: if the \
+                 journal was restored or copied, people may enter twice and places may be given out twice; a new mark is \
+                 written now; if nobody removed the mark or replaced the journal, check the disk"
+            );
+        }
         self.mark.begin(found)?;
         Ok(loaded)
     }

@@ -33,7 +33,7 @@ impl Mark {
         let mut bytes = [0; LEN];
         let len = file.metadata().map_err(io_error(&path, "read"))?.len();
         let promised = match file.read_exact_at(&mut bytes, 0) {
-            // Created and never written, or zeros after a power loss between the file's size and its bytes.
+            // Created and never written, zeros after a power loss between the file's size and its bytes, or emptied.
             _ if len == 0 => None,
             Ok(()) if bytes == [0; LEN] => None,
             Ok(()) if len == LEN as u64 && bytes == to_bytes(commits(&bytes)) => Some(commits(&bytes)),
@@ -47,7 +47,11 @@ impl Mark {
         Ok(Self { path, file, promised })
     }
 
-    /// The last commit that was answered; `None` if there was none.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The last commit that was answered; `None` if the mark names none.
     pub(super) fn promised(&self) -> Option<u64> {
         self.promised
     }
