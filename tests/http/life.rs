@@ -1,14 +1,20 @@
 //! The way of one user through the waiting room.
 
-use std::time::Duration;
+use std::{
+    collections::BTreeSet,
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use rustix::process::Signal;
 
 use crate::{
     app::{self, Answer, App, body},
     clock::{DEADLINE, eventually, now},
-    passes::{self, JwkSet},
-    weir::{Setup, zone},
+    passes::{self, JwkSet, jti},
+    weir::{Setup, Weir, zone},
 };
 
 /// A user joins, waits, polls as told, enters and shows the pass. When the pass has expired, the ticket is gone.
@@ -97,4 +103,53 @@ pub(crate) fn entry_is_idempotent() {
     let others: Vec<_> =
         (0..3).map(|_| Answer::of(&restarted.post("/traffic/wait", &body("Z", None))).can_enter).collect();
     assert_eq!(others, [true, true, false], "one slot used, two left, and no more in {DEADLINE:?}");
+}
+
+/// A restored journal gives passes out twice, and nothing shows it. A data directory that is restored without its journal begins
+/// a new line, whose passes have other names, under the same keys.
+pub(crate) fn a_backup_is_safe_without_its_journal() {
+    let config = |mode: &str| zone("Z", 5, &format!("mode = \"{mode}\""));
+    let files = |dir: &Path| -> Vec<(PathBuf, Vec<u8>)> {
+        let files = fs::read_dir(dir).expect("a directory").map(|file| file.expect("a file").path());
+        files.map(|file| (file.clone(), fs::read(file).expect("a file"))).collect()
+    };
+    let restore = |setup: &Setup, backup: &[(PathBuf, Vec<u8>)]| {
+        for (file, _) in files(&setup.data()) {
+            fs::remove_file(file).expect("our own file");
+        }
+        for (file, bytes) in backup {
+            fs::write(file, bytes).expect("our own directory");
+            fs::set_permissions(file, Permissions::from_mode(0o600)).expect("our own file");
+        }
+    };
+    let join = |weir: &Weir| Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
+    let setup = Setup::new(&config("auto")).start().stop();
+    let mut backup = files(&setup.data());
+    let weir = setup.start();
+    let entered = [(); 5].map(|()| join(&weir));
+    let names: BTreeSet<_> = entered.iter().map(|answer| jti(answer.pass())).collect();
+
+    let setup = weir.stop();
+    restore(&setup, &backup);
+    let weir = setup.start();
+    assert_eq!([(); 5].map(|()| join(&weir)).iter().filter(|a| names.contains(&jti(a.pass()))).count(), 5);
+    assert!(!weir.log().contains("WARN"), "{}", weir.log());
+
+    let setup = weir.stop();
+    backup.retain(|(file, _)| file.file_stem().is_some_and(|name| name != "weir"));
+    restore(&setup, &backup);
+    setup.write_config(&config("hold"));
+    let weir = setup.start();
+    let waiting = join(&weir);
+    assert_eq!(waiting.waiting().reason.as_deref(), Some("held"), "nobody enters on top of those who did");
+    let before = weir.post("/traffic/entry", &body("Z", Some(&entered[0].token)));
+    assert_eq!(before.problem(), "gone", "apps take a new place");
+    JwkSet::of(&weir).verify(entered[0].pass());
+    weir.setup().write_config(&config("auto"));
+    weir.signal(Signal::HUP);
+    let now = eventually("the line moves", || {
+        let answer = Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&waiting.token))));
+        answer.can_enter.then_some(answer)
+    });
+    assert!(!names.contains(&jti(now.pass())));
 }

@@ -117,6 +117,7 @@ fn together() -> Vec<Trial> {
         doctor::wrong_clocks_are_found,
         life::token_in_wait_resumes,
         life::entry_is_idempotent,
+        life::a_backup_is_safe_without_its_journal,
         line::told_wait_knows_the_windows,
         edge::slow_head_is_let_go,
         edge::idle_connection_is_closed,
