@@ -164,6 +164,7 @@ async fn metrics(State(state): State<AdminState>) -> hyper::Response<Full<Bytes>
 fn layered(state: &AdminState, route: Route, methods: MethodRouter<AdminState>) -> MethodRouter<AdminState> {
     let checked = match route {
         Route::Admin => methods.layer(from_fn_with_state(state.clone(), check_operator)),
+        Route::Console => methods.layer(from_fn_with_state(state.clone(), check_host)),
         _ => methods,
     };
     checked.layer(from_fn(layers::limit_fields))
@@ -185,6 +186,16 @@ async fn check_operator(
             response.extensions_mut().insert(KnownClient);
             response
         }
+        Err(problem) => problem.into_response(),
+    }
+}
+
+/// Refuses requests under a foreign host name, as the guard of the API does. Metrics, health and the document answer under
+/// every name, because scrapers and probes ask by the name of a service.
+async fn check_host(State(state): State<AdminState>, request: Request, next: Next) -> Response {
+    let checked = state.guard.load().own_host(request.headers()).map(drop);
+    match checked {
+        Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
     }
 }

@@ -68,14 +68,7 @@ impl Guard {
             );
             return Err(Problem::new(PROXIED, what));
         }
-        let own =
-            only(headers, &HOST).ok_or_else(|| Problem::new(FOREIGN_HOST, "`Host` must be there once"))?;
-        if !self.is_own(own) {
-            let shown: String = own.chars().take(64).collect();
-            let what =
-                format!("`Host` is `{shown}`; name it in `admin_hosts`, or ask by address or as localhost");
-            return Err(Problem::new(FOREIGN_HOST, what));
-        }
+        let own = self.own_host(headers)?;
         if headers.contains_key(ORIGIN) {
             // A proxy may replace `Host`. Then the page's name must be listed.
             let page = only(headers, &ORIGIN).and_then(|origin| origin.split_once("://"));
@@ -87,6 +80,22 @@ impl Guard {
             }
         }
         self.access.who(headers)
+    }
+
+    /// The host name that a request uses, if the server may be called by it.
+    ///
+    /// # Errors
+    /// [`FOREIGN_HOST`].
+    pub(in crate::http) fn own_host<'a>(&self, headers: &'a HeaderMap) -> Result<&'a str, Problem> {
+        let host =
+            only(headers, &HOST).ok_or_else(|| Problem::new(FOREIGN_HOST, "`Host` must be there once"))?;
+        if self.is_own(host) {
+            return Ok(host);
+        }
+        let shown: String = host.chars().take(64).collect();
+        let what =
+            format!("`Host` is `{shown}`; name it in `admin_hosts`, or ask by address or as localhost");
+        Err(Problem::new(FOREIGN_HOST, what))
     }
 
     /// Whether the server may be called by this name. Any address is allowed: no host name was looked up, so DNS rebinding is
