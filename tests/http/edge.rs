@@ -170,6 +170,29 @@ pub(crate) fn pipelining_keeps_the_order() {
     }
 }
 
+/// A request without `Host`, with two of them, or with a transfer coding other than `chunked` may mean another thing to a
+/// proxy. Both listeners refuse it.
+pub(crate) fn ambiguous_requests_are_refused() {
+    let weir = with("");
+    for listener in [weir.public, weir.admin] {
+        for (head, body) in [
+            ("GET /healthz HTTP/1.1\r\n", ""),
+            ("GET /healthz HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n", ""),
+            ("GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n", "0\r\n\r\n"),
+            (
+                "GET /healthz HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked, chunked\r\n",
+                "0\r\n\r\n",
+            ),
+        ] {
+            let mut client = Client::connect(listener).expect("accepted");
+            client.send(format!("{head}\r\n{body}")).expect("taken");
+            let reply = client.reply().expect("a reply");
+            assert_eq!((reply.status, reply.problem().as_str()), (400, "malformed_http"), "{head:?}");
+            assert_closed(&reply, &mut client);
+        }
+    }
+}
+
 /// In HTTP/1.0 the end of the connection ends the reply, unless the client asks to keep it.
 pub(crate) fn http_1_0() {
     let weir = with("");

@@ -76,6 +76,7 @@ const ANY: (&str, &str) = ("If-Match", "*");
 const CASES: &[(&str, u16, Ask)] = &[
     ("malformed_http", 400, |_, c| ask(c, "nonsense\r\n\r\n")),
     ("malformed_http", 400, |_, c| ask(c, "GET /healthz HTTP/7\r\n\r\n")),
+    ("malformed_http", 400, |_, c| ask(c, "GET /healthz HTTP/1.1\r\n\r\n")),
     ("malformed_json", 400, |_, c| wait(c, "{")),
     ("malformed_json", 400, |_, c| wait(c, "")),
     ("malformed_json", 400, |_, c| wait(c, r#"{"zoneId":"Z"} {}"#)),

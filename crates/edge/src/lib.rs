@@ -62,7 +62,7 @@ pub enum Refusal {
     Overloaded,
     /// The client's address has as many connections as [`Limits::per_client`] allows.
     TooManyOfClient(IpAddr),
-    /// The bytes are not HTTP/1.
+    /// The bytes are not HTTP/1, or a request of a kind that RFC 9112 forbids.
     Malformed,
     /// The head is longer than [`MAX_HEAD`].
     HeadTooLarge,

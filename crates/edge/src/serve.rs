@@ -22,9 +22,9 @@ use std::{
 
 use bytes::Bytes;
 use hyper::{
-    Request, Response,
+    Request, Response, Version,
     body::{Body, Incoming},
-    header::{CONNECTION, EXPECT, HeaderValue},
+    header::{CONNECTION, EXPECT, HOST, HeaderValue, TRANSFER_ENCODING},
     server::conn::http1,
     service::service_fn,
 };
@@ -277,7 +277,7 @@ where
             });
             match served.await {
                 Some(served) => {
-                    return self.finish(&connection, served.is_err_and(|e| e.is_parse())).await;
+                    return self.finish(&connection, served.err()).await;
                 }
                 None if connection.is_taken_over() => {
                     drop(engine);
@@ -296,12 +296,18 @@ where
     }
 
     /// Ends a connection whose engine has finished. Replaces what the engine wanted to reply by the observer's reply.
-    async fn finish(&self, connection: &Connection, parse_failed: bool) {
+    async fn finish(&self, connection: &Connection, failure: Option<hyper::Error>) {
+        let parse_failed = failure.as_ref().is_some_and(hyper::Error::is_parse);
+        let cause = failure.as_ref().and_then(Error::source);
+        // A reply that is not out yet must not be followed by a refusal in its middle.
+        let is_malformed =
+            cause.is_some_and(<dyn Error>::is::<Malformed>) && connection.phase().0 != Phase::Reply;
         let refusal = match connection.engine_status() {
             Some(431 | 414) => Some(Refusal::HeadTooLarge),
             Some(_) => Some(Refusal::Malformed),
             None if connection.head_is_late() => Some(Refusal::SlowHead),
             None if parse_failed && !connection.service_closes() => Some(Refusal::Malformed),
+            None if is_malformed => Some(Refusal::Malformed),
             None => None,
         };
         if let Some(refusal) = refusal {
@@ -358,28 +364,57 @@ where
     }
 }
 
-/// Gives one request to `service`, and its reply to the engine; or hands the connection over to the service.
+/// The engine accepts a request that RFC 9112 forbids.
+#[derive(Debug, thiserror::Error)]
+#[error("a request without one `Host`, or with a transfer coding other than `chunked`")]
+struct Malformed;
+
+/// What the engine does not check. RFC 9112, 3.2: a request has one `Host`, and only HTTP/1.0 may have none. Section 6.1: a
+/// body in a transfer coding that we do not know cannot be read. Proxies may understand such requests in another way than
+/// we do, and so be made to forward a request that they did not check.
+fn check(request: &Request<Incoming>) -> Result<(), Malformed> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let is_named = hosts.next().is_some() || request.version() < Version::HTTP_11;
+    if !is_named || hosts.next().is_some() {
+        return Err(Malformed);
+    }
+    // Only a body in a transfer coding has no known length.
+    if request.body().size_hint().exact().is_none() {
+        let mut codings = request.headers().get_all(TRANSFER_ENCODING).iter();
+        let is_chunked =
+            codings.next().is_some_and(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
+        if !is_chunked || codings.next().is_some() {
+            return Err(Malformed);
+        }
+    }
+    Ok(())
+}
+
+/// Gives one request to `service`, and its reply to the engine; or hands the connection over to the service. A malformed
+/// request ends the connection, and the edge words the refusal.
 ///
 /// Not an `async fn`: the service is called at once, before the engine decodes the body. See [`decode_body_early`].
 fn respond<S, B>(
     connection: &Arc<Connection>,
     service: &S,
     request: Request<Incoming>,
-) -> impl Future<Output = Result<Response<B>, Infallible>> + use<S, B>
+) -> impl Future<Output = Result<Response<B>, Malformed>> + use<S, B>
 where
     S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
 {
     // Only a client that sends requests without reading replies has an earlier reply that is not out yet.
     let is_behind = connection.phase().0 == Phase::Reply;
-    connection.set(Phase::Busy);
-    let mut service = service.clone();
-    // The contract of `Service`. A service of an edge is always ready.
-    let ready = service.poll_ready(&mut Context::from_waker(Waker::noop()));
-    debug_assert!(ready.is_ready(), "see `Edge`");
-    let reply = service.call(request);
+    let reply = check(&request).map(|()| {
+        connection.set(Phase::Busy);
+        let mut service = service.clone();
+        // The contract of `Service`. A service of an edge is always ready.
+        let ready = service.poll_ready(&mut Context::from_waker(Waker::noop()));
+        debug_assert!(ready.is_ready(), "see `Edge`");
+        service.call(request)
+    });
     let connection = Arc::clone(connection);
     async move {
-        let Ok(mut response) = reply.await;
+        let Ok(mut response) = reply?.await;
         if response.extensions_mut().remove::<KnownClient>().is_some() {
             connection.make_known();
         }

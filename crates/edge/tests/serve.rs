@@ -165,6 +165,46 @@ async fn refusals_without_a_request_are_worded_by_the_observer() {
     assert_eq!(heard.await.accepted.load(SeqCst), 5, "a refused connection does not count as accepted");
 }
 
+#[tokio::test]
+async fn requests_that_two_readers_may_understand_differently_are_refused() {
+    with_server(|server| {
+        let one = "Host: x\r\n";
+        for (head, is_served) in [
+            ("GET /a HTTP/1.1\r\n".to_owned(), false),
+            (format!("GET /a HTTP/1.1\r\n{one}{one}"), false),
+            (format!("GET /a HTTP/1.0\r\n{one}{one}"), false),
+            ("GET http://x/a HTTP/1.1\r\n".to_owned(), false),
+            (format!("GET /a HTTP/1.1\r\n{one}"), true),
+            ("GET /a HTTP/1.1\r\nhost:\r\n".to_owned(), true),
+            ("GET /a HTTP/1.0\r\n".to_owned(), true),
+            (format!("GET /a HTTP/1.0\r\n{one}"), true),
+        ] {
+            let reply = exchange(server, format!("{head}Connection: close\r\n\r\n").as_bytes());
+            assert_eq!(reply.contains("/a "), is_served, "{head:?}: {reply}");
+            assert!(is_served || reply.ends_with("\r\n\r\nMalformed"), "{head:?}: {reply}");
+        }
+        for (codings, is_served) in [
+            ("Transfer-Encoding: chunked\r\n", true),
+            ("transfer-encoding:  Chunked \r\n", true),
+            ("Transfer-Encoding: gzip, chunked\r\n", false),
+            ("Transfer-Encoding: chunked, chunked\r\n", false),
+            ("Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n", false),
+            ("Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n", false),
+            ("Transfer-Encoding: chunked, gzip\r\n", false),
+        ] {
+            let head = format!("POST /a HTTP/1.1\r\n{one}{codings}Connection: close\r\n\r\n");
+            let reply = exchange(server, format!("{head}4\r\nbody\r\n0\r\n\r\n").as_bytes());
+            assert_eq!(reply.contains(" body"), is_served, "{codings:?}: {reply}");
+            assert!(is_served || reply.ends_with("\r\n\r\nMalformed"), "{codings:?}: {reply}");
+        }
+        // The requests before it have their replies, and those after it are not read.
+        let batch = ["/a", "/b"].map(|path| format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        let reply = exchange(server, [&batch[0], "GET /c HTTP/1.1\r\n\r\n", &batch[1]].concat().as_bytes());
+        assert!(reply.contains("/a ") && reply.ends_with("\r\n\r\nMalformed"), "{reply}");
+    })
+    .await;
+}
+
 fn connect_from(source: [u8; 4], server: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
     socket.bind(&SocketAddr::from((source, 0)).into()).expect("an own address");
