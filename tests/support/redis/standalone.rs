@@ -93,7 +93,7 @@ impl Standalone {
         self.0.info("memory", "used_memory").parse().expect("a number of bytes")
     }
 
-    /// Waits until so many replicas are online.
+    /// Waits until so many replicas take part: they are online and confirmed the primary's state.
     pub(crate) fn wait_replicas(&self, count: usize) {
         wait_replicas(&self.0, count);
     }
@@ -102,7 +102,9 @@ impl Standalone {
 pub(super) fn wait_replicas(node: &Node, count: usize) {
     eventually("the replicas are online", || {
         let text = node.command(&["INFO", "replication"]).text();
-        (text.matches("state=online").count() >= count).then_some(())
+        // A replica whose first confirmation is missing is listed as online, but gets no writes yet. Its offset is 0.
+        let is_ready = |line: &&str| line.contains("state=online") && !line.contains("offset=0,");
+        (text.lines().filter(is_ready).count() >= count).then_some(())
     });
 }
 
