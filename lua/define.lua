@@ -4,8 +4,8 @@
 --       may be left out while the slot is being moved and the two keys are on two nodes
 -- ARGV  1 the revision that the server has (0 for none); 2 zone; 3 the expected definition, '' for none; 4 the new one,
 --       '' for none; 5 how long the mark is kept, in seconds
--- Returns {1} if it is done; {0, the current definition, '' for none} if another one was found; {-1} if the register lost
---       something that the server knows
+-- Returns {1, revision} if it is done; {1} if an earlier call did it; {0, the current definition, '' for none} if another
+--         one was found; {-1} if the register lost something that the server knows
 -- Cost  about 5 us.
 
 local made = KEYS[2]
@@ -22,4 +22,4 @@ if now ~= ARGV[4] then
   end
 end
 if made then redis.call('SET', made, '1', 'EX', ARGV[5]) end
-return { '1' }
+return { '1', string.format('%.0f', rev) }

@@ -41,9 +41,10 @@ local function before(index)
   return live_before, present_before
 end
 
--- Whether a ticket that a server saw gone may wait again: everybody was asked whether it entered, or half of the time is
--- over in which servers can say so.
-local function is_unlikely_in()
+-- Whether a ticket that a server saw gone may wait again: no server was told that it entered, and everybody was asked, or
+-- half of the time is over in which servers can say so.
+local function is_unlikely_in(s, bit)
+  if call('GETBIT', s.lost_key, SEGMENT + bit) == 1 then return false end
   return not is_recovering() or z.now >= max(z.hold_until, floor((z.hold_until + z.recover_until) / 2))
 end
 
@@ -60,7 +61,8 @@ for at = 1, #claims, 10 do
     of_line, unknown, z.base = true, true, min(z.base, s.index)
     past = string.sub(pack('>i8i8i8i8', epoch, 0, 0, z.floor) .. past, 1, PAST)
   end
-  if of_line == nil and is_recovering() then
+  if of_line == nil and z.now < z.recover_until then
+    -- The servers on the list may all have spoken, but the list of this state need not have the one that knows this epoch.
     verdicts[i] = waiting(1, 0, z.period, -1)
   elseif of_line then
     if s.index >= z.base then touch(s) end
@@ -72,7 +74,7 @@ for at = 1, #claims, 10 do
     elseif s.index >= z.base then
       live = call('GETBIT', s.live_key, bit) == 1
       local is_lost = epoch ~= z.epoch and call('GETBIT', s.lost_key, bit) == 1
-      if not live and z.now < z.recover_until and (is_lost and is_unlikely_in() or unknown and not is_lost) then
+      if not live and z.now < z.recover_until and (is_lost and is_unlikely_in(s, bit) or unknown and not is_lost) then
         -- A lost state gave out this number, and no server remembers it. Or a server saw that it did not wait any more, but
         -- none was told of an entry, so its holder was not either. The ticket itself proves the place.
         if not s.known then start_segment(s) end

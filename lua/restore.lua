@@ -7,7 +7,8 @@
 --       memory: epoch, rev, next, first segment, start, born, floor; 1 if it remembers nothing else; the servers that it
 --       knows of, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
 --       bytes per record: instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the
---       policy as in policy.lua; then for each segment passed its live bits and its gone bits, each of which may be empty
+--       policy as in policy.lua; then for each segment passed its live bits, its gone bits, and the bits of those gone who
+--       had entered, each of which may be empty
 -- Returns zone.lua's, then 1 if the memory was merged, 0 if the state had it already, -1 if it came too late and the line
 --         goes on without it
 -- Cost  about 60 us per segment, and 1 us for each record of the log and each entry.
@@ -57,6 +58,8 @@ end
 local taken = 1
 local w_end = (segment_of(w.next + SEGMENT - 1) + 1) * SEGMENT
 local rev_known, known = find_past(w.epoch)
+-- A ticket may have told of the epoch before. Servers follow only a later epoch than theirs.
+if rev_known and w.epoch > z.epoch then begin_epoch(z.now, z.rev - 1, z.next, { w.epoch, z.next }) end
 if w.epoch == z.epoch then
   -- begin() has counted this call.
   if w.rev >= z.rev then
@@ -64,7 +67,7 @@ if w.epoch == z.epoch then
     begin_epoch(z.now, rev_known, known)
   end
 elseif not rev_known then
-  if z.born > w.born then
+  if z.floor > w.floor or (z.floor == w.floor and z.born > w.born) then
     -- A server that remembered nothing began a new line. The people of the earlier one are before it. Its servers follow
     -- only a later epoch than theirs, and the new line's is an instant of another clock.
     if w.epoch > z.epoch then begin_epoch(z.now, z.rev - 1, z.next, { w.epoch, z.next }) end
@@ -115,12 +118,14 @@ if taken == 1 and not is_late then
   z.base = min(z.base, w.base)
   for i = 1, #segments do
     local s = segments[i]
-    local live, gone_bits = ARGV[policy_at + #POLICY + (i - 1) * 2], ARGV[policy_at + #POLICY + (i - 1) * 2 + 1]
+    local at = policy_at + #POLICY + (i - 1) * 3
+    local live, gone_bits, entered_bits = ARGV[at], ARGV[at + 1], ARGV[at + 2]
     if not s.known then start_segment(s) else touch(s) end
     -- The segment may have been freed.
     call('PERSIST', s.entry_key)
     if #gone_bits > 0 then
       call('SET', KEYS[6], gone_bits)
+      if #entered_bits > 0 then call('SETRANGE', KEYS[6], floor(SEGMENT / 8), entered_bits) end
       call('BITOP', 'OR', s.lost_key, s.lost_key, KEYS[6])
     end
     -- The state knows better which tickets below `known` there are.
@@ -134,8 +139,9 @@ if taken == 1 and not is_late then
       call('BITOP', 'OR', s.live_key, s.live_key, KEYS[6])
       call('BITOP', 'OR', s.here_key, s.here_key, KEYS[6])
     end
+    call('SET', KEYS[6], call('GETRANGE', s.lost_key, 0, floor(SEGMENT / 8) - 1))
     for _, key in ipairs({ s.live_key, s.here_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4] }) do
-      without(key, s.lost_key)
+      without(key, KEYS[6])
     end
     -- The next beat makes appointments for all present tickets of the front.
     s.front = 0

@@ -18,7 +18,7 @@
 --         a0-3  bit planes of the age: generations since the last poll
 --         entry 12 bytes per ticket: when it entered, by the zone's clock (6) and by the wall clock in seconds (4), and the
 --               life of the pass in seconds (2)
---         lost  gone, as the servers remembered it when the state was rebuilt
+--         lost  gone, as the servers remembered it when the state was rebuilt; after these bits, those who had entered
 -- ARGV  1 epoch, 2 rev   the newest state that this server has seen; 0 0 for none
 --       3 lo, 4 hi       bounds of the zone's clock, as this server knows them; 0 for none
 --       5 known          the first record of the log to return
@@ -38,9 +38,9 @@ local AUTO, HOLD, OPEN, CLOSED = 0, 1, 2, 3
 local POLL_SCALE, ON_MS = 65536, 1500
 -- The bytes of the past epochs that are remembered. A holder may live through so many losses.
 local PAST = 64 * 32
--- How far a server that does not know the zone's clock can advance it, and entries leave their window. How long the
--- presumption waits for a server that has not called. How far beyond its bounds the clock may be.
-local UNSEEN_MS, SERVER_MS, LATE_MS = 1000, 70000, 500
+-- How far the clock can leap, and entries leave their window by that. How long the presumption waits for a server that has
+-- not called. How far beyond its bounds the clock may be.
+local LEAP_MS, SERVER_MS, LATE_MS = 1000, 70000, 500
 -- The first number of a line that may have had a predecessor: those of the predecessor are below it.
 local AFTER_LOSS = 256 * SEGMENT
 local FIXED, PER_SEGMENT = 8, 8
@@ -95,20 +95,25 @@ end
 -- Time. The zone's clock is the clock of Redis minus an offset, kept within the bounds that the server passes. So a node
 -- whose clock differs, or was set, neither opens a window early nor stops the line. The bounds of an earlier epoch do not
 -- count. Without bounds a long time cannot be told from a clock that was set; and if another process has the state now
--- (`is_other`), with a clock of its own, no time has passed.
+-- (`is_other`), with a clock of its own, no time has passed. The clock leaps (`is_leap`) if a long time passes that only a
+-- node without bounds shows, or that only a server knows, because calls without bounds had set the clock back.
 -- A call that stood still on its way has old bounds, and cannot be told from a clock that was set. Nobody enters by it.
-local is_bounded, is_late
+local is_bounded, is_late, is_leap
 local function set_clock(is_other)
   local time = call('TIME')
   wall = time[1] * 1000 + floor(time[2] / 1000)
   local of, lo, hi = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4])
   is_bounded = hi > 0 and (of == 0 or of == z.epoch)
-  local now = wall - z.offset
+  local shown = wall - z.offset
+  local now = shown
   if is_bounded then
-    is_late = now > hi + LATE_MS and hi > lo and not is_other
-    now = max(min(now, hi), lo)
+    is_late = shown > hi + LATE_MS and hi > lo and not is_other
+    is_leap = lo - max(shown, z.now) > LEAP_MS and hi > lo and not is_other
+    now = max(min(shown, hi), lo)
   elseif is_other then
     now = z.now
+  else
+    is_leap = shown - z.now > LEAP_MS
   end
   now = max(now, z.now)
   z.offset = wall - now
@@ -304,9 +309,10 @@ local function note_entries(count)
 end
 
 -- Whatever a lost process may have decided since `since` counts as done: the slots that were free are taken now. While so
--- many people are present that they cannot all have entered or left since, only the sub-windows' share can be gone.
+-- many people are present that they cannot all have entered or left since, only the sub-windows' share can be gone. Without
+-- bounds nobody knows for how long decisions went on, so all slots of a minute count.
 local function presume(since)
-  local count, blind = free(false), z.now - since
+  local count, blind = is_bounded and free(false) or z.n, z.now - since
   local share = (floor(blind / sub_ms()) + 2) * sub_cap()
   if since > 0 and is_bounded and blind < 2 * z.period and z.present >= share then count = min(count, share) end
   z.presumed_at, z.presumed = z.now, count
@@ -561,7 +567,6 @@ local function begin(refuses)
   if fault then return nil, redis.error_reply(fault) end
   z.rev = z.rev + 1
   local since, used = blind_since, z.total - z.minute_before
-  local is_leap = not is_bounded and now - z.now > UNSEEN_MS
   advance(now)
   if is_leap then
     -- Perhaps no time has passed for the entries that have just left the minute. They begin another one.

@@ -15,6 +15,7 @@ if lost(has) then
   if wanted ~= 'again' then return { '-1' } end
   redis.call('DEL', KEYS[1])
   put = true
+  redis.call('HSET', KEYS[1], '#from', string.format('%.0f', has))
   set_rev(has + AGAIN)
 elseif wanted == 'first' and not kept then
   put = true

@@ -55,6 +55,8 @@ struct Seen {
     polls: Vec<(u64, u64)>,
     /// The first pass, and when it came.
     pass: Option<(u64, PassClaims)>,
+    /// Which servers returned the pass, and when they first did.
+    told: Vec<(usize, u64)>,
     /// No longer waits.
     left: bool,
     /// The server's process that answered last has answered this user before.
@@ -84,6 +86,10 @@ pub(crate) struct Auditor {
     held: Vec<(u64, u64)>,
     /// When a store without any data came into use.
     wiped: Vec<u64>,
+    /// When a node's clock was set.
+    clock_set: Vec<u64>,
+    /// When the network was in two parts, each with servers and people.
+    divided: Vec<(u64, u64)>,
     /// When which server could not tell the store anything.
     silent: Vec<(u64, u64, usize)>,
     lives: Vec<Life>,
@@ -104,6 +110,9 @@ pub(crate) struct Figures {
 /// How long after a fault a cluster may need: node timeout, election, the way back of a node, and the hold.
 const RECOVERY_MS: u64 = 30_000;
 
+/// A server that is silent for longer than this may come too late to tell what it knows.
+const SILENCE_MS: u64 = 20_000;
+
 /// By how much a zone's clock may open a window early, for each change of clocks.
 const CLOCK_MS: u64 = 300;
 
@@ -115,6 +124,7 @@ impl Auditor {
             joined: (0, 0),
             polls: Vec::new(),
             pass: None,
+            told: Vec::new(),
             left: false,
             known_by: Vec::new(),
         };
@@ -128,6 +138,8 @@ impl Auditor {
             disturbed: Vec::new(),
             held: Vec::new(),
             wiped: Vec::new(),
+            clock_set: Vec::new(),
+            divided: Vec::new(),
             silent: Vec::new(),
             lives: Vec::new(),
             clock_changes: 1,
@@ -151,6 +163,16 @@ impl Auditor {
     /// A store without any data came into use.
     pub(crate) fn wipe(&mut self, now: u64) {
         self.wiped.push(now);
+    }
+
+    /// A node's clock was set.
+    pub(crate) fn set_clock(&mut self, now: u64) {
+        self.clock_set.push(now);
+    }
+
+    /// The network is in two parts during this time.
+    pub(crate) fn divide(&mut self, from: u64, until: u64) {
+        self.divided.push((from, until));
     }
 
     /// A server can't reach the store, or does not run, during this time.
@@ -224,6 +246,7 @@ impl Auditor {
             (seen.ticket, seen.joined) = (ticket, (asked, now));
             seen.polls.clear();
             seen.pass = None;
+            seen.told.clear();
         }
         match answer {
             Ok(Reply::Waiting { polling_period_ms, .. }) => {
@@ -239,6 +262,9 @@ impl Auditor {
             }
             Ok(Reply::Entered { pass, .. }) => {
                 let before = seen.pass;
+                if before.is_none_or(|(_, before)| before == *pass) {
+                    seen.told.push((server, now));
+                }
                 match before {
                     None => seen.pass = Some((now, *pass)),
                     Some((at, before)) if before != *pass => {
@@ -260,9 +286,12 @@ impl Auditor {
                     (seen.pass, seen.polls.last().map(|&(sent, _)| sent), seen.joined.1);
                 seen.left = true;
                 match (pass, last) {
-                    // A node's clock may be wrong, and with it what the pass says. It is valid for as long as it says.
+                    // A node's clock may be wrong, and with it what the pass says. It is valid for as long as it says,
+                    // from the decision on, which may be long before the holder hears of it.
                     (Some((at, pass)), _)
-                        if now + 2_000 < at + u64::from(pass.ttl_s) * 1_000
+                        if now + 2_000
+                            < self.decision_of(&pass).map_or(at, |decision| decision.ms)
+                                + u64::from(pass.ttl_s) * 1_000
                             && ticket == Some((pass.epoch, pass.seq)) =>
                     {
                         self.pass_lost(now, at, user, &pass, "it is gone");
@@ -293,28 +322,37 @@ impl Auditor {
         }
     }
 
-    /// A pass was not returned again. That can't be helped if the only server that was told has ended or was cut off, and
-    /// the only node that knew was lost or cut off.
+    /// The decision that a pass tells of.
+    fn decision_of(&self, pass: &PassClaims) -> Option<Decision> {
+        let decisions = self.decided.get(&(pass.epoch, pass.seq))?;
+        decisions.iter().rev().find(|decision| decision.unix_s == pass.entered_unix_s).copied()
+    }
+
+    /// A pass was not returned again. That can't be helped if the servers that were told have ended or were cut off, and
+    /// the only node that knew was lost or cut off, or the store was emptied.
     fn pass_lost(&mut self, now: u64, at: u64, user: usize, pass: &PassClaims, how: &str) {
-        let decisions = self.decided.get(&(pass.epoch, pass.seq)).cloned().unwrap_or_default();
-        let decision = decisions.iter().rev().find(|decision| decision.unix_s == pass.entered_unix_s);
-        // Whether the process that was told of the decision could tell the store at all times.
-        let knows = |decision: &Decision| {
-            let runs =
-                |life: &Life| life.server == decision.server && life.from <= decision.ms && life.until > now;
-            let cut = |&(from, until, server): &(u64, u64, usize)| {
-                server == decision.server && from <= now && until >= decision.ms
+        let decision = self.decision_of(pass);
+        // Whether a process that was told of the decision at `told` could tell the store at all times.
+        let knows = |&(server, told): &(usize, u64)| {
+            let runs = |life: &Life| life.server == server && life.from <= told && life.until > now;
+            let cut = |&(from, until, cut): &(u64, u64, usize)| {
+                cut == server && until - from > SILENCE_MS && from <= now && until >= told
             };
             self.lives.iter().any(runs) && !self.silent.iter().any(cut)
         };
         let excused = decision.is_some_and(|decision| {
-            !knows(decision)
-                && self
-                    .disturbed
-                    .iter()
-                    .any(|&(from, until)| decision.ms <= until && decision.ms + 10_000 >= from && from <= now)
+            let mut told = vec![(decision.server, decision.ms)];
+            told.extend(&self.users[user].told);
+            let lost = |&(from, until): &(u64, u64)| {
+                decision.ms <= until && decision.ms + 10_000 >= from && from <= now
+            };
+            !told.iter().any(knows)
+                && (self.disturbed.iter().any(lost)
+                    || self.wiped.iter().any(|at| (decision.ms..=now).contains(at)))
         });
-        if !excused && !decision.is_some_and(|decision| self.nobody_knows(decision.ms, now)) {
+        // A clock that is set while no server knows the zone's clock makes passes end early or late.
+        let is_unknown = |at: u64| self.nobody_knows(at, now) || self.nobody_knows_the_time(at, now);
+        if !excused && !decision.is_some_and(|decision| is_unknown(decision.ms)) {
             let how =
                 format!("{now} ms: user {user} got {pass:?} at {at} ms, decided by {decision:?}; {how}");
             self.breaks(Promise::PassDiffers, how);
@@ -323,10 +361,21 @@ impl Auditor {
 
     /// Whether the store was emptied while no server ran that had seen a ticket of `since`.
     fn nobody_knows(&self, since: u64, now: u64) -> bool {
-        self.wiped.iter().any(|&at| {
-            at >= since
-                && at <= now
-                && !self.lives.iter().any(|life| life.from < since && life.until > at + 5_000)
+        let emptied = |at: u64| !self.lives.iter().any(|life| life.from < since && life.until > at + 5_000);
+        self.wiped.iter().any(|&at| (since..=now).contains(&at) && emptied(at))
+    }
+
+    /// Whether a node's clock was set while no server ran that had seen a ticket of `since`. A server that stands still or is
+    /// cut off, from then until now or until it is too late, does not run.
+    fn nobody_knows_the_time(&self, since: u64, now: u64) -> bool {
+        self.clock_set.iter().any(|&at| {
+            let is_silent = |life: &Life| {
+                self.silent.iter().any(|&(from, until, server)| {
+                    server == life.server && from <= at + 5_000 && until >= now.min(at + self.idle_ms)
+                })
+            };
+            let tells = |life: &Life| life.from < since && life.until > at + 5_000 && !is_silent(life);
+            (since..=now).contains(&at) && !self.lives.iter().any(tells)
         })
     }
 
@@ -335,9 +384,14 @@ impl Auditor {
         self.disturbed.iter().all(apart) && self.held.iter().all(apart)
     }
 
+    /// The N of each policy that may be in force at some time from `from` to `until`.
+    fn rates(&self, from: u64, until: u64) -> impl Iterator<Item = u32> {
+        let in_force = self.policies.iter().filter(move |&&(a, b, _)| a <= until && b >= from);
+        in_force.map(|&(_, _, n)| n)
+    }
+
     fn cap(&self, from: u64, until: u64) -> u32 {
-        let in_force = self.policies.iter().filter(|&&(a, b, _)| a <= until && b >= from);
-        in_force.map(|&(_, _, n)| n).max().unwrap_or(0)
+        self.rates(from, until).max().unwrap_or(0)
     }
 
     /// The people who got in: the time of the decision whose pass they got, who, and whether by a join.
@@ -345,10 +399,9 @@ impl Auditor {
         let mut entries = Vec::new();
         for (user, seen) in self.users.iter().enumerate() {
             if let Some((at, pass)) = seen.pass {
-                let decisions = self.decided.get(&(pass.epoch, pass.seq)).map_or(&[][..], Vec::as_slice);
-                let decision = decisions.iter().rev().find(|decision| decision.unix_s == pass.entered_unix_s);
                 entries.push(
-                    decision.map_or((at, user, false), |decision| (decision.ms, user, decision.by_join)),
+                    self.decision_of(&pass)
+                        .map_or((at, user, false), |decision| (decision.ms, user, decision.by_join)),
                 );
             }
         }
@@ -404,6 +457,15 @@ impl Auditor {
         false
     }
 
+    /// Whether two people joined while the network was divided, or before the parts had one line again, and one of them in
+    /// another part or before. The people of one part stand behind those of the other.
+    fn joined_apart(&self, one: &Seen, other: &Seen) -> bool {
+        let epoch = |seen: &Seen| seen.ticket.map(|(epoch, _)| epoch);
+        let within =
+            |seen: &Seen, &(from, until): &(u64, u64)| (from..=until + RECOVERY_MS).contains(&seen.joined.1);
+        epoch(one) != epoch(other) && self.divided.iter().any(|time| within(one, time) && within(other, time))
+    }
+
     fn check_order(&mut self, entries: &[(u64, usize, bool)]) {
         let patience_ms = 4 * self.period_ms + 10_000;
         let mut entered = vec![u64::MAX; self.users.len()];
@@ -417,6 +479,7 @@ impl Auditor {
             let mine = &self.users[user];
             for (other, others) in self.users.iter().enumerate() {
                 if others.ticket.is_some()
+                    && !self.joined_apart(mine, others)
                     && matches!(others.kind, Kind::Stays | Kind::Returns)
                     && others.joined.1 < mine.joined.0
                     && entered[other] > at + patience_ms
@@ -435,7 +498,23 @@ impl Auditor {
         }
     }
 
-    /// While people wait and poll, and nothing is wrong, the slots are used.
+    /// How long slots were free from `from` to `until`: neither the minute nor the sub-window before had used all of them.
+    /// Whoever was let in used a slot, with or without hearing of it.
+    fn free_ms(&self, cap: u32, from: u64, until: u64) -> u64 {
+        const STEP_MS: usize = 250;
+        let used = |length_ms: u64, at: u64| {
+            let decisions = self.decided.values().flatten();
+            decisions.filter(|decision| decision.ms <= at && decision.ms + length_ms >= at).count()
+        };
+        let is_free = |&at: &u64| {
+            used(60_000, at) < cap as usize
+                && used(60_000 / u64::from(self.sub_windows), at) < cap.div_ceil(self.sub_windows) as usize
+        };
+        (STEP_MS * (from..until).step_by(STEP_MS).filter(is_free).count()) as u64
+    }
+
+    /// While people wait and poll, and nothing is wrong, the slots are used. A burst may have used those of the minute at once,
+    /// and then few are free in the minute after it.
     fn check_progress(&mut self, entries: &[(u64, usize, bool)], ends: u64) {
         let mut entered = vec![u64::MAX; self.users.len()];
         for &(at, user, _) in entries {
@@ -447,7 +526,7 @@ impl Auditor {
             if !self.quiet(from.saturating_sub(60_000), until) {
                 continue;
             }
-            let cap = self.cap(from, until);
+            let cap = self.rates(from, until).min().unwrap_or(0);
             let waiting = (0..self.users.len())
                 .filter(|&user| {
                     let seen = &self.users[user];
@@ -460,7 +539,10 @@ impl Auditor {
                 .count();
             let count = entries.iter().filter(|&&(at, ..)| (from..until).contains(&at)).count();
             let least = cap as usize * 8 / 10;
-            if waiting > cap.div_ceil(10) as usize + 2 && count < least {
+            if waiting > cap.div_ceil(10) as usize + 2
+                && count < least
+                && self.free_ms(cap, from, until) > 12_000
+            {
                 let how = format!(
                     "{count} of {cap} slots were used from {from} ms to {until} ms while {waiting} people waited"
                 );

@@ -47,6 +47,8 @@ pub(crate) struct Net {
     pub(crate) scripts: u64,
     /// The epoch that each node answered with last.
     epochs: Vec<u64>,
+    /// How many people a minute each node admits, as its last reply said.
+    rates: Vec<u64>,
     /// How far the zone's clock was from the true time at the last answer.
     clock_ms: i64,
 }
@@ -63,6 +65,7 @@ impl Net {
             start: Instant::now(),
             scripts: 0,
             epochs: vec![0; plan.data_nodes + plan.voters],
+            rates: vec![0; plan.data_nodes + plan.voters],
             clock_ms: 0,
         }
     }
@@ -310,6 +313,11 @@ fn tap(
             field(4),
             script.name
         );
+        net.cluster.tell(now, line);
+    }
+    if header.len() >= 288 && std::mem::replace(&mut net.rates[node], field(29)) != field(29) {
+        let line =
+            format!("node {node} admits {} a minute, after a {} of server {server}", field(29), script.name);
         net.cluster.tell(now, line);
     }
     let (epoch, now_ms) = (u32::try_from(field(0)).unwrap_or(0), field(2));

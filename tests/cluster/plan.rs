@@ -116,16 +116,13 @@ impl Fault {
         }
     }
 
-    /// Whether the server can't tell the store anything while the fault lasts, for longer than others wait for it.
+    /// Whether the server can't tell the store anything while the fault lasts.
     pub(crate) fn silences(self, server: usize) -> bool {
-        self.lasts_ms() > 20_000
-            && match self {
-                Self::Cut { cut: Cut::Sides, .. } => true,
-                Self::Cut { cut: Cut::Server(of), .. } | Self::FreezeServer { server: of, .. } => {
-                    of == server
-                }
-                _ => false,
-            }
+        match self {
+            Self::Cut { cut: Cut::Sides, .. } => true,
+            Self::Cut { cut: Cut::Server(of), .. } | Self::FreezeServer { server: of, .. } => of == server,
+            _ => false,
+        }
     }
 
     /// When the fault ends, after its start.

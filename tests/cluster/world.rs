@@ -86,6 +86,8 @@ struct World {
     net: Shared,
     servers: RefCell<Vec<Option<Rc<Server>>>>,
     policy: RefCell<Policy>,
+    /// One operator makes all changes, one after another: of two changes at once, either may be the last.
+    operator: tokio::sync::Mutex<()>,
 }
 
 /// What a run came to.
@@ -120,6 +122,7 @@ async fn play(plan: Plan) -> Run {
         sealer: seals.sealer(&zone),
         servers: RefCell::new(plan.servers_empty()),
         policy: RefCell::new(plan.policy),
+        operator: tokio::sync::Mutex::new(()),
         net: Arc::clone(&net),
         zone,
         seals,
@@ -251,9 +254,12 @@ impl World {
                 let node = net.cluster.primary();
                 net.cluster.freeze(node, now, for_ms);
             }
-            Fault::Cut { cut, .. } => {
+            Fault::Cut { cut, for_ms } => {
                 {
                     let mut net = lock(&self.net);
+                    if cut == Cut::Sides {
+                        net.auditor.divide(now, now + for_ms);
+                    }
                     net.cluster.cuts.push(cut);
                     net.cluster.tell(now, format!("cut: {cut:?}"));
                 }
@@ -275,7 +281,11 @@ impl World {
                 net.cluster.flush(now);
                 net.auditor.wipe(now);
             }
-            Fault::ClockJump { node, by_ms } => lock(&self.net).cluster.jump(node, now, by_ms),
+            Fault::ClockJump { node, by_ms } => {
+                let mut net = lock(&self.net);
+                net.cluster.jump(node, now, by_ms);
+                net.auditor.set_clock(now);
+            }
             Fault::KillServer { server, .. } => {
                 if lock(&self.net).servers[server].up {
                     self.stop(server);
@@ -318,6 +328,7 @@ impl World {
 
     /// An operator changes the zone, at any server that takes the change.
     async fn change(&self, with: impl Fn(Policy) -> Policy) {
+        let _one_at_a_time = self.operator.lock().await;
         let policy = with(*self.policy.borrow());
         let now = self.now();
         let before = *self.policy.borrow();
@@ -344,6 +355,9 @@ impl World {
                 let define = cells.define(&self.zone, expected, Some(definition));
                 let changed = tokio::time::timeout(Duration::from_millis(PATIENCE_MS), define).await;
                 if matches!(changed, Ok(Ok(Defined::Done(_)))) {
+                    let mut net = lock(&self.net);
+                    let now = net.now();
+                    net.cluster.tell(now, format!("server {} changed the zone", attempt % self.plan.servers));
                     return;
                 }
             }

@@ -182,6 +182,26 @@ pub(crate) async fn register_that_is_lost_comes_back_whole(backend: &InRedis, zo
     }
 }
 
+/// Of two servers that find the register lost, the first one may know less than the other. Uses its own register, because
+/// the test reads all zones.
+pub(crate) async fn who_knows_a_later_change_writes_it_back(backend: &InRedis, zone: &ZoneId) {
+    let servers = Servers::start(backend.servers.topology());
+    let holder = servers.holder(REGISTER);
+    let connect = async || servers.connect(&backend.settings(), Durability::Async).await;
+    let x = named(zone, "X");
+    let [first, second] = ["a", "b"].map(|text| saying(with(Mode::Hold), text));
+    let (knows, older) = (connect().await, connect().await);
+    knows.define(&x, &Expected::Absent, Some(&first)).await.expect("answered");
+    assert_eq!(older.zones().await.expect("lists"), kept([(&x, &first)]));
+    knows.define(&x, &Expected::Any, Some(&second)).await.expect("answered");
+
+    servers.command(holder, &["DEL", REGISTER]);
+    assert_eq!(older.zones().await.expect("lists"), kept([(&x, &first)]), "all that it knows");
+    for store in [&knows, &older, &knows, &older, &older] {
+        assert_eq!(store.zones().await.expect("lists"), kept([(&x, &second)]));
+    }
+}
+
 /// A register of an old version: without notices, and with revisions that do not start with a minute.
 pub(crate) async fn register_of_before_is_read_and_written(backend: &InRedis, zone: &ZoneId) {
     let servers = Servers::start(backend.servers.topology());

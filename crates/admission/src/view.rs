@@ -181,6 +181,18 @@ impl View {
     /// stands behind all tickets of the view.
     #[must_use]
     pub fn position(&self, seq: u64, now_ms: u64) -> Option<Position> {
+        self.place(seq, now_ms, false)
+    }
+
+    /// The position that a ticket of an earlier epoch has if it waits. A view that was made while servers still say what they
+    /// remember of that epoch does not show all tickets that wait.
+    #[must_use]
+    pub fn position_if_waiting(&self, seq: u64, now_ms: u64) -> Position {
+        // Numbers between two epochs were never given out, so a newer number says nothing about how many people are between.
+        self.place(seq.min(self.next), now_ms, true).unwrap_or_else(|| self.behind(0, 0, now_ms))
+    }
+
+    fn place(&self, seq: u64, now_ms: u64, even_if_gone: bool) -> Option<Position> {
         if let Some(newer) = seq.checked_sub(self.next) {
             return Some(self.behind(self.tally.waiting + newer, self.tally.present + newer, now_ms));
         }
@@ -188,7 +200,7 @@ impl View {
         let page = self.pages.get(offset / PAGE_TICKETS)?;
         let within = offset % PAGE_TICKETS;
         let (word, bit) = (within / 64, within % 64);
-        if page.gone[word] >> bit & 1 == 1 {
+        if page.gone[word] >> bit & 1 == 1 && !even_if_gone {
             return None;
         }
         let gone_before: u32 = page.gone[..word].iter().map(|w| w.count_ones()).sum::<u32>()

@@ -19,13 +19,13 @@ fn all() -> [&'static Script; 8] {
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
 const PINNED: [(&str, &str); 8] = [
-    ("join", "67325f2083cfaaecd86812a4cb8e71db71d4e52b"),
-    ("enter", "40fb8a90a7d3a004495e61b8c452969a0f302633"),
-    ("beat", "fe888b31842ea5198be9115b8e3570952a3f6610"),
-    ("policy", "4f725c42a9122dfc7de17152e9343190efac02e0"),
-    ("restore", "05a1222148fccf52358754753e342f57adaeb78e"),
-    ("zones", "9e6dbbd7d7d163564416c472bf78b39b9f736973"),
-    ("define", "37067bb3b744968aadde2ba33cf47b2a724474a5"),
+    ("join", "e695ad89ad6ae9682bf8d738a09ba3ee30695262"),
+    ("enter", "823b06c19e642283f9ffdac05b3380b6bfa677c8"),
+    ("beat", "280de8377bb1fccf5da9770944fad5604b2e00c1"),
+    ("policy", "3c3f56a3d93ea8993f866ecdc0dc45042c0b238e"),
+    ("restore", "efebfc66f7d987b434c90629dd62b7f079ec4fc1"),
+    ("zones", "bce992d66303684d8f20a187df211f07ccd7e5e5"),
+    ("define", "0488b6d7772a95cfaa0ae201177041bcfd2ab61c"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),
 ];
 

@@ -30,14 +30,18 @@ impl Room {
     }
 
     /// The last known position of a ticket that only the store could decide about. A ticket of an earlier epoch is taken
-    /// for one of this epoch, as in [`Self::note`].
+    /// for one of this epoch, as in [`Self::note`], and for one that waits: after a loss only the store can know better.
     pub(crate) fn look_stale(&self, ticket: Ticket) -> Option<Reply> {
         let current = self.current.load();
         let now_ms = current.now_ms();
-        if [ticket.epoch, current.view.epoch].contains(&NO_EPOCH) {
+        let view = &current.view;
+        if [ticket.epoch, view.epoch].contains(&NO_EPOCH) {
             return None;
         }
-        let position = current.view.position(ticket.seq, now_ms)?;
+        let position = match ticket.epoch == view.epoch {
+            true => view.position(ticket.seq, now_ms)?,
+            false => view.position_if_waiting(ticket.seq, now_ms),
+        };
         current.note(ticket.seq);
         self.unreported.store(true, Ordering::Relaxed);
         Some(self.waiting(ticket, position, now_ms, true))

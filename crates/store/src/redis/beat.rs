@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
-use admission::{Definition, PAGE_TICKETS, PagePolls, View};
+use admission::{Definition, Mode, PAGE_TICKETS, PagePolls, View};
 
 use super::{
     PAGE_BYTES, Redis, Result, Zone,
@@ -13,7 +13,7 @@ use super::{
     lock,
     memory::{Memory, split},
     scripts, text,
-    wire::{self, Counts, Garbled, Header},
+    wire::{self, Counts, Garbled, Header, SEGMENT},
 };
 use crate::StoreError;
 
@@ -39,11 +39,31 @@ impl<C: Client> Redis<C> {
         while let Some(slice) = slices.next() {
             let with_view = slices.peek().is_none();
             let (answer, counts) = self.beat_slice(zone, slice, &by_segment, with_view).await?;
-            if let Some((front_end, counts)) = counts {
+            let Some((front_end, counts)) = counts else { continue };
+            let front = self.front(&answer, front_end, &counts);
+            if front.iter().all(|segment| slice.contains(segment)) {
                 return self.complete(zone, front_end, counts, answer).await;
             }
+            // The line begins with many segments in which nobody is present.
+            let (answer, counts) = self.beat_slice(zone, &front, &Polls::new(), true).await?;
+            let (front_end, counts) = counts.ok_or(Garbled("a beat"))?;
+            return self.complete(zone, front_end, counts, answer).await;
         }
         Err(Garbled("a beat").into())
+    }
+
+    /// The last segments of the front in which anybody waits, as many as one call passes. There is a front only where people
+    /// enter by slots.
+    fn front(&self, of: &Header, front_end: u64, counts: &[Counts]) -> Vec<u64> {
+        if of.policy.mode != Mode::Auto {
+            return Vec::new();
+        }
+        let waits = |(segment, counts): (u64, &Counts)| {
+            (counts.live > 0 && segment * SEGMENT < front_end).then_some(segment)
+        };
+        let mut front: Vec<u64> = (of.base..).zip(counts).filter_map(waits).collect();
+        front.drain(..front.len().saturating_sub(self.max_segments));
+        front
     }
 
     /// Fetches the segments that the view lacks, and makes it.

@@ -36,20 +36,22 @@ struct Bits {
     given: usize,
     /// Which tickets wait, in the bit order of Redis.
     live: Box<[u8; SEGMENT_BYTES]>,
+    /// Which holders entered, as far as this server was told. It outlives the pass: who entered does not wait again.
+    entered: Box<[u8; SEGMENT_BYTES]>,
 }
 
 impl Bits {
     fn new() -> Self {
-        Self { rev: 0, given: 0, live: Box::new([0; SEGMENT_BYTES]) }
+        Self { rev: 0, given: 0, live: Box::new([0; SEGMENT_BYTES]), entered: Box::new([0; SEGMENT_BYTES]) }
     }
 
-    fn set(&mut self, ticket: usize, live: bool) {
-        let mask = 0x80 >> (ticket % 8);
-        if live {
-            self.live[ticket / 8] |= mask;
-        } else {
-            self.live[ticket / 8] &= !mask;
-        }
+    fn waits(&mut self, ticket: usize) {
+        self.live[ticket / 8] |= mask(ticket);
+    }
+
+    fn enters(&mut self, ticket: usize) {
+        self.live[ticket / 8] &= !mask(ticket);
+        self.entered[ticket / 8] |= mask(ticket);
     }
 
     /// Which of the first `given` tickets are gone. The bits of the others are 0.
@@ -126,6 +128,11 @@ fn ms(duration: Duration) -> u64 {
 /// A ticket's segment, and its number in the segment.
 pub(super) fn split(seq: u64) -> (u64, usize) {
     (seq / SEGMENT, (seq % SEGMENT) as usize)
+}
+
+/// The bit of a segment's ticket in its byte, in the bit order of Redis.
+fn mask(ticket: usize) -> u8 {
+    0x80 >> (ticket % 8)
 }
 
 /// How many of a segment's tickets have been given out, if `next` is the next ticket number.
@@ -255,10 +262,10 @@ impl Memory {
             let (segment, ticket) = split(seq);
             let bits = self.segments.entry(segment).or_insert_with(Bits::new);
             match verdict {
-                Verdict::Waiting(_) => bits.set(ticket, true),
+                Verdict::Waiting(_) => bits.waits(ticket),
                 Verdict::Gone => {}
                 Verdict::Entered(entry) => {
-                    bits.set(ticket, false);
+                    bits.enters(ticket);
                     // Also an entry that another server's call brought: if only this server remembers it, the ticket
                     // would be restored as gone, without its entry.
                     let at =
@@ -347,7 +354,7 @@ impl Memory {
     /// What this memory can restore.
     fn witness(&self) -> Witness {
         let last = self.header.next.div_ceil(SEGMENT).max(self.header.base + 1);
-        let mut segments: BTreeMap<u64, (Vec<u8>, Vec<u8>)> = (self.header.base..last)
+        let mut segments: BTreeMap<u64, WitnessSegment> = (self.header.base..last)
             .filter_map(|segment| {
                 let bits = self.segments.get(&segment)?;
                 let mut gone = bits.gone(bits.given);
@@ -358,14 +365,14 @@ impl Memory {
                     gone[..start / 8].fill(0);
                     gone[start / 8] &= 0xFF >> (start % 8);
                 }
-                Some((segment, (bits.live.to_vec(), gone)))
+                let (live, entered) = (bits.live.to_vec(), bits.entered.to_vec());
+                Some((segment, WitnessSegment { live, gone, entered }))
             })
             .collect();
         for &(seq, _) in &self.entries {
             let (segment, ticket) = split(seq);
-            let (_, gone) =
-                segments.entry(segment).or_insert_with(|| (vec![0; SEGMENT_BYTES], vec![0; SEGMENT_BYTES]));
-            gone[ticket / 8] |= 0x80 >> (ticket % 8);
+            let known = segments.entry(segment).or_insert_with(WitnessSegment::empty);
+            known.gone[ticket / 8] |= mask(ticket);
         }
         Witness {
             epoch: self.header.epoch,
@@ -381,7 +388,7 @@ impl Memory {
             policy: self.header.policy,
             log: self.window.log().collect(),
             entries: self.entries.iter().copied().collect(),
-            segments: segments.into_iter().map(|(segment, (live, gone))| (segment, live, gone)).collect(),
+            segments,
         }
     }
 }
@@ -402,6 +409,23 @@ pub(super) struct Witness {
     pub(super) policy: Policy,
     pub(super) log: Vec<(u64, u32)>,
     pub(super) entries: Vec<(u64, Entry)>,
-    /// Segment, live bits, gone bits.
-    pub(super) segments: Vec<(u64, Vec<u8>, Vec<u8>)>,
+    pub(super) segments: BTreeMap<u64, WitnessSegment>,
+}
+
+/// The bits of one segment, in the bit order of Redis.
+#[derive(Clone)]
+pub(super) struct WitnessSegment {
+    /// Who waits.
+    pub(super) live: Vec<u8>,
+    /// Who does not wait any more.
+    pub(super) gone: Vec<u8>,
+    /// Who of those entered, as far as this server was told.
+    pub(super) entered: Vec<u8>,
+}
+
+impl WitnessSegment {
+    fn empty() -> Self {
+        let bits = || vec![0; SEGMENT_BYTES];
+        Self { live: bits(), gone: bits(), entered: bits() }
+    }
 }

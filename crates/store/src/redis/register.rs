@@ -133,11 +133,12 @@ impl<C: Client> Redis<C> {
             let written =
                 |of: Option<&Definition>| Bytes::from(of.map_or_else(String::new, wire::definition_text));
             let same = |text: &Bytes| wire::parse_definition(text).ok().as_ref() == before;
+            let after = new(before);
             let args = vec![
                 text(register.rev),
                 Bytes::copy_from_slice(zone.as_str().as_bytes()),
                 found.take().filter(same).unwrap_or_else(|| written(before)),
-                written(new(before).as_ref()),
+                written(after.as_ref()),
                 text(REMEMBERED_S),
             ];
             let mut reply = match self.of_register(&scripts::DEFINE, &made, args).await {
@@ -149,13 +150,36 @@ impl<C: Client> Redis<C> {
                 other => other?,
             };
             match &*reply.bytes()? {
-                b"1" => return Ok(Defined::Done(before.cloned())),
+                b"1" => {
+                    let before = before.cloned();
+                    if !reply.is_empty() {
+                        self.remember_change(register, reply.number()?, zone, after);
+                    }
+                    return Ok(Defined::Done(before));
+                }
                 b"0" => found = Some(reply.bytes()?),
                 // The register lost something. The next read writes it back.
                 _ => {}
             }
         }
         Err(StoreError::Busy)
+    }
+
+    /// Notes a change that made `register` revision `rev`, so that this server can write it back if Redis loses it now. If other
+    /// changes came between, the next read has all of them.
+    fn remember_change(&self, mut register: Register, rev: u64, zone: &ZoneId, to: Option<Definition>) {
+        if register.rev == 0 || rev != register.rev + 1 {
+            return;
+        }
+        register.rev = rev;
+        match to {
+            Some(definition) => drop(register.zones.insert(zone.clone(), definition)),
+            None => drop(register.zones.remove(zone)),
+        }
+        let mut kept = lock(&self.register);
+        if !kept.is_after(&register) {
+            *kept = register;
+        }
     }
 
     async fn of_register(&self, script: &'static Script, more: &[Bytes], args: Vec<Bytes>) -> Result<Reply> {

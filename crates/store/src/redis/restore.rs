@@ -67,7 +67,7 @@ impl<C: Client> Redis<C> {
         #[cfg(feature = "sabotage")]
         let witness = &emptied;
         let entries: BTreeSet<u64> = witness.entries.iter().map(|(seq, _)| split(*seq).0).collect();
-        let with_bits: BTreeSet<u64> = witness.segments.iter().map(|(segment, ..)| *segment).collect();
+        let with_bits: BTreeSet<u64> = witness.segments.keys().copied().collect();
         let segments: Vec<u64> = with_bits.union(&entries).copied().collect();
         let slices: Vec<&[u64]> =
             if segments.is_empty() { vec![&[]] } else { segments.chunks(self.max_segments).collect() };
@@ -94,10 +94,9 @@ impl<C: Client> Redis<C> {
             args.push(out.into());
             args.extend(wire::policy_numbers(&witness.policy).map(text));
             for segment in slice {
-                let bits = witness.segments.iter().find(|(of, ..)| of == segment);
-                let (live, gone) = bits.map_or((&[][..], &[][..]), |(_, live, gone)| (live, gone));
-                args.push(Bytes::copy_from_slice(live));
-                args.push(Bytes::copy_from_slice(gone));
+                let bits = witness.segments.get(segment);
+                let bits = bits.map_or([&[][..]; 3], |bits| [&bits.live, &bits.gone, &bits.entered]);
+                args.extend(bits.map(Bytes::copy_from_slice));
             }
             let script: &'static Script = &scripts::RESTORE;
             #[cfg(feature = "sabotage")]
