@@ -76,9 +76,10 @@ impl Server {
             sleep_until(self.released(Instant::now())).await;
         }
         let ticket = body["token"].as_str().and_then(|token| token.parse().ok());
-        let now_ms = u32::try_from(self.began.elapsed().as_millis()).unwrap_or(u32::MAX);
         let (ticket, answer) = {
             let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+            // Read under the lock: the room's time must not go back.
+            let now_ms = u32::try_from(self.began.elapsed().as_millis()).unwrap_or(u32::MAX);
             match (path.as_str(), ticket) {
                 ("/traffic/wait", None) => room.wait(now_ms),
                 ("/traffic/wait" | "/traffic/entry", Some(ticket)) => (ticket, room.entry(ticket, now_ms)),

@@ -82,9 +82,10 @@ impl Link for Connection {
         };
         let mut builder = Builder::from_config(config);
         builder.with_connection_config(|connection| {
-            // The caller gives up after half of this time, with a better message; fred may have sent a command by then.
-            connection.connection_timeout = settings.connect_timeout * 2;
-            connection.internal_command_timeout = settings.connect_timeout * 2;
+            // The caller gives up long before, with a better message, also on a machine that is busy; fred may have sent a
+            // command by then.
+            connection.connection_timeout = settings.connect_timeout * 20;
+            connection.internal_command_timeout = settings.connect_timeout * 20;
             connection.max_command_attempts = 1;
             connection.tcp = TcpConfig { nodelay: Some(true), ..TcpConfig::default() };
         });
