@@ -24,8 +24,8 @@ const PINNED: [(&str, &str); 8] = [
     ("beat", "280de8377bb1fccf5da9770944fad5604b2e00c1"),
     ("policy", "3c3f56a3d93ea8993f866ecdc0dc45042c0b238e"),
     ("restore", "efebfc66f7d987b434c90629dd62b7f079ec4fc1"),
-    ("zones", "bce992d66303684d8f20a187df211f07ccd7e5e5"),
-    ("define", "0488b6d7772a95cfaa0ae201177041bcfd2ab61c"),
+    ("zones", "7981a230cf201a59e58b74dcb9c1b64ec9442de1"),
+    ("define", "c5a571666b56ec6d189c3dc5e76f226c4cf86596"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),
 ];
 
