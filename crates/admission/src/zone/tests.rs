@@ -476,6 +476,22 @@ fn ticket_numbers_may_exceed_a_million_millions() {
 }
 
 #[test]
+fn a_ticket_of_an_earlier_epoch_has_the_rank_that_its_number_gives() {
+    let base = 64 * PAGE_TICKETS as u64;
+    let header = Header { epoch: EPOCH, next: base + 6, base_page: 64 };
+    let mut gone = Box::new([0; crate::PAGE_WORDS]);
+    gone[0] = 1 << 2;
+    let image = Image { header, pages: vec![(64, gone)], entries: vec![] };
+    let mut zone =
+        Zone::restore(Policy { mode: Mode::Hold, ..policy(10) }, image, at(0)).expect("consistent");
+    let view = view(&mut zone, at(1));
+    assert_eq!(view.position(base + 2, 1), None, "gone, as far as the view knows");
+    let rank = |seq| view.position_if_waiting(seq, 1).rank;
+    assert_eq!([base - 1, base, base + 1, base + 2, base + 3, base + 5].map(rank), [1, 1, 2, 3, 3, 5]);
+    assert_eq!([header.next, header.next + 16_000_000].map(rank), [6, 6], "nobody has the numbers between");
+}
+
+#[test]
 fn damaged_images_are_refused() {
     let image = |next, base_page, entries| Image {
         header: Header { epoch: EPOCH, next, base_page },
