@@ -55,7 +55,7 @@ struct Seen {
     polls: Vec<(u64, u64)>,
     /// The first pass, and when it came.
     pass: Option<(u64, PassClaims)>,
-    /// Which servers returned the pass, and when they first did.
+    /// Which server returned the pass, and when, for each time.
     told: Vec<(usize, u64)>,
     /// No longer waits.
     left: bool,

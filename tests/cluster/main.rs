@@ -1,8 +1,8 @@
 //! A whole cluster on one virtual clock: real gates and real scripts over simulated nodes, networks and clocks.
 //!
 //! `WEIR_CLUSTER_SEEDS` makes so many runs, from `WEIR_CLUSTER_SEED` on. The first run that breaks a promise is reduced to the
-//! fewest events that still break it, and tells its story. The same seed repeats it. [`MENDED`] has seeds of faults that were found, and
-//! [`GUARDS`] shows that each guard of the store is needed.
+//! fewest events that still break it, and tells its story. The same seed repeats it. [`MENDED`] has seeds of faults that were
+//! found, and [`GUARDS`] shows that each guard of the store is needed.
 
 mod against_redis;
 mod auditor;
@@ -96,7 +96,8 @@ fn story(plan: &Plan) -> String {
     lines.join("\n")
 }
 
-/// Seeds above 500 whose runs broke a promise once. Each had its own cause, which is mended.
+/// Seeds above 500 whose runs were reported as breaking a promise once. Some found a fault of the store, others one of the
+/// auditor; both are mended.
 const MENDED: &[u64] = &[
     545, 555, 643, 778, 933, 949, 1154, 1184, 1195, 1274, 1319, 1395, 1534, 1612, 1693, 1812, 1897, 2032,
     2071, 2179, 2192, 2305, 2350, 2370, 2371, 2398, 2435, 2440, 2603, 2630, 2804, 2829, 2848,

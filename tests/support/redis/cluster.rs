@@ -124,7 +124,7 @@ impl Cluster {
         self.nodes.iter().flat_map(Node::proxies).for_each(|proxy| proxy.divide(None));
     }
 
-    /// Waits until a primary has so many replicas that are online.
+    /// Waits until a primary has so many replicas that take part: they are online and confirmed its state.
     pub(crate) fn wait_replicas(&self, primary: usize, count: usize) {
         wait_replicas(&self.nodes[primary], count);
     }
