@@ -6,12 +6,9 @@ export CARGO_TARGET_DIR=$target
 # Everything is compiled once, so data for incremental compilation would only cost time.
 export CARGO_INCREMENTAL=0
 
-# The packages that users get, built together and without the tests' features. tests/support/weir.rs builds them the same
-# way, so that their dependencies are compiled once.
-ship=(--package weir --package loadgen --locked --quiet)
-# Everything with tests. Without the feature that breaks rules on purpose, cargo leaves out the tests `simulation` and `chaos`.
-# The fuzz targets are built apart, with the fuzzer's flags.
-tested=(--workspace --exclude weir-fuzz --features weir-tests/sabotage --locked --quiet)
+# Everything with tests, and the programs that they start. The benchmarks are linted, not built here. One selection, and so the
+# same features of other crates, for all that is built here: those crates are compiled once.
+tested=(--workspace --exclude weir-fuzz --exclude weir-benches --locked --quiet)
 
 check_format() { cargo fmt --all --check; }
 
@@ -64,21 +61,25 @@ check_advisories() {
     done <<<"$said"
 }
 
-# Writes the list of test programs: package, kind, name, path of the program, directory of the package.
-build_tests() {
-    cargo test "${tested[@]}" --no-run --message-format=json-render-diagnostics >"$target/tests.json"
+# Builds test programs with these arguments of cargo, and adds them to the list: package, kind, name, path of the program,
+# directory of the package.
+list_programs() {
+    cargo test "$@" --no-run --message-format=json-render-diagnostics >"$target/tests.json"
     jq --raw-output 'select(.reason == "compiler-artifact" and .profile.test and .executable != null)
         | [(.manifest_path | split("/")[-2]), .target.kind[0], .target.name, .executable, (.manifest_path | rtrimstr("/Cargo.toml"))]
-        | @tsv' "$target/tests.json" >"$target/tests.tsv"
-    # Building the tests also builds a weir with the tests' features. The one without them is put back.
-    cargo build "${ship[@]}"
+        | @tsv' "$target/tests.json" >>"$target/tests.tsv"
+}
+
+# The tests, and the weir and the loadgen that they start, without the feature that breaks rules on purpose.
+build_tests() {
+    : >"$target/tests.tsv"
+    list_programs "${tested[@]}" --lib --bins --tests
     echo "$(wc -l <"$target/tests.tsv") test programs"
 }
 
-build_everything() {
-    cargo build "${ship[@]}"
-    build_fuzzers
-    build_tests
+# The tests that break rules: cargo compiles our crates again for them, with that feature. It leaves the programs alone.
+build_sabotage() {
+    list_programs "${tested[@]}" --features weir-tests/sabotage --test simulation --test cluster --test chaos
 }
 
 # test_program NAME ARGUMENTS...: runs a test program of the package weir-tests, in its directory, as cargo does.
@@ -123,10 +124,11 @@ unit_tests() {
 loadgen_tests() { tests_of '$1 == "loadgen"'; }
 
 # The flags are those of cargo-fuzz, without the address sanitizer, which needs a nightly compiler. This code is safe Rust:
-# the fuzzer looks for panics. Only this workspace's crates get the flags. The rest is compiled already.
+# the fuzzer looks for panics. Only this workspace's crates get the flags. The rest is compiled already: the test in the
+# selection makes cargo choose the features that it chooses for tests.
 build_fuzzers() {
-    RUSTC_WORKSPACE_WRAPPER=$PWD/fuzz/watched cargo build "${ship[@]}" --package weir-fuzz \
-        --bin token --bin request --bin config ||
+    RUSTC_WORKSPACE_WRAPPER=$PWD/fuzz/watched cargo build --workspace --exclude weir-benches --locked --quiet \
+        --bin token --bin request --bin config --test fuzz_seeds ||
         die "the fuzz targets don't build; they need a C++ compiler and the pinned Rust"
 }
 
