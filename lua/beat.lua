@@ -13,7 +13,6 @@
 
 local from, fault = begin()
 if fault then return fault end
-sign()
 end_missed_appointments()
 local function take_polls(s, at, polls)
   if #polls == 0 or s.live == 0 then return end
@@ -25,9 +24,9 @@ local function take_polls(s, at, polls)
     call('BITOP', 'XOR', s.ages[plane], spare, heard)
   end
   -- In the front, only a claim makes a holder present.
-  local whole = floor(s.front / 8)
+  local whole, rest = floor(s.front / 8), s.front % 8
   if whole > 0 then call('SETRANGE', heard, 0, string.rep('\0', whole)) end
-  for bit = whole * 8, s.front - 1 do call('SETBIT', heard, bit, 0) end
+  if rest > 0 then call('BITFIELD', heard, 'SET', 'u' .. rest, whole * 8, 0) end
   call('BITOP', 'OR', s.here_key, s.here_key, heard)
   set_present(s, call('BITCOUNT', s.here_key))
   call('DEL', heard, spare)
@@ -91,13 +90,77 @@ while is_done(by_index[z.base]) do
 end
 if call('EXISTS', KEYS[3]) == 0 then z.due_base = z.now - z.paused end
 
+-- The first bit of a segment up to which, itself included, so many tickets are present. The front has moved little since the
+-- last beat, so the search begins at its end, with steps that grow.
+local function last_of_front(s, wanted)
+  local function reaches(bit) return call('BITCOUNT', s.here_key, 0, bit, 'BIT') >= wanted end
+  local low, high, step = 0, SEGMENT - 1, 1
+  local near = max(s.front - 1, 0)
+  if reaches(near) then
+    high = near
+    while low < high do
+      local before = max(high - step, low)
+      if not reaches(before) then
+        low = before + 1
+        break
+      end
+      high, step = before, step * 8
+    end
+  else
+    low = near + 1
+    while low < high do
+      local beyond = min(low + step - 1, high)
+      if reaches(beyond) then
+        high = beyond
+        break
+      end
+      low, step = beyond + 1, step * 8
+    end
+  end
+  while low < high do
+    local middle = floor((low + high) / 2)
+    if reaches(middle) then high = middle else low = middle + 1 end
+  end
+  return high
+end
+
+-- How often a server is noted on the list, and how long eviction waits for one that has not called.
+local function sign_ms() return min(floor(z.idle * 1000 / 6), 2000) end
+local function silence_ms() return z.idle * 2000 end
+
+-- Notes that the server called, and returns who did lately, in pairs: the name, and how long ago. Servers that were silent
+-- for long are forgotten.
+local function sign()
+  local name, all, called, is_noted = ARGV[6], call('HGETALL', KEYS[8]), {}, false
+  local epoch = int(z.epoch)
+  for i = 1, #all, 2 do
+    local known, seen = string.match(all[i + 1], '(%d+) (%d+)')
+    local silent_ms = abs(z.now - tonumber(seen))
+    if all[i] == name then
+      epoch, is_noted = known, silent_ms < sign_ms()
+    elseif silent_ms > max(SERVER_MS, silence_ms()) then
+      call('HDEL', KEYS[8], all[i])
+    else
+      called[#called + 1] = { all[i], silent_ms }
+    end
+  end
+  if name ~= '' then
+    if not is_noted then call('HSET', KEYS[8], name, epoch .. ' ' .. int(z.now)) end
+    called[#called + 1] = { name, 0 }
+  end
+  return called
+end
+
 local rows, servers, front_end = {}, {}, z.next
-if ARGV[from + #segments * 3] == '1' then
+if ARGV[from + #segments * 3] ~= '1' then
+  -- A server is on the list from its first call on.
+  local name = ARGV[6]
+  if name ~= '' and not call('HGET', KEYS[8], name) then call('HSET', KEYS[8], name, int(z.epoch) .. ' ' .. int(z.now)) end
+else
   keep_segments()
-  local signed = call('HGETALL', KEYS[8])
-  for i = 1, #signed, 2 do
-    local silent_ms = abs(z.now - tonumber(string.match(signed[i + 1], ' (%d+)')))
-    if silent_ms <= SERVER_MS then servers[#servers + 1] = signed[i] end
+  for _, server in ipairs(sign()) do
+    local name, silent_ms = server[1], server[2]
+    if silent_ms <= SERVER_MS then servers[#servers + 1] = name end
     -- A server that can't reach Redis, or stands still, may have heard people who look silent here. When it is back it
     -- reports their polls, or they have two periods to ask again.
     if silent_ms > sign_ms() + 3000 and silent_ms <= silence_ms() then
@@ -126,18 +189,7 @@ if ARGV[from + #segments * 3] == '1' then
       local present = tonumber(string.match(rows[i], '%d+ (%d+)') or '0')
       local s = by_index[z.base + i - 1]
       if passed + present >= wanted then
-        local low, high = 0, SEGMENT - 1
-        if s then
-          -- The first bit with enough present tickets up to and including it.
-          while low < high do
-            local middle = floor((low + high) / 2)
-            if passed + call('BITCOUNT', s.here_key, 0, middle, 'BIT') >= wanted then
-              high = middle
-            else
-              low = middle + 1
-            end
-          end
-        end
+        local high = s and last_of_front(s, wanted - passed) or SEGMENT - 1
         front_end = (z.base + i - 1) * SEGMENT + high + 1
         break
       end

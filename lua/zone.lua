@@ -509,26 +509,6 @@ local function is_recovering() return z.now < z.hold_until or (z.presumed_at > 0
 -- When people whose period was `period` have had time to ask again.
 local function back_at(period) return z.now + 2 * period + 5000 end
 
--- How often a server is noted on the list, and how long eviction waits for one that has not called.
-local function sign_ms() return min(floor(z.idle * 1000 / 6), 2000) end
-local function silence_ms() return z.idle * 2000 end
-
--- Notes that the server called. Servers that were silent for long are forgotten.
-local function sign()
-  local name = ARGV[6]
-  if name == '' then return end
-  local mine = call('HGET', KEYS[8], name)
-  local epoch, seen = string.match(mine or '', '(%d+) (%d+)')
-  if seen and abs(z.now - tonumber(seen)) < sign_ms() then return end
-  call('HSET', KEYS[8], name, (epoch or int(z.epoch)) .. ' ' .. int(z.now))
-  local all = call('HGETALL', KEYS[8])
-  for i = 1, #all, 2 do
-    if abs(z.now - tonumber(string.match(all[i + 1], ' (%d+)'))) > max(SERVER_MS, silence_ms()) then
-      call('HDEL', KEYS[8], all[i])
-    end
-  end
-end
-
 -- The number of this process; nil if it is known to have held the state at the last call.
 local function unknown_run()
   if call('EXISTS', KEYS[5]) == 1 then return nil end
