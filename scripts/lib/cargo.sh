@@ -7,7 +7,7 @@ export CARGO_TARGET_DIR=$target
 export CARGO_INCREMENTAL=0
 
 # Everything with tests, and the programs that they start. The benchmarks are linted, not built here. One selection, and so the
-# same features of other crates, for all that is built here: those crates are compiled once.
+# same features of other crates, for the tests and those that break rules: those crates are compiled once.
 tested=(--workspace --exclude weir-fuzz --exclude weir-benches --locked --quiet)
 
 check_format() { cargo fmt --all --check; }
@@ -124,11 +124,10 @@ unit_tests() {
 loadgen_tests() { tests_of '$1 == "loadgen"'; }
 
 # The flags are those of cargo-fuzz, without the address sanitizer, which needs a nightly compiler. This code is safe Rust:
-# the fuzzer looks for panics. Only this workspace's crates get the flags. The rest is compiled already: the test in the
-# selection makes cargo choose the features that it chooses for tests.
+# the fuzzer looks for panics. Only this workspace's crates get the flags. Of the other crates, most are compiled already.
 build_fuzzers() {
     RUSTC_WORKSPACE_WRAPPER=$PWD/fuzz/watched cargo build --workspace --exclude weir-benches --locked --quiet \
-        --bin token --bin request --bin config --test fuzz_seeds ||
+        --bin token --bin request --bin config ||
         die "the fuzz targets don't build; they need a C++ compiler and the pinned Rust"
 }
 
