@@ -9,13 +9,16 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
 use crate::{
-    file,
+    file, find,
     gather::Gathered,
     html, profile,
-    report::Plan,
+    report::{Plan, Report},
     run::{self, Setup},
     slo::Slo,
-    summary, target, worker,
+    summary,
+    target::{self, Resolved, Way},
+    tls::Trust,
+    worker,
 };
 
 /// The default number of connections that all users share.
@@ -35,6 +38,8 @@ struct Cli {
 enum Command {
     /// Run a rehearsal
     Run(Box<Run>),
+    /// Search for the largest load within the objectives, by rehearsals with more and more users
+    Find(Box<Find>),
     /// List the built-in profiles
     Profiles,
     /// Merge the runs of several machines that rehearsed together into one report
@@ -45,9 +50,11 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct Run {
-    /// Address of the waiting room, such as http://127.0.0.1:8080
+    /// Address of the waiting room, such as http://127.0.0.1:8080 or https://shop.example
     #[arg(long, value_name = "URL")]
     target: String,
+    #[command(flatten)]
+    way: WayArgs,
     /// Zone to rehearse
     #[arg(long)]
     zone: String,
@@ -95,6 +102,51 @@ struct Run {
     idle_timeout: u32,
     #[command(flatten)]
     out: Out,
+}
+
+#[derive(Debug, Args)]
+struct WayArgs {
+    /// Trust only the authorities in this file of certificates (PEM), for https
+    #[arg(long, value_name = "FILE", conflicts_with = "insecure")]
+    ca: Option<PathBuf>,
+    /// Do not verify the certificate, for https
+    #[arg(long)]
+    insecure: bool,
+    /// Address of the target's host, such as shop.example:443:10.0.0.7
+    #[arg(long, value_name = "HOST:PORT:ADDRESS")]
+    resolve: Vec<Resolved>,
+    /// Header of each call, such as 'X-Rehearsal: yes'; may be repeated
+    #[arg(long, short = 'H', value_name = "NAME: VALUE")]
+    header: Vec<String>,
+}
+
+impl WayArgs {
+    fn read(self) -> Result<Way> {
+        let trust = match &self.ca {
+            _ if self.insecure => Trust::Anybody,
+            Some(path) => Trust::Authorities(
+                std::fs::read_to_string(path).with_context(|| format!("--ca {}", path.display()))?,
+            ),
+            None => Trust::System,
+        };
+        let headers = self.header.iter().map(|text| header(text)).collect::<Result<_>>()?;
+        Ok(Way { trust, resolve: self.resolve, headers })
+    }
+}
+
+/// Reads `NAME: VALUE`. An error does not show the text, because it may be secret.
+fn header(text: &str) -> Result<(String, String)> {
+    let (name, value) = text.split_once(':').context("--header: write NAME: VALUE")?;
+    Ok((name.trim().to_owned(), value.trim().to_owned()))
+}
+
+#[derive(Debug, Args)]
+struct Find {
+    /// Number of users of the first rehearsal
+    #[arg(long, value_name = "USERS", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    from: u32,
+    #[command(flatten)]
+    run: Run,
 }
 
 #[derive(Debug, Args)]
@@ -177,6 +229,7 @@ fn refuse(why: &str) -> ExitCode {
 fn execute(command: Command) -> Result<ExitCode> {
     match command {
         Command::Run(run) => rehearse(*run),
+        Command::Find(find) => search(*find),
         Command::Profiles => {
             let mut out = std::io::stdout().lock();
             for profile in profile::builtin() {
@@ -191,70 +244,140 @@ fn execute(command: Command) -> Result<ExitCode> {
                 .map(|path| Ok((path.display().to_string(), file::read(path)?)))
                 .collect::<Result<_>>()?;
             let (plan, gathered) = file::merge(runs)?;
-            conclude(plan, &gathered, &merge.out)
+            conclude(&gathered.report(plan, &merge.out.slo), &gathered, &merge.out)
         }
         Command::Worker => worker::main().map(|()| ExitCode::SUCCESS),
     }
 }
 
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-fn rehearse(run: Run) -> Result<ExitCode> {
-    let mut profile = profile::load(&run.profile)?;
-    if let Some(users) = run.users {
-        profile.users = users;
-    }
-    if let Some(scale) = run.scale {
-        if !(scale > 0.0 && scale <= 1000.0) {
-            bail!("--scale {scale}: must be above 0 and at most 1,000");
+/// A command line that was checked.
+struct Prepared {
+    /// The target, as it was written.
+    url: String,
+    setup: Setup,
+    admit_per_minute: Option<u32>,
+    sub_windows: u32,
+    idle_s: u32,
+    out: Out,
+}
+
+impl Prepared {
+    /// Checks the command line, and that what it names is there.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    fn new(run: Run) -> Result<Self> {
+        let mut profile = profile::load(&run.profile)?;
+        if let Some(users) = run.users {
+            profile.users = users;
         }
-        profile.users = (f64::from(profile.users) * scale).round() as u32;
-    }
-    profile.abandon = run.abandon.unwrap_or(profile.abandon);
-    profile.naps = run.naps.unwrap_or(profile.naps);
-    profile.repeat = run.repeat.unwrap_or(profile.repeat);
-    profile.check().map_err(|(field, why)| anyhow!("{field}: {why}"))?;
-    for path in [&run.out.json, &run.out.html].into_iter().flatten() {
-        writable(path)?;
+        if let Some(scale) = run.scale {
+            if !(scale > 0.0 && scale <= 1000.0) {
+                bail!("--scale {scale}: must be above 0 and at most 1,000");
+            }
+            profile.users = (f64::from(profile.users) * scale).round() as u32;
+        }
+        profile.abandon = run.abandon.unwrap_or(profile.abandon);
+        profile.naps = run.naps.unwrap_or(profile.naps);
+        profile.repeat = run.repeat.unwrap_or(profile.repeat);
+        profile.check().map_err(|(field, why)| anyhow!("{field}: {why}"))?;
+        for path in [&run.out.json, &run.out.html].into_iter().flatten() {
+            writable(path)?;
+        }
+
+        let target = target::parse(&run.target, &run.way.read()?)?;
+        if target.tls.as_ref().is_some_and(|tls| tls.trust == Trust::Anybody) {
+            writeln!(
+                std::io::stderr().lock(),
+                "loadgen: WARNING: --insecure: the certificate of {} is not verified, so anybody on the way can read \
+                 the calls and answer them",
+                target.host
+            )?;
+        }
+        let sources = run.sources.map(|sources| sources.0).unwrap_or_default();
+        if let Some(source) = sources.iter().find(|source| source.is_ipv4() != target.address.is_ipv4()) {
+            bail!("--sources: {source} cannot reach {}", target.address);
+        }
+        let connections = run.connections.unwrap_or(CONNECTIONS.min(profile.users as usize));
+        if connections == 0 {
+            bail!("--connections 0: must be at least 1");
+        }
+        let setup = Setup {
+            target,
+            zone: run.zone,
+            profile,
+            connections,
+            sources,
+            workers: run.workers,
+            start_unix_ms: run.start_at,
+            seed: run.seed,
+        };
+        setup.workers().map_err(anyhow::Error::msg)?;
+        Ok(Self {
+            url: run.target,
+            setup,
+            admit_per_minute: run.admit_per_minute,
+            sub_windows: run.sub_windows,
+            idle_s: run.idle_timeout,
+            out: run.out,
+        })
     }
 
-    let target = target::parse(&run.target)?;
-    let sources = run.sources.map(|sources| sources.0).unwrap_or_default();
-    if let Some(source) = sources.iter().find(|source| source.is_ipv4() != target.address.is_ipv4()) {
-        bail!("--sources: {source} cannot reach {}", target.address);
+    /// Rehearses with so many users, at most those of the setup. Returns the measurements and their report.
+    async fn rehearse(&self, users: u32) -> Result<(Report, Gathered)> {
+        let mut setup = self.setup.clone();
+        setup.profile.users = users;
+        setup.connections = setup.connections.min(users as usize);
+        let (start_unix_ms, gathered) = run::run(&setup).await?;
+        let plan = Plan {
+            target: self.url.clone(),
+            zone: setup.zone,
+            profile: setup.profile.name.clone(),
+            users,
+            planned_ms: setup.profile.lasts_ms(),
+            abandon: setup.profile.abandon,
+            start_unix_ms,
+            admit_per_minute: self.admit_per_minute,
+            sub_windows: self.sub_windows,
+            idle_s: self.idle_s,
+        };
+        Ok((gathered.report(plan, &self.out.slo), gathered))
     }
-    let connections = run.connections.unwrap_or(CONNECTIONS.min(profile.users as usize));
-    if connections == 0 {
-        bail!("--connections 0: must be at least 1");
+
+    async fn check_target(&self) -> Result<(), target::TargetError> {
+        target::check(&self.url, &self.setup.target, &self.setup.zone, &self.setup.sources).await
     }
-    let setup = Setup {
-        target,
-        zone: run.zone,
-        profile,
-        connections,
-        sources,
-        workers: run.workers,
-        start_unix_ms: run.start_at,
-        seed: run.seed,
-    };
-    setup.workers().map_err(anyhow::Error::msg)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
-    let (began, gathered) = runtime.block_on(async {
-        target::check(&run.target, &setup.target, &setup.zone, &setup.sources).await?;
-        run::run(&setup).await
+}
+
+fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()
+}
+
+fn rehearse(run: Run) -> Result<ExitCode> {
+    let prepared = Prepared::new(run)?;
+    let (report, gathered) = runtime()?.block_on(async {
+        prepared.check_target().await?;
+        prepared.rehearse(prepared.setup.profile.users).await
     })?;
-    let plan = Plan {
-        target: run.target,
-        zone: setup.zone,
-        profile: setup.profile.name.clone(),
-        users: setup.profile.users,
-        planned_ms: setup.profile.lasts_ms(),
-        abandon: setup.profile.abandon,
-        start_unix_ms: began,
-        admit_per_minute: run.admit_per_minute,
-        sub_windows: run.sub_windows,
-        idle_s: run.idle_timeout,
-    };
-    conclude(plan, &gathered, &run.out)
+    conclude(&report, &gathered, &prepared.out)
+}
+
+fn search(find: Find) -> Result<ExitCode> {
+    if find.run.start_at.is_some() {
+        bail!("--start-at: a search makes several rehearsals");
+    }
+    let prepared = Prepared::new(find.run)?;
+    let most = prepared.setup.profile.users;
+    if find.from > most {
+        bail!("--from {}: the profile has {most} users; give more with --users", find.from);
+    }
+    let (best, said) = runtime()?.block_on(async {
+        prepared.check_target().await?;
+        find::search((find.from, most), prepared.idle_s, async |users| prepared.rehearse(users).await).await
+    })?;
+    if let Some((report, gathered)) = &best {
+        write_files(report, gathered, &prepared.out)?;
+    }
+    std::io::stdout().lock().write_all(said.as_bytes())?;
+    Ok(ExitCode::from(u8::from(best.is_none())))
 }
 
 /// Fails before the run if a report cannot be written.
@@ -263,16 +386,20 @@ fn writable(path: &std::path::Path) -> Result<()> {
     opened.map(drop).with_context(|| path.display().to_string())
 }
 
-fn conclude(plan: Plan, gathered: &Gathered, out: &Out) -> Result<ExitCode> {
-    let report = gathered.report(plan, &out.slo);
+fn conclude(report: &Report, gathered: &Gathered, out: &Out) -> Result<ExitCode> {
+    write_files(report, gathered, out)?;
+    std::io::stdout().lock().write_all(summary::of(report).as_bytes())?;
+    Ok(ExitCode::from(if !gathered.broken.is_empty() { 2 } else { u8::from(report.is_bad()) }))
+}
+
+fn write_files(report: &Report, gathered: &Gathered, out: &Out) -> Result<()> {
     if let Some(path) = &out.json {
-        file::write(path, &report, gathered)?;
+        file::write(path, report, gathered)?;
     }
     if let Some(path) = &out.html {
-        std::fs::write(path, html::page(&report)?).with_context(|| path.display().to_string())?;
+        std::fs::write(path, html::page(report)?).with_context(|| path.display().to_string())?;
     }
-    std::io::stdout().lock().write_all(summary::of(&report).as_bytes())?;
-    Ok(ExitCode::from(if !gathered.broken.is_empty() { 2 } else { u8::from(report.is_bad()) }))
+    Ok(())
 }
 
 #[cfg(test)]

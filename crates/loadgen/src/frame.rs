@@ -2,7 +2,7 @@
 //!
 //! Invariant: the line of a message begins with `{`. The parent ignores all other lines of a worker's output.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hdrhistogram::{
@@ -15,6 +15,7 @@ use crate::{
     columns::Columns,
     profile::Profile,
     report::{Counters, Failure, Second},
+    target::Target,
 };
 
 /// Latencies in microseconds, exact to three digits.
@@ -50,12 +51,8 @@ pub fn unpack(text: &str) -> Option<Latencies> {
 /// The task of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
-    /// The address of the waiting room.
-    pub address: SocketAddr,
-    /// The header `Host`.
-    pub host: String,
-    /// The prefix of the paths; empty, or begins with `/`.
-    pub prefix: String,
+    /// The waiting room.
+    pub target: Target,
     /// The zone.
     pub zone: String,
     /// The profile, with the run's number of users.

@@ -7,7 +7,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     sync::{
-        Mutex, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -17,7 +17,19 @@ use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::{Request, client::conn::http1::SendRequest, header};
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpSocket, sync::Semaphore, time::timeout};
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpSocket,
+    sync::Semaphore,
+    time::timeout,
+};
+use tokio_rustls::TlsConnector;
+
+use crate::{
+    target::Target,
+    tls::{self, Tls},
+};
 
 /// The time limit of a reply, from the sending of the call.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
@@ -45,6 +57,8 @@ type Sender = SendRequest<Full<Bytes>>;
 #[derive(Debug)]
 pub struct Pool {
     address: SocketAddr,
+    /// How connections are encrypted, and the name that the certificate must have; none without encryption.
+    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
     sources: Vec<IpAddr>,
     turn: AtomicUsize,
     // A stack: the connection used last is used next, so that no more are opened than are needed at once.
@@ -53,16 +67,19 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A pool of at most `connections` to `address`. It uses each of `sources` in turn, or any address if there are none.
-    #[must_use]
-    pub fn new(address: SocketAddr, connections: usize, sources: Vec<IpAddr>) -> Self {
-        Self {
-            address,
+    /// A pool of at most `connections` to `target`. It uses each of `sources` in turn, or any address if there are none.
+    ///
+    /// # Errors
+    /// If the target's name can have no certificate, or there are no certificates to trust.
+    pub fn new(target: &Target, connections: usize, sources: Vec<IpAddr>) -> Result<Self, String> {
+        Ok(Self {
+            address: target.address,
+            tls: target.tls.as_ref().map(Tls::client).transpose()?,
             sources,
             turn: AtomicUsize::new(0),
             idle: Mutex::default(),
             free: Semaphore::new(connections.min(Semaphore::MAX_PERMITS)),
-        }
+        })
     }
 
     /// Sends `request` as soon as a connection is free. It calls `sending` just before.
@@ -133,18 +150,32 @@ impl Pool {
         }
         let stream = socket.connect(self.address).await?;
         stream.set_nodelay(true)?;
-        let (sender, connection) = hyper::client::conn::http1::Builder::new()
-            .max_buf_size(BUFFER_BYTES)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(io::Error::other)?;
-        // The sender shows when the connection ends.
-        tokio::spawn(async move { drop(connection.await) });
-        Ok(sender)
+        match &self.tls {
+            None => speak(stream).await,
+            Some((client, name)) => {
+                let encrypted = TlsConnector::from(Arc::clone(client)).connect(name.clone(), stream).await?;
+                speak(encrypted).await
+            }
+        }
     }
 }
 
+/// Begins HTTP/1.1 on an open connection.
+async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> io::Result<Sender> {
+    let (sender, connection) = hyper::client::conn::http1::Builder::new()
+        .max_buf_size(BUFFER_BYTES)
+        .handshake(TokioIo::new(stream))
+        .await
+        .map_err(io::Error::other)?;
+    // The sender shows when the connection ends.
+    tokio::spawn(async move { drop(connection.await) });
+    Ok(sender)
+}
+
 fn connect_failure(error: &io::Error) -> String {
+    if let Some(error) = tls::failure(error) {
+        return error;
+    }
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
         io::ErrorKind::AddrNotAvailable => "no free source address or port".to_owned(),

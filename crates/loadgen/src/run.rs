@@ -89,9 +89,7 @@ impl Setup {
     fn task(&self, worker: u16, workers: u16) -> Task {
         let (all, parts) = (self.connections, usize::from(workers));
         Task {
-            address: self.target.address,
-            host: self.target.host.clone(),
-            prefix: self.target.prefix.clone(),
+            target: self.target.clone(),
             zone: self.zone.clone(),
             profile: self.profile.clone(),
             worker,
@@ -295,18 +293,18 @@ async fn end(running: &mut [Worker]) {
 }
 
 /// Ctrl-C, or SIGTERM from a supervisor.
-struct Interrupts {
+pub(crate) struct Interrupts {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
 }
 
 impl Interrupts {
-    fn new() -> Result<Self> {
+    pub(crate) fn new() -> Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
         Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
     }
 
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}

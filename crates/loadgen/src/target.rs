@@ -1,25 +1,33 @@
 //! The target: its address, and whether it is a waiting room.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::{
+    net::{IpAddr, SocketAddr, ToSocketAddrs as _},
+    str::FromStr,
+};
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::{
-    Request, Uri,
-    header::{CONTENT_TYPE, HOST},
+    HeaderMap, Request, Uri,
+    header::{CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING},
 };
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::{
     pool::Pool,
+    tls::{Tls, Trust},
     wire::{self, Answer},
 };
 
 /// A token that no waiting room issued.
 const NO_TOKEN: &str = "loadgen-asks-who-is-there";
 
-/// The address of a waiting room.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The headers that the generator sets itself.
+const OWN_HEADERS: [HeaderName; 5] = [HOST, CONTENT_TYPE, CONTENT_LENGTH, CONNECTION, TRANSFER_ENCODING];
+
+/// A waiting room, and how to call it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     /// The socket address.
     pub address: SocketAddr,
@@ -27,6 +35,68 @@ pub struct Target {
     pub host: String,
     /// The prefix of the paths; empty, or begins with `/`.
     pub prefix: String,
+    /// How the server proves who it is; none for `http`.
+    pub tls: Option<Tls>,
+    /// Further headers of each call: names and values. They may be secret.
+    pub more_headers: Vec<(String, String)>,
+}
+
+impl Target {
+    /// The headers of each call.
+    ///
+    /// # Errors
+    /// If one is not a header, or the generator sets it itself. The text has no value, because values may be secret.
+    pub fn headers(&self) -> Result<HeaderMap, String> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in &self.more_headers {
+            let known: HeaderName = name.parse().map_err(|_| format!("--header {name}: is not a name"))?;
+            if OWN_HEADERS.contains(&known) {
+                return Err(format!("--header {name}: the generator sets it itself"));
+            }
+            let mut value: HeaderValue =
+                value.parse().map_err(|_| format!("--header {name}: its value is not allowed"))?;
+            value.set_sensitive(true);
+            headers.append(known, value);
+        }
+        let host = self.host.parse().map_err(|_| format!("{}: is not a host", self.host))?;
+        headers.insert(HOST, host);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        Ok(headers)
+    }
+}
+
+/// What the command line says about the way to the target.
+#[derive(Clone, Debug, Default)]
+pub struct Way {
+    /// Whom to believe that an `https` server is the one.
+    pub trust: Trust,
+    /// Addresses of hosts, in place of those that the system knows.
+    pub resolve: Vec<Resolved>,
+    /// Further headers of each call.
+    pub headers: Vec<(String, String)>,
+}
+
+/// The address of a host and port, as `--resolve` gives it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    host: String,
+    port: u16,
+    address: IpAddr,
+}
+
+impl FromStr for Resolved {
+    type Err = String;
+
+    /// Reads `HOST:PORT:ADDRESS`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let read = || {
+            let (host, rest) = text.split_once(':')?;
+            let (port, address) = rest.split_once(':')?;
+            let address = address.trim_start_matches('[').trim_end_matches(']');
+            Some(Self { host: host.to_owned(), port: port.parse().ok()?, address: address.parse().ok()? })
+        };
+        read().filter(|read| !read.host.is_empty()).ok_or_else(|| "write HOST:PORT:ADDRESS".to_owned())
+    }
 }
 
 /// Why the run cannot begin.
@@ -40,6 +110,9 @@ pub enum TargetError {
         /// What is wrong.
         why: String,
     },
+    /// The way to the target is invalid.
+    #[error("{0}")]
+    Way(String),
     /// No connection, or no reply.
     #[error("{url}: {why}")]
     Unreachable {
@@ -69,35 +142,51 @@ pub enum TargetError {
 /// Reads `url` and resolves its host.
 ///
 /// # Errors
-/// If it is not of the form `http://HOST[:PORT][/PATH]`, or the host is unknown.
-pub fn parse(url: &str) -> Result<Target, TargetError> {
+/// If it is not of the form `http[s]://HOST[:PORT][/PATH]`, the host is unknown, or a header is invalid.
+pub fn parse(url: &str, way: &Way) -> Result<Target, TargetError> {
     let wrong = |why: &str| TargetError::Url { url: url.to_owned(), why: why.to_owned() };
     let uri: Uri = url.parse().map_err(|error| wrong(&format!("{error}")))?;
-    match uri.scheme_str() {
-        Some("http") => {}
-        Some("https") => {
-            return Err(wrong("https is not supported; rehearse behind the load balancer, over http"));
-        }
-        _ => return Err(wrong("must begin with http://")),
-    }
+    let is_encrypted = match uri.scheme_str() {
+        Some("http") => false,
+        Some("https") => true,
+        _ => return Err(wrong("must begin with http:// or https://")),
+    };
     let authority = uri.authority().ok_or_else(|| wrong("has no host"))?;
     if authority.as_str().contains('@') {
         return Err(TargetError::Url {
-            url: format!("http://…@{}", authority.host()),
-            why: "credentials are not sent".to_owned(),
+            url: format!("{}://…@{}", if is_encrypted { "https" } else { "http" }, authority.host()),
+            why: "credentials are not sent; use --header".to_owned(),
         });
     }
     if uri.query().is_some() {
         return Err(wrong("must have no query"));
     }
+    if !is_encrypted && way.trust != Trust::System {
+        return Err(wrong("--ca and --insecure are for https://"));
+    }
     let host = authority.host().trim_start_matches('[').trim_end_matches(']');
-    let address = (host, authority.port_u16().unwrap_or(80))
-        .to_socket_addrs()
-        .map_err(|_| wrong("no such host"))?
-        .next()
-        .ok_or_else(|| wrong("no such host"))?;
-    let prefix = uri.path().trim_end_matches('/').to_owned();
-    Ok(Target { address, host: authority.as_str().to_owned(), prefix })
+    let port = authority.port_u16().unwrap_or(if is_encrypted { 443 } else { 80 });
+    let is_here = |known: &&Resolved| known.host.eq_ignore_ascii_case(host) && known.port == port;
+    let address = match way.resolve.iter().find(is_here) {
+        Some(known) => SocketAddr::new(known.address, port),
+        None if !way.resolve.is_empty() => {
+            return Err(wrong(&format!("--resolve must begin with {host}:{port}")));
+        }
+        None => (host, port)
+            .to_socket_addrs()
+            .map_err(|_| wrong("no such host"))?
+            .next()
+            .ok_or_else(|| wrong("no such host"))?,
+    };
+    let target = Target {
+        address,
+        host: authority.as_str().to_owned(),
+        prefix: uri.path().trim_end_matches('/').to_owned(),
+        tls: is_encrypted.then(|| Tls { name: host.to_owned(), trust: way.trust.clone() }),
+        more_headers: way.headers.clone(),
+    };
+    target.headers().map_err(TargetError::Way)?;
+    Ok(target)
 }
 
 /// Checks that `target` is a waiting room that serves `zone`.
@@ -109,14 +198,14 @@ pub fn parse(url: &str) -> Result<Target, TargetError> {
 /// If it is not a waiting room, does not serve the zone, or does not reply.
 pub async fn check(url: &str, target: &Target, zone: &str, sources: &[IpAddr]) -> Result<(), TargetError> {
     let url = url.to_owned();
-    let pool = Pool::new(target.address, 1, sources.iter().copied().take(1).collect());
+    let pool = Pool::new(target, 1, sources.iter().copied().take(1).collect()).map_err(TargetError::Way)?;
+    let headers = target.headers().map_err(TargetError::Way)?;
     let mut last = String::new();
     for (path, token) in [(wire::ENTRY, Some(NO_TOKEN)), (wire::WAIT, None)] {
-        let request: Request<Full<Bytes>> = Request::post(format!("{}{path}", target.prefix))
-            .header(HOST, &target.host)
-            .header(CONTENT_TYPE, "application/json")
+        let mut request: Request<Full<Bytes>> = Request::post(format!("{}{path}", target.prefix))
             .body(Full::new(wire::body(zone, token)))
             .map_err(|error| TargetError::Url { url: url.clone(), why: error.to_string() })?;
+        *request.headers_mut() = headers.clone();
         let reply = pool.call(request, || {}).await;
         let reply = reply.map_err(|why| TargetError::Unreachable { url: url.clone(), why })?;
         match wire::read(reply.status, reply.retry_after.as_deref(), &reply.body) {
@@ -154,14 +243,37 @@ mod tests {
 
     #[test]
     fn targets_are_read() {
-        let target = parse("http://127.0.0.1:8080/room/").expect("a target");
+        let target = parse("http://127.0.0.1:8080/room/", &Way::default()).expect("a target");
         assert_eq!(target.address, "127.0.0.1:8080".parse().expect("a target"));
         assert_eq!((target.host.as_str(), target.prefix.as_str()), ("127.0.0.1:8080", "/room"));
-        assert_eq!(parse("http://127.0.0.1").expect("a target").address.port(), 80);
+        assert_eq!(parse("http://127.0.0.1", &Way::default()).expect("a target").address.port(), 80);
         assert_eq!(
-            parse("http://[::1]:81").expect("a target").address,
+            parse("http://[::1]:81", &Way::default()).expect("a target").address,
             "[::1]:81".parse().expect("a target")
         );
+    }
+
+    #[test]
+    fn the_way_to_a_target_is_read() {
+        let resolve = |text: &str| vec![text.parse().expect("an address")];
+        let way = Way { resolve: resolve("shop.example:443:[::1]"), ..Way::default() };
+        let target = parse("https://shop.example", &way).expect("a target");
+        assert_eq!(target.address, "[::1]:443".parse().expect("an address"));
+        assert_eq!(target.tls.expect("encrypted").name, "shop.example");
+        let said = parse("https://other.example", &way).expect_err("refused").to_string();
+        assert!(said.contains("--resolve must begin with other.example:443"), "{said}");
+        for wrong in
+            ["shop.example", "shop.example:443", "shop.example:443:x", ":443:127.0.0.1", "a:99999:127.0.0.1"]
+        {
+            assert!(wrong.parse::<Resolved>().is_err(), "{wrong}");
+        }
+        let way = Way { trust: Trust::Anybody, ..Way::default() };
+        assert!(parse("http://127.0.0.1", &way).expect_err("refused").to_string().contains("--insecure"));
+        for (name, value) in [("host", "a"), ("Content-Length", "1"), ("a b", "c"), ("x", "secret\n")] {
+            let way = Way { headers: vec![(name.to_owned(), value.to_owned())], ..Way::default() };
+            let said = parse("http://127.0.0.1", &way).expect_err("refused").to_string();
+            assert!(said.contains(name) && !said.contains("secret"), "{said}");
+        }
     }
 
     /// A room that refuses the first join is still a room.
@@ -186,7 +298,7 @@ mod tests {
                 }
             });
             let url = format!("http://{address}");
-            let checked = check(&url, &parse(&url).expect("a target"), "Z", &[]).await;
+            let checked = check(&url, &parse(&url, &Way::default()).expect("a target"), "Z", &[]).await;
             assert_eq!(checked.is_ok(), is_room, "{code}: {checked:?}");
             server.await.expect("no panic");
         }
@@ -195,14 +307,13 @@ mod tests {
     #[test]
     fn invalid_targets_are_refused_in_a_line() {
         for (url, why) in [
-            ("https://a", "https"),
-            ("127.0.0.1:80", "must begin with http://"),
-            ("ftp://a", "must begin with http://"),
+            ("127.0.0.1:80", "must begin with http:// or https://"),
+            ("ftp://a", "must begin with http:// or https://"),
             ("http://", "--target http://"),
             ("http://u:secret@127.0.0.1", "credentials"),
             ("http://127.0.0.1/?a=b", "query"),
         ] {
-            let said = parse(url).expect_err("refused").to_string();
+            let said = parse(url, &Way::default()).expect_err("refused").to_string();
             assert!(said.contains(why) && !said.contains('\n') && !said.contains("secret"), "{said}");
         }
     }

@@ -14,10 +14,7 @@ use std::{
 pub use crowd::Crowd;
 
 use http_body_util::Full;
-use hyper::{
-    Request,
-    header::{CONTENT_TYPE, HOST, HeaderValue},
-};
+use hyper::Request;
 use tokio::time::sleep;
 
 use crate::{
@@ -168,8 +165,7 @@ impl User {
         let mut request = Request::post(self.crowd.paths[usize::from(kind == Kind::Entry)].clone())
             .body(Full::new(body))
             .unwrap_or_default();
-        request.headers_mut().insert(HOST, self.crowd.host.clone());
-        request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        *request.headers_mut() = self.crowd.headers.clone();
         let mut sent_us = self.crowd.clock.now_us();
         let reply = self.crowd.pool.call(request, || sent_us = self.crowd.clock.now_us()).await;
         let heard_us = self.crowd.clock.now_us();

@@ -22,7 +22,7 @@ use goose::{
     goose::{GooseUser, Scenario, Transaction, TransactionFunction},
     trigger_killswitch,
 };
-use hyper::{Uri, header::HeaderValue};
+use hyper::Uri;
 use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
     time::{ClockId, clock_gettime},
@@ -119,9 +119,9 @@ async fn work(task: Task, frames: mpsc::Sender<Frame>) -> Result<()> {
         users += after.saturating_sub(before);
         before = after;
     }
-    let path = |path| format!("{}{path}", task.prefix).parse::<Uri>();
+    let path = |path| format!("{}{path}", task.target.prefix).parse::<Uri>();
     let paths = [path(wire::WAIT)?, path(wire::ENTRY)?];
-    let crowd = Arc::new(Crowd::new(&task, paths, HeaderValue::from_str(&task.host)?, users));
+    let crowd = Arc::new(Crowd::new(&task, paths, users).map_err(anyhow::Error::msg)?);
     let (orders, ordered) = watch::channel(None);
     listen(orders);
 
@@ -153,7 +153,7 @@ fn attack(
     ordered: &watch::Receiver<Option<Order>>,
 ) -> Result<GooseAttack> {
     let plan: Vec<_> = steps.iter().map(|(users, seconds)| format!("{users},{seconds}s")).collect();
-    let (plan, host) = (plan.join(";"), format!("http://{}", task.host));
+    let (plan, host) = (plan.join(";"), format!("http://{}", task.target.host));
     let arguments = ["--host", &host, "--test-plan", &plan].into_iter().chain([
         "--no-metrics",
         "--no-telnet",

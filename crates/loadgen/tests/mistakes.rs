@@ -33,12 +33,26 @@ fn each_mistake_is_reported_in_one_line() {
         (&["--start-at", "soon"], "--start-at"),
         (&["--idle-timeout", "0"], "--idle-timeout"),
         (&["--json", "/nosuch/run.json"], "/nosuch/run.json"),
+        (&["--insecure"], "https://"),
+        (&["--ca", "/nosuch.pem"], "/nosuch.pem"),
+        (&["--ca", "a.pem", "--insecure"], "cannot be used with"),
+        (&["--resolve", "127.0.0.1"], "HOST:PORT:ADDRESS"),
+        (&["--header", "x"], "NAME: VALUE"),
+        (&["--header", "Host: a"], "sets it itself"),
     ] {
         let said = with(more);
         assert!(said.contains(why), "{more:?}: {said}");
     }
     assert!(refusal(&["run", "--zone", "Z", "--target", "ftp://a"]).contains("http://"));
+    // It has no certificate.
+    let certificates = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let said = refusal(&["run", "--zone", "Z", "--target", "https://127.0.0.1:1", "--ca", certificates]);
+    assert!(said.contains("--ca: has no certificate"), "{said}");
     assert!(refusal(&["run", "--zone", "Z"]).contains("--target"));
+    let find = ["find", "--zone", "Z", "--target", "http://127.0.0.1:1"];
+    assert!(refusal(&[&find[..], &["--users", "10"]].concat()).contains("--from"));
+    assert!(refusal(&[&find[..], &["--start-at", "1700000000"]].concat()).contains("--start-at"));
+    assert!(refusal(&find).contains("connection refused"));
     assert!(refusal(&["merge", "/nosuch.json"]).contains("/nosuch.json"));
     assert!(refusal(&["dance"]).contains("dance"));
 }

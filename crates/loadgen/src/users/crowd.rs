@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use hyper::{Uri, header::HeaderValue};
+use hyper::{HeaderMap, Uri};
 use tokio::sync::Notify;
 
 use crate::{clock::Clock, frame::Task, pool::Pool, profile::Profile, tally::Tally};
@@ -16,8 +16,8 @@ pub struct Crowd {
     pub profile: Profile,
     /// The paths of the two calls: `wait` and `entry`.
     pub paths: [Uri; 2],
-    /// The header `Host`.
-    pub host: HeaderValue,
+    /// The headers of each call.
+    pub headers: HeaderMap,
     /// The number of the worker.
     pub worker: u16,
     /// The seed of the random numbers.
@@ -37,23 +37,25 @@ pub struct Crowd {
 
 impl Crowd {
     /// A crowd of `users` users, numbered from 0.
-    #[must_use]
-    pub fn new(task: &Task, paths: [Uri; 2], host: HeaderValue, users: u32) -> Self {
-        Self {
+    ///
+    /// # Errors
+    /// If the target cannot be called: see [`Pool::new`].
+    pub fn new(task: &Task, paths: [Uri; 2], users: u32) -> Result<Self, String> {
+        Ok(Self {
             zone: task.zone.clone(),
             profile: task.profile.clone(),
             paths,
-            host,
+            headers: task.target.headers()?,
             worker: task.worker,
             seed: task.seed,
             clock: Clock::default(),
-            pool: Pool::new(task.address, task.connections, task.sources.clone()),
+            pool: Pool::new(&task.target, task.connections, task.sources.clone())?,
             tally: Tally::default(),
             next: AtomicU32::new(users),
             stopping: AtomicBool::new(false),
             stopped_us: AtomicU64::new(u64::MAX),
             stop: Notify::new(),
-        }
+        })
     }
 
     /// Wakes all sleeping users. No further call is made.

@@ -3,15 +3,17 @@
 use hyper::Uri;
 
 use super::*;
-use crate::{frame::Task, profile};
+use crate::{
+    frame::Task,
+    profile,
+    target::{self, Way},
+};
 
 fn crowd(repeat: f64) -> Arc<Crowd> {
     let mut profile = profile::load("spike").expect("built in");
     profile.repeat = repeat;
     let task = Task {
-        address: ([127, 0, 0, 1], 1).into(),
-        host: "x".into(),
-        prefix: String::new(),
+        target: target::parse("http://127.0.0.1:1", &Way::default()).expect("a target"),
         zone: "Z".into(),
         profile,
         worker: 3,
@@ -21,7 +23,7 @@ fn crowd(repeat: f64) -> Arc<Crowd> {
         seed: 1,
     };
     let paths = [Uri::from_static(wire::WAIT), Uri::from_static(wire::ENTRY)];
-    Arc::new(Crowd::new(&task, paths, HeaderValue::from_static("x"), 10))
+    Arc::new(Crowd::new(&task, paths, 10).expect("a crowd"))
 }
 
 fn hears(user: &mut User, sent_ms: u64, heard_ms: u64, status: u16, body: &str) {

@@ -1,0 +1,132 @@
+//! Rehearsals of a room behind `https`: whom the generator believes, and what it sends.
+
+use std::{
+    convert::Infallible,
+    fs,
+    net::SocketAddr,
+    process::Command,
+    sync::{Arc, Mutex},
+};
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::{Request, Response, body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::TokioIo;
+use rcgen::{CertificateParams, CertifiedIssuer, KeyPair};
+use rustls::{
+    ServerConfig,
+    crypto::aws_lc_rs,
+    pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer},
+};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+const HOST: &str = "shop.example";
+
+/// A room that lets everybody in. It ends with the runtime.
+struct Room {
+    address: SocketAddr,
+    /// The headers `x-rehearsal` of the calls.
+    heard: Arc<Mutex<Vec<String>>>,
+    /// The certificate of the room's authority is in `ca.pem`, and a short profile in `short.toml`.
+    dir: TempDir,
+}
+
+impl Room {
+    async fn open() -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let authority = {
+            let mut params = CertificateParams::new([]).expect("no names");
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+            CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority")
+        };
+        let certificate = CertificateParams::new([HOST.to_owned()])
+            .and_then(|params| params.signed_by(&key, &authority))
+            .expect("a certificate");
+        let dir = tempfile::tempdir().expect("a directory");
+        fs::write(dir.path().join("ca.pem"), authority.pem()).expect("written");
+        fs::write(
+            dir.path().join("short.toml"),
+            "users = 20\nsteps = [[1, 1.0], [1, 0.0]]\nfirst_sleep_s = [0, 0]\n",
+        )
+        .expect("written");
+        let config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der())),
+            )
+            .expect("a key for the certificate");
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let heard = Arc::<Mutex<Vec<String>>>::default();
+        let (acceptor, noted) = (TlsAcceptor::from(Arc::new(config)), Arc::clone(&heard));
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.expect("a connection");
+                let (acceptor, noted) = (acceptor.clone(), Arc::clone(&noted));
+                tokio::spawn(async move {
+                    let Ok(stream) = acceptor.accept(stream).await else { return };
+                    let service = service_fn(move |request| reply(Arc::clone(&noted), request));
+                    drop(http1::Builder::new().serve_connection(TokioIo::new(stream), service).await);
+                });
+            }
+        });
+        Self { address, heard, dir }
+    }
+
+    /// Rehearses with these arguments; gives the exit code and what was said on standard error.
+    async fn rehearse(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let target = format!("https://{HOST}:{}", self.address.port());
+        let resolve = format!("{HOST}:{}:127.0.0.1", self.address.port());
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loadgen"));
+        command
+            .current_dir(self.dir.path())
+            .args(["run", "--zone", "Z", "--profile", "short.toml", "--workers", "1"])
+            .args(["--target", &target, "--resolve", &resolve])
+            .args(arguments);
+        let ended = tokio::task::spawn_blocking(move || command.output().expect("loadgen runs"));
+        let ended = ended.await.expect("no panic");
+        (ended.status.code(), String::from_utf8(ended.stderr).expect("text"))
+    }
+}
+
+async fn reply(
+    heard: Arc<Mutex<Vec<String>>>,
+    request: Request<Incoming>,
+) -> Result<Response<Full<bytes::Bytes>>, Infallible> {
+    let header = request.headers().get("x-rehearsal").map(|value| value.to_str().expect("text").to_owned());
+    heard.lock().expect("unpoisoned").push(header.unwrap_or_default());
+    assert!(request.headers().get("host").is_some_and(|host| host.to_str().expect("text").starts_with(HOST)));
+    drop(request.into_body().collect().await);
+    Ok(Response::new(Full::new(r#"{"canEnter":true,"token":"t","pass":"p"}"#.into())))
+}
+
+#[tokio::test]
+async fn a_certificate_of_a_given_authority_is_believed_and_headers_are_sent() {
+    let room = Room::open().await;
+    let (code, said) = room.rehearse(&["--ca", "ca.pem", "-H", "X-Rehearsal: yes"]).await;
+    assert!(code == Some(0) || code == Some(1), "the run itself succeeds: {said}");
+    let heard = room.heard.lock().expect("unpoisoned");
+    assert!(heard.len() > 20 && heard.iter().all(|header| header == "yes"), "{heard:?}");
+}
+
+#[tokio::test]
+async fn an_unknown_authority_ends_the_run_before_it_begins() {
+    let room = Room::open().await;
+    let (code, said) = room.rehearse(&[]).await;
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("--ca FILE") && said.lines().count() == 1, "{said}");
+    assert!(room.heard.lock().expect("unpoisoned").is_empty());
+}
+
+#[tokio::test]
+async fn who_believes_anybody_is_warned() {
+    let room = Room::open().await;
+    let (code, said) = room.rehearse(&["--insecure"]).await;
+    assert!(code == Some(0) || code == Some(1), "the run itself succeeds: {said}");
+    assert!(said.contains("WARNING: --insecure"), "{said}");
+    assert!(room.heard.lock().expect("unpoisoned").len() > 20);
+}
