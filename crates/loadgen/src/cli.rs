@@ -11,7 +11,7 @@ use clap::{Args, Parser, Subcommand, error::ErrorKind};
 use crate::{
     file, find,
     gather::Gathered,
-    html, profile,
+    html, identity, profile,
     report::{Plan, Report},
     run::{self, Setup},
     slo::Slo,
@@ -343,7 +343,7 @@ impl Prepared {
     }
 
     async fn check_target(&self) -> Result<(), target::TargetError> {
-        target::check(&self.url, &self.setup.target, &self.setup.zone, &self.setup.sources).await
+        identity::check(&self.url, &self.setup.target, &self.setup.zone, &self.setup.sources).await
     }
 }
 

@@ -10,6 +10,7 @@ mod format;
 pub mod frame;
 pub mod gather;
 pub mod html;
+mod identity;
 pub mod lag;
 pub mod pool;
 pub mod profile;

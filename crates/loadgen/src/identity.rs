@@ -1,0 +1,103 @@
+//! Whether the target is a waiting room.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::Request;
+
+use crate::{
+    pool::Pool,
+    target::{Target, TargetError},
+    wire::{self, Answer},
+};
+
+/// A token that no waiting room issued.
+const NO_TOKEN: &str = "loadgen-asks-who-is-there";
+
+/// Checks that `target` is a waiting room that serves `zone`.
+///
+/// The check asks for entry with an invalid token, which takes no place. Only if the reply does not decide, it takes a
+/// place.
+///
+/// # Errors
+/// If it is not a waiting room, does not serve the zone, or does not reply.
+pub(crate) async fn check(
+    url: &str,
+    target: &Target,
+    zone: &str,
+    sources: &[IpAddr],
+) -> Result<(), TargetError> {
+    let url = url.to_owned();
+    let pool = Pool::new(target, 1, sources.iter().copied().take(1).collect()).map_err(TargetError::Way)?;
+    let headers = target.headers().map_err(TargetError::Way)?;
+    let mut last = String::new();
+    for (path, token) in [(wire::ENTRY, Some(NO_TOKEN)), (wire::WAIT, None)] {
+        let mut request: Request<Full<Bytes>> = Request::post(format!("{}{path}", target.prefix))
+            .body(Full::new(wire::body(zone, token)))
+            .map_err(|error| TargetError::Url { url: url.clone(), why: error.to_string() })?;
+        *request.headers_mut() = headers.clone();
+        let reply = pool.call(request, || {}).await;
+        let reply = reply.map_err(|why| TargetError::Unreachable { url: url.clone(), why })?;
+        match wire::read(reply.status, reply.retry_after.as_deref(), &reply.body) {
+            Answer::Enter { .. } | Answer::NotYet { .. } => return Ok(()),
+            Answer::Refused { code, .. } if code == "unknown_zone" => {
+                return Err(TargetError::Zone { url, zone: zone.to_owned() });
+            }
+            Answer::Refused { status: 401, code, .. } if code == "bad_token" => return Ok(()),
+            Answer::Refused { status: 503, code, .. } if code == "zone_closed" || code == "zone_full" => {
+                return Ok(());
+            }
+            Answer::Gone if token.is_some() => {}
+            Answer::Gone => last = format!("it answered 410 to {path}"),
+            Answer::Refused { status, code, .. } => {
+                last = format!("it answered {status} {code} to {path}").replace("  ", " ");
+            }
+            Answer::Invalid(_) => {
+                last = format!("it answered 200 to {path}, but the body is not that of a waiting room");
+            }
+        }
+    }
+    Err(TargetError::Other { url, why: last })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+    use crate::target::{Way, parse};
+
+    /// A room that refuses the first join is still a room.
+    #[tokio::test]
+    async fn a_closed_and_a_full_zone_are_waiting_rooms() {
+        for (code, is_room) in [("zone_closed", true), ("zone_full", true), ("maintenance", false)] {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+            let address = listener.local_addr().expect("bound");
+            let server = tokio::spawn(async move {
+                // The first call asks for entry, and the second one for a place.
+                let (mut socket, _) = listener.accept().await.expect("a connection");
+                for (status, code) in [(410, "gone"), (503, code)] {
+                    let mut request = Vec::new();
+                    // The body is a JSON object, and the head has no brace.
+                    while !request.ends_with(b"}") {
+                        socket.read_buf(&mut request).await.expect("a request");
+                    }
+                    let body = format!(r#"{{"code":"{code}"}}"#);
+                    let reply =
+                        format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+                    socket.write_all(reply.as_bytes()).await.expect("taken");
+                }
+            });
+            let url = format!("http://{address}");
+            let checked = check(&url, &parse(&url, &Way::default()).expect("a target"), "Z", &[]).await;
+            assert_eq!(checked.is_ok(), is_room, "{code}: {checked:?}");
+            server.await.expect("no panic");
+        }
+    }
+}
