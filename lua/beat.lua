@@ -4,8 +4,8 @@
 -- ARGV  after zone.lua's: for each segment passed, three: the newest revision that the server has; the offset of the
 --       polls in its bitmap (bytes); and the polls, which may be empty
 --       then 1 if the server wants the counts of all segments, from which it makes its view
--- Returns zone.lua's, then: end of the front; the counts of all segments from the first on ("live present generation
---         seen_all rev front" each, empty for a segment without any; none if not asked for); the revision of each segment
+-- Returns zone.lua's, then: end of the front; end of its approach; the counts of all segments from the first on ("live present generation
+--         seen_all rev front near" each, empty for a segment without any; none if not asked for); the revision of each segment
 --         passed; the live bits of those that are newer than the server's (empty for the others); and the servers that
 --         make decisions and called lately (none if the counts were not asked for)
 -- Cost  about 30 us; 20 us per segment with polls, 25 us more when a generation ends; with the counts, 0.2 us per segment
@@ -50,7 +50,8 @@ local function move_front(s, front_end)
       if byte >= 2 ^ bit then
         byte = byte - 2 ^ bit
         if ticket >= before and ticket < to then
-          made[#made + 1] = due_score(0, z.period)
+          -- As its holder was told.
+          made[#made + 1] = due_score(0, ticket < s.near and near_period() or z.period)
           made[#made + 1] = int(first + ticket)
         end
       end
@@ -90,12 +91,12 @@ while is_done(by_index[z.base]) do
 end
 if call('EXISTS', KEYS[3]) == 0 then z.due_base = z.now - z.paused end
 
--- The first bit of a segment up to which, itself included, so many tickets are present. The front has moved little since the
--- last beat, so the search begins at its end, with steps that grow.
-local function last_of_front(s, wanted)
+-- The first bit of a segment up to which, itself included, so many tickets are present. The search begins at `near`, with steps
+-- that grow: an end has moved little since the last beat.
+local function last_of(s, wanted, near)
   local function reaches(bit) return call('BITCOUNT', s.here_key, 0, bit, 'BIT') >= wanted end
   local low, high, step = 0, SEGMENT - 1, 1
-  local near = max(s.front - 1, 0)
+  near = min(max(near - 1, 0), high)
   if reaches(near) then
     high = near
     while low < high do
@@ -151,7 +152,89 @@ local function sign()
   return called
 end
 
-local rows, servers, front_end = {}, {}, z.next
+-- The first ticket behind the first `wanted` present tickets, by the segments' counts. `near` is a guess; without it, the end of
+-- the front.
+local rows = {}
+local function behind_present(wanted, near)
+  local passed = 0
+  for i = 1, #rows do
+    local present = tonumber(string.match(rows[i], '%d+ (%d+)') or '0')
+    if passed + present >= wanted then
+      local s, first = by_index[z.base + i - 1], (z.base + i - 1) * SEGMENT
+      return min(first + (s and last_of(s, wanted - passed, near and near - first or s.front) or SEGMENT - 1) + 1, z.next)
+    end
+    passed = passed + present
+  end
+  return z.next
+end
+
+-- From now on, the holders below `near` count as told the near period. Those who have been silent for too long for that are not
+-- present any more.
+local function set_near(s, near)
+  local before, age = s.near, present_generations(near_period())
+  if near == before then return end
+  s.near, s.changed = near, true
+  if near < before or age >= present_generations(z.period) then return end
+  -- A ticket is older if it has a bit that the age lacks, and all higher ones that the age has.
+  call('DEL', KEYS[7])
+  for i = 1, 4 do
+    local higher = floor(age / 2 ^ i) * 2 ^ i
+    if floor(age / 2 ^ (i - 1)) % 2 == 0 then
+      call('BITOP', 'AND', KEYS[6], s.here_key, s.ages[i], unpack(planes_of(s, higher)))
+      call('BITOP', 'OR', KEYS[7], KEYS[7], KEYS[6])
+    end
+  end
+  cut(KEYS[7], near)
+  call('BITOP', 'XOR', s.here_key, s.here_key, KEYS[7])
+  set_present(s, call('BITCOUNT', s.here_key))
+  call('DEL', KEYS[6], KEYS[7])
+end
+
+-- Moves the end of the approach, and returns it. See `move_approach` in the crate `admission`.
+local function move_approach(front_end)
+  local near_end, approach_end = 0, front_end
+  if near_period() < z.period then
+    local kept = call('HGET', KEYS[4], 'marks')
+    if z.mode ~= AUTO then
+      if kept then call('HDEL', KEYS[4], 'marks') end
+    else
+      local warning = 2 * z.period + BIT_MS + 3000
+      local near_ms = floor(near_period() * 5 / 4) + 2000 + (present_generations(near_period()) + 1) * generation_ms()
+      local wanted = max(front_len(), floor(z.n * (near_ms + floor(warning * 5 / 4)) / MINUTE_MS))
+      local marks = {}
+      for number in string.gmatch(kept or '', '%d+') do marks[#marks + 1] = tonumber(number) end
+      if marks[1] ~= z.seen_all then marks = { z.seen_all } end
+      approach_end = max(front_end, behind_present(wanted, marks[#marks]))
+      -- An instant and an end each, from the second number on.
+      local made = #marks == 1 or marks[#marks - 1] + floor(warning / 4) <= z.now
+      if made then
+        marks[#marks + 1] = z.now
+        marks[#marks + 1] = approach_end
+      end
+      local oldest = 2
+      while marks[oldest + 2] and marks[oldest + 2] + warning <= z.now do oldest = oldest + 2 end
+      if marks[oldest] + warning <= z.now then
+        near_end = approach_end
+        for i = oldest + 1, #marks, 2 do near_end = min(near_end, marks[i]) end
+      end
+      if made then
+        local text = { int(z.seen_all) }
+        for i = oldest, #marks do text[#text + 1] = int(marks[i]) end
+        call('HSET', KEYS[4], 'marks', table.concat(text, ' '))
+      end
+    end
+  end
+  for i = 1, #segments do
+    local s = segments[i]
+    if s.known and s.index >= z.base then
+      set_near(s, min(max(near_end - s.index * SEGMENT, 0), SEGMENT))
+      rows[s.index - z.base + 1] = row_of(s)
+    end
+  end
+  return approach_end
+end
+
+local servers, front_end, approach_end = {}, z.next, 0
 if ARGV[from + #segments * 3] ~= '1' then
   -- A server is on the list from its first call on.
   local name = ARGV[6]
@@ -178,23 +261,12 @@ else
     front_end = z.base * SEGMENT
   elseif z.mode == AUTO then
     -- The front ends behind the last present ticket whose slot becomes free soon.
-    local soon, wanted, too_many = z.now + floor(z.period * 5 / 4) + 2000, 0, front_len()
+    local soon, wanted, too_many = z.now + floor(near_period() * 5 / 4) + 2000, 0, front_len()
     while wanted < too_many do
       local middle = floor((wanted + too_many) / 2)
       if slot_ms(middle) <= soon then wanted = middle + 1 else too_many = middle end
     end
-    wanted = max(wanted, 1)
-    local passed = 0
-    for i = 1, #rows do
-      local present = tonumber(string.match(rows[i], '%d+ (%d+)') or '0')
-      local s = by_index[z.base + i - 1]
-      if passed + present >= wanted then
-        local high = s and last_of_front(s, wanted - passed) or SEGMENT - 1
-        front_end = (z.base + i - 1) * SEGMENT + high + 1
-        break
-      end
-      passed = passed + present
-    end
+    front_end = behind_present(max(wanted, 1))
   end
 end
 front_end = min(front_end, z.next)
@@ -202,6 +274,7 @@ if ARGV[from + #segments * 3] == '1' then
   for i = 1, #segments do
     if segments[i].known and segments[i].index >= z.base then move_front(segments[i], front_end) end
   end
+  approach_end = move_approach(front_end)
 end
 
 local revs, bits = {}, {}
@@ -211,4 +284,4 @@ for i = 1, #segments do
   revs[i], bits[i] = int(s.rev), ''
   if s.known and s.rev > has and s.index >= z.base then bits[i] = call('GET', s.live_key) or '\0' end
 end
-return finish(int(front_end), rows, revs, bits, servers)
+return finish(int(front_end), int(approach_end), rows, revs, bits, servers)

@@ -144,7 +144,7 @@ if taken == 1 and not is_late then
       without(key, KEYS[6])
     end
     -- The next beat makes appointments for all present tickets of the front.
-    s.front = 0
+    s.front, s.near = 0, 0
     set_live(s, call('BITCOUNT', s.live_key))
     set_present(s, call('BITCOUNT', s.here_key))
     call('DEL', KEYS[6], KEYS[7])

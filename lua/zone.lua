@@ -7,8 +7,10 @@
 --                many numbers there are
 --       2 log    entries of slightly more than the last minute: 12 bytes per record, instant (6) and running total (6)
 --       3 due    sorted set of the front's appointments: ticket -> due * 65,536 + requested wait, 0 for none
---       4 seg    hash: segment -> "live present generation seen_all rev front"; the tickets of the segment below `front`
---                belong to the front of the line, as of the last beat
+--       4 seg    hash: segment -> "live present generation seen_all rev front near"; the tickets of the segment below `front`
+--                belong to the front of the line, as of the last beat; the holders of those below `near` have been told the
+--                near period. And, while periods are long, marks -> "seen_all instant end instant end ...": where the
+--                approach of the front ended lately
 --       5 on     exists while this process is known to hold the state; not replicated
 --       6 t1, 7 t2  temporary, empty between calls
 --       8 srv    hash: server that makes decisions -> "epoch seen": up to which epoch it has given back what it remembers,
@@ -33,7 +35,7 @@ local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local floor, max, min, abs = math.floor, math.max, math.min, math.abs
 
 local SEGMENT, AGE_OUT, PAUSE_MS, LONG_PAUSE_MS = 65536, 13, 1500, 4000
-local BIT_MS, LEAST_POLL_MS, LAST_STEP_MS, MINUTE_MS = 500, 100, 700, 60000
+local BIT_MS, LEAST_POLL_MS, LAST_STEP_MS, MINUTE_MS, NEAR_PERIOD_MS = 500, 100, 700, 60000, 3000
 local AUTO, HOLD, OPEN, CLOSED = 0, 1, 2, 3
 local POLL_SCALE, ON_MS = 65536, 1500
 -- The bytes of the past epochs that are remembered. A holder may live through so many losses.
@@ -87,10 +89,12 @@ local function sub_ms() return floor(MINUTE_MS / z.subs) end
 local function sub_cap() return floor((z.n + z.subs - 1) / z.subs) end
 local function generation_ms() return floor(z.idle * 1000 / 12) end
 local function front_len() return max(floor((sub_cap() * 3 + 1) / 2), 16) end
-local function present_generations()
+local function present_generations(period)
   local g = generation_ms()
-  return min(floor((z.period * 2 + BIT_MS + g - 1) / g), 12)
+  return min(floor((period * 2 + BIT_MS + g - 1) / g), 12)
 end
+-- The period of people who approach the front.
+local function near_period() return min(z.period, NEAR_PERIOD_MS) end
 
 -- Time. The zone's clock is the clock of Redis minus an offset, kept within the bounds that the server passes. So a node
 -- whose clock differs, or was set, neither opens a window early nor stops the line. The bounds of an earlier epoch do not
@@ -135,21 +139,27 @@ local function use_segments()
     local index, from = tonumber(names[i]), FIXED + (i - 1) * PER_SEGMENT
     local s = {
       index = index, known = rows[i] and true or false, live = 0, present = 0, generation = 0, seen_all = 0, rev = 0,
-      front = 0,
+      front = 0, near = 0,
       live_key = KEYS[from + 1], here_key = KEYS[from + 2],
       ages = { KEYS[from + 3], KEYS[from + 4], KEYS[from + 5], KEYS[from + 6] },
       entry_key = KEYS[from + 7], lost_key = KEYS[from + 8],
     }
     if rows[i] then
-      local live, present, generation, seen_all, rev, front =
-        string.match(rows[i], '(%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*)')
+      local live, present, generation, seen_all, rev, front, near =
+        string.match(rows[i], '(%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*)')
       s.live, s.present, s.rev = tonumber(live), tonumber(present), tonumber(rev)
-      -- The first version wrote no `front`.
-      s.generation, s.seen_all, s.front = tonumber(generation), tonumber(seen_all), tonumber(front) or 0
+      -- Earlier versions wrote no `front` and no `near`.
+      s.generation, s.seen_all = tonumber(generation), tonumber(seen_all)
+      s.front, s.near = tonumber(front) or 0, tonumber(near) or 0
     end
     segments[i], by_index[index] = s, s
   end
   return 8 + count
+end
+
+local function row_of(s)
+  return int(s.live) .. ' ' .. int(s.present) .. ' ' .. int(s.generation) .. ' ' .. int(s.seen_all) .. ' ' .. int(s.rev) ..
+    ' ' .. int(s.front) .. ' ' .. int(s.near)
 end
 
 local function keep_segments()
@@ -158,8 +168,7 @@ local function keep_segments()
     local s = segments[i]
     if s.changed then
       rows[#rows + 1] = int(s.index)
-      rows[#rows + 1] = int(s.live) .. ' ' .. int(s.present) .. ' ' .. int(s.generation) .. ' ' .. int(s.seen_all) ..
-        ' ' .. int(s.rev) .. ' ' .. int(s.front)
+      rows[#rows + 1] = row_of(s)
       s.changed = false
     end
   end
@@ -185,12 +194,34 @@ local function see_all(s)
   call('DEL', s.ages[1], s.ages[2], s.ages[3], s.ages[4])
   call('BITOP', 'OR', s.here_key, s.live_key)
   set_present(s, s.live)
-  s.front = 0
+  s.front, s.near = 0, 0
+end
+
+-- Clears the bits of a bitmap from this one on.
+local function cut(key, bits)
+  local whole, rest = floor(bits / 8), bits % 8
+  if rest == 0 then
+    call('SET', key, bits > 0 and call('GETRANGE', key, 0, whole - 1) or '')
+  else
+    call('SET', key, call('GETRANGE', key, 0, whole))
+    call('BITFIELD', key, 'SET', 'u' .. 8 - rest, bits, 0)
+  end
+end
+
+-- The bit planes of an age. A ticket that is not older has all of them only if it has this age.
+local function planes_of(s, age)
+  local planes = {}
+  for i = 1, 4 do
+    if age % 2 == 1 then planes[#planes + 1] = s.ages[i] end
+    age = floor(age / 2)
+  end
+  return planes
 end
 
 -- The next generation: each age grows by one. Evicts tickets that are too old, or keeps them at the last age before that
--- while a server is silent. Notes those that just became absent.
-local function grow_older(s, absent_age)
+-- while a server is silent. Notes those that just became absent: no present ticket is older than `present_age`, and none of
+-- those below `near` is older than `near_age`.
+local function grow_older(s, present_age, near_age)
   local carry, spare = KEYS[6], KEYS[7]
   call('BITOP', 'OR', carry, s.live_key)
   for i = 1, 4 do
@@ -210,14 +241,13 @@ local function grow_older(s, absent_age)
     set_live(s, s.live - evicted)
     z.evicted = z.evicted + evicted
   end
-  -- No present ticket is older than `absent_age`, so exactly those of that age have all its bits.
-  local planes, rest = {}, absent_age
-  for i = 1, 4 do
-    if rest % 2 == 1 then planes[#planes + 1] = s.ages[i] end
-    rest = floor(rest / 2)
-  end
-  call('BITOP', 'AND', KEYS[6], s.here_key, unpack(planes))
+  call('BITOP', 'AND', KEYS[6], s.here_key, unpack(planes_of(s, present_age + 1)))
   call('BITOP', 'XOR', s.here_key, s.here_key, KEYS[6])
+  if s.near > 0 and near_age < present_age then
+    call('BITOP', 'AND', KEYS[6], s.here_key, unpack(planes_of(s, near_age + 1)))
+    cut(KEYS[6], s.near)
+    call('BITOP', 'XOR', s.here_key, s.here_key, KEYS[6])
+  end
 end
 
 local function is_behind(s)
@@ -231,7 +261,8 @@ local function touch(s)
   if s.seen_all < z.seen_all then
     see_all(s)
   elseif s.live > 0 then
-    for _ = 1, min(generation - s.generation, 16) do grow_older(s, present_generations() + 1) end
+    local present_age, near_age = present_generations(z.period), present_generations(near_period())
+    for _ = 1, min(generation - s.generation, 16) do grow_older(s, present_age, near_age) end
     set_present(s, call('BITCOUNT', s.here_key))
   end
   s.generation, s.seen_all, s.changed = generation, z.seen_all, true
@@ -404,10 +435,11 @@ end
 local function ask_again_in(wait)
   local lead = max(z.lateness, 0)
   local last_step = max(LAST_STEP_MS, lead + LEAST_POLL_MS)
-  if wait > z.period + last_step then return z.period end
+  local period = near_period()
+  if wait > period + last_step then return period end
   local aim = wait
   if wait > 2 * last_step then aim = wait - last_step end
-  return min(max(max(aim - lead, 0), LEAST_POLL_MS), z.period)
+  return min(max(max(aim - lead, 0), LEAST_POLL_MS), period)
 end
 
 -- What `entry` keeps of a ticket that enters now.

@@ -25,7 +25,7 @@ use std::{
 };
 
 use auditor::Promise;
-use plan::Plan;
+use plan::{Kind, Plan};
 use store::redis::sabotage::{self, RULES, Rule};
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -113,7 +113,24 @@ fn seeds_that_broke_a_promise_hold() {
 /// `WEIR_CLUSTER_SEED` and `WEIR_CLUSTER_SEEDS` choose other runs.
 #[test]
 fn every_promise_holds_whatever_happens_to_the_cluster() {
-    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 500));
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 500), Plan::of);
+}
+
+/// The same, while people are told 20 s, and near the front 3 s.
+#[test]
+fn every_promise_holds_with_long_periods() {
+    let plan = |seed| {
+        let mut plan = Plan::of(seed);
+        plan.policy.polling_period_ms = 20_000;
+        for user in &mut plan.users {
+            // Together with a period and its delays, no longer than the idle time.
+            if let Kind::Naps(_, lasts_ms) = &mut user.kind {
+                *lasts_ms = (*lasts_ms).min(30_000);
+            }
+        }
+        plan
+    };
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 100), plan);
 }
 
 /// The guards of the store, each with the first seed that shows that it is needed.
@@ -168,7 +185,7 @@ fn without_a_guard() {
 
 /// Makes `count` runs. Prints which of them broke a promise, and tells the story of the first one.
 #[expect(clippy::disallowed_methods, reason = "it says how long the runs took")]
-fn explore(first: u64, count: u64) {
+fn explore(first: u64, count: u64, plan_of: fn(u64) -> Plan) {
     say(&format!("cluster: seeds {first} to {}", first + count - 1));
     let began = Instant::now();
     let (next, entries, calls, failovers, hours) =
@@ -182,7 +199,7 @@ fn explore(first: u64, count: u64) {
                 if seed >= first + count {
                     return broken;
                 }
-                let plan = Plan::of(seed);
+                let plan = plan_of(seed);
                 let run = world::run(&plan);
                 entries.fetch_add(run.figures.entries, Ordering::Relaxed);
                 calls.fetch_add(run.figures.calls, Ordering::Relaxed);
@@ -210,7 +227,7 @@ fn explore(first: u64, count: u64) {
         .collect();
     if let Some((seed, promise, _)) = broken.first() {
         say(&examples.join("\n"));
-        let story = story(&reduce(Plan::of(*seed), *promise));
+        let story = story(&reduce(plan_of(*seed), *promise));
         panic!("{} of {count} runs broke a promise; seed {seed}, reduced:\n{story}", broken.len());
     }
 }

@@ -54,6 +54,7 @@ pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
     let rows = list(connection, &[b"HGETALL", key("seg").as_bytes()]);
     let mut segments: Vec<DumpSegment> = rows
         .chunks_exact(2)
+        .filter(|row| row[0] != "marks")
         .map(|row| {
             let counts: Vec<u64> = row[1].split(' ').map(|count| count.parse().expect("a count")).collect();
             DumpSegment {
@@ -63,6 +64,7 @@ pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
                 generation: counts[2],
                 seen_all: counts[3],
                 front: usize::try_from(counts[5]).expect("fits"),
+                near: usize::try_from(counts[6]).expect("fits"),
             }
         })
         .collect();

@@ -75,7 +75,7 @@ struct Pair<'a> {
 
 fn policy(dice: &mut Random) -> Policy {
     let pick = |dice: &mut Random, of: &[u32]| of[dice.below(of.len())];
-    let polling_period_ms = pick(dice, &[500, 1_000, 3_000, 3_000, 7_000]);
+    let polling_period_ms = pick(dice, &[500, 1_000, 3_000, 3_000, 7_000, 10_000]);
     let admit_per_minute = pick(dice, &[1, 3, 10, 60, 100, 600, 5_000]);
     // A script ends at most 1,000 missed appointments per call, so the front must not have more.
     let sub_windows = pick(dice, if admit_per_minute > 1_000 { &[10, 60] } else { &[1, 3, 10, 10, 10, 60] });
@@ -310,7 +310,7 @@ impl Pair<'_> {
                 view.epoch,
                 view.base,
                 view.next,
-                view.front_end,
+                (view.front_end, view.approach_end),
                 view.pace,
                 view.tally,
             )

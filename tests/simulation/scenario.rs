@@ -72,11 +72,13 @@ impl Scenario {
         let policy = Policy {
             admit_per_minute: n,
             sub_windows: small(dice.one_of(&[10, 10, 10, 1, 4, 7, 60])),
-            polling_period_ms: small(dice.one_of(&[3_000, 3_000, 3_000, 1_000, 5_000])),
+            polling_period_ms: small(dice.one_of(&[3_000, 3_000, 3_000, 1_000, 5_000, 10_000, 20_000])),
             idle_timeout_s: small(dice.one_of(&[60, 60, 60, 30, 90])),
             pass_ttl_s: 300,
             ..Policy::default()
         };
+        let longest_ms = policy.idle_timeout_s * 1_000 / 3;
+        let policy = Policy { polling_period_ms: policy.polling_period_ms.min(longest_ms), ..policy };
         let policy = policy.check().expect("in range");
         let leaving = dice.one_of(&[0, 35, 60]);
         let napping = dice.one_of(&[0, 5, 20]);

@@ -70,6 +70,7 @@ impl Forecast {
             base: snapshot.base,
             next: snapshot.next,
             front_end: snapshot.front_end,
+            approach_end: snapshot.approach_end,
             pages: pages.collect(),
             pace: self.meter.pace(),
             plan: Arc::clone(&self.plan),

@@ -7,6 +7,8 @@ mod fields;
 
 use std::{fmt, sync::Arc};
 
+use crate::segment::IDLE_AGE;
+
 pub use fields::{
     FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, Kind as FieldKind, RULE_FIELDS, SECOND_FIELDS,
     UsedBy as FieldUsedBy,
@@ -150,6 +152,12 @@ pub struct PolicyFault {
     pub high: u32,
 }
 
+/// The longest period that people who approach the front are told, in milliseconds.
+const NEAR_PERIOD_MS: u32 = 3_000;
+
+/// The grace time after two polling periods, in milliseconds.
+pub(crate) const GRACE_MS: u64 = 500;
+
 impl Policy {
     /// The length of a sub-window, in milliseconds.
     #[must_use]
@@ -175,13 +183,49 @@ impl Policy {
         self.admit_per_sub_window().saturating_mul(3).div_ceil(2).max(16)
     }
 
+    /// The polling period of people who approach the front, in milliseconds: 3 s at most.
+    #[must_use]
+    pub fn near_period_ms(&self) -> u32 {
+        self.polling_period_ms.min(NEAR_PERIOD_MS)
+    }
+
     /// A ticket belongs to the front if its slot becomes free within this time, in milliseconds.
     ///
-    /// A holder may be told a whole polling period by a view that is a second old, and may keep it only to a tenth. This
+    /// A holder may be told a whole near period by a view that is a second old, and may keep it only to a tenth. This
     /// time still leaves that holder one poll before the slot becomes free, and time for a last short step.
     #[must_use]
     pub fn front_ms(&self) -> u64 {
-        u64::from(self.polling_period_ms) * 5 / 4 + 2_000
+        u64::from(self.near_period_ms()) * 5 / 4 + 2_000
+    }
+
+    /// Whether people who approach the front are told a shorter period than the others.
+    #[must_use]
+    pub fn has_approach(&self) -> bool {
+        self.near_period_ms() < self.polling_period_ms
+    }
+
+    /// The highest age (see the module `segment`) at which somebody is present who was told `period_ms`: whoever polls every
+    /// period has polled within the last two and a grace time.
+    #[must_use]
+    pub(crate) fn present_age(&self, period_ms: u32) -> u64 {
+        (u64::from(period_ms) * 2 + GRACE_MS).div_ceil(self.generation_ms()).min(IDLE_AGE - 1)
+    }
+
+    /// After this time, in milliseconds, everybody who waits has heard a change of the period: who was told the longest period by
+    /// a view that is 3 s old, and lost one poll.
+    #[must_use]
+    pub(crate) fn warning_ms(&self) -> u64 {
+        2 * u64::from(self.polling_period_ms) + GRACE_MS + 3_000
+    }
+
+    /// How many present people approach the front or belong to it: as many as get slots until a person at the end of the approach,
+    /// who has just been told the near period, is known to be here or to have left before the front comes.
+    #[must_use]
+    pub(crate) fn approach_len(&self) -> u64 {
+        let near_ms = self.front_ms() + (self.present_age(self.near_period_ms()) + 1) * self.generation_ms();
+        // The marks of the approach are made each quarter of the warning time.
+        let ms = near_ms + self.warning_ms() * 5 / 4;
+        u64::from(self.front_len()).max(u64::from(self.admit_per_minute) * ms / 60_000)
     }
 }
 

@@ -58,6 +58,21 @@ impl Holders {
         (0..self.ages.len()).fold(u64::MAX, |of_age, i| of_age & plane(i))
     }
 
+    /// The tickets of a word that are older than this, live or not.
+    fn older_than(&self, word: usize, age: u64) -> u64 {
+        let (mut older, mut equal) = (0, u64::MAX);
+        for i in (0..self.ages.len()).rev() {
+            let plane = self.ages[i][word];
+            if age >> i & 1 == 1 {
+                equal &= plane;
+            } else {
+                older |= equal & plane;
+                equal &= !plane;
+            }
+        }
+        older
+    }
+
     fn reset_age(&mut self, word: usize, bits: u64) {
         for plane in &mut self.ages {
             plane[word] &= !bits;
@@ -74,6 +89,8 @@ pub(crate) struct Clock {
     pub(crate) seen_all: u64,
     /// The highest age at which a holder is present.
     pub(crate) present_age: u64,
+    /// The same for holders who approach the front, and were told so (see [`Segment::near`]).
+    pub(crate) near_age: u64,
     /// Whether nobody is evicted now. Ages stop at the last one before eviction.
     pub(crate) spares: bool,
 }
@@ -91,6 +108,8 @@ pub(crate) struct Segment {
     pub(crate) present: u32,
     /// The tickets below this number belong to the front, as of the last beat.
     pub(crate) front: usize,
+    /// The holders of tickets below this number have been told the near period.
+    pub(crate) near: usize,
     /// The generation up to which this segment was updated.
     pub(crate) generation: u64,
     /// The [`Clock::seen_all`] up to which this segment was updated.
@@ -108,6 +127,7 @@ impl Segment {
             live: 0,
             present: 0,
             front: 0,
+            near: 0,
             generation: clock.generation,
             seen_all: clock.seen_all,
         }
@@ -213,11 +233,11 @@ impl Segment {
         holders.ages = Holders::NONE.ages;
         self.holders = Some(holders);
         self.present = self.live;
-        self.front = 0;
+        (self.front, self.near) = (0, 0);
     }
 
     /// Ends one generation, and returns how many tickets that evicts.
-    fn turn(&mut self, Clock { present_age, spares, .. }: Clock) -> u32 {
+    fn turn(&mut self, Clock { present_age, near_age, spares, .. }: Clock) -> u32 {
         let (mut evicted, mut present) = (0, 0);
         if self.live == 0 {
             return 0;
@@ -246,6 +266,7 @@ impl Segment {
             }
             if !sabotaged_presence() {
                 holders.here[word] &= !holders.of_age(word, present_age + 1);
+                holders.here[word] &= !(holders.of_age(word, near_age + 1) & below(self.near, word));
             }
             present += holders.here[word].count_ones();
         }
@@ -317,6 +338,19 @@ impl Segment {
     pub(crate) fn set_front(&mut self, end: usize) -> Vec<usize> {
         let before = std::mem::replace(&mut self.front, end);
         (before..end).filter(|&ticket| self.is_here(ticket)).collect()
+    }
+
+    /// From now on, the holders below `end` count as told the near period. Those who have been silent for too long for that
+    /// are not present any more.
+    pub(crate) fn set_near(&mut self, end: usize, near_age: u64) {
+        let before = std::mem::replace(&mut self.near, end);
+        let moves = end > before && !sabotaged_presence();
+        let Some(holders) = self.holders.as_mut().filter(|_| moves) else { return };
+        for word in before / 64..end.div_ceil(64) {
+            let silent = holders.here[word] & holders.older_than(word, near_age) & below(end, word);
+            holders.here[word] &= !silent;
+            self.present -= silent.count_ones();
+        }
     }
 
     /// The holder of a present ticket entered.

@@ -65,6 +65,8 @@ pub struct Snapshot {
     pub next: u64,
     /// Tickets below this number belong to the front.
     pub front_end: u64,
+    /// Tickets below this number belong to the front or approach it.
+    pub approach_end: u64,
     /// The pages from `base` on; at least one.
     pub pages: Vec<SnapshotPage>,
     /// Totals. `slots_offered` is not known here.
@@ -148,6 +150,8 @@ pub struct View {
     pub next: u64,
     /// Tickets below this number belong to the front: the store decides about them.
     pub front_end: u64,
+    /// Holders of tickets below this number are told the near period.
+    pub approach_end: u64,
     /// The pages from `base` on.
     pub pages: Vec<ViewPage>,
     /// How the line moves.
@@ -189,12 +193,15 @@ impl View {
     #[must_use]
     pub fn position_if_waiting(&self, seq: u64, now_ms: u64) -> Position {
         // Numbers between two epochs were never given out, so a newer number says nothing about how many people are between.
-        self.place(seq.min(self.next), now_ms, true).unwrap_or_else(|| self.behind(0, 0, now_ms))
+        self.place(seq.min(self.next), now_ms, true)
+            .unwrap_or_else(|| self.behind(0, 0, self.policy.near_period_ms(), now_ms))
     }
 
     fn place(&self, seq: u64, now_ms: u64, even_if_gone: bool) -> Option<Position> {
+        let poll_in_ms = self.period_ms(seq);
         if let Some(newer) = seq.checked_sub(self.next) {
-            return Some(self.behind(self.tally.waiting + newer, self.tally.present + newer, now_ms));
+            let (ahead, present_ahead) = (self.tally.waiting + newer, self.tally.present + newer);
+            return Some(self.behind(ahead, present_ahead, poll_in_ms, now_ms));
         }
         let offset = usize::try_from(seq.checked_sub(self.base)?).ok()?;
         let page = self.pages.get(offset / PAGE_TICKETS)?;
@@ -210,7 +217,18 @@ impl View {
         // The present tickets of a page are treated as spread evenly over its live tickets.
         let present_here = live_here * u64::from(page.present) / u64::from(page.live.max(1));
         let present_ahead = page.present_before + present_here;
-        Some(self.behind(ahead, present_ahead, now_ms))
+        Some(self.behind(ahead, present_ahead, poll_in_ms, now_ms))
+    }
+
+    /// The polling period of a ticket behind the front, in milliseconds. If the whole line approaches the front, then newcomers do
+    /// so, too.
+    #[must_use]
+    pub fn period_ms(&self, seq: u64) -> u32 {
+        if seq < self.approach_end || self.approach_end >= self.next {
+            self.policy.near_period_ms()
+        } else {
+            self.policy.polling_period_ms
+        }
     }
 
     /// The wait of a person with `present_ahead` people ahead, if `policy` came into force at `now_ms`. `None` if that
@@ -230,12 +248,12 @@ impl View {
         plan.estimate(present_ahead, &self.pace, policy, now_ms)
     }
 
-    fn behind(&self, ahead: u64, present_ahead: u64, now_ms: u64) -> Position {
+    fn behind(&self, ahead: u64, present_ahead: u64, poll_in_ms: u32, now_ms: u64) -> Position {
         Position {
             rank: 1 + ahead,
             present_ahead,
             estimate: self.plan.estimate(present_ahead, &self.pace, &self.policy, now_ms),
-            poll_in_ms: self.policy.polling_period_ms,
+            poll_in_ms,
             slot_in_ms: None,
         }
     }

@@ -32,7 +32,7 @@ use std::{
 
 use crate::{
     Mode, Now, PagePolls, Policy, Position, Snapshot, SnapshotPage, Tally, Window,
-    segment::{Clock, IDLE_AGE, PAGES, SEGMENT_TICKETS, Segment},
+    segment::{Clock, PAGES, SEGMENT_TICKETS, Segment},
 };
 
 pub use dump::{Dump, DumpSegment, DumpTicket};
@@ -138,6 +138,8 @@ pub struct Zone {
     /// Until when nobody is evicted, because people may come back later than a new idle time allows.
     spare_until_ms: u64,
     window: Window,
+    /// Where the approach ended lately: instants and tickets. The oldest is the newest that everybody has heard of.
+    marks: VecDeque<(u64, u64)>,
     appointments: HashMap<u64, Appointment>,
     /// `due_ms` and ticket of each appointment. May contain cancelled ones.
     dues: BinaryHeap<Reverse<(u64, u64)>>,
@@ -173,6 +175,7 @@ impl Zone {
             seen_all: 0,
             spare_until_ms: 0,
             window: Window::new(&policy),
+            marks: VecDeque::new(),
             appointments: HashMap::new(),
             dues: BinaryHeap::new(),
             paused_ms: 0,
@@ -237,7 +240,8 @@ impl Zone {
         self.segments.iter_mut().for_each(Segment::free);
         let front_end = self.front_end();
         self.move_front(front_end);
-        self.snapshot(front_end)
+        let approach_end = self.move_approach(front_end);
+        self.snapshot(front_end, approach_end)
     }
 
     /// Lets time pass. Every transition starts with this.
@@ -272,18 +276,17 @@ impl Zone {
     /// Treats all waiting holders as just heard. Each segment applies that when it is touched.
     fn hear_everybody(&mut self) {
         self.seen_all += 1;
+        self.marks.clear();
         self.appointments.clear();
         self.dues.clear();
     }
 
     fn clock(&self) -> Clock {
-        // A holder who polls every period has polled within the last two periods and a grace time.
-        let silence_ms = u64::from(self.policy.polling_period_ms) * 2 + line::GRACE_MS;
-        let generation_ms = self.policy.generation_ms();
         Clock {
-            generation: self.now_ms / generation_ms,
+            generation: self.now_ms / self.policy.generation_ms(),
             seen_all: self.seen_all,
-            present_age: silence_ms.div_ceil(generation_ms).min(IDLE_AGE - 1),
+            present_age: self.policy.present_age(self.policy.polling_period_ms),
+            near_age: self.policy.present_age(self.policy.near_period_ms()),
             spares: self.now_ms < self.spare_until_ms,
         }
     }
@@ -333,7 +336,7 @@ impl Zone {
         }
     }
 
-    fn snapshot(&self, front_end: u64) -> Snapshot {
+    fn snapshot(&self, front_end: u64, approach_end: u64) -> Snapshot {
         let mut pages = Vec::with_capacity(self.segments.len() * PAGES);
         for segment in &self.segments {
             if segment.is_freed() {
@@ -349,6 +352,7 @@ impl Zone {
             base: self.base * SEGMENT_TICKETS as u64,
             next: self.next,
             front_end,
+            approach_end,
             pages,
             tally: self.tally(),
         }
@@ -369,12 +373,18 @@ impl Zone {
                 break;
             }
         }
-        left = left.clamp(1, longest);
+        self.behind_present(left.clamp(1, longest).into())
+    }
+
+    /// The first ticket behind the first `count` present tickets.
+    fn behind_present(&self, count: u64) -> u64 {
+        let mut left = count;
         for (segment, number) in self.segments.iter().zip(self.base..) {
-            if segment.present >= left {
-                return number * SEGMENT_TICKETS as u64 + segment.nth_present(left - 1) as u64 + 1;
+            if u64::from(segment.present) >= left {
+                let last = u32::try_from(left - 1).unwrap_or(u32::MAX);
+                return number * SEGMENT_TICKETS as u64 + segment.nth_present(last) as u64 + 1;
             }
-            left -= segment.present;
+            left -= u64::from(segment.present);
         }
         self.next
     }

@@ -143,7 +143,7 @@ fn three_polls_s(policy: &Policy) -> u32 {
 fn polls_a_minute_or_no_limit(policy: &Policy) -> u32 {
     match policy.entries_per_minute_per_client {
         0 => 0,
-        _ => 60_000_u32.div_ceil(policy.polling_period_ms.max(1)),
+        _ => 60_000_u32.div_ceil(policy.near_period_ms().max(1)),
     }
 }
 
@@ -206,7 +206,7 @@ table! {
     waits_per_minute_per_client = 0, optional_limit(|_| 0, "calls", 600_000), Servers, ", {} waits a minute a client",
         "How many tickets one client address may request in a minute. 0 means no limit.";
     entries_per_minute_per_client = 0, optional_limit(polls_a_minute_or_no_limit, "calls", 600_000), Servers, ", {} entries a minute a client",
-        "How many polls one client address may send in a minute. 0 means no limit. A limit is at least the polls of one holder (60,000 / `polling_period_ms`).";
+        "How many polls one client address may send in a minute. 0 means no limit. A limit is at least the polls of one holder near the front (60,000 / `polling_period_ms`, and 20).";
     max_waiting = 50_000_000, number("people", 1, 100_000_000), Servers, ", at most {} waiting",
         "The most people who may wait. If the line is full, nobody gets a new ticket until there is room. People who enter at once do not count.";
 }

@@ -47,6 +47,8 @@ pub struct DumpSegment {
     pub present: u32,
     /// The number of the first ticket behind the front, within the segment.
     pub front: usize,
+    /// The number of the first ticket whose holder need not have been told the near period, within the segment.
+    pub near: usize,
     /// The generation up to which the segment was updated.
     pub generation: u64,
     /// The [`Dump::seen_all`] up to which the segment was updated.
@@ -103,6 +105,7 @@ impl Zone {
                     live: segment.live,
                     present: segment.present,
                     front: segment.front,
+                    near: segment.near,
                     generation: segment.generation,
                     seen_all: segment.seen_all,
                 })

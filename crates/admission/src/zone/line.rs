@@ -7,12 +7,10 @@ use std::{cmp::Reverse, collections::VecDeque};
 use super::{Appointment, Claim, Decided, Entry, Joined, Verdict, Zone};
 use crate::{
     Mode, Now, Position,
+    policy::GRACE_MS,
     segment::{SEGMENT_TICKETS, Segment},
     window::Upcoming,
 };
-
-/// The grace time after two polling periods, in milliseconds.
-pub(super) const GRACE_MS: u64 = 500;
 
 /// The shortest time until the next poll, in milliseconds.
 const LEAST_POLL_MS: u64 = 100;
@@ -195,19 +193,56 @@ impl Zone {
     }
 
     /// Moves the end of the front. Present tickets that come into it get appointments: their holders have the time of two
-    /// periods for a claim. They replace earlier ones, because polls may have been
-    /// answered from the view since those were made.
+    /// periods for a claim, as they were told them. They replace earlier ones, because polls may have been answered from the view
+    /// since those were made.
     pub(super) fn move_front(&mut self, front_end: u64) {
         let is_auto = self.policy.mode == Mode::Auto;
-        let period_ms = u64::from(self.policy.polling_period_ms);
         for index in 0..self.segments.len() {
             let first = (self.base + index as u64) * SEGMENT_TICKETS as u64;
             let end = if is_auto { front_end.saturating_sub(first).min(SEGMENT_TICKETS as u64) } else { 0 };
             let new = self.segments[index].set_front(usize::try_from(end).unwrap_or(SEGMENT_TICKETS));
-            for seq in new.into_iter().map(|ticket| first + ticket as u64) {
-                self.appoint(seq, 0, period_ms);
+            for ticket in new {
+                let is_near = ticket < self.segments[index].near;
+                let period_ms =
+                    if is_near { self.policy.near_period_ms() } else { self.policy.polling_period_ms };
+                self.appoint(first + ticket as u64, 0, period_ms.into());
             }
         }
+    }
+
+    /// Moves the end of the approach, and returns it. People there are told the near period from now on. After the warning time
+    /// all of them have heard it, and whoever is silent for two near periods is not present any more.
+    pub(super) fn move_approach(&mut self, front_end: u64) -> u64 {
+        let (mut end, mut near_end) = (front_end, 0);
+        if self.policy.mode == Mode::Auto && self.policy.has_approach() {
+            end = front_end.max(self.behind_present(self.policy.approach_len()));
+            near_end = self.mark_approach(end);
+        } else {
+            self.marks.clear();
+        }
+        let near_age = self.clock().near_age;
+        for (segment, number) in self.segments.iter_mut().zip(self.base..) {
+            let near = near_end.saturating_sub(number * SEGMENT_TICKETS as u64).min(SEGMENT_TICKETS as u64);
+            segment.set_near(usize::try_from(near).unwrap_or(SEGMENT_TICKETS), near_age);
+        }
+        end
+    }
+
+    /// Notes where the approach ends. Returns the first ticket whose holder need not have heard the near period yet.
+    fn mark_approach(&mut self, end: u64) -> u64 {
+        let (now_ms, warning_ms) = (self.now_ms, self.policy.warning_ms());
+        let is_before = |&(at_ms, _): &(u64, u64), ms: u64| at_ms + ms <= now_ms;
+        if self.marks.back().is_none_or(|last| is_before(last, warning_ms / 4)) {
+            self.marks.push_back((now_ms, end));
+        }
+        while self.marks.get(1).is_some_and(|second| is_before(second, warning_ms)) {
+            self.marks.pop_front();
+        }
+        if !self.marks.front().is_some_and(|oldest| is_before(oldest, warning_ms)) {
+            return 0;
+        }
+        // Where the end went back meanwhile, people were told the long period again.
+        self.marks.iter().fold(end, |least, &(_, end)| least.min(end))
     }
 
     fn is_in_front(&self, seq: u64) -> bool {
@@ -228,11 +263,11 @@ impl Zone {
     /// The reply and the next poll take time too, so the period is shorter by that. Apps keep a period only to about a
     /// tenth, so the last step is short.
     fn ask_again_in(&self, wait_ms: u64) -> u32 {
-        let period_ms = u64::from(self.policy.polling_period_ms);
+        let period_ms = u64::from(self.policy.near_period_ms());
         let lead_ms = u64::try_from(self.lateness_ms).unwrap_or(0);
         let last_step_ms = LAST_STEP_MS.max(lead_ms + LEAST_POLL_MS);
         if wait_ms > period_ms + last_step_ms {
-            return self.policy.polling_period_ms;
+            return self.policy.near_period_ms();
         }
         let aim_ms = if wait_ms > 2 * last_step_ms { wait_ms - last_step_ms } else { wait_ms };
         let poll_in_ms = aim_ms.saturating_sub(lead_ms).clamp(LEAST_POLL_MS, period_ms);

@@ -70,7 +70,7 @@ impl Room {
 
     fn waiting(&self, mut ticket: Ticket, position: Position, now_ms: u64, stale: bool) -> Reply {
         let WaitStatus { rank, eta, reason, polling_period_ms, stale } =
-            WaitStatus::new(&mut ticket, &position, &self.policy(), now_ms, stale);
+            WaitStatus::new(&mut ticket, &position, &self.current.load().view, now_ms, stale);
         Reply::Waiting { token: self.seal(&ticket), rank, eta, reason, polling_period_ms, stale }
     }
 }

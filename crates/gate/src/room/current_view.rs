@@ -77,6 +77,7 @@ pub(super) fn before_the_first(policy: Policy) -> View {
         base: 0,
         next: 0,
         front_end: 0,
+        approach_end: 0,
         pages: Vec::new(),
         pace: Pace { slots_used: 1.0, leaving_per_s: 0.0, known: 0.0 },
         plan: Arc::new(Plan::new(&Window::new(&policy), &policy, 0)),

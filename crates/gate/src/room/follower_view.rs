@@ -51,8 +51,8 @@ impl FollowerView {
         match self.current.view.lookup(ticket.epoch, ticket.seq, self.now_ms) {
             Lookup::Waiting(position) => {
                 self.current.note(ticket.seq);
-                let policy = &self.current.view.policy;
-                let status = WaitStatus::new(&mut ticket, &position, policy, self.now_ms, self.stale);
+                let view = &self.current.view;
+                let status = WaitStatus::new(&mut ticket, &position, view, self.now_ms, self.stale);
                 Some((status, ticket))
             }
             Lookup::Ask => None,

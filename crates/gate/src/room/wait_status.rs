@@ -3,7 +3,7 @@
 //! The token remembers what was told last. Invariant: a told wait counts down to the instant told before, or to an
 //! earlier one. It moves to a later instant only beyond a tolerance, and together with a reason.
 
-use admission::{Estimate, Policy, Position, Ticket};
+use admission::{Estimate, Position, Ticket, View};
 
 use crate::reply::{Eta, Reason};
 
@@ -23,16 +23,18 @@ pub struct WaitStatus {
 }
 
 impl WaitStatus {
-    /// What the holder of `ticket` at `position` is told. The ticket remembers the wait. `now_ms` is on the store's clock.
+    /// What the holder of `ticket` at `position` is told, by the store or by `view`. The ticket remembers the wait. `now_ms` is on
+    /// the store's clock.
     pub(super) fn new(
         ticket: &mut Ticket,
         position: &Position,
-        policy: &Policy,
+        view: &View,
         now_ms: u64,
         stale: bool,
     ) -> Self {
         let (eta, reason) = tell(ticket, position.estimate, now_ms);
-        let polling_period_ms = ask_again_in_ms(position, policy, ticket.seq, now_ms);
+        let periods = (view.period_ms(ticket.seq), view.policy.near_period_ms());
+        let polling_period_ms = ask_again_in_ms(position, periods, ticket.seq, now_ms);
         Self { rank: position.rank, eta, reason, polling_period_ms, stale }
     }
 }
@@ -73,25 +75,22 @@ fn tell(ticket: &mut Ticket, estimate: Option<Estimate>, now_ms: u64) -> (Option
     (Some(Eta { seconds: left_s, low_s, high_s }), reason)
 }
 
-/// The longest period that a holder close to the front is told, in milliseconds.
-const NEAR_MS: u64 = 3_000;
-
-/// When the holder of ticket `seq` at `position` should ask again, in milliseconds.
+/// When the holder of ticket `seq` at `position` should ask again, in milliseconds. `period_ms` is that of the view.
 ///
-/// With a long period people would return after their slot, so nobody is told to return later than one sub-window
-/// before the earliest possible slot. Each holder's period is also shortened by a different 0 to 25 %, so that crowds
-/// spread out. At the front the store's appointment counts.
-fn ask_again_in_ms(position: &Position, policy: &Policy, seq: u64, now_ms: u64) -> u32 {
-    let period_ms = u64::from(position.poll_in_ms);
-    if position.slot_in_ms.is_some() || period_ms <= NEAR_MS {
+/// Long periods are shortened by a different 0 to 25 %, so that crowds spread out. At the front the store's appointment counts.
+fn ask_again_in_ms(position: &Position, (period_ms, near_ms): (u32, u32), seq: u64, now_ms: u64) -> u32 {
+    if position.slot_in_ms.is_some() {
         return position.poll_in_ms;
     }
+    let period_ms = period_ms.min(position.poll_in_ms);
+    if period_ms <= near_ms {
+        return period_ms;
+    }
+    let period_ms = u64::from(period_ms);
     // Multiplying by 2^64 over the golden ratio scatters neighbours (Knuth, The Art of Computer Programming, 6.4).
     let scattered = (seq ^ (now_ms << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     let spread_ms = period_ms - ((period_ms / 4 * scattered) >> 32);
-    let near_ms =
-        position.estimate.map_or(u64::MAX, |estimate| estimate.low_ms.saturating_sub(policy.sub_window_ms()));
-    u32::try_from(spread_ms.min(near_ms).max(NEAR_MS)).unwrap_or(u32::MAX)
+    u32::try_from(spread_ms.max(near_ms.into())).unwrap_or(u32::MAX)
 }
 
 #[cfg(feature = "sabotage")]
@@ -114,27 +113,21 @@ mod tests {
     }
 
     #[test]
-    fn a_long_period_is_cut_short_near_the_front_and_spread_behind() {
-        let policy = Policy { polling_period_ms: 20_000, ..Policy::default() };
-        let place = |slot_in_ms, wait_s, poll_in_ms| {
-            let estimate = estimate(wait_s).filter(|_| wait_s > 0);
-            Position { rank: 9, present_ahead: 8, estimate, poll_in_ms, slot_in_ms }
+    fn a_long_period_is_spread_behind_and_short_near_the_front() {
+        let ask_again_in = |slot_in_ms, poll_in_ms, period_ms, seq| {
+            let position = Position { rank: 9, present_ahead: 8, estimate: None, poll_in_ms, slot_in_ms };
+            ask_again_in_ms(&position, (period_ms, 3_000), seq, 5_000)
         };
-        let ask_again_in =
-            |slot, wait_s, seq| ask_again_in_ms(&place(slot, wait_s, 20_000), &policy, seq, 5_000);
-        assert_eq!(ask_again_in(None, 18, 1), 12_000, "a sub-window before the slot");
-        assert_eq!(ask_again_in(None, 7, 1), 3_000);
-        assert_eq!(ask_again_in(Some(7_000), 7, 1), 20_000, "an appointment stands");
-        for wait_s in [0, 300] {
-            let mut tenths = [0_u32; 10];
-            for seq in 0..10_000 {
-                let told_ms = ask_again_in(None, wait_s, seq);
-                assert!((15_000..=20_000).contains(&told_ms), "{told_ms} ms");
-                tenths[usize::try_from((told_ms - 15_000) / 501).expect("small")] += 1;
-            }
-            assert!(tenths.iter().all(|count| (800..1_200).contains(count)), "spread evenly: {tenths:?}");
+        assert_eq!(ask_again_in(Some(7_000), 2_500, 20_000, 1), 2_500, "an appointment stands");
+        assert_eq!(ask_again_in(None, 20_000, 3_000, 1), 3_000, "the view knows that the front is near");
+        assert_eq!(ask_again_in(None, 1_000, 1_000, 1), 1_000, "short ones stay");
+        let mut tenths = [0_u32; 10];
+        for seq in 0..10_000 {
+            let told_ms = ask_again_in(None, 20_000, 20_000, seq);
+            assert!((15_000..=20_000).contains(&told_ms), "{told_ms} ms");
+            tenths[usize::try_from((told_ms - 15_000) / 501).expect("small")] += 1;
         }
-        assert_eq!(ask_again_in_ms(&place(None, 300, 3_000), &policy, 1, 5_000), 3_000, "short ones stay");
+        assert!(tenths.iter().all(|count| (800..1_200).contains(count)), "spread evenly: {tenths:?}");
     }
 
     #[test]

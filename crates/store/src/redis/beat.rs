@@ -39,15 +39,15 @@ impl<C: Client> Redis<C> {
         while let Some(slice) = slices.next() {
             let with_view = slices.peek().is_none();
             let (answer, counts) = self.beat_slice(zone, slice, &by_segment, with_view).await?;
-            let Some((front_end, counts)) = counts else { continue };
-            let front = self.front(&answer, front_end, &counts);
+            let Some((ends, counts)) = counts else { continue };
+            let front = self.front(&answer, ends.0, &counts);
             if front.iter().all(|segment| slice.contains(segment)) {
-                return self.complete(zone, front_end, counts, answer).await;
+                return self.complete(zone, ends, counts, answer).await;
             }
             // The line begins with many segments in which nobody is present.
             let (answer, counts) = self.beat_slice(zone, &front, &Polls::new(), true).await?;
-            let (front_end, counts) = counts.ok_or(Garbled("a beat"))?;
-            return self.complete(zone, front_end, counts, answer).await;
+            let (ends, counts) = counts.ok_or(Garbled("a beat"))?;
+            return self.complete(zone, ends, counts, answer).await;
         }
         Err(Garbled("a beat").into())
     }
@@ -67,7 +67,7 @@ impl<C: Client> Redis<C> {
     }
 
     /// Fetches the segments that the view lacks, and makes it.
-    async fn complete(&self, zone: &Zone, front_end: u64, counts: Vec<Counts>, of: Header) -> Result<View> {
+    async fn complete(&self, zone: &Zone, ends: (u64, u64), counts: Vec<Counts>, of: Header) -> Result<View> {
         let outdated = {
             let memory = lock(&zone.memory);
             memory.as_ref().map(|memory| memory.outdated(of.base, &counts)).unwrap_or_default()
@@ -77,7 +77,7 @@ impl<C: Client> Redis<C> {
         }
         let mut view = {
             let mut memory = lock(&zone.memory);
-            memory.as_mut().ok_or(StoreError::UnknownZone)?.show(of.base, front_end, &counts)
+            memory.as_mut().ok_or(StoreError::UnknownZone)?.show(of.base, ends, &counts)
         };
         // The zone's state has only what the rules read. The limits that servers check come from the register.
         if let Some(Definition { policy, .. }) = lock(&self.register).zones.get(&zone.id) {
@@ -99,14 +99,15 @@ impl<C: Client> Redis<C> {
         Box::pin(zone.signed.get_or_try_init(sign)).await.copied()
     }
 
-    /// Beats some segments. With `with_view`, also returns the end of the front and the counts of all segments.
+    /// Beats some segments. With `with_view`, also returns the ends of the front and of its approach, and the counts
+    /// of all segments.
     async fn beat_slice(
         &self,
         zone: &Zone,
         slice: &[u64],
         polls: &Polls<'_>,
         with_view: bool,
-    ) -> Result<(Header, Option<(u64, Vec<Counts>)>)> {
+    ) -> Result<(Header, Option<((u64, u64), Vec<Counts>)>)> {
         let own = |memory: &Memory| {
             let mut args = Vec::with_capacity(slice.len() * 3 + 1);
             for segment in slice {
@@ -122,7 +123,7 @@ impl<C: Client> Redis<C> {
             Err(Refused::Keys(_)) => return Err(Garbled("a beat's reply").into()),
         };
         let Answer { header, mut rest, .. } = answer;
-        let front_end = rest.number()?;
+        let ends = (rest.number()?, rest.number()?);
         let mut rows = rest.list()?;
         let mut counts = Vec::with_capacity(rows.len());
         while !rows.is_empty() {
@@ -144,7 +145,7 @@ impl<C: Client> Redis<C> {
         if with_view {
             memory.servers = servers;
         }
-        Ok((header, with_view.then_some((front_end, counts))))
+        Ok((header, with_view.then_some((ends, counts))))
     }
 }
 

@@ -299,8 +299,9 @@ impl Memory {
         newer.map(|(segment, _)| segment).collect()
     }
 
-    /// Makes the view of the last reply. `counts` are those of all segments from `base` on.
-    pub(super) fn show(&mut self, base: u64, front_end: u64, counts: &[Counts]) -> View {
+    /// Makes the view of the last reply: the ends of the front and of its approach, and the counts of all segments from `base` on.
+    pub(super) fn show(&mut self, base: u64, ends: (u64, u64), counts: &[Counts]) -> View {
+        let (front_end, approach_end) = ends;
         let header = Header { base, ..self.header };
         self.segments = self.segments.split_off(&header.base);
         let mut pages = Vec::with_capacity(counts.len() * PAGES);
@@ -328,6 +329,7 @@ impl Memory {
             base: header.base * SEGMENT,
             next: header.next,
             front_end,
+            approach_end,
             pages,
             tally: Tally {
                 waiting: header.live,
