@@ -45,7 +45,9 @@ pub(crate) async fn check(
                 return Err(TargetError::Zone { url, zone: zone.to_owned() });
             }
             Answer::Refused { status: 401, code, .. } if code == "bad_token" => return Ok(()),
-            Answer::Refused { status: 503, code, .. } if code == "zone_closed" || code == "zone_full" => {
+            Answer::Refused { status: 503, code, .. }
+                if ["zone_closed", "zone_full", "store_away", "busy"].contains(&code.as_str()) =>
+            {
                 return Ok(());
             }
             Answer::Gone if token.is_some() => {}

@@ -130,12 +130,26 @@ pub enum TargetError {
     },
 }
 
+/// A URL to show, valid or not: without user and password, query and fragment.
+fn without_secrets(url: &str) -> String {
+    let url = url.split(['?', '#']).next().unwrap_or_default();
+    let (scheme, rest) = url.split_once("://").map_or(("", url), |(scheme, rest)| (scheme, rest));
+    let separator = if scheme.is_empty() { "" } else { "://" };
+    match rest.rsplit_once('@') {
+        Some((_, host)) => format!("{scheme}{separator}…@{host}"),
+        None => url.to_owned(),
+    }
+}
+
 /// Reads `url` and resolves its host.
 ///
 /// # Errors
 /// If it is not of the form `http[s]://HOST[:PORT][/PATH]`, the host is unknown, or a header is invalid.
 pub fn parse(url: &str, way: &Way) -> Result<Target, TargetError> {
-    let wrong = |why: &str| TargetError::Url { url: url.to_owned(), why: why.to_owned() };
+    let wrong = |why: &str| TargetError::Url { url: without_secrets(url), why: why.to_owned() };
+    if url.contains('#') {
+        return Err(wrong("must have no fragment"));
+    }
     let uri: Uri = url.parse().map_err(|error| wrong(&format!("{error}")))?;
     let is_encrypted = match uri.scheme_str() {
         Some("http") => false,
@@ -144,10 +158,7 @@ pub fn parse(url: &str, way: &Way) -> Result<Target, TargetError> {
     };
     let authority = uri.authority().ok_or_else(|| wrong("has no host"))?;
     if authority.as_str().contains('@') {
-        return Err(TargetError::Url {
-            url: format!("{}://…@{}", if is_encrypted { "https" } else { "http" }, authority.host()),
-            why: "credentials are not sent; use --header".to_owned(),
-        });
+        return Err(wrong("credentials are not sent; use --header"));
     }
     if uri.query().is_some() {
         return Err(wrong("must have no query"));
@@ -226,7 +237,11 @@ mod tests {
             ("ftp://a", "must begin with http:// or https://"),
             ("http://", "--target http://"),
             ("http://u:secret@127.0.0.1", "credentials"),
-            ("http://127.0.0.1/?a=b", "query"),
+            ("http://127.0.0.1/?a=secret", "query"),
+            ("http://127.0.0.1/#secret", "fragment"),
+            ("htps://u:secret@127.0.0.1", "must begin with"),
+            ("u:secret@127.0.0.1", "--target …@127.0.0.1"),
+            ("https://u s:secret@127.0.0.1", "--target https://…@127.0.0.1"),
         ] {
             let said = parse(url, &Way::default()).expect_err("refused").to_string();
             assert!(said.contains(why) && !said.contains('\n') && !said.contains("secret"), "{said}");

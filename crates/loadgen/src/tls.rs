@@ -88,6 +88,10 @@ pub(crate) fn failure(error: &io::Error) -> Option<String> {
                 .to_owned()
         }
         Error::InvalidMessage(_) => "the server does not speak TLS".to_owned(),
+        // The verifier has no kind of its own for it.
+        error if error.to_string().contains("CaUsedAsEndEntity") => {
+            "the certificate is that of an authority, not one that it signed for the server".to_owned()
+        }
         error => format!("TLS: {error}"),
     })
 }

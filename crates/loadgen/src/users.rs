@@ -27,6 +27,8 @@ use crate::{
     wire::{self, Answer, Waiting},
 };
 
+/// The shortest time until the next call, milliseconds: a room that tells less is not asked in a loop.
+const LEAST_MS: u32 = 100;
 /// The time until a retry after a failure without `Retry-After`.
 const RETRY_US: u64 = 3_000_000;
 /// How long a user that has nothing more to do rests between two checks of Goose for its end.
@@ -200,7 +202,7 @@ impl User {
             // If the token is refused, the place is lost too.
             Ok(Answer::Refused { status: 401, .. }) if kind == Kind::Entry => self.lost(call, heard_us),
             Ok(Answer::Refused { retry_after_ms: Some(after), .. }) => {
-                self.plan(heard_us, u64::from(after) * 1000);
+                self.plan(heard_us, u64::from(after.max(LEAST_MS)) * 1000);
             }
             _ => self.plan(heard_us, self.period_us),
         }
@@ -258,7 +260,7 @@ impl User {
             self.story.first_told =
                 Some(ToldWait { eta_s, range_s, rank: waiting.rank, at_ms: call.heard_ms });
         }
-        self.period_us = u64::from(waiting.polling_period.max(1)) * 1000;
+        self.period_us = u64::from(waiting.polling_period.max(LEAST_MS)) * 1000;
         let mut gap_us = self.period_us;
         match &mut self.nap {
             Some((0, length_us)) => {

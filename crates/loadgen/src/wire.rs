@@ -5,6 +5,7 @@
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
 
 /// The path that takes a place.
 pub const WAIT: &str = "/traffic/wait";
@@ -99,7 +100,10 @@ pub fn read(status: u16, retry_after: Option<&str>, body: &[u8]) -> Answer {
         200 => read_ok(body).unwrap_or_else(Answer::Invalid),
         410 => Answer::Gone,
         _ => {
-            let code = serde_json::from_slice::<Problem>(body).unwrap_or_default().code;
+            let mut code = serde_json::from_slice::<Problem>(body).unwrap_or_default().code;
+            if !is_code(&code) {
+                code.clear();
+            }
             let seconds = retry_after.and_then(|value| value.trim().parse::<u32>().ok());
             let retry_after_ms =
                 seconds.filter(|_| matches!(status, 429 | 503)).map(|s| s.saturating_mul(1000));
@@ -108,9 +112,15 @@ pub fn read(status: u16, retry_after: Option<&str>, body: &[u8]) -> Answer {
     }
 }
 
+/// Whether a text is a stable code: it is shown on terminals and in reports, and a hostile or faulty server may have written
+/// anything there, such as the headers of the call.
+fn is_code(text: &str) -> bool {
+    text.len() <= 40 && text.bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase())
+}
+
 fn read_ok(body: &[u8]) -> Result<Answer, String> {
-    let raw: Raw =
-        serde_json::from_slice(body).map_err(|error| format!("not the reply of a waiting room: {error}"))?;
+    let raw: Raw = serde_json::from_slice(body)
+        .map_err(|error| format!("not the reply of a waiting room: {}", fault(&error)))?;
     if raw.can_enter {
         let pass = raw.pass.ok_or("not the reply of a waiting room: `canEnter` without `pass`")?;
         return Ok(Answer::Enter { token: raw.token, pass: pass_number(&pass).unwrap_or(pass) });
@@ -118,6 +128,16 @@ fn read_ok(body: &[u8]) -> Result<Answer, String> {
     let token = raw.token.ok_or("not the reply of a waiting room: missing field `token`")?;
     let waiting = raw.waiting.ok_or("not the reply of a waiting room: missing field `waiting`")?;
     Ok(Answer::NotYet { token, waiting })
+}
+
+/// What is wrong with a reply, without its text (see [`is_code`]).
+fn fault(error: &serde_json::Error) -> String {
+    let what = match error.classify() {
+        Category::Eof => "it ends early",
+        Category::Syntax | Category::Io => "it is not JSON",
+        Category::Data => "a field is missing or of another type",
+    };
+    format!("{what} (line {}, column {})", error.line(), error.column())
 }
 
 /// The `jti` of a JWT. The server may sign the same pass again, with another signature but the same `jti`.
@@ -162,6 +182,23 @@ mod tests {
             r#"{"canEnter":false,"token":"t","waiting":{"rank":1}}"#,
         ] {
             assert!(matches!(read(200, None, body.as_bytes()), Answer::Invalid(_)), "{body}");
+        }
+    }
+
+    /// A proxy may answer with the head of the call, and anything else.
+    #[test]
+    fn what_a_server_wrote_is_not_shown_unless_it_is_a_code() {
+        let code = |code: &str| match read(500, None, format!(r#"{{"code":{code:?}}}"#).as_bytes()) {
+            Answer::Refused { code, .. } => code,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(code("zone_full"), "zone_full");
+        for text in ["Authorization: secret", "secret\u{7}", "SECRET", &"s".repeat(41)] {
+            assert_eq!(code(text), "", "{text}");
+        }
+        for body in [r#"{"canEnter":"secret"}"#, "secret", r#"{"secret"#] {
+            let Answer::Invalid(why) = read(200, None, body.as_bytes()) else { panic!("{body}") };
+            assert!(!why.contains("secret"), "{why}");
         }
     }
 

@@ -206,7 +206,7 @@ table! {
     waits_per_minute_per_client = 0, optional_limit(|_| 0, "calls", 600_000), Servers, ", {} waits a minute a client",
         "How many tickets one client address may request in a minute. 0 means no limit.";
     entries_per_minute_per_client = 0, optional_limit(polls_a_minute_or_no_limit, "calls", 600_000), Servers, ", {} entries a minute a client",
-        "How many polls one client address may send in a minute. 0 means no limit. A limit is at least the polls of one holder near the front (60,000 / `polling_period_ms`, and 20).";
+        "How many polls one client address may send in a minute. 0 means no limit. A limit is at least the polls of one holder near the front: 60,000 / `polling_period_ms`, or 20 if that is more.";
     max_waiting = 50_000_000, number("people", 1, 100_000_000), Servers, ", at most {} waiting",
         "The most people who may wait. If the line is full, nobody gets a new ticket until there is room. People who enter at once do not count.";
 }

@@ -77,6 +77,14 @@ fn a_story_records_what_the_user_heard() {
 }
 
 #[test]
+fn a_room_that_tells_no_time_is_not_asked_in_a_loop() {
+    let crowd = crowd(0.0);
+    let mut user = User::new(crowd.clone(), 0, 0);
+    hears(&mut user, 0, 1, 200, &not_yet(2, false).replace("3000", "0"));
+    assert_eq!(user.due_us, 101_000);
+}
+
+#[test]
 fn a_lost_place_ends_the_story() {
     for (status, body) in [(410, ""), (401, r#"{"code":"bad_token"}"#)] {
         let crowd = crowd(0.0);
