@@ -51,7 +51,7 @@ local function move_front(s, front_end)
         byte = byte - 2 ^ bit
         if ticket >= before and ticket < to then
           -- As its holder was told.
-          made[#made + 1] = due_score(0, ticket < s.near and near_period() or z.period)
+          made[#made + 1] = due_score(0, ticket < s.near and near_period() or told_period())
           made[#made + 1] = int(first + ticket)
         end
       end
@@ -174,7 +174,7 @@ local function set_near(s, near)
   local before, age = s.near, present_generations(near_period())
   if near == before then return end
   s.near, s.changed = near, true
-  if near < before or age >= present_generations(z.period) then return end
+  if near < before or age >= present_generations(told_period()) then return end
   -- A ticket is older if it has a bit that the age lacks, and all higher ones that the age has.
   call('DEL', KEYS[7])
   for i = 1, 4 do
@@ -193,12 +193,12 @@ end
 -- Moves the end of the approach, and returns it. See `move_approach` in the crate `admission`.
 local function move_approach(front_end)
   local near_end, approach_end = 0, front_end
-  if near_period() < z.period then
+  if near_period() < told_period() then
     local kept = call('HGET', KEYS[4], 'marks')
     if z.mode ~= AUTO then
       if kept then call('HDEL', KEYS[4], 'marks') end
     else
-      local warning = 2 * z.period + BIT_MS + 3000
+      local warning = warning_ms()
       local near_ms = floor(near_period() * 5 / 4) + 2000 + (present_generations(near_period()) + 1) * generation_ms()
       local wanted = max(front_len(), floor(z.n * (near_ms + floor(warning * 5 / 4)) / MINUTE_MS))
       local marks = {}

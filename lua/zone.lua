@@ -53,12 +53,13 @@ local FIXED, PER_SEGMENT = 8, 8
 --                         instant is 0 once every server has given back what it remembers
 --   spare_until           until when nobody is evicted: people may have been heard by a server that is silent, or come back
 --                         later than a new idle time allows
+--   slow_period, slow_until  the polling period before it was shortened, and until when people may still keep to it; 0
 local FIELDS = {
   'epoch', 'rev', 'now', 'offset', 'next', 'base', 'first', 'total_first', 'records', 'total', 'minute_from', 'minute_before',
   'sub_from', 'sub_before', 'paused', 'seen_all', 'lateness', 'due_base', 'appointed', 'live', 'present', 'joined',
   'entered', 'evicted', 'used', 'hold_until', 'run', 'recover_until', 'mode', 'n', 'subs', 'period', 'idle', 'ttl',
   'failure', 'policy_rev', 'keep_until',
-  'born', 'floor', 'start', 'presumed_at', 'presumed', 'spare_until',
+  'born', 'floor', 'start', 'presumed_at', 'presumed', 'spare_until', 'slow_period', 'slow_until',
 }
 -- How many numbers a header has that does not say it.
 local FIRST_FIELDS = 36
@@ -95,6 +96,10 @@ local function present_generations(period)
 end
 -- The period of people who approach the front.
 local function near_period() return min(z.period, NEAR_PERIOD_MS) end
+-- The longest period that people may keep to.
+local function told_period() return max(z.period, z.slow_period) end
+-- After this time everybody who waits has heard a change of the period.
+local function warning_ms() return 2 * told_period() + BIT_MS + 3000 end
 
 -- Time. The zone's clock is the clock of Redis minus an offset, kept within the bounds that the server passes. So a node
 -- whose clock differs, or was set, neither opens a window early nor stops the line. The bounds of an earlier epoch do not
@@ -261,7 +266,7 @@ local function touch(s)
   if s.seen_all < z.seen_all then
     see_all(s)
   elseif s.live > 0 then
-    local present_age, near_age = present_generations(z.period), present_generations(near_period())
+    local present_age, near_age = present_generations(told_period()), present_generations(near_period())
     for _ = 1, min(generation - s.generation, 16) do grow_older(s, present_age, near_age) end
     set_present(s, call('BITCOUNT', s.here_key))
   end
@@ -374,6 +379,13 @@ local function advance(now)
     else
       z.paused = z.paused + now - before
     end
+  end
+  if z.slow_period > 0 and z.slow_until <= now then
+    -- From now on the shorter period says who is present. Everybody begins anew under it.
+    z.slow_period, z.slow_until = 0, 0
+    z.seen_all = z.seen_all + 1
+    call('DEL', KEYS[3])
+    z.due_base = now - z.paused
   end
 end
 

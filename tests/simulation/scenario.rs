@@ -59,6 +59,8 @@ pub(crate) struct Scenario {
     pub(crate) holds: Vec<Interval>,
     /// Steps of the wall clock: when, and by how many seconds.
     pub(crate) clock_steps: Vec<(u64, i64)>,
+    /// When the operator shortens the polling period, and to what.
+    pub(crate) shortens: Option<(u64, u32)>,
     /// The longest delay of a store call.
     pub(crate) store_ms: u64,
 }
@@ -124,9 +126,10 @@ impl Scenario {
         let clock_steps = intervals(40, 0).into_iter().map(|(at, _)| at).collect::<Vec<_>>();
         let clock_steps =
             clock_steps.into_iter().map(|at| (at, dice.one_of(&[-86_400, -61, 61, 3_600, 90_000]))).collect();
-        Self {
+        let mut scenario = Self {
             policy,
             users,
+            shortens: None,
             tickets_before: if dice.between(1, 3) == 1 {
                 dice.one_of(&[8_192, 65_536]) * dice.between(1, 1 << 30) - dice.between(1, 60)
             } else {
@@ -138,7 +141,15 @@ impl Scenario {
             holds,
             clock_steps,
             store_ms: dice.one_of(&[1, 5, 50]),
+        };
+        // A restart forgets that people were told a longer period.
+        if policy.polling_period_ms > 3_000 && scenario.downs.is_empty() && dice.0.below(2) == 0 {
+            // The worst instant is the end of a hold, during which everybody was told the longer period.
+            let held = scenario.holds.first().map_or(0, |&(_, to)| to.saturating_sub(dice.between(0, 2_000)));
+            let at = if held > 0 { held } else { dice.between(1_000, 100_000) };
+            scenario.shortens = Some((at, small(dice.one_of(&[500, 3_000]))));
         }
+        scenario
     }
 
     /// A burst on a zone that admits 600 per minute. Polls come every 3 s +-10 %, some users leave at random times, and
@@ -166,6 +177,7 @@ impl Scenario {
             stalls: Vec::new(),
             holds: Vec::new(),
             clock_steps: Vec::new(),
+            shortens: None,
             store_ms: 1,
         }
     }

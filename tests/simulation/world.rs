@@ -47,6 +47,7 @@ struct World {
     auditor: Arc<Mutex<Auditor>>,
     server: RefCell<Option<Rc<Server>>>,
     mode: Cell<Mode>,
+    polling_period_ms: Cell<u32>,
     starts: Cell<u64>,
 }
 
@@ -76,6 +77,7 @@ async fn play(scenario: Scenario, seed: u64) -> Auditor {
         other: ZoneId::parse("OTHER").expect("a name"),
         server: RefCell::new(None),
         mode: Cell::new(Mode::Auto),
+        polling_period_ms: Cell::new(scenario.policy.polling_period_ms),
         starts: Cell::new(seed),
         zone,
         seals,
@@ -130,7 +132,8 @@ impl World {
     }
 
     async fn serve(&self, gate: &Gate<SimStore>) -> Result<(), store::StoreError> {
-        let policy = admission::Policy { mode: self.mode.get(), ..self.scenario.policy };
+        let (mode, polling_period_ms) = (self.mode.get(), self.polling_period_ms.get());
+        let policy = admission::Policy { mode, polling_period_ms, ..self.scenario.policy };
         gate.serve_zones(vec![(self.zone.clone(), policy.into()), (self.other.clone(), policy.into())]).await
     }
 
@@ -140,6 +143,7 @@ impl World {
             Down(u64),
             Full(bool),
             Mode(Mode),
+            Shorten(u32),
             Step(i64),
             Stall(u64),
         }
@@ -154,6 +158,7 @@ impl World {
         for &(from, to) in &self.scenario.holds {
             events.extend([(from, Fault::Mode(Mode::Hold)), (to, Fault::Mode(Mode::Auto))]);
         }
+        events.extend(self.scenario.shortens.map(|(at, period_ms)| (at, Fault::Shorten(period_ms))));
         events.extend(self.scenario.clock_steps.iter().map(|&(at, by_s)| (at, Fault::Step(by_s))));
         events.sort_by_key(|&(at, _)| at);
         for (at, fault) in events {
@@ -173,8 +178,16 @@ impl World {
                     self.disk.set_full(full);
                     lock(&self.auditor).trouble(self.now_ms() + RETRY_MS);
                 }
-                Fault::Mode(mode) => {
-                    self.mode.set(mode);
+                Fault::Mode(_) | Fault::Shorten(_) => {
+                    match fault {
+                        Fault::Mode(mode) => self.mode.set(mode),
+                        Fault::Shorten(period_ms) => {
+                            // Until those come back who were told the longer period, nobody grows older for good.
+                            let told_ms = u64::from(self.polling_period_ms.replace(period_ms));
+                            lock(&self.auditor).trouble(self.now_ms() + 2 * told_ms + 5_000);
+                        }
+                        _ => {}
+                    }
                     let server = self.server.borrow().clone();
                     while let Some(server) = &server
                         && self.serve(&server.gate).await.is_err()

@@ -158,6 +158,13 @@ const NEAR_PERIOD_MS: u32 = 3_000;
 /// The grace time after two polling periods, in milliseconds.
 pub(crate) const GRACE_MS: u64 = 500;
 
+/// After this time, in milliseconds, everybody who waits has heard a change of the period: who was told `period_ms` by a view that
+/// is 3 s old, and lost one poll.
+#[must_use]
+pub(crate) fn warning_ms(period_ms: u32) -> u64 {
+    2 * u64::from(period_ms) + GRACE_MS + 3_000
+}
+
 impl Policy {
     /// The length of a sub-window, in milliseconds.
     #[must_use]
@@ -198,12 +205,6 @@ impl Policy {
         u64::from(self.near_period_ms()) * 5 / 4 + 2_000
     }
 
-    /// Whether people who approach the front are told a shorter period than the others.
-    #[must_use]
-    pub fn has_approach(&self) -> bool {
-        self.near_period_ms() < self.polling_period_ms
-    }
-
     /// The highest age (see the module `segment`) at which somebody is present who was told `period_ms`: whoever polls every
     /// period has polled within the last two and a grace time.
     #[must_use]
@@ -211,20 +212,13 @@ impl Policy {
         (u64::from(period_ms) * 2 + GRACE_MS).div_ceil(self.generation_ms()).min(IDLE_AGE - 1)
     }
 
-    /// After this time, in milliseconds, everybody who waits has heard a change of the period: who was told the longest period by
-    /// a view that is 3 s old, and lost one poll.
-    #[must_use]
-    pub(crate) fn warning_ms(&self) -> u64 {
-        2 * u64::from(self.polling_period_ms) + GRACE_MS + 3_000
-    }
-
     /// How many present people approach the front or belong to it: as many as get slots until a person at the end of the approach,
-    /// who has just been told the near period, is known to be here or to have left before the front comes.
+    /// who has just been told the near period instead of `told_ms`, is known to be here or to have left before the front comes.
     #[must_use]
-    pub(crate) fn approach_len(&self) -> u64 {
+    pub(crate) fn approach_len(&self, told_ms: u32) -> u64 {
         let near_ms = self.front_ms() + (self.present_age(self.near_period_ms()) + 1) * self.generation_ms();
         // The marks of the approach are made each quarter of the warning time.
-        let ms = near_ms + self.warning_ms() * 5 / 4;
+        let ms = near_ms + warning_ms(told_ms) * 5 / 4;
         u64::from(self.front_len()).max(u64::from(self.admit_per_minute) * ms / 60_000)
     }
 }

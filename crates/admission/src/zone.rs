@@ -32,6 +32,7 @@ use std::{
 
 use crate::{
     Mode, Now, PagePolls, Policy, Position, Snapshot, SnapshotPage, Tally, Window,
+    policy::warning_ms,
     segment::{Clock, PAGES, SEGMENT_TICKETS, Segment},
 };
 
@@ -138,6 +139,8 @@ pub struct Zone {
     /// Until when nobody is evicted, because people may come back later than a new idle time allows.
     spare_until_ms: u64,
     window: Window,
+    /// The polling period before it was shortened, in milliseconds, and until when people may still keep to it.
+    slow: Option<(u32, u64)>,
     /// Where the approach ended lately: instants and tickets. The oldest is the newest that everybody has heard of.
     marks: VecDeque<(u64, u64)>,
     appointments: HashMap<u64, Appointment>,
@@ -175,6 +178,7 @@ impl Zone {
             seen_all: 0,
             spare_until_ms: 0,
             window: Window::new(&policy),
+            slow: None,
             marks: VecDeque::new(),
             appointments: HashMap::new(),
             dues: BinaryHeap::new(),
@@ -212,13 +216,17 @@ impl Zone {
             return;
         }
         let old = std::mem::replace(&mut self.policy, policy);
+        let told_ms = self.told_period_ms(&old);
+        if policy.polling_period_ms < told_ms && policy.polling_period_ms != old.polling_period_ms {
+            self.slow = Some((told_ms, self.now_ms + warning_ms(told_ms)));
+        }
         self.window.set_policy(&policy, self.now_ms);
         if (old.polling_period_ms, old.idle_timeout_s) != (policy.polling_period_ms, policy.idle_timeout_s) {
             self.hear_everybody();
         }
         if policy.idle_timeout_s < old.idle_timeout_s {
             // People come back when they were told to, which may be later than the new idle time allows.
-            let back_ms = self.now_ms + 2 * u64::from(old.polling_period_ms) + SPARE_MS;
+            let back_ms = self.now_ms + 2 * u64::from(told_ms) + SPARE_MS;
             self.spare_until_ms = self.spare_until_ms.max(back_ms);
         }
     }
@@ -249,6 +257,11 @@ impl Zone {
         let past_ms = now_ms.saturating_sub(self.now_ms);
         self.now_ms = self.now_ms.max(now_ms);
         self.window.advance(self.now_ms);
+        if self.slow.is_some_and(|(_, until_ms)| until_ms <= self.now_ms) {
+            // From now on the shorter period says who is present. Everybody begins anew under it.
+            self.slow = None;
+            self.hear_everybody();
+        }
         if past_ms > PAUSE_MS && self.waiting() > 0 {
             if past_ms > LONG_PAUSE_MS {
                 self.hear_everybody();
@@ -281,11 +294,16 @@ impl Zone {
         self.dues.clear();
     }
 
+    /// The longest polling period that people may keep to, under `policy`.
+    fn told_period_ms(&self, policy: &Policy) -> u32 {
+        self.slow.map_or(0, |(period_ms, _)| period_ms).max(policy.polling_period_ms)
+    }
+
     fn clock(&self) -> Clock {
         Clock {
             generation: self.now_ms / self.policy.generation_ms(),
             seen_all: self.seen_all,
-            present_age: self.policy.present_age(self.policy.polling_period_ms),
+            present_age: self.policy.present_age(self.told_period_ms(&self.policy)),
             near_age: self.policy.present_age(self.policy.near_period_ms()),
             spares: self.now_ms < self.spare_until_ms,
         }

@@ -19,11 +19,11 @@ fn all() -> [&'static Script; 8] {
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
 const PINNED: [(&str, &str); 8] = [
-    ("join", "154b5945348458e1fb8942ad6e12b927b6bb8a95"),
-    ("enter", "7abc30ae408c4520c80d5ad66148545be5b2a5ed"),
-    ("beat", "203851d9dd2a9fea5e63d33b3814e22d9dec3f1a"),
-    ("policy", "13b58840c9ba71fe33c44c184de637f3e3f7ce34"),
-    ("restore", "1f742e7ff17a1292f626c210ba95169f308675a3"),
+    ("join", "86a1202690b5eba2716da694ec039f7f259b4b39"),
+    ("enter", "815429c32ae9a41613fa2b7176e186e5ce930a57"),
+    ("beat", "3f6e50259328518d18e4a4323164f2f85be22bf7"),
+    ("policy", "44a99787db3d0bb4442ed828684b1f79dee2310f"),
+    ("restore", "fd4f3aeb58a38e814bcdd203e75fbf99b1309da5"),
     ("zones", "7981a230cf201a59e58b74dcb9c1b64ec9442de1"),
     ("define", "c5a571666b56ec6d189c3dc5e76f226c4cf86596"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),

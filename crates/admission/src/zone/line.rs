@@ -7,7 +7,7 @@ use std::{cmp::Reverse, collections::VecDeque};
 use super::{Appointment, Claim, Decided, Entry, Joined, Verdict, Zone};
 use crate::{
     Mode, Now, Position,
-    policy::GRACE_MS,
+    policy::{GRACE_MS, warning_ms},
     segment::{SEGMENT_TICKETS, Segment},
     window::Upcoming,
 };
@@ -204,7 +204,7 @@ impl Zone {
             for ticket in new {
                 let is_near = ticket < self.segments[index].near;
                 let period_ms =
-                    if is_near { self.policy.near_period_ms() } else { self.policy.polling_period_ms };
+                    if is_near { self.policy.near_period_ms() } else { self.told_period_ms(&self.policy) };
                 self.appoint(first + ticket as u64, 0, period_ms.into());
             }
         }
@@ -214,9 +214,10 @@ impl Zone {
     /// all of them have heard it, and whoever is silent for two near periods is not present any more.
     pub(super) fn move_approach(&mut self, front_end: u64) -> u64 {
         let (mut end, mut near_end) = (front_end, 0);
-        if self.policy.mode == Mode::Auto && self.policy.has_approach() {
-            end = front_end.max(self.behind_present(self.policy.approach_len()));
-            near_end = self.mark_approach(end);
+        let told_ms = self.told_period_ms(&self.policy);
+        if self.policy.mode == Mode::Auto && self.policy.near_period_ms() < told_ms {
+            end = front_end.max(self.behind_present(self.policy.approach_len(told_ms)));
+            near_end = self.mark_approach(end, warning_ms(told_ms));
         } else {
             self.marks.clear();
         }
@@ -229,8 +230,8 @@ impl Zone {
     }
 
     /// Notes where the approach ends. Returns the first ticket whose holder need not have heard the near period yet.
-    fn mark_approach(&mut self, end: u64) -> u64 {
-        let (now_ms, warning_ms) = (self.now_ms, self.policy.warning_ms());
+    fn mark_approach(&mut self, end: u64, warning_ms: u64) -> u64 {
+        let now_ms = self.now_ms;
         let is_before = |&(at_ms, _): &(u64, u64), ms: u64| at_ms + ms <= now_ms;
         if self.marks.back().is_none_or(|last| is_before(last, warning_ms / 4)) {
             self.marks.push_back((now_ms, end));
