@@ -101,6 +101,8 @@ pub(crate) struct Core {
     threads: ThreadLocal<Arc<Rings<SLOT_WORDS>>>,
     pub(crate) bell: Bell,
     ringer: Thread,
+    /// The ringer has something to do. The permit of `unpark` alone does not say so: whatever the ringer parks in takes it.
+    struck: AtomicBool,
     ring_len: Box<dyn Fn(Kind) -> usize + Send + Sync>,
     publishers: Mutex<Vec<Arc<Rings<SLOT_WORDS>>>>,
     /// The number of publishers.
@@ -154,6 +156,7 @@ impl Bus {
             threads: ThreadLocal::new(),
             bell: Bell::new(),
             ringer: ringer.thread().clone(),
+            struck: AtomicBool::new(false),
             ring_len: Box::new(ring_len),
             publishers: Mutex::default(),
             enlisted: AtomicUsize::new(0),
@@ -258,7 +261,7 @@ impl Bus {
 impl Drop for Bus {
     fn drop(&mut self) {
         self.core.closed.store(true, Ordering::Release);
-        self.core.ringer.unpark();
+        self.core.strike();
     }
 }
 
@@ -270,8 +273,13 @@ impl Core {
         let [a, b, c, d, e, f, g] = words;
         rings.publish(E::KIND as usize, [0, a, b, c, d, e, f, g]);
         if self.bell.strike(E::KIND.bit()) {
-            self.ringer.unpark();
+            self.strike();
         }
+    }
+
+    fn strike(&self) {
+        self.struck.store(true, Ordering::Release);
+        self.ringer.unpark();
     }
 
     #[cold]
@@ -321,7 +329,9 @@ impl Core {
     /// The ringer thread.
     fn ring(&self) {
         while !self.is_closed() {
-            thread::park();
+            while !self.struck.swap(false, Ordering::Acquire) {
+                thread::park();
+            }
             self.wake();
             // The ringer is not parked during this sleep, so that waking it costs no system call.
             thread::sleep(INTERVAL);

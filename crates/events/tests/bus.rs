@@ -256,6 +256,27 @@ fn a_waker_that_panics_or_hangs_delays_no_publisher() {
     }
 }
 
+/// A thread that parks takes every permit to go on, whoever gave it. So one for the ringer can be gone before the ringer parks.
+#[test]
+fn a_waker_that_parks_takes_no_wake_up_from_others() {
+    let bus = bus(1 << 10);
+    // The ringer has passed the first one when it comes to the second.
+    let mut other = subscribe(&bus, "other", &[Kind::Entered]);
+    let mut parks = subscribe(&bus, "parks", &[Kind::Joined]);
+    let ((sender, parked), (told, woken)) = (mpsc::channel(), mpsc::channel());
+    let parking = Waker::from(Arc::new(Then(move || {
+        sender.send(thread::current()).expect("the test listens");
+        thread::park_timeout(PATIENCE);
+    })));
+    let sound = Waker::from(Arc::new(Then(move || told.send(()).expect("the test listens"))));
+    wait_with(&mut parks, &parking);
+    publish(&bus, Kind::Joined, 0, 0);
+    parked.recv_timeout(PATIENCE).expect("the ringer runs the waker");
+    wait_with(&mut other, &sound);
+    publish(&bus, Kind::Entered, 0, 0);
+    woken.recv_timeout(PATIENCE).expect("the ringer goes on without another event");
+}
+
 #[test]
 fn a_waiting_subscriber_is_woken_by_its_kinds_only() {
     let bus = bus(1 << 10);
