@@ -39,7 +39,7 @@ impl Store for FixedView {
     async fn enter(&self, _: &ZoneId, _: Vec<Claim>) -> Result<Decided, StoreError> {
         pending().await
     }
-    async fn beat(&self, _: &ZoneId, _: Vec<PagePolls>) -> Result<View, StoreError> {
+    async fn beat(&self, _: &ZoneId, _: Vec<PagePolls>, _: u32) -> Result<View, StoreError> {
         pending().await
     }
 }

@@ -4,6 +4,7 @@
 -- ARGV  after zone.lua's: for each segment passed, three: the newest revision that the server has; the offset of the
 --       polls in its bitmap (bytes); and the polls, which may be empty
 --       then 1 if the server wants the counts of all segments, from which it makes its view
+--       then the longest polling period that the server tells, or may soon tell; 0 if that is the policy's
 -- Returns zone.lua's, then: end of the front; end of its approach; the counts of all segments from the first on ("live present generation
 --         seen_all rev front near" each, empty for a segment without any; none if not asked for); the revision of each segment
 --         passed; the live bits of those that are newer than the server's (empty for the others); and the servers that
@@ -13,6 +14,14 @@
 
 local from, fault = begin()
 if fault then return fault end
+local told = tonumber(ARGV[from + #segments * 3 + 1])
+if told > z.period then
+  if told_period() <= near_period() then
+    -- Until now everybody was told the near period.
+    call('HSET', KEYS[4], 'marks', int(z.seen_all) .. ' 0 4503599627370496')
+  end
+  note_told(told)
+end
 end_missed_appointments()
 local function take_polls(s, at, polls)
   if #polls == 0 or s.live == 0 then return end
@@ -175,17 +184,7 @@ local function set_near(s, near)
   if near == before then return end
   s.near, s.changed = near, true
   if near < before or age >= present_generations(told_period()) then return end
-  -- A ticket is older if it has a bit that the age lacks, and all higher ones that the age has.
-  call('DEL', KEYS[7])
-  for i = 1, 4 do
-    local higher = floor(age / 2 ^ i) * 2 ^ i
-    if floor(age / 2 ^ (i - 1)) % 2 == 0 then
-      call('BITOP', 'AND', KEYS[6], s.here_key, s.ages[i], unpack(planes_of(s, higher)))
-      call('BITOP', 'OR', KEYS[7], KEYS[7], KEYS[6])
-    end
-  end
-  cut(KEYS[7], near)
-  call('BITOP', 'XOR', s.here_key, s.here_key, KEYS[7])
+  drop_older(s, age, near)
   set_present(s, call('BITCOUNT', s.here_key))
   call('DEL', KEYS[6], KEYS[7])
 end
@@ -198,7 +197,7 @@ local function move_approach(front_end)
     if z.mode ~= AUTO then
       if kept then call('HDEL', KEYS[4], 'marks') end
     else
-      local warning = warning_ms()
+      local warning = warning_ms(told_period())
       local near_ms = floor(near_period() * 5 / 4) + 2000 + (present_generations(near_period()) + 1) * generation_ms()
       local wanted = max(front_len(), floor(z.n * (near_ms + floor(warning * 5 / 4)) / MINUTE_MS))
       local marks = {}
@@ -247,7 +246,7 @@ else
     -- A server that can't reach Redis, or stands still, may have heard people who look silent here. When it is back it
     -- reports their polls, or they have two periods to ask again.
     if silent_ms > sign_ms() + 3000 and silent_ms <= silence_ms() then
-      z.spare_until = max(z.spare_until, back_at(z.period))
+      z.spare_until = max(z.spare_until, back_at(told_period()))
     end
   end
   table.sort(servers)

@@ -16,7 +16,7 @@ if fault then return fault end
 local changed = false
 for i = 1, #POLICY do changed = changed or z[POLICY[i]] ~= tonumber(ARGV[from + i]) end
 if changed then
-  local period, told, warning, idle, ttl = z.period, told_period(), warning_ms(), z.idle, z.ttl
+  local period, told, idle, ttl = z.period, told_period(), z.idle, z.ttl
   for i = 1, #POLICY do z[POLICY[i]] = tonumber(ARGV[from + i]) end
   z.policy_rev = z.policy_rev + 1
   -- The passes that were given keep their longer life.
@@ -29,7 +29,7 @@ if changed then
     call('DEL', KEYS[3])
     z.due_base = z.now - z.paused
   end
-  if z.period < told and z.period ~= period then z.slow_period, z.slow_until = told, z.now + warning end
+  if z.period < told and z.period ~= period then note_told(told) end
   if z.idle < idle then z.spare_until = max(z.spare_until, back_at(told)) end
 end
 return finish()

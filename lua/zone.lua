@@ -53,13 +53,14 @@ local FIXED, PER_SEGMENT = 8, 8
 --                         instant is 0 once every server has given back what it remembers
 --   spare_until           until when nobody is evicted: people may have been heard by a server that is silent, or come back
 --                         later than a new idle time allows
---   slow_period, slow_until  the polling period before it was shortened, and until when people may still keep to it; 0
+--   told, told_until, told_next  the longest polling period that people may keep to beside the policy's, and until when; the longest
+--                         of the shorter ones that were noted since; 0 for none. See `Told` in the crate `admission`
 local FIELDS = {
   'epoch', 'rev', 'now', 'offset', 'next', 'base', 'first', 'total_first', 'records', 'total', 'minute_from', 'minute_before',
   'sub_from', 'sub_before', 'paused', 'seen_all', 'lateness', 'due_base', 'appointed', 'live', 'present', 'joined',
   'entered', 'evicted', 'used', 'hold_until', 'run', 'recover_until', 'mode', 'n', 'subs', 'period', 'idle', 'ttl',
   'failure', 'policy_rev', 'keep_until',
-  'born', 'floor', 'start', 'presumed_at', 'presumed', 'spare_until', 'slow_period', 'slow_until',
+  'born', 'floor', 'start', 'presumed_at', 'presumed', 'spare_until', 'told', 'told_until', 'told_next',
 }
 -- How many numbers a header has that does not say it.
 local FIRST_FIELDS = 36
@@ -97,9 +98,17 @@ end
 -- The period of people who approach the front.
 local function near_period() return min(z.period, NEAR_PERIOD_MS) end
 -- The longest period that people may keep to.
-local function told_period() return max(z.period, z.slow_period) end
--- After this time everybody who waits has heard a change of the period.
-local function warning_ms() return 2 * told_period() + BIT_MS + 3000 end
+local function told_period() return max(z.period, z.told) end
+-- After this time everybody who waits and was told `period` has heard another one.
+local function warning_ms(period) return 2 * period + BIT_MS + 3000 end
+-- People are told this period until now.
+local function note_told(period)
+  if period >= z.told then
+    z.told, z.told_until, z.told_next = period, z.now + warning_ms(period), 0
+  else
+    z.told_next = max(z.told_next, period)
+  end
+end
 
 -- Time. The zone's clock is the clock of Redis minus an offset, kept within the bounds that the server passes. So a node
 -- whose clock differs, or was set, neither opens a window early nor stops the line. The bounds of an earlier epoch do not
@@ -223,6 +232,21 @@ local function planes_of(s, age)
   return planes
 end
 
+-- Notes the holders as absent who are older than `age`, of the tickets before `bits` of the segment.
+local function drop_older(s, age, bits)
+  -- A ticket is older if it has a bit that the age lacks, and all higher ones that the age has.
+  call('DEL', KEYS[7])
+  for i = 1, 4 do
+    local higher = floor(age / 2 ^ i) * 2 ^ i
+    if floor(age / 2 ^ (i - 1)) % 2 == 0 then
+      call('BITOP', 'AND', KEYS[6], s.here_key, s.ages[i], unpack(planes_of(s, higher)))
+      call('BITOP', 'OR', KEYS[7], KEYS[7], KEYS[6])
+    end
+  end
+  if bits then cut(KEYS[7], bits) end
+  call('BITOP', 'XOR', s.here_key, s.here_key, KEYS[7])
+end
+
 -- The next generation: each age grows by one. Evicts tickets that are too old, or keeps them at the last age before that
 -- while a server is silent. Notes those that just became absent: no present ticket is older than `present_age`, and none of
 -- those below `near` is older than `near_age`.
@@ -246,8 +270,8 @@ local function grow_older(s, present_age, near_age)
     set_live(s, s.live - evicted)
     z.evicted = z.evicted + evicted
   end
-  call('BITOP', 'AND', KEYS[6], s.here_key, unpack(planes_of(s, present_age + 1)))
-  call('BITOP', 'XOR', s.here_key, s.here_key, KEYS[6])
+  -- Some are much older after the period was shortened.
+  drop_older(s, present_age)
   if s.near > 0 and near_age < present_age then
     call('BITOP', 'AND', KEYS[6], s.here_key, unpack(planes_of(s, near_age + 1)))
     cut(KEYS[6], s.near)
@@ -350,7 +374,7 @@ end
 local function presume(since)
   local count, blind = is_bounded and free(false) or z.n, z.now - since
   local share = (floor(blind / sub_ms()) + 2) * sub_cap()
-  if since > 0 and is_bounded and blind < 2 * z.period and z.present >= share then count = min(count, share) end
+  if since > 0 and is_bounded and blind < 2 * near_period() and z.present >= share then count = min(count, share) end
   z.presumed_at, z.presumed = z.now, count
   if count > 0 then take_slots(count) end
 end
@@ -380,12 +404,8 @@ local function advance(now)
       z.paused = z.paused + now - before
     end
   end
-  if z.slow_period > 0 and z.slow_until <= now then
-    -- From now on the shorter period says who is present. Everybody begins anew under it.
-    z.slow_period, z.slow_until = 0, 0
-    z.seen_all = z.seen_all + 1
-    call('DEL', KEYS[3])
-    z.due_base = now - z.paused
+  if z.told > 0 and z.told_until <= now then
+    z.told, z.told_until, z.told_next = z.told_next, z.told_next > 0 and now + warning_ms(z.told_next) or 0, 0
   end
 end
 

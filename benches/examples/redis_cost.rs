@@ -124,7 +124,7 @@ async fn weir(moves: bool) -> Cost {
         }
         let mut idle = true;
         if now >= next_beat {
-            view = store.beat(&zone, third(view.base, next, second)).await.expect("beats");
+            view = store.beat(&zone, third(view.base, next, second), 0).await.expect("beats");
             come(&mut asks, &mut front, view.front_end, now);
             (second, next_beat, idle, calls) =
                 (second + 1, next_beat + Duration::from_secs(1), false, calls + 1);
@@ -172,7 +172,7 @@ async fn weir(moves: bool) -> Cost {
         }
     }
     let spent = server.cpu_time() - before;
-    let tally = store.beat(&zone, Vec::new()).await.expect("beats").tally;
+    let tally = store.beat(&zone, Vec::new(), 0).await.expect("beats").tally;
     assert_eq!(tally.evicted, 0, "everybody polls");
     let polls = f64::from(SECONDS) * f64::from(u32::try_from(PEOPLE).expect("small")) / PERIOD.as_secs_f64();
     println!(

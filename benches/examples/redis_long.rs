@@ -62,10 +62,10 @@ struct Line {
 impl Line {
     /// A beat with the polls of the next third, for those of whom `polls` is true.
     async fn beat(&mut self, polls: impl Fn(u64) -> bool) {
-        let view = self.store.beat(&self.zone, Vec::new()).await.expect("beats");
+        let view = self.store.beat(&self.zone, Vec::new(), 0).await.expect("beats");
         let mut marks = third(view.base, view.next, self.second);
         marks.retain(|mark| polls(mark.page));
-        self.store.beat(&self.zone, marks).await.expect("beats");
+        self.store.beat(&self.zone, marks, 0).await.expect("beats");
         self.second += 1;
     }
 
@@ -157,7 +157,7 @@ async fn measure(people: u64) {
     store.put_zone(&zone, Policy { mode: Mode::Hold, idle_timeout_s: 10, ..policy }).await.expect("put");
     line.beats(14, |page| page % 3 > 0).await;
     line.tell("a third is swept");
-    let tally = store.beat(&zone, Vec::new()).await.expect("beats").tally;
+    let tally = store.beat(&zone, Vec::new(), 0).await.expect("beats").tally;
     println!("\nafter the sweep {} wait, {} were evicted", tally.waiting, tally.evicted);
 
     store.put_zone(&zone, Policy { mode: Mode::Hold, ..policy }).await.expect("put");

@@ -11,4 +11,5 @@ export const FIELDS = [
   {"name":"waits_per_minute_per_client","unit":"calls","low":0,"high":600000,"is_optional_limit":true,"default":0},
   {"name":"entries_per_minute_per_client","unit":"calls","low":0,"high":600000,"is_optional_limit":true,"default":0},
   {"name":"max_waiting","unit":"people","low":1,"high":100000000,"is_optional_limit":false,"default":50000000},
+  {"name":"polling_period_max_ms","unit":"ms","low":500,"high":60000,"is_optional_limit":false,"default":20000},
 ];

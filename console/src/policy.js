@@ -36,7 +36,7 @@ export const isZoneId = (id) => /^[A-Za-z0-9_.:-]{1,64}$/.test(id);
 const LEAST = {
   idle_timeout_s: ({ polling_period_ms }) => Math.ceil((polling_period_ms * 3) / 1_000),
   entries_per_minute_per_client: ({ polling_period_ms, entries_per_minute_per_client: limit }) =>
-    limit === 0 ? 0 : Math.ceil(60_000 / Math.max(1, polling_period_ms)),
+    limit === 0 ? 0 : Math.ceil(60_000 / Math.max(1, Math.min(polling_period_ms, 3_000))),
 };
 
 /**

@@ -10,10 +10,17 @@ import { figures, look } from "./figures.js";
 import { useEvery, useLive, usePage } from "./hooks.js";
 import { may, show } from "./live.js";
 import { Denied, Tile } from "./parts.jsx";
-import { count, dayOf, span, t } from "./words.js";
+import { count, dayOf, has, span, t } from "./words.js";
 
 const ASK_MS = 2_000;
 const LOOK_MS = 5_000;
+
+/** The polling period that a server tells because it is busy, and why; an older server does not say. */
+function polling({ polling_period_ms: period_ms, busy }) {
+  if (period_ms === undefined) return "–";
+  if (period_ms === 0) return t("polling.wished");
+  return t("polling.stretched", { span: span(period_ms / 1_000), why: has(`busy.${busy}`) ? t(`busy.${busy}`) : busy });
+}
 
 export function Servers() {
   const live = useLive();
@@ -87,7 +94,7 @@ export function Servers() {
         <table class="plain cards" role="table" aria-label={t("nav.servers")}>
           <thead role="rowgroup">
             <tr role="row">
-              {["name", "is", "version", "started", "seen", "zones", "connections"].map((column) => (
+              {["name", "is", "version", "started", "seen", "zones", "connections", "polling"].map((column) => (
                 <th role="columnheader" scope="col">{t(`server.${column}`)}</th>
               ))}
             </tr>
@@ -105,6 +112,7 @@ export function Servers() {
                   <td role="cell" data-label={t("server.seen")}>{t("ago", { span: span(Math.max(0, silent_s)) })}</td>
                   <td role="cell" data-label={t("server.zones")}>{count(server.zones)}</td>
                   <td role="cell" data-label={t("server.connections")}>{figure(server.connections)}</td>
+                  <td role="cell" data-label={t("server.polling")}>{polling(server)}</td>
                 </tr>
               );
             })}

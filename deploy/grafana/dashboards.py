@@ -251,6 +251,14 @@ def servers() -> dict:
             ),
             lines("Errors of the server", "percentunit", (f"instance:weir_errors:ratio5m{i}", "{{instance}}")),
             lines("Calls for which the client limit was unknown", "reqps", (f"rate(weir_limits_unknown_total{i}[1m])", "{{instance}}")),
+            row("Pace"),
+            lines(
+                "Polling period", "s", (f"weir_polling_period_seconds{i}", "{{instance}}"),
+                about="The longest that a busy server told lately; 0 while it tells the period that is set.",
+            ),
+            lines("Busy, by cause", "short", (f"weir_busy{i}", "{{instance}} {{cause}}")),
+            lines("Room for polls, a second", "reqps", (f"weir_poll_room_per_second{i}", "{{instance}}")),
+            lines("Tasks run late by", "s", (f"weir_scheduler_lag_seconds{i}", "{{instance}}")),
             row("Connections"),
             lines("Open", "short", (f"weir_connections_open{i}", "{{instance}}"), (f"weir_connections_max{i}", "{{instance}}: at most")),
             lines(

@@ -235,8 +235,8 @@ impl Store for Watched {
         Ok(decided)
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>) -> Result<View, StoreError> {
-        self.heard(zone, self.redis.beat(zone, marks).await)
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<View, StoreError> {
+        self.heard(zone, self.redis.beat(zone, marks, told_ms).await)
     }
 }
 

@@ -133,6 +133,13 @@ fn every_promise_holds_with_long_periods() {
     explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 100), plan);
 }
 
+/// The same, while servers are busy at times and tell up to 20 s.
+#[test]
+fn every_promise_holds_with_busy_servers() {
+    let plan = |seed| Plan::of(seed).with_busy_servers();
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 100), plan);
+}
+
 /// The guards of the store, each with the first seed that shows that it is needed.
 const GUARDS: &[(Rule, u64)] = &[
     (Rule::Revision, 65),

@@ -165,6 +165,9 @@ pub(crate) struct Plan {
     pub(crate) faults: Vec<(u64, Fault)>,
     /// The longest delay of a message between a server and a node.
     pub(crate) delay_ms: u64,
+    /// When a call costs a server so much, in milliseconds of its one processor: server, interval, cost. Otherwise calls cost nearly
+    /// nothing.
+    pub(crate) busy: Vec<(usize, (u64, u64), f64)>,
     /// One call in so many is sent twice, because its connection broke; 0 for none.
     pub(crate) repeats: u64,
     pub(crate) ends_ms: u64,
@@ -270,9 +273,39 @@ impl Plan {
             users,
             faults,
             delay_ms: dice.one_of(&[1, 3, 20]),
+            busy: Vec::new(),
             repeats: dice.one_of(&[0, 0, 50]),
             ends_ms: lasts_ms + 60_000,
         }
+    }
+
+    /// The same run with servers that are busy at times, so that their users would have to poll every few seconds.
+    #[expect(clippy::cast_precision_loss, reason = "small")]
+    pub(crate) fn with_busy_servers(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0xB057));
+        for server in 0..self.servers {
+            for _ in 0..=dice.below(2) {
+                let from = dice.between(0, 100_000);
+                let period_s = dice.between(2, 30);
+                let cost_ms =
+                    700.0 * (period_s * self.servers as u64) as f64 / self.users.len().max(1) as f64;
+                self.busy.push((server, (from, from + dice.between(5_000, 200_000)), cost_ms));
+            }
+        }
+        for user in &mut self.users {
+            // Together with a period and its delays, no longer than the idle time.
+            if let Kind::Naps(_, lasts_ms) = &mut user.kind {
+                *lasts_ms = (*lasts_ms).min(30_000);
+            }
+        }
+        self
+    }
+
+    /// What a call costs a server at `now_ms`, in seconds.
+    pub(crate) fn cost_s(&self, of: usize, now_ms: u64) -> f64 {
+        let at =
+            self.busy.iter().find(|(server, (from, to), _)| *server == of && (*from..*to).contains(&now_ms));
+        at.map_or(1e-5, |(.., cost_ms)| cost_ms / 1_000.0)
     }
 
     fn fault(dice: &mut Dice, n: u32, nodes: usize, data_nodes: usize, servers: usize) -> Fault {

@@ -6,7 +6,7 @@
 use std::{
     cell::RefCell,
     rc::Rc,
-    sync::{Arc, LazyLock, Mutex},
+    sync::{Arc, LazyLock, Mutex, Weak},
     time::Duration,
 };
 
@@ -17,6 +17,7 @@ use events::{Bus, LimitedCall};
 use gate::{
     Gate, Refusal, Reply, Token, Watcher,
     cells::{Cell, Cells},
+    pace::{Load, Pace},
 };
 use store::{
     Defined, Expected, Kept, Store, StoreError,
@@ -65,8 +66,8 @@ impl Store for SharedCells {
     async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
         self.0.enter(zone, claims).await
     }
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>) -> Result<View> {
-        self.0.beat(zone, polls).await
+    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
+        self.0.beat(zone, polls, told_ms).await
     }
 }
 
@@ -171,6 +172,20 @@ impl Plan {
     }
 }
 
+/// Tells a server how busy it is, until it ends.
+async fn pace(gate: Weak<Gate<SharedCells>>, plan: Plan, server: usize, net: Shared) {
+    let mut before = 0;
+    loop {
+        sleep(Duration::from_millis(250)).await;
+        let Some(gate) = gate.upgrade() else { return };
+        let (answered, now) = (gate.pace().answered(), lock(&net).now());
+        let calls = u32::try_from(answered - before).expect("few");
+        before = answered;
+        let cpu_s = f64::from(calls) * plan.cost_s(server, now);
+        gate.pace().turn(Load { elapsed_s: 0.25, cpu_s, ..Load::default() });
+    }
+}
+
 impl World {
     fn now(&self) -> u64 {
         lock(&self.net).now()
@@ -198,7 +213,10 @@ impl World {
             move || std::future::ready(Ok(Redis::new(client.clone(), durability).named(&name)))
         };
         let cells = Arc::new(Cells::new(vec![Cell::new("only", vec!["*".to_owned()], connect)]));
-        let gate = Arc::new(Gate::new(SharedCells(Arc::clone(&cells)), self.seals.clone(), Arc::clone(&BUS)));
+        let gate = Arc::new(
+            Gate::new(SharedCells(Arc::clone(&cells)), self.seals.clone(), Arc::clone(&BUS))
+                .paced(Pace::new(1.0)),
+        );
         let watcher = Watcher::new(Arc::clone(&gate), Arc::clone(&cells), 0, file);
         let (told, first) = oneshot::channel();
         let mut watching = JoinSet::new();
@@ -207,6 +225,14 @@ impl World {
         drop(tokio::time::timeout(Duration::from_secs(5), first).await);
         let is_current = lock(&self.net).servers[server].number == client.number;
         if is_current {
+            if !self.plan.busy.is_empty() {
+                tokio::task::spawn_local(pace(
+                    Arc::downgrade(&gate),
+                    self.plan.clone(),
+                    server,
+                    Arc::clone(&self.net),
+                ));
+            }
             self.servers.borrow_mut()[server] =
                 Some(Rc::new(Server { client, gate, cells, _watching: watching }));
         }

@@ -101,7 +101,7 @@ pub(crate) async fn minutes_slots_are_given_at_once_and_the_next_one_waits(
     assert!(told.estimate.is_some(), "{told:?}");
     assert_eq!(ranks(&store.join(zone, 3).await.expect("joins").verdicts), [2, 3, 4]);
 
-    let tally = store.beat(zone, Vec::new()).await.expect("beats").tally;
+    let tally = store.beat(zone, Vec::new(), 0).await.expect("beats").tally;
     assert_eq!((tally.waiting, tally.present, tally.joined, tally.entered), (4, 4, 604, 600));
 }
 
@@ -115,7 +115,7 @@ pub(crate) async fn newcomers_enter_directly_only_where_nobody_waits(backend: &i
     for (seq, waiting) in [(0, 2), (1, 1), (2, 0)] {
         let decided = enter(&store, zone, epoch, seq..seq + 1).await;
         assert_eq!(entry(&decided.verdicts[0]).at_ms, decided.at_ms);
-        assert_eq!(store.beat(zone, Vec::new()).await.expect("beats").tally.waiting, waiting);
+        assert_eq!(store.beat(zone, Vec::new(), 0).await.expect("beats").tally.waiting, waiting);
     }
     entry(&store.join(zone, 1).await.expect("joins").verdicts[0]);
 }
@@ -166,7 +166,7 @@ pub(crate) async fn repeated_claims_give_the_same_entry(backend: &impl Backend, 
     for _ in 0..2 {
         assert_eq!(enter(&store, zone, epoch, 0..20).await.verdicts, verdicts);
     }
-    let tally = store.beat(zone, Vec::new()).await.expect("beats").tally;
+    let tally = store.beat(zone, Vec::new(), 0).await.expect("beats").tally;
     assert_eq!((tally.entered, tally.waiting), (20, 0));
 }
 
@@ -187,7 +187,7 @@ pub(crate) async fn foreign_and_unknown_tickets_are_gone(backend: &impl Backend,
     let verdicts = store.enter(zone, mixed.to_vec()).await.expect("decided").verdicts;
     assert_eq!([&verdicts[0], &verdicts[2]], [&Verdict::Gone; 2]);
     assert_eq!((place(&verdicts[1]).rank, place(&verdicts[3]).rank), (3, 1));
-    let view = store.beat(zone, Vec::new()).await.expect("beats");
+    let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
     assert_eq!((view.next, view.tally.waiting, view.tally.joined), (3, 3, 3));
 }
 
@@ -259,7 +259,7 @@ pub(crate) async fn passes_keep_their_life_when_the_policy_changes(backend: &imp
     store.open_zone(zone, lives(61)).await.expect("opened");
     for after_ms in [30_000, 60_001] {
         eventually("the life of the first pass goes by", || async {
-            let now_ms = store.beat(zone, Vec::new()).await.expect("beats").now_ms;
+            let now_ms = store.beat(zone, Vec::new(), 0).await.expect("beats").now_ms;
             (now_ms >= entry(&short).at_ms + after_ms).then_some(())
         })
         .await;
@@ -281,7 +281,7 @@ pub(crate) async fn the_silent_leave_and_who_is_marked_stays(backend: &impl Back
         words[usize::try_from(seq / 64).expect("small")] |= 1 << (seq % 64);
     }
     let beat = || async {
-        store.beat(zone, vec![PagePolls { page: 0, words: words.clone() }]).await.expect("beats")
+        store.beat(zone, vec![PagePolls { page: 0, words: words.clone() }], 0).await.expect("beats")
     };
     let view = beat().await;
     assert_eq!((view.tally.waiting, view.tally.present), (100, 100));
@@ -323,7 +323,7 @@ pub(crate) async fn who_never_claims_loses_the_slot_and_keeps_the_place(
     let mut words = Box::new([0; PAGE_WORDS]);
     words[0] = 0b11;
     let beat = || async {
-        store.beat(zone, vec![PagePolls { page: 0, words: words.clone() }]).await.expect("beats")
+        store.beat(zone, vec![PagePolls { page: 0, words: words.clone() }], 0).await.expect("beats")
     };
     let ask = |seq| {
         let store = &store;
@@ -401,8 +401,8 @@ pub(crate) async fn places_are_counted_over_segments_ends(backend: &impl Backend
             .map(|segment| PagePolls { page: segment, words: Box::new([u64::MAX; PAGE_WORDS]) })
             .collect()
     };
-    let view = store.beat(zone, Vec::new()).await.expect("beats");
-    let view = store.beat(zone, everybody(&view)).await.expect("beats");
+    let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
+    let view = store.beat(zone, everybody(&view), 0).await.expect("beats");
     assert_eq!((view.next, view.tally.waiting, view.tally.present), (end + 1_024, end + 1_024, end + 1_024));
     for seq in edges {
         assert_eq!(view.position(seq, view.now_ms).expect("waits").rank, seq + 1);
@@ -440,7 +440,7 @@ pub(crate) async fn base_moves_past_a_segment_and_entries_are_told_again(
         });
         first = first.or(Some(decided.verdicts[0]));
     }
-    let view = store.beat(zone, Vec::new()).await.expect("beats");
+    let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
     assert_eq!((view.base, view.next, view.tally.waiting), (SEGMENT, SEGMENT + 1_024, 1_024));
     assert_eq!(view.position(SEGMENT, view.now_ms).expect("waits").rank, 1);
     let again = store.enter(zone, claims(epoch, [0, SEGMENT])).await.expect("decided");
@@ -468,7 +468,7 @@ pub(crate) async fn zones_that_were_not_opened_are_unknown(backend: &impl Backen
     let unknown = StoreError::UnknownZone;
     assert_eq!(store.join(zone, 1).await.expect_err("unknown"), unknown);
     assert_eq!(store.enter(zone, claims(1, [0])).await.expect_err("unknown"), unknown);
-    assert_eq!(store.beat(zone, Vec::new()).await.expect_err("unknown"), unknown);
+    assert_eq!(store.beat(zone, Vec::new(), 0).await.expect_err("unknown"), unknown);
     // Each store object must open the zone itself, whatever is stored.
     store.put_zone(zone, policy()).await.expect("put");
     store.join(zone, 1).await.expect("joins");

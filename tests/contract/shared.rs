@@ -43,14 +43,14 @@ pub(crate) async fn two_servers_have_one_line(backend: &InRedis, zone: &ZoneId) 
     for store in [&a, &b] {
         let verdicts = store.enter(zone, claims(epoch, 600..604)).await.expect("decided").verdicts;
         assert_eq!(ranks(&verdicts), [1, 2, 3, 4]);
-        let tally = store.beat(zone, Vec::new()).await.expect("beats").tally;
+        let tally = store.beat(zone, Vec::new(), 0).await.expect("beats").tally;
         assert_eq!((tally.joined, tally.entered, tally.waiting), (604, 600, 4));
     }
 
     // An entry through one server counts for the other, and is not ahead of anybody any more.
     a.put_zone(zone, with(Mode::Open)).await.expect("put");
     let by_a = a.enter(zone, claims(epoch, [600, 601])).await.expect("decided").verdicts;
-    let view = b.beat(zone, Vec::new()).await.expect("beats");
+    let view = b.beat(zone, Vec::new(), 0).await.expect("beats");
     assert_eq!((view.tally.entered, view.tally.waiting), (602, 2));
     let rank = |seq| view.position(seq, view.now_ms).map(|place| place.rank);
     assert_eq!([600, 601, 602, 603].map(rank), [None, None, Some(1), Some(2)]);
@@ -78,7 +78,7 @@ pub(crate) async fn entry_learnt_from_a_repeated_claim_survives_a_lost_state(
     a.put_zone(zone, policy()).await.expect("put");
     let admitted = entry(&a.enter(zone, claims(epoch, [0])).await.expect("decided").verdicts[0]);
     eventually("the clock advances", || async {
-        let view = b.beat(zone, Vec::new()).await.expect("beats");
+        let view = b.beat(zone, Vec::new(), 0).await.expect("beats");
         (view.now_ms > admitted.at_ms).then_some(())
     })
     .await;
@@ -128,7 +128,7 @@ pub(crate) async fn who_asks_a_server_that_is_cut_off_keeps_the_place(backend: &
     let mut beat = async |server: &Redis, tickets: u64| {
         now_ms += 1_000;
         server.hold_clock(now_ms);
-        server.beat(zone, polls(tickets)).await.expect("beats").tally
+        server.beat(zone, polls(tickets), 0).await.expect("beats").tally
     };
     for _ in 0..100 {
         beat(&b, 0b1000).await;
@@ -161,7 +161,7 @@ pub(crate) async fn a_full_segment_in_which_nobody_waits_is_freed(backend: &InRe
         enter(&store, zone, epoch, batch * 1_024..(batch + 1) * 1_024).await;
     }
     assert!(exists(1, "live"));
-    let view = store.beat(zone, Vec::new()).await.expect("beats");
+    let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
     assert_eq!((view.base, view.tally.waiting), (0, SEGMENT + 1_024));
     assert_eq!([0, 1, 2].map(|segment| exists(segment, "live")), [true, false, true]);
     assert!(exists(1, "entry"));
@@ -170,7 +170,7 @@ pub(crate) async fn a_full_segment_in_which_nobody_waits_is_freed(backend: &InRe
     let other = backend.open().await;
     other.open_zone(zone, policy()).await.expect("opened");
     for store in [&store, &other] {
-        let view = store.beat(zone, Vec::new()).await.expect("beats");
+        let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
         let rank = |seq| view.position(seq, view.now_ms).map(|place| place.rank);
         let last = u32::try_from(SEGMENT).expect("small") + 1;
         assert_eq!(
@@ -198,7 +198,7 @@ pub(crate) async fn state_of_the_first_version_is_read(backend: &InRedis, zone: 
         assert_eq!(backend.servers.command(holder, &["EVAL", &shorten, "1", &key]).int(), 1);
         let verdicts = store.enter(zone, claims(epoch, 0..3)).await.expect("decided").verdicts;
         assert_eq!(ranks(&verdicts), [1, 2, 3]);
-        assert_eq!(store.beat(zone, Vec::new()).await.expect("beats").tally.waiting, 3);
+        assert_eq!(store.beat(zone, Vec::new(), 0).await.expect("beats").tally.waiting, 3);
     }
 }
 
@@ -209,7 +209,7 @@ pub(crate) async fn policy_put_by_one_is_in_the_others_view(backend: &InRedis, z
     let Joined { epoch, .. } = a.join(zone, 3).await.expect("joins");
     let other = Policy { admit_per_minute: 700, polling_period_ms: 2_000, ..policy() };
     b.put_zone(zone, other).await.expect("put");
-    assert_eq!(a.beat(zone, Vec::new()).await.expect("beats").policy, other);
+    assert_eq!(a.beat(zone, Vec::new(), 0).await.expect("beats").policy, other);
     // The limits that servers check are only in the register. A server that has read the register knows them.
     let limited = Policy {
         waits_per_minute_per_client: 5,
@@ -220,7 +220,7 @@ pub(crate) async fn policy_put_by_one_is_in_the_others_view(backend: &InRedis, z
     b.put_zone(zone, limited).await.expect("put");
     let zones = a.zones().await.expect("lists").expect("this store keeps zones");
     assert_eq!(zones.zones.into_iter().find(|(kept, _)| kept == zone), Some((zone.clone(), limited.into())));
-    assert_eq!(a.beat(zone, Vec::new()).await.expect("beats").policy, limited);
+    assert_eq!(a.beat(zone, Vec::new(), 0).await.expect("beats").policy, limited);
     // The server also decides by the new policy.
     let verdicts = a.enter(zone, claims(epoch, 0..3)).await.expect("decided").verdicts;
     verdicts.iter().for_each(|verdict| {
@@ -282,7 +282,7 @@ pub(crate) async fn frozen_redis_is_away_in_time_and_comes_back(backend: &InRedi
     let refused = [
         store.join(zone, 1).await.expect_err("frozen"),
         store.enter(zone, claims(epoch, [0])).await.expect_err("frozen"),
-        store.beat(zone, Vec::new()).await.expect_err("frozen"),
+        store.beat(zone, Vec::new(), 0).await.expect_err("frozen"),
         store.put_zone(zone, policy()).await.expect_err("frozen"),
     ];
     servers.cont(holder);
@@ -304,7 +304,7 @@ pub(crate) async fn decisions_without_a_replica_are_not_answered(backend: &InRed
     };
     assert!(text.contains("no replica"), "{text}");
     // The join happened, as it may after any failed call.
-    assert_eq!(store.beat(zone, Vec::new()).await.expect("beats").next, 1);
+    assert_eq!(store.beat(zone, Vec::new(), 0).await.expect("beats").next, 1);
 }
 
 pub(crate) async fn decisions_that_a_replica_confirmed_are_answered(backend: &InRedis, zone: &ZoneId) {

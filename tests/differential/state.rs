@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use admission::{Dump, DumpSegment, DumpTicket};
+use admission::{Dump, DumpSegment, DumpTicket, Told};
 use store::redis::client::Value;
 
 use crate::plain::Connection;
@@ -109,6 +109,7 @@ pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
         lateness_ms: z["lateness"],
         paused_ms: get("paused"),
         seen_all: get("seen_all"),
+        told: Told::from_parts(number(z["told"]), get("told_until"), number(z["told_next"])),
         tally: admission::Tally {
             waiting: get("live"),
             present: get("present"),

@@ -142,12 +142,12 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
                 pair.now_ms += 1_000;
                 pair.redis.hold_clock(pair.now_ms);
                 let newest: Vec<u64> = (pair.next - 500..pair.next).collect();
-                pair.beat(&if second % 5 == 0 { marks(&newest) } else { Vec::new() }, kinds);
+                pair.beat(&if second % 5 == 0 { marks(&newest) } else { Vec::new() }, 0, kinds);
             }
         }
     }
     let calls = 200 + dice.below(1_500) as u64;
-    let mut waiting = vec![];
+    let (mut waiting, mut busy) = (vec![], false);
     while pair.call < calls {
         let pause = match dice.below(40) {
             0 => 1_500 + dice.below(3_000),
@@ -178,7 +178,10 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
                 let marked = waiting.iter().copied().filter(|_| dice.below(10) < share).collect::<Vec<_>>();
                 kinds.note("marks", marked.len() as u64);
                 let marks = marks(&marked);
-                let view = pair.beat(&marks, kinds);
+                // Mostly nobody is busy, so that a period that was told ends.
+                let told_ms = if busy { [4_000, 8_000, 20_000][dice.below(3)] } else { 0 };
+                busy ^= dice.below(60) == 0;
+                let view = pair.beat(&marks, told_ms, kinds);
                 waiting = live(&view);
             }
         }
@@ -278,8 +281,9 @@ impl Pair<'_> {
         self.call += 1;
     }
 
-    fn beat(&mut self, marks: &[PagePolls], kinds: &mut Kinds) -> View {
-        let view = now(self.redis.beat(&self.zone, marks.to_vec())).expect("beats");
+    fn beat(&mut self, marks: &[PagePolls], told_ms: u32, kinds: &mut Kinds) -> View {
+        let view = now(self.redis.beat(&self.zone, marks.to_vec(), told_ms)).expect("beats");
+        self.rules.note_told(told_ms, self.at());
         let seen = self.beat_rules(marks);
         self.compare_views(&view, &seen);
         kinds.note("evicted", seen.tally.evicted - std::mem::replace(&mut self.evicted, seen.tally.evicted));
@@ -310,7 +314,7 @@ impl Pair<'_> {
                 view.epoch,
                 view.base,
                 view.next,
-                (view.front_end, view.approach_end),
+                (view.front_end, view.approach_end, view.told_ms),
                 view.pace,
                 view.tally,
             )

@@ -70,6 +70,8 @@ pub(crate) struct Auditor {
     pub(crate) stories: BTreeMap<usize, Story>,
     pub(crate) broken: Vec<(Promise, String)>,
     pub(crate) calls: u64,
+    /// The longest polling period that anybody was told.
+    pub(crate) longest_period_ms: u32,
 }
 
 /// How long a view, a report and two store calls may delay information, beyond the times of the rules.
@@ -87,6 +89,7 @@ impl Auditor {
             stories: BTreeMap::new(),
             broken: Vec::new(),
             calls: 0,
+            longest_period_ms: 0,
         }
     }
 
@@ -216,6 +219,7 @@ impl Auditor {
         let before = self.held.get(&seq).cloned();
         match answer {
             Ok(Reply::Waiting { token: newer, rank, eta, reason, polling_period_ms, stale }) => {
+                self.longest_period_ms = self.longest_period_ms.max(*polling_period_ms);
                 // In long lines every hundredth reply is checked, to save time.
                 if !stale && (self.held.len() < 1_000 || self.calls.is_multiple_of(100)) {
                     self.check_rank(now_ms, seq, *rank);

@@ -149,6 +149,22 @@ fn few_slots_are_wasted_with_a_long_period() {
     }
 }
 
+/// The server is so busy that 6,000 people have to poll every 15 s, and says so by itself. At once after a cold burst, and while
+/// somebody else takes half of its processor.
+#[test]
+fn few_slots_are_wasted_by_a_busy_server() {
+    for leaving_percent in [0, 35, 60] {
+        let mut scenario = Scenario::burst(7, 6_000, leaving_percent, 50);
+        scenario.busy = vec![((0, 120_000), 1.75), ((120_000, 300_000), 3.5), ((300_000, 900_000), 1.75)];
+        let audit = world::run(scenario, 7);
+        assert!(audit.broken.is_empty(), "{:?}", audit.broken);
+        let (used, longest_ms) = (audit.slots_used(), audit.longest_period_ms);
+        assert!((14_000..=20_000).contains(&longest_ms), "people were told {longest_ms} ms");
+        say(&format!("slots used, {leaving_percent} % leave, by a busy server: {used:.1} %"));
+        assert!(used >= 97.0, "{used:.1} % of the slots used, {leaving_percent} % leave");
+    }
+}
+
 #[test]
 fn slots_held_for_absent_people_are_noticed_as_wasted() {
     break_rule(Some(Rule::Presence));

@@ -63,6 +63,8 @@ pub(crate) struct Scenario {
     pub(crate) shortens: Option<(u64, u32)>,
     /// The longest delay of a store call.
     pub(crate) store_ms: u64,
+    /// When a call costs the server so much, in milliseconds of its one processor. Otherwise calls cost nearly nothing.
+    pub(crate) busy: Vec<(Interval, f64)>,
 }
 
 impl Scenario {
@@ -141,15 +143,31 @@ impl Scenario {
             holds,
             clock_steps,
             store_ms: dice.one_of(&[1, 5, 50]),
+            busy: Vec::new(),
         };
-        // A restart forgets that people were told a longer period.
-        if policy.polling_period_ms > 3_000 && scenario.downs.is_empty() && dice.0.below(2) == 0 {
+        if dice.0.below(5) < 2 {
+            // A server with so much to do that the users would have to poll every few seconds.
+            for _ in 0..=dice.0.below(2) {
+                let from = dice.between(0, 100_000);
+                let period_s = dice.between(2, 30);
+                #[expect(clippy::cast_precision_loss, reason = "small")]
+                let cost_ms = 700.0 * period_s as f64 / scenario.users.len() as f64;
+                scenario.busy.push(((from, from + dice.between(5_000, 200_000)), cost_ms));
+            }
+        }
+        if policy.polling_period_ms > 3_000 && dice.0.below(2) == 0 {
             // The worst instant is the end of a hold, during which everybody was told the longer period.
             let held = scenario.holds.first().map_or(0, |&(_, to)| to.saturating_sub(dice.between(0, 2_000)));
             let at = if held > 0 { held } else { dice.between(1_000, 100_000) };
             scenario.shortens = Some((at, small(dice.one_of(&[500, 3_000]))));
         }
         scenario
+    }
+
+    /// What a call costs the server at `now_ms`, in seconds.
+    pub(crate) fn cost_s(&self, now_ms: u64) -> f64 {
+        let at = self.busy.iter().find(|((from, to), _)| (*from..*to).contains(&now_ms));
+        at.map_or(1e-5, |(_, cost_ms)| cost_ms / 1_000.0)
     }
 
     /// A burst on a zone that admits 600 per minute. Polls come every 3 s +-10 %, some users leave at random times, and
@@ -179,6 +197,7 @@ impl Scenario {
             clock_steps: Vec::new(),
             shortens: None,
             store_ms: 1,
+            busy: Vec::new(),
         }
     }
 }

@@ -221,7 +221,7 @@ impl Store for SimStore {
         self.decide(zone, decision, |decided| tickets(&decided.verdicts, seqs, false)).await
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>) -> Result<View, StoreError> {
-        self.decide(zone, |engine, now| engine.beat(zone, &marks, now), |_| Vec::new()).await
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<View, StoreError> {
+        self.decide(zone, |engine, now| engine.beat(zone, &marks, told_ms, now), |_| Vec::new()).await
     }
 }

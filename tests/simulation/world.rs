@@ -5,7 +5,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    rc::Rc,
+    rc::{Rc, Weak},
     sync::{
         Arc, LazyLock, Mutex,
         atomic::{AtomicBool, Ordering},
@@ -15,7 +15,10 @@ use std::{
 
 use admission::{Mode, SealKey, Sealer, Seals, Ticket, ZoneId};
 use events::{Bus, LimitedCall};
-use gate::{Gate, Refusal, Reply, Token};
+use gate::{
+    Gate, Refusal, Reply, Token,
+    pace::{Load, Pace},
+};
 use tokio::{sync::Notify, task::LocalSet, time::sleep};
 
 use crate::{
@@ -122,13 +125,31 @@ impl World {
             starts,
             Arc::clone(&dead),
         );
-        let gate = Gate::new(store, self.seals.clone(), Arc::clone(&BUS));
+        let gate = Gate::new(store, self.seals.clone(), Arc::clone(&BUS)).paced(Pace::new(1.0));
         let server = Rc::new(Server { gate, killed: Notify::new(), dead });
         // A server does not start while the disk is full.
         while self.serve(&server.gate).await.is_err() {
             sleep(Duration::from_millis(500)).await;
         }
+        tokio::task::spawn_local(self.pace(Rc::downgrade(&server)));
         *self.server.borrow_mut() = Some(server);
+    }
+
+    /// Tells a server how busy it is, until it ends.
+    fn pace(&self, server: Weak<Server>) -> impl Future<Output = ()> + use<> {
+        let (scenario, clocks) = (self.scenario.clone(), Arc::clone(&self.clocks));
+        async move {
+            let mut before = 0;
+            loop {
+                sleep(Duration::from_millis(250)).await;
+                let Some(server) = server.upgrade() else { return };
+                let answered = server.gate.pace().answered();
+                let calls = u32::try_from(answered - before).expect("few");
+                before = answered;
+                let cpu_s = f64::from(calls) * scenario.cost_s(clocks.true_ms());
+                server.gate.pace().turn(Load { elapsed_s: 0.25, cpu_s, ..Load::default() });
+            }
+        }
     }
 
     async fn serve(&self, gate: &Gate<SimStore>) -> Result<(), store::StoreError> {

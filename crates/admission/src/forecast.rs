@@ -71,6 +71,7 @@ impl Forecast {
             next: snapshot.next,
             front_end: snapshot.front_end,
             approach_end: snapshot.approach_end,
+            told_ms: snapshot.told_ms,
             pages: pages.collect(),
             pace: self.meter.pace(),
             plan: Arc::clone(&self.plan),

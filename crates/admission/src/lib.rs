@@ -17,6 +17,7 @@ pub mod sabotage;
 mod seal;
 mod segment;
 mod ticket;
+mod told;
 mod view;
 mod window;
 mod zone;
@@ -32,6 +33,7 @@ pub use policy::{
 pub use seal::{BadSeal, KeyId, SEALED_LEN, SealKey, Sealer, Seals};
 pub use segment::{PAGE_TICKETS, PAGE_WORDS, Words};
 pub use ticket::Ticket;
+pub use told::Told;
 pub use view::{Lookup, PagePolls, Position, Snapshot, SnapshotPage, Tally, View, ViewPage};
 pub use window::Window;
 pub use zone::{

@@ -136,6 +136,8 @@ pub struct Policy {
     pub entries_per_minute_per_client: u32,
     /// The most people who may wait. Servers check it before they ask the store.
     pub max_waiting: u32,
+    /// The longest polling period that a busy server tells; see [`Policy::longest_period_ms`].
+    pub polling_period_max_ms: u32,
 }
 
 /// A number of a policy is out of its range.
@@ -196,6 +198,13 @@ impl Policy {
         self.polling_period_ms.min(NEAR_PERIOD_MS)
     }
 
+    /// The longest polling period that a busy server tells, in milliseconds. Two lost polls do not evict a ticket.
+    #[must_use]
+    pub fn longest_period_ms(&self) -> u32 {
+        let third_ms = self.idle_timeout_s.saturating_mul(1_000) / 3;
+        self.polling_period_max_ms.min(third_ms).max(self.polling_period_ms)
+    }
+
     /// A ticket belongs to the front if its slot becomes free within this time, in milliseconds.
     ///
     /// A holder may be told a whole near period by a view that is a second old, and may keep it only to a tenth. This
@@ -246,9 +255,28 @@ mod tests {
         assert_eq!(fault(|p| p.waits_per_minute_per_client = 600_001), "waits_per_minute_per_client");
         assert_eq!(fault(|p| p.entries_per_minute_per_client = 600_001), "entries_per_minute_per_client");
         assert_eq!(fault(|p| p.max_waiting = 0), "max_waiting");
+        assert_eq!(fault(|p| p.polling_period_max_ms = 60_001), "polling_period_max_ms");
         let tight = Policy { entries_per_minute_per_client: 19, ..Policy::default() };
         assert_eq!(tight.check().expect_err("a holder who polls as asked would be refused").low, 20);
         assert!(Policy { entries_per_minute_per_client: 20, ..Policy::default() }.check().is_ok());
+    }
+
+    #[test]
+    fn the_longest_period_fits_the_others() {
+        let longest_ms = |change: fn(&mut Policy)| {
+            let mut policy = Policy::default();
+            change(&mut policy);
+            policy.longest_period_ms()
+        };
+        assert_eq!(longest_ms(|_| ()), 20_000);
+        assert_eq!(longest_ms(|p| p.polling_period_max_ms = 8_000), 8_000);
+        assert_eq!(longest_ms(|p| p.idle_timeout_s = 30), 10_000, "two lost polls do not evict");
+        assert_eq!(
+            longest_ms(|p| p.polling_period_max_ms = 1_000),
+            3_000,
+            "not below the period that is wished for"
+        );
+        assert_eq!(longest_ms(|p| p.polling_period_ms = 20_000), 20_000);
     }
 
     #[test]

@@ -265,7 +265,8 @@ impl Segment {
                 holders.reset_age(word, silent);
             }
             if !sabotaged_presence() {
-                holders.here[word] &= !holders.of_age(word, present_age + 1);
+                // Some are much older after the period was shortened.
+                holders.here[word] &= !holders.older_than(word, present_age);
                 holders.here[word] &= !(holders.of_age(word, near_age + 1) & below(self.near, word));
             }
             present += holders.here[word].count_ones();

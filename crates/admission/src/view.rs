@@ -67,6 +67,8 @@ pub struct Snapshot {
     pub front_end: u64,
     /// Tickets below this number belong to the front or approach it.
     pub approach_end: u64,
+    /// The longest polling period that people may keep to, in milliseconds.
+    pub told_ms: u32,
     /// The pages from `base` on; at least one.
     pub pages: Vec<SnapshotPage>,
     /// Totals. `slots_offered` is not known here.
@@ -152,6 +154,9 @@ pub struct View {
     pub front_end: u64,
     /// Holders of tickets below this number are told the near period.
     pub approach_end: u64,
+    /// The longest polling period that people may keep to, in milliseconds. The store would take people for absent who were told
+    /// a longer one.
+    pub told_ms: u32,
     /// The pages from `base` on.
     pub pages: Vec<ViewPage>,
     /// How the line moves.
@@ -220,15 +225,16 @@ impl View {
         Some(self.behind(ahead, present_ahead, poll_in_ms, now_ms))
     }
 
-    /// The polling period of a ticket behind the front, in milliseconds. If the whole line approaches the front, then newcomers do
-    /// so, too.
+    /// Whether a ticket approaches the front or belongs to it. If the whole line does, then newcomers do so, too.
+    #[must_use]
+    pub fn is_near(&self, seq: u64) -> bool {
+        seq < self.approach_end || self.approach_end >= self.next
+    }
+
+    /// The polling period of a ticket behind the front, in milliseconds, of a server that is not busy.
     #[must_use]
     pub fn period_ms(&self, seq: u64) -> u32 {
-        if seq < self.approach_end || self.approach_end >= self.next {
-            self.policy.near_period_ms()
-        } else {
-            self.policy.polling_period_ms
-        }
+        if self.is_near(seq) { self.policy.near_period_ms() } else { self.policy.polling_period_ms }
     }
 
     /// The wait of a person with `present_ahead` people ahead, if `policy` came into force at `now_ms`. `None` if that

@@ -31,8 +31,7 @@ use std::{
 };
 
 use crate::{
-    Mode, Now, PagePolls, Policy, Position, Snapshot, SnapshotPage, Tally, Window,
-    policy::warning_ms,
+    Mode, Now, PagePolls, Policy, Position, Snapshot, SnapshotPage, Tally, Told, Window,
     segment::{Clock, PAGES, SEGMENT_TICKETS, Segment},
 };
 
@@ -139,8 +138,8 @@ pub struct Zone {
     /// Until when nobody is evicted, because people may come back later than a new idle time allows.
     spare_until_ms: u64,
     window: Window,
-    /// The polling period before it was shortened, in milliseconds, and until when people may still keep to it.
-    slow: Option<(u32, u64)>,
+    /// The longest period that people may keep to beside the policy's.
+    told: Told,
     /// Where the approach ended lately: instants and tickets. The oldest is the newest that everybody has heard of.
     marks: VecDeque<(u64, u64)>,
     appointments: HashMap<u64, Appointment>,
@@ -178,7 +177,7 @@ impl Zone {
             seen_all: 0,
             spare_until_ms: 0,
             window: Window::new(&policy),
-            slow: None,
+            told: Told::default(),
             marks: VecDeque::new(),
             appointments: HashMap::new(),
             dues: BinaryHeap::new(),
@@ -218,7 +217,7 @@ impl Zone {
         let old = std::mem::replace(&mut self.policy, policy);
         let told_ms = self.told_period_ms(&old);
         if policy.polling_period_ms < told_ms && policy.polling_period_ms != old.polling_period_ms {
-            self.slow = Some((told_ms, self.now_ms + warning_ms(told_ms)));
+            self.told.note(told_ms, self.now_ms);
         }
         self.window.set_policy(&policy, self.now_ms);
         if (old.polling_period_ms, old.idle_timeout_s) != (policy.polling_period_ms, policy.idle_timeout_s) {
@@ -229,6 +228,20 @@ impl Zone {
             let back_ms = self.now_ms + 2 * u64::from(told_ms) + SPARE_MS;
             self.spare_until_ms = self.spare_until_ms.max(back_ms);
         }
+    }
+
+    /// A server tells people polling periods of up to `told_ms`, or may soon do so. It says so before it does, so that nobody is taken
+    /// for absent who keeps to such a period.
+    pub fn note_told(&mut self, told_ms: u32, now: Now) {
+        self.advance(now.ms);
+        if told_ms <= self.policy.polling_period_ms {
+            return;
+        }
+        if self.told_period_ms(&self.policy) <= self.policy.near_period_ms() {
+            // Until now everybody was told the near period.
+            self.marks = VecDeque::from([(0, u64::MAX)]);
+        }
+        self.told.note(told_ms, self.now_ms);
     }
 
     /// Takes in the polls since the last beat, does what is due, and reports the zone's state.
@@ -257,11 +270,7 @@ impl Zone {
         let past_ms = now_ms.saturating_sub(self.now_ms);
         self.now_ms = self.now_ms.max(now_ms);
         self.window.advance(self.now_ms);
-        if self.slow.is_some_and(|(_, until_ms)| until_ms <= self.now_ms) {
-            // From now on the shorter period says who is present. Everybody begins anew under it.
-            self.slow = None;
-            self.hear_everybody();
-        }
+        self.told.advance(self.now_ms);
         if past_ms > PAUSE_MS && self.waiting() > 0 {
             if past_ms > LONG_PAUSE_MS {
                 self.hear_everybody();
@@ -296,7 +305,7 @@ impl Zone {
 
     /// The longest polling period that people may keep to, under `policy`.
     fn told_period_ms(&self, policy: &Policy) -> u32 {
-        self.slow.map_or(0, |(period_ms, _)| period_ms).max(policy.polling_period_ms)
+        self.told.period_ms().max(policy.polling_period_ms)
     }
 
     fn clock(&self) -> Clock {
@@ -371,6 +380,7 @@ impl Zone {
             next: self.next,
             front_end,
             approach_end,
+            told_ms: self.told_period_ms(&self.policy),
             pages,
             tally: self.tally(),
         }

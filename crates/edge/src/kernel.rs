@@ -2,9 +2,12 @@
 //!
 //! A counter that cannot be read is `None`; no function fails.
 
-use std::fs;
+use std::{fs, time::Duration};
 
-use rustix::process::{Resource, getrlimit};
+use rustix::{
+    process::{Resource, getrlimit},
+    time::{ClockId, clock_gettime},
+};
 
 /// Clock ticks per second in `/proc`. The kernel's interface fixes it; it is the same on all common machines.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -49,6 +52,46 @@ impl Counters {
     }
 }
 
+/// The processor time that all threads of this process used, user and system.
+#[must_use]
+pub fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// All processors of the machine, also those that this process may not use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Machine {
+    /// How long they were busy since the machine started, added up.
+    pub busy: Duration,
+    /// How many there are.
+    pub processors: usize,
+}
+
+impl Machine {
+    /// Reads it; none if it cannot be read.
+    #[must_use]
+    pub fn read() -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/stat").ok()?)
+    }
+
+    /// Parses `/proc/stat`. Busy are all columns but idle, waiting for a disk, and those of guests, which are part of others.
+    fn parse(stat: &str) -> Option<Self> {
+        let all = stat.lines().next()?.strip_prefix("cpu ")?;
+        let columns: Vec<f64> = all.split_whitespace().map_while(|number| number.parse().ok()).collect();
+        let busy = [0, 1, 2, 5, 6, 7].into_iter().filter_map(|column| columns.get(column)).sum::<f64>();
+        let processors = stat.lines().skip(1).take_while(|line| line.starts_with("cpu")).count();
+        Some(Self { busy: Duration::try_from_secs_f64(busy / TICKS_PER_SECOND).ok()?, processors })
+    }
+}
+
+/// [`Counters::listen_overflows`] alone; 0 if it cannot be read.
+#[must_use]
+pub fn listen_overflows() -> u64 {
+    let netstat = fs::read_to_string("/proc/self/net/netstat").unwrap_or_default();
+    tcp_ext(&netstat, "ListenOverflows").unwrap_or(0)
+}
+
 /// When the process started, in seconds since 1970.
 #[must_use]
 pub fn start_time_s() -> Option<f64> {
@@ -83,11 +126,22 @@ mod tests {
     }
 
     #[test]
+    fn idle_time_is_not_busy() {
+        let text = "cpu  100 20 300 9999 77 1 2 3 40 50\ncpu0 1 2 3 4\ncpu1 1 2 3 4\nintr 5\n";
+        let expected = Machine { busy: Duration::from_millis(4_260), processors: 2 };
+        assert_eq!(Machine::parse(text), Some(expected));
+        assert_eq!((Machine::parse(""), Machine::parse("cpu0 1 2")), (None, None));
+        assert!(
+            Machine::read().is_some_and(|machine| machine.busy > Duration::ZERO && machine.processors > 0)
+        );
+    }
+
+    #[test]
     fn this_process_has_counters() {
         let counters = Counters::read();
         assert!(counters.open_files.is_some_and(|n| n >= 3) && counters.max_files > counters.open_files);
         assert!(counters.resident_bytes.is_some_and(|n| n > 100_000));
-        assert!(counters.cpu_s.is_some());
+        assert!(counters.cpu_s.is_some() && processor_time() > Duration::ZERO);
         assert!(start_time_s().is_some_and(|s| s > 1.6e9));
     }
 }

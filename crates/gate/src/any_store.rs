@@ -76,10 +76,10 @@ impl Store for AnyStore {
         }
     }
 
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
         match self {
-            Self::Embedded(store) => store.beat(zone, polls).await,
-            Self::Cells(store) => store.beat(zone, polls).await,
+            Self::Embedded(store) => store.beat(zone, polls, told_ms).await,
+            Self::Cells(store) => store.beat(zone, polls, told_ms).await,
         }
     }
 }

@@ -288,8 +288,8 @@ impl<S: Store> Store for Cells<S> {
         cell.store()?.enter(zone, claims).await.map_err(|error| cell.named(error))
     }
 
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
         let cell = self.cell(zone)?;
-        cell.store()?.beat(zone, polls).await.map_err(|error| cell.named(error))
+        cell.store()?.beat(zone, polls, told_ms).await.map_err(|error| cell.named(error))
     }
 }

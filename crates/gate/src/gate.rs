@@ -28,8 +28,9 @@ use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
     limits::ZoneLimits,
+    pace::Pace,
     reply::{Refusal, Reply},
-    room::{FollowerView, OperatorView, Room, ZoneTotals},
+    room::{FollowerView, OperatorView, Room, Shared, ZoneTotals},
 };
 pub use zones::Listing;
 
@@ -49,11 +50,9 @@ type Rooms = HashMap<ZoneId, Arc<Room>>;
 
 /// All zones that are served, over one store.
 pub struct Gate<S> {
-    store: Arc<S>,
+    shared: Shared<S>,
     seals: ArcSwap<Seals>,
-    bus: Arc<Bus>,
     rooms: ArcSwap<Rooms>,
-    open_after_ms: u64,
     /// When this server started.
     born: Instant,
     /// The zones that were served and removed.
@@ -63,20 +62,39 @@ pub struct Gate<S> {
 }
 
 impl<S: Store> Gate<S> {
-    /// A gate that serves no zone yet. It publishes on `bus`.
+    /// A gate that serves no zone yet. It publishes on `bus`, and uses all processors of the machine.
     pub fn new(store: S, seals: Seals, bus: Arc<Bus>) -> Self {
-        let (store, seals, rooms) = (Arc::new(store), ArcSwap::from_pointee(seals), ArcSwap::default());
-        let born = Instant::now();
-        let removed = std::sync::Mutex::default();
-        Self { store, seals, bus, rooms, open_after_ms: 0, born, removed, changing: Mutex::default() }
-            .open_after(OPEN_AFTER)
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let pace = Arc::new(Pace::new(processors as f64));
+        let shared = Shared { store: Arc::new(store), bus, pace, open_after_ms: 0 };
+        Self {
+            shared,
+            seals: ArcSwap::from_pointee(seals),
+            rooms: ArcSwap::default(),
+            born: Instant::now(),
+            removed: std::sync::Mutex::default(),
+            changing: Mutex::default(),
+        }
+        .open_after(OPEN_AFTER)
+    }
+
+    /// The same gate, with another pace.
+    #[must_use]
+    pub fn paced(mut self, pace: Pace) -> Self {
+        self.shared.pace = Arc::new(pace);
+        self
+    }
+
+    /// Paces the polls of this server. Without turns it limits nothing.
+    pub fn pace(&self) -> &Arc<Pace> {
+        &self.shared.pace
     }
 
     /// The same gate. Zones whose policy is to open without the store do so when it has been away for longer than this. It must
     /// be longer than a failover, or each failover lets everybody in.
     #[must_use]
     pub fn open_after(mut self, away: Duration) -> Self {
-        self.open_after_ms = u64::try_from(away.as_millis()).unwrap_or(u64::MAX);
+        self.shared.open_after_ms = u64::try_from(away.as_millis()).unwrap_or(u64::MAX);
         self
     }
 
@@ -110,6 +128,7 @@ impl<S: Store> Gate<S> {
     }
 
     async fn join(&self, room: &Room) -> Result<Reply, Refusal> {
+        self.shared.pace.note_join();
         if room.policy().mode == Mode::Closed {
             return Err(Refusal::Closed { retry_after_s: 60 });
         }
@@ -233,7 +252,7 @@ impl<S: Store> Gate<S> {
     /// place; a holder at the front loses the slot without a claim. This asks no store, now or later.
     pub fn limited(&self, zone: &str, call: LimitedCall, retry_after_s: u32, token: Option<&[u8]>) {
         let Some(room) = self.rooms.load().get(zone).cloned() else { return };
-        self.bus.publish(Limited { zone: room.id, call, count: 1, retry_after_s });
+        self.shared.bus.publish(Limited { zone: room.id, call, count: 1, retry_after_s });
         if let Some(Ok(ticket)) = token.map(|token| room.open_token(token)) {
             room.note(&ticket);
         }
@@ -289,7 +308,7 @@ impl<S: Store> Gate<S> {
 
     /// The store under it.
     pub(crate) fn store(&self) -> &S {
-        &self.store
+        &self.shared.store
     }
 
     /// The totals of the zones served, as their stores last reported them.
@@ -312,7 +331,7 @@ impl<S: Store> Gate<S> {
 
     /// Whether the store may keep a zone that is not served here (yet).
     pub async fn may_keep(&self, zone: &str) -> bool {
-        self.store.may_keep(zone).await
+        self.shared.store.may_keep(zone).await
     }
 
     async fn room(&self, zone: &str, token: Option<&[u8]>) -> Result<Arc<Room>, Refusal> {
@@ -342,6 +361,6 @@ impl<S: Store> Gate<S> {
     }
 
     fn refused(&self, zone: events::Zone, refusal: Refusal) {
-        self.bus.publish(Refused { zone, why: refusal.into(), count: 1 });
+        self.shared.bus.publish(Refused { zone, why: refusal.into(), count: 1 });
     }
 }

@@ -5,6 +5,7 @@
 //! | module | concern |
 //! |---|---|
 //! | `reply` | What a holder hears: waiting, entered, or why not. |
+//! | [`pace`] | When people behind the front should ask again, so that this server is not overloaded. |
 //! | `gate` | All served zones, and the calls `wait`, `entry`, `follow` and `claim`. |
 //! | `room` | One served zone: its view, polls, told waits, lane to the store, and fail-open. |
 //! | [`limits`] | How often one client address may call. |
@@ -13,8 +14,8 @@
 //! | `watcher`, `refresh` | Follow the register of a cell, so that all servers serve the same definitions. |
 //! | [`definitions`] | Policies and notices as operators see them, and the code that changes them. |
 //!
-//! Modules import only modules above them in this order: `reply`, `limits`, `cells`, `any_store`, `refresh`, `room`,
-//! `gate`, `definitions`, `watcher`. The crate knows no HTTP, no configuration file, no command line and no metrics
+//! Modules import only modules above them in this order: `reply`, `limits`, `cells`, `any_store`, `refresh`, `pace`,
+//! `room`, `gate`, `definitions`, `watcher`. The crate knows no HTTP, no configuration file, no command line and no metrics
 //! registry: it takes plain values, and reports on the event bus.
 
 // The futures of a call through the gate, a cell and a client are nested deeper than the compiler's default limit.
@@ -25,6 +26,7 @@ pub mod cells;
 pub mod definitions;
 mod gate;
 pub mod limits;
+pub mod pace;
 mod refresh;
 mod reply;
 mod room;

@@ -14,6 +14,7 @@
 //! | `gone` | tickets that the store recently answered to be gone |
 //! | `published` | which entries were published already |
 //! | `report` | events on the bus |
+//! | `told` | the polling periods that were told, and what the store hears of them |
 //! | `follower_view`, `operator_view` | the zone at one instant, for streams and for operators |
 
 mod answer;
@@ -30,6 +31,7 @@ mod orders;
 mod polls;
 mod published;
 mod report;
+mod told;
 mod wait_status;
 
 use std::sync::{
@@ -46,7 +48,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{limits::ZoneLimits, reply::Token};
+use crate::{limits::ZoneLimits, pace::Pace, reply::Token};
 use calls::Call;
 use current_view::CurrentView;
 pub use current_view::ZoneTotals;
@@ -57,6 +59,7 @@ pub use operator_view::{OperatorView, Standing};
 use orders::Orders;
 use polls::PollMap;
 use published::PublishedEntries;
+use told::ToldHere;
 pub use wait_status::WaitStatus;
 
 /// How many calls of one zone may wait for the store; more are refused. At a thousand batches a second this is far
@@ -115,54 +118,61 @@ pub(crate) struct Room {
     unreported: AtomicBool,
     /// How long the store must have been away before the zone may open without it, in milliseconds.
     open_after_ms: u64,
+    /// When holders should ask again.
+    pace: Arc<Pace>,
+    told: ToldHere,
     calls: mpsc::Sender<Call>,
     orders: Arc<Orders>,
+}
+
+/// What all rooms of a gate share.
+pub(crate) struct Shared<S> {
+    pub(crate) store: Arc<S>,
+    pub(crate) bus: Arc<Bus>,
+    pub(crate) pace: Arc<Pace>,
+    /// How long the store must have been away before a zone may open without it, in milliseconds.
+    pub(crate) open_after_ms: u64,
 }
 
 impl Room {
     /// Puts the zone into the store and starts its lane, which ends with the room. If the store cannot use its state of the
     /// zone, the zone counts as away, and no others do.
     pub(crate) async fn open<S: Store>(
-        store: Arc<S>,
+        shared: &Shared<S>,
         zone: ZoneId,
         definition: &Definition,
         sealer: Sealer,
-        bus: Arc<Bus>,
-        open_after_ms: u64,
     ) -> Result<Arc<Self>, StoreError> {
+        let (bus, store) = (&shared.bus, &shared.store);
         let id = bus.zone(&zone);
-        let put = report::timed(&bus, id, StoreCall::Put, 1, store.put_zone(&zone, definition.policy)).await;
-        let keeper = (Keeper::Configuration, open_after_ms);
+        let put = report::timed(bus, id, StoreCall::Put, 1, store.put_zone(&zone, definition.policy)).await;
         if let Err(error @ StoreError::Unreadable(_)) = &put {
             tracing::error!(%zone, %error, "the zone is not available; the others are served");
             let view = current_view::before_the_first(definition.policy);
-            let room = Self::start(store, zone, (view, definition), sealer, bus, keeper);
+            let room = Self::start(shared, zone, (view, definition), sealer, Keeper::Configuration);
             room.set_away();
             return Ok(room);
         }
-        Ok(Self::start(store, zone, (put?, definition), sealer, bus, keeper))
+        Ok(Self::start(shared, zone, (put?, definition), sealer, Keeper::Configuration))
     }
 
     /// A room for a zone that the store keeps. The store is still to be asked about it.
     pub(crate) fn follow<S: Store>(
-        store: Arc<S>,
+        shared: &Shared<S>,
         zone: ZoneId,
         definition: &Definition,
         sealer: Sealer,
-        bus: Arc<Bus>,
-        open_after_ms: u64,
     ) -> Arc<Self> {
         let view = current_view::before_the_first(definition.policy);
-        Self::start(store, zone, (view, definition), sealer, bus, (Keeper::Store, open_after_ms))
+        Self::start(shared, zone, (view, definition), sealer, Keeper::Store)
     }
 
     fn start<S: Store>(
-        store: Arc<S>,
+        shared: &Shared<S>,
         zone: ZoneId,
         (view, definition): (View, &Definition),
         sealer: Sealer,
-        bus: Arc<Bus>,
-        (keeper, open_after_ms): (Keeper, u64),
+        keeper: Keeper,
     ) -> Arc<Self> {
         let (calls, called) = mpsc::channel(MAX_WAITING);
         let orders = Arc::<Orders>::default();
@@ -171,10 +181,10 @@ impl Room {
         let end = LineEnd::of(&view);
         let (now, open) = (Instant::now(), current_view::is_of_store(&view));
         let room = Arc::new(Self {
-            id: bus.zone(&zone),
+            id: shared.bus.zone(&zone),
             zone,
             sealer: ArcSwap::from_pointee(sealer),
-            bus,
+            bus: Arc::clone(&shared.bus),
             published: Mutex::default(),
             gone: GoneTickets::default(),
             joining: AtomicU32::new(0),
@@ -188,11 +198,13 @@ impl Room {
             away_since: AtomicU64::new(0),
             failed_at: AtomicU64::new(0),
             unreported: AtomicBool::new(false),
-            open_after_ms,
+            open_after_ms: shared.open_after_ms,
+            pace: Arc::clone(&shared.pace),
+            told: ToldHere::default(),
             calls,
             orders: Arc::clone(&orders),
         });
-        tokio::spawn(lane::run(store, Arc::downgrade(&room), called, orders, open));
+        tokio::spawn(lane::run(Arc::clone(&shared.store), Arc::downgrade(&room), called, orders, open));
         room
     }
 

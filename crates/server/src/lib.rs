@@ -9,6 +9,7 @@
 //! | [`audit`], [`change_log`] | the log of what must not be lost; the list of the last changes |
 //! | [`keys`], [`passes`] | keys on disk; signed passes |
 //! | [`metrics`], [`stats`] | series for Prometheus; figures for operators, minute by minute |
+//! | `load` | measures how busy the server is, and paces polls |
 //! | [`fanout`], [`servers`] | messages between servers; the list of servers |
 //! | [`stores`] | opens the stores, limiters and transports that are configured |
 //! | [`http`] | routes, requests, replies, streams, pages and the documents of the APIs |
@@ -33,6 +34,7 @@ pub mod failure;
 pub mod fanout;
 pub mod http;
 pub mod keys;
+mod load;
 pub mod metrics;
 pub mod passes;
 pub mod problem;

@@ -12,6 +12,7 @@ mod exposition;
 mod fanout;
 mod http;
 mod names;
+mod pace;
 mod process;
 mod readable;
 mod registry;
@@ -30,7 +31,7 @@ use ::metrics::{Counter, Gauge};
 use ::store::Store;
 use edge::kernel::Counters;
 use events::{Batch, Bus, Event, Kind, Kinds, RefusalReason, Scope, SubscribeError, Subscription};
-use gate::{Gate, cells::Health};
+use gate::{Gate, cells::Health, pace::Pacing};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use exposition::Exposition;
@@ -85,6 +86,7 @@ pub struct Metrics {
     reloads: [Counter; 2],
     subscribers: subscribers::Subscribers,
     process: process::Process,
+    pace: pace::Pace,
     zones: Mutex<zones::Zones>,
 }
 
@@ -112,6 +114,7 @@ impl Metrics {
             reloads: ["failed", "ok"].map(reloads),
             subscribers: subscribers::Subscribers::new(&registry),
             process: process::Process::new(&registry),
+            pace: pace::Pace::new(&registry),
             zones: Mutex::new(zones::Zones::new()),
             registry,
         }
@@ -187,6 +190,11 @@ impl Metrics {
     pub fn answered(&self, route: Route, status: u16, took: Duration) {
         self.requests.took(route, took);
         self.refused(route, status);
+    }
+
+    /// Shows how the server paces polls.
+    pub fn paced(&self, pacing: &Pacing) {
+        self.pace.set(pacing);
     }
 
     /// Counts an answer to input that never became a whole request.

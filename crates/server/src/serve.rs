@@ -161,7 +161,7 @@ async fn serve(
 
 /// The longest polling period of the zones that are served, in milliseconds.
 fn longest_polling_ms(gate: &Gate<AnyStore>) -> u32 {
-    gate.policies().iter().map(|(_, policy)| policy.polling_period_ms).max().unwrap_or(0)
+    gate.policies().iter().map(|(_, policy)| policy.longest_period_ms()).max().unwrap_or(0)
 }
 
 /// Prints to standard output. A closed standard output does not stop the server.

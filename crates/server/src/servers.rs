@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use gate::cells::Cell;
+use gate::{cells::Cell, pace::Pacing};
 use serde::{Deserialize, Serialize};
 use store::redis::{
     Redis,
@@ -48,6 +48,10 @@ pub struct Server {
     pub zones: u64,
     /// The number of its open connections from apps.
     pub connections: u64,
+    /// The longest polling period that it told lately because it is busy, in milliseconds; 0 if it is not busy.
+    pub polling_period_ms: u32,
+    /// Why it is busy, as [`gate::pace::Cause`] says it; empty if it is not.
+    pub busy: String,
 }
 
 /// A server's registration. Other servers may have another version, so fields may be added but never removed.
@@ -60,17 +64,43 @@ struct About {
     draining: bool,
     zones: u64,
     connections: u64,
+    #[serde(default)]
+    polling_period_ms: u32,
+    #[serde(default)]
+    busy: String,
 }
 
 impl About {
     fn server(self, seen_at_ms: u64, here: bool) -> Server {
-        let Self { name, version, address, started_at_ms, draining, zones, connections } = self;
-        Server { name, version, address, started_at_ms, seen_at_ms, here, draining, zones, connections }
+        let Self {
+            name,
+            version,
+            address,
+            started_at_ms,
+            draining,
+            zones,
+            connections,
+            polling_period_ms,
+            busy,
+        } = self;
+        Server {
+            name,
+            version,
+            address,
+            started_at_ms,
+            seen_at_ms,
+            here,
+            draining,
+            zones,
+            connections,
+            polling_period_ms,
+            busy,
+        }
     }
 }
 
 /// The part of a registration that changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct State {
     /// Whether the server takes no new work.
     pub draining: bool,
@@ -78,6 +108,8 @@ pub struct State {
     pub zones: usize,
     /// The number of its open connections from apps.
     pub connections: usize,
+    /// How it paces polls.
+    pub pacing: Pacing,
 }
 
 /// The list of servers.
@@ -154,7 +186,7 @@ impl Servers {
     }
 
     fn about(&self) -> About {
-        let State { draining, zones, connections } = (self.state)();
+        let State { draining, zones, connections, pacing } = (self.state)();
         About {
             name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -163,16 +195,21 @@ impl Servers {
             draining,
             zones: zones as u64,
             connections: connections as u64,
+            polling_period_ms: pacing.period_ms,
+            busy: pacing.cause.map(|cause| cause.to_string()).unwrap_or_default(),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gate::pace::Cause;
+
     use super::*;
 
     fn servers() -> Servers {
-        let state = || State { draining: true, zones: 3, connections: 7 };
+        let pacing = Pacing { period_ms: 8_000, cause: Some(Cause::Lag), ..Pacing::default() };
+        let state = move || State { draining: true, zones: 3, connections: 7, pacing };
         Servers::new("127.0.0.1:8080".parse().expect("an address"), state)
     }
 
@@ -191,6 +228,7 @@ mod tests {
         let servers = servers();
         let [alone] = &servers.list()[..] else { panic!("no other server was heard") };
         assert_eq!((alone.here, alone.draining, alone.zones, alone.connections), (true, true, 3, 7));
+        assert_eq!((alone.polling_period_ms, alone.busy.as_str()), (8_000, "lag"));
         assert_eq!((alone.name.as_str(), alone.address.as_str()), (servers.name(), "127.0.0.1:8080"));
         assert!(!alone.name.is_empty() && alone.seen_at_ms >= alone.started_at_ms);
 

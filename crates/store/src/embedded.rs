@@ -116,9 +116,9 @@ impl Store for Embedded {
         self.ask(move |engine, now| engine.enter(&zone, &claims, now)).await
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<View> {
         let zone = zone.clone();
-        self.ask(move |engine, now| engine.beat(&zone, &marks, now)).await
+        self.ask(move |engine, now| engine.beat(&zone, &marks, told_ms, now)).await
     }
 }
 

@@ -37,7 +37,8 @@ impl Line {
         Ok(Self { zone, forecast: Forecast::new(&policy, now.ms) })
     }
 
-    fn beat(&mut self, marks: &[PagePolls], now: Now) -> View {
+    fn beat(&mut self, marks: &[PagePolls], told_ms: u32, now: Now) -> View {
+        self.zone.note_told(told_ms, now);
         let snapshot = self.zone.beat(marks, now);
         self.forecast.observe(snapshot, self.zone.window())
     }
@@ -123,7 +124,7 @@ impl<J: Journal> Engine<J> {
         self.new_puts.push((id.clone(), (policy, epoch)));
         let line = self.line(id)?;
         line.zone.set_policy(policy, now);
-        Ok(line.beat(&[], now))
+        Ok(line.beat(&[], 0, now))
     }
 
     /// See [`Store::join`](crate::Store::join).
@@ -158,9 +159,15 @@ impl<J: Journal> Engine<J> {
     ///
     /// # Errors
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
-    pub fn beat(&mut self, id: &ZoneId, marks: &[PagePolls], now: Now) -> Result<View, StoreError> {
+    pub fn beat(
+        &mut self,
+        id: &ZoneId,
+        marks: &[PagePolls],
+        told_ms: u32,
+        now: Now,
+    ) -> Result<View, StoreError> {
         let now = self.ready(now)?;
-        Ok(self.line(id)?.beat(marks, now))
+        Ok(self.line(id)?.beat(marks, told_ms, now))
     }
 
     /// Makes all changes since the last commit durable. If nothing changed, the journal is not called.

@@ -142,10 +142,14 @@ pub trait Store: Send + Sync + 'static {
 
     /// Reports the polls since the last report, lets the store do what is due (evictions, generations), and returns the
     /// zone's view. Call it about once a second for a zone that is in use or has people waiting.
+    ///
+    /// `told_ms` is the longest polling period that this server tells, or may tell until the next call; 0 if that is the policy's.
+    /// It may tell it once a view says so ([`View::told_ms`]).
     fn beat(
         &self,
         zone: &ZoneId,
         marks: Vec<PagePolls>,
+        told_ms: u32,
     ) -> impl Future<Output = Result<View, StoreError>> + Send;
 }
 

@@ -167,7 +167,7 @@ impl<C: Client> Redis<C> {
         }));
         for _ in 0..ATTEMPTS {
             match self.give_policy(&zone, &policy, is_new).await {
-                Ok(()) => return self.beat_all(&zone, &[]).await,
+                Ok(()) => return self.beat_all(&zone, &[], 0).await,
                 Err(Refused::Other(StoreError::UnknownZone)) => self.restore(&zone).await?,
                 Err(Refused::Other(error)) => return Err(error),
                 Err(Refused::Keys(_)) => return Err(Garbled("a policy's reply").into()),
@@ -256,8 +256,8 @@ impl<C: Client> Store for Redis<C> {
         self.decide(&*self.zone(zone)?, &claims).await
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>) -> Result<View> {
-        self.beat_all(&*self.zone(zone)?, &marks).await
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<View> {
+        self.beat_all(&*self.zone(zone)?, &marks, told_ms).await
     }
 }
 

@@ -60,7 +60,7 @@ fn live(engine: &mut Engine<Both>, dice: &mut Dice, from_ms: u64, steps: u64) ->
         for _ in 0..1 + dice.below(4) {
             let id = &zones[usize::try_from(dice.below(3)).expect("small")];
             now.ms += dice.below(900);
-            let view = engine.beat(id, &[], now).expect("beats");
+            let view = engine.beat(id, &[], 0, now).expect("beats");
             if dice.below(3) == 0 {
                 engine.join(id, 1 + u32::try_from(dice.below(1_024)).expect("small"), now).expect("joins");
             } else {

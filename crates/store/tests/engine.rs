@@ -175,7 +175,7 @@ fn a_group_is_kept_together_and_nothing_is_written_for_nothing() {
     engine.commit(at(10)).expect("kept");
     assert_eq!(engine.journal().commits, before + 1);
     for ms in 11..20 {
-        engine.beat(&a, &[], at(ms)).expect("applied");
+        engine.beat(&a, &[], 0, at(ms)).expect("applied");
         engine.enter(&a, &[Claim { epoch: 7, seq: 9 }], at(ms)).expect("applied");
         engine.commit(at(ms)).expect("kept");
     }
@@ -228,7 +228,7 @@ fn a_line_never_spans_more_numbers_than_can_be_read_again() {
     assert_eq!(join(&mut again, &z, 1, 30), Err(StoreError::Full));
     let decided = enter(&mut again, &z, 0..1, 40).expect("the first one kept the place");
     assert_eq!(entered(&decided.verdicts), 1);
-    again.beat(&z, &[], at(50)).expect("beats");
+    again.beat(&z, &[], 0, at(50)).expect("beats");
     again.commit(at(50)).expect("kept");
     assert_eq!(join(&mut again, &z, 6, 60).expect("there is room").first, MOST_NUMBERS);
 }

@@ -124,7 +124,7 @@ async fn load(dir: &Path) {
                     assert!(*verdict != Verdict::Gone, "ticket {} of {id} is gone", claim.seq);
                     say_entered(&id, claim.seq, verdict);
                 }
-                store.beat(&id, Vec::new()).await.expect("beats");
+                store.beat(&id, Vec::new(), 0).await.expect("beats");
             }
         })
     });

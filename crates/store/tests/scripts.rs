@@ -19,11 +19,11 @@ fn all() -> [&'static Script; 8] {
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
 const PINNED: [(&str, &str); 8] = [
-    ("join", "86a1202690b5eba2716da694ec039f7f259b4b39"),
-    ("enter", "815429c32ae9a41613fa2b7176e186e5ce930a57"),
-    ("beat", "3f6e50259328518d18e4a4323164f2f85be22bf7"),
-    ("policy", "44a99787db3d0bb4442ed828684b1f79dee2310f"),
-    ("restore", "fd4f3aeb58a38e814bcdd203e75fbf99b1309da5"),
+    ("join", "ba3e49438bd64e806ae78e296de552b13948a113"),
+    ("enter", "085af32edfb6d93cce1e99a267815ee1c3325246"),
+    ("beat", "98b8e6e0bca5ca6d53f76ef662a8e81296bdd359"),
+    ("policy", "2ede7e151aa524b46b9e9f479531549e2dc93ed4"),
+    ("restore", "474242eda20623d7a5916ec52ccd3ababd5bb638"),
     ("zones", "7981a230cf201a59e58b74dcb9c1b64ec9442de1"),
     ("define", "c5a571666b56ec6d189c3dc5e76f226c4cf86596"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),

@@ -320,7 +320,8 @@ impl Trace<'_> {
         let share = [0, 1, 3, 10][self.dice.below(4)];
         let seqs: Vec<u64> = self.tickets.iter().map(|ticket| ticket.seq).collect();
         let marks = polls(seqs.into_iter().filter(|_| self.dice.below(10) < share));
-        if let Ok(view) = self.stores[at].beat(&self.zone, marks).await {
+        let told_ms = [0, 0, 4_000, 8_000, 20_000][self.dice.below(5)];
+        if let Ok(view) = self.stores[at].beat(&self.zone, marks, told_ms).await {
             // The base has passed most of the first tickets.
             if self.dice.below(10) == 0 && self.tickets.len() > 3_000 {
                 self.tickets.retain(|ticket| ticket.seq >= view.base);

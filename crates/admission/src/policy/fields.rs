@@ -196,7 +196,7 @@ table! {
     sub_windows = 10, number("", 1, 60), Rules, " in {} sub-windows",
         "The number of parts of the minute. While people wait, at most `ceil(N / sub_windows)` enter in any part.";
     polling_period_ms = 3_000, number("ms", 500, 60_000), Rules, ", asked every {} ms",
-        "The longest time that an app is told to wait between two polls.";
+        "The time between two polls that apps are told to keep while the server is not busy. Near the front it is 3,000 at most.";
     idle_timeout_s = 60, number_at_least(three_polls_s, "s", 10, 3_600), Rules, ", idle after {} s",
         "A ticket whose holder is silent for this long loses its place. At least three polling periods.";
     pass_ttl_s = 300, number("s", 60, 3_600), Rules, ", passes for {} s",
@@ -209,6 +209,8 @@ table! {
         "How many polls one client address may send in a minute. 0 means no limit. A limit is at least the polls of one holder near the front: 60,000 / `polling_period_ms`, or 20 if that is more.";
     max_waiting = 50_000_000, number("people", 1, 100_000_000), Servers, ", at most {} waiting",
         "The most people who may wait. If the line is full, nobody gets a new ticket until there is room. People who enter at once do not count.";
+    polling_period_max_ms = 20_000, number("ms", 500, 60_000), Servers, ", asked every {} ms at the most",
+        "The longest time between two polls that a busy server tells apps to keep. It counts as a third of `idle_timeout_s` if it is more than that, and as `polling_period_ms` if it is less than that.";
 }
 
 impl Field {
@@ -341,7 +343,7 @@ mod tests {
             );
         }
         let values = policy.fields().map(|(_, value)| value);
-        let expected = ["closed", "101", "102", "103", "104", "105", "open", "107", "108", "109"];
+        let expected = ["closed", "101", "102", "103", "104", "105", "open", "107", "108", "109", "110"];
         assert_eq!(values[..expected.len()], expected);
         assert!(Field::named("colour").is_none());
     }
@@ -372,6 +374,7 @@ mod tests {
             "waits_per_minute_per_client",
             "entries_per_minute_per_client",
             "max_waiting",
+            "polling_period_max_ms",
         ];
         assert_eq!(names[..first.len()], first);
     }

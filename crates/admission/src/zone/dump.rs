@@ -3,7 +3,7 @@
 //! Invariant: two zones with equal dumps give the same replies to the same later calls.
 
 use super::{Entry, Zone};
-use crate::{Tally, segment::SEGMENT_TICKETS};
+use crate::{Tally, Told, segment::SEGMENT_TICKETS};
 
 /// Everything that a zone's replies depend on, sorted by ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Dump {
     pub paused_ms: u64,
     /// How often all holders were treated as just heard.
     pub seen_all: u64,
+    /// The longest polling period that people may keep to beside the policy's.
+    pub told: Told,
     /// Totals. `waiting` and `present` are sums over the segments.
     pub tally: Tally,
     /// The entries of the last minute: instant and count.
@@ -96,6 +98,7 @@ impl Zone {
             lateness_ms: self.lateness_ms,
             paused_ms: self.paused_ms,
             seen_all: self.seen_all,
+            told: self.told,
             tally: self.tally(),
             window: self.window.log().collect(),
             tickets: tickets.collect(),

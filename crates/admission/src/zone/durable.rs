@@ -2,7 +2,8 @@
 //!
 //! Durable are `next` (otherwise a number would be issued twice), `gone` (otherwise a holder would enter twice, or be
 //! overtaken by an evicted ticket), and the recent entries (for repeated passes and for the window). Polls are not durable:
-//! after a restart every holder has the whole idle time to poll again.
+//! after a restart every holder has the whole idle time to poll again, and
+//! counts as told the longest period.
 //!
 //! Invariant: an image that received every delta of a zone restores the same tickets and entries.
 
@@ -165,6 +166,9 @@ impl Zone {
             zone.expiries.push(Reverse((entry.expires_ms(), seq)));
         }
         zone.window.advance(now.ms);
+        // What people were told is not durable. A busy server may have told them the longest period.
+        zone.note_told(policy.longest_period_ms(), now);
+        zone.marks.clear();
         zone.unsaved.header = Some(header);
         Ok(zone)
     }

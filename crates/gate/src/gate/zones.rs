@@ -67,7 +67,7 @@ impl<S: Store> Gate<S> {
         definition: &Definition,
     ) -> Result<Arc<Room>, StoreError> {
         if let Some(room) = room {
-            match room.set_policy(&*self.store, definition.policy).await {
+            match room.set_policy(&*self.shared.store, definition.policy).await {
                 // The zone stays unavailable. That must not keep others from being served as they are defined now.
                 Err(StoreError::Unreadable(_)) => {}
                 set => set?,
@@ -75,8 +75,7 @@ impl<S: Store> Gate<S> {
             room.set_definition(definition);
             return Ok(Arc::clone(room));
         }
-        let (sealer, bus) = (self.seals.load().sealer(zone), Arc::clone(&self.bus));
-        Room::open(Arc::clone(&self.store), zone.clone(), definition, sealer, bus, self.open_after_ms).await
+        Room::open(&self.shared, zone.clone(), definition, self.seals.load().sealer(zone)).await
     }
 
     /// Of the zones that are `mine`, serves exactly these from now on, as a store's register lists them. Waits for no
@@ -100,10 +99,8 @@ impl<S: Store> Gate<S> {
             let room = before.get(&zone).map_or_else(
                 || {
                     changed = true;
-                    let (sealer, bus) = (self.seals.load().sealer(&zone), Arc::clone(&self.bus));
-                    let store = Arc::clone(&self.store);
-                    let room =
-                        Room::follow(store, zone.clone(), &definition, sealer, bus, self.open_after_ms);
+                    let sealer = self.seals.load().sealer(&zone);
+                    let room = Room::follow(&self.shared, zone.clone(), &definition, sealer);
                     if listing == Listing::Unknown {
                         room.set_away();
                     }
@@ -138,11 +135,11 @@ impl<S: Store> Gate<S> {
         self.rooms.store(Arc::clone(&rooms));
         for room in before.iter().filter_map(|(zone, room)| (!rooms.contains_key(zone)).then_some(room)) {
             self.removed().insert(room.zone.clone());
-            self.bus.publish(ZoneRemoved { zone: room.id });
+            self.shared.bus.publish(ZoneRemoved { zone: room.id });
         }
         for room in rooms.iter().filter_map(|(zone, room)| (!before.contains_key(zone)).then_some(room)) {
             self.removed().remove(&room.zone);
-            self.bus.publish(ZoneAdded { zone: room.id, policy: room.policy() });
+            self.shared.bus.publish(ZoneAdded { zone: room.id, policy: room.policy() });
             room.publish_view();
         }
     }

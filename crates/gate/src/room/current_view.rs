@@ -78,6 +78,7 @@ pub(super) fn before_the_first(policy: Policy) -> View {
         next: 0,
         front_end: 0,
         approach_end: 0,
+        told_ms: policy.polling_period_ms,
         pages: Vec::new(),
         pace: Pace { slots_used: 1.0, leaving_per_s: 0.0, known: 0.0 },
         plan: Arc::new(Plan::new(&Window::new(&policy), &policy, 0)),

@@ -52,7 +52,7 @@ impl FollowerView {
             Lookup::Waiting(position) => {
                 self.current.note(ticket.seq);
                 let view = &self.current.view;
-                let status = WaitStatus::new(&mut ticket, &position, view, self.now_ms, self.stale);
+                let status = WaitStatus::new(&mut ticket, &position, view, self.now_ms, self.stale, None);
                 Some((status, ticket))
             }
             Lookup::Ask => None,

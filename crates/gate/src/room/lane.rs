@@ -205,10 +205,12 @@ async fn beat<S: Store>(store: &S, room: &Room) {
         .sum();
     // A failed report is made again with the next beat.
     let again = polls.clone();
-    let beat = room.timed(StoreCall::Beat, polled, store.beat(&room.zone, polls));
+    let told_ms = room.period_to_declare(&current.view);
+    let beat = room.timed(StoreCall::Beat, polled, store.beat(&room.zone, polls, told_ms));
     let beaten = room.replace_view(beat).await;
     if beaten.is_err() {
         current.polls.give_back(again);
+        room.declare_again(told_ms);
     }
     if matches!(beaten, Err(StoreError::UnknownZone)) && room.is_open() {
         open(store, room, current.view.policy).await;

@@ -5,7 +5,10 @@
 
 use admission::{Estimate, Position, Ticket, View};
 
-use crate::reply::{Eta, Reason};
+use crate::{
+    pace::{Pace, Wish},
+    reply::{Eta, Reason},
+};
 
 /// What a waiting holder is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,17 +27,21 @@ pub struct WaitStatus {
 
 impl WaitStatus {
     /// What the holder of `ticket` at `position` is told, by the store or by `view`. The ticket remembers the wait. `now_ms` is on
-    /// the store's clock.
+    /// the store's clock. `pace` books the next poll; a stream makes none.
     pub(super) fn new(
         ticket: &mut Ticket,
         position: &Position,
         view: &View,
         now_ms: u64,
         stale: bool,
+        pace: Option<&Pace>,
     ) -> Self {
         let (eta, reason) = tell(ticket, position.estimate, now_ms);
-        let periods = (view.period_ms(ticket.seq), view.policy.near_period_ms());
-        let polling_period_ms = ask_again_in_ms(position, periods, ticket.seq, now_ms);
+        // Multiplying by 2^64 over the golden ratio scatters neighbours (Knuth, The Art of Computer Programming, 6.4).
+        let scattered = (ticket.seq ^ (now_ms << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        let scatter = u32::try_from(scattered).unwrap_or(0);
+        let wish = next_poll(position, view, ticket.seq, scatter);
+        let polling_period_ms = pace.map_or(wish.period_ms, |pace| pace.book(wish, scatter));
         Self { rank: position.rank, eta, reason, polling_period_ms, stale }
     }
 }
@@ -75,22 +82,23 @@ fn tell(ticket: &mut Ticket, estimate: Option<Estimate>, now_ms: u64) -> (Option
     (Some(Eta { seconds: left_s, low_s, high_s }), reason)
 }
 
-/// When the holder of ticket `seq` at `position` should ask again, in milliseconds. `period_ms` is that of the view.
+/// When the holder of ticket `seq` at `position` should ask again.
 ///
-/// Long periods are shortened by a different 0 to 25 %, so that crowds spread out. At the front the store's appointment counts.
-fn ask_again_in_ms(position: &Position, (period_ms, near_ms): (u32, u32), seq: u64, now_ms: u64) -> u32 {
+/// Long periods are shortened by a different 0 to 25 %, so that crowds spread out also while the server is not busy. At the front the
+/// store's appointment counts, and near it the near period, however busy the server is.
+fn next_poll(position: &Position, view: &View, seq: u64, scatter: u32) -> Wish {
     if position.slot_in_ms.is_some() {
-        return position.poll_in_ms;
+        return Wish::exactly(position.poll_in_ms);
     }
-    let period_ms = period_ms.min(position.poll_in_ms);
-    if period_ms <= near_ms {
-        return period_ms;
+    let near_ms = view.policy.near_period_ms();
+    let period_ms = view.period_ms(seq).min(position.poll_in_ms);
+    if view.is_near(seq) {
+        return Wish::exactly(period_ms);
     }
-    let period_ms = u64::from(period_ms);
-    // Multiplying by 2^64 over the golden ratio scatters neighbours (Knuth, The Art of Computer Programming, 6.4).
-    let scattered = (seq ^ (now_ms << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-    let spread_ms = period_ms - ((period_ms / 4 * scattered) >> 32);
-    u32::try_from(spread_ms.max(near_ms.into())).unwrap_or(u32::MAX)
+    let spread_ms = u64::from(period_ms) - ((u64::from(period_ms / 4) * u64::from(scatter)) >> 32);
+    let period_ms = u32::try_from(spread_ms).unwrap_or(u32::MAX).max(near_ms.min(period_ms));
+    let longest_ms = view.policy.longest_period_ms();
+    Wish { period_ms, allowed_ms: view.told_ms.min(longest_ms), longest_ms }
 }
 
 #[cfg(feature = "sabotage")]
@@ -105,7 +113,10 @@ const fn growth_is_free() -> bool {
 
 #[cfg(test)]
 mod tests {
+    use admission::Policy;
+
     use super::*;
+    use crate::room::current_view::before_the_first;
 
     fn estimate(wait_s: u64) -> Option<Estimate> {
         let wait_ms = wait_s * 1_000;
@@ -114,16 +125,31 @@ mod tests {
 
     #[test]
     fn a_long_period_is_spread_behind_and_short_near_the_front() {
-        let ask_again_in = |slot_in_ms, poll_in_ms, period_ms, seq| {
-            let position = Position { rank: 9, present_ahead: 8, estimate: None, poll_in_ms, slot_in_ms };
-            ask_again_in_ms(&position, (period_ms, 3_000), seq, 5_000)
+        // 10,000 people wait; 100 of them belong to the front, and 400 approach it.
+        let view = |period_ms: u32, told_ms: u32| {
+            let policy = Policy { polling_period_ms: period_ms, ..Policy::default() };
+            let view = before_the_first(policy);
+            View { next: 10_000, front_end: 100, approach_end: 500, told_ms, ..view }
         };
-        assert_eq!(ask_again_in(Some(7_000), 2_500, 20_000, 1), 2_500, "an appointment stands");
-        assert_eq!(ask_again_in(None, 20_000, 3_000, 1), 3_000, "the view knows that the front is near");
-        assert_eq!(ask_again_in(None, 1_000, 1_000, 1), 1_000, "short ones stay");
+        let wish = |view: &View, seq, slot_in_ms, poll_in_ms| {
+            let position = Position { rank: 9, present_ahead: 8, estimate: None, poll_in_ms, slot_in_ms };
+            next_poll(&position, view, seq, u32::try_from(seq).expect("small").wrapping_mul(0x9E37_79B9))
+        };
+        let long = view(20_000, 20_000);
+        assert_eq!(wish(&long, 50, Some(7_000), 2_500), Wish::exactly(2_500), "an appointment stands");
+        assert_eq!(
+            wish(&long, 499, None, 20_000),
+            Wish::exactly(3_000),
+            "the view knows that the front is near"
+        );
+        let busy = view(3_000, 8_000);
+        assert_eq!(wish(&busy, 499, None, 3_000), Wish::exactly(3_000));
+        let stretched = Wish { period_ms: 3_000, allowed_ms: 8_000, longest_ms: 20_000 };
+        assert_eq!(wish(&busy, 500, None, 3_000), stretched, "as long as the line knows of");
+        assert_eq!(wish(&view(1_000, 1_000), 500, None, 1_000).period_ms, 1_000, "short ones stay");
         let mut tenths = [0_u32; 10];
-        for seq in 0..10_000 {
-            let told_ms = ask_again_in(None, 20_000, 20_000, seq);
+        for seq in 500..10_500 {
+            let told_ms = wish(&long, seq, None, 20_000).period_ms;
             assert!((15_000..=20_000).contains(&told_ms), "{told_ms} ms");
             tenths[usize::try_from((told_ms - 15_000) / 501).expect("small")] += 1;
         }

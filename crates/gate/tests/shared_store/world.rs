@@ -209,8 +209,8 @@ impl Store for Fake {
         self.decide(zone, |engine, now| engine.enter(zone, &claims, now)).await
     }
 
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>) -> Result<View> {
-        self.decide(zone, |engine, now| engine.beat(zone, &polls, now)).await
+    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
+        self.decide(zone, |engine, now| engine.beat(zone, &polls, told_ms, now)).await
     }
 }
 
@@ -239,8 +239,8 @@ impl Store for Shared {
     async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
         self.0.enter(zone, claims).await
     }
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>) -> Result<View> {
-        self.0.beat(zone, polls).await
+    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
+        self.0.beat(zone, polls, told_ms).await
     }
 }
 

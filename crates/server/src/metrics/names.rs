@@ -62,6 +62,11 @@ families! { OF_THE_SERVER:
     LIMITS_UNKNOWN = Counter, "weir_limits_unknown_total",
         "Calls let through since nobody could say whether their client asks too often.";
     STREAMS_OPEN = Gauge, "weir_streams_open", "Streams of waiting users open now.";
+    POLLING_PERIOD = Gauge, "weir_polling_period_seconds",
+        "The longest polling period told lately because the server is busy; 0 while it is not.";
+    BUSY = Gauge, "weir_busy", "Whether polling periods are longer than the policy wishes for, by cause.";
+    POLL_ROOM = Gauge, "weir_poll_room_per_second", "Polls in a second that the server has room for, beside appointments.";
+    LAG = Gauge, "weir_scheduler_lag_seconds", "How late tasks of the server run, on average.";
     STORE_CALL_DURATION = Histogram(CALL_S), "weir_store_call_duration_seconds", "Calls to the store, by call.";
     STORE_CALL_TICKETS = Histogram(BATCH), "weir_store_call_tickets", "Tickets gathered into a call to the store.";
     STORE_CALLS_FAILED = Counter, "weir_store_calls_failed_total", "Calls that the store did not answer.";

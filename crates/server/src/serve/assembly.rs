@@ -31,6 +31,7 @@ use crate::{
         wait::Pages,
     },
     keys::{self, IfMissing, Keys},
+    load,
     metrics::Metrics,
     servers::{Servers, State},
     stats::Stats,
@@ -62,6 +63,7 @@ pub(super) async fn assemble(
     let (store, cells) = zones::open_store(config)?;
     let metrics = Arc::new(Metrics::new(Arc::clone(bus)));
     let gate = Arc::new(Gate::new(store, seals, Arc::clone(bus)).open_after(config.open_after));
+    let pace = Arc::clone(gate.pace());
 
     let counted = metrics.subscribe().map_err(Failure::with(failure::UNAVAILABLE))?;
     *audit = start_audit(config, bus, &gate)?;
@@ -72,6 +74,7 @@ pub(super) async fn assemble(
     let mut tasks = JoinSet::new();
     tasks.spawn(Arc::clone(&metrics).follow(counted, Arc::clone(&gate)));
     tasks.spawn(Arc::clone(&metrics).run_upkeep());
+    tasks.spawn(load::follow(Arc::clone(&gate), Arc::clone(&metrics)));
     let streams = Arc::new(Streams::new(
         metrics.streams.clone(),
         config.max_streams_per_client.map(|most| PerClient { most, ipv6_prefix: config.limit.ipv6_prefix }),
@@ -107,6 +110,7 @@ pub(super) async fn assemble(
             draining: lifecycle.is_out_of_service(),
             zones: gate.upgrade().map_or(0, |gate| gate.zones().len()),
             connections: usize::try_from(metrics.connections.open.get()).unwrap_or(0),
+            pacing: pace.pacing(),
         }))
     };
     for cell in cells.iter().flat_map(|cells| cells.all()) {

@@ -22,7 +22,7 @@ type Polls<'a> = BTreeMap<u64, BTreeMap<usize, &'a PagePolls>>;
 
 impl<C: Client> Redis<C> {
     /// Beats the whole line, some segments a call, and makes the view.
-    pub(super) async fn beat_all(&self, zone: &Zone, polls: &[PagePolls]) -> Result<View> {
+    pub(super) async fn beat_all(&self, zone: &Zone, polls: &[PagePolls], told_ms: u32) -> Result<View> {
         let mut by_segment = Polls::new();
         for page in polls {
             let (segment, ticket) = split(page.page * PAGE_TICKETS as u64);
@@ -38,14 +38,14 @@ impl<C: Client> Redis<C> {
         let mut slices = all.chunks(self.max_segments).rev().peekable();
         while let Some(slice) = slices.next() {
             let with_view = slices.peek().is_none();
-            let (answer, counts) = self.beat_slice(zone, slice, &by_segment, with_view).await?;
+            let (answer, counts) = self.beat_slice(zone, slice, &by_segment, with_view, told_ms).await?;
             let Some((ends, counts)) = counts else { continue };
             let front = self.front(&answer, ends.0, &counts);
             if front.iter().all(|segment| slice.contains(segment)) {
                 return self.complete(zone, ends, counts, answer).await;
             }
             // The line begins with many segments in which nobody is present.
-            let (answer, counts) = self.beat_slice(zone, &front, &Polls::new(), true).await?;
+            let (answer, counts) = self.beat_slice(zone, &front, &Polls::new(), true, told_ms).await?;
             let (ends, counts) = counts.ok_or(Garbled("a beat"))?;
             return self.complete(zone, ends, counts, answer).await;
         }
@@ -73,7 +73,7 @@ impl<C: Client> Redis<C> {
             memory.as_ref().map(|memory| memory.outdated(of.base, &counts)).unwrap_or_default()
         };
         for slice in outdated.chunks(self.max_segments) {
-            self.beat_slice(zone, slice, &Polls::new(), false).await?;
+            self.beat_slice(zone, slice, &Polls::new(), false, 0).await?;
         }
         let mut view = {
             let mut memory = lock(&zone.memory);
@@ -84,6 +84,7 @@ impl<C: Client> Redis<C> {
             view.policy.waits_per_minute_per_client = policy.waits_per_minute_per_client;
             view.policy.entries_per_minute_per_client = policy.entries_per_minute_per_client;
             view.policy.max_waiting = policy.max_waiting;
+            view.policy.polling_period_max_ms = policy.polling_period_max_ms;
         }
         Ok(view)
     }
@@ -93,7 +94,7 @@ impl<C: Client> Redis<C> {
     pub(super) async fn sign(&self, zone: &Zone) -> Result<()> {
         let sign = || async {
             zone.decides.store(true, Ordering::Relaxed);
-            self.beat_slice(zone, &[], &Polls::new(), false).await.map(drop)
+            self.beat_slice(zone, &[], &Polls::new(), false, 0).await.map(drop)
         };
         // Boxed, because the compiler limits how deeply futures are nested.
         Box::pin(zone.signed.get_or_try_init(sign)).await.copied()
@@ -107,14 +108,15 @@ impl<C: Client> Redis<C> {
         slice: &[u64],
         polls: &Polls<'_>,
         with_view: bool,
+        told_ms: u32,
     ) -> Result<(Header, Option<((u64, u64), Vec<Counts>)>)> {
         let own = |memory: &Memory| {
-            let mut args = Vec::with_capacity(slice.len() * 3 + 1);
+            let mut args = Vec::with_capacity(slice.len() * 3 + 2);
             for segment in slice {
                 let (at, bytes) = polls.get(segment).map_or((0, Vec::new()), poll_bytes);
                 args.extend([text(memory.rev_of(*segment)), text(at), bytes.into()]);
             }
-            args.push(text(u32::from(with_view)));
+            args.extend([text(u32::from(with_view)), text(told_ms)]);
             args
         };
         let answer = match self.run(zone, &scripts::BEAT, slice, own).await {

@@ -330,6 +330,7 @@ impl Memory {
             next: header.next,
             front_end,
             approach_end,
+            told_ms: header.told_ms.max(header.policy.polling_period_ms),
             pages,
             tally: Tally {
                 waiting: header.live,

@@ -57,12 +57,14 @@ pub(super) struct Header {
     pub(super) start: u64,
     /// How many slots are presumed to be taken since the state was lost.
     pub(super) presumed: u64,
+    /// The longest polling period that people may keep to beside the policy's, in milliseconds.
+    pub(super) told_ms: u32,
     /// The part of the policy that the rules read. The register has the rest.
     pub(super) policy: Policy,
 }
 
 /// How many numbers the header has, in the order of FIELDS in `lua/zone.lua`.
-const HEADER_NUMBERS: usize = 45;
+const HEADER_NUMBERS: usize = 46;
 
 /// The past epochs behind a header's numbers, as `lua/zone.lua` writes them.
 pub(super) fn past(header: &Bytes) -> Bytes {
@@ -105,6 +107,7 @@ impl Header {
         let policy = policy::of_rule_numbers(&numbers).ok_or(fault)?;
         let (_policy_rev, _keep_until, born, floor, start) = (next!(), next!(), next!(), next!(), next!());
         let (_presumed_at, presumed) = (next!(), next!());
+        let (_spare_until, told_ms) = (next!(), small(next!())?);
         Ok(Self {
             epoch,
             rev,
@@ -131,6 +134,7 @@ impl Header {
             floor,
             start,
             presumed,
+            told_ms,
             policy,
         })
     }

@@ -294,6 +294,7 @@ const ZONES_JSON: &str = r#"{
           "mode": "hold",
           "on_store_failure": "closed",
           "pass_ttl_s": 300,
+          "polling_period_max_ms": 20000,
           "polling_period_ms": 3000,
           "sub_windows": 10,
           "waits_per_minute_per_client": 0
@@ -312,6 +313,7 @@ const ZONES_JSON: &str = r#"{
           "mode": "hold",
           "on_store_failure": "closed",
           "pass_ttl_s": 300,
+          "polling_period_max_ms": 20000,
           "polling_period_ms": 3000,
           "sub_windows": 10,
           "waits_per_minute_per_client": 0
@@ -331,6 +333,7 @@ const ZONES_JSON: &str = r#"{
           "mode": "hold",
           "on_store_failure": "closed",
           "pass_ttl_s": 300,
+          "polling_period_max_ms": 20000,
           "polling_period_ms": 3000,
           "sub_windows": 10,
           "waits_per_minute_per_client": 0

@@ -52,6 +52,8 @@ pub(super) async fn list(State(state): State<AdminState>) -> Json<Servers> {
         draining: server.draining,
         zones: server.zones,
         connections: Some(server.connections),
+        polling_period_ms: server.polling_period_ms,
+        busy: server.busy,
     });
     let mut cells: Vec<_> =
         state.cells.iter().map(|cell| CellShape { name: cell.name.clone(), up: cell.is_up() }).collect();

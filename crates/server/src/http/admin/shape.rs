@@ -334,6 +334,10 @@ pub(in crate::http) struct ServerShape {
     /// Open public connections.
     #[schema(required)]
     pub(in crate::http) connections: Option<u64>,
+    /// The longest polling period that it told lately because it is busy, in milliseconds; 0 if it is not busy.
+    pub(in crate::http) polling_period_ms: u32,
+    /// Why it is busy: `processor`, `lag` (its tasks run late) or `accept_queue` (connections did not get in). Empty if it is not.
+    pub(in crate::http) busy: String,
 }
 
 /// A store.

@@ -1,0 +1,184 @@
+//! How many polls are expected in each quarter of a second to come.
+//!
+//! Invariant: a slot before the longest allowed period gets a poll that could come earlier only if all slots between are full.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// The length of a slot, in milliseconds.
+const SLOT_MS: u64 = 250;
+
+/// The slots of the ring: more than two minutes, so that a turn that comes a minute late still finds every count where it belongs.
+/// The longest period is one minute.
+const SLOTS: u64 = 512;
+
+/// No slot is ever full.
+const NO_LIMIT: u32 = u32::MAX;
+
+/// When a holder should ask again, in milliseconds from now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The period if there is room then.
+    pub period_ms: u32,
+    /// The longest period that may be told now.
+    pub allowed_ms: u32,
+    /// The longest period that may be told once the line knows of it.
+    pub longest_ms: u32,
+}
+
+impl Wish {
+    /// A poll that comes at this instant, even if there is no room.
+    #[must_use]
+    pub fn exactly(period_ms: u32) -> Self {
+        Self { period_ms, allowed_ms: period_ms, longest_ms: period_ms }
+    }
+
+    /// Whether no other instant is allowed.
+    pub(super) fn is_fixed(&self) -> bool {
+        self.longest_ms <= self.period_ms
+    }
+}
+
+/// A booked poll.
+pub(super) struct Booked {
+    /// When it comes, in milliseconds from now.
+    pub(super) in_ms: u32,
+    /// There was no room at the instant that was wished for.
+    pub(super) is_stretched: bool,
+    /// There was no room before the longest period that is allowed now, and a longer one would be allowed once the line knows of it.
+    pub(super) is_full: bool,
+}
+
+/// The expected polls.
+pub(super) struct Calendar {
+    /// Of each slot, those that could have another one.
+    free: Box<[AtomicU32]>,
+    /// Of each slot, those that have to come then.
+    fixed: Box<[AtomicU32]>,
+    /// How many of the first kind a slot takes.
+    room: AtomicU32,
+    /// The first slot that has not been taken off the calendar.
+    next: AtomicU64,
+}
+
+impl Calendar {
+    pub(super) fn new() -> Self {
+        Self {
+            free: (0..SLOTS).map(|_| AtomicU32::new(0)).collect(),
+            fixed: (0..SLOTS).map(|_| AtomicU32::new(0)).collect(),
+            room: AtomicU32::new(NO_LIMIT),
+            next: AtomicU64::new(0),
+        }
+    }
+
+    /// Allows so many polls a second. Before the first call, there is no limit.
+    pub(super) fn set_room(&self, per_s: f64) {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "casts of f64 saturate")]
+        let of_slot = (per_s * (SLOT_MS as f64 / 1_000.0)).ceil() as u32;
+        self.room.store(of_slot.max(1), Relaxed);
+    }
+
+    /// Books a poll that is asked for at `now_ms`.
+    pub(super) fn book(&self, now_ms: u64, wish: Wish, scatter: u32) -> Booked {
+        let room = self.room.load(Relaxed);
+        let Wish { period_ms, allowed_ms, longest_ms } = wish;
+        let (first, last) =
+            ((now_ms + u64::from(period_ms)) / SLOT_MS, (now_ms + u64::from(allowed_ms)) / SLOT_MS);
+        let as_wished = Booked { in_ms: period_ms, is_stretched: false, is_full: false };
+        if wish.is_fixed() {
+            at(&self.fixed, first).fetch_add(1, Relaxed);
+            return as_wished;
+        }
+        let is_free = |slot: &u64| at(&self.free, *slot).load(Relaxed) < room;
+        if is_free(&first) {
+            at(&self.free, first).fetch_add(1, Relaxed);
+            return as_wished;
+        }
+        let part = |of: u64| (of * u64::from(scatter)) >> 32;
+        let free = (first + 1..=last).find(is_free);
+        let at_ms = match free {
+            Some(slot) => slot * SLOT_MS + part(SLOT_MS),
+            // There are more people than polls, even with the longest period. They are spread over its last quarter.
+            None => now_ms + u64::from(allowed_ms) - part(u64::from(allowed_ms) / 4),
+        };
+        at(&self.free, at_ms / SLOT_MS).fetch_add(1, Relaxed);
+        let in_ms =
+            u32::try_from(at_ms - now_ms).unwrap_or(u32::MAX).clamp(period_ms, allowed_ms.max(period_ms));
+        Booked { in_ms, is_stretched: true, is_full: free.is_none() && allowed_ms < longest_ms }
+    }
+
+    /// Takes the slots that are over off the calendar. Returns how many polls were expected in them. One caller at a time.
+    pub(super) fn pass(&self, now_ms: u64) -> u64 {
+        let end = now_ms / SLOT_MS;
+        let begin = self.next.swap(end, Relaxed);
+        (begin.max(end.saturating_sub(SLOTS))..end)
+            .flat_map(|slot| {
+                [&self.free, &self.fixed].map(|slots| u64::from(at(slots, slot).swap(0, Relaxed)))
+            })
+            .sum()
+    }
+}
+
+fn at(slots: &[AtomicU32], number: u64) -> &AtomicU32 {
+    &slots[usize::try_from(number % SLOTS).unwrap_or(0)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WISH: Wish = Wish { period_ms: 3_000, allowed_ms: 20_000, longest_ms: 20_000 };
+
+    #[test]
+    fn a_crowd_that_comes_at_once_is_spread_evenly() {
+        let calendar = Calendar::new();
+        calendar.set_room(400.0);
+        let told: Vec<_> =
+            (0..4_000_u32).map(|i| calendar.book(0, WISH, i.wrapping_mul(0x9E37_79B9)).in_ms).collect();
+        assert_eq!(
+            told.iter().max().map(|told_ms| told_ms / 1_000),
+            Some(12),
+            "4,000 polls take ten seconds from the third on"
+        );
+        for slot in 12..52 {
+            let count = told.iter().filter(|&&told_ms| u64::from(told_ms) / SLOT_MS == slot).count();
+            assert_eq!(count, 100, "slot {slot}");
+        }
+    }
+
+    #[test]
+    fn more_people_than_polls_are_told_the_longest_period() {
+        let calendar = Calendar::new();
+        calendar.set_room(4.0);
+        let told: Vec<_> =
+            (0..10_000_u32).map(|i| calendar.book(7, WISH, i.wrapping_mul(0x9E37_79B9)).in_ms).collect();
+        assert!(told.iter().all(|told_ms| (3_000..=20_000).contains(told_ms)));
+        let full = told.iter().filter(|told_ms| **told_ms >= 15_000).count();
+        assert!(full > 9_900, "{full}");
+    }
+
+    #[test]
+    fn an_appointment_stands_and_is_expected() {
+        let calendar = Calendar::new();
+        calendar.set_room(4.0);
+        for _ in 0..10 {
+            assert_eq!(calendar.book(0, Wish::exactly(3_000), 0).in_ms, 3_000);
+        }
+        assert_eq!(calendar.book(0, WISH, 0).in_ms, 3_000);
+        let later = calendar.book(0, WISH, 0);
+        assert_eq!((later.in_ms, later.is_stretched, later.is_full), (3_250, true, false));
+        let not_yet = calendar.book(0, Wish { allowed_ms: 3_000, ..WISH }, 0);
+        assert_eq!((not_yet.in_ms, not_yet.is_full), (3_000, true), "the line has to know first");
+        assert_eq!(calendar.pass(4_000), 13);
+    }
+
+    #[test]
+    fn without_a_limit_everybody_gets_the_period_and_is_counted() {
+        let calendar = Calendar::new();
+        for _ in 0..1_000 {
+            assert_eq!(calendar.book(100, WISH, 5).in_ms, 3_000);
+        }
+        assert_eq!(calendar.pass(3_000), 0);
+        assert_eq!(calendar.pass(3_250), 1_000);
+        assert_eq!(calendar.pass(10_000_000), 0);
+    }
+}
