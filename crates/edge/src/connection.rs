@@ -1,6 +1,7 @@
 //! One connection: its socket, its phase and its flags.
 
 use std::{
+    future::poll_fn,
     io,
     net::{Shutdown, SocketAddr},
     sync::{
@@ -10,10 +11,15 @@ use std::{
     task::Waker,
 };
 
+use bytes::Bytes;
+use rustix::buffer::spare_capacity;
 use socket2::SockRef;
 use tokio::{net::TcpStream, sync::Notify};
 
-use crate::{Held, Observer};
+use crate::{
+    Held, Observer,
+    read::{READ_LEN, read_once},
+};
 
 /// What the connections of a listener share.
 pub(crate) struct Shared {
@@ -200,6 +206,41 @@ impl Connection {
         self.shared.observer.closed();
         if self.shared.open.fetch_sub(1, Relaxed) == 1 {
             self.shared.last_closed.notify_waiters();
+        }
+    }
+
+    /// The next bytes that the client sends, as one read returns them. None when it is gone or has closed its side.
+    pub(crate) async fn receive(&self) -> Option<Bytes> {
+        loop {
+            poll_fn(|cx| self.stream.poll_read_ready(cx)).await.ok()?;
+            let mut bytes = Vec::with_capacity(READ_LEN);
+            let read = read_once(&self.stream, READ_LEN, || {
+                Ok(rustix::io::read(&self.stream, spare_capacity(&mut bytes))?)
+            });
+            match read {
+                Ok(0) => return None,
+                Ok(_) => {
+                    self.set(Phase::Head);
+                    return Some(bytes.into());
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Sends all of `bytes`. Each progress starts the deadline of a reply again.
+    pub(crate) async fn send(&self, mut bytes: &[u8]) -> io::Result<()> {
+        loop {
+            match self.stream.try_write(bytes) {
+                Ok(n) if n == bytes.len() => return Ok(()),
+                Ok(n) => {
+                    bytes = &bytes[n..];
+                    self.set(Phase::Reply);
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.stream.writable().await?,
+                Err(e) => return Err(e),
+            }
         }
     }
 

@@ -8,12 +8,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::connection::{Connection, Phase};
-
-/// The most bytes of one read. Requests are a few hundred bytes.
-const READ_LEN: usize = 2_048;
+use crate::{
+    connection::{Connection, Phase},
+    read::{READ_LEN, read_once},
+};
 
 pub(crate) struct ConnectionIo {
     connection: Arc<Connection>,
@@ -44,21 +44,13 @@ impl AsyncRead for ConnectionIo {
         loop {
             ready!(connection.stream.poll_read_ready(cx))?;
             let space = buf.initialize_unfilled_to(room);
-            // A short read has emptied the socket. Reporting "would block" then saves the system call of the engine's
-            // next read. It must be reported inside `try_io`, so that bytes that arrive meanwhile are not missed.
-            let mut short = None;
-            let read = connection.stream.try_io(Interest::READABLE, || {
-                let n = rustix::io::read(&connection.stream, &mut *space)?;
-                if n == 0 || n == room {
-                    return Ok(n);
-                }
-                short = Some(n);
-                Err(io::ErrorKind::WouldBlock.into())
+            let read = read_once(&connection.stream, room, || {
+                Ok(rustix::io::read(&connection.stream, &mut *space)?)
             });
-            let n = match (read, short) {
-                (Ok(n), _) | (Err(_), Some(n)) => n,
-                (Err(e), None) if e.kind() == io::ErrorKind::WouldBlock => continue,
-                (Err(e), None) => return Poll::Ready(Err(e)),
+            let n = match read {
+                Ok(n) => n,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(e) => return Poll::Ready(Err(e)),
             };
             buf.advance(n);
             if n > 0 && matches!(connection.phase().0, Phase::Fresh | Phase::Idle) {

@@ -4,6 +4,7 @@
 //! - [`Limits`] bounds the number of connections and the time that each step may take.
 //! - A reply that carries a [`Takeover`] ends HTTP on its connection: the service writes to an [`Outlet`] from then on.
 //! - An [`Observer`] counts connections, and words the refusals that happen before there is a request.
+//! - A request that arrives whole in one read is answered without an HTTP engine; hyper serves all others.
 //! - [`kernel`] reads the counters that the kernel keeps about this process and its accept queues.
 //!
 //! The crate knows nothing about what the service does. Invariants:
@@ -14,11 +15,14 @@
 //! - After a stop, connections that were already in the accept queue are still served.
 
 mod connection;
+mod direct;
 mod io;
 pub mod kernel;
 mod listen;
 mod outlet;
 mod per_address;
+mod read;
+mod received;
 mod serve;
 
 use std::{net::IpAddr, time::Duration};
@@ -26,6 +30,7 @@ use std::{net::IpAddr, time::Duration};
 pub use listen::{ListenError, listen};
 pub use outlet::{Outlet, Takeover};
 pub use per_address::{Held, PerAddress, PerClient};
+pub use received::Received;
 pub use serve::{Edge, decode_body_early};
 
 /// The longest head of a request, in bytes. hyper's buffer cannot be smaller.

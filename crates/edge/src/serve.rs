@@ -11,7 +11,7 @@ use std::{
     future::{Future, pending, poll_fn},
     io,
     net::SocketAddr,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU32, Ordering::Relaxed},
@@ -39,9 +39,11 @@ use tower_service::Service;
 use crate::{
     KnownClient, Limits, MAX_HEAD, Observer, PerClient, Refusal,
     connection::{Connection, Phase, Shared},
+    direct,
     io::ConnectionIo,
     outlet::{Outlet, Takeover},
     per_address::PerAddress,
+    received::Received,
 };
 
 /// The most refused connections that are read until the client closes. Further ones are closed at once.
@@ -55,8 +57,8 @@ const TICKS_PER_SECOND: u32 = 10;
 const LINGER_TICKS: u32 = 2 * TICKS_PER_SECOND;
 const LINGER_BYTES: usize = 256 << 10;
 
-/// How long a connection is idle before its engine and buffers are freed. They are made again when it sends. They are
-/// nearly all of the memory that a connection uses, and most connections are idle most of the time.
+/// How long a connection is idle before its engine and buffers are freed, if it has an engine: see `direct`. They are nearly all
+/// of the memory that such a connection uses, and most connections are idle most of the time.
 const PARK_TICKS: u32 = TICKS_PER_SECOND / 2;
 
 /// During a drain: how long a connection is silent before it counts as idle. The first request of a connection that was
@@ -71,10 +73,23 @@ fn ticks(time: Duration) -> u32 {
     u32::try_from(time.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX)
 }
 
+/// What follows a request, or some requests.
+enum After {
+    /// The connection waits for another request.
+    Idle,
+    /// It ends, for this reason if the engine failed.
+    End(Option<hyper::Error>),
+    /// An outlet has it.
+    TakenOver,
+    /// It is broken.
+    Lost,
+}
+
 /// The connections of one listener.
 ///
 /// `M` makes the service of a connection from the address of its peer. The service is cloned for each request, and is
-/// called without waiting for `poll_ready`: it must always be ready. The cap on connections is the backpressure.
+/// called without waiting for `poll_ready`: it must always be ready. The cap on connections is the backpressure. The body of a
+/// reply must end: it may be sent only when it is complete.
 pub struct Edge<M> {
     make_service: M,
     engine: http1::Builder,
@@ -91,7 +106,7 @@ pub struct Edge<M> {
 impl<M, S, B> Edge<M>
 where
     M: Fn(SocketAddr) -> S + Send + Sync + 'static,
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
+    S: Service<Request<Received>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
     S::Future: Send,
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
@@ -258,16 +273,61 @@ where
     }
 
     async fn run(self: Arc<Self>, connection: Arc<Connection>) {
-        let mut unparsed = Bytes::new();
-        loop {
-            // A connection that sends nothing gets no engine and no buffers.
-            if unparsed.is_empty() && !matches!(connection.stream.peek(&mut [0]).await, Ok(1)) {
-                return;
+        let service = (self.make_service)(connection.peer);
+        // A connection that sends nothing gets no engine and no buffers.
+        while let Some(received) = connection.receive().await {
+            let after = match direct::parse(&received) {
+                Some(request) => {
+                    drop(received);
+                    self.answer(&connection, &service, request).await
+                }
+                // Boxed: otherwise each connection would reserve the space for an engine.
+                None => Box::pin(self.run_engine(&connection, &service, received)).await,
+            };
+            match after {
+                After::Idle => {}
+                // The following steps are boxed for the reason given above.
+                After::End(failure) => return Box::pin(self.finish(&connection, failure)).await,
+                After::TakenOver => {
+                    // Until the client or the outlet ends it.
+                    Box::pin(connection.discard_until_closed(LINGER_BYTES)).await;
+                    connection.cut();
+                    return connection.set(Phase::Over);
+                }
+                After::Lost => return,
             }
+        }
+    }
+
+    /// Answers one request that arrived whole.
+    async fn answer(&self, connection: &Arc<Connection>, service: &S, request: Request<Received>) -> After {
+        let mut replying = pin!(call(connection, service, request, false));
+        let reply = poll_fn(|cx| match replying.as_mut().poll(cx) {
+            Poll::Ready(reply) => Poll::Ready(Some(reply)),
+            Poll::Pending if connection.is_taken_over() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        let Some(reply) = reply.await else { return After::TakenOver };
+        let (head, body) = reply.into_parts();
+        let Ok(body) = whole(body).await else { return After::Lost };
+        let closes = head.headers.contains_key(CONNECTION);
+        let bytes = direct::encode(&head, &body, self.shared.tick.load(Relaxed));
+        if connection.send(&bytes).await.is_err() {
+            return After::Lost;
+        }
+        if closes {
+            return After::End(None);
+        }
+        connection.set(Phase::Idle);
+        After::Idle
+    }
+
+    /// Answers requests by the HTTP engine until the connection ends, is taken over, or has been idle for a while.
+    async fn run_engine(&self, connection: &Arc<Connection>, service: &S, mut unparsed: Bytes) -> After {
+        loop {
             connection.unpark();
-            let service = (self.make_service)(connection.peer);
-            let service = service_fn(|request| respond(&connection, &service, request));
-            let io = TokioIo::new(ConnectionIo::new(Arc::clone(&connection), unparsed));
+            let service = service_fn(|request| respond(connection, service, request));
+            let io = TokioIo::new(ConnectionIo::new(Arc::clone(connection), unparsed));
             let mut engine = self.engine.serve_connection(io, service);
             let served = poll_fn(|cx| match Pin::new(&mut engine).poll(cx) {
                 Poll::Ready(served) => Poll::Ready(Some(served)),
@@ -276,21 +336,12 @@ where
                 Poll::Pending => Poll::Pending,
             });
             match served.await {
-                Some(served) => {
-                    return self.finish(&connection, served.err()).await;
-                }
-                None if connection.is_taken_over() => {
-                    drop(engine);
-                    // Until the client or the outlet ends it. Boxed for the reason given in `finish`.
-                    Box::pin(connection.discard_until_closed(LINGER_BYTES)).await;
-                    connection.cut();
-                    return connection.set(Phase::Over);
-                }
-                None => {
-                    // Even an empty rest would keep the whole buffer alive.
-                    let rest = engine.into_parts().read_buf;
-                    unparsed = if rest.is_empty() { Bytes::new() } else { rest };
-                }
+                Some(served) => return After::End(served.err()),
+                None if connection.is_taken_over() => return After::TakenOver,
+                None => unparsed = engine.into_parts().read_buf,
+            }
+            if unparsed.is_empty() {
+                return After::Idle;
             }
         }
     }
@@ -315,8 +366,7 @@ where
         }
         connection.end_writing();
         if refusal.is_some() || connection.service_closes() || connection.has_unread() {
-            // Boxed: few connections end like this, and otherwise each one would reserve the space for it.
-            Box::pin(connection.linger(LINGER_BYTES)).await;
+            connection.linger(LINGER_BYTES).await;
         }
     }
 
@@ -390,8 +440,7 @@ fn check(request: &Request<Incoming>) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Gives one request to `service`, and its reply to the engine; or hands the connection over to the service. A malformed
-/// request ends the connection, and the edge words the refusal.
+/// Gives one request of the engine to `service`. A malformed request ends the connection, and the edge words the refusal.
 ///
 /// Not an `async fn`: the service is called at once, before the engine decodes the body. See [`decode_body_early`].
 fn respond<S, B>(
@@ -400,21 +449,34 @@ fn respond<S, B>(
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<B>, Malformed>> + use<S, B>
 where
-    S: Service<Request<Incoming>, Response = Response<B>, Error = Infallible> + Clone,
+    S: Service<Request<Received>, Response = Response<B>, Error = Infallible> + Clone,
 {
     // Only a client that sends requests without reading replies has an earlier reply that is not out yet.
     let is_behind = connection.phase().0 == Phase::Reply;
-    let reply = check(&request).map(|()| {
-        connection.set(Phase::Busy);
-        let mut service = service.clone();
-        // The contract of `Service`. A service of an edge is always ready.
-        let ready = service.poll_ready(&mut Context::from_waker(Waker::noop()));
-        debug_assert!(ready.is_ready(), "see `Edge`");
-        service.call(request)
-    });
+    let reply = check(&request).map(|()| call(connection, service, request.map(Received::Engine), is_behind));
+    async move { Ok(reply?.await) }
+}
+
+/// Gives one request to `service`, and returns its reply; or hands the connection over to the service, and then never
+/// returns. `is_behind`: an earlier reply is not out yet.
+fn call<S, B>(
+    connection: &Arc<Connection>,
+    service: &S,
+    request: Request<Received>,
+    is_behind: bool,
+) -> impl Future<Output = Response<B>> + use<S, B>
+where
+    S: Service<Request<Received>, Response = Response<B>, Error = Infallible> + Clone,
+{
+    connection.set(Phase::Busy);
+    let mut service = service.clone();
+    // The contract of `Service`. A service of an edge is always ready.
+    let ready = service.poll_ready(&mut Context::from_waker(Waker::noop()));
+    debug_assert!(ready.is_ready(), "see `Edge`");
+    let reply = service.call(request);
     let connection = Arc::clone(connection);
     async move {
-        let Ok(mut response) = reply?.await;
+        let Ok(mut response) = reply.await;
         if response.extensions_mut().remove::<KnownClient>().is_some() {
             connection.make_known();
         }
@@ -424,7 +486,7 @@ where
                 connection.cut();
             }
             take_over(Outlet::new(connection));
-            // The engine is dropped while it waits here.
+            // The caller drops this future now.
             return pending().await;
         }
         connection.set(Phase::Reply);
@@ -433,18 +495,41 @@ where
         } else if connection.is_draining() {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        Ok(response)
+        response
     }
+}
+
+/// The body of a reply, to its end.
+async fn whole<B: Body<Data = Bytes>>(body: B) -> Result<Bytes, B::Error> {
+    let mut body = pin!(body);
+    let (mut first, mut all) = (Bytes::new(), Vec::new());
+    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
+        // Trailers are ignored.
+        let Ok(data) = frame?.into_data() else { continue };
+        if first.is_empty() {
+            first = data;
+        } else {
+            if all.is_empty() {
+                all.extend_from_slice(&first);
+            }
+            all.extend_from_slice(&data);
+        }
+    }
+    Ok(if all.is_empty() { first } else { all.into() })
 }
 
 /// Tells the HTTP engine that the body will be read, so that it decodes the bytes that it already has before it polls the
 /// service's future. Otherwise each request with a body takes one more turn through the scheduler.
 ///
 /// Only works inside [`Service::call`], before that returns. Call it only where the body will be read.
-pub fn decode_body_early(request: &mut Request<Incoming>) {
+pub fn decode_body_early(request: &mut Request<Received>) {
     // A client that waits for `100 Continue` must get it only when the body is really read.
-    if !request.headers().contains_key(EXPECT) && !request.body().is_end_stream() {
-        let body = Pin::new(request.body_mut());
+    let waits = request.headers().contains_key(EXPECT);
+    if let Received::Engine(body) = request.body_mut()
+        && !waits
+        && !body.is_end_stream()
+    {
+        let body = Pin::new(body);
         let early = body.poll_frame(&mut Context::from_waker(Waker::noop()));
         debug_assert!(early.is_pending(), "the engine has decoded nothing yet");
     }

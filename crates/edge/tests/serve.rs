@@ -12,9 +12,9 @@ use std::{
 };
 
 use bytes::Bytes;
-use edge::{Edge, KnownClient, Limits, Observer, PerClient, Refusal, Takeover, listen};
+use edge::{Edge, KnownClient, Limits, Observer, PerClient, Received, Refusal, Takeover, listen};
 use http_body_util::{BodyExt as _, Full};
-use hyper::{Request, Response, body::Incoming};
+use hyper::{Request, Response};
 use socket2::{Domain, Socket, Type};
 use tokio::{sync::watch, task::spawn_blocking};
 use tower::service_fn;
@@ -58,7 +58,7 @@ impl Observer for Heard {
 
 /// Replies with the path, the peer's port and the body. The client is known after `/known` and `/held-stream`. `/stream` takes
 /// the connection over, and `/held-stream` keeps it until the client closes.
-async fn answer(request: Request<Incoming>, peer: SocketAddr) -> Result<Response<Full<Bytes>>, Infallible> {
+async fn answer(request: Request<Received>, peer: SocketAddr) -> Result<Response<Full<Bytes>>, Infallible> {
     let path = request.uri().path().to_owned();
     if path == "/stream" {
         return Ok(Takeover::response(|mut outlet| {

@@ -26,7 +26,7 @@ use axum::{
     routing::MethodRouter,
 };
 use bytes::Bytes;
-use edge::KnownClient;
+use edge::{KnownClient, Received};
 use events::Bus;
 use gate::{
     AnyStore, Gate,
@@ -34,11 +34,7 @@ use gate::{
     definitions::{Author, ZoneEditor},
 };
 use http_body_util::Full;
-use hyper::{
-    HeaderMap,
-    body::{Body as _, Incoming},
-    http::request::Parts,
-};
+use hyper::{HeaderMap, body::Body as _, http::request::Parts};
 use tokio::sync::Semaphore;
 use tower_service::Service as _;
 use utoipa_axum::routes;
@@ -237,7 +233,7 @@ impl Admin {
     /// Answers one request.
     pub fn serve(
         self: &Arc<Self>,
-        mut request: hyper::Request<Incoming>,
+        mut request: hyper::Request<Received>,
         peer: SocketAddr,
     ) -> impl Future<Output = Result<Response, Infallible>> + use<> {
         request.extensions_mut().insert(Peer(peer));

@@ -16,12 +16,12 @@ use axum::{
     routing::MethodRouter,
 };
 use bytes::Bytes;
-use edge::decode_body_early;
+use edge::{Received, decode_body_early};
 use gate::{AnyStore, Gate, cells::Health, limits::Limits};
 use http_body_util::{Either, Full};
 use hyper::{
     Method,
-    body::{Body as _, Incoming},
+    body::Body as _,
     header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
 };
 use tokio::time::Instant;
@@ -178,7 +178,7 @@ impl Public {
     /// Not an `async fn`: the body of a poll is decoded before the future is polled. See [`decode_body_early`].
     pub fn serve(
         self: &Arc<Self>,
-        mut request: hyper::Request<Incoming>,
+        mut request: hyper::Request<Received>,
         peer: SocketAddr,
     ) -> impl Future<Output = Result<hyper::Response<Either<Full<Bytes>, Body>>, Infallible>> + use<> {
         let poll = match request.uri().path() {
@@ -199,7 +199,7 @@ impl Public {
         }
     }
 
-    async fn route(&self, mut request: hyper::Request<Incoming>, peer: Peer) -> Response {
+    async fn route(&self, mut request: hyper::Request<Received>, peer: Peer) -> Response {
         request.extensions_mut().insert(peer);
         let Ok(response) = self.router.clone().call(request).await;
         response
@@ -209,7 +209,7 @@ impl Public {
     async fn poll(
         &self,
         poll: Poll,
-        request: hyper::Request<Incoming>,
+        request: hyper::Request<Received>,
         peer: Peer,
     ) -> hyper::Response<Full<Bytes>> {
         let (started, state) = (Instant::now(), &self.state);
