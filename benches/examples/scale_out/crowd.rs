@@ -30,6 +30,8 @@ pub(crate) struct Beats {
     pub(crate) epoch: u32,
     pub(crate) front_end: u64,
     pub(crate) next: u64,
+    /// The part of the people in line who counted as present in the last view.
+    pub(crate) present: f64,
     /// The second up to which the polls are reported.
     second: u64,
 }
@@ -47,8 +49,8 @@ impl Ear {
     pub(crate) fn take(&self) -> Beats {
         let mut beats = self.lock();
         let (took, failed, polls) = (Vec::new(), 0, 0);
-        let Beats { epoch, front_end, next, second, .. } = *beats;
-        std::mem::replace(&mut *beats, Beats { took, failed, polls, epoch, front_end, next, second })
+        let kept = Beats { took, failed, polls, ..*beats };
+        std::mem::replace(&mut *beats, kept)
     }
 }
 
@@ -135,6 +137,7 @@ impl Store for Crowd {
                 beats.took.push(asked.elapsed());
                 (beats.epoch, beats.front_end, beats.next) =
                     (view.epoch, view.front_end.max(view.base), view.next);
+                beats.present = view.tally.present as f64 / view.tally.waiting.max(1) as f64;
             }
             Err(_) => beats.failed += 1,
         }

@@ -56,6 +56,8 @@ struct Row {
     joins: Vec<Duration>,
     slowest: Option<(&'static str, Duration)>,
     polls_per_s: f64,
+    /// The part of the people who counted as present at the end.
+    present: f64,
     entered_per_s: f64,
     /// Beats that failed, and calls for the store that were refused or answered from a stale view.
     failed: u64,
@@ -63,10 +65,14 @@ struct Row {
 }
 
 impl Row {
-    /// Whether the line was served as it should be: no beat failed, hardly any call was refused, and a moving line moved.
+    /// Whether the line was served as it should be: no beat failed, hardly any call was refused, everybody counted as
+    /// present, and a moving line moved.
     fn is_served(&self) -> bool {
         let refused = self.refused as f64 > 0.01 * self.redis.calls * MEASURED.as_secs_f64();
-        self.failed == 0 && !refused && (!self.moves || self.entered_per_s > 0.95 * self.known().newcomers)
+        self.failed == 0
+            && !refused
+            && self.present > 0.95
+            && (!self.moves || self.entered_per_s > 0.95 * self.known().newcomers)
     }
 
     fn known(&self) -> Known {
@@ -135,11 +141,12 @@ async fn measure(people: u64, gates: u64, moves: bool) -> Row {
         let own = (redis::cpu_time(std::process::id()) - own).as_secs_f64() / seconds;
         let others = (redis_use::machine_s() - machine) / seconds - own - redis.busy;
         let mut beats = Vec::new();
-        let (mut polls, mut failed) = (0, 0);
+        let (mut polls, mut failed, mut present) = (0, 0, 1.0_f64);
         for heard in room.ears.iter().map(crowd::Ear::take) {
             beats.extend(heard.took);
             polls += heard.polls;
             failed += u64::from(heard.failed);
+            present = present.min(heard.present);
         }
         beats.sort_unstable();
         Row {
@@ -154,6 +161,7 @@ async fn measure(people: u64, gates: u64, moves: bool) -> Row {
             joins,
             slowest: None,
             polls_per_s: polls as f64 / seconds,
+            present,
             entered_per_s: (room.entered.load(Relaxed) - entered) as f64 / seconds,
             failed,
             refused: 0,
@@ -186,7 +194,7 @@ fn print_row(number: usize, of: usize, row: &Row) {
     println!(
         "{number} of {of}: {}: Redis {:.2} % of a core, {:.2} MB/s in, {:.2} out, {:.0} calls/s; \
          joins p50 {:.1}, p99 {:.1} ms; beats p50 {:.1}, p99 {:.1} ms, {:.0} % made; here {:.2} cores, \
-         others {:.2}; {:.0} polls/s, {:.0} entered/s, {} beats failed, {} refused",
+         others {:.2}; {:.0} polls/s, {:.1} % present, {:.0} entered/s, {} beats failed, {} refused",
         row.name(),
         row.redis.busy * 100.0,
         row.redis.bytes_in / 1e6,
@@ -200,6 +208,7 @@ fn print_row(number: usize, of: usize, row: &Row) {
         row.own,
         row.others,
         row.polls_per_s,
+        row.present * 100.0,
         row.entered_per_s,
         row.failed,
         row.refused

@@ -26,6 +26,8 @@ use tokio::{
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until},
 };
 
+use weir_benches::everybody;
+
 use crate::{
     crowd::{Crowd, Ear, PERIOD_S},
     redis::Standalone,
@@ -33,6 +35,12 @@ use crate::{
 
 /// Joins that are under way at once while the line forms.
 const FORMING: usize = 8;
+
+/// How long people may be silent while the line forms.
+const HEARD: Duration = Duration::from_secs(10);
+
+/// More people than this are at the front only if the line takes the others for absent. They are not played.
+const FRONT_MAX: u64 = 20_000;
 
 static BUS: LazyLock<Arc<Bus>> = LazyLock::new(|| Arc::new(Bus::with_rings(|_| 2).expect("a thread")));
 
@@ -45,6 +53,11 @@ async fn connect(server: &Standalone) -> Arc<Redis> {
     let address = Address::parse(&server.url()).expect("an address");
     let redis = Redis::connect(&address, &Settings::default(), Durability::Async).await;
     Arc::new(redis.expect("Redis runs"))
+}
+
+/// Reports a poll of everybody.
+async fn hear_all(redis: &Redis, zone: &ZoneId, people: u64) {
+    redis.beat(zone, everybody(people), 0).await.expect("beats");
 }
 
 /// The gates, and what their people did.
@@ -67,8 +80,13 @@ impl Room {
         let operator = connect(server).await;
         let hold = policy(Mode::Hold);
         operator.put_zone(&zone, hold).await.expect("put");
-        let mut joins = JoinSet::new();
-        for _ in 0..people.div_ceil(1_024) {
+        let (mut joins, mut heard) = (JoinSet::new(), Instant::now());
+        for joined in 0..people.div_ceil(1_024) {
+            if heard.elapsed() > HEARD {
+                // Whoever joined must not seem to have left.
+                hear_all(&operator, &zone, joined * 1_024).await;
+                heard = Instant::now();
+            }
             if joins.len() == FORMING {
                 joins.join_next().await.expect("there are some").expect("no panic");
             }
@@ -76,6 +94,7 @@ impl Room {
             joins.spawn(async move { drop(store.join(&zone, 1_024).await.expect("joins")) });
         }
         joins.join_all().await;
+        hear_all(&operator, &zone, people).await;
 
         let from = Instant::now();
         let mut room = Self {
@@ -103,6 +122,7 @@ impl Room {
             // Servers do not start at the same instant, so their beats do not coincide.
             sleep(Duration::from_secs(1) / u32::try_from(gates).expect("few")).await;
         }
+        hear_all(&room.operator, &room.zone, people).await;
         room
     }
 
@@ -122,7 +142,7 @@ impl Room {
                     .map(|beats| (beats.front_end, beats.epoch))
                     .max()
                     .unwrap_or_default();
-                for seq in front..end {
+                for seq in front..end.min(front + FRONT_MAX) {
                     let gate = Arc::clone(&gates[usize::try_from(seq).expect("64 bits") % gates.len()]);
                     let (zone, entered, refused) = (zone.clone(), Arc::clone(&entered), Arc::clone(&refused));
                     // Somebody comes to the front at any time within a period.
