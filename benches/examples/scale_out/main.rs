@@ -65,12 +65,13 @@ struct Row {
 }
 
 impl Row {
-    /// Whether the line was served as it should be: no beat failed, hardly any call was refused, everybody counted as
-    /// present, and a moving line moved.
+    /// Whether the line was served as it should be: no beat failed, beats took less than a second, hardly any
+    /// call was refused, everybody counted as present, and a moving line moved.
     fn is_served(&self) -> bool {
         let refused = self.refused as f64 > 0.01 * self.redis.calls * MEASURED.as_secs_f64();
         self.failed == 0
             && !refused
+            && self.beaten > 0.5
             && self.present > 0.95
             && (!self.moves || self.entered_per_s > 0.95 * self.known().newcomers)
     }
