@@ -36,6 +36,9 @@ use crate::{
 /// Joins that are under way at once while the line forms.
 const FORMING: usize = 8;
 
+/// How long a connection, and a call of the operator, may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// How long people may be silent while the line forms.
 const HEARD: Duration = Duration::from_secs(10);
 
@@ -49,9 +52,11 @@ pub(crate) fn policy(mode: Mode) -> Policy {
     Policy { mode, max_waiting: 100_000_000, ..Policy::default() }
 }
 
-async fn connect(server: &Standalone) -> Arc<Redis> {
+/// Connects as a server does, but waits longer for the connection, so that a busy moment does not end a long run.
+async fn connect(server: &Standalone, command_timeout: Duration) -> Arc<Redis> {
     let address = Address::parse(&server.url()).expect("an address");
-    let redis = Redis::connect(&address, &Settings::default(), Durability::Async).await;
+    let settings = Settings { connect_timeout: PATIENCE, command_timeout, ..Settings::default() };
+    let redis = Redis::connect(&address, &settings, Durability::Async).await;
     Arc::new(redis.expect("Redis runs"))
 }
 
@@ -77,7 +82,7 @@ impl Room {
     /// Lets a line of `people` form in an empty Redis, on hold, and opens `gates` gates on it, one after the other within a second.
     pub(crate) async fn open(server: &Standalone, people: u64, gates: u64) -> Self {
         let zone = ZoneId::parse("ZONE").expect("a name");
-        let operator = connect(server).await;
+        let operator = connect(server, PATIENCE).await;
         let hold = policy(Mode::Hold);
         operator.put_zone(&zone, hold).await.expect("put");
         let (mut joins, mut heard) = (JoinSet::new(), Instant::now());
@@ -107,7 +112,7 @@ impl Room {
             tasks: JoinSet::new(),
         };
         for gate in 0..gates {
-            let (redis, ear) = (connect(server).await, Ear::default());
+            let (redis, ear) = (connect(server, Settings::default().command_timeout).await, Ear::default());
             let crowd = Crowd { redis: Arc::clone(&redis), ear: ear.clone(), gate, gates, from };
             let seals = Seals::only(SealKey { id: 1, secret: [1; 32] });
             let served = Arc::new(Gate::new(crowd, seals, Arc::clone(&BUS)));
