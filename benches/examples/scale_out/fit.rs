@@ -30,7 +30,8 @@ pub(crate) struct Formula(pub(crate) [f64; CONSTANTS]);
 impl Formula {
     /// Fits the formula to rows and their values, which are positive. `None` if the rows do not determine all constants.
     pub(crate) fn fit(rows: &[(Known, f64)]) -> Option<Self> {
-        // The normal equations. All parts are scaled, so that they are of one size.
+        // The normal equations. Parts and values are scaled, so that they are of one size.
+        let most = rows.iter().map(|(_, value)| *value).fold(0.0, f64::max);
         let mut scale = [0.0_f64; CONSTANTS];
         for (known, _) in rows {
             for (scale, part) in scale.iter_mut().zip(known.parts()) {
@@ -39,7 +40,8 @@ impl Formula {
         }
         let mut equations = [[0.0; CONSTANTS + 1]; CONSTANTS];
         for (known, value) in rows {
-            let parts: [f64; CONSTANTS] = std::array::from_fn(|i| known.parts()[i] / scale[i] / value);
+            let parts: [f64; CONSTANTS] =
+                std::array::from_fn(|i| known.parts()[i] / scale[i] * (most / value));
             for (equation, part) in equations.iter_mut().zip(parts) {
                 for (sum, other) in equation.iter_mut().zip(parts.into_iter().chain([1.0])) {
                     *sum += part * other;
@@ -47,7 +49,7 @@ impl Formula {
             }
         }
         let solved = solve(equations)?;
-        Some(Self(std::array::from_fn(|i| solved[i] / scale[i])))
+        Some(Self(std::array::from_fn(|i| solved[i] * most / scale[i])))
     }
 
     /// The value for a row.
