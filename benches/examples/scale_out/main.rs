@@ -6,8 +6,8 @@
 //! Prints for each row the processor time of Redis, its bytes, its script calls, how long a join takes, and the slowest call.
 //! With enough rows it also fits a formula, and says how well that predicts the rows that it was not fitted to.
 //!
-//! `cargo run --profile bench -p weir-benches --example scale_out -- 600000 1,8` takes about two minutes (four rows). Without
-//! arguments all 36 rows are measured, in about 25 minutes (needs `redis-server` and 4 GB; the machine should be idle).
+//! `cargo run --profile bench -p weir-benches --example scale_out -- 600000 8` takes about a minute (two rows). Without
+//! arguments all 36 rows are measured, in about 30 minutes (needs `redis-server` and 4 GB; the machine should be idle).
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
 
 #[allow(dead_code, reason = "the tests use more of it")]
