@@ -19,6 +19,7 @@ use crate::{
     profile::Profile,
     progress::Progress,
     target::Target,
+    worker,
 };
 
 /// Open files that a worker needs besides its connections.
@@ -112,6 +113,7 @@ type Message = (u16, Option<Frame>);
 async fn start(setup: &Setup, worker: u16, workers: u16, messages: mpsc::Sender<Message>) -> Result<Worker> {
     let mut child = Command::new(std::env::current_exe()?)
         .arg("worker")
+        .env(worker::KEEP_MEMORY.0, worker::KEEP_MEMORY.1)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         // Ctrl-C on the terminal must reach only the parent, which then stops the workers.
