@@ -76,6 +76,9 @@ struct Run {
     /// Share of users who ask again after they entered
     #[arg(long, value_name = "PART")]
     repeat: Option<f64>,
+    /// Share of users who listen to a stream of events instead of polling, such as 0.5
+    #[arg(long, value_name = "PART")]
+    stream_share: Option<f64>,
     /// Source address, or a range such as 127.0.0.2-127.0.0.20
     #[arg(long, value_name = "FROM-TO", value_parser = sources)]
     sources: Option<Sources>,
@@ -278,6 +281,7 @@ impl Prepared {
         profile.abandon = run.abandon.unwrap_or(profile.abandon);
         profile.naps = run.naps.unwrap_or(profile.naps);
         profile.repeat = run.repeat.unwrap_or(profile.repeat);
+        profile.stream_share = run.stream_share.unwrap_or(profile.stream_share);
         profile.check().map_err(|(field, why)| anyhow!("{field}: {why}"))?;
         for path in [&run.out.json, &run.out.html].into_iter().flatten() {
             writable(path)?;
@@ -328,6 +332,7 @@ impl Prepared {
         setup.connections = setup.connections.min(users as usize);
         let (start_unix_ms, gathered) = run::run(&setup).await?;
         let plan = Plan {
+            streams: setup.streams(),
             target: self.url.clone(),
             zone: setup.zone,
             profile: setup.profile.name.clone(),
@@ -343,7 +348,7 @@ impl Prepared {
     }
 
     async fn check_target(&self) -> Result<(), target::TargetError> {
-        identity::check(&self.url, &self.setup.target, &self.setup.zone, &self.setup.sources).await
+        identity::check(&self.url, &self.setup).await
     }
 }
 

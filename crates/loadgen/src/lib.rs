@@ -4,6 +4,8 @@ mod bilingual;
 pub mod cli;
 pub mod clock;
 pub mod columns;
+mod connect;
+pub mod events;
 pub mod file;
 mod find;
 mod format;

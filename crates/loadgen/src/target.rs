@@ -120,6 +120,14 @@ pub enum TargetError {
         /// The evidence.
         why: String,
     },
+    /// The waiting room has no streams.
+    #[error("{url} has no streams of events, so --stream-share must be left out: {why}")]
+    NoStreams {
+        /// The target.
+        url: String,
+        /// The evidence.
+        why: String,
+    },
     /// The waiting room does not serve the zone.
     #[error("{url} does not know the zone {zone}")]
     Zone {

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow};
 use goose::{
     GooseAttack,
     client::GooseClientBuilder,
@@ -66,13 +66,7 @@ pub fn main() -> Result<()> {
         let mut line = String::new();
         io::stdin().lock().read_line(&mut line)?;
         let task: Task = serde_json::from_str(&line).context("the task")?;
-        let files = limit.maximum.unwrap_or(u64::MAX);
-        ensure!(
-            files >= (task.connections + FILES) as u64,
-            "{} connections need more than the {files} open files allowed; raise the hard limit (ulimit -Hn), or set \
-             --connections or --workers",
-            task.connections
-        );
+        check_files(&task, limit.maximum.unwrap_or(u64::MAX)).map_err(anyhow::Error::msg)?;
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .enable_all()
@@ -84,6 +78,24 @@ pub fn main() -> Result<()> {
     }
     drop(frames);
     writer.join().map_err(|_| anyhow!("the writer panicked"))?
+}
+
+/// Checks that the process may open as many files as the connections and streams of the task need.
+fn check_files(task: &Task, files: u64) -> Result<(), String> {
+    let streams = task.profile.most_streams(task.worker.into(), task.workers.into());
+    let needed = (task.connections + streams as usize + FILES) as u64;
+    if files >= needed {
+        return Ok(());
+    }
+    let (connections, missing) = (task.connections, needed - files);
+    let what = match streams {
+        0 => format!("{connections} connections"),
+        _ => format!("{streams} streams and {connections} connections"),
+    };
+    Err(format!(
+        "{what} of one process need {needed} open files, {missing} more than the {files} that are allowed; raise the hard limit \
+         (ulimit -Hn), give more --workers, or fewer users, --stream-share or --connections"
+    ))
 }
 
 /// Writes messages on a separate thread, because a full pipe must not hold up the users.
@@ -156,8 +168,8 @@ async fn work(task: Task, frames: mpsc::Sender<Frame>) -> Result<()> {
     for stories in total.stories.chunks(STORIES) {
         frames.send(Frame::Stories(Box::new(Columns::of(stories))))?;
     }
-    let (due, counters, failures) = (total.due, total.counters, total.failures);
-    frames.send(Frame::End { lasted_ms, due, counters, failures })?;
+    let (due, counters, streams, failures) = (total.due, total.counters, total.streams, total.failures);
+    frames.send(Frame::End { lasted_ms, due, counters, streams, failures })?;
     Ok(())
 }
 
@@ -308,6 +320,46 @@ async fn seconds(
         let (wait, entry) = (pack(&counts.wait), pack(&counts.entry));
         if frames.send(Frame::Second { at, second, wait, entry }).is_err() || over {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        profile,
+        target::{Way, parse},
+    };
+
+    #[test]
+    fn too_few_open_files_are_named_before_the_run() {
+        let mut task = Task {
+            target: parse("http://127.0.0.1:1", &Way::default()).expect("a target"),
+            zone: "Z".into(),
+            profile: profile::load("spike").expect("built in"),
+            worker: 1,
+            workers: 2,
+            connections: 100,
+            sources: Vec::new(),
+            seed: 1,
+        };
+        assert_eq!(check_files(&task, 150), Ok(()));
+        assert!(
+            check_files(&task, 149).expect_err("refused").contains("1 more than the 149 that are allowed")
+        );
+        // 5,000 users of this worker, and one who may be replaced.
+        task.profile.stream_share = 0.5;
+        assert_eq!(check_files(&task, 2_651), Ok(()));
+        let said = check_files(&task, 651).expect_err("refused");
+        for fact in [
+            "2501 streams and 100 connections",
+            "2651 open files",
+            "2000 more",
+            "ulimit -Hn",
+            "--stream-share",
+        ] {
+            assert!(said.contains(fact), "{said}");
         }
     }
 }
