@@ -23,6 +23,8 @@ use crate::{
 
 /// The default number of connections that all users share.
 const CONNECTIONS: usize = 2000;
+/// The same with HTTP/2.
+const HTTP2_CONNECTIONS: usize = 20;
 /// The largest number of source addresses.
 const SOURCES: u32 = 4096;
 
@@ -82,7 +84,7 @@ struct Run {
     /// Source address, or a range such as 127.0.0.2-127.0.0.20
     #[arg(long, value_name = "FROM-TO", value_parser = sources)]
     sources: Option<Sources>,
-    /// Number of connections that all users share
+    /// Number of connections that all users share: 2,000, with HTTP/2 20
     #[arg(long)]
     connections: Option<usize>,
     /// Number of worker processes, instead of one per core
@@ -118,6 +120,9 @@ struct WayArgs {
     /// Address of the target's host, such as shop.example:443:10.0.0.7
     #[arg(long, value_name = "HOST:PORT:ADDRESS")]
     resolve: Vec<Resolved>,
+    /// Call over HTTP/2: agreed by ALPN for https, expected to be known for http
+    #[arg(long)]
+    http2: bool,
     /// Header of each call, such as 'X-Rehearsal: yes'; may be repeated
     #[arg(long, short = 'H', value_name = "NAME: VALUE")]
     header: Vec<String>,
@@ -133,7 +138,7 @@ impl WayArgs {
             None => Trust::System,
         };
         let headers = self.header.iter().map(|text| header(text)).collect::<Result<_>>()?;
-        Ok(Way { trust, resolve: self.resolve, headers })
+        Ok(Way { trust, resolve: self.resolve, headers, http2: self.http2 })
     }
 }
 
@@ -300,7 +305,8 @@ impl Prepared {
         if let Some(source) = sources.iter().find(|source| source.is_ipv4() != target.address.is_ipv4()) {
             bail!("--sources: {source} cannot reach {}", target.address);
         }
-        let connections = run.connections.unwrap_or(CONNECTIONS.min(profile.users as usize));
+        let connections = if target.http2 { HTTP2_CONNECTIONS } else { CONNECTIONS };
+        let connections = run.connections.unwrap_or(connections.min(profile.users as usize));
         if connections == 0 {
             bail!("--connections 0: must be at least 1");
         }

@@ -5,6 +5,7 @@ use http_body_util::Full;
 use hyper::{Request, header::CONTENT_TYPE};
 
 use crate::{
+    connect,
     pool::{Listening, Pool},
     run::Setup,
     target::TargetError,
@@ -54,7 +55,16 @@ async fn check_room(url: &str, setup: &Setup, pool: &Pool) -> Result<(), TargetE
             .map_err(|error| TargetError::Url { url: url.clone(), why: error.to_string() })?;
         *request.headers_mut() = headers.clone();
         let reply = pool.call(request, || {}).await;
-        let reply = reply.map_err(|why| TargetError::Unreachable { url: url.clone(), why })?;
+        let reply = reply.map_err(|why| {
+            // Without encryption nothing but the first call shows whether the server speaks it.
+            let is_plain_http2 = target.http2 && target.tls.is_none() && why != connect::REFUSED;
+            let url = url.clone();
+            if is_plain_http2 {
+                TargetError::NoHttp2 { url, why }
+            } else {
+                TargetError::Unreachable { url, why }
+            }
+        })?;
         match wire::read(reply.status, reply.retry_after.as_deref(), &reply.body) {
             Answer::Enter { .. } | Answer::NotYet { .. } => return Ok(()),
             Answer::Refused { code, .. } if code == "unknown_zone" => {

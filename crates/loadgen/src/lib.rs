@@ -14,6 +14,7 @@ pub mod gather;
 pub mod html;
 mod identity;
 pub mod lag;
+mod multiplex;
 pub mod pool;
 pub mod profile;
 pub mod progress;

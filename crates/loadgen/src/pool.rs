@@ -1,4 +1,4 @@
-//! The connections of a worker. Many users share few connections, as behind a load balancer.
+//! The connections of a worker. Many users share few connections, as behind a load balancer. [`Multiplex`] has those for HTTP/2.
 //!
 //! Invariants: at most N connections are open. Users wait for a free one in the order in which they asked. A connection
 //! returns to the pool only after its whole reply was read, so no reply reaches the wrong user.
@@ -17,6 +17,7 @@ use tokio::{sync::Semaphore, time::timeout};
 use crate::{
     connect::{Connector, Sender},
     events::Events,
+    multiplex::Multiplex,
     target::Target,
 };
 
@@ -51,6 +52,8 @@ pub enum Listening {
 #[derive(Debug)]
 pub struct Pool {
     connector: Connector,
+    /// The connections for HTTP/2; with them, the others are not used for calls.
+    http2: Option<Multiplex>,
     // A stack: the connection used last is used next, so that no more are opened than are needed at once.
     idle: Mutex<Vec<Sender>>,
     free: Semaphore,
@@ -64,6 +67,7 @@ impl Pool {
     pub fn new(target: &Target, connections: usize, sources: Vec<IpAddr>) -> Result<Self, String> {
         Ok(Self {
             connector: Connector::new(target, sources)?,
+            http2: target.http2.then(|| Multiplex::new(target.origin(), connections)),
             idle: Mutex::default(),
             free: Semaphore::new(connections.min(Semaphore::MAX_PERMITS)),
         })
@@ -78,6 +82,10 @@ impl Pool {
         request: Request<Full<Bytes>>,
         mut sending: impl FnMut(),
     ) -> Result<Reply, String> {
+        if let Some(http2) = &self.http2 {
+            let sent = async { whole(http2.send(&self.connector, request, sending).await?).await };
+            return timeout(REPLY_TIMEOUT, sent).await.unwrap_or_else(|_| Err(no_reply()));
+        }
         let _permit = self.free.acquire().await.map_err(|_| "the pool is closed")?;
         let mut request = request;
         loop {
@@ -112,7 +120,7 @@ impl Pool {
         }
     }
 
-    /// Opens a stream of events on a connection of its own, which does not count towards the `connections` of the pool. It calls
+    /// Opens a stream of events, always with HTTP/1.1, on a connection of its own, which does not count towards the `connections` of the pool. It calls
     /// `sending` just before the request is sent.
     ///
     /// # Errors
