@@ -1,4 +1,5 @@
-//! Runs `loadgen` against the running `weir`: a burst with people who leave, pause and ask again. No check may fail.
+//! Runs `loadgen` against the running `weir`: a burst with people who leave, pause and ask again. Half of them listen to streams.
+//! No check may fail.
 
 #[path = "../support/client.rs"]
 #[expect(dead_code, reason = "loadgen makes the calls")]
@@ -32,6 +33,7 @@ patience_s = [1, 6]
 naps = 0.2
 nap_s = [4, 6]
 repeat = 0.5
+stream_share = 0.5
 ";
 
 /// Killed if the test fails; its workers end with it.
@@ -91,6 +93,10 @@ fn a_burst_is_rehearsed_and_no_check_fails() {
     };
     assert_eq!(count("entered_sent_ms", &|sent| sent >= 0), PER_MINUTE, "{said}");
     assert!(report["counters"]["can_enter_true_count"].as_u64() > Some(PER_MINUTE + 50), "{said}");
+    let streams = |field: &str| report["streams"][field].as_u64();
+    // Each listener who waits opens one, and those who paused open another one.
+    assert!(streams("opened") > Some(50) && streams("reconnected") > Some(3), "{said}");
+    assert!(streams("events") > streams("opened") && streams("refused") == Some(0), "{said}");
     assert!(count("end", &|end| end == 1) > 20, "some left: {said}");
     assert!(count("lapses", &|lapses| lapses > 0) > 5, "some paused: {said}");
     let page = fs::read_to_string(path("run.html")).expect("written");

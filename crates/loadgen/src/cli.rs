@@ -23,6 +23,8 @@ use crate::{
 
 /// The default number of connections that all users share.
 const CONNECTIONS: usize = 2000;
+/// The same with HTTP/2.
+const HTTP2_CONNECTIONS: usize = 20;
 /// The largest number of source addresses.
 const SOURCES: u32 = 4096;
 
@@ -76,10 +78,13 @@ struct Run {
     /// Share of users who ask again after they entered
     #[arg(long, value_name = "PART")]
     repeat: Option<f64>,
+    /// Share of users who listen to a stream of events instead of polling, such as 0.5
+    #[arg(long, value_name = "PART")]
+    stream_share: Option<f64>,
     /// Source address, or a range such as 127.0.0.2-127.0.0.20
     #[arg(long, value_name = "FROM-TO", value_parser = sources)]
     sources: Option<Sources>,
-    /// Number of connections that all users share
+    /// Number of connections that all users share: 2,000, with HTTP/2 20
     #[arg(long)]
     connections: Option<usize>,
     /// Number of worker processes, instead of one per core
@@ -115,6 +120,9 @@ struct WayArgs {
     /// Address of the target's host, such as shop.example:443:10.0.0.7
     #[arg(long, value_name = "HOST:PORT:ADDRESS")]
     resolve: Vec<Resolved>,
+    /// Call over HTTP/2: agreed by ALPN for https, expected to be known for http
+    #[arg(long)]
+    http2: bool,
     /// Header of each call, such as 'X-Rehearsal: yes'; may be repeated
     #[arg(long, short = 'H', value_name = "NAME: VALUE")]
     header: Vec<String>,
@@ -130,7 +138,7 @@ impl WayArgs {
             None => Trust::System,
         };
         let headers = self.header.iter().map(|text| header(text)).collect::<Result<_>>()?;
-        Ok(Way { trust, resolve: self.resolve, headers })
+        Ok(Way { trust, resolve: self.resolve, headers, http2: self.http2 })
     }
 }
 
@@ -278,6 +286,7 @@ impl Prepared {
         profile.abandon = run.abandon.unwrap_or(profile.abandon);
         profile.naps = run.naps.unwrap_or(profile.naps);
         profile.repeat = run.repeat.unwrap_or(profile.repeat);
+        profile.stream_share = run.stream_share.unwrap_or(profile.stream_share);
         profile.check().map_err(|(field, why)| anyhow!("{field}: {why}"))?;
         for path in [&run.out.json, &run.out.html].into_iter().flatten() {
             writable(path)?;
@@ -296,7 +305,8 @@ impl Prepared {
         if let Some(source) = sources.iter().find(|source| source.is_ipv4() != target.address.is_ipv4()) {
             bail!("--sources: {source} cannot reach {}", target.address);
         }
-        let connections = run.connections.unwrap_or(CONNECTIONS.min(profile.users as usize));
+        let connections = if target.http2 { HTTP2_CONNECTIONS } else { CONNECTIONS };
+        let connections = run.connections.unwrap_or(connections.min(profile.users as usize));
         if connections == 0 {
             bail!("--connections 0: must be at least 1");
         }
@@ -328,6 +338,7 @@ impl Prepared {
         setup.connections = setup.connections.min(users as usize);
         let (start_unix_ms, gathered) = run::run(&setup).await?;
         let plan = Plan {
+            streams: setup.streams(),
             target: self.url.clone(),
             zone: setup.zone,
             profile: setup.profile.name.clone(),
@@ -343,7 +354,7 @@ impl Prepared {
     }
 
     async fn check_target(&self) -> Result<(), target::TargetError> {
-        identity::check(&self.url, &self.setup.target, &self.setup.zone, &self.setup.sources).await
+        identity::check(&self.url, &self.setup).await
     }
 }
 

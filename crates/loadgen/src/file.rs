@@ -92,6 +92,7 @@ pub fn merge(runs: Vec<(String, Run)>) -> Result<(Plan, Gathered)> {
                     "{name}: began {apart} ms apart from the first file; start all machines together with --start-at"
                 );
                 plan.users += report.plan.users;
+                plan.streams += report.plan.streams;
                 plan.planned_ms = plan.planned_ms.max(report.plan.planned_ms);
                 plan.admit_per_minute = plan.admit_per_minute.or(report.plan.admit_per_minute);
             }
@@ -105,6 +106,7 @@ pub fn merge(runs: Vec<(String, Run)>) -> Result<(Plan, Gathered)> {
         add(&mut all.wait, &unpack(&report.wait.histogram).with_context(damaged)?);
         add(&mut all.entry, &unpack(&report.entry.histogram).with_context(damaged)?);
         all.add_counters(&report.counters);
+        all.add_streams(&report.streams);
         all.add_failures(&report.failures);
         all.lasted_ms = all.lasted_ms.max(report.lasted_ms);
         all.interrupted |= report.interrupted;

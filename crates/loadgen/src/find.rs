@@ -222,6 +222,7 @@ mod tests {
             users,
             planned_ms: 1_000,
             abandon: 0.0,
+            streams: 0,
             start_unix_ms: 0,
             admit_per_minute: None,
             sub_windows: 10,

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     columns::Columns,
     profile::Profile,
-    report::{Counters, Failure, Second},
+    report::{Counters, Failure, Second, Streams},
     target::Target,
 };
 
@@ -106,6 +106,8 @@ pub enum Frame {
         due: Vec<u32>,
         /// The counters.
         counters: Counters,
+        /// What became of the streams.
+        streams: Streams,
         /// Failures by kind.
         failures: Vec<Failure>,
     },

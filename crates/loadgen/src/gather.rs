@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::{
     frame::{Latencies, no_latencies, pack},
     lag, report,
-    report::{Check, Counters, Failure, GENERATOR, Judgement, Latency, Plan, Report, Second},
+    report::{Check, Counters, Failure, GENERATOR, Judgement, Latency, Plan, Report, Second, Streams},
     slo::Slo,
     story::Story,
     verdict,
@@ -25,6 +25,8 @@ pub struct Gathered {
     pub entry: Latencies,
     /// The counters.
     pub counters: Counters,
+    /// What became of the streams.
+    pub streams: Streams,
     /// Failures by kind: their number, and the time of the first.
     pub failures: BTreeMap<String, (u64, u32)>,
     /// The stories.
@@ -44,6 +46,7 @@ impl Default for Gathered {
             wait: no_latencies(),
             entry: no_latencies(),
             counters: Counters::default(),
+            streams: Streams::default(),
             failures: BTreeMap::new(),
             stories: Vec::new(),
             lasted_ms: 0,
@@ -77,6 +80,8 @@ impl Gathered {
         second.entered += more.entered;
         second.errors += more.errors;
         second.stale += more.stale;
+        second.streams += more.streams;
+        second.stream_events += more.stream_events;
         second.lag_us = second.lag_us.max(more.lag_us);
         second.cpu_millicores += more.cpu_millicores;
         add(all, latencies);
@@ -95,6 +100,14 @@ impl Gathered {
         self.counters.entry_requests_total += more.entry_requests_total;
         self.counters.can_enter_true_count += more.can_enter_true_count;
         self.counters.can_enter_false_count += more.can_enter_false_count;
+    }
+
+    /// Adds what became of streams.
+    pub fn add_streams(&mut self, more: &Streams) {
+        self.streams.opened += more.opened;
+        self.streams.reconnected += more.reconnected;
+        self.streams.refused += more.refused;
+        self.streams.events += more.events;
     }
 
     /// Adds failures.
@@ -134,6 +147,7 @@ impl Gathered {
             bottleneck,
             seconds,
             counters: self.counters,
+            streams: self.streams,
             wait: latency(&self.wait),
             entry: latency(&self.entry),
             all: latency(&all),

@@ -149,6 +149,10 @@ fn tiles(report: &Report) -> Vec<Fact> {
         Fact::new("p95 latency", "응답 시간 p95", milliseconds(p95)),
         Fact::new("p99 latency", "응답 시간 p99", milliseconds(p99)),
     ];
+    let streams = report.seconds.iter().map(|second| second.streams).max().unwrap_or(0);
+    if report.plan.streams > 0 {
+        tiles.push(Fact::new("Peak open streams", "최대 동시 스트림", grouped(streams.into())));
+    }
     let slot_use = report.checks.iter().find(|check| check.name == "slot_use");
     if let Some(share) = slot_use.and_then(|check| check.figure) {
         tiles.push(Fact::new("Slots used", "입장 자리 사용률", format!("{:.1} %", 100.0 * share)));
@@ -162,12 +166,18 @@ fn facts(report: &Report) -> Vec<Fact> {
     let limit = plan
         .admit_per_minute
         .map_or_else(|| "unknown · 알 수 없음".to_owned(), |limit| grouped(limit.into()));
+    let streams = &report.streams;
+    let opened = format!("{} / {}", grouped(streams.opened), grouped(streams.reconnected));
+    let refused = format!("{} / {}", grouped(streams.refused), grouped(streams.events));
     let lasted = format!("{} / {}", seconds(report.lasted_ms), seconds(plan.planned_ms));
     vec![
         Fact::new("Users planned", "계획한 사용자", grouped(plan.users.into())),
         Fact::new("Share that leaves while waiting", "이탈 비율", format!("{:.0} %", 100.0 * plan.abandon)),
         Fact::new("Allowed entries per minute", "분당 허용 인원", limit),
         Fact::new("Sub-windows per minute", "1분을 나눈 구간 수", plan.sub_windows.to_string()),
+        Fact::new("Streams planned at most", "계획한 최대 스트림", grouped(plan.streams.into())),
+        Fact::new("Streams opened / of them reconnects", "열린 스트림 / 그중 재연결", opened),
+        Fact::new("Streams refused / events", "거절된 스트림 / 이벤트", refused),
         Fact::new("Start", "시작", date(plan.start_unix_ms)),
         Fact::new("Duration / planned", "실행 시간 / 계획", lasted),
     ]

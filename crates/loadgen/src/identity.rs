@@ -1,35 +1,52 @@
 //! Whether the target is a waiting room.
 
-use std::net::IpAddr;
-
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::Request;
+use hyper::{Request, header::CONTENT_TYPE};
 
 use crate::{
-    pool::Pool,
-    target::{Target, TargetError},
+    connect,
+    pool::{Listening, Pool},
+    run::Setup,
+    target::TargetError,
     wire::{self, Answer},
 };
 
 /// A token that no waiting room issued.
 const NO_TOKEN: &str = "loadgen-asks-who-is-there";
 
-/// Checks that `target` is a waiting room that serves `zone`.
+/// Checks that the target is a waiting room that serves the zone, and has streams if users will listen to them.
 ///
 /// The check asks for entry with an invalid token, which takes no place. Only if the reply does not decide, it takes a
 /// place.
 ///
 /// # Errors
 /// If it is not a waiting room, does not serve the zone, or does not reply.
-pub(crate) async fn check(
-    url: &str,
-    target: &Target,
-    zone: &str,
-    sources: &[IpAddr],
-) -> Result<(), TargetError> {
-    let url = url.to_owned();
-    let pool = Pool::new(target, 1, sources.iter().copied().take(1).collect()).map_err(TargetError::Way)?;
+pub(crate) async fn check(url: &str, setup: &Setup) -> Result<(), TargetError> {
+    let (target, zone) = (&setup.target, &setup.zone);
+    let sources = setup.sources.iter().copied().take(1).collect();
+    let pool = Pool::new(target, 1, sources).map_err(TargetError::Way)?;
+    check_room(url, setup, &pool).await?;
+    if setup.streams() == 0 {
+        return Ok(());
+    }
+    let address = wire::stream(&format!("{}{}", target.prefix, wire::STREAM), zone, NO_TOKEN);
+    let mut request: Request<Full<Bytes>> = Request::get(address)
+        .body(Full::default())
+        .map_err(|error| TargetError::Url { url: url.to_owned(), why: error.to_string() })?;
+    *request.headers_mut() = target.headers().map_err(TargetError::Way)?;
+    request.headers_mut().remove(CONTENT_TYPE);
+    let why = match pool.listen(request, || {}).await {
+        Ok(Listening::Refused(reply)) if ![404, 405, 501].contains(&reply.status) => return Ok(()),
+        Ok(Listening::Refused(reply)) => format!("it answered {} to {}", reply.status, wire::STREAM),
+        Ok(Listening::Open(_)) => "it gave a stream to a token that it did not issue".to_owned(),
+        Err(why) => why,
+    };
+    Err(TargetError::NoStreams { url: url.to_owned(), why })
+}
+
+async fn check_room(url: &str, setup: &Setup, pool: &Pool) -> Result<(), TargetError> {
+    let (url, target, zone) = (url.to_owned(), &setup.target, &setup.zone);
     let headers = target.headers().map_err(TargetError::Way)?;
     let mut last = String::new();
     for (path, token) in [(wire::ENTRY, Some(NO_TOKEN)), (wire::WAIT, None)] {
@@ -38,7 +55,16 @@ pub(crate) async fn check(
             .map_err(|error| TargetError::Url { url: url.clone(), why: error.to_string() })?;
         *request.headers_mut() = headers.clone();
         let reply = pool.call(request, || {}).await;
-        let reply = reply.map_err(|why| TargetError::Unreachable { url: url.clone(), why })?;
+        let reply = reply.map_err(|why| {
+            // Without encryption nothing but the first call shows whether the server speaks it.
+            let is_plain_http2 = target.http2 && target.tls.is_none() && why != connect::REFUSED;
+            let url = url.clone();
+            if is_plain_http2 {
+                TargetError::NoHttp2 { url, why }
+            } else {
+                TargetError::Unreachable { url, why }
+            }
+        })?;
         match wire::read(reply.status, reply.retry_after.as_deref(), &reply.body) {
             Answer::Enter { .. } | Answer::NotYet { .. } => return Ok(()),
             Answer::Refused { code, .. } if code == "unknown_zone" => {
@@ -73,7 +99,58 @@ mod tests {
     };
 
     use super::*;
-    use crate::target::{Way, parse};
+    use crate::{
+        profile,
+        target::{Way, parse},
+    };
+
+    fn setup(url: &str) -> Setup {
+        Setup {
+            target: parse(url, &Way::default()).expect("a target"),
+            zone: "Z".to_owned(),
+            profile: profile::load("spike").expect("built in"),
+            connections: 1,
+            sources: Vec::new(),
+            workers: None,
+            start_unix_ms: None,
+            seed: 1,
+        }
+    }
+
+    /// A room without streams is named before the run, if users will listen.
+    #[tokio::test]
+    async fn a_room_without_streams_is_named() {
+        for share in [0.0, 0.5] {
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+            let url = format!("http://{}", listener.local_addr().expect("bound"));
+            let server = tokio::spawn(async move {
+                for (end, reply) in [
+                    ("}", "401 x\r\ncontent-length: 20\r\n\r\n{\"code\":\"bad_token\"}"),
+                    ("\r\n\r\n", "404 x\r\ncontent-length: 0\r\n\r\n"),
+                ] {
+                    let (mut socket, _) = listener.accept().await.expect("a connection");
+                    let mut request = Vec::new();
+                    while !request.ends_with(end.as_bytes()) {
+                        socket.read_buf(&mut request).await.expect("a request");
+                    }
+                    socket.write_all(format!("HTTP/1.1 {reply}").as_bytes()).await.expect("taken");
+                }
+            });
+            let mut setup = setup(&url);
+            setup.profile.stream_share = share;
+            let checked = check(&url, &setup).await;
+            server.abort();
+            if share == 0.0 {
+                assert_eq!(checked, Ok(()));
+                continue;
+            }
+            let said = checked.expect_err("named").to_string();
+            assert!(
+                said.contains("no streams") && said.contains("--stream-share") && said.contains("404"),
+                "{said}"
+            );
+        }
+    }
 
     /// A room that refuses the first join is still a room.
     #[tokio::test]
@@ -97,7 +174,7 @@ mod tests {
                 }
             });
             let url = format!("http://{address}");
-            let checked = check(&url, &parse(&url, &Way::default()).expect("a target"), "Z", &[]).await;
+            let checked = check(&url, &setup(&url)).await;
             assert_eq!(checked.is_ok(), is_room, "{code}: {checked:?}");
             server.await.expect("no panic");
         }

@@ -1,44 +1,32 @@
-//! The connections of a worker. Many users share few connections, as behind a load balancer.
+//! The connections of a worker. Many users share few connections, as behind a load balancer. [`Multiplex`] has those for HTTP/2.
 //!
 //! Invariants: at most N connections are open. Users wait for a free one in the order in which they asked. A connection
 //! returns to the pool only after its whole reply was read, so no reply reaches the wrong user.
 
 use std::{
-    io,
-    net::{IpAddr, SocketAddr},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    net::IpAddr,
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::{Request, client::conn::http1::SendRequest, header};
-use hyper_util::rt::TokioIo;
-use rustls::{ClientConfig, pki_types::ServerName};
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpSocket,
-    sync::Semaphore,
-    time::timeout,
-};
-use tokio_rustls::TlsConnector;
+use hyper::{Request, Response, StatusCode, body::Incoming, header};
+use tokio::{sync::Semaphore, time::timeout};
 
 use crate::{
+    connect::{Connector, Sender},
+    events::Events,
+    multiplex::Multiplex,
     target::Target,
-    tls::{self, Tls},
 };
 
 /// The time limit of a reply, from the sending of the call.
 pub const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-/// The time limit of opening a connection.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How the type of a stream of events begins.
+const EVENT_STREAM: &[u8] = b"text/event-stream";
 /// The largest reply that is read. A waiting room's reply has a few hundred bytes.
 const REPLY_BYTES: usize = 64 * 1024;
-/// The read buffer of a connection, the smallest that hyper allows.
-const BUFFER_BYTES: usize = 8 * 1024;
 
 /// A reply.
 #[derive(Debug)]
@@ -51,16 +39,21 @@ pub struct Reply {
     pub body: Bytes,
 }
 
-type Sender = SendRequest<Full<Bytes>>;
+/// How the server answered the request for a stream.
+#[derive(Debug)]
+pub enum Listening {
+    /// With a stream.
+    Open(Events),
+    /// With another status than 200.
+    Refused(Reply),
+}
 
 /// The connections.
 #[derive(Debug)]
 pub struct Pool {
-    address: SocketAddr,
-    /// How connections are encrypted, and the name that the certificate must have; none without encryption.
-    tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    sources: Vec<IpAddr>,
-    turn: AtomicUsize,
+    connector: Connector,
+    /// The connections for HTTP/2; with them, the others are not used for calls.
+    http2: Option<Multiplex>,
     // A stack: the connection used last is used next, so that no more are opened than are needed at once.
     idle: Mutex<Vec<Sender>>,
     free: Semaphore,
@@ -73,10 +66,8 @@ impl Pool {
     /// If the target's name can have no certificate, or there are no certificates to trust.
     pub fn new(target: &Target, connections: usize, sources: Vec<IpAddr>) -> Result<Self, String> {
         Ok(Self {
-            address: target.address,
-            tls: target.tls.as_ref().map(Tls::client).transpose()?,
-            sources,
-            turn: AtomicUsize::new(0),
+            connector: Connector::new(target, sources)?,
+            http2: target.http2.then(|| Multiplex::new(target.origin(), connections)),
             idle: Mutex::default(),
             free: Semaphore::new(connections.min(Semaphore::MAX_PERMITS)),
         })
@@ -91,15 +82,16 @@ impl Pool {
         request: Request<Full<Bytes>>,
         mut sending: impl FnMut(),
     ) -> Result<Reply, String> {
+        if let Some(http2) = &self.http2 {
+            let sent = async { whole(http2.send(&self.connector, request, sending).await?).await };
+            return timeout(REPLY_TIMEOUT, sent).await.unwrap_or_else(|_| Err(no_reply()));
+        }
         let _permit = self.free.acquire().await.map_err(|_| "the pool is closed")?;
         let mut request = request;
         loop {
             let (mut sender, fresh) = match self.idle_one().await {
                 Some(sender) => (sender, false),
-                None => match timeout(CONNECT_TIMEOUT, self.connect()).await {
-                    Ok(connected) => (connected.map_err(|error| connect_failure(&error))?, true),
-                    Err(_) => return Err(format!("no connection within {} s", CONNECT_TIMEOUT.as_secs())),
-                },
+                None => (self.connector.open().await?, true),
             };
             sending();
             let sent = async {
@@ -114,15 +106,10 @@ impl Pool {
                         };
                     }
                 };
-                let status = response.status().as_u16();
-                let retry_after = response.headers().get(header::RETRY_AFTER);
-                let retry_after = retry_after.and_then(|value| value.to_str().ok()).map(str::to_owned);
-                let body = Limited::new(response.into_body(), REPLY_BYTES).collect().await;
-                let body = body.map_err(|_| "the reply ended early".to_owned())?.to_bytes();
-                Ok(Ok(Reply { status, retry_after, body }))
+                Ok(Ok(whole(response).await?))
             };
             match timeout(REPLY_TIMEOUT, sent).await {
-                Err(_) => return Err(format!("no reply within {} s", REPLY_TIMEOUT.as_secs())),
+                Err(_) => return Err(no_reply()),
                 Ok(Err(failure)) => return Err(failure),
                 Ok(Ok(Err(unsent))) => request = unsent,
                 Ok(Ok(Ok(reply))) => {
@@ -133,6 +120,32 @@ impl Pool {
         }
     }
 
+    /// Opens a stream of events, always with HTTP/1.1, on a connection of its own, which does not count towards the `connections` of the pool. It calls
+    /// `sending` just before the request is sent.
+    ///
+    /// # Errors
+    /// A short text, the same for each failure of a kind.
+    pub async fn listen(
+        &self,
+        request: Request<Full<Bytes>>,
+        sending: impl FnOnce(),
+    ) -> Result<Listening, String> {
+        let mut sender = self.connector.open().await?;
+        sending();
+        let opened = async {
+            let response = sender.send_request(request).await.map_err(|error| http_failure(&error))?;
+            let kind = response.headers().get(header::CONTENT_TYPE).map(|kind| kind.as_bytes().to_owned());
+            if response.status() != StatusCode::OK {
+                return Ok(Listening::Refused(whole(response).await?));
+            }
+            if !kind.is_some_and(|kind| kind.starts_with(EVENT_STREAM)) {
+                return Err("the reply is not a stream of events".to_owned());
+            }
+            Ok(Listening::Open(Events::new(response.into_body())))
+        };
+        timeout(REPLY_TIMEOUT, opened).await.unwrap_or_else(|_| Err(no_reply()))
+    }
+
     async fn idle_one(&self) -> Option<Sender> {
         loop {
             let mut sender = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
@@ -141,46 +154,20 @@ impl Pool {
             }
         }
     }
-
-    async fn connect(&self) -> io::Result<Sender> {
-        let socket = if self.address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        if !self.sources.is_empty() {
-            let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-            socket.bind(SocketAddr::new(self.sources[turn % self.sources.len()], 0))?;
-        }
-        let stream = socket.connect(self.address).await?;
-        stream.set_nodelay(true)?;
-        match &self.tls {
-            None => speak(stream).await,
-            Some((client, name)) => {
-                let encrypted = TlsConnector::from(Arc::clone(client)).connect(name.clone(), stream).await?;
-                speak(encrypted).await
-            }
-        }
-    }
 }
 
-/// Begins HTTP/1.1 on an open connection.
-async fn speak(stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) -> io::Result<Sender> {
-    let (sender, connection) = hyper::client::conn::http1::Builder::new()
-        .max_buf_size(BUFFER_BYTES)
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(io::Error::other)?;
-    // The sender shows when the connection ends.
-    tokio::spawn(async move { drop(connection.await) });
-    Ok(sender)
+/// Reads the whole reply.
+async fn whole(response: Response<Incoming>) -> Result<Reply, String> {
+    let status = response.status().as_u16();
+    let retry_after = response.headers().get(header::RETRY_AFTER);
+    let retry_after = retry_after.and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let body = Limited::new(response.into_body(), REPLY_BYTES).collect().await;
+    let body = body.map_err(|_| "the reply ended early".to_owned())?.to_bytes();
+    Ok(Reply { status, retry_after, body })
 }
 
-fn connect_failure(error: &io::Error) -> String {
-    if let Some(error) = tls::failure(error) {
-        return error;
-    }
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => "connection refused".to_owned(),
-        io::ErrorKind::AddrNotAvailable => "no free source address or port".to_owned(),
-        _ => format!("no connection: {error}"),
-    }
+fn no_reply() -> String {
+    format!("no reply within {} s", REPLY_TIMEOUT.as_secs())
 }
 
 fn http_failure(error: &hyper::Error) -> String {

@@ -48,6 +48,9 @@ pub struct Profile {
     /// The share of users who ask again after entering, as after a lost reply.
     #[serde(default)]
     pub repeat: f64,
+    /// The share of users who listen to a stream of events instead of polling.
+    #[serde(default)]
+    pub stream_share: f64,
     /// What users do after entering.
     #[serde(default)]
     pub then: Then,
@@ -106,6 +109,7 @@ pub fn builtin() -> Vec<Profile> {
         naps: 0.0,
         nap_s: nap(),
         repeat: 0.0,
+        stream_share: 0.0,
         then: Then::Anew,
     };
     vec![
@@ -187,7 +191,12 @@ impl Profile {
             "steps",
             "must take 1 s to a day in total",
         )?;
-        for (field, part) in [("abandon", self.abandon), ("naps", self.naps), ("repeat", self.repeat)] {
+        for (field, part) in [
+            ("abandon", self.abandon),
+            ("naps", self.naps),
+            ("repeat", self.repeat),
+            ("stream_share", self.stream_share),
+        ] {
             must((0.0..=1.0).contains(&part), field, "must be a share of 1, such as 0.35")?;
         }
         for (field, (from, to)) in
@@ -196,6 +205,22 @@ impl Profile {
             must(0.0 <= from && from <= to && to <= 86_400.0, field, "must be [from, to], 0 to 86,400 s")?;
         }
         Ok(())
+    }
+
+    /// How many of the first `users` users listen to streams. A user listens or polls for all of its lives, so this is also the
+    /// number of streams that are open at most.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub fn streams(&self, users: u32) -> u32 {
+        (f64::from(users) * self.stream_share) as u32
+    }
+
+    /// The largest number of streams that one of `workers` has open at once.
+    #[must_use]
+    pub fn most_streams(&self, worker: u32, workers: u32) -> u32 {
+        // Users who were stopped are replaced by others with other numbers, so the number may be one more.
+        let users = self.share(worker, workers).iter().map(|(users, _)| *users).max().unwrap_or(0);
+        if self.stream_share > 0.0 { self.streams(users) + 1 } else { 0 }
     }
 
     /// The duration, milliseconds.

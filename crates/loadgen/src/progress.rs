@@ -66,6 +66,9 @@ fn line(at: u32, lasts_s: u32, second: &Second, latencies: &Latencies, entered: 
         second.wait_calls + second.entry_calls,
         second.lag_us / 1000,
     );
+    if second.streams > 0 {
+        line.push_str(&format!("  {} streams", second.streams));
+    }
     if second.errors > 0 {
         line.push_str(&format!("  {} errors", second.errors));
     }

@@ -23,6 +23,9 @@ pub struct Plan {
     pub planned_ms: u32,
     /// The share of users who leave while they wait, 0 to 1.
     pub abandon: f64,
+    /// The largest number of streams that are open at once.
+    #[serde(default)]
+    pub streams: u32,
     /// The start, milliseconds of the Unix clock.
     pub start_unix_ms: u64,
     /// How many users may enter in any 60 s, if `--admit-per-minute` was given.
@@ -52,6 +55,12 @@ pub struct Second {
     pub errors: u32,
     /// Replies marked stale.
     pub stale: u32,
+    /// Streams that are open at its end.
+    #[serde(default)]
+    pub streams: u32,
+    /// Events that arrived on streams.
+    #[serde(default)]
+    pub stream_events: u32,
     /// Latency from the intended start: 50th, 90th, 95th and 99th percentile and maximum, microseconds.
     pub latency_us: [u32; 5],
     /// The longest delay caused by the generator itself, from the intended start of a call, microseconds.
@@ -71,6 +80,19 @@ pub struct Counters {
     pub can_enter_true_count: u64,
     /// Replies with `canEnter` false.
     pub can_enter_false_count: u64,
+}
+
+/// What became of the streams.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Streams {
+    /// Streams that were opened, each reconnect included.
+    pub opened: u64,
+    /// Streams that a user opened again, with the place that it had.
+    pub reconnected: u64,
+    /// Streams that the server refused, so that the user polled.
+    pub refused: u64,
+    /// Events that arrived.
+    pub events: u64,
 }
 
 /// Latencies of one kind of call, from the intended start, microseconds.
@@ -188,8 +210,11 @@ pub struct Report {
     pub interrupted: bool,
     /// Each second from the start.
     pub seconds: Vec<Second>,
-    /// The counters.
+    /// The counters. An `enter` event counts as a reply with `canEnter` true.
     pub counters: Counters,
+    /// What became of the streams.
+    #[serde(default)]
+    pub streams: Streams,
     /// Latencies of `wait`.
     pub wait: Latency,
     /// Latencies of `entry`.

@@ -19,6 +19,7 @@ use crate::{
     profile::Profile,
     progress::Progress,
     target::Target,
+    worker,
 };
 
 /// Open files that a worker needs besides its connections.
@@ -62,13 +63,18 @@ impl Setup {
     /// If the setup does not fit into the limits of the machine.
     pub fn workers(&self) -> Result<u16, String> {
         let most = FILES_MAX - FILES;
-        let needed = u16::try_from(self.connections.div_ceil(most)).map_err(|_| "too many connections")?;
+        let streams = self.streams() as usize;
+        let sockets = self.connections + streams;
+        let what = match streams {
+            0 => format!("{} connections", self.connections),
+            _ => format!("{} connections and {streams} streams (--stream-share)", self.connections),
+        };
+        let needed = u16::try_from(sockets.div_ceil(most)).map_err(|_| "too many connections")?;
         let ports = PORTS * self.sources.len().max(1);
-        if self.connections > ports {
+        if sockets > ports {
             return Err(format!(
-                "{} connections need at least {} source addresses (--sources); one address has {PORTS} ports",
-                self.connections,
-                self.connections.div_ceil(PORTS)
+                "{what} need at least {} source addresses (--sources); one address has {PORTS} ports",
+                sockets.div_ceil(PORTS)
             ));
         }
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -79,11 +85,16 @@ impl Setup {
         let wanted = self.workers.unwrap_or(u16::try_from(cores).unwrap_or(1).max(needed));
         if wanted < needed {
             return Err(format!(
-                "{} connections need at least {needed} workers (--workers); a process may open {FILES_MAX} files",
-                self.connections
+                "{what} need at least {needed} workers (--workers); a process may open {FILES_MAX} files"
             ));
         }
         Ok(wanted.min(most_useful))
+    }
+
+    /// The largest number of streams of all workers together.
+    #[must_use]
+    pub fn streams(&self) -> u32 {
+        self.profile.most_streams(0, 1)
     }
 
     fn task(&self, worker: u16, workers: u16) -> Task {
@@ -112,6 +123,7 @@ type Message = (u16, Option<Frame>);
 async fn start(setup: &Setup, worker: u16, workers: u16, messages: mpsc::Sender<Message>) -> Result<Worker> {
     let mut child = Command::new(std::env::current_exe()?)
         .arg("worker")
+        .env(worker::KEEP_MEMORY.0, worker::KEEP_MEMORY.1)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         // Ctrl-C on the terminal must reach only the parent, which then stops the workers.
@@ -245,11 +257,12 @@ async fn gather(
                     Some(mut stories) => gathered.stories.append(&mut stories),
                     None => gathered.broken.push(format!("worker {worker} sent damaged stories")),
                 },
-                Some((worker, Some(Frame::End { lasted_ms, due, counters, failures }))) => {
+                Some((worker, Some(Frame::End { lasted_ms, due, counters, streams, failures }))) => {
                     ended[usize::from(worker)] = true;
                     gathered.lasted_ms = gathered.lasted_ms.max(lasted_ms);
                     gathered.add_due(&due);
                     gathered.add_counters(&counters);
+                    gathered.add_streams(&streams);
                     gathered.add_failures(&failures);
                 }
                 Some((worker, Some(Frame::Broken(why)))) => {

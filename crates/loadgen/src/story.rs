@@ -90,3 +90,24 @@ pub struct Story {
     /// The time of the end.
     pub ended_ms: u32,
 }
+
+impl Story {
+    /// The story of a user to whom nothing has happened yet.
+    #[must_use]
+    pub fn new(who: (u16, u32)) -> Self {
+        Self {
+            arrived: None,
+            last_waiting: None,
+            entered: None,
+            first_told: None,
+            longest_silence_ms: 0,
+            lapses: 0,
+            rises: 0,
+            worst_rise: None,
+            second_pass: false,
+            who,
+            end: End::Outside,
+            ended_ms: 0,
+        }
+    }
+}

@@ -33,6 +33,14 @@ pub(crate) fn of(report: &Report) -> String {
         let calls = second.wait_calls + second.entry_calls + second.errors;
         (due + u64::from(second.due), made + u64::from(calls))
     });
+    let streams = &report.streams;
+    if report.plan.streams > 0 {
+        let open = report.seconds.iter().map(|second| second.streams).max().unwrap_or(0);
+        lines.push(format!(
+            "streams {open} open at most  {} opened  {} of them reconnects  {} refused  {} events",
+            streams.opened, streams.reconnected, streams.refused, streams.events
+        ));
+    }
     // A few calls are always in flight.
     if due > made + made / 100 {
         lines.push(format!(

@@ -11,7 +11,7 @@ use std::{
 
 use crate::{
     frame::{Latencies, no_latencies},
-    report::{Counters, Failure, Second},
+    report::{Counters, Failure, Second, Streams},
     story::Story,
 };
 
@@ -41,10 +41,13 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Whether no call was answered and none failed.
+    /// Whether no call was answered, none failed, and no event arrived.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.wait.is_empty() && self.entry.is_empty() && self.second.errors == 0
+        self.wait.is_empty()
+            && self.entry.is_empty()
+            && self.second.errors == 0
+            && self.second.stream_events == 0
     }
 }
 
@@ -61,6 +64,8 @@ pub struct Total {
     pub due: Vec<u32>,
     /// The counters.
     pub counters: Counters,
+    /// What became of the streams.
+    pub streams: Streams,
     /// Failures by kind, most frequent first.
     pub failures: Vec<Failure>,
     /// The stories that ended.
@@ -74,8 +79,19 @@ struct Inner {
     waiting: u32,
     due: Vec<u32>,
     counters: Counters,
+    open_streams: u32,
+    streams: Streams,
     failures: BTreeMap<String, (u64, u32)>,
     stories: Vec<Story>,
+}
+
+impl Inner {
+    fn failed(&mut self, what: &str, at_ms: u32) {
+        self.now.second.errors += 1;
+        let known = self.failures.contains_key(what) || self.failures.len() < FAILURES;
+        let what = if known { what } else { "others" };
+        self.failures.entry(what.to_owned()).or_insert((0, at_ms)).0 += 1;
+    }
 }
 
 /// Records a latency of up to an hour. The histogram resizes; `saturating_record` would cut off at its current range.
@@ -148,13 +164,39 @@ impl Tally {
                 now.second.entry_calls += 1;
                 record(&mut now.entry, latency_us);
             }
-            (Err(what), _) => {
-                now.second.errors += 1;
-                let known = inner.failures.contains_key(what) || inner.failures.len() < FAILURES;
-                let what = if known { what } else { "others" };
-                inner.failures.entry(what.to_owned()).or_insert((0, at_ms)).0 += 1;
-            }
+            (Err(what), _) => inner.failed(what, at_ms),
         }
+    }
+
+    /// Something failed that is not one of the two calls.
+    pub fn failed(&self, what: &str, at_ms: u32) {
+        self.lock().failed(what, at_ms);
+    }
+
+    /// A stream was opened, `again` if the user had one before.
+    pub fn stream_opened(&self, again: bool) {
+        let mut inner = self.lock();
+        inner.open_streams += 1;
+        inner.streams.opened += 1;
+        inner.streams.reconnected += u64::from(again);
+    }
+
+    /// The server refused a stream.
+    pub fn stream_refused(&self) {
+        self.lock().streams.refused += 1;
+    }
+
+    /// A stream was closed, or it ended.
+    pub fn stream_closed(&self) {
+        let mut inner = self.lock();
+        inner.open_streams = inner.open_streams.saturating_sub(1);
+    }
+
+    /// An event arrived on a stream.
+    pub fn stream_event(&self) {
+        let mut inner = self.lock();
+        inner.streams.events += 1;
+        inner.now.second.stream_events += 1;
     }
 
     /// A reply said "enter". `first` if it was the first such reply to this user.
@@ -183,6 +225,7 @@ impl Tally {
         let mut inner = self.lock();
         let mut counts = mem::replace(&mut inner.now, fresh);
         (counts.second.users, counts.second.waiting) = (inner.users, inner.waiting);
+        counts.second.streams = inner.open_streams;
         counts
     }
 
@@ -196,7 +239,13 @@ impl Tally {
             .map(|(what, (count, first_ms))| Failure { what, count, first_ms })
             .collect();
         failures.sort_by_key(|failure| std::cmp::Reverse(failure.count));
-        Total { due: inner.due, counters: inner.counters, failures, stories: inner.stories }
+        Total {
+            due: inner.due,
+            counters: inner.counters,
+            streams: inner.streams,
+            failures,
+            stories: inner.stories,
+        }
     }
 }
 

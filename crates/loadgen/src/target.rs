@@ -28,11 +28,26 @@ pub struct Target {
     pub prefix: String,
     /// How the server proves who it is; none for `http`.
     pub tls: Option<Tls>,
+    /// Calls go over HTTP/2.
+    pub http2: bool,
     /// Further headers of each call: names and values. They may be secret.
     pub more_headers: Vec<(String, String)>,
 }
 
 impl Target {
+    /// Scheme and host.
+    #[must_use]
+    pub fn origin(&self) -> Uri {
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        // The host is that of an address that was read.
+        Uri::builder()
+            .scheme(scheme)
+            .authority(self.host.as_str())
+            .path_and_query("/")
+            .build()
+            .unwrap_or_default()
+    }
+
     /// The headers of each call.
     ///
     /// # Errors
@@ -65,6 +80,8 @@ pub struct Way {
     pub resolve: Vec<Resolved>,
     /// Further headers of each call.
     pub headers: Vec<(String, String)>,
+    /// Calls go over HTTP/2.
+    pub http2: bool,
 }
 
 /// The address of a host and port, as `--resolve` gives it.
@@ -115,6 +132,22 @@ pub enum TargetError {
     /// The server is not a waiting room.
     #[error("{url} is not a waiting room: {why}")]
     Other {
+        /// The target.
+        url: String,
+        /// The evidence.
+        why: String,
+    },
+    /// The server does not speak HTTP/2 without encryption.
+    #[error("{url} did not answer over HTTP/2 ({why}); leave --http2 out if it speaks HTTP/1.1 only")]
+    NoHttp2 {
+        /// The target.
+        url: String,
+        /// The evidence.
+        why: String,
+    },
+    /// The waiting room has no streams.
+    #[error("{url} has no streams of events, so --stream-share must be left out: {why}")]
+    NoStreams {
         /// The target.
         url: String,
         /// The evidence.
@@ -184,6 +217,7 @@ pub fn parse(url: &str, way: &Way) -> Result<Target, TargetError> {
         address,
         host: authority.as_str().to_owned(),
         prefix: uri.path().trim_end_matches('/').to_owned(),
+        http2: way.http2,
         tls: is_encrypted.then(|| Tls { name: host.to_owned(), trust: way.trust.clone() }),
         more_headers: way.headers.clone(),
     };

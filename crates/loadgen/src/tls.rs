@@ -5,7 +5,8 @@
 use std::{io, sync::Arc};
 
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
+    AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore,
+    SignatureScheme,
     client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     crypto::{CryptoProvider, aws_lc_rs, verify_tls12_signature, verify_tls13_signature},
     pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
@@ -85,6 +86,10 @@ pub(crate) fn failure(error: &io::Error) -> Option<String> {
     Some(match error {
         Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
             "the certificate is of an authority that is not trusted; give its certificate with --ca FILE"
+                .to_owned()
+        }
+        Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
+            "the server does not speak the version of HTTP that was asked for; with --http2 that is HTTP/2"
                 .to_owned()
         }
         Error::InvalidMessage(_) => "the server does not speak TLS".to_owned(),

@@ -5,6 +5,7 @@
 //! Every life of a user ends with exactly one story.
 
 mod crowd;
+mod listen;
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -12,6 +13,7 @@ use std::{
 };
 
 pub use crowd::Crowd;
+use listen::Stream;
 
 use http_body_util::Full;
 use hyper::Request;
@@ -52,7 +54,7 @@ enum Phase {
     Away,
 }
 
-/// A user.
+/// A user. A clone shares the stream.
 #[derive(Clone, Debug)]
 pub struct User {
     crowd: Arc<Crowd>,
@@ -75,23 +77,13 @@ pub struct User {
     noted: Option<(u32, u32)>,
     leaves_us: Option<u64>,
     nap: Option<(u32, u64)>,
-}
-
-fn new_story(who: (u16, u32)) -> Story {
-    Story {
-        arrived: None,
-        last_waiting: None,
-        entered: None,
-        first_told: None,
-        longest_silence_ms: 0,
-        lapses: 0,
-        rises: 0,
-        worst_rise: None,
-        second_pass: false,
-        who,
-        end: End::Outside,
-        ended_ms: 0,
-    }
+    /// This user listens to streams instead of polling.
+    listens: bool,
+    /// This life opened a stream before.
+    listened: bool,
+    /// This life was refused a stream, so it polls.
+    refused: bool,
+    stream: Option<Stream>,
 }
 
 impl User {
@@ -101,7 +93,8 @@ impl User {
         let mut random = Random::new(crowd.seed, crowd.worker, number);
         let due_us = starts_us + random.between_us(crowd.profile.first_sleep_s);
         crowd.tally.user_started();
-        let story = new_story((crowd.worker, number));
+        let story = Story::new((crowd.worker, number));
+        let listens = crowd.profile.streams(number + 1) > crowd.profile.streams(number);
         let mut user = Self {
             crowd,
             random,
@@ -118,6 +111,10 @@ impl User {
             noted: None,
             leaves_us: None,
             nap: None,
+            listens,
+            listened: false,
+            refused: false,
+            stream: None,
         };
         user.draw();
         user
@@ -133,8 +130,12 @@ impl User {
         self.leaves_us = None;
     }
 
-    /// Sleeps until the next call is due, and makes it.
+    /// Sleeps until the next call is due, and makes it; or waits for the next message of the stream.
     pub async fn step(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            Box::pin(self.listen(stream)).await;
+            return;
+        }
         let awake = if self.phase == Phase::Away {
             let stop = self.crowd.stop.notified();
             if !self.crowd.is_stopping() {
@@ -154,6 +155,10 @@ impl User {
             let at = ms(self.crowd.clock.now_us());
             self.end(End::Left, at);
             self.go_away();
+            return;
+        }
+        if self.listens_next() {
+            Box::pin(self.open()).await;
             return;
         }
         self.crowd.tally.due(self.ideal_us);
@@ -197,7 +202,10 @@ impl User {
                 self.story.second_pass = true;
                 self.entered_for_good(heard_us);
             }
-            Ok(Answer::NotYet { token, waiting }) => self.wait(call, heard_us, token, waiting),
+            Ok(Answer::NotYet { token, waiting }) => {
+                self.crowd.tally.not_yet(waiting.stale);
+                self.wait(call, heard_us, token, waiting);
+            }
             Ok(Answer::Gone) => self.lost(call, heard_us),
             // If the token is refused, the place is lost too.
             Ok(Answer::Refused { status: 401, .. }) if kind == Kind::Entry => self.lost(call, heard_us),
@@ -230,7 +238,6 @@ impl User {
     }
 
     fn wait(&mut self, call: Call, heard_us: u64, token: Box<str>, waiting: Waiting) {
-        self.crowd.tally.not_yet(waiting.stale);
         if self.phase == Phase::Arriving {
             self.phase = Phase::Waiting;
             self.story.arrived = Some(call);
@@ -261,7 +268,8 @@ impl User {
                 Some(ToldWait { eta_s, range_s, rank: waiting.rank, at_ms: call.heard_ms });
         }
         self.period_us = u64::from(waiting.polling_period.max(LEAST_MS)) * 1000;
-        let mut gap_us = self.period_us;
+        // A listener opens its stream at once.
+        let mut gap_us = if self.listens_next() { 0 } else { self.period_us };
         match &mut self.nap {
             Some((0, length_us)) => {
                 gap_us += *length_us;
@@ -316,9 +324,10 @@ impl User {
 
     fn begin_anew(&mut self, now_us: u64) {
         let number = self.crowd.next.fetch_add(1, Ordering::Relaxed);
-        self.story = new_story((self.crowd.worker, number));
+        self.story = Story::new((self.crowd.worker, number));
         self.phase = Phase::Arriving;
         (self.token, self.pass, self.rank, self.noted, self.called) = (None, None, None, None, false);
+        (self.listened, self.refused) = (false, false);
         self.draw();
         self.due_us = now_us + self.random.between_us(self.crowd.profile.first_sleep_s);
         self.ideal_us = self.due_us;
@@ -338,7 +347,7 @@ impl User {
         }
         self.story.end = end;
         self.story.ended_ms = at_ms;
-        let story = std::mem::replace(&mut self.story, new_story((self.crowd.worker, 0)));
+        let story = std::mem::replace(&mut self.story, Story::new((self.crowd.worker, 0)));
         self.crowd.tally.story_ended(story);
     }
 
@@ -346,6 +355,9 @@ impl User {
     pub fn finish(&mut self) {
         if self.phase == Phase::Away {
             return;
+        }
+        if let Some(stream) = self.stream.take() {
+            self.close(stream);
         }
         let now_us = self.crowd.run_us();
         if matches!(self.phase, Phase::Waiting | Phase::Arriving) {

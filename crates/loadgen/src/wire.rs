@@ -4,6 +4,7 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use bytes::Bytes;
+use hyper::header::HeaderName;
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 
@@ -11,6 +12,11 @@ use serde_json::error::Category;
 pub const WAIT: &str = "/traffic/wait";
 /// The path that asks to enter.
 pub const ENTRY: &str = "/traffic/entry";
+
+/// The path of streams of events.
+pub const STREAM: &str = "/traffic/stream";
+/// The header with the newest token, when a stream is opened again.
+pub const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -25,6 +31,15 @@ struct Body<'a> {
 pub fn body(zone: &str, token: Option<&str>) -> Bytes {
     // Two strings always serialize.
     serde_json::to_vec(&Body { zone_id: zone, token }).unwrap_or_default().into()
+}
+
+/// The address of a stream at `path`.
+#[must_use]
+pub fn stream(path: &str, zone: &str, token: &str) -> String {
+    let query = form_urlencoded::Serializer::new(String::new())
+        .extend_pairs([("zone", zone), ("token", token)])
+        .finish();
+    format!("{path}?{query}")
 }
 
 /// The content of a reply "not yet".
@@ -59,6 +74,8 @@ struct Raw {
 struct Problem {
     #[serde(default)]
     code: String,
+    #[serde(default)]
+    status: u16,
 }
 
 /// The meaning of a reply.
@@ -109,6 +126,16 @@ pub fn read(status: u16, retry_after: Option<&str>, body: &[u8]) -> Answer {
                 seconds.filter(|_| matches!(status, 429 | 503)).map(|s| s.saturating_mul(1000));
             Answer::Refused { status, code, retry_after_ms }
         }
+    }
+}
+
+/// Reads the problem document of an event.
+#[must_use]
+pub fn problem(data: &[u8]) -> Answer {
+    let status = serde_json::from_slice::<Problem>(data).unwrap_or_default().status;
+    match status {
+        200 => Answer::Invalid("a problem with status 200".to_owned()),
+        status => read(status, None, data),
     }
 }
 

@@ -3,7 +3,8 @@
 //! Goose starts and stops the users. Each user is a task whose only transaction is [`User::step`]. The metrics, reports,
 //! controllers and HTTP client of Goose are not used: Goose measures from the sending of a request, not from the time at
 //! which it was due, and one client per user would cost more than everything else. Measured: one worker creates 300,000
-//! users within 1 s. A user takes 3.3 KB before it starts and 10.6 KB at work (100,000 users, 2,000 connections).
+//! users within 1 s. A user takes 3.3 KB before it starts and 9 to 11 KB at work; nearly all of it is Goose's: a started user
+//! is copied into its task. That memory is touched before the run, see [`touch_memory`].
 //!
 //! When Goose stops a user (the latest first), the user ends after its current step, so a user in a long sleep ends with
 //! the run. Invariant: the last message is always [`Frame::End`] or [`Frame::Broken`].
@@ -14,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context as _, Result, anyhow, ensure};
+use anyhow::{Context as _, Result, anyhow};
 use goose::{
     GooseAttack,
     client::GooseClientBuilder,
@@ -44,7 +45,13 @@ const STORIES: usize = 16_384;
 const THREADS: usize = 1;
 /// Open files besides the connections: pipes, timers and those of the runtime.
 const FILES: usize = 50;
+/// What a user takes at work in addition to what Goose allocates before the run, bytes.
+const USER_BYTES: usize = 7_000;
+/// Memory is touched in blocks of this size, bytes.
+const BLOCK_BYTES: usize = 64 * 1024;
 const SECOND_US: u64 = 1_000_000;
+/// What the parent sets in a worker's environment: its allocator keeps the memory that is freed.
+pub(crate) const KEEP_MEMORY: (&str, &str) = ("MIMALLOC_PURGE_DELAY", "-1");
 
 /// Runs the worker: reads its task from standard input and writes messages to standard output.
 ///
@@ -59,13 +66,7 @@ pub fn main() -> Result<()> {
         let mut line = String::new();
         io::stdin().lock().read_line(&mut line)?;
         let task: Task = serde_json::from_str(&line).context("the task")?;
-        let files = limit.maximum.unwrap_or(u64::MAX);
-        ensure!(
-            files >= (task.connections + FILES) as u64,
-            "{} connections need more than the {files} open files allowed; raise the hard limit (ulimit -Hn), or set \
-             --connections or --workers",
-            task.connections
-        );
+        check_files(&task, limit.maximum.unwrap_or(u64::MAX)).map_err(anyhow::Error::msg)?;
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(THREADS)
             .enable_all()
@@ -77,6 +78,24 @@ pub fn main() -> Result<()> {
     }
     drop(frames);
     writer.join().map_err(|_| anyhow!("the writer panicked"))?
+}
+
+/// Checks that the process may open as many files as the connections and streams of the task need.
+fn check_files(task: &Task, files: u64) -> Result<(), String> {
+    let streams = task.profile.most_streams(task.worker.into(), task.workers.into());
+    let needed = (task.connections + streams as usize + FILES) as u64;
+    if files >= needed {
+        return Ok(());
+    }
+    let (connections, missing) = (task.connections, needed - files);
+    let what = match streams {
+        0 => format!("{connections} connections"),
+        _ => format!("{streams} streams and {connections} connections"),
+    };
+    Err(format!(
+        "{what} of one process need {needed} open files, {missing} more than the {files} that are allowed; raise the hard limit \
+         (ulimit -Hn), give more --workers, or fewer users, --stream-share or --connections"
+    ))
 }
 
 /// Writes messages on a separate thread, because a full pipe must not hold up the users.
@@ -112,6 +131,16 @@ fn cpu_us() -> u64 {
     u64::try_from(time.tv_sec * 1_000_000 + time.tv_nsec / 1000).unwrap_or(0)
 }
 
+/// Takes the memory of `users` from the kernel, and gives it back to the allocator, which keeps it ([`KEEP_MEMORY`]).
+///
+/// The kernel clears each page when it is used for the first time. In a burst that work would fall into the seconds in
+/// which the users start, when the generator and the server need all processors.
+fn touch_memory(users: u32) {
+    let blocks = (users as usize).saturating_mul(USER_BYTES).div_ceil(BLOCK_BYTES);
+    let touched: Vec<_> = (0..blocks).map(|_| std::hint::black_box(vec![1_u8; BLOCK_BYTES])).collect();
+    drop(touched);
+}
+
 async fn work(task: Task, frames: mpsc::Sender<Frame>) -> Result<()> {
     let steps = Arc::new(task.profile.share(task.worker.into(), task.workers.into()));
     let (mut users, mut before) = (0_u32, 0);
@@ -125,7 +154,7 @@ async fn work(task: Task, frames: mpsc::Sender<Frame>) -> Result<()> {
     let (orders, ordered) = watch::channel(None);
     listen(orders);
 
-    let attack = attack(&task, &steps, &crowd, &frames, &ordered)?;
+    let attack = attack(&task, &steps, &crowd, users, &frames, &ordered)?;
     let (over, is_over) = watch::channel(false);
     let seconds = tokio::spawn(seconds(Arc::clone(&crowd), frames.clone(), ordered.clone(), is_over));
     tokio::spawn(end(Arc::clone(&crowd), ordered.clone(), steps.iter().map(|(_, s)| u64::from(*s)).sum()));
@@ -139,8 +168,8 @@ async fn work(task: Task, frames: mpsc::Sender<Frame>) -> Result<()> {
     for stories in total.stories.chunks(STORIES) {
         frames.send(Frame::Stories(Box::new(Columns::of(stories))))?;
     }
-    let (due, counters, failures) = (total.due, total.counters, total.failures);
-    frames.send(Frame::End { lasted_ms, due, counters, failures })?;
+    let (due, counters, streams, failures) = (total.due, total.counters, total.streams, total.failures);
+    frames.send(Frame::End { lasted_ms, due, counters, streams, failures })?;
     Ok(())
 }
 
@@ -149,6 +178,7 @@ fn attack(
     task: &Task,
     steps: &Arc<Vec<(u32, u32)>>,
     crowd: &Arc<Crowd>,
+    users: u32,
     frames: &mpsc::Sender<Frame>,
     ordered: &watch::Receiver<Option<Order>>,
 ) -> Result<GooseAttack> {
@@ -191,6 +221,7 @@ fn attack(
         move |_| {
             let (frames, mut ordered, crowd) = (frames.clone(), ordered.clone(), Arc::clone(&crowd));
             Box::pin(async move {
+                touch_memory(users);
                 drop(frames.send(Frame::Ready {}));
                 if begun(&crowd, &mut ordered).await {
                     tokio::select! {
@@ -289,6 +320,46 @@ async fn seconds(
         let (wait, entry) = (pack(&counts.wait), pack(&counts.entry));
         if frames.send(Frame::Second { at, second, wait, entry }).is_err() || over {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        profile,
+        target::{Way, parse},
+    };
+
+    #[test]
+    fn too_few_open_files_are_named_before_the_run() {
+        let mut task = Task {
+            target: parse("http://127.0.0.1:1", &Way::default()).expect("a target"),
+            zone: "Z".into(),
+            profile: profile::load("spike").expect("built in"),
+            worker: 1,
+            workers: 2,
+            connections: 100,
+            sources: Vec::new(),
+            seed: 1,
+        };
+        assert_eq!(check_files(&task, 150), Ok(()));
+        assert!(
+            check_files(&task, 149).expect_err("refused").contains("1 more than the 149 that are allowed")
+        );
+        // 5,000 users of this worker, and one who may be replaced.
+        task.profile.stream_share = 0.5;
+        assert_eq!(check_files(&task, 2_651), Ok(()));
+        let said = check_files(&task, 651).expect_err("refused");
+        for fact in [
+            "2501 streams and 100 connections",
+            "2651 open files",
+            "2000 more",
+            "ulimit -Hn",
+            "--stream-share",
+        ] {
+            assert!(said.contains(fact), "{said}");
         }
     }
 }

@@ -57,6 +57,7 @@ fn rehearse(crowd: Crowd, admit_per_minute: u32, fault: Fault) -> (Vec<Check>, E
         users: crowd.users,
         planned_ms: crowd.until_ms,
         abandon: 0.0,
+        streams: 0,
         start_unix_ms: 0,
         admit_per_minute: Some(admit_per_minute),
         sub_windows: 10,

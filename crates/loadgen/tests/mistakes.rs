@@ -28,6 +28,12 @@ fn each_mistake_is_reported_in_one_line() {
         (&["--connections", "30000"], "--sources"),
         (&["--connections", "0"], "--connections"),
         (&["--connections", "25000", "--workers", "1"], "--workers"),
+        (&["--stream-share", "2"], "stream_share"),
+        (&["--stream-share", "0.5"], "300001 streams (--stream-share) need at least 11 source addresses"),
+        (
+            &["--users", "25000", "--stream-share", "1", "--workers", "1"],
+            "25001 streams (--stream-share) need at least 2 workers",
+        ),
         (&["--sources", "127.0.0.9-127.0.0.2"], "range"),
         (&["--sources", "::1"], "cannot reach"),
         (&["--start-at", "soon"], "--start-at"),

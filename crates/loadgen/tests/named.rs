@@ -11,7 +11,7 @@ use std::{path::Path, process::Stdio, time::Duration};
 
 use loadgen::{
     file,
-    report::{Check, Judgement, Report},
+    report::{Check, Judgement, Report, Streams},
 };
 use room::{Fault, Policy};
 use tokio::{process::Command, task::JoinSet};
@@ -89,17 +89,46 @@ async fn each_fault_fails_its_check_and_a_good_room_passes() {
             assert_eq!(check(&report, name).judgement, Judgement::Good, "{:?}", check(&report, name));
         }
         assert!(report.eta.users >= 30, "the line moved: {:?}", report.eta);
+        assert_eq!(report.streams, Streams::default());
     });
-    for (fault, policy, more, name) in FAULTS {
+    runs.spawn(async {
+        let slos = ["--stream-share", "1", "--repeat", "0.3", "--abandon", "0.1"];
+        let (code, report) = rehearse(POLICY, Fault::None, &slos).await;
+        assert_eq!(code, 0, "{:#?}", report.checks);
+        for name in
+            ["over_admission_60s", "order", "rank_rises", "evictions", "entered_once", "eta", "errors"]
+        {
+            assert_eq!(check(&report, name).judgement, Judgement::Good, "{:?}", check(&report, name));
+        }
+        let streams = report.streams;
+        assert!(streams.opened > 80 && streams.reconnected > 20 && streams.refused > 5, "{streams:?}");
+        assert!(streams.events > streams.opened, "{streams:?}");
+        let open: Vec<_> = report.seconds.iter().map(|second| second.streams).collect();
+        assert!(open.iter().any(|open| *open > 40) && open.iter().all(|open| *open <= 101), "{open:?}");
+        // All of them would make more than a thousand. Only those poll who are refused a stream.
+        assert!(report.counters.entry_requests_total < 500, "listeners do not poll: {:?}", report.counters);
+    });
+    let all = FAULTS.into_iter().flat_map(|fault| ["0", "1"].map(|streams| (fault, streams)));
+    for ((fault, policy, more, name), streams) in all {
+        // No latency is measured on streams.
+        if fault == Fault::Stalls && streams == "1" {
+            continue;
+        }
         runs.spawn(async move {
-            let (code, report) = rehearse(policy, fault, more).await;
+            let more = [more, &["--stream-share", streams]].concat();
+            let (code, report) = rehearse(policy, fault, &more).await;
             let check = check(&report, name);
             // On a busy machine the generator itself may be late. Then the check of slots stays open, as it should.
             if report.bottleneck.is_some() && fault == Fault::WastesSlots {
                 assert_eq!(check.judgement, Judgement::Open, "{check:?}");
                 return;
             }
-            assert_eq!((code, check.judgement), (1, Judgement::Bad), "{fault:?}: {:#?}", report.checks);
+            assert_eq!(
+                (code, check.judgement),
+                (1, Judgement::Bad),
+                "{fault:?}, streams {streams}: {:#?}",
+                report.checks
+            );
             assert!(check.count > 0 && !check.note_ko.is_empty(), "{fault:?}: {check:?}");
         });
     }

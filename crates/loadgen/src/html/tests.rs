@@ -1,7 +1,9 @@
 //! The page with good, bad and hostile data.
 
 use crate::{
-    report::{Bottleneck, Check, Counters, Eta, Failure, Judgement, Latency, Plan, Report, SCHEMA, Second},
+    report::{
+        Bottleneck, Check, Counters, Eta, Failure, Judgement, Latency, Plan, Report, SCHEMA, Second, Streams,
+    },
     verdict::judge,
 };
 
@@ -19,6 +21,7 @@ fn report(text: &str, seconds: u32) -> Report {
         users: 12_000,
         planned_ms: 160_000,
         abandon: 0.35,
+        streams: 0,
         start_unix_ms: 1_790_000_000_000,
         admit_per_minute: Some(2_000),
         sub_windows: 10,
@@ -33,6 +36,8 @@ fn report(text: &str, seconds: u32) -> Report {
         entered: if i.is_multiple_of(6) && i > 0 { 200 } else { 0 },
         errors: u32::from(i == 70) * 120,
         stale: 0,
+        streams: 0,
+        stream_events: 0,
         latency_us: [
             2_700,
             9_000,
@@ -64,6 +69,7 @@ fn report(text: &str, seconds: u32) -> Report {
         lasted_ms: seconds * 1_000,
         interrupted: true,
         seconds: (0..seconds).map(second).collect(),
+        streams: Streams::default(),
         counters: Counters {
             wait_requests_total: 12_000,
             entry_requests_total: 388_000,

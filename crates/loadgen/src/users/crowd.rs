@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use hyper::{HeaderMap, Uri};
 use tokio::sync::Notify;
 
-use crate::{clock::Clock, frame::Task, pool::Pool, profile::Profile, tally::Tally};
+use crate::{clock::Clock, frame::Task, pool::Pool, profile::Profile, tally::Tally, wire};
 
 /// The users' common plan, connections and counts.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub struct Crowd {
     pub profile: Profile,
     /// The paths of the two calls: `wait` and `entry`.
     pub paths: [Uri; 2],
+    /// The path of streams.
+    pub stream_path: String,
     /// The headers of each call.
     pub headers: HeaderMap,
     /// The number of the worker.
@@ -45,6 +47,7 @@ impl Crowd {
             zone: task.zone.clone(),
             profile: task.profile.clone(),
             paths,
+            stream_path: format!("{}{}", task.target.prefix, wire::STREAM),
             headers: task.target.headers()?,
             worker: task.worker,
             seed: task.seed,

@@ -11,6 +11,7 @@ fn plan(admit_per_minute: Option<u32>) -> Plan {
         users: 1,
         planned_ms: 100_000,
         abandon: 0.0,
+        streams: 0,
         start_unix_ms: 0,
         admit_per_minute,
         sub_windows: 10,

@@ -1,20 +1,30 @@
 //! Serves the room over HTTP, in process and on a free port, with the wire format of the real server.
 
 use std::{
+    collections::HashSet,
     convert::Infallible,
     net::SocketAddr,
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::{Request, Response, StatusCode, body::Incoming, server::conn::http1, service::service_fn};
+use http_body_util::{BodyExt as _, Full, Limited, combinators::BoxBody};
+use hyper::{
+    Request, Response, StatusCode,
+    body::{Body, Frame, Incoming},
+    header::HeaderValue,
+    server::conn::http1,
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::{Value, json};
 use tokio::{
     net::TcpListener,
-    time::{Instant, sleep_until},
+    sync::mpsc,
+    time::{Instant, sleep, sleep_until},
 };
 
 use super::room::{Answer, Fault, Policy, Room};
@@ -29,7 +39,31 @@ const STALL_EVERY: Duration = Duration::from_secs(20);
 /// During a stall nothing is answered for this time.
 const STALL: Duration = Duration::from_secs(3);
 
+/// A stream sends this many events, and then `reconnect`.
+const EVENTS: usize = 4;
+/// Each user whose number is a multiple of this one is refused a stream.
+const NO_STREAM: usize = 7;
+
+type Reply = Response<BoxBody<Bytes, Infallible>>;
+
+/// The body of a stream.
+struct Stream(mpsc::Receiver<String>);
+
+impl Body for Stream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(context).map(|event| event.map(|event| Ok(Frame::data(event.into()))))
+    }
+}
+
 struct Server {
+    /// Users who had a stream.
+    listened: Mutex<HashSet<usize>>,
     room: Mutex<Room>,
     fault: Fault,
     began: Instant,
@@ -39,8 +73,12 @@ struct Server {
 pub(crate) async fn spawn(policy: Policy, fault: Fault) -> SocketAddr {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free port");
     let address = listener.local_addr().expect("bound");
-    let server =
-        Arc::new(Server { room: Mutex::new(Room::new(policy, fault)), fault, began: Instant::now() });
+    let server = Arc::new(Server {
+        listened: Mutex::default(),
+        room: Mutex::new(Room::new(policy, fault)),
+        fault,
+        began: Instant::now(),
+    });
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             let server = Arc::clone(&server);
@@ -61,8 +99,11 @@ pub(crate) async fn spawn(policy: Policy, fault: Fault) -> SocketAddr {
 }
 
 impl Server {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Reply {
         let path = request.uri().path().to_owned();
+        if path == "/traffic/stream" {
+            return self.stream(&request);
+        }
         let Ok(body) = Limited::new(request.into_body(), 4_096).collect().await else {
             return problem(StatusCode::PAYLOAD_TOO_LARGE, "too_large");
         };
@@ -76,32 +117,71 @@ impl Server {
             sleep_until(self.released(Instant::now())).await;
         }
         let ticket = body["token"].as_str().and_then(|token| token.parse().ok());
-        let (ticket, answer) = {
-            let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
-            // Read under the lock: the room's time must not go back.
-            let now_ms = u32::try_from(self.began.elapsed().as_millis()).unwrap_or(u32::MAX);
-            match (path.as_str(), ticket) {
-                ("/traffic/wait", None) => room.wait(now_ms),
-                ("/traffic/wait" | "/traffic/entry", Some(ticket)) => (ticket, room.entry(ticket, now_ms)),
-                ("/traffic/entry", None) => return problem(StatusCode::UNAUTHORIZED, "bad_token"),
-                _ => return problem(StatusCode::NOT_FOUND, "not_found"),
+        let (ticket, answer) = match (path.as_str(), ticket) {
+            ("/traffic/wait", None) => self.decide(Room::wait),
+            ("/traffic/wait" | "/traffic/entry", Some(ticket)) => {
+                (ticket, self.decide(|room, now_ms| room.entry(ticket, now_ms)))
             }
+            ("/traffic/entry", None) => return problem(StatusCode::UNAUTHORIZED, "bad_token"),
+            _ => return problem(StatusCode::NOT_FOUND, "not_found"),
         };
-        let token = ticket.to_string();
         match answer {
-            Answer::Enter { pass } => json_reply(
+            Answer::Enter { pass } => json_reply(StatusCode::OK, &entered(ticket, pass)),
+            answer @ Answer::Wait { .. } => json_reply(
                 StatusCode::OK,
-                &json!({"canEnter": true, "token": token, "pass": format!("pass.{pass}.x")}),
-            ),
-            Answer::Wait { rank, eta_s, range_s, period_ms } => json_reply(
-                StatusCode::OK,
-                &json!({"canEnter": false, "token": token, "waiting": {
-                    "rank": rank, "etaSeconds": eta_s, "etaRange": [range_s.0, range_s.1],
-                    "pollingPeriod": period_ms, "stale": false,
-                }}),
+                &json!({"canEnter": false, "token": ticket.to_string(), "waiting": waiting(answer)}),
             ),
             Answer::Gone => problem(StatusCode::GONE, "gone"),
         }
+    }
+
+    fn decide<T>(&self, decision: impl FnOnce(&mut Room, u32) -> T) -> T {
+        let mut room = self.room.lock().unwrap_or_else(PoisonError::into_inner);
+        // Read under the lock: the room's time must not go back.
+        let now_ms = u32::try_from(self.began.elapsed().as_millis()).unwrap_or(u32::MAX);
+        decision(&mut room, now_ms)
+    }
+
+    /// Asks for the holder of the stream, and tells each answer.
+    fn stream(self: Arc<Self>, request: &Request<Incoming>) -> Reply {
+        let query = request.uri().query().unwrap_or_default();
+        let token = query.strip_prefix(&format!("zone={ZONE}&token="));
+        let again = request.headers().get("last-event-id");
+        let Some(ticket) = token.and_then(|token| token.parse::<usize>().ok()) else {
+            return problem(StatusCode::UNAUTHORIZED, "bad_token");
+        };
+        if ticket.is_multiple_of(NO_STREAM) {
+            return problem(StatusCode::TOO_MANY_REQUESTS, "too_many_streams");
+        }
+        let is_first = self.listened.lock().unwrap_or_else(PoisonError::into_inner).insert(ticket);
+        let expected = if is_first { None } else { token };
+        assert_eq!(again.map(|again| again.to_str().expect("a token")), expected, "the newest token");
+        let (events, body) = mpsc::channel(1);
+        tokio::spawn(async move {
+            let mut head = "retry: 200\n";
+            for _ in 0..EVENTS {
+                let answer = self.decide(|room, now_ms| room.entry(ticket, now_ms));
+                let (name, data) = match answer {
+                    Answer::Enter { pass } => ("enter", entered(ticket, pass)),
+                    Answer::Wait { .. } => ("wait", waiting(answer)),
+                    Answer::Gone => ("problem", json!({"status": 410, "code": "gone"})),
+                };
+                let event = format!("{head}id: {ticket}\nevent: {name}\ndata: {data}\n\n");
+                let Answer::Wait { period_ms, .. } = answer else {
+                    drop(events.send(event).await);
+                    return;
+                };
+                if events.send(event).await.is_err() {
+                    return;
+                }
+                head = "";
+                sleep(Duration::from_millis(period_ms.into())).await;
+            }
+            drop(events.send("event: reconnect\ndata: {}\n\n".to_owned()).await);
+        });
+        let mut response = Response::new(Stream(body).boxed());
+        response.headers_mut().insert("content-type", HeaderValue::from_static("text/event-stream"));
+        response
     }
 
     /// When a call that arrives now is answered.
@@ -115,12 +195,24 @@ impl Server {
     }
 }
 
-fn problem(status: StatusCode, code: &str) -> Response<Full<Bytes>> {
+fn entered(ticket: usize, pass: u64) -> Value {
+    json!({"canEnter": true, "token": ticket.to_string(), "pass": format!("pass.{pass}.x")})
+}
+
+fn waiting(answer: Answer) -> Value {
+    let Answer::Wait { rank, eta_s, range_s, period_ms } = answer else { return Value::Null };
+    json!({
+        "rank": rank, "etaSeconds": eta_s, "etaRange": [range_s.0, range_s.1],
+        "pollingPeriod": period_ms, "stale": false,
+    })
+}
+
+fn problem(status: StatusCode, code: &str) -> Reply {
     json_reply(status, &json!({"status": status.as_u16(), "code": code}))
 }
 
-fn json_reply(status: StatusCode, body: &Value) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(Bytes::from(body.to_string())));
+fn json_reply(status: StatusCode, body: &Value) -> Reply {
+    let mut response = Response::new(Full::new(Bytes::from(body.to_string())).boxed());
     *response.status_mut() = status;
     response
 }
