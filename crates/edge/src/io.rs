@@ -8,7 +8,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
+    net::TcpStream,
+};
 
 use crate::connection::{Connection, Phase};
 
@@ -40,32 +43,43 @@ impl AsyncRead for ConnectionIo {
             return Poll::Ready(Ok(()));
         }
         let connection = &*self.connection;
-        let room = buf.remaining().min(READ_LEN);
-        loop {
-            ready!(connection.stream.poll_read_ready(cx))?;
-            let space = buf.initialize_unfilled_to(room);
-            // A short read has emptied the socket. Reporting "would block" then saves the system call of the engine's
-            // next read. It must be reported inside `try_io`, so that bytes that arrive meanwhile are not missed.
-            let mut short = None;
-            let read = connection.stream.try_io(Interest::READABLE, || {
-                let n = rustix::io::read(&connection.stream, &mut *space)?;
-                if n == 0 || n == room {
-                    return Ok(n);
-                }
-                short = Some(n);
-                Err(io::ErrorKind::WouldBlock.into())
-            });
-            let n = match (read, short) {
-                (Ok(n), _) | (Err(_), Some(n)) => n,
-                (Err(e), None) if e.kind() == io::ErrorKind::WouldBlock => continue,
-                (Err(e), None) => return Poll::Ready(Err(e)),
-            };
-            buf.advance(n);
-            if n > 0 && matches!(connection.phase().0, Phase::Fresh | Phase::Idle) {
-                connection.set(Phase::Head);
-            }
-            return Poll::Ready(Ok(()));
+        let n = ready!(poll_read_some(&connection.stream, cx, buf, READ_LEN))?;
+        if n > 0 && matches!(connection.phase().0, Phase::Fresh | Phase::Idle) {
+            connection.set(Phase::Head);
         }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Reads up to `most` bytes. Returns how many there were; 0 at the end.
+pub(crate) fn poll_read_some(
+    stream: &TcpStream,
+    cx: &mut Context<'_>,
+    buf: &mut ReadBuf<'_>,
+    most: usize,
+) -> Poll<io::Result<usize>> {
+    let room = buf.remaining().min(most);
+    loop {
+        ready!(stream.poll_read_ready(cx))?;
+        let space = buf.initialize_unfilled_to(room);
+        // A short read has emptied the socket. Reporting "would block" then saves the system call of the engine's
+        // next read. It must be reported inside `try_io`, so that bytes that arrive meanwhile are not missed.
+        let mut short = None;
+        let read = stream.try_io(Interest::READABLE, || {
+            let n = rustix::io::read(stream, &mut *space)?;
+            if n == 0 || n == room {
+                return Ok(n);
+            }
+            short = Some(n);
+            Err(io::ErrorKind::WouldBlock.into())
+        });
+        let n = match (read, short) {
+            (Ok(n), _) | (Err(_), Some(n)) => n,
+            (Err(e), None) if e.kind() == io::ErrorKind::WouldBlock => continue,
+            (Err(e), None) => return Poll::Ready(Err(e)),
+        };
+        buf.advance(n);
+        return Poll::Ready(Ok(n));
     }
 }
 
@@ -73,10 +87,8 @@ impl AsyncWrite for ConnectionIo {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let connection = &*self.connection;
         if !matches!(connection.phase().0, Phase::Busy | Phase::Reply) {
-            // There is no request, so this is the engine's own reply to a head that it cannot parse. The edge sends
-            // another one in its place.
-            let status = bytes.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
-            connection.set_engine_status(status.unwrap_or(400));
+            // There is no request, so this is the engine's own reply to a head that it cannot parse.
+            connection.keep_engine_reply(bytes);
             return Poll::Ready(Ok(bytes.len()));
         }
         loop {
