@@ -47,7 +47,9 @@ impl Served {
         let mut process = Process(command.spawn()?);
         let said = BufReader::new(process.0.stdout.take().expect("piped"));
         for line in said.lines() {
-            if let Some(address) = line?.strip_prefix("listening on http://") {
+            let line = line?;
+            let plain = line.strip_prefix("listening on http://");
+            if let Some(address) = plain.or_else(|| line.strip_prefix("listening on https://")) {
                 let address = address.parse().map_err(io::Error::other)?;
                 return Ok(Self { process, address });
             }

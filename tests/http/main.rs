@@ -7,6 +7,8 @@ mod app;
 mod client;
 #[path = "../support/clock.rs"]
 mod clock;
+#[path = "../support/https.rs"]
+mod https;
 #[path = "../support/redis.rs"]
 mod redis;
 #[path = "../support/seed.rs"]
@@ -38,6 +40,7 @@ mod protected;
 mod reload;
 mod startup;
 mod stream;
+mod tls;
 
 use libtest_mimic::{Arguments, Trial};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -131,6 +134,21 @@ fn together() -> Vec<Trial> {
         edge::random_bytes_do_no_harm,
         edge::connection_cap_is_polite,
         edge::forwarded_for_is_believed_of_listed_proxies,
+        tls::polls_and_streams_over_both_versions,
+        tls::one_connection_holds_many_streams,
+        tls::changed_files_come_into_force_and_lose_nobody,
+        tls::a_bad_pair_keeps_the_one_in_force,
+        tls::faults_end_the_start,
+        tls::slow_clients_are_let_go,
+        tls::a_client_that_takes_nothing_is_let_go,
+        tls::connections_are_capped_before_the_handshake,
+        tls::a_drain_finishes_requests_and_sends_away,
+        tls::the_accept_queue_is_served,
+        tls::plain_http_is_told_so,
+        tls::versions_are_agreed_on,
+        tls::oversized_and_ambiguous_requests,
+        tls::many_resets_end_the_connection,
+        tls::random_bytes_do_no_harm,
         stream::a_call_that_nobody_heard_is_heard_again,
         stream::a_drain_sends_streams_away,
         stream::a_zone_that_goes_ends_its_streams,

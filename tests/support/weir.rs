@@ -152,7 +152,8 @@ impl Setup {
                 let (_, after) = text.split_once(before)?;
                 after.split_once('\n')?.0.trim().parse::<SocketAddr>().ok()
             };
-            let both = (address("listening on http://"), address("admin on http://"));
+            let public = address("listening on http://").or_else(|| address("listening on https://"));
+            let both = (public, address("admin on http://"));
             match both {
                 (Some(public), Some(admin)) => Some(Ok((public, admin))),
                 _ if ended => Some(Err(())),

@@ -107,6 +107,12 @@ pub(crate) struct Connection {
     engine_status: AtomicU16,
     head_is_late: AtomicBool,
     service_closes: AtomicBool,
+    /// Whether it is encrypted.
+    secure: AtomicBool,
+    /// Whether it has HTTP/2.
+    multiplexed: AtomicBool,
+    /// An encrypted one is to end as soon as it has no request.
+    ending: AtomicBool,
     engine: AtomicU8,
     /// Wakes the connection's task, which stays the same for the life of the connection.
     waker: OnceLock<Waker>,
@@ -147,6 +153,9 @@ impl Connection {
             engine_status: AtomicU16::new(0),
             head_is_late: AtomicBool::new(false),
             service_closes: AtomicBool::new(false),
+            secure: AtomicBool::new(false),
+            multiplexed: AtomicBool::new(false),
+            ending: AtomicBool::new(false),
             engine: AtomicU8::new(engine::PARKED),
             waker: OnceLock::new(),
         };
@@ -276,6 +285,42 @@ impl Connection {
         parks
     }
 
+    pub(crate) fn make_secure(&self) {
+        self.secure.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_secure(&self) -> bool {
+        self.secure.load(Relaxed)
+    }
+
+    /// From now on it has HTTP/2.
+    pub(crate) fn multiplex(&self) {
+        self.multiplexed.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_multiplexed(&self) -> bool {
+        self.multiplexed.load(Relaxed)
+    }
+
+    /// Asks the task of an encrypted connection to end it. May be called again, in case the task did not hear it.
+    pub(crate) fn ask_to_end(&self) {
+        self.ending.store(true, Relaxed);
+        if let Some(task) = self.waker.get() {
+            task.wake_by_ref();
+        }
+    }
+
+    /// Whether the connection's task is asked to end it. `task` wakes it.
+    pub(crate) fn is_asked_to_end(&self, task: &Waker) -> bool {
+        self.waker.get_or_init(|| task.clone());
+        self.ending.load(Relaxed)
+    }
+
+    /// The same, for a connection that has one request at a time: whether it has none now.
+    pub(crate) fn ends(&self, task: &Waker) -> bool {
+        self.is_asked_to_end(task) && matches!(self.phase().0, Phase::Fresh | Phase::Idle)
+    }
+
     pub(crate) fn unpark(&self) {
         self.engine.store(engine::RUNNING, Relaxed);
     }
@@ -303,8 +348,10 @@ impl Connection {
         self.service_closes.load(Relaxed)
     }
 
-    /// Keeps the status of the first reply that the engine wants to send by itself.
-    pub(crate) fn set_engine_status(&self, status: u16) {
+    /// Keeps the status of the first reply that the engine wants to send by itself. The edge sends another one in its place.
+    pub(crate) fn keep_engine_reply(&self, reply: &[u8]) {
+        let status = reply.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
+        let status = status.unwrap_or(400);
         let _ = self.engine_status.compare_exchange(0, status, Relaxed, Relaxed);
     }
 

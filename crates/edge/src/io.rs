@@ -8,7 +8,10 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
 
 use crate::{
     connection::{Connection, Phase},
@@ -40,24 +43,32 @@ impl AsyncRead for ConnectionIo {
             return Poll::Ready(Ok(()));
         }
         let connection = &*self.connection;
-        let room = buf.remaining().min(READ_LEN);
-        loop {
-            ready!(connection.stream.poll_read_ready(cx))?;
-            let space = buf.initialize_unfilled_to(room);
-            let read = read_once(&connection.stream, room, || {
-                Ok(rustix::io::read(&connection.stream, &mut *space)?)
-            });
-            let n = match read {
-                Ok(n) => n,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(e) => return Poll::Ready(Err(e)),
-            };
-            buf.advance(n);
-            if n > 0 && matches!(connection.phase().0, Phase::Fresh | Phase::Idle) {
-                connection.set(Phase::Head);
-            }
-            return Poll::Ready(Ok(()));
+        let n = ready!(poll_read_some(&connection.stream, cx, buf, READ_LEN))?;
+        if n > 0 && matches!(connection.phase().0, Phase::Fresh | Phase::Idle) {
+            connection.set(Phase::Head);
         }
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// Reads up to `most` bytes. Returns how many there were; 0 at the end.
+pub(crate) fn poll_read_some(
+    stream: &TcpStream,
+    cx: &mut Context<'_>,
+    buf: &mut ReadBuf<'_>,
+    most: usize,
+) -> Poll<io::Result<usize>> {
+    let room = buf.remaining().min(most);
+    loop {
+        ready!(stream.poll_read_ready(cx))?;
+        let space = buf.initialize_unfilled_to(room);
+        let n = match read_once(stream, room, || Ok(rustix::io::read(stream, &mut *space)?)) {
+            Ok(n) => n,
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => continue,
+            Err(e) => return Poll::Ready(Err(e)),
+        };
+        buf.advance(n);
+        return Poll::Ready(Ok(n));
     }
 }
 
@@ -65,10 +76,8 @@ impl AsyncWrite for ConnectionIo {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let connection = &*self.connection;
         if !matches!(connection.phase().0, Phase::Busy | Phase::Reply) {
-            // There is no request, so this is the engine's own reply to a head that it cannot parse. The edge sends
-            // another one in its place.
-            let status = bytes.get(9..12).and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok());
-            connection.set_engine_status(status.unwrap_or(400));
+            // There is no request, so this is the engine's own reply to a head that it cannot parse.
+            connection.keep_engine_reply(bytes);
             return Poll::Ready(Ok(bytes.len()));
         }
         loop {

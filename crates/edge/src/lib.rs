@@ -2,7 +2,8 @@
 //!
 //! - [`listen()`] opens a listening socket, and [`Edge::serve`] accepts its connections.
 //! - [`Limits`] bounds the number of connections and the time that each step may take.
-//! - A reply that carries a [`Takeover`] ends HTTP on its connection: the service writes to an [`Outlet`] from then on.
+//! - A reply that carries a [`Takeover`] is a stream: the service writes its body to an [`Outlet`].
+//! - [`Tls`] encrypts all connections of a listener, with HTTP/2 or HTTP/1.1.
 //! - An [`Observer`] counts connections, and words the refusals that happen before there is a request.
 //! - A request that arrives whole in one read is answered without an HTTP engine; hyper serves all others.
 //! - [`kernel`] reads the counters that the kernel keeps about this process and its accept queues.
@@ -14,16 +15,19 @@
 //!   [`Limits::per_client`].
 //! - After a stop, connections that were already in the accept queue are still served.
 
+mod check;
 mod connection;
 mod direct;
 mod io;
 pub mod kernel;
+mod link;
 mod listen;
 mod outlet;
 mod per_address;
 mod read;
 mod received;
 mod serve;
+mod tls;
 
 use std::{net::IpAddr, time::Duration};
 
@@ -32,6 +36,7 @@ pub use outlet::{Outlet, Takeover};
 pub use per_address::{Held, PerAddress, PerClient};
 pub use received::Received;
 pub use serve::{Edge, decode_body_early};
+pub use tls::{Certificate, CertificateError, Tls};
 
 /// The longest head of a request, in bytes. hyper's buffer cannot be smaller.
 pub const MAX_HEAD: usize = 8_192;
@@ -47,7 +52,7 @@ pub struct Limits {
     /// [`KnownClient`]. When the listener is full, such a connection also makes room for a new one; if there is none, one of
     /// a known client that has no request. None if all connections are worth the same, and a full listener refuses.
     pub unknown_client: Option<Duration>,
-    /// The longest time from the first byte of a request to the end of its head.
+    /// The longest time from the first byte of a request to the end of its head; the same for a TLS handshake.
     pub header: Duration,
     /// How long a reply may make no progress on its way out.
     pub write: Duration,
@@ -73,6 +78,8 @@ pub enum Refusal {
     HeadTooLarge,
     /// The head took longer than [`Limits::header`].
     SlowHead,
+    /// The listener encrypts, and the client sends plain HTTP.
+    Plaintext,
 }
 
 /// Hears about the connections of a listener.
@@ -89,6 +96,9 @@ pub trait Observer: Send + Sync + 'static {
     fn is_exempt(&self, _address: IpAddr) -> bool {
         false
     }
+
+    /// A connection did not get through its TLS handshake: the client broke it off, took too long, or cannot agree.
+    fn handshake_failed(&self) {}
 
     /// A connection is refused. Returns the whole HTTP reply; it must say `Connection: close`, since that is what
     /// follows.

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use hyper::{
     Request, Response, Version,
     body::{Body, Incoming},
-    header::{CONNECTION, EXPECT, HOST, HeaderValue, TRANSFER_ENCODING},
+    header::{CONNECTION, EXPECT, HeaderValue},
     server::conn::http1,
     service::service_fn,
 };
@@ -38,12 +38,14 @@ use tower_service::Service;
 
 use crate::{
     KnownClient, Limits, MAX_HEAD, Observer, PerClient, Refusal,
+    check::{Malformed, call, check, refusal},
     connection::{Connection, Phase, Shared},
     direct,
     io::ConnectionIo,
-    outlet::{Outlet, Takeover},
+    outlet::{Outlet, Socket, Takeover},
     per_address::PerAddress,
     received::Received,
+    tls::Tls,
 };
 
 /// The most refused connections that are read until the client closes. Further ones are closed at once.
@@ -101,6 +103,7 @@ pub struct Edge<M> {
     idle_ticks: AtomicU32,
     shared: Arc<Shared>,
     connections: Mutex<Vec<Weak<Connection>>>,
+    tls: Option<Arc<Tls>>,
 }
 
 impl<M, S, B> Edge<M>
@@ -108,12 +111,17 @@ where
     M: Fn(SocketAddr) -> S + Send + Sync + 'static,
     S: Service<Request<Received>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
     S::Future: Send,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    /// An edge without connections.
+    /// An edge without connections. All of them are plain, or all are encrypted by `tls`.
     #[must_use]
-    pub fn new(make_service: M, observer: Arc<dyn Observer>, limits: Limits) -> Arc<Self> {
+    pub fn new(
+        make_service: M,
+        observer: Arc<dyn Observer>,
+        limits: Limits,
+        tls: Option<Arc<Tls>>,
+    ) -> Arc<Self> {
         let mut engine = http1::Builder::new();
         // `watch_deadlines` keeps the deadlines. A client may close its sending side and still wait for the reply.
         engine.header_read_timeout(None).half_close(true);
@@ -130,6 +138,7 @@ where
             idle_ticks: ticks(limits.idle).into(),
             shared: Arc::new(Shared::new(observer)),
             connections: Mutex::default(),
+            tls,
         })
     }
 
@@ -219,7 +228,12 @@ where
             return self.refuse(connection, refusal);
         }
         self.connections().push(Arc::downgrade(&connection));
-        tokio::spawn(Arc::clone(self).run(connection));
+        if let Some(tls) = &self.tls {
+            let (observer, service) = (Arc::clone(&self.shared.observer), (self.make_service)(peer));
+            tokio::spawn(Arc::clone(tls).serve(connection, observer, service));
+        } else {
+            tokio::spawn(Arc::clone(self).run(connection));
+        }
     }
 
     /// Ends a connection whose client is not known, if that is how this listener makes room. If there is none, ends one of a
@@ -256,8 +270,12 @@ where
     }
 
     fn refuse(self: &Arc<Self>, connection: Arc<Connection>, refusal: Refusal) {
-        // The socket is new, so its buffer takes a few hundred bytes at once.
-        let _ = connection.stream.try_write(&self.shared.observer.refused(refusal));
+        let reply = self.shared.observer.refused(refusal);
+        // A handshake would cost more than the refusal saves, and a client that waits for one cannot read this.
+        if self.tls.is_none() {
+            // The socket is new, so its buffer takes a few hundred bytes at once.
+            let _ = connection.stream.try_write(&reply);
+        }
         connection.end_writing();
         if self.shared.refusing.fetch_add(1, Relaxed) < MAX_REFUSALS {
             let edge = Arc::clone(self);
@@ -301,7 +319,7 @@ where
 
     /// Answers one request that arrived whole.
     async fn answer(&self, connection: &Arc<Connection>, service: &S, request: Request<Received>) -> After {
-        let mut replying = pin!(call(connection, service, request, false));
+        let mut replying = pin!(reply_to(connection, service, request, false));
         let reply = poll_fn(|cx| match replying.as_mut().poll(cx) {
             Poll::Ready(reply) => Poll::Ready(Some(reply)),
             Poll::Pending if connection.is_taken_over() => Poll::Ready(None),
@@ -348,19 +366,7 @@ where
 
     /// Ends a connection whose engine has finished. Replaces what the engine wanted to reply by the observer's reply.
     async fn finish(&self, connection: &Connection, failure: Option<hyper::Error>) {
-        let parse_failed = failure.as_ref().is_some_and(hyper::Error::is_parse);
-        let cause = failure.as_ref().and_then(Error::source);
-        // A reply that is not out yet must not be followed by a refusal in its middle.
-        let is_malformed =
-            cause.is_some_and(<dyn Error>::is::<Malformed>) && connection.phase().0 != Phase::Reply;
-        let refusal = match connection.engine_status() {
-            Some(431 | 414) => Some(Refusal::HeadTooLarge),
-            Some(_) => Some(Refusal::Malformed),
-            None if connection.head_is_late() => Some(Refusal::SlowHead),
-            None if parse_failed && !connection.service_closes() => Some(Refusal::Malformed),
-            None if is_malformed => Some(Refusal::Malformed),
-            None => None,
-        };
+        let refusal = refusal(connection, failure.as_ref());
         if let Some(refusal) = refusal {
             let _ = connection.stream.try_write(&self.shared.observer.refused(refusal));
         }
@@ -393,17 +399,19 @@ where
         if phase == Phase::Idle && age >= PARK_TICKS {
             connection.ask_to_park();
         }
+        if draining && connection.is_multiplexed() {
+            // It hears at once that it gets no more requests. Those that are on their way are still answered.
+            connection.ask_to_end();
+        }
         match phase {
             Phase::Head if age > header => connection.give_up_head(),
             Phase::Reply if age > self.write_ticks => connection.cut(),
             Phase::Linger if age > LINGER_TICKS => connection.cut(),
-            Phase::Idle if !connection.has_unread() && (age > idle || draining && age > DRAIN_IDLE_TICKS) => {
-                connection.cut();
+            Phase::Idle if !connection.has_unread() => {
+                let_go(connection, age, if draining { idle.min(DRAIN_IDLE_TICKS) } else { idle });
             }
-            Phase::Fresh
-                if !connection.has_unread() && (age > header || draining && age > DRAIN_FRESH_TICKS) =>
-            {
-                connection.cut();
+            Phase::Fresh if !connection.has_unread() => {
+                let_go(connection, age, if draining { header.min(DRAIN_FRESH_TICKS) } else { header });
             }
             _ => {}
         }
@@ -414,30 +422,17 @@ where
     }
 }
 
-/// The engine accepts a request that RFC 9112 forbids.
-#[derive(Debug, thiserror::Error)]
-#[error("a request without one `Host`, or with a transfer coding other than `chunked`")]
-struct Malformed;
-
-/// What the engine does not check. RFC 9112, 3.2: a request has one `Host`, and only HTTP/1.0 may have none. Section 6.1: a
-/// body in a transfer coding that we do not know cannot be read. Proxies may understand such requests in another way than
-/// we do, and so be made to forward a request that they did not check.
-fn check(request: &Request<Incoming>) -> Result<(), Malformed> {
-    let mut hosts = request.headers().get_all(HOST).iter();
-    let is_named = hosts.next().is_some() || request.version() < Version::HTTP_11;
-    if !is_named || hosts.next().is_some() {
-        return Err(Malformed);
+/// Ends a connection that has no request for more than `most` ticks. An encrypted one is told the end, and cut if it
+/// does not take the news.
+fn let_go(connection: &Connection, age: u32, most: u32) {
+    if age <= most {
+        return;
     }
-    // Only a body in a transfer coding has no known length.
-    if request.body().size_hint().exact().is_none() {
-        let mut codings = request.headers().get_all(TRANSFER_ENCODING).iter();
-        let is_chunked =
-            codings.next().is_some_and(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
-        if !is_chunked || codings.next().is_some() {
-            return Err(Malformed);
-        }
+    if connection.is_secure() && age <= most.saturating_add(LINGER_TICKS) {
+        connection.ask_to_end();
+    } else {
+        connection.cut();
     }
-    Ok(())
 }
 
 /// Gives one request of the engine to `service`. A malformed request ends the connection, and the edge words the refusal.
@@ -453,13 +448,14 @@ where
 {
     // Only a client that sends requests without reading replies has an earlier reply that is not out yet.
     let is_behind = connection.phase().0 == Phase::Reply;
-    let reply = check(&request).map(|()| call(connection, service, request.map(Received::Engine), is_behind));
+    let reply =
+        check(&request).map(|()| reply_to(connection, service, request.map(Received::Engine), is_behind));
     async move { Ok(reply?.await) }
 }
 
 /// Gives one request to `service`, and returns its reply; or hands the connection over to the service, and then never
 /// returns. `is_behind`: an earlier reply is not out yet.
-fn call<S, B>(
+fn reply_to<S, B>(
     connection: &Arc<Connection>,
     service: &S,
     request: Request<Received>,
@@ -469,23 +465,18 @@ where
     S: Service<Request<Received>, Response = Response<B>, Error = Infallible> + Clone,
 {
     connection.set(Phase::Busy);
-    let mut service = service.clone();
-    // The contract of `Service`. A service of an edge is always ready.
-    let ready = service.poll_ready(&mut Context::from_waker(Waker::noop()));
-    debug_assert!(ready.is_ready(), "see `Edge`");
-    let reply = service.call(request);
+    let reply = call(service, request);
     let connection = Arc::clone(connection);
     async move {
         let Ok(mut response) = reply.await;
         if response.extensions_mut().remove::<KnownClient>().is_some() {
             connection.make_known();
         }
-        if let Some(take_over) = response.extensions_mut().remove::<Takeover>().and_then(Takeover::into_inner)
-        {
+        if let Some(take_over) = Takeover::of(&mut response) {
             if is_behind {
                 connection.cut();
             }
-            take_over(Outlet::new(connection));
+            take_over(Outlet::from(Socket::new(connection, &response)));
             // The caller drops this future now.
             return pending().await;
         }
@@ -523,10 +514,11 @@ async fn whole<B: Body<Data = Bytes>>(body: B) -> Result<Bytes, B::Error> {
 ///
 /// Only works inside [`Service::call`], before that returns. Call it only where the body will be read.
 pub fn decode_body_early(request: &mut Request<Received>) {
-    // A client that waits for `100 Continue` must get it only when the body is really read.
-    let waits = request.headers().contains_key(EXPECT);
+    // A client that waits for `100 Continue` must get it only when the body is really read. The engine of HTTP/2 may have
+    // the body already, and this would lose it.
+    let is_decoded_later = request.version() <= Version::HTTP_11 && !request.headers().contains_key(EXPECT);
     if let Received::Engine(body) = request.body_mut()
-        && !waits
+        && is_decoded_later
         && !body.is_end_stream()
     {
         let body = Pin::new(body);

@@ -175,7 +175,7 @@ async fn a_whole_request_gets_the_same_reply_as_from_the_engine() {
         let arrived = Arc::clone(&heard);
         service_fn(move |request| answer(request, Arc::clone(&arrived)))
     };
-    let edge = Edge::new(make_service, Arc::new(Quiet), LIMITS);
+    let edge = Edge::new(make_service, Arc::new(Quiet), LIMITS, None);
     let (stop, stopped) = watch::channel(false);
     let serving = tokio::spawn(edge.serve(listener, stopped, Duration::from_secs(60)));
     let compare = move || {

@@ -62,13 +62,13 @@ async fn answer(request: Request<Received>, peer: SocketAddr) -> Result<Response
     let path = request.uri().path().to_owned();
     if path == "/stream" {
         return Ok(Takeover::response(|mut outlet| {
-            assert!(outlet.send(b"HTTP/1.1 200 OK\r\n\r\n") && outlet.send(b"streamed"));
+            assert!(outlet.send(b"stre") && outlet.send(b"amed"));
         }));
     }
     if path == "/held-stream" {
         let mut response = Takeover::response(|mut outlet| {
             tokio::spawn(async move {
-                outlet.send(b"HTTP/1.1 200 OK\r\n\r\n");
+                outlet.send(b"held");
                 while outlet.is_open() {
                     tokio::task::yield_now().await;
                 }
@@ -96,7 +96,7 @@ async fn with_limits(limits: Limits, clients: impl FnOnce(SocketAddr) + Send + '
     let address = listener.local_addr().expect("bound");
     let heard = Arc::new(Heard::default());
     let make_service = |peer| service_fn(move |request| answer(request, peer));
-    let edge = Edge::new(make_service, Arc::<Heard>::clone(&heard), limits);
+    let edge = Edge::new(make_service, Arc::<Heard>::clone(&heard), limits, None);
     let (stop, stopped) = watch::channel(false);
     let serving = tokio::spawn(edge.serve(listener, stopped, Duration::from_secs(60)));
     spawn_blocking(move || clients(address)).await.expect("the clients succeed");
@@ -136,7 +136,7 @@ async fn requests_reach_the_service_with_their_peer_and_body() {
 async fn a_service_can_take_the_connection_over() {
     with_server(|server| {
         let reply = exchange(server, b"GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
-        assert_eq!(reply, "HTTP/1.1 200 OK\r\n\r\nstreamed");
+        assert_eq!(reply, "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nstreamed");
     })
     .await;
 }

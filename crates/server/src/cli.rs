@@ -32,6 +32,7 @@ use crate::{
     failure::{self, Failure},
     http::wait::Pages,
     remote, serve,
+    tls::TlsSettings,
 };
 pub use order::{Order, read};
 
@@ -60,6 +61,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
         Order::Check(sources) => {
             let config = load(&sources)?;
             Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
+            config.tls.as_ref().map(TlsSettings::read).transpose()?;
             print(&format!("{}\nthe configuration is right\n", serve::describe(&config, &config.zones)));
         }
         Order::Doctor(sources) => return doctor::run(&load(&sources)?, open_files()),

@@ -34,6 +34,7 @@ use crate::{
     keys::SealSettings,
     passes::PassSettings,
     stores::StoreSettings,
+    tls::TlsSettings,
 };
 use checks::check;
 use file::FileText;
@@ -83,6 +84,8 @@ pub struct Sources {
 pub struct Config {
     /// The address for apps.
     pub listen: SocketAddr,
+    /// The certificate of that address; none for plain HTTP.
+    pub tls: Option<TlsSettings>,
     /// The address of the admin API, metrics and health.
     pub admin_listen: SocketAddr,
     /// The tokens of the admin API. At least one, unless only this machine reaches the listener.

@@ -276,7 +276,7 @@ fn read_or_make(
 }
 
 /// Reads a key. Opening a pipe would wait for a writer, and a reload that waits would keep the server from stopping.
-fn read_key(path: &Path) -> Result<String, KeyFault> {
+pub(crate) fn read_key(path: &Path) -> Result<String, KeyFault> {
     let about = fs::metadata(path).map_err(|why| KeyFault::Unreadable { path: path.to_owned(), why })?;
     if !about.is_file() {
         return Err(wrong(path, "is not a file; a key is read again at each reload"));

@@ -44,3 +44,4 @@ pub mod serve;
 pub mod servers;
 pub mod stats;
 pub mod stores;
+pub mod tls;

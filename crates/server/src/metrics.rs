@@ -101,6 +101,7 @@ impl Metrics {
     pub fn new(bus: Arc<Bus>) -> Self {
         let registry = Registry::lasting(names::OF_THE_SERVER);
         registry.gauge(names::BUILD_INFO, &[("version", env!("CARGO_PKG_VERSION"))]).set(1);
+        registry.gauge(names::TLS_CERTIFICATE_EXPIRES, &[]).set(0.0);
         let reloads = |result| registry.counter(names::CONFIG_RELOADS, &[("result", result)]);
         Self {
             connections: Connections::new(&registry),
@@ -184,6 +185,11 @@ impl Metrics {
                 _ => {}
             }
         }
+    }
+
+    /// Shows when the certificate of the public listener expires, in seconds since 1970.
+    pub fn certificate_expires(&self, at_s: u64) {
+        self.registry.gauge(names::TLS_CERTIFICATE_EXPIRES, &[]).set(at_s as f64);
     }
 
     /// Counts an answered request.

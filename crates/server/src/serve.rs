@@ -91,8 +91,16 @@ async fn serve(
     bus: Arc<Bus>,
     audit: &mut Option<Audit>,
 ) -> Result<(), Failure> {
-    let Assembled { public, admin, public_listener, admin_listener, metrics, zones_changed, tasks } =
-        assemble(&config, &bus, audit).await?;
+    let Assembled {
+        public,
+        admin,
+        public_listener,
+        admin_listener,
+        metrics,
+        certificates,
+        zones_changed,
+        tasks,
+    } = assemble(&config, &bus, audit).await?;
     let mut signals = Signals::handle()?;
     let at = |listener: &TcpListener, asked: SocketAddr| listener.local_addr().unwrap_or(asked);
     let (public_at, admin_at) =
@@ -118,6 +126,7 @@ async fn serve(
             Uncounted::new(&config.trusted_proxies, &config.limit.carrier_nats),
         )),
         limits(config.max_connections, config.max_connections_per_client, None),
+        certificates.as_ref().map(|certificates| certificates.tls()),
     );
     let service = Admin::new(&admin);
     let admin_edge = Edge::new(
@@ -127,6 +136,7 @@ async fn serve(
         },
         Arc::new(ListenerObserver::admin(metrics)),
         limits(ADMIN_CONNECTIONS, None, Some(ADMIN_UNKNOWN)),
+        None,
     );
     let (stop, stopped) = watch::channel(false);
     let task = tokio::spawn(Arc::clone(&public_edge).serve(public_listener, stopped, config.drain_deadline));
@@ -140,7 +150,7 @@ async fn serve(
     loop {
         tokio::select! {
             _ = signals.reload.recv() => {
-                let new = reload(&config, sources, &public, &admin).await;
+                let new = reload(&config, sources, &public, &admin, certificates.as_deref()).await;
                 bus.publish(Reloaded { ok: new.is_some() });
                 in_force = new.unwrap_or(in_force);
             }

@@ -34,6 +34,7 @@ use crate::{
     passes::{Algorithm, PassSettings},
     secret::Secret,
     stores::{CellSettings, RedisSettings, StoreSettings},
+    tls::TlsSettings,
 };
 
 pub(super) const LIBRARIES: [(Library, &str); 2] = [(Library::Fred, "fred"), (Library::RedisRs, "redis-rs")];
@@ -162,6 +163,19 @@ impl Settings {
         }))
     }
 
+    fn tls(&self) -> Result<Option<TlsSettings>, ConfigFault> {
+        let both = ["tls.certificate", "tls.key"];
+        match (self.path(both[0])?, self.path(both[1])?) {
+            (Some(certificate), Some(key)) => Ok(Some(TlsSettings { certificate, key })),
+            (None, None) => Ok(None),
+            (given, _) => {
+                let (given, missing) = if given.is_some() { (both[0], both[1]) } else { (both[1], both[0]) };
+                let origin = self.text(given).expect("it is given").1;
+                Err(origin.fault(format!("{missing} is not set; TLS needs both, or leave both out")))
+            }
+        }
+    }
+
     fn fanout(&self, store: &StoreSettings) -> Result<FanoutSettings, ConfigFault> {
         let alone = matches!(store, StoreSettings::Memory);
         match self.text("fanout") {
@@ -256,6 +270,7 @@ impl Settings {
         })?;
         Ok(Config {
             listen,
+            tls: self.tls()?,
             admin_listen,
             admin_tokens,
             admin_hosts: self.hosts("admin_hosts")?,

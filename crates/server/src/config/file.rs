@@ -86,7 +86,10 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
                     .at(&key.span(), "admin_token")
                     .fault("tokens are written as [[admin_token]] tables"));
             }
-            (section @ ("audit" | "limit" | "pass" | "redis" | "seal" | "wait"), DeValue::Table(table)) => {
+            (
+                section @ ("audit" | "limit" | "pass" | "redis" | "seal" | "tls" | "wait"),
+                DeValue::Table(table),
+            ) => {
                 for (key, value) in in_order(table) {
                     if (section, key.get_ref().as_ref()) == ("wait", "target") {
                         found.targets = target::all(&lines, key, value)?;

@@ -1,6 +1,9 @@
 //! The settings in force as text, and which of them need a restart.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use gate::cells;
 use ipnet::IpNet;
@@ -13,6 +16,7 @@ use crate::{
     access::AdminToken,
     fanout::FanoutSettings,
     stores::{CellSettings, RedisSettings, StoreSettings},
+    tls::TlsSettings,
 };
 
 impl Config {
@@ -34,6 +38,9 @@ impl Config {
             StoreSettings::Memory => None,
             StoreSettings::Redis(redis) => Some(redis),
         };
+        let of_tls = |path: &dyn Fn(&TlsSettings) -> &Path| {
+            self.tls.as_ref().map_or_else(|| "(none)".to_owned(), |tls| path(tls).display().to_string())
+        };
         let of_redis =
             |shown: &dyn Fn(&RedisSettings) -> String| redis.map_or_else(|| "(unused)".to_owned(), shown);
         let cell = |cell: &CellSettings| match &cell.tenants[..] {
@@ -42,6 +49,8 @@ impl Config {
         };
         vec![
             ("listen", self.listen.to_string()),
+            ("tls.certificate", of_tls(&|tls| &tls.certificate)),
+            ("tls.key", of_tls(&|tls| &tls.key)),
             ("admin_listen", self.admin_listen.to_string()),
             (
                 "admin_hosts",
@@ -143,14 +152,18 @@ impl Config {
 
     /// The settings in which `new` differs and that a running server cannot change. A running server takes over the keys and
     /// what passes say, the tokens and host names of the admin API, the waiting pages, and the idle timeout, which follows the
-    /// zones.
+    /// zones. It takes over another certificate, but a listener stays plain or encrypted.
     #[must_use]
     pub fn needs_restart(&self, new: &Self) -> Vec<&'static str> {
         const TAKEN_OVER: [&str; 3] = ["admin_hosts", "admin_token", "idle_timeout_s"];
         const TABLES: [&str; 3] = ["pass.", "seal.", "wait."];
+        let stays_encrypted = self.tls.is_some() && new.tls.is_some();
         let pairs = self.shown().into_iter().zip(new.shown());
-        let taken_over =
-            |name: &str| TAKEN_OVER.contains(&name) || TABLES.iter().any(|table| name.starts_with(table));
+        let taken_over = |name: &str| {
+            TAKEN_OVER.contains(&name)
+                || TABLES.iter().any(|table| name.starts_with(table))
+                || stays_encrypted && name.starts_with("tls.")
+        };
         pairs.filter(|(old, new)| old != new && !taken_over(old.0)).map(|(old, _)| old.0).collect()
     }
 }

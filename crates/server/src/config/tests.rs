@@ -268,6 +268,28 @@ fn servers_talk_by_their_store_unless_said_otherwise() {
 }
 
 #[test]
+fn a_certificate_has_two_files_and_may_be_replaced() {
+    let with = |certificate: &str| {
+        from_text("w.toml", &format!("[tls]\ncertificate = \"{certificate}\"\nkey = \"k\"\n{ZONE}"))
+            .expect("right")
+    };
+    let (plain, one, other) = (from_text("w.toml", ZONE).expect("right"), with("a"), with("b"));
+    assert!(plain.tls.is_none() && one.tls != other.tls);
+    assert!(one.needs_restart(&other).is_empty());
+    assert_eq!(plain.needs_restart(&one), ["tls.certificate", "tls.key"]);
+    assert_eq!(one.needs_restart(&plain), ["tls.certificate", "tls.key"]);
+    for (text, told) in [
+        ("[tls]\ncertificate = \"a\"\n", "w.toml:2: tls.certificate: tls.key is not set"),
+        ("[tls]\nkey = \"k\"\n", "w.toml:2: tls.key: tls.certificate is not set"),
+        ("[tls]\nkey = \"\"\n", "w.toml:2: tls.key: is empty"),
+        ("[tls]\ncert = \"a\"\n", "w.toml:2: tls.cert: there is no such field"),
+    ] {
+        let fault = refused(&format!("{text}{ZONE}"));
+        assert!(fault.starts_with(told), "{fault}");
+    }
+}
+
+#[test]
 fn who_may_use_the_admin_api_is_said_whole() {
     let token = |name: &str, role: &str, sha256: &str| {
         format!("[[admin_token]]\nname = \"{name}\"\nrole = \"{role}\"\nsha256 = \"{sha256}\"\n")

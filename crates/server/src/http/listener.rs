@@ -74,6 +74,12 @@ impl Observer for ListenerObserver {
         }
     }
 
+    fn handshake_failed(&self) {
+        if let Some(connections) = &self.connections {
+            connections.handshakes_failed.increment(1);
+        }
+    }
+
     fn is_exempt(&self, address: IpAddr) -> bool {
         self.uncounted.has(address)
     }
@@ -95,6 +101,7 @@ impl Observer for ListenerObserver {
             Refusal::Malformed => MALFORMED_HTTP.into(),
             Refusal::HeadTooLarge => HEAD_TOO_LARGE.into(),
             Refusal::SlowHead => SLOW_HEAD.into(),
+            Refusal::Plaintext => Problem::new(MALFORMED_HTTP, "this port is for https://"),
         };
         self.metrics.refused(Route::Other, problem.code.status);
         problem.into_bytes()

@@ -16,17 +16,18 @@ use axum::{
     extract::{RawQuery, State},
     response::{IntoResponse as _, Response},
 };
-use edge::KnownClient;
+use edge::{KnownClient, Outlet, Takeover};
 use events::LimitedCall;
 use form_urlencoded::parse;
 use gate::limits::Asked;
 use hyper::{
     Version,
-    header::{HeaderMap, HeaderName, HeaderValue},
+    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
 use tokio::sync::watch;
 
 use super::{
+    NO_STORE,
     admin::AdminState,
     layers::Client,
     openapi::public as shapes,
@@ -41,6 +42,9 @@ use crate::access::Role;
 pub use waiting::Streams;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// Tells nginx to pass events on at once.
+const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
 /// Follows a place: server-sent events `wait` (what polls have in `waiting`), `enter` (what they are answered), `problem`, and
 /// `reconnect`. An event's id is the newest token.
@@ -90,12 +94,7 @@ async fn open(
         Problem::from(TOO_MANY_STREAMS).retry_after(5)
     })?;
     let first = state.gate.follow(zone.as_str(), token).await?;
-    let mut fields = HeaderMap::new();
-    if let Some(asked) = asked {
-        write_limit(asked, &mut fields);
-    }
-    state.cors_origins.write(state.cors_origins.allowed(headers), &mut fields);
-    Ok(waiting::open(state.clone(), zone, first, fields, share))
+    Ok(waiting::open(state.clone(), zone, first, share))
 }
 
 /// What happens, for operators. Not in the OpenAPI document; `docs/operate/admin-api.md` describes it.
@@ -163,19 +162,14 @@ pub(super) fn fields<'a, const N: usize>(
     Ok(found)
 }
 
-/// The head of a stream, with further fields. The stream ends when the connection closes.
-fn head(fields: &HeaderMap) -> String {
-    let mut head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\n\
-        x-accel-buffering: no\r\nconnection: close\r\n"
-        .to_owned();
-    for (name, value) in fields {
-        // Values that are not text are left out.
-        if let Ok(value) = value.to_str() {
-            head.extend([name.as_str(), ": ", value, "\r\n"]);
-        }
-    }
-    head.push_str("\r\n");
-    head
+/// A reply whose events `write` sends.
+fn response(write: impl FnOnce(Outlet) + Send + 'static) -> Response {
+    let mut response: Response = Takeover::response(write);
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(CACHE_CONTROL, NO_STORE);
+    headers.insert(X_ACCEL_BUFFERING, HeaderValue::from_static("no"));
+    response
 }
 
 /// Writes one event. `data` is one line.

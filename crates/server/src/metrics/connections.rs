@@ -17,6 +17,8 @@ pub struct Connections {
     pub refused: Counter,
     /// Turned away so far, because their client had too many.
     pub refused_of_client: Counter,
+    /// Ended so far without a TLS handshake. Stays 0 without TLS.
+    pub handshakes_failed: Counter,
 }
 
 impl Connections {
@@ -27,6 +29,7 @@ impl Connections {
             accepted: registry.counter(names::CONNECTIONS_ACCEPTED, &[]),
             refused: registry.counter(names::CONNECTIONS_REFUSED, &[]),
             refused_of_client: registry.counter(names::CLIENT_CONNECTIONS_REFUSED, &[]),
+            handshakes_failed: registry.counter(names::TLS_HANDSHAKES_FAILED, &[]),
         }
     }
 }

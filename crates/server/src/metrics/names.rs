@@ -57,6 +57,10 @@ families! { OF_THE_SERVER:
     CONNECTIONS_REFUSED = Counter, "weir_connections_refused_total", "Public connections turned away at the cap.";
     CLIENT_CONNECTIONS_REFUSED = Counter, "weir_client_connections_refused_total",
         "Public connections turned away because their client has too many.";
+    TLS_HANDSHAKES_FAILED = Counter, "weir_tls_handshakes_failed_total",
+        "Public connections that did not get through the TLS handshake.";
+    TLS_CERTIFICATE_EXPIRES = Gauge, "weir_tls_certificate_expires_seconds",
+        "When the certificate of the public listener expires, since 1970; 0 without TLS.";
     CLIENT_STREAMS_REFUSED = Counter, "weir_client_streams_refused_total",
         "Streams turned away because their client has too many.";
     LIMITS_UNKNOWN = Counter, "weir_limits_unknown_total",

@@ -35,6 +35,7 @@ use crate::{
     metrics::Metrics,
     servers::{Servers, State},
     stats::Stats,
+    tls::{Certificates, TlsSettings},
 };
 
 /// A server whose parts run, and whose listeners do not accept yet.
@@ -44,6 +45,8 @@ pub(super) struct Assembled {
     pub(super) public_listener: TcpListener,
     pub(super) admin_listener: TcpListener,
     pub(super) metrics: Arc<Metrics>,
+    /// The certificate of the public listener, if that is encrypted.
+    pub(super) certificates: Option<Arc<Certificates>>,
     /// Is notified when zones or policies changed elsewhere.
     pub(super) zones_changed: Arc<Notify>,
     /// The tasks of all parts. They end when this is dropped.
@@ -57,11 +60,17 @@ pub(super) async fn assemble(
     bus: &Arc<Bus>,
     audit: &mut Option<Audit>,
 ) -> Result<Assembled, Failure> {
+    // Before anything is made.
+    let certificate = config.tls.as_ref().map(TlsSettings::read).transpose()?;
     keys::make_dir(&config.data_dir)?;
     let Keys { seals, passes } = Keys::read(&config.seal, &config.pass, &config.data_dir, IfMissing::Make)?;
     let pages = Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
     let (store, cells) = zones::open_store(config)?;
     let metrics = Arc::new(Metrics::new(Arc::clone(bus)));
+    let certificates = config.tls.as_ref().zip(certificate.as_ref());
+    let certificates = certificates
+        .map(|(settings, read)| Certificates::new(settings, read, Arc::clone(&metrics)))
+        .transpose()?;
     let gate = Arc::new(Gate::new(store, seals, Arc::clone(bus)).open_after(config.open_after));
     let pace = Arc::clone(gate.pace());
 
@@ -75,6 +84,9 @@ pub(super) async fn assemble(
     tasks.spawn(Arc::clone(&metrics).follow(counted, Arc::clone(&gate)));
     tasks.spawn(Arc::clone(&metrics).run_upkeep());
     tasks.spawn(load::follow(Arc::clone(&gate), Arc::clone(&metrics)));
+    if let Some(certificates) = &certificates {
+        tasks.spawn(Arc::clone(certificates).follow(Arc::clone(bus)));
+    }
     let streams = Arc::new(Streams::new(
         metrics.streams.clone(),
         config.max_streams_per_client.map(|most| PerClient { most, ipv6_prefix: config.limit.ipv6_prefix }),
@@ -146,7 +158,16 @@ pub(super) async fn assemble(
         intake,
         lifecycle,
     });
-    Ok(Assembled { public, admin, public_listener, admin_listener, metrics, zones_changed, tasks })
+    Ok(Assembled {
+        public,
+        admin,
+        public_listener,
+        admin_listener,
+        metrics,
+        certificates,
+        zones_changed,
+        tasks,
+    })
 }
 
 fn start_audit(config: &Config, bus: &Bus, gate: &Arc<Gate<AnyStore>>) -> Result<Option<Audit>, Failure> {

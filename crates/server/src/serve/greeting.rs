@@ -21,20 +21,21 @@ pub(super) fn greeting(
     admin: SocketAddr,
 ) -> String {
     let about = describe(config, zones);
-    let listening = format!("listening on http://{public}\nadmin on http://{admin}\n\n{about}\n");
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    let listening = format!("listening on {scheme}://{public}\nadmin on http://{admin}\n\n{about}\n");
     let Some((zone, _)) = zones.first() else { return listening };
     let here = match public.ip() {
         ip if !ip.is_unspecified() => public,
         IpAddr::V4(_) => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), public.port()),
         IpAddr::V6(_) => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), public.port()),
     };
-    let post = format!("curl -sS -H 'content-type: application/json' http://{here}/traffic");
+    let post = format!("curl -sS -H 'content-type: application/json' {scheme}://{here}/traffic");
     let wait = format!(r#"{post}/wait -d '{{"zoneId":"{zone}"}}'"#);
     let token = format!(r#"$({wait} | sed 's/.*"token":"\([^"]*\)".*/\1/')"#);
     format!(
         "{listening}take a ticket, then take one and ask with its token:\n  {wait} -w '\\n'\n  \
          {post}/entry -d \"{{\\\"zoneId\\\":\\\"{zone}\\\",\\\"token\\\":\\\"{token}\\\"}}\" -w '\\n'\n\
-         or wait as people do: http://{here}/wait/{zone}\n"
+         or wait as people do: {scheme}://{here}/wait/{zone}\n"
     )
 }
 

@@ -18,15 +18,17 @@ use crate::{
         wait::Pages,
     },
     keys::{self, IfMissing, Keys},
+    tls::Certificates,
 };
 
-/// Takes over the zones, keys, pages and tokens of the configuration as it is now. Zones of a store are not changed, because the
+/// Takes over the zones, keys, certificate, pages and tokens of the configuration as it is now. Zones of a store are not changed, because the
 /// store keeps them. Returns the new configuration, or none if something was not valid; the log says what.
 pub(super) async fn reload(
     running: &Config,
     sources: &Sources,
     public: &PublicState,
     admin: &AdminState,
+    certificates: Option<&Certificates>,
 ) -> Option<Config> {
     let new = sources
         .load()
@@ -36,6 +38,13 @@ pub(super) async fn reload(
         .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
         .ok()?;
     let keys = Keys::read(&new.seal, &new.pass, &running.data_dir, IfMissing::Refuse)
+        .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
+        .ok()?;
+    // A plain listener stays plain, and an encrypted one encrypted.
+    let encrypted = certificates.zip(new.tls.as_ref());
+    let certificate = encrypted
+        .map(|(_, settings)| settings.read())
+        .transpose()
         .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
         .ok()?;
     let restart = running.needs_restart(&new);
@@ -59,6 +68,9 @@ pub(super) async fn reload(
         if !differ.is_empty() {
             warn_of_differences(&differ);
         }
+    }
+    if let (Some((certificates, settings)), Some(read)) = (encrypted, &certificate) {
+        certificates.take_over(settings, read);
     }
     public.pages.store(Arc::new(pages));
     take_over(keys, public, !admin.cells.is_empty()).await;

@@ -8,6 +8,7 @@ use super::report::Report;
 use crate::{
     config::{Config, RESERVED_FILES},
     stores::StoreSettings,
+    tls::{self, TlsSettings},
 };
 
 const CONFIG: &str = "configuration";
@@ -32,6 +33,9 @@ pub(super) fn check(config: &Config, open_files: u64, report: &mut Report) {
     );
     backlog(config, fs::read_to_string("/proc/sys/net/core/somaxconn").ok().as_deref(), report);
 
+    if let Some(tls) = &config.tls {
+        certificate(tls, report);
+    }
     let open = config.admin_tokens.is_empty();
     let why = "without tokens, every program on this machine is admin; a proxy could let everybody in";
     if open {
@@ -71,6 +75,25 @@ pub(super) fn check(config: &Config, open_files: u64, report: &mut Report) {
             "servers of one store need the same keys: a place that one gives is worth nothing at another",
             "copy the same keys to all servers, and name them in seal.key_file and pass.key_file",
         );
+    }
+}
+
+fn certificate(tls: &TlsSettings, report: &mut Report) {
+    let why = "apps and browsers refuse a server whose certificate has expired";
+    match tls.read() {
+        Ok(read) => report.judge(
+            tls::seconds_left(&read.certificate) >= tls::SOON.as_secs(),
+            CONFIG,
+            match tls::days_left(&read.certificate) {
+                0 => "tls.certificate expires today, or has expired".to_owned(),
+                days => format!("tls.certificate expires in {days} days"),
+            },
+            why,
+            "renew it; the server takes over the new files by itself",
+        ),
+        Err(fault) => {
+            report.problem(CONFIG, fault.to_string(), why, "correct it: a server with it does not start");
+        }
     }
 }
 

@@ -25,6 +25,20 @@ pub(in crate::config) const SETTINGS: &[Setting] = &[
         Default::Value("127.0.0.1:8081"),
     ),
     setting(
+        "tls.certificate",
+        Kind::Text,
+        "FILE",
+        "Certificate chain of the address for apps, PEM, the server's own first; the listener then speaks TLS only, with HTTP/2 and HTTP/1.1",
+        Default::Described("none: plain HTTP/1.1"),
+    ),
+    setting(
+        "tls.key",
+        Kind::Text,
+        "FILE",
+        "Key of that certificate, PEM, not encrypted; both files are read again when they change",
+        Default::Described("none"),
+    ),
+    setting(
         "admin_hosts",
         Kind::List,
         "NAME,…",

@@ -7,7 +7,7 @@ use std::{sync::Arc, time::Duration};
 
 use admission::{Mode, Policy, ZoneId};
 use axum::response::Response;
-use edge::{Outlet, Takeover};
+use edge::Outlet;
 use events::{Bus, Event, Kind, Kinds, LimitedCall, RefusalReason, Scope, StoreCall, Subscription, Zone};
 use gate::definitions::PolicyJson;
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{HEARTBEAT, RECONNECT, SILENCE, event, fields, head, stop};
+use super::{HEARTBEAT, RECONNECT, SILENCE, event, fields, response, stop};
 use crate::http::problem::{Problem, WRONG_TYPE};
 
 /// The scope whose events operators may see.
@@ -58,7 +58,7 @@ pub(super) fn open(
     permit: OwnedSemaphorePermit,
     stopped: watch::Receiver<bool>,
 ) -> Response {
-    Takeover::response(move |mut outlet| {
+    response(move |mut outlet| {
         outlet.limit(UNREAD, LOST_AFTER);
         tokio::spawn(async move {
             run(bus, subscription, outlet, stopped).await;
@@ -73,8 +73,7 @@ async fn run(
     mut outlet: Outlet,
     mut stopped: watch::Receiver<bool>,
 ) {
-    let mut text = head(&hyper::HeaderMap::new());
-    text.push_str(HEARTBEAT);
+    let mut text = HEARTBEAT.to_owned();
     while outlet.is_open() {
         outlet.send(text.as_bytes());
         outlet.flushed().await;

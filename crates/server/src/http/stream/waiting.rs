@@ -25,17 +25,16 @@ use std::{
 
 use admission::{Ticket, ZoneId};
 use axum::response::Response;
-use edge::{Held, PerAddress, PerClient, Takeover};
+use edge::{Held, PerAddress, PerClient};
 use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription};
 use gate::Reply;
-use hyper::header::HeaderMap;
 use metrics::Gauge;
 use tokio::{
     sync::{Notify, watch},
     time::Instant,
 };
 
-use super::head;
+use super::response;
 use crate::http::{clients::Uncounted, public::PublicState};
 use follower::Follower;
 use task::ZoneTask;
@@ -131,18 +130,12 @@ impl Streams {
     }
 }
 
-/// A stream for the holder of the ticket. `first` is what it gets first; `fields` are further fields of its head.
-pub(super) fn open(
-    state: PublicState,
-    zone: ZoneId,
-    first: (Reply, Ticket),
-    fields: HeaderMap,
-    share: Share,
-) -> Response {
-    Takeover::response(move |mut outlet| {
+/// A stream for the holder of the ticket. `first` is what it gets first.
+pub(super) fn open(state: PublicState, zone: ZoneId, first: (Reply, Ticket), share: Share) -> Response {
+    response(move |mut outlet| {
         outlet.limit(UNREAD, LOST_AFTER);
         let follower = Follower::new(outlet, &first, &state.streams.open, share);
-        let mut text = head(&fields);
+        let mut text = String::new();
         let written = writeln!(text, "retry: {}", retry_ms(&first.1));
         debug_assert!(written.is_ok(), "writing to a String does not fail");
         if let Some(arrival) = follower.answer(&state, &zone, first, &mut text) {

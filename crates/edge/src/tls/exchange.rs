@@ -1,0 +1,152 @@
+//! A request on an encrypted connection, and the body of its reply.
+
+use std::{
+    convert::Infallible,
+    error::Error,
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use hyper::{
+    Request, Response, StatusCode, Version,
+    body::{Body, Frame, Incoming, SizeHint},
+    header::{CONNECTION, HOST, HeaderValue},
+};
+use tower_service::Service;
+
+use crate::{
+    KnownClient, Observer, Received, Refusal,
+    check::{Malformed, call, check},
+    link::{Exchange, Link},
+    outlet::{Outlet, Piped, Takeover, pipe},
+};
+
+type AnyError = Box<dyn Error + Send + Sync>;
+
+/// The body of a reply on an encrypted connection.
+pub(super) enum Reply<B> {
+    /// As the service gave it. The exchange ends with it.
+    Whole(B, #[expect(dead_code, reason = "it ends when it is dropped")] Arc<Exchange>),
+    /// A stream.
+    Stream(Piped),
+    /// None.
+    Empty,
+}
+
+impl<B> Body for Reply<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<AnyError>,
+{
+    type Data = Bytes;
+    type Error = AnyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, AnyError>>> {
+        match self.get_mut() {
+            Self::Whole(body, _) => {
+                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
+            }
+            Self::Stream(body) => {
+                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
+            }
+            Self::Empty => Poll::Ready(None),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match self {
+            Self::Whole(body, _) => body.is_end_stream(),
+            Self::Stream(body) => body.is_end_stream(),
+            Self::Empty => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(body, _) => body.size_hint(),
+            Self::Stream(body) => body.size_hint(),
+            Self::Empty => SizeHint::with_exact(0),
+        }
+    }
+}
+
+/// Gives one request to `service`, and its reply to the engine. With HTTP/1.1, a malformed request ends the connection, and
+/// the edge words the refusal. With HTTP/2 it ends its own stream.
+///
+/// Not an `async fn`: the service is called at once, before the engine decodes the body. See `decode_body_early`.
+pub(super) fn respond<S, B>(
+    link: &Arc<Link>,
+    observer: &Arc<dyn Observer>,
+    service: &S,
+    request: Request<Incoming>,
+) -> impl Future<Output = Result<Response<Reply<B>>, Malformed>> + use<S, B>
+where
+    S: Service<Request<Received>, Response = Response<B>, Error = Infallible> + Clone,
+{
+    let link = Arc::clone(link);
+    let called = prepare(request).ok().map(|request| {
+        let exchange = Exchange::begin(Arc::clone(&link));
+        (call(service, request.map(Received::Engine)), exchange)
+    });
+    if called.is_none() && link.is_multiplexed() {
+        // It is counted, and its text is for HTTP/1.1.
+        drop(observer.refused(Refusal::Malformed));
+    }
+    async move {
+        let Some((reply, exchange)) = called else {
+            if !link.is_multiplexed() {
+                return Err(Malformed);
+            }
+            let mut response = Response::new(Reply::Empty);
+            *response.status_mut() = StatusCode::BAD_REQUEST;
+            return Ok(response);
+        };
+        let Ok(mut response) = reply.await;
+        if response.extensions_mut().remove::<KnownClient>().is_some() {
+            link.connection.make_known();
+        }
+        if let Some(take_over) = Takeover::of(&mut response) {
+            let (pipe, piped) = pipe(&exchange);
+            take_over(Outlet::from(pipe));
+            if !link.is_multiplexed() {
+                // At least the head waits for the client.
+                exchange.wait();
+            }
+            return Ok(response.map(|_| Reply::Stream(piped)));
+        }
+        exchange.wait();
+        if link.is_multiplexed() {
+            // HTTP/2 has no such field, and the connection is for other requests, too.
+            response.headers_mut().remove(CONNECTION);
+        } else if response.headers().contains_key(CONNECTION) {
+            link.connection.close_by_service();
+        } else if link.connection.is_draining() {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        Ok(response.map(|body| Reply::Whole(body, exchange)))
+    }
+}
+
+/// Checks a request. One of HTTP/2 gets the field `Host` from its authority, so that the service need not tell the versions
+/// apart.
+fn prepare(mut request: Request<Incoming>) -> Result<Request<Incoming>, Malformed> {
+    if request.version() == Version::HTTP_2
+        && let Some(authority) = request.uri().authority()
+    {
+        let named = HeaderValue::from_str(authority.as_str()).map_err(|_| Malformed)?;
+        let is_other = |host: &HeaderValue| !host.as_bytes().eq_ignore_ascii_case(named.as_bytes());
+        // RFC 9113, 8.3.1: two names are not one request.
+        if request.headers().get_all(HOST).iter().any(is_other) {
+            return Err(Malformed);
+        }
+        request.headers_mut().insert(HOST, named);
+    }
+    check(&request)?;
+    Ok(request)
+}
