@@ -1,7 +1,7 @@
 //! Server-sent events, by the rules of
 //! [EventSource](https://html.spec.whatwg.org/multipage/server-sent-events.html), of a reply that does not end.
 //!
-//! Invariant: a stream holds at most [`EVENT_BYTES`] of an event that is not complete. The libraries for this have no such limit.
+//! Invariant: a stream holds at most `EVENT_BYTES` of an event that is not complete. The libraries for this have no such limit.
 //! Lines end with LF or CRLF; nobody sends a single CR.
 
 use std::collections::VecDeque;

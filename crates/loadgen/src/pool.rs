@@ -1,4 +1,4 @@
-//! The connections of a worker. Many users share few connections, as behind a load balancer. [`Multiplex`] has those for HTTP/2.
+//! The connections of a worker. Many users share few connections, as behind a load balancer. `Multiplex` has those for HTTP/2.
 //!
 //! Invariants: at most N connections are open. Users wait for a free one in the order in which they asked. A connection
 //! returns to the pool only after its whole reply was read, so no reply reaches the wrong user.

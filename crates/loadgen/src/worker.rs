@@ -4,7 +4,7 @@
 //! controllers and HTTP client of Goose are not used: Goose measures from the sending of a request, not from the time at
 //! which it was due, and one client per user would cost more than everything else. Measured: one worker creates 300,000
 //! users within 1 s. A user takes 3.3 KB before it starts and 9 to 11 KB at work; nearly all of it is Goose's: a started user
-//! is copied into its task. That memory is touched before the run, see [`touch_memory`].
+//! is copied into its task. That memory is touched before the run, see `touch_memory`.
 //!
 //! When Goose stops a user (the latest first), the user ends after its current step, so a user in a long sleep ends with
 //! the run. Invariant: the last message is always [`Frame::End`] or [`Frame::Broken`].
