@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use admission::{Lookup, Ticket};
+use tokio::time::Instant;
 
 use super::{CurrentView, Room, WaitStatus};
 use crate::reply::Token;
@@ -32,6 +33,12 @@ impl FollowerView {
     #[must_use]
     pub fn is_stale(&self) -> bool {
         self.stale
+    }
+
+    /// When the view was taken, at the earliest. An answer of the store after that may know more.
+    #[must_use]
+    pub fn taken_at(&self) -> Instant {
+        self.current.taken_at
     }
 
     /// When a holder behind the front should ask again, in milliseconds. Holders are told other periods near the front,

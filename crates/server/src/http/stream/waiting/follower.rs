@@ -133,12 +133,23 @@ impl Follower {
             || now.saturating_duration_since(self.told_at) >= period
     }
 
+    /// The rank to tell, where a view that was taken at `taken_at` says `rank`.
+    pub(super) fn rank(&self, rank: u64, taken_at: Instant) -> u64 {
+        self.last.as_ref().map_or(rank, |last| newest_rank(last.rank, self.told_at, rank, taken_at))
+    }
+
     /// Sends a heartbeat if nothing was sent for long.
     pub(super) fn heartbeat(&mut self, now: Instant) {
         if now.saturating_duration_since(self.sent_at) >= SILENCE && self.outlet.send(HEARTBEAT.as_bytes()) {
             self.sent_at = now;
         }
     }
+}
+
+/// Of a rank that was told and one of a view, the one to tell now. The store's answer to the request of a stream may know
+/// entries that the view in use does not know yet, and a lower rank is not taken back for that. The next view knows them.
+fn newest_rank(told: u64, told_at: Instant, rank: u64, taken_at: Instant) -> u64 {
+    if taken_at <= told_at { rank.min(told) } else { rank }
 }
 
 /// Writes the id of the next event: the newest token, with which a browser reconnects.
@@ -155,4 +166,23 @@ pub(super) fn write_wait(text: &mut String, wait: &WaitStatus, common: &str, tok
     text.push_str("event: wait\ndata: ");
     write_waiting(text, wait.rank, wait.eta, wait.reason, common);
     text.push_str("\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_older_view_takes_no_rank_back() {
+        let view = Instant::now();
+        let told = view + Duration::from_millis(1);
+        let later = told + Duration::from_millis(1);
+        assert_eq!(
+            newest_rank(10, told, 11, view),
+            10,
+            "the store knew of an entry that the view does not know"
+        );
+        assert_eq!(newest_rank(10, told, 9, view), 9);
+        assert_eq!(newest_rank(10, told, 11, later), 11, "the line says that people came back");
+    }
 }

@@ -152,7 +152,8 @@ impl ZoneTask {
     /// Updates one follower behind. Returns false where the store must be asked.
     fn update(&mut self, at: usize, view: &FollowerView, common: &str, now: Instant) -> bool {
         let follower = &mut self.behind[at];
-        let Some((wait, ticket)) = view.look(follower.ticket) else { return false };
+        let Some((mut wait, ticket)) = view.look(follower.ticket) else { return false };
+        wait.rank = follower.rank(wait.rank, view.taken_at());
         if follower.is_news(&wait, &ticket, now) {
             // The browser has the token already, unless it remembers an older wait, or a key that will be forgotten sealed it.
             let has_it = follower.ticket == ticket && view.is_current(&follower.token);
