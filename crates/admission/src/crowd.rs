@@ -89,8 +89,9 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    pub(crate) fn new() -> Self {
-        let patience = Patience::default();
+    /// A crowd of which nothing was seen yet. `lasting` is what earlier lines showed.
+    pub(crate) fn new(lasting: Counts) -> Self {
+        let patience = Patience { lasting, ..Patience::default() };
         Self {
             rates: patience.rates(&Counts::default()),
             patience,
@@ -105,6 +106,13 @@ impl Crowd {
             passed: 0,
             unsettled_until_ms: 0,
         }
+    }
+
+    /// What this line and earlier ones showed.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = self.patience.lasting.clone();
+        counts.add(&self.patience.recent, 1.0);
+        counts
     }
 
     /// The rates at which people leave.

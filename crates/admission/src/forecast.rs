@@ -6,12 +6,13 @@
 use std::sync::Arc;
 
 use crate::{
-    Estimate, Mode, Outlook, Plan, Policy, Snapshot, Tally, Verdict, View, ViewPage, Window,
+    Estimate, Learned, Mode, Outlook, Plan, Policy, Snapshot, Tally, Verdict, View, ViewPage, Window,
     crowd::Crowd,
     estimate::SlotMeter,
     hindsight::{Factors, Hindsight, kind},
     number,
     outlook::{Cell, Line},
+    patience::Counts,
 };
 
 /// A line that begins is walked over again after this time, in milliseconds, because the first people use the free slots.
@@ -58,7 +59,7 @@ impl Forecast {
             slots_offered: 0,
             plan_is_old: true,
             meter: SlotMeter::new(),
-            crowd: Crowd::new(),
+            crowd: Crowd::new(Counts::default()),
             outlook: Arc::new(Outlook::unknown()),
             hindsight: Hindsight::new(),
             noted_ms: 0,
@@ -66,6 +67,20 @@ impl Forecast {
             line_was_empty: true,
             last: None,
         }
+    }
+
+    /// A forecast for a zone of whose earlier lines something is known.
+    #[must_use]
+    pub fn after(learned: &Learned, policy: &Policy, now_ms: u64) -> Self {
+        let mut forecast = Self { crowd: Crowd::new(learned.counts.clone()), ..Self::new(policy, now_ms) };
+        forecast.hindsight.set_factors(learned.factors);
+        forecast
+    }
+
+    /// What this line and earlier ones taught.
+    #[must_use]
+    pub fn learned(&self) -> Learned {
+        Learned { counts: self.crowd.counts(), factors: *self.hindsight.factors() }
     }
 
     /// Learns from a snapshot and the window at the same instant, and makes the view.

@@ -12,8 +12,8 @@ use std::collections::VecDeque;
 /// The places that are noted, at most.
 const MOST_NOTES: usize = 1_024;
 /// The bounds of a factor.
-const LEAST: f64 = 0.2;
-const MOST: f64 = 20.0;
+pub(crate) const LEAST: f64 = 0.2;
+pub(crate) const MOST: f64 = 20.0;
 /// The factors before anything was compared, of lines of which much is known. Of the others the outlook knows that it knows little.
 const AT_FIRST: f64 = 2.0;
 /// The share of the waits that may be shorter, and that may be longer than the range.
@@ -70,6 +70,11 @@ impl Hindsight {
 
     pub(crate) fn factors(&self) -> &[Factors; KINDS] {
         &self.factors
+    }
+
+    /// Goes on from the factors of earlier lines.
+    pub(crate) fn set_factors(&mut self, factors: [Factors; KINDS]) {
+        self.factors = factors;
     }
 
     /// Nothing that was expected so far can be compared any more: the policy is another one, or the line.

@@ -13,6 +13,7 @@ mod definition;
 mod estimate;
 mod forecast;
 mod hindsight;
+mod learned;
 mod notice;
 mod outlook;
 mod patience;
@@ -30,6 +31,7 @@ mod zone;
 pub use definition::Definition;
 pub use estimate::{Estimate, Plan};
 pub use forecast::Forecast;
+pub use learned::{Learned, NotLearned};
 pub use notice::{Notice, NoticeFault};
 pub use outlook::Outlook;
 pub use policy::{

@@ -29,6 +29,9 @@ pub(crate) const MOST_CELLS: usize = 128;
 const NEWCOMERS: usize = 22;
 const MOST_KNOTS: usize = 1 + MOST_CELLS + NEWCOMERS;
 
+/// The share of the slots that is used changes by about so much.
+const SLOTS_SPREAD: f64 = 0.007;
+
 /// People who stand next to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Cell {
@@ -127,7 +130,7 @@ impl Outlook {
                 let (of_rates, of_chance) =
                     (wait(slots) - centre, wait((expected.0 + other).max(0.0)) - centre);
                 // Who claims a slot comes some time after it is free.
-                of_rates.hypot(of_chance).hypot(line.period_ms / 2.0)
+                of_rates.hypot(of_chance).hypot(line.period_ms / 2.0).hypot(SLOTS_SPREAD * centre)
             };
             let factors = line.factors[kind(centre / 1_000.0, line.rates.known)];
             knots.push(Knot {

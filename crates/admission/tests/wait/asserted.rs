@@ -14,6 +14,8 @@ fn small(patience: Patience, leaving: f64, lines_before: usize) -> Scenario {
         arrivals: Arrivals::Burst(2.0),
         patience,
         leaving,
+        scale_s: None,
+        restarts: false,
         balks_s: f64::INFINITY,
         change: None,
         servers: 1,
@@ -101,4 +103,12 @@ fn changes_of_the_rate_and_other_servers_are_known() {
         say(&format!("{} waits: {found:.1?} %", told.len()));
         assert!(found.absolute <= 5.0 && found.bias.abs() <= 4.0, "{name}: {found:?}");
     }
+}
+
+/// A server that starts again goes on with what it had learnt, if somebody keeps it.
+#[test]
+fn what_was_learnt_survives_a_restart() {
+    let line = Scenario { restarts: true, ..small(Patience::Even(0.42), 0.35, 1) };
+    let told: Vec<_> = told_in(&[line]).into_iter().filter(|told| told.at_join).collect();
+    assert_eq!(faults(&told, |told| told.ours, (5.0, 3.0), (88.0, 100.0)), [] as [&str; 0]);
 }

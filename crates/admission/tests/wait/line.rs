@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use admission::{
-    Claim, Estimate, Forecast, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Plan, Policy, Verdict, View, Words,
-    Zone,
+    Claim, Estimate, Forecast, Learned, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Plan, Policy, Verdict,
+    View, Words, Zone,
 };
 
 use crate::{
@@ -27,11 +27,15 @@ pub(crate) struct Scenario {
     pub(crate) patience: Patience,
     /// The share of the people that leaves.
     pub(crate) leaving: f64,
+    /// The scale of the patience, in seconds, if it is not the one at which that share leaves.
+    pub(crate) scale_s: Option<f64>,
     /// See [`Law::balks_s`].
     pub(crate) balks_s: f64,
     /// At this share of the expected time, the rate is multiplied by this factor.
     pub(crate) change: Option<(f64, f64)>,
     pub(crate) servers: usize,
+    /// The servers start again before the last line. They keep what they learnt.
+    pub(crate) restarts: bool,
     /// How many lines of such people there were before.
     pub(crate) lines_before: usize,
 }
@@ -80,6 +84,9 @@ pub(crate) fn run(scenario: &Scenario, seed: u64) -> Vec<Told> {
     let mut world = World::new(scenario, seed);
     for line in 0..=scenario.lines_before {
         let measured = line == scenario.lines_before;
+        if measured && scenario.restarts {
+            world.restart();
+        }
         world.play(measured);
     }
     world.told
@@ -139,7 +146,10 @@ impl<'a> World<'a> {
         let begin_ms = self.now_ms;
         let arrivals = scenario.arrivals.draw(scenario.people, &mut self.dice);
         let law = Law { patience: scenario.patience, scale_s: f64::INFINITY, balks_s: scenario.balks_s };
-        let law = law.scaled(scenario.leaving, &arrivals, f64::from(scenario.per_minute) / 60.0);
+        let law = match scenario.scale_s {
+            Some(scale_s) => Law { scale_s, ..law },
+            None => law.scaled(scenario.leaving, &arrivals, f64::from(scenario.per_minute) / 60.0),
+        };
         let change = scenario.change.filter(|_| measured);
         let stay = scenario.people as f64 * (1.0 - scenario.leaving);
         let length_ms = stay / f64::from(scenario.per_minute) * 60_000.0;
@@ -193,6 +203,14 @@ impl<'a> World<'a> {
         for _ in 0..100 {
             self.now_ms += 1_000;
             (0..self.servers.len()).for_each(|server| self.beat(server));
+        }
+    }
+
+    fn restart(&mut self) {
+        for server in &mut self.servers {
+            let bytes = server.forecast.learned().to_bytes();
+            let learned = Learned::from_bytes(&bytes).expect("just written");
+            server.forecast = Forecast::after(&learned, &self.policy, self.now_ms);
         }
     }
 

@@ -56,6 +56,8 @@ pub(crate) fn base() -> Scenario {
         arrivals: Arrivals::Burst(2.0),
         patience: Patience::Exponential,
         leaving: 0.35,
+        scale_s: None,
+        restarts: false,
         balks_s: f64::INFINITY,
         change: None,
         servers: 1,
@@ -154,11 +156,12 @@ fn table() {
             change(&mut scenario);
             scenario
         };
-        let kinds: [(&str, Change<'_>); 10] = [
+        let kinds: [(&str, Change<'_>); 11] = [
             ("120,000, even, 35 %", &|s| (s.people, s.per_minute, s.patience) = (120_000, 6_000, even)),
             ("120,000, Weibull 0.6, 35 %", &|s| {
                 (s.people, s.per_minute, s.patience) = (120_000, 6_000, weibull);
             }),
+            ("as loadgen plays it, 35 %", &|s| (s.patience, s.scale_s) = (Patience::Even(0.35), Some(60.0))),
             ("1,800, exponential, 35 %", &|s| (s.people, s.per_minute) = (1_800, 120)),
             ("600 at 30 a minute, exponential, 35 %", &|s| (s.people, s.per_minute) = (600, 30)),
             ("flash crowd, 35 %", &|s| (s.people, s.arrivals) = (30_000, Arrivals::Flash(600.0))),
