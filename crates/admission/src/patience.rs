@@ -232,12 +232,16 @@ impl Patience {
         }
         let fitted = mixture(&line.ages, shapes);
         let mean = mean_of(&fitted);
+        let seen: f64 = all.ages.iter().map(|count| count.exposed).sum::<f64>() * USUAL_PER_S + all.left();
+        let trust = seen / (seen + 20.0);
         let reached = (0..AGES).rev().find(|&age| all.ages[age].exposed > 100.0).unwrap_or(0);
         let mut rates = [[0.0; AGES]; 3];
         for age in 0..AGES {
             let count = line.ages[age];
             let weight = count.left + Self::SHRINKS;
             let expected = weight / (count.exposed + Self::SHRINKS / mean[age].max(1e-7));
+            // Of a crowd of which nothing is known, a tenth leaves, however long the wait is.
+            let expected = expected * (trust + (1.0 - trust) / (1.0 + BOUNDS_S[age] / 600.0).powi(2));
             // The spread of the shapes and of their levels counts where this line has no counts.
             let spread: f64 = fitted
                 .iter()
@@ -387,6 +391,14 @@ mod tests {
     fn off(rates: &Rates, age: usize, until: impl Fn(f64) -> f64) -> f64 {
         let (from_s, to_s) = (BOUNDS_S[age], upper_s(age));
         rates.expected.per_s(age) * (to_s - from_s) / (until(to_s) - until(from_s))
+    }
+
+    #[test]
+    fn of_an_unknown_crowd_a_tenth_leaves_at_most() {
+        let hazard = Patience::default().rates(&Counts::default()).expected;
+        let leave = |s: f64| 1.0 - (-hazard.between(0.0, s, s)).exp();
+        assert!((0.02..0.15).contains(&leave(600.0)), "{}", leave(600.0));
+        assert!((0.05..0.2).contains(&leave(86_400.0)), "{}", leave(86_400.0));
     }
 
     #[test]
