@@ -5,7 +5,21 @@
 
 use std::sync::Arc;
 
-use crate::{Mode, Plan, Policy, Snapshot, Tally, Verdict, View, ViewPage, Window, estimate::PaceMeter};
+use crate::{
+    Estimate, Learned, Mode, Outlook, Plan, Policy, Snapshot, Tally, Verdict, View, ViewPage, Window,
+    crowd::Crowd,
+    estimate::SlotMeter,
+    hindsight::{Factors, Hindsight, kind},
+    number,
+    outlook::{Cell, Line},
+    patience::Counts,
+};
+
+/// A line that begins is walked over again after this time, in milliseconds, because the first people use the free slots.
+const WALK_AGAIN_MS: u64 = 50;
+
+/// The time between two notes of what is expected, in milliseconds.
+const NOTE_MS: u64 = 5_000;
 
 /// What a server has learnt about one zone's line.
 #[derive(Clone, Debug)]
@@ -20,9 +34,15 @@ pub struct Forecast {
     slots_offered: u64,
     plan: Arc<Plan>,
     plan_is_old: bool,
-    meter: PaceMeter,
-    /// The last snapshot: its instant, its totals, and its number of absent tickets.
-    last: Option<(u64, Tally, u64)>,
+    meter: SlotMeter,
+    crowd: Crowd,
+    outlook: Arc<Outlook>,
+    hindsight: Hindsight,
+    noted_ms: u64,
+    walked_ms: u64,
+    line_was_empty: bool,
+    /// The last snapshot: its instant and its totals.
+    last: Option<(u64, Tally)>,
 }
 
 impl Forecast {
@@ -38,9 +58,29 @@ impl Forecast {
             ideal_line: 0,
             slots_offered: 0,
             plan_is_old: true,
-            meter: PaceMeter::new(),
+            meter: SlotMeter::new(),
+            crowd: Crowd::new(Counts::default()),
+            outlook: Arc::new(Outlook::unknown()),
+            hindsight: Hindsight::new(),
+            noted_ms: 0,
+            walked_ms: 0,
+            line_was_empty: true,
             last: None,
         }
+    }
+
+    /// A forecast for a zone of whose earlier lines something is known.
+    #[must_use]
+    pub fn after(learned: &Learned, policy: &Policy, now_ms: u64) -> Self {
+        let mut forecast = Self { crowd: Crowd::new(learned.counts.clone()), ..Self::new(policy, now_ms) };
+        forecast.hindsight.set_factors(learned.factors);
+        forecast
+    }
+
+    /// What this line and earlier ones taught.
+    #[must_use]
+    pub fn learned(&self) -> Learned {
+        Learned { counts: self.crowd.counts(), factors: *self.hindsight.factors() }
     }
 
     /// Learns from a snapshot and the window at the same instant, and makes the view.
@@ -50,6 +90,7 @@ impl Forecast {
         self.measure(snapshot.now_ms, tally);
         self.plan = Arc::new(Plan::new(window, &self.policy, snapshot.now_ms));
         self.plan_is_old = false;
+        self.look_out(&snapshot);
         let (mut live_before, mut present_before) = (0, 0);
         let pages = snapshot.pages.into_iter().map(|page| {
             let view_page = ViewPage {
@@ -73,7 +114,7 @@ impl Forecast {
             approach_end: snapshot.approach_end,
             told_ms: snapshot.told_ms,
             pages: pages.collect(),
-            pace: self.meter.pace(),
+            outlook: Arc::clone(&self.outlook),
             plan: Arc::clone(&self.plan),
             tally,
         }
@@ -83,14 +124,76 @@ impl Forecast {
     /// `window_changed` says whether it changed since the last call.
     pub fn estimate(&mut self, verdicts: &mut [Verdict], window: &Window, window_changed: bool, now_ms: u64) {
         self.plan_is_old |= window_changed;
-        let pace = self.meter.pace();
         for verdict in verdicts {
             let Verdict::Waiting(position) = verdict else { continue };
             if std::mem::take(&mut self.plan_is_old) {
                 self.plan = Arc::new(Plan::new(window, &self.policy, now_ms));
+                if self.line_was_empty && self.walked_ms + WALK_AGAIN_MS <= now_ms {
+                    // The first people of a line came and used the slots that the last walk knew of.
+                    self.walk(Vec::new(), now_ms);
+                }
             }
-            position.estimate = self.plan.estimate(position.present_ahead, &pace, &self.policy, now_ms);
+            position.estimate = match position.slot_in_ms {
+                // The store knows it exactly.
+                Some(wait_ms) => Some(Estimate::at_the_front(wait_ms, &self.policy)),
+                None => self.outlook.estimate(position.present_ahead, &self.plan, &self.policy, now_ms),
+            };
         }
+    }
+
+    /// Learns who leaves, and walks over the line as the snapshot shows it.
+    fn look_out(&mut self, snapshot: &Snapshot) {
+        let (plan, before) = (&*self.plan, &*self.outlook);
+        let wait_s = |ahead: f64| before.wait_s(ahead, plan, snapshot.now_ms);
+        let cells = self.crowd.observe(snapshot, wait_s);
+        self.line_was_empty = cells.is_empty();
+        self.walk(cells, snapshot.now_ms);
+        self.compare(snapshot);
+    }
+
+    /// Compares earlier estimates with the entries, and notes some estimates of now.
+    fn compare(&mut self, snapshot: &Snapshot) {
+        let outlook = Arc::clone(&self.outlook);
+        let cells = outlook.cells();
+        let now_ms = snapshot.now_ms;
+        if let Some(seq) = self.crowd.entered() {
+            self.hindsight.reach(number(seq), number(now_ms));
+        }
+        if snapshot.policy.mode != Mode::Auto || cells.is_empty() {
+            self.hindsight.forget();
+            return;
+        }
+        if now_ms < self.noted_ms + NOTE_MS {
+            return;
+        }
+        self.noted_ms = now_ms;
+        let known = self.crowd.rates().known;
+        let mut ahead = 0.0;
+        let mut quarter = 1;
+        for (i, cell) in cells.iter().enumerate() {
+            ahead += cell.counted;
+            if (i + 1) * 4 < quarter * cells.len() {
+                continue;
+            }
+            quarter += 1;
+            let (wait_s, early_ms, late_ms) = self.outlook.expected(ahead, &self.plan, now_ms);
+            let kind = kind(wait_s, known);
+            let Factors { early, late } = self.hindsight.factors()[kind];
+            let expected_ms = number(now_ms) + wait_s * 1_000.0;
+            self.hindsight.note(cell.end, kind, expected_ms, (early_ms / early, late_ms / late));
+        }
+    }
+
+    fn walk(&mut self, cells: Vec<Cell>, now_ms: u64) {
+        let line = Line {
+            cells,
+            slots_used: self.meter.slots_used(),
+            rates: self.crowd.rates().clone(),
+            factors: *self.hindsight.factors(),
+            period_ms: f64::from(self.policy.near_period_ms()),
+        };
+        self.outlook = Arc::new(Outlook::new(line, &self.plan, now_ms));
+        self.walked_ms = now_ms;
     }
 
     /// Counts the slots that a line would have used since the last snapshot, had it used each one at once.
@@ -118,6 +221,9 @@ impl Forecast {
         if self.ideal_line == 0 || snapshot.tally.present == 0 || snapshot.policy != self.policy {
             self.ideal = window.clone();
         }
+        if snapshot.policy != self.policy {
+            self.hindsight.forget();
+        }
         self.policy = snapshot.policy;
         self.ideal_ms = now_ms;
         self.ideal_line = snapshot.tally.present;
@@ -125,25 +231,13 @@ impl Forecast {
 
     /// Measures the pace since the last snapshot.
     fn measure(&mut self, now_ms: u64, tally: Tally) {
-        let absent = tally.waiting.saturating_sub(tally.present);
-        if let Some((then_ms, then, absent_then)) = self.last.replace((now_ms, tally, absent)) {
+        if let Some((then_ms, then)) = self.last.replace((now_ms, tally)) {
             let since = |now: u64, then: u64| number(now.saturating_sub(then));
-            // A ticket is absent before it is evicted. The people who gave up are therefore the newly evicted plus the
-            // newly absent, less those who came back.
-            let left = since(tally.evicted, then.evicted) + number(absent) - number(absent_then);
             self.meter.observe(
                 since(now_ms, then_ms) / 1_000.0,
-                number(tally.present),
-                left,
                 since(tally.slots_used, then.slots_used),
                 since(tally.slots_offered, then.slots_offered),
             );
         }
     }
-}
-
-fn number(n: u64) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "counts are below 2^52")]
-    let number = n as f64;
-    number
 }

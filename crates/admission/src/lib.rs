@@ -7,10 +7,16 @@
 //! its holder polls as asked. The *front* is the first few present tickets; the store decides each of their claims. A
 //! [`View`] answers everybody behind the front.
 
+mod arrivals;
+mod crowd;
 mod definition;
 mod estimate;
 mod forecast;
+mod hindsight;
+mod learned;
 mod notice;
+mod outlook;
+mod patience;
 mod policy;
 #[cfg(feature = "sabotage")]
 pub mod sabotage;
@@ -23,9 +29,11 @@ mod window;
 mod zone;
 
 pub use definition::Definition;
-pub use estimate::{Estimate, Pace, Plan};
+pub use estimate::{Estimate, Plan};
 pub use forecast::Forecast;
+pub use learned::{Learned, NotLearned};
 pub use notice::{Notice, NoticeFault};
+pub use outlook::Outlook;
 pub use policy::{
     FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, FieldKind, FieldUsedBy, Mode, OnStoreFailure, Policy,
     PolicyFault, RULE_FIELDS, SECOND_FIELDS, ZoneId, ZoneIdFault,
@@ -49,4 +57,11 @@ pub struct Now {
     pub ms: u64,
     /// Seconds since 1970-01-01 UTC by the wall clock, for the dates in passes. May step; no rule reads it.
     pub unix_s: u64,
+}
+
+/// A count as a number for calculations.
+pub(crate) fn number(n: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "counts are below 2^52")]
+    let number = n as f64;
+    number
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::{Estimate, Mode, PAGE_TICKETS, Pace, Plan, Policy, Words};
+use crate::{Estimate, Mode, Outlook, PAGE_TICKETS, Plan, Policy, Words};
 
 /// One bit per ticket of a page: its holder polled since the last report.
 #[derive(Clone, Debug)]
@@ -159,8 +159,8 @@ pub struct View {
     pub told_ms: u32,
     /// The pages from `base` on.
     pub pages: Vec<ViewPage>,
-    /// How the line moves.
-    pub pace: Pace,
+    /// How many slots the people ahead will need.
+    pub outlook: Arc<Outlook>,
     /// When slots become free.
     pub plan: Arc<Plan>,
     /// Totals.
@@ -244,21 +244,18 @@ impl View {
         if policy.mode == Mode::Auto && self.tally.present == 0 && self.plan.has_room(policy, now_ms) {
             return Some(Estimate::NONE);
         }
-        let other;
-        let plan = if *policy == self.policy {
-            &*self.plan
-        } else {
-            other = self.plan.under(policy, now_ms);
-            &other
-        };
-        plan.estimate(present_ahead, &self.pace, policy, now_ms)
+        if *policy == self.policy {
+            return self.outlook.estimate(present_ahead, &self.plan, policy, now_ms);
+        }
+        let plan = self.plan.under(policy, now_ms);
+        self.outlook.under(&plan, now_ms).estimate(present_ahead, &plan, policy, now_ms)
     }
 
     fn behind(&self, ahead: u64, present_ahead: u64, poll_in_ms: u32, now_ms: u64) -> Position {
         Position {
             rank: 1 + ahead,
             present_ahead,
-            estimate: self.plan.estimate(present_ahead, &self.pace, &self.policy, now_ms),
+            estimate: self.outlook.estimate(present_ahead, &self.plan, &self.policy, now_ms),
             poll_in_ms,
             slot_in_ms: None,
         }

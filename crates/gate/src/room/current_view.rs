@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Pace, Plan, Policy, Tally, View, Window};
+use admission::{Outlook, Plan, Policy, Tally, View, Window};
 use events::{Evicted, ModeChanged, PolicyChanged, Tallied, ViewShown};
 use store::StoreError;
 use tokio::time::Instant;
@@ -80,7 +80,7 @@ pub(super) fn before_the_first(policy: Policy) -> View {
         approach_end: 0,
         told_ms: policy.polling_period_ms,
         pages: Vec::new(),
-        pace: Pace { slots_used: 1.0, leaving_per_s: 0.0, known: 0.0 },
+        outlook: Arc::new(Outlook::unknown()),
         plan: Arc::new(Plan::new(&Window::new(&policy), &policy, 0)),
         tally: Tally::default(),
     }

@@ -1,0 +1,401 @@
+//! Watches a line's snapshots: who left, after what time, and where those stand who are still there.
+//!
+//! A snapshot shows a person who left only later. First the ticket counts as absent, but a snapshot has only the number of
+//! absent tickets. When the ticket is evicted its place is known too. So the counts by age are exact up to the lag of an
+//! eviction. The newly absent tickets of the time since then are spread over the ages as the rates expect. Silence is counted in
+//! generations, so people who left are counted when a generation ends.
+//!
+//! Invariants: at most [`MOST_BLOCKS`] generations are kept. Nobody is counted twice: a
+//! generation's absent tickets are forgotten when its evictions are counted.
+
+mod lags;
+
+use std::{collections::VecDeque, sync::Arc};
+
+use crate::{
+    PAGE_TICKETS, Snapshot, Words,
+    arrivals::Arrivals,
+    number,
+    outlook::{Cell, MOST_CELLS},
+    patience::{AGES, BOUNDS_S, Count, Counts, Patience, Rates, age_class, told_class},
+};
+
+use lags::Lags;
+
+/// The generations in which absent tickets are not evicted yet, at most.
+const MOST_BLOCKS: usize = 16;
+
+/// People who stand next to each other, as a snapshot shows them.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    first: u64,
+    end: u64,
+    live: f64,
+    /// The tickets that are taken for present, spread evenly over the live ones.
+    counted: f64,
+    /// The tickets that were evicted since the last snapshot.
+    evicted: f64,
+    age_s: f64,
+    /// The wait from now.
+    wait_s: f64,
+}
+
+impl Stretch {
+    /// The wait that its people were told when they came, as far as it is known.
+    fn told_s(&self) -> f64 {
+        self.age_s + self.wait_s
+    }
+}
+
+/// The people who became absent in a generation.
+#[derive(Clone, Debug)]
+struct Block {
+    /// They left before this instant.
+    until_ms: f64,
+    counts: Counts,
+}
+
+/// The state at the end of a generation.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    generation: u64,
+    absent: f64,
+    evicted: u64,
+    front_end: u64,
+}
+
+/// What was seen of a line.
+#[derive(Clone, Debug)]
+pub(crate) struct Crowd {
+    patience: Patience,
+    rates: Rates,
+    arrivals: Arrivals,
+    /// The pages of the last snapshot, the number of the first, and its epoch.
+    pages: Vec<Arc<Words>>,
+    first_page: u64,
+    /// The newly absent of the last generations, the oldest first.
+    blocks: VecDeque<Block>,
+    turn: Option<Turn>,
+    /// The last snapshot: epoch, instant, end of the front, absent tickets.
+    last: Option<(u32, u64, u64, f64)>,
+    /// The people who had entered by the last snapshot.
+    slots_used: u64,
+    /// The ticket in the middle of those who entered since the snapshot before.
+    entered: Option<u64>,
+    /// Everybody before this ticket who is still there is absent: people behind have entered.
+    passed: u64,
+    /// Until when absences say nothing, because all holders were treated as just heard.
+    unsettled_until_ms: u64,
+}
+
+impl Crowd {
+    /// A crowd of which nothing was seen yet. `lasting` is what earlier lines showed.
+    pub(crate) fn new(lasting: Counts) -> Self {
+        let patience = Patience { lasting, ..Patience::default() };
+        Self {
+            rates: patience.rates(&Counts::default()),
+            patience,
+            arrivals: Arrivals::default(),
+            pages: Vec::new(),
+            first_page: 0,
+            blocks: VecDeque::new(),
+            turn: None,
+            last: None,
+            slots_used: 0,
+            entered: None,
+            passed: 0,
+            unsettled_until_ms: 0,
+        }
+    }
+
+    /// What this line and earlier ones showed.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = self.patience.lasting.clone();
+        counts.add(&self.patience.recent, 1.0);
+        counts
+    }
+
+    /// The rates at which people leave.
+    pub(crate) fn rates(&self) -> &Rates {
+        &self.rates
+    }
+
+    /// Learns from a snapshot. Returns the line as it is now. `wait_s` is the wait of a place with so many present people
+    /// ahead, in seconds.
+    pub(crate) fn observe(&mut self, snapshot: &Snapshot, wait_s: impl Fn(f64) -> f64) -> Vec<Cell> {
+        let now_ms = snapshot.now_ms;
+        let lags = Lags::of(snapshot);
+        if self.last.is_some_and(|(epoch, ..)| epoch != snapshot.epoch) {
+            self.arrivals = Arrivals::default();
+            self.pages.clear();
+        }
+        self.arrivals.note(snapshot.base, snapshot.next, now_ms);
+        let absent = number(snapshot.tally.waiting.saturating_sub(snapshot.tally.present));
+        let (then_ms, front_then) = match self.last {
+            Some((epoch, then_ms, front_end, absent_then)) => {
+                let collapsed = absent_then > 20.0 && absent < absent_then / 2.0;
+                if epoch != snapshot.epoch || collapsed {
+                    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "minutes")]
+                    let settles_ms = now_ms + (lags.evicted_s * 1_000.0) as u64;
+                    self.unsettled_until_ms = self.unsettled_until_ms.max(settles_ms);
+                    self.blocks.clear();
+                    self.passed = 0;
+                }
+                (then_ms, front_end)
+            }
+            None => (now_ms, snapshot.front_end),
+        };
+        let front_end = front_then.max(snapshot.front_end);
+        let mut line = self.stretches(snapshot, front_end);
+        let mut ahead = 0.0;
+        for stretch in &mut line {
+            ahead += stretch.counted;
+            stretch.wait_s = wait_s(ahead);
+        }
+        self.last = Some((snapshot.epoch, now_ms, snapshot.front_end, absent));
+        self.pages = snapshot.pages.iter().map(|page| Arc::clone(&page.gone)).collect();
+        self.first_page = snapshot.base / PAGE_TICKETS as u64;
+        self.patience.fade(number(now_ms.saturating_sub(then_ms)) / 1_000.0);
+        if snapshot.tally.waiting == 0 {
+            self.patience.end_line();
+            self.blocks.clear();
+        }
+        let past_s = number(now_ms % snapshot.policy.generation_ms()) / 1_000.0;
+        let here = self.here(&line, lags, past_s, absent);
+        let generation = now_ms / snapshot.policy.generation_ms();
+        let front = snapshot.front_end;
+        let turn = Turn { generation, absent, evicted: snapshot.tally.evicted, front_end: front };
+        match self.turn {
+            Some(last) if last.generation == generation && last.evicted <= turn.evicted => {}
+            last => {
+                self.turn = Some(turn);
+                if let Some(last) = last.filter(|_| now_ms >= self.unsettled_until_ms) {
+                    let seen = Seen { line: &line, here: &here, lags, front_end, past_s };
+                    let known = self.end_generation(now_ms, last, turn, &seen);
+                    if let Some(turn) = &mut self.turn {
+                        turn.absent = known;
+                    }
+                }
+            }
+        }
+        let mut pending = Counts::default();
+        for block in &self.blocks {
+            pending.add(&block.counts, 1.0);
+        }
+        self.rates = self.patience.rates(&pending);
+        let cell = |(stretch, here): (&Stretch, &f64)| {
+            let unseen = self.rates.expected.between(
+                stretch.age_s - past_s - lags.absent_s,
+                stretch.age_s,
+                stretch.told_s(),
+            );
+            Cell {
+                end: stretch.end,
+                counted: stretch.counted,
+                here: here * (-unseen).exp(),
+                age_s: stretch.age_s,
+            }
+        };
+        line.iter().zip(&here).map(cell).collect()
+    }
+
+    /// The ticket in the middle of those who entered lately, if anybody did.
+    pub(crate) fn entered(&self) -> Option<u64> {
+        self.entered
+    }
+
+    /// Cuts the line into stretches of about equally many live tickets.
+    fn stretches(&mut self, snapshot: &Snapshot, front_end: u64) -> Vec<Stretch> {
+        let each = (number(snapshot.tally.waiting) / (MOST_CELLS as f64 - 2.0)).max(1.0);
+        let mut line: Vec<Stretch> = Vec::with_capacity(MOST_CELLS);
+        let mut open = Stretch::default();
+        let mut gone_in_front = Vec::new();
+        let oldest_eviction_ms = number(snapshot.now_ms) - 12.0 * number(snapshot.policy.generation_ms());
+        for (page, first) in snapshot.pages.iter().zip((snapshot.base..).step_by(PAGE_TICKETS)) {
+            let number_of_page = first / PAGE_TICKETS as u64;
+            let before = number_of_page
+                .checked_sub(self.first_page)
+                .and_then(|i| self.pages.get(usize::try_from(i).ok()?));
+            let changed = before.is_none_or(|before| !Arc::ptr_eq(before, &page.gone));
+            if page.live == 0 && !changed {
+                continue;
+            }
+            let counted = f64::from(page.present) / f64::from(page.live.max(1));
+            for (i, (&gone, seq)) in page.gone.iter().zip((first..).step_by(64)).enumerate() {
+                let issued = match snapshot.next.saturating_sub(seq) {
+                    0 => break,
+                    64.. => u64::MAX,
+                    some => (1 << some) - 1,
+                };
+                let live = f64::from((issued & !gone).count_ones());
+                let newly = gone & !before.map_or(gone, |before| before[i]);
+                // Behind the front nobody enters. Who has just come and is gone entered at once.
+                let evicted = seq >= front_end && newly != 0 && self.arrivals.of(seq) <= oldest_eviction_ms;
+                if newly != 0 && seq < front_end {
+                    gone_in_front.extend((0..64).filter(|bit| newly >> bit & 1 == 1).map(|bit| seq + bit));
+                }
+                if seq < self.passed && self.passed <= seq + 64 && open.live > 0.0 {
+                    line.push(std::mem::take(&mut open));
+                }
+                if live > 0.0 {
+                    if open.live == 0.0 {
+                        open.first = seq;
+                    }
+                    open.end = (seq + 64).min(snapshot.next);
+                    open.live += live;
+                    open.counted += live * counted;
+                }
+                if evicted {
+                    open.evicted += f64::from(newly.count_ones());
+                }
+                if open.live >= each {
+                    line.push(std::mem::take(&mut open));
+                }
+            }
+        }
+        if open.live > 0.0 {
+            line.push(open);
+        }
+        // The others of them were evicted, and had been passed before.
+        let entered = snapshot.tally.slots_used.saturating_sub(self.slots_used);
+        self.slots_used = snapshot.tally.slots_used;
+        let entered = usize::try_from(entered).unwrap_or(usize::MAX).min(gone_in_front.len());
+        self.entered = gone_in_front
+            .len()
+            .checked_sub(entered.div_ceil(2))
+            .filter(|_| entered > 0)
+            .map(|i| gone_in_front[i]);
+        self.passed = self.passed.max(self.entered.unwrap_or(0));
+        for stretch in &mut line {
+            let middle = stretch.first + (stretch.end - stretch.first) / 2;
+            stretch.age_s = (number(snapshot.now_ms) - self.arrivals.of(middle)).max(0.0) / 1_000.0;
+        }
+        line
+    }
+
+    /// The people of each stretch who do not count as absent. The absent ones are where the rates expect them.
+    fn here(&self, line: &[Stretch], lags: Lags, past_s: f64, absent: f64) -> Vec<f64> {
+        let silent = |stretch: &Stretch| {
+            let age_s = stretch.age_s - past_s;
+            let rate =
+                self.rates.expected.between(age_s - lags.evicted_s, age_s - lags.absent_s, stretch.told_s());
+            stretch.live * -(-rate).exp_m1()
+        };
+        let behind = || line.iter().filter(|stretch| stretch.end > self.passed);
+        let passed: f64 =
+            line.iter().filter(|stretch| stretch.end <= self.passed).map(|stretch| stretch.live).sum();
+        let absent = (absent - passed).max(0.0);
+        let all: f64 = behind().map(silent).sum();
+        let live: f64 = behind().map(|stretch| stretch.live).sum();
+        let here = |stretch: &Stretch| {
+            if stretch.end <= self.passed {
+                return 0.0;
+            }
+            let share = if all > 0.0 { silent(stretch) / all } else { stretch.live / live.max(1.0) };
+            (stretch.live - absent * share).max(0.0)
+        };
+        line.iter().map(here).collect()
+    }
+
+    /// Counts who left, at the end of a generation. Returns the number of absent tickets that are counted now.
+    fn end_generation(&mut self, now_ms: u64, last: Turn, turn: Turn, seen: &Seen<'_>) -> f64 {
+        let length_s = number(turn.generation.saturating_sub(last.generation)) * seen.lags.generation_s;
+        let (mut expected, mut parts) = (0.0, Vec::new());
+        for (stretch, here) in seen.line.iter().zip(seen.here) {
+            let told_s = stretch.told_s();
+            let age_s = stretch.age_s - seen.past_s;
+            if stretch.first >= seen.front_end {
+                let until_s = age_s - seen.lags.evicted_s;
+                let shares = spread(until_s - length_s, until_s, &self.rates);
+                let sum: f64 = shares.iter().map(|&(_, _, weight)| weight).sum();
+                for &(age, lasts_s, weight) in &shares {
+                    let left = stretch.evicted * weight / sum.max(1e-12);
+                    add(
+                        &mut self.patience.recent,
+                        &self.rates,
+                        age,
+                        told_s,
+                        left,
+                        (stretch.live + stretch.evicted / 2.0) * lasts_s,
+                    );
+                }
+                if shares.is_empty() && stretch.evicted > 0.0 {
+                    // Who left at once may seem to have left before coming.
+                    add(&mut self.patience.recent, &self.rates, 0, told_s, stretch.evicted, 0.0);
+                }
+            }
+            // Nobody will be evicted there any more who leaves now.
+            let enters = stretch.wait_s + seen.lags.absent_s < seen.lags.evicted_s;
+            // In the front it is known sooner.
+            let lag_s = |end: u64| if stretch.first < end { seen.lags.front_s } else { seen.lags.absent_s };
+            let (from_s, to_s) = (age_s - lag_s(last.front_end) - length_s, age_s - lag_s(turn.front_end));
+            for (age, lasts_s, weight) in spread(from_s, to_s, &self.rates) {
+                let weight = weight * factor(&self.rates, age, told_s) * here;
+                expected += weight;
+                parts.push((age, told_s, weight, here * lasts_s, enters));
+            }
+        }
+        let exact_ms = number(now_ms) - (seen.past_s + seen.lags.evicted_s) * 1_000.0;
+        let generation_ms = seen.lags.generation_s * 1_000.0;
+        self.blocks.retain(|block| block.until_ms > exact_ms + generation_ms / 10.0);
+        let newly = turn.absent - last.absent + number(turn.evicted) - number(last.evicted);
+        if expected <= 0.0 {
+            // Nobody should be absent yet. They are counted next time.
+            return last.absent - number(turn.evicted) + number(last.evicted);
+        }
+        let ratio = newly.max(0.0) / expected;
+        let mut counts = Counts::default();
+        for (age, told_s, weight, exposed, enters) in parts {
+            let counts = if enters { &mut self.patience.recent } else { &mut counts };
+            // Half of those who left in this time were still there on average.
+            let left = weight * ratio;
+            add(counts, &self.rates, age, told_s, left, exposed + left * length_s / 2.0);
+        }
+        let until_ms = number(now_ms) - (seen.past_s + seen.lags.absent_s) * 1_000.0;
+        self.blocks.push_back(Block { until_ms, counts });
+        if self.blocks.len() > MOST_BLOCKS {
+            self.blocks.pop_front();
+        }
+        // People who came back are not counted again when they leave.
+        turn.absent - newly.min(0.0)
+    }
+}
+
+/// A line at the end of a generation.
+struct Seen<'a> {
+    line: &'a [Stretch],
+    /// The people of each stretch who do not count as absent.
+    here: &'a [f64],
+    lags: Lags,
+    front_end: u64,
+    /// How long ago the generation ended, in seconds.
+    past_s: f64,
+}
+
+/// Cuts a time of life into ages: each with its length in seconds, and the chance to leave in it.
+fn spread(from_s: f64, to_s: f64, rates: &Rates) -> Vec<(usize, f64, f64)> {
+    let from_s = from_s.max(0.0);
+    let part = |age: usize| {
+        let lower_s = BOUNDS_S[age].max(from_s);
+        let upper_s = BOUNDS_S.get(age + 1).map_or(to_s, |bound| bound.min(to_s));
+        (age, upper_s - lower_s, (upper_s - lower_s) * rates.expected.per_s(age))
+    };
+    (age_class(from_s)..AGES).map(part).take_while(|&(_, lasts_s, _)| lasts_s > 0.0).collect()
+}
+
+/// How much more often people of this age leave who were told this wait.
+fn factor(rates: &Rates, age: usize, told_s: f64) -> f64 {
+    if age == 0 { rates.expected.at_once[told_class(told_s)] } else { 1.0 }
+}
+
+/// Adds people of an age who left, and the time in which they could.
+fn add(counts: &mut Counts, rates: &Rates, age: usize, told_s: f64, left: f64, exposed: f64) {
+    let of_age = &mut counts.ages[age];
+    let weighted = exposed * factor(rates, age, told_s);
+    *of_age = Count { left: of_age.left + left, exposed: of_age.exposed + weighted };
+    if age == 0 {
+        let of_wait = &mut counts.at_once[told_class(told_s)];
+        let expected = exposed * rates.expected.per_s(age);
+        *of_wait = Count { left: of_wait.left + left, exposed: of_wait.exposed + expected };
+    }
+}

@@ -1,0 +1,166 @@
+//! Compares what was told with what happened, and widens or narrows the ranges accordingly.
+//!
+//! Some places of the line are noted with the instant that was expected and the range around it. When the entries reach such a
+//! place, the range was right or wrong. A range that is wrong makes later ones wider, one that is right makes them a little
+//! narrower, so that nine of ten are right: online conformal prediction by quantile tracking (Gibbs and Candès, 2021; Angelopoulos,
+//! Candès and Tibshirani, 2023). Long and short waits, and lines of which little and much is known, are judged apart.
+//!
+//! Invariants: at most [`MOST_NOTES`] places are noted; factors stay between [`LEAST`] and [`MOST`].
+
+use std::collections::VecDeque;
+
+/// The places that are noted, at most.
+const MOST_NOTES: usize = 1_024;
+/// The bounds of a factor.
+pub(crate) const LEAST: f64 = 0.2;
+pub(crate) const MOST: f64 = 20.0;
+/// The factors before anything was compared, of lines of which much is known. Of the others the outlook knows that it knows little.
+const AT_FIRST: f64 = 2.0;
+/// The share of the waits that may be shorter, and that may be longer than the range.
+const OUTSIDE: f64 = 0.05;
+/// How much one comparison counts.
+const STEP: f64 = 0.03;
+/// The kinds of waits that are judged apart.
+pub(crate) const KINDS: usize = 8;
+
+/// The factors by which the ranges of one kind are wider than the outlook says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Factors {
+    pub(crate) early: f64,
+    pub(crate) late: f64,
+}
+
+/// The kind of a wait of `wait_s` seconds. `known` says that the line has shown how patient its people are.
+pub(crate) fn kind(wait_s: f64, known: bool) -> usize {
+    let length = [120.0, 300.0, 900.0].iter().filter(|&&bound| wait_s >= bound).count();
+    length + if known { 4 } else { 0 }
+}
+
+/// A place, and what was expected for it.
+#[derive(Clone, Copy, Debug)]
+struct Note {
+    seq: u64,
+    kind: usize,
+    expected_ms: f64,
+    /// How much earlier and later it was expected to be possible, without the factors.
+    early_ms: f64,
+    late_ms: f64,
+}
+
+/// What was learnt by comparing.
+#[derive(Clone, Debug)]
+pub(crate) struct Hindsight {
+    factors: [Factors; KINDS],
+    notes: VecDeque<Note>,
+    /// Up to which ticket people had entered, and when.
+    reached: Option<(f64, f64)>,
+}
+
+impl Hindsight {
+    pub(crate) fn new() -> Self {
+        Self {
+            factors: std::array::from_fn(|kind| {
+                let at_first = if kind < KINDS / 2 { 1.0 } else { AT_FIRST };
+                Factors { early: at_first, late: at_first }
+            }),
+            notes: VecDeque::new(),
+            reached: None,
+        }
+    }
+
+    pub(crate) fn factors(&self) -> &[Factors; KINDS] {
+        &self.factors
+    }
+
+    /// Goes on from the factors of earlier lines.
+    pub(crate) fn set_factors(&mut self, factors: [Factors; KINDS]) {
+        self.factors = factors;
+    }
+
+    /// Nothing that was expected so far can be compared any more: the policy is another one, or the line.
+    pub(crate) fn forget(&mut self) {
+        self.notes.clear();
+        self.reached = None;
+    }
+
+    /// Notes what is expected for a place. The instant is on the store's clock.
+    pub(crate) fn note(&mut self, seq: u64, kind: usize, expected_ms: f64, (early_ms, late_ms): (f64, f64)) {
+        if self.notes.len() >= MOST_NOTES {
+            let mut i = 0;
+            self.notes.retain(|_| {
+                i += 1;
+                i % 2 == 0
+            });
+        }
+        self.notes.push_back(Note { seq, kind, expected_ms, early_ms, late_ms });
+    }
+
+    /// People up to `seq` had entered by `now_ms`.
+    pub(crate) fn reach(&mut self, seq: f64, now_ms: f64) {
+        let (seq_then, then_ms) = self.reached.unwrap_or((seq, now_ms));
+        if seq <= seq_then {
+            self.reached = Some((seq_then, now_ms));
+            return;
+        }
+        self.reached = Some((seq, now_ms));
+        let factors = &mut self.factors;
+        self.notes.retain(|note| {
+            #[expect(clippy::cast_precision_loss, reason = "below 2^48")]
+            let of = note.seq as f64;
+            if of > seq {
+                return true;
+            }
+            let part = ((of - seq_then) / (seq - seq_then)).clamp(0.0, 1.0);
+            let late_ms = then_ms + (now_ms - then_ms) * part - note.expected_ms;
+            let Factors { early, late } = &mut factors[note.kind];
+            let learn = |factor: &mut f64, outside: bool| {
+                let miss = f64::from(u8::from(outside)) - OUTSIDE;
+                *factor = (*factor * (STEP * miss / OUTSIDE.sqrt()).exp()).clamp(LEAST, MOST);
+            };
+            learn(early, -late_ms > *early * note.early_ms);
+            learn(late, late_ms > *late * note.late_ms);
+            false
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Errors that are spread evenly over -60 to 60 s, whatever range the outlook gives: one in twenty may be on each side.
+    #[test]
+    fn nine_of_ten_are_right_in_the_long_run() {
+        for width_ms in [5_000.0, 200_000.0] {
+            let mut hindsight = Hindsight::new();
+            let kind = kind(600.0, true);
+            let (mut right, mut width, mut seed) = (0.0, 0.0, 7_u64);
+            for i in 0..6_000_u32 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let error_ms = 120_000.0 * f64::from((seed >> 40) as u32) / f64::from(1_u32 << 24) - 60_000.0;
+                let at_ms = 1e6 * f64::from(i + 1);
+                let Factors { early, late } = hindsight.factors()[kind];
+                if i >= 3_000 {
+                    right +=
+                        f64::from(u8::from(-early * width_ms <= error_ms && error_ms <= late * width_ms));
+                    width += (early + late) * width_ms;
+                }
+                hindsight.reach(f64::from(2 * i), at_ms - 1.0);
+                hindsight.note(u64::from(2 * i + 1), kind, at_ms - error_ms, (width_ms, width_ms));
+                hindsight.reach(f64::from(2 * i + 1), at_ms);
+            }
+            let (right, width_s) = (right / 30.0, width / 3e6);
+            assert!((88.0..92.0).contains(&right), "{right:.1} % are right");
+            assert!((100.0..118.0).contains(&width_s), "108 s would be enough: {width_s:.0} s");
+        }
+    }
+
+    #[test]
+    fn notes_are_bounded() {
+        let mut hindsight = Hindsight::new();
+        for seq in 0..10_000 {
+            hindsight.note(seq, 0, 1.0, (1.0, 1.0));
+            assert!(hindsight.notes.len() <= MOST_NOTES);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What earlier lines of a zone taught, as a value of fixed size that a store can keep.
+//!
+//! Invariant: `from_bytes` accepts only bytes that `to_bytes` can write, so that damaged bytes cannot make waits absurd. What is
+//! read back equals what was written to seven digits.
+
+use crate::{
+    hindsight::{Factors, KINDS, LEAST, MOST},
+    patience::{AGES, Count, Counts, TOLD},
+};
+
+/// The form of the bytes.
+const VERSION: u8 = 1;
+/// No line counts more people or seconds.
+const MOST_COUNTED: f32 = 1e12;
+
+/// What earlier lines of a zone taught about the patience of its people, and about the ranges that were told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Learned {
+    pub(crate) counts: Counts,
+    pub(crate) factors: [Factors; KINDS],
+}
+
+/// The bytes are not those of a [`Learned`] of this version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("these bytes do not say what was learnt about a zone; forget them")]
+pub struct NotLearned;
+
+impl Learned {
+    /// The number of bytes.
+    pub const LEN: usize = 1 + 4 * 2 * (AGES + TOLD + KINDS);
+
+    /// The bytes: a version, and numbers of four bytes each, little-endian.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; Self::LEN] {
+        let counts = self.counts.ages.iter().chain(&self.counts.at_once);
+        let counts = counts.flat_map(|count| [count.left, count.exposed]);
+        let numbers = counts.chain(self.factors.iter().flat_map(|of| [of.early, of.late]));
+        let mut bytes = [VERSION; Self::LEN];
+        for (bytes, number) in bytes[1..].chunks_exact_mut(4).zip(numbers) {
+            #[expect(clippy::cast_possible_truncation, reason = "seven digits are enough")]
+            bytes.copy_from_slice(&(number as f32).to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads what [`Learned::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// [`NotLearned`] for other lengths, versions, and numbers out of range.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, NotLearned> {
+        let numbers = match bytes {
+            [VERSION, numbers @ ..] if bytes.len() == Self::LEN => numbers,
+            _ => return Err(NotLearned),
+        };
+        let (numbers, _) = numbers.as_chunks();
+        let numbers: Vec<f32> = numbers.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect();
+        let (counted, factors) = numbers.split_at(2 * (AGES + TOLD));
+        #[expect(clippy::cast_possible_truncation, reason = "of a few digits")]
+        let factor_range = LEAST as f32..=MOST as f32;
+        if counted.iter().any(|number| !(0.0..=MOST_COUNTED).contains(number))
+            || factors.iter().any(|number| !factor_range.contains(number))
+        {
+            return Err(NotLearned);
+        }
+        let count = |i: usize| Count { left: counted[2 * i].into(), exposed: counted[2 * i + 1].into() };
+        let factor = |i: usize| Factors { early: factors[2 * i].into(), late: factors[2 * i + 1].into() };
+        Ok(Self {
+            counts: Counts {
+                ages: std::array::from_fn(count),
+                at_once: std::array::from_fn(|i| count(AGES + i)),
+            },
+            factors: std::array::from_fn(factor),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn learned(numbers: &[f32]) -> Learned {
+        let mut counts = Counts::default();
+        let all = counts.ages.iter_mut().chain(&mut counts.at_once);
+        for (count, pair) in all.zip(numbers.chunks(2)) {
+            *count = Count { left: pair[0].into(), exposed: pair[1].into() };
+        }
+        Learned { counts, factors: [Factors { early: LEAST, late: MOST }; KINDS] }
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_learnt_is_read_back(numbers in proptest::collection::vec(0.0..MOST_COUNTED, 2 * (AGES + TOLD))) {
+            let bytes = learned(&numbers).to_bytes();
+            let read = Learned::from_bytes(&bytes).expect("written by this version");
+            prop_assert_eq!(read.to_bytes(), bytes);
+            prop_assert_eq!(read.counts, learned(&numbers).counts);
+        }
+
+        #[test]
+        fn damaged_bytes_are_refused_or_harmless(at in 0..Learned::LEN, to: u8) {
+            let mut bytes = learned(&[5.0; 2 * (AGES + TOLD)]).to_bytes();
+            bytes[at] = to;
+            if let Ok(read) = Learned::from_bytes(&bytes) {
+                prop_assert_eq!(read.to_bytes(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
+        let bytes = learned(&[5.0; 2 * (AGES + TOLD)]).to_bytes();
+        assert_eq!(Learned::from_bytes(&bytes[1..]), Err(NotLearned));
+        assert_eq!(Learned::from_bytes(&[]), Err(NotLearned));
+        let with = |at: usize, number: f32| {
+            let mut bytes = bytes;
+            bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+            Learned::from_bytes(&bytes).is_err()
+        };
+        assert!(with(1, -1.0) && with(1, f32::NAN) && with(1, f32::INFINITY) && with(Learned::LEN - 4, 0.0));
+    }
+}

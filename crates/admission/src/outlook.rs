@@ -1,0 +1,257 @@
+//! The outlook of a line: how many slots the people ahead of each place will need.
+//!
+//! The line is cut into cells. The walk goes over them from the front. For each cell it asks when its slots come, how many of
+//! its people will still be there then, and counts so many slots. The walk is done for the rates that are expected and for a slow
+//! and a fast guess; their difference, and the chance in who leaves, give the range.
+//!
+//! Invariants: slots do not fall from one knot to the next; there are at most [`MOST_KNOTS`] knots, so that a poll's search
+//! takes a few steps and no allocation.
+
+#[cfg(test)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "small numbers"
+)]
+mod tests;
+
+use crate::{
+    Estimate, Mode, Plan, Policy,
+    hindsight::{Factors, KINDS, kind},
+    number,
+    patience::{Counts, Hazard, Patience, Rates},
+};
+
+/// The cells of a line, at most.
+pub(crate) const MOST_CELLS: usize = 128;
+/// Lines are at most so many people longer than a view knows.
+const NEWCOMERS: usize = 22;
+const MOST_KNOTS: usize = 1 + MOST_CELLS + NEWCOMERS;
+
+/// The share of the slots that is used changes by about so much.
+const SLOTS_SPREAD: f64 = 0.007;
+
+/// People who stand next to each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Cell {
+    /// The ticket behind them.
+    pub(crate) end: u64,
+    /// The people who count as present, as positions are counted.
+    pub(crate) counted: f64,
+    /// The people who are still there, as far as can be told.
+    pub(crate) here: f64,
+    /// How long they have waited, in seconds.
+    pub(crate) age_s: f64,
+}
+
+/// A place in the line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Knot {
+    /// The present people ahead.
+    ahead: f64,
+    /// The slots that they need.
+    slots: f64,
+    /// How much earlier and how much later than expected the slot may come, in milliseconds.
+    early_ms: f64,
+    late_ms: f64,
+}
+
+/// How many slots the people ahead of a place will need.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outlook {
+    knots: Vec<Knot>,
+    line: Line,
+}
+
+/// A line, and how it moves.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Line {
+    /// The people who wait, from the front on.
+    pub(crate) cells: Vec<Cell>,
+    /// The share of the slots that is used.
+    pub(crate) slots_used: f64,
+    pub(crate) rates: Rates,
+    /// How much wider the ranges are, by kind of wait.
+    pub(crate) factors: [Factors; KINDS],
+    /// A holder of the front polls so often, in milliseconds.
+    pub(crate) period_ms: f64,
+}
+
+/// The slots that a place needs, and the spread of its instant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Need {
+    /// The slots before the own one.
+    pub(crate) slots: f64,
+    pub(crate) early_ms: f64,
+    pub(crate) late_ms: f64,
+}
+
+impl Outlook {
+    /// The outlook before a line was seen: nobody is known to leave.
+    #[must_use]
+    pub fn unknown() -> Self {
+        let zero = Knot { ahead: 0.0, slots: 0.0, early_ms: 0.0, late_ms: 0.0 };
+        let knots = vec![zero, Knot { ahead: 1.0, slots: 1.0, ..zero }];
+        let factors = [Factors { early: 1.0, late: 1.0 }; KINDS];
+        let rates = Patience::default().rates(&Counts::default());
+        Self { knots, line: Line { cells: Vec::new(), slots_used: 1.0, rates, factors, period_ms: 0.0 } }
+    }
+
+    /// The outlook if slots come by another plan.
+    pub(crate) fn under(&self, plan: &Plan, now_ms: u64) -> Self {
+        Self::new(self.line.clone(), plan, now_ms)
+    }
+
+    /// Walks over the line's cells, and over people who may come behind them.
+    pub(crate) fn new(line: Line, plan: &Plan, now_ms: u64) -> Self {
+        let last = line.cells.iter().map(|cell| cell.counted).sum::<f64>();
+        let newcomers = (0..NEWCOMERS).map(|i| {
+            let count = (last / 64.0).clamp(8.0, 4_096.0) * f64::from(1_u32 << i.min(20));
+            Cell { end: u64::MAX, counted: count, here: count, age_s: 0.0 }
+        });
+        let cells: Vec<Cell> = line.cells.iter().copied().take(MOST_CELLS).chain(newcomers).collect();
+        let course = Course { plan, slots_used: line.slots_used, now_ms };
+        let expected = walk(&cells, &course, &line.rates.expected);
+        let most = walk(&cells, &course, &line.rates.slow);
+        let least = walk(&cells, &course, &line.rates.fast);
+        let mut ahead = 0.0;
+        let mut knots = Vec::with_capacity(MOST_KNOTS);
+        let wait = |slots: f64| course.wait_ms(slots);
+        knots.push(Knot { ahead, slots: 0.0, early_ms: 0.0, late_ms: 0.0 });
+        for (((cell, expected), most), least) in cells.iter().zip(&expected).zip(&most).zip(&least) {
+            if cell.counted <= 0.0 {
+                continue;
+            }
+            ahead += cell.counted;
+            let chance = 1.645 * expected.1.sqrt() / course.slots_used;
+            let centre = wait(expected.0);
+            let side = |slots: f64, other: f64| {
+                let (of_rates, of_chance) =
+                    (wait(slots) - centre, wait((expected.0 + other).max(0.0)) - centre);
+                // Who claims a slot comes some time after it is free.
+                of_rates.hypot(of_chance).hypot(line.period_ms / 2.0).hypot(SLOTS_SPREAD * centre)
+            };
+            let factors = line.factors[kind(centre / 1_000.0, line.rates.known)];
+            knots.push(Knot {
+                ahead,
+                slots: expected.0,
+                early_ms: factors.early * side(least.0, -chance),
+                late_ms: factors.late * side(most.0, chance),
+            });
+        }
+        Self { knots, line }
+    }
+
+    /// The people who wait, from the front on.
+    pub(crate) fn cells(&self) -> &[Cell] {
+        &self.line.cells
+    }
+
+    /// The wait of a place with so many present people ahead, in seconds.
+    pub(crate) fn wait_s(&self, ahead: f64, plan: &Plan, now_ms: u64) -> f64 {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and `as` saturates"
+        )]
+        let need = self.need(ahead as u64);
+        wait_ms(plan, need.slots, now_ms) / 1_000.0
+    }
+
+    /// The wait of a place in seconds, and how much earlier and later its slot may come, in milliseconds.
+    pub(crate) fn expected(&self, ahead: f64, plan: &Plan, now_ms: u64) -> (f64, f64, f64) {
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and `as` saturates"
+        )]
+        let need = self.need(ahead as u64);
+        (wait_ms(plan, need.slots, now_ms) / 1_000.0, need.early_ms, need.late_ms)
+    }
+
+    /// The wait of a person with `present_ahead` present people ahead. `None` in the modes `hold` and `closed`.
+    #[must_use]
+    pub fn estimate(
+        &self,
+        present_ahead: u64,
+        plan: &Plan,
+        policy: &Policy,
+        now_ms: u64,
+    ) -> Option<Estimate> {
+        match policy.mode {
+            Mode::Hold | Mode::Closed => return None,
+            Mode::Open => return Some(Estimate::NONE),
+            Mode::Auto => {}
+        }
+        let need = self.need(present_ahead);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and `as` saturates"
+        )]
+        let (slots, early_ms, late_ms) =
+            (need.slots.round() as u64, need.early_ms as u64, need.late_ms as u64);
+        let wait_ms = plan.slot_ms(slots).saturating_sub(now_ms);
+        Some(Estimate { wait_ms, low_ms: wait_ms.saturating_sub(early_ms), high_ms: wait_ms + late_ms })
+    }
+
+    /// What a place with so many present people ahead needs.
+    pub(crate) fn need(&self, present_ahead: u64) -> Need {
+        #[expect(clippy::cast_precision_loss, reason = "lines are shorter than 2^52")]
+        let ahead = present_ahead as f64;
+        let after = self.knots.partition_point(|knot| knot.ahead <= ahead).clamp(1, self.knots.len() - 1);
+        let (from, to) = (self.knots[after - 1], self.knots[after]);
+        // Beyond the last knot the last two go on.
+        let part = (ahead - from.ahead) / (to.ahead - from.ahead);
+        let between = |from: f64, to: f64| (from + (to - from) * part).max(0.0);
+        Need {
+            slots: between(from.slots, to.slots),
+            early_ms: between(from.early_ms, to.early_ms),
+            late_ms: between(from.late_ms, to.late_ms),
+        }
+    }
+}
+
+/// When slots come, and which share of them is used.
+struct Course<'a> {
+    plan: &'a Plan,
+    slots_used: f64,
+    now_ms: u64,
+}
+
+impl Course<'_> {
+    fn wait_ms(&self, slots: f64) -> f64 {
+        wait_ms(self.plan, slots, self.now_ms)
+    }
+}
+
+/// When the slot after `slots` others becomes free, in milliseconds from now.
+fn wait_ms(plan: &Plan, slots: f64, now_ms: u64) -> f64 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not negative, and `as` saturates"
+    )]
+    let slots = slots as u64;
+    number(plan.slot_ms(slots).saturating_sub(now_ms))
+}
+
+/// The slots needed after each cell, and the variance of the number of people.
+fn walk(cells: &[Cell], course: &Course<'_>, hazard: &Hazard) -> Vec<(f64, f64)> {
+    let (mut slots, mut variance) = (0.0, 0.0);
+    let step = |cell: &Cell| {
+        if cell.here <= 0.0 {
+            return (slots, variance);
+        }
+        let mut stay = 1.0;
+        for _ in 0..3 {
+            let wait_s = course.wait_ms(slots + cell.here * stay / 2.0 / course.slots_used) / 1_000.0;
+            stay = (-hazard.between(cell.age_s, cell.age_s + wait_s, cell.age_s + wait_s)).exp();
+        }
+        slots += cell.here * stay / course.slots_used;
+        variance += cell.here * stay * (1.0 - stay);
+        (slots, variance)
+    };
+    cells.iter().map(step).collect()
+}
