@@ -315,12 +315,12 @@ impl Pair<'_> {
                 view.base,
                 view.next,
                 (view.front_end, view.approach_end, view.told_ms),
-                view.pace,
                 view.tally,
             )
         };
         self.same("a view's numbers", &numbers(redis), &numbers(rules));
         self.same("a view's plan", &redis.plan, &rules.plan);
+        self.same("a view's outlook", &redis.outlook, &rules.outlook);
         let pages = |view: &View| -> Vec<_> {
             let of =
                 |page: &admission::ViewPage| (page.live_before, page.present_before, page.live, page.present);
