@@ -185,7 +185,9 @@ impl Patience {
     /// the first seconds neither is the time at which somebody left. The last one goes for all later ages.
     const MOST_EVIDENCE: [f64; 4] = [0.0, 0.0, 300.0, 1_000.0];
     /// The spread of guesses about ages that nobody has reached, for each doubling of the age.
-    const UNKNOWN_SPREAD: f64 = 0.15;
+    const UNKNOWN_SPREAD: f64 = 0.2;
+    /// The slow guess about such ages: most of those who would leave have left.
+    const STAYING: f64 = 0.3;
     /// The weight of the mean when a class is estimated, in people who left.
     const SHRINKS: f64 = 30.0;
 
@@ -258,7 +260,9 @@ impl Patience {
             let spread = spread + beyond * beyond;
             let variance = spread * (Self::SHRINKS / weight).powi(2) + count.left / (weight * weight);
             let sd = variance.max(0.0).sqrt();
-            for (rate, by) in rates.iter_mut().zip([1.0, (-1.645 * sd).exp(), (1.645 * sd).exp()]) {
+            // Nobody knows whether those who are still there at such an age go on leaving.
+            let slow = if age > reached { Self::STAYING } else { 1.0 };
+            for (rate, by) in rates.iter_mut().zip([1.0, slow * (-1.645 * sd).exp(), (1.645 * sd).exp()]) {
                 rate[age] = (expected * by).clamp(0.0, MOST_PER_S);
             }
         }
