@@ -89,6 +89,10 @@ impl Counts {
     fn left(&self) -> f64 {
         self.ages.iter().map(|count| count.left).sum()
     }
+
+    fn waited_s(&self) -> f64 {
+        self.ages.iter().map(|count| count.exposed).sum()
+    }
 }
 
 /// The rates at which people leave.
@@ -175,13 +179,15 @@ pub(crate) struct Patience {
 impl Patience {
     /// The counts of a line lose this share per second to the lasting ones: half of them in ten minutes.
     const FADING_PER_S: f64 = 0.001_155;
-    /// The lasting counts are scaled down to this many people who left, so that they can change.
+    /// The lasting counts are scaled down to the weight of this many people who left, so that they can change.
     const MOST_LASTING: f64 = 20_000.0;
     /// The counts of an age weigh at most as much as so many people who left, when shapes are compared: no shape is exact, and in
     /// the first seconds neither is the time at which somebody left. The last one goes for all later ages.
     const MOST_EVIDENCE: [f64; 4] = [0.0, 0.0, 300.0, 1_000.0];
     /// The spread of guesses about ages that nobody has reached, for each doubling of the age.
-    const UNKNOWN_SPREAD: f64 = 0.15;
+    const UNKNOWN_SPREAD: f64 = 0.2;
+    /// The slow guess about such ages: most of those who would leave have left.
+    const STAYING: f64 = 0.3;
     /// The weight of the mean when a class is estimated, in people who left.
     const SHRINKS: f64 = 30.0;
 
@@ -198,9 +204,10 @@ impl Patience {
     fn move_share(&mut self, share: f64) {
         self.lasting.add(&self.recent, share);
         self.recent.scale(1.0 - share);
-        let left = self.lasting.left();
-        if left > Self::MOST_LASTING {
-            self.lasting.scale(Self::MOST_LASTING / left);
+        // A time in which hardly anybody left counts as if so many had left as usual.
+        let weight = self.lasting.left().max(self.lasting.waited_s() * USUAL_PER_S);
+        if weight > Self::MOST_LASTING {
+            self.lasting.scale(Self::MOST_LASTING / weight);
         }
     }
 
@@ -216,8 +223,7 @@ impl Patience {
         // How earlier lines went on, completed by what is known of such curves.
         let mut shapes = published();
         // That nobody left is known, too.
-        let waited_s: f64 = self.lasting.ages.iter().map(|count| count.exposed).sum();
-        let lasting_left = self.lasting.left() + waited_s * USUAL_PER_S;
+        let lasting_left = self.lasting.left() + self.lasting.waited_s() * USUAL_PER_S;
         if lasting_left > 1.0 {
             let warm: [f64; AGES] = std::array::from_fn(|age| {
                 let count = self.lasting.ages[age];
@@ -232,7 +238,7 @@ impl Patience {
         }
         let fitted = mixture(&line.ages, shapes);
         let mean = mean_of(&fitted);
-        let seen: f64 = all.ages.iter().map(|count| count.exposed).sum::<f64>() * USUAL_PER_S + all.left();
+        let seen = all.left() + all.waited_s() * USUAL_PER_S;
         let trust = seen / (seen + 20.0);
         let reached = (0..AGES).rev().find(|&age| all.ages[age].exposed > 100.0).unwrap_or(0);
         let mut rates = [[0.0; AGES]; 3];
@@ -254,17 +260,18 @@ impl Patience {
             let spread = spread + beyond * beyond;
             let variance = spread * (Self::SHRINKS / weight).powi(2) + count.left / (weight * weight);
             let sd = variance.max(0.0).sqrt();
-            for (rate, by) in rates.iter_mut().zip([1.0, (-1.645 * sd).exp(), (1.645 * sd).exp()]) {
+            // Nobody knows whether those who are still there at such an age go on leaving.
+            let slow = if age > reached { Self::STAYING } else { 1.0 };
+            for (rate, by) in rates.iter_mut().zip([1.0, slow * (-1.645 * sd).exp(), (1.645 * sd).exp()]) {
                 rate[age] = (expected * by).clamp(0.0, MOST_PER_S);
             }
         }
-        let waited_of_line_s: f64 = line.ages.iter().map(|count| count.exposed).sum();
         let at_once = std::array::from_fn(|class| {
             let count = all.at_once[class];
             ((count.left + 100.0) / (count.exposed + 100.0)).clamp(0.1, 10.0)
         });
         let [expected, slow, fast] = rates.map(|per_s| Hazard::new(per_s, at_once));
-        Rates { expected, slow, fast, known: line.left() + waited_of_line_s * USUAL_PER_S >= 100.0 }
+        Rates { expected, slow, fast, known: line.left() + line.waited_s() * USUAL_PER_S >= 100.0 }
     }
 }
 
@@ -439,7 +446,13 @@ mod tests {
             patience.end_line();
             assert!(patience.lasting.left() <= Patience::MOST_LASTING * 1.001);
         }
-        for _ in 0..10 {
+        for _ in 0..100 {
+            patience.recent = counts(|_| 0.0, 6_000.0);
+            patience.end_line();
+            let waited_s = patience.lasting.waited_s();
+            assert!(waited_s <= 1.001 * Patience::MOST_LASTING / USUAL_PER_S, "{waited_s} s");
+        }
+        for _ in 0..30 {
             patience.recent = counts(|s| s / 900.0, 600.0);
             patience.end_line();
         }
