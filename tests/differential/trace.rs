@@ -315,7 +315,7 @@ impl Pair<'_> {
                 view.base,
                 view.next,
                 (view.front_end, view.approach_end, view.told_ms),
-                view.pace,
+                view.outlook.clone(),
                 view.tally,
             )
         };
