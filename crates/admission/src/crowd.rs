@@ -218,6 +218,9 @@ impl Crowd {
                 .and_then(|i| self.pages.get(usize::try_from(i).ok()?));
             let changed = before.is_none_or(|before| !Arc::ptr_eq(before, &page.gone));
             if page.live == 0 && !changed {
+                if (first + 1..=first + PAGE_TICKETS as u64).contains(&self.passed) && open.live > 0.0 {
+                    line.push(std::mem::take(&mut open));
+                }
                 continue;
             }
             let counted = f64::from(page.present) / f64::from(page.live.max(1));
