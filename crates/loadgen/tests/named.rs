@@ -110,8 +110,9 @@ async fn each_fault_fails_its_check_and_a_good_room_passes() {
     });
     let all = FAULTS.into_iter().flat_map(|fault| ["0", "1"].map(|streams| (fault, streams)));
     for ((fault, policy, more, name), streams) in all {
-        // No latency is measured on streams.
-        if fault == Fault::Stalls && streams == "1" {
+        // No latency is measured on streams. And the room decides about a listener at an instant that is known less exactly
+        // than that of a poll, so a busy machine can explain why one was overtaken.
+        if matches!(fault, Fault::Stalls | Fault::Reorders) && streams == "1" {
             continue;
         }
         runs.spawn(async move {
