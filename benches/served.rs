@@ -8,6 +8,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
 /// A `weir` of its own, as it was built last by `cargo build --profile dist`.
@@ -61,5 +62,29 @@ impl Served {
     #[must_use]
     pub fn id(&self) -> u32 {
         self.process.0.id()
+    }
+
+    /// The processor time that it used, user and system.
+    ///
+    /// # Errors
+    /// If the kernel does not say it.
+    pub fn cpu_time(&self) -> io::Result<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id()))?;
+        let fields: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
+        let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
+        // The kernel counts in hundredths of a second on every common Linux.
+        Ok(Duration::from_millis(10 * (ticks(11) + ticks(12))))
+    }
+
+    /// Its resident memory, in bytes.
+    ///
+    /// # Errors
+    /// If the kernel does not say it.
+    pub fn resident(&self) -> io::Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id()))?;
+        let kib: Option<u64> = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok());
+        Ok(kib.unwrap_or(0) * 1_024)
     }
 }

@@ -6,7 +6,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints what it found")]
 
 use std::{
-    fs, io,
+    io,
     process::ExitCode,
     sync::{
         Arc,
@@ -61,7 +61,7 @@ async fn measure(streams: bool) -> io::Result<String> {
     let server = Served::start(dir.path(), CONFIG, None)?;
     let address = server.address.to_string();
     let tokens = join(&address).await?;
-    let alone = resident(&server)?;
+    let alone = server.resident()?;
     let said = Arc::new(AtomicU64::new(0));
     let mut people = tokio::task::JoinSet::new();
     for (n, token) in (0..).zip(tokens) {
@@ -76,10 +76,10 @@ async fn measure(streams: bool) -> io::Result<String> {
     }
     // The cost of starting is not measured.
     sleep(2 * PERIOD).await;
-    let (from, before, cpu) = (Instant::now(), said.load(Relaxed), cpu_time(&server)?);
+    let (from, before, cpu) = (Instant::now(), said.load(Relaxed), server.cpu_time()?);
     sleep(MEASURED).await;
-    let (took, messages, used) = (from.elapsed(), said.load(Relaxed) - before, cpu_time(&server)? - cpu);
-    let held = resident(&server)?.saturating_sub(alone);
+    let (took, messages, used) = (from.elapsed(), said.load(Relaxed) - before, server.cpu_time()? - cpu);
+    let held = server.resident()?.saturating_sub(alone);
     #[expect(clippy::cast_precision_loss, reason = "small")]
     let (messages, people, held) = (messages as f64, PEOPLE as f64, held as f64);
     let (took, used) = (took.as_secs_f64(), used.as_secs_f64());
@@ -155,20 +155,4 @@ async fn poll(
             return Ok(());
         }
     }
-}
-
-fn cpu_time(server: &Served) -> io::Result<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", server.id()))?;
-    let fields: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
-    let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
-    // The kernel counts in hundredths of a second on every common Linux.
-    Ok(Duration::from_millis(10 * (ticks(11) + ticks(12))))
-}
-
-/// Resident memory in bytes.
-fn resident(server: &Served) -> io::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.id()))?;
-    let kib: Option<u64> =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok());
-    Ok(kib.unwrap_or(0) * 1_024)
 }

@@ -188,21 +188,21 @@ impl Site {
             held.push(client);
         }
         sleep(UNTIL_PARKED).await;
-        let (before, from) = (resident(&self.server)?, held.len());
+        let (before, from) = (self.server.resident()?, held.len());
         while held.len() < from + IDLE {
             let mut client = self.connect().await?;
             client.poll(self.server.address, &token).await?;
             held.push(client);
         }
         sleep(UNTIL_PARKED).await;
-        let grown = resident(&self.server)?.saturating_sub(before);
+        let grown = self.server.resident()?.saturating_sub(before);
         #[expect(clippy::cast_precision_loss, reason = "small")]
         return Ok(grown as f64 / IDLE as f64);
     }
 
     /// Seconds of the server's processor for a handshake.
     async fn handshake(&self, resumed: bool) -> io::Result<f64> {
-        let before = cpu_time(&self.server)?;
+        let before = self.server.cpu_time()?;
         for _ in 0..HANDSHAKES {
             let config =
                 if resumed { Arc::clone(&self.config) } else { client(self.kind, &self.certificate)? };
@@ -212,7 +212,7 @@ impl Site {
             let _ = timeout(Duration::from_millis(2), tokio::io::AsyncReadExt::read(&mut stream, &mut byte))
                 .await;
         }
-        Ok((cpu_time(&self.server)? - before).as_secs_f64() / f64::from(HANDSHAKES))
+        Ok((self.server.cpu_time()? - before).as_secs_f64() / f64::from(HANDSHAKES))
     }
 
     /// Microseconds of the server's processor for a poll.
@@ -233,9 +233,9 @@ impl Site {
             });
         }
         sleep(Duration::from_secs(1)).await;
-        let (from, before, cpu) = (Instant::now(), polls.load(Relaxed), cpu_time(&self.server)?);
+        let (from, before, cpu) = (Instant::now(), polls.load(Relaxed), self.server.cpu_time()?);
         sleep(time.saturating_sub(from.elapsed())).await;
-        let (made, used) = (polls.load(Relaxed) - before, cpu_time(&self.server)? - cpu);
+        let (made, used) = (polls.load(Relaxed) - before, self.server.cpu_time()? - cpu);
         over.store(true, Relaxed);
         while let Some(task) = tasks.join_next().await {
             task.map_err(io::Error::other)??;
@@ -302,20 +302,4 @@ fn client(kind: Kind, certificate: &CertificateDer<'static>) -> io::Result<Arc<C
 async fn encrypt(stream: TcpStream, config: Arc<ClientConfig>) -> io::Result<TlsStream<TcpStream>> {
     let name = ServerName::try_from("127.0.0.1").map_err(io::Error::other)?;
     TlsConnector::from(config).connect(name, stream).await
-}
-
-fn cpu_time(server: &Served) -> io::Result<Duration> {
-    let stat = fs::read_to_string(format!("/proc/{}/stat", server.id()))?;
-    let fields: Vec<&str> = stat.rsplit_once(") ").map_or("", |(_, rest)| rest).split(' ').collect();
-    let ticks = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
-    // The kernel counts in hundredths of a second on every common Linux.
-    Ok(Duration::from_millis(10 * (ticks(11) + ticks(12))))
-}
-
-/// Resident memory in bytes.
-fn resident(server: &Served) -> io::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.id()))?;
-    let kib: Option<u64> =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next()?.parse().ok());
-    Ok(kib.unwrap_or(0) * 1_024)
 }

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use edge::kernel::Machine;
 use store::redis::scripts;
 use tokio::time::Instant;
 
@@ -89,10 +90,5 @@ pub(crate) fn slowest_call(server: &Standalone) -> Option<(&'static str, Duratio
 
 /// The processor time of everything on this machine, in seconds.
 pub(crate) fn machine_s() -> f64 {
-    let stat = std::fs::read_to_string("/proc/stat").expect("Linux has it");
-    let all = stat.lines().next().expect("the first line is that of all processors");
-    let ticks: Vec<f64> =
-        all.split_whitespace().skip(1).take(8).map(|text| text.parse().expect("ticks")).collect();
-    // user, nice, system, idle, iowait, irq, softirq, steal; in hundredths of a second.
-    (ticks.iter().sum::<f64>() - ticks[3] - ticks[4]) / 100.0
+    Machine::read().expect("Linux has /proc/stat").busy.as_secs_f64()
 }
