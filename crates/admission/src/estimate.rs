@@ -125,10 +125,11 @@ impl Plan {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn plan(n: u32, burst: u32) -> (Plan, Policy) {
+    /// The plan of a zone 1 s after a burst of entries.
+    pub(crate) fn plan_after(n: u32, burst: u32) -> (Plan, Policy) {
         let policy = Policy { admit_per_minute: n, ..Policy::default() };
         let mut window = Window::new(&policy);
         window.record(1_000, burst);
@@ -165,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_newcomer_to_an_empty_line_enters_while_the_minute_has_room() {
-        let (plan, policy) = plan(10, 10);
+        let (plan, policy) = plan_after(10, 10);
         assert!(!plan.has_room(&policy, 61_000) && plan.has_room(&policy, 61_001));
         assert!(plan.has_room(&Policy { admit_per_minute: 11, ..policy }, 2_000));
     }

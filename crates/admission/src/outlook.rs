@@ -150,13 +150,7 @@ impl Outlook {
 
     /// The wait of a place with so many present people ahead, in seconds.
     pub(crate) fn wait_s(&self, ahead: f64, plan: &Plan, now_ms: u64) -> f64 {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "not negative, and `as` saturates"
-        )]
-        let need = self.need(ahead as u64);
-        wait_ms(plan, need.slots, now_ms) / 1_000.0
+        self.expected(ahead, plan, now_ms).0
     }
 
     /// The wait of a place in seconds, and how much earlier and later its slot may come, in milliseconds.

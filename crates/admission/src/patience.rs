@@ -8,6 +8,8 @@
 //!
 //! Invariants: rates are finite and not negative; what is learnt has a fixed size.
 
+use std::sync::LazyLock;
+
 /// The ages: the lower bound of each, in seconds.
 pub(crate) const BOUNDS_S: [f64; AGES] = [
     0.0, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 240.0, 360.0, 480.0, 720.0, 960.0,
@@ -218,13 +220,12 @@ impl Patience {
         let mut all = line.clone();
         all.add(&self.lasting, 1.0);
 
-        let known = mixture(&all.ages, published());
-        let known_mean = mean_of(&known);
         // How earlier lines went on, completed by what is known of such curves.
-        let mut shapes = published();
+        let mut shapes = PUBLISHED.clone();
         // That nobody left is known, too.
         let lasting_left = self.lasting.left() + self.lasting.waited_s() * USUAL_PER_S;
         if lasting_left > 1.0 {
+            let known_mean = mean_of(&mixture(&all.ages, PUBLISHED.clone()));
             let warm: [f64; AGES] = std::array::from_fn(|age| {
                 let count = self.lasting.ages[age];
                 let mean = known_mean[age].max(1e-7);
@@ -276,6 +277,7 @@ impl Patience {
 }
 
 /// A curve of rates, known but for its level.
+#[derive(Clone)]
 struct Shape {
     per_s: [f64; AGES],
     /// How probable it is before anything was counted.
@@ -287,7 +289,7 @@ struct Shape {
 
 /// The shapes that studies of abandonment found: Weibull (decreasing, constant and increasing rates), and rates that decrease
 /// exponentially, as where a share of the people never leaves.
-fn published() -> Vec<Shape> {
+static PUBLISHED: LazyLock<Vec<Shape>> = LazyLock::new(|| {
     let weibull = [
         (0.5, 0.08),
         (0.6, 0.08),
@@ -312,7 +314,7 @@ fn published() -> Vec<Shape> {
         weibull.iter().map(|&(k, prior)| shape(curve(&|s: f64| s.powf(k)), prior)).collect();
     shapes.extend(fading.iter().map(|&scale: &f64| shape(curve(&|s: f64| -(-s / scale).exp_m1()), 0.05)));
     shapes
-}
+});
 
 /// Weighs shapes by counts. Given a shape, people leave as a Poisson process whose level has a gamma prior.
 fn mixture(ages: &[Count; AGES], shapes: Vec<Shape>) -> Vec<Fitted> {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Policy, Window, patience::AGES};
+use crate::{Policy, Window, estimate::tests::plan_after, patience::AGES};
 
 /// A line of `people` who came `age_s` ago, cut into cells. All leave at `per_s`.
 fn line(people: u32, age_s: f64, per_s: f64) -> Line {
@@ -98,15 +98,6 @@ fn nobody_leaves_in_an_unknown_line() {
     for ahead in [0, 1, 7, 1_000_000] {
         assert_eq!(Outlook::unknown().need(ahead).slots, ahead as f64);
     }
-}
-
-/// The plan of a zone 1 s after a burst of entries.
-fn plan_after(n: u32, burst: u32) -> (Plan, Policy) {
-    let policy = Policy { admit_per_minute: n, ..Policy::default() };
-    let mut window = Window::new(&policy);
-    window.record(1_000, burst);
-    window.advance(2_000);
-    (Plan::new(&window, &policy, 2_000), policy)
 }
 
 #[test]
