@@ -7,9 +7,9 @@ use std::{
 };
 
 use hyper::{
-    Request, Version,
+    HeaderMap, Request, Version,
     body::{Body as _, Incoming},
-    header::{HOST, TRANSFER_ENCODING},
+    header::{CONNECTION, HOST, HeaderValue, TRANSFER_ENCODING},
 };
 use tower_service::Service;
 
@@ -59,6 +59,15 @@ pub(crate) fn refusal(connection: &Connection, failure: Option<&hyper::Error>) -
         None if parse_failed && !connection.service_closes() => Some(Refusal::Malformed),
         None if is_malformed => Some(Refusal::Malformed),
         None => None,
+    }
+}
+
+/// With HTTP/1.1: notes that the service ends the connection with this reply, or says that a drain does.
+pub(crate) fn close_if_last(connection: &Connection, reply: &mut HeaderMap) {
+    if reply.contains_key(CONNECTION) {
+        connection.close_by_service();
+    } else if connection.is_draining() {
+        reply.insert(CONNECTION, HeaderValue::from_static("close"));
     }
 }
 

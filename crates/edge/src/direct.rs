@@ -84,22 +84,7 @@ pub(crate) fn encode(head: &Parts, body: &[u8], tick: u32) -> Vec<u8> {
     let status = head.status;
     let has_body = !matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     let body = if has_body { body } else { &[] };
-    let mut out = Vec::with_capacity(512 + body.len());
-    if status == StatusCode::OK {
-        out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-    } else {
-        let reason = status.canonical_reason().unwrap_or("Unknown");
-        for part in ["HTTP/1.1 ", status.as_str(), " ", reason, "\r\n"] {
-            out.extend_from_slice(part.as_bytes());
-        }
-    }
-    // The body has arrived whole, so its length is known here. A service has no say in it.
-    for (name, value) in head.headers.iter().filter(|(name, _)| !is_framing(name)) {
-        out.extend_from_slice(name.as_str().as_bytes());
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(value.as_bytes());
-        out.extend_from_slice(b"\r\n");
-    }
+    let mut out = begin(status, &head.headers, body.len());
     if has_body {
         write!(out, "content-length: {}\r\n", body.len()).expect("a vector takes everything");
     }
@@ -110,6 +95,27 @@ pub(crate) fn encode(head: &Parts, body: &[u8], tick: u32) -> Vec<u8> {
     }
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(body);
+    out
+}
+
+/// The first line of a reply and its header fields, but for those about the length of the body: the edge knows it, and a service has
+/// no say in it. There is space for a body of so many bytes.
+pub(crate) fn begin(status: StatusCode, headers: &HeaderMap, body_len: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(512 + body_len);
+    if status == StatusCode::OK {
+        out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    } else {
+        let reason = status.canonical_reason().unwrap_or("Unknown");
+        for part in ["HTTP/1.1 ", status.as_str(), " ", reason, "\r\n"] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+    for (name, value) in headers.iter().filter(|(name, _)| !is_framing(name)) {
+        out.extend_from_slice(name.as_str().as_bytes());
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value.as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
     out
 }
 

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use hyper::{
     Request, Response, Version,
     body::{Body, Incoming},
-    header::{CONNECTION, EXPECT, HeaderValue},
+    header::{CONNECTION, EXPECT},
     server::conn::http1,
     service::service_fn,
 };
@@ -38,7 +38,7 @@ use tower_service::Service;
 
 use crate::{
     KnownClient, Limits, MAX_HEAD, Observer, PerClient, Refusal,
-    check::{Malformed, call, check, refusal},
+    check::{Malformed, call, check, close_if_last, refusal},
     connection::{Connection, Phase, Shared},
     direct,
     io::ConnectionIo,
@@ -481,11 +481,7 @@ where
             return pending().await;
         }
         connection.set(Phase::Reply);
-        if response.headers().contains_key(CONNECTION) {
-            connection.close_by_service();
-        } else if connection.is_draining() {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
+        close_if_last(&connection, response.headers_mut());
         response
     }
 }

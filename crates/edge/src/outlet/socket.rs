@@ -5,7 +5,10 @@ use std::{fmt, io, mem, sync::Arc, time::Duration};
 use hyper::{Response, StatusCode};
 use socket2::SockRef;
 
-use crate::connection::{Connection, Phase};
+use crate::{
+    connection::{Connection, Phase},
+    direct::begin,
+};
 
 /// The outlet of a plain connection, which the HTTP engine has left.
 pub(crate) struct Socket {
@@ -114,16 +117,8 @@ impl Drop for Socket {
 
 /// The head of a reply that lasts until the connection closes.
 fn head<B>(response: &Response<B>) -> Vec<u8> {
-    let status = response.status();
-    let reason = status.canonical_reason().unwrap_or_default();
-    debug_assert_eq!(status, StatusCode::OK, "a stream is a success");
-    let mut head = format!("HTTP/1.1 {} {reason}\r\n", status.as_str()).into_bytes();
-    for (name, value) in response.headers() {
-        head.extend_from_slice(name.as_str().as_bytes());
-        head.extend_from_slice(b": ");
-        head.extend_from_slice(value.as_bytes());
-        head.extend_from_slice(b"\r\n");
-    }
+    debug_assert_eq!(response.status(), StatusCode::OK, "a stream is a success");
+    let mut head = begin(response.status(), response.headers(), 0);
     head.extend_from_slice(b"connection: close\r\n\r\n");
     head
 }

@@ -74,12 +74,6 @@ impl Certificate {
     pub fn expires_at_s(&self) -> u64 {
         self.expires_at_s
     }
-
-    /// Whether both are the same certificate, with the same chain.
-    #[must_use]
-    pub fn is_same(&self, other: &Self) -> bool {
-        self.key.cert == other.key.cert
-    }
 }
 
 pub(super) fn provider() -> CryptoProvider {

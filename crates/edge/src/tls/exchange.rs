@@ -19,7 +19,7 @@ use tower_service::Service;
 
 use crate::{
     KnownClient, Observer, Received, Refusal,
-    check::{Malformed, call, check},
+    check::{Malformed, call, check, close_if_last},
     link::{Exchange, Link},
     outlet::{Outlet, Piped, Takeover, pipe},
 };
@@ -124,10 +124,8 @@ where
         if link.is_multiplexed() {
             // HTTP/2 has no such field, and the connection is for other requests, too.
             response.headers_mut().remove(CONNECTION);
-        } else if response.headers().contains_key(CONNECTION) {
-            link.connection.close_by_service();
-        } else if link.connection.is_draining() {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        } else {
+            close_if_last(&link.connection, response.headers_mut());
         }
         Ok(response.map(|body| Reply::Whole(body, exchange)))
     }
