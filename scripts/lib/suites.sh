@@ -2,14 +2,17 @@
 # Runs test suites side by side, in lanes. Sourced, not run, after output.sh.
 #
 # The suites of one lane run one after another; lanes run at the same time. A suite's output is printed whole when the
-# suite ends, so outputs never mix. Every suite runs, even if an earlier one failed.
+# suite ends, so outputs never mix. Every suite runs, even if an earlier one failed. A suite that runs longer than
+# `suite_limit` seconds is ended and fails, and so does not hide the results of the others.
 #
 # Suites of the lane `compute` run at a low priority: they use the processor time that the other suites, which
 # mostly wait for servers and clocks, leave over. So the suites that measure time get a processor when they need one.
 
 suite_names=() suite_lanes=() suite_commands=()
-# The suites that run: process id to index.
-declare -A suites_running=()
+# The suites that run: process id to index, and to the value of SECONDS at the start.
+declare -A suites_running=() suites_since=()
+# Four times what the longest suite takes on two idle cores.
+suite_limit=1500
 
 # suite LANE NAME COMMAND...: adds a suite.
 suite() {
@@ -35,7 +38,7 @@ start_suite() {
         exit "$status"
     ) >"$log.txt" 2>&1 </dev/null &
     set +m
-    suites_running[$!]=$1
+    suites_running[$!]=$1 suites_since[$!]=$SECONDS
     printf '    %s: started\n' "${suite_names[$1]}"
 }
 
@@ -74,24 +77,46 @@ run_suites() {
     rm -rf "$suite_logs"
     mkdir -p "$suite_logs"
     while read -r lane; do start_next "$lane"; done < <(printf '%s\n' "${suite_lanes[@]}" | sort -u)
+    local tick=
     while ((${#suites_running[@]})); do
+        [ -n "$tick" ] || { sleep 5 & tick=$!; }
         status=0
-        wait -n -p ended "${!suites_running[@]}" || status=$?
+        wait -n -p ended "$tick" "${!suites_running[@]}" || status=$?
+        if [ "$ended" = "$tick" ]; then
+            tick=
+            end_late_suites
+            continue
+        fi
         index=${suites_running[$ended]}
         unset "suites_running[$ended]"
         end_suite "$index" "$status"
         start_next "${suite_lanes[$index]}"
     done
+    [ -z "$tick" ] || kill "$tick" 2>/dev/null || true
     ((${#suites_failed[@]} == 0)) || {
         printf '\n%sfailed: %s%s\n' "$red" "$(printf '%s, ' "${suites_failed[@]}" | sed 's/, $//')" "$plain"
         return 1
     }
 }
 
-# stop_suites: ends what still runs, by process group.
+# end_late_suites: ends, by process group, what runs for longer than the limit. run_suites then sees that it failed.
+end_late_suites() {
+    local pid
+    for pid in "${!suites_running[@]}"; do
+        ((SECONDS - suites_since[$pid] > suite_limit)) || continue
+        printf '\nended: it ran for more than %d s\n' "$suite_limit" >>"$suite_logs/${suites_running[$pid]}.txt"
+        kill -TERM -- "-$pid" 2>/dev/null || true
+    done
+}
+
+# stop_suites: ends what still runs, by process group, and prints what it said so far.
 stop_suites() {
     local pid
     for pid in "${!suites_running[@]}"; do kill -TERM -- "-$pid" 2>/dev/null || true; done
-    for pid in "${!suites_running[@]}"; do wait "$pid" 2>/dev/null || true; done
+    for pid in "${!suites_running[@]}"; do
+        wait "$pid" 2>/dev/null || true
+        say "${suite_names[${suites_running[$pid]}]}: stopped after $((SECONDS - suites_since[$pid])) s"
+        tail -n 50 "$suite_logs/${suites_running[$pid]}.txt"
+    done
     suites_running=()
 }
