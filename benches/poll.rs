@@ -10,7 +10,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use admission::{Claim, Decided, Joined, PagePolls, Policy, SealKey, Seals, Ticket, View, ZoneId};
+use admission::{Claim, Decided, FirstTold, Joined, PagePolls, Policy, SealKey, Seals, Ticket, View, ZoneId};
 use criterion::{Criterion, criterion_group, criterion_main};
 use events::Bus;
 use gate::{Gate, Reply, Token};
@@ -64,8 +64,13 @@ fn polls(criterion: &mut Criterion) {
         runtime.block_on(gate.serve_zones(vec![(zone.clone(), policy().into())])).expect("served");
         // Holders all over the line in random order, because neighbours would share cache lines.
         let seq = |i: u64| 2_000 + i * 7_919_777 % (people - 4_000);
-        let told =
-            |seq| Ticket { epoch: 7, seq, issued_ms: NOW.ms, first_told_s: Some(90), told_s: Some(90) };
+        let told = |seq| Ticket {
+            epoch: 7,
+            seq,
+            issued_ms: NOW.ms,
+            first_told: Some(FirstTold::exactly(90)),
+            told_s: Some(90),
+        };
         let tokens: Vec<Token> = (0..65_536).map(|i| sealer.seal(&told(seq(i)))).collect();
         let mut next = tokens.iter().cycle();
         let mut ask = || now(gate.entry("ZONE", next.next().expect("a cycle")));
@@ -78,8 +83,7 @@ fn polls(criterion: &mut Criterion) {
         println!("poll/{name}: {allocations} allocations in 10,000 polls");
         criterion.bench_function(&format!("poll/{name}"), |bench| bench.iter(&mut ask));
     }
-    let token =
-        sealer.seal(&Ticket { epoch: 7, seq: 5, issued_ms: NOW.ms, first_told_s: None, told_s: None });
+    let token = sealer.seal(&Ticket { epoch: 7, seq: 5, issued_ms: NOW.ms, first_told: None, told_s: None });
     criterion.bench_function("poll/seal check alone", |bench| bench.iter(|| sealer.open(black_box(&token))));
 }
 

@@ -49,7 +49,10 @@ fn event(kind: u32, publisher: u32, n: u32) -> Event {
     match kind {
         0 => ViewShown { zone, epoch: publisher, at_ms: n.into() }.into(),
         1 => Joined { zone, epoch: publisher, first: n.into(), count: 1, entered: 0, at_ms: 0 }.into(),
-        2 => Entered { zone, waited_ms: publisher, told_s: 0, at_ms: n.into() }.into(),
+        2 => {
+            Entered { zone, waited_ms: publisher, told_s: 0, told_low_s: 0, told_high_s: 0, at_ms: n.into() }
+                .into()
+        }
         3 => Evicted { zone, count: publisher, at_ms: n.into() }.into(),
         _ => Limited { zone, call: LimitedCall::Wait, count: publisher, retry_after_s: n }.into(),
     }
@@ -62,7 +65,14 @@ fn publish(bus: &Bus, kind: u32, publisher: u32, n: u32) {
     match kind {
         0 => bus.publish(ViewShown { zone, epoch: publisher, at_ms: n.into() }),
         1 => bus.publish(Joined { zone, epoch: publisher, first: n.into(), count: 1, entered: 0, at_ms: 0 }),
-        2 => bus.publish(Entered { zone, waited_ms: publisher, told_s: 0, at_ms: n.into() }),
+        2 => bus.publish(Entered {
+            zone,
+            waited_ms: publisher,
+            told_s: 0,
+            told_low_s: 0,
+            told_high_s: 0,
+            at_ms: n.into(),
+        }),
         3 => bus.publish(Evicted { zone, count: publisher, at_ms: n.into() }),
         _ => bus.publish(Limited { zone, call: LimitedCall::Wait, count: publisher, retry_after_s: n }),
     }

@@ -75,6 +75,13 @@ export function Zone({ id }) {
         {here && here.waits_s.count > 0 && (
           <Tile label={t("tile.waits")} value={span(here.waits_s.p50)} note={t("tile.waits.note", { p90: span(here.waits_s.p90), p99: span(here.waits_s.p99) })} />
         )}
+        {here && here.told_last_hour.count > 0 && (
+          <Tile
+            label={t("tile.range")}
+            value={part(here.told_last_hour.in_range)}
+            note={t("tile.range.note", { n: here.told_last_hour.count, error: part(here.told_last_hour.error_share) })}
+          />
+        )}
         {here && here.told_ratio.count > 0 && (
           <Tile label={t("tile.told")} value={part(here.told_ratio.p50)} note={t("tile.told.note", { p10: part(here.told_ratio.p10), p90: part(here.told_ratio.p90) })} />
         )}

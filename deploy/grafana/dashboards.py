@@ -218,6 +218,13 @@ def zones() -> dict:
                 (f"zone:weir_wait_error:p90_10m{z}", "{{zone}}: p90"),
                 about="1: people waited as long as told. Above 1: longer.",
             ),
+            lines(
+                "Told waits of the last hour: in range, and error", "percentunit",
+                (f"zone:weir_told_in_range:ratio1h{z}", "{{zone}}: waits within the range told"),
+                (f"zone:weir_told_error:ratio1h{z}", "{{zone}}: mean error as a share of the wait"),
+                about="Nine of ten waits should be within the range that was told at the join.",
+                max=1,
+            ),
             lines("Share of slots used while a line waits", "percentunit", (f"zone:weir_slot_use:ratio5m{z}", "{{zone}}"), max=1),
             lines("Refused for asking too often", "reqps", (f"zone:weir_limited:per_second{z}", "{{zone}}")),
             lines("Refused because the line is full", "reqps", (f"zone:weir_full:per_second{z}", "{{zone}}")),

@@ -365,8 +365,13 @@ pub(crate) fn a_drained_server_is_not_ready_and_can_come_back() {
 /// The statistics of minutes and waits match what happened.
 pub(crate) fn statistics_are_of_what_happened() {
     let weir = Setup::new(&(zone("Z", 5, "sub_windows = 1") + &zone("IDLE", 5, ""))).start();
+    let mut waiting = Vec::new();
     for n in 0..8 {
-        assert_eq!(Answer::of(&weir.post("/traffic/wait", &body("Z", None))).can_enter, n < 5);
+        let answer = Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
+        assert_eq!(answer.can_enter, n < 5);
+        if n >= 5 {
+            waiting.push(answer.token);
+        }
     }
     let ask = |path: &str| {
         let reply = weir.admin_ask("GET", path, &[], None);
@@ -395,6 +400,10 @@ pub(crate) fn statistics_are_of_what_happened() {
         "they were in at once"
     );
     assert_eq!((&here["told_ratio"]["count"], &here["told_ratio"]["p50"]), (&0.into(), &Value::Null));
+    assert_eq!(
+        (&here["told_last_hour"]["count"], &here["told_last_hour"]["in_range"]),
+        (&0.into(), &Value::Null)
+    );
     let zones = ask("/admin/v1/zones?trend=3");
     let [idle, busy] = &zones["zones"].as_array().expect("a list")[..] else { panic!("two zones: {zones}") };
     assert_eq!(
@@ -415,6 +424,22 @@ pub(crate) fn statistics_are_of_what_happened() {
     );
     assert_eq!(whom["server"], ask("/admin/v1/servers")["servers"][0]["name"]);
     assert_eq!(ask("/admin/v1/servers")["cells"][0]["up"], true);
+    // Three people were told about a minute. The rate rises, and they enter long before.
+    let faster = Some(r#"{"policy":{"admit_per_minute":600}}"#);
+    assert_eq!(weir.admin_ask("PATCH", "/admin/v1/zones/Z", &[("If-Match", "*")], faster).status, 200);
+    for token in waiting {
+        eventually("the rate is in force", || {
+            Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&token)))).can_enter.then_some(())
+        });
+    }
+    let told = eventually("they are counted", || {
+        let told = ask("/admin/v1/zones/Z/stats?minutes=5")["here"]["told_last_hour"].clone();
+        (told["count"] == 3).then_some(told)
+    });
+    let number = |name: &str| told[name].as_f64().expect("a number");
+    assert!((-60.0..-20.0).contains(&number("bias_s")), "told too long: {told}");
+    assert_eq!((number("error_s"), number("in_range")), (-number("bias_s"), 0.0), "{told}");
+    assert!(number("error_share") > 1.0 && number("range_s") > 0.0, "{told}");
 }
 
 /// The command line makes the same changes. In a pipe it prints plain lines, it reads the token from a variable or

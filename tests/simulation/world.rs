@@ -361,7 +361,7 @@ impl World {
                 server.gate.entry(self.zone.as_str(), &token).await
             }
             _ => {
-                let ahead = Ticket { epoch: 77, seq: 0, issued_ms: 0, first_told_s: None, told_s: None };
+                let ahead = Ticket { epoch: 77, seq: 0, issued_ms: 0, first_told: None, told_s: None };
                 let stranger = Seals::only(SealKey { id: 1, secret: [9; 32] });
                 let token = stranger.sealer(&self.zone).seal(&ahead);
                 server.gate.wait(self.zone.as_str(), Some(&token)).await

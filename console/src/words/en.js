@@ -106,6 +106,8 @@ export const en = {
   "tile.waits.note": "p90 {p90}, p99 {p99}; this server",
   "tile.told": "Actual / expected wait, median",
   "tile.told.note": "p10 {p10}, p90 {p90}; this server",
+  "tile.range": "Waits within the range told, last hour",
+  "tile.range.note": "{n} people; error {error} of the wait; this server",
 
   charts: "Over time",
   "chart.entered": "Entered in 60 s",

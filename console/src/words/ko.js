@@ -106,6 +106,8 @@ export const ko = {
   "tile.waits.note": "p90 {p90}, p99 {p99}; 이 서버",
   "tile.told": "실제/예상 대기 중앙값",
   "tile.told.note": "p10 {p10}, p90 {p90}; 이 서버",
+  "tile.range": "안내 범위 안의 대기, 최근 1시간",
+  "tile.range.note": "{n}명; 오차는 대기의 {error}; 이 서버",
 
   charts: "시간별 추이",
   "chart.entered": "60초간 입장",

@@ -11,6 +11,7 @@ mod arrivals;
 mod crowd;
 mod definition;
 mod estimate;
+mod first_told;
 mod forecast;
 mod hindsight;
 mod learned;
@@ -30,6 +31,7 @@ mod zone;
 
 pub use definition::Definition;
 pub use estimate::{Estimate, Plan};
+pub use first_told::FirstTold;
 pub use forecast::Forecast;
 pub use learned::{Learned, NotLearned};
 pub use notice::{Notice, NoticeFault};

@@ -5,6 +5,8 @@
 //!
 //! Invariant: `from_bytes` reverses `to_bytes` for every ticket within the limits of its fields.
 
+use crate::FirstTold;
+
 /// One user's number in one zone's line. [`crate::Sealer`] seals it into a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
@@ -14,8 +16,8 @@ pub struct Ticket {
     pub seq: u64,
     /// When it was issued, in milliseconds on the store's clock ([`crate::Now::ms`]). Below 2^48.
     pub issued_ms: u64,
-    /// The wait told at that instant, in seconds; `None` if there was no estimate. Below [`Ticket::NEVER_S`].
-    pub first_told_s: Option<u32>,
+    /// The wait told at that instant, and its range; `None` if there was no estimate.
+    pub first_told: Option<FirstTold>,
     /// The last told instant of entry, in seconds after `issued_ms`; `None` if there was no estimate. Below
     /// [`Ticket::NEVER_S`].
     pub told_s: Option<u32>,
@@ -35,7 +37,7 @@ impl Ticket {
         bytes[..4].copy_from_slice(&self.epoch.to_be_bytes());
         bytes[4..10].copy_from_slice(&self.seq.to_be_bytes()[2..]);
         bytes[10..16].copy_from_slice(&self.issued_ms.to_be_bytes()[2..]);
-        bytes[16..19].copy_from_slice(&told(self.first_told_s)[1..]);
+        bytes[16..19].copy_from_slice(&FirstTold::to_bits(self.first_told).to_be_bytes()[1..]);
         bytes[19..].copy_from_slice(&told(self.told_s)[1..]);
         bytes
     }
@@ -48,7 +50,7 @@ impl Ticket {
             epoch: u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]),
             seq: number(4..10),
             issued_ms: number(10..16),
-            first_told_s: told(16..19),
+            first_told: u32::try_from(number(16..19)).ok().and_then(FirstTold::from_bits),
             told_s: told(19..22),
         }
     }

@@ -221,6 +221,10 @@ events! {
         waited_ms: u32,
         /// The wait told when the ticket was issued, in seconds; 0 if none was told.
         told_s: u32,
+        /// The ends of the range that was told with it, in seconds; both 0 if no range is known.
+        told_low_s: u32,
+        /// The later end.
+        told_high_s: u32,
         /// The instant, in milliseconds on the store's clock.
         at_ms: u64,
     }

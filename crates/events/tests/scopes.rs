@@ -109,7 +109,7 @@ fn publish_all(bus: &Bus, zone: Zone) {
     bus.publish(ZoneAdded { zone, policy });
     bus.publish(ZoneRemoved { zone });
     bus.publish(events::Joined { zone, epoch: 1, first: 5, count: 2, entered: 0, at_ms: 2 });
-    bus.publish(events::Entered { zone, waited_ms: 3, told_s: 1, at_ms: 2 });
+    bus.publish(events::Entered { zone, waited_ms: 3, told_s: 1, told_low_s: 0, told_high_s: 2, at_ms: 2 });
     bus.publish(events::Evicted { zone, count: 1, at_ms: 2 });
     bus.publish(events::Refused { zone, why: events::RefusalReason::Busy, count: 1 });
     bus.publish(events::Limited { zone, call: events::LimitedCall::Wait, count: 1, retry_after_s: 1 });

@@ -57,7 +57,7 @@ proptest! {
             ZoneAdded { zone: Zone::NONE, policy };
             ZoneRemoved { zone };
             Joined { zone, epoch: a, first: v, count: b, entered: c, at_ms: w };
-            Entered { zone, waited_ms: a, told_s: b, at_ms: v };
+            Entered { zone, waited_ms: a, told_s: b, told_low_s: c, told_high_s: d, at_ms: v };
             Evicted { zone, count: a, at_ms: v };
             Refused { zone, why: why.0, count: a };
             Limited { zone, call: limited.0, count: b, retry_after_s: c };

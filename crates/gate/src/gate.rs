@@ -143,7 +143,7 @@ impl<S: Store> Gate<S> {
             epoch: joined.epoch,
             seq: joined.seq,
             issued_ms: joined.at_ms,
-            first_told_s: None,
+            first_told: None,
             told_s: None,
         };
         room.reply(ticket, joined.verdict, joined.at_ms)

@@ -45,3 +45,4 @@ pub mod servers;
 pub mod stats;
 pub mod stores;
 pub mod tls;
+pub mod told_waits;

@@ -5,6 +5,7 @@
 //! minutes, another zone has none. A total that decreased belongs to a store that started again, and counts from 0. Entries
 //! before this server first saw a zone are in no minute.
 
+mod last_hour;
 mod minutes;
 mod waits;
 
@@ -19,7 +20,7 @@ use gate::{Gate, ZoneTotals};
 use store::Store;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use crate::clock::unix_ms;
+use crate::{clock::unix_ms, told_waits::ToldWaits};
 
 pub use minutes::Minute;
 pub use waits::{Ratio, Waits};
@@ -43,6 +44,7 @@ pub struct Stats {
 struct OfZone {
     minutes: minutes::Minutes,
     here: waits::Here,
+    last_hour: last_hour::LastHour,
 }
 
 /// The waits of the people that this server admitted to a zone.
@@ -54,6 +56,8 @@ pub struct Here {
     pub waits: Waits,
     /// The waits divided by the waits told at the join. People who entered at once were told none.
     pub told: Ratio,
+    /// The told waits of those who entered in the last hour.
+    pub last_hour: ToldWaits,
 }
 
 impl Stats {
@@ -109,11 +113,12 @@ impl Stats {
     }
 
     fn take_events(&self, events: &[Event]) {
-        let mut zones = self.zones();
+        let (mut zones, now) = (self.zones(), Instant::now());
         for event in events {
             if let Event::Entered(entered) = event {
                 let of_zone = zones.entry(entered.zone).or_insert_with(|| OfZone::new(unix_ms()));
                 of_zone.here.note(entered.waited_ms, entered.told_s);
+                of_zone.last_hour.note(entered, now);
             }
         }
     }
@@ -133,9 +138,8 @@ impl Stats {
     /// The waits of the people that this server admitted to a zone.
     #[must_use]
     pub fn here(&self, zone: Zone) -> Here {
-        self.zones()
-            .get(&zone)
-            .map_or_else(|| waits::Here::new(unix_ms()).read(), |of_zone| of_zone.here.read())
+        let read = |of_zone: &OfZone| of_zone.here.read(of_zone.last_hour.read(Instant::now()));
+        self.zones().get(&zone).map_or_else(|| read(&OfZone::new(unix_ms())), &read)
     }
 
     fn zones(&self) -> MutexGuard<'_, HashMap<Zone, OfZone>> {
@@ -146,7 +150,11 @@ impl Stats {
 
 impl OfZone {
     fn new(unix_ms: u64) -> Self {
-        Self { minutes: minutes::Minutes::default(), here: waits::Here::new(unix_ms) }
+        Self {
+            minutes: minutes::Minutes::default(),
+            here: waits::Here::new(unix_ms),
+            last_hour: last_hour::LastHour::new(Instant::now()),
+        }
     }
 }
 
@@ -181,8 +189,8 @@ mod tests {
         stats.take_totals(&[shown(a, 100), ZoneTotals { known: false, ..shown(b, 0) }], 60_000);
         stats.take_totals(&[shown(a, 107), shown(b, 900)], 61_000);
         stats.take_events(&[
-            Entered { zone: a, waited_ms: 2_000, told_s: 1, at_ms: 0 }.into(),
-            Entered { zone: a, waited_ms: 0, told_s: 0, at_ms: 0 }.into(),
+            Entered { zone: a, waited_ms: 2_000, told_s: 1, told_low_s: 1, told_high_s: 2, at_ms: 0 }.into(),
+            Entered { zone: a, waited_ms: 0, told_s: 0, told_low_s: 0, told_high_s: 0, at_ms: 0 }.into(),
         ]);
         let [minute] = stats.minutes(a, MINUTES)[..] else { panic!("one minute") };
         assert_eq!(
@@ -194,6 +202,8 @@ mod tests {
         assert_eq!(stats.entered_last_minute(a), 7);
         let here = stats.here(a);
         assert_eq!((here.waits.count, here.told.count), (2, 1));
+        let last_hour = here.last_hour;
+        assert_eq!((last_hour.people, last_hour.in_range, last_hour.too_short_ms), (1, 1, 1_000));
         stats.take_totals(&[shown(b, 901)], 62_000);
         assert!(stats.minutes(a, MINUTES).is_empty() && stats.here(a).waits.count == 0, "not served");
         assert_eq!(stats.minutes(b, MINUTES)[0].entered, 1);

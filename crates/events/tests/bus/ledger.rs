@@ -22,7 +22,16 @@ pub(crate) fn publish(bus: &Bus, kind: Kind, publisher: u32, n: u64) {
         Kind::Joined => {
             bus.publish(Joined { zone, epoch: publisher, first: n, count: 1, entered: 0, at_ms: !n });
         }
-        Kind::Entered => bus.publish(Entered { zone, waited_ms: publisher, told_s: 0, at_ms: n }),
+        Kind::Entered => {
+            bus.publish(Entered {
+                zone,
+                waited_ms: publisher,
+                told_s: 0,
+                told_low_s: 0,
+                told_high_s: 0,
+                at_ms: n,
+            });
+        }
         Kind::Evicted => bus.publish(Evicted { zone, count: publisher, at_ms: n }),
         Kind::Admitted => bus.publish(Admitted {
             zone,

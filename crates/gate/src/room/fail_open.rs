@@ -7,7 +7,7 @@
 
 use std::{sync::atomic::Ordering, time::SystemTime};
 
-use admission::{Entry, Mode, OnStoreFailure, Ticket};
+use admission::{Entry, FirstTold, Mode, OnStoreFailure, Ticket};
 use events::AdmittedWithoutStore;
 
 use super::Room;
@@ -30,7 +30,7 @@ impl Room {
                 seq: random_48()?,
                 issued_ms: now_ms,
                 // Nobody is told a wait here. The field keeps the life of the pass.
-                first_told_s: Some(life_s),
+                first_told: Some(FirstTold::exactly(life_s)),
                 told_s: None,
             },
         };
@@ -60,7 +60,7 @@ impl Room {
             return None;
         }
         let at_ms = ticket.issued_ms;
-        let life_s = ticket.first_told_s.unwrap_or_default();
+        let life_s = ticket.first_told.map_or(0, FirstTold::wait_s);
         let entry = Entry { at_ms, unix_s: at_ms / 1_000, life_s };
         let is_good = unix_ms() <= entry.expires_ms();
         Some(if is_good { Ok(self.entered(ticket, entry)) } else { Err(Refusal::Gone) })

@@ -4,7 +4,7 @@
 
 use std::sync::PoisonError;
 
-use admission::{Entry, Ticket};
+use admission::{Entry, FirstTold, Ticket};
 use events::{Admitted, Bus, Entered, StoreCall, StoreCalled};
 use store::StoreError;
 use tokio::time::Instant;
@@ -14,10 +14,13 @@ use super::Room;
 impl Room {
     /// Publishes an entry of this very call, with the wait as its holder was told.
     pub(super) fn publish_entered(&self, ticket: &Ticket, at_ms: u64) {
+        let (told_low_s, told_high_s) = ticket.first_told.and_then(FirstTold::range_s).unwrap_or((0, 0));
         self.bus.publish(Entered {
             zone: self.id,
             waited_ms: saturating(at_ms.saturating_sub(ticket.issued_ms)),
-            told_s: ticket.first_told_s.unwrap_or(0),
+            told_s: ticket.first_told.map_or(0, FirstTold::wait_s),
+            told_low_s,
+            told_high_s,
             at_ms,
         });
     }

@@ -3,7 +3,7 @@
 //! The token remembers what was told last. Invariant: a told wait counts down to the instant told before, or to an
 //! earlier one. It moves to a later instant only beyond a tolerance, and together with a reason.
 
-use admission::{Estimate, Position, Ticket, View};
+use admission::{Estimate, FirstTold, Position, Ticket, View};
 
 use crate::{
     pace::{Pace, Wish},
@@ -72,13 +72,15 @@ fn tell(ticket: &mut Ticket, estimate: Option<Estimate>, now_ms: u64) -> (Option
     };
     let told_s = u32::try_from(told_s).unwrap_or(u32::MAX).min(Ticket::NEVER_S - 1);
     ticket.told_s = Some(told_s);
-    if ticket.first_told_s.is_none() {
-        ticket.first_told_s = Some(told_s);
-    }
     let whole = |s: u64| u32::try_from(s).unwrap_or(u32::MAX);
     let left_s = whole(u64::from(told_s).saturating_sub(been_s)).max(1);
     let low_s = whole(estimate.low_ms / 1_000).min(left_s);
     let high_s = whole(seconds(estimate.high_ms)).max(left_s);
+    if ticket.first_told.is_none() {
+        let from_join_s = |s: u32| whole(been_s).saturating_add(s);
+        let told = FirstTold::rounded(from_join_s(left_s), from_join_s(low_s), from_join_s(high_s));
+        ticket.first_told = Some(told);
+    }
     (Some(Eta { seconds: left_s, low_s, high_s }), reason)
 }
 
@@ -120,7 +122,7 @@ mod tests {
 
     fn estimate(wait_s: u64) -> Option<Estimate> {
         let wait_ms = wait_s * 1_000;
-        Some(Estimate { wait_ms, low_ms: wait_ms, high_ms: wait_ms })
+        Some(Estimate { wait_ms, low_ms: wait_ms * 9 / 10, high_ms: wait_ms * 5 / 4 })
     }
 
     #[test]
@@ -158,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_wait_counts_down_and_grows_with_a_reason_only() {
-        let mut ticket = Ticket { epoch: 1, seq: 1, issued_ms: 5_000, first_told_s: None, told_s: None };
+        let mut ticket = Ticket { epoch: 1, seq: 1, issued_ms: 5_000, first_told: None, told_s: None };
         let mut ask = |wait, at_s: u64| {
             let (eta, reason) = tell(&mut ticket, wait, 5_000 + at_s * 1_000);
             (eta.map(|eta| eta.seconds), reason)
@@ -170,6 +172,8 @@ mod tests {
         assert_eq!(ask(None, 20), (None, Some(Reason::Held)));
         assert_eq!(ask(estimate(1), 101), (Some(1), None));
         assert_eq!(ask(estimate(1), 103), (Some(1), None), "a waiting holder is told at least a second");
-        assert_eq!(ticket.first_told_s, Some(100), "the first is kept, to compare it with the real wait");
+        let first = ticket.first_told.expect("it was told");
+        let (wait_s, range_s) = (first.wait_s(), first.range_s());
+        assert_eq!((wait_s, range_s), (100, Some((90, 124))), "kept, to compare it with the real wait");
     }
 }

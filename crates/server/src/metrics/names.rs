@@ -116,6 +116,16 @@ families! { OF_ZONES:
     ZONE_WAIT = Histogram(WAIT_S), "weir_zone_wait_seconds", "Time in line of those who entered.";
     ZONE_WAIT_ERROR = Histogram(ERROR_RATIO), "weir_zone_wait_error_ratio",
         "Time in line over the wait told at the start.";
+    ZONE_TOLD_PEOPLE = Counter, "weir_zone_told_people_total",
+        "People who entered and had been told a wait and its range at the start.";
+    ZONE_TOLD_IN_RANGE = Counter, "weir_zone_told_in_range_total", "Those of them who waited within the range.";
+    ZONE_TOLD_WAITED = Counter, "weir_zone_told_waited_seconds_total", "Their time in line, added up.";
+    ZONE_TOLD_TOO_SHORT = Counter, "weir_zone_told_too_short_seconds_total",
+        "By how much they waited longer than told, added up.";
+    ZONE_TOLD_TOO_LONG = Counter, "weir_zone_told_too_long_seconds_total",
+        "By how much they waited shorter than told, added up.";
+    ZONE_TOLD_RANGE = Counter, "weir_zone_told_range_seconds_total",
+        "The widths of the ranges that they were told, added up.";
 }
 
 #[cfg(test)]

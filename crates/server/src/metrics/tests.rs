@@ -68,7 +68,14 @@ fn events_are_shown_and_the_series_of_a_removed_zone_go() {
     let mut heard = Heard::new(64);
     heard.serve(&["A", "B"]);
     let a = heard.bus.zone(&zone("A"));
-    heard.bus.publish(Entered { zone: a, waited_ms: 7_000, told_s: 6, at_ms: 0 });
+    heard.bus.publish(Entered {
+        zone: a,
+        waited_ms: 7_000,
+        told_s: 6,
+        told_low_s: 5,
+        told_high_s: 9,
+        at_ms: 0,
+    });
     heard.bus.publish(StoreCalled { zone: a, call: StoreCall::Join, took_us: 3_000, tickets: 5, ok: false });
     // In the order of another thread.
     heard.bus.publish(AdmittedWithoutStore { zone: a, total: 3 });
@@ -93,6 +100,12 @@ fn events_are_shown_and_the_series_of_a_removed_zone_go() {
     for line in [
         "weir_zone_wait_seconds_bucket{zone=\"A\",le=\"15\"} 1",
         "weir_zone_wait_error_ratio_bucket{zone=\"A\",le=\"1\"} 0",
+        "weir_zone_told_people_total{zone=\"A\"} 1",
+        "weir_zone_told_in_range_total{zone=\"A\"} 1",
+        "weir_zone_told_waited_seconds_total{zone=\"A\"} 7",
+        "weir_zone_told_too_short_seconds_total{zone=\"A\"} 1",
+        "weir_zone_told_too_long_seconds_total{zone=\"A\"} 0",
+        "weir_zone_told_range_seconds_total{zone=\"A\"} 4",
         "weir_zone_joined_total{zone=\"A\"} 0",
         "weir_zone_joined_total{zone=\"B\"} 1",
         "weir_admitted_unseen_total{zone=\"A\"} 3",
@@ -180,7 +193,14 @@ fn losses_of_subscribers_that_left_stay() {
 fn series_of_a_served_zone_stay_however_often_they_are_scraped() {
     let mut heard = Heard::new(64);
     heard.serve(&["A"]);
-    heard.bus.publish(Entered { zone: heard.bus.zone(&zone("A")), waited_ms: 7_000, told_s: 6, at_ms: 0 });
+    heard.bus.publish(Entered {
+        zone: heard.bus.zone(&zone("A")),
+        waited_ms: 7_000,
+        told_s: 6,
+        told_low_s: 5,
+        told_high_s: 9,
+        at_ms: 0,
+    });
     heard.hear();
     let names = |text: &str| -> Vec<String> {
         let series = text.lines().filter(|line| !line.starts_with('#'));

@@ -20,11 +20,25 @@ use metrics::{Counter, Gauge, Histogram};
 
 use super::{
     exposition::{Exposition, zone_of},
-    names,
+    names::{self, Family},
     registry::Registry,
 };
+use crate::told_waits::ToldWaits;
 
 const LIMITED: [(LimitedCall, &str); 2] = LimitedCall::ALL;
+
+/// Reads a counter of told waits.
+type ToldTotal = fn(&ToldWaits) -> u64;
+
+/// The counters of told waits. Times are in whole seconds.
+const TOLD: [(Family, ToldTotal); 6] = [
+    (names::ZONE_TOLD_PEOPLE, |told| told.people),
+    (names::ZONE_TOLD_IN_RANGE, |told| told.in_range),
+    (names::ZONE_TOLD_WAITED, |told| told.waited_ms / 1_000),
+    (names::ZONE_TOLD_TOO_SHORT, |told| told.too_short_ms / 1_000),
+    (names::ZONE_TOLD_TOO_LONG, |told| told.too_long_ms / 1_000),
+    (names::ZONE_TOLD_RANGE, |told| told.range_ms / 1_000),
+];
 
 /// All zones that are served, and their series.
 pub(super) struct Zones {
@@ -54,6 +68,7 @@ struct Totals {
     admitted_without_store: u64,
     full: u64,
     limited: [u64; LIMITED.len()],
+    told: ToldWaits,
 }
 
 struct Handles {
@@ -69,6 +84,7 @@ struct Handles {
     admitted_without_store: Counter,
     full: Counter,
     limited: [Counter; LIMITED.len()],
+    told: [Counter; TOLD.len()],
 }
 
 impl Zones {
@@ -116,8 +132,9 @@ impl Zones {
         }
     }
 
-    pub(super) fn entered(&self, entered: Entered) {
-        if let Some(series) = self.served.get(&entered.zone) {
+    pub(super) fn entered(&mut self, entered: Entered) {
+        if let Some(series) = self.served.get_mut(&entered.zone) {
+            series.totals.told.add(&entered);
             let waited_s = f64::from(entered.waited_ms) / 1_000.0;
             series.wait.record(waited_s);
             if entered.told_s > 0 {
@@ -216,6 +233,9 @@ impl ZoneSeries {
         for (counter, total) in handles.limited.iter().zip(totals.limited) {
             counter.absolute(total);
         }
+        for (counter, (_, total)) in handles.told.iter().zip(TOLD) {
+            counter.absolute(total(&totals.told));
+        }
     }
 }
 
@@ -237,6 +257,7 @@ impl Handles {
             admitted_without_store: counter(names::ZONE_ADMITTED_WITHOUT_STORE),
             full: counter(names::ZONE_FULL),
             limited: LIMITED.map(limited),
+            told: TOLD.map(|(family, _)| counter(family)),
         }
     }
 }

@@ -5,6 +5,8 @@
 
 use hdrhistogram::Histogram;
 
+use crate::told_waits::ToldWaits;
+
 /// Waits, in seconds. The percentiles are `None` if nobody entered.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Waits {
@@ -73,7 +75,7 @@ impl Here {
     }
 
     /// The percentiles at this moment.
-    pub(super) fn read(&self) -> super::Here {
+    pub(super) fn read(&self, last_hour: ToldWaits) -> super::Here {
         let at = |histogram: &Histogram<u32>, quantile| {
             #[expect(clippy::cast_precision_loss, reason = "at most a day in milliseconds")]
             let value = histogram.value_at_quantile(quantile) as f64 / 1_000.0;
@@ -89,6 +91,7 @@ impl Here {
                 p99: at(waits, 0.99),
             },
             told: Ratio { count: told.len(), p10: at(told, 0.1), p50: at(told, 0.5), p90: at(told, 0.9) },
+            last_hour,
         }
     }
 }
@@ -100,13 +103,13 @@ mod tests {
     #[test]
     fn percentiles_are_close_to_the_true_values() {
         let mut here = Here::new(5);
-        let none = here.read();
+        let none = here.read(ToldWaits::default());
         assert_eq!((none.waits, none.told), (Waits::default(), Ratio::default()));
         for n in 1..=1_000_u32 {
             here.note(n * 600, if n % 2 == 0 { 300 } else { 0 });
         }
         here.note(u32::MAX, 1);
-        let read = here.read();
+        let read = here.read(ToldWaits::default());
         let near = |read: Option<f64>, is: f64| read.is_some_and(|read| (read / is - 1.0).abs() < 0.02);
         assert_eq!((read.since_ms, read.waits.count, read.told.count), (5, 1_001, 501));
         assert!(

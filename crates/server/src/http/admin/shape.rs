@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use policy::{PolicyShape, SomeOfPolicy};
 
-use crate::stats;
+use crate::{stats, told_waits::ToldWaits};
 
 /// Texts for the people who wait, by language.
 #[derive(Serialize, ToSchema)]
@@ -244,6 +244,43 @@ struct RatioShape {
     p90: Option<f64>,
 }
 
+/// The waits that people were told when they joined, against the waits that they had. Of those whom this server admitted in the
+/// last hour, and who had waited.
+#[derive(Serialize, ToSchema)]
+#[schema(as = ToldWaits)]
+struct ToldShape {
+    count: u64,
+    /// The mean of the waits less the told waits. Above 0: people waited longer than told.
+    #[schema(required)]
+    bias_s: Option<f64>,
+    /// The mean absolute error.
+    #[schema(required)]
+    error_s: Option<f64>,
+    /// The mean absolute error as a share of the mean wait.
+    #[schema(required)]
+    error_share: Option<f64>,
+    /// The share of the waits that were within the range told.
+    #[schema(required)]
+    in_range: Option<f64>,
+    /// The mean width of these ranges.
+    #[schema(required)]
+    range_s: Option<f64>,
+}
+
+impl ToldShape {
+    fn new(waits: &ToldWaits) -> Self {
+        let figures = waits.figures();
+        Self {
+            count: waits.people,
+            bias_s: figures.map(|figures| figures.bias_s),
+            error_s: figures.map(|figures| figures.error_s),
+            error_share: figures.and_then(|figures| figures.error_share),
+            in_range: figures.map(|figures| figures.in_range),
+            range_s: figures.map(|figures| figures.range_s),
+        }
+    }
+}
+
 /// Statistics of the people whom this server admitted.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Here)]
@@ -252,6 +289,7 @@ struct HereShape {
     since: u64,
     waits_s: WaitsShape,
     told_ratio: RatioShape,
+    told_last_hour: ToldShape,
 }
 
 /// The last hours of a zone.
@@ -266,7 +304,7 @@ pub(in crate::http) struct StatsShape {
 
 impl StatsShape {
     pub(in crate::http) fn new(id: String, minutes: &[stats::Minute], here: &stats::Here) -> Self {
-        let stats::Here { since_ms, waits, told } = here;
+        let stats::Here { since_ms, waits, told, last_hour } = here;
         Self {
             id,
             minutes: minutes.iter().map(Into::into).collect(),
@@ -274,6 +312,7 @@ impl StatsShape {
                 since: *since_ms,
                 waits_s: WaitsShape { count: waits.count, p50: waits.p50, p90: waits.p90, p99: waits.p99 },
                 told_ratio: RatioShape { count: told.count, p10: told.p10, p50: told.p50, p90: told.p90 },
+                told_last_hour: ToldShape::new(last_hour),
             },
         }
     }
