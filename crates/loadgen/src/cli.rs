@@ -174,7 +174,7 @@ struct Out {
     /// Write the report as HTML to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Objective, such as p95=36ms, errors=0.1% or slot-use=97%; may be repeated
+    /// Objective, such as p95=36ms, errors=0.1%, slot-use=97%, eta-error=10% or eta-coverage=88-92%; may be repeated
     #[arg(long, value_name = "NAME=LIMIT")]
     slo: Vec<Slo>,
 }

@@ -14,7 +14,7 @@ mod figures;
 mod verdict;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use askama::Template;
 

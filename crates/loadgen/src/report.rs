@@ -180,6 +180,9 @@ pub struct Eta {
     pub bias_s: f64,
     /// Mean of |actual - expected| / actual.
     pub mape: f64,
+    /// Mean of |actual - expected|, as a share of the mean of the actual waits. Short waits weigh little.
+    #[serde(default)]
+    pub error: f64,
     /// The share of users whose wait lay in the range that they were told.
     pub coverage: f64,
     /// Actual / expected wait: 10th, 50th and 90th percentile.

@@ -18,8 +18,30 @@ enum Measure {
     Errors(f64),
     /// The share of slots that were used, at least.
     SlotUse(f64),
-    /// The mean relative error of the expected wait, at most.
+    /// The mean of each user's error of the expected wait, as a share of that user's wait, at most.
     EtaMape(f64),
+    /// The mean error of the expected wait as a share of the mean wait, at most.
+    EtaError(f64),
+    /// The share of the waits within the range told: at least and at most.
+    EtaCoverage(f64, f64),
+}
+
+/// What a figure may be.
+#[derive(Clone, Copy)]
+enum Bound {
+    AtMost(f64),
+    AtLeast(f64),
+    Between(f64, f64),
+}
+
+impl Bound {
+    fn holds(self, figure: f64) -> bool {
+        match self {
+            Self::AtMost(most) => figure <= most,
+            Self::AtLeast(least) => figure >= least,
+            Self::Between(least, most) => (least..=most).contains(&figure),
+        }
+    }
 }
 
 /// An objective, such as `p95=36ms`.
@@ -30,8 +52,8 @@ pub struct Slo {
     measure: Measure,
 }
 
-const KNOWN: &str =
-    "p50, p90, p95, p99, p999, max, mean (a duration), errors, slot-use, eta-mape (a percentage)";
+const KNOWN: &str = "p50, p90, p95, p99, p999, max, mean (a duration), errors, slot-use, eta-error, eta-mape (a percentage), \
+     eta-coverage (two percentages, such as 88-92%)";
 
 impl FromStr for Slo {
     type Err = String;
@@ -61,10 +83,27 @@ impl FromStr for Slo {
             "errors" => Measure::Errors(part()?),
             "slot-use" => Measure::SlotUse(part()?),
             "eta-mape" => Measure::EtaMape(part()?),
+            "eta-error" => Measure::EtaError(part()?),
+            "eta-coverage" => {
+                let (low, high) = between(limit).ok_or(format!(
+                    "{text}: {limit} are not two percentages in order; write two such as 88-92%"
+                ))?;
+                Measure::EtaCoverage(low, high)
+            }
             _ => return Err(format!("{text}: {name} is unknown; known are {KNOWN}")),
         };
         Ok(Self { name: name.to_owned(), limit: limit.to_owned(), measure })
     }
+}
+
+/// Two percentages in order, of at most 100.
+fn between(text: &str) -> Option<(f64, f64)> {
+    let (low, high) = text.strip_suffix('%')?.split_once('-')?;
+    let part = |text: &str| {
+        let percent = text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok()?;
+        (0.0..=100.0).contains(&percent).then_some(percent / 100.0)
+    };
+    Some((part(low)?, part(high)?)).filter(|(low, high)| low <= high)
 }
 
 fn duration(text: &str) -> Option<Duration> {
@@ -92,18 +131,21 @@ impl Slo {
         let slot_use =
             report.checks.iter().find(|check| check.name == "slot_use").and_then(|check| check.figure);
         let calls = report.counters.wait_requests_total + report.counters.entry_requests_total;
+        let told = |figure| (report.eta.users > 0).then_some(figure);
         let errors = report.failures.iter().map(|failure| failure.count).sum();
-        let (figure, bound, at_most) = match self.measure {
+        let (figure, bound) = match self.measure {
             Measure::Percentile(part, limit) => {
-                (all.map(|all| quantile_s(&all, part)), limit.as_secs_f64(), true)
+                (all.map(|all| quantile_s(&all, part)), Bound::AtMost(limit.as_secs_f64()))
             }
-            Measure::Mean(limit) => (all.map(|all| all.mean() / 1e6), limit.as_secs_f64(), true),
-            Measure::Max(limit) => (all.map(|all| quantile_s(&all, 1.0)), limit.as_secs_f64(), true),
-            Measure::Errors(limit) => ((calls > 0).then(|| ratio(errors, calls)), limit, true),
-            Measure::SlotUse(limit) => (slot_use, limit, false),
-            Measure::EtaMape(limit) => ((report.eta.users > 0).then_some(report.eta.mape), limit, true),
+            Measure::Mean(limit) => (all.map(|all| all.mean() / 1e6), Bound::AtMost(limit.as_secs_f64())),
+            Measure::Max(limit) => (all.map(|all| quantile_s(&all, 1.0)), Bound::AtMost(limit.as_secs_f64())),
+            Measure::Errors(limit) => ((calls > 0).then(|| ratio(errors, calls)), Bound::AtMost(limit)),
+            Measure::SlotUse(limit) => (slot_use, Bound::AtLeast(limit)),
+            Measure::EtaMape(limit) => (told(report.eta.mape), Bound::AtMost(limit)),
+            Measure::EtaError(limit) => (told(report.eta.error), Bound::AtMost(limit)),
+            Measure::EtaCoverage(low, high) => (told(report.eta.coverage), Bound::Between(low, high)),
         };
-        let holds = figure.map(|figure| if at_most { figure <= bound } else { figure >= bound });
+        let holds = figure.map(|figure| bound.holds(figure));
         let (name, limit) = (&self.name, &self.limit);
         let (judgement, result, result_ko) = match (holds, figure) {
             (Some(holds), Some(figure)) => {
@@ -117,14 +159,18 @@ impl Slo {
                 "이번 실행으로는 알 수 없어 지킨 것으로 보지 않습니다.".to_owned(),
             ),
         };
-        let (bound, bound_ko) = if at_most { ("at most", "이하") } else { ("at least", "이상") };
+        let (bound, bound_ko) = match bound {
+            Bound::AtMost(_) => ("at most ", " 이하"),
+            Bound::AtLeast(_) => ("at least ", " 이상"),
+            Bound::Between(..) => ("within ", " 이내"),
+        };
         Check {
             name: format!("slo:{name}"),
             judgement,
             count: u64::from(judgement != Judgement::Good),
             figure,
-            note: format!("{name} must be {bound} {limit}; {result}."),
-            note_ko: format!("{name} 목표는 {limit} {bound_ko}입니다. {result_ko}"),
+            note: format!("{name} must be {bound}{limit}; {result}."),
+            note_ko: format!("{name} 목표는 {limit}{bound_ko}입니다. {result_ko}"),
             ..Check::default()
         }
     }
@@ -147,6 +193,7 @@ fn quantile_s(latencies: &Latencies, part: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Eta;
 
     #[test]
     fn objectives_are_read() {
@@ -156,13 +203,36 @@ mod tests {
         assert_eq!(measure("mean=800us"), Measure::Mean(Duration::from_micros(800)));
         assert_eq!(measure("errors=0.1%"), Measure::Errors(0.001));
         assert_eq!(measure("slot-use=97%"), Measure::SlotUse(0.97));
+        assert_eq!(measure("eta-error=10%"), Measure::EtaError(0.1));
+        assert_eq!(measure("eta-coverage=88-92%"), Measure::EtaCoverage(0.88, 0.92));
+        assert_eq!(measure("eta-coverage=88%-100%"), Measure::EtaCoverage(0.88, 1.0));
+    }
+
+    /// Both figures are of the report's told waits; without any, the objectives count as missed.
+    #[test]
+    fn told_waits_are_held_to_their_objectives() {
+        let judgement = |text: &str, users| {
+            let mut report = crate::html::tests::report("", 1);
+            report.eta = Eta { users, bias_s: 0.0, mape: 0.3, error: 0.1, coverage: 0.9, ratio: [1.0; 3] };
+            text.parse::<Slo>().expect("an objective").check(&report).judgement
+        };
+        for text in ["eta-error=10%", "eta-coverage=88-92%", "eta-coverage=90-90%", "eta-mape=30%"] {
+            assert_eq!(judgement(text, 5), Judgement::Good, "{text}");
+            assert_eq!(judgement(text, 0), Judgement::Open, "{text}");
+        }
+        for text in ["eta-error=9.9%", "eta-coverage=91-100%", "eta-coverage=0-89%", "eta-mape=29%"] {
+            assert_eq!(judgement(text, 5), Judgement::Bad, "{text}");
+        }
     }
 
     #[test]
     fn invalid_objectives_are_refused_in_a_line() {
-        for text in
-            ["p95", "p95=", "p95=36", "p95=-1ms", "p95=0ms", "p96=1ms", "errors=0.1", "errors=x%", "p95=1 h"]
-        {
+        let bad_ranges = ["=90%", "=92-88%", "=88-92", "=88-101%", "=-1-90%", "=NaN-92%", "=88-%", "="];
+        let bad_ranges = bad_ranges.map(|limit| format!("eta-coverage{limit}"));
+        let others =
+            ["p95", "p95=", "p95=36", "p95=-1ms", "p95=0ms", "p96=1ms", "errors=0.1", "errors=x%", "p95=1 h"];
+        let others = others.into_iter().chain(["eta-error=10", "eta-error=88-92%"]);
+        for text in others.chain(bad_ranges.iter().map(String::as_str)) {
             let said = text.parse::<Slo>().expect_err("refused");
             assert!(said.starts_with(text) && !said.contains('\n'), "{said}");
         }

@@ -45,7 +45,12 @@ pub(super) fn of(report: &Report) -> Option<Eta> {
             "안내보다 길었던 평균 시간",
             format!("{:+.1} s", eta.bias_s),
         ),
-        Fact::new("Mean error, as a share of the wait", "평균 오차율", format!("{:.0} %", 100.0 * eta.mape)),
+        Fact::new(
+            "Mean error, as a share of the mean wait",
+            "평균 대기 대비 평균 오차",
+            format!("{:.1} %", 100.0 * eta.error),
+        ),
+        Fact::new("Mean of each user's error", "사용자별 오차율 평균", format!("{:.0} %", 100.0 * eta.mape)),
     ];
     (eta.users > 0).then(|| Eta { bar: bar(eta.ratio), rows })
 }

@@ -13,7 +13,7 @@ fn page(report: &Report) -> String {
 
 const HOSTILE: &str = "\"><script>alert(1)</script>'&\u{202e}";
 
-fn report(text: &str, seconds: u32) -> Report {
+pub(crate) fn report(text: &str, seconds: u32) -> Report {
     let plan = Plan {
         target: text.into(),
         zone: text.into(),
@@ -81,7 +81,14 @@ fn report(text: &str, seconds: u32) -> Report {
         failures: vec![Failure { what: text.into(), count: 120, first_ms: 70_100 }],
         bottleneck: Some(Bottleneck { from_s: 43, why: text.into(), why_ko: text.into() }),
         checks,
-        eta: Eta { users: 3_000, bias_s: 4.2, mape: 0.12, coverage: 0.91, ratio: [0.9, 1.05, 1.6] },
+        eta: Eta {
+            users: 3_000,
+            bias_s: 4.2,
+            mape: 0.12,
+            error: 0.09,
+            coverage: 0.91,
+            ratio: [0.9, 1.05, 1.6],
+        },
     }
 }
 

@@ -16,13 +16,15 @@ const LEAST_S: f64 = 1.0;
 
 pub(super) fn judge(stories: &[Story]) -> (Eta, Check) {
     let mut ratios = Vec::new();
-    let (mut bias, mut relative, mut covered) = (0.0, 0.0, 0_u64);
+    let (mut bias, mut relative, mut off, mut waited, mut covered) = (0.0, 0.0, 0.0, 0.0, 0_u64);
     let mut worst: Option<(f64, &Story, f64)> = None;
     for story in stories {
         let (Some(entered), Some(told)) = (story.entered, story.first_told) else { continue };
         let actual = f64::from(entered.heard_ms.saturating_sub(told.at_ms)) / 1_000.0;
         let error = actual - f64::from(told.eta_s);
         bias += error;
+        off += error.abs();
+        waited += actual;
         relative += error.abs() / actual.max(LEAST_S);
         // The ends of the range are whole seconds, so the wait is rounded in favour of the server.
         let (low, high) = told.range_s;
@@ -47,17 +49,18 @@ pub(super) fn judge(stories: &[Story]) -> (Eta, Check) {
         users,
         bias_s: bias / of,
         mape: relative / of,
+        error: off / waited.max(LEAST_S),
         coverage: float(covered) / of,
         ratio: [percentile(1), percentile(5), percentile(9)],
     };
     let (who, told) = (name(story), story.first_told.map_or(0, |told| told.eta_s));
-    let (shown, inside, off) = (grouped(users), 100.0 * eta.coverage, 100.0 * eta.mape);
+    let (shown, inside, off) = (grouped(users), 100.0 * eta.coverage, 100.0 * eta.error);
     let bias = eta.bias_s;
     let note = bilingual!(
         "Of {shown} users who were told a wait, {inside:.1} % waited within the range told. On average the actual wait \
-         was {bias:+.1} s from the expected one, an error of {off:.0} % of the actual wait.",
+         was {bias:+.1} s from the expected one. The mean error is {off:.1} % of the mean wait.",
         "예상 대기 시간을 들은 사용자 {shown}명 중 {inside:.1}%가 안내된 범위 안에서 기다렸습니다. 실제 대기는 \
-         안내보다 평균 {bias:+.1}초였고, 오차는 실제 대기의 평균 {off:.0}%였습니다."
+         안내보다 평균 {bias:+.1}초였고, 평균 오차는 평균 대기의 {off:.1}%였습니다."
     );
     let example = bilingual!(
         "User {who} was told {told} s and waited {actual:.1} s.",

@@ -151,6 +151,7 @@ fn the_expected_wait_is_compared_with_the_actual_wait() {
     assert_eq!((eta.users, eta.coverage), (2, 0.5));
     assert!((eta.bias_s - 6.15).abs() < 1e-9, "{eta:?}");
     assert!((eta.mape - (2.3 / 12.3 + 0.5) / 2.0).abs() < 1e-9, "{eta:?}");
+    assert!((eta.error - (2.3 + 10.0) / (12.3 + 20.0)).abs() < 1e-3, "{eta:?}");
     let check = checks.iter().find(|check| check.name == "eta").expect("made");
     assert_eq!(check.judgement, Judgement::Good);
     assert!(check.worst.contains("1/2"));
