@@ -130,7 +130,14 @@ impl Outlook {
                 let (of_rates, of_chance) =
                     (wait(slots) - centre, wait((expected.0 + other).max(0.0)) - centre);
                 // Who claims a slot comes some time after it is free.
-                of_rates.hypot(of_chance).hypot(line.period_ms / 2.0).hypot(SLOTS_SPREAD * centre)
+                let other = of_chance.hypot(line.period_ms / 2.0).hypot(SLOTS_SPREAD * centre);
+                // While little is known, the guesses are extremes that often come true, as that nobody leaves. A claim may be a period
+                // late then, too.
+                if line.rates.known {
+                    of_rates.hypot(other)
+                } else {
+                    of_rates.abs() + other + line.period_ms / 2.0
+                }
             };
             let factors = line.factors[kind(centre / 1_000.0, line.rates.known)];
             knots.push(Knot {

@@ -188,8 +188,9 @@ impl Patience {
     const MOST_EVIDENCE: [f64; 4] = [0.0, 0.0, 300.0, 1_000.0];
     /// The spread of guesses about ages that nobody has reached, for each doubling of the age.
     const UNKNOWN_SPREAD: f64 = 0.2;
-    /// The slow guess about such ages: most of those who would leave have left.
-    const STAYING: f64 = 0.3;
+    /// The fast guess about a crowd of which nothing is known: 60 % leave within the first minute.
+    const UNKNOWN_FAST_S: f64 = 60.0;
+    const UNKNOWN_FAST_PER_S: f64 = 0.916 / Self::UNKNOWN_FAST_S;
     /// The weight of the mean when a class is estimated, in people who left.
     const SHRINKS: f64 = 30.0;
 
@@ -261,10 +262,14 @@ impl Patience {
             let spread = spread + beyond * beyond;
             let variance = spread * (Self::SHRINKS / weight).powi(2) + count.left / (weight * weight);
             let sd = variance.max(0.0).sqrt();
-            // Nobody knows whether those who are still there at such an age go on leaving.
-            let slow = if age > reached { Self::STAYING } else { 1.0 };
+            // The slow guess: of a crowd of which nothing is known nobody leaves, and nobody who is still there at an age that none
+            // has reached.
+            let slow = if age > reached { 0.0 } else { trust };
             for (rate, by) in rates.iter_mut().zip([1.0, slow * (-1.645 * sd).exp(), (1.645 * sd).exp()]) {
                 rate[age] = (expected * by).clamp(0.0, MOST_PER_S);
+            }
+            if BOUNDS_S[age] < Self::UNKNOWN_FAST_S {
+                rates[2][age] = rates[2][age].max((1.0 - trust) * Self::UNKNOWN_FAST_PER_S);
             }
         }
         let at_once = std::array::from_fn(|class| {
@@ -309,12 +314,17 @@ static PUBLISHED: LazyLock<Vec<Shape>> = LazyLock::new(|| {
         let mean = until(300.0) / 300.0;
         per_s.map(|rate| rate / mean)
     };
-    let shape = |per_s, prior| Shape { per_s, prior, prior_level: USUAL_PER_S, prior_left: 0.5 };
+    // The level may be far from the usual one. With a heavier weight, a crowd of which many leave would speak for shapes that fade soon,
+    // because the same rates at the beginning mean a lower level then.
+    let shape = |per_s, prior| Shape { per_s, prior, prior_level: USUAL_PER_S, prior_left: 0.1 };
     let mut shapes: Vec<_> =
         weibull.iter().map(|&(k, prior)| shape(curve(&|s: f64| s.powf(k)), prior)).collect();
     shapes.extend(fading.iter().map(|&scale: &f64| shape(curve(&|s: f64| -(-s / scale).exp_m1()), 0.05)));
     shapes
 });
+
+/// The level of a shape is never taken for less certain than after so many people who left.
+const LEAST_LEFT: f64 = 0.5;
 
 /// Weighs shapes by counts. Given a shape, people leave as a Poisson process whose level has a gamma prior.
 fn mixture(ages: &[Count; AGES], shapes: Vec<Shape>) -> Vec<Fitted> {
@@ -344,7 +354,7 @@ fn mixture(ages: &[Count; AGES], shapes: Vec<Shape>) -> Vec<Fitted> {
             let fit = Fitted {
                 per_s: shape.per_s.map(|rate| rate * level),
                 weight: shape.prior,
-                variance: 1.0 / (alpha + left),
+                variance: 1.0 / (alpha + left).max(LEAST_LEFT),
             };
             (log, fit)
         })

@@ -88,6 +88,28 @@ fn waits_of_cold_bursts_are_known_after_a_tenth() {
     assert!(before.len() >= 2, "the previous estimator must fail: {before:?}");
 }
 
+/// At the join of a first line, nothing is known about its people. The range covers that nobody leaves, and that most do within a minute.
+#[test]
+fn the_range_of_a_first_line_covers_whatever_share_leaves() {
+    let as_loadgen = |share: f64| Scenario { scale_s: Some(60.0), ..small(Patience::Even(share), share, 0) };
+    let lines = [
+        small(Patience::Exponential, 0.0, 0),
+        as_loadgen(0.35),
+        as_loadgen(0.6),
+        small(Patience::Weibull(0.6), 0.6, 0),
+        small(Patience::TwoClass(0.7), 0.6, 0),
+    ];
+    for line in lines {
+        let mut told = told_in(std::slice::from_ref(&line));
+        told.retain(|told| told.at_join);
+        let (share, width) = coverage(&told, |told| told.ours);
+        say(&format!("{:?} {}: {share:.1} % in range, width {width:.1} %", line.patience, line.leaving));
+        assert!(share >= 88.0, "{:?} {}: {share:.1} % in range", line.patience, line.leaving);
+        let (before, _) = coverage(&told, |told| told.previous);
+        assert!(line.leaving < 0.5 || before < 50.0, "the previous estimator must fail: {before:.1} %");
+    }
+}
+
 /// The rate, and a second server, are part of the schedule.
 #[test]
 fn changes_of_the_rate_and_other_servers_are_known() {

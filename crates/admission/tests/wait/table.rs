@@ -156,12 +156,16 @@ fn table() {
             change(&mut scenario);
             scenario
         };
-        let kinds: [(&str, Change<'_>); 11] = [
+        let kinds: [(&str, Change<'_>); 13] = [
             ("120,000, even, 35 %", &|s| (s.people, s.per_minute, s.patience) = (120_000, 6_000, even)),
             ("120,000, Weibull 0.6, 35 %", &|s| {
                 (s.people, s.per_minute, s.patience) = (120_000, 6_000, weibull);
             }),
             ("as loadgen plays it, 35 %", &|s| (s.patience, s.scale_s) = (Patience::Even(0.35), Some(60.0))),
+            ("as loadgen plays it, 60 %", &|s| (s.patience, s.scale_s) = (Patience::Even(0.6), Some(60.0))),
+            ("as loadgen plays it, 35 %, two minutes", &|s| {
+                (s.patience, s.scale_s, s.per_minute) = (Patience::Even(0.35), Some(60.0), 3_600);
+            }),
             ("1,800, exponential, 35 %", &|s| (s.people, s.per_minute) = (1_800, 120)),
             ("600 at 30 a minute, exponential, 35 %", &|s| (s.people, s.per_minute) = (600, 30)),
             ("flash crowd, 35 %", &|s| (s.people, s.arrivals) = (30_000, Arrivals::Flash(600.0))),
