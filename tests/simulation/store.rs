@@ -44,7 +44,7 @@ impl Disk {
                 entered: Vec::new(),
                 forgotten: Vec::new(),
             };
-            let batch = Batch { at_ms: 0, zones: vec![(zone.clone(), changes)] };
+            let batch = Batch { at_ms: 0, zones: vec![(zone.clone(), changes)], ..Batch::default() };
             disk.lock().0.commit(&batch).expect("memory");
         }
         disk

@@ -15,7 +15,7 @@ const MOST_NOTES: usize = 1_024;
 pub(crate) const LEAST: f64 = 0.2;
 pub(crate) const MOST: f64 = 20.0;
 /// The factors before anything was compared, of lines of which much is known. Of the others the outlook knows that it knows little.
-const AT_FIRST: f64 = 2.0;
+const OF_KNOWN: f64 = 2.0;
 /// The share of the waits that may be shorter, and that may be longer than the range.
 const OUTSIDE: f64 = 0.05;
 /// How much one comparison counts.
@@ -47,6 +47,13 @@ struct Note {
     late_ms: f64,
 }
 
+/// The factors before anything was compared.
+pub(crate) const AT_FIRST: [Factors; KINDS] = {
+    let [of_others, of_known] =
+        [Factors { early: 1.0, late: 1.0 }, Factors { early: OF_KNOWN, late: OF_KNOWN }];
+    [of_others, of_others, of_others, of_others, of_known, of_known, of_known, of_known]
+};
+
 /// What was learnt by comparing.
 #[derive(Clone, Debug)]
 pub(crate) struct Hindsight {
@@ -58,14 +65,7 @@ pub(crate) struct Hindsight {
 
 impl Hindsight {
     pub(crate) fn new() -> Self {
-        Self {
-            factors: std::array::from_fn(|kind| {
-                let at_first = if kind < KINDS / 2 { 1.0 } else { AT_FIRST };
-                Factors { early: at_first, late: at_first }
-            }),
-            notes: VecDeque::new(),
-            reached: None,
-        }
+        Self { factors: AT_FIRST, notes: VecDeque::new(), reached: None }
     }
 
     pub(crate) fn factors(&self) -> &[Factors; KINDS] {

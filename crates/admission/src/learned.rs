@@ -4,12 +4,15 @@
 //! read back equals what was written to seven digits.
 
 use crate::{
-    hindsight::{Factors, KINDS, LEAST, MOST},
+    hindsight::{AT_FIRST, Factors, KINDS, LEAST, MOST},
     patience::{AGES, Count, Counts, TOLD},
 };
 
 /// The form of the bytes.
 const VERSION: u8 = 1;
+/// What is kept is replaced if at least this share of it, and so many person-seconds, are other ones.
+const NEWS: f64 = 0.02;
+const LEAST_NEWS_S: f64 = 60.0;
 /// No line counts more people or seconds.
 const MOST_COUNTED: f32 = 1e12;
 
@@ -25,9 +28,27 @@ pub struct Learned {
 #[error("these bytes do not say what was learnt about a zone; forget them")]
 pub struct NotLearned;
 
+impl Default for Learned {
+    /// What is known before the first line.
+    fn default() -> Self {
+        Self { counts: Counts::default(), factors: AT_FIRST }
+    }
+}
+
 impl Learned {
     /// The number of bytes.
     pub const LEN: usize = 1 + 4 * 2 * (AGES + TOLD + KINDS);
+
+    /// Whether this is worth keeping in place of `kept`: some part of it rests on other people.
+    #[must_use]
+    pub fn has_news(&self, kept: &Self) -> bool {
+        let (mut all, mut other) = (0.0, 0.0);
+        for (count, before) in self.counts.ages.iter().zip(&kept.counts.ages) {
+            all += count.exposed;
+            other += (count.exposed - before.exposed).abs();
+        }
+        other > LEAST_NEWS_S && other > NEWS * all
+    }
 
     /// The bytes: a version, and numbers of four bytes each, little-endian.
     #[must_use]
@@ -106,6 +127,17 @@ mod tests {
                 prop_assert_eq!(read.to_bytes(), bytes);
             }
         }
+    }
+
+    #[test]
+    fn only_news_are_worth_keeping() {
+        let kept = learned(&[500.0; 2 * (AGES + TOLD)]);
+        let nearly = learned(&[505.0; 2 * (AGES + TOLD)]);
+        let news = learned(&[520.0; 2 * (AGES + TOLD)]);
+        assert!(!kept.has_news(&kept) && !nearly.has_news(&kept) && news.has_news(&kept));
+        let nothing = Learned::default();
+        assert!(!learned(&[1.0; 2 * (AGES + TOLD)]).has_news(&nothing), "one person is no news");
+        assert!(kept.has_news(&nothing));
     }
 
     #[test]

@@ -10,10 +10,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use admission::{
-    Claim, Decided, Forecast, Image, Joined, Now, PagePolls, Policy, Verdict, View, Zone, ZoneId,
+    Claim, Decided, Forecast, Image, Joined, Learned, Now, PagePolls, Policy, Verdict, View, Zone, ZoneId,
 };
 
-use crate::{Batch, Journal, JournalError, Loaded, StoreError};
+use crate::{Batch, Journal, JournalError, Loaded, StoreError, keeper::Keeper};
 
 /// How long to wait before a failed journal is tried again, in milliseconds.
 pub const RELOAD_AFTER_MS: u64 = 250;
@@ -21,25 +21,34 @@ pub const RELOAD_AFTER_MS: u64 = 250;
 /// The policy and the epoch of a zone's last put.
 type Put = (Policy, u32);
 
+/// What the journal has of a zone: its state, and what was learnt about its people.
+type Known<'a> = (Option<&'a Image>, Option<&'a Learned>);
+
 /// A zone and its forecast.
 struct Line {
     zone: Zone,
     forecast: Forecast,
+    keeper: Keeper,
+    /// The people who waited at the last beat.
+    waiting: u64,
 }
 
 impl Line {
     /// A zone from the journal's image, or a new one.
-    fn load(policy: Policy, epoch: u32, image: Option<&Image>, now: Now) -> Result<Self, String> {
+    fn load(policy: Policy, epoch: u32, (image, learned): Known<'_>, now: Now) -> Result<Self, String> {
         let zone = match image {
             Some(image) => Zone::restore(policy, image.clone(), now).map_err(|fault| fault.to_string())?,
             None => Zone::new(policy, epoch, now),
         };
-        Ok(Self { zone, forecast: Forecast::new(&policy, now.ms) })
+        let learned = learned.cloned().unwrap_or_default();
+        let forecast = Forecast::after(&learned, &policy, now.ms);
+        Ok(Self { zone, forecast, keeper: Keeper::of(learned), waiting: 0 })
     }
 
     fn beat(&mut self, marks: &[PagePolls], told_ms: u32, now: Now) -> View {
         self.zone.note_told(told_ms, now);
         let snapshot = self.zone.beat(marks, now);
+        self.waiting = snapshot.tally.waiting;
         self.forecast.observe(snapshot, self.zone.window())
     }
 
@@ -57,6 +66,8 @@ pub struct Engine<J> {
     zones: BTreeMap<ZoneId, Line>,
     /// The zones of the journal that were not put yet, or whose state cannot be used.
     inactive: BTreeMap<ZoneId, Image>,
+    /// What was learnt about the people of the zones, as it was read from the journal.
+    learned: BTreeMap<ZoneId, Learned>,
     /// How to load the zones again after the journal failed.
     puts: BTreeMap<ZoneId, Put>,
     /// The puts of the group that is not committed yet.
@@ -77,11 +88,12 @@ impl<J: Journal> Engine<J> {
     /// # Errors
     /// Those of [`Journal::load`].
     pub fn new(mut journal: J) -> Result<Self, JournalError> {
-        let Loaded { last_ms, images } = journal.load()?;
+        let Loaded { last_ms, images, learned } = journal.load()?;
         Ok(Self {
             journal,
             zones: BTreeMap::new(),
             inactive: images,
+            learned,
             puts: BTreeMap::new(),
             new_puts: Vec::new(),
             touched: BTreeSet::new(),
@@ -116,8 +128,8 @@ impl<J: Journal> Engine<J> {
     ) -> Result<View, StoreError> {
         let now = self.ready(now)?;
         if !self.zones.contains_key(id) {
-            let line =
-                Line::load(policy, epoch, self.inactive.get(id), now).map_err(StoreError::Unreadable)?;
+            let known = (self.inactive.get(id), self.learned.get(id));
+            let line = Line::load(policy, epoch, known, now).map_err(StoreError::Unreadable)?;
             self.inactive.remove(id);
             self.zones.insert(id.clone(), line);
         }
@@ -179,14 +191,19 @@ impl<J: Journal> Engine<J> {
             return Err(StoreError::Away(why.clone()));
         }
         let now = self.not_before(now);
-        let mut zones = Vec::new();
+        let (mut zones, mut learned) = (Vec::new(), Vec::new());
         for id in std::mem::take(&mut self.touched) {
-            if let Some(changes) = self.zones.get_mut(&id).and_then(|line| line.zone.take_delta()) {
+            let Some(line) = self.zones.get_mut(&id) else { continue };
+            if let Some(news) = line.keeper.news(&line.forecast, line.waiting, now.ms) {
+                line.keeper.note(news.clone());
+                learned.push((id.clone(), news));
+            }
+            if let Some(changes) = line.zone.take_delta() {
                 zones.push((id, changes));
             }
         }
-        if !zones.is_empty()
-            && let Err(error) = self.journal.commit(&Batch { at_ms: now.ms, zones })
+        if (!zones.is_empty() || !learned.is_empty())
+            && let Err(error) = self.journal.commit(&Batch { at_ms: now.ms, zones, learned })
         {
             return Err(self.abandon(error.to_string()));
         }
@@ -226,7 +243,7 @@ impl<J: Journal> Engine<J> {
     fn reload(&mut self, now: Now) -> Result<(), String> {
         let mut loaded = self.journal.load().map_err(|error| error.to_string())?;
         for (id, &(policy, epoch)) in &self.puts {
-            match Line::load(policy, epoch, loaded.images.get(id), now) {
+            match Line::load(policy, epoch, (loaded.images.get(id), loaded.learned.get(id)), now) {
                 Ok(line) => {
                     loaded.images.remove(id);
                     self.zones.insert(id.clone(), line);
@@ -237,6 +254,7 @@ impl<J: Journal> Engine<J> {
             }
         }
         self.inactive = loaded.images;
+        self.learned = loaded.learned;
         Ok(())
     }
 

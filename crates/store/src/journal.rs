@@ -10,18 +10,20 @@ mod memory;
 
 use std::{collections::BTreeMap, io, path::PathBuf};
 
-use admission::{Delta, Image, ZoneId};
+use admission::{Delta, Image, Learned, ZoneId};
 
 pub use self::{disk::DiskJournal, memory::MemoryJournal};
 
 /// The changes of one group of calls.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Batch {
     /// The store's clock when the group was decided, in milliseconds. It never decreases from batch to batch.
     pub at_ms: u64,
     /// The changes, each zone at most once. The first changes of a zone create it in the journal. Apply `pages` before
     /// `dropped`, and `entered` before `forgotten`.
     pub zones: Vec<(ZoneId, Delta)>,
+    /// What was learnt about the people of some zones. It replaces what was learnt before.
+    pub learned: Vec<(ZoneId, Learned)>,
 }
 
 /// What a journal holds.
@@ -31,6 +33,8 @@ pub struct Loaded {
     pub last_ms: u64,
     /// The zones.
     pub images: BTreeMap<ZoneId, Image>,
+    /// What was learnt about their people. A value that can't be read is missing.
+    pub learned: BTreeMap<ZoneId, Learned>,
 }
 
 /// Stores zones. Called by one thread; calls may block.

@@ -25,6 +25,7 @@ mod clock;
 mod embedded;
 mod engine;
 mod journal;
+mod keeper;
 mod port;
 pub mod redis;
 

@@ -166,7 +166,7 @@ fn the_clock_goes_on_where_it_was() {
     let (mut journal, _) = open(dir.path()).expect("opens");
     assert!(journal.clock().now().ms + 60_000 > before.ms, "a new journal begins at the wall clock");
     let after = journal.clock();
-    journal.commit(&Batch { at_ms: after.now().ms, zones: Vec::new() }).expect("kept");
+    journal.commit(&Batch { at_ms: after.now().ms, zones: Vec::new(), ..Batch::default() }).expect("kept");
     drop(journal);
     assert_eq!(clock(dir.path()), after, "the same boot, the same clock");
 }
@@ -267,7 +267,9 @@ fn spoil(dir: &Path, id: &ZoneId) {
     let (mut journal, loaded) = open(dir).expect("opens");
     let header = Header { next: MOST_NUMBERS + 1, ..loaded.images[id].header };
     let line = Delta { header, pages: Vec::new(), dropped: 0..0, entered: Vec::new(), forgotten: Vec::new() };
-    journal.commit(&Batch { at_ms: loaded.last_ms, zones: vec![(id.clone(), line)] }).expect("kept");
+    journal
+        .commit(&Batch { at_ms: loaded.last_ms, zones: vec![(id.clone(), line)], ..Batch::default() })
+        .expect("kept");
 }
 
 #[tokio::test]
@@ -299,7 +301,7 @@ fn an_old_copy_is_refused() {
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("weir.redb");
     let (mut journal, loaded) = open(dir.path()).expect("opens");
-    let batch = |at_ms| Batch { at_ms, zones: Vec::new() };
+    let batch = |at_ms| Batch { at_ms, zones: Vec::new(), ..Batch::default() };
     journal.commit(&batch(loaded.last_ms + 1)).expect("kept");
     drop(journal);
     let old = fs::read(&file).expect("reads");
@@ -334,7 +336,7 @@ fn flipped(kept: &Loaded, redb: &[u8], mark: &[u8], seed: u64) {
             Ok((mut journal, loaded)) => {
                 assert_eq!(text(&loaded), text(kept), "seed {seed}, byte {at}: another state was taken");
                 let at_ms = loaded.last_ms + 1;
-                journal.commit(&Batch { at_ms, zones: Vec::new() }).expect("goes on");
+                journal.commit(&Batch { at_ms, zones: Vec::new(), ..Batch::default() }).expect("goes on");
                 let later = Loaded { last_ms: at_ms, ..loaded };
                 assert_eq!(
                     text(&journal.load().expect("loads again")),

@@ -210,7 +210,9 @@ fn pinned(id: &ZoneId, numbers: u64) -> MemoryJournal {
     let header = Header { epoch: 7, next: numbers, base_page: 0 };
     let line = Delta { header, pages, dropped: 0..0, entered: Vec::new(), forgotten: Vec::new() };
     let mut journal = MemoryJournal::default();
-    journal.commit(&Batch { at_ms: at(0).ms, zones: vec![(id.clone(), line)] }).expect("in memory");
+    journal
+        .commit(&Batch { at_ms: at(0).ms, zones: vec![(id.clone(), line)], ..Batch::default() })
+        .expect("in memory");
     journal
 }
 
@@ -238,7 +240,9 @@ fn spoil(journal: &mut MemoryJournal, id: &ZoneId) {
     let header = Header { epoch: 7, next: 1, base_page: 0 };
     let pages = vec![(9, Arc::new([0; PAGE_WORDS]))];
     let line = Delta { header, pages, dropped: 0..0, entered: Vec::new(), forgotten: Vec::new() };
-    journal.commit(&Batch { at_ms: at(0).ms, zones: vec![(id.clone(), line)] }).expect("in memory");
+    journal
+        .commit(&Batch { at_ms: at(0).ms, zones: vec![(id.clone(), line)], ..Batch::default() })
+        .expect("in memory");
 }
 
 fn is_unreadable<T: std::fmt::Debug>(answer: &Result<T, StoreError>) -> bool {

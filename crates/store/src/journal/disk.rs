@@ -23,9 +23,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admission::{Delta, Entry, Header, Image, PAGE_WORDS, Words, ZoneId};
+use admission::{Delta, Entry, Header, Image, Learned, PAGE_WORDS, Words, ZoneId};
 use redb::{
-    Builder, Database, Durability, ReadableDatabase as _, ReadableTable as _, TableDefinition,
+    Builder, Database, Durability, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError,
     WriteTransaction,
 };
 
@@ -43,6 +43,10 @@ const ZONES: TableDefinition<'_, &str, (u32, u32, u64, u64)> = TableDefinition::
 const PAGES: TableDefinition<'_, (u32, u64), &[u8; PAGE_BYTES]> = TableDefinition::new("segments");
 /// Zone, ticket -> when it entered (the store's clock in ms, the wall clock in s), and the life of the pass in s.
 const ENTRIES: TableDefinition<'_, (u32, u64), (u64, u64, u32)> = TableDefinition::new("entries");
+
+/// Zone name -> what was learnt about its people. Older journals have no such table, and older versions do not read it. The digest does not
+/// cover it: a value that can't be read costs the memory and no line.
+const LEARNED: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("learned");
 
 /// The size of redb's cache, in bytes. A journal has few hot pages.
 const CACHE: usize = 32 << 20;
@@ -139,10 +143,11 @@ impl DiskJournal {
         // This also rebuilds the list of free pages. With a wrong list, the next commits would overwrite live rows.
         db.check_integrity()?;
         let (record, numbers, images) = read(&db)?;
+        let learned = read_learned(&db)?;
         let clock = *self.clock.get_or_insert_with(|| Clock::resume(record.clock, record.last_ms));
         let last_ms = record.last_ms;
         self.open = Some(Open { db, record: Record { clock, ..record }, numbers });
-        Ok(Loaded { last_ms, images })
+        Ok(Loaded { last_ms, images, learned })
     }
 }
 
@@ -189,6 +194,9 @@ impl Open {
             let count = self.numbers.len();
             let number = *self.numbers.entry(id.clone()).or_insert(u32::try_from(count).unwrap_or(u32::MAX));
             self.record.digest ^= write_zone(&write, id, number, changes)?;
+        }
+        for (id, learned) in &batch.learned {
+            write.open_table(LEARNED)?.insert(id.as_str(), learned.to_bytes().as_slice())?;
         }
         self.record.commits += 1;
         self.record.last_ms = batch.at_ms;
@@ -284,6 +292,24 @@ fn read(db: &Database) -> Result<Read, Fault> {
         return Err(wrong("two zones share a number"));
     }
     Ok((record, numbers, images.into_values().collect()))
+}
+
+/// What was learnt about the zones' people. A value that no version wrote is left out.
+fn read_learned(db: &Database) -> Result<BTreeMap<ZoneId, Learned>, Fault> {
+    let table = match db.begin_read()?.open_table(LEARNED) {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
+        table => table?,
+    };
+    let mut learned = BTreeMap::new();
+    for row in table.iter()? {
+        let (name, bytes) = row?;
+        match (ZoneId::parse(name.value()), Learned::from_bytes(bytes.value())) {
+            (Ok(id), Ok(of_zone)) => drop(learned.insert(id, of_zone)),
+            (_, Err(error)) => tracing::warn!(zone = name.value(), "{error}"),
+            (Err(fault), _) => tracing::warn!(zone = name.value(), "{fault}"),
+        }
+    }
+    Ok(learned)
 }
 
 fn zone_digest(name: &str, (number, epoch, next, base): (u32, u32, u64, u64)) -> u128 {

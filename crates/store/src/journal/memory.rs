@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use admission::{Delta, Entry, Header, Image, Words, ZoneId};
+use admission::{Delta, Entry, Header, Image, Learned, Words, ZoneId};
 
 use super::{Batch, Journal, JournalError, Loaded};
 
@@ -13,6 +13,7 @@ use super::{Batch, Journal, JournalError, Loaded};
 pub struct MemoryJournal {
     last_ms: u64,
     zones: BTreeMap<ZoneId, Kept>,
+    learned: BTreeMap<ZoneId, Learned>,
 }
 
 #[derive(Clone, Debug)]
@@ -45,7 +46,7 @@ impl Kept {
 impl Journal for MemoryJournal {
     fn load(&mut self) -> Result<Loaded, JournalError> {
         let images = self.zones.iter().map(|(id, kept)| (id.clone(), kept.image())).collect();
-        Ok(Loaded { last_ms: self.last_ms, images })
+        Ok(Loaded { last_ms: self.last_ms, images, learned: self.learned.clone() })
     }
 
     fn commit(&mut self, batch: &Batch) -> Result<(), JournalError> {
@@ -53,6 +54,12 @@ impl Journal for MemoryJournal {
         for (id, changes) in &batch.zones {
             let new = || Kept { header: changes.header, pages: BTreeMap::new(), entries: BTreeMap::new() };
             self.zones.entry(id.clone()).or_insert_with(new).apply(changes);
+        }
+        for (id, learned) in &batch.learned {
+            // With as many digits as the bytes have.
+            if let Ok(kept) = Learned::from_bytes(&learned.to_bytes()) {
+                self.learned.insert(id.clone(), kept);
+            }
         }
         Ok(())
     }
