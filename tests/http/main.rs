@@ -22,6 +22,7 @@ mod admin;
 mod audit;
 mod away;
 mod browser;
+mod check;
 mod doctor;
 mod drain;
 mod edge;
@@ -99,6 +100,13 @@ fn together() -> Vec<Trial> {
         limits::joins_are_counted_over_all_servers,
         limits::connections_of_a_client_are_capped,
         limits::streams_of_a_client_are_capped,
+        check::a_visitor_waits_enters_and_stays,
+        check::forged_foreign_and_ended_visits_wait,
+        check::routes_say_who_waits,
+        check::nginx_asks_for_a_status_and_then_for_the_page,
+        check::envoy_sends_the_request_itself,
+        check::a_form_is_not_lost_silently,
+        check::places_and_visits_survive_a_crash,
         away::polls_are_answered_and_nobody_enters,
         away::a_zone_opens_after_the_time_of_the_setting,
         audit::every_pass_is_in_it_once,

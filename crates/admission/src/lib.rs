@@ -26,6 +26,7 @@ mod segment;
 mod ticket;
 mod told;
 mod view;
+mod visit;
 mod window;
 mod zone;
 
@@ -40,11 +41,12 @@ pub use policy::{
     FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, FieldKind, FieldUsedBy, Mode, OnStoreFailure, Policy,
     PolicyFault, RULE_FIELDS, SECOND_FIELDS, ZoneId, ZoneIdFault,
 };
-pub use seal::{BadSeal, KeyId, SEALED_LEN, SealKey, Sealer, Seals};
+pub use seal::{BadSeal, KeyId, SEALED_LEN, SealKey, Sealer, Seals, VISIT_LEN, VisitSealer};
 pub use segment::{PAGE_TICKETS, PAGE_WORDS, Words};
 pub use ticket::Ticket;
 pub use told::Told;
 pub use view::{Lookup, PagePolls, Position, Snapshot, SnapshotPage, Tally, View, ViewPage};
+pub use visit::{Visit, VisitState};
 pub use window::Window;
 pub use zone::{
     Claim, Decided, Delta, Dump, DumpSegment, DumpTicket, Entry, Header, Image, Inconsistent, Joined,

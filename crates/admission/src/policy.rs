@@ -138,6 +138,10 @@ pub struct Policy {
     pub max_waiting: u32,
     /// The longest polling period that a busy server tells; see [`Policy::longest_period_ms`].
     pub polling_period_max_ms: u32,
+    /// How long a visit lasts at most, in seconds. Servers check this field and the next one, where proxies ask them.
+    pub visit_ttl_s: u32,
+    /// The inactivity after which a visit ends, in seconds.
+    pub visit_idle_s: u32,
 }
 
 /// A number of a policy is out of its range.
@@ -256,6 +260,8 @@ mod tests {
         assert_eq!(fault(|p| p.entries_per_minute_per_client = 600_001), "entries_per_minute_per_client");
         assert_eq!(fault(|p| p.max_waiting = 0), "max_waiting");
         assert_eq!(fault(|p| p.polling_period_max_ms = 60_001), "polling_period_max_ms");
+        assert_eq!(fault(|p| p.visit_ttl_s = 59), "visit_ttl_s");
+        assert_eq!(fault(|p| p.visit_idle_s = 29), "visit_idle_s");
         let tight = Policy { entries_per_minute_per_client: 19, ..Policy::default() };
         assert_eq!(tight.check().expect_err("a holder who polls as asked would be refused").low, 20);
         assert!(Policy { entries_per_minute_per_client: 20, ..Policy::default() }.check().is_ok());

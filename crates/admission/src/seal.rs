@@ -1,16 +1,17 @@
-//! Seals a ticket into a token that cannot be forged.
+//! Seals a ticket into a token that cannot be forged, and a visit in the same way.
 //!
 //! A token is `base64url(key id, ticket, tag)`: 1 + 22 + 16 bytes, 52 characters. The tag is keyed BLAKE3
 //! ([specification](https://github.com/BLAKE3-team/BLAKE3-specs), keyed hash mode) cut to 128 bits. Its key is derived from
-//! the sealing key and the zone's name, so that a token of one zone is a forgery in every other zone.
+//! the sealing key and the zone's name, so that a token of one zone is a forgery in every other zone. A visit has its own
+//! derived key, and 28 bytes instead of 22: 60 characters.
 //!
-//! Invariant: the tag is compared, in constant time, before anything in the ticket is read. The key id is outside the
-//! ticket; it only selects one of at most three keys.
+//! Invariant: the tag is compared, in constant time, before anything in the ticket or visit is read. The key id is outside of
+//! it; it only selects one of at most three keys.
 
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use subtle::ConstantTimeEq as _;
 
-use crate::{Ticket, ZoneId};
+use crate::{Ticket, Visit, ZoneId};
 
 /// Identifies a sealing key inside tokens.
 pub type KeyId = u8;
@@ -68,11 +69,22 @@ impl Seals {
     /// The sealer for one zone.
     #[must_use]
     pub fn sealer(&self, zone: &ZoneId) -> Sealer {
+        Sealer(self.bound_to(zone.as_str().as_bytes(), b""))
+    }
+
+    /// The sealer for the visits of one zone. A ticket's token is no visit, and a visit is no token.
+    #[must_use]
+    pub fn visit_sealer(&self, zone: &ZoneId) -> VisitSealer {
+        // No name of a zone has this byte.
+        VisitSealer(self.bound_to(zone.as_str().as_bytes(), b"\0visit"))
+    }
+
+    fn bound_to(&self, zone: &[u8], what: &[u8]) -> Ring {
         let derive = |key: &SealKey| {
-            let bound = blake3::Hasher::new_keyed(&key.secret).update(zone.as_str().as_bytes()).finalize();
+            let bound = blake3::Hasher::new_keyed(&key.secret).update(zone).update(what).finalize();
             (key.id, *bound.as_bytes())
         };
-        Sealer {
+        Ring {
             current: derive(&self.current),
             next: self.next.as_ref().map(derive),
             previous: self.previous.as_ref().map(derive),
@@ -85,23 +97,47 @@ impl Seals {
 #[error("the token was not given out for this zone")]
 pub struct BadSeal;
 
-/// Seals and opens the tokens of one zone. Holds keys, therefore not `Debug`.
+/// The keys of one zone, for one use. Holds keys, therefore not `Debug`.
 #[derive(Clone)]
-pub struct Sealer {
+struct Ring {
     current: (KeyId, [u8; 32]),
     next: Option<(KeyId, [u8; 32])>,
     previous: Option<(KeyId, [u8; 32])>,
 }
+
+impl Ring {
+    /// Fills in the key's id, which is first in `raw`, and the tag, which is last.
+    fn seal(&self, raw: &mut [u8]) {
+        raw[0] = self.current.0;
+        let (body, tag) = raw.split_at_mut(raw.len() - TAG_LEN);
+        tag.copy_from_slice(&blake3::keyed_hash(&self.current.1, body).as_bytes()[..TAG_LEN]);
+    }
+
+    /// Checks the tag.
+    fn check(&self, raw: &[u8]) -> Result<(), BadSeal> {
+        #[cfg(feature = "sabotage")]
+        if crate::sabotage::on(crate::sabotage::Rule::AnySeal) {
+            return Ok(());
+        }
+        let (body, tag) = raw.split_at(raw.len() - TAG_LEN);
+        let known = [Some(&self.current), self.next.as_ref(), self.previous.as_ref()];
+        let (_, key) = known.into_iter().flatten().find(|(id, _)| *id == raw[0]).ok_or(BadSeal)?;
+        let same = tag.ct_eq(&blake3::keyed_hash(key, body).as_bytes()[..TAG_LEN]);
+        if bool::from(same) { Ok(()) } else { Err(BadSeal) }
+    }
+}
+
+/// Seals and opens the tokens of one zone. Holds keys, therefore not `Debug`.
+#[derive(Clone)]
+pub struct Sealer(Ring);
 
 impl Sealer {
     /// Seals a ticket into a token, as ASCII. Does not allocate.
     #[must_use]
     pub fn seal(&self, ticket: &Ticket) -> [u8; SEALED_LEN] {
         let mut raw = [0; RAW_LEN];
-        raw[0] = self.current.0;
         raw[1..BODY_LEN].copy_from_slice(&ticket.to_bytes());
-        let tag = blake3::keyed_hash(&self.current.1, &raw[..BODY_LEN]);
-        raw[BODY_LEN..].copy_from_slice(&tag.as_bytes()[..TAG_LEN]);
+        self.0.seal(&mut raw);
         let mut token = [0; SEALED_LEN];
         let written = BASE64_URL_SAFE_NO_PAD.encode_slice(raw, &mut token);
         debug_assert_eq!(written, Ok(SEALED_LEN), "39 bytes are 52 characters");
@@ -118,29 +154,57 @@ impl Sealer {
         if token.len() != SEALED_LEN || BASE64_URL_SAFE_NO_PAD.decode_slice(token, &mut raw) != Ok(RAW_LEN) {
             return Err(BadSeal);
         }
-        #[cfg(feature = "sabotage")]
-        if crate::sabotage::on(crate::sabotage::Rule::AnySeal) {
-            return Ok(ticket_of(&raw));
-        }
-        let known = [Some(&self.current), self.next.as_ref(), self.previous.as_ref()];
-        let (_, key) = known.into_iter().flatten().find(|(id, _)| *id == raw[0]).ok_or(BadSeal)?;
-        let tag = blake3::keyed_hash(key, &raw[..BODY_LEN]);
-        let same = raw[BODY_LEN..].ct_eq(&tag.as_bytes()[..TAG_LEN]);
-        if bool::from(same) { Ok(ticket_of(&raw)) } else { Err(BadSeal) }
+        self.0.check(&raw)?;
+        let mut bytes = [0; Ticket::LEN];
+        bytes.copy_from_slice(&raw[1..BODY_LEN]);
+        Ok(Ticket::from_bytes(&bytes))
     }
 
     /// Whether the current key sealed this token, which must be one that [`Sealer::seal`] returned at some time.
     #[must_use]
     pub fn is_current(&self, token: &[u8; SEALED_LEN]) -> bool {
         let mut first = [0; 3];
-        BASE64_URL_SAFE_NO_PAD.decode_slice(&token[..4], &mut first) == Ok(3) && first[0] == self.current.0
+        BASE64_URL_SAFE_NO_PAD.decode_slice(&token[..4], &mut first) == Ok(3) && first[0] == self.0.current.0
     }
 }
 
-fn ticket_of(raw: &[u8; RAW_LEN]) -> Ticket {
-    let mut bytes = [0; Ticket::LEN];
-    bytes.copy_from_slice(&raw[1..BODY_LEN]);
-    Ticket::from_bytes(&bytes)
+/// Characters of a sealed visit.
+pub const VISIT_LEN: usize = 60;
+
+const VISIT_RAW_LEN: usize = 1 + Visit::LEN + TAG_LEN;
+
+/// Seals and opens the visits of one zone. Holds keys, therefore not `Debug`.
+#[derive(Clone)]
+pub struct VisitSealer(Ring);
+
+impl VisitSealer {
+    /// Seals a visit, as ASCII. Does not allocate.
+    #[must_use]
+    pub fn seal(&self, visit: &Visit) -> [u8; VISIT_LEN] {
+        let mut raw = [0; VISIT_RAW_LEN];
+        raw[1..=Visit::LEN].copy_from_slice(&visit.to_bytes());
+        self.0.seal(&mut raw);
+        let mut text = [0; VISIT_LEN];
+        let written = BASE64_URL_SAFE_NO_PAD.encode_slice(raw, &mut text);
+        debug_assert_eq!(written, Ok(VISIT_LEN), "45 bytes are 60 characters");
+        text
+    }
+
+    /// Opens a sealed visit. Does not allocate. It says nothing about whether the visit is still open.
+    ///
+    /// # Errors
+    /// [`BadSeal`] if this zone's keys did not seal it.
+    pub fn open(&self, text: &[u8]) -> Result<Visit, BadSeal> {
+        let mut raw = [0; VISIT_RAW_LEN];
+        if text.len() != VISIT_LEN || BASE64_URL_SAFE_NO_PAD.decode_slice(text, &mut raw) != Ok(VISIT_RAW_LEN)
+        {
+            return Err(BadSeal);
+        }
+        self.0.check(&raw)?;
+        let mut bytes = [0; Visit::LEN];
+        bytes.copy_from_slice(&raw[1..=Visit::LEN]);
+        Ok(Visit::from_bytes(&bytes))
+    }
 }
 
 #[cfg(test)]
@@ -207,7 +271,50 @@ mod tests {
         assert!(!format!("{:?}", key(200)).contains("200, 200"));
     }
 
+    fn visit(seq: u64) -> Visit {
+        Visit { epoch: 7, seq, began_s: 1_790_000_000, seen_s: 1_790_000_100, address: 0x0123_4567_89AB_CDEF }
+    }
+
+    #[test]
+    fn a_visit_opens_in_its_zone_and_at_its_neighbours_in_a_rotation_only() {
+        let (a, b) = (zone("A"), zone("B"));
+        for pair in rotation().windows(2) {
+            let sealed = pair[0].visit_sealer(&a).seal(&visit(5));
+            assert_eq!(pair[1].visit_sealer(&a).open(&sealed), Ok(visit(5)));
+            assert_eq!(pair[1].visit_sealer(&b).open(&sealed), Err(BadSeal), "a visit of another zone");
+        }
+        let [_, announced, _, forgotten] = rotation();
+        let sealed = announced.visit_sealer(&a).seal(&visit(5));
+        assert_eq!(forgotten.visit_sealer(&a).open(&sealed), Err(BadSeal));
+    }
+
+    #[test]
+    fn a_token_is_no_visit() {
+        let (seals, zone) = (Seals::only(key(1)), zone("A"));
+        // The same bytes, sealed for the other use.
+        let mut raw = [1; VISIT_RAW_LEN];
+        seals.sealer(&zone).0.seal(&mut raw);
+        assert_eq!(seals.visit_sealer(&zone).0.check(&raw), Err(BadSeal));
+        seals.visit_sealer(&zone).0.seal(&mut raw);
+        assert_eq!(seals.visit_sealer(&zone).0.check(&raw), Ok(()));
+        assert_eq!(seals.visit_sealer(&zone).open(&seals.sealer(&zone).seal(&ticket(5))), Err(BadSeal));
+    }
+
     proptest! {
+        #[test]
+        fn a_sealed_visit_opens_unless_it_is_altered(
+            epoch: u32, seq in 0u64..1 << 48, began_s in 0u64..1 << 40, seen_s in 0u64..1 << 40, address: u64,
+            position in 0..VISIT_LEN, to: u8,
+        ) {
+            let sealer = Seals::only(key(9)).visit_sealer(&zone("Z"));
+            let visit = Visit { epoch, seq, began_s, seen_s, address };
+            let mut text = sealer.seal(&visit);
+            prop_assert_eq!(sealer.open(&text), Ok(visit));
+            prop_assume!(text[position] != to);
+            text[position] = to;
+            prop_assert_eq!(sealer.open(&text), Err(BadSeal));
+        }
+
         #[test]
         fn a_sealed_ticket_opens(
             epoch: u32, seq in 0u64..1 << 48, issued_ms in 0u64..1 << 48,

@@ -510,25 +510,41 @@ struct Bits {
     most: u32,
 }
 
-/// The layout of a policy, in the order of its fields. A field does not cross the end of a word. The layout is computed by the
-/// compiler, which can then unroll the loops below. Computed in `put`, a policy took 55 ns
-/// to pack instead of 13 ns.
+/// The layout of a policy, by field. A field does not cross the end of a word; the longest fields are placed first, each in the
+/// first word with room, so that few bits are left over. The layout is computed by the compiler, which can then unroll the loops below.
+/// Computed in `put`, a policy took 55 ns to pack instead of 13 ns.
 const POLICY_LAYOUT: [Bits; FIELDS_LEN] = {
     let mut layout = [Bits { word: 0, from: 0, most: 0 }; FIELDS_LEN];
-    let (mut word, mut from, mut field) = (0, 0, 0);
-    while field < FIELDS_LEN {
-        let bits = FIELDS[field].bits();
-        if from + bits > u64::BITS {
-            (word, from) = (word + 1, 0);
+    let mut used = [0; FIELDS_LEN];
+    let mut bits = u32::BITS;
+    while bits > 0 {
+        let mut field = 0;
+        while field < FIELDS_LEN {
+            if FIELDS[field].bits() == bits {
+                let mut word = 0;
+                while used[word] + bits > u64::BITS {
+                    word += 1;
+                }
+                layout[field] = Bits { word, from: used[word], most: u32::MAX >> (u32::BITS - bits) };
+                used[word] += bits;
+            }
+            field += 1;
         }
-        layout[field] = Bits { word, from, most: u32::MAX >> (u32::BITS - bits) };
-        from += bits;
-        field += 1;
+        bits -= 1;
     }
     layout
 };
 
-const POLICY_WORDS: usize = POLICY_LAYOUT[FIELDS_LEN - 1].word + 1;
+const POLICY_WORDS: usize = {
+    let (mut words, mut field) = (0, 0);
+    while field < FIELDS_LEN {
+        if POLICY_LAYOUT[field].word >= words {
+            words = POLICY_LAYOUT[field].word + 1;
+        }
+        field += 1;
+    }
+    words
+};
 
 /// A policy's fields in as many bits as their ranges need. Larger numbers become the largest that fits. The compiler
 /// refuses a table whose fields do not fit the events: then a slot needs more words.

@@ -130,14 +130,16 @@ mod tests {
             r#"{"policy":{"mode":"auto","admit_per_minute":10000,"sub_windows":10,"polling_period_ms":3000,"#
                 .to_owned()
                 + r#""idle_timeout_s":60,"pass_ttl_s":300,"on_store_failure":"closed","waits_per_minute_per_client":0,"#
-                + r#""entries_per_minute_per_client":0,"max_waiting":50000000,"polling_period_max_ms":20000},"notice":{}}"#
+                + r#""entries_per_minute_per_client":0,"max_waiting":50000000,"polling_period_max_ms":20000,"#
+                + r#""visit_ttl_s":3600,"visit_idle_s":900},"notice":{}}"#
         );
         assert_eq!(
             definition_json(&definition),
             r#"{"policy":{"mode":"hold","admit_per_minute":600,"sub_windows":12,"polling_period_ms":4000,"#
                 .to_owned()
                 + r#""idle_timeout_s":61,"pass_ttl_s":301,"on_store_failure":"open","waits_per_minute_per_client":5,"#
-                + r#""entries_per_minute_per_client":60,"max_waiting":50000000,"polling_period_max_ms":20000},"notice":{"en":"a","ko":"안내"}}"#
+                + r#""entries_per_minute_per_client":60,"max_waiting":50000000,"polling_period_max_ms":20000,"#
+                + r#""visit_ttl_s":3600,"visit_idle_s":900},"notice":{"en":"a","ko":"안내"}}"#
         );
         assert_eq!(
             sentence(&Definition::default()),

@@ -20,7 +20,9 @@ use std::{
     time::Duration,
 };
 
-use admission::{Definition, Mode, Notice, Policy, Seals, Ticket, Verdict, ZoneId};
+use admission::{
+    Definition, Mode, Notice, Policy, Seals, Ticket, VISIT_LEN, Verdict, Visit, VisitState, ZoneId,
+};
 use arc_swap::ArcSwap;
 use events::{Bus, Limited, LimitedCall, Refused};
 use store::Store;
@@ -184,6 +186,21 @@ impl<S: Store> Gate<S> {
         // If the reply's key was withdrawn during the call, the ticket still counts, without the wait told last.
         let newer = room.open_token(token).unwrap_or(ticket);
         Ok((reply, newer))
+    }
+
+    /// The visit that `sealed` holds, and its state at `unix_s`, in seconds since 1970. `None` if the zone is not served or did not
+    /// seal it.
+    #[must_use]
+    pub fn visit(&self, zone: &ZoneId, sealed: &[u8], unix_s: u64) -> Option<(Visit, VisitState)> {
+        let policy = self.policy(zone.as_str())?;
+        let visit = self.seals.load().visit_sealer(zone).open(sealed).ok()?;
+        Some((visit, visit.state(&policy, unix_s)))
+    }
+
+    /// Seals a visit of a zone.
+    #[must_use]
+    pub fn seal_visit(&self, zone: &ZoneId, visit: &Visit) -> [u8; VISIT_LEN] {
+        self.seals.load().visit_sealer(zone).seal(visit)
     }
 
     /// A zone at this instant for streams, if it is served.

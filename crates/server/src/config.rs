@@ -30,7 +30,7 @@ use crate::{
     access::AdminToken,
     audit,
     fanout::FanoutSettings,
-    http::{cors::Origins, wait::WaitSettings},
+    http::{check::routes::Routes, cors::Origins, wait::WaitSettings},
     keys::SealSettings,
     passes::PassSettings,
     stores::StoreSettings,
@@ -128,6 +128,8 @@ pub struct Config {
     pub cors_origins: Origins,
     /// The waiting pages.
     pub wait: WaitSettings,
+    /// What happens to the requests that proxies ask about.
+    pub routes: Routes,
     /// How passes are signed, and what they say.
     pub pass: PassSettings,
     /// The keys that seal tokens.

@@ -10,6 +10,7 @@
 //! | [`layers`] | the layers around handlers: metrics, caching, size of heads, CORS |
 //! | `body` | reading bodies, with their limits |
 //! | `traffic`, [`request`], `reply` | the two polling calls: handlers, the JSON of requests, the JSON of replies |
+//! | [`check`] | proxies that ask about their visitors |
 //! | [`stream`] | server-sent events |
 //! | [`wait`], [`console`], `asset` | pages and files |
 //! | `health` | whether the server runs and is ready |
@@ -24,6 +25,7 @@
 pub mod admin;
 mod asset;
 mod body;
+pub mod check;
 pub mod clients;
 pub mod console;
 pub mod cors;

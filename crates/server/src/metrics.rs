@@ -192,6 +192,11 @@ impl Metrics {
         self.registry.gauge(names::TLS_CERTIFICATE_EXPIRES, &[]).set(at_s as f64);
     }
 
+    /// Counts what is said about requests that fit a route.
+    pub fn checks(&self, route: &str, said: &str) -> Counter {
+        self.registry.counter(names::CHECKS, &[("route", route), ("said", said)])
+    }
+
     /// Counts an answered request.
     pub fn answered(&self, route: Route, status: u16, took: Duration) {
         self.requests.took(route, took);

@@ -45,14 +45,17 @@ codes! {
     WRONG_TYPE = 400 "wrong_type" "A field has the wrong type";
     BAD_TOKEN = 401 "bad_token" "The token was not given out for this zone";
     UNAUTHORIZED = 401 "unauthorized" "This call needs an operator's token";
+    DENIED = 403 "denied" "A rule of the operators refuses this request";
     FORBIDDEN = 403 "forbidden" "The token's role does not allow this";
     FOREIGN_ORIGIN = 403 "foreign_origin" "Pages of another origin may not call";
     PROXIED = 403 "proxied" "Without tokens, the admin API answers no request that came through a proxy";
+    UNTRUSTED_PROXY = 403 "untrusted_proxy" "Only trusted proxies may ask about their visitors";
     NOT_FOUND = 404 "not_found" "There is nothing at this path";
     UNKNOWN_ZONE = 404 "unknown_zone" "There is no such zone";
     METHOD_NOT_ALLOWED = 405 "method_not_allowed" "The path does not allow this method";
     SLOW_BODY = 408 "slow_body" "The body came too slowly";
     SLOW_HEAD = 408 "slow_head" "The head came too slowly";
+    ADMITTED = 409 "admitted" "The visitor may go on now";
     ZONE_EXISTS = 409 "zone_exists" "A zone with this id exists already";
     GONE = 410 "gone" "The place was dropped; take a new ticket";
     CHANGED_MEANWHILE = 412 "changed_meanwhile" "Somebody else changed the zone in the meantime";
@@ -71,6 +74,7 @@ codes! {
     OVERLOADED = 503 "overloaded" "Too many connections are open";
     STOPPING = 503 "stopping" "The server is about to stop";
     STORE_AWAY = 503 "store_away" "The store does not answer; places are kept";
+    WAITING = 503 "waiting" "The visitor has to wait";
     ZONE_CLOSED = 503 "zone_closed" "The zone gives out no tickets at the moment";
     ZONE_FULL = 503 "zone_full" "The line takes no more people at the moment";
 }

@@ -211,6 +211,10 @@ table! {
         "The most people who may wait. If the line is full, nobody gets a new ticket until there is room. People who enter at once do not count.";
     polling_period_max_ms = 20_000, number("ms", 500, 60_000), Servers, ", asked every {} ms at the most",
         "The longest time between two polls that a busy server tells apps to keep. It counts as a third of `idle_timeout_s` if it is more than that, and as `polling_period_ms` if it is less than that.";
+    visit_ttl_s = 3_600, number("s", 60, 86_400), Servers, ", visits for {} s",
+        "How long a visit lasts at most, where a proxy asks Weir about each request. Then the visitor waits again.";
+    visit_idle_s = 900, number("s", 30, 86_400), Servers, ", idle visits for {} s",
+        "How long a visit lasts without a request. It is counted in steps of an eighth, so a visit may end by that much later.";
 }
 
 impl Field {
@@ -375,6 +379,8 @@ mod tests {
             "entries_per_minute_per_client",
             "max_waiting",
             "polling_period_max_ms",
+            "visit_ttl_s",
+            "visit_idle_s",
         ];
         assert_eq!(names[..first.len()], first);
     }

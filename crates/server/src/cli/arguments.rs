@@ -37,6 +37,7 @@ pub(super) fn command() -> Command {
                 .arg(file("The configuration file")),
         )
         .subcommand(zones(&settings))
+        .subcommand(route(&settings))
         .subcommand(audit(&settings))
         .subcommand(stats())
         .subcommand(token())
@@ -113,6 +114,32 @@ fn zones(settings: &[Arg]) -> Command {
                 .arg(dry_run())
                 .arg(zone().required(true)),
         )
+}
+
+fn route(settings: &[Arg]) -> Command {
+    let url = Arg::new("url").value_name("URL").required(true).help("The address of the request");
+    let method =
+        Arg::new("method").long("method").value_name("METHOD").default_value("GET").help("Its method");
+    let header = Arg::new("header")
+        .long("header")
+        .short('H')
+        .value_name("NAME: VALUE")
+        .action(ArgAction::Append)
+        .help("A header field of it; may be given more than once");
+    let address = Arg::new("address")
+        .long("address")
+        .value_name("IP")
+        .value_parser(clap::value_parser!(std::net::IpAddr))
+        .default_value("192.0.2.1")
+        .help("The client's address");
+    let explain = Command::new("explain")
+        .about("Say which route of the configuration decides about a request, and why")
+        .args(settings)
+        .args([method, header, address, url]);
+    Command::new("route")
+        .about("The routes of proxies' requests")
+        .subcommand_required(true)
+        .subcommand(explain)
 }
 
 fn audit(settings: &[Arg]) -> Command {

@@ -1,10 +1,13 @@
 //! What the process was called for.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, net::IpAddr, path::PathBuf};
 
 use clap::ArgMatches;
 
-use super::arguments::{self, DEFAULT_SERVER, TOKEN_VARIABLE};
+use super::{
+    arguments::{self, DEFAULT_SERVER, TOKEN_VARIABLE},
+    route::Question,
+};
 use crate::{
     access::{AdminToken, Role},
     audit,
@@ -29,6 +32,8 @@ pub enum Order {
     ListZones(Sources),
     /// Verify the audit log in these paths against its chain and a head. Without paths, the configured log.
     VerifyAudit(Sources, Vec<PathBuf>, Option<audit::Head>),
+    /// Say which route of these sources decides about a request.
+    ExplainRoute(Sources, Question),
     /// Call a running server.
     Call(Call, Server),
     /// Make a token for the admin API.
@@ -57,7 +62,7 @@ pub fn read(
         Err(e) => return Err(fault(&e)),
     };
     let (mut word, mut args) = matches.subcommand().unwrap_or(("serve", &matches));
-    if matches!(word, "zones" | "audit" | "token")
+    if matches!(word, "zones" | "audit" | "token" | "route")
         && let Some(inner) = args.subcommand()
     {
         (word, args) = inner;
@@ -90,6 +95,15 @@ pub fn read(
             let paths = args.0.get_many::<String>("path").into_iter().flatten().map(PathBuf::from).collect();
             let sources = sources(word, &args, variable, open_files)?;
             return Ok(Order::VerifyAudit(sources, paths, head.transpose()?));
+        }
+        "explain" => {
+            let question = Question {
+                url: args.text("url").unwrap_or_default(),
+                method: args.text("method").unwrap_or_default(),
+                headers: args.0.get_many::<String>("header").into_iter().flatten().cloned().collect(),
+                address: *args.0.get_one::<IpAddr>("address").expect("it has a default"),
+            };
+            return Ok(Order::ExplainRoute(sources(word, &args, variable, open_files)?, question));
         }
         _ => {
             let sources = sources(word, &args, variable, open_files)?;

@@ -27,6 +27,7 @@ use crate::{
     audit,
     fanout::{FanoutSettings, nats},
     http::{
+        check::routes::{Gated, Outcome, Route, Routes},
         cors::Origins,
         wait::{WaitSettings, target::Target},
     },
@@ -199,7 +200,7 @@ impl Settings {
         store: StoreSettings,
         zones: Vec<(ZoneId, Definition)>,
         admin_tokens: Vec<AdminToken>,
-        targets: Vec<Target>,
+        (targets, routes): (Vec<Target>, Vec<Route>),
         open_files: u64,
     ) -> Result<Config, ConfigFault> {
         let fanout = self.fanout(&store)?;
@@ -298,6 +299,7 @@ impl Settings {
             },
             cors_origins,
             wait: WaitSettings { templates_dir: self.path("wait.templates_dir")?, targets },
+            routes: Routes::new(routes),
             pass: PassSettings {
                 algorithm,
                 audience: self.text_or_default("pass.audience").0.to_owned(),
@@ -354,6 +356,22 @@ pub(super) fn check(file: &str, text: FileText, open_files: u64) -> Result<Confi
             }
         }
     }
-    let zones = text.zones.into_iter().map(|(id, definition, _)| (id, definition)).collect();
-    settings.check(store, zones, text.admin_tokens, text.targets, open_files)
+    let zones: Vec<_> = text.zones.into_iter().map(|(id, definition, _)| (id, definition)).collect();
+    if let Some((_, origin)) = text.routes.first()
+        && settings.networks("trusted_proxies")?.is_empty()
+    {
+        let what = "no proxy may ask about its visitors; name the proxies' addresses in trusted_proxies";
+        return Err(origin.fault(what));
+    }
+    for (route, origin) in &text.routes {
+        if let Outcome::Zone(Gated { zone, .. }) = &route.outcome
+            && matches!(store, StoreSettings::Memory)
+            && zones.iter().all(|(id, _)| id != zone)
+        {
+            return Err(origin
+                .fault(format!("there is no zone `{zone}`; add a [[zone]] with this id, or correct it")));
+        }
+    }
+    let routes = text.routes.into_iter().map(|(route, _)| route).collect();
+    settings.check(store, zones, text.admin_tokens, (text.targets, routes), open_files)
 }

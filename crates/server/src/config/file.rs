@@ -1,6 +1,7 @@
 //! Reads the configuration file: from TOML to settings and zones. Each fault has its line.
 
 mod cell;
+mod route;
 mod target;
 mod token;
 
@@ -19,7 +20,7 @@ use super::{
     ConfigFault,
     settings::{Kind, Origin, SETTINGS, SettingValue, Value, out_of_range},
 };
-use crate::http::wait::target::Target;
+use crate::http::{check::routes::Route, wait::target::Target};
 
 const MAX_LEN: u64 = 4 << 20;
 
@@ -36,6 +37,8 @@ pub(super) struct FileText {
     pub(super) admin_tokens: Vec<AdminToken>,
     pub(super) zones: Vec<Zone>,
     pub(super) targets: Vec<Target>,
+    /// The routes, and their positions in the file.
+    pub(super) routes: Vec<(Route, Origin)>,
 }
 
 /// Reads the file at `path`.
@@ -77,6 +80,10 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
                 return Err(lines.at(&key.span(), "zone").fault("zones are written as [[zone]] tables"));
             }
             ("cell", DeValue::Array(tables)) => found.cells = cell::all(&lines, tables)?,
+            ("route", DeValue::Array(tables)) => found.routes = route::all(&lines, tables)?,
+            ("route", _) => {
+                return Err(lines.at(&key.span(), "route").fault("routes are written as [[route]] tables"));
+            }
             ("cell", _) => {
                 return Err(lines.at(&key.span(), "cell").fault("cells are written as [[cell]] tables"));
             }

@@ -129,6 +129,13 @@ impl Config {
                     some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
                 },
             ),
+            (
+                "route",
+                match self.routes.all() {
+                    [] => "(none)".to_owned(),
+                    some => some.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+                },
+            ),
             ("pass.algorithm", self.pass.algorithm.as_str().to_owned()),
             ("pass.audience", self.pass.audience.clone()),
             ("pass.issuer", self.pass.issuer.clone().unwrap_or_else(|| "(none)".to_owned())),
@@ -155,7 +162,7 @@ impl Config {
     /// zones. It takes over another certificate, but a listener stays plain or encrypted.
     #[must_use]
     pub fn needs_restart(&self, new: &Self) -> Vec<&'static str> {
-        const TAKEN_OVER: [&str; 3] = ["admin_hosts", "admin_token", "idle_timeout_s"];
+        const TAKEN_OVER: [&str; 4] = ["admin_hosts", "admin_token", "idle_timeout_s", "route"];
         const TABLES: [&str; 3] = ["pass.", "seal.", "wait."];
         let stays_encrypted = self.tls.is_some() && new.tls.is_some();
         let pairs = self.shown().into_iter().zip(new.shown());

@@ -147,6 +147,67 @@ fn targets_of_the_waiting_page() {
 }
 
 #[test]
+fn routes_of_proxies() {
+    let proxies = "trusted_proxies = [\"10.0.0.1\"]\n";
+    let routes = "[[route]]\nname = \"staff\"\nbypass = true\ncookie = { staff = \"s3cret\" }\n\
+                  [[route]]\ndeny = true\naddress = \"198.51.100.0/24\"\n\
+                  [[route]]\nzone = \"A\"\nhost = [\"A.example\", \"*.a.example\"]\npath = \"/x/*\"\neverything = true\n";
+    let config = from_text("w.toml", &format!("{proxies}{ZONE}{routes}")).expect("right");
+    let shown = config.shown().into_iter().find(|(name, _)| *name == "route").expect("it is shown").1;
+    assert_eq!(
+        shown,
+        "staff: cookie staff, let through; route 2: address 198.51.100.0/24, refused; \
+         route 3: host a.example or *.a.example, path /x/*, waits in A, everything"
+    );
+    let bare = from_text("w.toml", &format!("{proxies}{ZONE}")).expect("right");
+    assert!(bare.needs_restart(&config).is_empty(), "routes are read again");
+
+    let zone = "[[route]]\nzone = \"A\"\n";
+    let cases = [
+        ("[route]\n".to_owned(), 2, "route: routes are written as [[route]] tables"),
+        ("[[route]]\npath = \"/x\"\n".to_owned(), 2, "route: needs exactly one of"),
+        ("[[route]]\nzone = \"A\"\nbypass = true\n".to_owned(), 2, "route: needs exactly one of"),
+        ("[[route]]\nbypass = true\n".to_owned(), 2, "route: lets everybody through"),
+        ("[[route]]\nbypass = false\n".to_owned(), 3, "route.bypass: is false"),
+        (
+            "[[route]]\ndeny = true\neverything = true\n".to_owned(),
+            4,
+            "route.everything: is for routes with a zone",
+        ),
+        ("[[route]]\nzone = \"a b\"\n".to_owned(), 3, "route.zone: a zone's id is"),
+        ("[[route]]\nzone = \"OTHER\"\n".to_owned(), 2, "route: there is no zone `OTHER`"),
+        (format!("{zone}path = \"x\"\n"), 4, "route.path: `x` is no path"),
+        (format!("{zone}path = []\n"), 4, "route.path: has 1 to 256 texts"),
+        (format!("{zone}host = \"\"\n"), 4, "route.host: a pattern has 1 to 256 characters"),
+        (format!("{zone}method = \"get\"\n"), 4, "route.method: `get` is no method"),
+        (format!("{zone}address = \"x\"\n"), 4, "route.address: `x` is not a network"),
+        (format!("{zone}header = \"x\"\n"), 4, "route.header: must be a table"),
+        (
+            format!("{zone}header = {{ \"a b\" = \"x\" }}\n"),
+            4,
+            "route.header: `a b` is not the name of a header",
+        ),
+        (format!("{zone}paths = \"/x\"\n"), 4, "route.paths: there is no such field"),
+        (format!("{zone}{zone}"), 4, "route: the route `route 1` above fits every request"),
+        (
+            "[[route]]\nname = \"a\"\ndeny = true\npath = \"/a\"\n[[route]]\nname = \"a\"\ndeny = true\n"
+                .to_owned(),
+            6,
+            "route: `a` is the name of two routes",
+        ),
+    ];
+    for (text, line, told) in cases {
+        let said = refused(&format!("{proxies}{text}{ZONE}"));
+        assert!(
+            said.starts_with(&format!("w.toml:{line}: {told}")) && !said.contains('\n'),
+            "{text}: {said}"
+        );
+    }
+    let said = refused(&format!("{zone}{ZONE}"));
+    assert!(said.starts_with("w.toml:1: route: no proxy may ask about its visitors"), "{said}");
+}
+
+#[test]
 fn zone_faults_have_the_line_of_the_field() {
     let cases = [
         (

@@ -2,7 +2,8 @@
 //!
 //! `POST /traffic/wait` and `POST /traffic/entry` are matched before the router, because they are nearly all requests, and a
 //! poll through the router costs 25 % more processor time (`docs/decisions/axum-on-the-polling-path.md`). They are
-//! also in the list of endpoints: the router answers their other methods, and the document describes them.
+//! also in the list of endpoints: the router answers their other methods, and the document describes them. The check of a
+//! proxy is matched there, too, and is not in the list: it has every method and any path, as the visitor's request has.
 
 use std::{convert::Infallible, future::Future, net::SocketAddr, ops::Deref, sync::Arc};
 
@@ -30,6 +31,7 @@ use utoipa_axum::routes;
 
 use super::{
     Peer, boxed,
+    check::{self, CountedRoutes},
     cors::Origins,
     endpoint::{self, Endpoint},
     health::{self, Lifecycle, Readiness},
@@ -59,6 +61,8 @@ pub struct PublicParts {
     pub cors_origins: Origins,
     /// The waiting pages. A reload replaces them.
     pub pages: ArcSwap<Pages>,
+    /// What proxies may ask about. A reload replaces it.
+    pub routes: ArcSwap<CountedRoutes>,
     /// The cells that keep the zones. Empty for a store in this process.
     pub cells: Arc<[Arc<Health>]>,
     /// Metrics and limits of all requests.
@@ -190,8 +194,10 @@ impl Public {
             decode_body_early(&mut request);
         }
         let public = Arc::clone(self);
+        let is_check = poll.is_none() && check::is_path(request.uri().path());
         async move {
             Ok(match poll {
+                None if is_check => Box::pin(public.check(request, Peer(peer))).await.map(Either::Left),
                 Some(poll) => public.poll(poll, request, Peer(peer)).await.map(Either::Left),
                 // Boxed: otherwise every poll would reserve the space for it.
                 None => Box::pin(public.route(request, Peer(peer))).await.map(Either::Right),
@@ -202,6 +208,20 @@ impl Public {
     async fn route(&self, mut request: hyper::Request<Received>, peer: Peer) -> Response {
         request.extensions_mut().insert(peer);
         let Ok(response) = self.router.clone().call(request).await;
+        response
+    }
+
+    /// Answers a proxy. The number of header fields is the visitor's, so only the edge limits it.
+    async fn check(&self, request: hyper::Request<Received>, peer: Peer) -> hyper::Response<Full<Bytes>> {
+        let (started, state) = (Instant::now(), &self.state);
+        let (head, body) = request.into_parts();
+        let client = state.intake.client(peer, &head.headers);
+        let asked = (&head.method, &head.uri, &head.headers);
+        let mut response = check::answer(state, asked, peer.0.ip(), client).await.unwrap_or_else(|problem| {
+            layers::log_refusal(Route::Check, client, &problem, head.uri.path());
+            problem.into_reply()
+        });
+        state.intake.finish(Route::Check, started, !body.is_end_stream(), &mut response);
         response
     }
 

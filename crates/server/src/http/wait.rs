@@ -93,8 +93,13 @@ static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
     BuiltIn { library, assets, texts, version }
 });
 
+/// The texts of a language.
+pub(super) fn texts(language: Language) -> &'static Texts {
+    &BUILT_IN.texts[language as usize]
+}
+
 /// Removes indentation and comment lines: a third of what every waiting browser would load.
-fn lean(source: &str) -> String {
+pub(super) fn lean(source: &str) -> String {
     let lines =
         source.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("//"));
     lines.fold(String::with_capacity(source.len()), |all, line| all + line + "\n")
@@ -188,20 +193,25 @@ impl Pages {
     ) -> Response<Full<Bytes>> {
         let language = Language::choose(query, headers);
         let target = target::find(&self.targets, zone.as_str());
+        let built_in = &*BUILT_IN;
+        let texts = &built_in.texts[language as usize];
         let settings = Map::from_iter([
+            ("lang".to_owned(), language.tag().into()),
+            ("texts".to_owned(), texts.for_script()),
+            ("zone".to_owned(), zone.as_str().into()),
             ("idle_timeout_s".to_owned(), json!(policy.map(|policy| policy.idle_timeout_s))),
             (
                 "target".to_owned(),
                 target.map_or_else(|| json!(null), |to| json!({"url": to.url(), "by": to.by().as_str()})),
             ),
         ]);
-        let built_in = &*BUILT_IN;
         let page = self.by_zone.get(zone).unwrap_or(&self.default).fill(&Filling {
             language,
-            texts: &built_in.texts[language as usize],
+            texts,
             zone: zone.as_str(),
             version: &built_in.version,
             settings,
+            values: &[],
         });
         let may_post_to = target.map_or("'none'", Target::origin);
         let policy = format!(

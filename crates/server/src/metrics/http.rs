@@ -35,6 +35,8 @@ pub enum Route {
     Page,
     /// `GET /weir.js` and `GET /wait-assets/…`
     Asset,
+    /// `/gate/check`
+    Check,
     /// `GET /metrics`
     Metrics,
     /// `GET /admin`: the console
@@ -52,15 +54,15 @@ impl Route {
 }
 
 /// The label of each route, in the order of [`Route`].
-const ROUTES: [&str; 15] = [
+const ROUTES: [&str; 16] = [
     "wait", "entry", "stream", "events", "admin", "openapi", "healthz", "readyz", "jwks", "notice", "page",
-    "asset", "metrics", "console", "other",
+    "asset", "check", "metrics", "console", "other",
 ];
 
 /// Every status that the server answers with.
-const STATUSES: [u16; 22] = [
-    200, 201, 204, 304, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 415, 421, 422, 428, 429, 431, 500,
-    503,
+const STATUSES: [u16; 24] = [
+    200, 201, 204, 303, 304, 307, 400, 401, 403, 404, 405, 408, 409, 410, 412, 413, 415, 421, 422, 428, 429,
+    431, 500, 503,
 ];
 
 pub(super) struct Requests {

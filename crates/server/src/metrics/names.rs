@@ -65,6 +65,8 @@ families! { OF_THE_SERVER:
         "Streams turned away because their client has too many.";
     LIMITS_UNKNOWN = Counter, "weir_limits_unknown_total",
         "Calls let through since nobody could say whether their client asks too often.";
+    CHECKS = Counter, "weir_checks_total",
+        "Requests that proxies asked about, by route and by what was said; the route is empty where none fits.";
     STREAMS_OPEN = Gauge, "weir_streams_open", "Streams of waiting users open now.";
     POLLING_PERIOD = Gauge, "weir_polling_period_seconds",
         "The longest polling period told lately because the server is busy; 0 while it is not.";

@@ -24,6 +24,7 @@ use crate::{
     http::{
         Lifecycle,
         admin::{AdminParts, AdminState, Guard},
+        check::CountedRoutes,
         clients::Uncounted,
         layers::Intake,
         public::{PublicParts, PublicState},
@@ -140,6 +141,7 @@ pub(super) async fn assemble(
         streams: Arc::clone(&streams),
         cors_origins: config.cors_origins.clone(),
         pages: ArcSwap::from_pointee(pages),
+        routes: ArcSwap::from_pointee(CountedRoutes::new(config.routes.clone(), &metrics)),
         cells: Arc::clone(&zones.cells),
         intake: Arc::clone(&intake),
         lifecycle: Arc::clone(&lifecycle),

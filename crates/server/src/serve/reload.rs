@@ -14,6 +14,7 @@ use crate::{
     config::{Config, Sources},
     http::{
         admin::{AdminState, Guard},
+        check::CountedRoutes,
         public::PublicState,
         wait::Pages,
     },
@@ -21,7 +22,7 @@ use crate::{
     tls::Certificates,
 };
 
-/// Takes over the zones, keys, certificate, pages and tokens of the configuration as it is now. Zones of a store are not changed, because the
+/// Takes over the zones, routes, keys, certificate, pages and tokens of the configuration as it is now. Zones of a store are not changed, because the
 /// store keeps them. Returns the new configuration, or none if something was not valid; the log says what.
 pub(super) async fn reload(
     running: &Config,
@@ -73,6 +74,9 @@ pub(super) async fn reload(
         certificates.take_over(settings, read);
     }
     public.pages.store(Arc::new(pages));
+    if new.routes != running.routes {
+        public.routes.store(Arc::new(CountedRoutes::new(new.routes.clone(), &public.intake.metrics)));
+    }
     take_over(keys, public, !admin.cells.is_empty()).await;
     // The listener keeps its address, whatever the file says now.
     if running.admin_listen.ip().is_loopback() || !new.admin_tokens.is_empty() {

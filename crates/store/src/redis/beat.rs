@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
-use admission::{Definition, Mode, PAGE_TICKETS, PagePolls, View};
+use admission::{Definition, FIELDS, FieldUsedBy, Mode, PAGE_TICKETS, PagePolls, View};
 
 use super::{
     PAGE_BYTES, Redis, Result, Zone,
@@ -81,10 +81,9 @@ impl<C: Client> Redis<C> {
         };
         // The zone's state has only what the rules read. The limits that servers check come from the register.
         if let Some(Definition { policy, .. }) = lock(&self.register).zones.get(&zone.id) {
-            view.policy.waits_per_minute_per_client = policy.waits_per_minute_per_client;
-            view.policy.entries_per_minute_per_client = policy.entries_per_minute_per_client;
-            view.policy.max_waiting = policy.max_waiting;
-            view.policy.polling_period_max_ms = policy.polling_period_max_ms;
+            for field in FIELDS.iter().filter(|field| field.used_by == FieldUsedBy::Servers) {
+                field.set(&mut view.policy, field.number(policy));
+            }
         }
         Ok(view)
     }

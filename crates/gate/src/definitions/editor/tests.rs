@@ -297,6 +297,8 @@ const ZONES_JSON: &str = r#"{
           "polling_period_max_ms": 20000,
           "polling_period_ms": 3000,
           "sub_windows": 10,
+          "visit_idle_s": 900,
+          "visit_ttl_s": 3600,
           "waits_per_minute_per_client": 0
         }
       },
@@ -316,6 +318,8 @@ const ZONES_JSON: &str = r#"{
           "polling_period_max_ms": 20000,
           "polling_period_ms": 3000,
           "sub_windows": 10,
+          "visit_idle_s": 900,
+          "visit_ttl_s": 3600,
           "waits_per_minute_per_client": 0
         }
       },
@@ -336,6 +340,8 @@ const ZONES_JSON: &str = r#"{
           "polling_period_max_ms": 20000,
           "polling_period_ms": 3000,
           "sub_windows": 10,
+          "visit_idle_s": 900,
+          "visit_ttl_s": 3600,
           "waits_per_minute_per_client": 0
         }
       },

@@ -21,6 +21,10 @@ enum Piece {
     Settings,
     /// A text in the page's language, by name.
     Words(String),
+    /// A value of one of Weir's own pages, by name.
+    Value(String),
+    /// The same, as HTML that Weir wrote.
+    Raw(String),
 }
 
 /// A page with placeholders.
@@ -48,8 +52,10 @@ pub struct Filling<'a> {
     pub zone: &'a str,
     /// Changes when the assets change.
     pub version: &'a str,
-    /// Settings for the page's script, in addition to the texts.
+    /// Settings for the page's script.
     pub settings: Map<String, Value>,
+    /// The values of Weir's own pages, by name: as text, or as HTML for `raw`.
+    pub values: &'a [(&'a str, &'a str)],
 }
 
 /// The page's texts in one language, by name.
@@ -63,8 +69,20 @@ impl Texts {
         texts.values().all(Value::is_string).then_some(Self(texts))
     }
 
-    fn get(&self, name: &str) -> &str {
+    /// The text of this name; empty if there is none.
+    #[must_use]
+    pub fn get(&self, name: &str) -> &str {
         self.0.get(name).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// The texts for the script of a waiting page, by name. Those of the page of a proxy's visitor begin with `gate_`.
+    #[must_use]
+    pub fn for_script(&self) -> Value {
+        self.0
+            .iter()
+            .filter(|(name, _)| !name.starts_with("gate_"))
+            .map(|(name, text)| (name.clone(), text.clone()))
+            .collect()
     }
 
     /// The names, sorted.
@@ -74,11 +92,19 @@ impl Texts {
 }
 
 impl Template {
-    /// Reads a template. `texts` may be of any language; only their names matter.
+    /// Reads an operator's template. `texts` may be of any language; only their names matter.
     ///
     /// # Errors
     /// [`UnknownPlaceholder`], for the first unknown placeholder.
     pub fn read(html: &str, texts: &Texts) -> Result<Self, UnknownPlaceholder> {
+        Self::of_weir(html, texts, &[])
+    }
+
+    /// Reads one of Weir's own templates, which may also have placeholders `value.NAME` and `raw.NAME` for these names.
+    ///
+    /// # Errors
+    /// [`UnknownPlaceholder`], for the first unknown placeholder.
+    pub fn of_weir(html: &str, texts: &Texts, values: &[&str]) -> Result<Self, UnknownPlaceholder> {
         let mut pieces = Vec::new();
         let mut rest = html;
         while let Some((before, (placeholder, after))) =
@@ -91,8 +117,8 @@ impl Template {
                 "zone" => Piece::Zone,
                 "version" => Piece::Version,
                 "settings" => Piece::Settings,
-                other => match other.strip_prefix("text.").filter(|name| texts.0.contains_key(*name)) {
-                    Some(name) => Piece::Words(name.to_owned()),
+                other => match piece(other, texts, values) {
+                    Some(piece) => piece,
                     None => {
                         let line = 1 + html[..html.len() - rest.len() + before.len()].matches('\n').count();
                         let placeholder = placeholder.chars().take(64).collect();
@@ -114,6 +140,10 @@ impl Template {
     #[must_use]
     pub fn fill(&self, filling: &Filling<'_>) -> String {
         let mut page = String::with_capacity(8_192);
+        let value = |name: &str| {
+            let found = filling.values.iter().find(|(known, _)| *known == name);
+            found.map_or("", |(_, value)| *value)
+        };
         for piece in &self.0 {
             match piece {
                 Piece::Text(text) => page.push_str(text),
@@ -123,9 +153,22 @@ impl Template {
                 Piece::Version => page.push_str(filling.version),
                 Piece::Settings => write_settings(filling, &mut page),
                 Piece::Words(name) => escape(filling.texts.get(name), &mut page),
+                Piece::Value(name) => escape(value(name), &mut page),
+                Piece::Raw(name) => page.push_str(value(name)),
             }
         }
         page
+    }
+}
+
+/// The piece of a placeholder with a name.
+fn piece(placeholder: &str, texts: &Texts, values: &[&str]) -> Option<Piece> {
+    let (kind, name) = placeholder.split_once('.')?;
+    match kind {
+        "text" if texts.0.contains_key(name) => Some(Piece::Words(name.to_owned())),
+        "value" if values.contains(&name) => Some(Piece::Value(name.to_owned())),
+        "raw" if values.contains(&name) => Some(Piece::Raw(name.to_owned())),
+        _ => None,
     }
 }
 
@@ -144,11 +187,7 @@ fn escape(text: &str, page: &mut String) {
 
 /// Writes the settings as JSON that cannot end a script element.
 fn write_settings(filling: &Filling<'_>, page: &mut String) {
-    let mut settings = filling.settings.clone();
-    settings.insert("lang".to_owned(), filling.language.tag().into());
-    settings.insert("texts".to_owned(), filling.texts.0.clone().into());
-    settings.insert("zone".to_owned(), filling.zone.into());
-    for char in Value::from(settings).to_string().chars() {
+    for char in Value::from(filling.settings.clone()).to_string().chars() {
         match char {
             '<' | '>' | '&' => {
                 let written = write!(page, "\\u{:04x}", u32::from(char));
@@ -174,16 +213,21 @@ mod tests {
             "<html lang={{lang}}><p>{{ zone }} {{text.title}}</p>{{other_lang}} {{version}}{{settings}}{{";
         let template = Template::read(html, &texts).expect("right");
         let settings = Map::from_iter([("url".to_owned(), "</script>&".into())]);
-        let filling =
-            Filling { language: Language::Korean, texts: &texts, zone: "a<z", version: "v", settings };
+        let filling = Filling {
+            language: Language::Korean,
+            texts: &texts,
+            zone: "a<z",
+            version: "v",
+            settings,
+            values: &[],
+        };
         let page = template.fill(&filling);
         let (before, after) = page.split_once("en v").expect("the other language, and the version");
         assert_eq!(before, "<html lang=ko><p>a&lt;z A &lt;b&gt; &amp; &quot;c&quot;</p>");
         assert!(!after.contains(['<', '>', '&']), "{after}");
         let sent: Value =
             serde_json::from_str(after.strip_suffix("{{").expect("an open brace pair stays")).expect("JSON");
-        assert_eq!((&sent["url"], &sent["zone"]), (&"</script>&".into(), &"a<z".into()));
-        assert_eq!((&sent["lang"], &sent["texts"]["go"]), (&"ko".into(), &"Go".into()));
+        assert_eq!(sent["url"], "</script>&");
     }
 
     #[test]

@@ -1,0 +1,348 @@
+//! The check: a proxy asks about each request of its visitors, and Weir says whether it may go on.
+//!
+//! | file | concern |
+//! |---|---|
+//! | `asked` | the request of a visitor, as a proxy describes it |
+//! | `path`, `pattern`, `routes` | which route decides about it |
+//! | `cookie` | the visitor's place or visit |
+//! | `page` | what a visitor sees who may not go on |
+//!
+//! A visitor with an open visit is let through from memory: the seal is checked, and no store is asked. Invariants: only trusted
+//! proxies are answered. 200 means that the request may go on, and nothing else means that. A reply never leads to another address
+//! than the one that was asked for.
+
+mod asked;
+mod cookie;
+mod page;
+pub mod path;
+pub mod pattern;
+pub mod routes;
+
+use std::{borrow::Cow, net::IpAddr};
+
+use admission::{Policy, Visit, VisitState, ZoneId};
+use events::LimitedCall;
+use gate::{Refusal, Reply, limits::Asked as Limit};
+use http_body_util::Full;
+use hyper::{
+    HeaderMap, Method, Response, StatusCode, Uri,
+    header::{ACCEPT, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, SET_COOKIE},
+};
+use metrics::Counter;
+
+use super::{
+    Replied,
+    layers::Client,
+    problem::{ADMITTED, DENIED, NOT_FOUND, Problem, UNTRUSTED_PROXY, WAITING},
+    public::PublicState,
+    traffic,
+    wait::language::Language,
+};
+use crate::{clock, metrics::Metrics};
+use asked::{Asked, Wanted};
+use cookie::Held;
+use page::{Blocked, Why};
+use path::RoutePath;
+use routes::{Gated, Outcome, Routes, Visitor};
+
+/// The page's script sends this with its questions. They get no 200, so that they never reach the site.
+const POLL: HeaderName = HeaderName::from_static("weir-poll");
+
+/// What a check said, in metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// No zone is asked: by the route, or since it is a static file or the like.
+    Through,
+    /// The visit is open.
+    Visit,
+    /// The visitor has just entered.
+    Entered,
+    /// The visitor waits.
+    Waits,
+    /// The route refuses the request.
+    Denied,
+    /// The zone, a limit or the store refuses it.
+    Refused,
+}
+
+impl Said {
+    /// All of them with their names in metrics.
+    pub const ALL: [(Self, &'static str); 6] = [
+        (Self::Through, "through"),
+        (Self::Visit, "visit"),
+        (Self::Entered, "entered"),
+        (Self::Waits, "waits"),
+        (Self::Denied, "denied"),
+        (Self::Refused, "refused"),
+    ];
+}
+
+/// The routes, each with its counters.
+pub struct CountedRoutes {
+    routes: Routes,
+    counters: Vec<[Counter; Said::ALL.len()]>,
+    /// Requests that no route fits.
+    none: Counter,
+}
+
+impl CountedRoutes {
+    /// Counts what these routes decide.
+    #[must_use]
+    pub fn new(routes: Routes, metrics: &Metrics) -> Self {
+        let counters = routes
+            .all()
+            .iter()
+            .map(|route| Said::ALL.map(|(_, said)| metrics.checks(&route.name, said)))
+            .collect();
+        Self { routes, counters, none: metrics.checks("", "through") }
+    }
+}
+
+/// Whether a path is one of the check's.
+pub(super) fn is_path(path: &str) -> bool {
+    path.strip_prefix(asked::PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Answers a proxy. `peer` is the proxy, `client` the visitor.
+pub(super) async fn answer(
+    state: &PublicState,
+    (method, uri, headers): (&Method, &Uri, &HeaderMap),
+    peer: IpAddr,
+    client: Client,
+) -> Replied {
+    if !state.intake.trusted_proxies.iter().any(|net| net.contains(&peer.to_canonical())) {
+        let what = format!("{peer} is not one of `trusted_proxies`; add the address of the proxy");
+        return Err(Problem::new(UNTRUSTED_PROXY, what));
+    }
+    let routes = state.routes.load();
+    if routes.routes.all().is_empty() {
+        let what = "no [[route]] is configured, so no proxy can ask; see docs/operate/proxies.md";
+        return Err(Problem::new(NOT_FOUND, what));
+    }
+    let asked = Asked::of(method, uri, headers)?;
+    let path = RoutePath::of(&asked.target);
+    let address = client.0.to_canonical();
+    let visitor = Visitor { method: asked.method, host: &asked.host, path: &path, headers, address };
+    let Some(found) = routes.routes.find(&visitor) else {
+        routes.none.increment(1);
+        return Ok(asked.through(None));
+    };
+    let (said, reply) = match (&found.route.outcome, found.ungated) {
+        (Outcome::Zone(gated), None) => {
+            let call = Call { state, asked: &asked, headers, client, gated };
+            call.answer().await
+        }
+        (Outcome::Bypass | Outcome::Zone(_), _) => (Said::Through, asked.through(None)),
+        (Outcome::Deny, _) => (Said::Denied, asked.finish(Problem::from(DENIED).into_reply())),
+    };
+    routes.counters[found.index][said as usize].increment(1);
+    Ok(reply)
+}
+
+impl Asked<'_> {
+    /// The request may go on. `cookie` is what the visitor's browser gets.
+    fn through(&self, cookie: Option<HeaderValue>) -> Response<Full<bytes::Bytes>> {
+        let mut response = Response::new(Full::default());
+        if let Some(cookie) = cookie {
+            response.headers_mut().insert(SET_COOKIE, cookie);
+        }
+        if self.wanted == Wanted::Page {
+            // The visitor entered between the two questions. The proxy can only send a reply on: it leads to the same address.
+            let is_safe = matches!(self.method, "GET" | "HEAD");
+            *response.status_mut() =
+                if is_safe { StatusCode::SEE_OTHER } else { StatusCode::TEMPORARY_REDIRECT };
+            response.headers_mut().insert(LOCATION, self.same_address());
+        }
+        response
+    }
+
+    /// The address that was asked for, as a path. Two slashes in front would be another host.
+    fn same_address(&self) -> HeaderValue {
+        let target = match self.target.split_once("://") {
+            Some((_, rest)) => rest.find('/').map_or("", |at| &rest[at..]),
+            None => &self.target,
+        };
+        let path = target.trim_start_matches(['/', '\\']);
+        HeaderValue::try_from(format!("/{path}")).unwrap_or(HeaderValue::from_static("/"))
+    }
+
+    /// A reply that is not 200, as the proxy understands it.
+    fn finish(&self, mut response: Response<Full<bytes::Bytes>>) -> Response<Full<bytes::Bytes>> {
+        if self.wanted == Wanted::Below500 && response.status().is_server_error() {
+            *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+        }
+        if self.wanted == Wanted::Status {
+            if response.status() != StatusCode::FORBIDDEN {
+                *response.status_mut() = StatusCode::UNAUTHORIZED;
+            }
+            *response.body_mut() = Full::default();
+            for name in [CONTENT_TYPE, RETRY_AFTER, CONNECTION] {
+                response.headers_mut().remove(name);
+            }
+        }
+        response
+    }
+}
+
+/// A question about a request that a zone is for.
+struct Call<'a> {
+    state: &'a PublicState,
+    asked: &'a Asked<'a>,
+    headers: &'a HeaderMap,
+    client: Client,
+    gated: &'a Gated,
+}
+
+/// What the zone said to a visitor without an open visit.
+enum Outside {
+    Waits { why: Why<'static>, token: gate::Token },
+    Entered(Visit),
+}
+
+impl Call<'_> {
+    async fn answer(&self) -> (Said, Response<Full<bytes::Bytes>>) {
+        let (zone, now_s) = (&self.gated.zone, clock::unix_ms() / 1_000);
+        let name = cookie::name(zone, self.asked.is_secure);
+        let held = cookie::held(self.headers, &name);
+        if let Some(Held::Visit(sealed)) = held
+            && let Some((visit, state)) = self.state.gate.visit(zone, sealed.as_bytes(), now_s)
+            && (visit.address == 0 || visit.address == self.address())
+            && state != VisitState::Ended
+        {
+            let renewed = state == VisitState::Renew || self.headers.contains_key(cookie::GIVEN);
+            let cookie = renewed.then(|| self.visit_cookie(&name, visit.seen_at(now_s), now_s));
+            return (Said::Visit, self.let_in(cookie));
+        }
+        let token = match held {
+            Some(Held::Place(token)) => Some(token),
+            _ => None,
+        };
+        let mut limit = None;
+        let (said, mut response) = match self.ask(token, now_s, &mut limit).await {
+            Ok(Outside::Entered(visit)) => {
+                let visit =
+                    Visit { address: if self.gated.bind_address { self.address() } else { 0 }, ..visit };
+                (Said::Entered, self.let_in(Some(self.visit_cookie(&name, visit, now_s))))
+            }
+            Ok(Outside::Waits { why, token }) => {
+                let mut response = self.blocked(why, WAITING.into());
+                let cookie = cookie::of_place(&name, &token, self.asked.is_secure);
+                response.headers_mut().insert(SET_COOKIE, cookie);
+                (Said::Waits, response)
+            }
+            Err(problem) => (Said::Refused, self.blocked(Why::Refused(&problem), problem.clone())),
+        };
+        if let Some(limit) = limit {
+            traffic::write_limit(&limit, response.headers_mut());
+        }
+        (said, response)
+    }
+
+    /// Asks the zone for a visitor without an open visit. Whoever lost the place gets a new one.
+    async fn ask(
+        &self,
+        token: Option<&str>,
+        now_s: u64,
+        limit: &mut Option<Limit>,
+    ) -> Result<Outside, Problem> {
+        let (state, zone) = (self.state, &self.gated.zone);
+        let call = if token.is_some() { LimitedCall::Entry } else { LimitedCall::Wait };
+        let token = token.map(str::as_bytes);
+        traffic::check_limit(state, zone.as_str(), call, self.client, token, limit).await?;
+        if let Some(token) = token {
+            match state.gate.entry(zone.as_str(), token).await {
+                Err(Refusal::BadToken | Refusal::Gone) => {}
+                Err(refusal) => return Err(refusal.into()),
+                Ok(reply) => return Ok(self.outside(&reply, now_s)),
+            }
+            // A new place counts as one.
+            traffic::check_limit(state, zone.as_str(), LimitedCall::Wait, self.client, None, limit).await?;
+        }
+        let reply = state.gate.wait(zone.as_str(), None).await?;
+        Ok(self.outside(&reply, now_s))
+    }
+
+    /// What a reply means for the visitor.
+    fn outside(&self, reply: &Reply, now_s: u64) -> Outside {
+        match *reply {
+            Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale } => {
+                let why = Why::Waiting { rank, eta, reason, stale, period_ms: polling_period_ms };
+                Outside::Waits { why, token }
+            }
+            Reply::Entered { pass, .. } => {
+                // An entry is repeated for as long as its pass is valid. If it seems older, the store's clock is wrong, and a visit that
+                // begins must not end with the next request.
+                let longest_s = u64::from(pass.ttl_s.min(self.policy().visit_ttl_s - 1));
+                let began_s = now_s - now_s.saturating_sub(pass.entered_unix_s).min(longest_s);
+                Outside::Entered(Visit {
+                    epoch: pass.epoch,
+                    seq: pass.seq,
+                    began_s,
+                    seen_s: now_s,
+                    address: 0,
+                })
+            }
+        }
+    }
+
+    /// Lets the request through, or tells the page's script that it will be let through.
+    fn let_in(&self, cookie: Option<HeaderValue>) -> Response<Full<bytes::Bytes>> {
+        if !self.headers.contains_key(POLL) {
+            return self.asked.through(cookie);
+        }
+        let mut response = Problem::from(ADMITTED).with([("canEnter", true.into())]).into_reply();
+        if let Some(cookie) = cookie {
+            response.headers_mut().insert(SET_COOKIE, cookie);
+        }
+        self.asked.finish(response)
+    }
+
+    /// The reply to somebody who may not go on: a page for a browser that shows one, otherwise a document.
+    fn blocked(&self, why: Why<'_>, problem: Problem) -> Response<Full<bytes::Bytes>> {
+        let zone = self.gated.zone.as_str();
+        let language = Language::choose(None, self.headers);
+        let notice = self.state.gate.notice(zone);
+        let notice = notice.as_deref().and_then(|notice| {
+            let said = |tag: &str| notice.iter().find(|(of, _)| *of == tag).map(|(_, text)| text);
+            said(language.tag()).or_else(|| said("en")).or_else(|| notice.iter().next().map(|(_, text)| text))
+        });
+        let blocked = Blocked {
+            why,
+            language,
+            is_safe: matches!(self.asked.method, "GET" | "HEAD"),
+            idle_timeout_s: self.state.gate.policy(zone).map(|policy| policy.idle_timeout_s),
+            notice: notice.unwrap_or_default(),
+        };
+        let accepts_page = self.headers.get_all(ACCEPT).iter().any(|accepted| {
+            let accepted = String::from_utf8_lossy(accepted.as_bytes());
+            accepted.split(',').any(|kind| {
+                kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/html")
+            })
+        });
+        let is_page = accepts_page && !self.headers.contains_key(POLL);
+        self.asked.finish(if is_page { blocked.page() } else { blocked.document(problem) })
+    }
+
+    fn visit_cookie(&self, name: &str, visit: Visit, now_s: u64) -> HeaderValue {
+        let zone: &ZoneId = &self.gated.zone;
+        let ends_s = visit.began_s.saturating_add(self.policy().visit_ttl_s.into());
+        let sealed = self.state.gate.seal_visit(zone, &visit);
+        cookie::of_visit(name, &sealed, ends_s.saturating_sub(now_s), self.asked.is_secure)
+    }
+
+    fn policy(&self) -> Policy {
+        self.state.gate.policy(self.gated.zone.as_str()).unwrap_or_default()
+    }
+
+    /// A digest of the visitor's address, or of its network if that is IPv6. Never 0.
+    fn address(&self) -> u64 {
+        let bytes: Cow<'_, [u8]> = match self.client.0.to_canonical() {
+            IpAddr::V4(address) => address.octets().to_vec().into(),
+            // Phones change the rest of their address every day.
+            IpAddr::V6(address) => address.octets()[..8].to_vec().into(),
+        };
+        let digest = blake3::hash(&bytes);
+        let first = digest.as_bytes().first_chunk().expect("a digest has 32 bytes");
+        u64::from_be_bytes(*first).max(1)
+    }
+}

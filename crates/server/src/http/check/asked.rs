@@ -1,0 +1,162 @@
+//! What a proxy asks: the request of a visitor, as its headers describe it.
+//!
+//! | how | who | method, host and target are in |
+//! |---|---|---|
+//! | `/gate/check` | Traefik, Caddy, nginx | `X-Forwarded-Method`, `X-Forwarded-Host`, `X-Forwarded-Uri` |
+//! | `/gate/check/…` | Envoy | the request itself; its target comes behind `/gate/check` |
+//!
+//! Invariant: only one of the two is read, so that a header which a visitor sent cannot take the place of what the proxy says.
+
+use std::borrow::Cow;
+
+use hyper::{HeaderMap, Method, Uri, header::HOST};
+
+use super::super::problem::{MISSING_FIELD, Problem};
+
+/// The path of the calls.
+pub(super) const PATH: &str = "/gate/check";
+
+/// What the proxy does with the reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// It sends every reply but 200 on to the visitor.
+    Reply,
+    /// It takes a status from 500 on for a failure of Weir, and drops the reply: Envoy.
+    Below500,
+    /// It understands 200, 401 and 403 only, and drops the body: nginx, which then asks for [`Wanted::Page`].
+    Status,
+    /// It sends every reply on to the visitor, also 200.
+    Page,
+}
+
+/// The request of a visitor.
+#[derive(Debug)]
+pub(super) struct Asked<'a> {
+    pub(super) wanted: Wanted,
+    pub(super) method: &'a str,
+    /// In lower case, without a port.
+    pub(super) host: String,
+    /// The path with the query.
+    pub(super) target: Cow<'a, str>,
+    /// Whether the visitor uses HTTPS.
+    pub(super) is_secure: bool,
+}
+
+impl<'a> Asked<'a> {
+    /// Reads what the proxy says.
+    ///
+    /// # Errors
+    /// A header is missing.
+    pub(super) fn of(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap) -> Result<Self, Problem> {
+        let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+        // A list of proxies names its first hop first.
+        let is_secure = text("x-forwarded-proto").is_some_and(|schemes| {
+            schemes.split(',').next().unwrap_or_default().trim().eq_ignore_ascii_case("https")
+        });
+        let given = uri.path_and_query().map_or("", |given| given.as_str());
+        let behind = given.strip_prefix(PATH).unwrap_or_default();
+        if behind.starts_with('/') {
+            let host = text(HOST.as_str()).or_else(|| uri.host()).unwrap_or_default();
+            let (host, target) = (bare(host), Cow::Borrowed(behind));
+            return Ok(Self { wanted: Wanted::Below500, method: method.as_str(), host, target, is_secure });
+        }
+        let wanted = match uri.query() {
+            Some("answer=status") => Wanted::Status,
+            Some("answer=page") => Wanted::Page,
+            _ => Wanted::Reply,
+        };
+        let needed = |name: &str| {
+            let missing = || {
+                format!(
+                    "`{name}`: the proxy must say in it what its visitor asks for; see docs/operate/proxies.md"
+                )
+            };
+            headers
+                .get(name)
+                .map(|value| String::from_utf8_lossy(value.as_bytes()))
+                .ok_or_else(|| Problem::new(MISSING_FIELD, missing()))
+        };
+        let method = text("x-forwarded-method").unwrap_or("GET");
+        let target = needed("x-forwarded-uri")?;
+        let host = bare(&needed("x-forwarded-host")?);
+        Ok(Self { wanted, method, host, target, is_secure })
+    }
+}
+
+/// A host in lower case, without a port and a last dot.
+fn bare(host: &str) -> String {
+    let host = host.split(',').next().unwrap_or_default().trim();
+    let name = match host.rsplit_once(':') {
+        // The colons of an IPv6 address are in brackets.
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    name.trim_end_matches('.').to_ascii_lowercase()
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        lines
+            .iter()
+            .map(|&(name, value)| (name.parse().expect("a name"), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    const FORWARDED: &[(&str, &str)] = &[
+        ("host", "weir:8080"),
+        ("x-forwarded-method", "POST"),
+        ("x-forwarded-host", "Shop.Example:8443"),
+        ("x-forwarded-uri", "/sale?x=1"),
+        ("x-forwarded-proto", "https"),
+    ];
+
+    #[test]
+    fn a_proxy_describes_the_request_in_headers() {
+        let (method, headers) = (Method::GET, headers(FORWARDED));
+        for (uri, wanted) in [
+            ("/gate/check", Wanted::Reply),
+            ("/gate/check?answer=status", Wanted::Status),
+            ("/gate/check?answer=page", Wanted::Page),
+        ] {
+            let uri = Uri::from_static(uri);
+            let asked = Asked::of(&method, &uri, &headers).expect("all is there");
+            assert_eq!((asked.wanted, asked.method, asked.host.as_str()), (wanted, "POST", "shop.example"));
+            assert_eq!((asked.target.as_ref(), asked.is_secure), ("/sale?x=1", true));
+        }
+    }
+
+    #[test]
+    fn behind_the_path_the_request_is_the_visitors_own() {
+        let (method, headers) = (Method::DELETE, headers(FORWARDED));
+        let uri = Uri::from_static("/gate/check/a/b?answer=status");
+        let asked = Asked::of(&method, &uri, &headers).expect("all is there");
+        assert_eq!((asked.wanted, asked.method, asked.host.as_str()), (Wanted::Below500, "DELETE", "weir"));
+        assert_eq!(asked.target, "/a/b?answer=status");
+    }
+
+    #[test]
+    fn a_missing_header_is_named() {
+        let (method, uri) = (Method::GET, Uri::from_static("/gate/check"));
+        let problem = Asked::of(&method, &uri, &headers(&FORWARDED[..3])).expect_err("no target");
+        assert_eq!(problem.code, MISSING_FIELD);
+        assert!(problem.detail.starts_with("`x-forwarded-uri`"), "{}", problem.detail);
+    }
+
+    #[test]
+    fn hosts_are_compared_bare() {
+        for (given, expected) in [
+            ("Shop.Example", "shop.example"),
+            ("shop.example.:443", "shop.example"),
+            ("[2001:DB8::1]:443", "[2001:db8::1]"),
+            ("[2001:db8::1]", "[2001:db8::1]"),
+            ("shop.example, other.example", "shop.example"),
+        ] {
+            assert_eq!(bare(given), expected, "{given}");
+        }
+    }
+}

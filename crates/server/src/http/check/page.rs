@@ -1,0 +1,441 @@
+//! What a visitor of a proxy sees who may not go on yet: a page at the address that was asked for, or JSON.
+//!
+//! Both say the same in the same words, and the page's script shows the words of the JSON. The page works without a script: then it is
+//! loaded anew when the line says so. Invariants: the page loads nothing, runs only its own script, and sends nobody to another
+//! address. It holds nothing about the visitor but the place and the wait.
+
+use std::{fmt::Write as _, sync::LazyLock};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::{Engine as _, prelude::BASE64_STANDARD};
+use bytes::Bytes;
+use gate::{Eta, Reason};
+use http_body_util::Full;
+use hyper::{
+    Response, StatusCode,
+    header::{
+        CONTENT_LANGUAGE, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, VARY,
+    },
+};
+use serde_json::{Map, Value, json};
+
+use super::super::{
+    problem::{Problem, TOO_MANY_REQUESTS, UNKNOWN_ZONE, ZONE_CLOSED, ZONE_FULL},
+    wait::{
+        language::Language,
+        lean,
+        template::{Filling, Template, Texts},
+        texts,
+    },
+};
+
+/// The names of the values in the page.
+const VALUES: [&str; 14] = [
+    "title",
+    "heading",
+    "notice",
+    "rank",
+    "eta",
+    "reason",
+    "explanation",
+    "go",
+    "style",
+    "script",
+    "refresh",
+    "notice_hidden",
+    "place_hidden",
+    "reason_hidden",
+];
+
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+
+/// The parts that are the same for everybody.
+struct BuiltIn {
+    template: Template,
+    style: String,
+    script: String,
+    policy: HeaderValue,
+}
+
+static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
+    let template = Template::of_weir(include_str!("page.html"), texts(Language::English), &VALUES);
+    let (style, script) = (lean(include_str!("../wait/page.css")), lean(include_str!("page.js")));
+    let source =
+        |text: &str| format!("'sha256-{}'", BASE64_STANDARD.encode(digest(&SHA256, text.as_bytes())));
+    let policy = format!(
+        "default-src 'none'; script-src {}; style-src {}; img-src data:; connect-src 'self'; form-action 'none'; \
+         base-uri 'none'; frame-ancestors 'none'",
+        source(&script),
+        source(&style)
+    );
+    let policy = HeaderValue::try_from(policy).expect("printable ASCII");
+    BuiltIn { template: template.expect("a test reads it"), style, script, policy }
+});
+
+/// Why somebody may not go on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Why<'a> {
+    /// There are people ahead.
+    Waiting { rank: u64, eta: Option<Eta>, reason: Option<Reason>, stale: bool, period_ms: u32 },
+    /// The call was refused.
+    Refused(&'a Problem),
+}
+
+/// Somebody who may not go on yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blocked<'a> {
+    pub(super) why: Why<'a>,
+    pub(super) language: Language,
+    /// Whether the request had no effect but to show something, so that a browser may repeat it by itself.
+    pub(super) is_safe: bool,
+    /// How long a silent place is kept, in seconds.
+    pub(super) idle_timeout_s: Option<u32>,
+    /// The operators' notice, in the page's language.
+    pub(super) notice: &'a str,
+}
+
+/// What the page says.
+struct Words {
+    title: String,
+    heading: String,
+    rank: String,
+    eta: String,
+    reason: String,
+    explanation: String,
+    announcement: String,
+}
+
+impl Blocked<'_> {
+    /// When to ask again, in milliseconds.
+    fn period_ms(&self) -> u32 {
+        match self.why {
+            Why::Waiting { period_ms, .. } => period_ms,
+            Why::Refused(problem) => {
+                problem.retry_after_s.unwrap_or(10).saturating_mul(1_000).clamp(1_000, 60_000)
+            }
+        }
+    }
+
+    fn words(&self) -> Words {
+        let texts = texts(self.language);
+        let kept =
+            self.idle_timeout_s.map_or_else(|| texts.get("a_while").to_owned(), |s| kept_for(texts, s));
+        let say = |name: &str| texts.get(name).replace("{idle}", &kept);
+        match self.why {
+            Why::Waiting { rank, eta, reason, stale, .. } => {
+                let rank = grouped(rank);
+                let eta = eta.map_or_else(|| say("eta_unknown"), |eta| range(texts, eta.low_s, eta.high_s));
+                let reason = match (reason, stale) {
+                    (Some(Reason::Held), _) => say("reason_held"),
+                    (_, true) => say("reason_stale"),
+                    (Some(Reason::Slower), _) => say("reason_slower"),
+                    (None, false) => String::new(),
+                };
+                Words {
+                    title: fill(
+                        texts.get("title_waiting"),
+                        &[("rank", &rank), ("title", texts.get("title"))],
+                    ),
+                    heading: say("heading_waiting"),
+                    announcement: fill(texts.get("announce_waiting"), &[("rank", &rank), ("eta", &eta)]),
+                    explanation: say(if self.is_safe {
+                        "gate_explanation_waiting"
+                    } else {
+                        "gate_explanation_send"
+                    }),
+                    rank,
+                    eta,
+                    reason,
+                }
+            }
+            Why::Refused(problem) => {
+                let (heading, explanation) = match problem.code {
+                    ZONE_CLOSED => ("heading_closed", "explanation_closed"),
+                    ZONE_FULL => ("heading_full", "explanation_full"),
+                    UNKNOWN_ZONE => ("heading_unknown", "explanation_unknown"),
+                    TOO_MANY_REQUESTS => ("gate_heading_away", "gate_explanation_too_many_requests"),
+                    _ => ("gate_heading_away", "gate_explanation_away"),
+                };
+                let (heading, explanation) = (say(heading), say(explanation));
+                Words {
+                    title: format!("{heading} · {}", texts.get("title")),
+                    announcement: format!("{heading}. {explanation}"),
+                    heading,
+                    explanation,
+                    rank: String::new(),
+                    eta: String::new(),
+                    reason: String::new(),
+                }
+            }
+        }
+    }
+
+    /// The page.
+    pub(super) fn page(&self) -> Response<Full<Bytes>> {
+        let (built_in, texts, words) = (&*BUILT_IN, texts(self.language), self.words());
+        let hidden = |is_hidden: bool| if is_hidden { "hidden" } else { "" };
+        // A browser without scripts loads the page anew. What was sent with a form, only its sender can send again.
+        let refresh_s = self.period_ms().div_ceil(1_000).max(2);
+        let refresh = if self.is_safe {
+            format!("<noscript><meta http-equiv=\"refresh\" content=\"{refresh_s}\"></noscript>\n")
+        } else {
+            String::new()
+        };
+        let for_script = ["gate_entered", "gate_resend", "trouble_offline"];
+        let named = for_script.map(|name| {
+            let kept =
+                self.idle_timeout_s.map_or_else(|| texts.get("a_while").to_owned(), |s| kept_for(texts, s));
+            let short = name.rsplit('_').next().unwrap_or_default();
+            (short.to_owned(), Value::from(texts.get(name).replace("{idle}", &kept)))
+        });
+        let settings = Map::from_iter([
+            ("period_ms".to_owned(), json!(self.period_ms())),
+            ("resend".to_owned(), json!(!self.is_safe)),
+            ("texts".to_owned(), Value::from(Map::from_iter(named))),
+        ]);
+        let values = [
+            ("title", words.title.as_str()),
+            ("heading", &words.heading),
+            ("notice", self.notice),
+            ("rank", &words.rank),
+            ("eta", &words.eta),
+            ("reason", &words.reason),
+            ("explanation", &words.explanation),
+            ("go", texts.get("gate_go")),
+            ("style", &built_in.style),
+            ("script", &built_in.script),
+            ("refresh", &refresh),
+            ("notice_hidden", hidden(self.notice.is_empty())),
+            ("place_hidden", hidden(words.rank.is_empty())),
+            ("reason_hidden", hidden(words.reason.is_empty())),
+        ];
+        let language = self.language;
+        let page = built_in.template.fill(&Filling {
+            language,
+            texts,
+            zone: "",
+            version: "",
+            settings,
+            values: &values,
+        });
+        let mut response = Response::new(Full::new(Bytes::from(page)));
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HTML);
+        headers.insert(CONTENT_LANGUAGE, HeaderValue::from_static(language.tag()));
+        headers.insert(CONTENT_SECURITY_POLICY, built_in.policy.clone());
+        self.finish(response)
+    }
+
+    /// The same as a problem document, with what the page's script shows.
+    pub(super) fn document(&self, problem: Problem) -> Response<Full<Bytes>> {
+        let Words { title, heading, rank, eta, reason, explanation, announcement } = self.words();
+        let shown = json!({
+            "title": title, "heading": heading, "rank": rank, "eta": eta, "reason": reason, "explanation": explanation,
+            "announcement": announcement, "notice": self.notice, "period_ms": self.period_ms(),
+        });
+        let waiting = match self.why {
+            Why::Waiting { rank, eta, reason, stale, period_ms } => json!({
+                "rank": rank,
+                "etaSeconds": eta.map(|eta| eta.seconds),
+                "etaRange": eta.map(|eta| [eta.low_s, eta.high_s]),
+                "reason": reason.map(Reason::as_str),
+                "pollingPeriod": period_ms,
+                "stale": stale,
+            }),
+            Why::Refused(_) => Value::Null,
+        };
+        let problem = problem.with([("canEnter", false.into()), ("waiting", waiting), ("shown", shown)]);
+        self.finish(problem.into_reply())
+    }
+
+    fn finish(&self, mut response: Response<Full<Bytes>>) -> Response<Full<Bytes>> {
+        let status = match self.why {
+            Why::Waiting { .. } => StatusCode::SERVICE_UNAVAILABLE,
+            Why::Refused(problem) => {
+                StatusCode::from_u16(problem.code.status).unwrap_or(StatusCode::SERVICE_UNAVAILABLE)
+            }
+        };
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(RETRY_AFTER, self.period_ms().div_ceil(1_000).max(1).into());
+        headers.insert(VARY, HeaderValue::from_static("accept, accept-language, cookie"));
+        // Old caches of proxies that do not know `no-store`.
+        headers.insert(HeaderName::from_static("expires"), HeaderValue::from_static("0"));
+        response
+    }
+}
+
+fn fill(text: &str, values: &[(&str, &str)]) -> String {
+    values.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+}
+
+/// `1234567` as `1,234,567`: in English and in Korean.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn count(texts: &Texts, unit: &str, number: u32) -> String {
+    let name = if number == 1 { format!("{unit}_one") } else { unit.to_owned() };
+    fill(texts.get(&name), &[("n", &grouped(number.into()))])
+}
+
+/// Minutes in words.
+fn span(texts: &Texts, minutes: u32) -> String {
+    let mut out = String::new();
+    for (unit, number) in [("hours", minutes / 60), ("minutes", minutes % 60)] {
+        if number > 0 {
+            let written =
+                write!(out, "{}{}", if out.is_empty() { "" } else { " " }, count(texts, unit, number));
+            debug_assert!(written.is_ok(), "writing to a String does not fail");
+        }
+    }
+    out
+}
+
+fn kept_for(texts: &Texts, seconds: u32) -> String {
+    if seconds > 60 && seconds.is_multiple_of(60) {
+        span(texts, seconds / 60)
+    } else {
+        count(texts, "seconds", seconds)
+    }
+}
+
+/// A range of seconds in words, as `words` of the waiting page's script says it: the words get coarser only as the range grows.
+fn range(texts: &Texts, low_s: u32, high_s: u32) -> String {
+    if high_s <= 60 {
+        return texts.get("eta_soon").to_owned();
+    }
+    // Beyond an hour, minutes are rounded to tens.
+    let step = |s: u32| if s > 3_600 { 600 } else { 60 };
+    let from = low_s / step(low_s) * step(low_s) / 60;
+    let to = high_s.div_ceil(step(high_s)) * step(high_s) / 60;
+    let say = |name: &str, values: &[(&str, &str)]| fill(texts.get(name), values);
+    if from < 1 {
+        say("eta_up_to", &[("high", &span(texts, to))])
+    } else if from == to {
+        say("eta_about", &[("high", &span(texts, to))])
+    } else if to < 60 {
+        say("eta_minutes_range", &[("low", &from.to_string()), ("high", &to.to_string())])
+    } else {
+        say("eta_range", &[("low", &span(texts, from)), ("high", &span(texts, to))])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::problem::STORE_AWAY;
+
+    fn blocked(why: Why<'_>) -> Blocked<'_> {
+        Blocked { why, language: Language::English, is_safe: true, idle_timeout_s: Some(60), notice: "" }
+    }
+
+    fn waiting() -> Why<'static> {
+        let eta = Some(Eta { seconds: 200, low_s: 150, high_s: 270 });
+        Why::Waiting { rank: 1_202, eta, reason: None, stale: false, period_ms: 3_000 }
+    }
+
+    fn text(response: Response<Full<Bytes>>) -> String {
+        use hyper::body::Body as _;
+        let (mut body, waker) = (response.into_body(), std::task::Waker::noop());
+        let mut context = std::task::Context::from_waker(waker);
+        let std::task::Poll::Ready(Some(Ok(frame))) = std::pin::Pin::new(&mut body).poll_frame(&mut context)
+        else {
+            panic!("a whole body");
+        };
+        String::from_utf8(frame.into_data().expect("data").to_vec()).expect("UTF-8")
+    }
+
+    #[test]
+    fn a_page_says_place_and_wait_in_both_languages() {
+        let page = text(blocked(waiting()).page());
+        for part in [
+            "<dd data-weir=\"rank\">1,202</dd>",
+            "about 2 to 5 minutes",
+            "content=\"3\"",
+            "1,202 · Waiting room",
+        ] {
+            assert!(page.contains(part), "{part} in {page}");
+        }
+        assert!(!page.contains("{{") && !page.contains("{idle}"), "{page}");
+        let korean = text(Blocked { language: Language::Korean, ..blocked(waiting()) }.page());
+        assert!(korean.contains("<html lang=\"ko\">") && korean.contains("1,202"), "{korean}");
+    }
+
+    #[test]
+    fn a_form_is_not_sent_again_by_itself() {
+        let page = text(Blocked { is_safe: false, ..blocked(waiting()) }.page());
+        assert!(!page.contains("http-equiv") && page.contains("\"resend\":true"), "{page}");
+        assert!(page.contains("What you sent was not delivered"), "{page}");
+    }
+
+    #[test]
+    fn an_operators_notice_cannot_change_the_page() {
+        let page = text(Blocked { notice: "<script>&", ..blocked(waiting()) }.page());
+        assert!(page.contains("&lt;script&gt;&amp;") && !page.contains("<script>&"), "{page}");
+    }
+
+    #[test]
+    fn the_policy_allows_the_pages_own_script_and_style_only() {
+        let response = blocked(waiting()).page();
+        let policy = response.headers()[CONTENT_SECURITY_POLICY].to_str().expect("text").to_owned();
+        let page = text(response);
+        let part = |from: &str, to: &str| {
+            let start = page.find(from).expect(from) + from.len();
+            page[start..start + page[start..].find(to).expect(to)].to_owned()
+        };
+        for inline in [part("<style>", "</style>"), part("<script>", "</script>")] {
+            let source = BASE64_STANDARD.encode(digest(&SHA256, inline.as_bytes()));
+            assert!(policy.contains(&source), "{policy}");
+        }
+        assert!(policy.starts_with("default-src 'none'") && !policy.contains("unsafe"), "{policy}");
+    }
+
+    #[test]
+    fn a_refusal_is_explained_and_says_when_to_try_again() {
+        let problem = Problem::from(STORE_AWAY).retry_after(7);
+        let response = blocked(Why::Refused(&problem)).page();
+        assert_eq!(response.status(), 503);
+        assert_eq!(response.headers()[RETRY_AFTER], "7");
+        let page = text(response);
+        assert!(
+            page.contains("cannot answer right now") && page.contains("data-weir=\"place\" hidden"),
+            "{page}"
+        );
+        let document = text(blocked(Why::Refused(&problem)).document(problem.clone()));
+        let document: Value = serde_json::from_str(&document).expect("JSON");
+        assert_eq!((&document["code"], &document["canEnter"]), (&"store_away".into(), &false.into()));
+        assert_eq!(document["shown"]["period_ms"], 7_000);
+    }
+
+    /// The words of the other page's script, for the same ranges: see `words` in `wait/page.js`.
+    #[test]
+    fn ranges_are_said_as_on_the_other_page() {
+        let texts = texts(Language::English);
+        for (low, high, words) in [
+            (0, 60, "less than a minute"),
+            (20, 90, "up to 2 minutes"),
+            (61, 120, "about 1 to 2 minutes"),
+            (120, 120, "about 2 minutes"),
+            (3_000, 3_500, "about 50 to 59 minutes"),
+            (3_500, 4_300, "about 58 minutes to 1 hour 20 minutes"),
+            (7_300, 9_000, "about 2 hours to 2 hours 30 minutes"),
+        ] {
+            assert_eq!(range(texts, low, high), words, "{low} to {high}");
+        }
+        assert_eq!(kept_for(texts, 90), "90 seconds");
+        assert_eq!(kept_for(texts, 120), "2 minutes");
+        assert_eq!(
+            (grouped(7), grouped(1_000), grouped(1_234_567)),
+            ("7".into(), "1,000".into(), "1,234,567".into())
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! Patterns of routes: text in which `*` stands for any characters, also none.
+
+use std::fmt;
+
+/// A pattern.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pattern(String);
+
+/// The longest pattern, in bytes.
+const MOST: usize = 256;
+
+/// A text is not a pattern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a pattern has 1 to {MOST} characters; `*` stands for any of them")]
+pub struct NotAPattern;
+
+impl Pattern {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    /// [`NotAPattern`] if it is empty or too long.
+    pub fn new(text: &str) -> Result<Self, NotAPattern> {
+        if text.is_empty() || text.len() > MOST { Err(NotAPattern) } else { Ok(Self(text.to_owned())) }
+    }
+
+    /// The pattern as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the whole text fits the pattern.
+    #[must_use]
+    pub fn fits(&self, text: &str) -> bool {
+        let mut parts = self.0.split('*');
+        let first = parts.next().unwrap_or_default();
+        let Some(mut rest) = text.strip_prefix(first) else { return false };
+        let Some(last) = parts.next_back() else { return rest.is_empty() };
+        // The first place for each part leaves the most for the others.
+        for part in parts {
+            match rest.find(part) {
+                Some(at) => rest = &rest[at + part.len()..],
+                None => return false,
+            }
+        }
+        rest.ends_with(last)
+    }
+
+    /// Whether a path fits. `/shop/*` also stands for `/shop`.
+    #[must_use]
+    pub fn fits_path(&self, path: &str) -> bool {
+        self.fits(path)
+            || self.0.strip_suffix("/*").is_some_and(|above| !above.contains('*') && above == path)
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn pattern(text: &str) -> Pattern {
+        Pattern::new(text).expect("a pattern")
+    }
+
+    #[test]
+    fn a_star_stands_for_anything() {
+        for (text, fitting, other) in [
+            ("/a", &["/a"][..], &["/ab", "/", ""][..]),
+            ("*", &["", "/", "anything"], &[]),
+            ("/a/*", &["/a/", "/a/b/c"], &["/a", "/ab"]),
+            (
+                "*.shop.example",
+                &["www.shop.example", ".shop.example"],
+                &["shop.example", "a.shop.example.org"],
+            ),
+            ("*bot*", &["bot", "Robot/1", "a bot b"], &["bo t"]),
+            ("a*b*a", &["aba", "abba", "a12b34a"], &["ab", "aa", "abab"]),
+            ("ab*ba", &["abba", "ab-ba"], &["aba"]),
+        ] {
+            for text_that in fitting {
+                assert!(pattern(text).fits(text_that), "{text}: {text_that}");
+            }
+            for text_that in other {
+                assert!(!pattern(text).fits(text_that), "{text}: {text_that}");
+            }
+        }
+        assert!(pattern("/shop/*").fits_path("/shop") && !pattern("/shop/*").fits_path("/shopping"));
+        assert!(!pattern("/*/*").fits_path("/*"));
+        assert_eq!((Pattern::new(""), Pattern::new(&"x".repeat(257))), (Err(NotAPattern), Err(NotAPattern)));
+    }
+
+    /// The definition, one character after the other.
+    fn slow(pattern: &[u8], text: &[u8]) -> bool {
+        match (pattern.split_first(), text.split_first()) {
+            (None, None) => true,
+            (Some((b'*', rest)), _) => {
+                slow(rest, text) || text.split_first().is_some_and(|(_, after)| slow(pattern, after))
+            }
+            (Some((p, pattern)), Some((t, text))) => p == t && slow(pattern, text),
+            _ => false,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn patterns_do_as_the_definition_says(text in "[ab]{0,8}", wanted in "[ab*]{1,6}") {
+            prop_assert_eq!(pattern(&wanted).fits(&text), slow(wanted.as_bytes(), text.as_bytes()));
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! Proxies that ask about their visitors. The proxy is played here, so that each reply is seen as it is; `tests/proxies` runs real
+//! ones.
+
+use std::{collections::HashMap, process::Command};
+
+use admission::{SealKey, Seals, Visit, ZoneId};
+use rustix::process::Signal;
+use server::{
+    clock::unix_ms,
+    keys::{IfMissing, Keys, SealSettings},
+    passes::{Algorithm, PassSettings},
+};
+
+use crate::{
+    client::{Client, Reply},
+    clock::eventually,
+    weir::{Setup, Weir, binary, zone},
+};
+
+const HELD: &str = "mode = \"hold\"\npolling_period_ms = 500\nidle_timeout_s = 10";
+const PROXY: &str = "trusted_proxies = [\"127.0.0.1\"]\n";
+const SITE: &str = "[[route]]\nzone = \"Z\"\n";
+const PAGE: (&str, &str) = ("Accept", "text/html,application/xhtml+xml,*/*;q=0.8");
+
+fn config(zones: &str, routes: &str) -> String {
+    format!("{PROXY}{zones}{routes}")
+}
+
+/// A browser behind a proxy.
+struct Visitor {
+    proxy: Client,
+    cookies: HashMap<String, String>,
+    host: &'static str,
+    proto: &'static str,
+    address: &'static str,
+}
+
+impl Visitor {
+    fn of(weir: &Weir) -> Self {
+        let (proxy, cookies) = (weir.connect(), HashMap::new());
+        Self { proxy, cookies, host: "shop.example", proto: "http", address: "203.0.113.7" }
+    }
+
+    fn ask_at(&mut self, call: &str, line: &str, headers: &[(&str, &str)]) -> Reply {
+        let (method, target) = line.split_once(' ').expect("a method and a target");
+        let mut request = format!(
+            "GET {call} HTTP/1.1\r\nHost: weir\r\nX-Forwarded-Method: {method}\r\nX-Forwarded-Uri: {target}\r\n\
+             X-Forwarded-Host: {}\r\nX-Forwarded-Proto: {}\r\nX-Forwarded-For: {}\r\n",
+            self.host, self.proto, self.address
+        );
+        for (name, value) in headers {
+            request.push_str(&format!("{name}: {value}\r\n"));
+        }
+        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        if !cookies.is_empty() {
+            request.push_str(&format!("Cookie: {}\r\n", cookies.join("; ")));
+        }
+        self.proxy.send(request + "\r\n").expect("the server reads");
+        let reply = self.proxy.reply().expect("the server replies");
+        if let Some(line) = reply.header("set-cookie") {
+            assert!(line.contains("; HttpOnly; SameSite=Lax"), "{line}");
+            assert_eq!(line.ends_with("; Secure"), self.proto == "https", "{line}");
+            let (name, value) = line.split(';').next().expect("a pair").split_once('=').expect("a pair");
+            assert_eq!(name.starts_with("__Host-"), self.proto == "https", "{line}");
+            self.cookies.insert(name.to_owned(), value.to_owned());
+        }
+        reply
+    }
+
+    fn ask(&mut self, line: &str, headers: &[(&str, &str)]) -> Reply {
+        self.ask_at("/gate/check", line, headers)
+    }
+
+    fn get(&mut self, target: &str) -> Reply {
+        self.ask(&format!("GET {target}"), &[])
+    }
+
+    /// The place as a script hears it.
+    fn rank(&mut self) -> u64 {
+        let reply = self.get("/");
+        assert_eq!(reply.problem(), "waiting");
+        reply.json()["waiting"]["rank"].as_u64().expect("a rank")
+    }
+
+    /// The only cookie.
+    fn cookie(&self) -> (&str, &str) {
+        assert_eq!(self.cookies.len(), 1, "{:?}", self.cookies);
+        let (name, value) = self.cookies.iter().next().expect("one");
+        (name, value)
+    }
+}
+
+fn moves(weir: &Weir) {
+    weir.setup()
+        .write_config(&config(&zone("Z", 60_000, "polling_period_ms = 500\nidle_timeout_s = 10"), SITE));
+    weir.signal(Signal::HUP);
+}
+
+/// The whole way of a visitor: the page at the address that was asked for, the place, the turn, and the visit.
+pub(crate) fn a_visitor_waits_enters_and_stays() {
+    let weir = Setup::new(&config(&zone("Z", 60_000, HELD), SITE)).start();
+    let (mut ada, mut ben) = (Visitor::of(&weir), Visitor::of(&weir));
+    let page = ada.ask("GET /sale?x=1", &[PAGE, ("Accept-Language", "ko")]);
+    assert_eq!((page.status, page.header("content-type")), (503, Some("text/html; charset=utf-8")));
+    assert_eq!(
+        (page.header("cache-control"), page.header("content-language")),
+        (Some("no-store"), Some("ko"))
+    );
+    assert_eq!(page.header("retry-after"), Some("1"));
+    assert!(page.text().contains("<dd data-weir=\"rank\">1</dd>"), "{}", page.text());
+    assert_eq!((ben.rank(), ada.rank(), ben.rank()), (2, 1, 2), "each has a place, and keeps it");
+    let (name, place) = ada.cookie();
+    assert!(name.starts_with("weir-") && place.starts_with('p'), "{name}={place}");
+
+    moves(&weir);
+    let poll = ("Weir-Poll", "1");
+    let turn = eventually("the turn comes", || {
+        let reply = ada.ask("GET /sale?x=1", &[poll]);
+        (reply.problem() == "admitted").then_some(reply)
+    });
+    assert_eq!((turn.status, &turn.json()["canEnter"]), (409, &true.into()), "a poll never reaches the site");
+    assert!(ada.cookie().1.starts_with('v'));
+    let inside = ada.ask("POST /order", &[]);
+    assert_eq!((inside.status, inside.body.len(), inside.header("set-cookie")), (200, 0, None), "{inside:?}");
+    eventually("the next turn comes", || (ben.get("/").status == 200).then_some(()));
+    // Nobody waits any more. Who comes now enters at once, with the first request.
+    let mut cho = Visitor::of(&weir);
+    let first = cho.get("/");
+    assert_eq!(first.status, 200, "{first:?}");
+    let cookie = first.header("set-cookie").expect("a visit");
+    assert!(cookie.contains("=v") && cookie.contains("; Max-Age=3600;"), "{cookie}");
+    let said = |said: &str| format!("weir_checks_total{{route=\"route 1\",said=\"{said}\"}}");
+    let metrics = weir.admin_get("/metrics");
+    for (what, at_least) in [("waits", 4), ("visit", 1), ("entered", 2)] {
+        let line = metrics.text().lines().find_map(|line| line.strip_prefix(&format!("{} ", said(what))));
+        assert!(line.and_then(|n| n.parse().ok()) >= Some(at_least), "{what}: {line:?}");
+    }
+}
+
+/// Neither a visitor nor another site can make a visit.
+pub(crate) fn forged_foreign_and_ended_visits_wait() {
+    let zones = zone("Z", 60, HELD) + &zone("OPEN", 60, "mode = \"open\"");
+    let routes = "[[route]]\nzone = \"OPEN\"\npath = \"/open/*\"\n[[route]]\nzone = \"Z\"\n";
+    let weir = Setup::new(&config(&zones, routes)).start();
+    let mut ada = Visitor::of(&weir);
+    assert_eq!(ada.get("/open/").status, 200);
+    let open = ada.cookie().1.to_owned();
+    assert_eq!(ada.rank(), 1);
+    let name = ada.cookies.iter().find(|(_, value)| value.starts_with('p')).expect("a place").0.clone();
+    let place = ada.cookies[&name].clone();
+
+    // The server's keys, as an operator has them.
+    let seal = SealSettings { key_file: None, next_key_file: None, previous_key_file: None };
+    let pass = PassSettings {
+        algorithm: Algorithm::Es256,
+        audience: String::new(),
+        issuer: None,
+        key_file: None,
+        next_key_file: None,
+        previous_key_file: None,
+    };
+    let keys = Keys::read(&seal, &pass, &weir.setup().data(), IfMissing::Refuse).expect("the keys");
+    let SealKey { id, secret } = keys.seals.current;
+    let zone = ZoneId::parse("Z").expect("a zone");
+    let sealed = |secret, began_ago_s: u64, seen_ago_s: u64, address: u64| {
+        let now_s = unix_ms() / 1_000;
+        let visit =
+            Visit { epoch: 1, seq: 1, began_s: now_s - began_ago_s, seen_s: now_s - seen_ago_s, address };
+        let text = Seals::only(SealKey { id, secret }).visit_sealer(&zone).seal(&visit);
+        format!("v{}", std::str::from_utf8(&text).expect("base64"))
+    };
+    let mut with = |value: &str| {
+        ada.cookies.insert(name.clone(), value.to_owned());
+        let status = ada.get("/").status;
+        ada.cookies.insert(name.clone(), place.clone());
+        status
+    };
+    assert_eq!(
+        with(&sealed(secret, 0, 0, 0)),
+        200,
+        "the key makes visits, so the others below fail for their own reason"
+    );
+    for (value, why) in [
+        (sealed([7; 32], 0, 0, 0), "sealed by another key"),
+        (open.clone(), "of another zone"),
+        (sealed(secret, 3_600, 0, 0), "older than a visit may be"),
+        (sealed(secret, 2_000, 1_013, 0), "idle for too long"),
+        (sealed(secret, 0, 0, 1), "of another address"),
+        (format!("v{}", &place[1..]), "a place"),
+        ("v".to_owned(), "empty"),
+        ("v".repeat(61), "no seal"),
+    ] {
+        assert_eq!(with(&value), 503, "{why}");
+    }
+    let mut renewed = Visitor::of(&weir);
+    renewed.cookies.insert(name.clone(), sealed(secret, 500, 200, 0));
+    let reply = renewed.get("/");
+    assert_eq!(reply.status, 200);
+    let cookie = reply.header("set-cookie").expect("the visit, with this activity");
+    let left: u64 =
+        cookie.split("Max-Age=").nth(1).and_then(|s| s.split(';').next()?.parse().ok()).expect("an age");
+    assert!((3_095..=3_100).contains(&left), "a visit is not made longer: {left}");
+    assert_eq!(ada.rank(), 1, "the place is kept meanwhile");
+}
+
+/// The first route that fits decides; files, health checks and preflights do not wait; other spellings do.
+pub(crate) fn routes_say_who_waits() {
+    let routes = r#"
+[[route]]
+name = "abuse"
+deny = true
+address = ["198.51.100.0/24"]
+[[route]]
+name = "monitor"
+bypass = true
+header = { x-monitor = "s3cret" }
+[[route]]
+name = "sale"
+zone = "Z"
+host = "*.example"
+path = ["/sale/*", "/checkout"]
+"#;
+    let weir = Setup::new(&config(&zone("Z", 60, HELD), routes)).start();
+    let mut visitor = Visitor::of(&weir);
+    let preflight = &[("Origin", "https://a"), ("Access-Control-Request-Method", "POST")][..];
+    for (line, headers, status) in [
+        ("GET /", &[][..], 200),
+        ("GET /sale/1", &[], 503),
+        ("GET /sale", &[], 503),
+        ("GET /%73ale/1", &[], 503),
+        ("GET /x/..//sale/1;a", &[], 503),
+        ("GET http://shop.example/sale/1", &[], 503),
+        ("POST /checkout", &[], 503),
+        ("HEAD /checkout", &[], 503),
+        ("GET /sale/app.js", &[], 200),
+        ("GET /sale/app%2ejs", &[], 503),
+        ("POST /sale/app.js", &[], 503),
+        ("OPTIONS /checkout", preflight, 200),
+        ("OPTIONS /checkout", &[], 503),
+        ("GET /sale/1", &[("X-Monitor", "s3cret")], 200),
+        ("GET /sale/1", &[("X-Monitor", "s3cre")], 503),
+    ] {
+        assert_eq!(visitor.ask(line, headers).status, status, "{line} {headers:?}");
+    }
+    visitor.host = "SHOP.example:8443";
+    assert_eq!(visitor.get("/sale/1").status, 503);
+    visitor.host = "shop.other";
+    assert_eq!(visitor.get("/sale/1").status, 200);
+    visitor.address = "198.51.100.9";
+    let denied = visitor.get("/");
+    assert_eq!((denied.problem().as_str(), denied.status), ("denied", 403));
+
+    let explain = |args: &[&str]| {
+        let mut command = Command::new(binary());
+        command.args(["route", "explain", "--config"]).arg(weir.setup().config_path()).args(args);
+        let ran = command.output().expect("it runs");
+        assert!(ran.status.success(), "{ran:?}");
+        String::from_utf8(ran.stdout).expect("UTF-8")
+    };
+    let said = explain(&["https://shop.example/x/../checkout?a=1", "--method", "POST"]);
+    assert_eq!(
+        said,
+        "the path counts as /checkout\n\
+         1. abuse: does not fit: not its address 198.51.100.0/24\n\
+         2. monitor: does not fit: not its header x-monitor\n\
+         3. sale: fits: host *.example, path /sale/* or /checkout: waits in Z\n"
+    );
+    let said = explain(&["https://shop.example/", "-H", "X-Monitor: s3cret"]);
+    assert!(
+        said.ends_with("2. monitor: fits: header x-monitor: let through\n") && !said.contains("s3cret"),
+        "{said}"
+    );
+    assert!(!weir.log().contains("s3cret"), "{}", weir.log());
+    // A reload takes other routes over.
+    weir.setup().write_config(&config(&zone("Z", 60, HELD), SITE));
+    weir.signal(Signal::HUP);
+    visitor.address = "203.0.113.8";
+    eventually("the new routes are in force", || (visitor.get("/").status == 503).then_some(()));
+}
+
+/// A proxy that understands 200, 401 and 403 only asks twice: what to do, and for the page.
+pub(crate) fn nginx_asks_for_a_status_and_then_for_the_page() {
+    let zones = zone("Z", 60_000, HELD);
+    let weir = Setup::new(&config(&zones, SITE)).start();
+    let mut ada = Visitor::of(&weir);
+    let (status, page) = ("/gate/check?answer=status", "/gate/check?answer=page");
+    let first = ada.ask_at(status, "GET /a?b=c", &[PAGE]);
+    assert_eq!((first.status, first.body.len()), (401, 0), "{first:?}");
+    let given = first.header("set-cookie").expect("a place").to_owned();
+    // The browser does not have it yet, so the proxy repeats it.
+    ada.cookies.clear();
+    let second = ada.ask_at(page, "GET /a?b=c", &[PAGE, ("Weir-Cookie", &given)]);
+    assert_eq!(second.status, 503);
+    assert!(second.text().contains("<dd data-weir=\"rank\">1</dd>"), "one place, not two: {}", second.text());
+    assert_eq!(ada.rank(), 1);
+
+    moves(&weir);
+    let inside = eventually("the turn comes", || {
+        let reply = ada.ask_at(status, "GET /a?b=c", &[PAGE]);
+        (reply.status == 200).then_some(reply)
+    });
+    assert!(inside.header("set-cookie").is_some_and(|cookie| cookie.contains("=v")), "{inside:?}");
+    // It was the turn between the two questions: only the same address is left to go to.
+    for (line, status, location) in [
+        ("GET /a?b=c", 303, "/a?b=c"),
+        ("POST /a", 307, "/a"),
+        ("GET //evil.example/x", 303, "/evil.example/x"),
+        ("GET /\\evil.example", 303, "/evil.example"),
+        ("GET http://evil.example/x", 303, "/x"),
+    ] {
+        let reply = ada.ask_at(page, line, &[PAGE]);
+        assert_eq!((reply.status, reply.header("location")), (status, Some(location)), "{line}");
+    }
+    let poll = ada.ask_at(page, "GET /a", &[("Weir-Poll", "1")]);
+    assert_eq!(poll.problem(), "admitted");
+    assert_eq!(ada.ask_at(status, "GET /a", &[("Weir-Poll", "1")]).status, 401);
+}
+
+/// A proxy that repeats the whole request behind the path of the check.
+pub(crate) fn envoy_sends_the_request_itself() {
+    let routes = "[[route]]\nzone = \"Z\"\nhost = \"shop.example\"\npath = \"/sale/*\"\nmethod = \"POST\"\n";
+    let weir = Setup::new(&config(&zone("Z", 60, HELD), routes)).start();
+    let mut proxy = weir.connect();
+    let mut ask = |line: &str, more: &str| {
+        proxy
+            .send(format!("{line} HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 0\r\n{more}\r\n"))
+            .expect("taken");
+        let reply = if line.starts_with("HEAD") { proxy.head() } else { proxy.reply() };
+        reply.expect("a reply").status
+    };
+    assert_eq!(ask("POST /gate/check/sale/1?answer=status", ""), 429, "it takes 503 for a failure of Weir");
+    assert_eq!(ask("GET /gate/check/sale/1", ""), 200);
+    assert_eq!(ask("HEAD /gate/check/sale/1", ""), 200);
+    assert_eq!(ask("POST /gate/check/", ""), 200);
+    let spoofed = "X-Forwarded-Uri: /free\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Host: other\r\n";
+    assert_eq!(ask("POST /gate/check/sale/1", spoofed), 429, "the visitor's headers do not count");
+    assert_eq!(ask("POST /gate/checks", ""), 404);
+}
+
+/// What was sent with a form is not lost silently, and a refused join is explained.
+pub(crate) fn a_form_is_not_lost_silently() {
+    let weir = Setup::new(&config(&zone("Z", 60, HELD), SITE)).start();
+    let mut ada = Visitor::of(&weir);
+    let page = ada.ask("POST /order", &[PAGE]);
+    assert_eq!(page.status, 503);
+    assert!(
+        page.text().contains("What you sent was not delivered") && page.text().contains("\"resend\":true")
+    );
+    assert!(!page.text().contains("http-equiv=\"refresh\""), "{}", page.text());
+    let page = ada.ask("GET /order", &[PAGE]);
+    assert!(page.text().contains("http-equiv=\"refresh\""), "{}", page.text());
+
+    weir.setup().write_config(&config(&zone("Z", 60, "mode = \"closed\""), SITE));
+    weir.signal(Signal::HUP);
+    eventually("the zone is closed", || {
+        let page = Visitor::of(&weir).ask("GET /", &[PAGE]);
+        (page.status == 503 && page.text().contains("Closed at the moment")).then_some(())
+    });
+    let mut late = Visitor::of(&weir);
+    let refused = late.get("/");
+    assert_eq!(refused.problem(), "zone_closed");
+    assert!(refused.json()["shown"]["explanation"].is_string() && late.cookies.is_empty(), "{refused:?}");
+}
+
+/// Places and visits survive a crash, over HTTPS too; a visit that is bound to an address is worth nothing elsewhere.
+pub(crate) fn places_and_visits_survive_a_crash() {
+    let zones = zone("Z", 60_000, HELD) + &zone("OPEN", 60, "mode = \"open\"");
+    let routes =
+        "[[route]]\nzone = \"OPEN\"\npath = \"/open/*\"\nbind_address = true\n[[route]]\nzone = \"Z\"\n";
+    let mut weir = Setup::new(&config(&zones, routes)).start();
+    let mut ada = Visitor::of(&weir);
+    ada.proto = "https";
+    assert_eq!(ada.rank(), 1);
+    assert_eq!(ada.get("/open/x").status, 200);
+    weir.kill_and_restart();
+    ada.proxy = weir.connect();
+    assert_eq!(ada.rank(), 1);
+    let visit = ada.cookies.clone();
+    let again = ada.get("/open/x");
+    assert_eq!((again.status, again.header("set-cookie")), (200, None), "the same visit");
+    ada.address = "203.0.113.8";
+    let elsewhere = ada.get("/open/x");
+    assert!(elsewhere.header("set-cookie").is_some(), "another visit begins: {elsewhere:?}");
+    // A cookie of plain HTTP is worth nothing over HTTPS.
+    ada.cookies = visit.into_iter().map(|(name, value)| (name.replace("__Host-", ""), value)).collect();
+    assert_eq!(ada.rank(), 2);
+}
+
+/// The codes that only a proxy meets, in the order `untrusted_proxy`, `denied`, `waiting`, `admitted`.
+pub(crate) fn problem_of(code: &str) -> Reply {
+    let routes = "[[route]]\ndeny = true\npath = \"/no\"\n[[route]]\nzone = \"OPEN\"\npath = \"/open\"\n[[route]]\nzone = \"Z\"\n";
+    let zones = zone("Z", 60, HELD) + &zone("OPEN", 60, "mode = \"open\"");
+    let weir = Setup::new(&config(&zones, routes)).start();
+    let mut visitor = Visitor::of(&weir);
+    match code {
+        "untrusted_proxy" => {
+            let here = std::net::Ipv4Addr::new(127, 0, 0, 9);
+            visitor.proxy = Client::connect_from(here, weir.public).expect("accepted");
+            visitor.get("/")
+        }
+        "denied" => visitor.get("/no"),
+        "waiting" => visitor.get("/"),
+        _ => visitor.ask("GET /open", &[("Weir-Poll", "1")]),
+    }
+}

@@ -1,0 +1,301 @@
+//! Real proxies ask Weir about each request of a small site. Each test runs over all of them, with the recipes of
+//! `deploy/proxies`, a server of its own and a site that says what it got.
+
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "../support/client.rs"]
+mod client;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "../support/clock.rs"]
+mod clock;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "../support/weir.rs"]
+mod weir;
+
+mod origin;
+mod proxy;
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use libtest_mimic::{Arguments, Trial};
+use rustix::process::Signal;
+
+use client::{Client, Reply};
+use clock::eventually;
+use origin::Origin;
+use proxy::{Kind, Proxy};
+use weir::{Setup, Weir, zone};
+
+const HELD: &str = "mode = \"hold\"\npolling_period_ms = 500\nidle_timeout_s = 10";
+const MOVING: &str = "polling_period_ms = 500\nidle_timeout_s = 10";
+const HTML: (&str, &str) = ("Accept", "text/html");
+
+fn main() {
+    let args = Arguments::from_args();
+    if !args.list {
+        weir::binary();
+    }
+    let tests: [(&str, Test); 4] = [
+        ("a_visitor_waits_enters_and_goes_on", a_visitor_waits_enters_and_goes_on),
+        ("everything_of_a_site_works_during_a_visit", everything_of_a_site_works_during_a_visit),
+        ("visitors_cannot_talk_their_way_in", visitors_cannot_talk_their_way_in),
+        ("the_site_is_closed_without_weir_and_visits_go_on_after_it", the_site_is_closed_without_weir),
+    ];
+    let trials = tests.into_iter().flat_map(|(name, test)| {
+        Kind::ALL.map(|(kind, of)| {
+            Trial::test(format!("{of}::{name}"), move || {
+                test(kind);
+                Ok(())
+            })
+        })
+    });
+    libtest_mimic::run(&args, trials.collect()).exit();
+}
+
+/// A test, for each kind of proxy.
+type Test = fn(Kind);
+
+/// A site with a zone for everything and one for its shop, which is held.
+struct Site {
+    weir: Weir,
+    origin: Origin,
+    proxy: Proxy,
+    kind: Kind,
+}
+
+fn config(site: &str, shop: &str, listen: &str) -> String {
+    let routes = "[[route]]\ndeny = true\npath = \"/internal/*\"\n\
+                  [[route]]\nbypass = true\nheader = { x-monitor = \"s3cret\" }\n\
+                  [[route]]\nzone = \"SHOP\"\npath = \"/shop/*\"\n\
+                  [[route]]\nzone = \"SITE\"\n";
+    let zones = zone("SITE", 60_000, site) + &zone("SHOP", 60_000, shop);
+    format!("{listen}trusted_proxies = [\"127.0.0.1\"]\n{zones}{routes}")
+}
+
+impl Site {
+    fn start(kind: Kind, site: &str, shop: &str) -> Self {
+        let (weir, origin) = (Setup::new(&config(site, shop, "")).start(), Origin::start());
+        let proxy = Proxy::start(kind, weir.public, origin.at);
+        Self { weir, origin, proxy, kind }
+    }
+
+    fn visitor(&self) -> Visitor<'_> {
+        Visitor { site: self, cookies: BTreeMap::new() }
+    }
+}
+
+/// A browser.
+struct Visitor<'a> {
+    site: &'a Site,
+    cookies: BTreeMap<String, String>,
+}
+
+impl Visitor<'_> {
+    fn ask(&mut self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        let mut client = self.send(line, headers, body);
+        let reply = if line.starts_with("HEAD") { client.head() } else { client.reply() };
+        let reply = reply.unwrap_or_else(|e| panic!("{line}: {e}"));
+        for (_, line) in reply.headers.iter().filter(|(name, _)| name == "set-cookie") {
+            let (name, value) = line.split(';').next().and_then(|pair| pair.split_once('=')).expect("a pair");
+            self.cookies.insert(name.to_owned(), value.to_owned());
+        }
+        reply
+    }
+
+    fn send(&self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Client {
+        let mut client = Client::connect(self.site.proxy.at).expect("the proxy accepts");
+        let mut head = format!("{line} HTTP/1.1\r\nHost: shop.example\r\n");
+        for (name, value) in headers {
+            write!(head, "{name}: {value}\r\n").expect("a String");
+        }
+        let cookies: Vec<_> = self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        if !cookies.is_empty() {
+            write!(head, "Cookie: {}\r\n", cookies.join("; ")).expect("a String");
+        }
+        if !body.is_empty() {
+            write!(head, "Content-Length: {}\r\n", body.len()).expect("a String");
+        }
+        client.send(head + "\r\n").expect("the proxy reads");
+        // A proxy may answer and close before it has read everything.
+        let _ = client.send(body);
+        client
+    }
+
+    fn get(&mut self, target: &str) -> Reply {
+        self.ask(&format!("GET {target}"), &[HTML], b"")
+    }
+
+    /// Whether the site itself answered.
+    #[track_caller]
+    fn reaches(&mut self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> String {
+        let before = self.site.origin.requests();
+        let reply = self.ask(line, headers, body);
+        assert_eq!((reply.status, self.site.origin.requests() - before), (200, 1), "{line}: {reply:?}");
+        reply.text().to_owned()
+    }
+
+    #[track_caller]
+    fn waits(&mut self, line: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+        let before = self.site.origin.requests();
+        let reply = self.ask(line, headers, body);
+        let page = self.site.kind.page_status();
+        assert_eq!((reply.status, self.site.origin.requests() - before), (page, 0), "{line}: {reply:?}");
+        reply
+    }
+}
+
+/// The page at the address that was asked for, the place over reloads and tabs, the turn, and the way on.
+fn a_visitor_waits_enters_and_goes_on(kind: Kind) {
+    let site = Site::start(kind, HELD, HELD);
+    let (mut ada, mut ben) = (site.visitor(), site.visitor());
+    let page = ada.waits("GET /deep/link?a=b&c=%20d", &[HTML], b"");
+    assert!(page.text().contains("<dd data-weir=\"rank\">1</dd>"), "{}", page.text());
+    assert_eq!(page.header("content-type"), Some("text/html; charset=utf-8"), "{page:?}");
+    assert_eq!(page.header("cache-control"), Some("no-store"), "no cache keeps it for others");
+    assert!(
+        page.header("retry-after").is_some() && page.header("content-security-policy").is_some(),
+        "{page:?}"
+    );
+    assert!(ben.waits("GET /", &[], b"").text().contains("\"rank\":2"), "JSON for who accepts no page");
+    let again = ada.waits("GET /deep/link?a=b&c=%20d", &[HTML], b"");
+    assert!(again.text().contains("<dd data-weir=\"rank\">1</dd>"), "one place: {}", again.text());
+    let poll = ada.waits("GET /deep/link", &[("Accept", "application/json"), ("Weir-Poll", "1")], b"");
+    assert_eq!(poll.json()["shown"]["rank"], "1");
+
+    site.weir.setup().write_config(&config(MOVING, HELD, ""));
+    site.weir.signal(Signal::HUP);
+    eventually("the turn comes", || {
+        let before = site.origin.requests();
+        let reply = ada.ask("GET /deep/link", &[("Accept", "application/json"), ("Weir-Poll", "1")], b"");
+        assert_eq!(site.origin.requests(), before, "the page's questions do not reach the site");
+        (reply.json()["canEnter"] == true).then_some(())
+    });
+    let said = ada.reaches("GET /deep/link?a=b&c=%20d", &[HTML], b"");
+    assert!(said.starts_with("GET /deep/link?a=b&c=%20d 0 0\n"), "the address is kept: {said}");
+    // The other zone of the same host has its own line.
+    ada.waits("GET /shop/1", &[HTML], b"");
+    ada.reaches("GET /", &[HTML], b"");
+    // Who comes when nobody waits gets the visit with the first reply of the site.
+    eventually("the second turn comes", || (ben.get("/").status == 200).then_some(()));
+    let mut cho = site.visitor();
+    let said = cho.reaches("GET /a", &[HTML], b"");
+    assert!(said.starts_with("GET /a ") && cho.cookies["weir-SITE"].starts_with('v'), "{:?}", cho.cookies);
+    assert_eq!(cho.cookies["app"], "1", "the site's cookies get through, too");
+}
+
+/// Methods, bodies, uploads, streams and WebSockets.
+fn everything_of_a_site_works_during_a_visit(kind: Kind) {
+    let site = Site::start(kind, MOVING, HELD);
+    let mut ada = site.visitor();
+    ada.reaches("GET /", &[HTML], b"");
+    let visit = ada.cookies["weir-SITE"].clone();
+    let said = ada.reaches("POST /form?x", &[("Content-Type", "application/x-www-form-urlencoded")], b"a=b");
+    assert!(said.starts_with("POST /form?x 3 256\n"), "{said}");
+    let upload = vec![1; 1_000_000];
+    let said = ada.reaches("PUT /file", &[], &upload);
+    assert!(said.starts_with("PUT /file 1000000 1000000\n"), "{said}");
+    assert!(ada.reaches("DELETE /thing", &[], b"").starts_with("DELETE /thing 0 0\n"));
+    ada.reaches("HEAD /", &[], b"");
+    ada.reaches("OPTIONS /", &[], b"");
+    assert_eq!(ada.cookies["weir-SITE"], visit, "a visit is not given out anew at each request");
+
+    let mut stream = ada.send("GET /stream", &[("Accept", "text/event-stream")], b"");
+    assert_eq!(stream.head().expect("a head").status, 200);
+    while !stream.block().expect("an event").contains("data: 2") {}
+    let upgrade = [
+        ("Connection", "Upgrade"),
+        ("Upgrade", "websocket"),
+        ("Sec-WebSocket-Version", "13"),
+        ("Sec-WebSocket-Key", "AAAAAAAAAAAAAAAAAAAAAA=="),
+    ];
+    let mut socket = ada.send("GET /ws", &upgrade, b"");
+    assert_eq!(socket.head().expect("a head").status, 101);
+    socket.send("ping\n\n").expect("it takes bytes");
+    assert_eq!(socket.block().expect("an echo"), "ping");
+    // Without a visit there is neither.
+    let mut stranger = site.visitor();
+    stranger.waits("GET /shop/ws", &upgrade, b"");
+    let page = stranger.waits("POST /shop/order", &[HTML], b"a=b");
+    assert!(page.text().contains("What you sent was not delivered"), "{}", page.text());
+    stranger.waits("PUT /shop/file", &[], &upload);
+    stranger.waits("HEAD /shop/", &[], b"");
+}
+
+/// Forged cookies, headers that only a proxy may send, other spellings of a path, and the rules of the operators.
+fn visitors_cannot_talk_their_way_in(kind: Kind) {
+    let site = Site::start(kind, MOVING, HELD);
+    let mut eve = site.visitor();
+    eve.reaches("GET /", &[HTML], b"");
+    let visit = eve.cookies["weir-SITE"].clone();
+    eve.cookies.insert("weir-SHOP".to_owned(), visit.clone());
+    eve.waits("GET /shop/1", &[HTML], b"");
+    let mut forged = visit.into_bytes();
+    forged[20] ^= 1;
+    eve.cookies.insert("weir-SHOP".to_owned(), String::from_utf8(forged).expect("ASCII"));
+    eve.waits("GET /shop/1", &[HTML], b"");
+    for headers in [
+        [("X-Forwarded-Uri", "/"), ("X-Forwarded-Method", "OPTIONS")],
+        [("X-Original-Url", "/"), ("X-Original-Method", "GET")],
+        [("X-Forwarded-Host", "other"), ("X-Forwarded-For", "127.0.0.1")],
+        [("X-Rewrite-Url", "/"), ("X-Forwarded-Path", "/")],
+        [("Weir-Cookie", "weir-SHOP=v"), ("X-Monitor", "s3cre")],
+    ] {
+        eve.waits("GET /shop/1", &headers, b"");
+    }
+    for spelling in
+        ["/%73hop/1", "/x/../shop/1", "//shop/1", "/shop%2f1", "/shop/1?/app.js", "/shop/app%2ejs"]
+    {
+        let before = site.origin.requests();
+        let reply = eve.ask(&format!("GET {spelling}"), &[HTML], b"");
+        // Some proxies refuse it, redirect to the plain spelling, or send the plain spelling to Weir and to the site.
+        let is_refused = reply.status == kind.page_status() || [301, 307, 308, 400].contains(&reply.status);
+        let is_plain_file = reply.text().starts_with("GET /shop/app.js ");
+        assert!(is_refused && site.origin.requests() == before || is_plain_file, "{spelling}: {reply:?}");
+    }
+    eve.reaches("GET /shop/app.js", &[], b"");
+    eve.reaches("OPTIONS /shop/1", &[("Origin", "https://a"), ("Access-Control-Request-Method", "PUT")], b"");
+    let before = site.origin.requests();
+    assert_eq!(eve.ask("GET /internal/x", &[HTML], b"").status, 403);
+    assert_eq!(site.origin.requests(), before);
+    if kind != Kind::Envoy && kind != Kind::Traefik {
+        // Their recipes send Weir a list of headers. An operator adds those of the rules.
+        eve.reaches("GET /shop/1", &[("X-Monitor", "s3cret")], b"");
+    }
+    // Two requests in one: what follows the first is asked about, too.
+    let mut client =
+        eve.send("GET /shop/1", &[("Content-Length", "0"), ("Transfer-Encoding", "chunked")], b"");
+    let _ = client.send("0\r\n\r\nGET /shop/smuggled HTTP/1.1\r\nHost: x\r\n\r\n");
+    let reply = client.reply().expect("a reply");
+    assert!(reply.status >= 400, "{reply:?}");
+    assert_eq!(
+        site.origin.requests(),
+        before + if kind == Kind::Envoy || kind == Kind::Traefik { 0 } else { 1 }
+    );
+}
+
+/// While Weir is away nobody gets through, not even with a visit; then places and visits are as before.
+fn the_site_is_closed_without_weir(kind: Kind) {
+    let mut site = Site::start(kind, MOVING, HELD);
+    let (mut ada, mut ben) = (site.visitor().cookies, site.visitor().cookies);
+    let with = |site: &Site, cookies: &mut BTreeMap<String, String>, target: &str| {
+        let mut visitor = Visitor { site, cookies: std::mem::take(cookies) };
+        let reply = visitor.get(target);
+        *cookies = visitor.cookies;
+        reply
+    };
+    assert_eq!(with(&site, &mut ada, "/").status, 200);
+    assert_eq!(with(&site, &mut ben, "/shop/").status, kind.page_status());
+    let at = site.weir.public;
+    site.weir.signal(Signal::KILL);
+    site.weir.wait_for_end();
+    let before = site.origin.requests();
+    assert_eq!(with(&site, &mut ada.clone(), "/").status, kind.status_without_weir());
+    assert_eq!(site.origin.requests(), before, "closed");
+
+    let setup = site.weir.take_setup().arg("--listen").arg(at.to_string());
+    site.weir = setup.start();
+    let visit = ada.clone();
+    eventually("the proxy finds Weir again", || (with(&site, &mut ada, "/").status == 200).then_some(()));
+    assert_eq!(ada, visit, "the same visit");
+    let page = with(&site, &mut ben, "/shop/");
+    assert!(page.text().contains("<dd data-weir=\"rank\">1</dd>"), "the same place: {}", page.text());
+}

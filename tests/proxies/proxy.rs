@@ -1,0 +1,170 @@
+//! The real proxies, with the recipes of `deploy/proxies` as they are, but for the addresses.
+
+use std::{
+    env, fs,
+    fs::File,
+    io::{self, Write as _},
+    net::{Ipv4Addr, SocketAddr},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU16, Ordering},
+};
+
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::{client::Client, clock::eventually};
+
+/// A kind of proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Caddy,
+    Envoy,
+    Nginx,
+    Traefik,
+}
+
+impl Kind {
+    pub(crate) const ALL: [(Self, &'static str); 4] =
+        [(Self::Caddy, "caddy"), (Self::Envoy, "envoy"), (Self::Nginx, "nginx"), (Self::Traefik, "traefik")];
+
+    fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(kind, _)| *kind == self).expect("all are there").1
+    }
+
+    /// The status of the page.
+    pub(crate) fn page_status(self) -> u16 {
+        if self == Self::Envoy { 429 } else { 503 }
+    }
+
+    /// The statuses that visitors get while Weir does not answer.
+    pub(crate) fn status_without_weir(self) -> u16 {
+        match self {
+            Self::Caddy => 502,
+            Self::Envoy => 503,
+            Self::Nginx | Self::Traefik => 500,
+        }
+    }
+}
+
+/// A running proxy. It is killed when dropped, and its log is shown if the test failed.
+pub(crate) struct Proxy {
+    kind: Kind,
+    child: Child,
+    dir: TempDir,
+    pub(crate) at: SocketAddr,
+}
+
+impl Proxy {
+    /// Starts a proxy in front of a site, with Weir at this address.
+    pub(crate) fn start(kind: Kind, weir: SocketAddr, site: SocketAddr) -> Self {
+        let dir = tempfile::Builder::new().prefix("weir-proxy-").tempdir().expect("a temporary directory");
+        let program = program(kind);
+        let here = dir.path();
+        let at = own_address();
+        let recipe = |file: &str| {
+            let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/proxies").join(file);
+            let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            let text = text
+                .replace("127.0.0.1:8080", &weir.to_string())
+                .replace("127.0.0.1:3000", &site.to_string());
+            let port = |of: SocketAddr| format!("address: 127.0.0.1, port_value: {}", of.port());
+            text.replace("address: 127.0.0.1, port_value: 8080", &port(weir))
+                .replace("address: 127.0.0.1, port_value: 3000", &port(site))
+                .replace(
+                    "address: 0.0.0.0, port_value: 8000",
+                    &format!("address: {}, port_value: {}", at.ip(), at.port()),
+                )
+        };
+        let write = |file: &str, text: String| {
+            fs::write(here.join(file), text).expect("the temporary directory takes files");
+            here.join(file)
+        };
+        let mut command = Command::new(&program);
+        match kind {
+            Kind::Caddy => {
+                let text = recipe("Caddyfile")
+                    .replace(":8000 {", &format!("http://:{} {{\n\tbind {}", at.port(), at.ip()));
+                command.args(["run", "--adapter", "caddyfile", "--config"]).arg(write("Caddyfile", text));
+                command.env("XDG_DATA_HOME", here).env("XDG_CONFIG_HOME", here);
+            }
+            Kind::Envoy => {
+                command.args(["--disable-hot-restart", "--concurrency", "1", "-l", "warn", "-c"]);
+                command.arg(write("envoy.yaml", recipe("envoy.yaml")));
+            }
+            Kind::Nginx => {
+                let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+                let paths: String =
+                    paths.map(|of| format!("{of}_temp_path {0}/{of}; ", here.display())).concat();
+                let text = recipe("nginx.conf")
+                    .replace("http {", &format!("http {{ access_log off; {paths}"))
+                    .replace("listen 8000;", &format!("listen {at};"));
+                let text = format!("pid {0}/pid; error_log stderr warn;\n{text}", here.display());
+                command.args(["-e", "stderr", "-g", "daemon off; master_process off;", "-p"]).arg(here);
+                command.arg("-c").arg(write("nginx.conf", text));
+            }
+            Kind::Traefik => {
+                let dynamic = write("dynamic.yml", recipe("traefik.yml"));
+                let text = format!(
+                    "entryPoints: {{ site: {{ address: \"{at}\" }} }}\nproviders: {{ file: {{ filename: {} }} }}\n\
+                     global: {{ checkNewVersion: false, sendAnonymousUsage: false }}\n",
+                    dynamic.display()
+                );
+                command.arg(format!("--configFile={}", write("traefik.yml", text).display()));
+            }
+        }
+        let log = File::create(here.join("log")).expect("the temporary directory takes files");
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file")).stderr(log).current_dir(here);
+        let child = command.spawn().unwrap_or_else(|e| panic!("{}: {e}", program.display()));
+        let mut proxy = Self { kind, child, dir, at };
+        eventually("the proxy serves", || {
+            assert!(proxy.child.try_wait().expect("our own child").is_none(), "{kind:?} ended");
+            let mut client = Client::connect(at).ok()?;
+            // A proxy that has not read its routes yet answers 404.
+            let reply = client.get("/healthz").ok()?;
+            (reply.status == 200).then_some(())
+        });
+        proxy
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // It may have ended by itself.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            drop(writeln!(io::stderr(), "--- the log of {:?}:\n{}---", self.kind, self.log()));
+        }
+    }
+}
+
+/// An address that no other process uses: proxies cannot say which port they were given. Each process has a part of the loopback
+/// network for itself.
+fn own_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(8_000);
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    (Ipv4Addr::new(127, 64 | high & 63, middle, low), NEXT.fetch_add(1, Ordering::Relaxed)).into()
+}
+
+/// Where the program of a proxy is: named by a variable as in `CADDY=…`, otherwise in `PATH`.
+fn program(kind: Kind) -> PathBuf {
+    let name = kind.name();
+    if let Some(path) = env::var_os(name.to_uppercase()) {
+        return path.into();
+    }
+    let paths = env::var_os("PATH").unwrap_or_default();
+    let found = env::split_paths(&paths).map(|dir| dir.join(name)).find(|path| path.is_file());
+    found.unwrap_or_else(|| {
+        panic!(
+            "{name} is missing; scripts/test takes it from a package, or name it: {}=/path/to/{name}",
+            name.to_uppercase()
+        )
+    })
+}
