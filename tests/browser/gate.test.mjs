@@ -1,0 +1,153 @@
+// A site of three pages behind a real proxy that asks Weir, as people see it: with and without JavaScript, in two tabs, and with a
+// form. tests/proxies runs all proxies; here it is Caddy, with the recipe of deploy/proxies.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import http from "node:http";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test as all } from "node:test";
+import { Weir, axe, context, page, shot, until, zone } from "./harness.mjs";
+
+const tests = [];
+const test = (name, run) => tests.push([name, run]);
+
+const QUICK = { admit_per_minute: 600, polling_period_ms: 500, idle_timeout_s: 10 };
+const CONFIG = (more) => `trusted_proxies = ["127.0.0.1"]\n${zone("SITE", { ...QUICK, ...more })}[[route]]\nzone = "SITE"\n`;
+const HELD = CONFIG({ mode: "hold" });
+const MOVING = CONFIG({});
+const text = (at, name) => at.textContent(`[data-weir="${name}"]`);
+const rank_is = (at, rank) => until(`the rank is ${rank}`, async () => (await text(at, "rank")) === rank);
+
+// No other process uses this part of the loopback network, and each site has a port of its own.
+const pid = process.pid;
+const HOST = `127.${64 | ((pid >> 16) & 63)}.${(pid >> 8) & 255}.${pid & 255}`;
+let port = 8100;
+
+/// A shop behind Caddy, and the requests that reached it.
+async function site(t, config) {
+  const asked = [];
+  const shop = http.createServer(async (request, response) => {
+    let body = "";
+    for await (const chunk of request) body += chunk;
+    asked.push({ method: request.method, url: request.url, body });
+    const form = '<form method="post" action="/order"><input name="item" value="7" aria-label="item"><button>Order</button></form>';
+    const html = `<!doctype html><html lang="en"><title>shop</title><h1>${request.method} ${request.url} ${body}</h1>${form}`;
+    response.writeHead(200, { "content-type": "text/html" }).end(html);
+  });
+  await new Promise((done) => shop.listen(0, "127.0.0.1", done));
+  t.after(() => shop.close().closeAllConnections());
+  const weir = await Weir.start(t, { config });
+  const dir = mkdtempSync(join(tmpdir(), "weir-caddy-"));
+  const own = (port += 1);
+  const recipe = readFileSync(new URL("../../deploy/proxies/Caddyfile", import.meta.url), "utf8")
+    .replaceAll("127.0.0.1:8080", weir.door.address)
+    .replaceAll("127.0.0.1:3000", `127.0.0.1:${shop.address().port}`)
+    .replace(":8000 {", `http://:${own} {\n\tbind ${HOST}`);
+  writeFileSync(join(dir, "Caddyfile"), recipe);
+  const env = { ...process.env, XDG_DATA_HOME: dir, XDG_CONFIG_HOME: dir };
+  const args = ["run", "--adapter", "caddyfile", "--config", join(dir, "Caddyfile")];
+  const caddy = spawn(process.env.CADDY ?? "caddy", args, { env, stdio: ["ignore", "ignore", "pipe"] });
+  let log = "";
+  caddy.stderr.on("data", (bytes) => (log += bytes));
+  const ended = new Promise((done) => caddy.once("error", (error) => done((log += error))).once("close", done));
+  t.after(async () => {
+    if (t.passed === false) process.stderr.write(`--- the log of Caddy:\n${log}---\n`);
+    caddy.kill("SIGKILL");
+    await ended;
+    rmSync(dir, { recursive: true, force: true });
+  });
+  const url = `http://${HOST}:${own}`;
+  await until("Caddy serves", async () => {
+    if (caddy.exitCode !== null || !caddy.pid) throw new Error(`Caddy does not run; scripts/test takes it from a package: ${log}`);
+    return (await fetch(`${url}/healthz`)).status === 200;
+  });
+  asked.length = 0;
+  const move = () => {
+    weir.configure(MOVING);
+    weir.signal("SIGHUP");
+  };
+  return { asked, weir, url, move };
+}
+
+test("a visitor waits at the address that was asked for, and arrives there", async (t) => {
+  const { asked, weir, url, move } = await site(t, HELD);
+  await weir.crowd(t, "SITE", 1);
+  const made = await context(t);
+  const at = await made.newPage();
+  const reply = await at.goto(`${url}/cart?item=7#list`);
+  assert.equal(reply.status(), 503);
+  await rank_is(at, "2");
+  assert.match(await at.title(), /^2 · Waiting room$/);
+  assert.match(await text(at, "reason"), /Nobody is admitted/);
+  assert.match(await text(at, "explanation"), /kept for 10 seconds/);
+  assert.deepEqual(await axe(at), []);
+  await shot(at, "gate waiting");
+  const cookies = await made.cookies();
+  assert.deepEqual(cookies.map(({ name, httpOnly, sameSite }) => [name, httpOnly, sameSite]), [["weir-SITE", true, "Lax"]]);
+  await at.reload();
+  await rank_is(at, "2");
+  const tab = await made.newPage();
+  await tab.goto(`${url}/about`);
+  await rank_is(tab, "2");
+  assert.deepEqual(asked, [], "nothing reached the site");
+  move();
+  for (const [tab_of, path] of [[at, "/cart?item=7"], [tab, "/about"]]) {
+    await until(`the site shows ${path}`, async () => (await tab_of.textContent("h1")).trim() === `GET ${path}`);
+  }
+  assert.equal(at.url(), `${url}/cart?item=7#list`);
+  assert.deepEqual(asked.map(({ method, url: of }) => `${method} ${of}`).filter((of) => !of.includes("favicon")).sort(), ["GET /about", "GET /cart?item=7"]);
+  await at.goto(`${url}/third`);
+  assert.equal((await at.textContent("h1")).trim(), "GET /third");
+});
+
+test("a visitor without JavaScript waits and arrives, too", async (t) => {
+  const { weir, url, move } = await site(t, HELD);
+  await weir.crowd(t, "SITE", 1);
+  const at = await page(t, `${url}/cart`, { javaScriptEnabled: false, locale: "ko-KR" });
+  assert.equal((await text(at, "rank")).trim(), "2");
+  assert.equal(await at.getAttribute("html", "lang"), "ko");
+  move();
+  await until("the site shows its page", async () => (await at.textContent("h1")).trim() === "GET /cart");
+});
+
+test("what was sent with a form can be sent again", async (t) => {
+  const { asked, weir, url, move } = await site(t, MOVING);
+  const made = await context(t);
+  const at = await made.newPage();
+  await at.goto(`${url}/form`);
+  weir.configure(HELD);
+  weir.signal("SIGHUP");
+  await until("the zone is held", async () => (await fetch(`${url}/x`)).status === 503);
+  // The visit has ended.
+  await made.clearCookies();
+  asked.length = 0;
+  await at.getByRole("button", { name: "Order" }).click();
+  await until("the page says that it was not delivered", async () => /not delivered/.test(await text(at, "explanation")));
+  assert.deepEqual(await axe(at), []);
+  move();
+  const again = at.getByRole("button", { name: "Send again" });
+  await again.waitFor();
+  assert.deepEqual(asked, [], "not by itself");
+  assert.deepEqual(await axe(at), []);
+  // The button reloads the page. A browser asks its user first whether to send a form again; one without windows waits for ever.
+  await at.reload();
+  await until("it arrives", async () => (await at.textContent("h1")).trim() === "POST /order item=7");
+  assert.deepEqual(asked.filter(({ method }) => method === "POST"), [{ method: "POST", url: "/order", body: "item=7" }]);
+});
+
+test("while Weir is away the page says so, and the place is kept", async (t) => {
+  const { weir, url, move } = await site(t, HELD);
+  const at = await page(t, `${url}/cart`);
+  await rank_is(at, "1");
+  await weir.kill();
+  await until("the trouble is shown", () => at.isVisible('[data-weir="trouble"]'));
+  await weir.up();
+  await until("the trouble is over", async () => !(await at.isVisible('[data-weir="trouble"]')));
+  await rank_is(at, "1");
+  move();
+  await until("the site shows its page", async () => (await at.textContent("h1")).trim() === "GET /cart");
+});
+
+all("a site behind a proxy", { concurrency: 4 }, (t) => Promise.all(tests.map(([name, run]) => t.test(name, run))));
