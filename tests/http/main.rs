@@ -141,6 +141,7 @@ fn together() -> Vec<Trial> {
         tls::faults_end_the_start,
         tls::slow_clients_are_let_go,
         tls::a_client_that_takes_nothing_is_let_go,
+        tls::pings_do_not_hold_replies,
         tls::connections_are_capped_before_the_handshake,
         tls::a_drain_finishes_requests_and_sends_away,
         tls::the_accept_queue_is_served,

@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -24,6 +25,7 @@ use tokio::{
     sync::oneshot,
     time::timeout,
 };
+use tokio_rustls::client::TlsStream;
 
 use crate::{
     app::{Answer, body},
@@ -340,6 +342,63 @@ pub(crate) fn a_client_that_takes_nothing_is_let_go() {
         drop(silent);
         while stream.rank().await != 1 {}
     });
+}
+
+/// With HTTP/2, a client with a closed window that takes the answers to its pings loses its connection as well: with replies
+/// that wait, with a window of one byte, and with a stream, which is no presence.
+pub(crate) fn pings_do_not_hold_replies() {
+    runtime().block_on(async {
+        let site = Site::start("write_timeout_s = 1\nidle_timeout_s = 3600", HELD);
+        let mut reads = site.connect(site.two()).await;
+        let (deaf, heard) = (join(&mut reads).await, join(&mut reads).await);
+        let mut stream = reads.stream(&heard).await;
+        for (path, window) in [
+            ("/openapi.json".to_owned(), 0),
+            ("/openapi.json".to_owned(), 1),
+            (format!("/traffic/stream?zone=Z&token={deaf}"), 0),
+        ] {
+            let tls = handshake(site.weir.public, site.two()).await.expect("a connection");
+            let mut client = Pinger::begin(tls, window, &path).await;
+            client.until_it_ends().await;
+        }
+        while stream.rank().await != 1 {}
+        site.until_open(1).await;
+    });
+}
+
+/// A client of HTTP/2 that sends pings, and takes what comes.
+struct Pinger(TlsStream<TcpStream>);
+
+impl Pinger {
+    /// Asks for this path, with a window for its reply.
+    async fn begin(mut tls: TlsStream<TcpStream>, window: u32, path: &str) -> Self {
+        let length = u8::try_from(path.len()).expect("short");
+        // The path has an index of the static table, and is not compressed. HPACK writes a length from 127 in two bytes.
+        let length = if length < 127 { vec![length] } else { vec![127, length - 127] };
+        let head = [&[0x82, 0x87, 0x04][..], &length, path.as_bytes(), &HEAD[3..]].concat();
+        let settings = [&[0, 4][..], &window.to_be_bytes()].concat();
+        let bytes = [PREFACE, &frame(SETTINGS, 0, 0, &settings), &frame(HEADERS, 5, 1, &head)].concat();
+        tls.write_all(&bytes).await.expect("taken");
+        Self(tls)
+    }
+
+    async fn until_it_ends(&mut self) {
+        let (mut from, mut to) = tokio::io::split(&mut self.0);
+        let mut reply = Vec::new();
+        let pings = async {
+            while to.write_all(&frame(PING, 0, 0, &[0; 8])).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            // A reset is also an end.
+            _ = from.read_to_end(&mut reply) => {}
+            () = pings => {}
+            () = tokio::time::sleep(DEADLINE) => panic!("it does not end: {} bytes", reply.len()),
+        }
+        assert!(!reply.is_empty(), "the head and the answers to its pings");
+    }
 }
 
 /// Connections above the caps end without a handshake. Those below are served, and a place that is left is free.

@@ -164,7 +164,17 @@ impl Connection {
     }
 
     pub(crate) fn set(&self, phase: Phase) {
-        self.state.store((phase as u64) << 32 | u64::from(self.shared.tick.load(Relaxed)), Relaxed);
+        self.set_since(phase, self.now());
+    }
+
+    /// It is in this phase since that tick.
+    pub(crate) fn set_since(&self, phase: Phase, tick: u32) {
+        self.state.store((phase as u64) << 32 | u64::from(tick), Relaxed);
+    }
+
+    /// The tick of now.
+    pub(crate) fn now(&self) -> u32 {
+        self.shared.tick.load(Relaxed)
     }
 
     pub(crate) fn phase(&self) -> (Phase, u32) {

@@ -6,7 +6,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
@@ -20,7 +20,7 @@ use tower_service::Service;
 use crate::{
     KnownClient, Observer, Received, Refusal,
     check::{Malformed, call, check, close_if_last},
-    link::{Exchange, Link},
+    link::{Exchange, Link, Part, Replying},
     outlet::{Outlet, Piped, Takeover, pipe},
 };
 
@@ -28,8 +28,8 @@ type AnyError = Box<dyn Error + Send + Sync>;
 
 /// The body of a reply on an encrypted connection.
 pub(super) enum Reply<B> {
-    /// As the service gave it. The exchange ends with it.
-    Whole(B, #[expect(dead_code, reason = "it ends when it is dropped")] Arc<Exchange>),
+    /// As the service gave it.
+    Whole(B, Arc<Replying>),
     /// A stream.
     Stream(Piped),
     /// None.
@@ -41,16 +41,15 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<AnyError>,
 {
-    type Data = Bytes;
+    type Data = Part;
     type Error = AnyError;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, AnyError>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Part>, AnyError>>> {
         match self.get_mut() {
-            Self::Whole(body, _) => {
-                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
+            Self::Whole(body, reply) => {
+                let part = |frame: Frame<Bytes>| frame.map_data(|bytes| reply.part(bytes, false));
+                let frame = ready!(Pin::new(body).poll_frame(cx));
+                Poll::Ready(frame.map(|frame| frame.map(part).map_err(Into::into)))
             }
             Self::Stream(body) => {
                 Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
@@ -127,7 +126,7 @@ where
         } else {
             close_if_last(&link.connection, response.headers_mut());
         }
-        Ok(response.map(|body| Reply::Whole(body, exchange)))
+        Ok(response.map(|body| Reply::Whole(body, Replying::new(exchange))))
     }
 }
 
