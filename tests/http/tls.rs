@@ -591,6 +591,7 @@ pub(crate) fn oversized_and_ambiguous_requests() {
         for (request, status) in [
             (with(&[("host", "test")]), 200),
             (with(&[("host", "other")]), 400),
+            (with(&[("host", "test"), ("host", "other")]), 400),
             (with(&[("x", &long)]), 431),
             (with(&many), 431),
             (post("/traffic/wait", &" ".repeat(5_000)), 413),
@@ -599,6 +600,7 @@ pub(crate) fn oversized_and_ambiguous_requests() {
             let what = format!("{request:?}");
             let reply = two.ask(request).await.unwrap_or_else(|e| panic!("{e}: {what}"));
             assert_eq!(reply.status, status, "{what}");
+            assert!(![400, 413].contains(&status) || !reply.problem().is_empty(), "{what}");
         }
         assert_eq!(two.ask(get("/healthz")).await.expect("the same connection goes on").status, 200);
     });

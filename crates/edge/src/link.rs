@@ -268,6 +268,7 @@ impl Buf for Part {
 
 #[cfg(test)]
 mod tests {
+    use hyper::Response;
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
@@ -276,8 +277,8 @@ mod tests {
     struct NoObserver;
 
     impl Observer for NoObserver {
-        fn refused(&self, _: Refusal) -> Vec<u8> {
-            Vec::new()
+        fn refused(&self, _: Refusal) -> Response<Bytes> {
+            Response::default()
         }
     }
 

@@ -11,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use hyper::{
-    Request, Response, StatusCode, Version,
+    Request, Response, Version,
     body::{Body, Frame, Incoming, SizeHint},
     header::{CONNECTION, HOST, HeaderValue},
 };
@@ -32,8 +32,8 @@ pub(super) enum Reply<B> {
     Whole(B, Arc<Replying>),
     /// A stream.
     Stream(Piped),
-    /// None.
-    Empty,
+    /// That of a request which did not reach the service.
+    Refused(Option<Bytes>, Arc<Replying>),
 }
 
 impl<B> Body for Reply<B>
@@ -54,7 +54,9 @@ where
             Self::Stream(body) => {
                 Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
             }
-            Self::Empty => Poll::Ready(None),
+            Self::Refused(body, reply) => {
+                Poll::Ready(body.take().map(|body| Ok(Frame::data(reply.part(body, false)))))
+            }
         }
     }
 
@@ -62,7 +64,7 @@ where
         match self {
             Self::Whole(body, _) => body.is_end_stream(),
             Self::Stream(body) => body.is_end_stream(),
-            Self::Empty => true,
+            Self::Refused(body, _) => body.is_none(),
         }
     }
 
@@ -70,7 +72,7 @@ where
         match self {
             Self::Whole(body, _) => body.size_hint(),
             Self::Stream(body) => body.size_hint(),
-            Self::Empty => SizeHint::with_exact(0),
+            Self::Refused(body, _) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
         }
     }
 }
@@ -93,19 +95,13 @@ where
         let exchange = Exchange::begin(Arc::clone(&link));
         (call(service, request.map(Received::Engine)), exchange)
     });
-    if called.is_none() && link.is_multiplexed() {
-        // It is counted, and its text is for HTTP/1.1.
-        drop(observer.refused(Refusal::Malformed));
-    }
+    let refused = (called.is_none() && link.is_multiplexed()).then(|| {
+        let exchange = Exchange::begin(Arc::clone(&link));
+        exchange.wait();
+        observer.refused(Refusal::Malformed).map(|body| Reply::Refused(Some(body), Replying::new(exchange)))
+    });
     async move {
-        let Some((reply, exchange)) = called else {
-            if !link.is_multiplexed() {
-                return Err(Malformed);
-            }
-            let mut response = Response::new(Reply::Empty);
-            *response.status_mut() = StatusCode::BAD_REQUEST;
-            return Ok(response);
-        };
+        let Some((reply, exchange)) = called else { return refused.ok_or(Malformed) };
         let Ok(mut response) = reply.await;
         if response.extensions_mut().remove::<KnownClient>().is_some() {
             link.connection.make_known();
