@@ -641,8 +641,8 @@ const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// Streams that are reset at once (CVE-2023-44487), a head in endless pieces, and control frames without end: each connection
-/// ends, and others are served.
+/// Streams that are reset at once (CVE-2023-44487), a head in endless pieces, and pings in place of the first request: each
+/// connection ends, and others are served.
 pub(crate) fn many_resets_end_the_connection() {
     runtime().block_on(async {
         let site = Site::start("header_timeout_s = 1", "");
