@@ -138,6 +138,7 @@ fn together() -> Vec<Trial> {
         tls::one_connection_holds_many_streams,
         tls::changed_files_come_into_force_and_lose_nobody,
         tls::a_bad_pair_keeps_the_one_in_force,
+        tls::a_start_with_an_invalid_certificate_warns,
         tls::faults_end_the_start,
         tls::slow_clients_are_let_go,
         tls::a_client_that_takes_nothing_is_let_go,

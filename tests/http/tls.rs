@@ -208,6 +208,8 @@ pub(crate) fn a_bad_pair_keeps_the_one_in_force() {
         let dir = site.weir.setup().dir();
         let first = site.connect(site.one()).await.certificate;
         let (good, other) = (site.root.certify(2_101), site.root.certify(2_102));
+        let (expired, later) = (site.root.certify(2_000), site.root.certify_between(2_090, 2_100));
+        let cut = good.chain.split("-----END").next().expect("a chain");
         let failed = || counted(&site.weir, "weir_config_reloads_total{result=\"failed\"}");
         let faults = [
             (
@@ -218,6 +220,9 @@ pub(crate) fn a_bad_pair_keeps_the_one_in_force() {
             ),
             ("nothing", &good.key, "cert.pem: has no certificate", true),
             (&good.chain, "nothing", "key.pem: has no private key", true),
+            (cut, &good.key, "the line `-----END CERTIFICATE-----` is missing", false),
+            (&expired.chain, &expired.key, "cert.pem: has expired", false),
+            (&later.chain, &later.key, "cert.pem: is not valid yet", true),
         ];
         for ((chain, key, what, with_signal), before) in faults.into_iter().zip(0..) {
             write(dir, chain, key);
@@ -233,6 +238,22 @@ pub(crate) fn a_bad_pair_keeps_the_one_in_force() {
         timeout(DEADLINE, shown).await.expect("the good pair is shown");
         assert!(!site.weir.log().contains("PRIVATE"), "{}", site.weir.log());
     });
+}
+
+/// A server starts with a certificate that is not valid now, because its clock may be wrong, and says so.
+pub(crate) fn a_start_with_an_invalid_certificate_warns() {
+    let root = Root::new();
+    for (from, to, what) in [(1_990, 2_000, "has expired"), (2_090, 2_100, "is not valid yet")] {
+        let setup = Setup::new(&config("", 60_000, HELD));
+        root.certify_between(from, to).write(setup.dir());
+        let weir = setup.start();
+        eventually(what, || weir.log().contains(what).then_some(()));
+        // The files did not change, so a reload does not judge them again.
+        weir.signal(Signal::HUP);
+        eventually("a reload", || {
+            (counted(&weir, "weir_config_reloads_total{result=\"ok\"}") == 1).then_some(())
+        });
+    }
 }
 
 /// What is wrong is said in one line with the file's name, before anything is served.

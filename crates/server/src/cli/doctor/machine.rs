@@ -8,7 +8,7 @@ use super::report::Report;
 use crate::{
     config::{Config, RESERVED_FILES},
     stores::StoreSettings,
-    tls::{self, TlsSettings},
+    tls::{self, TlsSettings, Validity},
 };
 
 const CONFIG: &str = "configuration";
@@ -79,18 +79,28 @@ pub(super) fn check(config: &Config, open_files: u64, report: &mut Report) {
 }
 
 fn certificate(tls: &TlsSettings, report: &mut Report) {
-    let why = "apps and browsers refuse a server whose certificate has expired";
+    let why = "apps and browsers refuse a server whose certificate is not valid";
+    let renew = "renew it; the server takes over the new files by itself";
     match tls.read() {
-        Ok(read) => report.judge(
-            tls::seconds_left(&read.certificate) >= tls::SOON.as_secs(),
-            CONFIG,
-            match tls::days_left(&read.certificate) {
-                0 => "tls.certificate expires today, or has expired".to_owned(),
-                days => format!("tls.certificate expires in {days} days"),
-            },
-            why,
-            "renew it; the server takes over the new files by itself",
-        ),
+        Ok(read) => match tls::validity(&read.certificate) {
+            Validity::Now => report.judge(
+                tls::seconds_left(&read.certificate) >= tls::SOON.as_secs(),
+                CONFIG,
+                match tls::days_left(&read.certificate) {
+                    0 => "tls.certificate expires today".to_owned(),
+                    days => format!("tls.certificate expires in {days} days"),
+                },
+                why,
+                renew,
+            ),
+            Validity::Expired => report.problem(CONFIG, "tls.certificate has expired", why, renew),
+            Validity::Later => report.problem(
+                CONFIG,
+                "tls.certificate is not valid yet",
+                why,
+                "use one that is valid, or correct this machine's clock",
+            ),
+        },
         Err(fault) => {
             report.problem(CONFIG, fault.to_string(), why, "correct it: a server with it does not start");
         }
