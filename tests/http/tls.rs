@@ -692,6 +692,7 @@ pub(crate) fn many_resets_end_the_connection() {
             assert_eq!(goaway(&exchange(stream, &bytes).await), ends_with, "{what}");
             assert_eq!(other.ask(get("/healthz")).await.expect(what).status, 200);
         }
+        assert!(!site.weir.log().contains("h2::"), "a client writes the log: {}", site.weir.log());
     });
 }
 
