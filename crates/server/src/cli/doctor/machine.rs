@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use admission::{Definition, OnStoreFailure, ZoneId};
 use ipnet::IpNet;
 
 use super::report::Report;
@@ -63,6 +64,24 @@ pub(super) fn check(config: &Config, open_files: u64, report: &mut Report) {
         "a trusted proxy may claim any client's address, so every machine in that network can evade limits",
         "list the addresses of the proxies only",
     );
+    let open =
+        |(_, definition): &&(ZoneId, Definition)| definition.policy.on_store_failure == OnStoreFailure::Open;
+    if let Some((zone, _)) = config.zones.iter().find(open) {
+        report.unknown(
+            CONFIG,
+            format!("on_store_failure is open, in zone {zone}"),
+            "while the store is away, everybody enters, also those who have not waited; what you protect gets all of them",
+            "keep it only if what you protect can take everybody",
+        );
+    }
+    if config.cors_origins.allow_any() {
+        report.unknown(
+            CONFIG,
+            "cors_origins has *",
+            "pages of every site may take places and poll for their visitors, and read the replies",
+            "list the origins of your own pages, unless everybody's pages may use this waiting room",
+        );
+    }
     if matches!(config.store, StoreSettings::Redis(_)) {
         report.judge(
             config.seal.key_file.is_some() && config.pass.key_file.is_some(),
