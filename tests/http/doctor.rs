@@ -10,6 +10,7 @@ use std::{
 
 use crate::{
     clock::eventually,
+    https::Root,
     redis::{Cluster, Options, Standalone},
     weir::{Setup, binary, zone},
 };
@@ -53,7 +54,7 @@ fn sound(setup: &Setup) -> Vec<String> {
 fn examine(setup: &Setup, args: &[String], shell: &str) -> Report {
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("{shell} exec \"$@\"")).arg("sh").arg(binary()).arg("doctor").args(args);
-    command.env("WEIR_DATA_DIR", setup.data());
+    command.current_dir(setup.dir()).env("WEIR_DATA_DIR", setup.data());
     if setup.config_path().exists() {
         command.env("WEIR_CONFIG", setup.config_path());
     }
@@ -242,6 +243,24 @@ pub(crate) fn dangers_of_the_machine_are_found() {
     assert!(!setup.data().exists(), "the doctor makes nothing");
 
     examine(&setup, &sound(&setup), "ulimit -n 1000;").has_problem("max_connections is 744");
+    let setup_open = Setup::zone(60, "on_store_failure = \"open\"");
+    let mut args = sound(&setup_open);
+    args.push("--cors-origins=*".to_owned());
+    let report = examine(&setup_open, &args, "");
+    for found in ["on_store_failure is open, in zone", "cors_origins has *"] {
+        assert!(
+            report.found("unknown").iter().any(|line| line.contains(found)),
+            "{found}: {:#?}",
+            report.lines
+        );
+    }
+    let root = Root::new();
+    for (from, to, problem) in [(1_990, 2_000, "has expired"), (2_090, 2_100, "is not valid yet")] {
+        let tls = "[tls]\ncertificate = \"cert.pem\"\nkey = \"key.pem\"\n";
+        let setup = Setup::new(&format!("{tls}{}", zone("Z", 60, "")));
+        root.certify_between(from, to).write(setup.dir());
+        examine(&setup, &sound(&setup), "").has_problem(problem);
+    }
     examine(&setup, &["--trusted-proxies=192.0.2.1,10.0.0.0/8".to_owned()], "")
         .has_problem("trusted_proxies has 10.0.0.0/8");
     let redis = Standalone::start();

@@ -100,6 +100,7 @@ pub(crate) fn what_operators_changed_wins_until_the_file_is_edited() {
     let ended = setup.fail();
     assert_eq!(ended.status.code(), Some(74), "{}", ended.log);
     assert!(ended.log.contains("zones.json: EOF"), "{}", ended.log);
+    assert!(!ended.log.contains("can't be kept"), "nobody makes a change: {}", ended.log);
 
     fs::write(&path, kept.to_string()).expect("written");
     let mut weir = setup.start();

@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -24,6 +25,7 @@ use tokio::{
     sync::oneshot,
     time::timeout,
 };
+use tokio_rustls::client::TlsStream;
 
 use crate::{
     app::{Answer, body},
@@ -206,6 +208,8 @@ pub(crate) fn a_bad_pair_keeps_the_one_in_force() {
         let dir = site.weir.setup().dir();
         let first = site.connect(site.one()).await.certificate;
         let (good, other) = (site.root.certify(2_101), site.root.certify(2_102));
+        let (expired, later) = (site.root.certify(2_000), site.root.certify_between(2_090, 2_100));
+        let cut = good.chain.split("-----END").next().expect("a chain");
         let failed = || counted(&site.weir, "weir_config_reloads_total{result=\"failed\"}");
         let faults = [
             (
@@ -216,6 +220,9 @@ pub(crate) fn a_bad_pair_keeps_the_one_in_force() {
             ),
             ("nothing", &good.key, "cert.pem: has no certificate", true),
             (&good.chain, "nothing", "key.pem: has no private key", true),
+            (cut, &good.key, "the line `-----END CERTIFICATE-----` is missing", false),
+            (&expired.chain, &expired.key, "cert.pem: has expired", false),
+            (&later.chain, &later.key, "cert.pem: is not valid yet", true),
         ];
         for ((chain, key, what, with_signal), before) in faults.into_iter().zip(0..) {
             write(dir, chain, key);
@@ -231,6 +238,22 @@ pub(crate) fn a_bad_pair_keeps_the_one_in_force() {
         timeout(DEADLINE, shown).await.expect("the good pair is shown");
         assert!(!site.weir.log().contains("PRIVATE"), "{}", site.weir.log());
     });
+}
+
+/// A server starts with a certificate that is not valid now, because its clock may be wrong, and says so.
+pub(crate) fn a_start_with_an_invalid_certificate_warns() {
+    let root = Root::new();
+    for (from, to, what) in [(1_990, 2_000, "has expired"), (2_090, 2_100, "is not valid yet")] {
+        let setup = Setup::new(&config("", 60_000, HELD));
+        root.certify_between(from, to).write(setup.dir());
+        let weir = setup.start();
+        eventually(what, || weir.log().contains(what).then_some(()));
+        // The files did not change, so a reload does not judge them again.
+        weir.signal(Signal::HUP);
+        eventually("a reload", || {
+            (counted(&weir, "weir_config_reloads_total{result=\"ok\"}") == 1).then_some(())
+        });
+    }
 }
 
 /// What is wrong is said in one line with the file's name, before anything is served.
@@ -340,6 +363,63 @@ pub(crate) fn a_client_that_takes_nothing_is_let_go() {
         drop(silent);
         while stream.rank().await != 1 {}
     });
+}
+
+/// With HTTP/2, a client with a closed window that takes the answers to its pings loses its connection as well: with replies
+/// that wait, with a window of one byte, and with a stream, which is no presence.
+pub(crate) fn pings_do_not_hold_replies() {
+    runtime().block_on(async {
+        let site = Site::start("write_timeout_s = 1\nidle_timeout_s = 3600", HELD);
+        let mut reads = site.connect(site.two()).await;
+        let (deaf, heard) = (join(&mut reads).await, join(&mut reads).await);
+        let mut stream = reads.stream(&heard).await;
+        for (path, window) in [
+            ("/openapi.json".to_owned(), 0),
+            ("/openapi.json".to_owned(), 1),
+            (format!("/traffic/stream?zone=Z&token={deaf}"), 0),
+        ] {
+            let tls = handshake(site.weir.public, site.two()).await.expect("a connection");
+            let mut client = Pinger::begin(tls, window, &path).await;
+            client.until_it_ends().await;
+        }
+        while stream.rank().await != 1 {}
+        site.until_open(1).await;
+    });
+}
+
+/// A client of HTTP/2 that sends pings, and takes what comes.
+struct Pinger(TlsStream<TcpStream>);
+
+impl Pinger {
+    /// Asks for this path, with a window for its reply.
+    async fn begin(mut tls: TlsStream<TcpStream>, window: u32, path: &str) -> Self {
+        let length = u8::try_from(path.len()).expect("short");
+        // The path has an index of the static table, and is not compressed. HPACK writes a length from 127 in two bytes.
+        let length = if length < 127 { vec![length] } else { vec![127, length - 127] };
+        let head = [&[0x82, 0x87, 0x04][..], &length, path.as_bytes(), &HEAD[3..]].concat();
+        let settings = [&[0, 4][..], &window.to_be_bytes()].concat();
+        let bytes = [PREFACE, &frame(SETTINGS, 0, 0, &settings), &frame(HEADERS, 5, 1, &head)].concat();
+        tls.write_all(&bytes).await.expect("taken");
+        Self(tls)
+    }
+
+    async fn until_it_ends(&mut self) {
+        let (mut from, mut to) = tokio::io::split(&mut self.0);
+        let mut reply = Vec::new();
+        let pings = async {
+            while to.write_all(&frame(PING, 0, 0, &[0; 8])).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            // A reset is also an end.
+            _ = from.read_to_end(&mut reply) => {}
+            () = pings => {}
+            () = tokio::time::sleep(DEADLINE) => panic!("it does not end: {} bytes", reply.len()),
+        }
+        assert!(!reply.is_empty(), "the head and the answers to its pings");
+    }
 }
 
 /// Connections above the caps end without a handshake. Those below are served, and a place that is left is free.
@@ -532,6 +612,7 @@ pub(crate) fn oversized_and_ambiguous_requests() {
         for (request, status) in [
             (with(&[("host", "test")]), 200),
             (with(&[("host", "other")]), 400),
+            (with(&[("host", "test"), ("host", "other")]), 400),
             (with(&[("x", &long)]), 431),
             (with(&many), 431),
             (post("/traffic/wait", &" ".repeat(5_000)), 413),
@@ -540,6 +621,7 @@ pub(crate) fn oversized_and_ambiguous_requests() {
             let what = format!("{request:?}");
             let reply = two.ask(request).await.unwrap_or_else(|e| panic!("{e}: {what}"));
             assert_eq!(reply.status, status, "{what}");
+            assert!(![400, 413].contains(&status) || !reply.problem().is_empty(), "{what}");
         }
         assert_eq!(two.ask(get("/healthz")).await.expect("the same connection goes on").status, 200);
     });
@@ -580,8 +662,8 @@ const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// Streams that are reset at once (CVE-2023-44487), a head in endless pieces, and control frames without end: each connection
-/// ends, and others are served.
+/// Streams that are reset at once (CVE-2023-44487), a head in endless pieces, and pings in place of the first request: each
+/// connection ends, and others are served.
 pub(crate) fn many_resets_end_the_connection() {
     runtime().block_on(async {
         let site = Site::start("header_timeout_s = 1", "");
@@ -610,6 +692,7 @@ pub(crate) fn many_resets_end_the_connection() {
             assert_eq!(goaway(&exchange(stream, &bytes).await), ends_with, "{what}");
             assert_eq!(other.ask(get("/healthz")).await.expect(what).status, 200);
         }
+        assert!(!site.weir.log().contains("h2::"), "a client writes the log: {}", site.weir.log());
     });
 }
 

@@ -57,9 +57,15 @@ impl Root {
 
     /// A certificate of the server that expires at the start of that year.
     pub(crate) fn certify(&self, year: i32) -> Pair {
+        self.certify_between(1_975, year)
+    }
+
+    /// The same, valid from the start of a year.
+    pub(crate) fn certify_between(&self, from: i32, year: i32) -> Pair {
         let names = ["127.0.0.1".to_owned(), "localhost".to_owned()];
         let mut params = CertificateParams::new(names).expect("these are names");
         params.distinguished_name.push(DnType::CommonName, "server");
+        params.not_before = rcgen::date_time_ymd(from, 1, 1);
         params.not_after = rcgen::date_time_ymd(year, 1, 1);
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.0).expect("a certificate");

@@ -12,12 +12,13 @@ use std::{
 };
 
 use bytes::Bytes;
+use hyper::header::{CONNECTION, HeaderValue};
 use rustix::buffer::spare_capacity;
 use socket2::SockRef;
 use tokio::{net::TcpStream, sync::Notify};
 
 use crate::{
-    Held, Observer,
+    Held, Observer, Refusal, direct,
     read::{READ_LEN, read_once},
 };
 
@@ -164,7 +165,17 @@ impl Connection {
     }
 
     pub(crate) fn set(&self, phase: Phase) {
-        self.state.store((phase as u64) << 32 | u64::from(self.shared.tick.load(Relaxed)), Relaxed);
+        self.set_since(phase, self.now());
+    }
+
+    /// It is in this phase since that tick.
+    pub(crate) fn set_since(&self, phase: Phase, tick: u32) {
+        self.state.store((phase as u64) << 32 | u64::from(tick), Relaxed);
+    }
+
+    /// The tick of now.
+    pub(crate) fn now(&self) -> u32 {
+        self.shared.tick.load(Relaxed)
     }
 
     pub(crate) fn phase(&self) -> (Phase, u32) {
@@ -172,6 +183,13 @@ impl Connection {
         let phase = usize::try_from(state >> 32).ok().and_then(|index| PHASES.get(index).copied());
         let since = u32::try_from(state & u64::from(u32::MAX)).expect("masked to 32 bits");
         (phase.expect("only `set` writes, and it writes a phase"), since)
+    }
+
+    /// The last reply of a connection that is refused.
+    pub(crate) fn refusal(&self, refusal: Refusal) -> Vec<u8> {
+        let (mut head, body) = self.shared.observer.refused(refusal).into_parts();
+        head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        direct::encode(&head, &body, self.now())
     }
 
     pub(crate) fn is_draining(&self) -> bool {

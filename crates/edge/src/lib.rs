@@ -31,6 +31,9 @@ mod tls;
 
 use std::{net::IpAddr, time::Duration};
 
+use bytes::Bytes;
+use hyper::Response;
+
 pub use listen::{ListenError, listen};
 pub use outlet::{Outlet, Takeover};
 pub use per_address::{Held, PerAddress, PerClient};
@@ -100,7 +103,7 @@ pub trait Observer: Send + Sync + 'static {
     /// A connection did not get through its TLS handshake: the client broke it off, took too long, or cannot agree.
     fn handshake_failed(&self) {}
 
-    /// A connection is refused. Returns the whole HTTP reply; it must say `Connection: close`, since that is what
-    /// follows.
-    fn refused(&self, refusal: Refusal) -> Vec<u8>;
+    /// A connection is refused, or a request of a connection with HTTP/2. Returns the reply. Where the connection ends with
+    /// it, the edge says so in it.
+    fn refused(&self, refusal: Refusal) -> Response<Bytes>;
 }

@@ -2,13 +2,18 @@
 //!
 //! With HTTP/1.1 there is one request at a time, and its steps are the phases, as on a plain connection. With HTTP/2 there are
 //! several. Then the connection is in the phase of the one that is furthest: `Reply` while a reply or a message waits for
-//! the client, so that the deadline of a reply applies; else `Busy` while there is a request; else `Idle`. Invariant: an
-//! exchange is counted from its request to the end of its reply's body, however it ends.
+//! the client, so that the deadline of a reply applies; else `Busy` while there is a request; else `Idle`. Invariants:
+//!
+//! - An exchange is counted from its request until its reply is written or dropped, however it ends.
+//! - `Reply` begins when the reply that has waited longest last made progress. Only its own bytes are its progress: with a
+//!   closed window a client still gets other replies, and answers to its pings.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicBool, Ordering::Relaxed},
 };
+
+use bytes::{Buf, Bytes};
 
 use crate::connection::{Connection, Phase};
 
@@ -28,8 +33,25 @@ pub(crate) struct Link {
 struct Exchanges {
     /// Requests whose replies are not complete.
     open: usize,
-    /// Those of them with something that waits for the client.
-    waiting: usize,
+    /// Those of them with something that waits for the client, and the tick since which it does so without progress.
+    waiting: Vec<Waiting>,
+    /// How many there were so far.
+    begun: u32,
+}
+
+struct Waiting {
+    exchange: u32,
+    since: u32,
+}
+
+impl Exchanges {
+    fn waits(&self, exchange: u32) -> bool {
+        self.waiting.iter().any(|waiting| waiting.exchange == exchange)
+    }
+
+    fn end_waiting(&mut self, exchange: u32) {
+        self.waiting.retain(|waiting| waiting.exchange != exchange);
+    }
 }
 
 impl Link {
@@ -58,7 +80,7 @@ impl Link {
             return;
         }
         if self.is_multiplexed() {
-            self.change(|_| {});
+            self.change(|_, _| {});
         } else if self.connection.phase().0 == Phase::Stream {
             self.connection.set(Phase::Reply);
         }
@@ -67,11 +89,13 @@ impl Link {
     /// The socket took some bytes.
     pub(crate) fn progress(&self) {
         let was_stalled = self.stalled.load(Relaxed) && self.stalled.swap(false, Relaxed);
-        if was_stalled && self.is_multiplexed() {
-            self.change(|_| {});
-        }
-        // The deadline starts again.
-        if self.connection.phase().0 == Phase::Reply {
+        if self.is_multiplexed() {
+            // The bytes may be those of something else than the replies that wait.
+            if was_stalled {
+                self.change(|_, _| {});
+            }
+        } else if self.connection.phase().0 == Phase::Reply {
+            // The deadline starts again.
             self.connection.set(Phase::Reply);
         }
     }
@@ -84,39 +108,51 @@ impl Link {
         }
     }
 
-    fn change(&self, change: impl FnOnce(&mut Exchanges)) {
+    /// Changes the exchanges, given the tick of now, and then the phase.
+    fn change<T>(&self, change: impl FnOnce(&mut Exchanges, u32) -> T) -> T {
         let mut exchanges = self.exchanges.lock().unwrap_or_else(PoisonError::into_inner);
-        change(&mut exchanges);
-        let phase = match *exchanges {
-            Exchanges { waiting: 1.., .. } => Phase::Reply,
-            _ if self.is_stalled() => Phase::Reply,
-            Exchanges { open: 1.., .. } => Phase::Busy,
-            _ => Phase::Idle,
+        let now = self.connection.now();
+        let changed = change(&mut exchanges, now);
+        // The one that has waited longest. Ticks wrap.
+        let waiting = exchanges.waiting.iter().map(|waiting| waiting.since);
+        let longest = waiting.max_by_key(|&since| now.wrapping_sub(since));
+        let phase = match exchanges.open {
+            _ if longest.is_some() || self.is_stalled() => Phase::Reply,
+            1.. => Phase::Busy,
+            0 => Phase::Idle,
         };
-        // A further request is no progress of the replies before it.
-        if self.connection.phase().0 != phase {
+        if let Some(since) = longest {
+            self.connection.set_since(phase, since);
+        } else if self.connection.phase().0 != phase {
             self.connection.set(phase);
         }
+        changed
     }
 }
 
 /// A request and its reply.
 pub(crate) struct Exchange {
     pub(crate) link: Arc<Link>,
-    /// Guarded by the lock of [`Link::change`], as is `over`.
-    waits: AtomicBool,
+    /// Its number, with HTTP/2.
+    number: u32,
+    /// With HTTP/2, guarded by the lock of [`Link::change`].
     over: AtomicBool,
 }
 
 impl Exchange {
     /// A request has come.
     pub(crate) fn begin(link: Arc<Link>) -> Arc<Self> {
-        if link.is_multiplexed() {
-            link.change(|exchanges| exchanges.open += 1);
+        let number = if link.is_multiplexed() {
+            link.change(|exchanges, _| {
+                exchanges.open += 1;
+                exchanges.begun = exchanges.begun.wrapping_add(1);
+                exchanges.begun
+            })
         } else {
             link.connection.set(Phase::Busy);
-        }
-        Arc::new(Self { link, waits: AtomicBool::new(false), over: AtomicBool::new(false) })
+            0
+        };
+        Arc::new(Self { link, number, over: AtomicBool::new(false) })
     }
 
     /// A reply or a message waits for the client from now on.
@@ -124,11 +160,16 @@ impl Exchange {
         if !self.link.is_multiplexed() {
             return self.link.connection.set(Phase::Reply);
         }
-        self.link.change(|exchanges| {
-            if !self.over.load(Relaxed) && !self.waits.swap(true, Relaxed) {
-                exchanges.waiting += 1;
+        self.link.change(|exchanges, now| {
+            if !self.over.load(Relaxed) && !exchanges.waits(self.number) {
+                exchanges.waiting.push(Waiting { exchange: self.number, since: now });
             }
         });
+    }
+
+    /// Whether something waits for the client. With HTTP/1.1, the connection's phase tells.
+    pub(crate) fn waits(&self) -> bool {
+        self.link.is_multiplexed() && self.link.change(|exchanges, _| exchanges.waits(self.number))
     }
 
     /// The body of the reply is a stream, which is not a reply that waits.
@@ -136,19 +177,22 @@ impl Exchange {
         self.link.streams.store(true, Relaxed);
     }
 
-    /// The HTTP engine has taken the message. With HTTP/1.1, the flush tells.
-    pub(crate) fn taken(&self) {
-        if self.link.is_multiplexed() {
-            self.link.change(|exchanges| {
-                if self.waits.swap(false, Relaxed) {
-                    exchanges.waiting -= 1;
-                }
-            });
-        }
+    /// With HTTP/2: a part of what waits is written.
+    fn progress(&self) {
+        self.link.change(|exchanges, now| {
+            for waiting in exchanges.waiting.iter_mut().filter(|waiting| waiting.exchange == self.number) {
+                waiting.since = now;
+            }
+        });
     }
 
-    /// The HTTP engine has taken the whole reply, or the request is gone.
-    pub(crate) fn end(&self) {
+    /// With HTTP/2: the message is written.
+    fn taken(&self) {
+        self.link.change(|exchanges, _| exchanges.end_waiting(self.number));
+    }
+
+    /// The reply is written, or the request is gone.
+    fn end(&self) {
         if !self.link.is_multiplexed() {
             if !self.over.swap(true, Relaxed) && self.link.streams.swap(false, Relaxed) {
                 // The end of the stream is on its way.
@@ -156,10 +200,10 @@ impl Exchange {
             }
             return;
         }
-        self.link.change(|exchanges| {
+        self.link.change(|exchanges, _| {
             if !self.over.swap(true, Relaxed) {
                 exchanges.open -= 1;
-                exchanges.waiting -= usize::from(self.waits.swap(false, Relaxed));
+                exchanges.end_waiting(self.number);
             }
         });
     }
@@ -171,8 +215,60 @@ impl Drop for Exchange {
     }
 }
 
+/// The reply of an exchange: its body, and each part of it that the HTTP engine still has. The exchange ends with the last.
+pub(crate) struct Replying(Arc<Exchange>);
+
+impl Replying {
+    pub(crate) fn new(exchange: Arc<Exchange>) -> Arc<Self> {
+        Arc::new(Self(exchange))
+    }
+
+    /// A part of the body, for the engine.
+    pub(crate) fn part(self: &Arc<Self>, bytes: Bytes, is_message: bool) -> Part {
+        // With HTTP/1.1 the engine copies a part at once, and the socket tells.
+        let of = self.0.link.is_multiplexed().then(|| Arc::clone(self));
+        Part { bytes, is_message, of }
+    }
+}
+
+impl Drop for Replying {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// A part of a reply's body. The engine of HTTP/2 takes it from the body before the client's window has room, and advances
+/// when it writes it.
+pub(crate) struct Part {
+    bytes: Bytes,
+    /// Nothing more waits when it is written, although the body goes on.
+    is_message: bool,
+    of: Option<Arc<Replying>>,
+}
+
+impl Buf for Part {
+    fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn advance(&mut self, written: usize) {
+        self.bytes.advance(written);
+        let Some(Replying(exchange)) = self.of.as_deref() else { return };
+        if self.is_message && self.bytes.is_empty() {
+            exchange.taken();
+        } else if written > 0 {
+            exchange.progress();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use hyper::Response;
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
@@ -181,23 +277,29 @@ mod tests {
     struct NoObserver;
 
     impl Observer for NoObserver {
-        fn refused(&self, _: Refusal) -> Vec<u8> {
-            Vec::new()
+        fn refused(&self, _: Refusal) -> Response<Bytes> {
+            Response::default()
         }
     }
 
-    /// The phase is that of the request that is furthest, and only progress starts the deadline of a reply again.
-    #[tokio::test]
-    async fn the_phase_of_several_requests() {
+    /// A connection with HTTP/2, its clock and its client.
+    async fn link() -> (Arc<Link>, Arc<Shared>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let _client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connected");
+        let client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connected");
         let (stream, peer) = listener.accept().await.expect("accepted");
         let shared = Arc::new(Shared::new(Arc::new(NoObserver)));
         let connection = Arc::new(Connection::new(stream, peer, Arc::clone(&shared), false, None));
         let link = Link::new(Arc::clone(&connection));
         connection.multiplex();
+        (link, shared, client)
+    }
+
+    /// The phase is that of the request that is furthest, and only its progress starts the deadline of a reply again.
+    #[tokio::test]
+    async fn the_phase_of_several_requests() {
+        let (link, shared, _client) = link().await;
         let begin = || Exchange::begin(Arc::clone(&link));
-        let phase = || connection.phase();
+        let phase = || link.connection.phase();
 
         let (one, two) = (begin(), begin());
         assert_eq!(phase().0, Phase::Busy);
@@ -208,6 +310,10 @@ mod tests {
         let three = begin();
         assert_eq!(phase(), (Phase::Reply, 0), "a further request is no progress");
         link.progress();
+        assert_eq!(phase(), (Phase::Reply, 0), "the bytes may be those of another reply");
+        two.progress();
+        assert_eq!(phase(), (Phase::Reply, 0), "the other one has waited longer");
+        one.progress();
         assert_eq!(phase(), (Phase::Reply, 7));
         one.end();
         one.end();
@@ -223,5 +329,32 @@ mod tests {
         assert_eq!(phase().0, Phase::Idle);
         one.wait();
         assert_eq!(phase().0, Phase::Idle, "it is over");
+    }
+
+    /// A reply waits until the engine has written it, and not only until the engine has taken it from the body.
+    #[tokio::test]
+    async fn a_reply_waits_until_it_is_written() {
+        let (link, shared, _client) = link().await;
+        let exchange = Exchange::begin(Arc::clone(&link));
+        exchange.wait();
+        let reply = Replying::new(exchange);
+        let mut part = reply.part(Bytes::from_static(b"reply"), false);
+        drop(reply);
+        shared.tick.store(7, Relaxed);
+        assert_eq!(link.connection.phase(), (Phase::Reply, 0));
+        part.advance(1);
+        assert_eq!(link.connection.phase(), (Phase::Reply, 7));
+        drop(part);
+        assert_eq!(link.connection.phase().0, Phase::Idle);
+
+        let exchange = Exchange::begin(Arc::clone(&link));
+        let stream = Replying::new(Arc::clone(&exchange));
+        exchange.wait();
+        let mut part = stream.part(Bytes::from_static(b"message"), true);
+        part.advance(3);
+        assert!(exchange.waits());
+        part.advance(4);
+        assert!(!exchange.waits());
+        assert_eq!(link.connection.phase().0, Phase::Busy, "the stream goes on");
     }
 }

@@ -270,7 +270,7 @@ where
     }
 
     fn refuse(self: &Arc<Self>, connection: Arc<Connection>, refusal: Refusal) {
-        let reply = self.shared.observer.refused(refusal);
+        let reply = connection.refusal(refusal);
         // A handshake would cost more than the refusal saves, and a client that waits for one cannot read this.
         if self.tls.is_none() {
             // The socket is new, so its buffer takes a few hundred bytes at once.
@@ -368,7 +368,7 @@ where
     async fn finish(&self, connection: &Connection, failure: Option<hyper::Error>) {
         let refusal = refusal(connection, failure.as_ref());
         if let Some(refusal) = refusal {
-            let _ = connection.stream.try_write(&self.shared.observer.refused(refusal));
+            let _ = connection.stream.try_write(&connection.refusal(refusal));
         }
         connection.end_writing();
         if refusal.is_some() || connection.service_closes() || connection.has_unread() {

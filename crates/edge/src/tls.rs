@@ -121,7 +121,7 @@ impl Tls {
         }
         if first[0] != HANDSHAKE {
             if first[0].is_ascii_uppercase() {
-                let _ = connection.stream.try_write(&observer.refused(Refusal::Plaintext));
+                let _ = connection.stream.try_write(&connection.refusal(Refusal::Plaintext));
             }
             connection.end_writing();
             return Box::pin(connection.linger(LINGER_BYTES)).await;

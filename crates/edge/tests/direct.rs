@@ -15,7 +15,7 @@ use std::{
 use bytes::Bytes;
 use edge::{Edge, Limits, Observer, Received, Refusal, listen};
 use http_body_util::{BodyExt as _, Full};
-use hyper::{Request, Response, header::CONNECTION, header::HeaderValue};
+use hyper::{Request, Response, StatusCode, header::CONNECTION, header::HeaderValue};
 use proptest::{prelude::*, sample::select, test_runner::TestRunner};
 use tokio::{sync::watch, task::spawn_blocking};
 use tower::service_fn;
@@ -32,8 +32,10 @@ const LIMITS: Limits = Limits {
 struct Quiet;
 
 impl Observer for Quiet {
-    fn refused(&self, refusal: Refusal) -> Vec<u8> {
-        format!("HTTP/1.1 400 No\r\nconnection: close\r\n\r\n{refusal:?}").into_bytes()
+    fn refused(&self, refusal: Refusal) -> Response<Bytes> {
+        let mut reply = Response::new(format!("{refusal:?}").into());
+        *reply.status_mut() = StatusCode::BAD_REQUEST;
+        reply
     }
 }
 

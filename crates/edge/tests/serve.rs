@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use edge::{Edge, KnownClient, Limits, Observer, PerClient, Received, Refusal, Takeover, listen};
 use http_body_util::{BodyExt as _, Full};
-use hyper::{Request, Response};
+use hyper::{Request, Response, StatusCode};
 use socket2::{Domain, Socket, Type};
 use tokio::{sync::watch, task::spawn_blocking};
 use tower::service_fn;
@@ -51,8 +51,10 @@ impl Observer for Heard {
         address == EXEMPT
     }
 
-    fn refused(&self, refusal: Refusal) -> Vec<u8> {
-        format!("HTTP/1.1 400 No\r\nconnection: close\r\n\r\n{refusal:?}").into_bytes()
+    fn refused(&self, refusal: Refusal) -> Response<Bytes> {
+        let mut reply = Response::new(format!("{refusal:?}").into());
+        *reply.status_mut() = StatusCode::BAD_REQUEST;
+        reply
     }
 }
 

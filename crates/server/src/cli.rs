@@ -153,7 +153,8 @@ fn open_files() -> u64 {
 /// Starts the log on standard error.
 fn start_log(filter: &str) {
     // async-nats logs every lost connection and every missed message, at `info` and `error`. The fan-out logs what matters.
-    let filter = format!("async_nats=off,{filter}");
+    // h2 warns of each connection of a client that misbehaves, so that client would write the log.
+    let filter = format!("async_nats=off,h2=error,{filter}");
     let colour = io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none();
     let subscriber = tracing_subscriber::fmt()
         .with_writer(io::stderr)

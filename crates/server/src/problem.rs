@@ -280,20 +280,6 @@ impl Problem {
         }
         response
     }
-
-    /// The reply as bytes, for a connection that no HTTP engine drives. It always says that the connection closes.
-    #[must_use]
-    pub fn into_bytes(self) -> Vec<u8> {
-        let body = self.body();
-        let status = StatusCode::from_u16(self.code.status).expect("the table has real statuses");
-        let retry = self.retry_after_s.map_or(String::new(), |s| format!("retry-after: {s}\r\n"));
-        format!(
-            "HTTP/1.1 {status}\r\ncontent-type: application/problem+json\r\ncache-control: no-store\r\n\
-             connection: close\r\n{retry}content-length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .into_bytes()
-    }
 }
 
 #[cfg(test)]
@@ -318,12 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_and_reply_are_the_same() {
-        let text = String::from_utf8(Problem::overloaded().into_bytes()).expect("text");
-        let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
-        assert!(head.starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
-        assert!(head.contains("retry-after: 5") && head.contains("connection: close"));
-        assert!(head.contains(&format!("content-length: {}", body.len())));
+    fn the_last_reply_of_a_connection_says_so() {
         let response = Problem::overloaded().into_reply();
         assert_eq!(response.headers()[RETRY_AFTER], "5");
         assert_eq!(response.headers()[CONNECTION], "close");

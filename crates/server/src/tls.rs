@@ -1,6 +1,7 @@
 //! The certificate of the public listener: its files, and what happens when they change.
 //!
-//! Invariants: a pair that cannot be used never replaces one that is in force; no connection is closed for a new certificate.
+//! Invariants: a pair that cannot be used, or is not valid now, never replaces one that is in force; no connection is closed for
+//! a new certificate.
 
 use std::{
     fs::{self, File},
@@ -64,8 +65,7 @@ impl TlsSettings {
             CertificateError::Key(what) => KeyFault::Wrong { path: self.key.clone(), what },
             CertificateError::NotAPair => {
                 let what = format!(
-                    "is not the key of the first certificate in {}; the server's own certificate comes first, and both files \
-                     are of the same renewal",
+                    "{fault} in {}; the server's own certificate comes first, and both files must be of the same renewal",
                     self.certificate.display()
                 );
                 KeyFault::Wrong { path: self.key.clone(), what }
@@ -101,6 +101,8 @@ pub struct Certificates {
 struct Files {
     settings: TlsSettings,
     seen: Seen,
+    /// The digest of the pair in force.
+    in_force: Hash,
 }
 
 /// What is remembered of the files. Something that was seen before is not reported again.
@@ -117,7 +119,8 @@ impl Certificates {
     /// If the system gives no random numbers.
     pub fn new(settings: &TlsSettings, read: &Read, metrics: Arc<Metrics>) -> Result<Arc<Self>, Failure> {
         let tls = Tls::new(&read.certificate).map_err(Failure::with(failure::UNAVAILABLE))?;
-        let files = Mutex::new(Files { settings: settings.clone(), seen: Seen::Pair(read.digest) });
+        let seen = Seen::Pair(read.digest);
+        let files = Mutex::new(Files { settings: settings.clone(), seen, in_force: read.digest });
         let certificates = Self { tls, metrics, files };
         certificates.report(&read.certificate);
         Ok(Arc::new(certificates))
@@ -129,6 +132,22 @@ impl Certificates {
         Arc::clone(&self.tls)
     }
 
+    /// Reads these files. A pair that is not the one in force must be valid now: clients refuse another one.
+    ///
+    /// # Errors
+    /// A [`KeyFault`] that names the file.
+    pub fn read(&self, settings: &TlsSettings) -> Result<Read, KeyFault> {
+        let read = settings.read()?;
+        let wrong =
+            |what: &str| Err(KeyFault::Wrong { path: settings.certificate.clone(), what: what.to_owned() });
+        match validity(&read.certificate) {
+            _ if self.files().in_force == read.digest => Ok(read),
+            Validity::Now => Ok(read),
+            Validity::Later => wrong("is not valid yet; wait, or correct this machine's clock"),
+            Validity::Expired => wrong("has expired; renew it, or correct this machine's clock"),
+        }
+    }
+
     /// Uses a certificate that was read from these files, and follows the files from now on.
     pub fn take_over(&self, settings: &TlsSettings, read: &Read) {
         let mut files = self.files();
@@ -136,7 +155,7 @@ impl Certificates {
         if files.seen != seen {
             self.use_now(&read.certificate);
         }
-        *files = Files { settings: settings.clone(), seen };
+        *files = Files { settings: settings.clone(), seen, in_force: read.digest };
     }
 
     /// Looks at the files now and then, and takes over what changed. Each change is reported once. Never ends.
@@ -146,9 +165,9 @@ impl Certificates {
         loop {
             looks.tick().await;
             let settings = self.files().settings.clone();
-            let reading = settings.clone();
+            let (reading, from) = (Arc::clone(&self), settings.clone());
             // A disk may be slow.
-            let Ok(read) = spawn_blocking(move || reading.read()).await else { continue };
+            let Ok(read) = spawn_blocking(move || reading.read(&from)).await else { continue };
             if let Some(ok) = self.see(&settings, read) {
                 bus.publish(Reloaded { ok });
             }
@@ -168,7 +187,10 @@ impl Certificates {
         }
         files.seen = seen;
         match read {
-            Ok(read) => self.use_now(&read.certificate),
+            Ok(read) => {
+                files.in_force = read.digest;
+                self.use_now(&read.certificate);
+            }
             Err(fault) => {
                 tracing::error!("{fault} (the certificate that was in force stays)");
                 return Some(false);
@@ -186,14 +208,42 @@ impl Certificates {
     fn report(&self, certificate: &Certificate) {
         self.metrics.certificate_expires(certificate.expires_at_s());
         let days_left = days_left(certificate);
-        if seconds_left(certificate) < SOON.as_secs() {
-            tracing::warn!(days_left, "the certificate expires soon, or has expired; renew it");
+        match validity(certificate) {
+            Validity::Later => tracing::warn!("the certificate is not valid yet, and clients refuse it"),
+            Validity::Expired => {
+                tracing::warn!("the certificate has expired, and clients refuse it; renew it");
+            }
+            Validity::Now if seconds_left(certificate) < SOON.as_secs() => {
+                tracing::warn!(days_left, "the certificate expires soon; renew it");
+            }
+            Validity::Now => {}
         }
     }
 
     /// A panic cannot leave it half changed.
     fn files(&self) -> MutexGuard<'_, Files> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a certificate is valid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Validity {
+    /// It is.
+    Now,
+    /// Not yet.
+    Later,
+    /// Not any more.
+    Expired,
+}
+
+/// Whether a certificate is valid now, by this machine's clock.
+#[must_use]
+pub fn validity(certificate: &Certificate) -> Validity {
+    match unix_ms() / 1_000 {
+        now_s if now_s < certificate.valid_from_s() => Validity::Later,
+        now_s if now_s > certificate.expires_at_s() => Validity::Expired,
+        _ => Validity::Now,
     }
 }
 

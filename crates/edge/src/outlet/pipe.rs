@@ -1,7 +1,7 @@
 //! The outlet of an encrypted connection: messages go to the HTTP engine, as the parts of a reply's body.
 //!
-//! The pipe holds one message. While the engine has not taken it, or the socket takes no bytes, the next one is refused, so a
-//! client that does not read costs no more than on a plain connection.
+//! The pipe holds one message. While the engine has not taken it (with HTTP/2: has not written it), or the socket takes no
+//! bytes, the next one is refused, so a client that does not read costs no more than on a plain connection.
 
 use std::{
     fmt,
@@ -16,7 +16,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use socket2::SockRef;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::link::Exchange;
+use crate::link::{Exchange, Part, Replying};
 
 /// The least that the system buffers for a connection with HTTP/2, in bytes. All its requests share it.
 const SHARED_UNREAD: usize = 16 << 10;
@@ -30,15 +30,15 @@ pub(crate) struct Pipe {
 /// The body of a reply whose messages come from a [`Pipe`].
 pub(crate) struct Piped {
     messages: Receiver<Bytes>,
-    exchange: Arc<Exchange>,
+    reply: Arc<Replying>,
 }
 
 /// A stream as the reply of this exchange.
 pub(crate) fn pipe(exchange: &Arc<Exchange>) -> (Pipe, Piped) {
     exchange.stream();
     let (sender, receiver) = channel(1);
-    let exchange = || Arc::clone(exchange);
-    (Pipe { messages: sender, exchange: exchange() }, Piped { messages: receiver, exchange: exchange() })
+    let reply = Replying::new(Arc::clone(exchange));
+    (Pipe { messages: sender, exchange: Arc::clone(exchange) }, Piped { messages: receiver, reply })
 }
 
 impl Pipe {
@@ -69,7 +69,7 @@ impl Pipe {
     }
 
     pub(super) fn flush(&self) -> bool {
-        self.is_empty() && !self.exchange.link.is_stalled() && self.is_open()
+        self.is_empty() && !self.exchange.waits() && !self.exchange.link.is_stalled() && self.is_open()
     }
 
     pub(super) async fn flushed(&self) {
@@ -95,27 +95,18 @@ impl Drop for Pipe {
 }
 
 impl Body for Piped {
-    type Data = Bytes;
+    type Data = Part;
     type Error = std::convert::Infallible;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+    ) -> Poll<Option<Result<Frame<Part>, Self::Error>>> {
         let message = ready!(self.messages.poll_recv(cx));
-        if message.is_some() {
-            self.exchange.taken();
-        }
-        Poll::Ready(message.map(|message| Ok(Frame::data(message))))
+        Poll::Ready(message.map(|message| Ok(Frame::data(self.reply.part(message, true)))))
     }
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::default()
-    }
-}
-
-impl Drop for Piped {
-    fn drop(&mut self) {
-        self.exchange.end();
     }
 }

@@ -125,6 +125,7 @@ fn head<B>(response: &Response<B>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
     use tokio::{
         io::AsyncReadExt as _,
         net::{TcpListener, TcpStream},
@@ -136,8 +137,8 @@ mod tests {
     struct NoObserver;
 
     impl Observer for NoObserver {
-        fn refused(&self, _: Refusal) -> Vec<u8> {
-            Vec::new()
+        fn refused(&self, _: Refusal) -> Response<Bytes> {
+            Response::default()
         }
     }
 

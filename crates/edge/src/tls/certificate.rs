@@ -17,6 +17,7 @@ use x509_cert::{Certificate as Parsed, der::Decode as _};
 #[derive(Clone, Debug)]
 pub struct Certificate {
     pub(super) key: Arc<CertifiedKey>,
+    valid_from_s: u64,
     expires_at_s: u64,
 }
 
@@ -30,10 +31,7 @@ pub enum CertificateError {
     #[error("{0}")]
     Key(String),
     /// Each is right, but they do not belong together.
-    #[error(
-        "is not the key of the first certificate; the server's own certificate comes first, and both files must be of the \
-         same renewal"
-    )]
+    #[error("is not the key of the first certificate")]
     NotAPair,
 }
 
@@ -43,8 +41,19 @@ impl Certificate {
     /// # Errors
     /// A [`CertificateError`]. It shows nothing of the key.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Self, CertificateError> {
-        let not_pem =
-            |e: pem::Error| CertificateError::Chain(format!("is not a chain of certificates in PEM: {e}"));
+        let not_pem = |e: pem::Error| {
+            let what = match e {
+                // The error has the bytes as numbers.
+                pem::Error::MissingSectionEnd { end_marker } => {
+                    format!("the line `-----END {}-----` is missing", String::from_utf8_lossy(&end_marker))
+                }
+                pem::Error::IllegalSectionStart { line } => {
+                    format!("the line `{}` begins no section", String::from_utf8_lossy(&line).trim_end())
+                }
+                e => e.to_string(),
+            };
+            CertificateError::Chain(format!("is not a chain of certificates in PEM: {what}"))
+        };
         let chain: Vec<CertificateDer<'static>> =
             CertificateDer::pem_slice_iter(chain).collect::<Result<_, _>>().map_err(not_pem)?;
         let Some(own) = chain.first() else {
@@ -53,7 +62,9 @@ impl Certificate {
         let parsed = Parsed::from_der(own).map_err(|e| {
             CertificateError::Chain(format!("has a first certificate that cannot be read: {e}"))
         })?;
-        let expires_at_s = parsed.tbs_certificate().validity().not_after.to_unix_duration().as_secs();
+        let validity = parsed.tbs_certificate().validity();
+        let [valid_from_s, expires_at_s] =
+            [validity.not_before, validity.not_after].map(|time| time.to_unix_duration().as_secs());
         // The parser's error is not shown, because it could quote the key.
         let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| {
             CertificateError::Key("has no private key in PEM that is not encrypted".to_owned())
@@ -66,7 +77,13 @@ impl Certificate {
             }
             e => CertificateError::Key(format!("is not a key for TLS: {e}")),
         })?;
-        Ok(Self { key: Arc::new(key), expires_at_s })
+        Ok(Self { key: Arc::new(key), valid_from_s, expires_at_s })
+    }
+
+    /// When the server's own certificate begins to be valid, in seconds since 1970.
+    #[must_use]
+    pub fn valid_from_s(&self) -> u64 {
+        self.valid_from_s
     }
 
     /// When the server's own certificate expires, in seconds since 1970.

@@ -6,12 +6,12 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use hyper::{
-    Request, Response, StatusCode, Version,
+    Request, Response, Version,
     body::{Body, Frame, Incoming, SizeHint},
     header::{CONNECTION, HOST, HeaderValue},
 };
@@ -20,7 +20,7 @@ use tower_service::Service;
 use crate::{
     KnownClient, Observer, Received, Refusal,
     check::{Malformed, call, check, close_if_last},
-    link::{Exchange, Link},
+    link::{Exchange, Link, Part, Replying},
     outlet::{Outlet, Piped, Takeover, pipe},
 };
 
@@ -28,12 +28,12 @@ type AnyError = Box<dyn Error + Send + Sync>;
 
 /// The body of a reply on an encrypted connection.
 pub(super) enum Reply<B> {
-    /// As the service gave it. The exchange ends with it.
-    Whole(B, #[expect(dead_code, reason = "it ends when it is dropped")] Arc<Exchange>),
+    /// As the service gave it.
+    Whole(B, Arc<Replying>),
     /// A stream.
     Stream(Piped),
-    /// None.
-    Empty,
+    /// That of a request which did not reach the service.
+    Refused(Option<Bytes>, Arc<Replying>),
 }
 
 impl<B> Body for Reply<B>
@@ -41,21 +41,22 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: Into<AnyError>,
 {
-    type Data = Bytes;
+    type Data = Part;
     type Error = AnyError;
 
-    fn poll_frame(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, AnyError>>> {
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Part>, AnyError>>> {
         match self.get_mut() {
-            Self::Whole(body, _) => {
-                Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
+            Self::Whole(body, reply) => {
+                let part = |frame: Frame<Bytes>| frame.map_data(|bytes| reply.part(bytes, false));
+                let frame = ready!(Pin::new(body).poll_frame(cx));
+                Poll::Ready(frame.map(|frame| frame.map(part).map_err(Into::into)))
             }
             Self::Stream(body) => {
                 Pin::new(body).poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Into::into)))
             }
-            Self::Empty => Poll::Ready(None),
+            Self::Refused(body, reply) => {
+                Poll::Ready(body.take().map(|body| Ok(Frame::data(reply.part(body, false)))))
+            }
         }
     }
 
@@ -63,7 +64,7 @@ where
         match self {
             Self::Whole(body, _) => body.is_end_stream(),
             Self::Stream(body) => body.is_end_stream(),
-            Self::Empty => true,
+            Self::Refused(body, _) => body.is_none(),
         }
     }
 
@@ -71,7 +72,7 @@ where
         match self {
             Self::Whole(body, _) => body.size_hint(),
             Self::Stream(body) => body.size_hint(),
-            Self::Empty => SizeHint::with_exact(0),
+            Self::Refused(body, _) => SizeHint::with_exact(body.as_ref().map_or(0, |body| body.len() as u64)),
         }
     }
 }
@@ -94,19 +95,13 @@ where
         let exchange = Exchange::begin(Arc::clone(&link));
         (call(service, request.map(Received::Engine)), exchange)
     });
-    if called.is_none() && link.is_multiplexed() {
-        // It is counted, and its text is for HTTP/1.1.
-        drop(observer.refused(Refusal::Malformed));
-    }
+    let refused = (called.is_none() && link.is_multiplexed()).then(|| {
+        let exchange = Exchange::begin(Arc::clone(&link));
+        exchange.wait();
+        observer.refused(Refusal::Malformed).map(|body| Reply::Refused(Some(body), Replying::new(exchange)))
+    });
     async move {
-        let Some((reply, exchange)) = called else {
-            if !link.is_multiplexed() {
-                return Err(Malformed);
-            }
-            let mut response = Response::new(Reply::Empty);
-            *response.status_mut() = StatusCode::BAD_REQUEST;
-            return Ok(response);
-        };
+        let Some((reply, exchange)) = called else { return refused.ok_or(Malformed) };
         let Ok(mut response) = reply.await;
         if response.extensions_mut().remove::<KnownClient>().is_some() {
             link.connection.make_known();
@@ -127,7 +122,7 @@ where
         } else {
             close_if_last(&link.connection, response.headers_mut());
         }
-        Ok(response.map(|body| Reply::Whole(body, exchange)))
+        Ok(response.map(|body| Reply::Whole(body, Replying::new(exchange))))
     }
 }
 

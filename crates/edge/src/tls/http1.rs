@@ -57,7 +57,7 @@ pub(super) async fn serve<S, B>(
         if !left.parked {
             if let Some(refusal) = refusal(&link.connection, left.failure.as_ref()) {
                 link.connection.set(Phase::Linger);
-                let _ = stream.write_all(&observer.refused(refusal)).await;
+                let _ = stream.write_all(&link.connection.refusal(refusal)).await;
             }
             return close(stream, &link).await;
         }

@@ -189,7 +189,7 @@ async fn check_operator(
 /// Refuses requests under a foreign host name, as the guard of the API does. Metrics, health and the document answer under
 /// every name, because scrapers and probes ask by the name of a service.
 async fn check_host(State(state): State<AdminState>, request: Request, next: Next) -> Response {
-    let checked = state.guard.load().own_host(request.headers()).map(drop);
+    let checked = state.guard.load().own_host(request.uri(), request.headers()).map(drop);
     match checked {
         Ok(()) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -202,7 +202,7 @@ async fn read_request(
     head: &mut Parts,
     mut body: Body,
 ) -> Result<Bytes, Problem> {
-    let caller = state.guard.load().admit(head.version, &head.headers)?;
+    let caller = state.guard.load().admit(head.version, &head.uri, &head.headers)?;
     guard::says_json(&head.method, &head.headers, !body.is_end_stream())?;
     super::body::check(&head.headers, &body, MAX_BODY)?;
     let bytes = super::body::read(&mut body, MAX_BODY, state.intake.body_timeout).await?;

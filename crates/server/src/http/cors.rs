@@ -39,6 +39,12 @@ impl Origins {
         origins.iter().map(|text| read(text).ok_or(text.as_str())).collect::<Result<_, _>>().map(Self)
     }
 
+    /// Whether pages of every origin may call.
+    #[must_use]
+    pub fn allow_any(&self) -> bool {
+        self.0.iter().any(|origin| origin == ANY)
+    }
+
     /// The origin of the page that calls, if it may.
     #[must_use]
     pub fn allowed(&self, headers: &HeaderMap) -> Option<HeaderValue> {

@@ -8,7 +8,12 @@ use std::{
     },
 };
 
+use bytes::Bytes;
 use edge::{Observer, Refusal};
+use hyper::{
+    Response,
+    header::{CACHE_CONTROL, HeaderValue},
+};
 use tokio::time::Instant;
 
 use super::{
@@ -84,7 +89,7 @@ impl Observer for ListenerObserver {
         self.uncounted.has(address)
     }
 
-    fn refused(&self, refusal: Refusal) -> Vec<u8> {
+    fn refused(&self, refusal: Refusal) -> Response<Bytes> {
         if let Some(connections) = &self.connections {
             match refusal {
                 Refusal::Overloaded => connections.refused.increment(1),
@@ -104,6 +109,9 @@ impl Observer for ListenerObserver {
             Refusal::Plaintext => Problem::new(MALFORMED_HTTP, "this port is for https://"),
         };
         self.metrics.refused(Route::Other, problem.code.status);
-        problem.into_bytes()
+        let body = problem.body().into();
+        let mut reply = problem.into_reply().map(|_| body);
+        reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        reply
     }
 }

@@ -21,7 +21,7 @@ use events::LimitedCall;
 use form_urlencoded::parse;
 use gate::limits::Asked;
 use hyper::{
-    Version,
+    Uri, Version,
     header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
 };
 use tokio::sync::watch;
@@ -102,13 +102,14 @@ pub(super) async fn events(
     State(state): State<AdminState>,
     RawQuery(query): RawQuery,
     version: Version,
+    target: Uri,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     // An operator who took the server out of service can still watch it.
     if state.lifecycle.is_stopping() {
         return Err(Problem::stopping());
     }
-    state.guard.load().admit(version, &headers)?.needs(Role::Viewer)?;
+    state.guard.load().admit(version, &target, &headers)?.needs(Role::Viewer)?;
     let kinds = operators::kinds(query.as_deref())?;
     let permit = Arc::clone(&state.stream_permits).try_acquire_owned().map_err(|_| {
         let what =

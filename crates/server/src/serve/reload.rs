@@ -44,7 +44,7 @@ pub(super) async fn reload(
     // A plain listener stays plain, and an encrypted one encrypted.
     let encrypted = certificates.zip(new.tls.as_ref());
     let certificate = encrypted
-        .map(|(_, settings)| settings.read())
+        .map(|(certificates, settings)| certificates.read(settings))
         .transpose()
         .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
         .ok()?;

@@ -7,7 +7,7 @@ use events::Bus;
 use gate::{
     AnyStore, Gate, Refresh, Watcher,
     cells::{Cells, Health},
-    definitions::{OnChange, ZoneEditor},
+    definitions::{DefineError, OnChange, ZoneEditor},
     limits::BucketsOf,
 };
 use store::{Embedded, redis::Redis};
@@ -76,7 +76,11 @@ pub(super) async fn of_file(
 ) -> Result<Zones, Failure> {
     let editor =
         ZoneEditor::over_file(Arc::clone(gate), &config.data_dir, config.zones.clone(), on_change).await;
-    let editor = editor.map_err(Failure::with(failure::IO))?;
+    let editor = editor.map_err(|fault| match fault {
+        // Nobody makes a change now.
+        DefineError::Disk(why) => Failure::new(failure::IO, why),
+        fault => Failure::new(failure::IO, fault),
+    })?;
     Ok(Zones { editor, cells: Arc::new([]), buckets_of: Box::new(|_| None) })
 }
 

@@ -2,13 +2,14 @@
 
 use std::fs;
 
+use admission::{Definition, OnStoreFailure, ZoneId};
 use ipnet::IpNet;
 
 use super::report::Report;
 use crate::{
     config::{Config, RESERVED_FILES},
     stores::StoreSettings,
-    tls::{self, TlsSettings},
+    tls::{self, TlsSettings, Validity},
 };
 
 const CONFIG: &str = "configuration";
@@ -63,6 +64,24 @@ pub(super) fn check(config: &Config, open_files: u64, report: &mut Report) {
         "a trusted proxy may claim any client's address, so every machine in that network can evade limits",
         "list the addresses of the proxies only",
     );
+    let open =
+        |(_, definition): &&(ZoneId, Definition)| definition.policy.on_store_failure == OnStoreFailure::Open;
+    if let Some((zone, _)) = config.zones.iter().find(open) {
+        report.unknown(
+            CONFIG,
+            format!("on_store_failure is open, in zone {zone}"),
+            "while the store is away, everybody enters, also those who have not waited; what you protect gets all of them",
+            "keep it only if what you protect can take everybody",
+        );
+    }
+    if config.cors_origins.allow_any() {
+        report.unknown(
+            CONFIG,
+            "cors_origins has *",
+            "pages of every site may take places and poll for their visitors, and read the replies",
+            "list the origins of your own pages, unless everybody's pages may use this waiting room",
+        );
+    }
     if matches!(config.store, StoreSettings::Redis(_)) {
         report.judge(
             config.seal.key_file.is_some() && config.pass.key_file.is_some(),
@@ -79,18 +98,28 @@ pub(super) fn check(config: &Config, open_files: u64, report: &mut Report) {
 }
 
 fn certificate(tls: &TlsSettings, report: &mut Report) {
-    let why = "apps and browsers refuse a server whose certificate has expired";
+    let why = "apps and browsers refuse a server whose certificate is not valid";
+    let renew = "renew it; the server takes over the new files by itself";
     match tls.read() {
-        Ok(read) => report.judge(
-            tls::seconds_left(&read.certificate) >= tls::SOON.as_secs(),
-            CONFIG,
-            match tls::days_left(&read.certificate) {
-                0 => "tls.certificate expires today, or has expired".to_owned(),
-                days => format!("tls.certificate expires in {days} days"),
-            },
-            why,
-            "renew it; the server takes over the new files by itself",
-        ),
+        Ok(read) => match tls::validity(&read.certificate) {
+            Validity::Now => report.judge(
+                tls::seconds_left(&read.certificate) >= tls::SOON.as_secs(),
+                CONFIG,
+                match tls::days_left(&read.certificate) {
+                    0 => "tls.certificate expires today".to_owned(),
+                    days => format!("tls.certificate expires in {days} days"),
+                },
+                why,
+                renew,
+            ),
+            Validity::Expired => report.problem(CONFIG, "tls.certificate has expired", why, renew),
+            Validity::Later => report.problem(
+                CONFIG,
+                "tls.certificate is not valid yet",
+                why,
+                "use one that is valid, or correct this machine's clock",
+            ),
+        },
         Err(fault) => {
             report.problem(CONFIG, fault.to_string(), why, "correct it: a server with it does not start");
         }

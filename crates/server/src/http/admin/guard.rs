@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 
 use hyper::{
-    Method, Version,
+    Method, Uri, Version,
     header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN},
 };
 
@@ -54,11 +54,16 @@ impl Guard {
         Self { access: Access::new(tokens), hosts: hosts.to_vec() }
     }
 
-    /// The caller that sends these headers, in a request of this version.
+    /// The caller that sends these headers, in a request of this version to this target.
     ///
     /// # Errors
     /// [`PROXIED`], [`FOREIGN_HOST`], [`FOREIGN_ORIGIN`], [`UNAUTHORIZED`](crate::http::problem::UNAUTHORIZED).
-    pub(in crate::http) fn admit(&self, version: Version, headers: &HeaderMap) -> Result<Caller, Problem> {
+    pub(in crate::http) fn admit(
+        &self,
+        version: Version,
+        target: &Uri,
+        headers: &HeaderMap,
+    ) -> Result<Caller, Problem> {
         if self.access.is_open()
             && let Some(sign) = sign_of_proxy(version, headers)
         {
@@ -68,7 +73,7 @@ impl Guard {
             );
             return Err(Problem::new(PROXIED, what));
         }
-        let own = self.own_host(headers)?;
+        let own = self.own_host(target, headers)?;
         if headers.contains_key(ORIGIN) {
             // A proxy may replace `Host`. Then the page's name must be listed.
             let page = only(headers, &ORIGIN).and_then(|origin| origin.split_once("://"));
@@ -82,13 +87,23 @@ impl Guard {
         self.access.who(headers)
     }
 
-    /// The host name that a request uses, if the server may be called by it.
+    /// The host name that a request uses, if the server may be called by it. An absolute target names it, too (RFC 9112,
+    /// 3.2.2), and then both must be the same.
     ///
     /// # Errors
     /// [`FOREIGN_HOST`].
-    pub(in crate::http) fn own_host<'a>(&self, headers: &'a HeaderMap) -> Result<&'a str, Problem> {
+    pub(in crate::http) fn own_host<'a>(
+        &self,
+        target: &Uri,
+        headers: &'a HeaderMap,
+    ) -> Result<&'a str, Problem> {
         let host =
             only(headers, &HOST).ok_or_else(|| Problem::new(FOREIGN_HOST, "`Host` must be there once"))?;
+        if let Some(named) = target.authority()
+            && !named.as_str().eq_ignore_ascii_case(host)
+        {
+            return Err(Problem::new(FOREIGN_HOST, "the request's target and `Host` are not the same"));
+        }
         if self.is_own(host) {
             return Ok(host);
         }
@@ -163,7 +178,7 @@ mod tests {
         for (name, value) in headers {
             all.append(name, value);
         }
-        guard.admit(Version::HTTP_11, &all)
+        guard.admit(Version::HTTP_11, &Uri::from_static("/"), &all)
     }
 
     #[test]
@@ -176,7 +191,9 @@ mod tests {
         let asked = |tokens: &[AdminToken], version, name: &'static str| {
             let mut headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);
             headers.insert(HeaderName::from_static(name), HeaderValue::from_static("203.0.113.9"));
-            Guard::new(tokens, &[]).admit(version, &headers).map_err(|problem| problem.code.name)
+            Guard::new(tokens, &[])
+                .admit(version, &Uri::from_static("/"), &headers)
+                .map_err(|problem| problem.code.name)
         };
         for sign in [
             "forwarded",
@@ -227,6 +244,24 @@ mod tests {
         }
         assert_eq!(asked(&[]).expect_err("no name").code, FOREIGN_HOST);
         assert_eq!(asked(&[(HOST, "localhost"), (HOST, "localhost")]).expect_err("two").code, FOREIGN_HOST);
+    }
+
+    #[test]
+    fn an_absolute_target_names_the_host() {
+        let guard = Guard::new(&[], &[]);
+        let asked = |target, host| {
+            let headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static(host))]);
+            guard.admit(Version::HTTP_11, &Uri::from_static(target), &headers).map_err(|problem| problem.code)
+        };
+        assert!(asked("http://localhost:8081/admin/v1/zones", "localhost:8081").is_ok());
+        for (target, host) in [
+            ("http://evil.example/admin/v1/zones", "localhost"),
+            ("http://localhost/admin/v1/zones", "127.0.0.1"),
+            ("http://evil.example/admin/v1/zones", "evil.example"),
+            ("http://evil@localhost/admin/v1/zones", "localhost"),
+        ] {
+            assert_eq!(asked(target, host).expect_err(target), FOREIGN_HOST, "{target}");
+        }
     }
 
     #[test]
