@@ -57,6 +57,58 @@ end
 
 local taken = 1
 local w_end = (segment_of(w.next + SEGMENT - 1) + 1) * SEGMENT
+
+-- A past epoch whose tickets are gone, and of which no server can bring anything back.
+local function ended_epoch(epoch) return pack('>i8i8i8i8', epoch, 4503599627370496, 0, 0) end
+
+-- Whether the line began after a loss, and no earlier line is in front of it; and whether it began lately.
+local is_first = z.floor > 0 and z.base == segment_of(z.floor)
+local is_young = is_first and z.now < (z.born + z.idle) * 1000
+
+-- Whether the server that calls has seen that the tickets of this epoch ended.
+local has_ended = false
+for at = 1, #w.past, 32 do
+  local epoch, _, _, limit = unpack_struct('>i8i8i8i8', w.past, at)
+  has_ended = has_ended or (epoch == z.epoch and limit == 0)
+end
+
+-- Whether the newcomers of this line may lose their places: nobody has entered from it, and all of them are in the
+-- segments passed.
+local function may_displace()
+  if has_ended then return true end
+  if not is_young then return false end
+  for i = segment_of(z.floor), segment_of(z.next - 1) do
+    if not by_index[i] or call('EXISTS', by_index[i].entry_key) == 1 then return false end
+  end
+  return true
+end
+
+-- Ends the tickets of the newcomers, and begins a new epoch behind the earlier line.
+local function displace()
+  for i = 1, #segments do
+    local s = segments[i]
+    call('UNLINK', s.live_key, s.here_key, s.lost_key, unpack(s.ages))
+    s.known, s.changed, s.live, s.present, s.rev, s.front, s.near = false, false, 0, 0, 0, 0, 0
+  end
+  call('UNLINK', KEYS[3], KEYS[4])
+  z.live, z.present, z.joined, z.appointed, z.due_base = 0, 0, 0, 0, z.now - z.paused
+  begin_epoch(z.now, z.rev, z.next, { w.epoch, w_end })
+  local epochs = {}
+  for at = 1, #past, 32 do
+    local epoch, _, _, limit = unpack_struct('>i8i8i8i8', past, at)
+    epochs[#epochs + 1] = limit > z.floor and ended_epoch(epoch) or string.sub(past, at, at + 31)
+  end
+  past, z.floor, z.base = table.concat(epochs), w_end, segment_of(w_end)
+end
+
+-- Whether this line began later than the one that the server remembers. A line that has lost nothing since it began is
+-- younger whatever the clocks say.
+local function is_later()
+  if z.born == w.born then return has_ended or z.floor > w.floor end
+  return z.floor > w.floor or (z.floor == w.floor and z.born > w.born)
+    or (is_first and (z.born > w.born or (is_young and z.start == z.floor)))
+end
+
 local rev_known, known = find_past(w.epoch)
 -- A ticket may have told of the epoch before. Servers follow only a later epoch than theirs.
 if rev_known and w.epoch > z.epoch then begin_epoch(z.now, z.rev - 1, z.next, { w.epoch, z.next }) end
@@ -67,14 +119,28 @@ if w.epoch == z.epoch then
     begin_epoch(z.now, rev_known, known)
   end
 elseif not rev_known then
-  if z.floor > w.floor or (z.floor == w.floor and z.born > w.born) then
-    -- A server that remembered nothing began a new line. The people of the earlier one are before it. Its servers follow
-    -- only a later epoch than theirs, and the new line's is an instant of another clock.
+  -- Servers follow only a later epoch than theirs, and the epochs of two lines are instants of two clocks.
+  local function follow()
     if w.epoch > z.epoch then begin_epoch(z.now, z.rev - 1, z.next, { w.epoch, z.next }) end
-    if z.joined == 0 and w.next > z.floor then
-      z.floor = w_end
-      z.start = w_end + (z.run + wall) % SEGMENT
-      z.next = z.start
+  end
+  if w.floor > 0 and not has_ended and (z.born == w.born and z.floor > w.floor or
+    z.floor == w.floor and z.born < w.born and not is_later()) then
+    -- The server comes back from a line of newcomers, and these numbers are those of people in front of them.
+    follow()
+    past = string.sub(ended_epoch(w.epoch) .. past, 1, PAST)
+    taken = -1
+  elseif is_later() then
+    -- A server that remembered nothing began a new line. The people of the earlier one are before it. If both lines have
+    -- the same numbers, those who have just joined the new one lose the place, and hear that at once.
+    if w.next > z.floor and z.joined > 0 and may_displace() then
+      displace()
+    else
+      follow()
+      if z.joined == 0 and w.next > z.floor then
+        z.floor = w_end
+        z.start = w_end + (z.run + wall) % SEGMENT
+        z.next = z.start
+      end
     end
     if w.next <= z.floor then
       rev_known, known = 0, 0
@@ -112,6 +178,37 @@ local function without(key, those)
   call('BITOP', 'XOR', key, key, KEYS[7])
 end
 
+local function merge_bits(s, live, gone_bits, entered_bits)
+  if not s.known then start_segment(s) else touch(s) end
+  -- The segment may have been freed.
+  call('PERSIST', s.entry_key)
+  if #gone_bits > 0 then
+    call('SET', KEYS[6], gone_bits)
+    if #entered_bits > 0 then call('SETRANGE', KEYS[6], floor(SEGMENT / 8), entered_bits) end
+    call('BITOP', 'OR', s.lost_key, s.lost_key, KEYS[6])
+  end
+  -- The state knows better which tickets below `known` there are.
+  local skip = max(known - s.index * SEGMENT, 0)
+  if #live > 0 and skip < SEGMENT then
+    call('SET', KEYS[6], live)
+    local whole = floor(skip / 8)
+    if whole > 0 then call('SETRANGE', KEYS[6], 0, string.rep('\0', whole)) end
+    for bit = whole * 8, skip - 1 do call('SETBIT', KEYS[6], bit, 0) end
+    for plane = 1, 4 do without(s.ages[plane], KEYS[6]) end
+    call('BITOP', 'OR', s.live_key, s.live_key, KEYS[6])
+    call('BITOP', 'OR', s.here_key, s.here_key, KEYS[6])
+  end
+  call('SET', KEYS[6], call('GETRANGE', s.lost_key, 0, floor(SEGMENT / 8) - 1))
+  for _, key in ipairs({ s.live_key, s.here_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4] }) do
+    without(key, KEYS[6])
+  end
+  -- The next beat makes appointments for all present tickets of the front.
+  s.front, s.near = 0, 0
+  set_live(s, call('BITCOUNT', s.live_key))
+  set_present(s, call('BITCOUNT', s.here_key))
+  call('DEL', KEYS[6], KEYS[7])
+end
+
 -- Later, everybody who still polls has shown the ticket, and who did not is not waiting any more.
 local is_late = z.now >= z.recover_until
 if taken == 1 and not is_late then
@@ -120,34 +217,8 @@ if taken == 1 and not is_late then
     local s = segments[i]
     local at = policy_at + #POLICY + (i - 1) * 3
     local live, gone_bits, entered_bits = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    if not s.known then start_segment(s) else touch(s) end
-    -- The segment may have been freed.
-    call('PERSIST', s.entry_key)
-    if #gone_bits > 0 then
-      call('SET', KEYS[6], gone_bits)
-      if #entered_bits > 0 then call('SETRANGE', KEYS[6], floor(SEGMENT / 8), entered_bits) end
-      call('BITOP', 'OR', s.lost_key, s.lost_key, KEYS[6])
-    end
-    -- The state knows better which tickets below `known` there are.
-    local skip = max(known - s.index * SEGMENT, 0)
-    if #live > 0 and skip < SEGMENT then
-      call('SET', KEYS[6], live)
-      local whole = floor(skip / 8)
-      if whole > 0 then call('SETRANGE', KEYS[6], 0, string.rep('\0', whole)) end
-      for bit = whole * 8, skip - 1 do call('SETBIT', KEYS[6], bit, 0) end
-      for plane = 1, 4 do without(s.ages[plane], KEYS[6]) end
-      call('BITOP', 'OR', s.live_key, s.live_key, KEYS[6])
-      call('BITOP', 'OR', s.here_key, s.here_key, KEYS[6])
-    end
-    call('SET', KEYS[6], call('GETRANGE', s.lost_key, 0, floor(SEGMENT / 8) - 1))
-    for _, key in ipairs({ s.live_key, s.here_key, s.ages[1], s.ages[2], s.ages[3], s.ages[4] }) do
-      without(key, KEYS[6])
-    end
-    -- The next beat makes appointments for all present tickets of the front.
-    s.front, s.near = 0, 0
-    set_live(s, call('BITCOUNT', s.live_key))
-    set_present(s, call('BITCOUNT', s.here_key))
-    call('DEL', KEYS[6], KEYS[7])
+    -- Some are passed only because newcomers may be there.
+    if #live + #gone_bits > 0 then merge_bits(s, live, gone_bits, entered_bits) end
   end
 end
 

@@ -78,6 +78,8 @@ pub(crate) struct Auditor {
     sub_windows: u32,
     idle_ms: u64,
     period_ms: u64,
+    /// A configuration file defines the zone.
+    from_file: bool,
     decided: BTreeMap<Ticket, Vec<Decision>>,
     users: Vec<Seen>,
     /// When something was wrong.
@@ -133,6 +135,7 @@ impl Auditor {
             sub_windows: plan.policy.sub_windows,
             idle_ms: u64::from(plan.policy.idle_timeout_s) * 1_000,
             period_ms: u64::from(plan.policy.polling_period_ms),
+            from_file: plan.from_file,
             decided: BTreeMap::new(),
             users: plan.users.iter().map(user).collect(),
             disturbed: Vec::new(),
@@ -296,7 +299,11 @@ impl Auditor {
                     {
                         self.pass_lost(now, at, user, &pass, "it is gone");
                     }
-                    (None, Some(last)) if asked <= last + idle_ms && !self.nobody_knows(first, now) => {
+                    (None, Some(last))
+                        if asked <= last + idle_ms
+                            && !self.nobody_knows(first, now)
+                            && !self.is_displaced(ticket, first) =>
+                    {
                         let how = format!(
                             "{now} ms: user {user}'s ticket {ticket:?} is gone; it was last answered a poll sent at {last} ms"
                         );
@@ -363,6 +370,16 @@ impl Auditor {
     fn nobody_knows(&self, since: u64, now: u64) -> bool {
         let emptied = |at: u64| !self.lives.iter().any(|life| life.from < since && life.until > at + 5_000);
         self.wiped.iter().any(|&at| (since..=now).contains(&at) && emptied(at))
+    }
+
+    /// Whether the ticket is of a line that began when the store had been emptied, and has to make room for the line before it:
+    /// a server remembers that one, and nobody has entered from the new one.
+    fn is_displaced(&self, ticket: Option<Ticket>, joined: u64) -> bool {
+        let Some((epoch, _)) = ticket else { return false };
+        let remembers = |at: u64| self.lives.iter().any(|life| life.from < at && life.until > joined);
+        let has_entries = self.decided.range((epoch, 0)..=(epoch, u64::MAX)).next().is_some();
+        let is_new = |&at: &u64| (at..at + self.idle_ms).contains(&joined) && remembers(at);
+        self.from_file && !has_entries && self.wiped.iter().any(is_new)
     }
 
     /// Whether a node's clock was set while no server ran that had seen a ticket of `since`. A server that stands still or is

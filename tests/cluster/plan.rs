@@ -156,6 +156,8 @@ pub(crate) struct Plan {
     /// A call's changes count once a replica confirmed them.
     pub(crate) replicated: bool,
     pub(crate) servers: usize,
+    /// The servers' configuration file defines the zone, so that nobody knows whether it is new. Otherwise an operator does.
+    pub(crate) from_file: bool,
     /// On which side of a partition each node and each server is.
     pub(crate) node_sides: Vec<usize>,
     pub(crate) server_sides: Vec<usize>,
@@ -267,6 +269,7 @@ impl Plan {
             persistent: dice.chance(50),
             replicated: dice.chance(25) && data_nodes > 1,
             servers,
+            from_file: false,
             node_sides,
             server_sides,
             clock_offsets_ms,
@@ -298,6 +301,27 @@ impl Plan {
                 *lasts_ms = (*lasts_ms).min(30_000);
             }
         }
+        self
+    }
+
+    /// The same run with a zone that a configuration file defines. More often than by chance, the store is emptied, and a server
+    /// that has just started is the first to call.
+    pub(crate) fn with_a_file(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0xF11E));
+        self.from_file = true;
+        let times = if self.servers > 1 { dice.one_of(&[0, 1, 1, 2]) } else { 0 };
+        for _ in 0..times {
+            let at_ms = dice.between(5_000, self.ends_ms - 100_000);
+            let new = dice.below(self.servers);
+            self.faults.push((at_ms, Fault::KillServer { server: new, for_ms: dice.between(100, 1_000) }));
+            for server in (0..self.servers).filter(|server| *server != new) {
+                let for_ms = dice.between(500, 8_000);
+                let cut = Fault::Cut { cut: Cut::Server(server), for_ms };
+                self.faults.push((at_ms, dice.one_of(&[cut, Fault::FreezeServer { server, for_ms }])));
+            }
+            self.faults.push((at_ms + dice.between(0, 100), Fault::Flush));
+        }
+        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
         self
     }
 

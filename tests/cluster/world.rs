@@ -107,7 +107,7 @@ const RETRY_MS: u64 = 2_000;
 const PATIENCE_MS: u64 = 6_000;
 
 /// A story with at most so many users tells each answer.
-const FEW: usize = 3;
+const FEW: usize = 6;
 
 /// Runs a plan to its end.
 pub(crate) fn run(plan: &Plan) -> Run {
@@ -129,11 +129,14 @@ async fn play(plan: Plan) -> Run {
         seals,
         plan,
     });
-    for server in 0..world.plan.servers {
-        world.start(server, &[]).await;
-    }
     let definition = Definition::from(world.plan.policy);
-    world.define(&Expected::Absent, &definition).await;
+    let file = [(world.zone.clone(), definition.clone())];
+    for server in 0..world.plan.servers {
+        world.start(server, if world.plan.from_file { &file } else { &[] }).await;
+    }
+    if !world.plan.from_file {
+        world.define(&Expected::Absent, &definition).await;
+    }
     let cron = tokio::task::spawn_local({
         let net = Arc::clone(&net);
         async move {

@@ -95,6 +95,62 @@ pub(crate) async fn entry_learnt_from_a_repeated_claim_survives_a_lost_state(
     assert_eq!(verdict, Verdict::Entered(admitted));
 }
 
+/// A store is wiped twice. Each time a server that remembers nothing is first, and gives out tickets, before one that remembers the
+/// line has spoken. Everybody of the line keeps the place. The newcomers' tickets have the same numbers, and are gone at once.
+pub(crate) async fn line_goes_in_front_of_one_that_was_begun_without_it(backend: &InRedis, zone: &ZoneId) {
+    // Uses its own Redis, because the test wipes it.
+    let servers = Servers::start(backend.servers.topology());
+    let settings = backend.settings();
+    // An operator would begin a new line. This is how servers open the zones of their configuration.
+    let connect = async || {
+        let server = servers.connect(&settings, Durability::Async).await;
+        server.begin(&[(zone.clone(), with(Mode::Hold).into())]).await.expect("begun");
+        server.open_zone(zone, with(Mode::Hold)).await.expect("opened");
+        server
+    };
+    let join = async |server: &Redis, count: u32| {
+        let Joined { epoch, first, .. } = server.join(zone, count).await.expect("joins");
+        (first..first + u64::from(count)).map(|seq| (epoch, seq)).collect::<Vec<(u32, u64)>>()
+    };
+    let verdicts = async |server: &Redis, tickets: &[(u32, u64)]| {
+        let mut verdicts = Vec::new();
+        for (epoch, seq) in tickets {
+            verdicts.extend(server.enter(zone, claims(*epoch, [*seq])).await.expect("decided").verdicts);
+        }
+        verdicts
+    };
+    let first = connect().await;
+    let mut tickets = join(&first, 200).await;
+    let mut displaced = Vec::new();
+    let mut known = vec![first];
+    for count in [3, 5] {
+        // Lines that begin in the same second are not told apart.
+        let began = servers.command(servers.holder(&format!("{{{zone}}}")), &["TIME"]).parts()[0].text();
+        eventually("the next second", || async {
+            let now = servers.command(servers.holder(&format!("{{{zone}}}")), &["TIME"]).parts()[0].text();
+            (now != began).then_some(())
+        })
+        .await;
+        servers.command(servers.holder(&format!("{{{zone}}}")), &["FLUSHALL"]);
+        let ignorant = connect().await;
+        displaced.extend(join(&ignorant, count).await);
+        for server in &known {
+            server.beat(zone, Vec::new(), 0).await.expect("beats");
+        }
+        known.push(ignorant);
+        // All servers have given back what they remember, also of the displaced.
+        for server in &known {
+            let view = server.beat(zone, Vec::new(), 0).await.expect("beats");
+            assert_eq!(view.tally.waiting, tickets.len() as u64);
+        }
+        tickets.extend(join(&known[0], 10).await);
+    }
+    for server in &known {
+        assert!(ranks(&verdicts(server, &tickets).await).iter().copied().eq(1..=220));
+        assert!(verdicts(server, &displaced).await.iter().all(|verdict| *verdict == Verdict::Gone));
+    }
+}
+
 /// The entries of a segment that is freed are kept as long as the longest life of its passes.
 pub(crate) async fn freed_segment_keeps_its_longest_life(backend: &InRedis, zone: &ZoneId) {
     let store = backend.open().await;

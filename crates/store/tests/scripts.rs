@@ -23,7 +23,7 @@ const PINNED: [(&str, &str); 8] = [
     ("enter", "085af32edfb6d93cce1e99a267815ee1c3325246"),
     ("beat", "98b8e6e0bca5ca6d53f76ef662a8e81296bdd359"),
     ("policy", "2ede7e151aa524b46b9e9f479531549e2dc93ed4"),
-    ("restore", "474242eda20623d7a5916ec52ccd3ababd5bb638"),
+    ("restore", "ce977a2c70a3898bf8116a10bd0380b6ba6a5673"),
     ("zones", "7981a230cf201a59e58b74dcb9c1b64ec9442de1"),
     ("define", "c5a571666b56ec6d189c3dc5e76f226c4cf86596"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),

@@ -32,6 +32,8 @@ pub enum Rule {
     Past = 7,
     /// A ticket that only lost states knew is gone.
     Unknown = 8,
+    /// Newcomers keep the numbers of an earlier line.
+    Newcomers = 9,
 }
 
 impl Rule {
@@ -55,6 +57,7 @@ impl Rule {
             ],
             Self::Past => &[("for at = 1, #w.past, 32 do", "for at = 1, 0 do")],
             Self::Unknown => &[("or unknown and not is_lost", "")],
+            Self::Newcomers => &[("z.joined > 0 and may_displace()", "false")],
         }
     }
 }
@@ -97,7 +100,7 @@ pub(super) fn script(script: &'static Script) -> &'static Script {
 }
 
 /// All rules.
-pub const RULES: [Rule; 8] = [
+pub const RULES: [Rule; 9] = [
     Rule::Revision,
     Rule::Cap,
     Rule::Restore,
@@ -106,4 +109,5 @@ pub const RULES: [Rule; 8] = [
     Rule::Clock,
     Rule::Past,
     Rule::Unknown,
+    Rule::Newcomers,
 ];
