@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use admission::Mode;
@@ -128,6 +129,18 @@ async fn a_slow_listener_knows_that_it_missed_something() {
     let (hears, mut heard) = mpsc::channel(1);
     tokio::spawn(async move { transport.listen(hears).await });
     while let Heard::Silent(_) = heard.recv().await.expect("it listens on") {}
+    // The subscription was sent. A message may still be ahead of it at NATS, so messages are sent until one is heard.
+    let message = async |heard: &mut mpsc::Receiver<Heard>| {
+        tokio::time::timeout(Duration::from_millis(50), heard.recv()).await
+    };
+    loop {
+        nats.publish(SUBJECT, &[b"x"]);
+        match message(&mut heard).await {
+            Ok(Some(Heard::Message(_))) => break,
+            Err(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
     for _ in 0..100 {
         nats.publish(SUBJECT, &[b"x".as_slice(); 1_000]);
         for _ in 0..10 {

@@ -14,7 +14,7 @@ mod weir;
 mod origin;
 mod proxy;
 
-use std::{collections::BTreeMap, fmt::Write as _};
+use std::{collections::BTreeMap, fmt::Write as _, process::Command};
 
 use libtest_mimic::{Arguments, Trial};
 use rustix::process::Signal;
@@ -48,7 +48,19 @@ fn main() {
             })
         })
     });
-    libtest_mimic::run(&args, trials.collect()).exit();
+    let recipe = Trial::test("the_servers_part_of_the_recipes_is_right", || {
+        the_servers_part_of_the_recipes_is_right();
+        Ok(())
+    });
+    libtest_mimic::run(&args, trials.chain([recipe]).collect()).exit();
+}
+
+/// The configuration that stands beside the recipes.
+fn the_servers_part_of_the_recipes_is_right() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/proxies/weir.toml");
+    let ran = Command::new(weir::binary()).args(["check-config", file]).output().expect("it runs");
+    let said = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && said.contains("waits in SITE"), "{ran:?}");
 }
 
 /// A test, for each kind of proxy.
