@@ -10,7 +10,7 @@ use hyper::{
 use crate::{
     config::Config,
     failure::{self, Failure},
-    http::check::{path::RoutePath, routes::Visitor},
+    http::check::{asked::bare, path::RoutePath, routes::Visitor},
 };
 
 /// The request that is asked about.
@@ -38,10 +38,7 @@ pub(super) fn explain(config: &Config, question: &Question) -> Result<String, Fa
         usage(format!("`{url}` is not an address; write one as in https://shop.example/checkout"))
     })?;
     let host = &rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())];
-    let host = host
-        .rsplit_once(':')
-        .filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()))
-        .map_or(host, |(host, _)| host);
+    let host = bare(host);
     let mut fields = HeaderMap::new();
     for line in headers {
         let read = line.split_once(':').and_then(|(name, value)| {
@@ -53,13 +50,8 @@ pub(super) fn explain(config: &Config, question: &Question) -> Result<String, Fa
         fields.append(name, value);
     }
     let path = RoutePath::of(url);
-    let visitor = Visitor {
-        method,
-        host: &host.to_ascii_lowercase(),
-        path: &path,
-        headers: &fields,
-        address: *address,
-    };
+    let visitor =
+        Visitor { method, host: &host, path: &path, headers: &fields, address: address.to_canonical() };
     let mut text = String::new();
     if !path.is_plain {
         text = format!("the path counts as {}\n", path.normal);

@@ -91,12 +91,7 @@ impl Settings {
         let Some(SettingValue { value: Value::List(texts), origin }) = self.0.get(name) else {
             return Ok(Vec::new());
         };
-        let network = |text: &String| {
-            let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-            let what = format!("`{text}` is not a network; write one as in 10.0.0.0/8");
-            net.map_err(|_| origin.fault(what))
-        };
-        texts.iter().map(network).collect()
+        texts.iter().map(|text| network(text, origin)).collect()
     }
 
     fn hosts(&self, name: &str) -> Result<Vec<String>, ConfigFault> {
@@ -321,6 +316,12 @@ impl Settings {
             zones,
         })
     }
+}
+
+/// A network, or a single address.
+pub(super) fn network(text: &str, origin: &Origin) -> Result<IpNet, ConfigFault> {
+    let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    net.map_err(|_| origin.fault(format!("`{text}` is not a network; write one as in 10.0.0.0/8")))
 }
 
 /// The address of a Redis.

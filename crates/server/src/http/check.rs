@@ -11,14 +11,14 @@
 //! proxies are answered. 200 means that the request may go on, and nothing else means that. A reply never leads to another address
 //! than the one that was asked for.
 
-mod asked;
+pub(crate) mod asked;
 mod cookie;
 mod page;
 pub mod path;
 pub mod pattern;
 pub mod routes;
 
-use std::{borrow::Cow, net::IpAddr};
+use std::net::IpAddr;
 
 use admission::{Policy, Visit, VisitState, ZoneId};
 use events::LimitedCall;
@@ -28,6 +28,7 @@ use hyper::{
     HeaderMap, Method, Response, StatusCode, Uri,
     header::{ACCEPT, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, SET_COOKIE},
 };
+use limiter::Prefixes;
 use metrics::Counter;
 
 use super::{
@@ -139,6 +140,11 @@ pub(super) async fn answer(
     Ok(reply)
 }
 
+/// Whether a request only shows something, so that a browser may repeat it.
+fn is_safe(method: &str) -> bool {
+    matches!(method, "GET" | "HEAD")
+}
+
 impl Asked<'_> {
     /// The request may go on. `cookie` is what the visitor's browser gets.
     fn through(&self, cookie: Option<HeaderValue>) -> Response<Full<bytes::Bytes>> {
@@ -148,9 +154,8 @@ impl Asked<'_> {
         }
         if self.wanted == Wanted::Page {
             // The visitor entered between the two questions. The proxy can only send a reply on: it leads to the same address.
-            let is_safe = matches!(self.method, "GET" | "HEAD");
             *response.status_mut() =
-                if is_safe { StatusCode::SEE_OTHER } else { StatusCode::TEMPORARY_REDIRECT };
+                if is_safe(self.method) { StatusCode::SEE_OTHER } else { StatusCode::TEMPORARY_REDIRECT };
             response.headers_mut().insert(LOCATION, self.same_address());
         }
         response
@@ -158,11 +163,7 @@ impl Asked<'_> {
 
     /// The address that was asked for, as a path. Two slashes in front would be another host.
     fn same_address(&self) -> HeaderValue {
-        let target = match self.target.split_once("://") {
-            Some((_, rest)) => rest.find('/').map_or("", |at| &rest[at..]),
-            None => &self.target,
-        };
-        let path = target.trim_start_matches(['/', '\\']);
+        let path = path::behind_host(&self.target).trim_start_matches(['/', '\\']);
         HeaderValue::try_from(format!("/{path}")).unwrap_or(HeaderValue::from_static("/"))
     }
 
@@ -309,7 +310,7 @@ impl Call<'_> {
         let blocked = Blocked {
             why,
             language,
-            is_safe: matches!(self.asked.method, "GET" | "HEAD"),
+            is_safe: is_safe(self.asked.method),
             idle_timeout_s: self.state.gate.policy(zone).map(|policy| policy.idle_timeout_s),
             notice: notice.unwrap_or_default(),
         };
@@ -336,13 +337,43 @@ impl Call<'_> {
 
     /// A digest of the visitor's address, or of its network if that is IPv6. Never 0.
     fn address(&self) -> u64 {
-        let bytes: Cow<'_, [u8]> = match self.client.0.to_canonical() {
-            IpAddr::V4(address) => address.octets().to_vec().into(),
-            // Phones change the rest of their address every day.
-            IpAddr::V6(address) => address.octets()[..8].to_vec().into(),
-        };
-        let digest = blake3::hash(&bytes);
+        // Phones change the rest of an IPv6 address every day.
+        let digest = blake3::hash(Prefixes::default().key(self.client.0).as_ref());
         let first = digest.as_bytes().first_chunk().expect("a digest has 32 bytes");
         u64::from_be_bytes(*first).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The header fields of a request.
+    pub(super) fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
+        lines
+            .iter()
+            .map(|&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)))
+            .collect()
+    }
+
+    #[test]
+    fn a_visitor_is_led_to_the_same_address_only() {
+        let headers = headers(&[("x-forwarded-host", "h"), ("x-forwarded-uri", "")]);
+        let (method, uri) = (Method::GET, Uri::from_static("/gate/check"));
+        let led = |target: &'static str| {
+            let asked = Asked::of(&method, &uri, &headers).expect("all is there");
+            let asked = Asked { target: target.into(), ..asked };
+            asked.same_address().to_str().expect("text").to_owned()
+        };
+        for (target, address) in [
+            ("/a?b=c", "/a?b=c"),
+            ("/login?to=https://shop.example/x", "/login?to=https://shop.example/x"),
+            ("//evil.example/x", "/evil.example/x"),
+            ("/\\evil.example", "/evil.example"),
+            ("http://evil.example//other.example", "/other.example"),
+            ("", "/"),
+        ] {
+            assert_eq!(led(target), address, "{target}");
+        }
     }
 }

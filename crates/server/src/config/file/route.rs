@@ -1,10 +1,7 @@
 //! The routes, in a configuration file. Their order counts.
 
-use std::net::IpAddr;
-
 use admission::ZoneId;
 use hyper::header::HeaderName;
-use ipnet::IpNet;
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -14,6 +11,7 @@ use super::{Lines, in_order, unknown, wrong_type};
 use crate::{
     config::{
         ConfigFault,
+        checks::network,
         settings::{Kind, Origin},
     },
     http::check::{
@@ -119,13 +117,7 @@ fn route(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>, number: usize) -> Resu
                 conditions.push(Condition::Method(list(value, &origin, method)?));
             }
             ("address", _) => {
-                let network = |text: &str| {
-                    let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-                    net.map_err(|_| {
-                        origin.fault(format!("`{text}` is not a network; write one as in 10.0.0.0/8"))
-                    })
-                };
-                conditions.push(Condition::Address(list(value, &origin, network)?));
+                conditions.push(Condition::Address(list(value, &origin, |text| network(text, &origin))?));
             }
             ("header", DeValue::Table(table)) => {
                 for (name, pattern) in patterns(lines, table, "header")? {

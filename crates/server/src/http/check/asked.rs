@@ -84,7 +84,7 @@ impl<'a> Asked<'a> {
 }
 
 /// A host in lower case, without a port and a last dot.
-fn bare(host: &str) -> String {
+pub(crate) fn bare(host: &str) -> String {
     let host = host.split(',').next().unwrap_or_default().trim();
     let name = match host.rsplit_once(':') {
         // The colons of an IPv6 address are in brackets.
@@ -96,16 +96,7 @@ fn bare(host: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hyper::header::HeaderValue;
-
-    use super::*;
-
-    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
-        lines
-            .iter()
-            .map(|&(name, value)| (name.parse().expect("a name"), HeaderValue::from_static(value)))
-            .collect()
-    }
+    use super::{super::tests::headers, *};
 
     const FORWARDED: &[(&str, &str)] = &[
         ("host", "weir:8080"),

@@ -81,14 +81,7 @@ fn set(name: &str, kind: char, value: &[u8], age_s: u64, is_secure: bool) -> Hea
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
-    fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
-        lines
-            .iter()
-            .map(|&(name, value)| (name.parse().expect("a name"), HeaderValue::from_static(value)))
-            .collect()
-    }
+    use super::{super::tests::headers, *};
 
     #[test]
     fn each_zone_has_its_own_cookie_and_https_its_own_name() {

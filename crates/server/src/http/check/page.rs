@@ -116,10 +116,14 @@ impl Blocked<'_> {
         }
     }
 
+    /// How long a silent place is kept, in words.
+    fn kept(&self, texts: &Texts) -> String {
+        self.idle_timeout_s.map_or_else(|| texts.get("a_while").to_owned(), |s| kept_for(texts, s))
+    }
+
     fn words(&self) -> Words {
         let texts = texts(self.language);
-        let kept =
-            self.idle_timeout_s.map_or_else(|| texts.get("a_while").to_owned(), |s| kept_for(texts, s));
+        let kept = self.kept(texts);
         let say = |name: &str| texts.get(name).replace("{idle}", &kept);
         match self.why {
             Why::Waiting { rank, eta, reason, stale, .. } => {
@@ -182,9 +186,8 @@ impl Blocked<'_> {
             String::new()
         };
         let for_script = ["gate_entered", "gate_resend", "trouble_offline"];
+        let kept = self.kept(texts);
         let named = for_script.map(|name| {
-            let kept =
-                self.idle_timeout_s.map_or_else(|| texts.get("a_while").to_owned(), |s| kept_for(texts, s));
             let short = name.rsplit('_').next().unwrap_or_default();
             (short.to_owned(), Value::from(texts.get(name).replace("{idle}", &kept)))
         });

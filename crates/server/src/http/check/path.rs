@@ -27,14 +27,19 @@ impl<'a> RoutePath<'a> {
     }
 }
 
-/// The part of a target that is its path, as it was written.
-fn path_of(target: &str) -> &str {
-    let path = match target.split_once("://") {
+/// The part of a target behind its host: the path and the query, as they were written.
+pub(super) fn behind_host(target: &str) -> &str {
+    match target.split_once("://") {
         Some((scheme, rest)) if scheme.bytes().all(|b| b.is_ascii_alphabetic()) => {
             rest.find(['/', '?', '#']).map_or("", |at| &rest[at..])
         }
         _ => target,
-    };
+    }
+}
+
+/// The part of a target that is its path, as it was written.
+fn path_of(target: &str) -> &str {
+    let path = behind_host(target);
     &path[..path.find(['?', '#']).unwrap_or(path.len())]
 }
 

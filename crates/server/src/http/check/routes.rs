@@ -9,7 +9,7 @@ use admission::ZoneId;
 use hyper::{HeaderMap, header::HeaderName};
 use ipnet::IpNet;
 
-use super::{cookie, path::RoutePath, pattern::Pattern};
+use super::{cookie, is_safe, path::RoutePath, pattern::Pattern};
 
 /// What a route does with the requests that fit it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub struct Visitor<'a> {
     pub path: &'a RoutePath<'a>,
     /// The header fields.
     pub headers: &'a HeaderMap,
-    /// The client's address.
+    /// The client's address, canonical.
     pub address: IpAddr,
 }
 
@@ -91,9 +91,7 @@ impl Condition {
             Self::Cookie(name, pattern) => {
                 cookie::values(visitor.headers, name).any(|value| pattern.fits(value))
             }
-            Self::Address(networks) => {
-                networks.iter().any(|network| network.contains(&visitor.address.to_canonical()))
-            }
+            Self::Address(networks) => networks.iter().any(|network| network.contains(&visitor.address)),
         }
     }
 }
@@ -209,7 +207,7 @@ pub fn ungated(visitor: &Visitor<'_>) -> Option<Ungated> {
         return is_preflight.then_some(Ungated::Preflight);
     }
     let path = &visitor.path.normal;
-    if !visitor.path.is_plain || !matches!(visitor.method, "GET" | "HEAD") {
+    if !visitor.path.is_plain || !is_safe(visitor.method) {
         return None;
     }
     let is_health = |known: &&str| match known.strip_suffix('*') {
