@@ -14,7 +14,7 @@ use admission::{Claim, Decided, FirstTold, Joined, PagePolls, Policy, SealKey, S
 use criterion::{Criterion, criterion_group, criterion_main};
 use events::Bus;
 use gate::{Gate, Reply, Token};
-use store::{Kept, Store, StoreError};
+use store::{Kept, Left, Store, StoreError};
 use weir_benches::{Counting, LINES, NOW, line, policy, view};
 
 #[global_allocator]
@@ -40,6 +40,9 @@ impl Store for FixedView {
         pending().await
     }
     async fn beat(&self, _: &ZoneId, _: Vec<PagePolls>, _: u32) -> Result<View, StoreError> {
+        pending().await
+    }
+    async fn visits(&self, _: &ZoneId, _: Vec<PagePolls>, _: Vec<PagePolls>) -> Result<Left, StoreError> {
         pending().await
     }
 }

@@ -260,7 +260,7 @@ else
     front_end = z.base * SEGMENT
   elseif z.mode == AUTO then
     -- The front ends behind the last present ticket whose slot becomes free soon.
-    local soon, wanted, too_many = z.now + floor(near_period() * 5 / 4) + 2000, 0, front_len()
+    local soon, wanted, too_many = z.now + floor(near_period() * 5 / 4) + 2000, 0, front_limit()
     while wanted < too_many do
       local middle = floor((wanted + too_many) / 2)
       if slot_ms(middle) <= soon then wanted = middle + 1 else too_many = middle end

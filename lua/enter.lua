@@ -130,7 +130,7 @@ local slots_free = 0
 if z.mode == OPEN then
   slots_free = math.huge
 elseif not is_held() then
-  slots_free = free(true)
+  slots_free = min(free(true), room())
 end
 local let_in, left, waiters, positions = 0, {}, {}, {}
 local stamp = stamp_of_now()
@@ -142,6 +142,7 @@ for _, ask in ipairs(asking) do
     call('SETRANGE', s.entry_key, ask.bit * 12, stamp)
     set_live(s, s.live - 1)
     set_present(s, s.present - 1)
+    go_in(s, ask.bit)
     left[#left + 1] = int(ask.seq)
     let_in = let_in + 1
     verdicts[ask.verdict] = entered(z.now, unix_s(), z.ttl)

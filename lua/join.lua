@@ -49,7 +49,7 @@ local let_in = 0
 if z.mode == OPEN then
   let_in = count
 elseif not is_held() and z.present == 0 then
-  let_in = min(free(false), count)
+  let_in = min(free(false), room(), count)
 end
 z.next, z.joined = first + count, z.joined + count
 if let_in > 0 then
@@ -57,6 +57,7 @@ if let_in > 0 then
   by_segment(first, let_in, function(s, bit, n)
     call('SETRANGE', s.entry_key, bit * 12, string.rep(stamp, n))
     s.changed, s.rev = true, z.rev
+    for i = 0, z.max_active > 0 and n - 1 or -1 do go_in(s, bit + i) end
   end)
   note_entries(let_in)
 end
@@ -69,7 +70,7 @@ if let_in < count then
     set_present(s, s.present + n)
   end)
   -- Only tickets of the front have appointments.
-  local at_front = z.mode == AUTO and min(max(front_len() - present_ahead, 0), count - let_in) or 0
+  local at_front = z.mode == AUTO and min(max(front_limit() - present_ahead, 0), count - let_in) or 0
   local tickets = {}
   for i = 0, at_front - 1 do tickets[i + 1] = { first + let_in + i, ahead + i, present_ahead + i } end
   verdicts = positions_of(tickets)

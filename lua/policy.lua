@@ -1,7 +1,7 @@
 -- Creates a zone, or changes its policy. Tickets keep their places.
 --
 -- KEYS  see zone.lua; no segments
--- ARGV  1-7 as in zone.lua (n = 0); then 1 if the zone is known to be new; then mode, n, subs, period, idle, ttl, failure
+-- ARGV  1-7 as in zone.lua (n = 0); then 1 if the zone is known to be new; then the policy, see POLICY in zone.lua
 -- Returns zone.lua's
 -- Errors  WEIR_LOST  the server knows the zone, but it does not exist any more
 -- Cost  about 30 us.
@@ -16,9 +16,11 @@ if fault then return fault end
 local changed = false
 for i = 1, #POLICY do changed = changed or z[POLICY[i]] ~= tonumber(ARGV[from + i]) end
 if changed then
-  local period, told, idle, ttl = z.period, told_period(), z.idle, z.ttl
+  local period, told, idle, ttl, max_active = z.period, told_period(), z.idle, z.ttl, z.max_active
   for i = 1, #POLICY do z[POLICY[i]] = tonumber(ARGV[from + i]) end
   z.policy_rev = z.policy_rev + 1
+  if max_active == 0 then begin_blind() end
+  if z.max_active == 0 then z.ended, z.unseen, z.unseen_until, z.unseen_told = 0, 0, 0, 0 end
   -- The passes that were given keep their longer life.
   if z.ttl < ttl then z.keep_until = max(z.keep_until, z.now + ttl * 1000) end
   -- The bounds of the windows have moved: search them from the beginning of the log.

@@ -4,7 +4,8 @@
 --
 -- KEYS  see zone.lua; the segments of the memory
 -- ARGV  1-7 as in zone.lua, with 0 0 for epoch and rev, and the clock of the line that the server remembers; then its
---       memory: epoch, rev, next, first segment, start, born, floor; 1 if it remembers nothing else; the servers that it
+--       memory: epoch, rev, next, first segment, start, born, floor; 1 if it remembers nothing else; how many
+--       people may be inside; the servers that it
 --       knows of, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
 --       bytes per record: instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the
 --       policy as in policy.lua; then for each segment passed its live bits, its gone bits, and the bits of those gone who
@@ -16,10 +17,10 @@
 local w, log, out, policy_at = {}, nil, nil, nil
 do
   local at = 8 + tonumber(ARGV[7])
-  for i, name in ipairs({ 'epoch', 'rev', 'next', 'base', 'start', 'born', 'floor', 'last' }) do
+  for i, name in ipairs({ 'epoch', 'rev', 'next', 'base', 'start', 'born', 'floor', 'last', 'inside' }) do
     w[name] = tonumber(ARGV[at + i - 1])
   end
-  w.servers, w.past, log, out, policy_at = ARGV[at + 8], ARGV[at + 9], ARGV[at + 10], ARGV[at + 11], at + 12
+  w.servers, w.past, log, out, policy_at = ARGV[at + 9], ARGV[at + 10], ARGV[at + 11], ARGV[at + 12], at + 13
 end
 
 -- The clock of the line that the server remembers.
@@ -222,6 +223,7 @@ if taken == 1 and not is_late then
   end
 end
 
+local inside_before = z.inside
 if taken == 1 then
   for at = 1, #out, 18 do
     local seq, entered_at, unix, life = unpack_struct('>I6I6I4I2', out, at)
@@ -236,6 +238,7 @@ if taken == 1 then
         set_live(s, s.live - 1)
         if call('SETBIT', s.here_key, bit, 0) == 1 then set_present(s, s.present - 1) end
       end
+      if z.now - entered_at < 12 * visit_generation_ms() then go_in(s, bit) end
     end
     z.keep_until = max(z.keep_until, entered_at + life * 1000)
   end
@@ -244,6 +247,16 @@ if taken == 1 then
       call('PEXPIRE', segments[i].entry_key, max(z.ttl * 1000, z.keep_until - z.now))
     end
   end
+end
+
+-- Of the people inside, only the number is remembered. They show themselves when they are active.
+if taken == 1 and z.max_active > 0 then
+  local hidden = max(w.inside - z.inside, 0)
+  if z.unseen_told == 1 and z.now < z.unseen_until then
+    -- Those whose entries this server remembers were unseen before.
+    hidden = max(hidden, z.unseen - (z.inside - inside_before))
+  end
+  z.unseen, z.unseen_until, z.unseen_told = hidden, z.now + AGE_OUT * visit_generation_ms(), 1
 end
 
 -- The servers that have to say what they remember before the presumption ends.

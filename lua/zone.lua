@@ -10,17 +10,19 @@
 --       4 seg    hash: segment -> "live present generation seen_all rev front near"; the tickets of the segment below `front`
 --                belong to the front of the line, as of the last beat; the holders of those below `near` have been told the
 --                near period. And, while periods are long, marks -> "seen_all instant end instant end ...": where the
---                approach of the front ended lately
+--                approach of the front ended lately. And of each segment with people inside, v<segment> -> "generation left_rev
+--                left_until", see visits.lua
 --       5 on     exists while this process is known to hold the state; not replicated
 --       6 t1, 7 t2  temporary, empty between calls
 --       8 srv    hash: server that makes decisions -> "epoch seen": up to which epoch it has given back what it remembers,
 --                and when it last called, by the zone's clock
---       then for each segment passed: live, here, a0, a1, a2, a3, entry, lost
+--       then for each segment passed: live, here, a0, a1, a2, a3, entry, lost, in
 --         live  waits          here  present
 --         a0-3  bit planes of the age: generations since the last poll
 --         entry 12 bytes per ticket: when it entered, by the zone's clock (6) and by the wall clock in seconds (4), and the
 --               life of the pass in seconds (2)
 --         lost  gone, as the servers remembered it when the state was rebuilt; after these bits, those who had entered
+--         in    inside: entered, and the visit has not ended. Only where their number is limited; see visits.lua
 -- ARGV  1 epoch, 2 rev   the newest state that this server has seen; 0 0 for none
 --       3 lo, 4 hi       bounds of the zone's clock, as this server knows them; 0 for none
 --       5 known          the first record of the log to return
@@ -36,6 +38,8 @@ local floor, max, min, abs = math.floor, math.max, math.min, math.abs
 
 local SEGMENT, AGE_OUT, PAUSE_MS, LONG_PAUSE_MS = 65536, 13, 1500, 4000
 local BIT_MS, LEAST_POLL_MS, LAST_STEP_MS, MINUTE_MS, NEAR_PERIOD_MS = 500, 100, 700, 60000, 3000
+-- How often the front asks while nobody more may be inside.
+local FULL_POLL_MS = 500
 local AUTO, HOLD, OPEN, CLOSED = 0, 1, 2, 3
 local POLL_SCALE, ON_MS = 65536, 1500
 -- The bytes of the past epochs that are remembered. A holder may live through so many losses.
@@ -45,7 +49,9 @@ local PAST = 64 * 32
 local LEAP_MS, SERVER_MS, LATE_MS = 1000, 70000, 500
 -- The first number of a line that may have had a predecessor: those of the predecessor are below it.
 local AFTER_LOSS = 256 * SEGMENT
-local FIXED, PER_SEGMENT = 8, 8
+local FIXED, PER_SEGMENT = 8, 9
+-- How long nobody enters a zone whose visitors are not known.
+local BLIND_MS = 60000
 
 -- The header. Tests read the names, so there are no comments among them.
 --   born, floor, start    when the line was created; its first number; the first number of this epoch
@@ -55,15 +61,22 @@ local FIXED, PER_SEGMENT = 8, 8
 --                         later than a new idle time allows
 --   told, told_until, told_next  the longest polling period that people may keep to beside the policy's, and until when; the longest
 --                         of the shorter ones that were noted since; 0 for none. See `Told` in the crate `admission`
+--   max_active            the most people who may be inside; 0 for no limit. Only then are the following numbers kept
+--   inside, ended         people inside, and visits that have ended
+--   unseen, unseen_until, unseen_told  people who may be inside and have not shown themselves since the state was lost; until when
+--                         they count; 1 if a server remembered how many they are
+--   inside_from, inside_end  the segments with people inside, or who left lately, are in this range
 local FIELDS = {
   'epoch', 'rev', 'now', 'offset', 'next', 'base', 'first', 'total_first', 'records', 'total', 'minute_from', 'minute_before',
   'sub_from', 'sub_before', 'paused', 'seen_all', 'lateness', 'due_base', 'appointed', 'live', 'present', 'joined',
   'entered', 'evicted', 'used', 'hold_until', 'run', 'recover_until', 'mode', 'n', 'subs', 'period', 'idle', 'ttl',
   'failure', 'policy_rev', 'keep_until',
   'born', 'floor', 'start', 'presumed_at', 'presumed', 'spare_until', 'told', 'told_until', 'told_next',
+  'visit_idle', 'max_active',
+  'inside', 'ended', 'unseen', 'unseen_until', 'unseen_told', 'inside_from', 'inside_end',
 }
--- How many numbers a header has that does not say it.
-local FIRST_FIELDS = 36
+-- How many numbers a header has that does not say it, and one of a zone that does not count the people inside.
+local FIRST_FIELDS, PLAIN_FIELDS = 36, 48
 
 local z, past = {}, ''
 local segments, by_index = {}, {}
@@ -77,20 +90,31 @@ local function read_header(raw)
   local values = { unpack_struct('>' .. string.rep('i8', count), raw) }
   -- An earlier version wrote fewer numbers.
   for i = 1, #FIELDS do z[FIELDS[i]] = i <= count and values[i] or 0 end
+  if z.visit_idle == 0 then z.visit_idle = 900 end
   past = string.sub(raw, 8 * count + 1, says and -2 or -1)
 end
 
 local function header()
-  local values = {}
-  for i = 1, #FIELDS do values[i] = z[FIELDS[i]] end
-  return pack('>' .. string.rep('i8', #FIELDS), unpack(values)) .. past .. string.char(#FIELDS)
+  local values, count = {}, (z.max_active > 0 or z.inside > 0) and #FIELDS or PLAIN_FIELDS
+  for i = 1, count do values[i] = z[FIELDS[i]] end
+  return pack('>' .. string.rep('i8', count), unpack(values)) .. past .. string.char(count)
 end
 
 -- Numbers that follow from the policy.
 local function sub_ms() return floor(MINUTE_MS / z.subs) end
 local function sub_cap() return floor((z.n + z.subs - 1) / z.subs) end
 local function generation_ms() return floor(z.idle * 1000 / 12) end
+local function visit_generation_ms() return floor(z.visit_idle * 375 / 4) end
+-- How many may be inside, and how many more.
+local function most_inside() return z.inside + (z.now < z.unseen_until and z.unseen or 0) end
+local function room()
+  if z.max_active == 0 then return math.huge end
+  local presumed = z.presumed_at > 0 and z.now - z.presumed_at <= MINUTE_MS and z.presumed or 0
+  return max(z.max_active - most_inside() - presumed, 0)
+end
 local function front_len() return max(floor((sub_cap() * 3 + 1) / 2), 16) end
+-- While nobody more may be inside, the front is those whom a second's slots are for, and some more.
+local function front_limit() return min(front_len(), room() + max(floor((z.n + 59) / 60), 16)) end
 local function present_generations(period)
   local g = generation_ms()
   return min(floor((period * 2 + BIT_MS + g - 1) / g), 12)
@@ -156,7 +180,7 @@ local function use_segments()
       front = 0, near = 0,
       live_key = KEYS[from + 1], here_key = KEYS[from + 2],
       ages = { KEYS[from + 3], KEYS[from + 4], KEYS[from + 5], KEYS[from + 6] },
-      entry_key = KEYS[from + 7], lost_key = KEYS[from + 8],
+      entry_key = KEYS[from + 7], lost_key = KEYS[from + 8], in_key = KEYS[from + 9],
     }
     if rows[i] then
       local live, present, generation, seen_all, rev, front, near =
@@ -247,20 +271,25 @@ local function drop_older(s, age, bits)
   call('BITOP', 'XOR', s.here_key, s.here_key, KEYS[7])
 end
 
+-- Each age of those in `of` grows by one. Returns how many are too old now; KEYS[6] has their bits.
+local function age_all(of, ages)
+  local carry, spare = KEYS[6], KEYS[7]
+  call('BITOP', 'OR', carry, of)
+  for i = 1, 4 do
+    if i < 4 then call('BITOP', 'AND', spare, ages[i], carry) end
+    call('BITOP', 'XOR', ages[i], ages[i], carry)
+    carry, spare = spare, carry
+  end
+  -- 13 is 1101 in binary, and no age is higher.
+  call('BITOP', 'AND', KEYS[6], ages[1], ages[3], ages[4])
+  return call('BITCOUNT', KEYS[6])
+end
+
 -- The next generation: each age grows by one. Evicts tickets that are too old, or keeps them at the last age before that
 -- while a server is silent. Notes those that just became absent: no present ticket is older than `present_age`, and none of
 -- those below `near` is older than `near_age`.
 local function grow_older(s, present_age, near_age)
-  local carry, spare = KEYS[6], KEYS[7]
-  call('BITOP', 'OR', carry, s.live_key)
-  for i = 1, 4 do
-    if i < 4 then call('BITOP', 'AND', spare, s.ages[i], carry) end
-    call('BITOP', 'XOR', s.ages[i], s.ages[i], carry)
-    carry, spare = spare, carry
-  end
-  -- 13 is 1101 in binary, and no age is higher.
-  call('BITOP', 'AND', KEYS[6], s.ages[1], s.ages[3], s.ages[4])
-  local evicted = call('BITCOUNT', KEYS[6])
+  local evicted = age_all(s.live_key, s.ages)
   if evicted > 0 and z.now < z.spare_until then
     call('BITOP', 'XOR', s.ages[1], s.ages[1], KEYS[6])
   elseif evicted > 0 then
@@ -366,6 +395,28 @@ end
 local function note_entries(count)
   z.entered = z.entered + count
   take_slots(count)
+end
+
+-- The row of a segment with people inside.
+local function visits_row(generation, left_rev, left_until)
+  return int(generation) .. ' ' .. int(left_rev) .. ' ' .. int(left_until)
+end
+
+-- So many more of a segment are inside.
+local function note_inside(index, count)
+  z.inside_from = z.inside_end > 0 and min(z.inside_from, index) or index
+  z.inside_end = max(z.inside_end, index + 1)
+  z.inside = z.inside + count
+end
+
+-- Counts the holder of a ticket who enters.
+local function go_in(s, bit)
+  if z.max_active == 0 then return end
+  local row = 'v' .. int(s.index)
+  if not call('HGET', KEYS[4], row) then
+    call('HSET', KEYS[4], row, visits_row(floor(z.now / visit_generation_ms()), 0, 0))
+  end
+  note_inside(s.index, 1 - call('SETBIT', s.in_key, bit, 1))
 end
 
 -- Whatever a lost process may have decided since `since` counts as done: the slots that were free are taken now. While so
@@ -495,14 +546,18 @@ end
 -- the front their appointments. They keep them also while many present tickets are ahead: later beats make none.
 local function positions_of(tickets)
   local verdicts, made, cancelled = {}, {}, {}
-  local front = front_len()
+  local front, has_room = front_limit(), room()
   for i = 1, #tickets do
     local seq, ahead, present_ahead = tickets[i][1], tickets[i][2], tickets[i][3]
     local poll_in, slot_in = z.period, -1
     local near = present_ahead < front
     if z.mode == AUTO and near then
-      slot_in = slot_ms(present_ahead) - z.now
-      poll_in = ask_again_in(slot_in)
+      if present_ahead < has_room then
+        slot_in = slot_ms(present_ahead) - z.now
+        poll_in = ask_again_in(slot_in)
+      else
+        poll_in = min(FULL_POLL_MS, near_period())
+      end
     end
     if z.mode == AUTO and (near or seq % SEGMENT < by_index[segment_of(seq)].front) then
       made[#made + 1] = due_score(poll_in, poll_in)
@@ -534,8 +589,14 @@ local function begin_epoch(now, rev_known, next_known, above)
   blind_since = blind_since or z.now
 end
 
+-- People may be inside of whom nothing is known. In the next minute, those who are active show themselves.
+local function begin_blind()
+  if z.max_active == 0 then return end
+  z.unseen, z.unseen_until, z.unseen_told = z.max_active, z.now + BLIND_MS, 0
+end
+
 -- Creates a zone with the policy from ARGV[at] on. If the zone may have been there before, it begins as after a loss.
-local POLICY = { 'mode', 'n', 'subs', 'period', 'idle', 'ttl', 'failure' }
+local POLICY = { 'mode', 'n', 'subs', 'period', 'idle', 'ttl', 'failure', 'visit_idle', 'max_active' }
 
 local function create(epoch, at, is_new)
   for i = 1, #FIELDS do z[FIELDS[i]] = 0 end
@@ -552,6 +613,7 @@ local function create(epoch, at, is_new)
     z.base, z.start, z.next = segment_of(z.floor), z.floor, z.floor
     z.hold_until, z.recover_until = z.now + z.period + 1000, z.now + z.idle * 1000
     blind_since = 0
+    begin_blind()
   end
   call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[8])
 end

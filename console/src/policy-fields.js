@@ -14,4 +14,5 @@ export const FIELDS = [
   {"name":"polling_period_max_ms","unit":"ms","low":500,"high":60000,"is_optional_limit":false,"default":20000},
   {"name":"visit_ttl_s","unit":"s","low":60,"high":86400,"is_optional_limit":false,"default":3600},
   {"name":"visit_idle_s","unit":"s","low":30,"high":86400,"is_optional_limit":false,"default":900},
+  {"name":"max_active","unit":"people","low":0,"high":10000000,"is_optional_limit":true,"default":0},
 ];

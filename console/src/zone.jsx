@@ -70,6 +70,7 @@ export function Zone({ id }) {
       <dl class="tiles">
         <Tile label={t("column.waiting")} value={count(now.waiting)} note={t("tile.present", { n: now.present })} />
         <Tile label={t("column.entered")} value={count(now.entered_last_minute)} note={t("tile.of", { n: policy.admit_per_minute })} />
+        {now.inside !== null && <Tile label={t("tile.inside")} value={count(now.inside)} note={t("tile.of", { n: policy.max_active })} />}
         <Tile label={t("column.eta")} value={eta(zone)} note={etaRange(zone)} />
         <Tile label={t("column.use")} value={use(slotUse(zone))} note={t("tile.use")} />
         {here && here.waits_s.count > 0 && (

@@ -24,7 +24,7 @@ use bytes::Bytes;
 use events::Bus;
 use gate::{Gate, Refusal, Reply, Token};
 use store::{
-    Kept, Store, StoreError,
+    Kept, Left, Store, StoreError,
     redis::{
         Durability, Redis,
         address::{Address, Library, Settings},
@@ -237,6 +237,15 @@ impl Store for Watched {
 
     async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<View, StoreError> {
         self.heard(zone, self.redis.beat(zone, marks, told_ms).await)
+    }
+
+    async fn visits(
+        &self,
+        zone: &ZoneId,
+        seen: Vec<PagePolls>,
+        left: Vec<PagePolls>,
+    ) -> Result<Left, StoreError> {
+        self.heard(zone, self.redis.visits(zone, seen, left).await)
     }
 }
 

@@ -20,7 +20,7 @@ use gate::{
     pace::{Load, Pace},
 };
 use store::{
-    Defined, Expected, Kept, Store, StoreError,
+    Defined, Expected, Kept, Left, Store, StoreError,
     redis::{Durability, Redis},
 };
 use tokio::{
@@ -68,6 +68,9 @@ impl Store for SharedCells {
     }
     async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
         self.0.beat(zone, polls, told_ms).await
+    }
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>, left: Vec<PagePolls>) -> Result<Left> {
+        self.0.visits(zone, seen, left).await
     }
 }
 

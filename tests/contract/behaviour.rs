@@ -463,6 +463,71 @@ pub(crate) async fn new_store_object_finds_everything(backend: &impl Backend, zo
     assert_eq!((next.first, ranks(&next.verdicts)), (610, vec![11]));
 }
 
+/// The pages of some tickets.
+pub(crate) fn pages(seqs: &[u64]) -> Vec<PagePolls> {
+    let mut pages = std::collections::BTreeMap::new();
+    for seq in seqs {
+        let words = pages.entry(seq / PAGE_TICKETS as u64).or_insert_with(|| Box::new([0_u64; PAGE_WORDS]));
+        let ticket = usize::try_from(seq % PAGE_TICKETS as u64).expect("small");
+        words[ticket / 64] |= 1 << (ticket % 64);
+    }
+    pages.into_iter().map(|(page, words)| PagePolls { page, words }).collect()
+}
+
+/// How many are inside, and how many may be.
+pub(crate) fn inside(view: &View) -> (u64, u64) {
+    let people = view.occupancy.expect("the zone counts the people inside");
+    (people.inside, people.most)
+}
+
+pub(crate) async fn whoever_leaves_makes_room_for_the_next(backend: &impl Backend, zone: &ZoneId) {
+    let limited = Policy { max_active: 3, ..policy() };
+    let store = backend.open().await;
+    store.put_zone(zone, limited).await.expect("put");
+    let Joined { epoch, verdicts, .. } = store.join(zone, 5).await.expect("joins");
+    for verdict in &verdicts[..3] {
+        entry(verdict);
+    }
+    assert_eq!(ranks(&verdicts[3..]), [1, 2], "600 a minute may enter, and 3 may be inside");
+    let asked = place(&enter(&store, zone, epoch, 3..5).await.verdicts[0]);
+    assert_eq!(asked.slot_in_ms, None, "nobody knows when somebody leaves");
+    assert!(asked.poll_in_ms < 1_000, "the next place is to be used within a second");
+    assert!(asked.estimate.expect("an estimate").wait_ms > 1_000, "people stay for a while");
+    let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
+    assert_eq!(inside(&view), (3, 3));
+
+    // Two are active, and the third one leaves. Activity after that does not bring the visit back.
+    let left = store.visits(zone, pages(&[0, 1, 2]), pages(&[1])).await.expect("reports");
+    assert_eq!(left.iter().map(|(page, words)| (*page, words[0])).collect::<Vec<_>>(), [(0, 2)]);
+    let again = store.visits(zone, pages(&[1]), Vec::new()).await.expect("reports");
+    assert_eq!(again, left);
+    assert_eq!(inside(&store.beat(zone, Vec::new(), 0).await.expect("beats")), (2, 2));
+    let next = enter(&store, zone, epoch, 3..5).await.verdicts;
+    entry(&next[0]);
+    assert_eq!(ranks(&next[1..]), [1]);
+
+    // Who is inside, or at least how many, outlives the store object.
+    drop(store);
+    let store = backend.open().await;
+    let view = store.open_zone(zone, limited).await.expect("opened");
+    assert_eq!(inside(&view).1, 3);
+    assert_eq!(ranks(&enter(&store, zone, epoch, 4..5).await.verdicts), [1]);
+    // Those who show themselves are counted once.
+    store.visits(zone, pages(&[0, 2, 3]), Vec::new()).await.expect("reports");
+    assert_eq!(inside(&store.beat(zone, Vec::new(), 0).await.expect("beats")), (3, 3));
+    store.visits(zone, Vec::new(), pages(&[0])).await.expect("reports");
+    entry(&enter(&store, zone, epoch, 4..5).await.verdicts[0]);
+
+    // Without a limit nobody counts. When it comes back, nobody enters until those inside had time to show themselves.
+    store.put_zone(zone, policy()).await.expect("put");
+    store.visits(zone, Vec::new(), Vec::new()).await.expect("reports");
+    assert_eq!(store.beat(zone, Vec::new(), 0).await.expect("beats").occupancy, None);
+    store.put_zone(zone, limited).await.expect("put");
+    assert_eq!(ranks(&store.join(zone, 1).await.expect("joins").verdicts), [1]);
+    store.visits(zone, pages(&[2, 3]), Vec::new()).await.expect("reports");
+    assert_eq!(inside(&store.beat(zone, Vec::new(), 0).await.expect("beats")), (2, 3));
+}
+
 pub(crate) async fn zones_that_were_not_opened_are_unknown(backend: &impl Backend, zone: &ZoneId) {
     let store = backend.open().await;
     let unknown = StoreError::UnknownZone;

@@ -105,6 +105,7 @@ fn behaviours<B: Backend>(of: &str, start: impl Fn() -> B + Clone + Send + 'stat
         policy_changes_keep_places_and_entries,
         full_batches_are_answered_in_the_claims_order,
         new_store_object_finds_everything,
+        whoever_leaves_makes_room_for_the_next,
         zones_that_were_not_opened_are_unknown,
     ]
 }
@@ -117,6 +118,7 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         two_servers_have_one_line,
         entry_learnt_from_a_repeated_claim_survives_a_lost_state,
         line_goes_in_front_of_one_that_was_begun_without_it,
+        people_inside_are_counted_after_a_loss,
         freed_segment_keeps_its_longest_life,
         who_asks_a_server_that_is_cut_off_keeps_the_place,
         a_full_segment_in_which_nobody_waits_is_freed,

@@ -11,7 +11,7 @@ use store::{
 use crate::{
     acl,
     backend::{Backend as _, InRedis, Servers},
-    behaviour::{claims, enter, entry, eventually, fill, policy, ranks, with},
+    behaviour::{claims, enter, entry, eventually, fill, inside, pages, policy, ranks, with},
     redis::{Options, Standalone},
 };
 
@@ -149,6 +149,42 @@ pub(crate) async fn line_goes_in_front_of_one_that_was_begun_without_it(backend:
         assert!(ranks(&verdicts(server, &tickets).await).iter().copied().eq(1..=220));
         assert!(verdicts(server, &displaced).await.iter().all(|verdict| *verdict == Verdict::Gone));
     }
+}
+
+/// The store is wiped. Who entered by a server that is still there is counted; of others, as many as the servers remember.
+pub(crate) async fn people_inside_are_counted_after_a_loss(backend: &InRedis, zone: &ZoneId) {
+    // Uses its own Redis, because the test wipes it.
+    let servers = Servers::start(backend.servers.topology());
+    let settings = backend.settings();
+    let limited = Policy { max_active: 5, ..policy() };
+    let [a, b] = [
+        servers.connect(&settings, Durability::Async).await,
+        servers.connect(&settings, Durability::Async).await,
+    ];
+    a.put_zone(zone, limited).await.expect("put");
+    b.open_zone(zone, limited).await.expect("opened");
+    let wipe = || servers.command(servers.holder(&format!("{{{zone}}}")), &["FLUSHALL"]);
+    let beat = async |server: &Redis| inside(&server.beat(zone, Vec::new(), 0).await.expect("beats"));
+    let by_a = a.join(zone, 2).await.expect("joins");
+    let by_b = b.join(zone, 2).await.expect("joins");
+    assert_eq!((beat(&a).await, beat(&b).await), ((4, 4), (4, 4)));
+    wipe();
+    assert_eq!(beat(&a).await, (2, 4), "the others are only a number");
+    b.visits(zone, pages(&[by_b.first]), Vec::new()).await.expect("reports");
+    assert_eq!(beat(&a).await, (4, 4), "this server knows who entered by it");
+    wipe();
+    drop(b);
+    assert_eq!(beat(&a).await, (2, 4));
+    // The visitor who shows herself is one of those.
+    a.visits(zone, pages(&[by_b.first, by_a.first]), Vec::new()).await.expect("reports");
+    assert_eq!(beat(&a).await, (3, 4));
+    // A server that remembers nothing is first: it lets nobody in for a minute, and knows better as soon as another one has spoken.
+    wipe();
+    let c = servers.connect(&settings, Durability::Async).await;
+    c.begin(&[(zone.clone(), limited.into())]).await.expect("begun");
+    let view = c.open_zone(zone, limited).await.expect("opened");
+    assert_eq!(inside(&view), (0, 5));
+    assert_eq!(beat(&a).await, (2, 4));
 }
 
 /// The entries of a segment that is freed are kept as long as the longest life of its passes.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use admission::{Dump, DumpSegment, DumpTicket, Told};
+use admission::{Dump, DumpInside, DumpSegment, DumpTicket, DumpVisit, Told, Unseen};
 use store::redis::client::Value;
 
 use crate::plain::Connection;
@@ -54,7 +54,7 @@ pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
     let rows = list(connection, &[b"HGETALL", key("seg").as_bytes()]);
     let mut segments: Vec<DumpSegment> = rows
         .chunks_exact(2)
-        .filter(|row| row[0] != "marks")
+        .filter(|row| row[0].starts_with(|first: char| first.is_ascii_digit()))
         .map(|row| {
             let counts: Vec<u64> = row[1].split(' ').map(|count| count.parse().expect("a count")).collect();
             DumpSegment {
@@ -124,5 +124,38 @@ pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
         tickets,
         appointments,
         entries: Vec::new(),
+        inside: inside(&rows, &z, |name| string(connection, &key(name))),
     }
+}
+
+/// The people inside, from the rows of segments, the header, and the bitmaps.
+fn inside(rows: &[String], z: &BTreeMap<String, i64>, bits: impl Fn(&str) -> Vec<u8>) -> DumpInside {
+    // The header of a zone that does not count them lacks these.
+    let get = |name: &str| number::<u64>(z.get(name).copied().unwrap_or(0));
+    let unseen = Unseen { count: get("unseen"), until_ms: get("unseen_until") };
+    let mut dump = DumpInside { ended: get("ended"), unseen, ..DumpInside::default() };
+    let mut segments: Vec<(u64, u64)> = rows
+        .chunks_exact(2)
+        .filter_map(|row| {
+            let left_until = row[1].split(' ').nth(2).and_then(|number| number.parse().ok());
+            Some((row[0].strip_prefix('v')?.parse().expect("a segment"), left_until.expect("three numbers")))
+        })
+        .collect();
+    segments.sort_unstable();
+    for (segment, left_until) in segments {
+        let of = |name: &str| bits(&format!("{segment}:{name}"));
+        let (inside, left, ages) = (of("in"), of("left"), ["i0", "i1", "i2", "i3"].map(of));
+        for ticket in 0..65_536 {
+            let seq = segment * 65_536 + ticket as u64;
+            if bit(&inside, ticket) {
+                let age = ages.iter().rev().fold(0, |age, plane| age << 1 | u8::from(bit(plane, ticket)));
+                dump.visits.push(DumpVisit { seq, age });
+            }
+            if bit(&left, ticket) {
+                dump.left.push((seq, left_until));
+            }
+        }
+    }
+    assert_eq!(dump.visits.len() as u64, get("inside"), "the header counts them");
+    dump
 }

@@ -31,9 +31,21 @@ impl Kinds {
         if self.0.get("joins").copied().unwrap_or(0) < 10_000 {
             return;
         }
-        for kind in
-            ["entries", "waits", "gone", "repeated", "evicted", "bases moved", "policies", "marks", "dumps"]
-        {
+        for kind in [
+            "entries",
+            "waits",
+            "gone",
+            "repeated",
+            "evicted",
+            "bases moved",
+            "policies",
+            "marks",
+            "dumps",
+            "visits",
+            "leavers",
+            "idle visits",
+            "full",
+        ] {
             assert!(self.0.get(kind).is_some_and(|&count| count > 0), "no {kind} in the whole run: {self:?}");
         }
     }
@@ -64,6 +76,8 @@ struct Pair<'a> {
     forecast: Forecast,
     entered: u64,
     evicted: u64,
+    ended: u64,
+    inside: Vec<u64>,
     base: u64,
     now_ms: u64,
     epoch: u32,
@@ -90,6 +104,8 @@ fn policy(dice: &mut Random) -> Policy {
         polling_period_ms,
         idle_timeout_s: pick(dice, &[30, 60, 60, 90]),
         pass_ttl_s: pick(dice, &[60, 300]),
+        visit_idle_s: pick(dice, &[30, 60, 900]),
+        max_active: pick(dice, &[0, 0, 5, 40, 2_000]),
         ..Policy::default()
     };
     policy.check().expect("in range")
@@ -119,6 +135,8 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
         forecast,
         entered: 0,
         evicted: 0,
+        ended: 0,
+        inside: Vec::new(),
         base: 0,
         now_ms,
         epoch,
@@ -169,7 +187,8 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
                 let count = if dice.below(20) == 0 { 1_024 } else { 1 + dice.below(12) };
                 pair.join(u32::try_from(count).expect("fits"), kinds);
             }
-            20..60 => {
+            20..35 => pair.visits(&mut dice, kinds),
+            35..65 => {
                 let claims = (0..=dice.below(20)).map(|_| pair.any_claim(&mut dice, &waiting)).collect();
                 pair.enter(claims, kinds);
             }
@@ -292,11 +311,42 @@ impl Pair<'_> {
         view
     }
 
+    /// Some of the people inside are active, some leave, and some who are not counted show themselves.
+    fn visits(&mut self, dice: &mut Random, kinds: &mut Kinds) {
+        // Some are never active.
+        let share = [0, 1, 5, 10][dice.below(4)];
+        let is_active = |dice: &mut Random, seq: u64| !seq.is_multiple_of(3) && dice.below(10) < share;
+        let mut seen: Vec<u64> = self.inside.iter().copied().filter(|&seq| is_active(dice, seq)).collect();
+        let mut left: Vec<u64> = self.inside.iter().copied().filter(|_| dice.below(50) == 0).collect();
+        let leavers = left.len() as u64;
+        if self.next > 0 && dice.below(8) == 0 {
+            seen.push(dice.bits() % self.next);
+            left.push(dice.bits() % self.next);
+        }
+        kinds.note("leavers", leavers);
+        let (seen, left) = (marks(&seen), marks(&left));
+        let redis = now(self.redis.visits(&self.zone, seen.clone(), left.clone())).expect("reports");
+        let rules = self.rules.visits(&seen, &left, self.at());
+        self.same("who left", &redis, &rules);
+        let inside = self.rules.dump().inside;
+        let ended = inside.ended.saturating_sub(self.ended).saturating_sub(leavers);
+        kinds.note("idle visits", ended);
+        kinds.note("visits", inside.visits.len() as u64);
+        kinds.note(
+            "full",
+            u64::from(self.policy.max_active > 0 && inside.visits.len() >= self.policy.max_active as usize),
+        );
+        self.ended = inside.ended;
+        self.inside = inside.visits.iter().map(|visit| visit.seq).collect();
+        self.call += 1;
+    }
+
     fn estimate(&mut self, verdicts: &mut [Verdict]) {
         let entered = self.rules.tally().entered;
         let changed = entered != self.entered;
         self.entered = entered;
-        self.forecast.estimate(verdicts, self.rules.window(), changed, self.now_ms);
+        let state = (self.rules.window(), self.rules.occupancy());
+        self.forecast.estimate(verdicts, state, changed, self.now_ms);
     }
 
     fn beat_rules(&mut self, marks: &[PagePolls]) -> View {
@@ -315,7 +365,7 @@ impl Pair<'_> {
                 view.base,
                 view.next,
                 (view.front_end, view.approach_end, view.told_ms),
-                view.tally,
+                (view.tally, view.occupancy),
             )
         };
         self.same("a view's numbers", &numbers(redis), &numbers(rules));

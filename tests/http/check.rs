@@ -137,6 +137,52 @@ pub(crate) fn a_visitor_waits_enters_and_stays() {
     }
 }
 
+/// Of the people inside there are as many as may be. Whoever leaves makes room, and does not come back with the old cookie.
+pub(crate) fn places_inside_are_limited_and_freed() {
+    const ONE: &str = "polling_period_ms = 500\nidle_timeout_s = 10\nmax_active = 1";
+    let weir = Setup::new(&config(&zone("Z", 60_000, ONE), SITE)).start();
+    let (mut ada, mut ben) = (Visitor::of(&weir), Visitor::of(&weir));
+    assert_eq!(ada.get("/").status, 200);
+    assert_eq!((ben.rank(), ada.get("/").status), (1, 200), "one is inside");
+    eventually("the limit is shown", || {
+        let metrics = weir.admin_get("/metrics");
+        let shown = |line: &str| metrics.text().lines().any(|of| of == line);
+        (shown("weir_zone_inside{zone=\"Z\"} 1") && shown("weir_zone_max_active{zone=\"Z\"} 1")).then_some(())
+    });
+    assert_eq!(ada.get("/.weir/leave").status, 200, "only a POST leaves: a link or an image does not");
+    let before = ada.cookies.clone();
+    let left = ada.ask("POST /.weir/leave", &[]);
+    assert_eq!((left.status, left.problem().as_str()), (410, "left"));
+    let cookie = left.header("set-cookie").expect("the visit is removed");
+    assert!(cookie.contains("=v; Path=/; Max-Age=0;"), "{cookie}");
+    eventually("the place is used", || (ben.get("/").status == 200).then_some(()));
+    ada.cookies = before;
+    assert_eq!(ada.rank(), 1, "the visit has ended, although its cookie has not");
+
+    // An app that has a pass leaves with its token.
+    ben.ask("POST /.weir/leave", &[]);
+    eventually("the place is used", || (ada.get("/").status == 200).then_some(()));
+    let mut app = weir.connect();
+    let mut call = |path: &str, token: &str| {
+        let body = if token.is_empty() {
+            r#"{"zoneId":"Z"}"#.into()
+        } else {
+            format!(r#"{{"zoneId":"Z","token":"{token}"}}"#)
+        };
+        app.post(path, &body).expect("a reply")
+    };
+    let token = call("/traffic/wait", "").json()["token"].as_str().expect("a token").to_owned();
+    ada.ask("POST /.weir/leave", &[]);
+    eventually("the app enters", || {
+        (call("/traffic/entry", &token).json()["canEnter"] == true).then_some(())
+    });
+    assert_eq!(ben.rank(), 1);
+    let left = call("/traffic/leave", &token);
+    assert_eq!((left.status, left.body.len()), (204, 0), "{left:?}");
+    eventually("the place is used", || (ben.get("/").status == 200).then_some(()));
+    assert_eq!(call("/traffic/leave", "junk").problem(), "bad_token");
+}
+
 /// Neither a visitor nor another site can make a visit.
 pub(crate) fn forged_foreign_and_ended_visits_wait() {
     let zones = zone("Z", 60, HELD) + &zone("OPEN", 60, "mode = \"open\"");
@@ -400,6 +446,7 @@ pub(crate) fn problem_of(code: &str) -> Reply {
         }
         "denied" => visitor.get("/no"),
         "waiting" => visitor.get("/"),
+        "left" => visitor.ask("POST /.weir/leave", &[]),
         _ => visitor.ask("GET /open", &[("Weir-Poll", "1")]),
     }
 }

@@ -257,6 +257,7 @@ const CASES_APART: &[(&str, u16, AskApart)] = &[
     ("denied", 403, || check::problem_of("denied")),
     ("admitted", 409, || check::problem_of("admitted")),
     ("waiting", 503, || check::problem_of("waiting")),
+    ("left", 410, || check::problem_of("left")),
     ("stopping", 503, || drain::asked_while_stopping("/readyz")),
     ("stopping", 503, || drain::asked_while_stopping("/traffic/stream?zone=Z&token=x")),
     ("too_many_connections", 429, || {

@@ -101,6 +101,7 @@ fn together() -> Vec<Trial> {
         limits::connections_of_a_client_are_capped,
         limits::streams_of_a_client_are_capped,
         check::a_visitor_waits_enters_and_stays,
+        check::places_inside_are_limited_and_freed,
         check::forged_foreign_and_ended_visits_wait,
         check::routes_say_who_waits,
         check::nginx_asks_for_a_status_and_then_for_the_page,

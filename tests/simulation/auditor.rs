@@ -25,6 +25,8 @@ pub(crate) enum Promise {
     WaitGrew,
     RankTooLow,
     NeverAdmitted,
+    TooManyInside,
+    VisitLost,
 }
 
 /// A ticket as the auditor knows it.
@@ -43,6 +45,8 @@ struct Held {
     evicted: bool,
     left: bool,
     pass: Option<PassClaims>,
+    /// When the holder was last active inside, until the holder left.
+    active_ms: Option<u64>,
     /// When the last reply expected the entry, and the token of that reply.
     told: Option<(u64, Token)>,
 }
@@ -72,6 +76,8 @@ pub(crate) struct Auditor {
     pub(crate) calls: u64,
     /// The longest polling period that anybody was told.
     pub(crate) longest_period_ms: u32,
+    /// When people inside left.
+    leaves: Vec<u64>,
 }
 
 /// How long a view, a report and two store calls may delay information, beyond the times of the rules.
@@ -90,6 +96,7 @@ impl Auditor {
             broken: Vec::new(),
             calls: 0,
             longest_period_ms: 0,
+            leaves: Vec::new(),
         }
     }
 
@@ -154,6 +161,13 @@ impl Auditor {
                 format!("{now_ms} ms: {sub} had entered within a sub-window"),
             );
         }
+        let inside = self.inside(now_ms);
+        if self.policy.max_active > 0 && inside >= self.policy.max_active as usize {
+            self.breaks(
+                Promise::TooManyInside,
+                format!("{now_ms} ms: ticket {seq} enters, and {inside} are inside"),
+            );
+        }
         // Each present holder ahead has a slot before this one.
         let ahead = self.held.range(..seq).filter(|(_, held)| Self::is_present(held, now_ms)).count();
         if by_join && ahead > 0 {
@@ -172,7 +186,7 @@ impl Auditor {
         }
         self.entries.push((now_ms, !by_join));
         let held = self.hold(seq, usize::MAX, now_ms);
-        (held.entered_ms, held.entry) = (Some(now_ms), Some(entry));
+        (held.entered_ms, held.entry, held.active_ms) = (Some(now_ms), Some(entry), Some(now_ms));
     }
 
     fn hold(&mut self, seq: u64, user: usize, heard_ms: u64) -> &mut Held {
@@ -185,8 +199,53 @@ impl Auditor {
             evicted: false,
             left: false,
             pass: None,
+            active_ms: None,
             told: None,
         })
+    }
+
+    /// The people inside: who entered, was active within the idle time, and did not leave.
+    fn inside(&self, now_ms: u64) -> usize {
+        let idle_ms = u64::from(self.policy.visit_idle_s) * 1_000;
+        let is_inside = |held: &&Held| held.active_ms.is_some_and(|at_ms| at_ms + idle_ms >= now_ms);
+        self.held.values().filter(is_inside).count()
+    }
+
+    /// Somebody inside was active.
+    pub(crate) fn active(&mut self, now_ms: u64, seq: u64) {
+        if let Some(held) = self.held.get_mut(&seq) {
+            held.active_ms = Some(now_ms);
+        }
+    }
+
+    /// Somebody inside leaves.
+    pub(crate) fn leaves(&mut self, now_ms: u64, seq: u64) {
+        self.leaves.push(now_ms);
+        if let Some(held) = self.held.get_mut(&seq) {
+            held.active_ms = None;
+        }
+    }
+
+    /// Somebody inside was told that the visit has ended.
+    pub(crate) fn visit_ended(&mut self, now_ms: u64, seq: u64) {
+        let idle_ms = u64::from(self.policy.visit_idle_s) * 1_000;
+        if self.held.get(&seq).and_then(|held| held.active_ms).is_some_and(|at_ms| at_ms + idle_ms > now_ms) {
+            self.breaks(Promise::VisitLost, format!("{now_ms} ms: ticket {seq} was active inside"));
+        }
+    }
+
+    /// The share of the places inside that were used within `ms` after somebody left, in percent, while people waited. All people
+    /// inside must say that they leave.
+    pub(crate) fn places_used_within(&self, ms: u64) -> f64 {
+        let mut entries: Vec<u64> = self.entries.iter().map(|entry| entry.0).collect();
+        let mut leaves = self.leaves.clone();
+        entries.sort_unstable();
+        leaves.sort_unstable();
+        let used = entries.iter().skip(self.policy.max_active as usize).zip(&leaves);
+        let (soon, all) = used.fold((0_u32, 0_u32), |(soon, all), (entry, leave)| {
+            (soon + u32::from(*entry <= leave + ms), all + 1)
+        });
+        100.0 * f64::from(soon) / f64::from(all.max(1))
     }
 
     /// A user leaves.

@@ -113,6 +113,8 @@ caught! {
     believing_the_wall_clock_is_caught: WallClock breaks TooMany | EvictedWhilePolling | NeverAdmitted;
     reporting_no_poll_to_the_store_is_caught: Silence breaks EvictedWhilePolling | OutOfOrder | PlaceLost;
     telling_a_longer_wait_is_caught: Growth breaks WaitGrew;
+    letting_in_more_than_may_be_inside_is_caught: Inside breaks TooManyInside;
+    reporting_no_activity_is_caught: Activity breaks TooManyInside;
 }
 
 /// The share of slots that were used while there was a line, in percent.
@@ -134,6 +136,21 @@ fn slots_are_used_however_many_people_leave() {
             say(&format!("slots used, {leaving_percent} % leave, network {network_ms} ms: {used:.1} %"));
             assert!(used >= 97.0, "{used:.1} % of the slots used, {leaving_percent} % leave");
         }
+    }
+}
+
+/// Whoever leaves makes room for the next within a second.
+#[test]
+fn places_inside_are_used_at_once() {
+    for leaving_percent in [0, 35, 60] {
+        let audit = world::run(Scenario::full(7, 1_500, leaving_percent), 7);
+        assert!(audit.broken.is_empty(), "{:?}", audit.broken);
+        let used = audit.places_used_within(1_000);
+        say(&format!("places inside used within a second, {leaving_percent} % leave the line: {used:.1} %"));
+        assert!(
+            used >= 97.0,
+            "{used:.1} % of the places used within a second, {leaving_percent} % leave the line"
+        );
     }
 }
 

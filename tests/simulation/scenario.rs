@@ -27,6 +27,18 @@ pub(crate) struct Plan {
     pub(crate) cheats: bool,
     /// The server refuses every poll of the user, and reports it.
     pub(crate) never_claims: bool,
+    /// What the user does inside, where the people inside are limited.
+    pub(crate) stay: Stay,
+}
+
+/// A visit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stay {
+    pub(crate) for_ms: u64,
+    /// The time between two requests, less than the idle time.
+    pub(crate) every_ms: u64,
+    /// At the end the user says so. Otherwise nothing is heard any more.
+    pub(crate) says: bool,
 }
 
 /// Random choices that follow from the seed.
@@ -107,6 +119,7 @@ impl Scenario {
             repeats: dice.between(0, 2),
             cheats: dice.between(1, 20) == 1,
             never_claims: false,
+            stay: Stay::default(),
         });
         let users = users.collect();
         let mut intervals = |chance: u64, longest_ms: u64| -> Vec<Interval> {
@@ -161,7 +174,42 @@ impl Scenario {
             let at = if held > 0 { held } else { dice.between(1_000, 100_000) };
             scenario.shortens = Some((at, small(dice.one_of(&[500, 3_000]))));
         }
+        // With dice of their own, so that the rest of a seed's run stays as it was.
+        let mut dice = Dice(Random::of(seed ^ 0x1251_DE00_0000_0000));
+        if dice.one_of(&[true, false, false]) {
+            let most = dice.between(1, 2 * u64::from(n));
+            scenario.limit_inside(small(most), &mut dice, 60_000);
+        }
         scenario
+    }
+
+    /// Limits the people inside, who stay for up to `longest_ms`.
+    fn limit_inside(&mut self, max_active: u32, dice: &mut Dice, longest_ms: u64) {
+        self.policy = Policy { max_active, visit_idle_s: 30, ..self.policy };
+        for user in &mut self.users {
+            user.stay = Stay {
+                for_ms: dice.between(0, longest_ms),
+                every_ms: dice.between(500, 25_000),
+                says: dice.between(1, 10) <= 7,
+            };
+        }
+    }
+
+    /// A burst on a zone in which 100 people may be at a time. All say that they leave. Some walk away from the line.
+    pub(crate) fn full(seed: u64, users: u64, leaving_percent: u64) -> Self {
+        let mut scenario = Self::burst(seed, users, leaving_percent, 50);
+        scenario.limit_inside(100, &mut Dice(Random::of(seed)), 60_000);
+        scenario.users.iter_mut().for_each(|user| user.stay.says = true);
+        scenario
+    }
+
+    /// How long all users need at most who can only enter when others leave.
+    pub(crate) fn longest_turnover_ms(&self) -> u64 {
+        let longest_ms = self.users.iter().map(|user| user.stay.for_ms).max().unwrap_or(0) + 60_000;
+        match self.policy.max_active {
+            0 => 0,
+            most => longest_ms * (2 + self.users.len() as u64 / u64::from(most)),
+        }
     }
 
     /// What a call costs the server at `now_ms`, in seconds.
@@ -185,6 +233,7 @@ impl Scenario {
             repeats: 0,
             cheats: false,
             never_claims: false,
+            stay: Stay::default(),
         });
         Self {
             policy: Policy { admit_per_minute: 600, ..Policy::default() },

@@ -13,7 +13,7 @@ use admission::{
     Claim, Decided, Delta, Entry, Header, Joined, Now, PagePolls, Policy, Verdict, View, ZoneId,
     sabotage::{Rule, on},
 };
-use store::{Batch, Engine, Journal, JournalError, Kept, Loaded, MemoryJournal, Store, StoreError};
+use store::{Batch, Engine, Journal, JournalError, Kept, Left, Loaded, MemoryJournal, Store, StoreError};
 use tokio::time::Instant;
 
 use crate::{
@@ -38,7 +38,7 @@ impl Disk {
                 gone[ticket / 64] |= 1 << (ticket % 64);
             }
             let changes = Delta {
-                header: Header { epoch: 77, next: tickets, base_page },
+                header: Header { epoch: 77, next: tickets, base_page, inside: None },
                 pages: vec![(base_page, Arc::new(gone))],
                 dropped: 0..0,
                 entered: Vec::new(),
@@ -223,5 +223,14 @@ impl Store for SimStore {
 
     async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<View, StoreError> {
         self.decide(zone, |engine, now| engine.beat(zone, &marks, told_ms, now), |_| Vec::new()).await
+    }
+
+    async fn visits(
+        &self,
+        zone: &ZoneId,
+        seen: Vec<PagePolls>,
+        left: Vec<PagePolls>,
+    ) -> Result<Left, StoreError> {
+        self.decide(zone, |engine, now| engine.visits(zone, &seen, &left, now), |_| Vec::new()).await
     }
 }

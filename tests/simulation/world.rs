@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Mode, SealKey, Sealer, Seals, Ticket, ZoneId};
+use admission::{Mode, SealKey, Sealer, Seals, Ticket, Visit, VisitState, ZoneId};
 use events::{Bus, LimitedCall};
 use gate::{
     Gate, Refusal, Reply, Token,
@@ -23,7 +23,7 @@ use tokio::{sync::Notify, task::LocalSet, time::sleep};
 
 use crate::{
     auditor::Auditor,
-    scenario::{Plan, Scenario},
+    scenario::{Plan, Scenario, Stay},
     seed::Random,
     store::{Clocks, Disk, SimStore},
 };
@@ -230,7 +230,8 @@ impl World {
         let end_ms = born_ms
             + PATIENCE_MS
             + 60_000 * (1 + self.scenario.users.len() as u64)
-                / u64::from(self.scenario.policy.admit_per_minute).max(1);
+                / u64::from(self.scenario.policy.admit_per_minute).max(1)
+            + self.scenario.longest_turnover_ms();
         let leaves_ms = plan.leaves_after_ms.map(|after| born_ms + after);
         let mut nap = plan.nap.map(|(after, length)| (born_ms + after, length));
         let (mut token, mut entered) = (None::<Token>, false);
@@ -268,6 +269,10 @@ impl World {
                     u64::from(polling_period_ms) * (900 + random.bits() % 201) / 1_000
                 }
                 Some(Ok(Reply::Entered { token: newer, .. })) => {
+                    if !entered && self.scenario.policy.max_active > 0 {
+                        let ticket = self.sealer.open(&newer).expect("the server's token");
+                        tokio::task::spawn_local(Rc::clone(&self).stay(ticket, plan.stay));
+                    }
                     entered = true;
                     if repeats == 0 {
                         return;
@@ -293,6 +298,41 @@ impl World {
             // The pause ends early if the user leaves.
             let pause_ms = leaves_ms.map_or(pause_ms, |at| pause_ms.min(at.saturating_sub(self.now_ms())));
             sleep(Duration::from_millis(pause_ms)).await;
+        }
+    }
+
+    /// The visit of a user who entered.
+    async fn stay(self: Rc<Self>, ticket: Ticket, stay: Stay) {
+        let (began_s, end_ms) = (self.now_ms() / 1_000, self.now_ms() + stay.for_ms);
+        let mut visit = Visit { epoch: ticket.epoch, seq: ticket.seq, began_s, seen_s: began_s, address: 0 };
+        loop {
+            let next_ms = (self.now_ms() + stay.every_ms).min(end_ms);
+            sleep(Duration::from_millis(next_ms - self.now_ms())).await;
+            let (now_ms, server) = (self.now_ms(), self.server.borrow().clone());
+            if now_ms == end_ms && !stay.says {
+                return;
+            }
+            let Some(server) = server else {
+                sleep(Duration::from_millis(RETRY_MS)).await;
+                if now_ms == end_ms {
+                    return;
+                }
+                continue;
+            };
+            if now_ms == end_ms {
+                server.gate.leave(&self.zone, visit.seq);
+                lock(&self.auditor).leaves(now_ms, visit.seq);
+                return;
+            }
+            let sealed = server.gate.seal_visit(&self.zone, &visit);
+            let found = server.gate.visit(&self.zone, &sealed, now_ms / 1_000);
+            let Some((_, VisitState::Open | VisitState::Renew)) = found else {
+                lock(&self.auditor).visit_ended(now_ms, visit.seq);
+                return;
+            };
+            server.gate.note_visit(&self.zone, &visit);
+            visit = visit.seen_at(now_ms / 1_000);
+            lock(&self.auditor).active(now_ms, visit.seq);
         }
     }
 

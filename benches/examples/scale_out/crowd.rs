@@ -10,7 +10,7 @@ use std::{
 };
 
 use admission::{Claim, Decided, Joined, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, View, ZoneId};
-use store::{Kept, Store, StoreError, redis::Redis};
+use store::{Kept, Left, Store, StoreError, redis::Redis};
 use tokio::time::Instant;
 
 /// The polling period of the people, in seconds: the default of a zone.
@@ -142,5 +142,14 @@ impl Store for Crowd {
             Err(_) => beats.failed += 1,
         }
         beat
+    }
+
+    async fn visits(
+        &self,
+        zone: &ZoneId,
+        seen: Vec<PagePolls>,
+        left: Vec<PagePolls>,
+    ) -> Result<Left, StoreError> {
+        self.redis.visits(zone, seen, left).await
     }
 }

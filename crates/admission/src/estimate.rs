@@ -5,7 +5,7 @@
 //!
 //! Invariant: an estimate exists in the modes `auto` and `open` only, and `low_ms <= wait_ms <= high_ms`.
 
-use crate::{Policy, Window, window::MINUTE_MS};
+use crate::{Policy, Window, turnover::Turnover, window::MINUTE_MS};
 
 /// The expected wait from now, with a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,8 @@ pub struct Plan {
     /// The slots used in the last minute (instant and count, oldest first), for plans under another policy. Entries of one
     /// step are merged at the instant of the last one.
     used: Vec<(u64, u32)>,
+    /// Where the number of people inside is limited.
+    turnover: Option<Turnover>,
 }
 
 impl Plan {
@@ -96,19 +98,28 @@ impl Plan {
                 _ => used.push((at_ms, count)),
             }
         }
-        Self { steps, used }
+        Self { steps, used, turnover: None }
+    }
+
+    /// The same plan where people inside have to leave before others enter.
+    #[must_use]
+    pub(crate) fn within(self, turnover: Option<Turnover>) -> Self {
+        Self { turnover, ..self }
     }
 
     /// The plan if `policy` came into force at `now_ms`. Exact to one step, because used slots are merged into steps.
     #[must_use]
     pub fn under(&self, policy: &Policy, now_ms: u64) -> Self {
-        Self::new(&Window::from_log(policy, self.used.iter().copied(), now_ms), policy, now_ms)
+        let window = Window::from_log(policy, self.used.iter().copied(), now_ms);
+        Self::new(&window, policy, now_ms).within(self.turnover.and_then(|turnover| turnover.under(policy)))
     }
 
     /// Whether a newcomer at `now_ms` would enter at once under `policy`, if nobody waited.
     #[must_use]
     pub fn has_room(&self, policy: &Policy, now_ms: u64) -> bool {
-        Window::from_log(policy, self.used.iter().copied(), now_ms).free(false) > 0
+        let turnover = self.turnover.and_then(|turnover| turnover.under(policy));
+        let is_full = turnover.is_some_and(|turnover| turnover.room() == 0);
+        !is_full && Window::from_log(policy, self.used.iter().copied(), now_ms).free(false) > 0
     }
 
     /// The instant at which the slot becomes free that follows `before` other slots, in milliseconds on the store's clock.
@@ -120,7 +131,8 @@ impl Plan {
         // A slot becomes free again 60 s and 1 ms after it was used, because the window includes both ends.
         let (minutes, rest) = (before / a_minutes, before % a_minutes);
         let step = self.steps.partition_point(|&(_, slots)| slots <= rest);
-        self.steps[step].0 + minutes * (MINUTE_MS + 1)
+        let slot_ms = self.steps[step].0 + minutes * (MINUTE_MS + 1);
+        self.turnover.map_or(slot_ms, |turnover| turnover.slot_ms(before).max(slot_ms))
     }
 }
 

@@ -6,13 +6,15 @@
 use std::sync::Arc;
 
 use crate::{
-    Estimate, Learned, Mode, Outlook, Plan, Policy, Snapshot, Tally, Verdict, View, ViewPage, Window,
+    Estimate, Learned, Mode, Occupancy, Outlook, Plan, Policy, Snapshot, Tally, Verdict, View, ViewPage,
+    Window,
     crowd::Crowd,
     estimate::SlotMeter,
     hindsight::{Factors, Hindsight, kind},
     number,
     outlook::{Cell, Line},
     patience::Counts,
+    turnover::StayMeter,
 };
 
 /// A line that begins is walked over again after this time, in milliseconds, because the first people use the free slots.
@@ -35,6 +37,7 @@ pub struct Forecast {
     plan: Arc<Plan>,
     plan_is_old: bool,
     meter: SlotMeter,
+    stays: StayMeter,
     crowd: Crowd,
     outlook: Arc<Outlook>,
     hindsight: Hindsight,
@@ -59,6 +62,7 @@ impl Forecast {
             slots_offered: 0,
             plan_is_old: true,
             meter: SlotMeter::new(),
+            stays: StayMeter::new(),
             crowd: Crowd::new(Counts::default()),
             outlook: Arc::new(Outlook::unknown()),
             hindsight: Hindsight::new(),
@@ -85,10 +89,11 @@ impl Forecast {
 
     /// Learns from a snapshot and the window at the same instant, and makes the view.
     pub fn observe(&mut self, snapshot: Snapshot, window: &Window) -> View {
-        self.offer(&snapshot, window);
+        let room = self.stays.observe(snapshot.occupancy, &snapshot.policy, snapshot.now_ms);
+        self.offer(&snapshot, window, room);
         let tally = Tally { slots_offered: self.slots_offered, ..snapshot.tally };
         self.measure(snapshot.now_ms, tally);
-        self.plan = Arc::new(Plan::new(window, &self.policy, snapshot.now_ms));
+        self.plan = Arc::new(self.plan_of(window, snapshot.occupancy, snapshot.now_ms));
         self.plan_is_old = false;
         self.look_out(&snapshot);
         let (mut live_before, mut present_before) = (0, 0);
@@ -117,17 +122,29 @@ impl Forecast {
             outlook: Arc::clone(&self.outlook),
             plan: Arc::clone(&self.plan),
             tally,
+            occupancy: snapshot.occupancy,
         }
     }
 
-    /// Fills in the estimates of positions that were decided at `now_ms`. `window` is the window after that decision;
-    /// `window_changed` says whether it changed since the last call.
-    pub fn estimate(&mut self, verdicts: &mut [Verdict], window: &Window, window_changed: bool, now_ms: u64) {
+    fn plan_of(&self, window: &Window, occupancy: Option<Occupancy>, now_ms: u64) -> Plan {
+        let turnover = occupancy.map(|people| self.stays.turnover(people, &self.policy, now_ms));
+        Plan::new(window, &self.policy, now_ms).within(turnover)
+    }
+
+    /// Fills in the estimates of positions that were decided at `now_ms`. `window` and `occupancy` are those after that decision;
+    /// `window_changed` says whether the window changed since the last call.
+    pub fn estimate(
+        &mut self,
+        verdicts: &mut [Verdict],
+        (window, occupancy): (&Window, Option<Occupancy>),
+        window_changed: bool,
+        now_ms: u64,
+    ) {
         self.plan_is_old |= window_changed;
         for verdict in verdicts {
             let Verdict::Waiting(position) = verdict else { continue };
             if std::mem::take(&mut self.plan_is_old) {
-                self.plan = Arc::new(Plan::new(window, &self.policy, now_ms));
+                self.plan = Arc::new(self.plan_of(window, occupancy, now_ms));
                 if self.line_was_empty && self.walked_ms + WALK_AGAIN_MS <= now_ms {
                     // The first people of a line came and used the slots that the last walk knew of.
                     self.walk(Vec::new(), now_ms);
@@ -197,10 +214,11 @@ impl Forecast {
     }
 
     /// Counts the slots that a line would have used since the last snapshot, had it used each one at once.
-    fn offer(&mut self, snapshot: &Snapshot, window: &Window) {
+    /// At most `room` people could enter, because of those inside.
+    fn offer(&mut self, snapshot: &Snapshot, window: &Window, room: u64) {
         let (from_ms, now_ms) = (self.ideal_ms, snapshot.now_ms);
         let mut taken = Vec::new();
-        let mut line = self.ideal_line;
+        let mut line = self.ideal_line.min(room);
         if self.policy.mode == Mode::Auto {
             for (at_ms, count) in self.ideal.upcoming(from_ms) {
                 if at_ms > now_ms || line == 0 {

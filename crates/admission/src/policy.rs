@@ -138,10 +138,12 @@ pub struct Policy {
     pub max_waiting: u32,
     /// The longest polling period that a busy server tells; see [`Policy::longest_period_ms`].
     pub polling_period_max_ms: u32,
-    /// How long a visit lasts at most, in seconds. Servers check this field and the next one, where proxies ask them.
+    /// How long a visit lasts at most, in seconds. Servers check it, where proxies ask them.
     pub visit_ttl_s: u32,
     /// The inactivity after which a visit ends, in seconds.
     pub visit_idle_s: u32,
+    /// The most people who may be inside; 0 for no limit.
+    pub max_active: u32,
 }
 
 /// A number of a policy is out of its range.

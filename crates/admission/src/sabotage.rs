@@ -33,6 +33,10 @@ pub enum Rule {
     Silence,
     /// The simulated store uses the wall clock.
     WallClock,
+    /// The number of people inside is not limited.
+    Inside,
+    /// The gate does not report the activity of visitors.
+    Activity,
     /// A user is told the newest estimate, even if it grew.
     Growth,
 }

@@ -28,7 +28,7 @@ pub type Words = [u64; PAGE_WORDS];
 pub(crate) const PAGES: usize = 8;
 /// The tickets of a segment.
 pub(crate) const SEGMENT_TICKETS: usize = PAGES * PAGE_TICKETS;
-const SEGMENT_WORDS: usize = PAGES * PAGE_WORDS;
+pub(crate) const SEGMENT_WORDS: usize = PAGES * PAGE_WORDS;
 
 /// A ticket of this age is evicted: its holder was silent for the running generation and twelve whole ones.
 pub(crate) const IDLE_AGE: u64 = 13;
@@ -39,30 +39,30 @@ const MOST_MISSED: u64 = 16;
 /// A page in which every ticket is gone. Freed segments share it.
 static ALL_GONE: LazyLock<Arc<Words>> = LazyLock::new(|| Arc::new([u64::MAX; PAGE_WORDS]));
 
-type Bits = [u64; SEGMENT_WORDS];
+/// A bitmap over a segment's tickets.
+pub(crate) type Bits = [u64; SEGMENT_WORDS];
 
-/// What is known of the holders of a segment's live tickets.
+/// The ages of a segment's tickets, in generations. A ticket of which nothing is kept has age 0.
 #[derive(Clone)]
-struct Holders {
-    here: Bits,
+pub(crate) struct Ages {
     /// Plane `i` holds bit `i` of each ticket's age.
-    ages: [Bits; 4],
+    planes: [Bits; 4],
 }
 
-impl Holders {
-    const NONE: Self = Self { here: [0; SEGMENT_WORDS], ages: [[0; SEGMENT_WORDS]; 4] };
+impl Ages {
+    pub(crate) const NONE: Self = Self { planes: [[0; SEGMENT_WORDS]; 4] };
 
-    /// The tickets of a word that have this age, live or not.
-    fn of_age(&self, word: usize, age: u64) -> u64 {
-        let plane = |i: usize| if age >> i & 1 == 1 { self.ages[i][word] } else { !self.ages[i][word] };
-        (0..self.ages.len()).fold(u64::MAX, |of_age, i| of_age & plane(i))
+    /// The tickets of a word that have this age.
+    pub(crate) fn of_age(&self, word: usize, age: u64) -> u64 {
+        let plane = |i: usize| if age >> i & 1 == 1 { self.planes[i][word] } else { !self.planes[i][word] };
+        (0..self.planes.len()).fold(u64::MAX, |of_age, i| of_age & plane(i))
     }
 
-    /// The tickets of a word that are older than this, live or not.
+    /// The tickets of a word that are older than this.
     fn older_than(&self, word: usize, age: u64) -> u64 {
         let (mut older, mut equal) = (0, u64::MAX);
-        for i in (0..self.ages.len()).rev() {
-            let plane = self.ages[i][word];
+        for i in (0..self.planes.len()).rev() {
+            let plane = self.planes[i][word];
             if age >> i & 1 == 1 {
                 equal &= plane;
             } else {
@@ -73,11 +73,37 @@ impl Holders {
         older
     }
 
-    fn reset_age(&mut self, word: usize, bits: u64) {
-        for plane in &mut self.ages {
+    pub(crate) fn age(&self, ticket: usize) -> u8 {
+        let bits = self.planes.iter().rev().map(|plane| plane[ticket / 64] >> (ticket % 64) & 1);
+        bits.fold(0, |age, bit| age << 1 | u8::from(bit == 1))
+    }
+
+    /// Adds 1 to the ages in `bits`.
+    pub(crate) fn grow(&mut self, word: usize, bits: u64) {
+        let mut carry = bits;
+        for plane in &mut self.planes {
+            let sum = plane[word] ^ carry;
+            carry &= plane[word];
+            plane[word] = sum;
+        }
+    }
+
+    pub(crate) fn reset(&mut self, word: usize, bits: u64) {
+        for plane in &mut self.planes {
             plane[word] &= !bits;
         }
     }
+}
+
+/// What is known of the holders of a segment's live tickets.
+#[derive(Clone)]
+struct Holders {
+    here: Bits,
+    ages: Ages,
+}
+
+impl Holders {
+    const NONE: Self = Self { here: [0; SEGMENT_WORDS], ages: Ages::NONE };
 }
 
 /// The zone's time, as its segments need it.
@@ -171,9 +197,9 @@ impl Segment {
             let Some(holders) = &self.holders else { continue };
             present += holders.here[word].count_ones();
             assert_eq!(holders.here[word] & !alive, 0, "a present ticket is live");
-            let aged = holders.ages.iter().fold(0, |aged, plane| aged | plane[word]);
+            let aged = !holders.ages.of_age(word, 0);
             assert_eq!(aged & !alive, 0, "a ticket that is gone has no age");
-            let too_old = [13, 14, 15].map(|age| holders.of_age(word, age));
+            let too_old = [13, 14, 15].map(|age| holders.ages.of_age(word, age));
             assert_eq!(too_old, [0; 3], "evicted");
         }
         assert_eq!((live, present), (self.live, self.present));
@@ -204,10 +230,7 @@ impl Segment {
     }
 
     pub(crate) fn age(&self, ticket: usize) -> u8 {
-        let planes = self.holders.iter().flat_map(|holders| holders.ages.iter().rev());
-        planes
-            .map(|plane| plane[ticket / 64] >> (ticket % 64) & 1)
-            .fold(0, |age, bit| age << 1 | u8::from(bit == 1))
+        self.holders.as_ref().map_or(0, |holders| holders.ages.age(ticket))
     }
 
     /// Updates the segment to `clock`, and returns how many tickets that evicts.
@@ -248,26 +271,21 @@ impl Segment {
             if live == 0 {
                 continue;
             }
-            let mut carry = live;
-            for plane in &mut holders.ages {
-                let sum = plane[word] ^ carry;
-                carry &= plane[word];
-                plane[word] = sum;
-            }
-            let silent = evicting_age().map_or(0, |age| live & holders.of_age(word, age));
+            holders.ages.grow(word, live);
+            let silent = evicting_age().map_or(0, |age| live & holders.ages.of_age(word, age));
             if spares {
                 // 13 becomes 12.
-                holders.ages[0][word] ^= silent;
+                holders.ages.planes[0][word] ^= silent;
             } else if silent != 0 {
                 evicted += silent.count_ones();
                 self.set_gone(word, silent);
                 holders.here[word] &= !silent;
-                holders.reset_age(word, silent);
+                holders.ages.reset(word, silent);
             }
             if !sabotaged_presence() {
                 // Some are much older after the period was shortened.
-                holders.here[word] &= !holders.older_than(word, present_age);
-                holders.here[word] &= !(holders.of_age(word, near_age + 1) & below(self.near, word));
+                holders.here[word] &= !holders.ages.older_than(word, present_age);
+                holders.here[word] &= !(holders.ages.of_age(word, near_age + 1) & below(self.near, word));
             }
             present += holders.here[word].count_ones();
         }
@@ -303,7 +321,7 @@ impl Segment {
 
     fn hear_word(&mut self, word: usize, bits: u64, present: u64) {
         if let Some(holders) = &mut self.holders {
-            holders.reset_age(word, bits);
+            holders.ages.reset(word, bits);
             self.present += (present & !holders.here[word]).count_ones();
             holders.here[word] |= present;
         }
@@ -348,7 +366,7 @@ impl Segment {
         let moves = end > before && !sabotaged_presence();
         let Some(holders) = self.holders.as_mut().filter(|_| moves) else { return };
         for word in before / 64..end.div_ceil(64) {
-            let silent = holders.here[word] & holders.older_than(word, near_age) & below(end, word);
+            let silent = holders.here[word] & holders.ages.older_than(word, near_age) & below(end, word);
             holders.here[word] &= !silent;
             self.present -= silent.count_ones();
         }
@@ -361,7 +379,7 @@ impl Segment {
         self.set_gone(word, bit);
         if let Some(holders) = &mut self.holders {
             holders.here[word] &= !bit;
-            holders.reset_age(word, bit);
+            holders.ages.reset(word, bit);
         }
         self.live -= 1;
         self.present -= 1;
@@ -386,6 +404,13 @@ impl Segment {
         }
         SEGMENT_TICKETS - 1
     }
+}
+
+/// The segment of a ticket, and the ticket's number there.
+pub(crate) fn split(seq: u64) -> (u64, usize) {
+    #[expect(clippy::cast_possible_truncation, reason = "below 65,536")]
+    let ticket = (seq % SEGMENT_TICKETS as u64) as usize;
+    (seq / SEGMENT_TICKETS as u64, ticket)
 }
 
 /// The bits of a word that stand for tickets below `end`.

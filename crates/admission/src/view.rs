@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::{Estimate, Mode, Outlook, PAGE_TICKETS, Plan, Policy, Words};
+use crate::{Estimate, Mode, Occupancy, Outlook, PAGE_TICKETS, Plan, Policy, Words};
 
 /// One bit per ticket of a page: its holder polled since the last report.
 #[derive(Clone, Debug)]
@@ -73,6 +73,8 @@ pub struct Snapshot {
     pub pages: Vec<SnapshotPage>,
     /// Totals. `slots_offered` is not known here.
     pub tally: Tally,
+    /// The people inside; `None` where nobody counts.
+    pub occupancy: Option<Occupancy>,
 }
 
 /// One page of a snapshot.
@@ -165,6 +167,8 @@ pub struct View {
     pub plan: Arc<Plan>,
     /// Totals.
     pub tally: Tally,
+    /// The people inside; `None` where nobody counts.
+    pub occupancy: Option<Occupancy>,
 }
 
 /// The answer of a view for one ticket.

@@ -31,8 +31,9 @@ use std::{
 };
 
 use crate::{
-    Mode, Now, PagePolls, Policy, Position, Snapshot, SnapshotPage, Tally, Told, Window,
-    segment::{Clock, PAGES, SEGMENT_TICKETS, Segment},
+    Mode, Now, Occupancy, PagePolls, Policy, Position, Snapshot, SnapshotPage, Tally, Told, Window, Words,
+    inside::Inside,
+    segment::{Clock, PAGES, SEGMENT_TICKETS, Segment, split},
 };
 
 pub use dump::{Dump, DumpSegment, DumpTicket};
@@ -154,6 +155,7 @@ pub struct Zone {
     /// When each entry expires, and its ticket.
     expiries: BinaryHeap<Reverse<(u64, u64)>>,
     tally: Tally,
+    inside: Inside,
     unsaved: durable::Unsaved,
 }
 
@@ -186,6 +188,7 @@ impl Zone {
             entries: HashMap::new(),
             expiries: BinaryHeap::new(),
             tally: Tally::default(),
+            inside: Inside::default(),
             unsaved: durable::Unsaved::new(base * PAGES as u64),
         }
     }
@@ -220,6 +223,12 @@ impl Zone {
             self.told.note(told_ms, self.now_ms);
         }
         self.window.set_policy(&policy, self.now_ms);
+        if old.max_active == 0 && policy.max_active > 0 {
+            self.inside.begin(&policy, self.now_ms);
+        }
+        if policy.max_active == 0 {
+            self.inside.stop();
+        }
         if (old.polling_period_ms, old.idle_timeout_s) != (policy.polling_period_ms, policy.idle_timeout_s) {
             self.hear_everybody();
         }
@@ -263,6 +272,34 @@ impl Zone {
         self.move_front(front_end);
         let approach_end = self.move_approach(front_end);
         self.snapshot(front_end, approach_end)
+    }
+
+    /// Takes in which visitors were active and which left since the last report, and ends the visits that are idle. Returns the pages
+    /// of tickets whose holders left: their visits count no more. Without [`Policy::max_active`] nobody is counted.
+    pub fn visits(&mut self, seen: &[PagePolls], left: &[PagePolls], now: Now) -> Vec<(u64, Arc<Words>)> {
+        if seen.is_empty() && left.is_empty() && self.inside.is_empty() {
+            return Vec::new();
+        }
+        self.advance(now.ms);
+        let spares = self.now_ms < self.spare_until_ms;
+        self.inside.report(seen, left, &self.policy, self.now_ms, spares);
+        self.inside.left()
+    }
+
+    /// The people inside, as of the last call; `None` where nobody counts.
+    #[must_use]
+    pub fn occupancy(&self) -> Option<Occupancy> {
+        (self.policy.max_active > 0).then(|| Occupancy {
+            inside: self.inside.count,
+            most: self.inside.most(self.now_ms),
+            ended: self.inside.ended,
+            max_active: self.policy.max_active,
+        })
+    }
+
+    /// How many more people may be inside now.
+    fn room(&self) -> u64 {
+        self.inside.room(&self.policy, self.now_ms)
     }
 
     /// Lets time pass. Every transition starts with this.
@@ -383,6 +420,7 @@ impl Zone {
             told_ms: self.told_period_ms(&self.policy),
             pages,
             tally: self.tally(),
+            occupancy: self.occupancy(),
         }
     }
 
@@ -393,7 +431,7 @@ impl Zone {
             Mode::Open => return self.next,
             Mode::Hold | Mode::Closed => return self.base * SEGMENT_TICKETS as u64,
         }
-        let (soon_ms, longest) = (self.now_ms + self.policy.front_ms(), self.policy.front_len());
+        let (soon_ms, longest) = (self.now_ms + self.policy.front_ms(), self.front_limit());
         let mut left = 0_u32;
         for (_, slots) in self.window.upcoming(self.now_ms).take_while(|&(at_ms, _)| at_ms <= soon_ms) {
             left = left.saturating_add(slots);
@@ -435,13 +473,6 @@ impl Zone {
     fn is_live(&self, seq: u64) -> bool {
         self.find(seq).is_some_and(|(segment, ticket)| self.segments[segment].is_live(ticket))
     }
-}
-
-/// The segment of a ticket, and the ticket's number there.
-fn split(seq: u64) -> (u64, usize) {
-    #[expect(clippy::cast_possible_truncation, reason = "below 65,536")]
-    let ticket = (seq % SEGMENT_TICKETS as u64) as usize;
-    (seq / SEGMENT_TICKETS as u64, ticket)
 }
 
 #[cfg(feature = "sabotage")]

@@ -333,13 +333,8 @@ events! {
         zone: Zone,
         /// The line's epoch; 0 if the zone admitted without the store.
         epoch: u32,
-        /// The ticket's number.
-        seq: u64,
-        /// The instant of the entry, in seconds since 1970, as in the pass (`iat`).
-        entered_unix_s: u64,
-        /// The instant of the store's answer, in milliseconds on its clock. Later than the entry if the first answer was
-        /// lost.
-        at_ms: u64,
+        /// The ticket and its instants.
+        entry: AdmittedEntry,
         /// The policy in force.
         policy: Policy,
     }
@@ -409,16 +404,19 @@ pub enum StoreCall {
     Enter,
     /// Reports polls and lets time pass.
     Beat,
+    /// Reports who is active inside and who left.
+    Visits,
 }
 
 impl StoreCall {
     /// All calls with their names.
-    pub const ALL: [(Self, &'static str); 5] = [
+    pub const ALL: [(Self, &'static str); 6] = [
         (Self::Put, "put"),
         (Self::Open, "open"),
         (Self::Join, "join"),
         (Self::Enter, "enter"),
         (Self::Beat, "beat"),
+        (Self::Visits, "visits"),
     ];
 }
 
@@ -498,6 +496,37 @@ halves! {
     RefusalReason: |why| why as u32, |half| nth(&RefusalReason::ALL, half);
     LimitedCall: |call| call as u32, |half| nth(&LimitedCall::ALL, half);
     StoreCall: |call| call as u32, |half| nth(&StoreCall::ALL, half);
+}
+
+/// The entry of a ticket. Larger numbers than a field has bits for become the largest that fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdmittedEntry {
+    /// The ticket's number. 48 bits.
+    pub seq: u64,
+    /// The instant of the entry, in seconds since 1970, as in the pass (`iat`). 32 bits.
+    pub entered_unix_s: u64,
+    /// The instant of the store's answer, in milliseconds on its clock. Later than the entry if the first answer was lost. 48 bits.
+    pub at_ms: u64,
+}
+
+/// Two words: each has one of the long numbers, and a half of the seconds.
+impl Field for AdmittedEntry {
+    const HALVES: usize = 4;
+
+    #[inline]
+    fn put(self, words: &mut EventWords, at: usize) {
+        let unix_s = self.entered_unix_s.min(u32::MAX.into());
+        let long = |number: u64| number.min((1 << 48) - 1);
+        (long(self.seq) | unix_s >> 16 << 48).put(words, at);
+        (long(self.at_ms) | unix_s << 48).put(words, at + 2);
+    }
+
+    #[inline]
+    fn get(words: &impl Words, at: usize) -> Self {
+        let (first, second) = (u64::get(words, at), u64::get(words, at + 2));
+        let long = |word: u64| word & ((1 << 48) - 1);
+        Self { seq: long(first), entered_unix_s: first >> 48 << 16 | second >> 48, at_ms: long(second) }
+    }
 }
 
 /// Where a field of a policy is.

@@ -130,5 +130,6 @@ fn publish_all(bus: &Bus, zone: Zone) {
     bus.publish(events::StoreBack { zone, away_ms: 10 });
     bus.publish(events::AdmittedWithoutStore { zone, total: 1 });
     bus.publish(events::Reloaded { ok: true });
-    bus.publish(events::Admitted { zone, epoch: 1, seq: 5, entered_unix_s: 1_790_000_000, at_ms: 2, policy });
+    let entry = events::AdmittedEntry { seq: 5, entered_unix_s: 1_790_000_000, at_ms: 2 };
+    bus.publish(events::Admitted { zone, epoch: 1, entry, policy });
 }

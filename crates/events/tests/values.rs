@@ -2,9 +2,9 @@
 
 use admission::{FIELDS, FieldKind, Policy, ZoneId};
 use events::{
-    Admitted, AdmittedWithoutStore, Bus, Entered, Event, Evicted, Joined, Kind, Kinds, Limited, LimitedCall,
-    ModeChanged, NoticeChanged, PolicyChanged, RefusalReason, Refused, Reloaded, Scope, StoreBack, StoreCall,
-    StoreCalled, StoreLost, Tallied, ViewShown, Zone, ZoneAdded, ZoneRemoved,
+    Admitted, AdmittedEntry, AdmittedWithoutStore, Bus, Entered, Event, Evicted, Joined, Kind, Kinds,
+    Limited, LimitedCall, ModeChanged, NoticeChanged, PolicyChanged, RefusalReason, Refused, Reloaded, Scope,
+    StoreBack, StoreCall, StoreCalled, StoreLost, Tallied, ViewShown, Zone, ZoneAdded, ZoneRemoved,
 };
 use proptest::{prelude::*, sample::select};
 
@@ -77,7 +77,12 @@ proptest! {
             StoreBack { zone, away_ms: v };
             AdmittedWithoutStore { zone, total: v };
             Reloaded { ok: flag };
-            Admitted { zone, epoch: a, seq: v, entered_unix_s: w, at_ms: x, policy };
+            Admitted {
+                zone,
+                epoch: a,
+                entry: AdmittedEntry { seq: v >> 16, entered_unix_s: w >> 32, at_ms: x >> 16 },
+                policy,
+            };
         }
         prop_assert_eq!(published.len(), Kind::ALL.len());
         prop_assert_eq!(all.try_next().expect("events").events, published);

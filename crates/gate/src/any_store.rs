@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use admission::{Claim, Decided, Definition, Joined, PagePolls, Policy, View, ZoneId};
-use store::{Defined, Embedded, Expected, Kept, Store, StoreError, redis::Redis};
+use store::{Defined, Embedded, Expected, Kept, Left, Store, StoreError, redis::Redis};
 
 use crate::cells::Cells;
 
@@ -80,6 +80,13 @@ impl Store for AnyStore {
         match self {
             Self::Embedded(store) => store.beat(zone, polls, told_ms).await,
             Self::Cells(store) => store.beat(zone, polls, told_ms).await,
+        }
+    }
+
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>, left: Vec<PagePolls>) -> Result<Left> {
+        match self {
+            Self::Embedded(store) => store.visits(zone, seen, left).await,
+            Self::Cells(store) => store.visits(zone, seen, left).await,
         }
     }
 }

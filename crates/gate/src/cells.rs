@@ -17,7 +17,7 @@ use std::{
 
 use admission::{Claim, Decided, Definition, Joined, PagePolls, Policy, View, ZoneId};
 use cache::{Cache, LoadError, Settings};
-use store::{Defined, Expected, Kept, Store, StoreError};
+use store::{Defined, Expected, Kept, Left, Store, StoreError};
 use tokio::{sync::SetOnce, time::timeout};
 
 /// How long the list of a cell's zones is reused. Callers learn of a change at most this much later.
@@ -291,5 +291,10 @@ impl<S: Store> Store for Cells<S> {
     async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
         let cell = self.cell(zone)?;
         cell.store()?.beat(zone, polls, told_ms).await.map_err(|error| cell.named(error))
+    }
+
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>, left: Vec<PagePolls>) -> Result<Left> {
+        let cell = self.cell(zone)?;
+        cell.store()?.visits(zone, seen, left).await.map_err(|error| cell.named(error))
     }
 }

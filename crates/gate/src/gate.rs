@@ -192,15 +192,46 @@ impl<S: Store> Gate<S> {
     /// seal it.
     #[must_use]
     pub fn visit(&self, zone: &ZoneId, sealed: &[u8], unix_s: u64) -> Option<(Visit, VisitState)> {
-        let policy = self.policy(zone.as_str())?;
+        let rooms = self.rooms.load();
+        let room = rooms.get(zone)?;
         let visit = self.seals.load().visit_sealer(zone).open(sealed).ok()?;
-        Some((visit, visit.state(&policy, unix_s)))
+        let state = match room.has_left(visit.seq) {
+            true => VisitState::Ended,
+            false => visit.state(&room.policy(), unix_s),
+        };
+        Some((visit, state))
+    }
+
+    /// Notes that a visitor is active. The store hears of it with the next report; this asks nobody.
+    pub fn note_visit(&self, zone: &ZoneId, visit: &Visit) {
+        if let Some(room) = self.rooms.load().get(zone) {
+            room.note_visit(visit.seq);
+        }
+    }
+
+    /// The visitor of ticket `seq` leaves the zone: where the people inside are limited, somebody else may enter at once. The visit
+    /// counts no more on any server, a second later.
+    pub fn leave(&self, zone: &ZoneId, seq: u64) {
+        if let Some(room) = self.rooms.load().get(zone) {
+            room.leave(seq);
+        }
     }
 
     /// Seals a visit of a zone.
     #[must_use]
     pub fn seal_visit(&self, zone: &ZoneId, visit: &Visit) -> [u8; VISIT_LEN] {
         self.seals.load().visit_sealer(zone).seal(visit)
+    }
+
+    /// Like [`Gate::leave`], for the holder of this token.
+    ///
+    /// # Errors
+    /// The zone is not served, or did not give out the token.
+    pub async fn leave_with(&self, zone: &str, token: &[u8]) -> Result<(), Refusal> {
+        let room = self.room(zone, Some(token)).await?;
+        let ticket = room.open_token(token).map_err(Refusal::from);
+        room.leave(ticket.inspect_err(|refusal| self.refused(room.id, *refusal))?.seq);
+        Ok(())
     }
 
     /// A zone at this instant for streams, if it is served.

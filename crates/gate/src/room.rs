@@ -14,6 +14,7 @@
 //! | `gone` | tickets that the store recently answered to be gone |
 //! | `published` | which entries were published already |
 //! | `report` | events on the bus |
+//! | `visitors` | who is inside, and who left |
 //! | `told` | the polling periods that were told, and what the store hears of them |
 //! | `follower_view`, `operator_view` | the zone at one instant, for streams and for operators |
 
@@ -32,6 +33,7 @@ mod polls;
 mod published;
 mod report;
 mod told;
+mod visitors;
 mod wait_status;
 
 use std::sync::{
@@ -60,6 +62,7 @@ use orders::Orders;
 use polls::PollMap;
 use published::PublishedEntries;
 use told::ToldHere;
+use visitors::Visitors;
 pub use wait_status::WaitStatus;
 
 /// How many calls of one zone may wait for the store; more are refused. At a thousand batches a second this is far
@@ -121,6 +124,7 @@ pub(crate) struct Room {
     /// When holders should ask again.
     pace: Arc<Pace>,
     told: ToldHere,
+    visitors: Visitors,
     calls: mpsc::Sender<Call>,
     orders: Arc<Orders>,
 }
@@ -201,6 +205,7 @@ impl Room {
             open_after_ms: shared.open_after_ms,
             pace: Arc::clone(&shared.pace),
             told: ToldHere::default(),
+            visitors: Visitors::default(),
             calls,
             orders: Arc::clone(&orders),
         });
@@ -221,6 +226,30 @@ impl Room {
     /// Seals and opens tokens with other keys from now on.
     pub(crate) fn set_sealer(&self, sealer: Sealer) {
         self.sealer.store(Arc::new(sealer));
+    }
+
+    /// Whether the visitor with this ticket left lately.
+    pub(crate) fn has_left(&self, seq: u64) -> bool {
+        self.policy().max_active > 0 && self.visitors.has_left(seq)
+    }
+
+    /// Notes that the visitor with this ticket is active.
+    pub(crate) fn note_visit(&self, seq: u64) {
+        #[cfg(feature = "sabotage")]
+        if admission::sabotage::on(admission::sabotage::Rule::Activity) {
+            return;
+        }
+        if self.policy().max_active > 0 {
+            self.visitors.note(seq);
+        }
+    }
+
+    /// The visitor with this ticket leaves. The lane tells the store at once.
+    pub(crate) fn leave(&self, seq: u64) {
+        if self.policy().max_active > 0 {
+            self.visitors.leave(seq);
+            self.orders.give(|pending| pending.visits = true);
+        }
     }
 
     /// Puts another policy into the store, and takes the view under that policy into use.

@@ -58,6 +58,7 @@ codes! {
     ADMITTED = 409 "admitted" "The visitor may go on now";
     ZONE_EXISTS = 409 "zone_exists" "A zone with this id exists already";
     GONE = 410 "gone" "The place was dropped; take a new ticket";
+    LEFT = 410 "left" "The visit has ended; this is what was asked for";
     CHANGED_MEANWHILE = 412 "changed_meanwhile" "Somebody else changed the zone in the meantime";
     TOO_LARGE = 413 "too_large" "The body is too large";
     UNSUPPORTED_MEDIA_TYPE = 415 "unsupported_media_type" "The body must be application/json";

@@ -177,7 +177,7 @@ mod tests {
             slots_offered: entered,
             slots_used: entered,
         };
-        ZoneTotals { tallied, at: Instant::now(), known: true }
+        ZoneTotals { tallied, at: Instant::now(), known: true, occupancy: None }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use std::{
 use admission::{Claim, Decided, Joined, Now, PagePolls, Policy, View, ZoneId};
 use tokio::sync::oneshot;
 
-use crate::{Clock, DiskJournal, Engine, JournalError, Kept, MAX_BATCH, Store, StoreError};
+use crate::{Clock, DiskJournal, Engine, JournalError, Kept, Left, MAX_BATCH, Store, StoreError};
 
 /// How many calls may wait. Further calls get [`StoreError::Busy`].
 const QUEUE: usize = 1_024;
@@ -119,6 +119,11 @@ impl Store for Embedded {
     async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<View> {
         let zone = zone.clone();
         self.ask(move |engine, now| engine.beat(&zone, &marks, told_ms, now)).await
+    }
+
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>, left: Vec<PagePolls>) -> Result<Left> {
+        let zone = zone.clone();
+        self.ask(move |engine, now| engine.visits(&zone, &seen, &left, now)).await
     }
 }
 

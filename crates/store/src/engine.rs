@@ -13,7 +13,7 @@ use admission::{
     Claim, Decided, Forecast, Image, Joined, Learned, Now, PagePolls, Policy, Verdict, View, Zone, ZoneId,
 };
 
-use crate::{Batch, Journal, JournalError, Loaded, StoreError, keeper::Keeper};
+use crate::{Batch, Journal, JournalError, Left, Loaded, StoreError, keeper::Keeper};
 
 /// How long to wait before a failed journal is tried again, in milliseconds.
 pub const RELOAD_AFTER_MS: u64 = 250;
@@ -55,7 +55,8 @@ impl Line {
     fn estimate(&mut self, verdicts: &mut [Verdict], at_ms: u64) {
         let entered =
             verdicts.iter().any(|verdict| matches!(verdict, Verdict::Entered(e) if e.at_ms == at_ms));
-        self.forecast.estimate(verdicts, self.zone.window(), entered, at_ms);
+        let state = (self.zone.window(), self.zone.occupancy());
+        self.forecast.estimate(verdicts, state, entered, at_ms);
     }
 }
 
@@ -180,6 +181,21 @@ impl<J: Journal> Engine<J> {
     ) -> Result<View, StoreError> {
         let now = self.ready(now)?;
         Ok(self.line(id)?.beat(marks, told_ms, now))
+    }
+
+    /// See [`Store::visits`](crate::Store::visits).
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownZone`], [`StoreError::Away`].
+    pub fn visits(
+        &mut self,
+        id: &ZoneId,
+        seen: &[PagePolls],
+        left: &[PagePolls],
+        now: Now,
+    ) -> Result<Left, StoreError> {
+        let now = self.ready(now)?;
+        Ok(self.line(id)?.zone.visits(seen, left, now))
     }
 
     /// Makes all changes since the last commit durable. If nothing changed, the journal is not called.

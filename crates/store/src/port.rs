@@ -6,9 +6,9 @@
 //!
 //! Invariant: what a call answers is durable.
 
-use std::future::Future;
+use std::{future::Future, sync::Arc};
 
-use admission::{Claim, Decided, Definition, Joined, PagePolls, Policy, View, ZoneId};
+use admission::{Claim, Decided, Definition, Joined, PagePolls, Policy, View, Words, ZoneId};
 
 /// Why a store did not answer. The call may or may not have happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -151,7 +151,20 @@ pub trait Store: Send + Sync + 'static {
         marks: Vec<PagePolls>,
         told_ms: u32,
     ) -> impl Future<Output = Result<View, StoreError>> + Send;
+
+    /// Reports which visitors were active and which left since the last report, and ends the visits that are idle. Returns the pages
+    /// of tickets whose holders left lately: their visits have ended. Call it about once a second for a zone that limits the people
+    /// inside; the next view counts them.
+    fn visits(
+        &self,
+        zone: &ZoneId,
+        seen: Vec<PagePolls>,
+        left: Vec<PagePolls>,
+    ) -> impl Future<Output = Result<Left, StoreError>> + Send;
 }
+
+/// The pages of tickets whose holders left, by number.
+pub type Left = Vec<(u64, Arc<Words>)>;
 
 fn keeps_no_zones() -> StoreError {
     StoreError::Away("the configuration defines the zones, not the store".to_owned())

@@ -19,6 +19,7 @@ mod restore;
 pub mod sabotage;
 pub mod scripts;
 pub mod servers;
+mod visits;
 mod wire;
 
 use std::{
@@ -34,7 +35,7 @@ use admission::{Claim, Decided, Definition, Joined, PAGE_TICKETS, PagePolls, Pol
 use bytes::Bytes;
 use tokio::sync::OnceCell;
 
-use crate::{Defined, Expected, Kept, MAX_BATCH, Store, StoreError};
+use crate::{Defined, Expected, Kept, Left, MAX_BATCH, Store, StoreError};
 pub use redis_script::{address, client};
 
 use address::{Address, Settings};
@@ -211,7 +212,7 @@ impl<C: Client> Redis<C> {
         let mut args = common_args(lock(&zone.memory).as_ref(), self.held_clock_ms(), &name, &[]);
         args.push(text(u32::from(is_new)));
         args.extend(wire::policy_numbers(policy).map(text));
-        self.call(zone, &scripts::POLICY, &[], args).await.map(drop)
+        self.call(zone, &scripts::POLICY, call::keys(&zone.prefix, &[]), args).await.map(drop)
     }
 }
 
@@ -258,6 +259,10 @@ impl<C: Client> Store for Redis<C> {
 
     async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<View> {
         self.beat_all(&*self.zone(zone)?, &marks, told_ms).await
+    }
+
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>, left: Vec<PagePolls>) -> Result<Left> {
+        self.report_visits(&*self.zone(zone)?, &seen, &left).await
     }
 }
 

@@ -2,11 +2,12 @@
 
 use store::redis::{client::Script, scripts};
 
-fn all() -> [&'static Script; 8] {
+fn all() -> [&'static Script; 9] {
     [
         &scripts::JOIN,
         &scripts::ENTER,
         &scripts::BEAT,
+        &scripts::VISITS,
         &scripts::POLICY,
         &scripts::RESTORE,
         &scripts::ZONES,
@@ -18,12 +19,13 @@ fn all() -> [&'static Script; 8] {
 
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
-const PINNED: [(&str, &str); 8] = [
-    ("join", "ba3e49438bd64e806ae78e296de552b13948a113"),
-    ("enter", "085af32edfb6d93cce1e99a267815ee1c3325246"),
-    ("beat", "98b8e6e0bca5ca6d53f76ef662a8e81296bdd359"),
-    ("policy", "2ede7e151aa524b46b9e9f479531549e2dc93ed4"),
-    ("restore", "ce977a2c70a3898bf8116a10bd0380b6ba6a5673"),
+const PINNED: [(&str, &str); 9] = [
+    ("join", "288aa88e5cd1ebccd19ad346426b849b3f5e765c"),
+    ("enter", "ebea67b450df3389be6681381d510bbd566eaa7c"),
+    ("beat", "00f8b48e27bda88d6e5376377f779b8b17cfc1b9"),
+    ("visits", "dceb727eafe736a84b46865b6c6783d04b1f0f49"),
+    ("policy", "627bce4f6440067e304c9be8081b53593aa13ce2"),
+    ("restore", "8228f95c2fdefad1ba2997ecdbb7a81fa8bb6fe7"),
     ("zones", "7981a230cf201a59e58b74dcb9c1b64ec9442de1"),
     ("define", "c5a571666b56ec6d189c3dc5e76f226c4cf86596"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),

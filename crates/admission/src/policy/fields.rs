@@ -213,8 +213,10 @@ table! {
         "The longest time between two polls that a busy server tells apps to keep. It counts as a third of `idle_timeout_s` if it is more than that, and as `polling_period_ms` if it is less than that.";
     visit_ttl_s = 3_600, number("s", 60, 86_400), Servers, ", visits for {} s",
         "How long a visit lasts at most, where a proxy asks Weir about each request. Then the visitor waits again.";
-    visit_idle_s = 900, number("s", 30, 86_400), Servers, ", idle visits for {} s",
+    visit_idle_s = 900, number("s", 30, 86_400), Rules, ", idle visits for {} s",
         "How long a visit lasts without a request. It is counted in steps of an eighth, so a visit may end by that much later.";
+    max_active = 0, optional_limit(|_| 0, "people", 10_000_000), Rules, ", at most {} inside",
+        "The most people who may be inside: those who entered, have not left, and were active within `visit_idle_s`. 0 means no limit, and nobody counts. In the mode `open` people enter beyond it, and are counted. When the limit is set, nobody enters for a minute, in which people who are inside show themselves.";
 }
 
 impl Field {

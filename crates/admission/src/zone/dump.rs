@@ -3,7 +3,7 @@
 //! Invariant: two zones with equal dumps give the same replies to the same later calls.
 
 use super::{Entry, Zone};
-use crate::{Tally, Told, segment::SEGMENT_TICKETS};
+use crate::{DumpInside, Tally, Told, segment::SEGMENT_TICKETS};
 
 /// Everything that a zone's replies depend on, sorted by ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub struct Dump {
     pub appointments: Vec<(u64, u64, u64)>,
     /// The remembered entries.
     pub entries: Vec<(u64, Entry)>,
+    /// The people inside.
+    pub inside: DumpInside,
 }
 
 /// One segment.
@@ -115,6 +117,7 @@ impl Zone {
                 .collect(),
             appointments,
             entries,
+            inside: self.inside.dump(),
         }
     }
 }

@@ -24,6 +24,8 @@ pub struct Header {
     pub next: u64,
     /// The first page that is kept. All tickets before it are gone.
     pub base_page: u64,
+    /// How many people are inside; `None` where nobody counts.
+    pub inside: Option<u64>,
 }
 
 /// The changes that must be durable before the replies are sent.
@@ -76,7 +78,9 @@ impl Zone {
     /// Returns the changes since the last call; `None` if there are none. A new zone has its header to save.
     pub fn take_delta(&mut self) -> Option<Delta> {
         let base_page = self.base * PAGES as u64;
-        let header = Header { epoch: self.epoch, next: self.next, base_page };
+        // Who they are is not kept: they show themselves.
+        let inside = (self.policy.max_active > 0).then(|| self.inside.most(self.now_ms));
+        let header = Header { epoch: self.epoch, next: self.next, base_page, inside };
         let mut pages = Vec::new();
         for (segment, first_page) in self.segments.iter_mut().zip((base_page..).step_by(PAGES)) {
             for ((page, dirty), index) in segment.gone.iter().zip(&mut segment.dirty).zip(first_page..) {
@@ -169,6 +173,11 @@ impl Zone {
         // What people were told is not durable. A busy server may have told them the longest period.
         zone.note_told(policy.longest_period_ms(), now);
         zone.marks.clear();
+        match header.inside {
+            _ if policy.max_active == 0 => {}
+            Some(count) => zone.inside.expect(count, &policy, now.ms),
+            None => zone.inside.begin(&policy, now.ms),
+        }
         zone.unsaved.header = Some(header);
         Ok(zone)
     }

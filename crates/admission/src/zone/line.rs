@@ -15,6 +15,10 @@ use crate::{
 /// The shortest time until the next poll, in milliseconds.
 const LEAST_POLL_MS: u64 = 100;
 
+/// How often the front asks while nobody more may be inside, in milliseconds. So the slot of somebody who leaves is used within
+/// a second.
+const FULL_POLL_MS: u32 = 500;
+
 /// How long before the slot the front's last but one poll should come, in milliseconds.
 const LAST_STEP_MS: u64 = 700;
 
@@ -27,7 +31,7 @@ impl Zone {
         let first = self.next;
         let free = match self.policy.mode {
             Mode::Auto if self.present() > 0 && !sabotaged_newcomer() => 0,
-            Mode::Auto => self.window.free(false),
+            Mode::Auto => self.window.free(false).min(u32::try_from(self.room()).unwrap_or(u32::MAX)),
             Mode::Open => u32::MAX,
             Mode::Hold | Mode::Closed => 0,
         };
@@ -71,6 +75,7 @@ impl Zone {
     }
 
     fn note_entry(&mut self, seq: u64, entry: Entry) {
+        self.inside.enter(seq, &self.policy, self.now_ms);
         self.entries.insert(seq, entry);
         self.expiries.push(Reverse((entry.expires_ms(), seq)));
         self.unsaved.entered.push((seq, entry));
@@ -125,7 +130,7 @@ impl Zone {
     /// every present ticket ahead. Returns the admitted tickets, and where the others stand afterwards.
     fn admit(&mut self, waiting: &[(u64, usize, usize)], entry: Entry) -> (Vec<u64>, Vec<Standing>) {
         let free = match self.policy.mode {
-            Mode::Auto => u64::from(self.window.free(true)),
+            Mode::Auto => u64::from(self.window.free(true)).min(self.room()),
             Mode::Open => u64::MAX,
             Mode::Hold | Mode::Closed => 0,
         };
@@ -167,23 +172,30 @@ impl Zone {
 
     /// Makes the positions of tickets, and the appointments of those in the front.
     fn positions(&mut self, tickets: &[Standing]) -> Vec<Position> {
-        let (front_len, now_ms) = (u64::from(self.policy.front_len()), self.now_ms);
+        let (front_len, room, now_ms) = (u64::from(self.front_limit()), self.room(), self.now_ms);
         let mut slots = Slots::new(self.window.upcoming(now_ms));
         let position = |&Standing { ahead, present_ahead, .. }: &Standing| {
             let of_front = self.policy.mode == Mode::Auto && present_ahead < front_len;
-            let slot_in_ms = of_front.then(|| slots.at(present_ahead).saturating_sub(now_ms));
+            let has_room = of_front && present_ahead < room;
+            let slot_in_ms = has_room.then(|| slots.at(present_ahead).saturating_sub(now_ms));
+            let other_ms = if of_front {
+                FULL_POLL_MS.min(self.policy.near_period_ms())
+            } else {
+                self.policy.polling_period_ms
+            };
             Position {
                 rank: 1 + ahead,
                 present_ahead,
                 estimate: None,
-                poll_in_ms: slot_in_ms.map_or(self.policy.polling_period_ms, |wait| self.ask_again_in(wait)),
+                poll_in_ms: slot_in_ms.map_or(other_ms, |wait| self.ask_again_in(wait)),
                 slot_in_ms: slot_in_ms.map(|wait| u32::try_from(wait).unwrap_or(u32::MAX)),
             }
         };
         let positions: Vec<_> = tickets.iter().map(position).collect();
         for (&Standing { seq, .. }, position) in tickets.iter().zip(&positions) {
             // A ticket of the front keeps an appointment also while many present tickets are ahead: later beats make none.
-            if position.slot_in_ms.is_some() || self.policy.mode == Mode::Auto && self.is_in_front(seq) {
+            let is_near = position.present_ahead < front_len || self.is_in_front(seq);
+            if self.policy.mode == Mode::Auto && is_near {
                 self.appoint(seq, position.poll_in_ms.into(), position.poll_in_ms.into());
             } else {
                 self.appointments.remove(&seq);
@@ -244,6 +256,14 @@ impl Zone {
         }
         // Where the end went back meanwhile, people were told the long period again.
         self.marks.iter().fold(end, |least, &(_, end)| least.min(end))
+    }
+
+    /// The most present tickets in the front. While nobody more may be inside, it is those whom a second's slots are for, and some
+    /// more.
+    pub(super) fn front_limit(&self) -> u32 {
+        let room = u32::try_from(self.room()).unwrap_or(u32::MAX);
+        let seconds = self.policy.admit_per_minute.div_ceil(60).max(16);
+        self.policy.front_len().min(room.saturating_add(seconds))
     }
 
     fn is_in_front(&self, seq: u64) -> bool {

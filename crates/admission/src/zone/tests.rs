@@ -51,7 +51,7 @@ fn polls(seqs: impl IntoIterator<Item = u64>) -> Vec<PagePolls> {
 fn an_empty_line_admits_a_whole_minute_at_once() {
     let mut zone = Zone::new(policy(600), EPOCH, at(0));
     let mut joined = zone.join(601, at(5));
-    Forecast::new(&policy(600), 5).estimate(&mut joined.verdicts, zone.window(), true, joined.at_ms);
+    Forecast::new(&policy(600), 5).estimate(&mut joined.verdicts, (zone.window(), None), true, joined.at_ms);
     assert_eq!(joined.verdicts.iter().filter(|v| is_in(v)).count(), 600);
     let last = position(&joined.verdicts[600]);
     assert_eq!(last.rank, 1);
@@ -363,7 +363,7 @@ fn present_tickets_of_a_segment_are_spread_over_its_pages() {
 #[test]
 fn a_line_saved_from_the_middle_of_a_segment_starts_with_that_segment() {
     let next = 11 * PAGE_TICKETS as u64 + 5;
-    let header = Header { epoch: EPOCH, next, base_page: 11 };
+    let header = Header { epoch: EPOCH, next, base_page: 11, inside: None };
     let image = Image { header, pages: vec![], entries: vec![] };
     let mut zone = Zone::restore(policy(1), image.clone(), at(0)).expect("consistent");
     let before: Vec<_> = zone.dump().tickets.iter().map(|ticket| ticket.seq).collect();
@@ -379,8 +379,11 @@ fn a_line_saved_from_the_middle_of_a_segment_starts_with_that_segment() {
 fn segments_in_which_nobody_waits_are_freed_behind_somebody_who_does() {
     let held = Policy { mode: Mode::Hold, idle_timeout_s: 10, ..policy(10) };
     let mut zone = Zone::new(held, EPOCH, at(0));
-    let mut saved =
-        Image { header: Header { epoch: EPOCH, next: 0, base_page: 0 }, pages: vec![], entries: vec![] };
+    let mut saved = Image {
+        header: Header { epoch: EPOCH, next: 0, base_page: 0, inside: None },
+        pages: vec![],
+        entries: vec![],
+    };
     let segment = SEGMENT_TICKETS as u64;
     let last = 4 * segment - 6;
     zone.join(u32::try_from(last + 1).expect("small"), at(0));
@@ -464,7 +467,8 @@ fn a_pass_keeps_its_life_when_the_policy_changes() {
 #[test]
 fn ticket_numbers_may_exceed_a_million_millions() {
     let base_page = 1_000_000_000_000 / PAGE_TICKETS as u64;
-    let header = Header { epoch: EPOCH, next: base_page * PAGE_TICKETS as u64 + 100, base_page };
+    let header =
+        Header { epoch: EPOCH, next: base_page * PAGE_TICKETS as u64 + 100, base_page, inside: None };
     let mut gone = Box::new([0; crate::PAGE_WORDS]);
     (gone[0], gone[1]) = (u64::MAX, (1 << 36) - 1);
     let image = Image { header, pages: vec![(base_page, gone)], entries: vec![] };
@@ -478,7 +482,7 @@ fn ticket_numbers_may_exceed_a_million_millions() {
 #[test]
 fn a_ticket_of_an_earlier_epoch_has_the_rank_that_its_number_gives() {
     let base = 64 * PAGE_TICKETS as u64;
-    let header = Header { epoch: EPOCH, next: base + 6, base_page: 64 };
+    let header = Header { epoch: EPOCH, next: base + 6, base_page: 64, inside: None };
     let mut gone = Box::new([0; crate::PAGE_WORDS]);
     gone[0] = 1 << 2;
     let image = Image { header, pages: vec![(64, gone)], entries: vec![] };
@@ -494,7 +498,7 @@ fn a_ticket_of_an_earlier_epoch_has_the_rank_that_its_number_gives() {
 #[test]
 fn damaged_images_are_refused() {
     let image = |next, base_page, entries| Image {
-        header: Header { epoch: EPOCH, next, base_page },
+        header: Header { epoch: EPOCH, next, base_page, inside: None },
         pages: vec![(base_page, Box::new([1; crate::PAGE_WORDS]))],
         entries,
     };

@@ -246,7 +246,7 @@ impl<'a> World<'a> {
         let plan = Plan::new(self.zone.window(), &self.policy, now_ms);
         let which = self.users.len() % servers;
         let server = &mut self.servers[which];
-        server.forecast.estimate(&mut joined.verdicts, self.zone.window(), true, now_ms);
+        server.forecast.estimate(&mut joined.verdicts, (self.zone.window(), None), true, now_ms);
         for (i, verdict) in joined.verdicts.iter().enumerate() {
             let index = self.users.len();
             let mut user = User {

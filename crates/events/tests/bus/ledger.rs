@@ -3,7 +3,7 @@
 use std::{sync::Barrier, thread};
 
 use admission::Policy;
-use events::{Admitted, Bus, Entered, Event, Evicted, Joined, Kind, ViewShown, Zone};
+use events::{Admitted, AdmittedEntry, Bus, Entered, Event, Evicted, Joined, Kind, ViewShown, Zone};
 
 /// Kinds with room for a publisher and a number.
 pub(crate) const MARKED: [Kind; 5] =
@@ -36,9 +36,7 @@ pub(crate) fn publish(bus: &Bus, kind: Kind, publisher: u32, n: u64) {
         Kind::Admitted => bus.publish(Admitted {
             zone,
             epoch: publisher,
-            seq: n,
-            entered_unix_s: !n,
-            at_ms: n,
+            entry: AdmittedEntry { seq: n, entered_unix_s: !n & 0xFFFF_FFFF, at_ms: n },
             policy: Policy::default(),
         }),
         _ => unreachable!("not one of the marked kinds"),
@@ -56,9 +54,10 @@ pub(crate) fn mark(event: &Event) -> (u32, u64) {
         Event::Entered(event) => (event.waited_ms, event.at_ms),
         Event::Evicted(event) => (event.count, event.at_ms),
         Event::Admitted(event) => {
-            assert_eq!((event.entered_unix_s, event.at_ms), (!event.seq, event.seq), "torn");
+            let AdmittedEntry { seq, entered_unix_s, at_ms } = event.entry;
+            assert_eq!((entered_unix_s, at_ms), (!seq & 0xFFFF_FFFF, seq), "torn");
             assert_eq!(event.policy, Policy::default(), "torn");
-            (event.epoch, event.seq)
+            (event.epoch, event.entry.seq)
         }
         _ => unreachable!("not one of the marked kinds"),
     }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Outlook, Plan, Policy, Tally, View, Window};
+use admission::{Occupancy, Outlook, Plan, Policy, Tally, View, Window};
 use events::{Evicted, ModeChanged, PolicyChanged, Tallied, ViewShown};
 use store::StoreError;
 use tokio::time::Instant;
@@ -34,6 +34,8 @@ pub struct ZoneTotals {
     pub at: Instant,
     /// Whether a store has reported them.
     pub known: bool,
+    /// The people inside, if the zone limits them.
+    pub occupancy: Option<Occupancy>,
 }
 
 /// A view, and what goes with it.
@@ -83,6 +85,7 @@ pub(super) fn before_the_first(policy: Policy) -> View {
         outlook: Arc::new(Outlook::unknown()),
         plan: Arc::new(Plan::new(&Window::new(&policy), &policy, 0)),
         tally: Tally::default(),
+        occupancy: None,
     }
 }
 
@@ -116,7 +119,12 @@ impl Room {
             slots_offered: tally.slots_offered,
             slots_used: tally.slots_used,
         };
-        ZoneTotals { tallied, at: current.taken_at, known: current.view.epoch != NO_EPOCH }
+        ZoneTotals {
+            tallied,
+            at: current.taken_at,
+            known: current.view.epoch != NO_EPOCH,
+            occupancy: current.view.occupancy,
+        }
     }
 
     /// Whether polls are answered from a view that the store did not renew.

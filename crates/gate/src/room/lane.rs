@@ -19,6 +19,7 @@ use super::{
     Room,
     calls::{Answer, Call, JoinedOne},
     orders::Orders,
+    visitors::Taken,
 };
 
 /// How old a view becomes before it is renewed. Its age adds to the time that a holder may be silent. It is also the
@@ -99,6 +100,9 @@ pub(super) async fn run<S: Store>(
         let orders = orders.take();
         // The beat goes first. It reports who polled while the store was slow, before the store decides about others.
         let mut beaten = true;
+        if orders.visits && !room.is_away() {
+            report_visits(&*store, &room).await;
+        }
         if let Some(policy) = orders.open {
             open(&*store, &room, policy).await;
         } else if room.is_open()
@@ -124,7 +128,9 @@ pub(super) async fn run<S: Store>(
         }
         if beaten {
             beat_at = Instant::now() + BEAT;
-            idle = !used && !room.is_stale() && room.current().view.tally.waiting == 0;
+            let view = &room.current().view;
+            let is_empty = view.occupancy.is_none_or(|people| people.most == 0);
+            idle = !used && !room.is_stale() && view.tally.waiting == 0 && is_empty;
         }
         if room.is_away() {
             batch.refuse(&away());
@@ -196,8 +202,27 @@ async fn enter<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
     }
 }
 
+/// Reports who is active inside and who left.
+async fn report_visits<S: Store>(store: &S, room: &Room) {
+    let taken = room.visitors.take();
+    let Taken { seen, left } = taken.clone();
+    let asked = Instant::now();
+    let told = seen.len() + left.len();
+    let reported = room.timed(StoreCall::Visits, told, store.visits(&room.zone, seen, left)).await;
+    room.note_answer(asked, &reported);
+    match reported {
+        Ok(left) => room.visitors.set_left(left),
+        // It is made again with the next one.
+        Err(_) => room.visitors.give_back(taken),
+    }
+}
+
 async fn beat<S: Store>(store: &S, room: &Room) {
     let current = room.current();
+    // The view after it counts who left.
+    if !room.is_away() && room.visitors.is_due(current.view.policy.max_active > 0) {
+        report_visits(store, room).await;
+    }
     let polls = current.polls.drain();
     let polled = polls
         .iter()

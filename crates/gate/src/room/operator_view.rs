@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use admission::{Estimate, Policy, Tally};
+use admission::{Estimate, Occupancy, Policy, Tally};
 
 use super::{CurrentView, Room};
 
@@ -47,6 +47,12 @@ impl OperatorView {
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.current.view.tally
+    }
+
+    /// The people inside, if the zone limits them.
+    #[must_use]
+    pub fn occupancy(&self) -> Option<Occupancy> {
+        self.current.view.occupancy
     }
 
     /// The rank at this position.

@@ -10,8 +10,32 @@ use std::sync::{
 
 use admission::{PAGE_TICKETS, PAGE_WORDS, PagePolls, View, Words};
 
-/// The polls of one page.
-struct Page([AtomicU64; PAGE_WORDS]);
+/// One bit for each ticket of a page, set without a lock.
+pub(super) struct Page([AtomicU64; PAGE_WORDS]);
+
+impl Default for Page {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; PAGE_WORDS])
+    }
+}
+
+impl Page {
+    /// Sets the bit of ticket `seq`, which is of this page.
+    pub(super) fn note(&self, seq: u64) {
+        let bit = 1 << (seq % 64);
+        let word = &self.0[(seq % PAGE_TICKETS as u64 / 64) as usize];
+        // A bit that is set already is not written again, so that the cache line stays shared.
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the bits, if there are any.
+    pub(super) fn take(&self) -> Option<Box<Words>> {
+        let has_bits = self.0.iter().any(|word| word.load(Ordering::Relaxed) != 0);
+        has_bits.then(|| Box::new(std::array::from_fn(|i| self.0[i].swap(0, Ordering::Relaxed))))
+    }
+}
 
 /// The polls of a view's tickets. A zone's successive views share pages.
 #[derive(Default)]
@@ -30,7 +54,7 @@ impl PollMap {
                 return None;
             }
             let before = self.page(number).map(Arc::clone);
-            Some(before.unwrap_or_else(|| Arc::new(Page([const { AtomicU64::new(0) }; PAGE_WORDS]))))
+            Some(before.unwrap_or_default())
         });
         Self { base_page, pages: pages.collect() }
     }
@@ -42,14 +66,8 @@ impl PollMap {
 
     /// Notes that the holder of `seq` polled.
     pub(super) fn note(&self, seq: u64) {
-        let per_page = PAGE_TICKETS as u64;
-        if let Some(page) = self.page(seq / per_page) {
-            let bit = 1 << (seq % 64);
-            let word = &page.0[(seq % per_page / 64) as usize];
-            // A bit that is set already is not written again, so that the cache line stays shared.
-            if word.load(Ordering::Relaxed) & bit == 0 {
-                word.fetch_or(bit, Ordering::Relaxed);
-            }
+        if let Some(page) = self.page(seq / PAGE_TICKETS as u64) {
+            page.note(seq);
         }
     }
 
@@ -58,9 +76,8 @@ impl PollMap {
         let mut polls = Vec::new();
         for (page, number) in self.pages.iter().zip(self.base_page..) {
             let Some(page) = page else { continue };
-            if page.0.iter().any(|word| word.load(Ordering::Relaxed) != 0) {
-                let words: Words = std::array::from_fn(|i| page.0[i].swap(0, Ordering::Relaxed));
-                polls.push(PagePolls { page: number, words: Box::new(words) });
+            if let Some(words) = page.take() {
+                polls.push(PagePolls { page: number, words });
             }
         }
         polls

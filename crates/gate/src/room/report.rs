@@ -5,7 +5,7 @@
 use std::sync::PoisonError;
 
 use admission::{Entry, FirstTold, Ticket};
-use events::{Admitted, Bus, Entered, StoreCall, StoreCalled};
+use events::{Admitted, AdmittedEntry, Bus, Entered, StoreCall, StoreCalled};
 use store::StoreError;
 use tokio::time::Instant;
 
@@ -41,7 +41,8 @@ impl Room {
 
     pub(super) fn publish_admitted(&self, epoch: u32, seq: u64, entry: Entry, at_ms: u64) {
         let (zone, policy) = (self.id, self.policy());
-        self.bus.publish(Admitted { zone, epoch, seq, entered_unix_s: entry.unix_s, at_ms, policy });
+        let entry = AdmittedEntry { seq, entered_unix_s: entry.unix_s, at_ms };
+        self.bus.publish(Admitted { zone, epoch, entry, policy });
     }
 
     /// Awaits a store call and publishes how it went.

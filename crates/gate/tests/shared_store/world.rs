@@ -16,7 +16,7 @@ use gate::{
     cells::{Cell, Cells},
     definitions::ZoneEditor,
 };
-use store::{Defined, Engine, Expected, Kept, MemoryJournal, Store, StoreError};
+use store::{Defined, Engine, Expected, Kept, Left, MemoryJournal, Store, StoreError};
 use tokio::{
     sync::{Notify, oneshot},
     task::JoinSet,
@@ -212,6 +212,10 @@ impl Store for Fake {
     async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
         self.decide(zone, |engine, now| engine.beat(zone, &polls, told_ms, now)).await
     }
+
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>, left: Vec<PagePolls>) -> Result<Left> {
+        self.decide(zone, |engine, now| engine.visits(zone, &seen, &left, now)).await
+    }
 }
 
 /// The cells of one server: its watchers and its gate share them.
@@ -241,6 +245,9 @@ impl Store for Shared {
     }
     async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
         self.0.beat(zone, polls, told_ms).await
+    }
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>, left: Vec<PagePolls>) -> Result<Left> {
+        self.0.visits(zone, seen, left).await
     }
 }
 

@@ -167,9 +167,9 @@ impl Writer {
                 self.add(Event::Entered {
                     zone: zone.as_ref().map(ZoneId::as_str),
                     epoch: e.epoch,
-                    seq: e.seq,
-                    entered_unix_s: e.entered_unix_s,
-                    store_ms: e.at_ms,
+                    seq: e.entry.seq,
+                    entered_unix_s: e.entry.entered_unix_s,
+                    store_ms: e.entry.at_ms,
                     policy: &policy,
                 });
             }

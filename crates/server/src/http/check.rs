@@ -18,7 +18,7 @@ pub mod path;
 pub mod pattern;
 pub mod routes;
 
-use std::net::IpAddr;
+use std::{collections::BTreeSet, net::IpAddr};
 
 use admission::{Policy, Visit, VisitState, ZoneId};
 use events::LimitedCall;
@@ -34,7 +34,7 @@ use metrics::Counter;
 use super::{
     Replied,
     layers::Client,
-    problem::{ADMITTED, DENIED, NOT_FOUND, Problem, UNTRUSTED_PROXY, WAITING},
+    problem::{ADMITTED, DENIED, LEFT, NOT_FOUND, Problem, UNTRUSTED_PROXY, WAITING},
     public::PublicState,
     traffic,
     wait::language::Language,
@@ -48,6 +48,9 @@ use routes::{Gated, Outcome, Routes, Visitor};
 
 /// The page's script sends this with its questions. They get no 200, so that they never reach the site.
 const POLL: HeaderName = HeaderName::from_static("weir-poll");
+
+/// A visitor's `POST` to this path of the site ends the visits. It never reaches the site.
+const LEAVE: &str = "/.weir/leave";
 
 /// What a check said, in metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,17 +67,20 @@ pub enum Said {
     Denied,
     /// The zone, a limit or the store refuses it.
     Refused,
+    /// The visitor leaves.
+    Left,
 }
 
 impl Said {
     /// All of them with their names in metrics.
-    pub const ALL: [(Self, &'static str); 6] = [
+    pub const ALL: [(Self, &'static str); 7] = [
         (Self::Through, "through"),
         (Self::Visit, "visit"),
         (Self::Entered, "entered"),
         (Self::Waits, "waits"),
         (Self::Denied, "denied"),
         (Self::Refused, "refused"),
+        (Self::Left, "left"),
     ];
 }
 
@@ -84,6 +90,8 @@ pub struct CountedRoutes {
     counters: Vec<[Counter; Said::ALL.len()]>,
     /// Requests that no route fits.
     none: Counter,
+    /// Visitors who leave.
+    left: Counter,
 }
 
 impl CountedRoutes {
@@ -95,7 +103,7 @@ impl CountedRoutes {
             .iter()
             .map(|route| Said::ALL.map(|(_, said)| metrics.checks(&route.name, said)))
             .collect();
-        Self { routes, counters, none: metrics.checks("", "through") }
+        Self { routes, counters, none: metrics.checks("", "through"), left: metrics.checks("", "left") }
     }
 }
 
@@ -122,6 +130,10 @@ pub(super) async fn answer(
     }
     let asked = Asked::of(method, uri, headers)?;
     let path = RoutePath::of(&asked.target);
+    if asked.method == "POST" && path.normal == LEAVE {
+        routes.left.increment(1);
+        return Ok(leave(state, &routes.routes, &asked, headers));
+    }
     let address = client.0.to_canonical();
     let visitor = Visitor { method: asked.method, host: &asked.host, path: &path, headers, address };
     let Some(found) = routes.routes.find(&visitor) else {
@@ -138,6 +150,29 @@ pub(super) async fn answer(
     };
     routes.counters[found.index][said as usize].increment(1);
     Ok(reply)
+}
+
+/// Ends the visits that a visitor has here.
+fn leave(
+    state: &PublicState,
+    routes: &Routes,
+    asked: &Asked<'_>,
+    headers: &HeaderMap,
+) -> Response<Full<bytes::Bytes>> {
+    let now_s = clock::unix_ms() / 1_000;
+    let mut response = Problem::from(LEFT).into_reply();
+    let zones: BTreeSet<&ZoneId> = routes.zones().collect();
+    for zone in zones {
+        let name = cookie::name(zone, asked.is_secure);
+        let Some(Held::Visit(sealed)) = cookie::held(headers, &name) else { continue };
+        if let Some((visit, VisitState::Open | VisitState::Renew)) =
+            state.gate.visit(zone, sealed.as_bytes(), now_s)
+        {
+            state.gate.leave(zone, visit.seq);
+        }
+        response.headers_mut().append(SET_COOKIE, cookie::none(&name, asked.is_secure));
+    }
+    asked.finish(response)
 }
 
 /// Whether a request only shows something, so that a browser may repeat it.
@@ -210,6 +245,7 @@ impl Call<'_> {
             && (visit.address == 0 || visit.address == self.address())
             && state != VisitState::Ended
         {
+            self.state.gate.note_visit(zone, &visit);
             let renewed = state == VisitState::Renew || self.headers.contains_key(cookie::GIVEN);
             let cookie = renewed.then(|| self.visit_cookie(&name, visit.seen_at(now_s), now_s));
             return (Said::Visit, self.let_in(cookie));

@@ -98,6 +98,7 @@ pub(super) fn endpoints() -> Vec<Endpoint<PublicState>> {
     vec![
         Endpoint::documented(Route::Wait, routes!(traffic::wait)),
         Endpoint::documented(Route::Entry, routes!(traffic::entry)),
+        Endpoint::documented(Route::Leave, routes!(traffic::leave)),
         Endpoint::documented(Route::Stream, routes!(stream::stream)),
         Endpoint::documented(Route::Notice, routes!(wait::handlers::notice)),
         Endpoint::documented(Route::Page, routes!(wait::handlers::page)),
@@ -132,7 +133,8 @@ fn layered(
     if !route.is_traffic() {
         return methods.layer(from_fn(layers::limit_fields));
     }
-    let method = if matches!(route, Route::Wait | Route::Entry) { Method::POST } else { Method::GET };
+    let method =
+        if matches!(route, Route::Wait | Route::Entry | Route::Leave) { Method::POST } else { Method::GET };
     methods
         .layer(from_fn_with_state((state.clone(), method), preflight))
         .layer(from_fn(layers::limit_fields))

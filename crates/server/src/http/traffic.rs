@@ -1,6 +1,7 @@
 //! The two calls that apps poll: `wait` and `entry`.
 
 use axum::{
+    Extension,
     extract::{Request, State},
     response::IntoResponse,
 };
@@ -9,7 +10,7 @@ use events::LimitedCall;
 use gate::limits::Asked;
 use http_body_util::Full;
 use hyper::{
-    Response,
+    Response, StatusCode,
     body::Body,
     header::{CONTENT_TYPE, HeaderMap},
 };
@@ -51,6 +52,26 @@ pub(super) async fn entry(
     request: Request,
 ) -> axum::response::Response {
     routed(Poll::Entry, &state, client, request).await
+}
+
+/// The holder of an entry leaves: where a zone limits the people inside, somebody else may enter.
+#[utoipa::path(
+    post, path = "/traffic/leave", tag = "waiting",
+    request_body = shapes::Leave, responses((status = 204, description = "The holder counts as gone"))
+)]
+pub(super) async fn leave(
+    State(state): State<PublicState>,
+    client: Client,
+    request: Request,
+) -> Result<(StatusCode, Extension<BodyRead>), Problem> {
+    let (head, mut body) = request.into_parts();
+    body::check(&head.headers, &body, MAX_BODY)?;
+    let body = body::read(&mut body, MAX_BODY, state.intake.body_timeout).await?;
+    let request::Ask { zone, token } = request::parse(&body, true)?;
+    let token = token.as_deref().unwrap_or_default().as_bytes();
+    check_limit(&state, &zone, LimitedCall::Entry, client, Some(token), &mut None).await?;
+    state.gate.leave_with(&zone, token).await?;
+    Ok((StatusCode::NO_CONTENT, Extension(BodyRead)))
 }
 
 /// One of the two calls.

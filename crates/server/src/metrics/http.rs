@@ -15,6 +15,8 @@ pub enum Route {
     Wait,
     /// `POST /traffic/entry`
     Entry,
+    /// `POST /traffic/leave`
+    Leave,
     /// `GET /traffic/stream`
     Stream,
     /// `GET /admin/v1/events`
@@ -49,14 +51,14 @@ impl Route {
     /// Whether apps call it.
     #[must_use]
     pub fn is_traffic(self) -> bool {
-        matches!(self, Self::Wait | Self::Entry | Self::Stream | Self::Notice)
+        matches!(self, Self::Wait | Self::Entry | Self::Leave | Self::Stream | Self::Notice)
     }
 }
 
 /// The label of each route, in the order of [`Route`].
-const ROUTES: [&str; 16] = [
-    "wait", "entry", "stream", "events", "admin", "openapi", "healthz", "readyz", "jwks", "notice", "page",
-    "asset", "check", "metrics", "console", "other",
+const ROUTES: [&str; 17] = [
+    "wait", "entry", "leave", "stream", "events", "admin", "openapi", "healthz", "readyz", "jwks", "notice",
+    "page", "asset", "check", "metrics", "console", "other",
 ];
 
 /// Every status that the server answers with.

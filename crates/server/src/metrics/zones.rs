@@ -75,6 +75,8 @@ struct Handles {
     waiting: Gauge,
     present: Gauge,
     rate: Gauge,
+    inside: Gauge,
+    max_active: Gauge,
     view_age: Gauge,
     joined: Counter,
     entered: Counter,
@@ -222,6 +224,9 @@ impl ZoneSeries {
         handles.waiting.set(number(|tallied| tallied.waiting));
         handles.present.set(number(|tallied| tallied.present));
         handles.rate.set(number(|tallied| tallied.admit_per_minute));
+        let people = last.and_then(|shown| shown.occupancy);
+        handles.inside.set(people.map_or(0.0, |people| people.inside as f64));
+        handles.max_active.set(people.map_or(0, |people| people.max_active));
         handles.view_age.set(last.map_or(0.0, |shown| shown.at.elapsed().as_secs_f64()));
         handles.joined.absolute(totals.joined);
         handles.entered.absolute(totals.entered);
@@ -248,6 +253,8 @@ impl Handles {
             waiting: gauge(names::ZONE_WAITING),
             present: gauge(names::ZONE_PRESENT),
             rate: gauge(names::ZONE_RATE),
+            inside: gauge(names::ZONE_INSIDE),
+            max_active: gauge(names::ZONE_MAX_ACTIVE),
             view_age: gauge(names::ZONE_VIEW_AGE),
             joined: counter(names::ZONE_JOINED),
             entered: counter(names::ZONE_ENTERED),

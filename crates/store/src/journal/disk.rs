@@ -15,7 +15,7 @@ mod mark;
 mod record;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
     fs::{self, DirBuilder, File, OpenOptions},
     io,
     os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
@@ -48,6 +48,10 @@ const ENTRIES: TableDefinition<'_, (u32, u64), (u64, u64, u32)> = TableDefinitio
 /// cover it: a value that can't be read costs the memory and no line.
 const LEARNED: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("learned");
 
+/// Zone name -> how many people are inside, for zones that limit them. Older journals have no such table. The digest does not cover
+/// it: at a restart, the number only says for how many people who have not shown themselves the zone leaves room.
+const INSIDE: TableDefinition<'_, &str, u64> = TableDefinition::new("inside");
+
 /// The size of redb's cache, in bytes. A journal has few hot pages.
 const CACHE: usize = 32 << 20;
 
@@ -64,6 +68,8 @@ struct Open {
     db: Database,
     record: Record,
     numbers: HashMap<ZoneId, u32>,
+    /// The zones with a row in [`INSIDE`].
+    counting: HashSet<ZoneId>,
 }
 
 /// Why a file can't be used, without its name.
@@ -142,11 +148,12 @@ impl DiskJournal {
         let mut db = Builder::new().set_cache_size(CACHE).open(&self.file)?;
         // This also rebuilds the list of free pages. With a wrong list, the next commits would overwrite live rows.
         db.check_integrity()?;
-        let (record, numbers, images) = read(&db)?;
+        let (record, numbers, mut images) = read(&db)?;
         let learned = read_learned(&db)?;
+        let counting = read_inside(&db, &mut images)?;
         let clock = *self.clock.get_or_insert_with(|| Clock::resume(record.clock, record.last_ms));
         let last_ms = record.last_ms;
-        self.open = Some(Open { db, record: Record { clock, ..record }, numbers });
+        self.open = Some(Open { db, record: Record { clock, ..record }, numbers, counting });
         Ok(Loaded { last_ms, images, learned })
     }
 }
@@ -194,6 +201,12 @@ impl Open {
             let count = self.numbers.len();
             let number = *self.numbers.entry(id.clone()).or_insert(u32::try_from(count).unwrap_or(u32::MAX));
             self.record.digest ^= write_zone(&write, id, number, changes)?;
+            if let Some(inside) = changes.header.inside {
+                write.open_table(INSIDE)?.insert(id.as_str(), inside)?;
+                self.counting.insert(id.clone());
+            } else if self.counting.remove(id) {
+                write.open_table(INSIDE)?.remove(id.as_str())?;
+            }
         }
         for (id, learned) in &batch.learned {
             write.open_table(LEARNED)?.insert(id.as_str(), learned.to_bytes().as_slice())?;
@@ -208,7 +221,7 @@ impl Open {
 /// Writes the changes of one zone. Returns how they change the digest of all rows.
 fn write_zone(write: &WriteTransaction, id: &ZoneId, number: u32, changes: &Delta) -> Result<u128, Fault> {
     let mut digest = 0;
-    let Header { epoch, next, base_page } = changes.header;
+    let Header { epoch, next, base_page, inside: _ } = changes.header;
     let row = (number, epoch, next, base_page);
     digest ^= zone_digest(id.as_str(), row);
     if let Some(old) = write.open_table(ZONES)?.insert(id.as_str(), row)? {
@@ -266,7 +279,7 @@ fn read(db: &Database) -> Result<Read, Fault> {
         let (number, epoch, next, base_page) = row.value();
         digest ^= zone_digest(name.value(), row.value());
         let id = ZoneId::parse(name.value()).map_err(|fault| Fault::Wrong(fault.to_string()))?;
-        let header = Header { epoch, next, base_page };
+        let header = Header { epoch, next, base_page, inside: None };
         numbers.insert(id.clone(), number);
         images.insert(number, (id, Image { header, pages: Vec::new(), entries: Vec::new() }));
     }
@@ -310,6 +323,25 @@ fn read_learned(db: &Database) -> Result<BTreeMap<ZoneId, Learned>, Fault> {
         }
     }
     Ok(learned)
+}
+
+/// How many people are inside. Returns the zones of which that is known.
+fn read_inside(db: &Database, images: &mut BTreeMap<ZoneId, Image>) -> Result<HashSet<ZoneId>, Fault> {
+    let table = match db.begin_read()?.open_table(INSIDE) {
+        Err(TableError::TableDoesNotExist(_)) => return Ok(HashSet::new()),
+        table => table?,
+    };
+    let mut counting = HashSet::new();
+    for row in table.iter()? {
+        let (name, inside) = row?;
+        if let Some((id, image)) =
+            ZoneId::parse(name.value()).ok().and_then(|id| Some((id.clone(), images.get_mut(&id)?)))
+        {
+            image.header.inside = Some(inside.value());
+            counting.insert(id);
+        }
+    }
+    Ok(counting)
 }
 
 fn zone_digest(name: &str, (number, epoch, next, base): (u32, u32, u64, u64)) -> u128 {

@@ -18,16 +18,12 @@ use super::{
 use crate::StoreError;
 
 /// The polls of a beat: by segment, then by page within the segment.
-type Polls<'a> = BTreeMap<u64, BTreeMap<usize, &'a PagePolls>>;
+pub(super) type Polls<'a> = BTreeMap<u64, BTreeMap<usize, &'a PagePolls>>;
 
 impl<C: Client> Redis<C> {
     /// Beats the whole line, some segments a call, and makes the view.
     pub(super) async fn beat_all(&self, zone: &Zone, polls: &[PagePolls], told_ms: u32) -> Result<View> {
-        let mut by_segment = Polls::new();
-        for page in polls {
-            let (segment, ticket) = split(page.page * PAGE_TICKETS as u64);
-            by_segment.entry(segment).or_default().insert(ticket / PAGE_TICKETS, page);
-        }
+        let by_segment = by_segment(polls);
         let (base, last) = {
             let memory = lock(&zone.memory);
             let header = memory.as_ref().ok_or(StoreError::UnknownZone)?.header;
@@ -118,7 +114,7 @@ impl<C: Client> Redis<C> {
             args.extend([text(u32::from(with_view)), text(told_ms)]);
             args
         };
-        let answer = match self.run(zone, &scripts::BEAT, slice, own).await {
+        let answer = match self.run(zone, &scripts::BEAT, (slice, &[]), own).await {
             Ok(answer) => answer,
             Err(Refused::Other(error)) => return Err(error),
             Err(Refused::Keys(_)) => return Err(Garbled("a beat's reply").into()),
@@ -150,8 +146,18 @@ impl<C: Client> Redis<C> {
     }
 }
 
+/// The polls of pages, by segment.
+pub(super) fn by_segment(polls: &[PagePolls]) -> Polls<'_> {
+    let mut segments = Polls::new();
+    for page in polls {
+        let (segment, ticket) = split(page.page * PAGE_TICKETS as u64);
+        segments.entry(segment).or_default().insert(ticket / PAGE_TICKETS, page);
+    }
+    segments
+}
+
 /// The polls of a segment: the offset in its bitmap, and the bytes from there.
-fn poll_bytes(pages: &BTreeMap<usize, &PagePolls>) -> (usize, Vec<u8>) {
+pub(super) fn poll_bytes(pages: &BTreeMap<usize, &PagePolls>) -> (usize, Vec<u8>) {
     let (Some(first), Some(last)) = (pages.keys().next(), pages.keys().next_back()) else {
         return (0, Vec::new());
     };

@@ -73,12 +73,13 @@ impl<C: Client> Redis<C> {
         if zone.decides.load(Ordering::Relaxed) { self.name.clone() } else { Bytes::new() }
     }
 
-    /// Runs a script of a zone. `own` makes the arguments behind the common ones. Rebuilds a lost state, and tries again.
+    /// Runs a script of a zone with the keys of these segments, and `more` behind them. `own` makes the arguments behind the
+    /// common ones. Rebuilds a lost state, and tries again.
     pub(super) async fn run(
         &self,
         zone: &Zone,
         script: &'static Script,
-        segments: &[u64],
+        (segments, more): (&[u64], &[Bytes]),
         own: impl Fn(&Memory) -> Vec<Bytes>,
     ) -> std::result::Result<Answer, Refused> {
         for _ in 0..ATTEMPTS {
@@ -89,7 +90,9 @@ impl<C: Client> Redis<C> {
                 args.extend(own(memory));
                 args
             };
-            match self.call(zone, script, segments, args).await {
+            let mut keys = keys(&zone.prefix, segments);
+            keys.extend_from_slice(more);
+            match self.call(zone, script, keys, args).await {
                 Err(Refused::Other(StoreError::UnknownZone)) => self.restore(zone).await?,
                 other => return other,
             }
@@ -102,14 +105,14 @@ impl<C: Client> Redis<C> {
         &self,
         zone: &Zone,
         script: &'static Script,
-        segments: &[u64],
+        keys: Vec<Bytes>,
         args: Vec<Bytes>,
     ) -> std::result::Result<Answer, Refused> {
         let confirm = if is_decision(script) { self.durability.confirm() } else { None };
         #[cfg(feature = "sabotage")]
         let script = sabotage::script(script);
         let sent = Instant::now();
-        let value = match self.client.run(script, keys(&zone.prefix, segments), args, confirm).await {
+        let value = match self.client.run(script, keys, args, confirm).await {
             Ok(value) => value,
             Err(ClientError::Script(text)) => return Err(refused(&text)),
             Err(error) => return Err(StoreError::from(error).into()),
@@ -177,7 +180,7 @@ fn refused(message: &str) -> Refused {
 /// The keys of a zone and of some of its segments, in the order of `lua/zone.lua`.
 pub(super) fn keys(prefix: &str, segments: &[u64]) -> Vec<Bytes> {
     const FIXED: [&str; 8] = ["z", "log", "due", "seg", "on", "t1", "t2", "srv"];
-    const OF_SEGMENT: [&str; 8] = ["live", "here", "a0", "a1", "a2", "a3", "entry", "lost"];
+    const OF_SEGMENT: [&str; 9] = ["live", "here", "a0", "a1", "a2", "a3", "entry", "lost", "in"];
     let mut keys = Vec::with_capacity(FIXED.len() + segments.len() * OF_SEGMENT.len());
     keys.extend(FIXED.iter().map(|key| format!("{prefix}{key}").into()));
     for segment in segments {

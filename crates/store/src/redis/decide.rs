@@ -31,7 +31,7 @@ impl<C: Client> Redis<C> {
             let segments: BTreeSet<u64> =
                 [next, next + u64::from(count) + SEGMENT / 4].into_iter().map(|seq| split(seq).0).collect();
             let segments: Vec<u64> = segments.into_iter().collect();
-            match self.run(zone, &scripts::JOIN, &segments, |_| vec![text(count)]).await {
+            match self.run(zone, &scripts::JOIN, (&segments, &[]), |_| vec![text(count)]).await {
                 Ok(answer) => return joined(zone, count, answer),
                 Err(Refused::Keys(end)) => next = end,
                 Err(Refused::Other(error)) => return Err(error),
@@ -85,11 +85,12 @@ impl<C: Client> Redis<C> {
             bytes.extend_from_slice(&seq.to_be_bytes()[2..]);
         }
         let (segments, bytes): (Vec<u64>, Bytes) = (segments.into_iter().collect(), bytes.into());
-        let mut answer = match self.run(zone, &scripts::ENTER, &segments, |_| vec![bytes.clone()]).await {
-            Ok(answer) => answer,
-            Err(Refused::Other(error)) => return Err(error),
-            Err(Refused::Keys(_)) => return Err(Garbled("a claim's reply").into()),
-        };
+        let mut answer =
+            match self.run(zone, &scripts::ENTER, (&segments, &[]), |_| vec![bytes.clone()]).await {
+                Ok(answer) => answer,
+                Err(Refused::Other(error)) => return Err(error),
+                Err(Refused::Keys(_)) => return Err(Garbled("a claim's reply").into()),
+            };
         let mut verdicts = wire::verdicts(&answer.rest.bytes()?)?;
         if verdicts.len() != count {
             return Err(Garbled("the verdicts").into());

@@ -109,6 +109,8 @@ pub(super) struct Memory {
     /// The instant and the running total of the last record in `window`.
     last_record: (u64, u64),
     segments: BTreeMap<u64, Bits>,
+    /// Who left, by segment: the revision, and the bits in the bit order of Redis.
+    left: BTreeMap<u64, (u64, Bytes)>,
     /// The entries that this server was told, sorted by instant and ticket.
     entries: VecDeque<(u64, Entry)>,
     forecast: Forecast,
@@ -151,6 +153,7 @@ impl Memory {
             next_record: 0,
             last_record: (0, 0),
             segments: BTreeMap::new(),
+            left: BTreeMap::new(),
             entries: VecDeque::new(),
             forecast: Forecast::new(&header.policy, header.now),
             servers: Vec::new(),
@@ -195,6 +198,7 @@ impl Memory {
             for bits in self.segments.values_mut() {
                 bits.rev = 0;
             }
+            self.left.clear();
             self.next_record = 0;
             self.window = Window::new(&header.policy);
         }
@@ -256,6 +260,44 @@ impl Memory {
         Ok(())
     }
 
+    /// The revision of who left of a segment; 0 for none.
+    pub(super) fn left_rev_of(&self, segment: u64) -> u64 {
+        self.left.get(&segment).map_or(0, |(rev, _)| *rev)
+    }
+
+    /// Takes in who left of a segment. The bits are empty if those here are as new.
+    pub(super) fn take_left(&mut self, segment: u64, rev: u64, bits: Bytes) -> Result<(), Garbled> {
+        if bits.len() > SEGMENT_BYTES {
+            return Err(Garbled("the bits of who left"));
+        }
+        if rev == 0 {
+            self.left.remove(&segment);
+        } else if !bits.is_empty() {
+            self.left.insert(segment, (rev, bits));
+        }
+        Ok(())
+    }
+
+    /// The pages of tickets whose holders left, of the segments of `range`. Others are forgotten.
+    pub(super) fn left_pages(&mut self, range: std::ops::Range<u64>) -> Vec<(u64, Arc<Words>)> {
+        self.left.retain(|segment, _| range.contains(segment));
+        let mut pages = Vec::new();
+        for (segment, (_, bits)) in &self.left {
+            let mut whole = bits.to_vec();
+            whole.resize(SEGMENT_BYTES, 0);
+            for (bits, page) in whole.chunks_exact(PAGE_WORDS * 8).zip(segment * PAGES as u64..) {
+                let mut words = [0; PAGE_WORDS];
+                for (word, bits) in words.iter_mut().zip(wire::turn(bits)) {
+                    *word = bits;
+                }
+                if words != [0; PAGE_WORDS] {
+                    pages.push((page, Arc::new(words)));
+                }
+            }
+        }
+        pages
+    }
+
     /// Notes the tickets and entries of a decision.
     pub(super) fn note(&mut self, tickets: impl IntoIterator<Item = (u64, Verdict)>) {
         for (seq, verdict) in tickets {
@@ -283,7 +325,8 @@ impl Memory {
 
     /// Fills in the waits of the last reply's verdicts.
     pub(super) fn estimate(&mut self, verdicts: &mut [Verdict], window_changed: bool) {
-        self.forecast.estimate(verdicts, &self.window, window_changed, self.header.now);
+        let state = (&self.window, self.header.occupancy());
+        self.forecast.estimate(verdicts, state, window_changed, self.header.now);
         let held_ms = self.header.hold_until.saturating_sub(self.header.now);
         for verdict in verdicts {
             if let Verdict::Waiting(Position { estimate: Some(estimate), .. }) = verdict {
@@ -341,6 +384,7 @@ impl Memory {
                 slots_offered: 0,
                 slots_used: header.used,
             },
+            occupancy: header.occupancy(),
         };
         self.forecast.observe(snapshot, &self.window)
     }
@@ -385,6 +429,7 @@ impl Memory {
             start: self.header.start,
             born: self.header.born,
             floor: self.header.floor,
+            inside: self.header.inside.most,
             clock: self.clock,
             past: self.past.clone(),
             servers: self.servers.clone(),
@@ -406,6 +451,8 @@ pub(super) struct Witness {
     pub(super) start: u64,
     pub(super) born: u64,
     pub(super) floor: u64,
+    /// How many people may be inside.
+    pub(super) inside: u64,
     pub(super) clock: ClockReading,
     pub(super) past: Bytes,
     pub(super) servers: Vec<String>,

@@ -91,6 +91,7 @@ impl<C: Client> Redis<C> {
             args.extend([text(witness.epoch), text(witness.rev), text(witness.next), text(witness.base)]);
             args.extend([text(witness.start), text(witness.born), text(witness.floor)]);
             args.push(text(u32::from(is_last && i + 1 == count)));
+            args.push(text(witness.inside));
             args.push(witness.servers.join(" ").into());
             args.push(witness.past.clone());
             args.push(if i == 0 { log_bytes(&witness.log) } else { Bytes::new() });

@@ -41,7 +41,7 @@ impl Rule {
     fn edits(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Revision => &[("is_other then begin_epoch", "false then begin_epoch")],
-            Self::Cap => &[("slots_free = free(true)", "slots_free = 1000000")],
+            Self::Cap => &[("slots_free = min(free(true), room())", "slots_free = 1000000")],
             Self::Restore => &[],
             Self::Presumption => &[
                 ("  if since then presume(since) end\n", ""),
@@ -111,3 +111,19 @@ pub const RULES: [Rule; 9] = [
     Rule::Unknown,
     Rule::Newcomers,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::redis::scripts;
+
+    #[test]
+    fn each_edit_changes_a_script() {
+        let scripts = [&scripts::JOIN, &scripts::ENTER, &scripts::BEAT, &scripts::POLICY, &scripts::RESTORE];
+        for rule in RULES {
+            for (kept, _) in rule.edits() {
+                assert!(scripts.iter().any(|script| script.text.contains(kept)), "{rule:?}: {kept}");
+            }
+        }
+    }
+}

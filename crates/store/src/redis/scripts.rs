@@ -30,6 +30,10 @@ script!(
     BEAT, "beat", "zone.lua", "beat.lua"
 );
 script!(
+    /// Takes in which visitors were active and which left, and ends idle visits.
+    VISITS, "visits", "zone.lua", "visits.lua"
+);
+script!(
     /// Makes a zone known, or changes its policy.
     POLICY, "policy", "zone.lua", "policy.lua"
 );

@@ -4,7 +4,7 @@
 
 mod policy;
 
-use admission::{Entry, Policy, Position, RULE_FIELDS, Verdict};
+use admission::{Entry, Occupancy, Policy, Position, RULE_FIELDS, Verdict};
 use bytes::Bytes;
 
 use super::client::Value;
@@ -59,27 +59,62 @@ pub(super) struct Header {
     pub(super) presumed: u64,
     /// The longest polling period that people may keep to beside the policy's, in milliseconds.
     pub(super) told_ms: u32,
+    /// The people inside, where their number is limited.
+    pub(super) inside: Inside,
     /// The part of the policy that the rules read. The register has the rest.
     pub(super) policy: Policy,
 }
 
-/// How many numbers the header has, in the order of FIELDS in `lua/zone.lua`.
-const HEADER_NUMBERS: usize = 46;
+/// The people inside, as a header has them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Inside {
+    pub(super) count: u64,
+    pub(super) ended: u64,
+    /// How many may be inside at this instant.
+    pub(super) most: u64,
+    /// The segments in which anybody is inside, or left lately.
+    pub(super) from: u64,
+    pub(super) end: u64,
+}
+
+/// How many numbers the header has, in the order of FIELDS in `lua/zone.lua`: of a zone that does not count the people inside, and
+/// of one that does.
+const PLAIN_NUMBERS: usize = 48;
+const HEADER_NUMBERS: usize = 55;
 
 /// The past epochs behind a header's numbers, as `lua/zone.lua` writes them.
 pub(super) fn past(header: &Bytes) -> Bytes {
     let end = header.len().saturating_sub(1);
-    header.slice((HEADER_NUMBERS * 8).min(end)..end)
+    header.slice((numbers_of(header) * 8).min(end)..end)
+}
+
+/// How many numbers a header has. Behind the numbers and the past epochs, one byte says it.
+fn numbers_of(header: &[u8]) -> usize {
+    header.last().map_or(0, |count| usize::from(*count))
 }
 
 impl Header {
+    /// The people inside, where their number is limited.
+    pub(super) fn occupancy(&self) -> Option<Occupancy> {
+        let (people, max_active) = (self.inside, self.policy.max_active);
+        (max_active > 0).then_some(Occupancy {
+            inside: people.count,
+            most: people.most,
+            ended: people.ended,
+            max_active,
+        })
+    }
+
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Garbled> {
         let fault = Garbled("the header");
-        // Behind the numbers and the past epochs, one byte says how many numbers there are.
-        if bytes.len() < HEADER_NUMBERS * 8 || bytes.len() % 8 != 1 {
+        let count = numbers_of(bytes);
+        if ![PLAIN_NUMBERS, HEADER_NUMBERS].contains(&count)
+            || bytes.len() < count * 8
+            || bytes.len() % 8 != 1
+        {
             return Err(fault);
         }
-        let mut numbers = bytes.chunks_exact(8).take(HEADER_NUMBERS).map(|number| {
+        let mut numbers = bytes.chunks_exact(8).take(count).map(|number| {
             i64::from_be_bytes([
                 number[0], number[1], number[2], number[3], number[4], number[5], number[6], number[7],
             ])
@@ -101,13 +136,24 @@ impl Header {
             (next!(), next!(), next!(), next!(), next!(), next!());
         let (hold_until, _run, _recover_until) = (next!(), next!(), next!());
         let mut numbers = [0; RULE_FIELDS];
-        for number in &mut numbers {
+        for number in &mut numbers[..policy::FIRST_RULES] {
+            *number = small(next!())?;
+        }
+        let (_policy_rev, _keep_until, born, floor, start) = (next!(), next!(), next!(), next!(), next!());
+        let (_presumed_at, presumed) = (next!(), next!());
+        let (_spare_until, told_ms, _told_until, _told_next) = (next!(), small(next!())?, next!(), next!());
+        for number in &mut numbers[policy::FIRST_RULES..] {
             *number = small(next!())?;
         }
         let policy = policy::of_rule_numbers(&numbers).ok_or(fault)?;
-        let (_policy_rev, _keep_until, born, floor, start) = (next!(), next!(), next!(), next!(), next!());
-        let (_presumed_at, presumed) = (next!(), next!());
-        let (_spare_until, told_ms) = (next!(), small(next!())?);
+        let inside = if count == PLAIN_NUMBERS {
+            Inside::default()
+        } else {
+            let (count, ended, unseen, unseen_until, _unseen_told) =
+                (next!(), next!(), next!(), next!(), next!());
+            let most = count + if now < unseen_until { unseen } else { 0 };
+            Inside { count, ended, most, from: next!(), end: next!() }
+        };
         Ok(Self {
             epoch,
             rev,
@@ -135,6 +181,7 @@ impl Header {
             start,
             presumed,
             told_ms,
+            inside,
             policy,
         })
     }

@@ -48,9 +48,7 @@ fn each_event_becomes_a_line() {
             bus.publish(events::Admitted {
                 zone: z,
                 epoch: 7,
-                seq: 1 << 40,
-                entered_unix_s: 1_790_000_000,
-                at_ms: 12,
+                entry: events::AdmittedEntry { seq: 1 << 40, entered_unix_s: 1_790_000_000, at_ms: 12 },
                 policy: after,
             });
             bus.publish(events::Evicted { zone: z, count: 3, at_ms: 13 });
@@ -86,7 +84,8 @@ fn missing_events_are_counted() {
     let lines = written(
         |bus| {
             let (zone, policy) = (bus.zone(&zone("Z")), Policy::default());
-            let entered = |seq| events::Admitted { zone, epoch: 1, seq, entered_unix_s: 0, at_ms: 0, policy };
+            let entry = |seq| events::AdmittedEntry { seq, entered_unix_s: 0, at_ms: 0 };
+            let entered = |seq| events::Admitted { zone, epoch: 1, entry: entry(seq), policy };
             (0..1_000).for_each(|seq| bus.publish(entered(seq)));
         },
         Vec::new(),

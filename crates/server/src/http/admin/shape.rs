@@ -59,6 +59,9 @@ pub(in crate::http) struct Now {
     slots_offered: u64,
     /// Entries from the line since the store was created.
     slots_used: u64,
+    /// People inside, where the policy limits them.
+    #[schema(required)]
+    inside: Option<u64>,
     /// Entries of the last 60 s.
     entered_last_minute: u64,
     /// The expected wait of somebody who joins now, in seconds; null while nobody may enter.
@@ -82,6 +85,7 @@ impl Now {
             evicted: tally.evicted,
             slots_offered: tally.slots_offered,
             slots_used: tally.slots_used,
+            inside: view.occupancy().map(|people| people.inside),
             entered_last_minute,
             eta_s: eta.map(seconds),
             eta_range_s: eta.map(|eta| [eta.low_ms / 1_000, eta.high_ms.div_ceil(1_000)]),

@@ -69,6 +69,11 @@ pub(super) fn of_visit(name: &str, sealed: &[u8], left_s: u64, is_secure: bool) 
     set(name, 'v', sealed, left_s, is_secure)
 }
 
+/// `Set-Cookie` that removes the cookie.
+pub(super) fn none(name: &str, is_secure: bool) -> HeaderValue {
+    set(name, 'v', b"", 0, is_secure)
+}
+
 fn set(name: &str, kind: char, value: &[u8], age_s: u64, is_secure: bool) -> HeaderValue {
     let value = str::from_utf8(value).expect("seals are base64url");
     let mut line = format!("{name}={kind}{value}; Path=/; Max-Age={age_s}; HttpOnly; SameSite=Lax");

@@ -146,6 +146,16 @@ impl Route {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes(Vec<Route>);
 
+impl Routes {
+    /// The zones in which visitors wait. A zone comes as often as it has routes.
+    pub(super) fn zones(&self) -> impl Iterator<Item = &ZoneId> {
+        self.0.iter().filter_map(|route| match &route.outcome {
+            Outcome::Zone(gated) => Some(&gated.zone),
+            Outcome::Bypass | Outcome::Deny => None,
+        })
+    }
+}
+
 /// Why a request is not asked to wait, although a zone's route fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ungated {

@@ -63,6 +63,21 @@ pub(in crate::http) struct Entry {
     token: String,
 }
 
+/// The holder of an entry leaves.
+#[derive(ToSchema)]
+#[serde(deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::http) struct Leave {
+    #[schema(example = "TEST_ZONE")]
+    zone_id: String,
+    /// For the app's own use. The server ignores it.
+    client_ip: Option<String>,
+    /// For the app's own use. The server ignores it.
+    client_agent: Option<String>,
+    /// The token that came with the pass.
+    token: String,
+}
+
 /// The holder entered, or still waits.
 #[derive(ToSchema)]
 #[serde(untagged)]
@@ -182,6 +197,19 @@ impl Modify for Refusals {
             ZONE_CLOSED,
             ZONE_FULL,
         ];
+        let of_leave: &[Code] = &[
+            MALFORMED_JSON,
+            MISSING_FIELD,
+            UNKNOWN_FIELD,
+            WRONG_TYPE,
+            BAD_TOKEN,
+            UNKNOWN_ZONE,
+            SLOW_BODY,
+            TOO_LARGE,
+            UNSUPPORTED_MEDIA_TYPE,
+            TOO_MANY_REQUESTS,
+            STORE_AWAY,
+        ];
         let of_stream: &[Code] = &[
             MISSING_FIELD,
             UNKNOWN_FIELD,
@@ -200,6 +228,7 @@ impl Modify for Refusals {
             for (_, operation) in operations(item) {
                 let own = match path.as_str() {
                     "/traffic/wait" | "/traffic/entry" => of_poll,
+                    "/traffic/leave" => of_leave,
                     "/traffic/stream" => of_stream,
                     "/traffic/notice" => {
                         &[MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE, UNKNOWN_ZONE, STORE_AWAY]

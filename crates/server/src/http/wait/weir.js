@@ -86,6 +86,15 @@
       this.#run();
     }
 
+    /// After `entered`: the user is done, and somebody else may enter where the number of people inside is limited.
+    leave() {
+      if (!this.#kept?.entered) return;
+      const body = JSON.stringify({ zoneId: this.#zone, token: this.#kept.token });
+      this.#keep(null);
+      // Unlike fetch, this also works while the page closes.
+      navigator.sendBeacon(`${this.#server}traffic/leave`, new Blob([body], { type: "application/json" }));
+    }
+
     #tell(name, detail) {
       if (!this.#life.signal.aborted) this.dispatchEvent(new CustomEvent(name, { detail }));
     }

@@ -11,6 +11,9 @@ use admission::{
 
 use super::Garbled;
 
+/// How many of the fields that the rules read the first version had. In a header, the others come behind everything else.
+pub(super) const FIRST_RULES: usize = 7;
+
 fn rule_fields() -> impl Iterator<Item = &'static Field> {
     FIELDS.iter().filter(|field| field.used_by == FieldUsedBy::Rules)
 }
@@ -173,12 +176,12 @@ mod tests {
             let text = format!("1 600 10 3000 60 300 {number}");
             let read = parse_policy(&text).expect("a policy");
             assert_eq!((read.mode, read.on_store_failure), (Mode::Hold, OnStoreFailure::Open), "{number}");
-            assert_eq!(of_rule_numbers(&[1, 600, 10, 3_000, 60, 300, number]), Some(read));
+            assert_eq!(of_rule_numbers(&[1, 600, 10, 3_000, 60, 300, number, 900, 0]), Some(read));
             assert_eq!(policy_text(&read), "1 600 10 3000 60 300 1");
         }
         assert!(parse_policy("4 600 10 3000 60 300 0").is_err(), "there is no such mode");
-        assert_eq!(of_rule_numbers(&[4, 600, 10, 3_000, 60, 300, 0]), None);
-        assert_eq!(of_rule_numbers(&[0, 0, 10, 3_000, 60, 300, 0]), None, "out of its range");
+        assert_eq!(of_rule_numbers(&[4, 600, 10, 3_000, 60, 300, 0, 900, 0]), None);
+        assert_eq!(of_rule_numbers(&[0, 0, 10, 3_000, 60, 300, 0, 900, 0]), None, "out of its range");
     }
 
     /// The names in a list of `lua/zone.lua`.
@@ -193,7 +196,11 @@ mod tests {
         let (header, policy) = (names("FIELDS"), names("POLICY"));
         assert_eq!(header.len(), super::super::HEADER_NUMBERS);
         assert_eq!(policy.len(), RULE_FIELDS, "{policy:?}");
-        assert!(header.windows(policy.len()).any(|window| window == policy), "{header:?}");
+        for part in [&policy[..FIRST_RULES], &policy[FIRST_RULES..]] {
+            assert!(header.windows(part.len()).any(|window| window == part), "{header:?}");
+        }
+        let inside = header.iter().position(|name| *name == "inside");
+        assert_eq!(inside, Some(super::super::PLAIN_NUMBERS));
     }
 
     /// Servers of different versions share a register.
@@ -212,8 +219,8 @@ mod tests {
         let policy = Policy { waits_per_minute_per_client: 5, entries_per_minute_per_client: 60, ..rules };
         let definition =
             Definition { policy, notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice") };
-        assert_eq!(policy_numbers(&Policy::default()), [0, 10_000, 10, 3_000, 60, 300, 0]);
-        assert_eq!(policy_numbers(&policy), [1, 600, 12, 4_000, 61, 301, 1]);
+        assert_eq!(policy_numbers(&Policy::default()), [0, 10_000, 10, 3_000, 60, 300, 0, 900, 0]);
+        assert_eq!(policy_numbers(&policy), [1, 600, 12, 4_000, 61, 301, 1, 900, 0]);
         assert_eq!(definition_text(&Definition::default()), "0 10000 10 3000 60 300 0");
         assert_eq!(definition_text(&definition), "1 600 12 4000 61 301 1 5 60\ten\ta\tko\t안내");
         for (mode, number) in [(Mode::Auto, 0), (Mode::Hold, 1), (Mode::Open, 2), (Mode::Closed, 3)] {

@@ -1,0 +1,210 @@
+//! Who is inside, as far as this server knows: who was active here since the last report, who leaves, and who left.
+//!
+//! Activity is a bit that is set without a lock, once somebody of its page was active here. Invariant: an activity and a leave are
+//! reported by the next report, or by a later one if that fails.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use admission::{PAGE_TICKETS, PAGE_WORDS, PagePolls, Words};
+use arc_swap::ArcSwap;
+use store::Left;
+
+use super::polls::Page;
+
+/// A page that nobody was active in for so many reports is forgotten.
+const QUIET_REPORTS: u32 = 60;
+
+#[derive(Clone)]
+struct Noted {
+    page: Arc<Page>,
+    /// The reports since somebody of the page was active.
+    quiet: u32,
+}
+
+/// The visitors of one zone.
+#[derive(Default)]
+pub(super) struct Visitors {
+    /// Who was active, by page.
+    seen: ArcSwap<HashMap<u64, Noted>>,
+    /// Held while pages are added or removed.
+    changing: Mutex<()>,
+    /// The tickets whose holders leave.
+    leaving: Mutex<Vec<u64>>,
+    /// The tickets whose holders left lately, by page.
+    left: ArcSwap<HashMap<u64, Arc<Words>>>,
+    /// Whether the last report was of a zone that counts the people inside.
+    counted: AtomicBool,
+}
+
+/// What a report takes.
+#[derive(Clone, Default)]
+pub(super) struct Taken {
+    pub(super) seen: Vec<PagePolls>,
+    pub(super) left: Vec<PagePolls>,
+}
+
+impl Visitors {
+    /// Notes that the visitor with this ticket was active.
+    pub(super) fn note(&self, seq: u64) {
+        let number = seq / PAGE_TICKETS as u64;
+        if let Some(noted) = self.seen.load().get(&number) {
+            noted.page.note(seq);
+            return;
+        }
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = HashMap::clone(&self.seen.load());
+        let noted = pages.entry(number).or_insert_with(|| Noted { page: Arc::default(), quiet: 0 });
+        noted.page.note(seq);
+        self.seen.store(Arc::new(pages));
+    }
+
+    /// Notes that the visitor with this ticket leaves. Until the store has heard of it, only this server knows.
+    pub(super) fn leave(&self, seq: u64) {
+        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.has_left(seq) {
+            return;
+        }
+        leaving.push(seq);
+        let (mut left, (page, word, bit)) = (HashMap::clone(&self.left.load()), place(seq));
+        Arc::make_mut(left.entry(page).or_insert_with(|| Arc::new([0; PAGE_WORDS])))[word] |= bit;
+        self.left.store(Arc::new(left));
+    }
+
+    /// Whether the visitor with this ticket left lately.
+    pub(super) fn has_left(&self, seq: u64) -> bool {
+        let (page, word, bit) = place(seq);
+        self.left.load().get(&page).is_some_and(|words| words[word] & bit != 0)
+    }
+
+    /// Whether a report is due: the zone counts the people inside, or did so until now.
+    pub(super) fn is_due(&self, counts: bool) -> bool {
+        self.counted.swap(counts, Ordering::Relaxed) || counts
+    }
+
+    /// Takes what was noted since the last report.
+    pub(super) fn take(&self) -> Taken {
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages = HashMap::clone(&self.seen.load());
+        let mut seen = Vec::new();
+        for (number, noted) in &mut pages {
+            noted.quiet += 1;
+            if let Some(words) = noted.page.take() {
+                noted.quiet = 0;
+                seen.push(PagePolls { page: *number, words });
+            }
+        }
+        // An activity that is noted in such a page at this very moment is lost. The visitor's next one is not.
+        pages.retain(|_, noted| noted.quiet < QUIET_REPORTS);
+        self.seen.store(Arc::new(pages));
+        let leaving = std::mem::take(&mut *self.leaving.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut left = HashMap::<u64, Box<Words>>::new();
+        for seq in leaving {
+            let (page, word, bit) = place(seq);
+            left.entry(page).or_insert_with(|| Box::new([0; PAGE_WORDS]))[word] |= bit;
+        }
+        Taken { seen, left: left.into_iter().map(|(page, words)| PagePolls { page, words }).collect() }
+    }
+
+    /// Notes again what a failed report had taken.
+    pub(super) fn give_back(&self, taken: Taken) {
+        let seqs = |pages: &[PagePolls]| -> Vec<u64> {
+            let of_word = |first: u64, word: u64| {
+                (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| first + bit)
+            };
+            let of_page = |page: &PagePolls| {
+                let first = page.page * PAGE_TICKETS as u64;
+                page.words
+                    .iter()
+                    .zip((first..).step_by(64))
+                    .flat_map(|(&word, first)| of_word(first, word))
+                    .collect::<Vec<_>>()
+            };
+            pages.iter().flat_map(of_page).collect()
+        };
+        seqs(&taken.seen).into_iter().for_each(|seq| self.note(seq));
+        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).extend(seqs(&taken.left));
+    }
+
+    /// Takes in who left, as the store says. Those who leave just now have left, too.
+    pub(super) fn set_left(&self, left: Left) {
+        let leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pages: HashMap<u64, Arc<Words>> = left.into_iter().collect();
+        for &seq in &*leaving {
+            let (page, word, bit) = place(seq);
+            Arc::make_mut(pages.entry(page).or_insert_with(|| Arc::new([0; PAGE_WORDS])))[word] |= bit;
+        }
+        self.left.store(Arc::new(pages));
+    }
+}
+
+/// The page of a ticket, and its word and bit there.
+fn place(seq: u64) -> (u64, usize, u64) {
+    let within = seq % PAGE_TICKETS as u64;
+    let word = (within / 64) as usize;
+    (seq / PAGE_TICKETS as u64, word, 1 << (within % 64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seqs(pages: &[PagePolls]) -> Vec<u64> {
+        let mut seqs: Vec<u64> = (0..100_000)
+            .filter(|&seq| {
+                let (page, word, bit) = place(seq);
+                pages.iter().any(|of| of.page == page && of.words[word] & bit != 0)
+            })
+            .collect();
+        seqs.sort_unstable();
+        seqs
+    }
+
+    #[test]
+    fn what_a_failed_report_took_is_reported_again() {
+        let visitors = Visitors::default();
+        for seq in [5, 64, 9_000, 5] {
+            visitors.note(seq);
+        }
+        visitors.leave(70);
+        let taken = visitors.take();
+        assert_eq!((seqs(&taken.seen), seqs(&taken.left)), (vec![5, 64, 9_000], vec![70]));
+        assert!(visitors.take().seen.is_empty() && visitors.take().left.is_empty());
+        visitors.give_back(taken);
+        visitors.note(6);
+        let again = visitors.take();
+        assert_eq!((seqs(&again.seen), seqs(&again.left)), (vec![5, 6, 64, 9_000], vec![70]));
+    }
+
+    #[test]
+    fn whoever_leaves_has_left_at_once_and_until_the_store_forgets_it() {
+        let visitors = Visitors::default();
+        visitors.leave(9_000);
+        assert!(visitors.has_left(9_000) && !visitors.has_left(9_001));
+        visitors.set_left(Vec::new());
+        assert!(visitors.has_left(9_000), "the store has not heard of it yet");
+        let taken = visitors.take();
+        let stored = taken.left.iter().map(|page| (page.page, Arc::new(*page.words))).collect();
+        visitors.set_left(stored);
+        assert!(visitors.has_left(9_000));
+        visitors.set_left(Vec::new());
+        assert!(!visitors.has_left(9_000));
+    }
+
+    #[test]
+    fn a_quiet_page_is_forgotten() {
+        let visitors = Visitors::default();
+        visitors.note(5);
+        for _ in 0..=QUIET_REPORTS {
+            visitors.take();
+        }
+        assert!(visitors.seen.load().is_empty());
+        visitors.note(5);
+        assert_eq!(seqs(&visitors.take().seen), [5]);
+    }
+}

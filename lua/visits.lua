@@ -1,0 +1,114 @@
+-- Takes in which visitors were active and which left, and ends the visits of those who are idle. See `Inside` in the crate
+-- `admission`.
+--
+-- KEYS  see zone.lua; no segments there. Then for each segment with visitors: in, i0, i1, i2, i3, left
+--         i0-3  bit planes of the age: generations since the last activity
+--         left  holders who left. Their visits do not count again before `left_until`, when all proofs of them have ended
+-- ARGV  after zone.lua's (n = 0): how many segments; then for each of them, six: its number; the revision of `left` that the server
+--       has; the offset of the active visitors in the bitmap (bytes), and their bits; the same for those who left. Bits may be empty
+-- Returns zone.lua's, then for each segment the revision of `left` (0 for none), and for each its bits, if the server has older ones
+-- Cost  about 25 us; 10 us per segment, and 25 us more when a generation ends.
+
+local from, fault = begin()
+if fault then return fault end
+
+local spare, heard = KEYS[7], KEYS[6]
+local generation = floor(z.now / visit_generation_ms())
+
+-- Clears the ages of those in `heard`.
+local function make_young(ages)
+  for plane = 1, 4 do
+    call('BITOP', 'OR', spare, ages[plane], heard)
+    call('BITOP', 'XOR', ages[plane], spare, heard)
+  end
+end
+
+-- Notes activity of visitors who did not leave. Returns how many of them were not counted.
+local function see(v, at, bits)
+  if #bits == 0 then return 0 end
+  call('DEL', heard)
+  call('SETRANGE', heard, at, bits)
+  if v.left_until > 0 then
+    call('BITOP', 'AND', spare, heard, v.left_key)
+    call('BITOP', 'XOR', heard, heard, spare)
+  end
+  make_young(v.ages)
+  local before = call('BITCOUNT', v.in_key)
+  call('BITOP', 'OR', v.in_key, v.in_key, heard)
+  local new = call('BITCOUNT', v.in_key) - before
+  note_inside(v.index, new)
+  return new
+end
+
+-- Ends the visits of those in `heard`.
+local function end_visits(v, count)
+  call('BITOP', 'XOR', v.in_key, v.in_key, heard)
+  make_young(v.ages)
+  z.inside, z.ended = z.inside - count, z.ended + count
+end
+
+-- Notes who left.
+local function leave(v, at, bits)
+  if #bits == 0 then return end
+  call('DEL', heard)
+  call('SETRANGE', heard, at, bits)
+  call('BITOP', 'OR', spare, v.left_key, heard)
+  if call('BITCOUNT', spare) > call('BITCOUNT', v.left_key) then
+    call('BITOP', 'OR', v.left_key, spare)
+    v.left_rev, v.left_until = z.rev, z.now + AGE_OUT * visit_generation_ms()
+    call('PEXPIRE', v.left_key, 2 * AGE_OUT * visit_generation_ms())
+    note_inside(v.index, 0)
+  end
+  call('BITOP', 'AND', heard, heard, v.in_key)
+  end_visits(v, call('BITCOUNT', heard))
+end
+
+local function drop(v)
+  call('UNLINK', v.in_key, v.left_key, unpack(v.ages))
+  call('HDEL', KEYS[4], v.row)
+end
+
+local revs, lefts, dropped = {}, {}, {}
+for i = 1, tonumber(ARGV[from]) do
+  local at, key = from + (i - 1) * 6, FIXED + (i - 1) * 6
+  local v = {
+    index = tonumber(ARGV[at + 1]), in_key = KEYS[key + 1], left_key = KEYS[key + 6],
+    ages = { KEYS[key + 2], KEYS[key + 3], KEYS[key + 4], KEYS[key + 5] },
+  }
+  v.row = 'v' .. int(v.index)
+  local kept = call('HGET', KEYS[4], v.row)
+  local turned, left_rev, left_until = string.match(kept or '', '(%d+) (%d+) (%d+)')
+  v.turned, v.left_rev, v.left_until = tonumber(turned) or generation, tonumber(left_rev) or 0, tonumber(left_until) or 0
+  if z.max_active == 0 then
+    z.inside = max(z.inside - call('BITCOUNT', v.in_key), 0)
+    drop(v)
+    dropped[v.index], v.left_rev = true, 0
+  else
+    if v.left_until > 0 and v.left_until <= z.now then
+      call('UNLINK', v.left_key)
+      v.left_rev, v.left_until = 0, 0
+    end
+    local seen_at, seen = tonumber(ARGV[at + 3]), ARGV[at + 4]
+    z.unseen = max(z.unseen - see(v, seen_at, seen), 0)
+    -- A report may be late. Whoever was active before a generation ended must not be taken for idle by its end.
+    if v.turned < generation and z.now >= z.spare_until then
+      local idle = age_all(v.in_key, v.ages)
+      if idle > 0 then end_visits(v, idle) end
+      see(v, seen_at, seen)
+    end
+    leave(v, tonumber(ARGV[at + 5]), ARGV[at + 6])
+    if v.left_until > 0 or call('BITCOUNT', v.in_key) > 0 then
+      local row = visits_row(generation, v.left_rev, v.left_until)
+      if row ~= kept then call('HSET', KEYS[4], v.row, row) end
+    else
+      if kept or #seen > 0 then drop(v) end
+      dropped[v.index] = true
+    end
+  end
+  revs[i], lefts[i] = int(v.left_rev), ''
+  if v.left_rev > tonumber(ARGV[at + 2]) then lefts[i] = call('GET', v.left_key) or '' end
+end
+call('DEL', heard, spare)
+while z.inside_from < z.inside_end and dropped[z.inside_from] do z.inside_from = z.inside_from + 1 end
+if z.inside_from >= z.inside_end then z.inside_from, z.inside_end = 0, 0 end
+return finish(revs, lefts)
