@@ -132,14 +132,40 @@ fn route(settings: &[Arg]) -> Command {
         .value_parser(clap::value_parser!(std::net::IpAddr))
         .default_value("192.0.2.1")
         .help("The client's address");
+    let with_token = Arg::new("with-token")
+        .long("with-token")
+        .value_name("NAME")
+        .action(ArgAction::Append)
+        .help("As if it carried a valid bypass token of this name");
     let explain = Command::new("explain")
         .about("Say which route of the configuration decides about a request, and why")
         .args(settings)
-        .args([method, header, address, url]);
+        .args([method, header, address, with_token, url]);
     Command::new("route")
         .about("The routes of proxies' requests")
         .subcommand_required(true)
         .subcommand(explain)
+        .subcommand(bypass_token(settings))
+}
+
+fn bypass_token(settings: &[Arg]) -> Command {
+    let name = Arg::new("name").long("name").value_name("NAME").required(true).help("Its name in routes");
+    let valid = Arg::new("valid")
+        .long("valid")
+        .value_name("TIME")
+        .required(true)
+        .help("How long it counts: 30m, 12h or 7d; at most 400d");
+    let only_from = Arg::new("only-from")
+        .long("only-from")
+        .value_name("IP")
+        .value_parser(clap::value_parser!(std::net::IpAddr))
+        .help("The only client address that may use it; of IPv6 the first 64 bits [default: any]");
+    Command::new("token")
+        .about(
+            "Make a bypass token with the configured sealing key: print it once, with a route that takes it",
+        )
+        .args(settings)
+        .args([name, valid, only_from])
 }
 
 fn audit(settings: &[Arg]) -> Command {

@@ -6,7 +6,7 @@ use clap::ArgMatches;
 
 use super::{
     arguments::{self, DEFAULT_SERVER, TOKEN_VARIABLE},
-    route::Question,
+    route::{NewBypass, Question},
 };
 use crate::{
     access::{AdminToken, Role},
@@ -34,6 +34,8 @@ pub enum Order {
     VerifyAudit(Sources, Vec<PathBuf>, Option<audit::Head>),
     /// Say which route of these sources decides about a request.
     ExplainRoute(Sources, Question),
+    /// Make a bypass token with the keys of these sources.
+    NewBypass(Sources, NewBypass),
     /// Call a running server.
     Call(Call, Server),
     /// Make a token for the admin API.
@@ -82,6 +84,15 @@ pub fn read(
         "delete" => Call::Delete { zone: zone(), dry_run },
         "stats" => Call::Stats { zone: args.text("zone"), watch: args.is_set("watch") },
         "new" => return new_token(&args),
+        "token" => {
+            let valid = args.text("valid").unwrap_or_default();
+            let wanted = NewBypass::new(
+                args.text("name").unwrap_or_default(),
+                &valid,
+                args.0.get_one::<IpAddr>("only-from").copied(),
+            );
+            return Ok(Order::NewBypass(sources(word, &args, variable, open_files)?, wanted?));
+        }
         "openapi" => {
             let wanted = args.text("document").unwrap_or_default();
             let document = Document::ALL.into_iter().find(|(_, word)| *word == wanted);
@@ -102,6 +113,7 @@ pub fn read(
                 method: args.text("method").unwrap_or_default(),
                 headers: args.0.get_many::<String>("header").into_iter().flatten().cloned().collect(),
                 address: *args.0.get_one::<IpAddr>("address").expect("it has a default"),
+                tokens: args.0.get_many::<String>("with-token").into_iter().flatten().cloned().collect(),
             };
             return Ok(Order::ExplainRoute(sources(word, &args, variable, open_files)?, question));
         }

@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `asked` | the request of a visitor, as a proxy describes it |
 //! | `path`, `pattern`, `routes` | which route decides about it |
+//! | `written` | routes as they are written, in files and in JSON |
 //! | `cookie` | the visitor's place or visit |
+//! | `token` | the bypass tokens that it carries |
 //! | `page` | what a visitor sees who may not go on |
 //!
 //! A visitor with an open visit is let through from memory: the seal is checked, and no store is asked. Invariants: only trusted
@@ -17,6 +19,8 @@ mod page;
 pub mod path;
 pub mod pattern;
 pub mod routes;
+pub mod token;
+pub mod written;
 
 use std::net::IpAddr;
 
@@ -45,6 +49,7 @@ use cookie::Held;
 use page::{Blocked, Why};
 use path::RoutePath;
 use routes::{Gated, Outcome, Routes, Visitor};
+use token::Tokens;
 
 /// The page's script sends this with its questions. They get no 200, so that they never reach the site.
 const POLL: HeaderName = HeaderName::from_static("weir-poll");
@@ -123,7 +128,20 @@ pub(super) async fn answer(
     let asked = Asked::of(method, uri, headers)?;
     let path = RoutePath::of(&asked.target);
     let address = client.0.to_canonical();
-    let visitor = Visitor { method: asked.method, host: &asked.host, path: &path, headers, address };
+    let tokens = if routes.routes.ask_for_tokens() {
+        let who = (asked.is_secure, address_digest(client.0), clock::unix_ms() / 1_000);
+        Tokens::of(&state.gate.seals(), headers, &asked.target, who)
+    } else {
+        Tokens::default()
+    };
+    let visitor = Visitor {
+        method: asked.method,
+        host: &asked.host,
+        path: &path,
+        headers,
+        address,
+        tokens: &tokens.names,
+    };
     let Some(found) = routes.routes.find(&visitor) else {
         routes.none.increment(1);
         return Ok(asked.through(None));
@@ -133,7 +151,11 @@ pub(super) async fn answer(
             let call = Call { state, asked: &asked, headers, client, gated };
             call.answer().await
         }
-        (Outcome::Bypass | Outcome::Zone(_), _) => (Said::Through, asked.through(None)),
+        (Outcome::Bypass, _) => {
+            let cookie = tokens.cookie_for(|name| found.route.takes_token(name));
+            (Said::Through, asked.through(cookie))
+        }
+        (Outcome::Zone(_), _) => (Said::Through, asked.through(None)),
         (Outcome::Deny, _) => (Said::Denied, asked.finish(Problem::from(DENIED).into_reply())),
     };
     routes.counters[found.index][said as usize].increment(1);
@@ -335,13 +357,17 @@ impl Call<'_> {
         self.state.gate.policy(self.gated.zone.as_str()).unwrap_or_default()
     }
 
-    /// A digest of the visitor's address, or of its network if that is IPv6. Never 0.
     fn address(&self) -> u64 {
-        // Phones change the rest of an IPv6 address every day.
-        let digest = blake3::hash(Prefixes::default().key(self.client.0).as_ref());
-        let first = digest.as_bytes().first_chunk().expect("a digest has 32 bytes");
-        u64::from_be_bytes(*first).max(1)
+        address_digest(self.client.0)
     }
+}
+
+/// A digest of a client's address, or of its network if that is IPv6. Never 0.
+fn address_digest(address: IpAddr) -> u64 {
+    // Phones change the rest of an IPv6 address every day.
+    let digest = blake3::hash(Prefixes::default().key(address).as_ref());
+    let first = digest.as_bytes().first_chunk().expect("a digest has 32 bytes");
+    u64::from_be_bytes(*first).max(1)
 }
 
 #[cfg(test)]
