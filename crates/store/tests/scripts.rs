@@ -24,8 +24,8 @@ const PINNED: [(&str, &str); 8] = [
     ("beat", "98b8e6e0bca5ca6d53f76ef662a8e81296bdd359"),
     ("policy", "2ede7e151aa524b46b9e9f479531549e2dc93ed4"),
     ("restore", "ce977a2c70a3898bf8116a10bd0380b6ba6a5673"),
-    ("zones", "7981a230cf201a59e58b74dcb9c1b64ec9442de1"),
-    ("define", "c5a571666b56ec6d189c3dc5e76f226c4cf86596"),
+    ("zones", "e75a47ddd4d017193c024ae49ba43873299b8b8b"),
+    ("define", "c226b25630aeed362ca76d262e56dd7a2dfbe0b5"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),
 ];
 
