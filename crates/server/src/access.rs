@@ -33,7 +33,7 @@ const LOCAL: &str = "local";
 pub enum Role {
     /// See everything.
     Viewer,
-    /// Change existing zones.
+    /// Change existing zones, and the routes.
     Operator,
     /// Create, replace and delete zones, and take servers out of service.
     Admin,

@@ -6,13 +6,13 @@ use clap::ArgMatches;
 
 use super::{
     arguments::{self, DEFAULT_SERVER, TOKEN_VARIABLE},
-    route::{NewBypass, Question},
+    route::NewBypass,
 };
 use crate::{
     access::{AdminToken, Role},
     audit,
-    config::{ConfigFault, Sources},
-    http::openapi::Document,
+    config::{self, ConfigFault, Sources},
+    http::{check::question::Question, openapi::Document},
     remote::{Call, Server},
     secret::Secret,
 };
@@ -64,12 +64,16 @@ pub fn read(
         Err(e) => return Err(fault(&e)),
     };
     let (mut word, mut args) = matches.subcommand().unwrap_or(("serve", &matches));
+    let of = word;
     if matches!(word, "zones" | "audit" | "token" | "route")
         && let Some(inner) = args.subcommand()
     {
         (word, args) = inner;
     }
     let args = Arguments(args);
+    if of == "route" {
+        return route(word, &args, variable, open_files);
+    }
     let zone = || args.text("zone").unwrap_or_default();
     let dry_run = args.is_set("dry-run");
     let call = match word {
@@ -84,15 +88,6 @@ pub fn read(
         "delete" => Call::Delete { zone: zone(), dry_run },
         "stats" => Call::Stats { zone: args.text("zone"), watch: args.is_set("watch") },
         "new" => return new_token(&args),
-        "token" => {
-            let valid = args.text("valid").unwrap_or_default();
-            let wanted = NewBypass::new(
-                args.text("name").unwrap_or_default(),
-                &valid,
-                args.0.get_one::<IpAddr>("only-from").copied(),
-            );
-            return Ok(Order::NewBypass(sources(word, &args, variable, open_files)?, wanted?));
-        }
         "openapi" => {
             let wanted = args.text("document").unwrap_or_default();
             let document = Document::ALL.into_iter().find(|(_, word)| *word == wanted);
@@ -107,16 +102,6 @@ pub fn read(
             let sources = sources(word, &args, variable, open_files)?;
             return Ok(Order::VerifyAudit(sources, paths, head.transpose()?));
         }
-        "explain" => {
-            let question = Question {
-                url: args.text("url").unwrap_or_default(),
-                method: args.text("method").unwrap_or_default(),
-                headers: args.0.get_many::<String>("header").into_iter().flatten().cloned().collect(),
-                address: *args.0.get_one::<IpAddr>("address").expect("it has a default"),
-                tokens: args.0.get_many::<String>("with-token").into_iter().flatten().cloned().collect(),
-            };
-            return Ok(Order::ExplainRoute(sources(word, &args, variable, open_files)?, question));
-        }
         _ => {
             let sources = sources(word, &args, variable, open_files)?;
             return Ok(match word {
@@ -127,12 +112,53 @@ pub fn read(
             });
         }
     };
-    let server = Server {
+    Ok(Order::Call(call, server(&args, variable)))
+}
+
+/// The running server that a command calls.
+fn server(args: &Arguments<'_>, variable: impl Fn(&str) -> Option<String>) -> Server {
+    Server {
         url: args.text("admin").unwrap_or_else(|| DEFAULT_SERVER.to_owned()),
         token: variable(TOKEN_VARIABLE).map(Secret::new),
         token_file: args.text("token-file").map(PathBuf::from),
+    }
+}
+
+/// Reads a command about routes.
+fn route(
+    word: &str,
+    args: &Arguments<'_>,
+    variable: impl Fn(&str) -> Option<String>,
+    open_files: u64,
+) -> Result<Order, ConfigFault> {
+    let call = match word {
+        "list" => Call::Routes,
+        "set" => {
+            let routes = config::routes_of(args.text("file").unwrap_or_default().as_ref())?;
+            Call::SetRoutes { routes, dry_run: args.is_set("dry-run") }
+        }
+        "explain" => {
+            let question = Question {
+                url: args.text("url").unwrap_or_default(),
+                method: args.text("method").unwrap_or_default(),
+                headers: args.texts("header"),
+                address: args.address("address").unwrap_or(Question::ANY_ADDRESS),
+                tokens: args.texts("with-token"),
+            };
+            // The arguments name a server, so the server is asked.
+            if args.text("admin").is_none() && args.text("token-file").is_none() {
+                return Ok(Order::ExplainRoute(sources(word, args, variable, open_files)?, question));
+            }
+            Call::ExplainRoute(question)
+        }
+        _ => {
+            let (name, valid) =
+                (args.text("name").unwrap_or_default(), args.text("valid").unwrap_or_default());
+            let wanted = NewBypass::new(name, &valid, args.address("only-from"))?;
+            return Ok(Order::NewBypass(sources(word, args, variable, open_files)?, wanted));
+        }
     };
-    Ok(Order::Call(call, server))
+    Ok(Order::Call(call, server(args, variable)))
 }
 
 /// The first line of the parser's message; it has no more that says what is wrong.
@@ -181,6 +207,14 @@ struct Arguments<'a>(&'a ArgMatches);
 impl Arguments<'_> {
     fn text(&self, name: &str) -> Option<String> {
         self.0.try_get_one::<String>(name).ok().flatten().cloned()
+    }
+
+    fn texts(&self, name: &str) -> Vec<String> {
+        self.0.get_many::<String>(name).into_iter().flatten().cloned().collect()
+    }
+
+    fn address(&self, name: &str) -> Option<IpAddr> {
+        self.0.get_one::<IpAddr>(name).copied()
     }
 
     fn is_set(&self, name: &str) -> bool {

@@ -5,6 +5,8 @@
 //! | `asked` | the request of a visitor, as a proxy describes it |
 //! | `path`, `pattern`, `routes` | which route decides about it |
 //! | `written` | routes as they are written, in files and in JSON |
+//! | `served` | the routes in force, with their counts |
+//! | `question` | which route decides about a request that somebody describes |
 //! | `cookie` | the visitor's place or visit |
 //! | `token` | the bypass tokens that it carries |
 //! | `page` | what a visitor sees who may not go on |
@@ -13,12 +15,14 @@
 //! proxies are answered. 200 means that the request may go on, and nothing else means that. A reply never leads to another address
 //! than the one that was asked for.
 
-pub(crate) mod asked;
+mod asked;
 mod cookie;
 mod page;
 pub mod path;
 pub mod pattern;
+pub mod question;
 pub mod routes;
+pub mod served;
 pub mod token;
 pub mod written;
 
@@ -33,7 +37,6 @@ use hyper::{
     header::{ACCEPT, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, SET_COOKIE},
 };
 use limiter::Prefixes;
-use metrics::Counter;
 
 use super::{
     Replied,
@@ -43,66 +46,17 @@ use super::{
     traffic,
     wait::language::Language,
 };
-use crate::{clock, metrics::Metrics};
+use crate::clock;
 use asked::{Asked, Wanted};
 use cookie::Held;
 use page::{Blocked, Why};
 use path::RoutePath;
-use routes::{Gated, Outcome, Routes, Visitor};
+use routes::{Gated, Outcome, Visitor};
+use served::Said;
 use token::Tokens;
 
 /// The page's script sends this with its questions. They get no 200, so that they never reach the site.
 const POLL: HeaderName = HeaderName::from_static("weir-poll");
-
-/// What a check said, in metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// No zone is asked: by the route, or since it is a static file or the like.
-    Through,
-    /// The visit is open.
-    Visit,
-    /// The visitor has just entered.
-    Entered,
-    /// The visitor waits.
-    Waits,
-    /// The route refuses the request.
-    Denied,
-    /// The zone, a limit or the store refuses it.
-    Refused,
-}
-
-impl Said {
-    /// All of them with their names in metrics.
-    pub const ALL: [(Self, &'static str); 6] = [
-        (Self::Through, "through"),
-        (Self::Visit, "visit"),
-        (Self::Entered, "entered"),
-        (Self::Waits, "waits"),
-        (Self::Denied, "denied"),
-        (Self::Refused, "refused"),
-    ];
-}
-
-/// The routes, each with its counters.
-pub struct CountedRoutes {
-    routes: Routes,
-    counters: Vec<[Counter; Said::ALL.len()]>,
-    /// Requests that no route fits.
-    none: Counter,
-}
-
-impl CountedRoutes {
-    /// Counts what these routes decide.
-    #[must_use]
-    pub fn new(routes: Routes, metrics: &Metrics) -> Self {
-        let counters = routes
-            .all()
-            .iter()
-            .map(|route| Said::ALL.map(|(_, said)| metrics.checks(&route.name, said)))
-            .collect();
-        Self { routes, counters, none: metrics.checks("", "through") }
-    }
-}
 
 /// Whether a path is one of the check's.
 pub(super) fn is_path(path: &str) -> bool {
@@ -122,7 +76,8 @@ pub(super) async fn answer(
     }
     let routes = state.routes.load();
     if routes.routes.all().is_empty() {
-        let what = "no [[route]] is configured, so no proxy can ask; see docs/operate/proxies.md";
+        let what = "there is no route, in the configuration or of the admin API, so no proxy can ask; see \
+                    docs/operate/proxies.md";
         return Err(Problem::new(NOT_FOUND, what));
     }
     let asked = Asked::of(method, uri, headers)?;
@@ -143,7 +98,7 @@ pub(super) async fn answer(
         tokens: &tokens.names,
     };
     let Some(found) = routes.routes.find(&visitor) else {
-        routes.none.increment(1);
+        state.routes.none.inc();
         return Ok(asked.through(None));
     };
     let (said, reply) = match (&found.route.outcome, found.ungated) {
@@ -158,7 +113,7 @@ pub(super) async fn answer(
         (Outcome::Zone(_), _) => (Said::Through, asked.through(None)),
         (Outcome::Deny, _) => (Said::Denied, asked.finish(Problem::from(DENIED).into_reply())),
     };
-    routes.counters[found.index][said as usize].increment(1);
+    routes.counts(found.index)[said as usize].inc();
     Ok(reply)
 }
 
