@@ -231,7 +231,7 @@ pub(super) async fn replace(
     let wanted = Wanted::read(&headers)?;
     let new = given(&body)?;
     if dry_run {
-        let (_, before, after) = state.checked(&wanted, new)?;
+        let Checked { before, after, .. } = state.checked(&wanted, new)?;
         return Ok(Json::ok(RoutesChange::new(true, &before, &after)));
     }
     // A change that was begun is finished and recorded even if the client gives up.
@@ -283,26 +283,30 @@ impl RoutesChange {
     }
 }
 
+/// A change that may be made.
+struct Checked {
+    /// The list before, as its keeper has it.
+    kept: Option<Arc<str>>,
+    before: Vec<Route>,
+    after: Vec<Route>,
+}
+
 impl AdminState {
-    /// The list before, as its keeper has it and as routes, and the list after, if both may be.
-    fn checked(
-        &self,
-        wanted: &Wanted,
-        mut new: Vec<Map<String, Value>>,
-    ) -> Result<(Option<Arc<str>>, Vec<Route>, Vec<Route>), Problem> {
-        let now = self.editor.routes();
-        let tag = tag(now.as_deref());
+    /// Checks a change against the list as it is now.
+    fn checked(&self, wanted: &Wanted, mut new: Vec<Map<String, Value>>) -> Result<Checked, Problem> {
+        let kept = self.editor.routes();
+        let tag = tag(kept.as_deref());
         if !wanted.fits(&tag) {
             let what = "read the routes again, and make the change to what is there now";
             return Err(Problem::new(CHANGED_MEANWHILE, what).with([("etag", tag.into())]));
         }
         // What another version wrote may be replaced, and none of its secrets can be kept.
-        let before = now.as_deref().and_then(|text| served::read_list(text).ok()).unwrap_or_default();
+        let before = kept.as_deref().and_then(|text| served::read_list(text).ok()).unwrap_or_default();
         for fields in &mut new {
             written::keep_secrets(fields, &before);
         }
         let after = self.read(&new)?;
-        Ok((now, before, after))
+        Ok(Checked { kept, before, after })
     }
 
     /// Reads a list of routes.
@@ -354,9 +358,9 @@ impl AdminState {
         new: Vec<Map<String, Value>>,
     ) -> Result<Json<RoutesChange>, Problem> {
         for _ in 0..TRIES {
-            let (now, before, after) = self.checked(wanted, new.clone())?;
+            let Checked { kept, before, after } = self.checked(wanted, new.clone())?;
             let text: Arc<str> = served::list_text(&after).into();
-            match self.editor.set_routes(now, Arc::clone(&text)).await {
+            match self.editor.set_routes(kept, Arc::clone(&text)).await {
                 Ok(RoutesDefined::Done) => {
                     let change = RoutesChange::new(false, &before, &after);
                     self.recorder.write_routes(&operator.author, &change.before, &change.after);
