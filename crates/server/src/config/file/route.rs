@@ -30,9 +30,9 @@ pub(super) fn all(
         let route = written::read(&object(fields), number);
         routes.push(route.map_err(|fault| at_its_line(lines, &here, fields, &fault))?);
         origins.push(here);
-        if let Some((index, what)) = written::fault_of_list(&routes) {
-            return Err(origins[index].fault(what));
-        }
+    }
+    if let Some((index, what)) = written::fault_of_list(&routes) {
+        return Err(origins[index].fault(what));
     }
     Ok(routes.into_iter().zip(origins).collect())
 }

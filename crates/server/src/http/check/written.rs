@@ -151,6 +151,9 @@ fn conditions(fields: &Object, outcome: &Outcome) -> Result<Vec<Condition>, Rout
         let pattern = |field: &str, text: &str| pattern(field, &text.to_ascii_lowercase());
         let field = format!("header.{name}");
         let matcher = matcher(value, &field, opens && header != USER_AGENT, pattern)?;
+        if found.iter().any(|known| matches!(known, Condition::Header(other, _) if *other == header)) {
+            return Err(fault(&field, "is named twice, in upper and lower case; remove one"));
+        }
         found.push(Condition::Header(header, matcher));
     }
     for (name, value) in table(fields, "cookie")? {
@@ -424,6 +427,7 @@ mod tests {
                 "cookie.x",
                 "looks like a secret",
             ),
+            (json!({"deny": true, "header": {"X-A": "a", "x-a": "b"}}), "header.x-a", "is named twice"),
             (json!({"bypass": true, "token": "a b"}), "token", "1 to 64 of"),
             (json!({"bypass": true}), "", "lets everybody through"),
             (json!({"bypass": true, "pth": "/"}), "pth", "no such field"),
