@@ -1,9 +1,9 @@
--- Defines or deletes a zone if its current definition is the expected one.
+-- Defines or deletes a zone if its current definition is the expected one; the routes are changed in the same way.
 --
 -- KEYS  1 the register, see register.lua; 2 the mark of this change, because a client that lost the answer asks again. It
 --       may be left out while the slot is being moved and the two keys are on two nodes
--- ARGV  1 the revision that the server has (0 for none); 2 zone; 3 the expected definition, '' for none; 4 the new one,
---       '' for none; 5 how long the mark is kept, in seconds
+-- ARGV  1 the revision that the server has (0 for none); 2 zone, or "#routes"; 3 the expected definition, '' for none; 4 the
+--       new one, '' for none; 5 how long the mark is kept, in seconds
 -- Returns {1, revision} if it is done; {1} if an earlier call did it; {0, the current definition, '' for none} if another
 --         one was found; {-1} if the register lost something that the server knows
 -- Cost  about 5 us.

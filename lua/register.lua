@@ -1,7 +1,7 @@
 -- The first part of the scripts of the register of zones.
 --
--- The register is one hash: zone -> its definition as text, "#rev" -> its revision, and, if it was written back,
--- "#from" -> the revision that was written back. A field that begins with # is not a zone. A revision is the minute in
+-- The register is one hash: zone -> its definition as text, "#routes" -> the routes that operators set, "#rev" -> its
+-- revision, and, if it was written back, "#from" -> the revision that was written back. A revision is the minute in
 -- which the register was created, counted from 2026, times 2^28, plus the number of its changes. So a register that was
 -- created again after a loss has a larger revision than the lost one. The older register is right, because only a
 -- server that knows no register creates one. A register that is written back continues at a much higher revision than

@@ -97,7 +97,7 @@ function turn() {
 
 // --- the bar ----------------------------------------------------------------------------------------------------
 
-const PAGES = [["", "nav.zones"], ["events", "nav.events"], ["changes", "nav.changes"], ["servers", "nav.servers"]];
+const PAGES = [["", "nav.zones"], ["events", "nav.events"], ["changes", "nav.changes"], ["routes", "nav.routes"], ["servers", "nav.servers"]];
 
 function Pulse() {
   const is = state();

@@ -1,4 +1,4 @@
-// The console. The fragment of the address selects the page: `#/`, `#/zones/ID`, `#/events`, `#/changes`, `#/servers`.
+// The console. The fragment of the address selects the page: `#/`, `#/zones/ID`, `#/events`, `#/changes`, `#/routes`, `#/servers`.
 
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
@@ -13,6 +13,7 @@ import { Bar, Toasts, Warning, dress } from "./frame.jsx";
 import { useLive } from "./hooks.js";
 import { begin, isStale, show } from "./live.js";
 import { Login } from "./login.jsx";
+import { Routes } from "./routes.jsx";
 import { Servers } from "./servers.jsx";
 import { t } from "./words.js";
 import { Zone } from "./zone.jsx";
@@ -30,6 +31,7 @@ function where() {
 function Page({ page, rest }) {
   if (page === "events") return <Events />;
   if (page === "changes") return <Changes />;
+  if (page === "routes") return <Routes />;
   if (page === "servers") return <Servers />;
   if (page === "zones" && rest) return <Zone key={rest} id={rest} />;
   return <Zones />;

@@ -9,8 +9,19 @@ import { OUT, Weir, axe, page, until, zone } from "./harness.mjs";
 const HOT = "shop:checkout";
 /// Screenshots show the visible part. A whole table of hundreds of rows would be useless.
 const picture = (page, name) => page.screenshot({ path: join(OUT, `console-${name.replaceAll(" ", "-")}.png`) });
-const CONFIG = zone(HOT, { admit_per_minute: 600 }) + Array.from({ length: 40 }, (_, n) => zone(`gov:forms-${n}`)).join("");
-const PAGES = [["zones", ""], ["zone", `zones/${HOT}`], ["events", "events"], ["changes", "changes"], ["servers", "servers"]];
+const ROUTES = `
+[[route]]
+name = "staff"
+bypass = true
+header = { x-staff = { secret = "a-secret-of-the-staff" }, user-agent = ["*monitor*", "curl/*"] }
+
+[[route]]
+name = "checkout"
+zone = "${HOT}"
+path = ["/checkout/*", "/cart"]
+`;
+const CONFIG = 'trusted_proxies = ["127.0.0.1"]\n' + zone(HOT, { admit_per_minute: 600 }) + Array.from({ length: 40 }, (_, n) => zone(`gov:forms-${n}`)).join("") + ROUTES;
+const PAGES = [["zones", ""], ["zone", `zones/${HOT}`], ["events", "events"], ["changes", "changes"], ["routes", "routes"], ["servers", "servers"]];
 const LOOKS = {
   "en light": { locale: "en-US", colorScheme: "light" },
   "ko dark": { locale: "ko-KR", colorScheme: "dark" },

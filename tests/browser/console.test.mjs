@@ -342,6 +342,36 @@ test("events are listed, selected by kind, and paused for reading", async (t) =>
   });
 });
 
+test("routes are listed in their order, with their counts and without their secrets", async (t) => {
+  const config = `trusted_proxies = ["127.0.0.1"]
+${FEW}
+[[route]]
+name = "site"
+zone = "gov:forms"
+`;
+  const weir = await Weir.start(t, { config });
+  const secret = "a-secret-of-the-staff";
+  const routes = [
+    { name: "abuse", deny: true, address: ["198.51.100.0/24"] },
+    { name: "staff", bypass: true, header: { "x-staff": { secret } } },
+  ];
+  const headers = { "content-type": "application/json", "if-match": "*" };
+  const set = await fetch(`${weir.admin_url}/admin/v1/routes`, { method: "PUT", headers, body: JSON.stringify({ routes }) });
+  assert.equal(set.status, 200);
+  const asked = { "x-forwarded-host": "shop.example", "x-forwarded-uri": "/", "x-staff": secret };
+  assert.equal((await fetch(`${weir.url}/gate/check`, { headers: asked })).status, 200);
+  const at = await page(t, `${weir.admin_url}/admin#/routes`);
+  const rows = at.getByRole("row");
+  await rows.filter({ hasText: "staff" }).first().waitFor();
+  const cells = async (name) => await rows.filter({ hasText: name }).first().getByRole("cell").allTextContents();
+  assert.deepEqual(await cells("1. abuse"), ["API", "refuses", "address: 198.51.100.0/24", "0", "0", "0", "0"]);
+  assert.deepEqual(await cells("2. staff"), ["API", "lets through", "header x-staff: a secret", "1", "0", "0", "0"]);
+  assert.deepEqual(await cells("3. site"), ["file", "waits in gov:forms", "every request", "0", "0", "0", "0"]);
+  assert.ok(!(await at.content()).includes(secret));
+  await picture(at, "routes");
+  assert.deepEqual(await axe(at), []);
+});
+
 test("servers and stores are listed, and a server is drained", async (t) => {
   const weir = await Weir.start(t, { config: FEW });
   const at = await page(t, `${weir.admin_url}/admin#/servers`);

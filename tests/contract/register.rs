@@ -3,7 +3,7 @@
 use admission::{Definition, Mode, Notice, Policy, ZoneId};
 use bytes::Bytes;
 use store::{
-    Defined, Expected, Kept, Store as _, StoreError,
+    Defined, Expected, Kept, RoutesDefined, Store as _, StoreError,
     redis::{
         Durability,
         client::{Client as _, Value},
@@ -31,7 +31,7 @@ fn named(zone: &ZoneId, name: &str) -> ZoneId {
 
 fn kept<const N: usize>(zones: [(&ZoneId, &Definition); N]) -> Option<Kept> {
     let zones = zones.map(|(zone, definition)| (zone.clone(), definition.clone())).to_vec();
-    Some(Kept { zones, is_new: false })
+    Some(Kept { zones, routes: None, is_new: false })
 }
 
 pub(crate) async fn of_changes_that_expect_the_same_one_is_made(backend: &InRedis, zone: &ZoneId) {
@@ -245,4 +245,53 @@ pub(crate) async fn equal_revisions_of_different_pasts_are_found(backend: &InRed
         asked += 1;
         assert!(asked <= 20, "at two questions a second, that is 10 s");
     }
+}
+
+/// Uses its own register, because the test reads all of it.
+pub(crate) async fn routes_are_changed_once_and_come_back_with_the_zones(backend: &InRedis, zone: &ZoneId) {
+    let servers = Servers::start(backend.servers.topology());
+    let holder = servers.holder(REGISTER);
+    let connect = async || servers.connect(&backend.settings(), Durability::Async).await;
+    let (a, b) = (connect().await, connect().await);
+    a.define(zone, &Expected::Absent, Some(&policy().into())).await.expect("answered");
+    let mut before: Option<String> = None;
+    for round in 0..10 {
+        let [one, other] = [round, 100 + round].map(|n| format!("[{n}]"));
+        let was = before.as_deref();
+        let (by_a, by_b) = tokio::join!(a.define_routes(was, &one), b.define_routes(was, &other));
+        before = Some(match (by_a.expect("answered"), by_b.expect("answered")) {
+            (RoutesDefined::Done, RoutesDefined::Otherwise(Some(now))) if *now == *one => one,
+            (RoutesDefined::Otherwise(Some(now)), RoutesDefined::Done) if *now == *other => other,
+            both => panic!("round {round}: {both:?}"),
+        });
+    }
+    let all = Some(Kept {
+        zones: vec![(zone.clone(), policy().into())],
+        routes: before.as_deref().map(Into::into),
+        is_new: false,
+    });
+    for store in [&a, &b, &connect().await] {
+        assert_eq!(store.zones().await.expect("lists"), all);
+    }
+    // Redis loses the last change, and then everything.
+    let older = servers.command(holder, &["HGETALL", REGISTER]);
+    let older: Vec<String> = older.parts().iter().map(|part| part.text()).collect();
+    a.define_routes(before.as_deref(), "[\"last\"]").await.expect("answered");
+    let all = all.map(|kept| Kept { routes: Some("[\"last\"]".into()), ..kept });
+    servers.command(holder, &["DEL", REGISTER]);
+    let put: Vec<&str> = ["HSET", REGISTER].into_iter().chain(older.iter().map(String::as_str)).collect();
+    servers.command(holder, &put);
+    for store in [&a, &b, &connect().await] {
+        assert_eq!(store.zones().await.expect("lists"), all);
+    }
+    servers.command(holder, &["DEL", REGISTER]);
+    for store in [&b, &a, &connect().await] {
+        assert_eq!(store.zones().await.expect("lists"), all);
+    }
+    // A change of a zone leaves them as they are.
+    b.define(zone, &Expected::Any, None).await.expect("answered");
+    assert_eq!(
+        a.zones().await.expect("lists").and_then(|kept| kept.routes),
+        all.and_then(|kept| kept.routes)
+    );
 }

@@ -338,7 +338,7 @@ pub(crate) async fn register_lists_zones_in_order_and_is_put_again_when_lost(
     let servers = Servers::start(backend.servers.topology());
     let settings = backend.settings();
     let a = servers.connect(&settings, Durability::Async).await;
-    assert_eq!(a.zones().await.expect("lists"), Some(Kept { zones: Vec::new(), is_new: true }));
+    assert_eq!(a.zones().await.expect("lists"), Some(Kept { is_new: true, ..Kept::default() }));
     let named = |name: &str| ZoneId::parse(&format!("{zone}-{name}")).expect("a name");
     let (x, y) = (named("X"), named("Y"));
     a.put_zone(&y, policy()).await.expect("put");
@@ -346,7 +346,7 @@ pub(crate) async fn register_lists_zones_in_order_and_is_put_again_when_lost(
     let b = servers.connect(&settings, Durability::Async).await;
     let listed = |mode| {
         let zones = vec![(x.clone(), with(mode).into()), (y.clone(), policy().into())];
-        Some(Kept { zones, is_new: false })
+        Some(Kept { zones, ..Kept::default() })
     };
     assert_eq!(b.zones().await.expect("lists"), listed(Mode::Hold));
     b.put_zone(&x, with(Mode::Open)).await.expect("put");

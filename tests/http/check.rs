@@ -22,21 +22,21 @@ const PROXY: &str = "trusted_proxies = [\"127.0.0.1\"]\n";
 const SITE: &str = "[[route]]\nzone = \"Z\"\n";
 const PAGE: (&str, &str) = ("Accept", "text/html,application/xhtml+xml,*/*;q=0.8");
 
-fn config(zones: &str, routes: &str) -> String {
+pub(crate) fn config(zones: &str, routes: &str) -> String {
     format!("{PROXY}{zones}{routes}")
 }
 
 /// A browser behind a proxy.
-struct Visitor {
-    proxy: Client,
-    cookies: HashMap<String, String>,
+pub(crate) struct Visitor {
+    pub(crate) proxy: Client,
+    pub(crate) cookies: HashMap<String, String>,
     host: &'static str,
-    proto: &'static str,
-    address: &'static str,
+    pub(crate) proto: &'static str,
+    pub(crate) address: &'static str,
 }
 
 impl Visitor {
-    fn of(weir: &Weir) -> Self {
+    pub(crate) fn of(weir: &Weir) -> Self {
         let (proxy, cookies) = (weir.connect(), HashMap::new());
         Self { proxy, cookies, host: "shop.example", proto: "http", address: "203.0.113.7" }
     }
@@ -67,11 +67,11 @@ impl Visitor {
         reply
     }
 
-    fn ask(&mut self, line: &str, headers: &[(&str, &str)]) -> Reply {
+    pub(crate) fn ask(&mut self, line: &str, headers: &[(&str, &str)]) -> Reply {
         self.ask_at("/gate/check", line, headers)
     }
 
-    fn get(&mut self, target: &str) -> Reply {
+    pub(crate) fn get(&mut self, target: &str) -> Reply {
         self.ask(&format!("GET {target}"), &[])
     }
 

@@ -227,6 +227,15 @@ const CASES: &[(&str, u16, Ask)] = &[
         );
         reply
     }),
+    ("bad_route", 422, |w, c| {
+        let body = r#"{"routes":[{"name":"a","deny":true,"path":"x"}]}"#;
+        let reply = admin(w, c, "PUT /admin/v1/routes", &[ADMIN, ANY], Some(body));
+        assert_eq!((&reply.json()["route"], &reply.json()["field"]), (&0.into(), &"path".into()));
+        reply
+    }),
+    ("precondition_required", 428, |w, c| {
+        admin(w, c, "PUT /admin/v1/routes", &[ADMIN], Some(r#"{"routes":[]}"#))
+    }),
     ("out_of_range", 422, |w, c| admin(w, c, "GET /admin/v1/zones/Z/stats?minutes=361", &[VIEWER], None)),
     ("precondition_required", 428, |w, c| admin(w, c, "DELETE /admin/v1/zones/Z", &[ADMIN], None)),
     ("malformed_json", 400, |w, c| admin(w, c, "POST /admin/v1/zones", &[ADMIN], Some("{"))),

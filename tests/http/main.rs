@@ -39,6 +39,7 @@ mod passes;
 mod print;
 mod protected;
 mod reload;
+mod routes;
 mod startup;
 mod stream;
 mod tls;
@@ -108,6 +109,11 @@ fn together() -> Vec<Trial> {
         check::envoy_sends_the_request_itself,
         check::a_form_is_not_lost_silently,
         check::places_and_visits_survive_a_crash,
+        routes::operators_set_them_before_those_of_the_file,
+        routes::faults_name_the_route_and_its_field,
+        routes::all_servers_of_a_store_have_them,
+        routes::the_command_line_shows_and_sets_them,
+        routes::bypass_tokens_open_what_they_name,
         away::polls_are_answered_and_nobody_enters,
         away::a_zone_opens_after_the_time_of_the_setting,
         audit::every_pass_is_in_it_once,

@@ -34,10 +34,11 @@ fn main() {
     if !args.list {
         weir::binary();
     }
-    let tests: [(&str, Test); 4] = [
+    let tests: [(&str, Test); 5] = [
         ("a_visitor_waits_enters_and_goes_on", a_visitor_waits_enters_and_goes_on),
         ("everything_of_a_site_works_during_a_visit", everything_of_a_site_works_during_a_visit),
         ("visitors_cannot_talk_their_way_in", visitors_cannot_talk_their_way_in),
+        ("a_bypass_token_opens_what_its_route_names", a_bypass_token_opens_what_its_route_names),
         ("the_site_is_closed_without_weir_and_visits_go_on_after_it", the_site_is_closed_without_weir),
     ];
     let trials = tests.into_iter().flat_map(|(name, test)| {
@@ -77,6 +78,7 @@ struct Site {
 fn config(site: &str, shop: &str, listen: &str) -> String {
     let routes = "[[route]]\ndeny = true\npath = \"/internal/*\"\n\
                   [[route]]\nbypass = true\nheader = { x-monitor = \"s3cret\" }\n\
+                  [[route]]\nbypass = true\ntoken = \"press\"\npath = \"/shop/press/*\"\n\
                   [[route]]\nzone = \"SHOP\"\npath = \"/shop/*\"\n\
                   [[route]]\nzone = \"SITE\"\n";
     let zones = zone("SITE", 60_000, site) + &zone("SHOP", 60_000, shop);
@@ -282,6 +284,31 @@ fn visitors_cannot_talk_their_way_in(kind: Kind) {
         site.origin.requests(),
         before + if kind == Kind::Envoy || kind == Kind::Traefik { 0 } else { 1 }
     );
+}
+
+/// In the header for one request; in the address for this one and those that follow.
+fn a_bypass_token_opens_what_its_route_names(kind: Kind) {
+    let site = Site::start(kind, MOVING, HELD);
+    let made = Command::new(weir::binary())
+        .args(["route", "token", "--name", "press", "--valid", "1h", "--config"])
+        .arg(site.weir.setup().config_path())
+        .arg("--data-dir")
+        .arg(site.weir.setup().data())
+        .output()
+        .expect("it runs");
+    assert!(made.status.success(), "{made:?}");
+    let made = String::from_utf8(made.stdout).expect("UTF-8");
+    let token = made.lines().next().expect("a token");
+    let mut ada = site.visitor();
+    ada.reaches("GET /shop/press/1", &[HTML, ("Weir-Token", token)], b"");
+    ada.waits("GET /shop/press/1", &[HTML], b"");
+    ada.waits("GET /shop/1", &[HTML, ("Weir-Token", token)], b"");
+    let mut ben = site.visitor();
+    ben.waits("GET /shop/press/1?weir-token=x", &[HTML], b"");
+    ben.reaches(&format!("GET /shop/press/1?weir-token={token}"), &[HTML], b"");
+    assert_eq!(ben.cookies.get("weir.token").map(String::as_str), Some(token), "{:?}", ben.cookies);
+    ben.reaches("POST /shop/press/2", &[HTML], b"a form");
+    ben.waits("GET /shop/1", &[HTML], b"");
 }
 
 /// While Weir is away nobody gets through, not even with a visit; then places and visits are as before.

@@ -3,7 +3,7 @@
 //! A token is `base64url(key id, ticket, tag)`: 1 + 22 + 16 bytes, 52 characters. The tag is keyed BLAKE3
 //! ([specification](https://github.com/BLAKE3-team/BLAKE3-specs), keyed hash mode) cut to 128 bits. Its key is derived from
 //! the sealing key and the zone's name, so that a token of one zone is a forgery in every other zone. A visit has its own
-//! derived key, and 28 bytes instead of 22: 60 characters.
+//! derived key, and 28 bytes instead of 22: 60 characters. So has a bypass token, which belongs to no zone and ends with its name.
 //!
 //! Invariant: the tag is compared, in constant time, before anything in the ticket or visit is read. The key id is outside of
 //! it; it only selects one of at most three keys.
@@ -11,7 +11,7 @@
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD};
 use subtle::ConstantTimeEq as _;
 
-use crate::{Ticket, Visit, ZoneId};
+use crate::{BypassToken, Ticket, Visit, ZoneId};
 
 /// Identifies a sealing key inside tokens.
 pub type KeyId = u8;
@@ -77,6 +77,12 @@ impl Seals {
     pub fn visit_sealer(&self, zone: &ZoneId) -> VisitSealer {
         // No name of a zone has this byte.
         VisitSealer(self.bound_to(zone.as_str().as_bytes(), b"\0visit"))
+    }
+
+    /// The sealer for bypass tokens, which belong to no zone.
+    #[must_use]
+    pub fn bypass_sealer(&self) -> BypassSealer {
+        BypassSealer(self.bound_to(b"", b"\0bypass"))
     }
 
     fn bound_to(&self, zone: &[u8], what: &[u8]) -> Ring {
@@ -207,6 +213,43 @@ impl VisitSealer {
     }
 }
 
+/// The longest bypass token, in characters.
+const BYPASS_MAX_LEN: usize = (BYPASS_RAW_MAX_LEN * 4).div_ceil(3);
+
+const BYPASS_RAW_MAX_LEN: usize = 1 + BypassToken::HEAD_LEN + BypassToken::MAX_NAME_LEN + TAG_LEN;
+
+/// Seals and opens bypass tokens. Holds keys, therefore not `Debug`.
+#[derive(Clone)]
+pub struct BypassSealer(Ring);
+
+impl BypassSealer {
+    /// Seals a token, as text.
+    #[must_use]
+    pub fn seal(&self, token: &BypassToken) -> String {
+        let mut raw = vec![0];
+        raw.extend(token.to_bytes());
+        raw.extend([0; TAG_LEN]);
+        self.0.seal(&mut raw);
+        BASE64_URL_SAFE_NO_PAD.encode(raw)
+    }
+
+    /// Opens what [`Self::seal`] made.
+    ///
+    /// # Errors
+    /// [`BadSeal`] if these keys did not seal it.
+    pub fn open(&self, text: &[u8]) -> Result<BypassToken, BadSeal> {
+        if text.len() > BYPASS_MAX_LEN {
+            return Err(BadSeal);
+        }
+        let raw = BASE64_URL_SAFE_NO_PAD.decode(text).map_err(|_| BadSeal)?;
+        if raw.len() < 1 + BypassToken::HEAD_LEN + TAG_LEN {
+            return Err(BadSeal);
+        }
+        self.0.check(&raw)?;
+        BypassToken::from_bytes(&raw[1..raw.len() - TAG_LEN]).ok_or(BadSeal)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -300,7 +343,43 @@ mod tests {
         assert_eq!(seals.visit_sealer(&zone).open(&seals.sealer(&zone).seal(&ticket(5))), Err(BadSeal));
     }
 
+    fn permit(name: &str) -> BypassToken {
+        BypassToken { name: name.to_owned(), expires_s: 1_790_000_000, address: 0x0123_4567_89AB_CDEF }
+    }
+
+    #[test]
+    fn a_bypass_token_opens_at_neighbours_in_a_rotation_and_is_nothing_else() {
+        for pair in rotation().windows(2) {
+            let sealed = pair[0].bypass_sealer().seal(&permit("press"));
+            assert_eq!(pair[1].bypass_sealer().open(sealed.as_bytes()), Ok(permit("press")));
+        }
+        let [_, announced, _, forgotten] = rotation();
+        let sealed = announced.bypass_sealer().seal(&permit("press"));
+        assert_eq!(forgotten.bypass_sealer().open(sealed.as_bytes()), Err(BadSeal));
+        let (seals, zone) = (Seals::only(key(1)), zone("A"));
+        let bypass = seals.bypass_sealer();
+        assert_eq!(bypass.open(&seals.sealer(&zone).seal(&ticket(5))), Err(BadSeal), "a place");
+        assert_eq!(bypass.open(&seals.visit_sealer(&zone).seal(&visit(5))), Err(BadSeal), "a visit");
+        let longest = bypass.seal(&permit(&"n".repeat(BypassToken::MAX_NAME_LEN)));
+        assert_eq!(longest.len(), BYPASS_MAX_LEN);
+        assert!(bypass.open(longest.as_bytes()).is_ok() && bypass.open(b"").is_err());
+    }
+
     proptest! {
+        #[test]
+        fn an_altered_bypass_token_does_not_open(
+            name in "[a-z:.]{1,64}", expires_s in 0u64..1 << 40, address: u64, position: prop::sample::Index, to: u8,
+        ) {
+            let sealer = Seals::only(key(9)).bypass_sealer();
+            let token = BypassToken { name, expires_s, address };
+            let mut text = sealer.seal(&token).into_bytes();
+            prop_assert_eq!(sealer.open(&text), Ok(token));
+            let position = position.index(text.len());
+            prop_assume!(text[position] != to);
+            text[position] = to;
+            prop_assert_eq!(sealer.open(&text), Err(BadSeal));
+        }
+
         #[test]
         fn a_sealed_visit_opens_unless_it_is_altered(
             epoch: u32, seq in 0u64..1 << 48, began_s in 0u64..1 << 40, seen_s in 0u64..1 << 40, address: u64,

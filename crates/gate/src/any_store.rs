@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use admission::{Claim, Decided, Definition, Joined, PagePolls, Policy, View, ZoneId};
-use store::{Defined, Embedded, Expected, Kept, Left, Store, StoreError, redis::Redis};
+use store::{Defined, Embedded, Expected, Kept, Left, RoutesDefined, Store, StoreError, redis::Redis};
 
 use crate::cells::Cells;
 
@@ -38,6 +38,13 @@ impl Store for AnyStore {
         match self {
             Self::Embedded(store) => store.define(zone, expected, new).await,
             Self::Cells(store) => store.define(zone, expected, new).await,
+        }
+    }
+
+    async fn define_routes(&self, expected: Option<&str>, new: &str) -> Result<RoutesDefined> {
+        match self {
+            Self::Embedded(store) => store.define_routes(expected, new).await,
+            Self::Cells(store) => store.define_routes(expected, new).await,
         }
     }
 

@@ -1,6 +1,7 @@
 //! Cells: several independent stores, and which zone is in which.
 //!
-//! A tenant is the part of a zone's name before the first `:`, and all zones of a tenant are in one cell. Invariants: a
+//! A tenant is the part of a zone's name before the first `:`, and all zones of a tenant are in one cell. The routes that operators
+//! set are in the cell of the zones without a tenant. Invariants: a
 //! failing cell does not affect another cell; a cell that cannot be reached at the start is treated like one that fails
 //! later; however many callers ask for the zones, a cell gets one such call at a time, and at most one per 150 ms unless a
 //! change was reported.
@@ -17,7 +18,7 @@ use std::{
 
 use admission::{Claim, Decided, Definition, Joined, PagePolls, Policy, View, ZoneId};
 use cache::{Cache, LoadError, Settings};
-use store::{Defined, Expected, Kept, Left, Store, StoreError};
+use store::{Defined, Expected, Kept, Left, RoutesDefined, Store, StoreError};
 use tokio::{sync::SetOnce, time::timeout};
 
 /// How long the list of a cell's zones is reused. Callers learn of a change at most this much later.
@@ -212,6 +213,12 @@ impl<S: Store> Cells<S> {
         self.by_tenant.get(tenant(zone)).or_else(|| self.by_tenant.get(REST)).copied()
     }
 
+    /// The index of the cell that keeps the routes; none where no cell is for zones without a tenant.
+    #[must_use]
+    pub fn place_of_routes(&self) -> Option<usize> {
+        self.place_of("")
+    }
+
     fn cell(&self, zone: &ZoneId) -> Result<&Arc<Cell<S>>> {
         self.place_of(zone.as_str()).map(|at| &self.cells[at]).ok_or(StoreError::UnknownZone)
     }
@@ -220,11 +227,14 @@ impl<S: Store> Cells<S> {
 impl<S: Store> Store for Cells<S> {
     /// The zones of the cells that answer; an error if none answers.
     async fn zones(&self) -> Result<Option<Kept>> {
-        let (mut zones, mut is_new, mut silent) = (Vec::new(), true, Vec::new());
-        for cell in &self.cells {
+        let (mut zones, mut routes, mut is_new, mut silent) = (Vec::new(), None, true, Vec::new());
+        for (at, cell) in self.cells.iter().enumerate() {
             match cell.zones().await {
                 Ok(of_cell) => {
                     is_new &= of_cell.is_new;
+                    if self.place_of_routes() == Some(at) {
+                        routes.clone_from(&of_cell.routes);
+                    }
                     zones.extend(of_cell.zones.iter().cloned());
                 }
                 Err(error) => silent.push(error),
@@ -234,7 +244,7 @@ impl<S: Store> Store for Cells<S> {
             Some(error) if silent.len() + 1 == self.cells.len() => Err(error),
             _ => {
                 zones.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-                Ok(Some(Kept { zones, is_new }))
+                Ok(Some(Kept { zones, routes, is_new }))
             }
         }
     }
@@ -255,6 +265,11 @@ impl<S: Store> Store for Cells<S> {
     async fn define(&self, zone: &ZoneId, expected: &Expected, new: Option<&Definition>) -> Result<Defined> {
         let cell = self.cell(zone)?;
         cell.store()?.define(zone, expected, new).await.map_err(|error| cell.named(error))
+    }
+
+    async fn define_routes(&self, expected: Option<&str>, new: &str) -> Result<RoutesDefined> {
+        let cell = &self.cells[self.place_of_routes().ok_or(StoreError::UnknownZone)?];
+        cell.store()?.define_routes(expected, new).await.map_err(|error| cell.named(error))
     }
 
     async fn may_keep(&self, zone: &str) -> bool {

@@ -7,6 +7,7 @@ mod apply;
 mod change;
 mod editor;
 mod overrides;
+mod routes;
 
 use std::collections::BTreeMap;
 
@@ -17,6 +18,7 @@ pub use apply::{Applied, Outcome, apply};
 pub use change::{Author, Change, DefineError, OnChange};
 pub use editor::{RefreshOf, ZoneEditor};
 pub use overrides::OverridesFault;
+pub use routes::ROUTES_MAX_LEN;
 
 /// The largest number of zones in a file, and of zones that operators may define.
 pub const ZONES_MAX: usize = 4_096;

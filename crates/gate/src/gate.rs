@@ -26,7 +26,10 @@ use admission::{
 use arc_swap::ArcSwap;
 use events::{Bus, Limited, LimitedCall, Refused};
 use store::Store;
-use tokio::{sync::Mutex, time::Instant};
+use tokio::{
+    sync::{Mutex, watch},
+    time::Instant,
+};
 
 use crate::{
     limits::ZoneLimits,
@@ -57,6 +60,8 @@ pub struct Gate<S> {
     rooms: ArcSwap<Rooms>,
     /// When this server started.
     born: Instant,
+    /// The routes that operators set, as a text that the gate does not read; none where there never were any.
+    routes: watch::Sender<Option<Arc<str>>>,
     /// The zones that were served and removed.
     removed: std::sync::Mutex<HashSet<ZoneId>>,
     /// Held while zones are added, changed or removed, and while keys change.
@@ -74,6 +79,7 @@ impl<S: Store> Gate<S> {
             seals: ArcSwap::from_pointee(seals),
             rooms: ArcSwap::default(),
             born: Instant::now(),
+            routes: watch::Sender::default(),
             removed: std::sync::Mutex::default(),
             changing: Mutex::default(),
         }
@@ -85,6 +91,11 @@ impl<S: Store> Gate<S> {
     pub fn paced(mut self, pace: Pace) -> Self {
         self.shared.pace = Arc::new(pace);
         self
+    }
+
+    /// The routes that operators set, as last listed by their store.
+    pub fn routes(&self) -> &watch::Sender<Option<Arc<str>>> {
+        &self.routes
     }
 
     /// Paces the polls of this server. Without turns it limits nothing.

@@ -147,6 +147,9 @@ impl<S: Store, C: Store> Watcher<S, C> {
                 }
                 self.logged = true;
                 self.pause = self.every;
+                if self.cells.place_of_routes() == Some(self.at) {
+                    take_in_routes(&self.gate, kept.routes.clone());
+                }
                 self.take_in(kept.zones.clone(), !answered).await;
                 Outcome::Listed
             }
@@ -204,6 +207,15 @@ impl<S: Store, C: Store> Watcher<S, C> {
     fn is_mine(&self, zone: &ZoneId) -> bool {
         self.cells.place_of(zone.as_str()) == Some(self.at)
     }
+}
+
+/// Takes in the routes as the cell lists them. Whoever follows them is notified only if they changed.
+fn take_in_routes<S: Store>(gate: &Gate<S>, listed: Option<Arc<str>>) {
+    gate.routes().send_if_modified(|known| {
+        let changed = *known != listed;
+        *known = listed;
+        changed
+    });
 }
 
 /// Logs that the zones of the file are not the zones that are served.

@@ -33,7 +33,7 @@ const LOCAL: &str = "local";
 pub enum Role {
     /// See everything.
     Viewer,
-    /// Change existing zones.
+    /// Change existing zones, and the routes.
     Operator,
     /// Create, replace and delete zones, and take servers out of service.
     Admin,
@@ -51,15 +51,23 @@ impl Role {
     }
 }
 
-/// The SHA-256 of a token.
+/// The SHA-256 of a token or another secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenDigest([u8; SHA256_OUTPUT_LEN]);
 
 impl TokenDigest {
-    fn of(token: &[u8]) -> Self {
+    /// The digest of a secret.
+    #[must_use]
+    pub fn of(token: &[u8]) -> Self {
         let mut bytes = [0; SHA256_OUTPUT_LEN];
         bytes.copy_from_slice(digest(&SHA256, token).as_ref());
         Self(bytes)
+    }
+
+    /// Whether this is the digest of `shown`. Takes the same time wherever they differ.
+    #[must_use]
+    pub fn is_of(&self, shown: &[u8]) -> bool {
+        verify_slices_are_equal(&self.0, &Self::of(shown).0).is_ok()
     }
 
     /// Reads 64 hex digits.

@@ -5,7 +5,7 @@
 //! | `arguments` | the arguments of all commands |
 //! | `doctor` | `weir doctor`: what is dangerous in a configuration and a store |
 //! | `order` | from arguments to an [`Order`] |
-//! | `route` | `weir route explain` |
+//! | `route` | `weir route explain` and `weir route token` |
 //! | `zones` | commands about the zones that a store keeps |
 //!
 //! Commands that call a running server are in [`remote`]. [`serve`] serves. Invariant: every failure is one line on standard
@@ -68,6 +68,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
         }
         Order::Doctor(sources) => return doctor::run(&load(&sources)?, open_files()),
         Order::ExplainRoute(sources, question) => print(&route::explain(&load(&sources)?, &question)?),
+        Order::NewBypass(sources, wanted) => print(&route::new_bypass(&load(&sources)?, &wanted)?),
         Order::ApplyZones(sources) => zones::apply(&load(&sources)?)?,
         Order::ListZones(sources) => zones::list(&load(&sources)?)?,
         Order::Call(call, server) => on_this_thread(remote::run(&call, &server))?,

@@ -30,7 +30,11 @@ use crate::{
     access::AdminToken,
     audit,
     fanout::FanoutSettings,
-    http::{check::routes::Routes, cors::Origins, wait::WaitSettings},
+    http::{
+        check::routes::{Route, Routes},
+        cors::Origins,
+        wait::WaitSettings,
+    },
     keys::SealSettings,
     passes::PassSettings,
     stores::StoreSettings,
@@ -67,6 +71,19 @@ fn one_line(text: &str) -> String {
         }
     }
     line
+}
+
+/// Reads the routes of a file that has nothing else.
+///
+/// # Errors
+/// A [`ConfigFault`] with the line of the fault.
+pub fn routes_of(path: &Path) -> Result<Vec<Route>, ConfigFault> {
+    let found = file::read(path)?;
+    if !found.has_only_routes() {
+        let what = "has more than [[route]] tables; put the routes into a file of their own";
+        return Err(ConfigFault(format!("{}: {what}", path.display())));
+    }
+    Ok(found.routes.into_iter().map(|(route, _)| route).collect())
 }
 
 /// Where the configuration comes from. It is kept, so that the configuration can be read again.

@@ -193,8 +193,9 @@ impl Metrics {
     }
 
     /// Counts what is said about requests that fit a route.
-    pub fn checks(&self, route: &str, said: &str) -> Counter {
-        self.registry.counter(names::CHECKS, &[("route", route), ("said", said)])
+    #[must_use]
+    pub fn checks(&self, route: &str, said: &str) -> ReadableCounter {
+        ReadableCounter::new(self.registry.counter(names::CHECKS, &[("route", route), ("said", said)]))
     }
 
     /// Counts an answered request.

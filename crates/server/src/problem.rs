@@ -59,10 +59,11 @@ codes! {
     ZONE_EXISTS = 409 "zone_exists" "A zone with this id exists already";
     GONE = 410 "gone" "The place was dropped; take a new ticket";
     LEFT = 410 "left" "The visit has ended; this is what was asked for";
-    CHANGED_MEANWHILE = 412 "changed_meanwhile" "Somebody else changed the zone in the meantime";
+    CHANGED_MEANWHILE = 412 "changed_meanwhile" "Somebody else changed it in the meantime";
     TOO_LARGE = 413 "too_large" "The body is too large";
     UNSUPPORTED_MEDIA_TYPE = 415 "unsupported_media_type" "The body must be application/json";
     FOREIGN_HOST = 421 "foreign_host" "The server does not answer under this host name";
+    BAD_ROUTE = 422 "bad_route" "A route cannot be used as it is written";
     NO_CELL = 422 "no_cell" "No store is configured for zones of this tenant";
     OUT_OF_RANGE = 422 "out_of_range" "A value is out of its range";
     TOO_MANY_ZONES = 422 "too_many_zones" "The largest number of zones is reached";

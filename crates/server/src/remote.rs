@@ -1,4 +1,5 @@
-//! The admin API's command line: `weir zones list|show|set|create|delete` and `weir stats`, for a running server.
+//! The admin API's command line: `weir zones list|show|set|create|delete`, `weir route list|set|explain` and `weir stats`, for a
+//! running server.
 //!
 //! Invariants: a change is based on a definition that was read just before, and is refused if somebody else changed it
 //! meanwhile. A token is sent only to the named server. A terminal gets tables and colours; a pipe gets one line per item
@@ -15,11 +16,12 @@ use std::{
 
 use hyper::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
 use crate::{
     failure::{self, Failure},
+    http::check::{question::Question, routes::Route, written},
     keys,
     secret::Secret,
 };
@@ -33,6 +35,9 @@ const TREND: u32 = 30;
 
 /// The minutes in the table of one zone.
 const MINUTES: u32 = 15;
+
+/// The path of the routes.
+const ROUTES: &str = "/admin/v1/routes";
 
 /// The characters of a zone's name that need an escape in a path: all that no valid name has.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'.').remove(b':').remove(b'-');
@@ -69,6 +74,17 @@ pub enum Call {
         /// Only show what would be deleted.
         dry_run: bool,
     },
+    /// List the routes with their counts.
+    Routes,
+    /// Replace the routes of the API.
+    SetRoutes {
+        /// All of them, in their order.
+        routes: Vec<Route>,
+        /// Only show what would change.
+        dry_run: bool,
+    },
+    /// Say which route decides about a request, and why.
+    ExplainRoute(Question),
     /// Show how lines move.
     Stats {
         /// Only this zone, by minute.
@@ -135,6 +151,28 @@ pub async fn run(call: &Call, server: &Server) -> Result<(), Failure> {
             let path = dry(&path_of(zone), *dry_run);
             let change = client.send(Method::DELETE, &path, old.etag.as_deref(), None).await?.value;
             say(&show::change(&change))
+        }
+        Call::Routes => {
+            let routes = client.get(ROUTES).await?.value;
+            say(&show::routes(&routes, style))
+        }
+        Call::SetRoutes { routes, dry_run } => {
+            let old = client.get(ROUTES).await?;
+            // Digests travel, and no secrets.
+            let routes: Vec<_> = routes.iter().map(written::stored).collect();
+            let body = Map::from_iter([("routes".to_owned(), routes.into())]);
+            let path = dry(ROUTES, *dry_run);
+            let change = client.send(Method::PUT, &path, old.etag.as_deref(), Some(&body)).await?.value;
+            say(&show::routes_change(&change))
+        }
+        Call::ExplainRoute(Question { url, method, headers, address, tokens }) => {
+            let body = json!({
+                "url": url, "method": method, "headers": headers, "address": address.to_string(), "tokens": tokens,
+            });
+            let Value::Object(body) = body else { unreachable!("it is written as one") };
+            let path = format!("{ROUTES}/explain");
+            let explained = client.send(Method::POST, &path, None, Some(&body)).await?.value;
+            say(&show::explanation(&explained))
         }
         Call::Stats { zone, watch } => loop {
             let text = match zone {
@@ -204,8 +242,6 @@ fn say(text: &str) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

@@ -36,4 +36,4 @@ pub use clock::Clock;
 pub use embedded::Embedded;
 pub use engine::{Engine, RELOAD_AFTER_MS};
 pub use journal::{Batch, DiskJournal, Journal, JournalError, Loaded, MemoryJournal};
-pub use port::{Defined, Expected, Kept, Left, Store, StoreError};
+pub use port::{Defined, Expected, Kept, Left, RoutesDefined, Store, StoreError};

@@ -38,8 +38,19 @@ pub enum StoreError {
 pub struct Kept {
     /// The zones, sorted by name.
     pub zones: Vec<(ZoneId, Definition)>,
+    /// The routes that operators set while servers ran, as the text that they set. A store does not read it.
+    pub routes: Option<Arc<str>>,
     /// Whether the store never had a zone, not even one that was deleted.
     pub is_new: bool,
+}
+
+/// The result of a change of the routes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RoutesDefined {
+    /// The change is made.
+    Done,
+    /// Nothing was changed, because the routes were not as expected. Holds the current ones.
+    Otherwise(Option<Arc<str>>),
 }
 
 /// The state of a zone that a change expects.
@@ -101,6 +112,19 @@ pub trait Store: Send + Sync + 'static {
         _expected: &Expected,
         _new: Option<&Definition>,
     ) -> impl Future<Output = Result<Defined, StoreError>> + Send {
+        std::future::ready(Err(keeps_no_zones()))
+    }
+
+    /// Replaces the routes if they are as expected. Of several concurrent changes that expect the same, one succeeds. This does not
+    /// notify other servers.
+    ///
+    /// # Errors
+    /// [`StoreError`]; always [`StoreError::Away`] if the configuration defines the zones.
+    fn define_routes(
+        &self,
+        _expected: Option<&str>,
+        _new: &str,
+    ) -> impl Future<Output = Result<RoutesDefined, StoreError>> + Send {
         std::future::ready(Err(keeps_no_zones()))
     }
 

@@ -35,7 +35,7 @@ use admission::{Claim, Decided, Definition, Joined, PAGE_TICKETS, PagePolls, Pol
 use bytes::Bytes;
 use tokio::sync::OnceCell;
 
-use crate::{Defined, Expected, Kept, Left, MAX_BATCH, Store, StoreError};
+use crate::{Defined, Expected, Kept, Left, MAX_BATCH, RoutesDefined, Store, StoreError};
 pub use redis_script::{address, client};
 
 use address::{Address, Settings};
@@ -227,6 +227,15 @@ impl<C: Client> Store for Redis<C> {
 
     async fn define(&self, zone: &ZoneId, expected: &Expected, new: Option<&Definition>) -> Result<Defined> {
         self.define_and_open(zone, expected, |_| new.cloned()).await
+    }
+
+    async fn define_routes(&self, expected: Option<&str>, new: &str) -> Result<RoutesDefined> {
+        let defined = self.define_routes_in_register(expected, new).await?;
+        // So that this server can give the change back if Redis loses it now.
+        if let Err(error) = self.registered(&[]).await {
+            tracing::warn!(%error, "the routes are stored, and Redis stopped to answer right after");
+        }
+        Ok(defined)
     }
 
     async fn open_zone(&self, zone: &ZoneId, _: Policy) -> Result<View> {

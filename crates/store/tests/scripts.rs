@@ -26,8 +26,8 @@ const PINNED: [(&str, &str); 9] = [
     ("visits", "dceb727eafe736a84b46865b6c6783d04b1f0f49"),
     ("policy", "627bce4f6440067e304c9be8081b53593aa13ce2"),
     ("restore", "8228f95c2fdefad1ba2997ecdbb7a81fa8bb6fe7"),
-    ("zones", "7981a230cf201a59e58b74dcb9c1b64ec9442de1"),
-    ("define", "c5a571666b56ec6d189c3dc5e76f226c4cf86596"),
+    ("zones", "e75a47ddd4d017193c024ae49ba43873299b8b8b"),
+    ("define", "c226b25630aeed362ca76d262e56dd7a2dfbe0b5"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),
 ];
 

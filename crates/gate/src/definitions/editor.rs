@@ -19,32 +19,33 @@ use super::{
     ZONES_MAX,
     change::{Author, Change, DefineError, OnChange},
     overrides::{Overrides, OverridesFault},
+    routes,
 };
 use crate::{gate::Gate, refresh::Refresh};
 
 /// How long to wait until a change that the store made is in force here. It comes into force later too.
-const IN_FORCE_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const IN_FORCE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The refreshes of the cell that keeps a zone of this name; none where no cell is for its tenant.
 pub type RefreshOf = dyn Fn(&str) -> Option<Arc<Refresh>> + Send + Sync;
 
 /// Who keeps the zones.
-enum Keeper {
+pub(super) enum Keeper {
     Configuration(Mutex<Overrides>),
     Store(Box<RefreshOf>),
 }
 
 /// Changes zone definitions.
 pub struct ZoneEditor<S> {
-    gate: Arc<Gate<S>>,
-    keeper: Keeper,
+    pub(super) gate: Arc<Gate<S>>,
+    pub(super) keeper: Keeper,
     on_change: Box<OnChange>,
     /// Notified when the overrides have changed.
     changed: Notify,
 }
 
 impl<S: Store> ZoneEditor<S> {
-    /// For zones of the configuration file: serves them, with the overrides that are kept in `dir`. Must be called on a
+    /// For zones of the configuration file: serves them, with the overrides and routes that are kept in `dir`. Must be called on a
     /// tokio runtime.
     ///
     /// # Errors
@@ -56,6 +57,7 @@ impl<S: Store> ZoneEditor<S> {
         on_change: Box<OnChange>,
     ) -> Result<Self, DefineError> {
         let (overrides, dropped) = Overrides::read(dir, file)?;
+        gate.routes().send_replace(routes::read(dir)?);
         take_up(&gate, &overrides, &dropped).await?;
         if overrides.kept() > 0 {
             tracing::info!(zones = overrides.kept(), "operators' changes override the configuration file");
@@ -229,7 +231,7 @@ async fn take_up<S: Store>(
 }
 
 /// Runs blocking work on another thread.
-async fn on_disk<T: Send + 'static>(
+pub(super) async fn on_disk<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, OverridesFault> + Send + 'static,
 ) -> Result<T, DefineError> {
     let done = spawn_blocking(work).await;

@@ -157,20 +157,12 @@ impl Overrides {
     /// # Errors
     /// The system's error. Nothing is changed then.
     pub(super) fn stage(&self) -> Result<Staged, OverridesFault> {
-        let path = self.dir.join(NAME);
-        let unfinished = path.with_extension("json.unfinished");
-        let text = self.text();
-        let staged = Staged { unfinished, path, dir: self.dir.clone(), used: false };
-        let written = (|| {
-            let mut options = OpenOptions::new();
-            options.write(true).create(true).truncate(true).mode(0o600);
-            let mut file = options.open(&staged.unfinished)?;
-            file.write_all(text.as_bytes())?;
-            file.sync_all()
-        })();
-        written
-            .map_err(|why| OverridesFault::Io { path: staged.unfinished.clone(), doing: "write", why })
-            .map(|()| staged)
+        Staged::write(&self.dir, NAME, &self.text())
+    }
+
+    /// The data directory.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
     }
 
     fn text(&self) -> String {
@@ -201,6 +193,26 @@ pub(super) struct Staged {
 }
 
 impl Staged {
+    /// Writes a file of the data directory beside the one in use. Blocks.
+    ///
+    /// # Errors
+    /// The system's error. Nothing is changed then.
+    pub(super) fn write(dir: &Path, name: &str, text: &str) -> Result<Self, OverridesFault> {
+        let path = dir.join(name);
+        let unfinished = path.with_extension("json.unfinished");
+        let staged = Self { unfinished, path, dir: dir.to_owned(), used: false };
+        let written = (|| {
+            let mut options = OpenOptions::new();
+            options.write(true).create(true).truncate(true).mode(0o600);
+            let mut file = options.open(&staged.unfinished)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        })();
+        written
+            .map_err(|why| OverridesFault::Io { path: staged.unfinished.clone(), doing: "write", why })
+            .map(|()| staged)
+    }
+
     /// Takes the file into use. Blocks.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use gate::{
     cells::Cell,
     definitions::{Author, Change, DefineError},
 };
-use store::Expected;
+use store::{Expected, RoutesDefined};
 use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
@@ -272,5 +272,38 @@ fn a_change_is_in_force_when_it_is_answered_though_the_lane_is_full() {
         };
         assert!(changed.is_ok(), "{changed:?}");
         assert_eq!(server.gate.policy("A"), Some(new));
+    });
+}
+
+#[test]
+fn routes_are_in_force_here_at_once_and_everywhere_within_a_second() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let file = zones(&["A"], hold());
+        let (one, two) = (serve_one(&fake, &file).await, serve_one(&fake, &file).await);
+        assert_eq!((one.editor.routes(), two.editor.routes()), (None, None));
+        let mut followed = two.gate.routes().subscribe();
+        for round in 0..5 {
+            pass(3.0 + 0.07 * f64::from(round)).await;
+            let (before, now) = (one.editor.routes(), Arc::<str>::from(format!("[{round}]")));
+            let made = one.editor.set_routes(before.clone(), Arc::clone(&now)).await;
+            assert_eq!((made, one.editor.routes()), (Ok(RoutesDefined::Done), Some(Arc::clone(&now))));
+            pass(1.0).await;
+            assert_eq!(two.editor.routes().as_ref(), Some(&now));
+            assert!(followed.has_changed().expect("served"), "who follows is told");
+            followed.mark_unchanged();
+            let late = two.editor.set_routes(before, "[]".into()).await;
+            assert_eq!(late, Ok(RoutesDefined::Otherwise(Some(now))), "somebody else was first");
+        }
+        pass(3.0).await;
+        assert!(!followed.has_changed().expect("served"), "nobody is told of no change");
+        let third = serve_one(&fake, &file).await;
+        assert_eq!(third.editor.routes(), one.editor.routes(), "a server that starts later has them");
+        // A store that does not answer changes nothing.
+        fake.set(Is::Down);
+        pass(3.0).await;
+        assert_eq!(third.editor.routes(), one.editor.routes());
+        let failed = one.editor.set_routes(one.editor.routes(), "[]".into()).await;
+        assert!(matches!(failed, Err(DefineError::Away(_))), "{failed:?}");
     });
 }

@@ -16,7 +16,7 @@ use gate::{
     cells::{Cell, Cells},
     definitions::ZoneEditor,
 };
-use store::{Defined, Engine, Expected, Kept, Left, MemoryJournal, Store, StoreError};
+use store::{Defined, Engine, Expected, Kept, Left, MemoryJournal, RoutesDefined, Store, StoreError};
 use tokio::{
     sync::{Notify, oneshot},
     task::JoinSet,
@@ -42,6 +42,7 @@ pub(crate) enum Is {
 pub(crate) struct Held {
     pub(crate) engine: Engine<MemoryJournal>,
     pub(crate) zones: BTreeMap<ZoneId, Definition>,
+    pub(crate) routes: Option<Arc<str>>,
     /// It kept a zone at some time.
     pub(crate) begun: bool,
     pub(crate) epoch: u32,
@@ -64,7 +65,8 @@ impl Fake {
     pub(crate) fn new() -> Self {
         let engine = Engine::new(MemoryJournal::default()).expect("memory");
         let zones = BTreeMap::new();
-        let state = Held { engine, zones, begun: false, epoch: 7, is: Is::Up, calls: 0, lists: 0 };
+        let state =
+            Held { engine, zones, routes: None, begun: false, epoch: 7, is: Is::Up, calls: 0, lists: 0 };
         Self { state: Arc::new(Mutex::new(state)), start: Instant::now() }
     }
 
@@ -152,7 +154,7 @@ impl Fake {
 impl Held {
     fn kept(&self) -> Kept {
         let zones = self.zones.iter().map(|(zone, kept)| (zone.clone(), kept.clone())).collect();
-        Kept { zones, is_new: !self.begun }
+        Kept { zones, routes: self.routes.clone(), is_new: !self.begun }
     }
 }
 
@@ -184,6 +186,17 @@ impl Store for Fake {
                 None => drop(state.zones.remove(zone)),
             }
             Ok(Defined::Done(before))
+        })
+        .await
+    }
+
+    async fn define_routes(&self, expected: Option<&str>, new: &str) -> Result<RoutesDefined> {
+        self.answer(|state, _| {
+            if state.routes.as_deref() != expected {
+                return Ok(RoutesDefined::Otherwise(state.routes.clone()));
+            }
+            state.routes = Some(new.into());
+            Ok(RoutesDefined::Done)
         })
         .await
     }
@@ -231,6 +244,10 @@ impl Store for Shared {
     async fn may_keep(&self, zone: &str) -> bool {
         self.0.may_keep(zone).await
     }
+    async fn define_routes(&self, expected: Option<&str>, new: &str) -> Result<RoutesDefined> {
+        self.0.define_routes(expected, new).await
+    }
+
     async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
         self.0.open_zone(zone, policy).await
     }

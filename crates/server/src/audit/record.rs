@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use admission::ZoneId;
 use serde::Serialize;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 
 use crate::clock::unix_ms;
 
@@ -56,6 +56,8 @@ pub(super) enum Event<'a> {
     },
     /// An operator changed a zone.
     Change(&'a ChangeRecord),
+    /// An operator changed the routes.
+    Routes(&'a RoutesRecord),
     /// Another policy is in force.
     Policy {
         /// The zone.
@@ -123,6 +125,21 @@ pub(super) struct ChangeRecord {
     pub(super) before: Option<Box<RawValue>>,
     /// The new definition; null for a deleted zone.
     pub(super) after: Option<Box<RawValue>>,
+}
+
+/// An operator's change of the routes of the admin API. Secrets are not in it.
+#[derive(Debug, Serialize)]
+pub(super) struct RoutesRecord {
+    /// The author's name.
+    pub(super) name: String,
+    /// The author's role.
+    pub(super) role: String,
+    /// The author's address; null if the change did not come over the network.
+    pub(super) from: Option<IpAddr>,
+    /// The old list.
+    pub(super) before: Vec<Value>,
+    /// The new list.
+    pub(super) after: Vec<Value>,
 }
 
 fn zone_name<S: serde::Serializer>(zone: &ZoneId, serializer: S) -> Result<S::Ok, S::Error> {

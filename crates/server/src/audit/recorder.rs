@@ -11,13 +11,14 @@ use std::sync::{
 
 use admission::ZoneId;
 use gate::definitions::{self, Author, definition_json};
+use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::record::{ChangeRecord, raw};
+use super::record::{ChangeRecord, RoutesRecord, raw};
 use crate::clock::unix_ms;
 
 /// The most changes that wait for the log, for example while its disk is full. Operators make a few changes a minute; one
-/// change has at most 33 KB.
+/// change has at most 57 KB.
 const QUEUE: usize = 1_024;
 
 /// Records operators' changes. Cheap to clone.
@@ -35,7 +36,14 @@ struct Sender {
 pub(super) struct Change {
     /// When it was made, in milliseconds since 1970 by the wall clock.
     pub(super) at_ms: u64,
-    pub(super) record: ChangeRecord,
+    pub(super) record: Changed,
+}
+
+/// What was changed.
+#[derive(Debug)]
+pub(super) enum Changed {
+    Zone(ChangeRecord),
+    Routes(RoutesRecord),
 }
 
 /// The changes that wait to be written to the log.
@@ -73,18 +81,39 @@ impl Recorder {
             after = after.clone().unwrap_or_else(null),
             "a zone was changed"
         );
-        let Some(Sender { changes, missing }) = &self.0 else { return };
-        let record = ChangeRecord {
+        self.send(Changed::Zone(ChangeRecord {
             zone: zone.clone(),
             name: name.clone(),
             role: role.clone(),
             from: author.from,
             before: before.map(raw),
             after: after.map(raw),
-        };
+        }));
+    }
+
+    /// Records a change of the routes that was made. The lists have no secrets. Does not wait.
+    pub fn write_routes(&self, author: &Author, before: &[Value], after: &[Value]) {
+        let Author { name, role, from } = author;
+        let text = |list: &[Value]| Value::from(list).to_string();
+        tracing::info!(
+            target: "audit",
+            name,
+            role,
+            from = from.map_or_else(String::new, |from| from.to_string()),
+            before = text(before),
+            after = text(after),
+            "the routes were changed"
+        );
+        let (name, role, from) = (name.clone(), role.clone(), *from);
+        let (before, after) = (before.to_vec(), after.to_vec());
+        self.send(Changed::Routes(RoutesRecord { name, role, from, before, after }));
+    }
+
+    fn send(&self, record: Changed) {
+        let Some(Sender { changes, missing }) = &self.0 else { return };
         if changes.try_send(Change { at_ms: unix_ms(), record }).is_err() {
             missing.fetch_add(1, Ordering::Relaxed);
-            tracing::error!(%zone, name, "the audit log is too far behind: this change is missing from it");
+            tracing::error!("the audit log is too far behind: the change above is missing from it");
         }
     }
 }

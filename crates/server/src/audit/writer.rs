@@ -19,7 +19,7 @@ use super::{
     fault::LogFault,
     files::{Log, PreviousEnd},
     record::{Event, Record, raw},
-    recorder::{Change, RecorderQueue},
+    recorder::{Change, Changed, RecorderQueue},
 };
 
 /// The pause before a failed write is repeated.
@@ -102,7 +102,11 @@ impl Writer {
     /// Adds an operator's change, and before it the number of changes that are missing.
     fn add_change(&mut self, change: &Change, queue: &RecorderQueue) {
         self.add_missing(queue.take_missing());
-        self.log.add(&Record { at_ms: change.at_ms, event: Event::Change(&change.record) });
+        let event = match &change.record {
+            Changed::Zone(record) => Event::Change(record),
+            Changed::Routes(record) => Event::Routes(record),
+        };
+        self.log.add(&Record { at_ms: change.at_ms, event });
     }
 
     fn add_missing(&mut self, count: u64) {

@@ -116,6 +116,7 @@ fn zones(settings: &[Arg]) -> Command {
         )
 }
 
+/// Commands about routes. `token` uses the configured keys; `explain` the configuration, unless it names a running server.
 fn route(settings: &[Arg]) -> Command {
     let url = Arg::new("url").value_name("URL").required(true).help("The address of the request");
     let method =
@@ -126,20 +127,59 @@ fn route(settings: &[Arg]) -> Command {
         .value_name("NAME: VALUE")
         .action(ArgAction::Append)
         .help("A header field of it; may be given more than once");
-    let address = Arg::new("address")
-        .long("address")
-        .value_name("IP")
-        .value_parser(clap::value_parser!(std::net::IpAddr))
-        .default_value("192.0.2.1")
-        .help("The client's address");
+    let address = ip("address").help("The client's address");
+    let with_token = Arg::new("with-token")
+        .long("with-token")
+        .value_name("NAME")
+        .action(ArgAction::Append)
+        .help("As if it carried a valid bypass token of this name");
     let explain = Command::new("explain")
-        .about("Say which route of the configuration decides about a request, and why")
+        .about(
+            "Say which route of the configuration decides about a request, and why; with --admin, which route of a running \
+             server",
+        )
         .args(settings)
-        .args([method, header, address, url]);
+        .args(server())
+        .args([method, header, address, with_token, url]);
+    let list = Command::new("list")
+        .about("List the routes of a running server in the order in which they decide, with their counts")
+        .args(server());
+    let set = Command::new("set")
+        .about(
+            "Replace the routes that come before those of the configuration file, for all servers of the store; a file \
+             without [[route]] removes them",
+        )
+        .args(server())
+        .arg(dry_run())
+        .arg(file("A file with [[route]] tables only").required(true));
     Command::new("route")
-        .about("The routes of proxies' requests")
+        .about("Show and change the routes of proxies' requests, and make bypass tokens")
         .subcommand_required(true)
+        .subcommand(list)
+        .subcommand(set)
         .subcommand(explain)
+        .subcommand(bypass_token(settings))
+}
+
+fn ip(name: &'static str) -> Arg {
+    Arg::new(name).long(name).value_name("IP").value_parser(clap::value_parser!(std::net::IpAddr))
+}
+
+fn bypass_token(settings: &[Arg]) -> Command {
+    let name = Arg::new("name").long("name").value_name("NAME").required(true).help("Its name in routes");
+    let valid = Arg::new("valid")
+        .long("valid")
+        .value_name("TIME")
+        .required(true)
+        .help("How long it counts: 30m, 12h or 7d; at most 400d");
+    let only_from = ip("only-from")
+        .help("The only client address that may use it; of IPv6 the first 64 bits [default: any]");
+    Command::new("token")
+        .about(
+            "Make a bypass token with the configured sealing key: print it once, with a route that takes it",
+        )
+        .args(settings)
+        .args([name, valid, only_from])
 }
 
 fn audit(settings: &[Arg]) -> Command {
@@ -174,7 +214,7 @@ fn token() -> Command {
         .long("role")
         .required(true)
         .value_parser(words(&Role::ALL.map(|(_, word)| word)))
-        .help("viewer sees; operator changes zones, too; admin also creates and deletes them, and drains servers");
+        .help("viewer sees; operator changes zones and routes, too; admin also creates and deletes them, and drains servers");
     let new = Command::new("new")
         .about("Make a token: print it once, with the lines for the configuration")
         .arg(name)

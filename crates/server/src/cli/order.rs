@@ -6,13 +6,13 @@ use clap::ArgMatches;
 
 use super::{
     arguments::{self, DEFAULT_SERVER, TOKEN_VARIABLE},
-    route::Question,
+    route::NewBypass,
 };
 use crate::{
     access::{AdminToken, Role},
     audit,
-    config::{ConfigFault, Sources},
-    http::openapi::Document,
+    config::{self, ConfigFault, Sources},
+    http::{check::question::Question, openapi::Document},
     remote::{Call, Server},
     secret::Secret,
 };
@@ -34,6 +34,8 @@ pub enum Order {
     VerifyAudit(Sources, Vec<PathBuf>, Option<audit::Head>),
     /// Say which route of these sources decides about a request.
     ExplainRoute(Sources, Question),
+    /// Make a bypass token with the keys of these sources.
+    NewBypass(Sources, NewBypass),
     /// Call a running server.
     Call(Call, Server),
     /// Make a token for the admin API.
@@ -62,12 +64,16 @@ pub fn read(
         Err(e) => return Err(fault(&e)),
     };
     let (mut word, mut args) = matches.subcommand().unwrap_or(("serve", &matches));
+    let of = word;
     if matches!(word, "zones" | "audit" | "token" | "route")
         && let Some(inner) = args.subcommand()
     {
         (word, args) = inner;
     }
     let args = Arguments(args);
+    if of == "route" {
+        return route(word, &args, variable, open_files);
+    }
     let zone = || args.text("zone").unwrap_or_default();
     let dry_run = args.is_set("dry-run");
     let call = match word {
@@ -96,15 +102,6 @@ pub fn read(
             let sources = sources(word, &args, variable, open_files)?;
             return Ok(Order::VerifyAudit(sources, paths, head.transpose()?));
         }
-        "explain" => {
-            let question = Question {
-                url: args.text("url").unwrap_or_default(),
-                method: args.text("method").unwrap_or_default(),
-                headers: args.0.get_many::<String>("header").into_iter().flatten().cloned().collect(),
-                address: *args.0.get_one::<IpAddr>("address").expect("it has a default"),
-            };
-            return Ok(Order::ExplainRoute(sources(word, &args, variable, open_files)?, question));
-        }
         _ => {
             let sources = sources(word, &args, variable, open_files)?;
             return Ok(match word {
@@ -115,12 +112,53 @@ pub fn read(
             });
         }
     };
-    let server = Server {
+    Ok(Order::Call(call, server(&args, variable)))
+}
+
+/// The running server that a command calls.
+fn server(args: &Arguments<'_>, variable: impl Fn(&str) -> Option<String>) -> Server {
+    Server {
         url: args.text("admin").unwrap_or_else(|| DEFAULT_SERVER.to_owned()),
         token: variable(TOKEN_VARIABLE).map(Secret::new),
         token_file: args.text("token-file").map(PathBuf::from),
+    }
+}
+
+/// Reads a command about routes.
+fn route(
+    word: &str,
+    args: &Arguments<'_>,
+    variable: impl Fn(&str) -> Option<String>,
+    open_files: u64,
+) -> Result<Order, ConfigFault> {
+    let call = match word {
+        "list" => Call::Routes,
+        "set" => {
+            let routes = config::routes_of(args.text("file").unwrap_or_default().as_ref())?;
+            Call::SetRoutes { routes, dry_run: args.is_set("dry-run") }
+        }
+        "explain" => {
+            let question = Question {
+                url: args.text("url").unwrap_or_default(),
+                method: args.text("method").unwrap_or_default(),
+                headers: args.texts("header"),
+                address: args.address("address").unwrap_or(Question::ANY_ADDRESS),
+                tokens: args.texts("with-token"),
+            };
+            // The arguments name a server, so the server is asked.
+            if args.text("admin").is_none() && args.text("token-file").is_none() {
+                return Ok(Order::ExplainRoute(sources(word, args, variable, open_files)?, question));
+            }
+            Call::ExplainRoute(question)
+        }
+        _ => {
+            let (name, valid) =
+                (args.text("name").unwrap_or_default(), args.text("valid").unwrap_or_default());
+            let wanted = NewBypass::new(name, &valid, args.address("only-from"))?;
+            return Ok(Order::NewBypass(sources(word, args, variable, open_files)?, wanted));
+        }
     };
-    Ok(Order::Call(call, server))
+    Ok(Order::Call(call, server(args, variable)))
 }
 
 /// The first line of the parser's message; it has no more that says what is wrong.
@@ -169,6 +207,14 @@ struct Arguments<'a>(&'a ArgMatches);
 impl Arguments<'_> {
     fn text(&self, name: &str) -> Option<String> {
         self.0.try_get_one::<String>(name).ok().flatten().cloned()
+    }
+
+    fn texts(&self, name: &str) -> Vec<String> {
+        self.0.get_many::<String>(name).into_iter().flatten().cloned().collect()
+    }
+
+    fn address(&self, name: &str) -> Option<IpAddr> {
+        self.0.get_one::<IpAddr>(name).copied()
     }
 
     fn is_set(&self, name: &str) -> bool {

@@ -41,6 +41,18 @@ pub(super) struct FileText {
     pub(super) routes: Vec<(Route, Origin)>,
 }
 
+impl FileText {
+    /// Whether there is nothing but routes.
+    pub(super) fn has_only_routes(&self) -> bool {
+        let Self { settings, cells, admin_tokens, zones, targets, routes: _ } = self;
+        settings.is_empty()
+            && cells.is_empty()
+            && admin_tokens.is_empty()
+            && zones.is_empty()
+            && targets.is_empty()
+    }
+}
+
 /// Reads the file at `path`.
 pub(super) fn read(path: &Path) -> Result<FileText, ConfigFault> {
     let name = path.display();

@@ -10,6 +10,7 @@ mod guard;
 mod json;
 mod precondition;
 mod query;
+mod routes;
 mod servers;
 mod shape;
 mod zones;
@@ -42,6 +43,7 @@ use utoipa_axum::routes;
 use super::{
     Listed, Peer,
     body::BodyRead,
+    check::served::ServedRoutes,
     console,
     endpoint::{self, Endpoint},
     health::{self, Lifecycle, Readiness},
@@ -51,7 +53,9 @@ use super::{
     stream::{self, Streams},
     text,
 };
-use crate::{access::Role, change_log::ChangeLog, metrics::Route, servers::Servers, stats::Stats};
+use crate::{
+    access::Role, audit::Recorder, change_log::ChangeLog, metrics::Route, servers::Servers, stats::Stats,
+};
 
 pub use guard::Guard;
 use json::Json;
@@ -86,6 +90,10 @@ pub struct AdminParts {
     pub stats: Arc<Stats>,
     /// The last changes of the zones.
     pub changes: Arc<ChangeLog>,
+    /// The routes of proxies' requests.
+    pub routes: Arc<ServedRoutes>,
+    /// Records the changes of the routes. The editor records those of the zones.
+    pub recorder: Recorder,
     /// This server and the others.
     pub servers: Arc<Servers>,
     /// Metrics and limits of all requests.
@@ -131,6 +139,9 @@ pub(super) fn endpoints() -> Vec<Endpoint<AdminState>> {
         Endpoint::documented(Route::Admin, routes!(zones::delete)).needs(Admin),
         Endpoint::documented(Route::Admin, routes!(zones::stats)).needs(Viewer),
         Endpoint::documented(Route::Admin, routes!(zones::changes)).needs(Viewer),
+        Endpoint::documented(Route::Admin, routes!(routes::list)).needs(Viewer),
+        Endpoint::documented(Route::Admin, routes!(routes::replace)).needs(Operator),
+        Endpoint::documented(Route::Admin, routes!(routes::explain)).needs(Viewer),
         Endpoint::get(Route::Events, "/admin/v1/events", stream::events).checks(Viewer),
         Endpoint::get(Route::Metrics, "/metrics", metrics),
         Endpoint::get(Route::Health, "/healthz", health::healthz),

@@ -4,19 +4,27 @@
 //! |---|---|
 //! | `asked` | the request of a visitor, as a proxy describes it |
 //! | `path`, `pattern`, `routes` | which route decides about it |
+//! | `written` | routes as they are written, in files and in JSON |
+//! | `served` | the routes in force, with their counts |
+//! | `question` | which route decides about a request that somebody describes |
 //! | `cookie` | the visitor's place or visit |
+//! | `token` | the bypass tokens that it carries |
 //! | `page` | what a visitor sees who may not go on |
 //!
 //! A visitor with an open visit is let through from memory: the seal is checked, and no store is asked. Invariants: only trusted
 //! proxies are answered. 200 means that the request may go on, and nothing else means that. A reply never leads to another address
 //! than the one that was asked for.
 
-pub(crate) mod asked;
+mod asked;
 mod cookie;
 mod page;
 pub mod path;
 pub mod pattern;
+pub mod question;
 pub mod routes;
+pub mod served;
+pub mod token;
+pub mod written;
 
 use std::{collections::BTreeSet, net::IpAddr};
 
@@ -29,7 +37,6 @@ use hyper::{
     header::{ACCEPT, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, SET_COOKIE},
 };
 use limiter::Prefixes;
-use metrics::Counter;
 
 use super::{
     Replied,
@@ -39,73 +46,20 @@ use super::{
     traffic,
     wait::language::Language,
 };
-use crate::{clock, metrics::Metrics};
+use crate::clock;
 use asked::{Asked, Wanted};
 use cookie::Held;
 use page::{Blocked, Why};
 use path::RoutePath;
 use routes::{Gated, Outcome, Routes, Visitor};
+use served::Said;
+use token::Tokens;
 
 /// The page's script sends this with its questions. They get no 200, so that they never reach the site.
 const POLL: HeaderName = HeaderName::from_static("weir-poll");
 
 /// A visitor's `POST` to this path of the site ends the visits. It never reaches the site.
 const LEAVE: &str = "/.weir/leave";
-
-/// What a check said, in metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// No zone is asked: by the route, or since it is a static file or the like.
-    Through,
-    /// The visit is open.
-    Visit,
-    /// The visitor has just entered.
-    Entered,
-    /// The visitor waits.
-    Waits,
-    /// The route refuses the request.
-    Denied,
-    /// The zone, a limit or the store refuses it.
-    Refused,
-    /// The visitor leaves.
-    Left,
-}
-
-impl Said {
-    /// All of them with their names in metrics.
-    pub const ALL: [(Self, &'static str); 7] = [
-        (Self::Through, "through"),
-        (Self::Visit, "visit"),
-        (Self::Entered, "entered"),
-        (Self::Waits, "waits"),
-        (Self::Denied, "denied"),
-        (Self::Refused, "refused"),
-        (Self::Left, "left"),
-    ];
-}
-
-/// The routes, each with its counters.
-pub struct CountedRoutes {
-    routes: Routes,
-    counters: Vec<[Counter; Said::ALL.len()]>,
-    /// Requests that no route fits.
-    none: Counter,
-    /// Visitors who leave.
-    left: Counter,
-}
-
-impl CountedRoutes {
-    /// Counts what these routes decide.
-    #[must_use]
-    pub fn new(routes: Routes, metrics: &Metrics) -> Self {
-        let counters = routes
-            .all()
-            .iter()
-            .map(|route| Said::ALL.map(|(_, said)| metrics.checks(&route.name, said)))
-            .collect();
-        Self { routes, counters, none: metrics.checks("", "through"), left: metrics.checks("", "left") }
-    }
-}
 
 /// Whether a path is one of the check's.
 pub(super) fn is_path(path: &str) -> bool {
@@ -125,19 +79,33 @@ pub(super) async fn answer(
     }
     let routes = state.routes.load();
     if routes.routes.all().is_empty() {
-        let what = "no [[route]] is configured, so no proxy can ask; see docs/operate/proxies.md";
+        let what = "there is no route, in the configuration or of the admin API, so no proxy can ask; see \
+                    docs/operate/proxies.md";
         return Err(Problem::new(NOT_FOUND, what));
     }
     let asked = Asked::of(method, uri, headers)?;
     let path = RoutePath::of(&asked.target);
     if asked.method == "POST" && path.normal == LEAVE {
-        routes.left.increment(1);
+        state.routes.left.inc();
         return Ok(leave(state, &routes.routes, &asked, headers));
     }
     let address = client.0.to_canonical();
-    let visitor = Visitor { method: asked.method, host: &asked.host, path: &path, headers, address };
+    let tokens = if routes.routes.ask_for_tokens() {
+        let who = (asked.is_secure, address_digest(client.0), clock::unix_ms() / 1_000);
+        Tokens::of(&state.gate.seals(), headers, &asked.target, who)
+    } else {
+        Tokens::default()
+    };
+    let visitor = Visitor {
+        method: asked.method,
+        host: &asked.host,
+        path: &path,
+        headers,
+        address,
+        tokens: &tokens.names,
+    };
     let Some(found) = routes.routes.find(&visitor) else {
-        routes.none.increment(1);
+        state.routes.none.inc();
         return Ok(asked.through(None));
     };
     let (said, reply) = match (&found.route.outcome, found.ungated) {
@@ -145,10 +113,14 @@ pub(super) async fn answer(
             let call = Call { state, asked: &asked, headers, client, gated };
             call.answer().await
         }
-        (Outcome::Bypass | Outcome::Zone(_), _) => (Said::Through, asked.through(None)),
+        (Outcome::Bypass, _) => {
+            let cookie = tokens.cookie_for(|name| found.route.takes_token(name));
+            (Said::Through, asked.through(cookie))
+        }
+        (Outcome::Zone(_), _) => (Said::Through, asked.through(None)),
         (Outcome::Deny, _) => (Said::Denied, asked.finish(Problem::from(DENIED).into_reply())),
     };
-    routes.counters[found.index][said as usize].increment(1);
+    routes.counts(found.index)[said as usize].inc();
     Ok(reply)
 }
 
@@ -371,13 +343,17 @@ impl Call<'_> {
         self.state.gate.policy(self.gated.zone.as_str()).unwrap_or_default()
     }
 
-    /// A digest of the visitor's address, or of its network if that is IPv6. Never 0.
     fn address(&self) -> u64 {
-        // Phones change the rest of an IPv6 address every day.
-        let digest = blake3::hash(Prefixes::default().key(self.client.0).as_ref());
-        let first = digest.as_bytes().first_chunk().expect("a digest has 32 bytes");
-        u64::from_be_bytes(*first).max(1)
+        address_digest(self.client.0)
     }
+}
+
+/// A digest of a client's address, or of its network if that is IPv6. Never 0.
+fn address_digest(address: IpAddr) -> u64 {
+    // Phones change the rest of an IPv6 address every day.
+    let digest = blake3::hash(Prefixes::default().key(address).as_ref());
+    let first = digest.as_bytes().first_chunk().expect("a digest has 32 bytes");
+    u64::from_be_bytes(*first).max(1)
 }
 
 #[cfg(test)]

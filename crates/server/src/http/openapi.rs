@@ -23,7 +23,7 @@ use super::{
     admin,
     endpoint::Endpoint,
     problem::{
-        BUSY, CHANGED_MEANWHILE, Code, FORBIDDEN, FOREIGN_HOST, FOREIGN_ORIGIN, HEAD_TOO_LARGE,
+        BAD_ROUTE, BUSY, CHANGED_MEANWHILE, Code, FORBIDDEN, FOREIGN_HOST, FOREIGN_ORIGIN, HEAD_TOO_LARGE,
         MALFORMED_HTTP, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD, NO_CELL, OUT_OF_RANGE,
         PRECONDITION_REQUIRED, PROXIED, SLOW_BODY, SLOW_HEAD, STORE_AWAY, TOO_LARGE, TOO_MANY_ZONES,
         UNAUTHORIZED, UNKNOWN_FIELD, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE, ZONE_EXISTS,
@@ -143,7 +143,10 @@ impl Modify for AdminRefusals {
                     _ => &[],
                 };
                 let of_change: &[Code] = match (method, path.as_str()) {
-                    ("post", _) => &[ZONE_EXISTS, NO_CELL, TOO_MANY_ZONES, BUSY, STORE_AWAY],
+                    ("post", "/admin/v1/zones") => &[ZONE_EXISTS, NO_CELL, TOO_MANY_ZONES, BUSY, STORE_AWAY],
+                    ("put", "/admin/v1/routes") => {
+                        &[CHANGED_MEANWHILE, BAD_ROUTE, NO_CELL, PRECONDITION_REQUIRED, BUSY, STORE_AWAY]
+                    }
                     ("put" | "patch" | "delete", "/admin/v1/zones/{id}") => {
                         &[CHANGED_MEANWHILE, PRECONDITION_REQUIRED, BUSY, STORE_AWAY]
                     }

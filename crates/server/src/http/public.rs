@@ -31,7 +31,7 @@ use utoipa_axum::routes;
 
 use super::{
     Peer, boxed,
-    check::{self, CountedRoutes},
+    check::{self, served::ServedRoutes},
     cors::Origins,
     endpoint::{self, Endpoint},
     health::{self, Lifecycle, Readiness},
@@ -62,7 +62,7 @@ pub struct PublicParts {
     /// The waiting pages. A reload replaces them.
     pub pages: ArcSwap<Pages>,
     /// What proxies may ask about. A reload replaces it.
-    pub routes: ArcSwap<CountedRoutes>,
+    pub routes: Arc<ServedRoutes>,
     /// The cells that keep the zones. Empty for a store in this process.
     pub cells: Arc<[Arc<Health>]>,
     /// Metrics and limits of all requests.

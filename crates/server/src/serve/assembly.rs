@@ -24,7 +24,7 @@ use crate::{
     http::{
         Lifecycle,
         admin::{AdminParts, AdminState, Guard},
-        check::CountedRoutes,
+        check::served::ServedRoutes,
         clients::Uncounted,
         layers::Intake,
         public::{PublicParts, PublicState},
@@ -97,7 +97,8 @@ pub(super) async fn assemble(
     tasks.spawn(async move { following.follow(streamed, &of).await });
 
     let recorder = audit.as_ref().map_or_else(Recorder::without_log, Audit::recorder);
-    let on_change: Box<OnChange> = Box::new(move |author, zone, change| recorder.write(author, zone, change));
+    let of_zones = recorder.clone();
+    let on_change: Box<OnChange> = Box::new(move |author, zone, change| of_zones.write(author, zone, change));
     let zones_changed = Arc::new(Notify::new());
     let zones = match &cells {
         None => zones::of_file(config, &gate, on_change).await?,
@@ -106,6 +107,19 @@ pub(super) async fn assemble(
             zones::of_cells(config, &gate, cells, on_change, followers).await?
         }
     };
+    let routes = Arc::new(ServedRoutes::new(config.routes.clone(), Arc::clone(&metrics)));
+    match (routes.take_in(gate.routes()), &cells) {
+        // The list is a file, which nobody replaces by itself.
+        (Err(fault), None) => {
+            let what = format_args!(
+                "routes.json in {} cannot be used: {fault}; restore it from a copy, or move it away: then the routes are those \
+                 of the configuration",
+                config.data_dir.display()
+            );
+            return Err(Failure::new(failure::IO, what));
+        }
+        _ => drop(tasks.spawn(Arc::clone(&routes).follow(gate.routes().clone()))),
+    }
     let (stats, changes) = (Stats::new(), ChangeLog::new(gate.definitions()));
     tasks.spawn(Arc::clone(&stats).follow(entries, Arc::clone(&gate)));
     tasks.spawn(Arc::clone(&changes).follow(definitions, Arc::clone(&gate)));
@@ -141,7 +155,7 @@ pub(super) async fn assemble(
         streams: Arc::clone(&streams),
         cors_origins: config.cors_origins.clone(),
         pages: ArcSwap::from_pointee(pages),
-        routes: ArcSwap::from_pointee(CountedRoutes::new(config.routes.clone(), &metrics)),
+        routes: Arc::clone(&routes),
         cells: Arc::clone(&zones.cells),
         intake: Arc::clone(&intake),
         lifecycle: Arc::clone(&lifecycle),
@@ -156,6 +170,8 @@ pub(super) async fn assemble(
         guard: ArcSwap::from_pointee(Guard::new(&config.admin_tokens, &config.admin_hosts)),
         stats,
         changes,
+        routes,
+        recorder,
         servers,
         intake,
         lifecycle,

@@ -14,7 +14,6 @@ use crate::{
     config::{Config, Sources},
     http::{
         admin::{AdminState, Guard},
-        check::CountedRoutes,
         public::PublicState,
         wait::Pages,
     },
@@ -74,9 +73,7 @@ pub(super) async fn reload(
         certificates.take_over(settings, read);
     }
     public.pages.store(Arc::new(pages));
-    if new.routes != running.routes {
-        public.routes.store(Arc::new(CountedRoutes::new(new.routes.clone(), &public.intake.metrics)));
-    }
+    public.routes.set_file(new.routes.clone());
     take_over(keys, public, !admin.cells.is_empty()).await;
     // The listener keeps its address, whatever the file says now.
     if running.admin_listen.ip().is_loopback() || !new.admin_tokens.is_empty() {

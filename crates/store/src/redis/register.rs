@@ -1,15 +1,16 @@
-//! The register: the zones that one Redis keeps, with their definitions. It is one hash, changed by compare-and-set.
+//! The register: the zones that one Redis keeps, with their definitions, and the routes that operators set. It is one hash, changed
+//! by compare-and-set.
 //!
 //! Each server remembers the register as it last saw it. A server that finds an older register in Redis writes back the
 //! whole register that it remembers, in one step.
 //!
-//! Invariants: of several changes that expect the same definition of a zone, one is made. A deleted zone comes back only
-//! by a change. What a server remembers has one revision.
+//! Invariants: of several changes that expect the same definition of a zone, or the same routes, one is made. A deleted zone comes
+//! back only by a change. What a server remembers has one revision.
 
 use std::{
     collections::BTreeMap,
     hash::{BuildHasher as _, RandomState},
-    sync::atomic::Ordering,
+    sync::{Arc, atomic::Ordering},
 };
 
 use admission::{Definition, ZoneId};
@@ -21,9 +22,12 @@ use super::{
     lock, scripts, text,
     wire::{self, Garbled, Reply},
 };
-use crate::{Defined, Expected, Kept, StoreError};
+use crate::{Defined, Expected, Kept, RoutesDefined, StoreError};
 
 const REGISTER: &str = "weir:v1:{zones}";
+
+/// The field of the routes. No zone has such a name.
+const ROUTES: &str = "#routes";
 
 /// How many revisions one life of the register can have, as in `lua/register.lua`.
 const LIFE: u64 = 1 << 28;
@@ -44,11 +48,22 @@ pub(super) struct Register {
     /// 0 if there never was a register.
     rev: u64,
     pub(super) zones: BTreeMap<ZoneId, Definition>,
+    routes: Option<Arc<str>>,
+}
+
+/// The answer of Redis to a change of one field.
+enum Tried {
+    /// It is made, now as this revision or by an earlier call.
+    Made(Option<u64>),
+    /// The field has another text.
+    Found(Bytes),
+    /// The server should read the register again.
+    Again,
 }
 
 impl Register {
     pub(super) fn kept(self) -> Kept {
-        Kept { zones: self.zones.into_iter().collect(), is_new: self.rev == 0 }
+        Kept { zones: self.zones.into_iter().collect(), routes: self.routes, is_new: self.rev == 0 }
     }
 
     /// Whether `other` is older than this: an earlier revision of the same life, or a later life with a smaller number.
@@ -67,20 +82,38 @@ impl Register {
         args
     }
 
+    /// The arguments that write all of it back.
+    fn again(&self) -> Vec<Bytes> {
+        let zones: Vec<_> = self.zones.clone().into_iter().collect();
+        let mut args = self.args("again", &zones);
+        if let Some(routes) = &self.routes {
+            args.extend([ROUTES.as_bytes(), routes.as_bytes()].map(Bytes::copy_from_slice));
+        }
+        args
+    }
+
     /// Parses the reply to a question that was asked with `self`.
     fn read(self, mut reply: Reply, whole: bool) -> Result<Self> {
         let rev = reply.number()?;
         if rev == self.rev && !whole {
             return Ok(self);
         }
-        let mut zones = BTreeMap::new();
+        let (mut zones, mut routes) = (BTreeMap::new(), None);
         while !reply.is_empty() {
             let (zone, definition) = (reply.bytes()?, reply.bytes()?);
+            if zone.starts_with(b"#") {
+                // Other such fields are those of a later version.
+                if zone == ROUTES {
+                    routes =
+                        Some(std::str::from_utf8(&definition).map_err(|_| Garbled("the routes"))?.into());
+                }
+                continue;
+            }
             let zone = std::str::from_utf8(&zone).ok().and_then(|zone| ZoneId::parse(zone).ok());
             zones
                 .insert(zone.ok_or(Garbled("a zone of the register"))?, wire::parse_definition(&definition)?);
         }
-        Ok(Self { rev, zones })
+        Ok(Self { rev, zones, routes })
     }
 }
 
@@ -101,8 +134,7 @@ impl<C: Client> Redis<C> {
                 zones = before.zones.len(),
                 "the register of zones in Redis is older than what this server has seen; it is written back"
             );
-            let zones: Vec<_> = before.zones.clone().into_iter().collect();
-            reply = self.of_register(&scripts::ZONES, &[], before.args("again", &zones)).await?;
+            reply = self.of_register(&scripts::ZONES, &[], before.again()).await?;
         }
         let register = before.read(reply, wanted == "all")?;
         let mut kept = lock(&self.register);
@@ -119,9 +151,7 @@ impl<C: Client> Redis<C> {
         expected: &Expected,
         new: impl Fn(Option<&Definition>) -> Option<Definition>,
     ) -> Result<Defined> {
-        let random = RandomState::new();
-        let [a, b] = [0, 1].map(|half| random.hash_one((zone, half)));
-        let mut made = vec![Bytes::from(format!("{REGISTER}:made:{a:016x}{b:016x}"))];
+        let mut made = mark(zone.as_str());
         // The zone's definition as Redis has it, if another version wrote it in another way.
         let mut found: Option<Bytes> = None;
         for _ in 0..MAX_TRIES {
@@ -134,48 +164,80 @@ impl<C: Client> Redis<C> {
                 |of: Option<&Definition>| Bytes::from(of.map_or_else(String::new, wire::definition_text));
             let same = |text: &Bytes| wire::parse_definition(text).ok().as_ref() == before;
             let after = new(before);
-            let args = vec![
-                text(register.rev),
-                Bytes::copy_from_slice(zone.as_str().as_bytes()),
-                found.take().filter(same).unwrap_or_else(|| written(before)),
-                written(after.as_ref()),
-                text(REMEMBERED_S),
-            ];
-            let mut reply = match self.of_register(&scripts::DEFINE, &made, args).await {
-                // The slot is being moved and the script did not run. With a single key it can run.
-                Err(StoreError::Away(why)) if why.contains("TRYAGAIN") && !made.is_empty() => {
-                    made.clear();
-                    continue;
-                }
-                other => other?,
-            };
-            match &*reply.bytes()? {
-                b"1" => {
+            let texts =
+                (found.take().filter(same).unwrap_or_else(|| written(before)), written(after.as_ref()));
+            match self.try_change(register.rev, zone.as_str(), texts, &mut made).await? {
+                Tried::Made(rev) => {
                     let before = before.cloned();
-                    if !reply.is_empty() {
-                        self.remember_change(register, reply.number()?, zone, after);
-                    }
+                    self.remember_change(register, rev, |register| match after {
+                        Some(definition) => drop(register.zones.insert(zone.clone(), definition)),
+                        None => drop(register.zones.remove(zone)),
+                    });
                     return Ok(Defined::Done(before));
                 }
-                b"0" => found = Some(reply.bytes()?),
-                // The register lost something. The next read writes it back.
-                _ => {}
+                Tried::Found(text) => found = Some(text),
+                Tried::Again => {}
             }
         }
         Err(StoreError::Busy)
     }
 
+    /// Replaces the routes if they are as expected.
+    pub(super) async fn define_routes_in_register(
+        &self,
+        expected: Option<&str>,
+        new: &str,
+    ) -> Result<RoutesDefined> {
+        let mut made = mark(ROUTES);
+        for _ in 0..MAX_TRIES {
+            let register = self.registered(&[]).await?;
+            if register.routes.as_deref() != expected {
+                return Ok(RoutesDefined::Otherwise(register.routes));
+            }
+            let texts =
+                [expected.unwrap_or_default(), new].map(|text| Bytes::copy_from_slice(text.as_bytes()));
+            if let Tried::Made(rev) = self.try_change(register.rev, ROUTES, texts.into(), &mut made).await? {
+                self.remember_change(register, rev, |register| register.routes = Some(new.into()));
+                return Ok(RoutesDefined::Done);
+            }
+        }
+        Err(StoreError::Busy)
+    }
+
+    /// Asks Redis to change one field from one text to another. `rev` is the revision that the server has; `made` marks the change,
+    /// however often it is sent.
+    async fn try_change(
+        &self,
+        rev: u64,
+        field: &str,
+        (before, after): (Bytes, Bytes),
+        made: &mut Vec<Bytes>,
+    ) -> Result<Tried> {
+        let field = Bytes::copy_from_slice(field.as_bytes());
+        let args = vec![text(rev), field, before, after, text(REMEMBERED_S)];
+        let mut reply = match self.of_register(&scripts::DEFINE, made, args).await {
+            // The slot is being moved and the script did not run. With a single key it can run.
+            Err(StoreError::Away(why)) if why.contains("TRYAGAIN") && !made.is_empty() => {
+                made.clear();
+                return Ok(Tried::Again);
+            }
+            other => other?,
+        };
+        match &*reply.bytes()? {
+            b"1" if reply.is_empty() => Ok(Tried::Made(None)),
+            b"1" => Ok(Tried::Made(Some(reply.number()?))),
+            b"0" => Ok(Tried::Found(reply.bytes()?)),
+            // The register lost something. The next read writes it back.
+            _ => Ok(Tried::Again),
+        }
+    }
+
     /// Notes a change that made `register` revision `rev`, so that this server can write it back if Redis loses it now. If other
     /// changes came between, the next read has all of them.
-    fn remember_change(&self, mut register: Register, rev: u64, zone: &ZoneId, to: Option<Definition>) {
-        if register.rev == 0 || rev != register.rev + 1 {
-            return;
-        }
+    fn remember_change(&self, mut register: Register, rev: Option<u64>, change: impl FnOnce(&mut Register)) {
+        let Some(rev) = rev.filter(|rev| register.rev != 0 && *rev == register.rev + 1) else { return };
         register.rev = rev;
-        match to {
-            Some(definition) => drop(register.zones.insert(zone.clone(), definition)),
-            None => drop(register.zones.remove(zone)),
-        }
+        change(&mut register);
         let mut kept = lock(&self.register);
         if !kept.is_after(&register) {
             *kept = register;
@@ -187,4 +249,11 @@ impl<C: Client> Redis<C> {
         keys.extend_from_slice(more);
         Ok(Reply::new(self.client.run(script, keys, args, None).await?)?)
     }
+}
+
+/// The key that marks one change of a field.
+fn mark(field: &str) -> Vec<Bytes> {
+    let random = RandomState::new();
+    let [a, b] = [0, 1].map(|half| random.hash_one((field, half)));
+    vec![Bytes::from(format!("{REGISTER}:made:{a:016x}{b:016x}"))]
 }

@@ -421,3 +421,29 @@ async fn no_older_view_takes_a_change_back() {
         }
     }
 }
+
+#[tokio::test]
+async fn routes_are_kept_over_a_restart_and_changed_only_if_as_expected() {
+    use store::RoutesDefined;
+    let mut site = Site::new();
+    site.start(file([("A", holding(60))])).await;
+    let [first, second] = ["[1]", "[2]"].map(Arc::<str>::from);
+    assert_eq!(site.editor().routes(), None);
+    let set = async |site: &Site, expected: Option<&Arc<str>>, new: &Arc<str>| {
+        site.editor().set_routes(expected.cloned(), Arc::clone(new)).await.expect("a disk")
+    };
+    assert_eq!(set(&site, Some(&first), &second).await, RoutesDefined::Otherwise(None));
+    assert_eq!(set(&site, None, &first).await, RoutesDefined::Done);
+    assert_eq!(set(&site, None, &second).await, RoutesDefined::Otherwise(Some(Arc::clone(&first))));
+    assert_eq!(site.editor().routes().as_ref(), Some(&first));
+    site.start(file([("A", holding(60))])).await;
+    assert_eq!(site.editor().routes().as_ref(), Some(&first));
+    assert_eq!(set(&site, Some(&first), &second).await, RoutesDefined::Done);
+
+    // A file that cannot be read is not taken for none.
+    let path = site.dir.path().join("routes.json");
+    fs::remove_file(&path).expect("removed");
+    fs::create_dir(&path).expect("made");
+    let refused = site.try_start(file([("A", holding(60))])).await.expect_err("it is a directory");
+    assert!(matches!(&refused, DefineError::Disk(why) if why.contains("routes.json")), "{refused}");
+}

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::*;
 use crate::audit::{
-    record::{ChangeRecord, Event, Record, raw},
+    record::{ChangeRecord, Event, Record, RoutesRecord, raw},
     writer::HEAD_EVERY,
 };
 
@@ -280,6 +280,19 @@ fn lines_are_written_as_earlier_versions_wrote_them() {
     assert_eq!(
         text(Event::Change(&change)),
         r#"{"at_ms":5,"event":"change","zone":"Z","name":"ada \"a\"\n","role":"admin","from":null,"before":null,"after":null}"#
+    );
+    let routes = RoutesRecord {
+        name: "ada".to_owned(),
+        role: "operator".to_owned(),
+        from: Some([127, 0, 0, 1].into()),
+        before: Vec::new(),
+        after: vec![serde_json::json!({"name": "staff", "header": {"x-staff": {"secret": true}}})],
+    };
+    assert_eq!(
+        text(Event::Routes(&routes)),
+        r#"{"at_ms":5,"event":"routes","name":"ada","role":"operator","from":"127.0.0.1","before":[],"#
+            .to_owned()
+            + r#""after":[{"header":{"x-staff":{"secret":true}},"name":"staff"}]}"#
     );
 }
 

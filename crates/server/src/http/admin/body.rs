@@ -61,7 +61,7 @@ pub(super) fn draining(body: &[u8]) -> Result<bool, Problem> {
     Ok(draining)
 }
 
-fn object(body: &[u8]) -> Result<Object, Problem> {
+pub(super) fn object(body: &[u8]) -> Result<Object, Problem> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(fields)) => Ok(fields),
         Ok(_) => Err(Problem::new(WRONG_TYPE, "the body must be a JSON object")),
@@ -69,16 +69,16 @@ fn object(body: &[u8]) -> Result<Object, Problem> {
     }
 }
 
-fn missing(field: &str) -> Problem {
+pub(super) fn missing(field: &str) -> Problem {
     Problem::new(MISSING_FIELD, format!("`{field}`"))
 }
 
-fn wrong(field: &str, wanted: &str) -> Problem {
+pub(super) fn wrong(field: &str, wanted: &str) -> Problem {
     Problem::new(WRONG_TYPE, format!("`{field}` must be {wanted}"))
 }
 
 /// Refuses fields that are left over.
-fn rest(fields: &Object, of: &str) -> Result<(), Problem> {
+pub(super) fn rest(fields: &Object, of: &str) -> Result<(), Problem> {
     match fields.keys().next() {
         None => Ok(()),
         Some(name) => {

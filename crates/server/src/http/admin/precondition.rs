@@ -1,4 +1,5 @@
-//! `If-Match`: which definition a change is meant for. If two operators change a zone at once, the second one gets a conflict.
+//! `If-Match`: which state a change is meant for. If two operators change a zone or the routes at once, the second one gets a
+//! conflict.
 //!
 //! Invariant: a change without `If-Match` is refused. Tags are compared whole, and as strong tags
 //! ([RFC 9110, 13.1.1](https://www.rfc-editor.org/rfc/rfc9110#section-13.1.1)).
@@ -14,9 +15,9 @@ const MAX_TAGS: usize = 16;
 /// What `If-Match` asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// Any definition.
+    /// Any state.
     Any,
-    /// A definition with one of these tags.
+    /// A state with one of these tags.
     Tags(Vec<String>),
 }
 
@@ -26,7 +27,7 @@ impl Wanted {
     /// # Errors
     /// [`PRECONDITION_REQUIRED`] if it is missing, [`WRONG_TYPE`] if it cannot be read.
     pub(super) fn read(headers: &HeaderMap) -> Result<Self, Problem> {
-        let wrong = || Problem::new(WRONG_TYPE, "`If-Match` must be a zone's ETag, in double quotes, or *");
+        let wrong = || Problem::new(WRONG_TYPE, "`If-Match` must be an ETag, in double quotes, or *");
         let mut tags = Vec::new();
         let mut is_any = false;
         for value in headers.get_all(IF_MATCH) {
@@ -39,7 +40,7 @@ impl Wanted {
         }
         match (is_any, tags.len()) {
             (false, 0) => {
-                let what = "say `If-Match` with the zone's ETag, or with * for whatever is there";
+                let what = "say `If-Match` with the ETag of what you change, or with * for whatever is there";
                 Err(Problem::new(PRECONDITION_REQUIRED, what))
             }
             (true, 0) => Ok(Self::Any),
@@ -48,11 +49,11 @@ impl Wanted {
         }
     }
 
-    /// Whether `now` is wanted.
-    pub(super) fn fits(&self, now: &Definition) -> bool {
+    /// Whether the state with the tag `now` is wanted.
+    pub(super) fn fits(&self, now: &str) -> bool {
         match self {
             Self::Any => true,
-            Self::Tags(tags) => tags.contains(&now.etag()),
+            Self::Tags(tags) => tags.iter().any(|tag| tag == now),
         }
     }
 }
@@ -95,9 +96,9 @@ mod tests {
         for wrong in ["", "a", "\"", "\"a", "*, \"a\"", "w/\"a\"", "\"a b\""] {
             assert_eq!(read(&[wrong]).expect_err(wrong).code, WRONG_TYPE, "{wrong}");
         }
-        let now = Definition::default();
-        let own = Wanted::Tags(vec!["x".to_owned(), now.etag()]);
+        let now = Definition::default().etag();
+        let own = Wanted::Tags(vec!["x".to_owned(), now.clone()]);
         assert!(own.fits(&now) && Wanted::Any.fits(&now));
-        assert!(!Wanted::Tags(vec![now.etag()[1..].to_owned()]).fits(&now));
+        assert!(!Wanted::Tags(vec![now[1..].to_owned()]).fits(&now));
     }
 }

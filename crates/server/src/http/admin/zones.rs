@@ -231,7 +231,7 @@ async fn set(
 ) -> Result<Json<ChangeShape>, Problem> {
     let mut now = state.definition(&zone)?;
     for tried in 1.. {
-        if !wanted.fits(&now) {
+        if !wanted.fits(&now.etag()) {
             return Err(state.problem(&zone, DefineError::Conflict(now)));
         }
         let after = new(&now)?;

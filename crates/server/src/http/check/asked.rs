@@ -84,7 +84,7 @@ impl<'a> Asked<'a> {
 }
 
 /// A host in lower case, without a port and a last dot.
-pub(crate) fn bare(host: &str) -> String {
+pub(super) fn bare(host: &str) -> String {
     let host = host.split(',').next().unwrap_or_default().trim();
     let name = match host.rsplit_once(':') {
         // The colons of an IPv6 address are in brackets.

@@ -61,20 +61,30 @@ pub(super) fn held<'a>(headers: &'a HeaderMap, name: &'a str) -> Option<Held<'a>
 
 /// `Set-Cookie` for a place.
 pub(super) fn of_place(name: &str, token: &[u8], is_secure: bool) -> HeaderValue {
-    set(name, 'p', token, PLACE_S, is_secure)
+    set(name, "p", token, PLACE_S, is_secure)
 }
 
 /// `Set-Cookie` for a visit that ends in `left_s` seconds at the latest.
 pub(super) fn of_visit(name: &str, sealed: &[u8], left_s: u64, is_secure: bool) -> HeaderValue {
-    set(name, 'v', sealed, left_s, is_secure)
+    set(name, "v", sealed, left_s, is_secure)
 }
 
 /// `Set-Cookie` that removes the cookie.
 pub(super) fn none(name: &str, is_secure: bool) -> HeaderValue {
-    set(name, 'v', b"", 0, is_secure)
+    set(name, "v", b"", 0, is_secure)
 }
 
-fn set(name: &str, kind: char, value: &[u8], age_s: u64, is_secure: bool) -> HeaderValue {
+/// The name of the cookie with a bypass token. The cookies of zones begin with `weir-`.
+pub(super) fn of_token_name(is_secure: bool) -> &'static str {
+    if is_secure { "__Host-weir.token" } else { "weir.token" }
+}
+
+/// `Set-Cookie` for a bypass token that ends in `left_s` seconds.
+pub(super) fn of_token(name: &str, token: &str, left_s: u64, is_secure: bool) -> HeaderValue {
+    set(name, "", token.as_bytes(), left_s, is_secure)
+}
+
+fn set(name: &str, kind: &str, value: &[u8], age_s: u64, is_secure: bool) -> HeaderValue {
     let value = str::from_utf8(value).expect("seals are base64url");
     let mut line = format!("{name}={kind}{value}; Path=/; Max-Age={age_s}; HttpOnly; SameSite=Lax");
     if is_secure {

@@ -10,6 +10,7 @@ use hyper::{HeaderMap, header::HeaderName};
 use ipnet::IpNet;
 
 use super::{cookie, is_safe, path::RoutePath, pattern::Pattern};
+use crate::access::TokenDigest;
 
 /// What a route does with the requests that fit it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,12 +43,36 @@ pub enum Condition {
     Path(Vec<Pattern>),
     /// One of these methods.
     Method(Vec<String>),
-    /// A header field of this name has a value that fits.
-    Header(HeaderName, Pattern),
+    /// A header field of this name has a value that fits. Patterns are in lower case.
+    Header(HeaderName, Matcher),
     /// A cookie of this name has a value that fits.
-    Cookie(String, Pattern),
+    Cookie(String, Matcher),
     /// The client's address is in one of these networks.
     Address(Vec<IpNet>),
+    /// The request carries a valid bypass token of one of these names.
+    Token(Vec<String>),
+}
+
+/// What the value of a header or cookie must be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Matcher {
+    /// One of these patterns.
+    Patterns(Vec<Pattern>),
+    /// The secret with this digest. Digests are compared in constant time.
+    Secret(TokenDigest),
+}
+
+impl Matcher {
+    /// Whether a value fits. `plain` is the value as patterns see it.
+    fn fits(&self, value: &[u8], plain: impl FnOnce() -> String) -> bool {
+        match self {
+            Self::Patterns(patterns) => {
+                let plain = plain();
+                patterns.iter().any(|pattern| pattern.fits(&plain))
+            }
+            Self::Secret(digest) => digest.is_of(value),
+        }
+    }
 }
 
 /// A route.
@@ -74,6 +99,8 @@ pub struct Visitor<'a> {
     pub headers: &'a HeaderMap,
     /// The client's address, canonical.
     pub address: IpAddr,
+    /// The names of the valid bypass tokens that it carries.
+    pub tokens: &'a [String],
 }
 
 impl Condition {
@@ -82,21 +109,19 @@ impl Condition {
             Self::Host(patterns) => patterns.iter().any(|pattern| pattern.fits(visitor.host)),
             Self::Path(patterns) => patterns.iter().any(|pattern| pattern.fits_path(&visitor.path.normal)),
             Self::Method(methods) => methods.iter().any(|method| method == visitor.method),
-            Self::Header(name, pattern) => {
-                let text = |value: &hyper::header::HeaderValue| {
-                    pattern.fits(&String::from_utf8_lossy(value.as_bytes()))
-                };
-                visitor.headers.get_all(name).iter().any(text)
-            }
-            Self::Cookie(name, pattern) => {
-                cookie::values(visitor.headers, name).any(|value| pattern.fits(value))
-            }
+            Self::Header(name, matcher) => visitor.headers.get_all(name).iter().any(|value| {
+                let value = value.as_bytes();
+                matcher.fits(value, || String::from_utf8_lossy(value).to_ascii_lowercase())
+            }),
+            Self::Cookie(name, matcher) => cookie::values(visitor.headers, name)
+                .any(|value| matcher.fits(value.as_bytes(), || value.to_owned())),
             Self::Address(networks) => networks.iter().any(|network| network.contains(&visitor.address)),
+            Self::Token(names) => names.iter().any(|name| visitor.tokens.contains(name)),
         }
     }
 }
 
-/// The values of headers and cookies may be secrets, so they are not shown.
+/// The values of headers and cookies are not shown: this is for logs.
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fn list<T: ToString>(all: &[T]) -> String {
@@ -109,6 +134,7 @@ impl fmt::Display for Condition {
             Self::Header(name, _) => write!(f, "header {name}"),
             Self::Cookie(name, _) => write!(f, "cookie {name}"),
             Self::Address(networks) => write!(f, "address {}", list(networks)),
+            Self::Token(names) => write!(f, "token {}", list(names)),
         }
     }
 }
@@ -138,6 +164,17 @@ impl Route {
         self.conditions.iter().find(|condition| {
             let is_path = matches!(condition, Condition::Path(_));
             !condition.holds(visitor) || is_path && !plain_enough
+        })
+    }
+}
+
+impl Route {
+    /// Whether it fits requests with a bypass token of this name.
+    #[must_use]
+    pub fn takes_token(&self, name: &str) -> bool {
+        self.conditions.iter().any(|condition| match condition {
+            Condition::Token(names) => names.iter().any(|own| own == name),
+            _ => false,
         })
     }
 }
@@ -256,6 +293,13 @@ impl Routes {
         &self.0
     }
 
+    /// Whether a route asks for a bypass token.
+    #[must_use]
+    pub fn ask_for_tokens(&self) -> bool {
+        let mut conditions = self.0.iter().flat_map(|route| &route.conditions);
+        conditions.any(|condition| matches!(condition, Condition::Token(_)))
+    }
+
     /// The first route that fits.
     #[must_use]
     pub fn find(&self, visitor: &Visitor<'_>) -> Option<Found<'_>> {
@@ -315,6 +359,10 @@ mod tests {
         Pattern::new(text).expect("a pattern")
     }
 
+    fn matcher(text: &str) -> Matcher {
+        Matcher::Patterns(vec![pattern(text)])
+    }
+
     fn route(name: &str, conditions: Vec<Condition>, outcome: Outcome) -> Route {
         Route { name: name.to_owned(), conditions, outcome }
     }
@@ -339,7 +387,7 @@ mod tests {
         }
         let path = RoutePath::of(&target);
         let address = [192, 0, 2, 7].into();
-        let visitor = Visitor { method, host, path: &path, headers: &fields, address };
+        let visitor = Visitor { method, host, path: &path, headers: &fields, address, tokens: &[] };
         match routes.find(&visitor) {
             None => "none".to_owned(),
             Some(Found { route, ungated: Some(why), .. }) => format!("{}: {why:?}", route.name),
@@ -355,10 +403,10 @@ mod tests {
                 vec![Condition::Address(vec!["192.0.2.8/32".parse().expect("a network")])],
                 Outcome::Deny,
             ),
-            route("staff", vec![Condition::Cookie("staff".to_owned(), pattern("s3cret"))], Outcome::Bypass),
+            route("staff", vec![Condition::Cookie("staff".to_owned(), matcher("s3cret"))], Outcome::Bypass),
             route(
                 "monitor",
-                vec![Condition::Header(HeaderName::from_static("x-monitor"), pattern("*"))],
+                vec![Condition::Header(HeaderName::from_static("x-monitor"), matcher("*"))],
                 Outcome::Bypass,
             ),
             route("open", vec![path("/help/*")], Outcome::Bypass),
@@ -380,6 +428,38 @@ mod tests {
         assert_eq!(find("GET www.shop.example/sale/1", &[("cookie", "a=b; staff=s3cret")]), "staff");
         assert_eq!(find("GET www.shop.example/sale/1", &[("cookie", "staff=s3cre")]), "sale");
         assert_eq!(find("GET www.shop.example/help/x", &[]), "open");
+    }
+
+    #[test]
+    fn user_agents_countries_and_secrets_are_matched() {
+        let secret = Matcher::Secret(TokenDigest::of(b"0123456789abcdef"));
+        let header = |name, matcher| Condition::Header(HeaderName::from_static(name), matcher);
+        let routes = Routes::new(vec![
+            route("staff", vec![header("x-staff", secret.clone())], Outcome::Bypass),
+            route("pass", vec![Condition::Cookie("pass".to_owned(), secret)], Outcome::Bypass),
+            route(
+                "bots",
+                vec![header("user-agent", Matcher::Patterns(vec![pattern("*bot*"), pattern("curl/*")]))],
+                Outcome::Deny,
+            ),
+            route(
+                "here",
+                vec![header("x-country", Matcher::Patterns(vec![pattern("kr"), pattern("jp")]))],
+                zone("Z"),
+            ),
+        ]);
+        let find = |headers: &[(&'static str, &str)]| find(&routes, "GET h/", headers);
+        assert_eq!(find(&[("x-staff", "0123456789abcdef")]), "staff");
+        assert_eq!(find(&[("x-staff", "wrong"), ("x-staff", "0123456789abcdef")]), "staff");
+        for wrong in ["", "0123456789abcde", "0123456789ABCDEF", "0123456789abcdef0", "*"] {
+            assert_eq!(find(&[("x-staff", wrong)]), "none", "{wrong}");
+        }
+        assert_eq!(find(&[("cookie", "a=b; pass=0123456789abcdef")]), "pass");
+        assert_eq!(find(&[("cookie", "pass=0123456789abcdeF")]), "none");
+        assert_eq!(find(&[("user-agent", "Mozilla/5.0 (compatible; SomeBot/1.0)")]), "bots");
+        assert_eq!(find(&[("user-agent", "curl/8")]), "bots");
+        assert_eq!(find(&[("user-agent", "Mozilla/5.0"), ("x-country", "KR")]), "here");
+        assert_eq!(find(&[("x-country", "US")]), "none");
     }
 
     #[test]
@@ -430,7 +510,7 @@ mod tests {
     #[test]
     fn an_explanation_shows_no_secret() {
         let routes = Routes::new(vec![
-            route("staff", vec![Condition::Cookie("staff".to_owned(), pattern("s3cret"))], Outcome::Bypass),
+            route("staff", vec![Condition::Cookie("staff".to_owned(), matcher("s3cret"))], Outcome::Bypass),
             route("open", vec![path("/help/*")], Outcome::Bypass),
             route("site", vec![path("/*")], zone("Z")),
         ]);
@@ -441,6 +521,7 @@ mod tests {
             path: &path,
             headers: &headers,
             address: [192, 0, 2, 7].into(),
+            tokens: &[],
         };
         assert_eq!(
             routes.explain(&visitor),

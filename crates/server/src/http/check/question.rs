@@ -1,0 +1,78 @@
+//! Which route decides about a request that somebody describes, and why: for `weir route explain` and the admin API.
+
+use std::net::IpAddr;
+
+use hyper::{
+    HeaderMap,
+    header::{HeaderName, HeaderValue},
+};
+
+use super::{
+    asked::bare,
+    path::RoutePath,
+    routes::{Routes, Visitor},
+};
+
+/// The request that is asked about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// Its address, as in `https://shop.example/checkout`.
+    pub url: String,
+    /// Its method.
+    pub method: String,
+    /// Its header fields, as `NAME: VALUE`.
+    pub headers: Vec<String>,
+    /// The client's address.
+    pub address: IpAddr,
+    /// The names of the valid bypass tokens that it carries.
+    pub tokens: Vec<String>,
+}
+
+/// What the routes do with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The path as routes see it, if that is not how it was written.
+    pub path: Option<String>,
+    /// The index of the route that decides; none if no route fits.
+    pub index: Option<usize>,
+    /// What each route says, up to the one that decides.
+    pub lines: Vec<String>,
+}
+
+impl Question {
+    /// The client's address of a question that does not say it: one that is in no network.
+    pub const ANY_ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    /// Asks these routes.
+    ///
+    /// # Errors
+    /// What is wrong with the address or a header.
+    pub fn ask(&self, routes: &Routes) -> Result<Explanation, String> {
+        let Self { url, method, headers, address, tokens } = self;
+        let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
+        let rest = rest.ok_or_else(|| {
+            format!("`{url}` is not an address; write one as in https://shop.example/checkout")
+        })?;
+        let host = bare(&rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())]);
+        let mut fields = HeaderMap::new();
+        for line in headers {
+            let read = line.split_once(':').and_then(|(name, value)| {
+                let name = HeaderName::try_from(name.trim()).ok()?;
+                Some((name, HeaderValue::from_str(value.trim()).ok()?))
+            });
+            // The value may be a secret.
+            let shown = line.split(':').next().unwrap_or_default();
+            let (name, value) =
+                read.ok_or_else(|| format!("`{shown}` is not a header; write one as in 'User-Agent: curl'"))?;
+            fields.append(name, value);
+        }
+        let path = RoutePath::of(url);
+        let address = address.to_canonical();
+        let visitor = Visitor { method, host: &host, path: &path, headers: &fields, address, tokens };
+        Ok(Explanation {
+            path: (!path.is_plain).then(|| path.normal.to_string()),
+            index: routes.find(&visitor).map(|found| found.index),
+            lines: routes.explain(&visitor),
+        })
+    }
+}
