@@ -59,6 +59,7 @@ const ROUTES: &[(&str, &str, &str, Option<&str>)] = &[
     ("PATCH", "/admin/v1/zones/{id}", "operator", Some("{}")),
     ("DELETE", "/admin/v1/zones/{id}", "admin", None),
     ("GET", "/admin/v1/zones/{id}/stats", "viewer", None),
+    ("POST", "/admin/v1/zones/{id}/leave", "operator", Some(r#"{"jti":"Z/00000001/1"}"#)),
     ("GET", "/admin/v1/changes", "viewer", None),
     ("GET", "/admin/v1/routes", "viewer", None),
     ("PUT", "/admin/v1/routes", "operator", Some(r#"{"routes":[]}"#)),

@@ -69,6 +69,9 @@ pub use wait_status::WaitStatus;
 /// more than a client waits for.
 const MAX_WAITING: usize = 16_384;
 
+/// How many numbers may have been given out since the view in use was made.
+const LATELY_JOINED: u64 = 1 << 20;
+
 /// Who decides which zones exist, and with what policies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeper {
@@ -244,9 +247,12 @@ impl Room {
         }
     }
 
-    /// The visitor with this ticket leaves. The lane tells the store at once.
+    /// The visitor with this ticket leaves. The lane tells the store at once. A number that the line has not reached is ignored: the
+    /// store would have to look at all segments up to there.
     pub(crate) fn leave(&self, seq: u64) {
-        if self.policy().max_active > 0 {
+        let current = self.current.load();
+        let view = &current.view;
+        if view.policy.max_active > 0 && seq < view.next + LATELY_JOINED {
             self.visitors.leave(seq);
             self.orders.give(|pending| pending.visits = true);
         }

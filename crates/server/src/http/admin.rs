@@ -137,6 +137,7 @@ pub(super) fn endpoints() -> Vec<Endpoint<AdminState>> {
         Endpoint::documented(Route::Admin, routes!(zones::replace)).needs(Admin),
         Endpoint::documented(Route::Admin, routes!(zones::change)).needs(Operator),
         Endpoint::documented(Route::Admin, routes!(zones::delete)).needs(Admin),
+        Endpoint::documented(Route::Admin, routes!(zones::leave)).needs(Operator),
         Endpoint::documented(Route::Admin, routes!(zones::stats)).needs(Viewer),
         Endpoint::documented(Route::Admin, routes!(zones::changes)).needs(Viewer),
         Endpoint::documented(Route::Admin, routes!(routes::list)).needs(Viewer),

@@ -61,6 +61,25 @@ pub(super) fn draining(body: &[u8]) -> Result<bool, Problem> {
     Ok(draining)
 }
 
+/// Reads which entry of `zone` an operator ends: its `jti`, and the number of its ticket.
+///
+/// # Errors
+/// A [`Problem`] that says what is wrong.
+pub(super) fn leaver(body: &[u8], zone: &ZoneId) -> Result<(String, u64), Problem> {
+    let mut fields = object(body)?;
+    let wanted = || wrong("jti", &format!("as in \"{zone}/0000002a/1202\""));
+    let jti = match fields.remove("jti") {
+        Some(Value::String(jti)) => jti,
+        Some(_) => return Err(wanted()),
+        None => return Err(missing("jti")),
+    };
+    rest(&fields, "")?;
+    let entry = jti.strip_prefix(zone.as_str()).and_then(|rest| rest.strip_prefix('/')?.split_once('/'));
+    let (epoch, seq) = entry.ok_or_else(wanted)?;
+    let seq = seq.parse().ok().filter(|_| u32::from_str_radix(epoch, 16).is_ok()).ok_or_else(wanted)?;
+    Ok((jti, seq))
+}
+
 pub(super) fn object(body: &[u8]) -> Result<Object, Problem> {
     match serde_json::from_slice(body) {
         Ok(Value::Object(fields)) => Ok(fields),

@@ -17,8 +17,8 @@ use super::{
     precondition::{Wanted, etag},
     query::{DryRun, NoQuery, Operator, ZoneChange, ZoneInPath, minutes},
     shape::{
-        ChangeShape, DefinitionPatch, EtaChange, NewDefinition, NewZone, Now, PastChange, PastChanges,
-        StatsShape, ZoneShape, Zones,
+        ChangeShape, DefinitionPatch, EtaChange, Leaver, NewDefinition, NewZone, Now, PastChange,
+        PastChanges, StatsShape, ZoneShape, Zones,
     },
 };
 use crate::{
@@ -172,6 +172,28 @@ pub(super) async fn delete(
     change: ZoneChange,
 ) -> Result<Json<ChangeShape>, Problem> {
     set(&state, operator, change, |_| Ok(None)).await
+}
+
+/// Ends a visit: where the zone limits the people inside, somebody else may enter. Within a second, the visitor's cookie counts no more.
+#[utoipa::path(
+    post,
+    path = "/admin/v1/zones/{id}/leave",
+    tag = "zones",
+    params(("id" = String, Path, description = "The zone's id")),
+    request_body = Leaver,
+    responses((status = 200, body = Leaver)),
+)]
+pub(super) async fn leave(
+    State(state): State<AdminState>,
+    Operator { caller, .. }: Operator,
+    ZoneInPath(zone): ZoneInPath,
+    Whole(body): Whole,
+) -> Result<Json<Leaver>, Problem> {
+    state.definition(&zone)?;
+    let (jti, seq) = body::leaver(&body, &zone)?;
+    state.gate.leave(&zone, seq);
+    tracing::info!(target: "audit", who = %caller.name, visit = %jti, "an operator ends a visit");
+    Ok(Json::ok(Leaver { jti }))
 }
 
 /// A zone's last hours by minute, and the waits of the people whom this server admitted.
