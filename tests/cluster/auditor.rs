@@ -40,8 +40,8 @@ struct Decision {
     ms: u64,
     unix_s: u64,
     by_join: bool,
-    /// The server that made the call.
-    server: usize,
+    /// The server that made the call, unless it was not told what was decided.
+    server: Option<usize>,
 }
 
 /// One user as the auditor knows it.
@@ -219,7 +219,15 @@ impl Auditor {
 
     /// A call decided to let a ticket's holder in.
     pub(crate) fn decided(&mut self, ms: u64, server: usize, ticket: Ticket, unix_s: u64, by_join: bool) {
-        self.decided.entry(ticket).or_default().push(Decision { ms, unix_s, by_join, server });
+        self.decided.entry(ticket).or_default().push(Decision { ms, unix_s, by_join, server: Some(server) });
+    }
+
+    /// No replica confirmed the call that a server made at `ms`, so the server was not told what was decided.
+    pub(crate) fn unconfirmed(&mut self, ms: u64, server: usize) {
+        let of_call = |decision: &&mut Decision| decision.ms == ms && decision.server == Some(server);
+        for decision in self.decided.values_mut().flatten().filter(of_call) {
+            decision.server = None;
+        }
     }
 
     pub(crate) fn left(&mut self, user: usize) {
@@ -348,7 +356,7 @@ impl Auditor {
             self.lives.iter().any(runs) && !self.silent.iter().any(cut)
         };
         let excused = decision.is_some_and(|decision| {
-            let mut told = vec![(decision.server, decision.ms)];
+            let mut told: Vec<_> = decision.server.map(|server| (server, decision.ms)).into_iter().collect();
             told.extend(&self.users[user].told);
             let lost = |&(from, until): &(u64, u64)| {
                 decision.ms <= until && decision.ms + 10_000 >= from && from <= now
@@ -380,6 +388,13 @@ impl Auditor {
         let has_entries = self.decided.range((epoch, 0)..=(epoch, u64::MAX)).next().is_some();
         let is_new = |&at: &u64| (at..at + self.idle_ms).contains(&joined) && remembers(at);
         self.from_file && !has_entries && self.wiped.iter().any(is_new)
+    }
+
+    /// Whether the ticket is of a line that no server remembers, and whose numbers another one may have. Only an operator's zone
+    /// leaves room for such tickets.
+    fn has_no_place(&self, seen: &Seen, now: u64) -> bool {
+        self.from_file
+            && (self.nobody_knows(seen.joined.1, now) || self.is_displaced(seen.ticket, seen.joined.1))
     }
 
     /// Whether a node's clock was set while no server ran that had seen a ticket of `since`. A server that stands still or is
@@ -497,6 +512,7 @@ impl Auditor {
             for (other, others) in self.users.iter().enumerate() {
                 if others.ticket.is_some()
                     && !self.joined_apart(mine, others)
+                    && !self.has_no_place(others, at)
                     && matches!(others.kind, Kind::Stays | Kind::Returns)
                     && others.joined.1 < mine.joined.0
                     && entered[other] > at + patience_ms
@@ -538,7 +554,9 @@ impl Auditor {
             entered[user] = at;
         }
         // Hold after a loss, presumptions and appointments: the minute before the one that is measured is quiet too.
-        for from in (0..ends.saturating_sub(60_000)).step_by(5_000) {
+        // A zone of a file admits nobody in its first minute.
+        let first = if self.from_file { 60_000 } else { 0 };
+        for from in (first..ends.saturating_sub(60_000)).step_by(5_000) {
             let until = from + 60_000;
             if !self.quiet(from.saturating_sub(60_000), until) {
                 continue;
@@ -554,7 +572,16 @@ impl Auditor {
                         && self.polled(user, from.max(seen.joined.0), until)
                 })
                 .count();
-            let count = entries.iter().filter(|&&(at, ..)| (from..until).contains(&at)).count();
+            let within: Vec<_> = entries.iter().filter(|&&(at, ..)| (from..until).contains(&at)).collect();
+            // Somebody who never claims holds one slot, once, for two periods and a second.
+            let numbers = within.iter().filter_map(|&&(_, user, _)| Some(self.users[user].ticket?.1));
+            let passed = numbers.clone().min().zip(numbers.max());
+            let held = self.users.iter().filter(|seen| {
+                let number = seen.ticket.map(|(_, number)| number);
+                let is_passed = number.zip(passed).is_some_and(|(at, (low, high))| low < at && at < high);
+                seen.kind == Kind::NeverClaims && is_passed
+            });
+            let count = within.len() + held.count();
             let least = cap as usize * 8 / 10;
             if waiting > cap.div_ceil(10) as usize + 2
                 && count < least
