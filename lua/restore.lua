@@ -90,10 +90,19 @@ for at = 1, #w.past, 32 do
   end
 end
 
+-- Whether nobody waits with a number of this line. Lower numbers belong to people who are in front of it already.
+local function is_empty()
+  for i = segment_of(z.floor), segment_of(z.next - 1) do
+    local row = call('HGET', KEYS[4], int(i))
+    if row and string.match(row, '%d+') ~= '0' then return false end
+  end
+  return z.joined == 0
+end
+
 -- Whether the newcomers of this line may lose their places: there are none; or nobody has entered from it, and all of them are
 -- in the segments passed.
 local function may_displace()
-  if has_ended or (z.joined == 0 and z.live == 0) then return true end
+  if has_ended or is_empty() then return true end
   if not is_young then return false end
   for i = segment_of(z.floor), segment_of(z.next - 1) do
     if not by_index[i] or call('EXISTS', by_index[i].entry_key) == 1 then return false end
@@ -101,8 +110,7 @@ local function may_displace()
   return true
 end
 
--- Ends the tickets of the newcomers, and begins a new epoch behind the earlier line. Numbers below the first one of this line
--- belong to people who are in front of it already.
+-- Ends the tickets of the newcomers, and begins a new epoch behind the earlier line.
 local function displace()
   for i = 1, #segments do
     local s = segments[i]

@@ -23,7 +23,7 @@ const PINNED: [(&str, &str); 8] = [
     ("enter", "08b06f33f2f368f0912088c97bfe200cf436cde6"),
     ("beat", "98b8e6e0bca5ca6d53f76ef662a8e81296bdd359"),
     ("policy", "2ede7e151aa524b46b9e9f479531549e2dc93ed4"),
-    ("restore", "2593da45750665aa4d0a39cbe4ef0b0ad4318202"),
+    ("restore", "ae9b71364d490adfa19273d1dd69d35ba45bbfd7"),
     ("zones", "7981a230cf201a59e58b74dcb9c1b64ec9442de1"),
     ("define", "c5a571666b56ec6d189c3dc5e76f226c4cf86596"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),
