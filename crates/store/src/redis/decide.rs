@@ -98,8 +98,8 @@ impl<C: Client> Redis<C> {
         let mut memory = lock(&zone.memory);
         let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
         memory.note(claims.iter().map(|(seq, _)| *seq).zip(verdicts.iter().copied()));
-        for ((_, epoch), verdict) in claims.iter().zip(&mut verdicts) {
-            if *verdict == Verdict::Gone && memory.is_ahead(*epoch, &answer.header) {
+        for ((seq, epoch), verdict) in claims.iter().zip(&mut verdicts) {
+            if *verdict == Verdict::Gone && memory.is_ahead(*epoch, *seq, &answer.header) {
                 *verdict = Verdict::Waiting(Position {
                     rank: 1,
                     present_ahead: 0,

@@ -313,8 +313,9 @@ impl Memory {
     /// Whether a ticket is of an epoch that began after the state that answered, which so must have been replaced: a process that
     /// stood still answers before it learns that another one took over. The epoch may also be one that was lost with all who
     /// knew it, so its tickets are told to wait for no longer than the idle time.
-    pub(super) fn is_ahead(&mut self, epoch: u32, of_state: &Header) -> bool {
-        if epoch <= of_state.epoch {
+    pub(super) fn is_ahead(&mut self, epoch: u32, seq: u64, of_state: &Header) -> bool {
+        // A later epoch has later numbers.
+        if epoch <= of_state.epoch || seq < of_state.next {
             return false;
         }
         self.ahead.retain(|other, _| *other > of_state.epoch);
