@@ -265,8 +265,11 @@ impl Auditor {
                 seen.polls.push((asked, u64::from(*polling_period_ms)));
                 // After a loss a holder is told to wait until the servers have said what they remember.
                 let is_recovering = self.disturbed.iter().any(|&(from, until)| (from..=until).contains(&now));
+                // While a server is missing, this takes a minute. The holder of a pass that has ended may wait so long.
+                let is_valid = |at: u64, pass: &PassClaims| now < at + u64::from(pass.ttl_s) * 1_000;
                 if let Some((at, pass)) = asked_again
                     && !is_recovering
+                    && is_valid(self.decision_of(&pass).map_or(at, |decision| decision.ms), &pass)
                 {
                     self.pass_lost(now, at, user, &pass, "the holder waits again");
                 }
@@ -374,9 +377,25 @@ impl Auditor {
         }
     }
 
-    /// Whether the store was emptied while no server ran that had seen a ticket of `since`.
+    /// When a server could tell the store of something that was lost at `at`, if it runs then.
+    fn can_tell(&self, server: usize, at: u64) -> u64 {
+        let mut from = at;
+        for &(cut, until, of) in &self.silent {
+            if of == server && cut <= from + 1_000 && until > from {
+                from = until;
+            }
+        }
+        from
+    }
+
+    /// Whether the store was emptied while no server ran that had seen a ticket of `since`, or that server was silent until it
+    /// ended, or for so long that it came too late.
     fn nobody_knows(&self, since: u64, now: u64) -> bool {
-        let emptied = |at: u64| !self.lives.iter().any(|life| life.from < since && life.until > at + 5_000);
+        let tells = |life: &Life, at: u64| {
+            let from = self.can_tell(life.server, at);
+            life.from < since && life.until > from + 5_000 && from < at + self.idle_ms
+        };
+        let emptied = |at: u64| !self.lives.iter().any(|life| tells(life, at));
         self.wiped.iter().any(|&at| (since..=now).contains(&at) && emptied(at))
     }
 
