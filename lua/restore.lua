@@ -56,27 +56,54 @@ local function add_past(known, limit)
   past = string.sub(pack('>i8i8i8i8', w.epoch, 0, known, limit) .. past, 1, PAST)
 end
 
+-- The first number that the state and the server may not have in common. The newest epoch that both know says it: another process
+-- may have gone on from there. If there is no such epoch, the state's numbers are its own.
+local function find_fork()
+  local epochs = {}
+  for at = 1, #w.past, 32 do epochs[unpack_struct('>i8', w.past, at)] = true end
+  if epochs[z.epoch] then return z.next end
+  for at = 1, #past, 32 do
+    local epoch, _, fork = unpack_struct('>i8i8i8i8', past, at)
+    if epochs[epoch] then return fork end
+  end
+  return z.next
+end
+
 local taken = 1
 local w_end = (segment_of(w.next + SEGMENT - 1) + 1) * SEGMENT
 
 -- A past epoch whose tickets are gone, and of which no server can bring anything back.
-local function ended_epoch(epoch) return pack('>i8i8i8i8', epoch, 4503599627370496, 0, 0) end
+local ENDED = 4503599627370496
+local function ended_epoch(epoch) return pack('>i8i8i8i8', epoch, ENDED, 0, 0) end
 
 -- Whether the line began after a loss, and no earlier line is in front of it; and whether it began lately.
 local is_first = z.floor > 0 and z.base == segment_of(z.floor)
 local is_young = is_first and z.now < (z.born + z.idle) * 1000
 
--- Whether the server that calls has seen that the tickets of this epoch ended.
+-- Whether the server that calls has seen that the tickets of an epoch of this line ended. The process that has the state now may
+-- have gone on without hearing of it.
 local has_ended = false
 for at = 1, #w.past, 32 do
   local epoch, _, _, limit = unpack_struct('>i8i8i8i8', w.past, at)
-  has_ended = has_ended or (epoch == z.epoch and limit == 0)
+  if limit == 0 then
+    local rev = find_past(epoch)
+    has_ended = has_ended or epoch == z.epoch or (rev ~= nil and rev < ENDED)
+  end
 end
 
--- Whether the newcomers of this line may lose their places: nobody has entered from it, and all of them are in the
--- segments passed.
+-- Whether nobody waits with a number of this line. Lower numbers belong to people who are in front of it already.
+local function is_empty()
+  for i = segment_of(z.floor), segment_of(z.next - 1) do
+    local row = call('HGET', KEYS[4], int(i))
+    if row and string.match(row, '%d+') ~= '0' then return false end
+  end
+  return z.joined == 0
+end
+
+-- Whether the newcomers of this line may lose their places: there are none; or nobody has entered from it, and all of them are
+-- in the segments passed.
 local function may_displace()
-  if has_ended then return true end
+  if has_ended or is_empty() then return true end
   if not is_young then return false end
   for i = segment_of(z.floor), segment_of(z.next - 1) do
     if not by_index[i] or call('EXISTS', by_index[i].entry_key) == 1 then return false end
@@ -88,24 +115,33 @@ end
 local function displace()
   for i = 1, #segments do
     local s = segments[i]
-    call('UNLINK', s.live_key, s.here_key, s.lost_key, unpack(s.ages))
-    s.known, s.changed, s.live, s.present, s.rev, s.front, s.near = false, false, 0, 0, 0, 0, 0
+    if s.index >= segment_of(z.floor) then
+      set_live(s, 0)
+      set_present(s, 0)
+      z.inside = max(z.inside - call('BITCOUNT', s.in_key), 0)
+      call('UNLINK', s.live_key, s.here_key, s.lost_key, s.entry_key, s.in_key, unpack(s.ages))
+      call('HDEL', KEYS[4], int(s.index), 'v' .. int(s.index))
+      s.known, s.changed, s.rev, s.front, s.near = false, false, 0, 0, 0
+    end
   end
-  call('UNLINK', KEYS[3], KEYS[4])
-  z.live, z.present, z.joined, z.appointed, z.due_base = 0, 0, 0, 0, z.now - z.paused
+  call('HDEL', KEYS[4], 'marks')
+  call('UNLINK', KEYS[3])
+  z.joined, z.appointed, z.due_base = 0, 0, z.now - z.paused
   begin_epoch(z.now, z.rev, z.next, { w.epoch, w_end })
   local epochs = {}
   for at = 1, #past, 32 do
     local epoch, _, _, limit = unpack_struct('>i8i8i8i8', past, at)
     epochs[#epochs + 1] = limit > z.floor and ended_epoch(epoch) or string.sub(past, at, at + 31)
   end
-  past, z.floor, z.base = table.concat(epochs), w_end, segment_of(w_end)
+  if is_first then z.base = segment_of(w_end) end
+  past, z.floor = table.concat(epochs), w_end
 end
 
 -- Whether this line began later than the one that the server remembers. A line that has lost nothing since it began is
 -- younger whatever the clocks say.
 local function is_later()
-  if z.born == w.born then return has_ended or z.floor > w.floor end
+  if has_ended then return true end
+  if z.born == w.born then return z.floor > w.floor end
   return z.floor > w.floor or (z.floor == w.floor and z.born > w.born)
     or (is_first and (z.born > w.born or (is_young and z.start == z.floor)))
 end
@@ -117,7 +153,7 @@ if w.epoch == z.epoch then
   -- begin() has counted this call.
   if w.rev >= z.rev then
     rev_known, known = z.rev - 1, z.next
-    begin_epoch(z.now, rev_known, known)
+    begin_epoch(z.now, rev_known, known, { w.epoch, w.next })
   end
 elseif not rev_known then
   -- Servers follow only a later epoch than theirs, and the epochs of two lines are instants of two clocks.
@@ -133,16 +169,8 @@ elseif not rev_known then
   elseif is_later() then
     -- A server that remembered nothing began a new line. The people of the earlier one are before it. If both lines have
     -- the same numbers, those who have just joined the new one lose the place, and hear that at once.
-    if w.next > z.floor and z.joined > 0 and may_displace() then
-      displace()
-    else
-      follow()
-      if z.joined == 0 and w.next > z.floor then
-        z.floor = w_end
-        z.start = w_end + (z.run + wall) % SEGMENT
-        z.next = z.start
-      end
-    end
+    -- The server may not have heard of the last numbers of its line.
+    if w_end > z.floor and may_displace() then displace() else follow() end
     if w.next <= z.floor then
       rev_known, known = 0, 0
       add_past(0, min(w_end, z.floor))
@@ -151,12 +179,7 @@ elseif not rev_known then
     end
   else
     -- Another process went on with an earlier state, or this state is older than the one that the server saw.
-    known = z.next
-    if #past > 0 and z.epoch > w.epoch then
-      local _, _, forked = unpack_struct('>i8i8i8i8', past, 1)
-      known = forked
-    end
-    rev_known, known = 0, min(known, w.start)
+    rev_known, known = 0, min(find_fork(), w.start)
     if w.epoch > z.epoch then
       begin_epoch(z.now, z.rev - 1, z.next, { w.epoch, w.next })
     else
@@ -166,11 +189,19 @@ elseif not rev_known then
     z.born = w.born
   end
 end
+-- The server may tell of earlier epochs that this state does not know. What the lost state knew of them does not count: this one
+-- knows only what servers give back. Such an epoch that is before numbers of this state was put in front of them.
+local front = 0
 if taken == 1 then
+  local others = {}
   for at = 1, #w.past, 32 do
-    local epoch = unpack_struct('>i8', w.past, at)
-    if epoch ~= z.epoch and not find_past(epoch) then past = string.sub(past .. string.sub(w.past, at, at + 31), 1, PAST) end
+    local epoch, rev, _, limit = unpack_struct('>i8i8i8i8', w.past, at)
+    if epoch ~= z.epoch and not find_past(epoch) then
+      others[#others + 1] = rev < ENDED and pack('>i8i8i8i8', epoch, 0, 0, limit) or ended_epoch(epoch)
+      if known and limit <= known then front = max(front, limit) end
+    end
   end
+  past = string.sub(past .. table.concat(others), 1, PAST)
 end
 if taken == 1 and not (rev_known and w.rev > rev_known) then taken = 0 end
 
@@ -188,8 +219,8 @@ local function merge_bits(s, live, gone_bits, entered_bits)
     if #entered_bits > 0 then call('SETRANGE', KEYS[6], floor(SEGMENT / 8), entered_bits) end
     call('BITOP', 'OR', s.lost_key, s.lost_key, KEYS[6])
   end
-  -- The state knows better which tickets below `known` there are.
-  local skip = max(known - s.index * SEGMENT, 0)
+  -- The state knows better which tickets below `known` there are, but not those of a line that was put in front.
+  local skip = s.index * SEGMENT >= front and max(known - s.index * SEGMENT, 0) or 0
   if #live > 0 and skip < SEGMENT then
     call('SET', KEYS[6], live)
     local whole = floor(skip / 8)

@@ -40,8 +40,8 @@ struct Decision {
     ms: u64,
     unix_s: u64,
     by_join: bool,
-    /// The server that made the call.
-    server: usize,
+    /// The server that made the call, unless it was not told what was decided.
+    server: Option<usize>,
 }
 
 /// One user as the auditor knows it.
@@ -219,7 +219,15 @@ impl Auditor {
 
     /// A call decided to let a ticket's holder in.
     pub(crate) fn decided(&mut self, ms: u64, server: usize, ticket: Ticket, unix_s: u64, by_join: bool) {
-        self.decided.entry(ticket).or_default().push(Decision { ms, unix_s, by_join, server });
+        self.decided.entry(ticket).or_default().push(Decision { ms, unix_s, by_join, server: Some(server) });
+    }
+
+    /// No replica confirmed the call that a server made at `ms`, so the server was not told what was decided.
+    pub(crate) fn unconfirmed(&mut self, ms: u64, server: usize) {
+        let of_call = |decision: &&mut Decision| decision.ms == ms && decision.server == Some(server);
+        for decision in self.decided.values_mut().flatten().filter(of_call) {
+            decision.server = None;
+        }
     }
 
     pub(crate) fn left(&mut self, user: usize) {
@@ -257,8 +265,11 @@ impl Auditor {
                 seen.polls.push((asked, u64::from(*polling_period_ms)));
                 // After a loss a holder is told to wait until the servers have said what they remember.
                 let is_recovering = self.disturbed.iter().any(|&(from, until)| (from..=until).contains(&now));
+                // While a server is missing, this takes a minute. The holder of a pass that has ended may wait so long.
+                let is_valid = |at: u64, pass: &PassClaims| now < at + u64::from(pass.ttl_s) * 1_000;
                 if let Some((at, pass)) = asked_again
                     && !is_recovering
+                    && is_valid(self.decision_of(&pass).map_or(at, |decision| decision.ms), &pass)
                 {
                     self.pass_lost(now, at, user, &pass, "the holder waits again");
                 }
@@ -348,7 +359,7 @@ impl Auditor {
             self.lives.iter().any(runs) && !self.silent.iter().any(cut)
         };
         let excused = decision.is_some_and(|decision| {
-            let mut told = vec![(decision.server, decision.ms)];
+            let mut told: Vec<_> = decision.server.map(|server| (server, decision.ms)).into_iter().collect();
             told.extend(&self.users[user].told);
             let lost = |&(from, until): &(u64, u64)| {
                 decision.ms <= until && decision.ms + 10_000 >= from && from <= now
@@ -366,9 +377,25 @@ impl Auditor {
         }
     }
 
-    /// Whether the store was emptied while no server ran that had seen a ticket of `since`.
+    /// When a server could tell the store of something that was lost at `at`, if it runs then.
+    fn can_tell(&self, server: usize, at: u64) -> u64 {
+        let mut from = at;
+        for &(cut, until, of) in &self.silent {
+            if of == server && cut <= from + 1_000 && until > from {
+                from = until;
+            }
+        }
+        from
+    }
+
+    /// Whether the store was emptied while no server ran that had seen a ticket of `since`, or that server was silent until it
+    /// ended, or for so long that it came too late.
     fn nobody_knows(&self, since: u64, now: u64) -> bool {
-        let emptied = |at: u64| !self.lives.iter().any(|life| life.from < since && life.until > at + 5_000);
+        let tells = |life: &Life, at: u64| {
+            let from = self.can_tell(life.server, at);
+            life.from < since && life.until > from + 5_000 && from < at + self.idle_ms
+        };
+        let emptied = |at: u64| !self.lives.iter().any(|life| tells(life, at));
         self.wiped.iter().any(|&at| (since..=now).contains(&at) && emptied(at))
     }
 
@@ -380,6 +407,13 @@ impl Auditor {
         let has_entries = self.decided.range((epoch, 0)..=(epoch, u64::MAX)).next().is_some();
         let is_new = |&at: &u64| (at..at + self.idle_ms).contains(&joined) && remembers(at);
         self.from_file && !has_entries && self.wiped.iter().any(is_new)
+    }
+
+    /// Whether the ticket is of a line that no server remembers, and whose numbers another one may have. Only an operator's zone
+    /// leaves room for such tickets.
+    fn has_no_place(&self, seen: &Seen, now: u64) -> bool {
+        self.from_file
+            && (self.nobody_knows(seen.joined.1, now) || self.is_displaced(seen.ticket, seen.joined.1))
     }
 
     /// Whether a node's clock was set while no server ran that had seen a ticket of `since`. A server that stands still or is
@@ -497,6 +531,7 @@ impl Auditor {
             for (other, others) in self.users.iter().enumerate() {
                 if others.ticket.is_some()
                     && !self.joined_apart(mine, others)
+                    && !self.has_no_place(others, at)
                     && matches!(others.kind, Kind::Stays | Kind::Returns)
                     && others.joined.1 < mine.joined.0
                     && entered[other] > at + patience_ms
@@ -538,7 +573,9 @@ impl Auditor {
             entered[user] = at;
         }
         // Hold after a loss, presumptions and appointments: the minute before the one that is measured is quiet too.
-        for from in (0..ends.saturating_sub(60_000)).step_by(5_000) {
+        // A zone of a file admits nobody in its first minute.
+        let first = if self.from_file { 60_000 } else { 0 };
+        for from in (first..ends.saturating_sub(60_000)).step_by(5_000) {
             let until = from + 60_000;
             if !self.quiet(from.saturating_sub(60_000), until) {
                 continue;
@@ -554,7 +591,16 @@ impl Auditor {
                         && self.polled(user, from.max(seen.joined.0), until)
                 })
                 .count();
-            let count = entries.iter().filter(|&&(at, ..)| (from..until).contains(&at)).count();
+            let within: Vec<_> = entries.iter().filter(|&&(at, ..)| (from..until).contains(&at)).collect();
+            // Somebody who never claims holds one slot, once, for two periods and a second.
+            let numbers = within.iter().filter_map(|&&(_, user, _)| Some(self.users[user].ticket?.1));
+            let passed = numbers.clone().min().zip(numbers.max());
+            let held = self.users.iter().filter(|seen| {
+                let number = seen.ticket.map(|(_, number)| number);
+                let is_passed = number.zip(passed).is_some_and(|(at, (low, high))| low < at && at < high);
+                seen.kind == Kind::NeverClaims && is_passed
+            });
+            let count = within.len() + held.count();
             let least = cap as usize * 8 / 10;
             if waiting > cap.div_ceil(10) as usize + 2
                 && count < least

@@ -159,7 +159,7 @@ impl SimClient {
                 None => std::future::pending().await,
             }
         }
-        let (served, back, breaks, offset) = {
+        let (served, back, breaks, offset, ran_ms) = {
             let mut net = lock(&self.net);
             let now = net.now();
             net.cluster.pump(now);
@@ -169,7 +169,7 @@ impl SimClient {
                 tap(&mut net, now, (self.server, node), script, args, value);
             }
             let breaks = net.repeats > 0 && net.random.bits().is_multiple_of(net.repeats);
-            (served, net.delay(), breaks, net.cluster.offset(node))
+            (served, net.delay(), breaks, net.cluster.offset(node), now)
         };
         if breaks {
             return Attempt::Lost;
@@ -187,6 +187,7 @@ impl SimClient {
                     break;
                 }
                 if Instant::now() >= deadline {
+                    lock(&self.net).auditor.unconfirmed(ran_ms, self.server);
                     return Attempt::Done(Err(ClientError::Unconfirmed {
                         confirmed,
                         asked: confirm.replicas,

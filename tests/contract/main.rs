@@ -119,6 +119,7 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         entry_learnt_from_a_repeated_claim_survives_a_lost_state,
         line_goes_in_front_of_one_that_was_begun_without_it,
         people_inside_are_counted_after_a_loss,
+        tickets_that_no_server_remembers_keep_their_places,
         freed_segment_keeps_its_longest_life,
         who_asks_a_server_that_is_cut_off_keeps_the_place,
         a_full_segment_in_which_nobody_waits_is_freed,

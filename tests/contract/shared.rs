@@ -187,6 +187,37 @@ pub(crate) async fn people_inside_are_counted_after_a_loss(backend: &InRedis, zo
     assert_eq!(beat(&a).await, (2, 4));
 }
 
+/// A store is wiped, and the server that gave out the tickets is gone. A server that has seen the line only before anybody joined
+/// writes it back. The tickets themselves prove the places.
+pub(crate) async fn tickets_that_no_server_remembers_keep_their_places(backend: &InRedis, zone: &ZoneId) {
+    // Uses its own Redis, because the test wipes it.
+    let servers = Servers::start(backend.servers.topology());
+    let settings = backend.settings();
+    let connect = async || {
+        let server = servers.connect(&settings, Durability::Async).await;
+        server.begin(&[(zone.clone(), with(Mode::Hold).into())]).await.expect("begun");
+        server.open_zone(zone, with(Mode::Hold)).await.expect("opened");
+        server
+    };
+    let of_before = connect().await;
+    let Joined { epoch, first, .. } = connect().await.join(zone, 3).await.expect("joins");
+    let tickets = claims(epoch, first..first + 3);
+    // Lines that begin in the same second are not told apart.
+    let began = servers.command(servers.holder(&format!("{{{zone}}}")), &["TIME"]).parts()[0].text();
+    eventually("the next second", || async {
+        let now = servers.command(servers.holder(&format!("{{{zone}}}")), &["TIME"]).parts()[0].text();
+        (now != began).then_some(())
+    })
+    .await;
+    servers.command(servers.holder(&format!("{{{zone}}}")), &["FLUSHALL"]);
+    let ignorant = connect().await;
+    of_before.beat(zone, Vec::new(), 0).await.expect("beats");
+    for server in [&ignorant, &of_before] {
+        let verdicts = server.enter(zone, tickets.clone()).await.expect("decided").verdicts;
+        assert!(ranks(&verdicts).iter().copied().eq(1..=3), "{verdicts:?}");
+    }
+}
+
 /// The entries of a segment that is freed are kept as long as the longest life of its passes.
 pub(crate) async fn freed_segment_keeps_its_longest_life(backend: &InRedis, zone: &ZoneId) {
     let store = backend.open().await;

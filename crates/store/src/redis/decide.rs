@@ -1,6 +1,7 @@
 //! The decisions: joins and claims.
 //!
-//! Invariant: a verdict comes from one script call; nothing is decided here.
+//! Invariant: a verdict comes from one script call; nothing is decided here. Only "gone" is not passed on if the ticket shows that
+//! the state is old.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -98,6 +99,17 @@ impl<C: Client> Redis<C> {
         let mut memory = lock(&zone.memory);
         let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
         memory.note(claims.iter().map(|(seq, _)| *seq).zip(verdicts.iter().copied()));
+        for ((seq, epoch), verdict) in claims.iter().zip(&mut verdicts) {
+            if *verdict == Verdict::Gone && memory.is_ahead(*epoch, *seq, &answer.header) {
+                *verdict = Verdict::Waiting(Position {
+                    rank: 1,
+                    present_ahead: 0,
+                    estimate: None,
+                    poll_in_ms: answer.header.policy.polling_period_ms,
+                    slot_in_ms: None,
+                });
+            }
+        }
         memory.estimate(&mut verdicts, answer.window_changed);
         Ok((answer.header.now, verdicts))
     }

@@ -94,6 +94,12 @@ impl ClockReading {
         let ((low_ms, received), (high_ms, sent)) = (self.earliest, self.latest);
         (low_ms + ms(received.elapsed()), high_ms + ms(sent.elapsed()) + SLACK_MS)
     }
+
+    /// The earliest that the zone's clock may have shown at an instant.
+    fn earliest_at(self, at: Instant) -> u64 {
+        let (low_ms, received) = self.earliest;
+        low_ms + ms(at.saturating_duration_since(received))
+    }
 }
 
 /// One zone as this server remembers it.
@@ -116,12 +122,20 @@ pub(super) struct Memory {
     forecast: Forecast,
     /// The servers that make decisions, as the last view listed them.
     pub(super) servers: Vec<String>,
+    /// Epochs that began after the state that answered, and when their first ticket was shown.
+    ahead: BTreeMap<u32, Instant>,
     /// What Redis still has to be given of states that it lost, the oldest first.
     pub(super) witnesses: VecDeque<Arc<Witness>>,
 }
 
 /// How many witnesses are kept. There are more than one only if Redis loses its state again and again.
 const MAX_WITNESSES: usize = 4;
+
+/// Of how many epochs that began after the state it is known since when.
+const MAX_AHEAD: usize = 64;
+
+/// By how much the clock of a line may differ from the expected one because a call was slow.
+const SLOW_MS: u64 = 5_000;
 
 fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -157,6 +171,7 @@ impl Memory {
             entries: VecDeque::new(),
             forecast: Forecast::new(&header.policy, header.now),
             servers: Vec::new(),
+            ahead: BTreeMap::new(),
             witnesses: VecDeque::new(),
         };
         memory.take_log(header.first, log)?;
@@ -201,6 +216,7 @@ impl Memory {
             self.left.clear();
             self.next_record = 0;
             self.window = Window::new(&header.policy);
+            self.move_entries(&header, sent);
         }
         if header.policy != self.header.policy {
             self.window.set_policy(&header.policy, header.now);
@@ -214,6 +230,19 @@ impl Memory {
             self.take_log(first, log)?;
         }
         Ok(changed)
+    }
+
+    /// Tells the instants of the entries by the clock of the line that `header` shows, as `lua/restore.lua` does. A line that
+    /// was begun without this one has another clock, and goes on with it when this one is put in front.
+    fn move_entries(&mut self, header: &Header, sent: Instant) {
+        let expected = self.clock.earliest_at(sent);
+        let ahead_ms = header.now.cast_signed() - expected.cast_signed();
+        if header.born == self.header.born && ahead_ms.unsigned_abs() <= SLOW_MS {
+            return;
+        }
+        for (_, entry) in &mut self.entries {
+            entry.at_ms = entry.at_ms.saturating_add_signed(ahead_ms).max(1);
+        }
     }
 
     fn take_log(&mut self, first: u64, log: &[u8]) -> Result<(), Garbled> {
@@ -321,6 +350,22 @@ impl Memory {
         while self.entries.front().is_some_and(|(_, entry)| entry.expires_ms() < self.header.now) {
             self.entries.pop_front();
         }
+    }
+
+    /// Whether a ticket is of an epoch that began after the state that answered, which so must have been replaced: a process that
+    /// stood still answers before it learns that another one took over. The epoch may also be one that was lost with all who
+    /// knew it, so its tickets are told to wait for no longer than the idle time.
+    pub(super) fn is_ahead(&mut self, epoch: u32, seq: u64, of_state: &Header) -> bool {
+        // A later epoch has later numbers.
+        if epoch <= of_state.epoch || seq < of_state.next {
+            return false;
+        }
+        self.ahead.retain(|other, _| *other > of_state.epoch);
+        if self.ahead.len() >= MAX_AHEAD && !self.ahead.contains_key(&epoch) {
+            return false;
+        }
+        let first = self.ahead.entry(epoch).or_insert_with(Instant::now);
+        first.elapsed() < Duration::from_secs(of_state.policy.idle_timeout_s.into())
     }
 
     /// Fills in the waits of the last reply's verdicts.

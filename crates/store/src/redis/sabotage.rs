@@ -55,9 +55,9 @@ impl Rule {
                 ("  elseif is_other then\n    now = z.now\n", ""),
                 ("if left > 0 then take_slots(left) end", ""),
             ],
-            Self::Past => &[("for at = 1, #w.past, 32 do", "for at = 1, 0 do")],
+            Self::Past => &[("if epoch ~= z.epoch and not find_past(epoch) then", "if false then")],
             Self::Unknown => &[("or unknown and not is_lost", "")],
-            Self::Newcomers => &[("z.joined > 0 and may_displace()", "false")],
+            Self::Newcomers => &[("w_end > z.floor and may_displace()", "false")],
         }
     }
 }
