@@ -377,8 +377,8 @@ impl Auditor {
         }
     }
 
-    /// When a server could tell the store of something that was lost at `at`, if it runs then.
-    fn can_tell(&self, server: usize, at: u64) -> u64 {
+    /// When a server could reach the store from `at` on, if it runs then.
+    fn reaches_at(&self, server: usize, at: u64) -> u64 {
         let mut from = at;
         for &(cut, until, of) in &self.silent {
             if of == server && cut <= from + 1_000 && until > from {
@@ -388,12 +388,12 @@ impl Auditor {
         from
     }
 
-    /// Whether the store was emptied while no server ran that had seen a ticket of `since`, or that server was silent until it
-    /// ended, or for so long that it came too late.
+    /// Whether the store was emptied while no server ran that had seen a ticket of `since`. A server that was silent from then on
+    /// has not seen it; and one that is silent after the loss, until it ends or for too long, does not tell of it.
     fn nobody_knows(&self, since: u64, now: u64) -> bool {
         let tells = |life: &Life, at: u64| {
-            let from = self.can_tell(life.server, at);
-            life.from < since && life.until > from + 5_000 && from < at + self.idle_ms
+            let (seen, from) = (self.reaches_at(life.server, since), self.reaches_at(life.server, at));
+            life.from < since && seen < at && life.until > from + 5_000 && from < at + self.idle_ms
         };
         let emptied = |at: u64| !self.lives.iter().any(|life| tells(life, at));
         self.wiped.iter().any(|&at| (since..=now).contains(&at) && emptied(at))
