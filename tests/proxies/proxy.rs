@@ -22,14 +22,32 @@ pub(crate) enum Kind {
     Envoy,
     Nginx,
     Traefik,
+    /// Traefik with the middleware of the recipe for Kubernetes. It checks the same fields as those of a file.
+    TraefikInKubernetes,
 }
 
 impl Kind {
-    pub(crate) const ALL: [(Self, &'static str); 4] =
-        [(Self::Caddy, "caddy"), (Self::Envoy, "envoy"), (Self::Nginx, "nginx"), (Self::Traefik, "traefik")];
+    pub(crate) const ALL: [(Self, &'static str); 5] = [
+        (Self::Caddy, "caddy"),
+        (Self::Envoy, "envoy"),
+        (Self::Nginx, "nginx"),
+        (Self::Traefik, "traefik"),
+        (Self::TraefikInKubernetes, "traefik_in_kubernetes"),
+    ];
 
-    fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(kind, _)| *kind == self).expect("all are there").1
+    /// The program's name.
+    fn program(self) -> &'static str {
+        match self {
+            Self::Caddy => "caddy",
+            Self::Envoy => "envoy",
+            Self::Nginx => "nginx",
+            Self::Traefik | Self::TraefikInKubernetes => "traefik",
+        }
+    }
+
+    /// Whether the recipe sends only the headers that Weir reads.
+    pub(crate) fn sends_few_headers(self) -> bool {
+        matches!(self, Self::Envoy | Self::Traefik | Self::TraefikInKubernetes)
     }
 
     /// The status of the page.
@@ -42,7 +60,7 @@ impl Kind {
         match self {
             Self::Caddy => 502,
             Self::Envoy => 503,
-            Self::Nginx | Self::Traefik => 500,
+            Self::Nginx | Self::Traefik | Self::TraefikInKubernetes => 500,
         }
     }
 }
@@ -103,8 +121,13 @@ impl Proxy {
                 command.args(["-e", "stderr", "-g", "daemon off; master_process off;", "-p"]).arg(here);
                 command.arg("-c").arg(write("nginx.conf", text));
             }
-            Kind::Traefik => {
-                let dynamic = write("dynamic.yml", recipe("traefik.yml"));
+            Kind::Traefik | Kind::TraefikInKubernetes => {
+                let of_file = recipe("traefik.yml");
+                let text = match kind {
+                    Kind::Traefik => of_file,
+                    _ => with_middleware(&of_file, &recipe("kubernetes-traefik.yaml"), weir),
+                };
+                let dynamic = write("dynamic.yml", text);
                 let text = format!(
                     "entryPoints: {{ site: {{ address: \"{at}\" }} }}\nproviders: {{ file: {{ filename: {} }} }}\n\
                      global: {{ checkNewVersion: false, sendAnonymousUsage: false }}\n",
@@ -145,6 +168,16 @@ impl Drop for Proxy {
     }
 }
 
+/// The configuration of a file, with the middleware of a resource of Kubernetes.
+fn with_middleware(file: &str, resource: &str, weir: SocketAddr) -> String {
+    let (_, rest) = resource.split_once("spec:\n  forwardAuth:\n").expect("the middleware is there");
+    let (middleware, _) = rest.split_once("\n---").expect("the route follows");
+    let middleware = middleware.replace("weir.weir.svc", &weir.to_string()).replace("\n    ", "\n        ");
+    let (before, after) = file.split_once("      forwardAuth:\n").expect("a middleware");
+    let (_, after) = after.split_once("\n  services:").expect("the app follows");
+    format!("{before}      forwardAuth:\n    {middleware}\n  services:{after}")
+}
+
 /// An address that no other process uses: proxies cannot say which port they were given. Each process has a part of the loopback
 /// network for itself.
 fn own_address() -> SocketAddr {
@@ -155,7 +188,7 @@ fn own_address() -> SocketAddr {
 
 /// Where the program of a proxy is: named by a variable as in `CADDY=…`, otherwise in `PATH`.
 fn program(kind: Kind) -> PathBuf {
-    let name = kind.name();
+    let name = kind.program();
     if let Some(path) = env::var_os(name.to_uppercase()) {
         return path.into();
     }
