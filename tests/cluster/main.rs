@@ -103,10 +103,17 @@ const MENDED: &[u64] = &[
     2071, 2179, 2192, 2305, 2350, 2370, 2371, 2398, 2435, 2440, 2603, 2630, 2804, 2829, 2848,
 ];
 
+/// The same of runs with a zone of a file, above 180.
+const MENDED_OF_A_FILE: &[u64] = &[305, 324, 327, 369, 422, 452, 478, 494, 502, 555, 711, 758, 848, 862];
+
 #[test]
 fn seeds_that_broke_a_promise_hold() {
-    let broken: Vec<_> =
-        MENDED.iter().filter_map(|seed| broken(&Plan::of(*seed)).map(|promise| (seed, promise))).collect();
+    let defined = MENDED.iter().map(|seed| Plan::of(*seed));
+    let of_a_file = MENDED_OF_A_FILE.iter().map(|seed| Plan::of(*seed).with_a_file());
+    let broken: Vec<_> = defined
+        .chain(of_a_file)
+        .filter_map(|plan| broken(&plan).map(|promise| (plan.seed, plan.from_file, promise)))
+        .collect();
     assert!(broken.is_empty(), "{broken:?}");
 }
 
@@ -141,12 +148,11 @@ fn every_promise_holds_with_busy_servers() {
 }
 
 /// The same, while the zone is defined by a configuration file, and servers that remember nothing are the first in a store that was
-/// emptied. Seed 75 shows a fault that is not mended: a ticket is gone after a wiped store and a failover, also where no newcomers
-/// are displaced.
+/// emptied.
 #[test]
 fn every_promise_holds_with_zones_of_a_file() {
     let plan = |seed| Plan::of(seed).with_a_file();
-    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 70), plan);
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 180), plan);
 }
 
 /// The guards of the store, each with the first seed that shows that it is needed.
@@ -159,7 +165,7 @@ const GUARDS: &[(Rule, u64)] = &[
     (Rule::Clock, 27),
     (Rule::Past, 1),
     (Rule::Unknown, 208),
-    (Rule::Newcomers, 6),
+    (Rule::Newcomers, 2),
 ];
 
 /// The guard that a process of this program breaks, by its place in [`RULES`].
