@@ -28,10 +28,7 @@ local function take_polls(s, at, polls)
   local heard, spare = KEYS[6], KEYS[7]
   call('SETRANGE', heard, at, polls)
   call('BITOP', 'AND', heard, heard, s.live_key)
-  for plane = 1, 4 do
-    call('BITOP', 'OR', spare, s.ages[plane], heard)
-    call('BITOP', 'XOR', s.ages[plane], spare, heard)
-  end
+  make_young(s.ages)
   -- In the front, only a claim makes a holder present.
   local whole, rest = floor(s.front / 8), s.front % 8
   if whole > 0 then call('SETRANGE', heard, 0, string.rep('\0', whole)) end

@@ -15,14 +15,6 @@ if fault then return fault end
 local spare, heard = KEYS[7], KEYS[6]
 local generation = floor(z.now / visit_generation_ms())
 
--- Clears the ages of those in `heard`.
-local function make_young(ages)
-  for plane = 1, 4 do
-    call('BITOP', 'OR', spare, ages[plane], heard)
-    call('BITOP', 'XOR', ages[plane], spare, heard)
-  end
-end
-
 -- Notes activity of visitors who did not leave. Returns how many of them were not counted.
 local function see(v, at, bits)
   if #bits == 0 then return 0 end

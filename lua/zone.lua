@@ -285,6 +285,14 @@ local function age_all(of, ages)
   return call('BITCOUNT', KEYS[6])
 end
 
+-- Clears the ages of those in KEYS[6].
+local function make_young(ages)
+  for plane = 1, 4 do
+    call('BITOP', 'OR', KEYS[7], ages[plane], KEYS[6])
+    call('BITOP', 'XOR', ages[plane], KEYS[7], KEYS[6])
+  end
+end
+
 -- The next generation: each age grows by one. Evicts tickets that are too old, or keeps them at the last age before that
 -- while a server is silent. Notes those that just became absent: no present ticket is older than `present_age`, and none of
 -- those below `near` is older than `near_age`.

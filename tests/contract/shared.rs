@@ -95,19 +95,28 @@ pub(crate) async fn entry_learnt_from_a_repeated_claim_survives_a_lost_state(
     assert_eq!(verdict, Verdict::Entered(admitted));
 }
 
+/// A server with the zone of its configuration, held. An operator would begin a new line; this may continue one.
+async fn of_a_file(servers: &Servers, settings: &Settings, zone: &ZoneId) -> Redis {
+    let server = servers.connect(settings, Durability::Async).await;
+    server.begin(&[(zone.clone(), with(Mode::Hold).into())]).await.expect("begun");
+    server.open_zone(zone, with(Mode::Hold)).await.expect("opened");
+    server
+}
+
+/// Lines that begin in the same second are not told apart.
+async fn next_second(servers: &Servers, zone: &ZoneId) {
+    let second = || servers.command(servers.holder(&format!("{{{zone}}}")), &["TIME"]).parts()[0].text();
+    let began = second();
+    eventually("the next second", || async { (second() != began).then_some(()) }).await;
+}
+
 /// A store is wiped twice. Each time a server that remembers nothing is first, and gives out tickets, before one that remembers the
 /// line has spoken. Everybody of the line keeps the place. The newcomers' tickets have the same numbers, and are gone at once.
 pub(crate) async fn line_goes_in_front_of_one_that_was_begun_without_it(backend: &InRedis, zone: &ZoneId) {
     // Uses its own Redis, because the test wipes it.
     let servers = Servers::start(backend.servers.topology());
     let settings = backend.settings();
-    // An operator would begin a new line. This is how servers open the zones of their configuration.
-    let connect = async || {
-        let server = servers.connect(&settings, Durability::Async).await;
-        server.begin(&[(zone.clone(), with(Mode::Hold).into())]).await.expect("begun");
-        server.open_zone(zone, with(Mode::Hold)).await.expect("opened");
-        server
-    };
+    let connect = async || of_a_file(&servers, &settings, zone).await;
     let join = async |server: &Redis, count: u32| {
         let Joined { epoch, first, .. } = server.join(zone, count).await.expect("joins");
         (first..first + u64::from(count)).map(|seq| (epoch, seq)).collect::<Vec<(u32, u64)>>()
@@ -124,13 +133,7 @@ pub(crate) async fn line_goes_in_front_of_one_that_was_begun_without_it(backend:
     let mut displaced = Vec::new();
     let mut known = vec![first];
     for count in [3, 5] {
-        // Lines that begin in the same second are not told apart.
-        let began = servers.command(servers.holder(&format!("{{{zone}}}")), &["TIME"]).parts()[0].text();
-        eventually("the next second", || async {
-            let now = servers.command(servers.holder(&format!("{{{zone}}}")), &["TIME"]).parts()[0].text();
-            (now != began).then_some(())
-        })
-        .await;
+        next_second(&servers, zone).await;
         servers.command(servers.holder(&format!("{{{zone}}}")), &["FLUSHALL"]);
         let ignorant = connect().await;
         displaced.extend(join(&ignorant, count).await);
@@ -193,22 +196,11 @@ pub(crate) async fn tickets_that_no_server_remembers_keep_their_places(backend: 
     // Uses its own Redis, because the test wipes it.
     let servers = Servers::start(backend.servers.topology());
     let settings = backend.settings();
-    let connect = async || {
-        let server = servers.connect(&settings, Durability::Async).await;
-        server.begin(&[(zone.clone(), with(Mode::Hold).into())]).await.expect("begun");
-        server.open_zone(zone, with(Mode::Hold)).await.expect("opened");
-        server
-    };
+    let connect = async || of_a_file(&servers, &settings, zone).await;
     let of_before = connect().await;
     let Joined { epoch, first, .. } = connect().await.join(zone, 3).await.expect("joins");
     let tickets = claims(epoch, first..first + 3);
-    // Lines that begin in the same second are not told apart.
-    let began = servers.command(servers.holder(&format!("{{{zone}}}")), &["TIME"]).parts()[0].text();
-    eventually("the next second", || async {
-        let now = servers.command(servers.holder(&format!("{{{zone}}}")), &["TIME"]).parts()[0].text();
-        (now != began).then_some(())
-    })
-    .await;
+    next_second(&servers, zone).await;
     servers.command(servers.holder(&format!("{{{zone}}}")), &["FLUSHALL"]);
     let ignorant = connect().await;
     of_before.beat(zone, Vec::new(), 0).await.expect("beats");

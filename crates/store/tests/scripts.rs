@@ -20,12 +20,12 @@ fn all() -> [&'static Script; 9] {
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
 const PINNED: [(&str, &str); 9] = [
-    ("join", "288aa88e5cd1ebccd19ad346426b849b3f5e765c"),
-    ("enter", "8f3d153bc35c252a40d2cc9116d841655127dafb"),
-    ("beat", "00f8b48e27bda88d6e5376377f779b8b17cfc1b9"),
-    ("visits", "dceb727eafe736a84b46865b6c6783d04b1f0f49"),
-    ("policy", "627bce4f6440067e304c9be8081b53593aa13ce2"),
-    ("restore", "636bcf49c15950fd5593a1b1f3a6359d716e37e2"),
+    ("join", "640b52092f04fa50b3be0bf514bdd2a736d7167a"),
+    ("enter", "51f3b3a27442f860c931b0bc957fa7b701b5692f"),
+    ("beat", "79d4b77fa68c48db8f60b49eb5de6dd4e6caabd4"),
+    ("visits", "044009504f678cda2a7258b943c46a87e4e3e0f8"),
+    ("policy", "e3000f0591300d3d32416745c9dace65c42d1b3d"),
+    ("restore", "27391e1142c9a8f1be1e61e3752264142bae00b1"),
     ("zones", "e75a47ddd4d017193c024ae49ba43873299b8b8b"),
     ("define", "c226b25630aeed362ca76d262e56dd7a2dfbe0b5"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),

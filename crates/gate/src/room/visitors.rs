@@ -71,8 +71,8 @@ impl Visitors {
             return;
         }
         leaving.push(seq);
-        let (mut left, (page, word, bit)) = (HashMap::clone(&self.left.load()), place(seq));
-        Arc::make_mut(left.entry(page).or_insert_with(|| Arc::new([0; PAGE_WORDS])))[word] |= bit;
+        let mut left = HashMap::clone(&self.left.load());
+        set(&mut left, seq);
         self.left.store(Arc::new(left));
     }
 
@@ -135,12 +135,15 @@ impl Visitors {
     pub(super) fn set_left(&self, left: Left) {
         let leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pages: HashMap<u64, Arc<Words>> = left.into_iter().collect();
-        for &seq in &*leaving {
-            let (page, word, bit) = place(seq);
-            Arc::make_mut(pages.entry(page).or_insert_with(|| Arc::new([0; PAGE_WORDS])))[word] |= bit;
-        }
+        leaving.iter().for_each(|&seq| set(&mut pages, seq));
         self.left.store(Arc::new(pages));
     }
+}
+
+/// Sets the bit of a ticket.
+fn set(pages: &mut HashMap<u64, Arc<Words>>, seq: u64) {
+    let (page, word, bit) = place(seq);
+    Arc::make_mut(pages.entry(page).or_insert_with(|| Arc::new([0; PAGE_WORDS])))[word] |= bit;
 }
 
 /// The page of a ticket, and its word and bit there.

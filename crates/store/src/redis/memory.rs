@@ -156,6 +156,17 @@ fn given_of(segment: u64, next: u64) -> usize {
     usize::try_from(next.saturating_sub(segment * SEGMENT).min(SEGMENT)).unwrap_or(0)
 }
 
+/// The pages of a segment's bitmap, which is in the bit order of Redis.
+fn pages_of(bits: &[u8]) -> impl Iterator<Item = Arc<Words>> {
+    bits.chunks_exact(PAGE_WORDS * 8).map(|page| {
+        let mut words = [0; PAGE_WORDS];
+        for (word, bits) in words.iter_mut().zip(wire::turn(page)) {
+            *word = bits;
+        }
+        Arc::new(words)
+    })
+}
+
 impl Memory {
     /// The memory after the first reply.
     pub(super) fn new(header: Header, past: Bytes, log: &[u8], sent: Instant) -> Result<Self, Garbled> {
@@ -314,15 +325,8 @@ impl Memory {
         for (segment, (_, bits)) in &self.left {
             let mut whole = bits.to_vec();
             whole.resize(SEGMENT_BYTES, 0);
-            for (bits, page) in whole.chunks_exact(PAGE_WORDS * 8).zip(segment * PAGES as u64..) {
-                let mut words = [0; PAGE_WORDS];
-                for (word, bits) in words.iter_mut().zip(wire::turn(bits)) {
-                    *word = bits;
-                }
-                if words != [0; PAGE_WORDS] {
-                    pages.push((page, Arc::new(words)));
-                }
-            }
+            let of_segment = (segment * PAGES as u64..).zip(pages_of(&whole));
+            pages.extend(of_segment.filter(|(_, words)| **words != [0; PAGE_WORDS]));
         }
         pages
     }
@@ -397,17 +401,7 @@ impl Memory {
         for (segment, counts) in (header.base..).zip(counts) {
             let given = given_of(segment, header.next);
             let bits = self.segments.get(&segment).unwrap_or(&unknown);
-            let gone = bits.gone(given);
-            let gone: Vec<Arc<Words>> = gone
-                .chunks_exact(PAGE_WORDS * 8)
-                .map(|page| {
-                    let mut words = [0; PAGE_WORDS];
-                    for (word, bits) in words.iter_mut().zip(wire::turn(page)) {
-                        *word = bits;
-                    }
-                    Arc::new(words)
-                })
-                .collect();
+            let gone: Vec<Arc<Words>> = pages_of(&bits.gone(given)).collect();
             pages.extend(SnapshotPage::spread(&gone, given, counts.present));
         }
         let snapshot = Snapshot {

@@ -297,8 +297,7 @@ impl AdminState {
         let kept = self.editor.routes();
         let tag = tag(kept.as_deref());
         if !wanted.fits(&tag) {
-            let what = "read the routes again, and make the change to what is there now";
-            return Err(Problem::new(CHANGED_MEANWHILE, what).with([("etag", tag.into())]));
+            return Err(changed_meanwhile(&tag));
         }
         // What another version wrote may be replaced, and none of its secrets can be kept.
         let before = kept.as_deref().and_then(|text| served::read_list(text).ok()).unwrap_or_default();
@@ -311,7 +310,7 @@ impl AdminState {
 
     /// Reads a list of routes.
     fn read(&self, list: &[Map<String, Value>]) -> Result<Vec<Route>, Problem> {
-        let mut routes = Vec::with_capacity(list.len());
+        let (mut routes, now) = (Vec::with_capacity(list.len()), self.routes.load());
         for (index, fields) in list.iter().enumerate() {
             if !fields.contains_key("name") {
                 return Err(bad(index, "name", "is missing; counts and the audit log need it"));
@@ -324,7 +323,6 @@ impl AdminState {
                 let what = format!("there is no zone `{}`; create it first, or correct it", gated.zone);
                 return Err(bad(index, "zone", &what));
             }
-            let now = self.routes.load();
             let mut others = now.routes.all().iter().enumerate();
             if others.any(|(at, other)| now.source(at) == Source::File && other.name == route.name) {
                 let what =
@@ -373,10 +371,7 @@ impl AdminState {
                     self.gate.routes().send_replace(other);
                 }
                 Ok(RoutesDefined::Otherwise(other)) => {
-                    let what = "read the routes again, and make the change to what is there now";
-                    return Err(
-                        Problem::new(CHANGED_MEANWHILE, what).with([("etag", tag(other.as_deref()).into())])
-                    );
+                    return Err(changed_meanwhile(&tag(other.as_deref())));
                 }
                 Err(DefineError::NoCell) => {
                     let what = "routes are kept where zones without a tenant are, and no cell is for those; give one `\"*\"` \
@@ -391,6 +386,12 @@ impl AdminState {
         }
         Err(DefineError::Busy.into())
     }
+}
+
+/// The list is another one than the change expects: its tag is this.
+fn changed_meanwhile(tag: &str) -> Problem {
+    let what = "read the routes again, and make the change to what is there now";
+    Problem::new(CHANGED_MEANWHILE, what).with([("etag", tag.into())])
 }
 
 fn bad(index: usize, field: &str, what: &str) -> Problem {

@@ -180,24 +180,7 @@ pub(super) struct Refusals;
 
 impl Modify for Refusals {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
-        let of_poll: &[Code] = &[
-            MALFORMED_JSON,
-            MISSING_FIELD,
-            UNKNOWN_FIELD,
-            WRONG_TYPE,
-            BAD_TOKEN,
-            UNKNOWN_ZONE,
-            SLOW_BODY,
-            GONE,
-            TOO_LARGE,
-            UNSUPPORTED_MEDIA_TYPE,
-            TOO_MANY_REQUESTS,
-            BUSY,
-            STORE_AWAY,
-            ZONE_CLOSED,
-            ZONE_FULL,
-        ];
-        let of_leave: &[Code] = &[
+        let of_token: &[Code] = &[
             MALFORMED_JSON,
             MISSING_FIELD,
             UNKNOWN_FIELD,
@@ -210,6 +193,7 @@ impl Modify for Refusals {
             TOO_MANY_REQUESTS,
             STORE_AWAY,
         ];
+        let of_poll = &[of_token, &[GONE, BUSY, ZONE_CLOSED, ZONE_FULL]].concat();
         let of_stream: &[Code] = &[
             MISSING_FIELD,
             UNKNOWN_FIELD,
@@ -228,7 +212,7 @@ impl Modify for Refusals {
             for (_, operation) in operations(item) {
                 let own = match path.as_str() {
                     "/traffic/wait" | "/traffic/entry" => of_poll,
-                    "/traffic/leave" => of_leave,
+                    "/traffic/leave" => of_token,
                     "/traffic/stream" => of_stream,
                     "/traffic/notice" => {
                         &[MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE, UNKNOWN_ZONE, STORE_AWAY]
