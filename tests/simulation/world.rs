@@ -19,7 +19,11 @@ use gate::{
     Gate, Refusal, Reply, Token,
     pace::{Load, Pace},
 };
-use tokio::{sync::Notify, task::LocalSet, time::sleep};
+use tokio::{
+    sync::Notify,
+    task::{JoinHandle, LocalSet},
+    time::sleep,
+};
 
 use crate::{
     auditor::Auditor,
@@ -52,6 +56,8 @@ struct World {
     mode: Cell<Mode>,
     polling_period_ms: Cell<u32>,
     starts: Cell<u64>,
+    /// What runs beside the users until the end.
+    beside: RefCell<Vec<JoinHandle<()>>>,
 }
 
 /// How long a run may take in addition to the time that its line needs.
@@ -82,18 +88,25 @@ async fn play(scenario: Scenario, seed: u64) -> Auditor {
         mode: Cell::new(Mode::Auto),
         polling_period_ms: Cell::new(scenario.policy.polling_period_ms),
         starts: Cell::new(seed),
+        beside: RefCell::default(),
         zone,
         seals,
         scenario,
     });
     world.start().await;
-    tokio::task::spawn_local(Rc::clone(&world).inject_faults());
+    world.beside(Rc::clone(&world).inject_faults());
     let mut random = Random::of(seed ^ 0xA5A5);
     let users: Vec<_> = (0..world.scenario.users.len())
         .map(|user| tokio::task::spawn_local(Rc::clone(&world).live(user, Random::of(random.bits()))))
         .collect();
     for user in users {
         user.await.expect("a user's task");
+    }
+    // A task that panicked checks nothing any more.
+    for task in world.beside.take() {
+        if task.is_finished() {
+            task.await.expect("a task beside the users");
+        }
     }
     world.server.borrow_mut().take();
     drop(world);
@@ -110,6 +123,11 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 impl World {
     fn now_ms(&self) -> u64 {
         self.clocks.true_ms()
+    }
+
+    /// Runs a task beside the users. Its panic fails the run.
+    fn beside(&self, task: impl Future<Output = ()> + 'static) {
+        self.beside.borrow_mut().push(tokio::task::spawn_local(task));
     }
 
     async fn start(&self) {
@@ -131,7 +149,7 @@ impl World {
         while self.serve(&server.gate).await.is_err() {
             sleep(Duration::from_millis(500)).await;
         }
-        tokio::task::spawn_local(self.pace(Rc::downgrade(&server)));
+        self.beside(self.pace(Rc::downgrade(&server)));
         *self.server.borrow_mut() = Some(server);
     }
 
@@ -271,7 +289,7 @@ impl World {
                 Some(Ok(Reply::Entered { token: newer, .. })) => {
                     if !entered && self.scenario.policy.max_active > 0 {
                         let ticket = self.sealer.open(&newer).expect("the server's token");
-                        tokio::task::spawn_local(Rc::clone(&self).stay(ticket, plan.stay));
+                        self.beside(Rc::clone(&self).stay(ticket, plan.stay));
                     }
                     entered = true;
                     if repeats == 0 {
@@ -307,19 +325,20 @@ impl World {
         let mut visit = Visit { epoch: ticket.epoch, seq: ticket.seq, began_s, seen_s: began_s, address: 0 };
         loop {
             let next_ms = (self.now_ms() + stay.every_ms).min(end_ms);
-            sleep(Duration::from_millis(next_ms - self.now_ms())).await;
+            // The end may have passed while the server was away.
+            sleep(Duration::from_millis(next_ms.saturating_sub(self.now_ms()))).await;
             let (now_ms, server) = (self.now_ms(), self.server.borrow().clone());
-            if now_ms == end_ms && !stay.says {
+            if now_ms >= end_ms && !stay.says {
                 return;
             }
             let Some(server) = server else {
-                sleep(Duration::from_millis(RETRY_MS)).await;
-                if now_ms == end_ms {
+                if now_ms >= end_ms {
                     return;
                 }
+                sleep(Duration::from_millis(RETRY_MS)).await;
                 continue;
             };
-            if now_ms == end_ms {
+            if now_ms >= end_ms {
                 server.gate.leave(&self.zone, visit.seq);
                 lock(&self.auditor).leaves(now_ms, visit.seq);
                 return;
