@@ -35,6 +35,9 @@ struct Held {
     user: usize,
     /// When the holder last called the server, in true milliseconds.
     heard_ms: u64,
+    /// Until when the ticket may still end although its holder called: the holder had been silent for longer than the idle
+    /// time, and the store evicted the ticket before the server reported the call.
+    back_ms: u64,
     /// Until when the holder is present: two polling periods and half a second after a poll. A poll with a `stale` reply
     /// does not count, because it did not reach the store.
     present_ms: u64,
@@ -189,10 +192,15 @@ impl Auditor {
         (held.entered_ms, held.entry, held.active_ms) = (Some(now_ms), Some(entry), Some(now_ms));
     }
 
+    fn idle_ms(&self) -> u64 {
+        u64::from(self.policy.idle_timeout_s) * 1_000
+    }
+
     fn hold(&mut self, seq: u64, user: usize, heard_ms: u64) -> &mut Held {
         self.held.entry(seq).or_insert(Held {
             user,
             heard_ms,
+            back_ms: 0,
             present_ms: 0,
             entered_ms: None,
             entry: None,
@@ -295,8 +303,13 @@ impl Auditor {
                     (story.naive_s, story.told_s) =
                         (naive_s, eta.map(|eta| (eta.seconds, eta.low_s, eta.high_s)));
                 }
+                let (idle_ms, reported_ms) =
+                    (self.idle_ms(), asked_ms.max(self.trouble_ms.unwrap_or(0)) + DELAY_MS);
                 let held = self.hold(seq, user, asked_ms);
                 held.user = user;
+                if asked_ms > held.heard_ms + idle_ms {
+                    held.back_ms = reported_ms;
+                }
                 if joined {
                     held.left = false;
                 }
@@ -346,10 +359,9 @@ impl Auditor {
                         .entered_ms
                         .is_none_or(|at_ms| now_ms < at_ms + u64::from(self.policy.pass_ttl_s) * 1_000)
                 {
-                    let idle_ms = u64::from(self.policy.idle_timeout_s) * 1_000;
                     if held.entered_ms.is_some() {
                         self.breaks(Promise::PassDiffers, format!("ticket {seq} entered, and is gone"));
-                    } else if asked_ms <= held.heard_ms + idle_ms {
+                    } else if (held.back_ms..=held.heard_ms + self.idle_ms()).contains(&asked_ms) {
                         let how = format!(
                             "{now_ms} ms: ticket {seq} is gone, and was heard at {} ms",
                             held.heard_ms
@@ -388,9 +400,10 @@ impl Auditor {
 
     /// A rank counts every holder who waits ahead, and no holder who was silent for 70 s.
     fn check_rank(&mut self, now_ms: u64, seq: u64, rank: u64) {
-        let idle_ms = u64::from(self.policy.idle_timeout_s) * 1_000;
+        let idle_ms = self.idle_ms();
         let ahead = |from_ms: u64| {
-            let counts = |held: &&Held| Self::waits(held) && held.heard_ms >= from_ms;
+            let counts =
+                |held: &&Held| Self::waits(held) && held.heard_ms >= from_ms && held.back_ms <= now_ms;
             self.held.range(..seq).map(|(_, held)| held).filter(counts).count() as u64
         };
         let least = ahead(now_ms.saturating_sub(idle_ms));

@@ -100,9 +100,6 @@ pub(super) async fn run<S: Store>(
         let orders = orders.take();
         // The beat goes first. It reports who polled while the store was slow, before the store decides about others.
         let mut beaten = true;
-        if orders.visits && !room.is_away() {
-            report_visits(&*store, &room).await;
-        }
         if let Some(policy) = orders.open {
             open(&*store, &room, policy).await;
         } else if room.is_open()
@@ -120,6 +117,9 @@ pub(super) async fn run<S: Store>(
                 open(&*store, &room, policy).await;
             }
         } else {
+            if orders.visits && room.is_open() && !room.is_away() {
+                report_visits(&*store, &room).await;
+            }
             beaten = false;
         }
         for done in orders.settle {
