@@ -36,7 +36,7 @@
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
 local floor, max, min, abs = math.floor, math.max, math.min, math.abs
 
-local SEGMENT, AGE_OUT, PAUSE_MS, LONG_PAUSE_MS = 65536, 13, 1500, 4000
+local SEGMENT, AGE_OUT, PAUSE_MS, LONG_PAUSE_MS = 65536, 14, 1500, 4000
 local BIT_MS, LEAST_POLL_MS, LAST_STEP_MS, MINUTE_MS, NEAR_PERIOD_MS = 500, 100, 700, 60000, 3000
 -- How often the front asks while nobody more may be inside.
 local FULL_POLL_MS = 500
@@ -117,7 +117,7 @@ local function front_len() return max(floor((sub_cap() * 3 + 1) / 2), 16) end
 local function front_limit() return min(front_len(), room() + max(floor((z.n + 59) / 60), 16)) end
 local function present_generations(period)
   local g = generation_ms()
-  return min(floor((period * 2 + BIT_MS + g - 1) / g), 12)
+  return min(floor((period * 2 + BIT_MS + g - 1) / g), AGE_OUT - 1)
 end
 -- The period of people who approach the front.
 local function near_period() return min(z.period, NEAR_PERIOD_MS) end
@@ -280,8 +280,8 @@ local function age_all(of, ages)
     call('BITOP', 'XOR', ages[i], ages[i], carry)
     carry, spare = spare, carry
   end
-  -- 13 is 1101 in binary, and no age is higher.
-  call('BITOP', 'AND', KEYS[6], ages[1], ages[3], ages[4])
+  -- 14 is 1110 in binary, and no age is higher.
+  call('BITOP', 'AND', KEYS[6], ages[2], ages[3], ages[4])
   return call('BITCOUNT', KEYS[6])
 end
 
@@ -299,10 +299,10 @@ end
 local function grow_older(s, present_age, near_age)
   local evicted = age_all(s.live_key, s.ages)
   if evicted > 0 and z.now < z.spare_until then
-    call('BITOP', 'XOR', s.ages[1], s.ages[1], KEYS[6])
+    for _, i in ipairs({ 1, 2 }) do call('BITOP', 'XOR', s.ages[i], s.ages[i], KEYS[6]) end
   elseif evicted > 0 then
     call('BITOP', 'XOR', s.live_key, s.live_key, KEYS[6])
-    for _, i in ipairs({ 1, 3, 4 }) do call('BITOP', 'XOR', s.ages[i], s.ages[i], KEYS[6]) end
+    for _, i in ipairs({ 2, 3, 4 }) do call('BITOP', 'XOR', s.ages[i], s.ages[i], KEYS[6]) end
     call('BITOP', 'AND', s.here_key, s.here_key, s.live_key)
     set_live(s, s.live - evicted)
     z.evicted = z.evicted + evicted

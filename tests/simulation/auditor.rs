@@ -35,8 +35,10 @@ struct Held {
     user: usize,
     /// When the holder last called the server, in true milliseconds.
     heard_ms: u64,
-    /// Until when the ticket may still end although its holder called: the holder had been silent for longer than the idle
-    /// time, and the store evicted the ticket before the server reported the call.
+    /// When the holder called after more than the idle time, until a later call shows that the ticket is still there. The store
+    /// may have evicted it before the server reported that call.
+    late_ms: Option<u64>,
+    /// When the holder called who had been absent, until the next call.
     back_ms: u64,
     /// Until when the holder is present: two polling periods and half a second after a poll. A poll with a `stale` reply
     /// does not count, because it did not reach the store.
@@ -72,6 +74,9 @@ pub(crate) struct Auditor {
     entries: Vec<(u64, bool)>,
     /// The end of the last trouble in which polls could not reach the store.
     trouble_ms: Option<u64>,
+    /// When the last hold ended: from the change to its end. Whoever came back just before it, after having been absent, was not told
+    /// to claim, and so is present from the next call on.
+    hold_ended: (u64, u64),
     /// The end of the last time without a server.
     down_ms: u64,
     pub(crate) stories: BTreeMap<usize, Story>,
@@ -94,6 +99,7 @@ impl Auditor {
             held: BTreeMap::new(),
             entries: Vec::new(),
             trouble_ms: None,
+            hold_ended: (0, 0),
             down_ms: 0,
             stories: BTreeMap::new(),
             broken: Vec::new(),
@@ -107,6 +113,11 @@ impl Auditor {
         if self.broken.len() < 20 {
             self.broken.push((promise, how));
         }
+    }
+
+    /// A change of the operator ends a hold, from then until then.
+    pub(crate) fn hold_ends(&mut self, from_ms: u64, until_ms: u64) {
+        self.hold_ended = (from_ms, until_ms);
     }
 
     /// Polls cannot reach the store until then.
@@ -172,7 +183,12 @@ impl Auditor {
             );
         }
         // Each present holder ahead has a slot before this one.
-        let ahead = self.held.range(..seq).filter(|(_, held)| Self::is_present(held, now_ms)).count();
+        let (from_ms, until_ms) = self.hold_ended;
+        let is_present = |held: &Held| {
+            Self::is_present(held, now_ms)
+                && !(from_ms.saturating_sub(1_200)..=until_ms).contains(&held.back_ms)
+        };
+        let ahead = self.held.range(..seq).filter(|(_, held)| is_present(held)).count();
         if by_join && ahead > 0 {
             self.breaks(
                 Promise::NewcomerFirst,
@@ -181,7 +197,7 @@ impl Auditor {
         }
         let free = cap.saturating_sub(minute).min(sub_cap.saturating_sub(sub));
         if !by_join && ahead >= free.max(1) {
-            let first = self.held.range(..seq).find(|(_, held)| Self::is_present(held, now_ms));
+            let first = self.held.range(..seq).find(|(_, held)| is_present(held));
             let how = format!(
                 "{now_ms} ms: ticket {seq} before {ahead} present, {free} slots; the first: {first:?}"
             );
@@ -200,6 +216,7 @@ impl Auditor {
         self.held.entry(seq).or_insert(Held {
             user,
             heard_ms,
+            late_ms: None,
             back_ms: 0,
             present_ms: 0,
             entered_ms: None,
@@ -303,18 +320,20 @@ impl Auditor {
                     (story.naive_s, story.told_s) =
                         (naive_s, eta.map(|eta| (eta.seconds, eta.low_s, eta.high_s)));
                 }
-                let (idle_ms, reported_ms) =
-                    (self.idle_ms(), asked_ms.max(self.trouble_ms.unwrap_or(0)) + DELAY_MS);
+                let (idle_ms, trouble_ms) = (self.idle_ms(), self.trouble_ms.unwrap_or(0));
                 let held = self.hold(seq, user, asked_ms);
                 held.user = user;
                 if asked_ms > held.heard_ms + idle_ms {
-                    held.back_ms = reported_ms;
+                    held.late_ms = Some(asked_ms);
+                } else if !stale && held.late_ms.is_some_and(|at| at.max(trouble_ms) + DELAY_MS < asked_ms) {
+                    held.late_ms = None;
                 }
                 if joined {
                     held.left = false;
                 }
                 held.heard_ms = held.heard_ms.max(asked_ms);
                 if !stale {
+                    held.back_ms = if asked_ms > held.present_ms { asked_ms } else { 0 };
                     held.present_ms = asked_ms + 2 * u64::from(*polling_period_ms) + 500;
                 }
                 let told_ms = eta.map(|eta| now_ms + u64::from(eta.seconds) * 1_000);
@@ -361,7 +380,7 @@ impl Auditor {
                 {
                     if held.entered_ms.is_some() {
                         self.breaks(Promise::PassDiffers, format!("ticket {seq} entered, and is gone"));
-                    } else if (held.back_ms..=held.heard_ms + self.idle_ms()).contains(&asked_ms) {
+                    } else if held.late_ms.is_none() && asked_ms <= held.heard_ms + self.idle_ms() {
                         let how = format!(
                             "{now_ms} ms: ticket {seq} is gone, and was heard at {} ms",
                             held.heard_ms
@@ -403,7 +422,7 @@ impl Auditor {
         let idle_ms = self.idle_ms();
         let ahead = |from_ms: u64| {
             let counts =
-                |held: &&Held| Self::waits(held) && held.heard_ms >= from_ms && held.back_ms <= now_ms;
+                |held: &&Held| Self::waits(held) && held.heard_ms >= from_ms && held.late_ms.is_none();
             self.held.range(..seq).map(|(_, held)| held).filter(counts).count() as u64
         };
         let least = ahead(now_ms.saturating_sub(idle_ms));

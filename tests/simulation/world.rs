@@ -227,12 +227,13 @@ impl World {
                         }
                         _ => {}
                     }
-                    let server = self.server.borrow().clone();
+                    let (server, from_ms) = (self.server.borrow().clone(), self.now_ms());
                     while let Some(server) = &server
                         && self.serve(&server.gate).await.is_err()
                     {
                         sleep(Duration::from_millis(500)).await;
                     }
+                    lock(&self.auditor).hold_ends(from_ms, self.now_ms());
                 }
                 Fault::Stall(until_ms) => lock(&self.auditor).trouble(until_ms + RETRY_MS),
                 Fault::Step(by_s) => *lock(&self.clocks.stepped_s) += by_s,

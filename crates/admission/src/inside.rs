@@ -1,7 +1,7 @@
 //! The people inside a zone: those who entered and have not left.
 //!
 //! They are counted like a line, by bitmaps with ages. A visitor's activity is one bit of a server's next report, so it costs the
-//! store nothing at that moment. A visit ends when its holder leaves, or after thirteen generations without activity. A generation
+//! store nothing at that moment. A visit ends when its holder leaves, or after fourteen generations without activity. A generation
 //! is a twelfth of nine eighths of `visit_idle_s`, because a visitor's own proof of the visit lasts that long.
 //!
 //! Time passes for a visit only while reports come: each report ends one generation at most. So nobody is taken for idle because

@@ -30,8 +30,9 @@ pub(crate) const PAGES: usize = 8;
 pub(crate) const SEGMENT_TICKETS: usize = PAGES * PAGE_TICKETS;
 pub(crate) const SEGMENT_WORDS: usize = PAGES * PAGE_WORDS;
 
-/// A ticket of this age is evicted: its holder was silent for the running generation and twelve whole ones.
-pub(crate) const IDLE_AGE: u64 = 13;
+/// A ticket of this age is evicted: since a report of its holder, thirteen whole generations have passed. Twelve are the idle time;
+/// the other one is for the next report. Whoever asks just before the idle time is over is reported up to a second after it.
+pub(crate) const IDLE_AGE: u64 = 14;
 
 /// The most generations that one touch applies. After that many, every ticket is evicted.
 const MOST_MISSED: u64 = 16;
@@ -199,8 +200,8 @@ impl Segment {
             assert_eq!(holders.here[word] & !alive, 0, "a present ticket is live");
             let aged = !holders.ages.of_age(word, 0);
             assert_eq!(aged & !alive, 0, "a ticket that is gone has no age");
-            let too_old = [13, 14, 15].map(|age| holders.ages.of_age(word, age));
-            assert_eq!(too_old, [0; 3], "evicted");
+            let too_old = [14, 15].map(|age| holders.ages.of_age(word, age));
+            assert_eq!(too_old, [0; 2], "evicted");
         }
         assert_eq!((live, present), (self.live, self.present));
         assert!(
@@ -274,8 +275,9 @@ impl Segment {
             holders.ages.grow(word, live);
             let silent = evicting_age().map_or(0, |age| live & holders.ages.of_age(word, age));
             if spares {
-                // 13 becomes 12.
+                // 14 becomes 13.
                 holders.ages.planes[0][word] ^= silent;
+                holders.ages.planes[1][word] ^= silent;
             } else if silent != 0 {
                 evicted += silent.count_ones();
                 self.set_gone(word, silent);

@@ -20,12 +20,12 @@ fn all() -> [&'static Script; 9] {
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
 const PINNED: [(&str, &str); 9] = [
-    ("join", "640b52092f04fa50b3be0bf514bdd2a736d7167a"),
-    ("enter", "51f3b3a27442f860c931b0bc957fa7b701b5692f"),
-    ("beat", "79d4b77fa68c48db8f60b49eb5de6dd4e6caabd4"),
-    ("visits", "044009504f678cda2a7258b943c46a87e4e3e0f8"),
-    ("policy", "e3000f0591300d3d32416745c9dace65c42d1b3d"),
-    ("restore", "27391e1142c9a8f1be1e61e3752264142bae00b1"),
+    ("join", "518f7316b7b7b90b79720b83794accaf45569fad"),
+    ("enter", "af64117955de4e46944d4f67c555aa1343b537b7"),
+    ("beat", "7be586b8fec9334005c1badbe4af0158ef8fdb88"),
+    ("visits", "34cbc91072660b24828b717e32c0fe4eb95be389"),
+    ("policy", "ed06621b1c09f614b3d4be21c23175d008903606"),
+    ("restore", "1fcbba9a5818d68352297e05b0db14c839e443c8"),
     ("zones", "e75a47ddd4d017193c024ae49ba43873299b8b8b"),
     ("define", "c226b25630aeed362ca76d262e56dd7a2dfbe0b5"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),

@@ -1,6 +1,6 @@
 //! How late a snapshot shows that somebody left.
 
-use crate::{Snapshot, number};
+use crate::{Snapshot, number, segment::IDLE_AGE};
 
 /// How late it is known that somebody left, in seconds, when a generation ends. It is known of everybody who left before that,
 /// and of nobody who left later.
@@ -20,7 +20,7 @@ impl Lags {
         let period_s = f64::from(snapshot.told_ms) / 1_000.0;
         // People leave in the middle between two polls, and a poll is reported half a second late.
         let after = |generations: f64| (generations * generation_s + 0.5 - period_s / 2.0).max(0.5);
-        let evicted_s = after(12.0);
+        let evicted_s = after(number(IDLE_AGE - 1));
         let absent_s = after(number(policy.present_age(snapshot.told_ms))).min(evicted_s);
         let near_s = f64::from(policy.near_period_ms()) / 1_000.0;
         let front_s = (2.0 * near_s + 1.5 - near_s / 2.0).min(absent_s);
