@@ -1,17 +1,15 @@
-// A site of three pages behind a real proxy that asks Weir, as people see it: with and without JavaScript, in two tabs, and with a
-// form. tests/proxies runs all proxies; here it is Caddy, with the recipe of deploy/proxies.
+// A site of three pages behind each of the real proxies, as people see it: with and without JavaScript, in two tabs, and with a
+// form. tests/proxies asks the same proxies without a browser.
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import http from "node:http";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { test as all } from "node:test";
 import { Weir, axe, context, page, shot, until, zone } from "./harness.mjs";
+import { PROXIES, page_status, proxy } from "./proxies.mjs";
 
 const tests = [];
-const test = (name, run) => tests.push([name, run]);
+/// A test of the page, behind each proxy.
+const test = (name, run) => PROXIES.forEach((kind) => tests.push([`${kind}: ${name}`, (t) => run(t, kind)]));
 
 const QUICK = { admit_per_minute: 600, polling_period_ms: 500, idle_timeout_s: 10 };
 const CONFIG = (more) => `trusted_proxies = ["127.0.0.1"]\n${zone("SITE", { ...QUICK, ...more })}[[route]]\nzone = "SITE"\n`;
@@ -20,49 +18,22 @@ const MOVING = CONFIG({});
 const text = (at, name) => at.textContent(`[data-weir="${name}"]`);
 const rank_is = (at, rank) => until(`the rank is ${rank}`, async () => (await text(at, "rank")) === rank);
 
-// No other process uses this part of the loopback network, and each site has a port of its own.
-const pid = process.pid;
-const HOST = `127.${64 | ((pid >> 16) & 63)}.${(pid >> 8) & 255}.${pid & 255}`;
-let port = 8100;
-
-/// A shop behind Caddy, and the requests that reached it.
-async function site(t, config) {
+/// A shop of some pages behind a proxy, and the requests that reached it.
+async function site(t, kind, config) {
   const asked = [];
   const shop = http.createServer(async (request, response) => {
     let body = "";
     for await (const chunk of request) body += chunk;
     asked.push({ method: request.method, url: request.url, body });
     const form = '<form method="post" action="/order"><input name="item" value="7" aria-label="item"><button>Order</button></form>';
-    const html = `<!doctype html><html lang="en"><title>shop</title><h1>${request.method} ${request.url} ${body}</h1>${form}`;
+    const leave = `<button onclick="navigator.sendBeacon('/.weir/leave')">Leave</button>`;
+    const html = `<!doctype html><html lang="en"><title>shop</title><h1>${request.method} ${request.url} ${body}</h1>${form}${leave}`;
     response.writeHead(200, { "content-type": "text/html" }).end(html);
   });
   await new Promise((done) => shop.listen(0, "127.0.0.1", done));
   t.after(() => shop.close().closeAllConnections());
   const weir = await Weir.start(t, { config });
-  const dir = mkdtempSync(join(tmpdir(), "weir-caddy-"));
-  const own = (port += 1);
-  const recipe = readFileSync(new URL("../../deploy/proxies/Caddyfile", import.meta.url), "utf8")
-    .replaceAll("127.0.0.1:8080", weir.door.address)
-    .replaceAll("127.0.0.1:3000", `127.0.0.1:${shop.address().port}`)
-    .replace(":8000 {", `http://:${own} {\n\tbind ${HOST}`);
-  writeFileSync(join(dir, "Caddyfile"), recipe);
-  const env = { ...process.env, XDG_DATA_HOME: dir, XDG_CONFIG_HOME: dir };
-  const args = ["run", "--adapter", "caddyfile", "--config", join(dir, "Caddyfile")];
-  const caddy = spawn(process.env.CADDY ?? "caddy", args, { env, stdio: ["ignore", "ignore", "pipe"] });
-  let log = "";
-  caddy.stderr.on("data", (bytes) => (log += bytes));
-  const ended = new Promise((done) => caddy.once("error", (error) => done((log += error))).once("close", done));
-  t.after(async () => {
-    if (t.passed === false) process.stderr.write(`--- the log of Caddy:\n${log}---\n`);
-    caddy.kill("SIGKILL");
-    await ended;
-    rmSync(dir, { recursive: true, force: true });
-  });
-  const url = `http://${HOST}:${own}`;
-  await until("Caddy serves", async () => {
-    if (caddy.exitCode !== null || !caddy.pid) throw new Error(`Caddy does not run; scripts/test takes it from a package: ${log}`);
-    return (await fetch(`${url}/healthz`)).status === 200;
-  });
+  const url = await proxy(t, kind, weir.door.address, shop.address().port);
   asked.length = 0;
   const move = () => {
     weir.configure(MOVING);
@@ -71,19 +42,19 @@ async function site(t, config) {
   return { asked, weir, url, move };
 }
 
-test("a visitor waits at the address that was asked for, and arrives there", async (t) => {
-  const { asked, weir, url, move } = await site(t, HELD);
+test("a visitor waits at the address that was asked for, and arrives there", async (t, kind) => {
+  const { asked, weir, url, move } = await site(t, kind, HELD);
   await weir.crowd(t, "SITE", 1);
   const made = await context(t);
   const at = await made.newPage();
   const reply = await at.goto(`${url}/cart?item=7#list`);
-  assert.equal(reply.status(), 503);
+  assert.equal(reply.status(), page_status(kind));
   await rank_is(at, "2");
   assert.match(await at.title(), /^2 · Waiting room$/);
   assert.match(await text(at, "reason"), /Nobody is admitted/);
   assert.match(await text(at, "explanation"), /kept for 10 seconds/);
   assert.deepEqual(await axe(at), []);
-  await shot(at, "gate waiting");
+  await shot(at, `gate waiting ${kind}`);
   const cookies = await made.cookies();
   assert.deepEqual(cookies.map(({ name, httpOnly, sameSite }) => [name, httpOnly, sameSite]), [["weir-SITE", true, "Lax"]]);
   await at.reload();
@@ -102,8 +73,8 @@ test("a visitor waits at the address that was asked for, and arrives there", asy
   assert.equal((await at.textContent("h1")).trim(), "GET /third");
 });
 
-test("a visitor without JavaScript waits and arrives, too", async (t) => {
-  const { weir, url, move } = await site(t, HELD);
+test("a visitor without JavaScript waits and arrives, too", async (t, kind) => {
+  const { weir, url, move } = await site(t, kind, HELD);
   await weir.crowd(t, "SITE", 1);
   const at = await page(t, `${url}/cart`, { javaScriptEnabled: false, locale: "ko-KR" });
   assert.equal((await text(at, "rank")).trim(), "2");
@@ -112,14 +83,14 @@ test("a visitor without JavaScript waits and arrives, too", async (t) => {
   await until("the site shows its page", async () => (await at.textContent("h1")).trim() === "GET /cart");
 });
 
-test("what was sent with a form can be sent again", async (t) => {
-  const { asked, weir, url, move } = await site(t, MOVING);
+test("what was sent with a form can be sent again", async (t, kind) => {
+  const { asked, weir, url, move } = await site(t, kind, MOVING);
   const made = await context(t);
   const at = await made.newPage();
   await at.goto(`${url}/form`);
   weir.configure(HELD);
   weir.signal("SIGHUP");
-  await until("the zone is held", async () => (await fetch(`${url}/x`)).status === 503);
+  await until("the zone is held", async () => (await fetch(`${url}/x`)).status === page_status(kind));
   // The visit has ended.
   await made.clearCookies();
   asked.length = 0;
@@ -137,8 +108,8 @@ test("what was sent with a form can be sent again", async (t) => {
   assert.deepEqual(asked.filter(({ method }) => method === "POST"), [{ method: "POST", url: "/order", body: "item=7" }]);
 });
 
-test("while Weir is away the page says so, and the place is kept", async (t) => {
-  const { weir, url, move } = await site(t, HELD);
+test("while Weir is away the page says so, and the place is kept", async (t, kind) => {
+  const { weir, url, move } = await site(t, kind, HELD);
   const at = await page(t, `${url}/cart`);
   await rank_is(at, "1");
   await weir.kill();
@@ -148,6 +119,20 @@ test("while Weir is away the page says so, and the place is kept", async (t) => 
   await rank_is(at, "1");
   move();
   await until("the site shows its page", async () => (await at.textContent("h1")).trim() === "GET /cart");
+});
+
+test("whoever leaves makes room for the next visitor", async (t, kind) => {
+  const { asked, url } = await site(t, kind, CONFIG({ max_active: 1, visit_idle_s: 600 }));
+  const [ada, ben] = [await page(t, `${url}/a`), await page(t, `${url}/b`)];
+  // A zone with a limit lets nobody in for a minute if people may be inside of whom nothing is known; a new one has none.
+  const shows = (at, path) => until(`the site shows ${path}`, async () => (await at.textContent("h1")).trim() === `GET ${path}`);
+  await shows(ada, "/a");
+  await rank_is(ben, "1");
+  await ada.getByRole("button", { name: "Leave" }).click();
+  await shows(ben, "/b");
+  assert.deepEqual(asked.filter(({ method }) => method === "POST"), [], "the site does not hear of it");
+  await ada.goto(`${url}/again`);
+  await rank_is(ada, "1");
 });
 
 all("a site behind a proxy", { concurrency: 4 }, (t) => Promise.all(tests.map(([name, run]) => t.test(name, run))));

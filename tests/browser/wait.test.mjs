@@ -460,4 +460,25 @@ test("an app of another origin uses weir.js", async (t) => {
   await assert.rejects(at.evaluate(() => globalThis.Weir.wait({})), /zone must be a zone's id/);
 });
 
+test("an app of another origin says that its user leaves", async (t) => {
+  const app = await service(t);
+  const limited = open({ max_active: 1, visit_idle_s: 600 });
+  const weir = await Weir.start(t, { config: `cors_origins = ["${app.origin}"]\n${limited}` });
+  const visitor = async () => {
+    const at = await page(t, `${app.origin}/`);
+    await at.addScriptTag({ url: `${weir.url}/weir.js` });
+    await at.evaluate(() => {
+      globalThis.place = globalThis.Weir.wait({ zone: "Z" });
+      for (const name of ["waiting", "entered"]) place.addEventListener(name, () => (globalThis.said = name));
+    });
+    return { at, says: (wanted) => until(`the app hears ${wanted}`, () => at.evaluate((name) => globalThis.said === name, wanted)) };
+  };
+  const ada = await visitor();
+  await ada.says("entered");
+  const ben = await visitor();
+  await ben.says("waiting");
+  await ada.at.evaluate(() => globalThis.place.leave());
+  await ben.says("entered");
+});
+
 all("the waiting page", { concurrency: 4 }, (t) => Promise.all(tests.map(([name, run]) => t.test(name, run))));

@@ -91,8 +91,8 @@
       if (!this.#kept?.entered) return;
       const body = JSON.stringify({ zoneId: this.#zone, token: this.#kept.token });
       this.#keep(null);
-      // Unlike fetch, this also works while the page closes.
-      navigator.sendBeacon(`${this.#server}traffic/leave`, new Blob([body], { type: "application/json" }));
+      // Unlike fetch, this also works while the page closes. A blob without a type needs no permission of another origin first.
+      navigator.sendBeacon(`${this.#server}traffic/leave`, new Blob([body]));
     }
 
     #tell(name, detail) {
