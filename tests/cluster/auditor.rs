@@ -8,7 +8,10 @@ use std::collections::BTreeMap;
 
 use gate::{PassClaims, Refusal, Reply};
 
-use crate::plan::{Kind, Plan};
+use crate::{
+    inside::Visitors,
+    plan::{Kind, Plan},
+};
 
 /// A broken promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,6 +20,8 @@ pub(crate) enum Promise {
     TooMany,
     /// More people than a sub-window allows entered from the line within a sub-window.
     TooManyInASubWindow,
+    /// Somebody entered while as many people as may were inside.
+    TooManyInside,
     /// Somebody entered long before a person who joined earlier and polled all the time.
     OutOfOrder,
     /// A holder who polled lost the place.
@@ -80,6 +85,10 @@ pub(crate) struct Auditor {
     period_ms: u64,
     /// A configuration file defines the zone.
     from_file: bool,
+    /// The most people who may be inside; 0 for no limit.
+    max_active: u32,
+    visit_idle_ms: u64,
+    pub(crate) visitors: Visitors,
     decided: BTreeMap<Ticket, Vec<Decision>>,
     users: Vec<Seen>,
     /// When something was wrong.
@@ -136,6 +145,9 @@ impl Auditor {
             idle_ms: u64::from(plan.policy.idle_timeout_s) * 1_000,
             period_ms: u64::from(plan.policy.polling_period_ms),
             from_file: plan.from_file,
+            max_active: plan.policy.max_active,
+            visit_idle_ms: u64::from(plan.policy.visit_idle_s) * 1_000,
+            visitors: Visitors::default(),
             decided: BTreeMap::new(),
             users: plan.users.iter().map(user).collect(),
             disturbed: Vec::new(),
@@ -468,6 +480,7 @@ impl Auditor {
     pub(crate) fn finish(&mut self, ends: u64) -> Figures {
         let entries = self.entries();
         self.check_windows(&entries);
+        self.check_inside(&entries);
         self.check_order(&entries);
         self.check_progress(&entries, ends);
         Figures { users: self.users.len() as u64, entries: entries.len() as u64, calls: self.calls }
@@ -494,6 +507,50 @@ impl Auditor {
                 }
             }
         }
+    }
+
+    /// Who was inside at `at`, if visits end `idle_ms` after the last activity.
+    fn inside<'a>(
+        &'a self,
+        entries: &'a [(u64, usize, bool)],
+        at: u64,
+        idle_ms: u64,
+    ) -> impl Iterator<Item = usize> {
+        let until = entries.partition_point(|&(decided, ..)| decided <= at);
+        let inside = move |&&(decided, user, _): &&(u64, usize, bool)| {
+            self.visitors.is_inside(user, decided, at, idle_ms)
+        };
+        entries[..until].iter().filter(inside).map(|&(_, user, _)| user)
+    }
+
+    /// Nobody enters while as many people as may are inside.
+    fn check_inside(&mut self, entries: &[(u64, usize, bool)]) {
+        if self.max_active == 0 {
+            return;
+        }
+        for &(at, user, _) in entries {
+            let inside = self.inside(entries, at, self.visit_idle_ms - 1_000).count();
+            if inside > self.max_active as usize {
+                let how =
+                    format!("{at} ms: user {user} makes it {inside} inside, {} may be", self.max_active);
+                self.breaks(Promise::TooManyInside, how);
+                return;
+            }
+        }
+    }
+
+    /// Whether more people must be let in at `at`, as far as the limit of those inside goes. After a server fell silent that may have
+    /// seen somebody, visits do not grow idle for up to twice the idle time of the line, and a quarter of it until that is
+    /// noticed. After a wipe, people who left and whose entries are remembered count until they are idle.
+    fn has_room(&self, entries: &[(u64, usize, bool)], at: u64) -> bool {
+        let idle_ms = self.visit_idle_ms * 3 / 2;
+        let spares =
+            |from: u64, until: u64| from <= at && at <= until.saturating_add(self.idle_ms * 9 / 4 + idle_ms);
+        let spared = self.lives.iter().any(|life| spares(life.until, life.until.saturating_add(RECOVERY_MS)))
+            || self.silent.iter().any(|&(from, until, _)| spares(from, until))
+            || self.wiped.iter().any(|&wiped| spares(wiped, wiped));
+        self.max_active == 0
+            || !spared && self.inside(entries, at, idle_ms).count() < self.max_active as usize
     }
 
     /// Whether a user polled as told from `from` to `until`.
@@ -556,7 +613,7 @@ impl Auditor {
 
     /// How long slots were free from `from` to `until`: neither the minute nor the sub-window before had used all of them.
     /// Whoever was let in used a slot, with or without hearing of it.
-    fn free_ms(&self, cap: u32, from: u64, until: u64) -> u64 {
+    fn free_ms(&self, entries: &[(u64, usize, bool)], cap: u32, from: u64, until: u64) -> u64 {
         const STEP_MS: usize = 250;
         let used = |length_ms: u64, at: u64| {
             let decisions = self.decided.values().flatten();
@@ -565,6 +622,7 @@ impl Auditor {
         let is_free = |&at: &u64| {
             used(60_000, at) < cap as usize
                 && used(60_000 / u64::from(self.sub_windows), at) < cap.div_ceil(self.sub_windows) as usize
+                && self.has_room(entries, at)
         };
         (STEP_MS * (from..until).step_by(STEP_MS).filter(is_free).count()) as u64
     }
@@ -608,7 +666,7 @@ impl Auditor {
             let least = cap as usize * 8 / 10;
             if waiting > cap.div_ceil(10) as usize + 2
                 && count < least
-                && self.free_ms(cap, from, until) > 12_000
+                && self.free_ms(entries, cap, from, until) > 12_000
             {
                 let how = format!(
                     "{count} of {cap} slots were used from {from} ms to {until} ms while {waiting} people waited"

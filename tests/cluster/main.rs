@@ -8,6 +8,7 @@ mod against_redis;
 mod auditor;
 mod client;
 mod cluster;
+mod inside;
 #[path = "../support/plain.rs"]
 mod plain;
 mod plan;
@@ -155,6 +156,13 @@ fn every_promise_holds_with_zones_of_a_file() {
     explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 180), plan);
 }
 
+/// The same, while the people inside are limited.
+#[test]
+fn every_promise_holds_with_people_inside() {
+    let plan = |seed| Plan::of(seed).with_people_inside();
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 150), plan);
+}
+
 /// The guards of the store, each with the first seed that shows that it is needed.
 const GUARDS: &[(Rule, u64)] = &[
     (Rule::Revision, 65),
@@ -166,6 +174,8 @@ const GUARDS: &[(Rule, u64)] = &[
     (Rule::Past, 1),
     (Rule::Unknown, 208),
     (Rule::Newcomers, 2),
+    (Rule::Inside, 1),
+    (Rule::Unseen, 64),
 ];
 
 /// The guard that a process of this program breaks, by its place in [`RULES`].
@@ -203,6 +213,7 @@ fn without_a_guard() {
     let mut seeds = first..first + setting("WEIR_CLUSTER_SEEDS", 2_000);
     let plan = |seed| match RULES[place] {
         Rule::Newcomers => Plan::of(seed).with_a_file(),
+        Rule::Inside | Rule::Unseen => Plan::of(seed).with_people_inside(),
         _ => Plan::of(seed),
     };
     let found = seeds.find(|seed| broken(&plan(*seed)).is_some());

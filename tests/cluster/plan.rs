@@ -15,6 +15,18 @@ pub(crate) struct User {
     pub(crate) kind: Kind,
     /// On which side of a partition the user is: 0 or 1.
     pub(crate) side: usize,
+    /// What the user does inside, where the people inside are limited.
+    pub(crate) stay: Stay,
+}
+
+/// A visit.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stay {
+    pub(crate) for_ms: u64,
+    /// The time between two requests.
+    pub(crate) every_ms: u64,
+    /// At the end the user says so. Otherwise nothing is heard any more.
+    pub(crate) says: bool,
 }
 
 /// The kinds of users.
@@ -246,7 +258,7 @@ impl Plan {
                     () if dice.chance(returning) => Kind::Returns,
                     () => Kind::Stays,
                 };
-                User { seed: dice.0.bits(), joins_ms, kind, side: dice.below(2) }
+                User { seed: dice.0.bits(), joins_ms, kind, side: dice.below(2), stay: Stay::default() }
             })
             .collect();
         let mut faults = Vec::new();
@@ -322,6 +334,21 @@ impl Plan {
             self.faults.push((at_ms + dice.between(0, 100), Fault::Flush));
         }
         self.faults.sort_by_key(|(at_ms, _)| *at_ms);
+        self
+    }
+
+    /// The same run with a limit of the people inside, who stay for a while and are active at most every ten seconds.
+    pub(crate) fn with_people_inside(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0x1251_DE00));
+        self.policy.visit_idle_s = 30;
+        self.policy.max_active = self.policy.admit_per_minute * dice.one_of(&[1, 2, 3]) / 3;
+        for user in &mut self.users {
+            user.stay = Stay {
+                for_ms: dice.between(1_000, 60_000),
+                every_ms: dice.between(1_000, 10_000),
+                says: dice.chance(70),
+            };
+        }
         self
     }
 

@@ -11,7 +11,8 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Definition, Joined, Mode, PagePolls, Policy, SealKey, Sealer, Seals, View, ZoneId,
+    Claim, Decided, Definition, Joined, Mode, PagePolls, Policy, SealKey, Sealer, Seals, View, Visit,
+    VisitState, ZoneId,
 };
 use events::{Bus, LimitedCall};
 use gate::{
@@ -25,14 +26,14 @@ use store::{
 };
 use tokio::{
     sync::{Notify, oneshot},
-    task::{JoinSet, LocalSet},
+    task::{JoinHandle, JoinSet, LocalSet},
     time::sleep,
 };
 
 use crate::{
     auditor::{Auditor, Figures, Promise, Ticket},
     client::{Net, Shared, SimClient, lock},
-    plan::{Cut, Fault, Kind, Plan, User},
+    plan::{Cut, Fault, Kind, Plan, Stay, User},
     seed::Random,
 };
 
@@ -92,6 +93,8 @@ struct World {
     policy: RefCell<Policy>,
     /// One operator makes all changes, one after another: of two changes at once, either may be the last.
     operator: tokio::sync::Mutex<()>,
+    /// Users, faults and visits. A panic in one of them fails the run.
+    tasks: RefCell<Vec<JoinHandle<()>>>,
 }
 
 /// What a run came to.
@@ -127,6 +130,7 @@ async fn play(plan: Plan) -> Run {
         servers: RefCell::new(plan.servers_empty()),
         policy: RefCell::new(plan.policy),
         operator: tokio::sync::Mutex::new(()),
+        tasks: RefCell::default(),
         net: Arc::clone(&net),
         zone,
         seals,
@@ -151,13 +155,18 @@ async fn play(plan: Plan) -> Run {
             }
         }
     });
-    let faults = tokio::task::spawn_local(Rc::clone(&world).inject_faults());
+    world.beside(Rc::clone(&world).inject_faults());
     for (number, user) in world.plan.users.iter().enumerate() {
-        tokio::task::spawn_local(Rc::clone(&world).live(number, user.clone()));
+        world.beside(Rc::clone(&world).live(number, user.clone()));
     }
     sleep(Duration::from_millis(world.plan.ends_ms)).await;
     cron.abort();
-    faults.abort();
+    for task in world.tasks.take() {
+        if task.is_finished() {
+            task.await.expect("a task that checks promises");
+        }
+        // Whoever still waits does so for ever.
+    }
     world.servers.borrow_mut().clear();
     let mut net = lock(&net);
     let ends = net.now();
@@ -195,6 +204,10 @@ async fn pace(gate: Weak<Gate<SharedCells>>, plan: Plan, server: usize, net: Sha
 impl World {
     fn now(&self) -> u64 {
         lock(&self.net).now()
+    }
+
+    fn beside(&self, task: impl Future<Output = ()> + 'static) {
+        self.tasks.borrow_mut().push(tokio::task::spawn_local(task));
     }
 
     fn audit<T>(&self, tell: impl FnOnce(&mut Auditor) -> T) -> T {
@@ -249,6 +262,8 @@ impl World {
         let now = net.now();
         net.servers[server].up = false;
         net.auditor.server_ends(now, server);
+        let number = net.servers[server].number;
+        net.auditor.visitors.process_ends(now, server, number);
         net.cluster.tell(now, format!("server {server} is killed"));
         drop(net);
         self.servers.borrow_mut()[server] = None;
@@ -258,7 +273,7 @@ impl World {
     async fn inject_faults(self: Rc<Self>) {
         for &(at, fault) in &self.plan.faults {
             sleep(Duration::from_millis(at.saturating_sub(self.now()))).await;
-            tokio::task::spawn_local(Rc::clone(&self).inject(fault));
+            self.beside(Rc::clone(&self).inject(fault));
         }
     }
 
@@ -477,6 +492,7 @@ impl World {
         sleep(Duration::from_millis(user.joins_ms)).await;
         let mut token: Option<Token> = None;
         let mut joined = self.now();
+        let mut stays = false;
         let mut repeats = if user.kind == Kind::Returns { 60 } else { 2 };
         let mut nap = match user.kind {
             Kind::Naps(after, length) => Some((after, length)),
@@ -513,6 +529,12 @@ impl World {
                     u64::from(polling_period_ms) * (900 + random.bits() % 201) / 1_000
                 }
                 Some(Ok(Reply::Entered { token: newer, .. })) => {
+                    if self.plan.policy.max_active > 0
+                        && !std::mem::replace(&mut stays, true)
+                        && let Some(ticket) = self.ticket(&newer)
+                    {
+                        self.beside(Rc::clone(&self).stay(number, user.clone(), ticket));
+                    }
                     token = Some(newer);
                     if repeats == 0 {
                         return;
@@ -525,6 +547,45 @@ impl World {
                 Some(Err(_)) | None => RETRY_MS,
             };
             sleep(Duration::from_millis(pause_ms)).await;
+        }
+    }
+
+    /// The visit of a user who entered.
+    async fn stay(self: Rc<Self>, number: usize, user: User, (epoch, seq): Ticket) {
+        let Stay { for_ms, every_ms, says } = user.stay;
+        let mut random = Random::of(user.seed ^ 0x57A7);
+        let (began_s, ends) = (self.now() / 1_000, self.now() + for_ms);
+        let mut visit = Visit { epoch, seq, began_s, seen_s: began_s, address: 0 };
+        loop {
+            sleep(Duration::from_millis(every_ms.min(ends.saturating_sub(self.now())))).await;
+            let is_last = self.now() >= ends;
+            if is_last && !says {
+                return;
+            }
+            let Some(server) = self.reach(&user, &mut random) else {
+                sleep(Duration::from_millis(RETRY_MS)).await;
+                continue;
+            };
+            let asked = server.client.runs();
+            if tokio::time::timeout(Duration::from_millis(PATIENCE_MS), asked).await.is_err() {
+                continue;
+            }
+            let now = self.now();
+            let sealed = server.gate.seal_visit(&self.zone, &visit);
+            let found = server.gate.visit(&self.zone, &sealed, now / 1_000);
+            let Some((_, VisitState::Open | VisitState::Renew)) = found else {
+                self.audit(|auditor| auditor.visitors.leaves(now, number));
+                return;
+            };
+            if is_last {
+                server.gate.leave(&self.zone, seq);
+                self.audit(|auditor| auditor.visitors.leaves(now, number));
+                return;
+            }
+            server.gate.note_visit(&self.zone, &visit);
+            visit = visit.seen_at(now / 1_000);
+            let by = (server.client.server, server.client.number);
+            self.audit(|auditor| auditor.visitors.active(now, number, by));
         }
     }
 }

@@ -34,6 +34,10 @@ pub enum Rule {
     Unknown = 8,
     /// Newcomers keep the numbers of an earlier line.
     Newcomers = 9,
+    /// People enter however many are inside.
+    Inside = 10,
+    /// After a loss, nobody is inside who has not shown themselves.
+    Unseen = 11,
 }
 
 impl Rule {
@@ -58,6 +62,8 @@ impl Rule {
             Self::Past => &[("if epoch ~= z.epoch and not find_past(epoch) then", "if false then")],
             Self::Unknown => &[("or unknown and not is_lost", "")],
             Self::Newcomers => &[("w_end > z.floor and may_displace()", "false")],
+            Self::Inside => &[("return max(z.max_active - most_inside() - presumed, 0)", "return 1000000")],
+            Self::Unseen => &[("local hidden = max(w.inside - z.inside, 0)", "local hidden = 0")],
         }
     }
 }
@@ -100,7 +106,7 @@ pub(super) fn script(script: &'static Script) -> &'static Script {
 }
 
 /// All rules.
-pub const RULES: [Rule; 9] = [
+pub const RULES: [Rule; 11] = [
     Rule::Revision,
     Rule::Cap,
     Rule::Restore,
@@ -110,6 +116,8 @@ pub const RULES: [Rule; 9] = [
     Rule::Past,
     Rule::Unknown,
     Rule::Newcomers,
+    Rule::Inside,
+    Rule::Unseen,
 ];
 
 #[cfg(test)]
