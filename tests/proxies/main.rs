@@ -277,6 +277,10 @@ fn visitors_cannot_talk_their_way_in(kind: Kind) {
         // Their recipes send Weir a list of headers. An operator adds those of the rules.
         eve.reaches("GET /shop/1", &[("X-Monitor", "s3cret")], b"");
     }
+    // A head that is too long for Weir is no reason to let it through, also not where the site is open without Weir.
+    let (long, reached) = ("x".repeat(5_000), site.origin.requests());
+    let reply = eve.ask("GET /shop/1", &[HTML, ("X-A", &long), ("X-B", &long), ("X-C", &long)], b"");
+    assert!(reply.status >= 400 && site.origin.requests() == reached, "{reply:?}");
     // Two requests in one: what follows the first is asked about, too.
     let mut client =
         eve.send("GET /shop/1", &[("Content-Length", "0"), ("Transfer-Encoding", "chunked")], b"");
