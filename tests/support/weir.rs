@@ -64,6 +64,8 @@ pub(crate) struct Weir {
     pub(crate) public: SocketAddr,
     /// The admin address.
     pub(crate) admin: SocketAddr,
+    /// The address for proxies that ask over gRPC, if there is one.
+    pub(crate) grpc: Option<SocketAddr>,
 }
 
 /// The exit status and output of a server that ended by itself.
@@ -155,13 +157,17 @@ impl Setup {
             let public = address("listening on http://").or_else(|| address("listening on https://"));
             let both = (public, address("admin on http://"));
             match both {
-                (Some(public), Some(admin)) => Some(Ok((public, admin))),
+                (Some(public), Some(admin)) => {
+                    // It is printed before the others.
+                    let grpc = ["http", "https"].map(|scheme| format!("over gRPC on {scheme}://"));
+                    Some(Ok((public, admin, grpc.iter().find_map(|before| address(before)))))
+                }
                 _ if ended => Some(Err(())),
                 _ => None,
             }
         };
         match eventually("the server prints its addresses", ready) {
-            Ok((public, admin)) => Weir { setup: self, child, stdout, log, public, admin },
+            Ok((public, admin, grpc)) => Weir { setup: self, child, stdout, log, public, admin, grpc },
             Err(()) => panic!("the server ended at start: {}{}", stdout.text(), log.text()),
         }
     }

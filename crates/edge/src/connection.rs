@@ -22,6 +22,9 @@ use crate::{
     read::{READ_LEN, read_once},
 };
 
+/// How many bytes of a closing connection are still read.
+pub(crate) const LINGER_BYTES: usize = 256 << 10;
+
 /// What the connections of a listener share.
 pub(crate) struct Shared {
     /// The edge's clock, in ticks. It counts only while the process runs, so a process that was stopped for a while does
@@ -108,11 +111,11 @@ pub(crate) struct Connection {
     engine_status: AtomicU16,
     head_is_late: AtomicBool,
     service_closes: AtomicBool,
-    /// Whether it is encrypted.
-    secure: AtomicBool,
+    /// Whether its task hears that it is to end: with TLS or with HTTP/2.
+    told: AtomicBool,
     /// Whether it has HTTP/2.
     multiplexed: AtomicBool,
-    /// An encrypted one is to end as soon as it has no request.
+    /// It is to end as soon as it has no request.
     ending: AtomicBool,
     engine: AtomicU8,
     /// Wakes the connection's task, which stays the same for the life of the connection.
@@ -154,7 +157,7 @@ impl Connection {
             engine_status: AtomicU16::new(0),
             head_is_late: AtomicBool::new(false),
             service_closes: AtomicBool::new(false),
-            secure: AtomicBool::new(false),
+            told: AtomicBool::new(false),
             multiplexed: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             engine: AtomicU8::new(engine::PARKED),
@@ -303,12 +306,13 @@ impl Connection {
         parks
     }
 
-    pub(crate) fn make_secure(&self) {
-        self.secure.store(true, Relaxed);
+    /// From now on its task hears that it is to end.
+    pub(crate) fn make_told(&self) {
+        self.told.store(true, Relaxed);
     }
 
-    pub(crate) fn is_secure(&self) -> bool {
-        self.secure.load(Relaxed)
+    pub(crate) fn is_told(&self) -> bool {
+        self.told.load(Relaxed)
     }
 
     /// From now on it has HTTP/2.

@@ -3,7 +3,7 @@
 //! - [`listen()`] opens a listening socket, and [`Edge::serve`] accepts its connections.
 //! - [`Limits`] bounds the number of connections and the time that each step may take.
 //! - A reply that carries a [`Takeover`] is a stream: the service writes its body to an [`Outlet`].
-//! - [`Tls`] encrypts all connections of a listener, with HTTP/2 or HTTP/1.1.
+//! - [`Protocol`] is what a listener speaks: HTTP/1.1, HTTP/2, or both of them below [`Tls`].
 //! - An [`Observer`] counts connections, and words the refusals that happen before there is a request.
 //! - A request that arrives whole in one read is answered without an HTTP engine; hyper serves all others.
 //! - [`kernel`] reads the counters that the kernel keeps about this process and its accept queues.
@@ -18,6 +18,8 @@
 mod check;
 mod connection;
 mod direct;
+mod exchange;
+mod http2;
 mod io;
 pub mod kernel;
 mod link;
@@ -28,8 +30,9 @@ mod read;
 mod received;
 mod serve;
 mod tls;
+mod wire;
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hyper::Response;
@@ -61,6 +64,16 @@ pub struct Limits {
     pub write: Duration,
     /// The longest time between two requests of a connection.
     pub idle: Duration,
+}
+
+/// What the connections of a listener speak.
+pub enum Protocol {
+    /// HTTP/1.1, plain.
+    Http1,
+    /// HTTP/2 or HTTP/1.1, as the client chooses, encrypted.
+    Tls(Arc<Tls>),
+    /// HTTP/2, plain. A client must know beforehand that the listener speaks it, as clients of gRPC do.
+    Http2,
 }
 
 /// An extension of a response: the service knows the client of this connection. From now on the connection makes room only

@@ -1,4 +1,4 @@
-//! What an encrypted connection is doing: its phase, from what its requests and its socket do.
+//! What a connection with TLS or with HTTP/2 is doing: its phase, from what its requests and its socket do.
 //!
 //! With HTTP/1.1 there is one request at a time, and its steps are the phases, as on a plain connection. With HTTP/2 there are
 //! several. Then the connection is in the phase of the one that is furthest: `Reply` while a reply or a message waits for
@@ -17,7 +17,7 @@ use bytes::{Buf, Bytes};
 
 use crate::connection::{Connection, Phase};
 
-/// An encrypted connection.
+/// A connection with TLS or with HTTP/2.
 pub(crate) struct Link {
     pub(crate) connection: Arc<Connection>,
     /// The socket takes no bytes now.
@@ -56,7 +56,7 @@ impl Exchanges {
 
 impl Link {
     pub(crate) fn new(connection: Arc<Connection>) -> Arc<Self> {
-        connection.make_secure();
+        connection.make_told();
         Arc::new(Self {
             connection,
             stalled: AtomicBool::new(false),

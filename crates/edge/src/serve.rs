@@ -25,10 +25,10 @@ use hyper::{
     Request, Response, Version,
     body::{Body, Incoming},
     header::{CONNECTION, EXPECT},
-    server::conn::http1,
+    server::conn::{self, http1},
     service::service_fn,
 };
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::watch,
@@ -37,15 +37,14 @@ use tokio::{
 use tower_service::Service;
 
 use crate::{
-    KnownClient, Limits, MAX_HEAD, Observer, PerClient, Refusal,
+    KnownClient, Limits, MAX_HEAD, Observer, PerClient, Protocol, Refusal,
     check::{Malformed, call, check, close_if_last, refusal},
-    connection::{Connection, Phase, Shared},
-    direct,
+    connection::{Connection, LINGER_BYTES, Phase, Shared},
+    direct, http2,
     io::ConnectionIo,
     outlet::{Outlet, Socket, Takeover},
     per_address::PerAddress,
     received::Received,
-    tls::Tls,
 };
 
 /// The most refused connections that are read until the client closes. Further ones are closed at once.
@@ -57,7 +56,6 @@ const TICKS_PER_SECOND: u32 = 10;
 
 /// How long a closing connection is still read. Closing earlier could reset it, and lose the last reply.
 const LINGER_TICKS: u32 = 2 * TICKS_PER_SECOND;
-const LINGER_BYTES: usize = 256 << 10;
 
 /// How long a connection is idle before its engine and buffers are freed, if it has an engine: see `direct`. They are nearly all
 /// of the memory that such a connection uses, and most connections are idle most of the time.
@@ -103,7 +101,8 @@ pub struct Edge<M> {
     idle_ticks: AtomicU32,
     shared: Arc<Shared>,
     connections: Mutex<Vec<Weak<Connection>>>,
-    tls: Option<Arc<Tls>>,
+    protocol: Protocol,
+    http2: conn::http2::Builder<TokioExecutor>,
 }
 
 impl<M, S, B> Edge<M>
@@ -114,13 +113,13 @@ where
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
-    /// An edge without connections. All of them are plain, or all are encrypted by `tls`.
+    /// An edge without connections. All of them speak the same protocol.
     #[must_use]
     pub fn new(
         make_service: M,
         observer: Arc<dyn Observer>,
         limits: Limits,
-        tls: Option<Arc<Tls>>,
+        protocol: Protocol,
     ) -> Arc<Self> {
         let mut engine = http1::Builder::new();
         // `watch_deadlines` keeps the deadlines. A client may close its sending side and still wait for the reply.
@@ -138,7 +137,8 @@ where
             idle_ticks: ticks(limits.idle).into(),
             shared: Arc::new(Shared::new(observer)),
             connections: Mutex::default(),
-            tls,
+            protocol,
+            http2: http2::engine(),
         })
     }
 
@@ -228,11 +228,19 @@ where
             return self.refuse(connection, refusal);
         }
         self.connections().push(Arc::downgrade(&connection));
-        if let Some(tls) = &self.tls {
-            let (observer, service) = (Arc::clone(&self.shared.observer), (self.make_service)(peer));
-            tokio::spawn(Arc::clone(tls).serve(connection, observer, service));
-        } else {
-            tokio::spawn(Arc::clone(self).run(connection));
+        let service = || (Arc::clone(&self.shared.observer), (self.make_service)(peer));
+        match &self.protocol {
+            Protocol::Http1 => drop(tokio::spawn(Arc::clone(self).run(connection))),
+            Protocol::Tls(tls) => {
+                let (observer, service) = service();
+                tokio::spawn(Arc::clone(tls).serve(connection, observer, service));
+            }
+            Protocol::Http2 => {
+                let ((observer, service), edge) = (service(), Arc::clone(self));
+                tokio::spawn(async move {
+                    http2::serve_plain(&edge.http2, connection, observer, service).await;
+                });
+            }
         }
     }
 
@@ -271,8 +279,9 @@ where
 
     fn refuse(self: &Arc<Self>, connection: Arc<Connection>, refusal: Refusal) {
         let reply = connection.refusal(refusal);
-        // A handshake would cost more than the refusal saves, and a client that waits for one cannot read this.
-        if self.tls.is_none() {
+        // A handshake would cost more than the refusal saves, and a client that waits for one cannot read this. One with HTTP/2
+        // cannot, either.
+        if matches!(self.protocol, Protocol::Http1) {
             // The socket is new, so its buffer takes a few hundred bytes at once.
             let _ = connection.stream.try_write(&reply);
         }
@@ -422,13 +431,13 @@ where
     }
 }
 
-/// Ends a connection that has no request for more than `most` ticks. An encrypted one is told the end, and cut if it
-/// does not take the news.
+/// Ends a connection that has no request for more than `most` ticks. One with TLS or with HTTP/2 is told the end, and cut if
+/// it does not take the news.
 fn let_go(connection: &Connection, age: u32, most: u32) {
     if age <= most {
         return;
     }
-    if connection.is_secure() && age <= most.saturating_add(LINGER_TICKS) {
+    if connection.is_told() && age <= most.saturating_add(LINGER_TICKS) {
         connection.ask_to_end();
     } else {
         connection.cut();

@@ -3,18 +3,15 @@
 //! | file | concern |
 //! |---|---|
 //! | `certificate` | a certificate and its key, from PEM |
-//! | `wire` | the bytes below and above the encryption |
-//! | `exchange` | one request and its reply |
-//! | `http1`, `http2` | the two protocols |
+//! | `plaintext` | the bytes above the encryption |
+//! | `http1` | HTTP/1.1; HTTP/2 is in `crate::http2` |
 //!
 //! Invariants: a connection that sends nothing has no TLS session; a handshake has the deadline of a head; the certificate of
 //! a connection is the one that was in force when its handshake began.
 
 mod certificate;
-mod exchange;
 mod http1;
-mod http2;
-mod wire;
+mod plaintext;
 
 use std::{
     convert::Infallible,
@@ -39,13 +36,11 @@ pub use certificate::{Certificate, CertificateError};
 
 use crate::{
     MAX_HEAD, Observer, Received, Refusal,
-    connection::{Connection, Phase},
+    connection::{Connection, LINGER_BYTES, Phase},
+    http2,
     link::Link,
+    wire::Wire,
 };
-use wire::Wire;
-
-/// How many bytes of a closing connection are still read.
-const LINGER_BYTES: usize = 256 << 10;
 
 /// The most encrypted bytes that wait for the socket.
 const SEND_BUFFER: usize = 16 << 10;

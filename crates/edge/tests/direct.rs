@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use edge::{Edge, Limits, Observer, Received, Refusal, listen};
+use edge::{Edge, Limits, Observer, Protocol, Received, Refusal, listen};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, Response, StatusCode, header::CONNECTION, header::HeaderValue};
 use proptest::{prelude::*, sample::select, test_runner::TestRunner};
@@ -177,7 +177,7 @@ async fn a_whole_request_gets_the_same_reply_as_from_the_engine() {
         let arrived = Arc::clone(&heard);
         service_fn(move |request| answer(request, Arc::clone(&arrived)))
     };
-    let edge = Edge::new(make_service, Arc::new(Quiet), LIMITS, None);
+    let edge = Edge::new(make_service, Arc::new(Quiet), LIMITS, Protocol::Http1);
     let (stop, stopped) = watch::channel(false);
     let serving = tokio::spawn(edge.serve(listener, stopped, Duration::from_secs(60)));
     let compare = move || {

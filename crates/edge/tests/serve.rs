@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use edge::{Edge, KnownClient, Limits, Observer, PerClient, Received, Refusal, Takeover, listen};
+use edge::{Edge, KnownClient, Limits, Observer, PerClient, Protocol, Received, Refusal, Takeover, listen};
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, Response, StatusCode};
 use socket2::{Domain, Socket, Type};
@@ -98,7 +98,7 @@ async fn with_limits(limits: Limits, clients: impl FnOnce(SocketAddr) + Send + '
     let address = listener.local_addr().expect("bound");
     let heard = Arc::new(Heard::default());
     let make_service = |peer| service_fn(move |request| answer(request, peer));
-    let edge = Edge::new(make_service, Arc::<Heard>::clone(&heard), limits, None);
+    let edge = Edge::new(make_service, Arc::<Heard>::clone(&heard), limits, Protocol::Http1);
     let (stop, stopped) = watch::channel(false);
     let serving = tokio::spawn(edge.serve(listener, stopped, Duration::from_secs(60)));
     spawn_blocking(move || clients(address)).await.expect("the clients succeed");

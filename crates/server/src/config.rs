@@ -47,6 +47,9 @@ use settings::{Origin, SETTINGS, SettingValue};
 /// Open files that a server needs beside its public connections: journal, admin listener, refusals, and a reserve.
 pub const RESERVED_FILES: u64 = 256;
 
+/// The most open connections of the listener for gRPC. A proxy has one for each of its threads, or a few if it has many requests.
+pub const GRPC_CONNECTIONS: usize = 256;
+
 /// Why a configuration is refused: one line with the origin of the value and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", one_line(.0))]
@@ -103,6 +106,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The certificate of that address; none for plain HTTP.
     pub tls: Option<TlsSettings>,
+    /// The address for proxies that ask over gRPC, if there may be any.
+    pub gate_grpc_listen: Option<SocketAddr>,
     /// The address of the admin API, metrics and health.
     pub admin_listen: SocketAddr,
     /// The tokens of the admin API. At least one, unless only this machine reaches the listener.

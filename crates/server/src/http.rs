@@ -10,7 +10,7 @@
 //! | [`layers`] | the layers around handlers: metrics, caching, size of heads, CORS |
 //! | `body` | reading bodies, with their limits |
 //! | `traffic`, [`request`], `reply` | the two polling calls: handlers, the JSON of requests, the JSON of replies |
-//! | [`check`] | proxies that ask about their visitors |
+//! | [`check`], [`grpc`] | proxies that ask about their visitors, over HTTP and over gRPC |
 //! | [`stream`] | server-sent events |
 //! | [`wait`], [`console`], `asset` | pages and files |
 //! | `health` | whether the server runs and is ready |
@@ -30,6 +30,7 @@ pub mod clients;
 pub mod console;
 pub mod cors;
 mod endpoint;
+pub mod grpc;
 mod health;
 pub mod layers;
 pub mod listener;

@@ -23,7 +23,7 @@ use std::{
     time::Duration,
 };
 
-use edge::{Edge, PerClient};
+use edge::{Edge, PerClient, Protocol};
 use events::{Bus, Reloaded};
 use gate::{AnyStore, Gate};
 use tokio::{net::TcpListener, runtime, sync::watch};
@@ -31,11 +31,12 @@ use tower::service_fn;
 
 use crate::{
     audit::Audit,
-    config::{Config, Sources},
+    config::{Config, GRPC_CONNECTIONS, Sources},
     failure::{self, Failure},
-    http::{admin::Admin, clients::Uncounted, listener::ListenerObserver, public::Public},
+    http::{admin::Admin, clients::Uncounted, grpc::Grpc, listener::ListenerObserver, public::Public},
 };
 use assembly::{Assembled, assemble};
+use greeting::Addresses;
 pub use greeting::describe;
 use reload::reload;
 use shutdown::{Serving, Signals, shut_down};
@@ -47,9 +48,9 @@ const ADMIN_CONNECTIONS: usize = 64;
 /// could take all connections.
 const ADMIN_STREAMS: usize = ADMIN_CONNECTIONS / 2;
 
-/// How long a connection of the admin listener may be idle before a request of it was admitted. Whoever
+/// How long a connection of the listeners of operators and of gRPC may be idle before a request of it was admitted. Whoever
 /// connects sends a request at once; a scraper that loses an idle connection opens another one.
-const ADMIN_UNKNOWN: Duration = Duration::from_secs(5);
+const UNKNOWN: Duration = Duration::from_secs(5);
 
 /// How long the admin listener finishes requests after the public listener has stopped.
 const ADMIN_DRAIN: Duration = Duration::from_secs(1);
@@ -96,6 +97,7 @@ async fn serve(
         admin,
         public_listener,
         admin_listener,
+        grpc_listener,
         metrics,
         certificates,
         zones_changed,
@@ -114,6 +116,8 @@ async fn serve(
         write: config.write_timeout,
         idle: config.idle_timeout(longest_polling_ms(&public.gate)),
     };
+    let protocol =
+        |plain| certificates.as_ref().map_or(plain, |certificates| Protocol::Tls(certificates.tls()));
     let service = Public::new(public.clone());
     let public_edge = Edge::new(
         move |peer| {
@@ -126,7 +130,7 @@ async fn serve(
             Uncounted::new(&config.trusted_proxies, &config.limit.carrier_nats),
         )),
         limits(config.max_connections, config.max_connections_per_client, None),
-        certificates.as_ref().map(|certificates| certificates.tls()),
+        protocol(Protocol::Http1),
     );
     let service = Admin::new(&admin);
     let admin_edge = Edge::new(
@@ -134,17 +138,35 @@ async fn serve(
             let admin = Arc::clone(&service);
             service_fn(move |request| admin.serve(request, peer))
         },
-        Arc::new(ListenerObserver::admin(metrics)),
-        limits(ADMIN_CONNECTIONS, None, Some(ADMIN_UNKNOWN)),
-        None,
+        Arc::new(ListenerObserver::uncounted(Arc::clone(&metrics))),
+        limits(ADMIN_CONNECTIONS, None, Some(UNKNOWN)),
+        Protocol::Http1,
     );
+    let service = Grpc::new(public.clone());
+    let grpc_edge = Edge::new(
+        move |peer| {
+            let grpc = Arc::clone(&service);
+            service_fn(move |request| Arc::clone(&grpc).serve(request, peer))
+        },
+        Arc::new(ListenerObserver::uncounted(metrics)),
+        limits(GRPC_CONNECTIONS, None, Some(UNKNOWN)),
+        protocol(Protocol::Http2),
+    );
+    let grpc_at = grpc_listener.as_ref().and_then(|listener| listener.local_addr().ok());
+    let mut serving_public = Vec::new();
     let (stop, stopped) = watch::channel(false);
     let task = tokio::spawn(Arc::clone(&public_edge).serve(public_listener, stopped, config.drain_deadline));
-    let serving_public = Serving { stop, task };
+    serving_public.push(Serving { stop, task });
+    if let Some(listener) = grpc_listener {
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(grpc_edge.serve(listener, stopped, config.drain_deadline));
+        serving_public.push(Serving { stop, task });
+    }
     let (stop, stopped) = watch::channel(false);
     let task = tokio::spawn(admin_edge.serve(admin_listener, stopped, ADMIN_DRAIN));
     let serving_admin = Serving { stop, task };
-    print(&greeting::greeting(&config, &public.gate.definitions(), public_at, admin_at));
+    let at = Addresses { public: public_at, admin: admin_at, grpc: grpc_at };
+    print(&greeting::greeting(&config, &public.gate.definitions(), at));
 
     let mut in_force = config.clone();
     loop {

@@ -16,12 +16,15 @@ use tokio::io::{AsyncBufRead as _, AsyncWriteExt as _};
 use tokio_rustls::server::TlsStream;
 use tower_service::Service;
 
-use super::{
-    LINGER_BYTES,
+use super::plaintext::Plaintext;
+use crate::{
+    Observer, Received,
+    check::refusal,
+    connection::{LINGER_BYTES, Phase},
     exchange::respond,
-    wire::{Plaintext, Wire},
+    link::Link,
+    wire::Wire,
 };
-use crate::{Observer, Received, check::refusal, connection::Phase, link::Link};
 
 /// What is left when an engine has ended.
 struct Left {

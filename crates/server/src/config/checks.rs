@@ -18,7 +18,7 @@ use store::redis::{
 };
 
 use super::{
-    Config, ConfigFault, RESERVED_FILES,
+    Config, ConfigFault, GRPC_CONNECTIONS, RESERVED_FILES,
     file::{self, FileText},
     settings::{self, Origin, SettingValue, Value},
 };
@@ -81,10 +81,22 @@ impl Settings {
 
     fn address(&self, name: &str) -> Result<SocketAddr, ConfigFault> {
         let (text, origin) = self.text_or_default(name);
-        let example = settings::default_of(name).unwrap_or_default();
-        text.parse().map_err(|_| {
-            origin.fault(format!("`{text}` is not an address with a port; write one as in {example}"))
-        })
+        address_of(text, origin, settings::default_of(name).unwrap_or_default())
+    }
+
+    /// The address for proxies that ask over gRPC. `others` are those of the other listeners.
+    fn gate_grpc_listen(&self, others: &[SocketAddr]) -> Result<Option<SocketAddr>, ConfigFault> {
+        let Some((text, origin)) = self.text("gate_grpc_listen") else { return Ok(None) };
+        let at = address_of(text, origin, "127.0.0.1:8082")?;
+        if others.contains(&at) && at.port() != 0 {
+            return Err(origin.fault(format!("{at} is the address of another listener; change one")));
+        }
+        if self.networks("trusted_proxies")?.is_empty() {
+            let what =
+                "there are no `trusted_proxies`, so nobody may ask there; list the addresses of the proxies";
+            return Err(origin.fault(what));
+        }
+        Ok(Some(at))
     }
 
     fn networks(&self, name: &str) -> Result<Vec<IpNet>, ConfigFault> {
@@ -212,19 +224,21 @@ impl Settings {
                  makes one"
             )));
         }
-        let room = open_files.saturating_sub(RESERVED_FILES);
+        let gate_grpc_listen = self.gate_grpc_listen(&[listen, admin_listen])?;
+        let of_grpc = gate_grpc_listen.map_or(0, |_| GRPC_CONNECTIONS as u64);
+        let reserved = RESERVED_FILES + of_grpc;
+        let room = open_files.saturating_sub(reserved);
         let max_connections = match self.number("max_connections") {
             Some((n, origin)) if u64::from(n) > room => {
                 let what = format!(
                     "is {n}, and {open_files} open files leave room for {room}; lower it, or raise `ulimit -n` to {}",
-                    u64::from(n) + RESERVED_FILES
+                    u64::from(n) + reserved
                 );
                 return Err(origin.fault(what));
             }
             Some((n, _)) => n.into(),
             None if room == 0 => {
-                let what =
-                    format!("{open_files} open files are too few; raise `ulimit -n` above {RESERVED_FILES}");
+                let what = format!("{open_files} open files are too few; raise `ulimit -n` above {reserved}");
                 return Err(ConfigFault(what));
             }
             None => room.min(1_000_000),
@@ -267,6 +281,7 @@ impl Settings {
         Ok(Config {
             listen,
             tls: self.tls()?,
+            gate_grpc_listen,
             admin_listen,
             admin_tokens,
             admin_hosts: self.hosts("admin_hosts")?,
@@ -322,6 +337,12 @@ impl Settings {
 pub(super) fn network(text: &str, origin: &Origin) -> Result<IpNet, ConfigFault> {
     let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
     net.map_err(|_| origin.fault(format!("`{text}` is not a network; write one as in 10.0.0.0/8")))
+}
+
+fn address_of(text: &str, origin: &Origin, example: &str) -> Result<SocketAddr, ConfigFault> {
+    text.parse().map_err(|_| {
+        origin.fault(format!("`{text}` is not an address with a port; write one as in {example}"))
+    })
 }
 
 /// The address of a Redis.

@@ -53,6 +53,10 @@ impl Config {
             ("tls.key", of_tls(&|tls| &tls.key)),
             ("admin_listen", self.admin_listen.to_string()),
             (
+                "gate_grpc_listen",
+                self.gate_grpc_listen.map_or_else(|| "(none)".to_owned(), |at| at.to_string()),
+            ),
+            (
                 "admin_hosts",
                 match &self.admin_hosts[..] {
                     [] => "(none)".to_owned(),

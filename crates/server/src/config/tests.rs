@@ -351,6 +351,35 @@ fn a_certificate_has_two_files_and_may_be_replaced() {
 }
 
 #[test]
+fn an_address_for_grpc_needs_proxies_that_may_ask() {
+    let config = from_text("w.toml", ZONE).expect("right");
+    assert_eq!(config.gate_grpc_listen, None, "off unless it is asked for");
+    let text = format!("gate_grpc_listen = \"127.0.0.1:1\"\ntrusted_proxies = [\"10.0.0.0/8\"]\n{ZONE}");
+    let with = from_text("w.toml", &text).expect("right");
+    assert_eq!(with.gate_grpc_listen.map(|at| at.port()), Some(1));
+    assert_eq!(
+        with.max_connections + GRPC_CONNECTIONS,
+        config.max_connections,
+        "they come out of the same files"
+    );
+    assert_eq!(config.needs_restart(&with), ["gate_grpc_listen", "max_connections", "trusted_proxies"]);
+    for (text, told) in [
+        (
+            "gate_grpc_listen = \"127.0.0.1:1\"\n",
+            "w.toml:1: gate_grpc_listen: there are no `trusted_proxies`",
+        ),
+        ("gate_grpc_listen = \"8082\"\n", "w.toml:1: gate_grpc_listen: `8082` is not an address with a port"),
+        (
+            "gate_grpc_listen = \"127.0.0.1:8081\"\n",
+            "w.toml:1: gate_grpc_listen: 127.0.0.1:8081 is the address of",
+        ),
+    ] {
+        let fault = refused(&format!("{text}{ZONE}"));
+        assert!(fault.starts_with(told), "{fault}");
+    }
+}
+
+#[test]
 fn who_may_use_the_admin_api_is_said_whole() {
     let token = |name: &str, role: &str, sha256: &str| {
         format!("[[admin_token]]\nname = \"{name}\"\nrole = \"{role}\"\nsha256 = \"{sha256}\"\n")

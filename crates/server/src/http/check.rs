@@ -3,6 +3,7 @@
 //! | file | concern |
 //! |---|---|
 //! | `asked` | the request of a visitor, as a proxy describes it |
+//! | `envoy` | the same over gRPC, and the reply |
 //! | `path`, `pattern`, `routes` | which route decides about it |
 //! | `written` | routes as they are written, in files and in JSON |
 //! | `served` | the routes in force, with their counts |
@@ -17,6 +18,7 @@
 
 mod asked;
 mod cookie;
+pub mod envoy;
 mod page;
 pub mod path;
 pub mod pattern;
@@ -26,9 +28,11 @@ pub mod served;
 pub mod token;
 pub mod written;
 
-use std::{collections::BTreeSet, net::IpAddr};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
 use admission::{Policy, Visit, VisitState, ZoneId};
+use arc_swap::Guard;
+use envoy_types::ext_authz::v3::pb::CheckRequest;
 use events::LimitedCall;
 use gate::{Refusal, Reply, limits::Asked as Limit};
 use http_body_util::Full;
@@ -39,7 +43,7 @@ use hyper::{
 use limiter::Prefixes;
 
 use super::{
-    Replied,
+    Peer, Replied,
     layers::Client,
     problem::{ADMITTED, DENIED, LEFT, NOT_FOUND, Problem, UNTRUSTED_PROXY, WAITING},
     public::PublicState,
@@ -52,7 +56,7 @@ use cookie::Held;
 use page::{Blocked, Why};
 use path::RoutePath;
 use routes::{Gated, Outcome, Routes, Visitor};
-use served::Said;
+use served::{InForce, Said};
 use token::Tokens;
 
 /// The page's script sends this with its questions. They get no 200, so that they never reach the site.
@@ -66,14 +70,29 @@ pub(super) fn is_path(path: &str) -> bool {
     path.strip_prefix(asked::PATH).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Answers a proxy. `peer` is the proxy, `client` the visitor.
+/// Answers a proxy over HTTP. `peer` is the proxy, `client` the visitor.
 pub(super) async fn answer(
     state: &PublicState,
     (method, uri, headers): (&Method, &Uri, &HeaderMap),
     peer: IpAddr,
     client: Client,
 ) -> Replied {
-    if !state.intake.trusted_proxies.iter().any(|net| net.contains(&peer.to_canonical())) {
+    let routes = routes_for(state, peer)?;
+    let asked = Asked::of(method, uri, headers)?;
+    Ok(decide(state, &routes, &asked, headers, client).await)
+}
+
+/// Answers a proxy over gRPC, as [`answer`] does.
+pub(super) async fn answer_envoy(state: &PublicState, request: &CheckRequest, peer: Peer) -> Replied {
+    let routes = routes_for(state, peer.0.ip())?;
+    let described = envoy::Described::of(request)?;
+    let client = state.intake.client(peer, &described.headers);
+    Ok(decide(state, &routes, &described.asked(), &described.headers, client).await)
+}
+
+/// The routes, for a proxy that may ask.
+fn routes_for(state: &PublicState, peer: IpAddr) -> Result<Guard<Arc<InForce>>, Problem> {
+    if !state.intake.trusts(peer) {
         let what = format!("{peer} is not one of `trusted_proxies`; add the address of the proxy");
         return Err(Problem::new(UNTRUSTED_PROXY, what));
     }
@@ -83,11 +102,21 @@ pub(super) async fn answer(
                     docs/operate/proxies.md";
         return Err(Problem::new(NOT_FOUND, what));
     }
-    let asked = Asked::of(method, uri, headers)?;
+    Ok(routes)
+}
+
+/// Decides about a request, and words the reply.
+async fn decide(
+    state: &PublicState,
+    routes: &InForce,
+    asked: &Asked<'_>,
+    headers: &HeaderMap,
+    client: Client,
+) -> Response<Full<bytes::Bytes>> {
     let path = RoutePath::of(&asked.target);
     if asked.method == "POST" && path.normal == LEAVE {
         state.routes.left.inc();
-        return Ok(leave(state, &routes.routes, &asked, headers));
+        return leave(state, &routes.routes, asked, headers);
     }
     let address = client.0.to_canonical();
     let tokens = if routes.routes.ask_for_tokens() {
@@ -106,11 +135,11 @@ pub(super) async fn answer(
     };
     let Some(found) = routes.routes.find(&visitor) else {
         state.routes.none.inc();
-        return Ok(asked.through(None));
+        return asked.through(None);
     };
     let (said, reply) = match (&found.route.outcome, found.ungated) {
         (Outcome::Zone(gated), None) => {
-            let call = Call { state, asked: &asked, headers, client, gated };
+            let call = Call { state, asked, headers, client, gated };
             call.answer().await
         }
         (Outcome::Bypass, _) => {
@@ -121,7 +150,7 @@ pub(super) async fn answer(
         (Outcome::Deny, _) => (Said::Denied, asked.finish(Problem::from(DENIED).into_reply())),
     };
     routes.counts(found.index)[said as usize].inc();
-    Ok(reply)
+    reply
 }
 
 /// Ends the visits that a visitor has here.

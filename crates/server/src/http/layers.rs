@@ -51,6 +51,11 @@ impl<S: Sync> FromRequestParts<S> for Client {
 }
 
 impl Intake {
+    /// Whether this peer is a proxy that the operator listed.
+    pub(super) fn trusts(&self, peer: IpAddr) -> bool {
+        self.trusted_proxies.iter().any(|net| net.contains(&peer.to_canonical()))
+    }
+
     pub(super) fn client(&self, peer: Peer, headers: &HeaderMap) -> Client {
         Client(address::client(peer.0.ip(), headers, &self.trusted_proxies))
     }

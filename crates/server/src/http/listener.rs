@@ -45,9 +45,9 @@ impl ListenerObserver {
         Self { metrics, connections: Some(connections), uncounted, started, warned_s: AtomicU64::new(0) }
     }
 
-    /// For the admin listener, whose connections no metric counts.
+    /// For the listeners of operators and of gRPC, whose connections no metric counts.
     #[must_use]
-    pub fn admin(metrics: Arc<Metrics>) -> Self {
+    pub fn uncounted(metrics: Arc<Metrics>) -> Self {
         let (uncounted, started) = (Uncounted::default(), Instant::now());
         Self { metrics, connections: None, uncounted, started, warned_s: AtomicU64::new(0) }
     }

@@ -45,6 +45,8 @@ pub(super) struct Assembled {
     pub(super) admin: AdminState,
     pub(super) public_listener: TcpListener,
     pub(super) admin_listener: TcpListener,
+    /// For proxies that ask over gRPC, if there may be any.
+    pub(super) grpc_listener: Option<TcpListener>,
     pub(super) metrics: Arc<Metrics>,
     /// The certificate of the public listener, if that is encrypted.
     pub(super) certificates: Option<Arc<Certificates>>,
@@ -128,6 +130,8 @@ pub(super) async fn assemble(
         listen(config.listen, config.backlog).map_err(Failure::with(failure::UNAVAILABLE))?;
     let admin_listener =
         listen(config.admin_listen, config.backlog).map_err(Failure::with(failure::UNAVAILABLE))?;
+    let grpc_listener = config.gate_grpc_listen.map(|at| listen(at, config.backlog)).transpose();
+    let grpc_listener = grpc_listener.map_err(Failure::with(failure::UNAVAILABLE))?;
     let lifecycle = Arc::new(Lifecycle::default());
     let servers = {
         let address = public_listener.local_addr().unwrap_or(config.listen);
@@ -181,6 +185,7 @@ pub(super) async fn assemble(
         admin,
         public_listener,
         admin_listener,
+        grpc_listener,
         metrics,
         certificates,
         zones_changed,

@@ -13,16 +13,23 @@ use crate::config::Config;
 /// The most zones that are listed; more are counted.
 const MAX_ZONES: usize = 20;
 
-/// The text that says that both listeners are open. The first lines hold the addresses.
+/// Where the listeners are.
+pub(super) struct Addresses {
+    pub(super) public: SocketAddr,
+    pub(super) admin: SocketAddr,
+    pub(super) grpc: Option<SocketAddr>,
+}
+
+/// The text that says that the listeners are open. The first lines hold the addresses.
 pub(super) fn greeting(
     config: &Config,
     zones: &[(ZoneId, Definition)],
-    public: SocketAddr,
-    admin: SocketAddr,
+    Addresses { public, admin, grpc }: Addresses,
 ) -> String {
     let about = describe(config, zones);
     let scheme = if config.tls.is_some() { "https" } else { "http" };
-    let listening = format!("listening on {scheme}://{public}\nadmin on http://{admin}\n\n{about}\n");
+    let grpc = grpc.map_or(String::new(), |at| format!("proxies ask over gRPC on {scheme}://{at}\n"));
+    let listening = format!("{grpc}listening on {scheme}://{public}\nadmin on http://{admin}\n\n{about}\n");
     let Some((zone, _)) = zones.first() else { return listening };
     let here = match public.ip() {
         ip if !ip.is_unspecified() => public,

@@ -63,20 +63,26 @@ impl Serving {
     }
 }
 
-/// Stops both listeners. The admin listener stops last, so that it can answer meanwhile that the server is not ready.
+/// Stops all listeners. The admin listener stops last, so that it can answer meanwhile that the server is not ready.
 ///
 /// # Errors
 /// A second signal came before the end.
 pub(super) async fn shut_down(
     state: &PublicState,
-    public: Serving,
+    public: Vec<Serving>,
     admin: Serving,
     signal: &mut StopSignal,
 ) -> Result<(), Failure> {
     state.lifecycle.stop();
     state.streams.stop();
     let stopped = async {
-        public.stop().await;
+        // All of them at once: each has the whole deadline.
+        for serving in &public {
+            let _ = serving.stop.send(true);
+        }
+        for serving in public {
+            serving.stop().await;
+        }
         admin.stop().await;
     };
     tokio::select! {

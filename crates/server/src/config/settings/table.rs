@@ -39,6 +39,13 @@ pub(in crate::config) const SETTINGS: &[Setting] = &[
         Default::Described("none"),
     ),
     setting(
+        "gate_grpc_listen",
+        Kind::Text,
+        "ADDR",
+        "Address where trusted proxies ask about their visitors over gRPC: Envoy's external authorization, and the Gateway API of Kubernetes; encrypted as the address for apps is",
+        Default::Described("none: proxies ask over HTTP only"),
+    ),
+    setting(
         "admin_hosts",
         Kind::List,
         "NAME,…",

@@ -4,8 +4,9 @@
 //! |---|---|---|
 //! | `/gate/check` | Traefik, Caddy, nginx | `X-Forwarded-Method`, `X-Forwarded-Host`, `X-Forwarded-Uri` |
 //! | `/gate/check/…` | Envoy | the request itself; its target comes behind `/gate/check` |
+//! | gRPC, see `envoy` | Envoy | the message |
 //!
-//! Invariant: only one of the two is read, so that a header which a visitor sent cannot take the place of what the proxy says.
+//! Invariant: only one of them is read, so that a header which a visitor sent cannot take the place of what the proxy says.
 
 use std::borrow::Cow;
 
@@ -49,10 +50,7 @@ impl<'a> Asked<'a> {
     /// A header is missing.
     pub(super) fn of(method: &'a Method, uri: &'a Uri, headers: &'a HeaderMap) -> Result<Self, Problem> {
         let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-        // A list of proxies names its first hop first.
-        let is_secure = text("x-forwarded-proto").is_some_and(|schemes| {
-            schemes.split(',').next().unwrap_or_default().trim().eq_ignore_ascii_case("https")
-        });
+        let is_secure = text("x-forwarded-proto").is_some_and(is_https);
         let given = uri.path_and_query().map_or("", |given| given.as_str());
         let behind = given.strip_prefix(PATH).unwrap_or_default();
         if behind.starts_with('/') {
@@ -81,6 +79,11 @@ impl<'a> Asked<'a> {
         let host = bare(&needed("x-forwarded-host")?);
         Ok(Self { wanted, method, host, target, is_secure })
     }
+}
+
+/// Whether the visitor uses HTTPS, by the schemes of the hops. A list of proxies names its first hop first.
+pub(super) fn is_https(schemes: &str) -> bool {
+    schemes.split(',').next().unwrap_or_default().trim().eq_ignore_ascii_case("https")
 }
 
 /// A host in lower case, without a port and a last dot.

@@ -1,4 +1,4 @@
-//! HTTP/2 on an encrypted connection.
+//! HTTP/2, on an encrypted connection or on a plain one.
 //!
 //! A client has its connection for as long as a request runs or is made now and then; what one connection may use is
 //! bounded here. hyper itself ends connections that reset many streams before they are served (CVE-2023-44487), or that
@@ -9,11 +9,19 @@ use std::{convert::Infallible, error::Error, future::poll_fn, pin::pin, sync::Ar
 use bytes::Bytes;
 use hyper::{Request, Response, body::Body, server::conn::http2, service::service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio_rustls::server::TlsStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tower_service::Service;
 
-use super::{LINGER_BYTES, exchange::respond, wire::Wire};
-use crate::{MAX_HEAD, Observer, Received, link::Link};
+use crate::{
+    MAX_HEAD, Observer, Received, Refusal,
+    connection::{Connection, LINGER_BYTES},
+    exchange::respond,
+    link::Link,
+    wire::Wire,
+};
+
+/// What a client sends first, before any request (RFC 9113, 3.4): the part that no request of HTTP/1 begins with.
+const PREFACE: &[u8; 3] = b"PRI";
 
 /// The most requests of a connection at a time. A page with many tabs has some dozens.
 const STREAMS: u32 = 128;
@@ -31,7 +39,7 @@ const CONNECTION_WINDOW: u32 = 65_535;
 /// The most bytes of a reply that wait for the client's window, in a copy.
 const SEND_BUFFER: usize = 16 << 10;
 
-pub(super) fn engine() -> http2::Builder<TokioExecutor> {
+pub(crate) fn engine() -> http2::Builder<TokioExecutor> {
     let mut engine = http2::Builder::new(TokioExecutor::new());
     engine
         .max_concurrent_streams(STREAMS)
@@ -45,9 +53,9 @@ pub(super) fn engine() -> http2::Builder<TokioExecutor> {
 }
 
 /// Serves the requests of a connection until it ends.
-pub(super) async fn serve<S, B>(
+pub(crate) async fn serve<S, B>(
     engine: &http2::Builder<TokioExecutor>,
-    stream: TlsStream<Wire>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     link: Arc<Link>,
     observer: Arc<dyn Observer>,
     service: S,
@@ -78,4 +86,29 @@ pub(super) async fn serve<S, B>(
     }
     connection.end_writing();
     connection.linger(LINGER_BYTES).await;
+}
+
+/// Serves a plain connection, whose client must know beforehand that the listener speaks HTTP/2.
+pub(crate) async fn serve_plain<S, B>(
+    engine: &http2::Builder<TokioExecutor>,
+    connection: Arc<Connection>,
+    observer: Arc<dyn Observer>,
+    service: S,
+) where
+    S: Service<Request<Received>, Response = Response<B>, Error = Infallible> + Clone + Send + Sync + 'static,
+    S::Future: Send,
+    B: Body<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    let mut first = [0; PREFACE.len()];
+    let Ok(read @ 1..) = connection.stream.peek(&mut first).await else { return };
+    if !PREFACE.starts_with(&first[..read]) {
+        let _ = connection.stream.try_write(&connection.refusal(Refusal::Malformed));
+        connection.end_writing();
+        return Box::pin(connection.linger(LINGER_BYTES)).await;
+    }
+    let link = Link::new(connection);
+    let wire = Wire(Arc::clone(&link));
+    // Boxed, as all that an idle connection does not need.
+    Box::pin(serve(engine, wire, link, observer, service)).await;
 }

@@ -1,4 +1,4 @@
-//! A request on an encrypted connection, and the body of its reply.
+//! A request on a connection with a link, and the body of its reply.
 
 use std::{
     convert::Infallible,
@@ -26,8 +26,8 @@ use crate::{
 
 type AnyError = Box<dyn Error + Send + Sync>;
 
-/// The body of a reply on an encrypted connection.
-pub(super) enum Reply<B> {
+/// The body of a reply.
+pub(crate) enum Reply<B> {
     /// As the service gave it.
     Whole(B, Arc<Replying>),
     /// A stream.
@@ -81,7 +81,7 @@ where
 /// the edge words the refusal. With HTTP/2 it ends its own stream.
 ///
 /// Not an `async fn`: the service is called at once, before the engine decodes the body. See `decode_body_early`.
-pub(super) fn respond<S, B>(
+pub(crate) fn respond<S, B>(
     link: &Arc<Link>,
     observer: &Arc<dyn Observer>,
     service: &S,

@@ -1,0 +1,120 @@
+//! The listener for proxies that ask over gRPC: `envoy.service.auth.v3.Authorization/Check`, and nothing else.
+//!
+//! The decision is that of [`check`](super::check). The edge bounds connections, heads and deadlines, this file bounds messages.
+//! Invariant: nothing that a visitor sends makes a call fail, because a proxy may be set to let requests through whose call failed. Each
+//! message of a proxy gets a `CheckResponse`; a call fails only if the proxy does not keep to the protocol, or stops sending.
+
+use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+
+use bytes::Bytes;
+use edge::{KnownClient, Received};
+use envoy_types::ext_authz::v3::pb::{Authorization, AuthorizationServer, CheckRequest, CheckResponse};
+use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::{Request, Response, header::CONTENT_LENGTH};
+use tokio::time::{Instant, timeout};
+use tonic::{Status, async_trait, body::Body};
+use tower_service::Service as _;
+
+use super::{
+    Peer, Replied,
+    check::{self, envoy},
+    layers::{self, Client},
+    problem::{HEAD_TOO_LARGE, Problem},
+    public::PublicState,
+};
+use crate::metrics::Route;
+
+/// The longest message, in bytes. Envoy takes heads of up to 60 KiB unless it is told otherwise, and repeats some fields.
+const MAX_MESSAGE: usize = 256 << 10;
+
+/// A message of gRPC without content, and the bytes in front of each: a flag and a length.
+const EMPTY: &[u8] = &[0; PREFIX];
+const PREFIX: usize = 5;
+
+/// The service of the listener.
+pub struct Grpc {
+    state: PublicState,
+    calls: AuthorizationServer<Calls>,
+}
+
+struct Calls(PublicState);
+
+/// An extension of a call: its message was too long and was not read.
+#[derive(Clone, Copy)]
+struct TooLong;
+
+impl Grpc {
+    /// Decides as the public listener with this state does.
+    #[must_use]
+    pub fn new(state: PublicState) -> Arc<Self> {
+        let calls = AuthorizationServer::new(Calls(state.clone())).max_decoding_message_size(MAX_MESSAGE);
+        Arc::new(Self { state, calls })
+    }
+
+    /// Answers one call.
+    ///
+    /// # Errors
+    /// None.
+    pub async fn serve(
+        self: Arc<Self>,
+        request: Request<Received>,
+        peer: SocketAddr,
+    ) -> Result<Response<Body>, Infallible> {
+        let (mut head, body) = request.into_parts();
+        let is_trusted = self.state.intake.trusts(peer.ip());
+        // Nobody else makes this server keep a message.
+        let message = if is_trusted { self.message(body).await } else { Ok(Some(EMPTY.into())) };
+        let message = match message {
+            Ok(message) => message.unwrap_or_else(|| {
+                head.extensions.insert(TooLong);
+                EMPTY.into()
+            }),
+            Err(status) => return Ok(status.into_http()),
+        };
+        head.headers.remove(CONTENT_LENGTH);
+        head.extensions.insert(Peer(peer));
+        let mut response = self.calls.clone().call(Request::from_parts(head, Full::new(message))).await?;
+        if is_trusted {
+            response.extensions_mut().insert(KnownClient);
+        }
+        Ok(response)
+    }
+
+    /// The message of a call. None if it is too long.
+    async fn message(&self, body: Received) -> Result<Option<Bytes>, Status> {
+        let read = Limited::new(body, MAX_MESSAGE + PREFIX).collect();
+        match timeout(self.state.intake.body_timeout, read).await {
+            Ok(Ok(message)) => Ok(Some(message.to_bytes())),
+            Ok(Err(e)) if e.is::<LengthLimitError>() => Ok(None),
+            Ok(Err(e)) => Err(Status::cancelled(e.to_string())),
+            Err(_) => Err(Status::deadline_exceeded("the message took too long")),
+        }
+    }
+}
+
+#[async_trait]
+impl Authorization for Calls {
+    async fn check(
+        &self,
+        call: tonic::Request<CheckRequest>,
+    ) -> Result<tonic::Response<CheckResponse>, Status> {
+        let started = Instant::now();
+        let peer = *call.extensions().get::<Peer>().expect("`serve` puts it there");
+        let is_too_long = call.extensions().get::<TooLong>().is_some();
+        let request = call.into_inner();
+        let replied: Replied = if is_too_long {
+            let what = format!("the head of the request is longer than {} KiB", MAX_MESSAGE >> 10);
+            Err(Problem::new(HEAD_TOO_LARGE, what))
+        } else {
+            check::answer_envoy(&self.0, &request, peer).await
+        };
+        let mut response = replied.unwrap_or_else(|problem| {
+            layers::log_refusal(Route::Check, Client(peer.0.ip()), &problem, "over gRPC");
+            problem.into_reply()
+        });
+        self.0.intake.finish(Route::Check, started, false, &mut response);
+        let (head, body) = response.into_parts();
+        let Ok(body) = body.collect().await;
+        Ok(tonic::Response::new(envoy::reply(&Response::from_parts(head, body.to_bytes()))))
+    }
+}
