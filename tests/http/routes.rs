@@ -64,6 +64,17 @@ fn staff(secret: Value) -> Value {
 pub(crate) fn operators_set_them_before_those_of_the_file() {
     let setup = Setup::new(&config(&zone("Z", 60, HELD), SITE));
     let audit = setup.dir().join("audit");
+    // A record is written a moment after the reply.
+    let written = |count: usize| {
+        eventually("the changes are in the audit log", || {
+            let text =
+                fs::read_dir(&audit).ok()?.filter_map(|file| fs::read_to_string(file.ok()?.path()).ok());
+            let text: String = text.collect();
+            let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let changes: Vec<_> = lines.filter(|line| line["event"] == "routes").collect();
+            (changes.len() == count).then_some((changes, text))
+        })
+    };
     let mut weir = setup.arg("--audit-dir").arg(&audit).start();
     let mut ada = Visitor::of(&weir);
     let staff_header = ("X-Staff", SECRET);
@@ -104,6 +115,7 @@ pub(crate) fn operators_set_them_before_those_of_the_file() {
     // What was shown can be sent back: the secret stays. A crash loses nothing.
     let set = put(&weir, "", ("If-Match", &tag), &json!([staff(true.into()), abuse()]));
     assert_eq!(set.status, 200, "{set:?}");
+    written(2);
     weir.kill_and_restart();
     ada.proxy = weir.connect();
     assert_eq!(names(&weir), ["api staff", "api abuse", "file site"]);
@@ -123,14 +135,7 @@ pub(crate) fn operators_set_them_before_those_of_the_file() {
     assert_eq!(ada.ask("GET /", &[staff_header]).status, 503, "as before");
     assert_eq!(routes(&weir).header("etag"), first.header("etag"), "no list and an empty one are the same");
 
-    let written = eventually("all changes are in the audit log", || {
-        let text = fs::read_dir(&audit).ok()?.filter_map(|file| fs::read_to_string(file.ok()?.path()).ok());
-        let text: String = text.collect();
-        let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-        let changes: Vec<_> = lines.filter(|line| line["event"] == "routes").collect();
-        (changes.len() == 3).then_some((changes, text))
-    });
-    let (changes, text) = written;
+    let (changes, text) = written(3);
     assert_eq!((&changes[0]["before"], &changes[0]["after"]), (&json!([]), &shown));
     assert_eq!((&changes[0]["name"], &changes[0]["from"]), (&"local".into(), &"127.0.0.1".into()));
     assert_eq!(changes[2]["after"], json!([]));

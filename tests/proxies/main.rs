@@ -35,10 +35,11 @@ fn main() {
     if !args.list {
         weir::binary();
     }
-    let tests: [(&str, Test); 6] = [
+    let tests: [(&str, Test); 7] = [
         ("a_visitor_waits_enters_and_goes_on", a_visitor_waits_enters_and_goes_on),
         ("everything_of_a_site_works_during_a_visit", everything_of_a_site_works_during_a_visit),
         ("visitors_cannot_talk_their_way_in", visitors_cannot_talk_their_way_in),
+        ("a_cache_shows_nobody_what_another_one_got", a_cache_shows_nobody_what_another_one_got),
         ("a_bypass_token_opens_what_its_route_names", a_bypass_token_opens_what_its_route_names),
         ("visits_that_are_left_are_over", visits_that_are_left_are_over),
         ("places_and_visits_go_on_after_weir_was_away", places_and_visits_go_on_after_weir_was_away),
@@ -288,6 +289,38 @@ fn visitors_cannot_talk_their_way_in(kind: Kind) {
     let reply = client.reply().expect("a reply");
     assert!(reply.status >= 400, "{reply:?}");
     assert_eq!(site.origin.requests(), before + usize::from(!kind.sends_few_headers()));
+}
+
+/// A cache in front of the proxy, which even keeps replies with cookies. Pages, refusals and the page's questions are of one visitor.
+fn a_cache_shows_nobody_what_another_one_got(kind: Kind) {
+    let site = Site::start(kind, HELD, MOVING);
+    let cache = Proxy::cache(site.proxy.at);
+    let ask = |target: &str, headers: &str| {
+        let mut client = Client::connect(cache.at).expect("the cache accepts");
+        client
+            .send(format!("GET {target} HTTP/1.1\r\nHost: shop.example\r\n{headers}\r\n"))
+            .expect("it reads");
+        let reply = client.reply().expect("a reply");
+        (reply.status, reply.header("x-cache").unwrap_or_default().to_owned(), reply.text().to_owned())
+    };
+    for (target, said) in [("/shop/a.css", "MISS"), ("/shop/a.css", "HIT")] {
+        let (status, cache, _) = ask(target, "");
+        assert_eq!((status, &*cache), (200, said), "the cache works");
+    }
+    for rank in ["1", "2", "3"] {
+        let (status, cache, text) = ask("/deep", "Accept: text/html\r\n");
+        assert_eq!((status, &*cache), (kind.page_status(), "MISS"), "{text}");
+        assert!(text.contains(&format!("<dd data-weir=\"rank\">{rank}</dd>")), "{text}");
+    }
+    for headers in ["Accept: application/json\r\n", "Accept: application/json\r\nWeir-Poll: 1\r\n"] {
+        let [first, second] = [(); 2].map(|()| ask("/data", headers));
+        assert_eq!((&*first.1, &*second.1), ("MISS", "MISS"));
+        assert_ne!(first.2, second.2, "each has its own place");
+    }
+    for _ in 0..2 {
+        let (status, cache, _) = ask("/internal/x", "Accept: text/html\r\n");
+        assert_eq!((status, &*cache), (403, "MISS"));
+    }
 }
 
 /// In the header for one request; in the address for this one and those that follow.

@@ -94,7 +94,7 @@ impl Kind {
 
 /// A running proxy. It is killed when dropped, and its log is shown if the test failed.
 pub(crate) struct Proxy {
-    kind: Kind,
+    name: String,
     child: Child,
     dir: TempDir,
     pub(crate) at: SocketAddr,
@@ -105,7 +105,6 @@ impl Proxy {
     pub(crate) fn start(kind: Kind, weir: &Weir, site: SocketAddr) -> Self {
         let (weir, grpc) = (weir.public, weir.grpc.expect("it listens"));
         let dir = tempfile::Builder::new().prefix("weir-proxy-").tempdir().expect("a temporary directory");
-        let program = program(kind);
         let here = dir.path();
         let at = own_address();
         let recipe = |file: &str| {
@@ -127,7 +126,7 @@ impl Proxy {
             fs::write(here.join(file), text).expect("the temporary directory takes files");
             here.join(file)
         };
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program(kind));
         match kind {
             Kind::Caddy => {
                 let text = recipe("Caddyfile")
@@ -154,15 +153,7 @@ impl Proxy {
             }
             Kind::Nginx | Kind::NginxOpen => {
                 let file = if kind == Kind::Nginx { "nginx.conf" } else { "nginx-open.conf" };
-                let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-                let paths: String =
-                    paths.map(|of| format!("{of}_temp_path {0}/{of}; ", here.display())).concat();
-                let text = recipe(file)
-                    .replace("http {", &format!("http {{ access_log off; {paths}"))
-                    .replace("listen 8000;", &format!("listen {at};"));
-                let text = format!("pid {0}/pid; error_log stderr warn;\n{text}", here.display());
-                command.args(["-e", "stderr", "-g", "daemon off; master_process off;", "-p"]).arg(here);
-                command.arg("-c").arg(write("nginx.conf", text));
+                nginx(&mut command, here, at, &recipe(file));
             }
             Kind::Traefik | Kind::TraefikInKubernetes => {
                 let of_file = recipe("traefik.yml");
@@ -179,12 +170,31 @@ impl Proxy {
                 command.arg(format!("--configFile={}", write("traefik.yml", text).display()));
             }
         }
+        Self::run(format!("{kind:?}"), command, dir, at)
+    }
+
+    /// Starts a cache in front of a proxy. It keeps every reply for ten minutes that does not forbid it, also one with cookies.
+    pub(crate) fn cache(of: SocketAddr) -> Self {
+        let dir = tempfile::Builder::new().prefix("weir-cache-").tempdir().expect("a temporary directory");
+        let (here, at, mut command) = (dir.path(), own_address(), Command::new(program(Kind::Nginx)));
+        let text = format!(
+            "events {{}}\nhttp {{ proxy_cache_path {}/kept keys_zone=kept:1m; server {{ listen 8000; location / {{ proxy_pass http://{of}; proxy_http_version 1.1; \
+             proxy_set_header Host $http_host; proxy_cache kept; proxy_cache_key $request_uri; proxy_cache_valid any 10m; \
+             proxy_ignore_headers Set-Cookie Vary; add_header X-Cache $upstream_cache_status always; }} }} }}\n",
+            here.display()
+        );
+        nginx(&mut command, here, at, &text);
+        Self::run("the cache".to_owned(), command, dir, at)
+    }
+
+    fn run(name: String, mut command: Command, dir: TempDir, at: SocketAddr) -> Self {
+        let here = dir.path();
         let log = File::create(here.join("log")).expect("the temporary directory takes files");
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a file")).stderr(log).current_dir(here);
-        let child = command.spawn().unwrap_or_else(|e| panic!("{}: {e}", program.display()));
-        let mut proxy = Self { kind, child, dir, at };
+        let child = command.spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+        let mut proxy = Self { name, child, dir, at };
         eventually("the proxy serves", || {
-            assert!(proxy.child.try_wait().expect("our own child").is_none(), "{kind:?} ended");
+            assert!(proxy.child.try_wait().expect("our own child").is_none(), "{} ended", proxy.name);
             let mut client = Client::connect(at).ok()?;
             // A proxy that has not read its routes yet answers 404.
             let reply = client.get("/healthz").ok()?;
@@ -206,9 +216,22 @@ impl Drop for Proxy {
         }
         let _ = self.child.wait();
         if std::thread::panicking() {
-            drop(writeln!(io::stderr(), "--- the log of {:?}:\n{}---", self.kind, self.log()));
+            drop(writeln!(io::stderr(), "--- the log of {}:\n{}---", self.name, self.log()));
         }
     }
+}
+
+/// Lets nginx run with this configuration, in its own directory and at its own address.
+fn nginx(command: &mut Command, here: &Path, at: SocketAddr, text: &str) {
+    let paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let paths: String = paths.map(|of| format!("{of}_temp_path {0}/{of}; ", here.display())).concat();
+    let text = text
+        .replace("http {", &format!("http {{ access_log off; {paths}"))
+        .replace("listen 8000;", &format!("listen {at};"));
+    let text = format!("pid {0}/pid; error_log stderr warn;\n{text}", here.display());
+    fs::write(here.join("nginx.conf"), text).expect("the temporary directory takes files");
+    command.args(["-e", "stderr", "-g", "daemon off; master_process off;", "-p"]).arg(here);
+    command.arg("-c").arg(here.join("nginx.conf"));
 }
 
 /// The configuration of a file, with the middleware of a resource of Kubernetes.
