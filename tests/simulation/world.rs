@@ -227,13 +227,17 @@ impl World {
                         }
                         _ => {}
                     }
-                    let (server, from_ms) = (self.server.borrow().clone(), self.now_ms());
-                    while let Some(server) = &server
-                        && self.serve(&server.gate).await.is_err()
-                    {
-                        sleep(Duration::from_millis(500)).await;
-                    }
-                    lock(&self.auditor).hold_ends(from_ms, self.now_ms());
+                    let (world, from_ms) = (Rc::clone(&self), self.now_ms());
+                    // The operator tries again while other faults come and go, for example while the disk is full.
+                    self.beside(async move {
+                        let server = world.server.borrow().clone();
+                        while let Some(server) = &server
+                            && world.serve(&server.gate).await.is_err()
+                        {
+                            sleep(Duration::from_millis(500)).await;
+                        }
+                        lock(&world.auditor).hold_ends(from_ms, world.now_ms());
+                    });
                 }
                 Fault::Stall(until_ms) => lock(&self.auditor).trouble(until_ms + RETRY_MS),
                 Fault::Step(by_s) => *lock(&self.clocks.stepped_s) += by_s,
