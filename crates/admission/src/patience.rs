@@ -193,6 +193,8 @@ impl Patience {
     const UNKNOWN_FAST_PER_S: f64 = 0.916 / Self::UNKNOWN_FAST_S;
     /// The weight of the mean when a class is estimated, in people who left.
     const SHRINKS: f64 = 30.0;
+    /// The same for a class of earlier lines. The published curves know little about where people stop leaving.
+    const WARM_SHRINKS: f64 = 3.0;
 
     /// Lets `past_s` seconds pass.
     pub(crate) fn fade(&mut self, past_s: f64) {
@@ -230,7 +232,7 @@ impl Patience {
             let warm: [f64; AGES] = std::array::from_fn(|age| {
                 let count = self.lasting.ages[age];
                 let mean = known_mean[age].max(1e-7);
-                (count.left + Self::SHRINKS) / (count.exposed + Self::SHRINKS / mean)
+                (count.left + Self::WARM_SHRINKS) / (count.exposed + Self::WARM_SHRINKS / mean)
             });
             let trust = lasting_left / (lasting_left + 20.0);
             for shape in &mut shapes {
