@@ -21,6 +21,7 @@ use crate::{
     hindsight::{Factors, KINDS, kind},
     number,
     patience::{Counts, Hazard, Patience, Rates},
+    window::MINUTE_MS,
 };
 
 /// The cells of a line, at most.
@@ -124,7 +125,7 @@ impl Outlook {
                 continue;
             }
             ahead += cell.counted;
-            let chance = 1.645 * expected.1.sqrt() / course.slots_used;
+            let chance = 1.645 * expected.1.sqrt();
             let centre = wait(expected.0);
             let side = |slots: f64, other: f64| {
                 let (of_rates, of_chance) =
@@ -168,7 +169,8 @@ impl Outlook {
             reason = "not negative, and `as` saturates"
         )]
         let need = self.need(ahead as u64);
-        (wait_ms(plan, need.slots, now_ms) / 1_000.0, need.early_ms, need.late_ms)
+        let course = Course { plan, slots_used: self.line.slots_used, now_ms };
+        (course.wait_ms(need.slots) / 1_000.0, need.early_ms, need.late_ms)
     }
 
     /// The wait of a person with `present_ahead` present people ahead. `None` in the modes `hold` and `closed`.
@@ -186,14 +188,14 @@ impl Outlook {
             Mode::Auto => {}
         }
         let need = self.need(present_ahead);
+        let course = Course { plan, slots_used: self.line.slots_used, now_ms };
+        let wait = course.wait_ms(need.slots.round());
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "not negative, and `as` saturates"
         )]
-        let (slots, early_ms, late_ms) =
-            (need.slots.round() as u64, need.early_ms as u64, need.late_ms as u64);
-        let wait_ms = plan.slot_ms(slots).saturating_sub(now_ms);
+        let (wait_ms, early_ms, late_ms) = (wait as u64, need.early_ms as u64, need.late_ms as u64);
         Some(Estimate { wait_ms, low_ms: wait_ms.saturating_sub(early_ms), high_ms: wait_ms + late_ms })
     }
 
@@ -222,20 +224,19 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
+    /// When somebody enters who has so many others ahead, in milliseconds from now. A slot is used some time after it becomes
+    /// free, and is free again a minute after its use. So the delays of all minutes add up, and half a one on average is of the
+    /// minute that has begun.
     fn wait_ms(&self, slots: f64) -> f64 {
-        wait_ms(self.plan, slots, self.now_ms)
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and `as` saturates"
+        )]
+        let slots = slots as u64;
+        let wait_ms = number(self.plan.slot_ms(slots).saturating_sub(self.now_ms));
+        wait_ms + (wait_ms + number(MINUTE_MS) / 2.0) * (1.0 / self.slots_used - 1.0)
     }
-}
-
-/// When the slot after `slots` others becomes free, in milliseconds from now.
-fn wait_ms(plan: &Plan, slots: f64, now_ms: u64) -> f64 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "not negative, and `as` saturates"
-    )]
-    let slots = slots as u64;
-    number(plan.slot_ms(slots).saturating_sub(now_ms))
 }
 
 /// The slots needed after each cell, and the variance of the number of people.
@@ -247,10 +248,10 @@ fn walk(cells: &[Cell], course: &Course<'_>, hazard: &Hazard) -> Vec<(f64, f64)>
         }
         let mut stay = 1.0;
         for _ in 0..3 {
-            let wait_s = course.wait_ms(slots + cell.here * stay / 2.0 / course.slots_used) / 1_000.0;
+            let wait_s = course.wait_ms(slots + cell.here * stay / 2.0) / 1_000.0;
             stay = (-hazard.between(cell.age_s, cell.age_s + wait_s, cell.age_s + wait_s)).exp();
         }
-        slots += cell.here * stay / course.slots_used;
+        slots += cell.here * stay;
         variance += cell.here * stay * (1.0 - stay);
         (slots, variance)
     };
