@@ -211,18 +211,12 @@ impl Crowd {
             pending.add(&block.counts, 1.0);
         }
         self.rates = self.patience.rates(&pending);
-        let cell = |(stretch, here): (&Stretch, &f64)| {
-            let unseen = self.rates.expected.between(
-                stretch.age_s - past_s - lags.absent_s,
-                stretch.age_s,
-                stretch.told_s(),
-            );
-            Cell {
-                end: stretch.end,
-                counted: stretch.counted,
-                here: here * (-unseen).exp(),
-                age_s: stretch.age_s,
-            }
+        let cell = |(stretch, &here): (&Stretch, &f64)| Cell {
+            end: stretch.end,
+            counted: stretch.counted,
+            here,
+            seen_s: stretch.age_s - past_s - lags.absent_s,
+            age_s: stretch.age_s,
         };
         line.iter().zip(&here).map(cell).collect()
     }

@@ -30,8 +30,9 @@ pub(crate) const MOST_CELLS: usize = 128;
 const NEWCOMERS: usize = 22;
 const MOST_KNOTS: usize = 1 + MOST_CELLS + NEWCOMERS;
 
-/// The share of the slots that is used changes by about so much.
-const SLOTS_SPREAD: f64 = 0.007;
+/// The part of the wait by which it may be wrong, however many people are known: the share of the slots that is used changes, and
+/// people are counted by classes of ages.
+const WAIT_SPREAD: f64 = 0.015;
 
 /// People who stand next to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -40,8 +41,10 @@ pub(crate) struct Cell {
     pub(crate) end: u64,
     /// The people who count as present, as positions are counted.
     pub(crate) counted: f64,
-    /// The people who are still there, as far as can be told.
+    /// The people who were still there when they were of the age `seen_s`.
     pub(crate) here: f64,
+    /// Until which age it is known who left, in seconds. It is shown only later that somebody left.
+    pub(crate) seen_s: f64,
     /// How long they have waited, in seconds.
     pub(crate) age_s: f64,
 }
@@ -109,7 +112,7 @@ impl Outlook {
         let last = line.cells.iter().map(|cell| cell.counted).sum::<f64>();
         let newcomers = (0..NEWCOMERS).map(|i| {
             let count = (last / 64.0).clamp(8.0, 4_096.0) * f64::from(1_u32 << i.min(20));
-            Cell { end: u64::MAX, counted: count, here: count, age_s: 0.0 }
+            Cell { end: u64::MAX, counted: count, here: count, seen_s: 0.0, age_s: 0.0 }
         });
         let cells: Vec<Cell> = line.cells.iter().copied().take(MOST_CELLS).chain(newcomers).collect();
         let course = Course { plan, slots_used: line.slots_used, now_ms };
@@ -131,7 +134,7 @@ impl Outlook {
                 let (of_rates, of_chance) =
                     (wait(slots) - centre, wait((expected.0 + other).max(0.0)) - centre);
                 // Who claims a slot comes some time after it is free.
-                let other = of_chance.hypot(line.period_ms / 2.0).hypot(SLOTS_SPREAD * centre);
+                let other = of_chance.hypot(line.period_ms / 2.0).hypot(WAIT_SPREAD * centre);
                 // While little is known, the guesses are extremes that often come true, as that nobody leaves. A claim may be a period
                 // late then, too.
                 if line.rates.known {
@@ -249,7 +252,7 @@ fn walk(cells: &[Cell], course: &Course<'_>, hazard: &Hazard) -> Vec<(f64, f64)>
         let mut stay = 1.0;
         for _ in 0..3 {
             let wait_s = course.wait_ms(slots + cell.here * stay / 2.0) / 1_000.0;
-            stay = (-hazard.between(cell.age_s, cell.age_s + wait_s, cell.age_s + wait_s)).exp();
+            stay = (-hazard.between(cell.seen_s, cell.age_s + wait_s, cell.age_s + wait_s)).exp();
         }
         slots += cell.here * stay;
         variance += cell.here * stay * (1.0 - stay);
