@@ -62,6 +62,21 @@ struct Turn {
     absent: f64,
     evicted: u64,
     front_end: u64,
+    /// The people who had entered.
+    slots_used: u64,
+    /// The tickets that were taken for present, in the whole line and in its front.
+    counted: f64,
+    in_front: f64,
+}
+
+/// The last snapshot.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    epoch: u32,
+    now_ms: u64,
+    front_end: u64,
+    absent: f64,
+    evicted: u64,
 }
 
 /// What was seen of a line.
@@ -76,8 +91,7 @@ pub(crate) struct Crowd {
     /// The newly absent of the last generations, the oldest first.
     blocks: VecDeque<Block>,
     turn: Option<Turn>,
-    /// The last snapshot: epoch, instant, end of the front, absent tickets.
-    last: Option<(u32, u64, u64, f64)>,
+    last: Option<Last>,
     /// The people who had entered by the last snapshot.
     slots_used: u64,
     /// The ticket in the middle of those who entered since the snapshot before.
@@ -125,23 +139,25 @@ impl Crowd {
     pub(crate) fn observe(&mut self, snapshot: &Snapshot, wait_s: impl Fn(f64) -> f64) -> Vec<Cell> {
         let now_ms = snapshot.now_ms;
         let lags = Lags::of(snapshot);
-        if self.last.is_some_and(|(epoch, ..)| epoch != snapshot.epoch) {
+        if self.last.is_some_and(|last| last.epoch != snapshot.epoch) {
             self.arrivals = Arrivals::default();
             self.pages.clear();
         }
         self.arrivals.note(snapshot.base, snapshot.next, now_ms);
         let absent = number(snapshot.tally.waiting.saturating_sub(snapshot.tally.present));
         let (then_ms, front_then) = match self.last {
-            Some((epoch, then_ms, front_end, absent_then)) => {
-                let collapsed = absent_then > 20.0 && absent < absent_then / 2.0;
-                if epoch != snapshot.epoch || collapsed {
+            Some(last) => {
+                // Absent tickets that are evicted are no surprise.
+                let evicted = number(snapshot.tally.evicted.saturating_sub(last.evicted));
+                let collapsed = last.absent > 20.0 && absent + evicted < last.absent / 2.0;
+                if last.epoch != snapshot.epoch || collapsed {
                     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "minutes")]
                     let settles_ms = now_ms + (lags.evicted_s * 1_000.0) as u64;
                     self.unsettled_until_ms = self.unsettled_until_ms.max(settles_ms);
                     self.blocks.clear();
                     self.passed = 0;
                 }
-                (then_ms, front_end)
+                (last.now_ms, last.front_end)
             }
             None => (now_ms, snapshot.front_end),
         };
@@ -152,7 +168,8 @@ impl Crowd {
             ahead += stretch.counted;
             stretch.wait_s = wait_s(ahead);
         }
-        self.last = Some((snapshot.epoch, now_ms, snapshot.front_end, absent));
+        let (front_end_now, evicted) = (snapshot.front_end, snapshot.tally.evicted);
+        self.last = Some(Last { epoch: snapshot.epoch, now_ms, front_end: front_end_now, absent, evicted });
         self.pages = snapshot.pages.iter().map(|page| Arc::clone(&page.gone)).collect();
         self.first_page = snapshot.base / PAGE_TICKETS as u64;
         self.patience.fade(number(now_ms.saturating_sub(then_ms)) / 1_000.0);
@@ -164,7 +181,18 @@ impl Crowd {
         let here = self.here(&line, lags, past_s, absent);
         let generation = now_ms / snapshot.policy.generation_ms();
         let front = snapshot.front_end;
-        let turn = Turn { generation, absent, evicted: snapshot.tally.evicted, front_end: front };
+        let counted = |end: u64| -> f64 {
+            line.iter().filter(|stretch| stretch.first < end).map(|stretch| stretch.counted).sum()
+        };
+        let turn = Turn {
+            generation,
+            absent,
+            evicted: snapshot.tally.evicted,
+            front_end: front,
+            slots_used: snapshot.tally.slots_used,
+            counted: counted(u64::MAX),
+            in_front: counted(front),
+        };
         match self.turn {
             Some(last) if last.generation == generation && last.evicted <= turn.evicted => {}
             last => {
@@ -183,18 +211,12 @@ impl Crowd {
             pending.add(&block.counts, 1.0);
         }
         self.rates = self.patience.rates(&pending);
-        let cell = |(stretch, here): (&Stretch, &f64)| {
-            let unseen = self.rates.expected.between(
-                stretch.age_s - past_s - lags.absent_s,
-                stretch.age_s,
-                stretch.told_s(),
-            );
-            Cell {
-                end: stretch.end,
-                counted: stretch.counted,
-                here: here * (-unseen).exp(),
-                age_s: stretch.age_s,
-            }
+        let cell = |(stretch, &here): (&Stretch, &f64)| Cell {
+            end: stretch.end,
+            counted: stretch.counted,
+            here,
+            seen_s: stretch.age_s - past_s - lags.absent_s,
+            age_s: stretch.age_s,
         };
         line.iter().zip(&here).map(cell).collect()
     }
@@ -336,6 +358,18 @@ impl Crowd {
                 let weight = weight * factor(&self.rates, age, told_s) * here;
                 expected += weight;
                 parts.push((age, told_s, weight, here * lasts_s, enters));
+            }
+        }
+        // Who entered meanwhile could have left until then. So far their time was counted only up to the lag before the last turn.
+        let entered = number(turn.slots_used.saturating_sub(last.slots_used)).min(last.counted);
+        if entered > 0.0 {
+            let front = last.in_front.min(entered) / entered;
+            let lag_s = front * seen.lags.front_s + (1.0 - front) * seen.lags.absent_s;
+            let age_s = (number(now_ms) - self.arrivals.of(self.passed)) / 1_000.0 - seen.past_s;
+            for (age, lasts_s, weight) in spread(age_s - length_s / 2.0 - lag_s, age_s, &self.rates) {
+                let weight = weight * factor(&self.rates, age, age_s) * entered;
+                expected += weight;
+                parts.push((age, age_s, weight, entered * lasts_s, true));
             }
         }
         let exact_ms = number(now_ms) - (seen.past_s + seen.lags.evicted_s) * 1_000.0;

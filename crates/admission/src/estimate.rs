@@ -34,14 +34,19 @@ impl Estimate {
 pub(crate) struct SlotMeter {
     used: f64,
     offered: f64,
+    /// The share of the last half minute. Slots come once a sub-window and are used later, so at each instant it is too high or too
+    /// low.
+    share: f64,
 }
 
 impl SlotMeter {
     const MEMORY_S: f64 = 180.0;
+    /// Longer than some sub-windows.
+    const SMOOTH_S: f64 = 30.0;
 
     /// Starts from the usual behaviour of a line, with the weight of 120 slots.
     pub(crate) fn new() -> Self {
-        Self { used: 118.0, offered: 120.0 }
+        Self { used: 118.0, offered: 120.0, share: 138.0 / 140.0 }
     }
 
     /// Adds `past_s` seconds in which `used` of `offered` slots were used.
@@ -53,11 +58,13 @@ impl SlotMeter {
             self.used = self.used * decay + used;
             self.offered = self.offered * decay + offered;
         }
+        let share = (self.used + 20.0) / (self.offered + 20.0);
+        self.share += (share - self.share) * -(-past_s / Self::SMOOTH_S).exp_m1();
     }
 
     /// The share of the offered slots that is used. 0.5 to 1.
     pub(crate) fn slots_used(&self) -> f64 {
-        ((self.used + 20.0) / (self.offered + 20.0)).clamp(0.5, 1.0)
+        self.share.clamp(0.5, 1.0)
     }
 }
 

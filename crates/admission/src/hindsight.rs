@@ -5,7 +5,11 @@
 //! narrower, so that nine of ten are right: online conformal prediction by quantile tracking (Gibbs and Candès, 2021; Angelopoulos,
 //! Candès and Tibshirani, 2023). Long and short waits, and lines of which little and much is known, are judged apart.
 //!
-//! Invariants: at most [`MOST_NOTES`] places are noted; factors stay between [`LEAST`] and [`MOST`].
+//! The places of a line are not independent: if one is told rightly, those behind it are, too. So a line that goes well says little
+//! about the next one, and ranges of lines of which much is known become hardly narrower than the outlook says.
+//!
+//! Invariants: at most [`MOST_NOTES`] places are noted; factors stay between [`LEAST`] and [`MOST`], and those of lines of which much
+//! is known do not fall below [`LEAST_OF_KNOWN`].
 
 use std::collections::VecDeque;
 
@@ -14,6 +18,8 @@ const MOST_NOTES: usize = 1_024;
 /// The bounds of a factor.
 pub(crate) const LEAST: f64 = 0.2;
 pub(crate) const MOST: f64 = 20.0;
+/// The least factor of lines of which much is known. With a factor of 1, the outlook's ranges cover 84 to 100 % in most lines.
+const LEAST_OF_KNOWN: f64 = 0.9;
 /// The factors before anything was compared, of lines of which much is known. Of the others the outlook knows that it knows little.
 const OF_KNOWN: f64 = 2.0;
 /// The share of the waits that may be shorter, and that may be longer than the range.
@@ -33,7 +39,12 @@ pub(crate) struct Factors {
 /// The kind of a wait of `wait_s` seconds. `known` says that the line has shown how patient its people are.
 pub(crate) fn kind(wait_s: f64, known: bool) -> usize {
     let length = [120.0, 300.0, 900.0].iter().filter(|&&bound| wait_s >= bound).count();
-    length + if known { 4 } else { 0 }
+    length + if known { KINDS / 2 } else { 0 }
+}
+
+/// The least factor of a kind.
+fn least(kind: usize) -> f64 {
+    if kind >= KINDS / 2 { LEAST_OF_KNOWN } else { LEAST }
 }
 
 /// A place, and what was expected for it.
@@ -75,6 +86,10 @@ impl Hindsight {
     /// Goes on from the factors of earlier lines.
     pub(crate) fn set_factors(&mut self, factors: [Factors; KINDS]) {
         self.factors = factors;
+        for (kind, Factors { early, late }) in self.factors.iter_mut().enumerate() {
+            // Earlier versions let them fall further.
+            (*early, *late) = (early.max(least(kind)), late.max(least(kind)));
+        }
     }
 
     /// Nothing that was expected so far can be compared any more: the policy is another one, or the line.
@@ -115,7 +130,7 @@ impl Hindsight {
             let Factors { early, late } = &mut factors[note.kind];
             let learn = |factor: &mut f64, outside: bool| {
                 let miss = f64::from(u8::from(outside)) - OUTSIDE;
-                *factor = (*factor * (STEP * miss / OUTSIDE.sqrt()).exp()).clamp(LEAST, MOST);
+                *factor = (*factor * (STEP * miss / OUTSIDE.sqrt()).exp()).clamp(least(note.kind), MOST);
             };
             learn(early, -late_ms > *early * note.early_ms);
             learn(late, late_ms > *late * note.late_ms);
@@ -129,11 +144,12 @@ mod tests {
     use super::*;
 
     /// Errors that are spread evenly over -60 to 60 s, whatever range the outlook gives: one in twenty may be on each side.
+    /// While little is known, ranges may become narrower, too.
     #[test]
     fn nine_of_ten_are_right_in_the_long_run() {
-        for width_ms in [5_000.0, 200_000.0] {
+        for (width_ms, known) in [(5_000.0, true), (5_000.0, false), (200_000.0, false)] {
             let mut hindsight = Hindsight::new();
-            let kind = kind(600.0, true);
+            let kind = kind(600.0, known);
             let (mut right, mut width, mut seed) = (0.0, 0.0, 7_u64);
             for i in 0..6_000_u32 {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -152,6 +168,21 @@ mod tests {
             let (right, width_s) = (right / 30.0, width / 3e6);
             assert!((88.0..92.0).contains(&right), "{right:.1} % are right");
             assert!((100.0..118.0).contains(&width_s), "108 s would be enough: {width_s:.0} s");
+        }
+    }
+
+    /// The servers of a store that was written by an earlier version start so.
+    #[test]
+    fn ranges_of_well_known_lines_stay_wide_enough() {
+        let mut hindsight = Hindsight::new();
+        hindsight.set_factors([Factors { early: LEAST, late: LEAST }; KINDS]);
+        assert!(hindsight.factors()[0].early <= LEAST);
+        let kind = kind(600.0, true);
+        for i in 0..10_000_u32 {
+            let Factors { early, late } = hindsight.factors()[kind];
+            assert!(early >= LEAST_OF_KNOWN && late >= LEAST_OF_KNOWN, "{early}, {late}");
+            hindsight.note(u64::from(i), kind, 1e6, (1_000.0, 1_000.0));
+            hindsight.reach(f64::from(i), 1e6);
         }
     }
 

@@ -21,6 +21,7 @@ use crate::{
     hindsight::{Factors, KINDS, kind},
     number,
     patience::{Counts, Hazard, Patience, Rates},
+    window::MINUTE_MS,
 };
 
 /// The cells of a line, at most.
@@ -29,8 +30,9 @@ pub(crate) const MOST_CELLS: usize = 128;
 const NEWCOMERS: usize = 22;
 const MOST_KNOTS: usize = 1 + MOST_CELLS + NEWCOMERS;
 
-/// The share of the slots that is used changes by about so much.
-const SLOTS_SPREAD: f64 = 0.007;
+/// The part of the wait by which it may be wrong, however many people are known: the share of the slots that is used changes, and
+/// people are counted by classes of ages.
+const WAIT_SPREAD: f64 = 0.015;
 
 /// People who stand next to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -39,8 +41,10 @@ pub(crate) struct Cell {
     pub(crate) end: u64,
     /// The people who count as present, as positions are counted.
     pub(crate) counted: f64,
-    /// The people who are still there, as far as can be told.
+    /// The people who were still there when they were of the age `seen_s`.
     pub(crate) here: f64,
+    /// Until which age it is known who left, in seconds. It is shown only later that somebody left.
+    pub(crate) seen_s: f64,
     /// How long they have waited, in seconds.
     pub(crate) age_s: f64,
 }
@@ -108,7 +112,7 @@ impl Outlook {
         let last = line.cells.iter().map(|cell| cell.counted).sum::<f64>();
         let newcomers = (0..NEWCOMERS).map(|i| {
             let count = (last / 64.0).clamp(8.0, 4_096.0) * f64::from(1_u32 << i.min(20));
-            Cell { end: u64::MAX, counted: count, here: count, age_s: 0.0 }
+            Cell { end: u64::MAX, counted: count, here: count, seen_s: 0.0, age_s: 0.0 }
         });
         let cells: Vec<Cell> = line.cells.iter().copied().take(MOST_CELLS).chain(newcomers).collect();
         let course = Course { plan, slots_used: line.slots_used, now_ms };
@@ -124,13 +128,13 @@ impl Outlook {
                 continue;
             }
             ahead += cell.counted;
-            let chance = 1.645 * expected.1.sqrt() / course.slots_used;
+            let chance = 1.645 * expected.1.sqrt();
             let centre = wait(expected.0);
             let side = |slots: f64, other: f64| {
                 let (of_rates, of_chance) =
                     (wait(slots) - centre, wait((expected.0 + other).max(0.0)) - centre);
                 // Who claims a slot comes some time after it is free.
-                let other = of_chance.hypot(line.period_ms / 2.0).hypot(SLOTS_SPREAD * centre);
+                let other = of_chance.hypot(line.period_ms / 2.0).hypot(WAIT_SPREAD * centre);
                 // While little is known, the guesses are extremes that often come true, as that nobody leaves. A claim may be a period
                 // late then, too.
                 if line.rates.known {
@@ -168,7 +172,8 @@ impl Outlook {
             reason = "not negative, and `as` saturates"
         )]
         let need = self.need(ahead as u64);
-        (wait_ms(plan, need.slots, now_ms) / 1_000.0, need.early_ms, need.late_ms)
+        let course = Course { plan, slots_used: self.line.slots_used, now_ms };
+        (course.wait_ms(need.slots) / 1_000.0, need.early_ms, need.late_ms)
     }
 
     /// The wait of a person with `present_ahead` present people ahead. `None` in the modes `hold` and `closed`.
@@ -186,14 +191,14 @@ impl Outlook {
             Mode::Auto => {}
         }
         let need = self.need(present_ahead);
+        let course = Course { plan, slots_used: self.line.slots_used, now_ms };
+        let wait = course.wait_ms(need.slots.round());
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "not negative, and `as` saturates"
         )]
-        let (slots, early_ms, late_ms) =
-            (need.slots.round() as u64, need.early_ms as u64, need.late_ms as u64);
-        let wait_ms = plan.slot_ms(slots).saturating_sub(now_ms);
+        let (wait_ms, early_ms, late_ms) = (wait as u64, need.early_ms as u64, need.late_ms as u64);
         Some(Estimate { wait_ms, low_ms: wait_ms.saturating_sub(early_ms), high_ms: wait_ms + late_ms })
     }
 
@@ -222,20 +227,19 @@ struct Course<'a> {
 }
 
 impl Course<'_> {
+    /// When somebody enters who has so many others ahead, in milliseconds from now. A slot is used some time after it becomes
+    /// free, and is free again a minute after its use. So the delays of all minutes add up, and half a one on average is of the
+    /// minute that has begun.
     fn wait_ms(&self, slots: f64) -> f64 {
-        wait_ms(self.plan, slots, self.now_ms)
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "not negative, and `as` saturates"
+        )]
+        let slots = slots as u64;
+        let wait_ms = number(self.plan.slot_ms(slots).saturating_sub(self.now_ms));
+        wait_ms + (wait_ms + number(MINUTE_MS) / 2.0) * (1.0 / self.slots_used - 1.0)
     }
-}
-
-/// When the slot after `slots` others becomes free, in milliseconds from now.
-fn wait_ms(plan: &Plan, slots: f64, now_ms: u64) -> f64 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "not negative, and `as` saturates"
-    )]
-    let slots = slots as u64;
-    number(plan.slot_ms(slots).saturating_sub(now_ms))
 }
 
 /// The slots needed after each cell, and the variance of the number of people.
@@ -247,10 +251,10 @@ fn walk(cells: &[Cell], course: &Course<'_>, hazard: &Hazard) -> Vec<(f64, f64)>
         }
         let mut stay = 1.0;
         for _ in 0..3 {
-            let wait_s = course.wait_ms(slots + cell.here * stay / 2.0 / course.slots_used) / 1_000.0;
-            stay = (-hazard.between(cell.age_s, cell.age_s + wait_s, cell.age_s + wait_s)).exp();
+            let wait_s = course.wait_ms(slots + cell.here * stay / 2.0) / 1_000.0;
+            stay = (-hazard.between(cell.seen_s, cell.age_s + wait_s, cell.age_s + wait_s)).exp();
         }
-        slots += cell.here * stay / course.slots_used;
+        slots += cell.here * stay;
         variance += cell.here * stay * (1.0 - stay);
         (slots, variance)
     };

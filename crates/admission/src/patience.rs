@@ -191,8 +191,12 @@ impl Patience {
     /// The fast guess about a crowd of which nothing is known: 60 % leave within the first minute.
     const UNKNOWN_FAST_S: f64 = 60.0;
     const UNKNOWN_FAST_PER_S: f64 = 0.916 / Self::UNKNOWN_FAST_S;
+    /// The slow guess of a class behind which nobody leaves any more is lower by this part.
+    const MOST_DROP: f64 = 0.25;
     /// The weight of the mean when a class is estimated, in people who left.
     const SHRINKS: f64 = 30.0;
+    /// The same for a class of earlier lines. The published curves know little about where people stop leaving.
+    const WARM_SHRINKS: f64 = 3.0;
 
     /// Lets `past_s` seconds pass.
     pub(crate) fn fade(&mut self, past_s: f64) {
@@ -230,7 +234,7 @@ impl Patience {
             let warm: [f64; AGES] = std::array::from_fn(|age| {
                 let count = self.lasting.ages[age];
                 let mean = known_mean[age].max(1e-7);
-                (count.left + Self::SHRINKS) / (count.exposed + Self::SHRINKS / mean)
+                (count.left + Self::WARM_SHRINKS) / (count.exposed + Self::WARM_SHRINKS / mean)
             });
             let trust = lasting_left / (lasting_left + 20.0);
             for shape in &mut shapes {
@@ -271,6 +275,12 @@ impl Patience {
             if BOUNDS_S[age] < Self::UNKNOWN_FAST_S {
                 rates[2][age] = rates[2][age].max((1.0 - trust) * Self::UNKNOWN_FAST_PER_S);
             }
+        }
+        // Where people stop leaving, it is not known when: somewhere in a class, and it is noticed late. In a crowd that leaves
+        // more and more slowly, rates of neighbours differ little, and their square not at all.
+        for age in 0..reached {
+            let drop = (1.0 - rates[0][age + 1] / rates[0][age].max(1e-12)).max(0.0);
+            rates[1][age] *= 1.0 - Self::MOST_DROP * drop * drop;
         }
         let at_once = std::array::from_fn(|class| {
             let count = all.at_once[class];

@@ -3,7 +3,7 @@ use crate::{Policy, Window, estimate::tests::plan_after, patience::AGES};
 
 /// A line of `people` who came `age_s` ago, cut into cells. All leave at `per_s`.
 fn line(people: u32, age_s: f64, per_s: f64) -> Line {
-    let cell = |end: u32| Cell { end: end.into(), counted: 2.0, here: 2.0, age_s };
+    let cell = |end: u32| Cell { end: end.into(), counted: 2.0, here: 2.0, seen_s: age_s, age_s };
     let rates = Rates::steady([per_s; AGES]);
     let factors = [Factors { early: 1.0, late: 1.0 }; KINDS];
     Line {

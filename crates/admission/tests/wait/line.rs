@@ -113,7 +113,7 @@ fn now(ms: u64) -> Now {
 }
 
 impl<'a> World<'a> {
-    fn new(scenario: &'a Scenario, seed: u64) -> Self {
+    pub(crate) fn new(scenario: &'a Scenario, seed: u64) -> Self {
         let policy = Policy { admit_per_minute: scenario.per_minute, ..Policy::default() };
         let now_ms = 1_000_000;
         let server = |_| Server {
@@ -139,7 +139,7 @@ impl<'a> World<'a> {
     }
 
     /// Plays a line until nobody waits.
-    fn play(&mut self, measured: bool) {
+    pub(crate) fn play(&mut self, measured: bool) {
         let scenario = self.scenario;
         self.policy.admit_per_minute = scenario.per_minute;
         self.set_policy();
@@ -204,6 +204,11 @@ impl<'a> World<'a> {
             self.now_ms += 1_000;
             (0..self.servers.len()).for_each(|server| self.beat(server));
         }
+    }
+
+    /// What the first server learnt so far.
+    pub(crate) fn learned_by_first_server(&self) -> Learned {
+        self.servers[0].forecast.learned()
     }
 
     fn restart(&mut self) {

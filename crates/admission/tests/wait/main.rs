@@ -10,6 +10,7 @@
 )]
 
 mod asserted;
+mod counted;
 mod judged;
 mod law;
 mod line;
