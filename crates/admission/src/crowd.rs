@@ -18,6 +18,7 @@ use crate::{
     number,
     outlook::{Cell, MOST_CELLS},
     patience::{AGES, BOUNDS_S, Count, Counts, Patience, Rates, age_class, told_class},
+    segment::IDLE_AGE,
 };
 
 use lags::Lags;
@@ -232,7 +233,8 @@ impl Crowd {
         let mut line: Vec<Stretch> = Vec::with_capacity(MOST_CELLS);
         let mut open = Stretch::default();
         let mut gone_in_front = Vec::new();
-        let oldest_eviction_ms = number(snapshot.now_ms) - 12.0 * number(snapshot.policy.generation_ms());
+        let oldest_eviction_ms =
+            number(snapshot.now_ms) - number((IDLE_AGE - 1) * snapshot.policy.generation_ms());
         for (page, first) in snapshot.pages.iter().zip((snapshot.base..).step_by(PAGE_TICKETS)) {
             let number_of_page = first / PAGE_TICKETS as u64;
             let before = number_of_page

@@ -48,7 +48,8 @@ fn who_leaves_is_counted_at_the_right_age() {
         let (found, is) = (world.counted(), world.true_counts());
         say(&format!("{:?}: {found:.0?}\nis {is:.0?}", line.patience));
         for (age, ([left, waited_s], [is_left, is_s])) in found.into_iter().zip(is).enumerate().skip(3) {
-            assert!((0.85..1.25).contains(&(waited_s / is_s)), "age {age}: {waited_s} s for {is_s} s");
+            // Where people stop leaving, the last ones are seen some seconds late: with them, their time counts.
+            assert!((0.85..1.35).contains(&(waited_s / is_s)), "age {age}: {waited_s} s for {is_s} s");
             // Some of those who left just before the end of an age are counted behind it.
             let expected = is_left * waited_s / is_s;
             let most = 0.07 * expected + 2.0 * expected.sqrt() + 0.002 * waited_s;
