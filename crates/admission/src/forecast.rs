@@ -257,5 +257,9 @@ impl Forecast {
                 since(tally.slots_offered, then.slots_offered),
             );
         }
+        if tally.waiting == 0 {
+            // If the last line ended because all of its people left, their slots were lost. That says nothing about the next one.
+            self.meter = SlotMeter::new();
+        }
     }
 }

@@ -33,6 +33,9 @@ const MOST_KNOTS: usize = 1 + MOST_CELLS + NEWCOMERS;
 /// The part of the wait by which it may be wrong, however many people are known: the share of the slots that is used changes, and
 /// people are counted by classes of ages.
 const WAIT_SPREAD: f64 = 0.015;
+/// If a smaller share of the slots is used, slots are lost, because people who leave are noticed late. Delays alone, of 3 s, lose so
+/// many.
+const LEAST_IN_TIME: f64 = 0.95;
 
 /// People who stand next to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -229,16 +232,17 @@ struct Course<'a> {
 impl Course<'_> {
     /// When somebody enters who has so many others ahead, in milliseconds from now. A slot is used some time after it becomes
     /// free, and is free again a minute after its use. So the delays of all minutes add up, and half a one on average is of the
-    /// minute that has begun.
+    /// minute that has begun. Slots that are lost count as slots of others.
     fn wait_ms(&self, slots: f64) -> f64 {
+        let in_time = self.slots_used.max(LEAST_IN_TIME);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "not negative, and `as` saturates"
         )]
-        let slots = slots as u64;
+        let slots = (slots * in_time / self.slots_used) as u64;
         let wait_ms = number(self.plan.slot_ms(slots).saturating_sub(self.now_ms));
-        wait_ms + (wait_ms + number(MINUTE_MS) / 2.0) * (1.0 / self.slots_used - 1.0)
+        wait_ms + (wait_ms + number(MINUTE_MS) / 2.0) * (1.0 / in_time - 1.0)
     }
 }
 

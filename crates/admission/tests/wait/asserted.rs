@@ -19,6 +19,7 @@ fn small(patience: Patience, leaving: f64, lines_before: usize) -> Scenario {
         balks_s: f64::INFINITY,
         change: None,
         servers: 1,
+        vanish_s: None,
         lines_before,
     }
 }
@@ -136,4 +137,20 @@ fn what_was_learnt_survives_a_restart() {
     let line = Scenario { restarts: true, ..small(Patience::Even(0.42), 0.35, 1) };
     let told: Vec<_> = told_in(&[line]).into_iter().filter(|told| told.at_join).collect();
     assert_eq!(faults(&told, |told| told.ours, (5.0, 3.0), (88.0, 100.0)), [] as [&str; 0]);
+}
+
+/// What a line teaches holds, though all of its people left at once, as at the end of a rehearsal: their slots were lost.
+#[test]
+fn a_line_that_vanishes_teaches_no_wrong_pace() {
+    let line = Scenario {
+        people: 24_000,
+        arrivals: Arrivals::Flash(120.0),
+        scale_s: Some(60.0),
+        vanish_s: Some(150.0),
+        per_minute: 2_000,
+        ..small(Patience::Even(0.35), 0.35, 1)
+    };
+    let mut told: Vec<_> = (1..=seeds(4)).flat_map(|seed| run(&line, seed)).collect();
+    told.retain(|told| told.at_join && told.actual_s > 5.0);
+    assert_eq!(faults(&told, |told| told.ours, (8.0, 5.0), (84.0, 100.0)), [] as [&str; 0]);
 }

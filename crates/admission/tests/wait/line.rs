@@ -34,6 +34,8 @@ pub(crate) struct Scenario {
     /// At this share of the expected time, the rate is multiplied by this factor.
     pub(crate) change: Option<(f64, f64)>,
     pub(crate) servers: usize,
+    /// After so many seconds everybody leaves who is still there, within 10 s, as at the end of a rehearsal.
+    pub(crate) vanish_s: Option<f64>,
     /// The servers start again before the last line. They keep what they learnt.
     pub(crate) restarts: bool,
     /// How many lines of such people there were before.
@@ -106,6 +108,7 @@ pub(crate) struct World<'a> {
     left: usize,
     last_entered_s: f64,
     pub(crate) changed_ms: u64,
+    begin_ms: u64,
 }
 
 fn now(ms: u64) -> Now {
@@ -135,6 +138,7 @@ impl<'a> World<'a> {
             left: 0,
             last_entered_s: 0.0,
             changed_ms: u64::MAX,
+            begin_ms: now_ms,
         }
     }
 
@@ -144,6 +148,7 @@ impl<'a> World<'a> {
         self.policy.admit_per_minute = scenario.per_minute;
         self.set_policy();
         let begin_ms = self.now_ms;
+        self.begin_ms = begin_ms;
         let arrivals = scenario.arrivals.draw(scenario.people, &mut self.dice);
         let law = Law { patience: scenario.patience, scale_s: f64::INFINITY, balks_s: scenario.balks_s };
         let law = match scenario.scale_s {
@@ -272,6 +277,10 @@ impl<'a> World<'a> {
                     let leaves_s = law.draw(estimate.wait_ms as f64 / 1_000.0, &mut self.dice);
                     if leaves_s < 1e9 {
                         user.leaves_ms = now_ms + (leaves_s * 1_000.0) as u64;
+                    }
+                    if let Some(after_s) = self.scenario.vanish_s {
+                        let vanishes_ms = self.begin_ms + ((after_s + 10.0 * self.dice.part()) * 1e3) as u64;
+                        user.leaves_ms = user.leaves_ms.min(vanishes_ms);
                     }
                     wheel[(tick + 1 + self.dice.bits() % 60) as usize % WHEEL].push(index as u32);
                     if user.told {

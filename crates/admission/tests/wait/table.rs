@@ -61,6 +61,7 @@ pub(crate) fn base() -> Scenario {
         balks_s: f64::INFINITY,
         change: None,
         servers: 1,
+        vanish_s: None,
         lines_before: 0,
     }
 }
