@@ -1,6 +1,6 @@
 //! The listener for proxies that ask over gRPC: `envoy.service.auth.v3.Authorization/Check`, and nothing else.
 //!
-//! The decision is that of [`check`](super::check). The edge bounds connections, heads and deadlines, this file bounds messages.
+//! The decision is that of [`check`]. The edge bounds connections, heads and deadlines, this file bounds messages.
 //! Invariant: nothing that a visitor sends makes a call fail, because a proxy may be set to let requests through whose call failed. Each
 //! message of a proxy gets a `CheckResponse`; a call fails only if the proxy does not keep to the protocol, or stops sending.
 
