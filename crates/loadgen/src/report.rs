@@ -172,7 +172,7 @@ impl Check {
 }
 
 /// How the expected wait compares with the actual wait, for users who entered.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Eta {
     /// Users who were told a wait and entered.
     pub users: u64,
@@ -187,6 +187,23 @@ pub struct Eta {
     pub coverage: f64,
     /// Actual / expected wait: 10th, 50th and 90th percentile.
     pub ratio: [f64; 3],
+    /// What `error` would have been of somebody who knows everything but whom chance makes leave.
+    #[serde(default)]
+    pub floor: f64,
+    /// Users who were told about the same, by what they were told.
+    #[serde(default)]
+    pub groups: Vec<EtaGroup>,
+}
+
+/// Users who were told about the same wait.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub struct EtaGroup {
+    /// How many.
+    pub users: u64,
+    /// The mean of what they were told, seconds.
+    pub told_s: f64,
+    /// Their actual waits: 10th, 50th and 90th percentile, seconds.
+    pub actual_s: [f64; 3],
 }
 
 /// The generator, not the server, limited the run.

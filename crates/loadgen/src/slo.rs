@@ -213,7 +213,7 @@ mod tests {
     fn told_waits_are_held_to_their_objectives() {
         let judgement = |text: &str, users| {
             let mut report = crate::html::tests::report("", 1);
-            report.eta = Eta { users, bias_s: 0.0, mape: 0.3, error: 0.1, coverage: 0.9, ratio: [1.0; 3] };
+            report.eta = Eta { users, mape: 0.3, error: 0.1, coverage: 0.9, ..Eta::default() };
             text.parse::<Slo>().expect("an objective").check(&report).judgement
         };
         for text in ["eta-error=10%", "eta-coverage=88-92%", "eta-coverage=90-90%", "eta-mape=30%"] {

@@ -9,6 +9,7 @@
 //! merged differ by at most [`CLOCKS_MS`].
 
 mod eta;
+mod floor;
 mod line;
 mod order;
 mod users;

@@ -213,7 +213,7 @@ fn round_step(step: f64) -> f64 {
 }
 
 /// Seconds between two marks of the time axis, so that there are at most seven.
-fn time_step(seconds: usize) -> usize {
+pub(super) fn time_step(seconds: usize) -> usize {
     let steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 43_200];
     steps.into_iter().find(|step| seconds / step <= 6).unwrap_or_else(|| seconds.div_ceil(6))
 }

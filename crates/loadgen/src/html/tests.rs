@@ -2,7 +2,8 @@
 
 use crate::{
     report::{
-        Bottleneck, Check, Counters, Eta, Failure, Judgement, Latency, Plan, Report, SCHEMA, Second, Streams,
+        Bottleneck, Check, Counters, Eta, EtaGroup, Failure, Judgement, Latency, Plan, Report, SCHEMA,
+        Second, Streams,
     },
     verdict::judge,
 };
@@ -88,6 +89,13 @@ pub(crate) fn report(text: &str, seconds: u32) -> Report {
             error: 0.09,
             coverage: 0.91,
             ratio: [0.9, 1.05, 1.6],
+            floor: 0.004,
+            groups: (1..30_u32)
+                .map(|i| {
+                    let told_s = f64::from(i) * 20.0;
+                    EtaGroup { users: 100, told_s, actual_s: [0.9, 1.05, 1.2].map(|of| of * told_s) }
+                })
+                .collect(),
         },
     }
 }
