@@ -41,6 +41,8 @@ pub(crate) struct Net {
     pub(crate) servers: Vec<ServerProcess>,
     pub(crate) auditor: Auditor,
     random: Random,
+    /// What was learnt about the people is compared beside the line's calls. Its delays must not change theirs.
+    random_of_learned: Random,
     delay_ms: u64,
     repeats: u64,
     start: Instant,
@@ -60,6 +62,7 @@ impl Net {
             servers: vec![ServerProcess::default(); plan.servers],
             auditor: Auditor::new(plan),
             random: Random::of(plan.seed ^ 0xDE1A),
+            random_of_learned: Random::of(plan.seed ^ 0x1EA2),
             delay_ms: plan.delay_ms,
             repeats: plan.repeats,
             start: Instant::now(),
@@ -74,12 +77,16 @@ impl Net {
         u64::try_from(self.start.elapsed().as_millis()).expect("short")
     }
 
-    fn delay(&mut self) -> Duration {
+    fn random_of(&mut self, script: &Script) -> &mut Random {
+        if script.name == "learned" { &mut self.random_of_learned } else { &mut self.random }
+    }
+
+    fn delay(&mut self, script: &Script) -> Duration {
+        let delay_ms = self.delay_ms;
+        let random = self.random_of(script);
         // Most messages are quick.
-        let slow = self.random.below(20) == 0;
-        Duration::from_micros(
-            200 + self.random.bits() % (1_000 * if slow { self.delay_ms * 4 } else { self.delay_ms }),
-        )
+        let slow = random.below(20) == 0;
+        Duration::from_micros(200 + random.bits() % (1_000 * if slow { delay_ms * 4 } else { delay_ms }))
     }
 }
 
@@ -136,7 +143,7 @@ impl SimClient {
         args: &[Bytes],
         confirm: Option<Confirm>,
     ) -> Attempt {
-        let delay = lock(&self.net).delay();
+        let delay = lock(&self.net).delay(script);
         sleep(delay).await;
         loop {
             let wait_ms = {
@@ -168,8 +175,9 @@ impl SimClient {
             if let Served::Ran(Ok(value)) = &served {
                 tap(&mut net, now, (self.server, node), script, args, value);
             }
-            let breaks = net.repeats > 0 && net.random.bits().is_multiple_of(net.repeats);
-            (served, net.delay(), breaks, net.cluster.offset(node), now)
+            let repeats = net.repeats;
+            let breaks = repeats > 0 && net.random_of(script).bits().is_multiple_of(repeats);
+            (served, net.delay(script), breaks, net.cluster.offset(node), now)
         };
         if breaks {
             return Attempt::Lost;

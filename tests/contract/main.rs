@@ -9,6 +9,7 @@ mod behaviour;
 #[path = "../support/clock.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
 mod clock;
+mod learned;
 #[path = "../support/redis.rs"]
 mod redis;
 mod register;
@@ -128,6 +129,11 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         zone_that_is_kept_keeps_its_policy_when_opened,
     ];
     trials.extend(trials![of, start, register: what_is_not_as_expected_is_not_changed]);
+    trials.extend(trials![
+        of, start, learned:
+        what_one_server_learnt_another_one_knows,
+        what_was_learnt_is_written_again_where_it_was_lost,
+    ]);
     trials
 }
 

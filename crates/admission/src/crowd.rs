@@ -104,9 +104,9 @@ pub(crate) struct Crowd {
 }
 
 impl Crowd {
-    /// A crowd of which nothing was seen yet. `lasting` is what earlier lines showed.
-    pub(crate) fn new(lasting: Counts) -> Self {
-        let patience = Patience { lasting, ..Patience::default() };
+    /// A crowd of which nothing was seen yet.
+    pub(crate) fn new() -> Self {
+        let patience = Patience::default();
         Self {
             rates: patience.rates(&Counts::default()),
             patience,
@@ -128,6 +128,12 @@ impl Crowd {
         let mut counts = self.patience.lasting.clone();
         counts.add(&self.patience.recent, 1.0);
         counts
+    }
+
+    /// Goes on from what another server learnt of this line and earlier ones.
+    pub(crate) fn relearn(&mut self, lasting: Counts) {
+        self.patience = Patience { lasting, ..Patience::default() };
+        self.rates = self.patience.rates(&Counts::default());
     }
 
     /// The rates at which people leave.

@@ -13,7 +13,6 @@ use crate::{
     hindsight::{Factors, Hindsight, kind},
     number,
     outlook::{Cell, Line},
-    patience::Counts,
     turnover::StayMeter,
 };
 
@@ -63,7 +62,7 @@ impl Forecast {
             plan_is_old: true,
             meter: SlotMeter::new(),
             stays: StayMeter::new(),
-            crowd: Crowd::new(Counts::default()),
+            crowd: Crowd::new(),
             outlook: Arc::new(Outlook::unknown()),
             hindsight: Hindsight::new(),
             noted_ms: 0,
@@ -76,9 +75,16 @@ impl Forecast {
     /// A forecast for a zone of whose earlier lines something is known.
     #[must_use]
     pub fn after(learned: &Learned, policy: &Policy, now_ms: u64) -> Self {
-        let mut forecast = Self { crowd: Crowd::new(learned.counts.clone()), ..Self::new(policy, now_ms) };
-        forecast.hindsight.set_factors(learned.factors);
+        let mut forecast = Self::new(policy, now_ms);
+        forecast.relearn(learned);
         forecast
+    }
+
+    /// Goes on from what another server learnt about the zone, in place of what this one did.
+    pub fn relearn(&mut self, learned: &Learned) {
+        self.crowd.relearn(learned.counts.clone());
+        self.hindsight.set_factors(learned.factors);
+        self.walked_ms = 0;
     }
 
     /// What this line and earlier ones taught.

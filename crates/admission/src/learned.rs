@@ -39,6 +39,12 @@ impl Learned {
     /// The number of bytes.
     pub const LEN: usize = 1 + 4 * 2 * (AGES + TOLD + KINDS);
 
+    /// How much it rests on, in people who left. A time in which hardly anybody left counts as if so many had left as usual.
+    #[must_use]
+    pub fn weight(&self) -> f64 {
+        self.counts.weight()
+    }
+
     /// Whether this is worth keeping in place of `kept`: some part of it rests on other people.
     #[must_use]
     pub fn has_news(&self, kept: &Self) -> bool {

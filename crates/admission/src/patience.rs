@@ -88,6 +88,11 @@ impl Counts {
         }
     }
 
+    /// How much the counts tell, in people who left. A time in which hardly anybody left counts as if so many had left as usual.
+    pub(crate) fn weight(&self) -> f64 {
+        self.left().max(self.waited_s() * USUAL_PER_S)
+    }
+
     fn left(&self) -> f64 {
         self.ages.iter().map(|count| count.left).sum()
     }
@@ -211,8 +216,7 @@ impl Patience {
     fn move_share(&mut self, share: f64) {
         self.lasting.add(&self.recent, share);
         self.recent.scale(1.0 - share);
-        // A time in which hardly anybody left counts as if so many had left as usual.
-        let weight = self.lasting.left().max(self.lasting.waited_s() * USUAL_PER_S);
+        let weight = self.lasting.weight();
         if weight > Self::MOST_LASTING {
             self.lasting.scale(Self::MOST_LASTING / weight);
         }

@@ -210,9 +210,11 @@ impl<J: Journal> Engine<J> {
         let (mut zones, mut learned) = (Vec::new(), Vec::new());
         for id in std::mem::take(&mut self.touched) {
             let Some(line) = self.zones.get_mut(&id) else { continue };
-            if let Some(news) = line.keeper.news(&line.forecast, line.waiting, now.ms) {
-                line.keeper.note(news.clone());
-                learned.push((id.clone(), news));
+            if let Some(known) = line.keeper.look(&line.forecast, line.waiting, now.ms)
+                && line.keeper.is_news(&known)
+            {
+                line.keeper.note(known.clone());
+                learned.push((id.clone(), known));
             }
             if let Some(changes) = line.zone.take_delta() {
                 zones.push((id, changes));

@@ -2,7 +2,7 @@
 
 use store::redis::{client::Script, scripts};
 
-fn all() -> [&'static Script; 9] {
+fn all() -> [&'static Script; 10] {
     [
         &scripts::JOIN,
         &scripts::ENTER,
@@ -12,6 +12,7 @@ fn all() -> [&'static Script; 9] {
         &scripts::RESTORE,
         &scripts::ZONES,
         &scripts::DEFINE,
+        &scripts::LEARNED,
         &scripts::SERVERS,
     ]
     .map(|script| &**script)
@@ -19,7 +20,7 @@ fn all() -> [&'static Script; 9] {
 
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
-const PINNED: [(&str, &str); 9] = [
+const PINNED: [(&str, &str); 10] = [
     ("join", "518f7316b7b7b90b79720b83794accaf45569fad"),
     ("enter", "af64117955de4e46944d4f67c555aa1343b537b7"),
     ("beat", "7be586b8fec9334005c1badbe4af0158ef8fdb88"),
@@ -28,6 +29,7 @@ const PINNED: [(&str, &str); 9] = [
     ("restore", "1fcbba9a5818d68352297e05b0db14c839e443c8"),
     ("zones", "e75a47ddd4d017193c024ae49ba43873299b8b8b"),
     ("define", "c226b25630aeed362ca76d262e56dd7a2dfbe0b5"),
+    ("learned", "507179a92caf9ac1e5f6e0808a207ca40e05cf42"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),
 ];
 

@@ -13,13 +13,14 @@ use std::{
 };
 
 use admission::{
-    Entry, Forecast, PAGE_TICKETS, PAGE_WORDS, Policy, Position, Snapshot, SnapshotPage, Tally, Verdict,
-    View, Window, Words,
+    Entry, Forecast, Learned, PAGE_TICKETS, PAGE_WORDS, Policy, Position, Snapshot, SnapshotPage, Tally,
+    Verdict, View, Window, Words,
 };
 use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::wire::{self, Counts, Garbled, Header, SEGMENT, SEGMENT_BYTES};
+use crate::keeper::Keeper;
 
 /// The network delay, in milliseconds, that the upper bound of the zone's clock allows for.
 const SLACK_MS: u64 = 250;
@@ -120,6 +121,8 @@ pub(super) struct Memory {
     /// The entries that this server was told, sorted by instant and ticket.
     entries: VecDeque<(u64, Entry)>,
     forecast: Forecast,
+    /// What Redis has of what was learnt.
+    pub(super) keeper: Keeper,
     /// The servers that make decisions, as the last view listed them.
     pub(super) servers: Vec<String>,
     /// Epochs that began after the state that answered, and when their first ticket was shown.
@@ -136,6 +139,9 @@ const MAX_AHEAD: usize = 64;
 
 /// By how much the clock of a line may differ from the expected one because a call was slow.
 const SLOW_MS: u64 = 5_000;
+
+/// After what time what was learnt is compared again if Redis did not answer, in milliseconds of the zone's clock.
+const LOOK_AGAIN_MS: u64 = 5_000;
 
 fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -181,6 +187,7 @@ impl Memory {
             left: BTreeMap::new(),
             entries: VecDeque::new(),
             forecast: Forecast::new(&header.policy, header.now),
+            keeper: Keeper::default(),
             servers: Vec::new(),
             ahead: BTreeMap::new(),
             witnesses: VecDeque::new(),
@@ -383,6 +390,23 @@ impl Memory {
                 estimate.high_ms = estimate.high_ms.max(estimate.wait_ms);
             }
         }
+    }
+
+    /// What was learnt, if it is time to compare it with what Redis has. The clock of an idle zone's last reply is old.
+    pub(super) fn look(&mut self, held_ms: u64) -> Option<Learned> {
+        let now_ms = if held_ms == 0 { self.bounds().0 } else { held_ms };
+        self.keeper.look(&self.forecast, self.header.live, now_ms)
+    }
+
+    /// It could not be compared.
+    pub(super) fn look_again_soon(&mut self) {
+        self.keeper.look_at(self.header.now + LOOK_AGAIN_MS);
+    }
+
+    /// Goes on from what another server learnt.
+    pub(super) fn relearn(&mut self, kept: Learned) {
+        self.forecast.relearn(&kept);
+        self.keeper.note(kept);
     }
 
     /// The segments that are newer in Redis than here. `counts` are those of all segments from `base` on.

@@ -50,6 +50,10 @@ script!(
     DEFINE, "define", "register.lua", "define.lua"
 );
 script!(
+    /// Keeps what was learnt about the people of a zone.
+    LEARNED, "learned", "learned.lua"
+);
+script!(
     /// Registers a server, and lists all.
     SERVERS, "servers", "servers.lua"
 );
