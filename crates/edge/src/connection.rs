@@ -15,11 +15,12 @@ use bytes::Bytes;
 use hyper::header::{CONNECTION, HeaderValue};
 use rustix::buffer::spare_capacity;
 use socket2::SockRef;
-use tokio::{net::TcpStream, sync::Notify};
+use tokio::sync::Notify;
 
 use crate::{
     Held, Observer, Refusal, direct,
     read::{READ_LEN, read_once},
+    stream::Stream,
 };
 
 /// How many bytes of a closing connection are still read.
@@ -96,7 +97,7 @@ const PHASES: [Phase; 8] = [
 ];
 
 pub(crate) struct Connection {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     pub(crate) peer: SocketAddr,
     /// Whether it is one of those under the cap.
     counted: AtomicBool,
@@ -136,7 +137,7 @@ mod engine {
 
 impl Connection {
     pub(crate) fn new(
-        stream: TcpStream,
+        stream: Stream,
         peer: SocketAddr,
         shared: Arc<Shared>,
         counted: bool,
@@ -268,7 +269,10 @@ impl Connection {
                     bytes = &bytes[n..];
                     self.set(Phase::Reply);
                 }
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.stream.writable().await?,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    self.stream.register()?;
+                    self.stream.writable().await?;
+                }
                 Err(e) => return Err(e),
             }
         }
@@ -399,6 +403,9 @@ impl Connection {
     /// Discards what the client sends, until it closes, has sent `most` bytes, or the connection is cut.
     pub(crate) async fn discard_until_closed(&self, most: usize) {
         let mut left = most;
+        if self.stream.register().is_err() {
+            return;
+        }
         while left > 0 && self.stream.readable().await.is_ok() {
             match self.stream.try_read(&mut [0; 1_024]) {
                 Ok(0) => return,

@@ -100,6 +100,9 @@ pub(crate) async fn serve_plain<S, B>(
     B: Body<Data = Bytes> + Send + Unpin + 'static,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
+    if connection.stream.register().is_err() {
+        return;
+    }
     let mut first = [0; PREFACE.len()];
     let Ok(read @ 1..) = connection.stream.peek(&mut first).await else { return };
     if !PREFACE.starts_with(&first[..read]) {

@@ -8,14 +8,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::{
     connection::{Connection, Phase},
     read::{READ_LEN, read_once},
+    stream::Stream,
 };
 
 pub(crate) struct ConnectionIo {
@@ -53,7 +51,7 @@ impl AsyncRead for ConnectionIo {
 
 /// Reads up to `most` bytes. Returns how many there were; 0 at the end.
 pub(crate) fn poll_read_some(
-    stream: &TcpStream,
+    stream: &Stream,
     cx: &mut Context<'_>,
     buf: &mut ReadBuf<'_>,
     most: usize,

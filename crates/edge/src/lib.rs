@@ -15,6 +15,7 @@
 //!   [`Limits::per_client`].
 //! - After a stop, connections that were already in the accept queue are still served.
 
+mod at_once;
 mod check;
 mod connection;
 mod direct;
@@ -29,7 +30,9 @@ mod per_address;
 mod read;
 mod received;
 mod serve;
+mod stream;
 mod tls;
+mod watched;
 mod wire;
 
 use std::{net::IpAddr, sync::Arc, time::Duration};

@@ -272,7 +272,7 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::{Observer, Refusal, connection::Shared};
+    use crate::{Observer, Refusal, connection::Shared, stream::Stream};
 
     struct NoObserver;
 
@@ -288,7 +288,8 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connected");
         let (stream, peer) = listener.accept().await.expect("accepted");
         let shared = Arc::new(Shared::new(Arc::new(NoObserver)));
-        let connection = Arc::new(Connection::new(stream, peer, Arc::clone(&shared), false, None));
+        let connection =
+            Arc::new(Connection::new(Stream::accepted(stream), peer, Arc::clone(&shared), false, None));
         let link = Link::new(Arc::clone(&connection));
         connection.multiplex();
         (link, shared, client)

@@ -2,7 +2,9 @@
 
 use std::io;
 
-use tokio::{io::Interest, net::TcpStream};
+use tokio::io::Interest;
+
+use crate::stream::Stream;
 
 /// The most bytes of one read. Requests are a few hundred bytes.
 pub(crate) const READ_LEN: usize = 2_048;
@@ -12,7 +14,7 @@ pub(crate) const READ_LEN: usize = 2_048;
 /// A short read has emptied the socket. Reporting "would block" to tokio then saves the system call of the next read. It must
 /// be reported inside `try_io`, so that bytes that arrive meanwhile are not missed.
 pub(crate) fn read_once(
-    stream: &TcpStream,
+    stream: &Stream,
     room: usize,
     mut read: impl FnMut() -> io::Result<usize>,
 ) -> io::Result<usize> {

@@ -1,50 +1,51 @@
-//! The accept loop, the requests of each connection, and the deadlines.
+//! The accept loop, and the deadlines. The requests of a connection are in `requests`.
 //!
 //! Each connection holds one word: its phase, and the tick at which that began. One task (`watch_deadlines`) reads
 //! these words once a second, and shuts down the sockets of connections that took too long. So a deadline costs a
 //! request one store of a word, and no timer.
 
+mod requests;
+
 use std::{
     collections::HashMap,
     convert::Infallible,
     error::Error,
-    future::{Future, pending, poll_fn},
     io,
-    net::SocketAddr,
-    pin::{Pin, pin},
+    net::{self, SocketAddr},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
-        atomic::{AtomicU32, Ordering::Relaxed},
+        atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed},
     },
-    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use bytes::Bytes;
 use hyper::{
-    Request, Response, Version,
-    body::{Body, Incoming},
-    header::{CONNECTION, EXPECT},
+    Request, Response,
+    body::Body,
     server::conn::{self, http1},
-    service::service_fn,
 };
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::TokioExecutor;
 use tokio::{
-    net::{TcpListener, TcpStream},
+    io::{Interest, unix::AsyncFd},
+    net::TcpListener,
+    runtime::Handle,
     sync::watch,
+    task::{JoinSet, coop::unconstrained},
     time::{Instant, MissedTickBehavior, interval, sleep, timeout},
 };
 use tower_service::Service;
 
+pub use requests::decode_body_early;
+
 use crate::{
-    KnownClient, Limits, MAX_HEAD, Observer, PerClient, Protocol, Refusal,
-    check::{Malformed, call, check, close_if_last, refusal},
+    Limits, MAX_HEAD, Observer, PerClient, Protocol, Refusal,
     connection::{Connection, LINGER_BYTES, Phase, Shared},
-    direct, http2,
-    io::ConnectionIo,
-    outlet::{Outlet, Socket, Takeover},
+    http2,
     per_address::PerAddress,
     received::Received,
+    stream::Stream,
+    watched::Watched,
 };
 
 /// The most refused connections that are read until the client closes. Further ones are closed at once.
@@ -73,18 +74,6 @@ fn ticks(time: Duration) -> u32 {
     u32::try_from(time.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// What follows a request, or some requests.
-enum After {
-    /// The connection waits for another request.
-    Idle,
-    /// It ends, for this reason if the engine failed.
-    End(Option<hyper::Error>),
-    /// An outlet has it.
-    TakenOver,
-    /// It is broken.
-    Lost,
-}
-
 /// The connections of one listener.
 ///
 /// `M` makes the service of a connection from the address of its peer. The service is cloned for each request, and is
@@ -103,6 +92,8 @@ pub struct Edge<M> {
     connections: Mutex<Vec<Weak<Connection>>>,
     protocol: Protocol,
     http2: conn::http2::Builder<TokioExecutor>,
+    /// How many connections were put into sets.
+    admitted: AtomicUsize,
 }
 
 impl<M, S, B> Edge<M>
@@ -139,6 +130,7 @@ where
             connections: Mutex::default(),
             protocol,
             http2: http2::engine(),
+            admitted: AtomicUsize::new(0),
         })
     }
 
@@ -150,35 +142,56 @@ where
     /// Serves `listener` until `stop` becomes true or its sender is dropped. Then accepts what is already in the accept
     /// queue, stops listening, and closes every connection after its current request. Returns when all connections are
     /// closed, at the latest `deadline` after the stop.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime, and if the system refuses to watch sockets.
     pub async fn serve(
         self: Arc<Self>,
         listener: TcpListener,
         mut stop: watch::Receiver<bool>,
         deadline: Duration,
     ) {
-        let deadlines = tokio::spawn(Arc::clone(&self).watch_deadlines());
+        // They end with this function.
+        let mut tasks = JoinSet::new();
+        tasks.spawn(Arc::clone(&self).watch_deadlines());
+        let sets: Vec<_> = (0..self.sets())
+            .map(|_| {
+                let (set, watch) = Watched::new().expect("the system watches sockets");
+                tasks.spawn(unconstrained(Arc::clone(&self).serve_set(Arc::clone(&set), watch)));
+                set
+            })
+            .collect();
+        let listener = listener.into_std().expect("the listener leaves the runtime");
+        // SAFETY: it owns the listener, and gives it out only at its end.
+        #[expect(unsafe_code, reason = "the runtime cannot know how long a descriptor lives")]
+        let listener = unsafe { AsyncFd::register_with_interest(listener, Interest::READABLE) }
+            .expect("the system watches sockets");
         let stopped = async move {
             let _ = stop.wait_for(|stop| *stop).await;
         };
         tokio::select! {
             biased;
             () = stopped => {}
-            () = self.accept(&listener) => {}
+            () = self.accept(&listener, &sets) => {}
         }
         self.shared.draining.store(true, Relaxed);
-        self.accept_queued(listener);
+        self.accept_queued(&listener.into_inner(), &sets);
         if timeout(deadline, self.shared.all_closed()).await.is_err() {
             let open = self.shared.open.load(Relaxed);
             tracing::warn!(open, "the drain deadline has passed: the remaining connections are cut");
         }
-        deadlines.abort();
     }
 
-    async fn accept(self: &Arc<Self>, listener: &TcpListener) {
+    /// How many sets of connections there are: one for each processor that the runtime uses.
+    fn sets(&self) -> usize {
+        if matches!(self.protocol, Protocol::Http1) { Handle::current().metrics().num_workers() } else { 0 }
+    }
+
+    async fn accept(self: &Arc<Self>, listener: &AsyncFd<net::TcpListener>, sets: &[Arc<Watched>]) {
         let mut warned: Option<Instant> = None;
         loop {
-            match listener.accept().await {
-                Ok((stream, peer)) => self.admit(stream, peer),
+            match listener.async_io(Interest::READABLE, accept).await {
+                Ok((stream, peer)) => self.admit(stream, peer, sets),
                 Err(e) if concerns_one_connection(&e) => {}
                 Err(e) => {
                     // Out of files or memory: accepting again at once would spin.
@@ -193,22 +206,17 @@ where
     }
 
     /// Accepts what is in the queue. tokio's readiness may be stale after a stop, so this asks the kernel.
-    fn accept_queued(self: &Arc<Self>, listener: TcpListener) {
-        let Ok(listener) = listener.into_std() else { return };
+    fn accept_queued(self: &Arc<Self>, listener: &net::TcpListener, sets: &[Arc<Watched>]) {
         loop {
-            let accepted = listener.accept().and_then(|(stream, peer)| {
-                stream.set_nonblocking(true)?;
-                Ok((TcpStream::from_std(stream)?, peer))
-            });
-            match accepted {
-                Ok((stream, peer)) => self.admit(stream, peer),
+            match accept(listener) {
+                Ok((stream, peer)) => self.admit(stream, peer, sets),
                 Err(e) if concerns_one_connection(&e) => {}
                 Err(_) => return,
             }
         }
     }
 
-    fn admit(self: &Arc<Self>, stream: TcpStream, peer: SocketAddr) {
+    fn admit(self: &Arc<Self>, stream: net::TcpStream, peer: SocketAddr, sets: &[Arc<Watched>]) {
         // Only the accept loop increases the number, so it cannot pass the cap between these lines.
         let full = self.shared.open.load(Relaxed) >= self.max_open && !self.make_room();
         let mut held = None;
@@ -223,14 +231,18 @@ where
             None
         };
         let shared = Arc::clone(&self.shared);
-        let connection = Arc::new(Connection::new(stream, peer, shared, refusal.is_none(), held));
+        let connection =
+            Arc::new(Connection::new(Stream::new(stream), peer, shared, refusal.is_none(), held));
         if let Some(refusal) = refusal {
             return self.refuse(connection, refusal);
         }
         self.connections().push(Arc::downgrade(&connection));
         let service = || (Arc::clone(&self.shared.observer), (self.make_service)(peer));
         match &self.protocol {
-            Protocol::Http1 => drop(tokio::spawn(Arc::clone(self).run(connection))),
+            Protocol::Http1 => {
+                let turn = self.admitted.fetch_add(1, Relaxed);
+                self.watch(&sets[turn % sets.len()], connection);
+            }
             Protocol::Tls(tls) => {
                 let (observer, service) = service();
                 tokio::spawn(Arc::clone(tls).serve(connection, observer, service));
@@ -299,92 +311,6 @@ where
         }
     }
 
-    async fn run(self: Arc<Self>, connection: Arc<Connection>) {
-        let service = (self.make_service)(connection.peer);
-        // A connection that sends nothing gets no engine and no buffers.
-        while let Some(received) = connection.receive().await {
-            let after = match direct::parse(&received) {
-                Some(request) => {
-                    drop(received);
-                    self.answer(&connection, &service, request).await
-                }
-                // Boxed: otherwise each connection would reserve the space for an engine.
-                None => Box::pin(self.run_engine(&connection, &service, received)).await,
-            };
-            match after {
-                After::Idle => {}
-                // The following steps are boxed for the reason given above.
-                After::End(failure) => return Box::pin(self.finish(&connection, failure)).await,
-                After::TakenOver => {
-                    // Until the client or the outlet ends it.
-                    Box::pin(connection.discard_until_closed(LINGER_BYTES)).await;
-                    connection.cut();
-                    return connection.set(Phase::Over);
-                }
-                After::Lost => return,
-            }
-        }
-    }
-
-    /// Answers one request that arrived whole.
-    async fn answer(&self, connection: &Arc<Connection>, service: &S, request: Request<Received>) -> After {
-        let mut replying = pin!(reply_to(connection, service, request, false));
-        let reply = poll_fn(|cx| match replying.as_mut().poll(cx) {
-            Poll::Ready(reply) => Poll::Ready(Some(reply)),
-            Poll::Pending if connection.is_taken_over() => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        });
-        let Some(reply) = reply.await else { return After::TakenOver };
-        let (head, body) = reply.into_parts();
-        let Ok(body) = whole(body).await else { return After::Lost };
-        let closes = head.headers.contains_key(CONNECTION);
-        let bytes = direct::encode(&head, &body, self.shared.tick.load(Relaxed));
-        if connection.send(&bytes).await.is_err() {
-            return After::Lost;
-        }
-        if closes {
-            return After::End(None);
-        }
-        connection.set(Phase::Idle);
-        After::Idle
-    }
-
-    /// Answers requests by the HTTP engine until the connection ends, is taken over, or has been idle for a while.
-    async fn run_engine(&self, connection: &Arc<Connection>, service: &S, mut unparsed: Bytes) -> After {
-        loop {
-            connection.unpark();
-            let service = service_fn(|request| respond(connection, service, request));
-            let io = TokioIo::new(ConnectionIo::new(Arc::clone(connection), unparsed));
-            let mut engine = self.engine.serve_connection(io, service);
-            let served = poll_fn(|cx| match Pin::new(&mut engine).poll(cx) {
-                Poll::Ready(served) => Poll::Ready(Some(served)),
-                Poll::Pending if connection.is_taken_over() => Poll::Ready(None),
-                Poll::Pending if connection.parks(cx.waker()) => Poll::Ready(None),
-                Poll::Pending => Poll::Pending,
-            });
-            match served.await {
-                Some(served) => return After::End(served.err()),
-                None if connection.is_taken_over() => return After::TakenOver,
-                None => unparsed = engine.into_parts().read_buf,
-            }
-            if unparsed.is_empty() {
-                return After::Idle;
-            }
-        }
-    }
-
-    /// Ends a connection whose engine has finished. Replaces what the engine wanted to reply by the observer's reply.
-    async fn finish(&self, connection: &Connection, failure: Option<hyper::Error>) {
-        let refusal = refusal(connection, failure.as_ref());
-        if let Some(refusal) = refusal {
-            let _ = connection.stream.try_write(&connection.refusal(refusal));
-        }
-        connection.end_writing();
-        if refusal.is_some() || connection.service_closes() || connection.has_unread() {
-            connection.linger(LINGER_BYTES).await;
-        }
-    }
-
     async fn watch_deadlines(self: Arc<Self>) {
         let mut steps = interval(TICK);
         steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -444,92 +370,11 @@ fn let_go(connection: &Connection, age: u32, most: u32) {
     }
 }
 
-/// Gives one request of the engine to `service`. A malformed request ends the connection, and the edge words the refusal.
-///
-/// Not an `async fn`: the service is called at once, before the engine decodes the body. See [`decode_body_early`].
-fn respond<S, B>(
-    connection: &Arc<Connection>,
-    service: &S,
-    request: Request<Incoming>,
-) -> impl Future<Output = Result<Response<B>, Malformed>> + use<S, B>
-where
-    S: Service<Request<Received>, Response = Response<B>, Error = Infallible> + Clone,
-{
-    // Only a client that sends requests without reading replies has an earlier reply that is not out yet.
-    let is_behind = connection.phase().0 == Phase::Reply;
-    let reply =
-        check(&request).map(|()| reply_to(connection, service, request.map(Received::Engine), is_behind));
-    async move { Ok(reply?.await) }
-}
-
-/// Gives one request to `service`, and returns its reply; or hands the connection over to the service, and then never
-/// returns. `is_behind`: an earlier reply is not out yet.
-fn reply_to<S, B>(
-    connection: &Arc<Connection>,
-    service: &S,
-    request: Request<Received>,
-    is_behind: bool,
-) -> impl Future<Output = Response<B>> + use<S, B>
-where
-    S: Service<Request<Received>, Response = Response<B>, Error = Infallible> + Clone,
-{
-    connection.set(Phase::Busy);
-    let reply = call(service, request);
-    let connection = Arc::clone(connection);
-    async move {
-        let Ok(mut response) = reply.await;
-        if response.extensions_mut().remove::<KnownClient>().is_some() {
-            connection.make_known();
-        }
-        if let Some(take_over) = Takeover::of(&mut response) {
-            if is_behind {
-                connection.cut();
-            }
-            take_over(Outlet::from(Socket::new(connection, &response)));
-            // The caller drops this future now.
-            return pending().await;
-        }
-        connection.set(Phase::Reply);
-        close_if_last(&connection, response.headers_mut());
-        response
-    }
-}
-
-/// The body of a reply, to its end.
-async fn whole<B: Body<Data = Bytes>>(body: B) -> Result<Bytes, B::Error> {
-    let mut body = pin!(body);
-    let (mut first, mut all) = (Bytes::new(), Vec::new());
-    while let Some(frame) = poll_fn(|cx| body.as_mut().poll_frame(cx)).await {
-        // Trailers are ignored.
-        let Ok(data) = frame?.into_data() else { continue };
-        if first.is_empty() {
-            first = data;
-        } else {
-            if all.is_empty() {
-                all.extend_from_slice(&first);
-            }
-            all.extend_from_slice(&data);
-        }
-    }
-    Ok(if all.is_empty() { first } else { all.into() })
-}
-
-/// Tells the HTTP engine that the body will be read, so that it decodes the bytes that it already has before it polls the
-/// service's future. Otherwise each request with a body takes one more turn through the scheduler.
-///
-/// Only works inside [`Service::call`], before that returns. Call it only where the body will be read.
-pub fn decode_body_early(request: &mut Request<Received>) {
-    // A client that waits for `100 Continue` must get it only when the body is really read. The engine of HTTP/2 may have
-    // the body already, and this would lose it.
-    let is_decoded_later = request.version() <= Version::HTTP_11 && !request.headers().contains_key(EXPECT);
-    if let Received::Engine(body) = request.body_mut()
-        && is_decoded_later
-        && !body.is_end_stream()
-    {
-        let body = Pin::new(body);
-        let early = body.poll_frame(&mut Context::from_waker(Waker::noop()));
-        debug_assert!(early.is_pending(), "the engine has decoded nothing yet");
-    }
+/// The next connection of the accept queue.
+fn accept(listener: &net::TcpListener) -> io::Result<(net::TcpStream, SocketAddr)> {
+    let (stream, peer) = listener.accept()?;
+    stream.set_nonblocking(true)?;
+    Ok((stream, peer))
 }
 
 /// Whether the error is that of one connection, which failed in the accept queue. The next one may be fine.

@@ -110,6 +110,9 @@ impl Tls {
         B: Body<Data = Bytes> + Send + Unpin + 'static,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
+        if connection.stream.register().is_err() {
+            return;
+        }
         let mut first = [0];
         if !matches!(connection.stream.peek(&mut first).await, Ok(1)) {
             return;

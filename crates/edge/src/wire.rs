@@ -7,12 +7,9 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::{io::poll_read_some, link::Link};
+use crate::{io::poll_read_some, link::Link, stream::Stream};
 
 /// The socket of a link. Writes move the phase of the connection.
 pub(crate) struct Wire(pub(crate) Arc<Link>);
@@ -21,7 +18,7 @@ impl Wire {
     fn poll_try(
         &self,
         cx: &mut Context<'_>,
-        write: impl Fn(&TcpStream) -> io::Result<usize>,
+        write: impl Fn(&Stream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         let stream = &self.0.connection.stream;
         loop {

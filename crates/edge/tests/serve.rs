@@ -16,7 +16,10 @@ use edge::{Edge, KnownClient, Limits, Observer, PerClient, Protocol, Received, R
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Request, Response, StatusCode};
 use socket2::{Domain, Socket, Type};
-use tokio::{sync::watch, task::spawn_blocking};
+use tokio::{
+    sync::{Notify, watch},
+    task::spawn_blocking,
+};
 use tower::service_fn;
 
 const LIMITS: Limits = Limits {
@@ -58,6 +61,9 @@ impl Observer for Heard {
     }
 }
 
+/// `/go-on` ends one `/waits`.
+static GO_ON: Notify = Notify::const_new();
+
 /// Replies with the path, the peer's port and the body. The client is known after `/known` and `/held-stream`. `/stream` takes
 /// the connection over, and `/held-stream` keeps it until the client closes.
 async fn answer(request: Request<Received>, peer: SocketAddr) -> Result<Response<Full<Bytes>>, Infallible> {
@@ -78,6 +84,12 @@ async fn answer(request: Request<Received>, peer: SocketAddr) -> Result<Response
         });
         response.extensions_mut().insert(KnownClient);
         return Ok(response);
+    }
+    assert_ne!(path, "/panic", "this is what the test asks for");
+    match path.as_str() {
+        "/waits" => GO_ON.notified().await,
+        "/go-on" => GO_ON.notify_one(),
+        _ => {}
     }
     let body = request.into_body().collect().await.expect("a body").to_bytes();
     let text = format!("{path} {} {}", peer.port(), body.escape_ascii());
@@ -337,6 +349,124 @@ async fn unknown_clients_have_less_time() {
                 .expect("the server closes, long before the other deadlines");
         }
         assert!(is_served(&mut known, "/known"), "three deadlines later");
+    })
+    .await;
+}
+
+const MANY: Limits = Limits { connections: 200, ..LIMITS };
+
+/// A client that fails where no reply comes.
+fn connect(server: SocketAddr) -> TcpStream {
+    let client = TcpStream::connect(server).expect("connected");
+    client.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
+    client
+}
+
+fn get(path: &str) -> Vec<u8> {
+    format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").into()
+}
+
+/// Reads until all these texts have come, in this order.
+fn read_replies(client: &mut TcpStream, texts: &[&str]) {
+    let (mut replies, mut part) = (String::new(), [0; 4_096]);
+    loop {
+        let mut rest = replies.as_str();
+        let has_all = texts.iter().all(|text| match rest.split_once(text) {
+            Some((_, after)) => {
+                rest = after;
+                true
+            }
+            None => false,
+        });
+        if has_all {
+            return;
+        }
+        let read = client.read(&mut part).expect("replies");
+        assert!(read > 0, "{texts:?} are expected, the server closed after {replies:?}");
+        replies.push_str(std::str::from_utf8(&part[..read]).expect("text"));
+    }
+}
+
+/// All connections of this server are in one set, because it has one processor.
+#[tokio::test]
+async fn a_request_that_waits_delays_no_other_connection() {
+    with_limits(MANY, |server| {
+        let (mut waiting, mut other) = (connect(server), connect(server));
+        for round in 0..3 {
+            waiting.write_all(&get("/waits")).expect("sent");
+            for _ in 0..5 {
+                assert!(is_served(&mut other, "/at-once"));
+            }
+            if round > 0 {
+                // This arrives while the reply to the one before is not ready.
+                waiting.write_all(&get("/behind")).expect("sent");
+            }
+            assert!(is_served(&mut other, "/go-on"));
+            let replies: &[&str] = if round > 0 { &["/waits ", "/behind "] } else { &["/waits "] };
+            read_replies(&mut waiting, replies);
+            assert!(is_served(&mut waiting, "/again"), "the connection goes on");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_panic_of_the_service_ends_one_connection() {
+    with_limits(MANY, |server| {
+        let mut other = connect(server);
+        assert!(is_served(&mut other, "/before"));
+        assert_eq!(exchange(server, &get("/panic")), "");
+        assert!(is_served(&mut other, "/after"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn many_connections_that_send_at_once_are_all_served() {
+    with_limits(MANY, |server| {
+        let served_once = |_| {
+            let mut client = connect(server);
+            assert!(is_served(&mut client, "/first"));
+            client
+        };
+        let mut clients: Vec<_> = (0..150).map(served_once).collect();
+        for round in 0..20 {
+            let path = format!("/{round}");
+            for client in &mut clients {
+                client.write_all(&get(&path)).expect("sent");
+            }
+            for client in &mut clients {
+                read_replies(client, &[&format!("{path} ")]);
+            }
+        }
+    })
+    .await;
+}
+
+/// The system tells only once that bytes have arrived, so what comes with a request must not be forgotten.
+#[tokio::test]
+async fn what_arrives_together_with_a_request_is_seen() {
+    with_limits(MANY, |server| {
+        // The end of the connection.
+        for _ in 0..20 {
+            let mut client = connect(server);
+            client.write_all(&get("/last")).expect("sent");
+            client.shutdown(Shutdown::Write).expect("half closed");
+            let mut reply = String::new();
+            client.read_to_string(&mut reply).expect("text");
+            assert!(reply.contains("/last "), "{reply}");
+        }
+        // Another request, behind one that fills the server's buffer, for each size of the buffer that may be.
+        for len in [1_024, 2_048, 4_096] {
+            let mut client = connect(server);
+            let head = |body| format!("POST /full HTTP/1.1\r\nHost: x\r\nContent-Length: {body:04}\r\n\r\n");
+            let body = len - head(0).len();
+            let full = head(body) + &"b".repeat(body);
+            assert_eq!(full.len(), len);
+            client.write_all(&[full.as_bytes(), &get("/behind")].concat()).expect("sent");
+            read_replies(&mut client, &["/full ", "/behind "]);
+            assert!(is_served(&mut client, "/again"));
+        }
     })
     .await;
 }

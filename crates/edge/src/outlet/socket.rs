@@ -132,7 +132,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Observer, Refusal, connection::Shared};
+    use crate::{Observer, Refusal, connection::Shared, stream::Stream};
 
     struct NoObserver;
 
@@ -148,7 +148,7 @@ mod tests {
         let client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connected");
         let (stream, peer) = listener.accept().await.expect("accepted");
         let shared = Arc::new(Shared::new(Arc::new(NoObserver)));
-        let connection = Arc::new(Connection::new(stream, peer, shared, false, None));
+        let connection = Arc::new(Connection::new(Stream::accepted(stream), peer, shared, false, None));
         let mut outlet = Socket::new(connection, &Response::new(()));
         outlet.head.clear();
         (outlet, client)
