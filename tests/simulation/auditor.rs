@@ -342,7 +342,7 @@ impl Auditor {
                     && token == Some(newest)
                     && let Some(told_ms) = told_ms
                     && told_ms > before_ms + 2_100
-                    && *reason != Some(Reason::Slower)
+                    && reason.is_none()
                     // A user who still waits at the expected time is told one more second, each time.
                     && before_ms > now_ms
                 {

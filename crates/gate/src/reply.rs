@@ -25,18 +25,24 @@ pub struct PassClaims {
 pub struct Eta {
     /// The wait. At least 1, because somebody who waits has not entered yet.
     pub seconds: u32,
-    /// Nine of ten wait at least about this long.
+    /// The beginning of the range that holds nine of ten waits.
     pub low_s: u32,
-    /// Nine of ten wait at most about this long.
+    /// The end of that range.
     pub high_s: u32,
 }
 
 /// Why a wait is not told, or is longer than the one told before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// The zone admits nobody at present, and no end is known.
     Held,
-    /// The line moves slower than when the wait was told before, or people ahead came back.
+    /// The wait is longer, because an operator lets fewer people in, or did for a while.
+    Slowed,
+    /// The wait is longer, because the store did not answer for a while.
+    Interrupted,
+    /// The wait is longer, because people ahead came back who had been silent.
+    Returned,
+    /// The wait is longer for another cause: fewer people left the line than expected, or slots were used late.
     Slower,
 }
 
@@ -46,6 +52,9 @@ impl Reason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Held => "held",
+            Self::Slowed => "slowed",
+            Self::Interrupted => "interrupted",
+            Self::Returned => "returned",
             Self::Slower => "slower",
         }
     }

@@ -6,6 +6,7 @@
 //! | `polls` | one bit per ticket: its holder polled since the last report |
 //! | `answer` | replies from the view and from the store's verdicts |
 //! | `wait_status` | the wait that a holder is told |
+//! | `causes` | why waits became longer |
 //! | `lane` | the task that sends calls to the store, one batch at a time |
 //! | `calls`, `orders` | what the lane is asked to do: calls of holders, and the rest |
 //! | `availability` | whether the store answers |
@@ -21,6 +22,7 @@
 mod answer;
 mod availability;
 mod calls;
+mod causes;
 mod current_view;
 mod fail_open;
 mod follower_view;
@@ -52,6 +54,7 @@ use tokio::{
 
 use crate::{limits::ZoneLimits, pace::Pace, reply::Token};
 use calls::Call;
+use causes::Causes;
 use current_view::CurrentView;
 pub use current_view::ZoneTotals;
 pub use follower_view::FollowerView;
@@ -197,7 +200,14 @@ impl Room {
             joining: AtomicU32::new(0),
             replacing: AsyncMutex::default(),
             without_store: AtomicU64::new(0),
-            current: ArcSwap::from_pointee(CurrentView { view, polls, limits, end, taken_at: now }),
+            current: ArcSwap::from_pointee(CurrentView {
+                view,
+                polls,
+                limits,
+                end,
+                causes: Causes::default(),
+                taken_at: now,
+            }),
             defined: ArcSwap::from_pointee(Defined::by(definition)),
             keeper,
             open: AtomicBool::new(open),

@@ -70,10 +70,9 @@ impl Room {
 
     fn waiting(&self, mut ticket: Ticket, position: Position, now_ms: u64, stale: bool) -> Reply {
         let current = self.current.load();
-        let view = &current.view;
         let WaitStatus { rank, eta, reason, polling_period_ms, stale } =
-            WaitStatus::new(&mut ticket, &position, view, now_ms, stale, Some(&self.pace));
-        self.note_told(polling_period_ms, view);
+            WaitStatus::new(&mut ticket, &position, &current, now_ms, stale, Some(&self.pace));
+        self.note_told(polling_period_ms, &current.view);
         Reply::Waiting { token: self.seal(&ticket), rank, eta, reason, polling_period_ms, stale }
     }
 }

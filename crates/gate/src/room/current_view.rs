@@ -12,7 +12,7 @@ use events::{Evicted, ModeChanged, PolicyChanged, Tallied, ViewShown};
 use store::StoreError;
 use tokio::time::Instant;
 
-use super::{Room, line_end::LineEnd, polls::PollMap, report::saturating};
+use super::{Room, causes::Causes, line_end::LineEnd, polls::PollMap, report::saturating};
 use crate::limits::ZoneLimits;
 
 /// A view older than this, while people wait, is one that the store did not renew.
@@ -45,6 +45,8 @@ pub(super) struct CurrentView {
     pub(super) limits: Option<Arc<ZoneLimits>>,
     /// What this server heard of the line's end since.
     pub(super) end: LineEnd,
+    /// Why waits became longer lately.
+    pub(super) causes: Causes,
     /// When it was taken, on this server's clock, as far as that is known.
     pub(super) taken_at: Instant,
 }
@@ -144,6 +146,7 @@ impl Room {
         let _replacing = self.replacing.lock().await;
         let asked = Instant::now();
         let view = view.await;
+        let was_stale = self.is_stale();
         self.note_answer(asked, &view);
         let view = view?;
         let before = self.current.load();
@@ -155,7 +158,9 @@ impl Room {
         let polls = before.polls.for_view(&view);
         let limits = ZoneLimits::new(&self.zone, &view.policy, before.limits.as_ref());
         let end = LineEnd::of(&view);
-        let before = self.current.swap(Arc::new(CurrentView { view, polls, limits, end, taken_at }));
+        let causes = before.causes.next(&before.view, &view, was_stale);
+        let current = CurrentView { view, polls, limits, end, causes, taken_at };
+        let before = self.current.swap(Arc::new(current));
         let now = self.current.load();
         if before.view.epoch != now.view.epoch || before.view.policy != now.view.policy {
             self.gone.forget();

@@ -58,8 +58,8 @@ impl FollowerView {
         match self.current.view.lookup(ticket.epoch, ticket.seq, self.now_ms) {
             Lookup::Waiting(position) => {
                 self.current.note(ticket.seq);
-                let view = &self.current.view;
-                let status = WaitStatus::new(&mut ticket, &position, view, self.now_ms, self.stale, None);
+                let current = &self.current;
+                let status = WaitStatus::new(&mut ticket, &position, current, self.now_ms, self.stale, None);
                 Some((status, ticket))
             }
             Lookup::Ask => None,

@@ -5,6 +5,7 @@
 
 use admission::{Estimate, FirstTold, Position, Ticket, View};
 
+use super::current_view::CurrentView;
 use crate::{
     pace::{Pace, Wish},
     reply::{Eta, Reason},
@@ -26,17 +27,19 @@ pub struct WaitStatus {
 }
 
 impl WaitStatus {
-    /// What the holder of `ticket` at `position` is told, by the store or by `view`. The ticket remembers the wait. `now_ms` is on
-    /// the store's clock. `pace` books the next poll; a stream makes none.
+    /// What the holder of `ticket` at `position` is told, by the store or by the view in use. The ticket remembers the wait. `now_ms` is
+    /// on the store's clock. `pace` books the next poll; a stream makes none.
     pub(super) fn new(
         ticket: &mut Ticket,
         position: &Position,
-        view: &View,
+        current: &CurrentView,
         now_ms: u64,
         stale: bool,
         pace: Option<&Pace>,
     ) -> Self {
-        let (eta, reason) = tell(ticket, position.estimate, now_ms);
+        let (view, causes) = (&current.view, &current.causes);
+        let why = |longer_s| causes.reason(view, now_ms, stale, longer_s);
+        let (eta, reason) = tell(ticket, position.estimate, now_ms, why);
         // Multiplying by 2^64 over the golden ratio scatters neighbours (Knuth, The Art of Computer Programming, 6.4).
         let scattered = (ticket.seq ^ (now_ms << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let scatter = u32::try_from(scattered).unwrap_or(0);
@@ -52,8 +55,14 @@ fn tolerance_s(wait_s: u64) -> u64 {
     2 + wait_s / 10
 }
 
-/// The wait to tell, which the ticket then remembers. `now_ms` is on the store's clock.
-fn tell(ticket: &mut Ticket, estimate: Option<Estimate>, now_ms: u64) -> (Option<Eta>, Option<Reason>) {
+/// The wait to tell, which the ticket then remembers. `now_ms` is on the store's clock. `why` gives the reason for a wait that became so
+/// many seconds longer.
+fn tell(
+    ticket: &mut Ticket,
+    estimate: Option<Estimate>,
+    now_ms: u64,
+    why: impl FnOnce(u64) -> Reason,
+) -> (Option<Eta>, Option<Reason>) {
     let Some(estimate) = estimate else { return (None, Some(Reason::Held)) };
     let been_ms = now_ms.saturating_sub(ticket.issued_ms);
     let seconds = |ms: u64| ms.div_ceil(1_000);
@@ -64,7 +73,7 @@ fn tell(ticket: &mut Ticket, estimate: Option<Estimate>, now_ms: u64) -> (Option
     let (told_s, reason) = match ticket.told_s.map(u64::from) {
         None => (expected_s, None),
         Some(told_s) if expected_s > told_s + tolerance_s && !growth_is_free() => {
-            (expected_s, Some(Reason::Slower))
+            (expected_s, Some(why(expected_s - told_s)))
         }
         // Small differences are not told: the told wait counts down steadily.
         Some(told_s) if expected_s + tolerance_s / 2 < told_s || growth_is_free() => (expected_s, None),
@@ -162,13 +171,14 @@ mod tests {
     fn a_wait_counts_down_and_grows_with_a_reason_only() {
         let mut ticket = Ticket { epoch: 1, seq: 1, issued_ms: 5_000, first_told: None, told_s: None };
         let mut ask = |wait, at_s: u64| {
-            let (eta, reason) = tell(&mut ticket, wait, 5_000 + at_s * 1_000);
+            let why = |longer_s| if longer_s > 20 { Reason::Slowed } else { Reason::Slower };
+            let (eta, reason) = tell(&mut ticket, wait, 5_000 + at_s * 1_000, why);
             (eta.map(|eta| eta.seconds), reason)
         };
         assert_eq!(ask(estimate(100), 0), (Some(100), None));
         assert_eq!(ask(estimate(99), 3), (Some(97), None), "a little slower is not told");
         assert_eq!(ask(estimate(60), 10), (Some(60), None), "much faster is");
-        assert_eq!(ask(estimate(90), 12), (Some(90), Some(Reason::Slower)));
+        assert_eq!(ask(estimate(90), 12), (Some(90), Some(Reason::Slowed)), "32 s longer");
         assert_eq!(ask(None, 20), (None, Some(Reason::Held)));
         assert_eq!(ask(estimate(1), 101), (Some(1), None));
         assert_eq!(ask(estimate(1), 103), (Some(1), None), "a waiting holder is told at least a second");

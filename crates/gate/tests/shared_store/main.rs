@@ -5,5 +5,6 @@ mod apply;
 mod editor;
 mod fail_open;
 mod lines;
+mod reasons;
 #[allow(dead_code, reason = "a test of `weir` uses the rest")]
 mod world;

@@ -132,7 +132,7 @@ impl Blocked<'_> {
                 let reason = match (reason, stale) {
                     (Some(Reason::Held), _) => say("reason_held"),
                     (_, true) => say("reason_stale"),
-                    (Some(Reason::Slower), _) => say("reason_slower"),
+                    (Some(reason), _) => say(&format!("reason_{}", reason.as_str())),
                     (None, false) => String::new(),
                 };
                 Words {

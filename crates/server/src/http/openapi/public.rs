@@ -135,6 +135,9 @@ pub(in crate::http) struct Waiting {
 #[serde(rename_all = "lowercase")]
 pub(in crate::http) enum Reason {
     Held,
+    Slowed,
+    Interrupted,
+    Returned,
     Slower,
 }
 

@@ -81,7 +81,7 @@
     for (const bar of all("progress")) bar.value = progress;
     document.title = say("title_waiting", { rank: number.format(rank), title: texts.title });
     const why = reason ?? (stale ? "stale" : null);
-    if (why) reason_until = Date.now() + (why === "slower" ? REASON_MS : 0);
+    if (why) reason_until = Date.now() + (["held", "stale"].includes(why) ? 0 : REASON_MS);
     if (why || Date.now() >= reason_until) {
       const news = why && !document.querySelector(`[data-weir~="reason"][data-reason="${why}"]`);
       write("reason", why ? say(`reason_${why}`) : "");

@@ -157,8 +157,15 @@
       const kept = this.#kept ?? {};
       const first = Math.max(kept.first ?? 0, rank);
       let eta = etaRange && [etaRange[0], etaSeconds, etaRange[1]].map((s) => now + 1_000 * s);
-      // Each range is a new estimate. Without a reason, the displayed one does not grow.
-      if (eta && kept.eta && !reason) eta = eta.map((at, i) => Math.min(at, kept.eta[i]));
+      // Each range is a new estimate. If its end moves back by more than the server's own tolerance for the told wait, 2 s and a tenth,
+      // that is a reason. Less is not displayed.
+      if (eta && kept.eta && !reason) {
+        const [, told, end] = kept.eta;
+        eta[1] = Math.min(eta[1], told);
+        if (eta[2] > end + 2_000 + (eta[2] - now) / 10) reason = "unsure";
+        else eta[2] = Math.max(eta[1], Math.min(eta[2], end));
+        eta[0] = Math.min(eta[0], eta[1]);
+      }
       const progress = Math.max(kept.progress ?? 0, 1 - rank / (first + 1));
       this.#keep({ token: token ?? kept.token, heard: now, first, progress, eta });
       const [low, seconds, high] = (eta ?? []).map((at) => Math.max(0, Math.round((at - now) / 1_000)));

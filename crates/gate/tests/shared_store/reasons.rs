@@ -1,0 +1,88 @@
+//! A wait that becomes longer than told comes with its cause.
+
+use std::{collections::HashSet, sync::Arc};
+
+use admission::Policy;
+use gate::{Gate, Reason, Reply, Token};
+use store::Store as _;
+
+use super::world::*;
+
+const ZONE: &str = "Z";
+
+/// The people of a line, from its front on, with their tokens. One who has entered has none.
+struct Line {
+    gate: Arc<Gate<Shared>>,
+    people: Vec<Option<Token>>,
+}
+
+impl Line {
+    /// So many people join within a moment.
+    async fn of(server: &Server, count: usize) -> Self {
+        let mut people = Vec::new();
+        for _ in 0..count {
+            let joined = server.gate.wait(ZONE, None).await.expect("served");
+            people.push(match joined {
+                Reply::Waiting { token, .. } => Some(token),
+                Reply::Entered { .. } => None,
+            });
+        }
+        Self { gate: Arc::clone(&server.gate), people }
+    }
+
+    /// Those whom `polls` names ask every 3 s. Returns the reasons that anybody heard.
+    async fn poll(&mut self, seconds: u32, polls: impl Fn(usize) -> bool) -> HashSet<Reason> {
+        let mut heard = HashSet::new();
+        for _ in 0..seconds / 3 {
+            pass(3.0).await;
+            for (at, person) in self.people.iter_mut().enumerate().filter(|(at, _)| polls(*at)) {
+                let Some(before) = *person else { continue };
+                match self.gate.entry(ZONE, &before).await {
+                    Ok(Reply::Waiting { token, reason, .. }) => {
+                        *person = Some(token);
+                        heard.extend(reason);
+                    }
+                    Ok(Reply::Entered { .. }) => *person = None,
+                    Err(refusal) => panic!("person {at}: {refusal}"),
+                }
+            }
+        }
+        heard
+    }
+}
+
+fn policy() -> Policy {
+    Policy { admit_per_minute: 60, ..Policy::default() }
+}
+
+#[test]
+fn a_longer_wait_comes_with_its_cause() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let server = serve_one(&fake, &zones(&[ZONE], policy())).await;
+        let mut line = Line::of(&server, 400).await;
+        let steady = line.poll(30, |_| true).await;
+        assert_eq!(steady, HashSet::new(), "the line moves as told");
+
+        // Half of the people behind the first 150 lose their network for a while. For all that is known, they and others leave.
+        let is_silent = |at: usize| at >= 150 && at.is_multiple_of(2);
+        let meanwhile = line.poll(39, |at| !is_silent(at)).await;
+        assert!(meanwhile.is_subset(&HashSet::from([Reason::Slower])), "{meanwhile:?}");
+        let back = line.poll(12, |_| true).await;
+        assert!(back.contains(&Reason::Returned), "{back:?}");
+        assert!(!back.contains(&Reason::Slowed) && !back.contains(&Reason::Interrupted), "{back:?}");
+
+        line.poll(60, |_| true).await;
+        fake.set(Is::Down);
+        line.poll(45, |_| true).await;
+        fake.set(Is::Up);
+        let after = line.poll(30, |_| true).await;
+        assert_eq!(after, HashSet::from([Reason::Interrupted]));
+
+        line.poll(90, |_| true).await;
+        let slower = Policy { admit_per_minute: 30, ..policy() };
+        fake.put_zone(&zone(ZONE), slower).await.expect("put");
+        let after = line.poll(12, |_| true).await;
+        assert_eq!(after, HashSet::from([Reason::Slowed]));
+    });
+}
