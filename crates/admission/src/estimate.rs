@@ -34,7 +34,7 @@ impl Estimate {
 pub(crate) struct SlotMeter {
     used: f64,
     offered: f64,
-    /// The share of the last half minute. Slots come once a sub-window and are used later, so at each instant it is too high or too
+    /// The smoothed share of what was measured. Slots come once a sub-window and are used later, so at each instant it is too high or too
     /// low.
     share: f64,
 }
@@ -44,9 +44,13 @@ impl SlotMeter {
     /// Longer than some sub-windows.
     const SMOOTH_S: f64 = 30.0;
 
-    /// Starts from the usual behaviour of a line, with the weight of 120 slots.
+    /// The usual share, with a weight in slots.
+    const USUAL: f64 = 138.0 / 140.0;
+    const USUAL_SLOTS: f64 = 140.0;
+
+    /// Nothing was measured yet.
     pub(crate) fn new() -> Self {
-        Self { used: 118.0, offered: 120.0, share: 138.0 / 140.0 }
+        Self { used: 0.0, offered: 0.0, share: Self::USUAL }
     }
 
     /// Adds `past_s` seconds in which `used` of `offered` slots were used.
@@ -64,7 +68,8 @@ impl SlotMeter {
 
     /// The share of the offered slots that is used. 0.5 to 1.
     pub(crate) fn slots_used(&self) -> f64 {
-        self.share.clamp(0.5, 1.0)
+        let measured = self.offered / (self.offered + Self::USUAL_SLOTS);
+        (Self::USUAL + (self.share - Self::USUAL) * measured).clamp(0.5, 1.0)
     }
 }
 

@@ -10,10 +10,11 @@ use crate::{
     Window,
     crowd::Crowd,
     estimate::SlotMeter,
-    hindsight::{Factors, Hindsight, kind},
+    hindsight::{Hindsight, kind},
     number,
     outlook::{Cell, Line},
     turnover::StayMeter,
+    window::MINUTE_MS,
 };
 
 /// A line that begins is walked over again after this time, in milliseconds, because the first people use the free slots.
@@ -33,6 +34,10 @@ pub struct Forecast {
     /// The present tickets that `ideal` may still admit before the next snapshot.
     ideal_line: u64,
     slots_offered: u64,
+    /// From then on, `ideal` is ahead of the line by what the line is late. In the first minute both use the slots of before.
+    comparable_ms: u64,
+    /// The share of the slots that is lost now, because people leave who stand at the front.
+    losing: f64,
     plan: Arc<Plan>,
     plan_is_old: bool,
     meter: SlotMeter,
@@ -59,6 +64,8 @@ impl Forecast {
             ideal_ms: now_ms,
             ideal_line: 0,
             slots_offered: 0,
+            comparable_ms: 0,
+            losing: 0.0,
             plan_is_old: true,
             meter: SlotMeter::new(),
             stays: StayMeter::new(),
@@ -199,15 +206,14 @@ impl Forecast {
                 continue;
             }
             quarter += 1;
-            let (wait_s, early_ms, late_ms) = self.outlook.expected(ahead, &self.plan, now_ms);
-            let kind = kind(wait_s, known);
-            let Factors { early, late } = self.hindsight.factors()[kind];
+            let wait_s = self.outlook.wait_s(ahead, &self.plan, now_ms);
             let expected_ms = number(now_ms) + wait_s * 1_000.0;
-            self.hindsight.note(cell.end, kind, expected_ms, (early_ms / early, late_ms / late));
+            self.hindsight.note(cell.end, kind(wait_s, known), expected_ms, self.outlook.sides(ahead));
         }
     }
 
     fn walk(&mut self, cells: Vec<Cell>, now_ms: u64) {
+        self.losing = cells.first().map_or(0.0, |cell| self.crowd.rates().expected.lost(cell.age_s));
         let line = Line {
             cells,
             slots_used: self.meter.slots_used(),
@@ -244,6 +250,7 @@ impl Forecast {
         // Without a line, newcomers use slots that no snapshot reports. Start again from the real window.
         if self.ideal_line == 0 || snapshot.tally.present == 0 || snapshot.policy != self.policy {
             self.ideal = window.clone();
+            self.comparable_ms = now_ms + MINUTE_MS;
         }
         if snapshot.policy != self.policy {
             self.hindsight.forget();
@@ -255,12 +262,14 @@ impl Forecast {
 
     /// Measures the pace since the last snapshot.
     fn measure(&mut self, now_ms: u64, tally: Tally) {
-        if let Some((then_ms, then)) = self.last.replace((now_ms, tally)) {
+        if let Some((then_ms, then)) = self.last.replace((now_ms, tally))
+            && now_ms >= self.comparable_ms
+        {
             let since = |now: u64, then: u64| number(now.saturating_sub(then));
             self.meter.observe(
                 since(now_ms, then_ms) / 1_000.0,
                 since(tally.slots_used, then.slots_used),
-                since(tally.slots_offered, then.slots_offered),
+                since(tally.slots_offered, then.slots_offered) * (1.0 - self.losing),
             );
         }
         if tally.waiting == 0 {

@@ -6,20 +6,23 @@
 //! Candès and Tibshirani, 2023). Long and short waits, and lines of which little and much is known, are judged apart.
 //!
 //! The places of a line are not independent: if one is told rightly, those behind it are, too. So a line that goes well says little
-//! about the next one, and ranges of lines of which much is known become hardly narrower than the outlook says.
+//! about the next one, and ranges of lines of which much is known do not become narrower than the outlook says.
 //!
 //! Invariants: at most [`MOST_NOTES`] places are noted; factors stay between [`LEAST`] and [`MOST`], and those of lines of which much
 //! is known do not fall below [`LEAST_OF_KNOWN`].
 
 use std::collections::VecDeque;
 
+use crate::outlook::Side;
+
 /// The places that are noted, at most.
 const MOST_NOTES: usize = 1_024;
 /// The bounds of a factor.
 pub(crate) const LEAST: f64 = 0.2;
 pub(crate) const MOST: f64 = 20.0;
-/// The least factor of lines of which much is known. With a factor of 1, the outlook's ranges cover 84 to 100 % in most lines.
-const LEAST_OF_KNOWN: f64 = 0.9;
+/// The least factor of lines of which much is known. With 0.9, the outlook's ranges cover nine of ten waits on average, but single tenths of
+/// a line less.
+const LEAST_OF_KNOWN: f64 = 1.1;
 /// The factors before anything was compared, of lines of which much is known. Of the others the outlook knows that it knows little.
 const OF_KNOWN: f64 = 2.0;
 /// The share of the waits that may be shorter, and that may be longer than the range.
@@ -53,9 +56,8 @@ struct Note {
     seq: u64,
     kind: usize,
     expected_ms: f64,
-    /// How much earlier and later it was expected to be possible, without the factors.
-    early_ms: f64,
-    late_ms: f64,
+    /// How much earlier and later it was expected to be possible.
+    sides: [Side; 2],
 }
 
 /// The factors before anything was compared.
@@ -99,7 +101,7 @@ impl Hindsight {
     }
 
     /// Notes what is expected for a place. The instant is on the store's clock.
-    pub(crate) fn note(&mut self, seq: u64, kind: usize, expected_ms: f64, (early_ms, late_ms): (f64, f64)) {
+    pub(crate) fn note(&mut self, seq: u64, kind: usize, expected_ms: f64, sides: [Side; 2]) {
         if self.notes.len() >= MOST_NOTES {
             let mut i = 0;
             self.notes.retain(|_| {
@@ -107,7 +109,7 @@ impl Hindsight {
                 i % 2 == 0
             });
         }
-        self.notes.push_back(Note { seq, kind, expected_ms, early_ms, late_ms });
+        self.notes.push_back(Note { seq, kind, expected_ms, sides });
     }
 
     /// People up to `seq` had entered by `now_ms`.
@@ -132,8 +134,9 @@ impl Hindsight {
                 let miss = f64::from(u8::from(outside)) - OUTSIDE;
                 *factor = (*factor * (STEP * miss / OUTSIDE.sqrt()).exp()).clamp(least(note.kind), MOST);
             };
-            learn(early, -late_ms > *early * note.early_ms);
-            learn(late, late_ms > *late * note.late_ms);
+            let [early_side, late_side] = note.sides;
+            learn(early, -late_ms > early_side.ms(*early));
+            learn(late, late_ms > late_side.ms(*late));
             false
         });
     }
@@ -162,7 +165,12 @@ mod tests {
                     width += (early + late) * width_ms;
                 }
                 hindsight.reach(f64::from(2 * i), at_ms - 1.0);
-                hindsight.note(u64::from(2 * i + 1), kind, at_ms - error_ms, (width_ms, width_ms));
+                hindsight.note(
+                    u64::from(2 * i + 1),
+                    kind,
+                    at_ms - error_ms,
+                    [Side { fixed_ms: 0.0, scaled_ms: width_ms }; 2],
+                );
                 hindsight.reach(f64::from(2 * i + 1), at_ms);
             }
             let (right, width_s) = (right / 30.0, width / 3e6);
@@ -181,7 +189,7 @@ mod tests {
         for i in 0..10_000_u32 {
             let Factors { early, late } = hindsight.factors()[kind];
             assert!(early >= LEAST_OF_KNOWN && late >= LEAST_OF_KNOWN, "{early}, {late}");
-            hindsight.note(u64::from(i), kind, 1e6, (1_000.0, 1_000.0));
+            hindsight.note(u64::from(i), kind, 1e6, [Side { fixed_ms: 0.0, scaled_ms: 1_000.0 }; 2]);
             hindsight.reach(f64::from(i), 1e6);
         }
     }
@@ -190,7 +198,7 @@ mod tests {
     fn notes_are_bounded() {
         let mut hindsight = Hindsight::new();
         for seq in 0..10_000 {
-            hindsight.note(seq, 0, 1.0, (1.0, 1.0));
+            hindsight.note(seq, 0, 1.0, [Side { fixed_ms: 0.0, scaled_ms: 1.0 }; 2]);
             assert!(hindsight.notes.len() <= MOST_NOTES);
         }
     }

@@ -68,6 +68,8 @@ struct Knot {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlook {
     knots: Vec<Knot>,
+    /// Of each knot, how the early and the late end of the range are made.
+    sides: Vec<[Side; 2]>,
     line: Line,
 }
 
@@ -83,6 +85,21 @@ pub(crate) struct Line {
     pub(crate) factors: [Factors; KINDS],
     /// A holder of the front polls so often, in milliseconds.
     pub(crate) period_ms: f64,
+}
+
+/// How far an end of the range is from the expected wait, in milliseconds. The difference of the guesses at the rates is `fixed_ms`, where
+/// much is known. The rest is scaled by a factor that is learnt.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Side {
+    pub(crate) fixed_ms: f64,
+    pub(crate) scaled_ms: f64,
+}
+
+impl Side {
+    pub(crate) fn ms(self, factor: f64) -> f64 {
+        // A guess that is an extreme may come true, as that nobody leaves any more. The rest comes on top of it then.
+        self.fixed_ms.hypot(factor * self.scaled_ms).max(self.fixed_ms + factor.min(0.5) * self.scaled_ms)
+    }
 }
 
 /// The slots that a place needs, and the spread of its instant.
@@ -102,7 +119,12 @@ impl Outlook {
         let knots = vec![zero, Knot { ahead: 1.0, slots: 1.0, ..zero }];
         let factors = [Factors { early: 1.0, late: 1.0 }; KINDS];
         let rates = Patience::default().rates(&Counts::default());
-        Self { knots, line: Line { cells: Vec::new(), slots_used: 1.0, rates, factors, period_ms: 0.0 } }
+        let sides = vec![[Side::default(); 2]; 2];
+        Self {
+            knots,
+            sides,
+            line: Line { cells: Vec::new(), slots_used: 1.0, rates, factors, period_ms: 0.0 },
+        }
     }
 
     /// The outlook if slots come by another plan.
@@ -126,6 +148,7 @@ impl Outlook {
         let mut knots = Vec::with_capacity(MOST_KNOTS);
         let wait = |slots: f64| course.wait_ms(slots);
         knots.push(Knot { ahead, slots: 0.0, early_ms: 0.0, late_ms: 0.0 });
+        let mut sides = vec![[Side::default(); 2]];
         for (((cell, expected), most), least) in cells.iter().zip(&expected).zip(&most).zip(&least) {
             if cell.counted <= 0.0 {
                 continue;
@@ -141,20 +164,28 @@ impl Outlook {
                 // While little is known, the guesses are extremes that often come true, as that nobody leaves. A claim may be a period
                 // late then, too.
                 if line.rates.known {
-                    of_rates.hypot(other)
+                    Side { fixed_ms: of_rates.abs(), scaled_ms: other }
                 } else {
-                    of_rates.abs() + other + line.period_ms / 2.0
+                    Side { fixed_ms: 0.0, scaled_ms: of_rates.abs() + other + line.period_ms / 2.0 }
                 }
             };
+            let [early, late] = [side(least.0, -chance), side(most.0, chance)];
+            sides.push([early, late]);
             let factors = line.factors[kind(centre / 1_000.0, line.rates.known)];
             knots.push(Knot {
                 ahead,
                 slots: expected.0,
-                early_ms: factors.early * side(least.0, -chance),
-                late_ms: factors.late * side(most.0, chance),
+                early_ms: early.ms(factors.early),
+                late_ms: late.ms(factors.late),
             });
         }
-        Self { knots, line }
+        Self { knots, sides, line }
+    }
+
+    /// How the range of a place with so many present people ahead is made.
+    pub(crate) fn sides(&self, ahead: f64) -> [Side; 2] {
+        let after = self.knots.partition_point(|knot| knot.ahead < ahead).min(self.sides.len() - 1);
+        self.sides[after]
     }
 
     /// The people who wait, from the front on.
@@ -253,12 +284,13 @@ fn walk(cells: &[Cell], course: &Course<'_>, hazard: &Hazard) -> Vec<(f64, f64)>
         if cell.here <= 0.0 {
             return (slots, variance);
         }
-        let mut stay = 1.0;
+        let (mut stay, mut lost) = (1.0, 0.0);
         for _ in 0..3 {
             let wait_s = course.wait_ms(slots + cell.here * stay / 2.0) / 1_000.0;
             stay = (-hazard.between(cell.seen_s, cell.age_s + wait_s, cell.age_s + wait_s)).exp();
+            lost = hazard.lost(cell.age_s + wait_s);
         }
-        slots += cell.here * stay;
+        slots += cell.here * stay / (1.0 - lost);
         variance += cell.here * stay * (1.0 - stay);
         (slots, variance)
     };

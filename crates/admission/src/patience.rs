@@ -8,7 +8,7 @@
 //!
 //! Invariants: rates are finite and not negative; what is learnt has a fixed size.
 
-use std::sync::LazyLock;
+use std::{cmp::Ordering, sync::LazyLock};
 
 /// The ages: the lower bound of each, in seconds.
 pub(crate) const BOUNDS_S: [f64; AGES] = [
@@ -24,6 +24,9 @@ pub(crate) const TOLD: usize = 8;
 const MOST_PER_S: f64 = 0.2;
 /// The rate of a crowd that nothing is known about, per second.
 const USUAL_PER_S: f64 = 2e-4;
+
+/// Somebody who leaves at the front is taken for present for a while, and takes the slots along that come within so many seconds.
+const LOST_S: f64 = 2.5;
 
 /// The age class of a time waited.
 pub(crate) fn age_class(age_s: f64) -> usize {
@@ -111,11 +114,13 @@ pub(crate) struct Hazard {
     before: [f64; AGES],
     /// How much more often people leave at once who were told this wait.
     pub(crate) at_once: [f64; TOLD],
+    /// Somebody who leaves at the front takes the slots along that come within so many seconds.
+    lost_s: f64,
 }
 
 impl Hazard {
     fn new(per_s: [f64; AGES], at_once: [f64; TOLD]) -> Self {
-        let mut hazard = Self { per_s, before: [0.0; AGES], at_once };
+        let mut hazard = Self { per_s, before: [0.0; AGES], at_once, lost_s: LOST_S };
         for age in 1..AGES {
             let length_s = BOUNDS_S[age] - BOUNDS_S[age - 1];
             hazard.before[age] = hazard.before[age - 1] + hazard.per_s[age - 1] * length_s;
@@ -126,6 +131,12 @@ impl Hazard {
     /// The rate at an age, per second.
     pub(crate) fn per_s(&self, age: usize) -> f64 {
         self.per_s[age]
+    }
+
+    /// The share of the slots that is lost where people of this age get them. Somebody who leaves at the front is taken for present for a
+    /// while.
+    pub(crate) fn lost(&self, age_s: f64) -> f64 {
+        self.lost_s * self.per_s[age_class(age_s)]
     }
 
     /// The sum of the rates up to an age.
@@ -161,7 +172,7 @@ pub(crate) struct Rates {
 impl Rates {
     /// The same rates for sure.
     pub(crate) fn steady(per_s: [f64; AGES]) -> Self {
-        let hazard = Hazard::new(per_s, [1.0; TOLD]);
+        let hazard = Hazard { lost_s: 0.0, ..Hazard::new(per_s, [1.0; TOLD]) };
         Self { expected: hazard.clone(), slow: hazard.clone(), fast: hazard, known: true }
     }
 }
@@ -170,6 +181,8 @@ impl Rates {
 struct Fitted {
     per_s: [f64; AGES],
     weight: f64,
+    /// The weight in a range. No shape is exact, so the counts speak less clearly for one than if one was.
+    weight_in_range: f64,
     /// The relative variance of the level.
     variance: f64,
 }
@@ -197,11 +210,13 @@ impl Patience {
     const UNKNOWN_FAST_S: f64 = 60.0;
     const UNKNOWN_FAST_PER_S: f64 = 0.916 / Self::UNKNOWN_FAST_S;
     /// The slow guess of a class behind which nobody leaves any more is lower by this part.
-    const MOST_DROP: f64 = 0.25;
+    const MOST_DROP: f64 = 0.6;
     /// The weight of the mean when a class is estimated, in people who left.
     const SHRINKS: f64 = 30.0;
     /// The same for a class of earlier lines. The published curves know little about where people stop leaving.
     const WARM_SHRINKS: f64 = 3.0;
+    /// The weight of the usual behaviour of those who were told a wait, in people who left at once.
+    const AT_ONCE_SHRINKS: f64 = 50.0;
 
     /// Lets `past_s` seconds pass.
     pub(crate) fn fade(&mut self, past_s: f64) {
@@ -242,15 +257,22 @@ impl Patience {
             });
             let trust = lasting_left / (lasting_left + 20.0);
             for shape in &mut shapes {
-                shape.prior *= 1.0 - 0.98 * trust;
+                shape.prior *= 1.0 - 0.995 * trust;
             }
-            shapes.push(Shape { per_s: warm, prior: 0.98 * trust, prior_left: 15.0, prior_level: 1.0 });
+            // Most crowds leave about as often as the ones before (a standard deviation of 16 %), and one of four differs more (32 %).
+            for (prior, prior_left) in [(0.25, 10.0), (0.745, 40.0)] {
+                shapes.push(Shape { per_s: warm, prior: prior * trust, prior_left, prior_level: 1.0 });
+            }
         }
         let fitted = mixture(&line.ages, shapes);
         let mean = mean_of(&fitted);
         let seen = all.left() + all.waited_s() * USUAL_PER_S;
         let trust = seen / (seen + 20.0);
         let reached = (0..AGES).rev().find(|&age| all.ages[age].exposed > 100.0).unwrap_or(0);
+        // The part of the last age that people have reached.
+        let people = |age: usize| all.ages[age].exposed / (upper_s(age) - BOUNDS_S[age]);
+        let part_reached =
+            if reached == 0 { 0.0 } else { (people(reached) / people(reached - 1).max(1e-9)).min(1.0) };
         let mut rates = [[0.0; AGES]; 3];
         for age in 0..AGES {
             let count = line.ages[age];
@@ -258,24 +280,21 @@ impl Patience {
             let expected = weight / (count.exposed + Self::SHRINKS / mean[age].max(1e-7));
             // Of a crowd of which nothing is known, a tenth leaves, however long the wait is.
             let expected = expected * (trust + (1.0 - trust) / (1.0 + BOUNDS_S[age] / 600.0).powi(2));
-            // The spread of the shapes and of their levels counts where this line has no counts.
-            let spread: f64 = fitted
-                .iter()
-                .map(|fit| {
-                    let off = fit.per_s[age] / mean[age].max(1e-12) - 1.0;
-                    fit.weight * (off * off + fit.variance)
-                })
-                .sum();
-            let beyond = (BOUNDS_S[age] / upper_s(reached)).log2().max(0.0) * Self::UNKNOWN_SPREAD;
-            let spread = spread + beyond * beyond;
-            let variance = spread * (Self::SHRINKS / weight).powi(2) + count.left / (weight * weight);
-            let sd = variance.max(0.0).sqrt();
+            rates[0][age] = expected.clamp(0.0, MOST_PER_S);
             // The slow guess: of a crowd of which nothing is known nobody leaves, and nobody who is still there at an age that none
             // has reached.
-            let slow = if age > reached { 0.0 } else { trust };
-            for (rate, by) in rates.iter_mut().zip([1.0, slow * (-1.645 * sd).exp(), (1.645 * sd).exp()]) {
-                rate[age] = (expected * by).clamp(0.0, MOST_PER_S);
-            }
+            let slow = match age.cmp(&reached) {
+                Ordering::Less => trust,
+                Ordering::Equal => trust * part_reached * part_reached,
+                Ordering::Greater => 0.0,
+            };
+            rates[1][age] = rates[0][age] * slow;
+            rates[2][age] = rates[0][age];
+        }
+        let (low, high) = guesses(&fitted, &line.ages, &rates[0], reached);
+        for age in 0..AGES {
+            rates[1][age] = (rates[1][age] * low[age]).min(MOST_PER_S);
+            rates[2][age] = (rates[2][age] * high[age]).min(MOST_PER_S);
             if BOUNDS_S[age] < Self::UNKNOWN_FAST_S {
                 rates[2][age] = rates[2][age].max((1.0 - trust) * Self::UNKNOWN_FAST_PER_S);
             }
@@ -288,11 +307,88 @@ impl Patience {
         }
         let at_once = std::array::from_fn(|class| {
             let count = all.at_once[class];
-            ((count.left + 100.0) / (count.exposed + 100.0)).clamp(0.1, 10.0)
+            ((count.left + Self::AT_ONCE_SHRINKS) / (count.exposed + Self::AT_ONCE_SHRINKS)).clamp(0.1, 10.0)
         });
         let [expected, slow, fast] = rates.map(|per_s| Hazard::new(per_s, at_once));
         Rates { expected, slow, fast, known: line.left() + line.waited_s() * USUAL_PER_S >= 100.0 }
     }
+}
+
+/// A low and a high guess at the rates by age, as factors of the expected ones. One of twenty crowds leaves less up to an age, and
+/// one of twenty more. The shapes and their levels are uncertain where this line has no counts. Counts of different ages are
+/// wrong independently of each other.
+fn guesses(
+    fitted: &[Fitted],
+    line: &[Count; AGES],
+    expected: &[f64; AGES],
+    reached: usize,
+) -> ([f64; AGES], [f64; AGES]) {
+    let mut factors = [[1.0; AGES]; 2];
+    let mean = mean_of(fitted);
+    // From the age that this line has reached on, and back from there.
+    let now = (0..AGES).rev().find(|&age| line[age].exposed > 100.0).unwrap_or(0);
+    for ages in [(now..AGES).collect::<Vec<_>>(), (0..now).rev().collect()] {
+        let mut sums = vec![[0.0; LEVELS.len()]; fitted.len()];
+        let (mut sum, mut noise, mut before) = (0.0, 0.0, [0.0; 2]);
+        for age in ages {
+            let (count, length_s) = (line[age], upper_s(age) - BOUNDS_S[age]);
+            let all = count.left + Patience::SHRINKS;
+            let unseen = Patience::SHRINKS / all;
+            let each = expected[age] * length_s;
+            let beyond = (BOUNDS_S[age] / upper_s(reached)).log2().max(0.0) * Patience::UNKNOWN_SPREAD;
+            for (fit, sums) in fitted.iter().zip(&mut sums) {
+                let off = fit.per_s[age] / mean[age].max(1e-12);
+                let sd = (fit.variance + beyond * beyond).sqrt();
+                for ((z, _), sum) in LEVELS.iter().zip(sums) {
+                    let of_shape = off * (z * sd).exp();
+                    // A shape speaks only for what the counts of this line leave open.
+                    *sum += each * of_shape.max(1e-6).powf(unseen);
+                }
+            }
+            sum += each;
+            noise += each * each * count.left / (all * all);
+            let mut points: Vec<(f64, f64)> = Vec::with_capacity(fitted.len() * LEVELS.len());
+            for (fit, sums) in fitted.iter().zip(&sums) {
+                points.extend(
+                    sums.iter().zip(LEVELS).map(|(&sum, (_, part))| (sum, fit.weight_in_range * part)),
+                );
+            }
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            for (side, sign) in [-1.0, 1.0].into_iter().enumerate() {
+                let quantile = quantile(&points, 0.5 + 0.45 * sign);
+                let off = sign * (sign * (quantile - sum)).max(0.0).hypot(1.645 * noise.sqrt());
+                factors[side][age] = (1.0 + (off - before[side]) / each.max(1e-12)).max(0.0);
+                before[side] = off;
+            }
+        }
+    }
+    let [low, high] = factors;
+    (low, high)
+}
+
+/// Levels of a shape, in standard deviations of their logarithm, and how probable each is.
+const LEVELS: [(f64, f64); 7] =
+    [(-2.1, 0.035), (-1.4, 0.115), (-0.7, 0.22), (0.0, 0.26), (0.7, 0.22), (1.4, 0.115), (2.1, 0.035)];
+
+/// The value up to which `part` of the weights lies. `points` are values with weights, in order; between them the line is
+/// straight.
+fn quantile(points: &[(f64, f64)], part: f64) -> f64 {
+    let all: f64 = points.iter().map(|(_, weight)| weight).sum();
+    let (mut sum, mut last) = (0.0, None);
+    for &(value, weight) in points {
+        let middle = (sum + weight / 2.0) / all;
+        if middle >= part {
+            return match last {
+                Some((value_then, middle_then)) if middle > middle_then => {
+                    value_then + (value - value_then) * (part - middle_then) / (middle - middle_then)
+                }
+                _ => value,
+            };
+        }
+        sum += weight;
+        last = Some((value, middle));
+    }
+    points.last().map_or(0.0, |&(value, _)| value)
 }
 
 /// A curve of rates, known but for its level.
@@ -337,6 +433,8 @@ static PUBLISHED: LazyLock<Vec<Shape>> = LazyLock::new(|| {
     shapes
 });
 
+/// How much the counts speak for a shape in a range, as a part of what they would if one of the shapes was exact.
+const RANGE_EVIDENCE: f64 = 0.1;
 /// The level of a shape is never taken for less certain than after so many people who left.
 const LEAST_LEFT: f64 = 0.5;
 
@@ -368,6 +466,7 @@ fn mixture(ages: &[Count; AGES], shapes: Vec<Shape>) -> Vec<Fitted> {
             let fit = Fitted {
                 per_s: shape.per_s.map(|rate| rate * level),
                 weight: shape.prior,
+                weight_in_range: shape.prior,
                 variance: 1.0 / (alpha + left).max(LEAST_LEFT),
             };
             (log, fit)
@@ -376,6 +475,7 @@ fn mixture(ages: &[Count; AGES], shapes: Vec<Shape>) -> Vec<Fitted> {
     let best = fitted.iter().map(|(log, _)| *log).fold(f64::NEG_INFINITY, f64::max);
     for (log, fit) in &mut fitted {
         fit.weight *= (*log - best).exp();
+        fit.weight_in_range *= (RANGE_EVIDENCE * (*log - best)).exp();
     }
     let sum: f64 = fitted.iter().map(|(_, fit)| fit.weight).sum();
     fitted

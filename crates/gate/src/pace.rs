@@ -101,11 +101,16 @@ impl Pace {
     /// Books the next poll of a holder, and returns when to ask, in milliseconds from now. `scatter` is any number that differs
     /// between holders.
     pub fn book(&self, wish: Wish, scatter: u32) -> u32 {
+        self.book_at(Instant::now(), wish, scatter)
+    }
+
+    /// The same at `now`, of a caller who has read the clock.
+    pub(crate) fn book_at(&self, now: Instant, wish: Wish, scatter: u32) -> u32 {
         self.answered.fetch_add(1, Relaxed);
         if wish.is_fixed() {
             self.fixed.fetch_add(1, Relaxed);
         }
-        let booked = self.calendar.book(self.now_ms(), wish, scatter);
+        let booked = self.calendar.book(self.ms_at(now), wish, scatter);
         if booked.is_stretched {
             raise(&self.stretched_ms, booked.in_ms);
         }
@@ -136,7 +141,7 @@ impl Pace {
     pub fn turn(&self, load: Load) -> Pacing {
         let mut turns = self.turns();
         let answered = self.answered();
-        let booked = self.calendar.pass(self.now_ms());
+        let booked = self.calendar.pass(self.ms_at(Instant::now()));
         let (joins, fixed) = (self.joins.load(Relaxed), self.fixed.load(Relaxed));
         let calls = Calls {
             answered: answered - std::mem::replace(&mut turns.answered, answered),
@@ -177,8 +182,8 @@ impl Pace {
         self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(0)
+    fn ms_at(&self, now: Instant) -> u64 {
+        u64::try_from((now - self.born).as_millis()).unwrap_or(0)
     }
 }
 

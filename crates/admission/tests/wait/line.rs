@@ -27,6 +27,8 @@ pub(crate) struct Scenario {
     pub(crate) patience: Patience,
     /// The share of the people that leaves.
     pub(crate) leaving: f64,
+    /// The share of the people that left the lines before, if it was another one.
+    pub(crate) leaving_before: Option<f64>,
     /// The scale of the patience, in seconds, if it is not the one at which that share leaves.
     pub(crate) scale_s: Option<f64>,
     /// See [`Law::balks_s`].
@@ -151,12 +153,13 @@ impl<'a> World<'a> {
         self.begin_ms = begin_ms;
         let arrivals = scenario.arrivals.draw(scenario.people, &mut self.dice);
         let law = Law { patience: scenario.patience, scale_s: f64::INFINITY, balks_s: scenario.balks_s };
+        let leaving = scenario.leaving_before.filter(|_| !measured).unwrap_or(scenario.leaving);
         let law = match scenario.scale_s {
             Some(scale_s) => Law { scale_s, ..law },
-            None => law.scaled(scenario.leaving, &arrivals, f64::from(scenario.per_minute) / 60.0),
+            None => law.scaled(leaving, &arrivals, f64::from(scenario.per_minute) / 60.0),
         };
         let change = scenario.change.filter(|_| measured);
-        let stay = scenario.people as f64 * (1.0 - scenario.leaving);
+        let stay = scenario.people as f64 * (1.0 - leaving);
         let length_ms = stay / f64::from(scenario.per_minute) * 60_000.0;
         let mut change = change.map(|(at, factor)| (begin_ms + (at * length_ms) as u64, factor));
         (self.users, self.entries, self.left, self.changed_ms) =

@@ -56,6 +56,7 @@ pub(crate) fn base() -> Scenario {
         arrivals: Arrivals::Burst(2.0),
         patience: Patience::Exponential,
         leaving: 0.35,
+        leaving_before: None,
         scale_s: None,
         restarts: false,
         balks_s: f64::INFINITY,
@@ -157,7 +158,7 @@ fn table() {
             change(&mut scenario);
             scenario
         };
-        let kinds: [(&str, Change<'_>); 13] = [
+        let kinds: [(&str, Change<'_>); 17] = [
             ("120,000, even, 35 %", &|s| (s.people, s.per_minute, s.patience) = (120_000, 6_000, even)),
             ("120,000, Weibull 0.6, 35 %", &|s| {
                 (s.people, s.per_minute, s.patience) = (120_000, 6_000, weibull);
@@ -173,10 +174,19 @@ fn table() {
             ("steady, 35 %", &|s| (s.people, s.arrivals) = (60_000, Arrivals::Steady(1_800.0))),
             ("balking, 35 %", &|s| s.balks_s = 2_000.0),
             ("two servers, 35 %", &|s| s.servers = 2),
+            ("exponential, 20 %", &|s| s.leaving = 0.2),
+            ("Weibull 0.8, 50 %", &|s| (s.patience, s.leaving) = (Patience::Weibull(0.8), 0.5)),
+            ("two classes, 50 %", &|s| (s.patience, s.leaving) = (Patience::TwoClass(0.6), 0.5)),
+            ("exponential, 42 % after 35 %", &|s| {
+                (s.leaving, s.leaving_before) = (0.42, Some(0.35));
+            }),
             ("rate halved, 35 %", &|s| s.change = Some((0.4, 0.5))),
             ("rate doubled, 35 %", &|s| (s.change, s.people) = (Some((0.4, 2.0)), 24_000)),
         ];
         for (name, change) in kinds {
+            if lines_before == 0 && with(change).leaving_before.is_some() {
+                continue;
+            }
             rows(&format!("{cold}, {name}"), &with(change));
         }
     }

@@ -3,19 +3,25 @@
 use std::sync::atomic::Ordering;
 
 use admission::{Entry, Lookup, Position, Ticket, Verdict};
+use tokio::time::Instant;
 
-use super::{Room, WaitStatus, current_view::NO_EPOCH};
+use super::{
+    Room, WaitStatus,
+    current_view::{CurrentView, NO_EPOCH},
+};
 use crate::reply::{PassClaims, Refusal, Reply};
 
 impl Room {
-    /// The answer to a poll, where the view has it. Nearly every call ends here: no lock, no allocation.
+    /// The answer to a poll, where the view has it. Nearly every call ends here: no lock, no allocation. The clock
+    /// is read once.
     pub(crate) fn look(&self, ticket: Ticket) -> Option<Reply> {
-        let current = self.current.load();
-        let now_ms = current.now_ms();
+        let (current, now) = (self.current.load(), Instant::now());
+        let now_ms = current.ms_at(now);
         match current.view.lookup(ticket.epoch, ticket.seq, now_ms) {
             Lookup::Waiting(position) => {
                 current.note(ticket.seq);
-                Some(self.waiting(ticket, position, now_ms, self.is_view_stale(&current)))
+                let stale = self.is_view_stale_at(&current, now);
+                Some(self.waiting(ticket, position, &current, (now, now_ms), stale))
             }
             Lookup::Ask => None,
         }
@@ -32,8 +38,8 @@ impl Room {
     /// The last known position of a ticket that only the store could decide about. A ticket of an earlier epoch is taken
     /// for one of this epoch, as in [`Self::note`], and for one that waits: after a loss only the store can know better.
     pub(crate) fn look_stale(&self, ticket: Ticket) -> Option<Reply> {
-        let current = self.current.load();
-        let now_ms = current.now_ms();
+        let (current, now) = (self.current.load(), Instant::now());
+        let now_ms = current.ms_at(now);
         let view = &current.view;
         if [ticket.epoch, view.epoch].contains(&NO_EPOCH) {
             return None;
@@ -44,13 +50,16 @@ impl Room {
         };
         current.note(ticket.seq);
         self.unreported.store(true, Ordering::Relaxed);
-        Some(self.waiting(ticket, position, now_ms, true))
+        Some(self.waiting(ticket, position, &current, (now, now_ms), true))
     }
 
     /// The answer to a call that the store decided at `at_ms`.
     pub(crate) fn reply(&self, ticket: Ticket, verdict: Verdict, at_ms: u64) -> Result<Reply, Refusal> {
         match verdict {
-            Verdict::Waiting(position) => Ok(self.waiting(ticket, position, at_ms, false)),
+            Verdict::Waiting(position) => {
+                let current = self.current.load();
+                Ok(self.waiting(ticket, position, &current, (Instant::now(), at_ms), false))
+            }
             Verdict::Gone => Err(Refusal::Gone),
             Verdict::Entered(entry) => {
                 if entry.at_ms == at_ms {
@@ -68,10 +77,17 @@ impl Room {
         Reply::Entered { token: self.seal(ticket), pass }
     }
 
-    fn waiting(&self, mut ticket: Ticket, position: Position, now_ms: u64, stale: bool) -> Reply {
-        let current = self.current.load();
+    /// The reply to a holder who waits, at `now` here and `now_ms` on the store's clock.
+    fn waiting(
+        &self,
+        mut ticket: Ticket,
+        position: Position,
+        current: &CurrentView,
+        (now, now_ms): (Instant, u64),
+        stale: bool,
+    ) -> Reply {
         let WaitStatus { rank, eta, reason, polling_period_ms, stale } =
-            WaitStatus::new(&mut ticket, &position, &current, now_ms, stale, Some(&self.pace));
+            WaitStatus::new(&mut ticket, &position, current, now_ms, stale, Some((&self.pace, now)));
         self.note_told(polling_period_ms, &current.view);
         Reply::Waiting { token: self.seal(&ticket), rank, eta, reason, polling_period_ms, stale }
     }

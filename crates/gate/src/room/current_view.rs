@@ -54,7 +54,12 @@ pub(super) struct CurrentView {
 impl CurrentView {
     /// The instant on the store's clock, as far as this server can tell.
     pub(super) fn now_ms(&self) -> u64 {
-        self.view.now_ms + u64::try_from(self.taken_at.elapsed().as_millis()).unwrap_or(0)
+        self.ms_at(Instant::now())
+    }
+
+    /// The same at an instant of this server's clock.
+    pub(super) fn ms_at(&self, now: Instant) -> u64 {
+        self.view.now_ms + u64::try_from((now - self.taken_at).as_millis()).unwrap_or(0)
     }
 
     /// Notes that the holder of `seq` polled.
@@ -135,7 +140,11 @@ impl Room {
     }
 
     pub(super) fn is_view_stale(&self, current: &CurrentView) -> bool {
-        self.is_away() || (current.view.tally.waiting > 0 && current.taken_at.elapsed() > STALE_AFTER)
+        self.is_view_stale_at(current, Instant::now())
+    }
+
+    pub(super) fn is_view_stale_at(&self, current: &CurrentView, now: Instant) -> bool {
+        self.is_away() || (current.view.tally.waiting > 0 && now - current.taken_at > STALE_AFTER)
     }
 
     /// Awaits `view`, which asks the store, and takes the result into use. One caller at a time.

@@ -4,6 +4,7 @@
 //! earlier one. It moves to a later instant only beyond a tolerance, and together with a reason.
 
 use admission::{Estimate, FirstTold, Position, Ticket, View};
+use tokio::time::Instant;
 
 use super::current_view::CurrentView;
 use crate::{
@@ -28,14 +29,14 @@ pub struct WaitStatus {
 
 impl WaitStatus {
     /// What the holder of `ticket` at `position` is told, by the store or by the view in use. The ticket remembers the wait. `now_ms` is
-    /// on the store's clock. `pace` books the next poll; a stream makes none.
+    /// on the store's clock. `pace` books the next poll, at this instant; a stream makes none.
     pub(super) fn new(
         ticket: &mut Ticket,
         position: &Position,
         current: &CurrentView,
         now_ms: u64,
         stale: bool,
-        pace: Option<&Pace>,
+        pace: Option<(&Pace, Instant)>,
     ) -> Self {
         let (view, causes) = (&current.view, &current.causes);
         let why = |longer_s| causes.reason(view, now_ms, stale, longer_s);
@@ -44,7 +45,7 @@ impl WaitStatus {
         let scattered = (ticket.seq ^ (now_ms << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let scatter = u32::try_from(scattered).unwrap_or(0);
         let wish = next_poll(position, view, ticket.seq, scatter);
-        let polling_period_ms = pace.map_or(wish.period_ms, |pace| pace.book(wish, scatter));
+        let polling_period_ms = pace.map_or(wish.period_ms, |(pace, now)| pace.book_at(now, wish, scatter));
         Self { rank: position.rank, eta, reason, polling_period_ms, stale }
     }
 }
