@@ -111,15 +111,9 @@ impl Forecast {
         self.look_out(&snapshot);
         let (mut live_before, mut present_before) = (0, 0);
         let pages = snapshot.pages.into_iter().map(|page| {
-            let view_page = ViewPage {
-                gone: page.gone,
-                live_before,
-                present_before,
-                live: page.live,
-                present: page.present,
-            };
-            live_before += u64::from(page.live);
-            present_before += u64::from(page.present);
+            let view_page = ViewPage::new(page, live_before, present_before);
+            live_before += u64::from(view_page.live);
+            present_before += u64::from(view_page.present);
             view_page
         });
         View {

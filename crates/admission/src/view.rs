@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::{Estimate, Mode, Occupancy, Outlook, PAGE_TICKETS, Plan, Policy, Words};
+use crate::{Estimate, Mode, Occupancy, Outlook, PAGE_TICKETS, PAGE_WORDS, Plan, Policy, Words};
 
 /// One bit per ticket of a page: its holder polled since the last report.
 #[derive(Clone, Debug)]
@@ -137,6 +137,38 @@ pub struct ViewPage {
     pub live: u32,
     /// Present tickets in this page.
     pub present: u32,
+    /// The gone tickets before each eighth of the page, so that a poll counts the bits of half an eighth on average.
+    gone_before: [u32; EIGHTHS],
+}
+
+const EIGHTHS: usize = 8;
+const EIGHTH_WORDS: usize = PAGE_WORDS / EIGHTHS;
+
+impl ViewPage {
+    /// A page of a snapshot, behind pages with so many live and present tickets.
+    #[must_use]
+    pub fn new(page: SnapshotPage, live_before: u64, present_before: u64) -> Self {
+        let SnapshotPage { gone, live, present } = page;
+        let (mut gone_before, mut sum) = ([0; EIGHTHS], 0);
+        for (before, words) in gone_before.iter_mut().zip(gone.chunks_exact(EIGHTH_WORDS)) {
+            *before = sum;
+            sum += ones(words);
+        }
+        Self { gone, live_before, present_before, live, present, gone_before }
+    }
+
+    /// The gone tickets of the page before the one at `within`.
+    fn gone_before(&self, within: usize) -> u64 {
+        let (word, bit) = (within / 64, within % 64);
+        let eighth = word / EIGHTH_WORDS;
+        let whole = ones(&self.gone[eighth * EIGHTH_WORDS..word]);
+        u64::from(self.gone_before[eighth] + whole + (self.gone[word] & ((1 << bit) - 1)).count_ones())
+    }
+}
+
+/// The bits that are set.
+fn ones(words: &[u64]) -> u32 {
+    words.iter().map(|word| word.count_ones()).sum()
 }
 
 /// A snapshot of a zone plus the forecast.
@@ -219,9 +251,7 @@ impl View {
         if page.gone[word] >> bit & 1 == 1 && !even_if_gone {
             return None;
         }
-        let gone_before: u32 = page.gone[..word].iter().map(|w| w.count_ones()).sum::<u32>()
-            + (page.gone[word] & ((1 << bit) - 1)).count_ones();
-        let live_here = within as u64 - u64::from(gone_before);
+        let live_here = within as u64 - page.gone_before(within);
         let ahead = page.live_before + live_here;
         // The present tickets of a page are treated as spread evenly over its live tickets.
         let present_here = live_here * u64::from(page.present) / u64::from(page.live.max(1));
@@ -262,6 +292,23 @@ impl View {
             estimate: self.outlook.estimate(present_ahead, &self.plan, &self.policy, now_ms),
             poll_in_ms,
             slot_in_ms: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gone_tickets_are_counted_up_to_each_place() {
+        // A page whose words have other numbers of bits each (multiples of an odd number).
+        let words = std::array::from_fn(|i| (i as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let page = ViewPage::new(SnapshotPage { gone: Arc::new(words), live: 0, present: 0 }, 0, 0);
+        let mut gone = 0;
+        for within in 0..PAGE_TICKETS {
+            assert_eq!(page.gone_before(within), gone, "before {within}");
+            gone += words[within / 64] >> (within % 64) & 1;
         }
     }
 }

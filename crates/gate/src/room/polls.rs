@@ -97,7 +97,7 @@ impl PollMap {
 
 #[cfg(test)]
 mod tests {
-    use admission::{Policy, ViewPage};
+    use admission::{Policy, SnapshotPage, ViewPage};
 
     use super::*;
     use crate::room::current_view::before_the_first;
@@ -105,13 +105,8 @@ mod tests {
     #[test]
     fn a_page_in_which_nobody_waits_any_more_costs_nothing() {
         let per_page = PAGE_TICKETS as u64;
-        let page = |live| ViewPage {
-            gone: Arc::new([0; PAGE_WORDS]),
-            live_before: 0,
-            present_before: 0,
-            live,
-            present: 0,
-        };
+        let gone = Arc::new([0; PAGE_WORDS]);
+        let page = |live| ViewPage::new(SnapshotPage { gone: Arc::clone(&gone), live, present: 0 }, 0, 0);
         let mut view = before_the_first(Policy::default());
         view.pages = vec![page(1), page(0), page(0)];
         view.next = 3 * per_page - 1;
