@@ -24,8 +24,8 @@ import org.springframework.web.server.ResponseStatusException;
 import reactor.core.publisher.Mono;
 
 /**
- * A waiting line as it is usually built: the places are in a sorted set of Redis, and the times of the last polls in another one.
- * Requests and replies have the form of Weir's. Each request is one call of a script. One connection to Redis carries all calls.
+ * A waiting line with few costs: WebFlux, one call of a script for each request, and one connection to Redis for all calls. The places
+ * are in a sorted set of Redis, and the times of the last polls in another one. Requests and replies have the form of Weir's.
  */
 @SpringBootApplication
 @EnableScheduling
