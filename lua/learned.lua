@@ -6,6 +6,8 @@
 -- Returns {what was kept; empty if nothing was}
 -- Cost  about 3 us
 
-local kept = redis.call('GET', KEYS[1]) or ''
+-- A value of another type is an error to read, and is replaced like any other.
+local kept = redis.pcall('GET', KEYS[1])
+if type(kept) ~= 'string' then kept = '' end
 if ARGV[1] ~= '' then redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end
 return { kept }

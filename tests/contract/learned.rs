@@ -116,13 +116,17 @@ pub(crate) async fn what_one_server_learnt_another_one_knows(backend: &InRedis, 
 pub(crate) async fn what_was_learnt_is_written_again_where_it_was_lost(backend: &InRedis, zone: &ZoneId) {
     let (mut clock, first) = begin(backend, zone).await;
     is_cold(clock.line(&first).await);
-    for spoil in [("DEL", &[][..]), ("SET", &["what nobody wrote"])] {
-        clock.key(spoil.0, spoil.1);
+    for spoil in [("DEL", &[][..]), ("SET", &["what nobody wrote"]), ("RPUSH", &["of another type"])] {
+        let spoil = |clock: &Clock<'_>| {
+            clock.key("DEL", &[]);
+            clock.key(spoil.0, spoil.1);
+        };
+        spoil(&clock);
         // Without it, or with what no server wrote, another server knows nothing, and the zone works.
         is_cold(clock.line(&clock.start().await).await);
         is_warm(clock.line(&clock.start().await).await);
         // A server that remembers it writes it again, though it has no news.
-        clock.key(spoil.0, spoil.1);
+        spoil(&clock);
         clock.beat(&first, Vec::new(), 60_000).await;
         clock.beat(&first, Vec::new(), 1_000).await;
         is_warm(clock.line(&clock.start().await).await);

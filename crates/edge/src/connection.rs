@@ -26,6 +26,9 @@ use crate::{
 /// How many bytes of a closing connection are still read.
 pub(crate) const LINGER_BYTES: usize = 256 << 10;
 
+/// The most reads, of 1 KiB each, of a connection that is closed at once.
+const MAX_DISCARDS: usize = 16;
+
 /// What the connections of a listener share.
 pub(crate) struct Shared {
     /// The edge's clock, in ticks. It counts only while the process runs, so a process that was stopped for a while does
@@ -416,16 +419,69 @@ impl Connection {
         }
     }
 
-    /// Discards what has arrived so far.
+    /// Discards what has arrived so far, but no more than a request that came with the connection. The accept loop calls this: a
+    /// client that sends without a pause must not hold it.
     pub(crate) fn discard_received(&self) {
         use rustix::net::{RecvFlags, recv};
         let mut bytes = [0; 1_024];
-        while matches!(recv(&self.stream, &mut bytes, RecvFlags::DONTWAIT), Ok((n, _)) if n > 0) {}
+        for _ in 0..MAX_DISCARDS {
+            if !matches!(recv(&self.stream, &mut bytes, RecvFlags::DONTWAIT), Ok((n, _)) if n > 0) {
+                return;
+            }
+        }
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
         self.leave();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use bytes::Bytes;
+    use hyper::Response;
+
+    use super::*;
+    use crate::Refusal;
+
+    struct Deaf;
+
+    impl Observer for Deaf {
+        fn refused(&self, _: Refusal) -> Response<Bytes> {
+            Response::default()
+        }
+    }
+
+    /// The accept loop closes what it refuses, and serves everybody else meanwhile.
+    #[tokio::test]
+    async fn a_client_that_sends_without_a_pause_does_not_hold_whoever_discards_it() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let mut client =
+            std::net::TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
+        let (stream, peer) = listener.accept().await.expect("accepts");
+        let connection = Connection::new(
+            Stream::accepted(stream),
+            peer,
+            Arc::new(Shared::new(Arc::new(Deaf))),
+            false,
+            None,
+        );
+        client.write_all(&vec![0; 1_024]).expect("sent");
+        connection.stream.readable().await.expect("readable");
+        connection.discard_received();
+        assert!(!connection.has_unread(), "a request that came with the connection is discarded");
+
+        // More than is read at once arrives. It fits into the buffers, so this does not wait.
+        client.write_all(&vec![0; (MAX_DISCARDS + 16) << 10]).expect("sent");
+        let arrived = || rustix::io::ioctl_fionread(&connection.stream).expect("a socket");
+        while arrived() < (MAX_DISCARDS as u64 + 16) << 10 {
+            tokio::task::yield_now().await;
+        }
+        connection.discard_received();
+        assert_eq!(arrived(), 16 << 10);
     }
 }

@@ -29,7 +29,7 @@ const PINNED: [(&str, &str); 10] = [
     ("restore", "1fcbba9a5818d68352297e05b0db14c839e443c8"),
     ("zones", "e75a47ddd4d017193c024ae49ba43873299b8b8b"),
     ("define", "c226b25630aeed362ca76d262e56dd7a2dfbe0b5"),
-    ("learned", "507179a92caf9ac1e5f6e0808a207ca40e05cf42"),
+    ("learned", "5356420f63b92d77a7fb0e87103999ee3dd191bc"),
     ("servers", "424957f5b13445a793a67659cc9c39646522524d"),
 ];
 

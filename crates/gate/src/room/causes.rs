@@ -15,10 +15,10 @@ const HALF_LIFE_S: f64 = 30.0;
 /// What happened lately in a zone. Instants are on the store's clock, in milliseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Causes {
-    /// When an operator last made the line slower.
-    slowed_ms: Option<u64>,
-    /// When the store last answered again.
-    interrupted_ms: Option<u64>,
+    /// Until when it counts that an operator made the line slower.
+    slowed_until_ms: u64,
+    /// Until when it counts that the store had not answered.
+    interrupted_until_ms: u64,
     /// How many people came back, less those who became silent in the same second.
     returned: f64,
 }
@@ -30,12 +30,15 @@ impl Causes {
         if !is_of_store(before) {
             return next;
         }
+        // Whoever still waits has asked by then. A shorter idle time counts only for those who heard of it.
+        let idle_s = before.policy.idle_timeout_s.max(view.policy.idle_timeout_s);
+        let until_ms = now_ms + u64::from(idle_s) * 1_000;
         if slows(&before.policy, &view.policy) {
-            next.slowed_ms = Some(now_ms);
+            next.slowed_until_ms = until_ms;
         }
         let is_other_line = view.epoch != before.epoch;
         if was_stale || is_other_line {
-            next.interrupted_ms = Some(now_ms);
+            next.interrupted_until_ms = until_ms;
         }
         let passed_s = now_ms.saturating_sub(before.now_ms) as f64 / 1_000.0;
         next.returned *= (-passed_s / HALF_LIFE_S).exp2();
@@ -51,12 +54,10 @@ impl Causes {
 
     /// The reason to tell for a wait that became `longer_s` seconds longer than told.
     pub(super) fn reason(&self, view: &View, now_ms: u64, stale: bool, longer_s: u64) -> Reason {
-        let idle_ms = u64::from(view.policy.idle_timeout_s) * 1_000;
-        let is_recent = |at_ms: Option<u64>| at_ms.is_some_and(|ms| now_ms.saturating_sub(ms) <= idle_ms);
         let returned_s = self.returned * 60.0 / f64::from(view.policy.admit_per_minute.max(1));
-        if is_recent(self.slowed_ms) {
+        if now_ms <= self.slowed_until_ms {
             Reason::Slowed
-        } else if stale || is_recent(self.interrupted_ms) {
+        } else if stale || now_ms <= self.interrupted_until_ms {
             Reason::Interrupted
         } else if returned_s * 2.0 >= longer_s as f64 {
             Reason::Returned
@@ -66,7 +67,8 @@ impl Causes {
     }
 }
 
-/// Whether a line waits longer after this change. When a hold ends, the line has waited for as long.
+/// Whether a line may wait longer after this change. When a hold ends, the line has waited for as long. Other sub-windows give out
+/// the slots of the minute at other instants.
 fn slows(before: &Policy, after: &Policy) -> bool {
     let most_inside = |policy: &Policy| match policy.max_active {
         0 => u32::MAX,
@@ -74,6 +76,7 @@ fn slows(before: &Policy, after: &Policy) -> bool {
     };
     after.admit_per_minute < before.admit_per_minute
         || most_inside(after) < most_inside(before)
+        || after.sub_windows != before.sub_windows
         || (after.mode != before.mode && after.mode != Mode::Open)
 }
 
@@ -91,6 +94,18 @@ mod tests {
         View { now_ms: now_s * 1_000, epoch: 1, tally, ..before_the_first(policy) }
     }
 
+    /// An operator who also shortens the idle time.
+    #[test]
+    fn whoever_keeps_a_place_by_the_idle_time_before_hears_the_cause() {
+        let before = view(10, 900);
+        let after = with(view(11, 900), |policy| {
+            policy.admit_per_minute = 15;
+            policy.idle_timeout_s = 10;
+        });
+        let causes = Causes::default().next(&before, &after, false);
+        assert_eq!(reason(causes, &after, 40), Reason::Slowed);
+    }
+
     fn with(mut view: View, change: impl FnOnce(&mut Policy)) -> View {
         change(&mut view.policy);
         view
@@ -103,8 +118,9 @@ mod tests {
     #[test]
     fn an_operator_who_slows_the_line_is_the_reason_while_places_are_kept() {
         let before = view(10, 900);
-        let changes: [fn(&mut Policy); 4] = [
+        let changes: [fn(&mut Policy); 5] = [
             |policy| policy.admit_per_minute = 30,
+            |policy| policy.sub_windows = 1,
             |policy| policy.max_active = 100,
             |policy| policy.mode = Mode::Hold,
             |policy| policy.mode = Mode::Closed,
@@ -116,7 +132,7 @@ mod tests {
             assert_eq!(reason(causes, &after, 61), Reason::Slower, "a silent place is not kept for longer");
             // The way back: after a hold the line has waited for as long, and a faster line waits less.
             let back = Causes::default().next(&after, &view(12, 900), false);
-            let is_faster = after.policy.mode == Mode::Auto;
+            let is_faster = after.policy.mode == Mode::Auto && after.policy.sub_windows == 10;
             assert_eq!(reason(back, &before, 0) == Reason::Slower, is_faster);
         }
         let opened = with(view(11, 900), |policy| policy.mode = Mode::Open);
