@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use admission::{Entry, Policy, ZoneId};
-use gate::{PassClaims, Reason, Refusal, Reply, Token};
+use gate::{PassClaims, Refusal, Reply, Token};
 
 /// A broken promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
