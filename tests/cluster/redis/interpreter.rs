@@ -261,7 +261,14 @@ fn functions(lua: &Lua, keys: &Rc<RefCell<Keys>>) -> mlua::Result<Table> {
             .map_err(|refusal| raised(lua, refusal.0))
             .and_then(|reply| reply_value(lua, reply, &status))
     };
-    redis.raw_set("call", lua.create_function(call)?)?;
+    let call = lua.create_function(call)?;
+    redis.raw_set("call", &call)?;
+    let caught = "local call = ...; return function(...)
+        local ok, reply = pcall(call, ...)
+        if ok then return reply end
+        return { err = tostring(reply) }
+    end";
+    redis.raw_set("pcall", lua.load(caught).call::<mlua::Function>(call)?)?;
     Ok(redis)
 }
 
