@@ -264,7 +264,7 @@ fn decides_first_replicated(name: &'static str, library: Library) -> Vec<String>
 /// decided nothing before, and entries are not replicated, the replica knows nothing of it: the people whom it admits come
 /// on top, or enter a second time when they ask the other server.
 fn divide(setting: Setting) -> Vec<String> {
-    let setting = Setting { idle_timeout_s: IDLE_DIVIDED_S, ..setting };
+    let setting = Setting { idle_timeout_s: IDLE_DIVIDED_S, loses_replies: true, ..setting };
     let cluster = cluster(&Options::new().divisible());
     let (_, primary, replica) = home(&cluster);
     let knows_of_both = setting.reach == Reach::Any;

@@ -51,8 +51,8 @@ const N: usize = 300;
 /// How many entries of the minute are left when the line forms.
 pub(crate) const LEFT: usize = 45;
 
-/// How many entries may take a slot and not be told, if they are told only after a replica has confirmed them: those whose
-/// holders leave meanwhile.
+/// How many entries may take a slot and not be told, if they are told only after a replica has confirmed them, or if a division of the
+/// network cuts calls that were decided: those whose holders leave meanwhile.
 const UNTOLD: usize = 3;
 
 /// How many people are in line at the start.
@@ -82,6 +82,8 @@ pub(crate) struct Setting {
     pub(crate) idle_timeout_s: u32,
     /// Whether the servers do not tell Redis what they know of the zone's clock.
     pub(crate) hides_clock: bool,
+    /// Whether the trouble cuts calls whose replies are on their way.
+    pub(crate) loses_replies: bool,
     /// Whether the world has no end, and a line at all times.
     pub(crate) soak: bool,
 }
@@ -95,6 +97,7 @@ impl Setting {
             reach: Reach::Any,
             idle_timeout_s: 10,
             hides_clock: false,
+            loses_replies: false,
             soak: false,
         }
     }
@@ -552,7 +555,8 @@ impl World {
     /// Waits until the minute is used up, and a little longer for entries beyond it. Returns the promises that were broken.
     pub(crate) fn end(self) -> Vec<String> {
         let deadline = self.runtime.block_on(async { Instant::now() }) + Duration::from_secs(30);
-        let untold = if self.setting.durability == Durability::Replicated { UNTOLD } else { 0 };
+        let Setting { durability, loses_replies, .. } = self.setting;
+        let untold = if loses_replies || durability == Durability::Replicated { UNTOLD } else { 0 };
         let full = self.runtime.block_on(async {
             while self.entries() < N - untold && Instant::now() < deadline {
                 sleep(Duration::from_millis(20)).await;
