@@ -268,7 +268,7 @@ impl Patience {
         let mean = mean_of(&fitted);
         let seen = all.left() + all.waited_s() * USUAL_PER_S;
         let trust = seen / (seen + 20.0);
-        let reached = (0..AGES).rev().find(|&age| all.ages[age].exposed > 100.0).unwrap_or(0);
+        let reached = oldest(&all.ages);
         // The part of the last age that people have reached.
         let people = |age: usize| all.ages[age].exposed / (upper_s(age) - BOUNDS_S[age]);
         let part_reached =
@@ -291,7 +291,7 @@ impl Patience {
             rates[1][age] = rates[0][age] * slow;
             rates[2][age] = rates[0][age];
         }
-        let (low, high) = guesses(&fitted, &line.ages, &rates[0], reached);
+        let (low, high) = guesses(&fitted, &mean, &line.ages, &rates[0], reached);
         for age in 0..AGES {
             rates[1][age] = (rates[1][age] * low[age]).min(MOST_PER_S);
             rates[2][age] = (rates[2][age] * high[age]).min(MOST_PER_S);
@@ -314,19 +314,24 @@ impl Patience {
     }
 }
 
+/// The oldest age that people have reached; the first if hardly anybody is there.
+fn oldest(ages: &[Count; AGES]) -> usize {
+    (0..AGES).rev().find(|&age| ages[age].exposed > 100.0).unwrap_or(0)
+}
+
 /// A low and a high guess at the rates by age, as factors of the expected ones. One of twenty crowds leaves less up to an age, and
 /// one of twenty more. The shapes and their levels are uncertain where this line has no counts. Counts of different ages are
 /// wrong independently of each other.
 fn guesses(
     fitted: &[Fitted],
+    mean: &[f64; AGES],
     line: &[Count; AGES],
     expected: &[f64; AGES],
     reached: usize,
 ) -> ([f64; AGES], [f64; AGES]) {
     let mut factors = [[1.0; AGES]; 2];
-    let mean = mean_of(fitted);
     // From the age that this line has reached on, and back from there.
-    let now = (0..AGES).rev().find(|&age| line[age].exposed > 100.0).unwrap_or(0);
+    let now = oldest(line);
     for ages in [(now..AGES).collect::<Vec<_>>(), (0..now).rev().collect()] {
         let mut sums = vec![[0.0; LEVELS.len()]; fitted.len()];
         let (mut sum, mut noise, mut before) = (0.0, 0.0, [0.0; 2]);

@@ -438,38 +438,41 @@ impl Drop for Connection {
     }
 }
 
+/// A connection that is not counted, what it shares, and its client.
 #[cfg(test)]
-mod tests {
-    use std::io::Write as _;
-
+pub(crate) async fn accepted() -> (Arc<Connection>, Arc<Shared>, tokio::net::TcpStream) {
     use bytes::Bytes;
     use hyper::Response;
 
-    use super::*;
-    use crate::Refusal;
+    struct NoObserver;
 
-    struct Deaf;
-
-    impl Observer for Deaf {
-        fn refused(&self, _: Refusal) -> Response<Bytes> {
+    impl Observer for NoObserver {
+        fn refused(&self, _: crate::Refusal) -> Response<Bytes> {
             Response::default()
         }
     }
 
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+    let client =
+        tokio::net::TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connected");
+    let (stream, peer) = listener.accept().await.expect("accepted");
+    let shared = Arc::new(Shared::new(Arc::new(NoObserver)));
+    let connection = Connection::new(Stream::accepted(stream), peer, Arc::clone(&shared), false, None);
+    (Arc::new(connection), shared, client)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
     /// The accept loop closes what it refuses, and serves everybody else meanwhile.
     #[tokio::test]
     async fn a_client_that_sends_without_a_pause_does_not_hold_whoever_discards_it() {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let mut client =
-            std::net::TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
-        let (stream, peer) = listener.accept().await.expect("accepts");
-        let connection = Connection::new(
-            Stream::accepted(stream),
-            peer,
-            Arc::new(Shared::new(Arc::new(Deaf))),
-            false,
-            None,
-        );
+        let (connection, _shared, client) = accepted().await;
+        let mut client = client.into_std().expect("it leaves the runtime");
+        client.set_nonblocking(false).expect("it blocks");
         client.write_all(&vec![0; 1_024]).expect("sent");
         connection.stream.readable().await.expect("readable");
         connection.discard_received();

@@ -268,28 +268,14 @@ impl Buf for Part {
 
 #[cfg(test)]
 mod tests {
-    use hyper::Response;
-    use tokio::net::{TcpListener, TcpStream};
+    use tokio::net::TcpStream;
 
     use super::*;
-    use crate::{Observer, Refusal, connection::Shared, stream::Stream};
-
-    struct NoObserver;
-
-    impl Observer for NoObserver {
-        fn refused(&self, _: Refusal) -> Response<Bytes> {
-            Response::default()
-        }
-    }
+    use crate::connection::{Shared, accepted};
 
     /// A connection with HTTP/2, its clock and its client.
     async fn link() -> (Arc<Link>, Arc<Shared>, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connected");
-        let (stream, peer) = listener.accept().await.expect("accepted");
-        let shared = Arc::new(Shared::new(Arc::new(NoObserver)));
-        let connection =
-            Arc::new(Connection::new(Stream::accepted(stream), peer, Arc::clone(&shared), false, None));
+        let (connection, shared, client) = accepted().await;
         let link = Link::new(Arc::clone(&connection));
         connection.multiplex();
         (link, shared, client)

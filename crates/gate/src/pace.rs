@@ -98,14 +98,9 @@ impl Pace {
         }
     }
 
-    /// Books the next poll of a holder, and returns when to ask, in milliseconds from now. `scatter` is any number that differs
+    /// Books the next poll of a holder, and returns when to ask, in milliseconds from `now`. `scatter` is any number that differs
     /// between holders.
-    pub fn book(&self, wish: Wish, scatter: u32) -> u32 {
-        self.book_at(Instant::now(), wish, scatter)
-    }
-
-    /// The same at `now`, of a caller who has read the clock.
-    pub(crate) fn book_at(&self, now: Instant, wish: Wish, scatter: u32) -> u32 {
+    pub fn book(&self, now: Instant, wish: Wish, scatter: u32) -> u32 {
         self.answered.fetch_add(1, Relaxed);
         if wish.is_fixed() {
             self.fixed.fetch_add(1, Relaxed);

@@ -10,6 +10,7 @@ use std::{
 };
 
 use gate::pace::{Load, Pace, Wish};
+use tokio::time::Instant;
 
 /// The step of the simulation, and a turn of the pace, in milliseconds.
 const STEP_MS: u64 = 50;
@@ -138,7 +139,7 @@ async fn play(crowd: &Crowd, servers: &mut [Server], seconds: u64, change: impl 
                 if joins {
                     server.pace.note_join();
                 }
-                let told_ms = server.pace.book(WISH, dice.next());
+                let told_ms = server.pace.book(Instant::now(), WISH, dice.next());
                 server.longest_ms = server.longest_ms.max(told_ms);
                 let is_hasty = crowd.hasty > 0 && user % crowd.hasty == 0;
                 let back_ms =

@@ -125,30 +125,14 @@ fn head<B>(response: &Response<B>) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use tokio::{
-        io::AsyncReadExt as _,
-        net::{TcpListener, TcpStream},
-    };
+    use tokio::{io::AsyncReadExt as _, net::TcpStream};
 
     use super::*;
-    use crate::{Observer, Refusal, connection::Shared, stream::Stream};
-
-    struct NoObserver;
-
-    impl Observer for NoObserver {
-        fn refused(&self, _: Refusal) -> Response<Bytes> {
-            Response::default()
-        }
-    }
+    use crate::connection::accepted;
 
     /// An outlet and its client.
     async fn pair() -> (Socket, TcpStream) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connected");
-        let (stream, peer) = listener.accept().await.expect("accepted");
-        let shared = Arc::new(Shared::new(Arc::new(NoObserver)));
-        let connection = Arc::new(Connection::new(Stream::accepted(stream), peer, shared, false, None));
+        let (connection, _shared, client) = accepted().await;
         let mut outlet = Socket::new(connection, &Response::new(()));
         outlet.head.clear();
         (outlet, client)

@@ -20,7 +20,7 @@ impl Room {
         match current.view.lookup(ticket.epoch, ticket.seq, now_ms) {
             Lookup::Waiting(position) => {
                 current.note(ticket.seq);
-                let stale = self.is_view_stale_at(&current, now);
+                let stale = self.is_view_stale(&current, now);
                 Some(self.waiting(ticket, position, &current, (now, now_ms), stale))
             }
             Lookup::Ask => None,

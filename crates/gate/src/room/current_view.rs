@@ -52,12 +52,7 @@ pub(super) struct CurrentView {
 }
 
 impl CurrentView {
-    /// The instant on the store's clock, as far as this server can tell.
-    pub(super) fn now_ms(&self) -> u64 {
-        self.ms_at(Instant::now())
-    }
-
-    /// The same at an instant of this server's clock.
+    /// The instant on the store's clock when it is `now` here, as far as this server can tell.
     pub(super) fn ms_at(&self, now: Instant) -> u64 {
         self.view.now_ms + u64::try_from((now - self.taken_at).as_millis()).unwrap_or(0)
     }
@@ -136,14 +131,10 @@ impl Room {
 
     /// Whether polls are answered from a view that the store did not renew.
     pub(crate) fn is_stale(&self) -> bool {
-        self.is_view_stale(&self.current.load())
+        self.is_view_stale(&self.current.load(), Instant::now())
     }
 
-    pub(super) fn is_view_stale(&self, current: &CurrentView) -> bool {
-        self.is_view_stale_at(current, Instant::now())
-    }
-
-    pub(super) fn is_view_stale_at(&self, current: &CurrentView, now: Instant) -> bool {
+    pub(super) fn is_view_stale(&self, current: &CurrentView, now: Instant) -> bool {
         self.is_away() || (current.view.tally.waiting > 0 && now - current.taken_at > STALE_AFTER)
     }
 

@@ -24,7 +24,8 @@ pub struct FollowerView {
 impl FollowerView {
     pub(crate) fn of(room: Arc<Room>) -> Self {
         let current = room.current();
-        let (now_ms, stale) = (current.now_ms(), room.is_view_stale(&current));
+        let now = Instant::now();
+        let (now_ms, stale) = (current.ms_at(now), room.is_view_stale(&current, now));
         let fails_open = room.fails_open();
         Self { room, current, now_ms, stale, fails_open }
     }

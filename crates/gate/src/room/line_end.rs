@@ -10,6 +10,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use admission::{Mode, Verdict, View};
+use tokio::time::Instant;
 
 use super::{Room, calls::JoinedOne};
 use crate::reply::Refusal;
@@ -69,7 +70,7 @@ impl Room {
         let joining = u64::from(self.joining.fetch_add(1, Ordering::Relaxed)) + 1;
         let counted = Joining(&self.joining);
         let current = self.current.load();
-        let has_room = current.end.has_room_for(joining, &current.view, current.now_ms());
+        let has_room = current.end.has_room_for(joining, &current.view, current.ms_at(Instant::now()));
         has_room.then_some(counted).ok_or(Refusal::FULL)
     }
 

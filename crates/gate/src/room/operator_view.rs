@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use admission::{Estimate, Occupancy, Policy, Tally};
+use tokio::time::Instant;
 
 use super::{CurrentView, Room};
 
@@ -27,7 +28,8 @@ pub enum Standing {
 impl OperatorView {
     pub(crate) fn of(room: &Room) -> Self {
         let current = room.current();
-        let (now_ms, stale) = (current.now_ms(), room.is_view_stale(&current));
+        let now = Instant::now();
+        let (now_ms, stale) = (current.ms_at(now), room.is_view_stale(&current, now));
         Self { current, now_ms, stale }
     }
 

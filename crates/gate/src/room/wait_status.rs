@@ -45,7 +45,7 @@ impl WaitStatus {
         let scattered = (ticket.seq ^ (now_ms << 32)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
         let scatter = u32::try_from(scattered).unwrap_or(0);
         let wish = next_poll(position, view, ticket.seq, scatter);
-        let polling_period_ms = pace.map_or(wish.period_ms, |(pace, now)| pace.book_at(now, wish, scatter));
+        let polling_period_ms = pace.map_or(wish.period_ms, |(pace, now)| pace.book(now, wish, scatter));
         Self { rank: position.rank, eta, reason, polling_period_ms, stale }
     }
 }
