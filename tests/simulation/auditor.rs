@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use admission::{Entry, Policy, ZoneId};
-use gate::{PassClaims, Refusal, Reply, Token};
+use gate::{PassClaims, Reason, Refusal, Reply, Token};
 
 /// A broken promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -342,7 +342,7 @@ impl Auditor {
                     && token == Some(newest)
                     && let Some(told_ms) = told_ms
                     && told_ms > before_ms + 2_100
-                    && reason.is_none()
+                    && reason.is_none_or(|reason| reason == Reason::Held)
                     // A user who still waits at the expected time is told one more second, each time.
                     && before_ms > now_ms
                 {
