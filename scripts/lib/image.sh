@@ -41,6 +41,20 @@ build_static_weir() {
     ls -l "$image_files/usr/local/bin/weir"
 }
 
+# oci_image COMMAND ARGUMENTS...: writes, unpacks or describes an image; see its head.
+oci_image() { python3 scripts/lib/oci_image.py "$@"; }
+
+# assemble_image ARCHIVE: the last stage of the Containerfile, with $image_files in place of its first stage. Prints the digest.
+assemble_image() { oci_image write deploy/Containerfile "$image_stage" "$image_date" "$1"; }
+
+# build_image: writes the archive, and prints its digest.
+build_image() {
+    local digest
+    need python3 python3
+    digest=$(assemble_image "$image_archive")
+    echo "$digest  $image_archive"
+}
+
 # in_storage STORAGE ARGUMENTS...: buildah with its images in that directory.
 in_storage() {
     local storage=$1
@@ -48,23 +62,8 @@ in_storage() {
     as_root buildah --root "$storage/images" --runroot "$storage/run" --storage-driver vfs "$@"
 }
 
-# assemble_image STORAGE: the last stage of the Containerfile, with $image_files in place of its first stage. Prints the digest.
-assemble_image() {
-    in_storage "$1" build --isolation chroot --timestamp "$image_date" --build-context "build=$image_stage" \
-        --file deploy/Containerfile --tag weir "$image_stage" >"$target/image/buildah.log" 2>&1 ||
-        { cat "$target/image/buildah.log" >&2; die "buildah can't build the image"; }
-    in_storage "$1" images --format '{{.Digest}}' weir
-}
+# may_mount: whether this machine lets root mount and make namespaces, as buildah must. Containers usually do not.
+may_mount() { is_root_here && as_root unshare --mount sh -c 'mount --bind / / && umount /' 2>/dev/null; }
 
-# build_image: writes the archive, and prints its digest.
-build_image() {
-    local storage digest
-    need buildah buildah
-    storage=$(mktemp -d)
-    digest=$(assemble_image "$storage")
-    rm -f "$image_archive"
-    in_storage "$storage" push --quiet weir "oci-archive:$storage/weir.tar:weir"
-    cat "$storage/weir.tar" >"$image_archive"
-    as_root rm -rf "$storage"
-    echo "$digest  $image_archive"
-}
+# is_root_here: whether as_root works without a question.
+is_root_here() { [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && sudo --non-interactive true 2>/dev/null; }; }
