@@ -32,7 +32,7 @@ fn weir(args: &[&str], server: Option<&Weir>) -> (Option<i32>, String, String) {
 }
 
 /// A token made by `weir token new`, and its lines for the configuration.
-fn new_token(name: &str, role: &str) -> (String, String) {
+pub(crate) fn new_token(name: &str, role: &str) -> (String, String) {
     let (code, said, complaint) = weir(&["token", "new", "--name", name, "--role", role], None);
     assert_eq!((code, complaint.as_str()), (Some(0), ""));
     let token = said.lines().next().expect("the token").to_owned();

@@ -1,6 +1,7 @@
 //! The audit log contains every pass, and reveals later changes of the log.
 
 use std::{
+    collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -10,6 +11,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::{
+    admin::new_token,
     app::{Answer, body},
     clock::eventually,
     passes::jti,
@@ -146,4 +148,83 @@ pub(crate) fn a_log_that_cannot_be_opened_ends_the_start() {
     let ended = setup.fail();
     assert_eq!(ended.status.code(), Some(73), "{}", ended.log);
     assert!(ended.log.contains("audit") && ended.log.contains("file"), "{}", ended.log);
+}
+
+/// The endpoints of the admin API that are not `GET` and change nothing.
+const QUESTIONS: &[(&str, &str)] = &[("POST", "/admin/v1/routes/explain")];
+
+/// Each endpoint that changes something: its request, and the event with which the log records it. They are done in this order.
+const ACTS: &[(&str, &str, Option<&str>, &str)] = &[
+    ("POST", "/admin/v1/zones", Some(r#"{"id":"NEW"}"#), "change"),
+    ("PATCH", "/admin/v1/zones/{id}", Some(r#"{"policy":{"admit_per_minute":7}}"#), "change"),
+    ("PUT", "/admin/v1/zones/{id}", Some(r#"{"policy":{"admit_per_minute":8}}"#), "change"),
+    ("POST", "/admin/v1/zones/{id}/leave", Some("(jti)"), "left"),
+    ("PUT", "/admin/v1/routes", Some(r#"{"routes":[{"name":"abuse","deny":true,"path":"/x"}]}"#), "routes"),
+    ("PUT", "/admin/v1/drain", Some(r#"{"draining":true}"#), "drain"),
+    ("DELETE", "/admin/v1/zones/{id}", None, "change"),
+];
+
+/// Every act of an operator is in the log with its author and address. An endpoint that is new must be named here.
+pub(crate) fn every_act_of_an_operator_is_in_it() {
+    let asked: BTreeSet<_> = ACTS.iter().map(|(method, path, ..)| (*method, *path)).collect();
+    let asked = asked.into_iter().chain(QUESTIONS.iter().copied());
+    let listed = server::http::admin::listed();
+    let changing: BTreeSet<_> = listed
+        .iter()
+        .filter(|listed| listed.method != "GET")
+        .map(|listed| (listed.method.as_str(), listed.path.as_str()))
+        .collect();
+    assert_eq!(changing, asked.collect(), "every endpoint that may change something is tried here");
+
+    let (token, lines) = new_token("ada", "admin");
+    let config = format!("trusted_proxies = [\"127.0.0.1\"]\n{lines}\n{}", zone("Z", 600, "max_active = 5"));
+    let (weir, log) = audited(&config);
+    let entry = jti(wait(&weir, "Z").pass());
+    let bearer = format!("Bearer {token}");
+    let headers = [("Authorization", bearer.as_str()), ("If-Match", "*"), ("X-Forwarded-For", "203.0.113.5")];
+    for (method, path, body, event) in ACTS {
+        let before = told(&log, event).len();
+        let leaver = format!(r#"{{"jti":"{entry}"}}"#);
+        let body = body.map(|body| if body == "(jti)" { leaver.as_str() } else { body });
+        let path = path.replace("{id}", "Z");
+        let reply = weir.admin_ask(method, &path, &headers, body);
+        assert!(matches!(reply.status, 200 | 201), "{method} {path}: {reply:?}");
+        let line = eventually("the act is in the log", || told(&log, event).get(before).cloned());
+        let author = ["name", "role", "from"].map(|field| line[field].as_str().unwrap_or_default());
+        assert_eq!(author, ["ada", "admin", "203.0.113.5"], "{method} {path}: {line}");
+        match *event {
+            "left" => {
+                let of = |line: &Value| [&line["zone"], &line["epoch"], &line["seq"]].map(Value::clone);
+                assert_eq!(of(&line), of(&told(&log, "entered")[0]), "the entry that ends");
+            }
+            "drain" => assert_eq!(line["draining"], true),
+            _ => assert_ne!(line["before"], line["after"]),
+        }
+    }
+    // What changes nothing is no act: the same drain again, a question, a dry run, and refused calls.
+    let count =
+        || fs::read_to_string(log.join(FIRST)).expect("there is a log").matches(r#""name":"ada""#).count();
+    let before = count();
+    for (method, path, body, status) in [
+        ("PUT", "/admin/v1/drain", r#"{"draining":true}"#, 200),
+        ("POST", "/admin/v1/routes/explain", r#"{"url":"https://shop.example/"}"#, 200),
+        ("PUT", "/admin/v1/routes?dry_run=true", r#"{"routes":[]}"#, 200),
+        ("POST", "/admin/v1/zones?dry_run=true", r#"{"id":"OTHER"}"#, 200),
+        ("POST", "/admin/v1/zones", r#"{"id":"NEW"}"#, 409),
+        ("POST", "/admin/v1/zones/NEW/leave", r#"{"jti":"nonsense"}"#, 400),
+    ] {
+        let reply = weir.admin_ask(method, path, &headers, Some(body));
+        assert_eq!(reply.status, status, "{method} {path}: {reply:?}");
+    }
+    let back = weir.admin_ask("PUT", "/admin/v1/drain", &headers, Some(r#"{"draining":false}"#));
+    assert_eq!(back.status, 200);
+    eventually("the end of the drain is in the log", || (told(&log, "drain").len() == 2).then_some(()));
+    assert_eq!(count(), before + 1);
+    let said = weir.log();
+    for told in ["an operator ended a visit", "an operator took this server out of service"] {
+        let line = said.lines().find(|line| line.contains(told)).unwrap_or_else(|| panic!("{told}: {said}"));
+        assert!(line.contains("ada") && line.contains("203.0.113.5"), "{line}");
+    }
+    let _setup = weir.stop();
+    passes_verification(&log);
 }

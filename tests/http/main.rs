@@ -126,6 +126,7 @@ fn together() -> Vec<Trial> {
         away::a_zone_opens_after_the_time_of_the_setting,
         audit::every_pass_is_in_it_once,
         audit::a_killed_server_goes_on_with_it,
+        audit::every_act_of_an_operator_is_in_it,
         audit::a_log_that_cannot_be_opened_ends_the_start,
         admin::changes_are_made_once_and_written_down,
         admin::roles_and_routes,

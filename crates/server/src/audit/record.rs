@@ -58,6 +58,10 @@ pub(super) enum Event<'a> {
     Change(&'a ChangeRecord),
     /// An operator changed the routes.
     Routes(&'a RoutesRecord),
+    /// An operator ended a visit.
+    Left(&'a LeftRecord),
+    /// An operator took this server out of service, or put it back.
+    Drain(&'a DrainRecord),
     /// Another policy is in force.
     Policy {
         /// The zone.
@@ -140,6 +144,36 @@ pub(super) struct RoutesRecord {
     pub(super) before: Vec<Value>,
     /// The new list.
     pub(super) after: Vec<Value>,
+}
+
+/// An operator's end of a visit.
+#[derive(Debug, Serialize)]
+pub(super) struct LeftRecord {
+    #[serde(serialize_with = "zone_name")]
+    pub(super) zone: ZoneId,
+    /// The line's epoch, as in [`Event::Entered`].
+    pub(super) epoch: u32,
+    /// The ticket whose visit ends.
+    pub(super) seq: u64,
+    /// The author's name.
+    pub(super) name: String,
+    /// The author's role.
+    pub(super) role: String,
+    /// The author's address; null if the order did not come over the network.
+    pub(super) from: Option<IpAddr>,
+}
+
+/// An operator's order that this server leaves service, or is in service again.
+#[derive(Debug, Serialize)]
+pub(super) struct DrainRecord {
+    /// Whether the server is out of service now.
+    pub(super) draining: bool,
+    /// The author's name.
+    pub(super) name: String,
+    /// The author's role.
+    pub(super) role: String,
+    /// The author's address; null if the order did not come over the network.
+    pub(super) from: Option<IpAddr>,
 }
 
 fn zone_name<S: serde::Serializer>(zone: &ZoneId, serializer: S) -> Result<S::Ok, S::Error> {

@@ -1,7 +1,7 @@
-//! Records operators' changes in the audit log.
+//! Records what operators do in the audit log: their changes, and their orders.
 //!
-//! A [`Recorder`] hands each change to the log's thread and does not wait. It also writes the change to the server's log,
-//! with or without an audit log. Invariant: each change is in the audit log or, if [`QUEUE`] changes wait already, it is
+//! A [`Recorder`] hands each act to the log's thread and does not wait. It also writes the act to the server's log,
+//! with or without an audit log. Invariant: each act is in the audit log or, if [`QUEUE`] acts wait already, it is
 //! in the server's log and counted by a `missing` line.
 
 use std::sync::{
@@ -14,7 +14,7 @@ use gate::definitions::{self, Author, definition_json};
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::record::{ChangeRecord, RoutesRecord, raw};
+use super::record::{ChangeRecord, DrainRecord, LeftRecord, RoutesRecord, raw};
 use crate::clock::unix_ms;
 
 /// The most changes that wait for the log, for example while its disk is full. Operators make a few changes a minute; one
@@ -44,6 +44,8 @@ pub(super) struct Change {
 pub(super) enum Changed {
     Zone(ChangeRecord),
     Routes(RoutesRecord),
+    Left(LeftRecord),
+    Drain(DrainRecord),
 }
 
 /// The changes that wait to be written to the log.
@@ -109,11 +111,30 @@ impl Recorder {
         self.send(Changed::Routes(RoutesRecord { name, role, from, before, after }));
     }
 
+    /// Records that an operator ended the visit of ticket `seq`. Does not wait.
+    pub fn write_left(&self, author: &Author, zone: &ZoneId, epoch: u32, seq: u64) {
+        let Author { name, role, from } = author;
+        let from_text = from.map_or_else(String::new, |from| from.to_string());
+        tracing::info!(target: "audit", %zone, epoch, seq, name, role, from = from_text, "an operator ended a visit");
+        let (zone, name, role, from) = (zone.clone(), name.clone(), role.clone(), *from);
+        self.send(Changed::Left(LeftRecord { zone, epoch, seq, name, role, from }));
+    }
+
+    /// Records that an operator took this server out of service, or put it back. Does not wait.
+    pub fn write_drain(&self, author: &Author, draining: bool) {
+        let Author { name, role, from } = author;
+        let from_text = from.map_or_else(String::new, |from| from.to_string());
+        let what = if draining { "out of service" } else { "back in service" };
+        tracing::info!(target: "audit", name, role, from = from_text, "an operator took this server {what}");
+        let (name, role, from) = (name.clone(), role.clone(), *from);
+        self.send(Changed::Drain(DrainRecord { draining, name, role, from }));
+    }
+
     fn send(&self, record: Changed) {
         let Some(Sender { changes, missing }) = &self.0 else { return };
         if changes.try_send(Change { at_ms: unix_ms(), record }).is_err() {
             missing.fetch_add(1, Ordering::Relaxed);
-            tracing::error!("the audit log is too far behind: the change above is missing from it");
+            tracing::error!("the audit log is too far behind: the act above is missing from it");
         }
     }
 }

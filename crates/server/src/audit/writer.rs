@@ -105,6 +105,8 @@ impl Writer {
         let event = match &change.record {
             Changed::Zone(record) => Event::Change(record),
             Changed::Routes(record) => Event::Routes(record),
+            Changed::Left(record) => Event::Left(record),
+            Changed::Drain(record) => Event::Drain(record),
         };
         self.log.add(&Record { at_ms: change.at_ms, event });
     }

@@ -92,7 +92,7 @@ pub struct AdminParts {
     pub changes: Arc<ChangeLog>,
     /// The routes of proxies' requests.
     pub routes: Arc<ServedRoutes>,
-    /// Records the changes of the routes. The editor records those of the zones.
+    /// Records what operators do. The editor records the changes of the zones by it, too.
     pub recorder: Recorder,
     /// This server and the others.
     pub servers: Arc<Servers>,

@@ -65,7 +65,7 @@ pub(super) fn draining(body: &[u8]) -> Result<bool, Problem> {
 ///
 /// # Errors
 /// A [`Problem`] that says what is wrong.
-pub(super) fn leaver(body: &[u8], zone: &ZoneId) -> Result<(String, u64), Problem> {
+pub(super) fn leaver(body: &[u8], zone: &ZoneId) -> Result<(String, u32, u64), Problem> {
     let mut fields = object(body)?;
     let wanted = || wrong("jti", &format!("as in \"{zone}/0000002a/1202\""));
     let jti = match fields.remove("jti") {
@@ -76,8 +76,9 @@ pub(super) fn leaver(body: &[u8], zone: &ZoneId) -> Result<(String, u64), Proble
     rest(&fields, "")?;
     let entry = jti.strip_prefix(zone.as_str()).and_then(|rest| rest.strip_prefix('/')?.split_once('/'));
     let (epoch, seq) = entry.ok_or_else(wanted)?;
-    let seq = seq.parse().ok().filter(|_| u32::from_str_radix(epoch, 16).is_ok()).ok_or_else(wanted)?;
-    Ok((jti, seq))
+    let entry = u32::from_str_radix(epoch, 16).ok().zip(seq.parse().ok());
+    let (epoch, seq) = entry.ok_or_else(wanted)?;
+    Ok((jti, epoch, seq))
 }
 
 pub(super) fn object(body: &[u8]) -> Result<Object, Problem> {

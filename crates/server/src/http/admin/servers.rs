@@ -77,13 +77,12 @@ pub(super) async fn list(State(state): State<AdminState>) -> Json<Servers> {
 )]
 pub(super) async fn drain(
     State(state): State<AdminState>,
-    Operator { caller, .. }: Operator,
+    Operator { author, .. }: Operator,
     Whole(body): Whole,
 ) -> Result<Json<Drain>, Problem> {
     let draining = body::draining(&body)?;
     if state.lifecycle.set_draining(draining) {
-        let what = if draining { "out of service" } else { "back in service" };
-        tracing::info!(target: "audit", who = %caller.name, "an operator takes this server {what}");
+        state.recorder.write_drain(&author, draining);
     }
     Ok(Json::ok(Drain { draining }))
 }

@@ -185,14 +185,14 @@ pub(super) async fn delete(
 )]
 pub(super) async fn leave(
     State(state): State<AdminState>,
-    Operator { caller, .. }: Operator,
+    Operator { author, .. }: Operator,
     ZoneInPath(zone): ZoneInPath,
     Whole(body): Whole,
 ) -> Result<Json<Leaver>, Problem> {
     state.definition(&zone)?;
-    let (jti, seq) = body::leaver(&body, &zone)?;
+    let (jti, epoch, seq) = body::leaver(&body, &zone)?;
     state.gate.leave(&zone, seq);
-    tracing::info!(target: "audit", who = %caller.name, visit = %jti, "an operator ends a visit");
+    state.recorder.write_left(&author, &zone, epoch, seq);
     Ok(Json::ok(Leaver { jti }))
 }
 
