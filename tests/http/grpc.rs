@@ -278,3 +278,33 @@ pub(crate) fn the_listener_is_bounded() {
         assert!(proxy.check(request("GET /", &[], "203.0.113.7")).await.is_err());
     });
 }
+
+/// Strangers may hold connections, with and without requests. A proxy connects, and its check is answered.
+pub(crate) fn strangers_keep_no_proxy_out() {
+    run(async {
+        let weir = start(HELD);
+        let at = weir.grpc.expect("it listens");
+        let mut old = proxy(&weir).await;
+        assert_eq!(ask(&mut old, request("GET /", &[], "203.0.113.7")).await.status, 503);
+        // More addresses than the listener has connections, so that no address has many.
+        let strangers: Vec<Client> = (0..600_u16)
+            .map(|n| {
+                let [high, low] = n.to_be_bytes();
+                let mut stranger =
+                    Client::connect_from(Ipv4Addr::new(127, 7, high, low), at).expect("the system accepts");
+                drop(stranger.send("PRI * HTTP/2.0\r\n"));
+                stranger
+            })
+            .collect();
+        assert_eq!(
+            ask(&mut old, request("GET /", &[], "203.0.113.7")).await.status,
+            503,
+            "an old connection"
+        );
+        for _ in 0..100 {
+            let mut new = proxy(&weir).await;
+            assert_eq!(ask(&mut new, request("GET /", &[], "203.0.113.7")).await.status, 503, "a new one");
+        }
+        drop(strangers);
+    });
+}

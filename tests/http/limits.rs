@@ -296,6 +296,47 @@ pub(crate) fn connections_of_a_client_are_capped() {
     eventually("a share that is left is free", || served(&mut client(&weir, FLOODER)).then_some(()));
 }
 
+/// However many connections a crowd opens, a share of them is for the trusted proxies, whose checks are answered.
+pub(crate) fn a_crowd_leaves_room_for_the_proxies() {
+    const MOST: usize = 32;
+    let settings = format!(
+        "max_connections = {MOST}\nmax_connections_per_client = 0\ntrusted_proxies = [\"127.0.0.9\"]\n"
+    );
+    let route = "[[route]]\nzone = \"Z\"\n";
+    let weir = Setup::new(&format!("{settings}{}{route}", zone("Z", 60, ""))).start();
+    let served = |client: &mut Client| client.get("/healthz").is_ok_and(|reply| reply.status == 200);
+    let mut crowd: Vec<Client> = (0..2 * MOST).map(|_| client(&weir, FLOODER)).collect();
+    let inside = crowd.iter_mut().filter_map(|client| served(client).then_some(())).count();
+    assert_eq!(inside, MOST - MOST / 8, "all but the reserve");
+    let check = "GET /gate/check HTTP/1.1\r\nHost: weir\r\nX-Forwarded-Host: shop.example\r\n\
+                 X-Forwarded-Uri: /style.css\r\nX-Forwarded-Method: GET\r\n\r\n";
+    let mut proxies: Vec<Client> = (0..MOST / 8).map(|_| client(&weir, 9)).collect();
+    for proxy in &mut proxies {
+        proxy.send(check).expect("taken");
+        assert_eq!(proxy.reply().expect("a reply").status, 200, "a check is answered");
+    }
+    let mut late = client(&weir, 9);
+    assert_eq!(
+        late.reply().expect("a polite refusal").problem(),
+        "overloaded",
+        "the cap holds for proxies, too"
+    );
+    // Proxies use what the crowd leaves, and the crowd never uses the reserve.
+    drop(crowd);
+    let mut many = Vec::new();
+    eventually("the proxies have all connections", || {
+        let mut proxy = client(&weir, 9);
+        if served(&mut proxy) {
+            many.push(proxy);
+        }
+        (many.len() + proxies.len() == MOST).then_some(())
+    });
+    assert_eq!(client(&weir, 3).reply().expect("a polite refusal").problem(), "overloaded");
+    many.truncate(MOST / 2);
+    drop(proxies);
+    eventually("others are served again", || served(&mut client(&weir, 3)).then_some(()));
+}
+
 /// Streams are counted by the address that a trusted proxy names. A client whose streams are refused can poll.
 pub(crate) fn streams_of_a_client_are_capped() {
     let settings =

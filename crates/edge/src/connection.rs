@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     pub(crate) draining: AtomicBool,
     /// Connections under the cap that are open.
     pub(crate) open: AtomicUsize,
+    /// Those of them whose address has no reserve.
+    pub(crate) open_without_reserve: AtomicUsize,
     /// Refused connections that are still read.
     pub(crate) refusing: AtomicUsize,
     pub(crate) observer: Arc<dyn Observer>,
@@ -49,6 +51,7 @@ impl Shared {
             tick: AtomicU32::new(0),
             draining: AtomicBool::new(false),
             open: AtomicUsize::new(0),
+            open_without_reserve: AtomicUsize::new(0),
             refusing: AtomicUsize::new(0),
             observer,
             last_closed: Notify::new(),
@@ -104,6 +107,8 @@ pub(crate) struct Connection {
     pub(crate) peer: SocketAddr,
     /// Whether it is one of those under the cap.
     counted: AtomicBool,
+    /// Whether its address may use the reserve of connections.
+    has_reserve: bool,
     /// Whether the service knows its client.
     known: AtomicBool,
     /// Its share of what its client may hold.
@@ -144,16 +149,21 @@ impl Connection {
         peer: SocketAddr,
         shared: Arc<Shared>,
         counted: bool,
+        has_reserve: bool,
         held: Option<Held>,
     ) -> Self {
         if counted {
             shared.open.fetch_add(1, Relaxed);
+            if !has_reserve {
+                shared.open_without_reserve.fetch_add(1, Relaxed);
+            }
             shared.observer.opened();
         }
         let connection = Self {
             stream,
             peer,
             counted: AtomicBool::new(counted),
+            has_reserve,
             known: AtomicBool::new(false),
             _held: held,
             shared,
@@ -212,6 +222,10 @@ impl Connection {
         self.known.load(Relaxed)
     }
 
+    pub(crate) fn has_reserve(&self) -> bool {
+        self.has_reserve
+    }
+
     /// Whether it is under the cap, and the service does not know its client.
     pub(crate) fn is_stranger(&self) -> bool {
         self.counted.load(Relaxed) && !self.is_known()
@@ -238,6 +252,9 @@ impl Connection {
             return;
         }
         self.shared.observer.closed();
+        if !self.has_reserve {
+            self.shared.open_without_reserve.fetch_sub(1, Relaxed);
+        }
         if self.shared.open.fetch_sub(1, Relaxed) == 1 {
             self.shared.last_closed.notify_waiters();
         }
@@ -457,7 +474,7 @@ pub(crate) async fn accepted() -> (Arc<Connection>, Arc<Shared>, tokio::net::Tcp
         tokio::net::TcpStream::connect(listener.local_addr().expect("bound")).await.expect("connected");
     let (stream, peer) = listener.accept().await.expect("accepted");
     let shared = Arc::new(Shared::new(Arc::new(NoObserver)));
-    let connection = Connection::new(Stream::accepted(stream), peer, Arc::clone(&shared), false, None);
+    let connection = Connection::new(Stream::accepted(stream), peer, Arc::clone(&shared), false, false, None);
     (Arc::new(connection), shared, client)
 }
 

@@ -12,7 +12,7 @@
 //!
 //! - A connection is always in a phase (`connection::Phase`) that ends by itself or by a deadline.
 //! - There are never more connections than [`Limits::connections`], and never more of one client than
-//!   [`Limits::per_client`].
+//!   [`Limits::per_client`]. Addresses without a reserve never use [`Limits::reserved`].
 //! - After a stop, connections that were already in the accept queue are still served.
 
 mod at_once;
@@ -55,6 +55,8 @@ pub const MAX_HEAD: usize = 8_192;
 pub struct Limits {
     /// The most open connections at a time.
     pub connections: usize,
+    /// How many of these connections are only for addresses that the observer [reserves](Observer::has_reserve) them for.
+    pub reserved: usize,
     /// The most open connections of one client address. None for as many as there are.
     pub per_client: Option<PerClient>,
     /// How long a connection may be idle, or send a head, while the service does not know its client: see
@@ -87,7 +89,7 @@ pub struct KnownClient;
 /// Why the edge itself refuses a connection. There is no request in these cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There are [`Limits::connections`] already.
+    /// There are [`Limits::connections`] already, or all but [`Limits::reserved`] of them, which are not for this address.
     Overloaded,
     /// The client's address has as many connections as [`Limits::per_client`] allows.
     TooManyOfClient(IpAddr),
@@ -113,6 +115,11 @@ pub trait Observer: Send + Sync + 'static {
 
     /// Whether connections from this address do not count under [`Limits::per_client`].
     fn is_exempt(&self, _address: IpAddr) -> bool {
+        false
+    }
+
+    /// Whether connections from this address may use [`Limits::reserved`].
+    fn has_reserve(&self, _address: IpAddr) -> bool {
         false
     }
 

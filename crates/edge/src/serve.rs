@@ -83,6 +83,8 @@ pub struct Edge<M> {
     make_service: M,
     engine: http1::Builder,
     max_open: usize,
+    /// The most open connections of addresses that have no reserve.
+    max_without_reserve: usize,
     per_client: Option<Arc<PerAddress>>,
     unknown_ticks: Option<u32>,
     header_ticks: u32,
@@ -121,6 +123,7 @@ where
             make_service,
             engine,
             max_open: limits.connections,
+            max_without_reserve: limits.connections.saturating_sub(limits.reserved),
             per_client: limits.per_client.map(PerAddress::new),
             unknown_ticks: limits.unknown_client.map(ticks),
             header_ticks: ticks(limits.header),
@@ -217,8 +220,9 @@ where
     }
 
     fn admit(self: &Arc<Self>, stream: net::TcpStream, peer: SocketAddr, sets: &[Arc<Watched>]) {
-        // Only the accept loop increases the number, so it cannot pass the cap between these lines.
-        let full = self.shared.open.load(Relaxed) >= self.max_open && !self.make_room();
+        let has_reserve = self.shared.observer.has_reserve(peer.ip());
+        // Only the accept loop increases the numbers, so they cannot pass the caps between these lines.
+        let full = self.is_full(has_reserve) && !self.make_room(has_reserve);
         let mut held = None;
         let refusal = if full {
             Some(Refusal::Overloaded)
@@ -231,8 +235,14 @@ where
             None
         };
         let shared = Arc::clone(&self.shared);
-        let connection =
-            Arc::new(Connection::new(Stream::new(stream), peer, shared, refusal.is_none(), held));
+        let connection = Arc::new(Connection::new(
+            Stream::new(stream),
+            peer,
+            shared,
+            refusal.is_none(),
+            has_reserve,
+            held,
+        ));
         if let Some(refusal) = refusal {
             return self.refuse(connection, refusal);
         }
@@ -256,17 +266,27 @@ where
         }
     }
 
+    /// Whether there is no room for another connection from an address with or without a reserve.
+    fn is_full(&self, has_reserve: bool) -> bool {
+        let without_reserve = self.shared.open_without_reserve.load(Relaxed);
+        self.shared.open.load(Relaxed) >= self.max_open
+            || !has_reserve && without_reserve >= self.max_without_reserve
+    }
+
     /// Ends a connection whose client is not known, if that is how this listener makes room. If there is none, ends one of a
     /// known client that serves nothing: a client may have to connect again, but cannot keep others out by holding
     /// connections. It takes one of the address that has most of them, so that an address with many loses its own: one that
-    /// serves no request now, if there is one, and the oldest of these.
-    fn make_room(&self) -> bool {
+    /// serves no request now, if there is one, and the oldest of these. A connection from an address that has a reserve makes
+    /// no room for one from an address that has none.
+    fn make_room(&self, has_reserve: bool) -> bool {
         if self.unknown_ticks.is_none() {
             return false;
         }
         let connections = self.connections();
         let of_clients = |ends: fn(&Connection) -> bool| -> Vec<_> {
-            let ending = connections.iter().filter_map(Weak::upgrade).filter(|connection| ends(connection));
+            let gives_way = |connection: &Arc<Connection>| has_reserve || !connection.has_reserve();
+            let ending = connections.iter().filter_map(Weak::upgrade).filter(gives_way);
+            let ending = ending.filter(|connection| ends(connection));
             ending.map(|connection| (SAME_CLIENT.client(connection.peer.ip()), connection)).collect()
         };
         let mut ending = of_clients(Connection::is_stranger);

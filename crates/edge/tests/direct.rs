@@ -22,6 +22,7 @@ use tower::service_fn;
 
 const LIMITS: Limits = Limits {
     connections: 16,
+    reserved: 0,
     per_client: None,
     unknown_client: None,
     header: Duration::from_secs(5),

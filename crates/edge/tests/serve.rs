@@ -24,6 +24,7 @@ use tower::service_fn;
 
 const LIMITS: Limits = Limits {
     connections: 2,
+    reserved: 0,
     per_client: None,
     unknown_client: None,
     header: Duration::from_secs(1),

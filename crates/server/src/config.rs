@@ -50,6 +50,11 @@ pub const RESERVED_FILES: u64 = 256;
 /// The most open connections of the listener for gRPC. A proxy has one for each of its threads, or a few if it has many requests.
 pub const GRPC_CONNECTIONS: usize = 256;
 
+/// One of so many public connections is for the trusted proxies alone, and at most [`MOST_FOR_PROXIES`]. A proxy has one for
+/// each check that is under way, and keeps some idle.
+const PROXY_SHARE: usize = 8;
+const MOST_FOR_PROXIES: usize = 1_024;
+
 /// Why a configuration is refused: one line with the origin of the value and what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", one_line(.0))]
@@ -210,6 +215,14 @@ impl Sources {
 }
 
 impl Config {
+    /// How many of the public connections only the trusted proxies may use, so that a crowd that comes past them keeps no check
+    /// out.
+    #[must_use]
+    pub fn connections_for_proxies(&self) -> usize {
+        let share = (self.max_connections / PROXY_SHARE).min(MOST_FOR_PROXIES);
+        if self.trusted_proxies.is_empty() { 0 } else { share }
+    }
+
     /// The time limit between requests of a connection: as configured, or long enough to keep connections from poll to
     /// poll where the longest polling period of a zone is `longest_ms`.
     #[must_use]

@@ -44,6 +44,10 @@ use shutdown::{Serving, Signals, shut_down};
 /// The most connections of the admin listener. They come out of the reserve of open files.
 const ADMIN_CONNECTIONS: usize = 64;
 
+/// The most connections of the listener for gRPC that addresses other than `trusted_proxies` have. They only get told that they are not
+/// trusted.
+const GRPC_STRANGERS: usize = 32;
+
 /// The most streams of events on the admin listener. A stream keeps its connection, so without this bound a single viewer
 /// could take all connections.
 const ADMIN_STREAMS: usize = ADMIN_CONNECTIONS / 2;
@@ -108,8 +112,9 @@ async fn serve(
     let (public_at, admin_at) =
         (at(&public_listener, config.listen), at(&admin_listener, config.admin_listen));
 
-    let limits = |connections, per_client: Option<usize>, unknown_client| edge::Limits {
+    let limits = |connections, reserved, per_client: Option<usize>, unknown_client| edge::Limits {
         connections,
+        reserved,
         unknown_client,
         per_client: per_client.map(|most| PerClient { most, ipv6_prefix: config.limit.ipv6_prefix }),
         header: config.header_timeout,
@@ -124,12 +129,20 @@ async fn serve(
             let public = Arc::clone(&service);
             service_fn(move |request| public.serve(request, peer))
         },
-        Arc::new(ListenerObserver::public(
-            Arc::clone(&metrics),
+        Arc::new(
+            ListenerObserver::public(
+                Arc::clone(&metrics),
+                config.max_connections,
+                Uncounted::new(&config.trusted_proxies, &config.limit.carrier_nats),
+            )
+            .with_reserve_for(&config.trusted_proxies),
+        ),
+        limits(
             config.max_connections,
-            Uncounted::new(&config.trusted_proxies, &config.limit.carrier_nats),
-        )),
-        limits(config.max_connections, config.max_connections_per_client, None),
+            config.connections_for_proxies(),
+            config.max_connections_per_client,
+            None,
+        ),
         protocol(Protocol::Http1),
     );
     let service = Admin::new(&admin);
@@ -139,7 +152,7 @@ async fn serve(
             service_fn(move |request| admin.serve(request, peer))
         },
         Arc::new(ListenerObserver::uncounted(Arc::clone(&metrics))),
-        limits(ADMIN_CONNECTIONS, None, Some(UNKNOWN)),
+        limits(ADMIN_CONNECTIONS, 0, None, Some(UNKNOWN)),
         Protocol::Http1,
     );
     let service = Grpc::new(public.clone());
@@ -148,8 +161,8 @@ async fn serve(
             let grpc = Arc::clone(&service);
             service_fn(move |request| Arc::clone(&grpc).serve(request, peer))
         },
-        Arc::new(ListenerObserver::uncounted(metrics)),
-        limits(GRPC_CONNECTIONS, None, Some(UNKNOWN)),
+        Arc::new(ListenerObserver::uncounted(metrics).with_reserve_for(&config.trusted_proxies)),
+        limits(GRPC_CONNECTIONS, GRPC_CONNECTIONS - GRPC_STRANGERS, None, Some(UNKNOWN)),
         protocol(Protocol::Http2),
     );
     let grpc_at = grpc_listener.as_ref().and_then(|listener| listener.local_addr().ok());

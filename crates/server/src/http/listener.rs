@@ -14,6 +14,7 @@ use hyper::{
     Response,
     header::{CACHE_CONTROL, HeaderValue},
 };
+use ipnet::IpNet;
 use tokio::time::Instant;
 
 use super::{
@@ -30,6 +31,8 @@ pub struct ListenerObserver {
     metrics: Arc<Metrics>,
     connections: Option<Connections>,
     uncounted: Uncounted,
+    /// The addresses that a part of the connections is kept for.
+    trusted_proxies: Vec<IpNet>,
     started: Instant,
     /// When the log named a client that has too many connections, in seconds after `started` and 1.
     warned_s: AtomicU64,
@@ -41,15 +44,27 @@ impl ListenerObserver {
     pub fn public(metrics: Arc<Metrics>, most: usize, uncounted: Uncounted) -> Self {
         let connections = metrics.connections.clone();
         connections.most.set(most as f64);
-        let started = Instant::now();
-        Self { metrics, connections: Some(connections), uncounted, started, warned_s: AtomicU64::new(0) }
+        Self { connections: Some(connections), uncounted, ..Self::uncounted(metrics) }
     }
 
     /// For the listeners of operators and of gRPC, whose connections no metric counts.
     #[must_use]
     pub fn uncounted(metrics: Arc<Metrics>) -> Self {
-        let (uncounted, started) = (Uncounted::default(), Instant::now());
-        Self { metrics, connections: None, uncounted, started, warned_s: AtomicU64::new(0) }
+        Self {
+            metrics,
+            connections: None,
+            uncounted: Uncounted::default(),
+            trusted_proxies: Vec::new(),
+            started: Instant::now(),
+            warned_s: AtomicU64::new(0),
+        }
+    }
+
+    /// Lets these proxies use the connections that the listener has in reserve.
+    #[must_use]
+    pub fn with_reserve_for(mut self, trusted_proxies: &[IpNet]) -> Self {
+        self.trusted_proxies = trusted_proxies.to_vec();
+        self
     }
 
     fn warn(&self, client: IpAddr) {
@@ -87,6 +102,11 @@ impl Observer for ListenerObserver {
 
     fn is_exempt(&self, address: IpAddr) -> bool {
         self.uncounted.has(address)
+    }
+
+    fn has_reserve(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.trusted_proxies.iter().any(|net| net.contains(&address))
     }
 
     fn refused(&self, refusal: Refusal) -> Response<Bytes> {
