@@ -193,6 +193,7 @@ fn together() -> Vec<Trial> {
         keys::mistakes_in_a_rotation_are_refused_or_reported,
         startup::faults_exit_64_with_one_line,
         startup::check_config_and_version,
+        startup::readable_secrets_are_complained_of,
         startup::settings_come_from_the_environment_too,
         startup::a_store_that_is_away_is_no_reason_not_to_start,
         startup::one_server_a_directory,

@@ -86,6 +86,60 @@ pub(crate) fn check_config_and_version() {
     assert_eq!(version.stdout, format!("weir {}\n", env!("CARGO_PKG_VERSION")).as_bytes());
 }
 
+/// A configuration file that others may read is complained of where it holds a secret: at the start, by `check-config` and by the
+/// doctor. A secret is never shown.
+pub(crate) fn readable_secrets_are_complained_of() {
+    const WORD: &str = "hunter2-hunter2-hunter2";
+    let route = |field: &str| {
+        let route = format!("[[route]]\nname = \"staff\"\nbypass = true\n{field}\n");
+        format!("trusted_proxies = [\"127.0.0.1\"]\n{}{route}", zone("Z", 60, ""))
+    };
+    let files = [
+        (format!("{}[redis]\npassword = \"{WORD}\"\n", zone("Z", 60, "")), Some("redis.password")),
+        (format!("store = \"redis://:{WORD}@127.0.0.1:1\"\n{}", zone("Z", 60, "")), Some("store")),
+        (route(&format!("header = {{ x-staff = {{ secret = \"{WORD}\" }} }}")), Some("route")),
+        (route(&format!("cookie = {{ staff = {{ secret = \"{WORD}\" }} }}")), Some("route")),
+        (route(&format!("header = {{ x-staff = {{ sha256 = \"{}\" }} }}", "ab".repeat(32))), None),
+        (zone("Z", 60, ""), None),
+    ];
+    for (config, secret) in files {
+        let setup = Setup::new(&config);
+        let path = setup.config_path();
+        for (mode, is_exposed) in
+            [(0o644, true), (0o604, true), (0o602, true), (0o640, false), (0o600, false)]
+        {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).expect("our own file");
+            let (code, said, complaint) = weir(&["check-config"], &path);
+            assert_eq!(code, Some(0), "{complaint}");
+            assert!(![&said, &complaint].iter().any(|text| text.contains(WORD)), "a secret is shown");
+            match secret.filter(|_| is_exposed) {
+                Some(secret) => {
+                    let told =
+                        format!("(mode {mode:04o}), and it holds secrets ({secret}); run: chmod 600 '");
+                    assert!(
+                        complaint.contains(&told) && complaint.lines().count() == 1,
+                        "{mode:o}: {complaint}"
+                    );
+                }
+                None => assert_eq!(complaint, "", "{mode:o} of {config}"),
+            }
+        }
+    }
+    let setup = Setup::new(&route(&format!("header = {{ x-staff = {{ secret = \"{WORD}\" }} }}")));
+    fs::set_permissions(setup.config_path(), Permissions::from_mode(0o644)).expect("our own file");
+    let (code, report, _) = weir(&["doctor", "--config"], &setup.config_path());
+    let line =
+        report.lines().find(|line| line.contains("it holds secrets (route)")).expect("the doctor's line");
+    assert!(code == Some(1) && line.starts_with("problem\tconfiguration\t"), "{report}");
+    let weir = setup.start();
+    eventually("the start warns", || weir.log().contains("it holds secrets (route)").then_some(()));
+    assert!(!weir.log().contains(WORD), "a secret is in the log");
+    // A reload warns of what is new, and says it once.
+    weir.signal(Signal::HUP);
+    eventually("the reload is over", || weir.log().contains("was read again").then_some(()));
+    assert_eq!(weir.log().matches("it holds secrets").count(), 1, "{}", weir.log());
+}
+
 /// A flag overrides the environment, which overrides the file.
 pub(crate) fn settings_come_from_the_environment_too() {
     let port = |listener: &TcpListener| listener.local_addr().expect("bound").to_string();

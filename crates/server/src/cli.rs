@@ -64,6 +64,9 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
             let config = load(&sources)?;
             Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
             config.tls.as_ref().map(TlsSettings::read).transpose()?;
+            for danger in &config.dangers {
+                let _ = writeln!(io::stderr(), "weir: warning: {danger}");
+            }
             print(&format!("{}\nthe configuration is right\n", serve::describe(&config, &config.zones)));
         }
         Order::Doctor(sources) => return doctor::run(&load(&sources)?, open_files()),
@@ -79,6 +82,9 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
             let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
             for name in names.filter(|name| is_unknown(name)) {
                 tracing::warn!("{name} is not a setting of weir; see weir --help");
+            }
+            for danger in &config.dangers {
+                tracing::warn!("{danger}");
             }
             serve::run(config, &sources)?;
         }

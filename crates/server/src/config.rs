@@ -17,6 +17,7 @@ mod settings;
 
 use std::{
     net::SocketAddr,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -167,6 +168,8 @@ pub struct Config {
     pub log: String,
     /// The zones of the file. At least one, unless the store keeps the zones.
     pub zones: Vec<(ZoneId, Definition)>,
+    /// What is dangerous in the files of this configuration: each is a line that says where, what and what to do.
+    pub dangers: Vec<String>,
 }
 
 impl Sources {
@@ -193,18 +196,23 @@ impl Sources {
     /// The first [`ConfigFault`].
     pub fn load(&self) -> Result<Config, ConfigFault> {
         let mut text = FileText::default();
+        let mut dangers = Vec::new();
         if let Some(path) = &self.file {
             text = file::read(path)?;
+            dangers.extend(exposure(path, &text.secrets));
         } else {
             let id = ZoneId::parse("TEST_ZONE").expect("a valid name");
             text.zones.push((id, Definition::default(), Origin::Default));
         }
         if let Some(path) = &self.zones_file {
-            text.zones = file::read(path)?.zones;
+            let other = file::read(path)?;
+            dangers.extend(exposure(path, &other.secrets));
+            text.zones = other.zones;
         }
         text.settings.extend(self.outside.iter().cloned());
         let file = self.zones_file.as_ref().or(self.file.as_ref());
-        check(&file.map_or(String::new(), |file| file.display().to_string()), text, self.open_files)
+        let name = file.map_or(String::new(), |file| file.display().to_string());
+        Ok(Config { dangers, ..check(&name, text, self.open_files)? })
     }
 
     /// The configuration file, if one was named.
@@ -236,6 +244,20 @@ impl Config {
     pub fn longest_polling_ms(&self) -> u32 {
         self.zones.iter().map(|(_, zone)| zone.policy.longest_period_ms()).max().unwrap_or(0)
     }
+}
+
+/// Says that users other than the owner and the group may read or change a file that holds `secrets`, if that is so. The files of
+/// keys are refused in that case. A configuration of an earlier version must still start, so it only gets a warning.
+fn exposure(path: &Path, secrets: &[String]) -> Option<String> {
+    let mode = std::fs::metadata(path).ok()?.permissions().mode() & 0o7777;
+    let is_exposed = mode & 0o006 != 0 && !secrets.is_empty();
+    let (path, secrets) = (path.display(), secrets.join(", "));
+    is_exposed.then(|| {
+        format!(
+            "{path}: every user of this machine may read or change this file (mode {mode:04o}), and it holds secrets \
+             ({secrets}); run: chmod 600 '{path}'"
+        )
+    })
 }
 
 /// The arguments of a command that needs a configuration.

@@ -329,6 +329,7 @@ impl Settings {
             }),
             log: log.to_owned(),
             zones,
+            dangers: Vec::new(),
         })
     }
 }

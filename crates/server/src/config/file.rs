@@ -39,12 +39,14 @@ pub(super) struct FileText {
     pub(super) targets: Vec<Target>,
     /// The routes, and their positions in the file.
     pub(super) routes: Vec<(Route, Origin)>,
+    /// The fields that hold secrets as plain text.
+    pub(super) secrets: Vec<String>,
 }
 
 impl FileText {
     /// Whether there is nothing but routes.
     pub(super) fn has_only_routes(&self) -> bool {
-        let Self { settings, cells, admin_tokens, zones, targets, routes: _ } = self;
+        let Self { settings, cells, admin_tokens, zones, targets, routes: _, secrets: _ } = self;
         settings.is_empty()
             && cells.is_empty()
             && admin_tokens.is_empty()
@@ -91,8 +93,18 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
             ("zone", _) => {
                 return Err(lines.at(&key.span(), "zone").fault("zones are written as [[zone]] tables"));
             }
-            ("cell", DeValue::Array(tables)) => found.cells = cell::all(&lines, tables)?,
-            ("route", DeValue::Array(tables)) => found.routes = route::all(&lines, tables)?,
+            ("cell", DeValue::Array(tables)) => {
+                found.cells = cell::all(&lines, tables)?;
+                if found.cells.iter().any(|cell| cell.address.password.is_some()) {
+                    found.secrets.push("cell.store".to_owned());
+                }
+            }
+            ("route", DeValue::Array(tables)) => {
+                found.routes = route::all(&lines, tables)?;
+                if tables.iter().any(|table| route::has_secret(table.get_ref())) {
+                    found.secrets.push("route".to_owned());
+                }
+            }
             ("route", _) => {
                 return Err(lines.at(&key.span(), "route").fault("routes are written as [[route]] tables"));
             }
@@ -121,11 +133,21 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
             (field, _) => found.settings.push(setting(&lines, field, key.span(), value)?),
         }
     }
+    let secret =
+        |(name, given): &(&str, SettingValue)| is_secret(name, &given.value).then(|| (*name).to_owned());
+    found.secrets.extend(found.settings.iter().filter_map(secret));
     if found.zones.len() > ZONES_MAX {
         let count = found.zones.len();
         return Err(ConfigFault(format!("{name}: has {count} zones, and {ZONES_MAX} are the most")));
     }
     Ok(found)
+}
+
+/// Whether the value of a setting is a secret, or an address with a password or token in it.
+fn is_secret(name: &str, value: &Value) -> bool {
+    let is_kind = SETTINGS.iter().any(|setting| setting.name == name && matches!(setting.kind, Kind::Secret));
+    let is_address = matches!(name, "store" | "fanout");
+    is_kind || is_address && matches!(value, Value::Text(text) if text.contains('@'))
 }
 
 struct Lines<'a> {

@@ -34,6 +34,9 @@ pub(super) async fn reload(
         .load()
         .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
         .ok()?;
+    for danger in new.dangers.iter().filter(|danger| !running.dangers.contains(danger)) {
+        tracing::warn!("{danger}");
+    }
     let pages = Pages::read(&new.wait)
         .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
         .ok()?;

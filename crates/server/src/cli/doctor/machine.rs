@@ -37,6 +37,14 @@ pub(super) fn check(config: &Config, open_files: u64, report: &mut Report) {
     if let Some(tls) = &config.tls {
         certificate(tls, report);
     }
+    for danger in &config.dangers {
+        report.problem(
+            CONFIG,
+            danger,
+            "whoever reads a secret can use it: the store's password decides everything",
+            "run the command, or move the secret into a file of its own (redis.password_file) or a variable",
+        );
+    }
     let open = config.admin_tokens.is_empty();
     let why = "without tokens, every program on this machine is admin; a proxy could let everybody in";
     if open {

@@ -37,6 +37,17 @@ pub(super) fn all(
     Ok(routes.into_iter().zip(origins).collect())
 }
 
+/// Whether a route has a secret as plain text, and not as a digest.
+pub(super) fn has_secret(table: &DeValue<'_>) -> bool {
+    let DeValue::Table(fields) = table else { return false };
+    let is_secret = |matcher: &Spanned<DeValue<'_>>| matches!(matcher.get_ref(), DeValue::Table(of) if of.contains_key("secret"));
+    let matchers = ["header", "cookie"].into_iter().filter_map(|field| fields.get(field));
+    matchers.into_iter().any(|matchers| match matchers.get_ref() {
+        DeValue::Table(by_name) => by_name.values().any(is_secret),
+        _ => false,
+    })
+}
+
 /// A fault with the line of its field.
 fn at_its_line(
     lines: &Lines<'_>,
