@@ -154,6 +154,10 @@ const CASES: &[(&str, u16, Ask)] = &[
     ("unsupported_media_type", 415, |_, c| {
         ask(c, typed("Content-Type: application/json\r\nContent-Encoding: gzip\r\n"))
     }),
+    ("foreign_origin", 403, |_, c| ask(c, typed("Origin: https://evil.example\r\n"))),
+    ("foreign_origin", 403, |_, c| {
+        ask(c, typed("Sec-Fetch-Site: cross-site\r\nContent-Type: text/plain\r\n"))
+    }),
     ("too_many_requests", 429, |_, c| {
         assert_eq!(wait(c, &body("LIMITED", None)).status, 200);
         wait(c, &body("LIMITED", None))

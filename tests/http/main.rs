@@ -35,6 +35,7 @@ mod life;
 mod limits;
 mod line;
 mod metrics;
+mod origins;
 mod pages;
 mod passes;
 mod print;
@@ -144,6 +145,7 @@ fn together() -> Vec<Trial> {
         doctor::dangers_of_servers_are_found,
         doctor::dangers_of_the_machine_are_found,
         doctor::wrong_clocks_are_found,
+        origins::a_foreign_page_takes_and_leaves_no_place,
         life::token_in_wait_resumes,
         life::entry_is_idempotent,
         life::a_backup_is_safe_without_its_journal,

@@ -9,6 +9,7 @@
 //! | `endpoint` | the entries of a list, and the router that is built from a list |
 //! | [`layers`] | the layers around handlers: metrics, caching, size of heads, CORS |
 //! | `body` | reading bodies, with their limits |
+//! | `origin` | whose pages may take and leave places |
 //! | `traffic`, [`request`], `reply` | the two polling calls: handlers, the JSON of requests, the JSON of replies |
 //! | [`check`], [`grpc`] | proxies that ask about their visitors, over HTTP and over gRPC |
 //! | [`stream`] | server-sent events |
@@ -35,6 +36,7 @@ mod health;
 pub mod layers;
 pub mod listener;
 pub mod openapi;
+mod origin;
 pub mod public;
 mod reply;
 pub mod request;

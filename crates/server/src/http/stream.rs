@@ -31,6 +31,7 @@ use super::{
     admin::AdminState,
     layers::Client,
     openapi::public as shapes,
+    origin,
     problem::{
         MISSING_FIELD, OVERLOADED, Problem, TOO_MANY_STREAMS, UNKNOWN_FIELD, UNKNOWN_ZONE, WRONG_TYPE,
     },
@@ -81,6 +82,7 @@ async fn open(
     headers: &HeaderMap,
     asked: &mut Option<Asked>,
 ) -> Result<Response, Problem> {
+    origin::check(&state.cors_origins, headers)?;
     if state.lifecycle.is_out_of_service() {
         return Err(Problem::stopping());
     }

@@ -22,6 +22,7 @@ use super::{
     boxed,
     layers::Client,
     openapi::public as shapes,
+    origin,
     problem::Problem,
     public::PublicState,
     reply, request,
@@ -65,6 +66,7 @@ pub(super) async fn leave(
     request: Request,
 ) -> Result<(StatusCode, Extension<BodyRead>), Problem> {
     let (head, mut body) = request.into_parts();
+    origin::check(&state.cors_origins, &head.headers)?;
     body::check(&head.headers, &body, MAX_BODY)?;
     let body = body::read(&mut body, MAX_BODY, state.intake.body_timeout).await?;
     let request::Ask { zone, token } = request::parse(&body, true)?;
@@ -123,6 +125,7 @@ pub(super) async fn answer<B>(
 where
     B: Body<Data = Bytes> + Unpin,
 {
+    origin::check(&state.cors_origins, headers)?;
     body::check(headers, body, MAX_BODY)?;
     let body = body::read(body, MAX_BODY, state.intake.body_timeout).await?;
     *body_left = false;
