@@ -28,7 +28,7 @@ pub mod served;
 pub mod token;
 pub mod written;
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{collections::BTreeSet, net::IpAddr, sync::Arc, time::Duration};
 
 use admission::{Policy, Visit, VisitState, ZoneId};
 use arc_swap::Guard;
@@ -45,7 +45,7 @@ use limiter::Prefixes;
 use super::{
     Peer, Replied,
     layers::Client,
-    problem::{ADMITTED, DENIED, LEFT, NOT_FOUND, Problem, UNTRUSTED_PROXY, WAITING},
+    problem::{ADMITTED, DENIED, LEFT, NOT_FOUND, Problem, STORE_AWAY, UNTRUSTED_PROXY, WAITING},
     public::PublicState,
     traffic,
     wait::language::Language,
@@ -61,6 +61,10 @@ use token::Tokens;
 
 /// The page's script sends this with its questions. They get no 200, so that they never reach the site.
 const POLL: HeaderName = HeaderName::from_static("weir-poll");
+
+/// How long a zone and its limits may take to answer a check. A store that hangs counts as away after that, so a proxy never takes a slow
+/// store for a Weir that is away, and opens nothing for it. The recipes' proxies wait 3 s for a reply.
+const LONGEST_ASK: Duration = Duration::from_millis(900);
 
 /// A visitor's `POST` to this path of the site ends the visits. It never reaches the site.
 const LEAVE: &str = "/.weir/leave";
@@ -256,7 +260,9 @@ impl Call<'_> {
             _ => None,
         };
         let mut limit = None;
-        let (said, mut response) = match self.ask(token, now_s, &mut limit).await {
+        let asked = tokio::time::timeout(LONGEST_ASK, self.ask(token, now_s, &mut limit)).await;
+        let late = |_| Err(Problem::new(STORE_AWAY, "the store did not answer in time").retry_after(3));
+        let (said, mut response) = match asked.unwrap_or_else(late) {
             Ok(Outside::Entered(visit)) => {
                 let visit =
                     Visit { address: if self.gated.bind_address { self.address() } else { 0 }, ..visit };
