@@ -74,6 +74,7 @@ for at = 1, #claims, 10 do
       if out_at + life * 1000 >= z.now then verdicts[i] = entered(out_at, out_unix, life) end
     elseif s.index >= z.base then
       live = call('GETBIT', s.live_key, bit) == 1
+      if live and not s.known then start_segment(s) end
       local is_lost = epoch ~= z.epoch and call('GETBIT', s.lost_key, bit) == 1
       if not live and z.now < z.recover_until and (is_lost and is_unlikely_in(s, bit) or unknown and not is_lost) then
         -- A lost state gave out this number, and no server remembers it. Or a server saw that it did not wait any more, but
@@ -141,6 +142,7 @@ for _, ask in ipairs(asking) do
     call('SETBIT', s.live_key, ask.bit, 0)
     call('SETBIT', s.here_key, ask.bit, 0)
     call('SETRANGE', s.entry_key, ask.bit * 12, stamp)
+    s.stamped = 1
     set_live(s, s.live - 1)
     set_present(s, s.present - 1)
     go_in(s, ask.bit)

@@ -121,7 +121,7 @@ local function displace()
       z.inside = max(z.inside - call('BITCOUNT', s.in_key), 0)
       call('UNLINK', s.live_key, s.here_key, s.lost_key, s.entry_key, s.in_key, unpack(s.ages))
       call('HDEL', KEYS[4], int(s.index), 'v' .. int(s.index))
-      s.known, s.changed, s.rev, s.front, s.near = false, false, 0, 0, 0
+      s.known, s.changed, s.rev, s.front, s.near, s.stamped = false, false, 0, 0, 0, 0
     end
   end
   call('HDEL', KEYS[4], 'marks')
@@ -264,6 +264,7 @@ if taken == 1 then
       local stamp = call('GETRANGE', s.entry_key, bit * 12, bit * 12 + 11)
       if #stamp < 12 or unpack_struct('>I6', stamp) == 0 then
         call('SETRANGE', s.entry_key, bit * 12, pack('>I6I4I2', entered_at, unix, life))
+        s.stamped, s.changed = 1, s.known
       end
       if s.known and call('SETBIT', s.live_key, bit, 0) == 1 then
         set_live(s, s.live - 1)

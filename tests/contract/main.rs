@@ -10,6 +10,7 @@ mod behaviour;
 #[allow(dead_code, reason = "shared with other tests")]
 mod clock;
 mod learned;
+mod parts;
 #[path = "../support/redis.rs"]
 mod redis;
 mod register;
@@ -55,6 +56,7 @@ fn main() {
         trials.extend(behaviours(&format!("cluster::{library:?}"), in_redis(&three, None)));
         trials.extend(shared_behaviours(&format!("redis::{library:?}"), in_redis(&one, None)));
         trials.extend(shared_behaviours(&format!("cluster::{library:?}"), in_redis(&three, None)));
+        trials.extend(parts(&format!("redis::{library:?}"), in_redis(&one, None)));
         trials.extend(of_the_register(&format!("redis::{library:?}"), in_redis(&one, None)));
         trials.extend(replicated_behaviours(&format!("redis::{library:?}"), in_redis(&one, None)));
         for (of, servers) in [("redis", &one), ("cluster", &three)] {
@@ -135,6 +137,10 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         what_was_learnt_is_written_again_where_it_was_lost,
     ]);
     trials
+}
+
+fn parts(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<Trial> {
+    trials![of, start, parts: each_key_may_vanish_alone, each_key_may_get_a_value_of_another_type]
 }
 
 fn of_the_register(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<Trial> {

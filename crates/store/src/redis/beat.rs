@@ -117,7 +117,7 @@ impl<C: Client> Redis<C> {
         let answer = match self.run(zone, &scripts::BEAT, (slice, &[]), own).await {
             Ok(answer) => answer,
             Err(Refused::Other(error)) => return Err(error),
-            Err(Refused::Keys(_)) => return Err(Garbled("a beat's reply").into()),
+            Err(Refused::Keys(_) | Refused::Torn(_)) => return Err(Garbled("a beat's reply").into()),
         };
         let Answer { header, mut rest, .. } = answer;
         let ends = (rest.number()?, rest.number()?);

@@ -36,6 +36,7 @@ impl<C: Client> Redis<C> {
                 Ok(answer) => return joined(zone, count, answer),
                 Err(Refused::Keys(end)) => next = end,
                 Err(Refused::Other(error)) => return Err(error),
+                Err(Refused::Torn(_)) => return Err(Garbled("a join's reply").into()),
             }
         }
         Err(StoreError::Away("the end of the line moves faster than this server can follow".to_owned()))
@@ -90,7 +91,7 @@ impl<C: Client> Redis<C> {
             match self.run(zone, &scripts::ENTER, (&segments, &[]), |_| vec![bytes.clone()]).await {
                 Ok(answer) => answer,
                 Err(Refused::Other(error)) => return Err(error),
-                Err(Refused::Keys(_)) => return Err(Garbled("a claim's reply").into()),
+                Err(Refused::Keys(_) | Refused::Torn(_)) => return Err(Garbled("a claim's reply").into()),
             };
         let mut verdicts = wire::verdicts(&answer.rest.bytes()?)?;
         if verdicts.len() != count {

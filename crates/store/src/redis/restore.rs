@@ -44,7 +44,7 @@ impl<C: Client> Redis<C> {
         match policy {
             Some(policy) => self.give_policy(zone, &policy, false).await.or_else(|refused| match refused {
                 // The state was lost again, and the caller comes back.
-                Refused::Other(StoreError::UnknownZone) | Refused::Keys(_) => Ok(()),
+                Refused::Other(StoreError::UnknownZone) | Refused::Keys(_) | Refused::Torn(_) => Ok(()),
                 Refused::Other(error) => Err(error),
             }),
             None => Ok(()),
