@@ -256,6 +256,13 @@ else
     local some = call('HMGET', KEYS[4], unpack(names, i, min(i + 999, #names)))
     for j = 1, #some do rows[#rows + 1] = some[j] or '' end
   end
+  -- Between two lines there are segments without tickets. Once the first line has ended, the base moves past them.
+  if rows[1] == '' and z.now >= z.recover_until then
+    local used, last = 1, segment_of(z.next)
+    while rows[used] == '' and z.base + used - 1 < last do used = used + 1 end
+    rows = { unpack(rows, used) }
+    z.base = z.base + used - 1
+  end
   if z.mode == HOLD or z.mode == CLOSED then
     front_end = z.base * SEGMENT
   elseif z.mode == AUTO then

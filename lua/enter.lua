@@ -56,11 +56,11 @@ for at = 1, #claims, 10 do
   local of_line, unknown = is_of_line(epoch, seq)
   verdicts[i] = gone()
   -- No ticket is reported as gone before all servers had time to say what they remember.
-  if of_line == nil and z.now >= z.hold_until and z.now < z.recover_until and seq < min(z.floor, AFTER_LOSS) then
-    -- No server has told of the line before this one. The ticket itself proves the place, unless several lines may have its
-    -- number: those of a configuration file begin with the same one.
+  if of_line == nil and not s.known and z.now >= z.hold_until and z.now < z.recover_until and seq < z.floor then
+    -- No server has told of the line before this one, and no line that is known has numbers here. The ticket itself proves the
+    -- place.
     of_line, unknown, z.base = true, true, min(z.base, s.index)
-    past = string.sub(pack('>i8i8i8i8', epoch, 0, 0, min(z.floor, AFTER_LOSS)) .. past, 1, PAST)
+    past = string.sub(pack('>i8i8i8i8', epoch, 0, 0, z.floor) .. past, 1, PAST)
   end
   if of_line == nil and z.now < z.recover_until then
     -- The servers on the list may all have spoken, but the list of this state need not have the one that knows this epoch.

@@ -48,14 +48,15 @@ local PAST = 64 * 32
 -- How far the clock can leap, and entries leave their window by that. How long the presumption waits for a server that has
 -- not called. How far beyond its bounds the clock may be.
 local LEAP_MS, SERVER_MS, LATE_MS = 1000, 70000, 500
--- The first number of a line that may have had a predecessor: those of the predecessor are below it.
-local AFTER_LOSS = 256 * SEGMENT
+-- A line that may have had a predecessor begins at a random number from AFTER_LOSS on, and has a random epoch, so that the two have
+-- no ticket in common. Both are parts of SPOTS; 67,108,864 numbers are 1,024 segments.
+local AFTER_LOSS, SPOTS, SPREAD = 256 * SEGMENT, 67108864, 41474747
 local FIXED, PER_SEGMENT = 8, 9
 -- How long nobody enters a zone whose visitors are not known.
 local BLIND_MS = 60000
 
 -- The header. Tests read the names, so there are no comments among them.
---   born, floor, start    when the line was created; its first number; the first number of this epoch
+--   born, floor, start    the line's first epoch, which tells lines apart; its first number; the first number of this epoch
 --   presumed_at, presumed slots that are presumed to be taken: at which instant they are in the log, and how many. The
 --                         instant is 0 once every server has given back what it remembers
 --   spare_until           until when nobody is evicted: people may have been heard by a server that is silent, or come back
@@ -608,6 +609,12 @@ local function begin_blind()
   z.unseen, z.unseen_until, z.unseen_told = z.max_active, z.now + BLIND_MS, 0
 end
 
+-- The number of this process; nil if it is known to have held the state at the last call.
+local function unknown_run()
+  if call('EXISTS', KEYS[5]) == 1 then return nil end
+  return tonumber(string.sub(string.match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12), 16)
+end
+
 -- Creates a zone with the policy from ARGV[at] on. If the zone may have been there before, it begins as after a loss.
 local POLICY = { 'mode', 'n', 'subs', 'period', 'idle', 'ttl', 'failure', 'visit_idle', 'max_active' }
 
@@ -620,14 +627,17 @@ local function create(epoch, at, is_new)
   z.now = max(hi > 0 and min(wall, hi) or wall, lo)
   z.offset = wall - z.now
   z.due_base, z.epoch = z.now, epoch or tonumber(time[1])
-  z.born = z.epoch
   if not is_new then
-    z.floor = AFTER_LOSS
+    -- Nearby instants give spots that are far apart.
+    local spot = ((unknown_run() or 0) + wall) % SPOTS * SPREAD % SPOTS
+    z.epoch = z.epoch + 1 + floor(spot / 64)
+    z.floor = AFTER_LOSS + spot
     z.base, z.start, z.next = segment_of(z.floor), z.floor, z.floor
     z.hold_until, z.recover_until = z.now + z.period + 1000, z.now + z.idle * 1000
     blind_since = 0
     begin_blind()
   end
+  z.born = z.epoch
   call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[8])
 end
 
@@ -647,12 +657,6 @@ local function is_recovering() return z.now < z.hold_until or (z.presumed_at > 0
 
 -- When people whose period was `period` have had time to ask again.
 local function back_at(period) return z.now + 2 * period + 5000 end
-
--- The number of this process; nil if it is known to have held the state at the last call.
-local function unknown_run()
-  if call('EXISTS', KEYS[5]) == 1 then return nil end
-  return tonumber(string.sub(string.match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12), 16)
-end
 
 -- Notes which process has the state. If it is another one than before, it was restarted or took over, and the last writes
 -- of that process may be lost.

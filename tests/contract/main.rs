@@ -120,7 +120,7 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         register_lists_zones_in_order_and_is_put_again_when_lost,
         two_servers_have_one_line,
         entry_learnt_from_a_repeated_claim_survives_a_lost_state,
-        line_goes_in_front_of_one_that_was_begun_without_it,
+        lines_that_began_without_each_other_lose_nobody,
         people_inside_are_counted_after_a_loss,
         tickets_that_no_server_remembers_keep_their_places,
         freed_segment_keeps_its_longest_life,

@@ -22,13 +22,13 @@ fn all() -> [&'static Script; 11] {
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
 const PINNED: [(&str, &str); 11] = [
-    ("join", "02eb9bc94cecf8cadf54c14bb42b5eaa6fb303f2"),
-    ("enter", "055b526ded0894cafbaac94a7bb6f604aa599778"),
-    ("beat", "d25f4f01d09336fb0c7546e7c1d1db8fbcbd5f60"),
-    ("visits", "9e4f8c5f359a113ab1258fe7057193ce83736c5e"),
-    ("policy", "3410a0afcfe35c1dd1b7700d0475d0528f451b68"),
-    ("restore", "0b2064888afd5370912618836f38069384a2eb4b"),
-    ("mend", "2bbce035f3e77da3471352dcbe187101e884d29d"),
+    ("join", "067803ecf0cd6f11c773bba57154818e69b2532c"),
+    ("enter", "08d842b51d83a2d49b1608417a40538ad579208b"),
+    ("beat", "8b319af64434d4de39a0370605d2f478f899517f"),
+    ("visits", "08076460d3f5e8b9aaf2ec92063437d2f333c25c"),
+    ("policy", "5769e377121067500b0abd587c354720205087f5"),
+    ("restore", "c22bdd61dbbac4455f4b28cb48092022270ec375"),
+    ("mend", "479ef73e4675f3500d2e5670fbd1e23979cc1cab"),
     ("zones", "2e12e7e991e72fffe58cc9a18de745493cf9e632"),
     ("define", "255209b08618c3103be13252d3a6b19ae3b6e66a"),
     ("learned", "5356420f63b92d77a7fb0e87103999ee3dd191bc"),

@@ -68,9 +68,11 @@ impl<C: Client> Redis<C> {
         let mut segments = BTreeSet::new();
         {
             let memory = lock(&zone.memory);
-            let header = memory.as_ref().ok_or(StoreError::UnknownZone)?.header;
-            let front_end = header.appointed.max(1) - 1;
-            segments.extend((header.base..=split(front_end).0).take(self.max_segments / 2));
+            let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
+            let front_end = memory.header.appointed.max(1) - 1;
+            let of_front = memory.header.base..=split(front_end).0;
+            segments
+                .extend(of_front.filter(|segment| !memory.is_unused(*segment)).take(self.max_segments / 2));
         }
         let mut count = 0;
         for &(seq, _) in &claims[..claims.len().min(MAX_CLAIMS)] {
