@@ -84,8 +84,6 @@ struct Zone {
     decides: AtomicBool,
     /// Set once Redis has this server on the zone's list. Decisions wait for it.
     signed: OnceCell<()>,
-    /// The last decision was not confirmed by a replica. Beats ask for the confirmation, too, until one is.
-    unconfirmed: AtomicBool,
     /// When this server last began the state anew, and how often in a short time.
     mended: Mutex<Mended>,
 }
@@ -172,7 +170,6 @@ impl<C: Client> Redis<C> {
                 memory: Mutex::default(),
                 decides: AtomicBool::new(false),
                 signed: OnceCell::new(),
-                unconfirmed: AtomicBool::new(false),
                 mended: Mutex::default(),
             })
         }));

@@ -120,23 +120,15 @@ impl<C: Client> Redis<C> {
         keys: Vec<Bytes>,
         args: Vec<Bytes>,
     ) -> std::result::Result<Answer, Refused> {
-        let must_hold = is_decision(script) || zone.unconfirmed.load(Ordering::Relaxed);
-        let confirm = if must_hold { self.durability.confirm() } else { None };
+        let confirm = if is_decision(script) { self.durability.confirm() } else { None };
         #[cfg(feature = "sabotage")]
         let script = sabotage::script(script);
         let sent = Instant::now();
         let value = match self.client.run(script, keys, args, confirm).await {
             Ok(value) => value,
             Err(ClientError::Script(text)) => return Err(refused(&text)),
-            Err(error @ ClientError::Unconfirmed { .. }) => {
-                zone.unconfirmed.store(true, Ordering::Relaxed);
-                return Err(StoreError::from(error).into());
-            }
             Err(error) => return Err(StoreError::from(error).into()),
         };
-        if confirm.is_some() {
-            zone.unconfirmed.store(false, Ordering::Relaxed);
-        }
         let mut rest = Reply::new(value)?;
         let raw = rest.bytes()?;
         let garbled = |Garbled(what)| {
