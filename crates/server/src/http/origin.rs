@@ -92,6 +92,7 @@ mod tests {
         let (host, evil) = (("host", "weir.example:8443"), ("origin", "https://evil.example"));
         let site = |value| ("sec-fetch-site", value);
         // The headers, and whether nothing listed, a shop listed, and any origin listed lets the request through.
+        #[expect(clippy::type_complexity, reason = "a table of cases")]
         let cases: &[(&[(&str, &str)], [bool; 3])] = &[
             (&[host], [true, true, true]),
             (&[host, evil], [false, false, true]),
