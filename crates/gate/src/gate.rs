@@ -21,7 +21,8 @@ use std::{
 };
 
 use admission::{
-    Definition, Mode, Notice, Policy, Seals, Ticket, VISIT_LEN, Verdict, Visit, VisitState, ZoneId,
+    BypassSealer, Definition, Mode, Notice, Policy, Seals, Ticket, VISIT_LEN, Verdict, Visit, VisitState,
+    ZoneId,
 };
 use arc_swap::ArcSwap;
 use events::{Bus, Limited, LimitedCall, Refused};
@@ -35,7 +36,7 @@ use crate::{
     limits::ZoneLimits,
     pace::Pace,
     reply::{Refusal, Reply},
-    room::{FollowerView, OperatorView, Room, Shared, ZoneTotals},
+    room::{FollowerView, OperatorView, Room, RoomSealers, Shared, ZoneTotals},
 };
 pub use zones::Listing;
 
@@ -53,10 +54,22 @@ const TOLD_WITHIN: Duration = Duration::from_secs(60);
 
 type Rooms = HashMap<ZoneId, Arc<Room>>;
 
+/// The keys, and what is derived from them for all zones.
+struct Keys {
+    keys: Arc<Seals>,
+    bypass: Arc<BypassSealer>,
+}
+
+impl Keys {
+    fn new(seals: Seals) -> Self {
+        Self { bypass: Arc::new(seals.bypass_sealer()), keys: Arc::new(seals) }
+    }
+}
+
 /// All zones that are served, over one store.
 pub struct Gate<S> {
     shared: Shared<S>,
-    seals: ArcSwap<Seals>,
+    seals: ArcSwap<Keys>,
     rooms: ArcSwap<Rooms>,
     /// When this server started.
     born: Instant,
@@ -76,7 +89,7 @@ impl<S: Store> Gate<S> {
         let shared = Shared { store: Arc::new(store), bus, pace, open_after_ms: 0 };
         Self {
             shared,
-            seals: ArcSwap::from_pointee(seals),
+            seals: ArcSwap::from_pointee(Keys::new(seals)),
             rooms: ArcSwap::default(),
             born: Instant::now(),
             routes: watch::Sender::default(),
@@ -114,7 +127,13 @@ impl<S: Store> Gate<S> {
     /// The keys that seal tokens.
     #[must_use]
     pub fn seals(&self) -> Arc<Seals> {
-        self.seals.load_full()
+        Arc::clone(&self.seals.load().keys)
+    }
+
+    /// Seals and opens bypass tokens, which belong to no zone.
+    #[must_use]
+    pub fn bypass_sealer(&self) -> Arc<BypassSealer> {
+        Arc::clone(&self.seals.load().bypass)
     }
 
     /// Seals and opens tokens with these keys from now on. A call that is under way may still reply with a token of the keys
@@ -123,9 +142,9 @@ impl<S: Store> Gate<S> {
         // A room that is opened meanwhile would keep the keys before.
         let _changing = self.changing.lock().await;
         for room in self.rooms.load().values() {
-            room.set_sealer(seals.sealer(&room.zone));
+            room.set_sealers(RoomSealers::of(&seals, &room.zone));
         }
-        self.seals.store(Arc::new(seals));
+        self.seals.store(Arc::new(Keys::new(seals)));
     }
 
     /// Takes a ticket in a zone's line, or resumes the token's ticket.
@@ -205,7 +224,7 @@ impl<S: Store> Gate<S> {
     pub fn visit(&self, zone: &ZoneId, sealed: &[u8], unix_s: u64) -> Option<(Visit, VisitState)> {
         let rooms = self.rooms.load();
         let room = rooms.get(zone)?;
-        let visit = self.seals.load().visit_sealer(zone).open(sealed).ok()?;
+        let visit = room.open_visit(sealed).ok()?;
         let state = match room.has_left(visit.seq) {
             true => VisitState::Ended,
             false => visit.state(&room.policy(), unix_s),
@@ -231,7 +250,11 @@ impl<S: Store> Gate<S> {
     /// Seals a visit of a zone.
     #[must_use]
     pub fn seal_visit(&self, zone: &ZoneId, visit: &Visit) -> [u8; VISIT_LEN] {
-        self.seals.load().visit_sealer(zone).seal(visit)
+        match self.rooms.load().get(zone) {
+            Some(room) => room.seal_visit(visit),
+            // The zone was removed a moment ago.
+            None => self.seals.load().keys.visit_sealer(zone).seal(visit),
+        }
     }
 
     /// Like [`Gate::leave`], for the holder of this token.
@@ -412,7 +435,7 @@ impl<S: Store> Gate<S> {
     /// Whether a zone of this name gave out the token, and this server has not seen that it was removed.
     fn proves(&self, zone: &str, token: &[u8]) -> bool {
         let Ok(zone) = ZoneId::parse(zone) else { return false };
-        self.seals.load().sealer(&zone).open(token).is_ok() && !self.removed().contains(&zone)
+        self.seals.load().keys.sealer(&zone).open(token).is_ok() && !self.removed().contains(&zone)
     }
 
     fn removed(&self) -> std::sync::MutexGuard<'_, HashSet<ZoneId>> {

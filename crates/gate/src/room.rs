@@ -43,7 +43,9 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64},
 };
 
-use admission::{BadSeal, Definition, Notice, Policy, Sealer, Ticket, View, ZoneId};
+use admission::{
+    BadSeal, Definition, Notice, Policy, Sealer, Seals, Ticket, VISIT_LEN, View, Visit, VisitSealer, ZoneId,
+};
 use arc_swap::ArcSwap;
 use events::{Bus, NoticeChanged, StoreCall};
 use store::{Store, StoreError};
@@ -96,11 +98,24 @@ impl Defined {
     }
 }
 
+/// The sealers of one zone. Deriving their keys takes as long as checking a seal, so it is done once for each rotation.
+pub(crate) struct RoomSealers {
+    places: Sealer,
+    visits: VisitSealer,
+}
+
+impl RoomSealers {
+    /// Those of a zone.
+    pub(crate) fn of(seals: &Seals, zone: &ZoneId) -> Self {
+        Self { places: seals.sealer(zone), visits: seals.visit_sealer(zone) }
+    }
+}
+
 /// One zone.
 pub(crate) struct Room {
     pub(crate) zone: ZoneId,
-    /// A rotation of the keys replaces it.
-    sealer: ArcSwap<Sealer>,
+    /// A rotation of the keys replaces them.
+    sealers: ArcSwap<RoomSealers>,
     bus: Arc<Bus>,
     /// The zone's number in events.
     pub(crate) id: events::Zone,
@@ -151,7 +166,7 @@ impl Room {
         shared: &Shared<S>,
         zone: ZoneId,
         definition: &Definition,
-        sealer: Sealer,
+        sealers: RoomSealers,
     ) -> Result<Arc<Self>, StoreError> {
         let (bus, store) = (&shared.bus, &shared.store);
         let id = bus.zone(&zone);
@@ -159,11 +174,11 @@ impl Room {
         if let Err(error @ StoreError::Unreadable(_)) = &put {
             tracing::error!(%zone, %error, "the zone is not available; the others are served");
             let view = current_view::before_the_first(definition.policy);
-            let room = Self::start(shared, zone, (view, definition), sealer, Keeper::Configuration);
+            let room = Self::start(shared, zone, (view, definition), sealers, Keeper::Configuration);
             room.set_away();
             return Ok(room);
         }
-        Ok(Self::start(shared, zone, (put?, definition), sealer, Keeper::Configuration))
+        Ok(Self::start(shared, zone, (put?, definition), sealers, Keeper::Configuration))
     }
 
     /// A room for a zone that the store keeps. The store is still to be asked about it.
@@ -171,17 +186,17 @@ impl Room {
         shared: &Shared<S>,
         zone: ZoneId,
         definition: &Definition,
-        sealer: Sealer,
+        sealers: RoomSealers,
     ) -> Arc<Self> {
         let view = current_view::before_the_first(definition.policy);
-        Self::start(shared, zone, (view, definition), sealer, Keeper::Store)
+        Self::start(shared, zone, (view, definition), sealers, Keeper::Store)
     }
 
     fn start<S: Store>(
         shared: &Shared<S>,
         zone: ZoneId,
         (view, definition): (View, &Definition),
-        sealer: Sealer,
+        sealers: RoomSealers,
         keeper: Keeper,
     ) -> Arc<Self> {
         let (calls, called) = mpsc::channel(MAX_WAITING);
@@ -193,7 +208,7 @@ impl Room {
         let room = Arc::new(Self {
             id: shared.bus.zone(&zone),
             zone,
-            sealer: ArcSwap::from_pointee(sealer),
+            sealers: ArcSwap::from_pointee(sealers),
             bus: Arc::clone(&shared.bus),
             published: Mutex::default(),
             gone: GoneTickets::default(),
@@ -228,17 +243,32 @@ impl Room {
 
     /// The ticket of a token of this zone.
     pub(crate) fn open_token(&self, token: &[u8]) -> Result<Ticket, BadSeal> {
-        self.sealer.load().open(token)
+        self.sealers.load().places.open(token)
     }
 
     /// The token of a ticket of this zone.
     fn seal(&self, ticket: &Ticket) -> Token {
-        self.sealer.load().seal(ticket)
+        self.sealers.load().places.seal(ticket)
     }
 
-    /// Seals and opens tokens with other keys from now on.
-    pub(crate) fn set_sealer(&self, sealer: Sealer) {
-        self.sealer.store(Arc::new(sealer));
+    /// Whether the key in force sealed this token, which must be one of this zone.
+    fn is_sealed_now(&self, token: &Token) -> bool {
+        self.sealers.load().places.is_current(token)
+    }
+
+    /// The visit of this zone that `sealed` holds.
+    pub(crate) fn open_visit(&self, sealed: &[u8]) -> Result<Visit, BadSeal> {
+        self.sealers.load().visits.open(sealed)
+    }
+
+    /// Seals a visit of this zone.
+    pub(crate) fn seal_visit(&self, visit: &Visit) -> [u8; VISIT_LEN] {
+        self.sealers.load().visits.seal(visit)
+    }
+
+    /// Seals and opens with other keys from now on.
+    pub(crate) fn set_sealers(&self, sealers: RoomSealers) {
+        self.sealers.store(Arc::new(sealers));
     }
 
     /// Whether the visitor with this ticket left lately.

@@ -4,14 +4,11 @@
 //! digest suffices, because that many random bits cannot be guessed. Invariants: a presented token is compared with every
 //! known token, in constant time, even after a match; no code here prints a token or the digest of a presented token.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
-use aws_lc_rs::{
-    constant_time::verify_slices_are_equal,
-    digest::{SHA256, SHA256_OUTPUT_LEN, digest},
-    rand,
-};
+use aws_lc_rs::rand;
 use base64::{Engine as _, prelude::BASE64_URL_SAFE_NO_PAD as BASE64};
+use check::digest::SecretDigest;
 use hyper::header::{AUTHORIZATION, HeaderMap};
 
 use crate::problem::{FORBIDDEN, Problem, UNAUTHORIZED};
@@ -51,52 +48,6 @@ impl Role {
     }
 }
 
-/// The SHA-256 of a token or another secret.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct TokenDigest([u8; SHA256_OUTPUT_LEN]);
-
-impl TokenDigest {
-    /// The digest of a secret.
-    #[must_use]
-    pub fn of(token: &[u8]) -> Self {
-        let mut bytes = [0; SHA256_OUTPUT_LEN];
-        bytes.copy_from_slice(digest(&SHA256, token).as_ref());
-        Self(bytes)
-    }
-
-    /// Whether this is the digest of `shown`. Takes the same time wherever they differ.
-    #[must_use]
-    pub fn is_of(&self, shown: &[u8]) -> bool {
-        verify_slices_are_equal(&self.0, &Self::of(shown).0).is_ok()
-    }
-
-    /// Reads 64 hex digits.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let value = |digit: u8| char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok());
-        let mut bytes = [0; SHA256_OUTPUT_LEN];
-        if text.len() != 2 * bytes.len() {
-            return None;
-        }
-        for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-            *byte = value(pair[0])? << 4 | value(pair[1])?;
-        }
-        Some(Self(bytes))
-    }
-}
-
-impl fmt::Display for TokenDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for TokenDigest {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(a digest)")
-    }
-}
-
 /// A token in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminToken {
@@ -105,7 +56,7 @@ pub struct AdminToken {
     /// The holder's role.
     pub role: Role,
     /// The token's digest.
-    pub sha256: TokenDigest,
+    pub sha256: SecretDigest,
 }
 
 impl AdminToken {
@@ -120,11 +71,11 @@ impl AdminToken {
     ///
     /// # Errors
     /// If the system has no random numbers.
-    pub fn make() -> Result<(String, TokenDigest), aws_lc_rs::error::Unspecified> {
+    pub fn make() -> Result<(String, SecretDigest), aws_lc_rs::error::Unspecified> {
         let mut bytes = [0; TOKEN_BYTES];
         rand::fill(&mut bytes)?;
         let token = format!("{PREFIX}{}", BASE64.encode(bytes));
-        let digest = TokenDigest::of(token.as_bytes());
+        let digest = SecretDigest::of(token.as_bytes());
         Ok((token, digest))
     }
 }
@@ -159,7 +110,7 @@ impl Caller {
 /// The known tokens.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
-    tokens: Vec<(Arc<str>, Role, TokenDigest)>,
+    tokens: Vec<(Arc<str>, Role, SecretDigest)>,
 }
 
 impl Access {
@@ -190,10 +141,10 @@ impl Access {
                 "send `Authorization: Bearer` and a token, as `weir token new` makes them",
             )
         })?;
-        let shown = TokenDigest::of(shown);
+        let shown = SecretDigest::of(shown);
         let mut found = None;
         for (name, role, known) in &self.tokens {
-            if verify_slices_are_equal(&known.0, &shown.0).is_ok() {
+            if known.is_same(&shown) {
                 found = Some((name, *role));
             }
         }
@@ -229,7 +180,7 @@ mod tests {
         let access = Access::new(&tokens.collect::<Vec<_>>());
         for (at, (token, digest)) in made.iter().enumerate() {
             assert!(token.len() == 48 && token.starts_with(PREFIX), "{token}");
-            assert_eq!(TokenDigest::parse(&digest.to_string()), Some(*digest));
+            assert_eq!(SecretDigest::parse(&digest.to_string()), Some(*digest));
             for scheme in ["Bearer", "bearer"] {
                 let caller = access.who(&shown(&format!("{scheme} {token}"))).expect("known");
                 assert_eq!((caller.role, caller.authenticated), (Role::ALL[at].0, true));
@@ -251,7 +202,7 @@ mod tests {
             shown(token),
             shown(&format!("Bearer {}", &token[..47])),
             shown(&format!("Bearer {token}A")),
-            shown(&format!("Bearer {}", digest(&SHA256, b"").as_ref().len())),
+            shown("Bearer 32"),
             twice,
         ] {
             assert_eq!(access.who(&wrong).expect_err("unknown").code, UNAUTHORIZED, "{wrong:?}");

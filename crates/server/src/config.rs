@@ -23,6 +23,7 @@ use std::{
 };
 
 use admission::{Definition, ZoneId};
+use check::{Route, Routes};
 use clap::{Arg, ArgMatches};
 use gate::limits::LimitSettings;
 use ipnet::IpNet;
@@ -31,11 +32,7 @@ use crate::{
     access::AdminToken,
     audit,
     fanout::FanoutSettings,
-    http::{
-        check::routes::{Route, Routes},
-        cors::Origins,
-        wait::WaitSettings,
-    },
+    http::{cors::Origins, wait::WaitSettings},
     keys::SealSettings,
     passes::PassSettings,
     stores::StoreSettings,

@@ -14,6 +14,7 @@ use std::{
     time::Duration,
 };
 
+use check::{Route, question::Question, written};
 use hyper::Method;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value, json};
@@ -21,7 +22,6 @@ use tokio::time::sleep;
 
 use crate::{
     failure::{self, Failure},
-    http::check::{question::Question, routes::Route, written},
     keys,
     secret::Secret,
 };

@@ -7,7 +7,7 @@ use events::{ZoneAdded, ZoneRemoved};
 use store::{Store, StoreError};
 
 use super::{Gate, Rooms};
-use crate::room::Room;
+use crate::room::{Room, RoomSealers};
 
 /// What a register says about a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,8 @@ impl<S: Store> Gate<S> {
             room.set_definition(definition);
             return Ok(Arc::clone(room));
         }
-        Room::open(&self.shared, zone.clone(), definition, self.seals.load().sealer(zone)).await
+        Room::open(&self.shared, zone.clone(), definition, RoomSealers::of(&self.seals.load().keys, zone))
+            .await
     }
 
     /// Of the zones that are `mine`, serves exactly these from now on, as a store's register lists them. Waits for no
@@ -99,8 +100,8 @@ impl<S: Store> Gate<S> {
             let room = before.get(&zone).map_or_else(
                 || {
                     changed = true;
-                    let sealer = self.seals.load().sealer(&zone);
-                    let room = Room::follow(&self.shared, zone.clone(), &definition, sealer);
+                    let sealers = RoomSealers::of(&self.seals.load().keys, &zone);
+                    let room = Room::follow(&self.shared, zone.clone(), &definition, sealers);
                     if listing == Listing::Unknown {
                         room.set_away();
                     }

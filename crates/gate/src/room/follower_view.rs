@@ -77,6 +77,6 @@ impl FollowerView {
     /// the key is forgotten.
     #[must_use]
     pub fn is_current(&self, token: &Token) -> bool {
-        self.room.sealer.load().is_current(token)
+        self.room.is_sealed_now(token)
     }
 }

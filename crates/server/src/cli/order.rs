@@ -2,6 +2,7 @@
 
 use std::{ffi::OsString, net::IpAddr, path::PathBuf};
 
+use check::question::Question;
 use clap::ArgMatches;
 
 use super::{
@@ -12,7 +13,7 @@ use crate::{
     access::{AdminToken, Role},
     audit,
     config::{self, ConfigFault, Sources},
-    http::{check::question::Question, openapi::Document},
+    http::openapi::Document,
     remote::{Call, Server},
     secret::Secret,
 };

@@ -3,12 +3,13 @@
 use std::net::IpAddr;
 
 use admission::BypassToken;
+use check::{question::Question, token};
 
 use crate::{
     clock,
     config::{Config, ConfigFault},
     failure::{self, Failure},
-    http::check::{question::Question, token},
+    http::check::address_digest,
     keys::{IfMissing, Keys},
 };
 
@@ -59,7 +60,8 @@ impl NewBypass {
 pub(super) fn new_bypass(config: &Config, wanted: &NewBypass) -> Result<String, Failure> {
     let Keys { seals, .. } = Keys::read(&config.seal, &config.pass, &config.data_dir, IfMissing::Refuse)?;
     let expires_s = clock::unix_ms() / 1_000 + wanted.valid_s;
-    let token = token::make(&seals, &wanted.name, expires_s, wanted.only_from);
+    let client = wanted.only_from.map_or(0, address_digest);
+    let token = token::make(&seals.bypass_sealer(), &wanted.name, expires_s, client);
     let name = &wanted.name;
     Ok(format!(
         "{token}\n\n\

@@ -10,6 +10,7 @@ use std::{
 };
 
 use admission::{Definition, ZoneId};
+use check::{Gated, Outcome, Route, Routes};
 use gate::{cells, limits::LimitSettings};
 use ipnet::IpNet;
 use store::redis::{
@@ -27,7 +28,6 @@ use crate::{
     audit,
     fanout::{FanoutSettings, nats},
     http::{
-        check::routes::{Gated, Outcome, Route, Routes},
         cors::Origins,
         wait::{WaitSettings, target::Target},
     },

@@ -8,6 +8,7 @@ mod token;
 use std::{collections::HashMap, ops::Range, path::Path};
 
 use admission::{Definition, FIELDS, Field, FieldKind, Notice, Policy, ZoneId};
+use check::Route;
 use gate::definitions::ZONES_MAX;
 use toml::{
     Spanned,
@@ -20,7 +21,7 @@ use super::{
     ConfigFault,
     settings::{Kind, Origin, SETTINGS, SettingValue, Value, out_of_range},
 };
-use crate::http::{check::routes::Route, wait::target::Target};
+use crate::http::wait::target::Target;
 
 const MAX_LEN: u64 = 4 << 20;
 

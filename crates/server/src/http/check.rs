@@ -4,15 +4,11 @@
 //! |---|---|
 //! | `asked` | the request of a visitor, as a proxy describes it |
 //! | `envoy` | the same over gRPC, and the reply |
-//! | `path`, `pattern`, `routes` | which route decides about it |
-//! | `written` | routes as they are written, in files and in JSON |
 //! | `served` | the routes in force, with their counts |
-//! | `question` | which route decides about a request that somebody describes |
-//! | `cookie` | the visitor's place or visit |
-//! | `token` | the bypass tokens that it carries |
+//! | `cookie` | the cookies that replies give out |
 //! | `page` | what a visitor sees who may not go on |
 //!
-//! A visitor with an open visit is let through from memory: the seal is checked, and no store is asked. Invariants: only trusted
+//! The crate `check` decides which route a request has to obey. Here its zone is asked, and the reply is worded. A visitor with an open visit is let through from memory: the seal is checked, and no store is asked. Invariants: only trusted
 //! proxies are answered. 200 means that the request may go on, and nothing else means that. A reply never leads to another address
 //! than the one that was asked for.
 
@@ -20,18 +16,18 @@ mod asked;
 mod cookie;
 pub mod envoy;
 mod page;
-pub mod path;
-pub mod pattern;
-pub mod question;
-pub mod routes;
 pub mod served;
-pub mod token;
-pub mod written;
 
-use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, sync::Arc};
 
 use admission::{Policy, Visit, VisitState, ZoneId};
 use arc_swap::Guard;
+use check::{
+    Decision, Gated, Request,
+    cookie::{GIVEN, Held, held},
+    path,
+    token::{self, Tokens},
+};
 use envoy_types::ext_authz::v3::pb::CheckRequest;
 use events::LimitedCall;
 use gate::{Refusal, Reply, limits::Asked as Limit};
@@ -52,18 +48,11 @@ use super::{
 };
 use crate::clock;
 use asked::{Asked, Wanted};
-use cookie::Held;
 use page::{Blocked, Why};
-use path::RoutePath;
-use routes::{Gated, Outcome, Routes, Visitor};
-use served::{InForce, Said};
-use token::Tokens;
+use served::{Counted, InForce};
 
 /// The page's script sends this with its questions. They get no 200, so that they never reach the site.
 const POLL: HeaderName = HeaderName::from_static("weir-poll");
-
-/// A visitor's `POST` to this path of the site ends the visits. It never reaches the site.
-const LEAVE: &str = "/.weir/leave";
 
 /// Whether a path is one of the check's.
 pub(super) fn is_path(path: &str) -> bool {
@@ -108,70 +97,80 @@ fn routes_for(state: &PublicState, peer: IpAddr) -> Result<Guard<Arc<InForce>>, 
 /// Decides about a request, and words the reply.
 async fn decide(
     state: &PublicState,
-    routes: &InForce,
+    in_force: &InForce,
     asked: &Asked<'_>,
     headers: &HeaderMap,
     client: Client,
 ) -> Response<Full<bytes::Bytes>> {
-    let path = RoutePath::of(&asked.target);
-    if asked.method == "POST" && path.normal == LEAVE {
-        state.routes.left.inc();
-        return leave(state, &routes.routes, asked, headers);
-    }
-    let address = client.0.to_canonical();
-    let tokens = if routes.routes.ask_for_tokens() {
+    let tokens = if in_force.routes.ask_for_tokens() {
         let who = (asked.is_secure, address_digest(client.0), clock::unix_ms() / 1_000);
-        Tokens::of(&state.gate.seals(), headers, &asked.target, who)
+        Tokens::of(&state.gate.bypass_sealer(), headers, asked.target, who)
     } else {
         Tokens::default()
     };
-    let visitor = Visitor {
-        method: asked.method,
-        host: &asked.host,
-        path: &path,
+    let request = Request {
+        method: Cow::Borrowed(&asked.method),
+        host: Cow::Borrowed(&asked.host),
+        target: Cow::Borrowed(asked.target),
+        is_secure: asked.is_secure,
         headers,
-        address,
+        address: client.0.to_canonical(),
         tokens: &tokens.names,
     };
-    let Some(found) = routes.routes.find(&visitor) else {
-        state.routes.none.inc();
-        return asked.through(None);
-    };
-    let (said, reply) = match (&found.route.outcome, found.ungated) {
-        (Outcome::Zone(gated), None) => {
+    let (index, (counted, reply)) = match in_force.routes.decide(&request) {
+        Decision::Leave => {
+            state.routes.left.inc();
+            return leave(state, in_force, asked, headers);
+        }
+        Decision::Unrouted => {
+            state.routes.none.inc();
+            return asked.through(None);
+        }
+        Decision::LetThrough { index, .. } => {
+            let given = tokens.given.filter(|given| in_force.routes.all()[index].takes_token(&given.name));
+            let cookie = given.map(|given| {
+                let name = token::cookie_name(asked.is_secure);
+                cookie::of_token(name, &given.text, given.left_s, asked.is_secure)
+            });
+            (index, (Counted::Through, asked.through(cookie)))
+        }
+        Decision::Denied { index } => {
+            (index, (Counted::Denied, asked.finish(Problem::from(DENIED).into_reply())))
+        }
+        Decision::Gated { index, gated } => {
             let call = Call { state, asked, headers, client, gated };
-            call.answer().await
+            (index, call.answer().await)
         }
-        (Outcome::Bypass, _) => {
-            let cookie = tokens.cookie_for(|name| found.route.takes_token(name));
-            (Said::Through, asked.through(cookie))
-        }
-        (Outcome::Zone(_), _) => (Said::Through, asked.through(None)),
-        (Outcome::Deny, _) => (Said::Denied, asked.finish(Problem::from(DENIED).into_reply())),
     };
-    routes.counts(found.index)[said as usize].inc();
+    in_force.counts(index)[counted as usize].inc();
     reply
 }
 
 /// Ends the visits that a visitor has here.
 fn leave(
     state: &PublicState,
-    routes: &Routes,
+    in_force: &InForce,
     asked: &Asked<'_>,
     headers: &HeaderMap,
 ) -> Response<Full<bytes::Bytes>> {
     let now_s = clock::unix_ms() / 1_000;
     let mut response = Problem::from(LEFT).into_reply();
-    let zones: BTreeSet<&ZoneId> = routes.zones().collect();
-    for zone in zones {
-        let name = cookie::name(zone, asked.is_secure);
-        let Some(Held::Visit(sealed)) = cookie::held(headers, &name) else { continue };
-        if let Some((visit, VisitState::Open | VisitState::Renew)) =
-            state.gate.visit(zone, sealed.as_bytes(), now_s)
-        {
-            state.gate.leave(zone, visit.seq);
+    let zones: BTreeMap<&ZoneId, &Gated> =
+        in_force.routes.gated().map(|gated| (&gated.zone, gated)).collect();
+    for (zone, gated) in zones {
+        let name = gated.cookie.get(asked.is_secure);
+        let mut visits = held(headers, name).filter_map(|held| match held {
+            Held::Visit(sealed) => Some(sealed),
+            Held::Place(_) => None,
+        });
+        let Some(first) = visits.next() else { continue };
+        for sealed in std::iter::once(first).chain(visits) {
+            if let Some((visit, VisitState::Open | VisitState::Renew)) = state.gate.visit(zone, sealed, now_s)
+            {
+                state.gate.leave(zone, visit.seq);
+            }
         }
-        response.headers_mut().append(SET_COOKIE, cookie::none(&name, asked.is_secure));
+        response.headers_mut().append(SET_COOKIE, cookie::none(name, asked.is_secure));
     }
     asked.finish(response)
 }
@@ -191,7 +190,7 @@ impl Asked<'_> {
         if self.wanted == Wanted::Page {
             // The visitor entered between the two questions. The proxy can only send a reply on: it leads to the same address.
             *response.status_mut() =
-                if is_safe(self.method) { StatusCode::SEE_OTHER } else { StatusCode::TEMPORARY_REDIRECT };
+                if is_safe(&self.method) { StatusCode::SEE_OTHER } else { StatusCode::TEMPORARY_REDIRECT };
             response.headers_mut().insert(LOCATION, self.same_address());
         }
         response
@@ -199,8 +198,10 @@ impl Asked<'_> {
 
     /// The address that was asked for, as a path. Two slashes in front would be another host.
     fn same_address(&self) -> HeaderValue {
-        let path = path::behind_host(&self.target).trim_start_matches(['/', '\\']);
-        HeaderValue::try_from(format!("/{path}")).unwrap_or(HeaderValue::from_static("/"))
+        let path = path::behind_host(self.target);
+        let start = path.iter().position(|b| !b"/\\".contains(b)).unwrap_or(path.len());
+        let path = [b"/", &path[start..]].concat();
+        HeaderValue::from_bytes(&path).unwrap_or(HeaderValue::from_static("/"))
     }
 
     /// A reply that is not 200, as the proxy understands it.
@@ -230,89 +231,116 @@ struct Call<'a> {
     gated: &'a Gated,
 }
 
-/// What the zone said to a visitor without an open visit.
-enum Outside {
+/// What the zone says to a visitor without an open visit.
+enum ZoneAnswer {
     Waits { why: Why<'static>, token: gate::Token },
     Entered(Visit),
 }
 
-impl Call<'_> {
-    async fn answer(&self) -> (Said, Response<Full<bytes::Bytes>>) {
-        let (zone, now_s) = (&self.gated.zone, clock::unix_ms() / 1_000);
-        let name = cookie::name(zone, self.asked.is_secure);
-        let held = cookie::held(self.headers, &name);
-        if let Some(Held::Visit(sealed)) = held
-            && let Some((visit, state)) = self.state.gate.visit(zone, sealed.as_bytes(), now_s)
-            && (visit.address == 0 || visit.address == self.address())
-            && state != VisitState::Ended
-        {
-            self.state.gate.note_visit(zone, &visit);
-            let renewed = state == VisitState::Renew || self.headers.contains_key(cookie::GIVEN);
-            let cookie = renewed.then(|| self.visit_cookie(&name, visit.seen_at(now_s), now_s));
-            return (Said::Visit, self.let_in(cookie));
+/// The place of a visitor. A browser may send several cookies of one name, and pages can plant some.
+#[derive(Default)]
+struct Places<'a> {
+    /// The first one that the zone gave out, otherwise the first.
+    best: Option<&'a [u8]>,
+    is_sure: bool,
+}
+
+impl<'a> Places<'a> {
+    /// `gave_out` says whether the zone gave out a token. Almost always there is one place, and then it is not asked.
+    fn add(&mut self, token: &'a [u8], gave_out: impl Fn(&[u8]) -> bool) {
+        match self.best {
+            None => self.best = Some(token),
+            Some(first) if !self.is_sure => {
+                self.is_sure = gave_out(first);
+                if !self.is_sure && gave_out(token) {
+                    (self.best, self.is_sure) = (Some(token), true);
+                }
+            }
+            Some(_) => {}
         }
-        let token = match held {
-            Some(Held::Place(token)) => Some(token),
-            _ => None,
-        };
+    }
+}
+
+impl Call<'_> {
+    async fn answer(&self) -> (Counted, Response<Full<bytes::Bytes>>) {
+        let (zone, now_s) = (&self.gated.zone, clock::unix_ms() / 1_000);
+        let name = self.gated.cookie.get(self.asked.is_secure);
+        let mut places = Places::default();
+        for held in held(self.headers, name) {
+            let sealed = match held {
+                Held::Visit(sealed) => sealed,
+                Held::Place(token) => {
+                    places.add(token, |token| self.state.gate.gave_out(zone.as_str(), token));
+                    continue;
+                }
+            };
+            if let Some((visit, state)) = self.state.gate.visit(zone, sealed, now_s)
+                && (visit.address == 0 || visit.address == self.address())
+                && state != VisitState::Ended
+            {
+                self.state.gate.note_visit(zone, &visit);
+                let renewed = state == VisitState::Renew || self.headers.contains_key(GIVEN);
+                let cookie = renewed.then(|| self.visit_cookie(name, visit.seen_at(now_s), now_s));
+                return (Counted::Visit, self.let_in(cookie));
+            }
+        }
         let mut limit = None;
-        let (said, mut response) = match self.ask(token, now_s, &mut limit).await {
-            Ok(Outside::Entered(visit)) => {
+        let (counted, mut response) = match self.ask(places.best, now_s, &mut limit).await {
+            Ok(ZoneAnswer::Entered(visit)) => {
                 let visit =
                     Visit { address: if self.gated.bind_address { self.address() } else { 0 }, ..visit };
-                (Said::Entered, self.let_in(Some(self.visit_cookie(&name, visit, now_s))))
+                (Counted::Entered, self.let_in(Some(self.visit_cookie(name, visit, now_s))))
             }
-            Ok(Outside::Waits { why, token }) => {
+            Ok(ZoneAnswer::Waits { why, token }) => {
                 let mut response = self.blocked(why, WAITING.into());
-                let cookie = cookie::of_place(&name, &token, self.asked.is_secure);
+                let cookie = cookie::of_place(name, &token, self.asked.is_secure);
                 response.headers_mut().insert(SET_COOKIE, cookie);
-                (Said::Waits, response)
+                (Counted::Waits, response)
             }
-            Err(problem) => (Said::Refused, self.blocked(Why::Refused(&problem), problem.clone())),
+            Err(problem) => (Counted::Refused, self.blocked(Why::Refused(&problem), problem.clone())),
         };
         if let Some(limit) = limit {
             traffic::write_limit(&limit, response.headers_mut());
         }
-        (said, response)
+        (counted, response)
     }
 
     /// Asks the zone for a visitor without an open visit. Whoever lost the place gets a new one.
     async fn ask(
         &self,
-        token: Option<&str>,
+        token: Option<&[u8]>,
         now_s: u64,
         limit: &mut Option<Limit>,
-    ) -> Result<Outside, Problem> {
+    ) -> Result<ZoneAnswer, Problem> {
         let (state, zone) = (self.state, &self.gated.zone);
         let call = if token.is_some() { LimitedCall::Entry } else { LimitedCall::Wait };
-        let token = token.map(str::as_bytes);
         traffic::check_limit(state, zone.as_str(), call, self.client, token, limit).await?;
         if let Some(token) = token {
             match state.gate.entry(zone.as_str(), token).await {
                 Err(Refusal::BadToken | Refusal::Gone) => {}
                 Err(refusal) => return Err(refusal.into()),
-                Ok(reply) => return Ok(self.outside(&reply, now_s)),
+                Ok(reply) => return Ok(self.zone_answer(&reply, now_s)),
             }
             // A new place counts as one.
             traffic::check_limit(state, zone.as_str(), LimitedCall::Wait, self.client, None, limit).await?;
         }
         let reply = state.gate.wait(zone.as_str(), None).await?;
-        Ok(self.outside(&reply, now_s))
+        Ok(self.zone_answer(&reply, now_s))
     }
 
     /// What a reply means for the visitor.
-    fn outside(&self, reply: &Reply, now_s: u64) -> Outside {
+    fn zone_answer(&self, reply: &Reply, now_s: u64) -> ZoneAnswer {
         match *reply {
             Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale } => {
                 let why = Why::Waiting { rank, eta, reason, stale, period_ms: polling_period_ms };
-                Outside::Waits { why, token }
+                ZoneAnswer::Waits { why, token }
             }
             Reply::Entered { pass, .. } => {
                 // An entry is repeated for as long as its pass is valid. If it seems older, the store's clock is wrong, and a visit that
                 // begins must not end with the next request.
                 let longest_s = u64::from(pass.ttl_s.min(self.policy().visit_ttl_s - 1));
                 let began_s = now_s - now_s.saturating_sub(pass.entered_unix_s).min(longest_s);
-                Outside::Entered(Visit {
+                ZoneAnswer::Entered(Visit {
                     epoch: pass.epoch,
                     seq: pass.seq,
                     began_s,
@@ -347,7 +375,7 @@ impl Call<'_> {
         let blocked = Blocked {
             why,
             language,
-            is_safe: is_safe(self.asked.method),
+            is_safe: is_safe(&self.asked.method),
             idle_timeout_s: self.state.gate.policy(zone).map(|policy| policy.idle_timeout_s),
             notice: notice.unwrap_or_default(),
         };
@@ -378,7 +406,7 @@ impl Call<'_> {
 }
 
 /// A digest of a client's address, or of its network if that is IPv6. Never 0.
-fn address_digest(address: IpAddr) -> u64 {
+pub(crate) fn address_digest(address: IpAddr) -> u64 {
     // Phones change the rest of an IPv6 address every day.
     let digest = blake3::hash(Prefixes::default().key(address).as_ref());
     let first = digest.as_bytes().first_chunk().expect("a digest has 32 bytes");
@@ -403,7 +431,7 @@ mod tests {
         let (method, uri) = (Method::GET, Uri::from_static("/gate/check"));
         let led = |target: &'static str| {
             let asked = Asked::of(&method, &uri, &headers).expect("all is there");
-            let asked = Asked { target: target.into(), ..asked };
+            let asked = Asked { target: target.as_bytes(), ..asked };
             asked.same_address().to_str().expect("text").to_owned()
         };
         for (target, address) in [

@@ -1,6 +1,10 @@
-//! The routes, in a configuration file. Their order counts. `http::check::written` says what a route may be; this gives each fault
+//! The routes, in a configuration file. Their order counts. `check::written` says what a route may be; this gives each fault
 //! its line.
 
+use check::{
+    Route,
+    written::{self, RouteFault},
+};
 use serde_json::{Map, Value};
 use toml::{
     Spanned,
@@ -8,13 +12,7 @@ use toml::{
 };
 
 use super::{Lines, in_order};
-use crate::{
-    config::{ConfigFault, settings::Origin},
-    http::check::{
-        routes::Route,
-        written::{self, RouteFault},
-    },
-};
+use crate::config::{ConfigFault, settings::Origin};
 
 /// Reads all routes.
 pub(super) fn all(

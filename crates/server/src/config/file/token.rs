@@ -1,10 +1,11 @@
 //! The admin tokens of a configuration file. Each has a unique name, a role, and the digest of the token.
 
+use check::digest::SecretDigest;
 use toml::{Spanned, de::DeValue};
 
 use super::{Lines, in_order, one_of, unknown, wrong_type};
 use crate::{
-    access::{AdminToken, MAX_TOKENS, Role, TokenDigest},
+    access::{AdminToken, MAX_TOKENS, Role},
     config::{ConfigFault, settings::Kind},
 };
 
@@ -58,7 +59,7 @@ fn token(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<AdminToken, 
             _ => {
                 let what =
                     "is not the SHA-256 of a token, 64 hex digits; `weir token new` prints it with the token";
-                sha256 = Some(TokenDigest::parse(text).ok_or_else(|| origin.fault(what))?);
+                sha256 = Some(SecretDigest::parse(text).ok_or_else(|| origin.fault(what))?);
             }
         }
     }

@@ -186,7 +186,7 @@ mod tests {
         let token = AdminToken {
             name: "ada".to_owned(),
             role: crate::access::Role::Admin,
-            sha256: crate::access::TokenDigest::parse(&"0".repeat(64)).expect("64 digits"),
+            sha256: check::digest::SecretDigest::parse(&"0".repeat(64)).expect("64 digits"),
         };
         let asked = |tokens: &[AdminToken], version, name: &'static str| {
             let mut headers = HeaderMap::from_iter([(HOST, HeaderValue::from_static("localhost"))]);

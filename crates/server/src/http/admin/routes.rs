@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use axum::extract::State;
+use check::{Outcome, Route, question::Question, written};
 use gate::definitions::{DefineError, ROUTES_MAX_LEN};
 use hyper::HeaderMap;
 use serde::Serialize;
@@ -22,12 +23,7 @@ use super::{
 };
 use crate::http::{
     body::Whole,
-    check::{
-        question::Question,
-        routes::{Outcome, Route},
-        served::{self, Said, Source},
-        written,
-    },
+    check::served::{self, Counted, Source},
     problem::{BAD_ROUTE, CHANGED_MEANWHILE, NO_CELL, Problem},
 };
 
@@ -190,16 +186,16 @@ pub(super) async fn list(State(state): State<AdminState>, NoQuery: NoQuery) -> J
     let tag = tag(state.editor.routes().as_deref());
     let now = state.routes.load();
     let served = |(index, route): (usize, &Route)| {
-        let count = |said: Said| now.counts(index)[said as usize].get();
+        let count = |said: Counted| now.counts(index)[said as usize].get();
         ServedRouteShape {
             source: now.source(index).to_string(),
             checks: Checks {
-                through: count(Said::Through),
-                visit: count(Said::Visit),
-                entered: count(Said::Entered),
-                waits: count(Said::Waits),
-                denied: count(Said::Denied),
-                refused: count(Said::Refused),
+                through: count(Counted::Through),
+                visit: count(Counted::Visit),
+                entered: count(Counted::Entered),
+                waits: count(Counted::Waits),
+                denied: count(Counted::Denied),
+                refused: count(Counted::Refused),
             },
             route: written::shown(route),
         }

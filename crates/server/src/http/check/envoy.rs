@@ -3,6 +3,7 @@
 //! The request of the visitor is in the message, as the proxy received it. Invariants: a reply is 200 here if and only if it is a yes
 //! there. Headers with which other proxies describe a request say nothing here.
 
+use check::host::{bare, is_https};
 use envoy_types::{
     ext_authz::v3::pb::{
         Address, CheckRequest, CheckResponse, DeniedHttpResponse, HeaderAppendAction, HeaderValue as Pair,
@@ -20,7 +21,7 @@ use hyper::{
 
 use super::{
     super::problem::{MISSING_FIELD, Problem},
-    asked::{Asked, Wanted, bare, is_https},
+    asked::{Asked, Wanted},
 };
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -71,13 +72,13 @@ impl<'a> Described<'a> {
 
     /// The question.
     pub(super) fn asked(&self) -> Asked<'_> {
-        let proto = self.headers.get("x-forwarded-proto").and_then(|value| value.to_str().ok());
+        let proto = self.headers.get("x-forwarded-proto").map(HeaderValue::as_bytes);
         Asked {
             wanted: Wanted::Reply,
-            method: &self.http.method,
-            host: bare(&self.http.host),
-            target: self.http.path.as_str().into(),
-            is_secure: is_https(proto.unwrap_or(&self.http.scheme)),
+            method: self.http.method.as_str().into(),
+            host: bare(self.http.host.as_bytes()),
+            target: self.http.path.as_bytes(),
+            is_secure: is_https(proto.unwrap_or(self.http.scheme.as_bytes())),
         }
     }
 }
@@ -177,11 +178,8 @@ mod tests {
         let request = request(&forged, None);
         let described = Described::of(&request).expect("a request");
         let asked = described.asked();
-        assert_eq!(
-            (asked.wanted, asked.method, asked.host.as_str()),
-            (Wanted::Reply, "POST", "shop.example")
-        );
-        assert_eq!((asked.target.as_ref(), asked.is_secure), ("/sale?x=1", true));
+        assert_eq!((asked.wanted, &*asked.method, &*asked.host), (Wanted::Reply, "POST", "shop.example"));
+        assert_eq!((asked.target, asked.is_secure), (&b"/sale?x=1"[..], true));
         assert_eq!(described.headers["accept"], "text/html");
         assert!(!described.headers.keys().any(|name| name.as_str().starts_with(':')));
     }

@@ -7,15 +7,15 @@
 use std::net::IpAddr;
 
 use admission::ZoneId;
-use hyper::header::{HeaderName, USER_AGENT};
+use http::header::{HeaderName, USER_AGENT};
 use ipnet::IpNet;
 use serde_json::{Map, Value, json};
 
-use super::{
+use crate::{
+    digest::SecretDigest,
     pattern::Pattern,
-    routes::{Condition, Gated, Matcher, Outcome, Route},
+    route::{Condition, Gated, Matcher, Outcome, Route},
 };
-use crate::access::TokenDigest;
 
 /// The most routes of one list.
 pub const MAX_ROUTES: usize = 1_024;
@@ -95,7 +95,7 @@ pub fn read(fields: &Object, number: usize) -> Result<Route, RouteFault> {
     let (bypass, deny) = (flag("bypass")?, flag("deny")?);
     let (everything, bind_address) = (flag("everything")?, flag("bind_address")?);
     let outcome = match (zone, bypass, deny) {
-        (Some(zone), false, false) => Outcome::Zone(Gated { zone, everything, bind_address }),
+        (Some(zone), false, false) => Outcome::Zone(Gated { everything, bind_address, ..Gated::new(zone) }),
         (None, true, false) => Outcome::Bypass,
         (None, false, true) => Outcome::Deny,
         _ => {
@@ -236,10 +236,10 @@ fn secret_of(fields: &Object, field: &str) -> Result<Matcher, RouteFault> {
                 let what = format!("a secret has {least} to {most} letters, digits and signs, and no space");
                 return Err(fault(field, what));
             }
-            Ok(Matcher::Secret(TokenDigest::of(text.as_bytes())))
+            Ok(Matcher::Secret(SecretDigest::of(text.as_bytes())))
         }
         (Some((kind, Value::String(text))), None) if kind == "sha256" => {
-            let digest = TokenDigest::parse(text);
+            let digest = SecretDigest::parse(text);
             digest.map(Matcher::Secret).ok_or_else(|| fault(field, "a SHA-256 has 64 hexadecimal digits"))
         }
         (Some((kind, Value::Bool(true))), None) if kind == "secret" => {
@@ -309,7 +309,7 @@ pub fn stored(route: &Route) -> Value {
     written(route, |digest| json!({ "sha256": digest.to_string() }))
 }
 
-fn written(route: &Route, secret: impl Fn(&TokenDigest) -> Value) -> Value {
+fn written(route: &Route, secret: impl Fn(&SecretDigest) -> Value) -> Value {
     fn texts<T: ToString>(all: &[T]) -> Value {
         all.iter().map(|one| Value::from(one.to_string())).collect()
     }
@@ -323,7 +323,7 @@ fn written(route: &Route, secret: impl Fn(&TokenDigest) -> Value) -> Value {
     match &route.outcome {
         Outcome::Bypass => drop(put("bypass", true.into())),
         Outcome::Deny => drop(put("deny", true.into())),
-        Outcome::Zone(Gated { zone, everything, bind_address }) => {
+        Outcome::Zone(Gated { zone, everything, bind_address, .. }) => {
             put("zone", zone.as_str().into());
             for (name, is_set) in [("everything", everything), ("bind_address", bind_address)] {
                 if *is_set {

@@ -2,16 +2,12 @@
 
 use std::net::IpAddr;
 
-use hyper::{
+use http::{
     HeaderMap,
     header::{HeaderName, HeaderValue},
 };
 
-use super::{
-    asked::bare,
-    path::RoutePath,
-    routes::{Routes, Visitor},
-};
+use crate::{decision::Routes, host::bare, path::RoutePath, request::Request};
 
 /// The request that is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +49,7 @@ impl Question {
         let rest = rest.ok_or_else(|| {
             format!("`{url}` is not an address; write one as in https://shop.example/checkout")
         })?;
-        let host = bare(&rest[..rest.find(['/', '?', '#']).unwrap_or(rest.len())]);
+        let host = bare(&rest.as_bytes()[..rest.find(['/', '?', '#']).unwrap_or(rest.len())]);
         let mut fields = HeaderMap::new();
         for line in headers {
             let read = line.split_once(':').and_then(|(name, value)| {
@@ -67,12 +63,19 @@ impl Question {
             fields.append(name, value);
         }
         let path = RoutePath::of(url);
-        let address = address.to_canonical();
-        let visitor = Visitor { method, host: &host, path: &path, headers: &fields, address, tokens };
+        let request = Request {
+            method: method.as_str().into(),
+            host,
+            target: url.as_bytes().into(),
+            is_secure: url.starts_with("https"),
+            headers: &fields,
+            address: address.to_canonical(),
+            tokens,
+        };
         Ok(Explanation {
             path: (!path.is_plain).then(|| path.normal.to_string()),
-            index: routes.find(&visitor).map(|found| found.index),
-            lines: routes.explain(&visitor),
+            index: routes.decide(&request).index(),
+            lines: routes.explain(&request),
         })
     }
 }

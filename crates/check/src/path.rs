@@ -28,10 +28,12 @@ impl<'a> RoutePath<'a> {
 }
 
 /// The part of a target behind its host: the path and the query, as they were written.
-pub(super) fn behind_host(target: &str) -> &str {
-    match target.split_once("://") {
-        Some((scheme, rest)) if scheme.bytes().all(|b| b.is_ascii_alphabetic()) => {
-            rest.find(['/', '?', '#']).map_or("", |at| &rest[at..])
+#[must_use]
+pub fn behind_host(target: &[u8]) -> &[u8] {
+    match target.windows(3).position(|part| part == b"://") {
+        Some(at) if target[..at].iter().all(u8::is_ascii_alphabetic) => {
+            let rest = &target[at + 3..];
+            rest.iter().position(|b| b"/?#".contains(b)).map_or(&[], |at| &rest[at..])
         }
         _ => target,
     }
@@ -39,7 +41,8 @@ pub(super) fn behind_host(target: &str) -> &str {
 
 /// The part of a target that is its path, as it was written.
 fn path_of(target: &str) -> &str {
-    let path = behind_host(target);
+    // What is cut off ends with an ASCII character.
+    let path = &target[target.len() - behind_host(target.as_bytes()).len()..];
     &path[..path.find(['?', '#']).unwrap_or(path.len())]
 }
 
