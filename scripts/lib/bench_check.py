@@ -160,8 +160,8 @@ def config_of(proxy: str, with_check: bool, port: int, weir: int, app: int) -> l
     text = recipe.read_text().replace("127.0.0.1:8080", f"127.0.0.1:{weir}").replace("127.0.0.1:3000", f"127.0.0.1:{app}")
     text = text.replace("address: 127.0.0.1, port_value: 8080", f"address: 127.0.0.1, port_value: {weir}")
     text = text.replace("address: 127.0.0.1, port_value: 3000", f"address: 127.0.0.1, port_value: {app}")
-    text = text.replace("port_value: 8000", f"port_value: {port}").replace("listen 8000;", f"listen 127.0.0.1:{port};")
-    text = text.replace(":8000 {", f"http://:{port} {{")
+    text = text.replace("port_value: 8000", f"port_value: {port}").replace("listen 8000", f"listen 127.0.0.1:{port}")
+    text = text.replace(":8000 {", f":{port} {{").replace("\n:", "\nhttp://:").replace("shop.example", "127.0.0.1")
     if not with_check:
         text = {
             "caddy": lambda: f"{{\n\tadmin off\n}}\nhttp://:{port} {{\n\treverse_proxy 127.0.0.1:{app}\n}}\n",

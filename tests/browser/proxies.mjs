@@ -16,7 +16,7 @@ let port = 8100;
 /// For each kind: the files that it needs, by name, and the arguments of its program.
 const KINDS = {
   caddy: ({ recipe, dir, own }) => ({
-    files: { Caddyfile: recipe("Caddyfile").replace(":8000 {", `http://:${own} {\n\tbind ${HOST}`) },
+    files: { Caddyfile: recipe("Caddyfile").replaceAll(":8000 {", `:${own} {\n\tbind ${HOST}`).replaceAll("\n:", "\nhttp://:") },
     args: ["run", "--adapter", "caddyfile", "--config", join(dir, "Caddyfile")],
     env: { XDG_DATA_HOME: dir, XDG_CONFIG_HOME: dir },
   }),
@@ -26,7 +26,7 @@ const KINDS = {
   }),
   nginx: ({ recipe, dir, own }) => {
     const paths = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map((of) => `${of}_temp_path ${dir}/${of}; `).join("");
-    const site = recipe("nginx.conf").replace("http {", `http { access_log off; ${paths}`).replace("listen 8000;", `listen ${HOST}:${own};`);
+    const site = recipe("nginx.conf").replace("http {", `http { access_log off; ${paths}`).replaceAll("listen 8000", `listen ${HOST}:${own}`);
     return {
       files: { "nginx.conf": `pid ${dir}/pid; error_log stderr warn;\n${site}` },
       args: ["-e", "stderr", "-g", "daemon off; master_process off;", "-p", dir, "-c", join(dir, "nginx.conf")],
@@ -57,6 +57,7 @@ export async function proxy(t, kind, weir_at, app_port) {
   const recipe = (file) =>
     readFileSync(new URL(`../../deploy/proxies/${file}`, import.meta.url), "utf8")
       .replaceAll("127.0.0.1:8080", weir_at)
+      .replaceAll("shop.example", HOST)
       .replaceAll("127.0.0.1:3000", `127.0.0.1:${app_port}`)
       .replaceAll(socket(8080), socket(weir_at.split(":")[1]))
       .replaceAll(socket(3000), socket(app_port));

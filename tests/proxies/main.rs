@@ -11,6 +11,10 @@ mod clock;
 #[path = "../support/weir.rs"]
 mod weir;
 
+#[path = "../support/redis.rs"]
+mod redis;
+
+mod around;
 mod origin;
 mod proxy;
 
@@ -35,13 +39,23 @@ fn main() {
     if !args.list {
         weir::binary();
     }
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 11] = [
         ("a_visitor_waits_enters_and_goes_on", a_visitor_waits_enters_and_goes_on),
         ("everything_of_a_site_works_during_a_visit", everything_of_a_site_works_during_a_visit),
         ("visitors_cannot_talk_their_way_in", visitors_cannot_talk_their_way_in),
         ("a_cache_shows_nobody_what_another_one_got", a_cache_shows_nobody_what_another_one_got),
         ("a_bypass_token_opens_what_its_route_names", a_bypass_token_opens_what_its_route_names),
         ("visits_that_are_left_are_over", visits_that_are_left_are_over),
+        ("only_the_hosts_of_the_site_reach_it", around::only_the_hosts_of_the_site_reach_it),
+        ("only_websockets_are_tunnels", around::only_websockets_are_tunnels),
+        (
+            "a_visitor_gives_weir_no_options_and_no_long_head",
+            around::a_visitor_gives_weir_no_options_and_no_long_head,
+        ),
+        (
+            "a_load_balancer_in_front_says_who_asks_and_how",
+            around::a_load_balancer_in_front_says_who_asks_and_how,
+        ),
         ("places_and_visits_go_on_after_weir_was_away", places_and_visits_go_on_after_weir_was_away),
     ];
     let trials = tests.into_iter().flat_map(|(name, test)| {
@@ -56,7 +70,18 @@ fn main() {
         the_servers_part_of_the_recipes_is_right();
         Ok(())
     });
-    libtest_mimic::run(&args, trials.chain([recipe]).collect()).exit();
+    let open = Kind::ALL.into_iter().filter(|(kind, _)| kind.limit_without_weir().is_some());
+    let open = open.map(|(kind, of)| {
+        Trial::test(format!("{of}::a_store_that_hangs_opens_nothing"), move || {
+            around::a_store_that_hangs_opens_nothing(kind);
+            Ok(())
+        })
+    });
+    let times = Trial::test("the_recipes_wait_longer_than_weir_takes", || {
+        around::the_recipes_wait_longer_than_weir_takes();
+        Ok(())
+    });
+    libtest_mimic::run(&args, trials.chain(open).chain([recipe, times]).collect()).exit();
 }
 
 /// The configuration that stands beside the recipes.

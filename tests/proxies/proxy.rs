@@ -15,6 +15,9 @@ use tempfile::TempDir;
 
 use crate::{client::Client, clock::eventually, weir::Weir};
 
+/// The address from which the load balancer in front of the proxies sends.
+pub(crate) const BALANCER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 10);
+
 /// A kind of proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -75,6 +78,11 @@ impl Kind {
         matches!(self, Self::Traefik | Self::TraefikInKubernetes)
     }
 
+    /// Whether the recipe knows a load balancer in front of the proxy by its address.
+    pub(crate) fn knows_balancers(self) -> bool {
+        matches!(self, Self::Caddy | Self::HaProxy | Self::Nginx | Self::NginxOpen)
+    }
+
     /// The requests a second that the site gets while Weir does not answer, if it gets any.
     pub(crate) fn limit_without_weir(self) -> Option<usize> {
         matches!(self, Self::EnvoyOpen | Self::NginxOpen).then_some(20)
@@ -112,7 +120,9 @@ impl Proxy {
             let text = fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
             let text = text
                 .replace("127.0.0.1:8080", &weir.to_string())
-                .replace("127.0.0.1:3000", &site.to_string());
+                .replace("127.0.0.1:3000", &site.to_string())
+                .replace("\"127.0.0.1\", 8080", &format!("\"{}\", {}", weir.ip(), weir.port()))
+                .replace("192.0.2.10", &BALANCER.to_string());
             let port = |of: SocketAddr| format!("address: 127.0.0.1, port_value: {}", of.port());
             text.replace("address: 127.0.0.1, port_value: 8080", &port(weir))
                 .replace("address: 127.0.0.1, port_value: 8082", &port(grpc))
@@ -130,7 +140,8 @@ impl Proxy {
         match kind {
             Kind::Caddy => {
                 let text = recipe("Caddyfile")
-                    .replace(":8000 {", &format!("http://:{} {{\n\tbind {}", at.port(), at.ip()));
+                    .replace(":8000 {", &format!(":{} {{\n\tbind {}", at.port(), at.ip()))
+                    .replace("\n:", "\nhttp://:");
                 command.args(["run", "--adapter", "caddyfile", "--config"]).arg(write("Caddyfile", text));
                 command.env("XDG_DATA_HOME", here).env("XDG_CONFIG_HOME", here);
             }
@@ -197,7 +208,8 @@ impl Proxy {
             assert!(proxy.child.try_wait().expect("our own child").is_none(), "{} ended", proxy.name);
             let mut client = Client::connect(at).ok()?;
             // A proxy that has not read its routes yet answers 404.
-            let reply = client.get("/healthz").ok()?;
+            client.send("GET /healthz HTTP/1.1\r\nHost: shop.example\r\n\r\n").ok()?;
+            let reply = client.reply().ok()?;
             (reply.status == 200).then_some(())
         });
         proxy
@@ -227,7 +239,7 @@ fn nginx(command: &mut Command, here: &Path, at: SocketAddr, text: &str) {
     let paths: String = paths.map(|of| format!("{of}_temp_path {0}/{of}; ", here.display())).concat();
     let text = text
         .replace("http {", &format!("http {{ access_log off; {paths}"))
-        .replace("listen 8000;", &format!("listen {at};"));
+        .replace("listen 8000", &format!("listen {at}"));
     let text = format!("pid {0}/pid; error_log stderr warn;\n{text}", here.display());
     fs::write(here.join("nginx.conf"), text).expect("the temporary directory takes files");
     command.args(["-e", "stderr", "-g", "daemon off; master_process off;", "-p"]).arg(here);
@@ -257,7 +269,7 @@ fn with_policy(file: &str, resource: &str) -> String {
     let (fails_open, timeout) = (field("failOpen:").unwrap_or("false"), field("timeout:").unwrap_or("10s"));
     let text = file.replace("                      status_on_error: { code: ServiceUnavailable }\n", "");
     let text = text.replace("failure_mode_allow: false", &format!("failure_mode_allow: {fails_open}"));
-    text.replace("cluster_name: weir }, timeout: 5s", &format!("cluster_name: weir }}, timeout: {timeout}"))
+    text.replace("cluster_name: weir }, timeout: 3s", &format!("cluster_name: weir }}, timeout: {timeout}"))
 }
 
 /// An address that no other process uses: proxies cannot say which port they were given. Each process has a part of the loopback

@@ -18,7 +18,7 @@ pub mod envoy;
 mod page;
 pub mod served;
 
-use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
 use admission::{Policy, Visit, VisitState, ZoneId};
 use arc_swap::Guard;
@@ -41,7 +41,7 @@ use limiter::Prefixes;
 use super::{
     Peer, Replied,
     layers::Client,
-    problem::{ADMITTED, DENIED, LEFT, NOT_FOUND, Problem, UNTRUSTED_PROXY, WAITING},
+    problem::{ADMITTED, DENIED, LEFT, NOT_FOUND, Problem, STORE_AWAY, UNTRUSTED_PROXY, WAITING},
     public::PublicState,
     traffic,
     wait::language::Language,
@@ -53,6 +53,10 @@ use served::{Counted, InForce};
 
 /// The page's script sends this with its questions. They get no 200, so that they never reach the site.
 const POLL: HeaderName = HeaderName::from_static("weir-poll");
+
+/// How long a zone and its limits may take to answer a check. A store that hangs counts as away after that, so a proxy never takes a slow
+/// store for a Weir that is away, and opens nothing for it. The recipes' proxies wait 3 s for a reply.
+const LONGEST_ASK: Duration = Duration::from_millis(900);
 
 /// Whether a path is one of the check's.
 pub(super) fn is_path(path: &str) -> bool {
@@ -285,7 +289,9 @@ impl Call<'_> {
             }
         }
         let mut limit = None;
-        let (counted, mut response) = match self.ask(places.best, now_s, &mut limit).await {
+        let asked = tokio::time::timeout(LONGEST_ASK, self.ask(places.best, now_s, &mut limit)).await;
+        let late = |_| Err(Problem::new(STORE_AWAY, "the store did not answer in time").retry_after(3));
+        let (counted, mut response) = match asked.unwrap_or_else(late) {
             Ok(ZoneAnswer::Entered(visit)) => {
                 let visit =
                     Visit { address: if self.gated.bind_address { self.address() } else { 0 }, ..visit };

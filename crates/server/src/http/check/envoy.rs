@@ -20,9 +20,12 @@ use hyper::{
 };
 
 use super::{
-    super::problem::{MISSING_FIELD, Problem},
+    super::problem::{HEAD_TOO_LARGE, MISSING_FIELD, Problem},
     asked::{Asked, Wanted},
 };
+
+/// The most header fields of a request. Envoy itself takes 100 unless it is told otherwise.
+const MOST_FIELDS: usize = 1_000;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
@@ -49,7 +52,12 @@ impl<'a> Described<'a> {
         let (Some(context), Some(http)) = (described, http) else {
             return Err(Problem::new(MISSING_FIELD, missing()));
         };
-        let mut headers = HeaderMap::with_capacity(http.headers.len() + 1);
+        let count = http.headers.len() + http.header_map.as_ref().map_or(0, |map| map.headers.len());
+        if count > MOST_FIELDS {
+            let what = format!("the head has {count} fields; send at most {MOST_FIELDS}");
+            return Err(Problem::new(HEAD_TOO_LARGE, what));
+        }
+        let mut headers = HeaderMap::with_capacity(count + 1);
         let mut put = |name: &str, value: &[u8]| {
             // The pseudo-fields of HTTP/2 are no names of fields, and so they are left out here.
             if let (Ok(name), Ok(value)) = (HeaderName::try_from(name), HeaderValue::from_bytes(value)) {
@@ -205,6 +213,24 @@ mod tests {
         let described = Described::of(&request).expect("a request");
         let cookies: Vec<_> = described.headers.get_all("cookie").iter().map(HeaderValue::as_bytes).collect();
         assert_eq!(cookies, [&b"a=1"[..], b"b=\xff"]);
+    }
+
+    /// A map of header fields panics above 24,576 of them.
+    #[test]
+    fn a_message_with_too_many_fields_is_refused() {
+        let names: Vec<_> = (0..30_000).map(|n| format!("x-{n}")).collect();
+        for (count, expected) in
+            [(MOST_FIELDS, None), (MOST_FIELDS + 1, Some(HEAD_TOO_LARGE)), (30_000, Some(HEAD_TOO_LARGE))]
+        {
+            let fields: Vec<_> = names[..count].iter().map(|name| (name.as_str(), "")).collect();
+            assert_eq!(Described::of(&request(&fields, None)).err().map(|problem| problem.code), expected);
+        }
+        let mut request = request(&[], None);
+        let http =
+            request.attributes.as_mut().and_then(|a| a.request.as_mut()?.http.as_mut()).expect("there");
+        let field = |name: &String| Pair { key: name.clone(), ..Default::default() };
+        http.header_map = Some(core::HeaderMap { headers: names.iter().map(field).collect() });
+        assert_eq!(Described::of(&request).err().map(|problem| problem.code), Some(HEAD_TOO_LARGE));
     }
 
     #[test]
