@@ -8,6 +8,8 @@ fn all() -> [&'static Script; 10] {
         &scripts::ENTER,
         &scripts::BEAT,
         &scripts::VISITS,
+        &scripts::LEAVE,
+        &scripts::BIND,
         &scripts::POLICY,
         &scripts::RESTORE,
         &scripts::ZONES,

@@ -378,7 +378,7 @@ fn present_tickets_of_a_segment_are_spread_over_its_pages() {
 fn a_line_saved_from_the_middle_of_a_segment_starts_with_that_segment() {
     let next = 11 * PAGE_TICKETS as u64 + 5;
     let header = Header { epoch: EPOCH, next, base_page: 11, inside: None };
-    let image = Image { header, pages: vec![], entries: vec![] };
+    let image = Image { header, pages: vec![], entries: vec![], bound: vec![] };
     let mut zone = Zone::restore(policy(1), image.clone(), at(0)).expect("consistent");
     let before: Vec<_> = zone.dump().tickets.iter().map(|ticket| ticket.seq).collect();
     assert_eq!(before, (next - 5..next).collect::<Vec<_>>());
@@ -456,7 +456,12 @@ fn a_pass_keeps_its_life_when_the_policy_changes() {
     zone.set_policy(lives(60), at(2_000));
     assert_eq!((short.life_s, long.life_s), (60, 300));
     // Restored from a journal, nothing differs.
-    let mut saved = Image { header: zone.take_delta().expect("new").header, pages: vec![], entries: vec![] };
+    let mut saved = Image {
+        header: zone.take_delta().expect("new").header,
+        pages: vec![],
+        entries: vec![],
+        bound: vec![],
+    };
     let mut gone = Box::new([0; crate::PAGE_WORDS]);
     gone[0] = 3;
     saved.pages.push((0, gone));
@@ -485,7 +490,7 @@ fn ticket_numbers_may_exceed_a_million_millions() {
         Header { epoch: EPOCH, next: base_page * PAGE_TICKETS as u64 + 100, base_page, inside: None };
     let mut gone = Box::new([0; crate::PAGE_WORDS]);
     (gone[0], gone[1]) = (u64::MAX, (1 << 36) - 1);
-    let image = Image { header, pages: vec![(base_page, gone)], entries: vec![] };
+    let image = Image { header, pages: vec![(base_page, gone)], entries: vec![], bound: vec![] };
     let mut zone = Zone::restore(policy(60), image, at(0)).expect("consistent");
     let first = zone.join(10_000, at(0)).first;
     assert_eq!(first, header.next);
@@ -499,7 +504,7 @@ fn a_ticket_of_an_earlier_epoch_has_the_rank_that_its_number_gives() {
     let header = Header { epoch: EPOCH, next: base + 6, base_page: 64, inside: None };
     let mut gone = Box::new([0; crate::PAGE_WORDS]);
     gone[0] = 1 << 2;
-    let image = Image { header, pages: vec![(64, gone)], entries: vec![] };
+    let image = Image { header, pages: vec![(64, gone)], entries: vec![], bound: vec![] };
     let mut zone =
         Zone::restore(Policy { mode: Mode::Hold, ..policy(10) }, image, at(0)).expect("consistent");
     let view = view(&mut zone, at(1));

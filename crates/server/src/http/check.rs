@@ -30,7 +30,7 @@ pub mod written;
 
 use std::{collections::BTreeSet, net::IpAddr, sync::Arc};
 
-use admission::{Policy, Visit, VisitState, ZoneId};
+use admission::{Claim, Departure, Leaver, Policy, Proof, Visit, VisitState, ZoneId};
 use arc_swap::Guard;
 use envoy_types::ext_authz::v3::pb::CheckRequest;
 use events::LimitedCall;
@@ -45,7 +45,10 @@ use limiter::Prefixes;
 use super::{
     Peer, Replied,
     layers::Client,
-    problem::{ADMITTED, DENIED, LEFT, NOT_FOUND, Problem, UNTRUSTED_PROXY, WAITING},
+    problem::{
+        ADMITTED, DENIED, LEFT, NOT_FOUND, NOTHING_TO_LEAVE, OTHER_ADDRESS, Problem, STORE_AWAY,
+        UNTRUSTED_PROXY, WAITING,
+    },
     public::PublicState,
     traffic,
     wait::language::Language,
@@ -62,7 +65,7 @@ use token::Tokens;
 /// The page's script sends this with its questions. They get no 200, so that they never reach the site.
 const POLL: HeaderName = HeaderName::from_static("weir-poll");
 
-/// A visitor's `POST` to this path of the site ends the visits. It never reaches the site.
+/// A visitor's `POST` to this path of the site ends the visits and gives up the places. It never reaches the site.
 const LEAVE: &str = "/.weir/leave";
 
 /// Whether a path is one of the check's.
@@ -116,7 +119,7 @@ async fn decide(
     let path = RoutePath::of(&asked.target);
     if asked.method == "POST" && path.normal == LEAVE {
         state.routes.left.inc();
-        return leave(state, &routes.routes, asked, headers);
+        return leave(state, &routes.routes, asked, headers, client).await;
     }
     let address = client.0.to_canonical();
     let tokens = if routes.routes.ask_for_tokens() {
@@ -139,7 +142,7 @@ async fn decide(
     };
     let (said, reply) = match (&found.route.outcome, found.ungated) {
         (Outcome::Zone(gated), None) => {
-            let call = Call { state, asked, headers, client, gated };
+            let call = Call { state, routes: &routes.routes, asked, headers, client, gated };
             call.answer().await
         }
         (Outcome::Bypass, _) => {
@@ -153,27 +156,70 @@ async fn decide(
     reply
 }
 
-/// Ends the visits that a visitor has here.
-fn leave(
+/// Ends the visits that a visitor has here, and gives up the places.
+async fn leave(
     state: &PublicState,
     routes: &Routes,
     asked: &Asked<'_>,
     headers: &HeaderMap,
+    client: Client,
 ) -> Response<Full<bytes::Bytes>> {
-    let now_s = clock::unix_ms() / 1_000;
-    let mut response = Problem::from(LEFT).into_reply();
+    let (mut has_left, mut trouble, mut removed) = (false, None, Vec::new());
     let zones: BTreeSet<&ZoneId> = routes.zones().collect();
     for zone in zones {
         let name = cookie::name(zone, asked.is_secure);
-        let Some(Held::Visit(sealed)) = cookie::held(headers, &name) else { continue };
-        if let Some((visit, VisitState::Open | VisitState::Renew)) =
-            state.gate.visit(zone, sealed.as_bytes(), now_s)
-        {
-            state.gate.leave(zone, visit.seq);
+        let Some(held) = cookie::held(headers, &name) else { continue };
+        match leave_zone(state, zone, held, client).await {
+            Ok(left) => {
+                has_left |= left;
+                removed.push(cookie::none(&name, asked.is_secure));
+            }
+            Err(problem) => trouble = Some(problem),
         }
-        response.headers_mut().append(SET_COOKIE, cookie::none(&name, asked.is_secure));
     }
+    let problem = match trouble {
+        _ if has_left => LEFT.into(),
+        Some(problem) => problem,
+        None => NOTHING_TO_LEAVE.into(),
+    };
+    let mut response = problem.into_reply();
+    removed.into_iter().for_each(|cookie| drop(response.headers_mut().append(SET_COOKIE, cookie)));
     asked.finish(response)
+}
+
+/// Lets a visitor leave one zone. Returns whether there was anything to leave, now or before.
+async fn leave_zone(
+    state: &PublicState,
+    zone: &ZoneId,
+    held: Held<'_>,
+    client: Client,
+) -> Result<bool, Problem> {
+    let address = address_digest(client.0);
+    let left = match held {
+        Held::Place(token) => {
+            let token = token.as_bytes();
+            traffic::check_limit(state, zone.as_str(), LimitedCall::Entry, client, Some(token), &mut None)
+                .await?;
+            state.gate.leave_with(zone.as_str(), token, address).await
+        }
+        Held::Visit(sealed) => {
+            let now_s = clock::unix_ms() / 1_000;
+            let Some((visit, of_visit)) = state.gate.visit(zone, sealed.as_bytes(), now_s) else {
+                return Ok(false);
+            };
+            if visit.address != 0 && visit.address != address {
+                return Err(OTHER_ADDRESS.into());
+            }
+            let proof = if of_visit == VisitState::Ended { Proof::Name } else { Proof::Visit };
+            let claim = Claim { epoch: visit.epoch, seq: visit.seq };
+            state.gate.leave(zone, Leaver { claim, proof, address: 0 }).await
+        }
+    };
+    match left {
+        Ok(Departure::Waits) | Err(Refusal::Gone | Refusal::BadToken) => Ok(false),
+        Ok(_) => Ok(true),
+        Err(refusal) => Err(refusal.into()),
+    }
 }
 
 /// Whether a request only shows something, so that a browser may repeat it.
@@ -224,6 +270,7 @@ impl Asked<'_> {
 /// A question about a request that a zone is for.
 struct Call<'a> {
     state: &'a PublicState,
+    routes: &'a Routes,
     asked: &'a Asked<'a>,
     headers: &'a HeaderMap,
     client: Client,
@@ -243,7 +290,7 @@ impl Call<'_> {
         let held = cookie::held(self.headers, &name);
         if let Some(Held::Visit(sealed)) = held
             && let Some((visit, state)) = self.state.gate.visit(zone, sealed.as_bytes(), now_s)
-            && (visit.address == 0 || visit.address == self.address())
+            && (!self.gated.bind_address || visit.address == self.address())
             && state != VisitState::Ended
         {
             self.state.gate.note_visit(zone, &visit);
@@ -258,8 +305,6 @@ impl Call<'_> {
         let mut limit = None;
         let (said, mut response) = match self.ask(token, now_s, &mut limit).await {
             Ok(Outside::Entered(visit)) => {
-                let visit =
-                    Visit { address: if self.gated.bind_address { self.address() } else { 0 }, ..visit };
                 (Said::Entered, self.let_in(Some(self.visit_cookie(&name, visit, now_s))))
             }
             Ok(Outside::Waits { why, token }) => {
@@ -276,7 +321,8 @@ impl Call<'_> {
         (said, response)
     }
 
-    /// Asks the zone for a visitor without an open visit. Whoever lost the place gets a new one.
+    /// Asks the zone for a visitor without an open visit. Whoever lost the place gets a new one, and so does whoever shows the place of a
+    /// visit that ended, or that began at another address.
     async fn ask(
         &self,
         token: Option<&str>,
@@ -291,36 +337,42 @@ impl Call<'_> {
             match state.gate.entry(zone.as_str(), token).await {
                 Err(Refusal::BadToken | Refusal::Gone) => {}
                 Err(refusal) => return Err(refusal.into()),
-                Ok(reply) => return Ok(self.outside(&reply, now_s)),
+                Ok(reply) => {
+                    if let Some(outside) = self.outside(&reply, now_s).await? {
+                        return Ok(outside);
+                    }
+                }
             }
             // A new place counts as one.
             traffic::check_limit(state, zone.as_str(), LimitedCall::Wait, self.client, None, limit).await?;
         }
         let reply = state.gate.wait(zone.as_str(), None).await?;
-        Ok(self.outside(&reply, now_s))
+        // The visit of a new entry is over at once only if the store lost the entry.
+        self.outside(&reply, now_s).await?.ok_or_else(|| Problem::from(STORE_AWAY).retry_after(1))
     }
 
-    /// What a reply means for the visitor.
-    fn outside(&self, reply: &Reply, now_s: u64) -> Outside {
-        match *reply {
+    /// What a reply means for the visitor; none if it is an entry whose visit is over or another one's.
+    async fn outside(&self, reply: &Reply, now_s: u64) -> Result<Option<Outside>, Problem> {
+        Ok(match *reply {
             Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale } => {
                 let why = Why::Waiting { rank, eta, reason, stale, period_ms: polling_period_ms };
-                Outside::Waits { why, token }
+                Some(Outside::Waits { why, token })
             }
-            Reply::Entered { pass, .. } => {
-                // An entry is repeated for as long as its pass is valid. If it seems older, the store's clock is wrong, and a visit that
-                // begins must not end with the next request.
-                let longest_s = u64::from(pass.ttl_s.min(self.policy().visit_ttl_s - 1));
-                let began_s = now_s - now_s.saturating_sub(pass.entered_unix_s).min(longest_s);
-                Outside::Entered(Visit {
-                    epoch: pass.epoch,
-                    seq: pass.seq,
-                    began_s,
-                    seen_s: now_s,
-                    address: 0,
-                })
+            Reply::Entered { pass, age_s, .. } => {
+                let address = if self.is_zone_bound() { self.address() } else { 0 };
+                let visit = self.state.gate.visit_of(&self.gated.zone, &pass, age_s, address, now_s).await?;
+                visit.map(Outside::Entered)
             }
-        }
+        })
+    }
+
+    /// Whether a route of the zone binds visits to addresses. Then all of them are bound, so that a visit that begins on one route is the
+    /// same person's on another.
+    fn is_zone_bound(&self) -> bool {
+        self.routes.all().iter().any(|route| match &route.outcome {
+            Outcome::Zone(gated) => gated.bind_address && gated.zone == self.gated.zone,
+            Outcome::Bypass | Outcome::Deny => false,
+        })
     }
 
     /// Lets the request through, or tells the page's script that it will be let through.
@@ -378,7 +430,7 @@ impl Call<'_> {
 }
 
 /// A digest of a client's address, or of its network if that is IPv6. Never 0.
-fn address_digest(address: IpAddr) -> u64 {
+pub(super) fn address_digest(address: IpAddr) -> u64 {
     // Phones change the rest of an IPv6 address every day.
     let digest = blake3::hash(Prefixes::default().key(address).as_ref());
     let first = digest.as_bytes().first_chunk().expect("a digest has 32 bytes");
