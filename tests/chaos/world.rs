@@ -678,7 +678,7 @@ async fn live(scene: Arc<Scene>, servers: watch::Receiver<Servers>, user: usize,
                 token = Some(newer);
                 u64::from(polling_period_ms)
             }
-            Some(Ok(Reply::Entered { token: newer, pass })) => {
+            Some(Ok(Reply::Entered { token: newer, pass, .. })) => {
                 let mut auditor = scene.audit();
                 auditor.placed(user, (pass.epoch, pass.seq));
                 auditor.passed(now_ms, user, (pass.epoch, pass.seq, pass.entered_unix_s));

@@ -364,7 +364,7 @@ pub(crate) fn waits(reply: &Reply) -> (Token, bool) {
 /// The token, the name of the entry, and when it was.
 pub(crate) fn is_in(reply: &Reply) -> (Token, (u32, u64), u64) {
     match reply {
-        Reply::Entered { token, pass } => (*token, (pass.epoch, pass.seq), pass.entered_unix_s),
+        Reply::Entered { token, pass, .. } => (*token, (pass.epoch, pass.seq), pass.entered_unix_s),
         Reply::Waiting { .. } => panic!("waits: {reply:?}"),
     }
 }

@@ -183,7 +183,9 @@ async fn leave(
         None => NOTHING_TO_LEAVE.into(),
     };
     let mut response = problem.into_reply();
-    removed.into_iter().for_each(|cookie| drop(response.headers_mut().append(SET_COOKIE, cookie)));
+    for cookie in removed {
+        response.headers_mut().append(SET_COOKIE, cookie);
+    }
     asked.finish(response)
 }
 
