@@ -2,12 +2,14 @@
 
 use store::redis::{client::Script, scripts};
 
-fn all() -> [&'static Script; 10] {
+fn all() -> [&'static Script; 12] {
     [
         &scripts::JOIN,
         &scripts::ENTER,
         &scripts::BEAT,
         &scripts::VISITS,
+        &scripts::LEAVE,
+        &scripts::BIND,
         &scripts::POLICY,
         &scripts::RESTORE,
         &scripts::ZONES,
@@ -20,13 +22,15 @@ fn all() -> [&'static Script; 10] {
 
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
-const PINNED: [(&str, &str); 10] = [
-    ("join", "518f7316b7b7b90b79720b83794accaf45569fad"),
-    ("enter", "af64117955de4e46944d4f67c555aa1343b537b7"),
-    ("beat", "7be586b8fec9334005c1badbe4af0158ef8fdb88"),
-    ("visits", "34cbc91072660b24828b717e32c0fe4eb95be389"),
-    ("policy", "ed06621b1c09f614b3d4be21c23175d008903606"),
-    ("restore", "1fcbba9a5818d68352297e05b0db14c839e443c8"),
+const PINNED: [(&str, &str); 12] = [
+    ("join", "20d33c8998ff258d9455153a2e74e5147227ede2"),
+    ("enter", "2fb840a13beb72eace3f1f9ef4f71fada5a7a829"),
+    ("beat", "0126ab361c03581d31a4a5fe73c875dc565e8e5f"),
+    ("visits", "bd5c244cc29d0e104ac539eb4ed95fc3c78f40dd"),
+    ("leave", "40256f3156100d65fa081f1e7609463c2a6b6281"),
+    ("bind", "2ad6499f0eb353a65b1af91c71061b65da3b9345"),
+    ("policy", "3149c3f0591951460aa0babfdddb79385b2ed843"),
+    ("restore", "cedbc1a99b314ed6da12f9762c446dc267f453b5"),
     ("zones", "e75a47ddd4d017193c024ae49ba43873299b8b8b"),
     ("define", "c226b25630aeed362ca76d262e56dd7a2dfbe0b5"),
     ("learned", "5356420f63b92d77a7fb0e87103999ee3dd191bc"),
