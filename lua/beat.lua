@@ -82,7 +82,10 @@ end
 local function is_done(s)
   return s and s.live == 0 and z.next >= (s.index + 1) * SEGMENT and z.now >= z.recover_until
 end
-local function keep_entries_of(s) call('PEXPIRE', s.entry_key, max(z.ttl * 1000, z.keep_until - z.now)) end
+local function keep_entries_of(s)
+  call('PEXPIRE', s.entry_key, max(z.ttl * 1000, z.keep_until - z.now))
+  s.stamped, s.changed = 0, true
+end
 for i = 1, #segments do
   local s = segments[i]
   -- Where nobody ever waited there are no bitmaps. Such a segment is at the base, because nobody waits before it either.
@@ -252,6 +255,13 @@ else
   for i = 1, #names, 1000 do
     local some = call('HMGET', KEYS[4], unpack(names, i, min(i + 999, #names)))
     for j = 1, #some do rows[#rows + 1] = some[j] or '' end
+  end
+  -- Between two lines there are segments without tickets. Once the first line has ended, the base moves past them.
+  if rows[1] == '' and z.now >= z.recover_until then
+    local used, last = 1, segment_of(z.next)
+    while rows[used] == '' and z.base + used - 1 < last do used = used + 1 end
+    rows = { unpack(rows, used) }
+    z.base = z.base + used - 1
   end
   if z.mode == HOLD or z.mode == CLOSED then
     front_end = z.base * SEGMENT

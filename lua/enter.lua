@@ -56,11 +56,11 @@ for at = 1, #claims, 10 do
   local of_line, unknown = is_of_line(epoch, seq)
   verdicts[i] = gone()
   -- No ticket is reported as gone before all servers had time to say what they remember.
-  if of_line == nil and z.now >= z.hold_until and z.now < z.recover_until and seq < min(z.floor, AFTER_LOSS) then
-    -- No server has told of the line before this one. The ticket itself proves the place, unless several lines may have its
-    -- number: those of a configuration file begin with the same one.
+  if of_line == nil and not s.known and z.now >= z.hold_until and z.now < z.recover_until and seq < z.floor then
+    -- No server has told of the line before this one, and no line that is known has numbers here. The ticket itself proves the
+    -- place.
     of_line, unknown, z.base = true, true, min(z.base, s.index)
-    past = string.sub(pack('>i8i8i8i8', epoch, 0, 0, min(z.floor, AFTER_LOSS)) .. past, 1, PAST)
+    past = string.sub(pack('>i8i8i8i8', epoch, 0, 0, z.floor) .. past, 1, PAST)
   end
   if of_line == nil and z.now < z.recover_until then
     -- The servers on the list may all have spoken, but the list of this state need not have the one that knows this epoch.
@@ -75,6 +75,7 @@ for at = 1, #claims, 10 do
       if life > 0 and out_at + life * 1000 >= z.now then verdicts[i] = entered(out_at, out_unix, life) end
     elseif s.index >= z.base then
       live = call('GETBIT', s.live_key, bit) == 1
+      if live and not s.known then start_segment(s) end
       local is_lost = epoch ~= z.epoch and call('GETBIT', s.lost_key, bit) == 1
       if not live and z.now < z.recover_until and (is_lost and is_unlikely_in(s, bit) or unknown and not is_lost) then
         -- A lost state gave out this number, and no server remembers it. Or a server saw that it did not wait any more, but
@@ -142,6 +143,7 @@ for _, ask in ipairs(asking) do
     call('SETBIT', s.live_key, ask.bit, 0)
     call('SETBIT', s.here_key, ask.bit, 0)
     call('SETRANGE', s.entry_key, ask.bit * 12, stamp)
+    s.stamped = 1
     set_live(s, s.live - 1)
     set_present(s, s.present - 1)
     go_in(s, ask.bit)

@@ -29,12 +29,19 @@ local function set_run(key, bit, count)
   call('BITFIELD', key, unpack(operations))
 end
 
+-- A segment that gets its first tickets, from this one on. What its keys have of these numbers is of a line that was lost.
+local function begin_segment(s, bit)
+  call('UNLINK', s.live_key, s.here_key, s.lost_key, s.in_key, unpack(s.ages))
+  if call('EXISTS', s.entry_key) == 1 then cut(s.entry_key, bit * 96) end
+  start_segment(s)
+end
+
 -- Calls `act` for each segment of consecutive numbers.
 local function by_segment(seq, count, act)
   while count > 0 do
     local here = min(count, SEGMENT - seq % SEGMENT)
     local s = by_index[segment_of(seq)]
-    if not s.known then start_segment(s) end
+    if not s.known then begin_segment(s, seq % SEGMENT) end
     act(s, seq % SEGMENT, here)
     seq, count = seq + here, count - here
   end
@@ -56,7 +63,7 @@ if let_in > 0 then
   local stamp = stamp_of_now()
   by_segment(first, let_in, function(s, bit, n)
     call('SETRANGE', s.entry_key, bit * 12, string.rep(stamp, n))
-    s.changed, s.rev = true, z.rev
+    s.changed, s.rev, s.stamped = true, z.rev, 1
     for i = 0, z.max_active > 0 and n - 1 or -1 do go_in(s, bit + i) end
   end)
   note_entries(let_in)

@@ -9,7 +9,12 @@
 
 local LIFE, AGAIN, FIRST_MINUTE = 268435456, 1024, 29453760
 
-local revs = redis.call('HMGET', KEYS[1], '#rev', '#from')
+local revs = redis.pcall('HMGET', KEYS[1], '#rev', '#from')
+if revs.err then
+  -- A value of another type is no register.
+  redis.call('UNLINK', KEYS[1])
+  revs = { false, false }
+end
 local kept = revs[1]
 local rev, written_back = tonumber(kept or '0'), tonumber(revs[2] or '0')
 

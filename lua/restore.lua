@@ -6,12 +6,12 @@
 -- ARGV  1-7 as in zone.lua, with 0 0 for epoch and rev, and the clock of the line that the server remembers; then its
 --       memory: epoch, rev, next, first segment, start, born, floor; 1 if it remembers nothing else; how many
 --       people may be inside; the servers that it
---       knows of, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
+--       knows of, with spaces between; all segments of which it knows tickets, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
 --       bytes per record: instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the
 --       policy as in policy.lua; then for each segment passed its live bits, its gone bits, and the bits of those gone who
 --       had entered, each of which may be empty
--- Returns zone.lua's, then 1 if the memory was merged, 0 if the state had it already, -1 if it came too late and the line
---         goes on without it
+-- Returns zone.lua's, then 1 if the memory was merged, 0 if the state had it already, -1 if it is of a line whose numbers are
+--         other people's now, so that its tickets end
 -- Cost  about 60 us per segment, and 1 us for each record of the log and each entry.
 
 local w, log, out, policy_at = {}, nil, nil, nil
@@ -20,7 +20,8 @@ do
   for i, name in ipairs({ 'epoch', 'rev', 'next', 'base', 'start', 'born', 'floor', 'last', 'inside' }) do
     w[name] = tonumber(ARGV[at + i - 1])
   end
-  w.servers, w.past, log, out, policy_at = ARGV[at + 9], ARGV[at + 10], ARGV[at + 11], ARGV[at + 12], at + 13
+  w.servers, w.segments, w.past = ARGV[at + 9], ARGV[at + 10], ARGV[at + 11]
+  log, out, policy_at = ARGV[at + 12], ARGV[at + 13], at + 14
 end
 
 -- The clock of the line that the server remembers.
@@ -57,7 +58,7 @@ local function add_past(known, limit)
 end
 
 -- The first number that the state and the server may not have in common. The newest epoch that both know says it: another process
--- may have gone on from there. If there is no such epoch, the state's numbers are its own.
+-- may have gone on from there. Nil if there is no such epoch.
 local function find_fork()
   local epochs = {}
   for at = 1, #w.past, 32 do epochs[unpack_struct('>i8', w.past, at)] = true end
@@ -66,84 +67,24 @@ local function find_fork()
     local epoch, _, fork = unpack_struct('>i8i8i8i8', past, at)
     if epochs[epoch] then return fork end
   end
-  return z.next
 end
 
 local taken = 1
 local w_end = (segment_of(w.next + SEGMENT - 1) + 1) * SEGMENT
 
--- A past epoch whose tickets are gone, and of which no server can bring anything back.
-local ENDED = 4503599627370496
-local function ended_epoch(epoch) return pack('>i8i8i8i8', epoch, ENDED, 0, 0) end
-
--- Whether the line began after a loss, and no earlier line is in front of it; and whether it began lately.
-local is_first = z.floor > 0 and z.base == segment_of(z.floor)
-local is_young = is_first and z.now < (z.born + z.idle) * 1000
-
--- Whether the server that calls has seen that the tickets of an epoch of this line ended. The process that has the state now may
--- have gone on without hearing of it.
-local has_ended = false
-for at = 1, #w.past, 32 do
-  local epoch, _, _, limit = unpack_struct('>i8i8i8i8', w.past, at)
-  if limit == 0 then
-    local rev = find_past(epoch)
-    has_ended = has_ended or epoch == z.epoch or (rev ~= nil and rev < ENDED)
-  end
-end
-
--- Whether nobody waits with a number of this line. Lower numbers belong to people who are in front of it already.
-local function is_empty()
-  for i = segment_of(z.floor), segment_of(z.next - 1) do
-    local row = call('HGET', KEYS[4], int(i))
-    if row and string.match(row, '%d+') ~= '0' then return false end
-  end
-  return z.joined == 0
-end
-
--- Whether the newcomers of this line may lose their places: there are none; or nobody has entered from it, and all of them are
--- in the segments passed.
-local function may_displace()
-  if has_ended or is_empty() then return true end
-  if not is_young then return false end
-  for i = segment_of(z.floor), segment_of(z.next - 1) do
-    if not by_index[i] or call('EXISTS', by_index[i].entry_key) == 1 then return false end
-  end
-  return true
-end
-
--- Ends the tickets of the newcomers, and begins a new epoch behind the earlier line.
-local function displace()
-  for i = 1, #segments do
-    local s = segments[i]
-    if s.index >= segment_of(z.floor) then
-      set_live(s, 0)
-      set_present(s, 0)
-      z.inside = max(z.inside - call('BITCOUNT', s.in_key), 0)
-      call('UNLINK', s.live_key, s.here_key, s.lost_key, s.entry_key, s.in_key, unpack(s.ages))
-      call('HDEL', KEYS[4], int(s.index), 'v' .. int(s.index))
-      s.known, s.changed, s.rev, s.front, s.near = false, false, 0, 0, 0
+-- Whether the state has tickets where the server's line has some: of two lines, only one can have a segment.
+local function is_in_the_way()
+  local names = {}
+  for name in string.gmatch(w.segments, '%d+') do names[#names + 1] = name end
+  -- The server may not have heard of the last numbers of its line.
+  for i = segment_of(w.next), segment_of(w_end) - 1 do names[#names + 1] = int(i) end
+  for i = 1, #names, 1000 do
+    local found = call('HMGET', KEYS[4], unpack(names, i, min(i + 999, #names)))
+    for j = 1, #found do
+      if found[j] then return true end
     end
   end
-  call('HDEL', KEYS[4], 'marks')
-  call('UNLINK', KEYS[3])
-  z.joined, z.appointed, z.due_base = 0, 0, z.now - z.paused
-  begin_epoch(z.now, z.rev, z.next, { w.epoch, w_end })
-  local epochs = {}
-  for at = 1, #past, 32 do
-    local epoch, _, _, limit = unpack_struct('>i8i8i8i8', past, at)
-    epochs[#epochs + 1] = limit > z.floor and ended_epoch(epoch) or string.sub(past, at, at + 31)
-  end
-  if is_first then z.base = segment_of(w_end) end
-  past, z.floor = table.concat(epochs), w_end
-end
-
--- Whether this line began later than the one that the server remembers. A line that has lost nothing since it began is
--- younger whatever the clocks say.
-local function is_later()
-  if has_ended then return true end
-  if z.born == w.born then return z.floor > w.floor end
-  return z.floor > w.floor or (z.floor == w.floor and z.born > w.born)
-    or (is_first and (z.born > w.born or (is_young and z.start == z.floor)))
+  return false
 end
 
 local rev_known, known = find_past(w.epoch)
@@ -156,30 +97,10 @@ if w.epoch == z.epoch then
     begin_epoch(z.now, rev_known, known, { w.epoch, w.next })
   end
 elseif not rev_known then
-  -- Servers follow only a later epoch than theirs, and the epochs of two lines are instants of two clocks.
-  local function follow()
-    if w.epoch > z.epoch then begin_epoch(z.now, z.rev - 1, z.next, { w.epoch, z.next }) end
-  end
-  if w.floor > 0 and not has_ended and (z.born == w.born and z.floor > w.floor or
-    z.floor == w.floor and z.born < w.born and not is_later()) then
-    -- The server comes back from a line of newcomers, and these numbers are those of people in front of them.
-    follow()
-    past = string.sub(ended_epoch(w.epoch) .. past, 1, PAST)
-    taken = -1
-  elseif is_later() then
-    -- A server that remembered nothing began a new line. The people of the earlier one are before it. If both lines have
-    -- the same numbers, those who have just joined the new one lose the place, and hear that at once.
-    -- The server may not have heard of the last numbers of its line.
-    if w_end > z.floor and may_displace() then displace() else follow() end
-    if w.next <= z.floor then
-      rev_known, known = 0, 0
-      add_past(0, min(w_end, z.floor))
-    else
-      taken = -1
-    end
-  else
+  local fork = find_fork()
+  if fork or z.born == w.born then
     -- Another process went on with an earlier state, or this state is older than the one that the server saw.
-    rev_known, known = 0, min(find_fork(), w.start)
+    rev_known, known = 0, min(fork or z.next, w.start)
     if w.epoch > z.epoch then
       begin_epoch(z.now, z.rev - 1, z.next, { w.epoch, w.next })
     else
@@ -187,6 +108,19 @@ elseif not rev_known then
     end
     add_past(known, min(w_end, max(z.start, w.next)))
     z.born = w.born
+  else
+    -- One of the lines was begun by a server that did not remember the other one. Each keeps its numbers, and new numbers are
+    -- behind both. Servers follow only a later epoch than theirs.
+    local is_taken = is_in_the_way()
+    if w.epoch > z.epoch or w_end > z.start then
+      begin_epoch(z.now, z.rev - 1, z.next, { w.epoch, is_taken and z.next or w.next })
+    end
+    if is_taken then
+      taken = -1
+    else
+      rev_known, known = 0, 0
+      add_past(0, w_end)
+    end
   end
 end
 -- The server may tell of earlier epochs that this state does not know. What the lost state knew of them does not count: this one
@@ -195,9 +129,9 @@ local front = 0
 if taken == 1 then
   local others = {}
   for at = 1, #w.past, 32 do
-    local epoch, rev, _, limit = unpack_struct('>i8i8i8i8', w.past, at)
+    local epoch, _, _, limit = unpack_struct('>i8i8i8i8', w.past, at)
     if epoch ~= z.epoch and not find_past(epoch) then
-      others[#others + 1] = rev < ENDED and pack('>i8i8i8i8', epoch, 0, 0, limit) or ended_epoch(epoch)
+      others[#others + 1] = pack('>i8i8i8i8', epoch, 0, 0, limit)
       if known and limit <= known then front = max(front, limit) end
     end
   end
@@ -249,7 +183,6 @@ if taken == 1 and not is_late then
     local s = segments[i]
     local at = policy_at + #POLICY + (i - 1) * 3
     local live, gone_bits, entered_bits = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    -- Some are passed only because newcomers may be there.
     if #live + #gone_bits > 0 then merge_bits(s, live, gone_bits, entered_bits) end
   end
 end
@@ -264,6 +197,7 @@ if taken == 1 then
       local stamp = call('GETRANGE', s.entry_key, bit * 12, bit * 12 + 11)
       if #stamp < 12 or unpack_struct('>I6', stamp) == 0 then
         call('SETRANGE', s.entry_key, bit * 12, pack('>I6I4I2', entered_at, unix, life))
+        s.stamped, s.changed = 1, s.known
       elseif life == 0 then
         -- The server knows that its holder left.
         call('SETRANGE', s.entry_key, bit * 12 + 10, '\0\0')

@@ -8,7 +8,12 @@
 
 local time = redis.call('TIME')
 local now, silence = time[1] * 1000 + math.floor(time[2] / 1000), tonumber(ARGV[3])
-local all = redis.call('HGETALL', KEYS[1])
+local all = redis.pcall('HGETALL', KEYS[1])
+if all.err then
+  -- A value of another type is no list.
+  redis.call('UNLINK', KEYS[1])
+  all = {}
+end
 local reply, known = { string.format('%.0f', now) }, 0
 for i = 1, #all, 2 do
   local seen = tonumber(string.match(all[i + 1], '^%d+') or '')

@@ -7,9 +7,9 @@
 --                many numbers there are
 --       2 log    entries of slightly more than the last minute: 12 bytes per record, instant (6) and running total (6)
 --       3 due    sorted set of the front's appointments: ticket -> due * 65,536 + requested wait, 0 for none
---       4 seg    hash: segment -> "live present generation seen_all rev front near"; the tickets of the segment below `front`
---                belong to the front of the line, as of the last beat; the holders of those below `near` have been told the
---                near period. And, while periods are long, marks -> "seen_all instant end instant end ...": where the
+--       4 seg    hash: segment -> "live present generation seen_all rev front near stamped"; the tickets of the segment below
+--                `front` belong to the front of the line, as of the last beat; the holders of those below `near` have been told
+--                the near period; `stamped` is 1 if anybody has an entry in `entry`. And, while periods are long, marks -> "seen_all instant end instant end ...": where the
 --                approach of the front ended lately. And of each segment with people inside, v<segment> -> "generation left_rev
 --                left_until", see visits.lua
 --       5 on     exists while this process is known to hold the state; not replicated
@@ -31,6 +31,7 @@
 -- Returns {header, first record returned, records, ...}. Errors come before anything is written:
 --       WEIR_NONE  there is no such zone          WEIR_LOST  the state is older than the server's
 --       WEIR_KEYS next  the keys of the end of the line were not passed
+--       WEIR_TORN epoch key  a part of the state is missing; see mend.lua
 -- Cost  about 25 us with one segment. Loops run over the arguments, or over the next slots of the front.
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
@@ -47,14 +48,15 @@ local PAST = 64 * 32
 -- How far the clock can leap, and entries leave their window by that. How long the presumption waits for a server that has
 -- not called. How far beyond its bounds the clock may be.
 local LEAP_MS, SERVER_MS, LATE_MS = 1000, 70000, 500
--- The first number of a line that may have had a predecessor: those of the predecessor are below it.
-local AFTER_LOSS = 256 * SEGMENT
+-- A line that may have had a predecessor begins at a random number from AFTER_LOSS on, and has a random epoch, so that the two have
+-- no ticket in common. Both are parts of SPOTS; 67,108,864 numbers are 1,024 segments.
+local AFTER_LOSS, SPOTS, SPREAD = 256 * SEGMENT, 67108864, 41474747
 local FIXED, PER_SEGMENT = 8, 9
 -- How long nobody enters a zone whose visitors are not known.
 local BLIND_MS = 60000
 
 -- The header. Tests read the names, so there are no comments among them.
---   born, floor, start    when the line was created; its first number; the first number of this epoch
+--   born, floor, start    the line's first epoch, which tells lines apart; its first number; the first number of this epoch
 --   presumed_at, presumed slots that are presumed to be taken: at which instant they are in the log, and how many. The
 --                         instant is 0 once every server has given back what it remembers
 --   spare_until           until when nobody is evicted: people may have been heard by a server that is silent, or come back
@@ -177,18 +179,18 @@ local function use_segments()
     local index, from = tonumber(names[i]), FIXED + (i - 1) * PER_SEGMENT
     local s = {
       index = index, known = rows[i] and true or false, live = 0, present = 0, generation = 0, seen_all = 0, rev = 0,
-      front = 0, near = 0,
+      front = 0, near = 0, stamped = 0,
       live_key = KEYS[from + 1], here_key = KEYS[from + 2],
       ages = { KEYS[from + 3], KEYS[from + 4], KEYS[from + 5], KEYS[from + 6] },
       entry_key = KEYS[from + 7], lost_key = KEYS[from + 8], in_key = KEYS[from + 9],
     }
     if rows[i] then
-      local live, present, generation, seen_all, rev, front, near =
-        string.match(rows[i], '(%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*)')
+      local live, present, generation, seen_all, rev, front, near, stamped =
+        string.match(rows[i], '(%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*) ?(%d*)')
       s.live, s.present, s.rev = tonumber(live), tonumber(present), tonumber(rev)
-      -- Earlier versions wrote no `front` and no `near`.
+      -- Earlier versions wrote no `front`, no `near` and no `stamped`.
       s.generation, s.seen_all = tonumber(generation), tonumber(seen_all)
-      s.front, s.near = tonumber(front) or 0, tonumber(near) or 0
+      s.front, s.near, s.stamped = tonumber(front) or 0, tonumber(near) or 0, tonumber(stamped) or 0
     end
     segments[i], by_index[index] = s, s
   end
@@ -197,7 +199,7 @@ end
 
 local function row_of(s)
   return int(s.live) .. ' ' .. int(s.present) .. ' ' .. int(s.generation) .. ' ' .. int(s.seen_all) .. ' ' .. int(s.rev) ..
-    ' ' .. int(s.front) .. ' ' .. int(s.near)
+    ' ' .. int(s.front) .. ' ' .. int(s.near) .. ' ' .. int(s.stamped)
 end
 
 local function keep_segments()
@@ -221,18 +223,21 @@ local function set_present(s, present)
   if present ~= s.present then z.present, s.present, s.changed = z.present + present - s.present, present, true end
 end
 
--- A segment that gets its first ticket.
-local function start_segment(s)
-  s.known, s.changed = true, true
-  s.generation, s.seen_all, s.rev = floor(z.now / generation_ms()), z.seen_all, z.rev
-end
-
 -- Takes all holders of a segment who wait as just heard.
 local function see_all(s)
   call('DEL', s.ages[1], s.ages[2], s.ages[3], s.ages[4])
   call('BITOP', 'OR', s.here_key, s.live_key)
   set_present(s, s.live)
   s.front, s.near = 0, 0
+end
+
+-- Puts a segment on the list. If the list was lost, the segment may have its bitmaps still.
+local function start_segment(s)
+  s.known, s.changed = true, true
+  s.generation, s.seen_all, s.rev = floor(z.now / generation_ms()), z.seen_all, z.rev
+  s.stamped = call('EXISTS', s.entry_key)
+  set_live(s, call('BITCOUNT', s.live_key))
+  see_all(s)
 end
 
 -- Clears the bits of a bitmap from this one on.
@@ -280,8 +285,8 @@ local function age_all(of, ages)
     call('BITOP', 'XOR', ages[i], ages[i], carry)
     carry, spare = spare, carry
   end
-  -- 14 is 1110 in binary, and no age is higher.
-  call('BITOP', 'AND', KEYS[6], ages[2], ages[3], ages[4])
+  -- 14 is 1110 in binary, and no age is higher. Planes that were lost may have ages of nobody.
+  call('BITOP', 'AND', KEYS[6], of, ages[2], ages[3], ages[4])
   return call('BITCOUNT', KEYS[6])
 end
 
@@ -422,6 +427,7 @@ local function go_in(s, bit)
   if z.max_active == 0 then return end
   local row = 'v' .. int(s.index)
   if not call('HGET', KEYS[4], row) then
+    call('UNLINK', s.in_key)
     call('HSET', KEYS[4], row, visits_row(floor(z.now / visit_generation_ms()), 0, 0))
   end
   note_inside(s.index, 1 - call('SETBIT', s.in_key, bit, 1))
@@ -603,6 +609,12 @@ local function begin_blind()
   z.unseen, z.unseen_until, z.unseen_told = z.max_active, z.now + BLIND_MS, 0
 end
 
+-- The number of this process; nil if it is known to have held the state at the last call.
+local function unknown_run()
+  if call('EXISTS', KEYS[5]) == 1 then return nil end
+  return tonumber(string.sub(string.match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12), 16)
+end
+
 -- Creates a zone with the policy from ARGV[at] on. If the zone may have been there before, it begins as after a loss.
 local POLICY = { 'mode', 'n', 'subs', 'period', 'idle', 'ttl', 'failure', 'visit_idle', 'max_active' }
 
@@ -615,14 +627,17 @@ local function create(epoch, at, is_new)
   z.now = max(hi > 0 and min(wall, hi) or wall, lo)
   z.offset = wall - z.now
   z.due_base, z.epoch = z.now, epoch or tonumber(time[1])
-  z.born = z.epoch
   if not is_new then
-    z.floor = AFTER_LOSS
+    -- Nearby instants give spots that are far apart.
+    local spot = ((unknown_run() or 0) + wall) % SPOTS * SPREAD % SPOTS
+    z.epoch = z.epoch + 1 + floor(spot / 64)
+    z.floor = AFTER_LOSS + spot
     z.base, z.start, z.next = segment_of(z.floor), z.floor, z.floor
     z.hold_until, z.recover_until = z.now + z.period + 1000, z.now + z.idle * 1000
     blind_since = 0
     begin_blind()
   end
+  z.born = z.epoch
   call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[8])
 end
 
@@ -643,12 +658,6 @@ local function is_recovering() return z.now < z.hold_until or (z.presumed_at > 0
 -- When people whose period was `period` have had time to ask again.
 local function back_at(period) return z.now + 2 * period + 5000 end
 
--- The number of this process; nil if it is known to have held the state at the last call.
-local function unknown_run()
-  if call('EXISTS', KEYS[5]) == 1 then return nil end
-  return tonumber(string.sub(string.match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12), 16)
-end
-
 -- Notes which process has the state. If it is another one than before, it was restarted or took over, and the last writes
 -- of that process may be lost.
 local function check_process(now, run, is_other)
@@ -660,6 +669,31 @@ local function check_process(now, run, is_other)
   redis.set_repl(redis.REPL_NONE)
   call('SET', KEYS[5], '', 'PX', ON_MS)
   redis.set_repl(redis.REPL_ALL)
+end
+
+-- The part of the state that is missing, though the rest says that it is there; nil if the state is whole. It costs two
+-- commands. Bitmaps of ages, and appointments, may be missing: nobody loses a place or enters by that.
+local function missing_log()
+  local records = z.records - z.first
+  local last = call('GETRANGE', KEYS[2], max(records - 1, 0) * 12, records == 0 and 0 or -1)
+  if #last ~= min(records, 1) * 12 then return KEYS[2] end
+end
+
+local function missing_part()
+  local log = missing_log()
+  if log then return log end
+  local parts = {}
+  if z.live + z.inside > 0 then parts[1] = KEYS[4] end
+  for i = 1, #segments do
+    local s = segments[i]
+    if s.live > 0 then parts[#parts + 1] = s.live_key end
+    if s.present > 0 then parts[#parts + 1] = s.here_key end
+    if s.stamped > 0 and s.index >= z.base then parts[#parts + 1] = s.entry_key end
+  end
+  if #parts == 0 or call('EXISTS', unpack(parts)) == #parts then return nil end
+  for i = 1, #parts do
+    if call('EXISTS', parts[i]) == 0 then return parts[i] end
+  end
 end
 
 -- Begins a call on an existing zone. `refuses` may return an error before anything is written. Returns the index of the
@@ -677,6 +711,8 @@ local function begin(refuses)
   local now = set_clock(is_other)
   if run then check_process(now, run, is_other) end
   local from = use_segments()
+  local part = missing_part()
+  if part then return nil, redis.error_reply('WEIR_TORN ' .. int(z.epoch) .. ' ' .. part .. ' is missing') end
   local fault = refuses and refuses(from)
   if fault then return nil, redis.error_reply(fault) end
   z.rev = z.rev + 1

@@ -1,11 +1,15 @@
 //! Servers are killed, frozen and cut off. Each call ends, calls to other servers are not delayed, and a server that is back
 //! is used again.
 
+use std::net::Ipv4Addr;
+
 use redis_script::{address::Library, client::Value};
 
 use crate::{
     COUNT, Cluster, DEADLINE, ONE, Standalone, assert_away, connect, count, count_at_last, impatient, keys,
-    now, redis::Options, replica_of, run, settings, try_connect, with_both,
+    now,
+    redis::{Options, Proxy},
+    replica_of, run, settings, try_connect, with_both,
 };
 
 with_both!(
@@ -21,6 +25,7 @@ with_both!(
     killed_primary_delays_no_other_shard,
     frozen_primary_delays_no_other_shard,
     primary_among_the_hosts_is_found,
+    demoted_primary_behind_a_name_is_left,
     sentinels_name_the_primary,
 );
 
@@ -34,6 +39,25 @@ async fn absent_at_the_start(library: Library) {
     server.cont();
     let client = connect(&server.url(), &settings(library)).await;
     assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
+}
+
+/// One address leads to the primary. It is demoted and stays up, with its connections, and the address leads to the next one.
+async fn demoted_primary_behind_a_name_is_left(library: Library) {
+    let first = Standalone::start();
+    let second = replica_of(&first);
+    let of = |server: &Standalone| (Ipv4Addr::LOCALHOST, server.port()).into();
+    let address = Proxy::start(of(&first));
+    let client = connect(&format!("redis://127.0.0.1:{}", address.port()), &settings(library)).await;
+    assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
+    assert_eq!(run(&client, &COUNT, "a", ONE).await, Ok(Value::Int(2)));
+    let port = second.port().to_string();
+    second.command(&["REPLICAOF", "NO", "ONE"]);
+    first.command(&["REPLICAOF", "127.0.0.1", &port]);
+    assert_away(&count(&client, "a").await, "READONLY");
+    address.lead_to(of(&second));
+    assert_eq!(count_at_last(&client, "a").await, Value::Int(3));
+    second.wait_replicas(1);
+    assert_eq!(run(&client, &COUNT, "a", ONE).await, Ok(Value::Int(4)));
 }
 
 /// There are more dead seeds than one refresh asks.

@@ -104,10 +104,55 @@ pub(crate) struct Auditor {
     /// When which server could not tell the store anything.
     silent: Vec<(u64, u64, usize)>,
     lives: Vec<Life>,
-    /// How often the zone's clock may have gained the tolerance.
-    clock_changes: u64,
+    /// The lines that nodes began: first epoch and first number.
+    begun: Vec<Ticket>,
+    judged: Judged,
     pub(crate) broken: Vec<(Promise, String)>,
     pub(crate) calls: u64,
+}
+
+/// How much an auditor judged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Judged {
+    /// Windows of a minute, and sub-windows, each of which ends with an entry.
+    pub(crate) windows: u64,
+    /// Of those, windows in which nothing was wrong, so that no tolerance applies.
+    pub(crate) exact_windows: u64,
+    /// Pairs of people of whom one may not enter before the other.
+    pub(crate) pairs: u64,
+    /// Minutes in which the slots must be used.
+    pub(crate) minutes: u64,
+    /// Answers to people who hold a place.
+    pub(crate) places: u64,
+    /// Passes that were asked for again.
+    pub(crate) passes: u64,
+    /// Entries while the people inside are limited.
+    pub(crate) insides: u64,
+}
+
+impl Judged {
+    /// Each count, with its name.
+    pub(crate) fn counts(&self) -> [(&'static str, u64); 7] {
+        [
+            ("windows", self.windows),
+            ("windows without a fault", self.exact_windows),
+            ("pairs in order", self.pairs),
+            ("minutes of slots", self.minutes),
+            ("places followed", self.places),
+            ("passes repeated", self.passes),
+            ("entries with people inside", self.insides),
+        ]
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.windows += other.windows;
+        self.exact_windows += other.exact_windows;
+        self.pairs += other.pairs;
+        self.minutes += other.minutes;
+        self.places += other.places;
+        self.passes += other.passes;
+        self.insides += other.insides;
+    }
 }
 
 /// What a run came to.
@@ -116,6 +161,7 @@ pub(crate) struct Figures {
     pub(crate) users: u64,
     pub(crate) entries: u64,
     pub(crate) calls: u64,
+    pub(crate) judged: Judged,
 }
 
 /// How long after a fault a cluster may need: node timeout, election, the way back of a node, and the hold.
@@ -124,8 +170,11 @@ const RECOVERY_MS: u64 = 30_000;
 /// A server that is silent for longer than this may come too late to tell what it knows.
 const SILENCE_MS: u64 = 20_000;
 
-/// By how much a zone's clock may open a window early, for each change of clocks.
-const CLOCK_MS: u64 = 300;
+/// By how much a zone's clock may open a window early, for each loss within the window.
+const CLOCK_MS: u64 = 250;
+
+/// Two lines whose numbers are nearer than this may have a segment in common.
+const CROWDED: u64 = 3 * 65_536;
 
 impl Auditor {
     pub(crate) fn new(plan: &Plan) -> Self {
@@ -157,7 +206,8 @@ impl Auditor {
             divided: Vec::new(),
             silent: Vec::new(),
             lives: Vec::new(),
-            clock_changes: 1,
+            begun: Vec::new(),
+            judged: Judged::default(),
             broken: Vec::new(),
             calls: 0,
         }
@@ -172,7 +222,6 @@ impl Auditor {
     /// Something is wrong during this time.
     pub(crate) fn disturb(&mut self, from: u64, until: u64) {
         self.disturbed.push((from, until + RECOVERY_MS));
-        self.clock_changes += 1;
     }
 
     /// A store without any data came into use.
@@ -273,6 +322,7 @@ impl Auditor {
         }
         match answer {
             Ok(Reply::Waiting { polling_period_ms, .. }) => {
+                self.judged.places += u64::from(!is_join);
                 let asked_again = seen.pass;
                 seen.polls.push((asked, u64::from(*polling_period_ms)));
                 // After a loss a holder is told to wait until the servers have said what they remember.
@@ -288,6 +338,7 @@ impl Auditor {
             }
             Ok(Reply::Entered { pass, .. }) => {
                 let before = seen.pass;
+                self.judged.passes += u64::from(before.is_some());
                 if before.is_none_or(|(_, before)| before == *pass) {
                     seen.told.push((server, now));
                 }
@@ -325,7 +376,7 @@ impl Auditor {
                     (None, Some(last))
                         if asked <= last + idle_ms
                             && !self.nobody_knows(first, now)
-                            && !self.is_displaced(ticket, first) =>
+                            && !self.is_crowded(ticket) =>
                     {
                         let how = format!(
                             "{now} ms: user {user}'s ticket {ticket:?} is gone; it was last answered a poll sent at {last} ms"
@@ -415,21 +466,42 @@ impl Auditor {
         self.wiped.iter().any(|&at| (since..=now).contains(&at) && emptied(at))
     }
 
-    /// Whether the ticket is of a line that began when the store had been emptied, and has to make room for the line before it:
-    /// a server remembers that one, and nobody has entered from the new one.
-    fn is_displaced(&self, ticket: Option<Ticket>, joined: u64) -> bool {
-        let Some((epoch, _)) = ticket else { return false };
-        let remembers = |at: u64| self.lives.iter().any(|life| life.from < at && life.until > joined);
-        let has_entries = self.decided.range((epoch, 0)..=(epoch, u64::MAX)).next().is_some();
-        let is_new = |&at: &u64| (at..at + self.idle_ms).contains(&joined) && remembers(at);
-        self.from_file && !has_entries && self.wiped.iter().any(is_new)
+    /// Whether a ticket of another line has nearly the same number, so that one of the lines had to end. Lines begin at random
+    /// numbers.
+    fn is_crowded(&self, ticket: Option<Ticket>) -> bool {
+        let Some((epoch, seq)) = ticket else { return false };
+        let near = |other: &Seen| {
+            other.ticket.is_some_and(|(of, number)| of != epoch && number.abs_diff(seq) < CROWDED)
+        };
+        let begun = self.begun.iter().filter(|&&(of, number)| of != epoch && number.abs_diff(seq) < CROWDED);
+        // Chance does not give two lines the same first number.
+        let is_same =
+            |&(of, number): &Ticket| self.begun.iter().any(|&(o, n)| (o, n) != (of, number) && n == number);
+        if self.begun.iter().any(is_same) {
+            return false;
+        }
+        self.begun.len() > 1 && (begun.count() > 0 || self.users.iter().any(near))
+    }
+
+    /// A node began a line with this epoch and number, because it had none.
+    pub(crate) fn line_begins(&mut self, epoch: u32, number: u64) {
+        if !self.begun.contains(&(epoch, number)) {
+            self.begun.push((epoch, number));
+        }
+    }
+
+    /// Whether one of two people took a ticket of a line that was begun without the other one's. Nobody knows then which line
+    /// is the earlier one.
+    fn of_two_lines(&self, one: &Seen, other: &Seen) -> bool {
+        let epoch = |seen: &Seen| seen.ticket.map(|(epoch, _)| epoch);
+        let is_new = |seen: &Seen| self.begun.iter().skip(1).any(|&(begun, _)| epoch(seen) == Some(begun));
+        epoch(one) != epoch(other) && (is_new(one) || is_new(other))
     }
 
     /// Whether the ticket is of a line that no server remembers, and whose numbers another one may have. Only an operator's zone
     /// leaves room for such tickets.
     fn has_no_place(&self, seen: &Seen, now: u64) -> bool {
-        self.from_file
-            && (self.nobody_knows(seen.joined.1, now) || self.is_displaced(seen.ticket, seen.joined.1))
+        self.from_file && (self.nobody_knows(seen.joined.1, now) || self.is_crowded(seen.ticket))
     }
 
     /// Whether a node's clock was set while no server ran that had seen a ticket of `since`. A server that stands still or is
@@ -483,25 +555,33 @@ impl Auditor {
         self.check_inside(&entries);
         self.check_order(&entries);
         self.check_progress(&entries, ends);
-        Figures { users: self.users.len() as u64, entries: entries.len() as u64, calls: self.calls }
+        let (users, entries) = (self.users.len() as u64, entries.len() as u64);
+        Figures { users, entries, calls: self.calls, judged: self.judged }
+    }
+
+    /// How often the zone's clock may have changed from `from` to `until`: by the faults that were in force then.
+    fn clock_changes(&self, from: u64, until: u64) -> u64 {
+        self.disturbed.iter().filter(|&&(begins, ends)| begins <= until && ends >= from).count() as u64
     }
 
     fn check_windows(&mut self, entries: &[(u64, usize, bool)]) {
-        let slack_ms = CLOCK_MS * self.clock_changes.min(6);
         for (length_ms, subs) in [(60_000, 1), (60_000 / u64::from(self.sub_windows), self.sub_windows)] {
-            let length_ms = length_ms.saturating_sub(slack_ms);
-            let mut first = 0;
-            for (i, &(at, _, by_join)) in entries.iter().enumerate() {
-                while entries[first].0 + length_ms < at {
-                    first += 1;
-                }
-                let count = i - first + 1;
+            for (last, &(at, _, by_join)) in entries.iter().enumerate() {
+                self.judged.windows += 1;
+                let changes = self.clock_changes(at.saturating_sub(length_ms), at);
+                self.judged.exact_windows += u64::from(changes == 0);
+                let within_ms = length_ms.saturating_sub(CLOCK_MS * changes);
+                let first = entries.partition_point(|&(entered, ..)| entered + within_ms < at);
+                let count = last - first + 1;
                 let cap = self.cap(entries[first].0, at).div_ceil(subs) as usize;
                 // A burst without a line may use the whole minute at once.
-                if count > cap && (subs == 1 || !by_join && entries[first..=i].iter().all(|entry| !entry.2)) {
+                let burst = subs > 1 && (by_join || entries[first..=last].iter().any(|entry| entry.2));
+                if count > cap && !burst {
                     let promise = if subs == 1 { Promise::TooMany } else { Promise::TooManyInASubWindow };
-                    let how =
-                        format!("{count} people entered from {} ms to {at} ms, {cap} may", entries[first].0);
+                    let how = format!(
+                        "{count} people entered from {} ms to {at} ms, {cap} may; {changes} faults then",
+                        entries[first].0
+                    );
                     self.breaks(promise, how);
                     return;
                 }
@@ -529,6 +609,7 @@ impl Auditor {
             return;
         }
         for &(at, user, _) in entries {
+            self.judged.insides += 1;
             let inside = self.inside(entries, at, self.visit_idle_ms - 1_000).count();
             if inside > self.max_active as usize {
                 let how =
@@ -589,14 +670,20 @@ impl Auditor {
                 continue;
             }
             let mine = &self.users[user];
+            let mut pairs = 0;
             for (other, others) in self.users.iter().enumerate() {
-                if others.ticket.is_some()
-                    && !self.joined_apart(mine, others)
-                    && !self.has_no_place(others, at)
-                    && matches!(others.kind, Kind::Stays | Kind::Returns)
-                    && others.joined.1 < mine.joined.0
-                    && entered[other] > at + patience_ms
-                    && self.polled(other, others.joined.0, at + patience_ms)
+                if others.ticket.is_none()
+                    || self.joined_apart(mine, others)
+                    || self.of_two_lines(mine, others)
+                    || self.has_no_place(others, at)
+                    || !matches!(others.kind, Kind::Stays | Kind::Returns)
+                    || others.joined.1 >= mine.joined.0
+                {
+                    continue;
+                }
+                // Only of two who waited at the same time one could overtake the other.
+                pairs += u64::from(entered[other] > mine.joined.1 && other != user);
+                if entered[other] > at + patience_ms && self.polled(other, others.joined.0, at + patience_ms)
                 {
                     let how = format!(
                         "user {user} joined at {} ms and entered at {at} ms; user {other} joined at {} ms, polled, and entered at {}",
@@ -608,6 +695,7 @@ impl Auditor {
                     return;
                 }
             }
+            self.judged.pairs += pairs;
         }
     }
 
@@ -643,6 +731,7 @@ impl Auditor {
                 continue;
             }
             let cap = self.rates(from, until).min().unwrap_or(0);
+            self.judged.minutes += 1;
             let waiting = (0..self.users.len())
                 .filter(|&user| {
                     let seen = &self.users[user];

@@ -302,6 +302,10 @@ fn tap(
     args: &[Bytes],
     value: &Value,
 ) {
+    // The other scripts return no header.
+    if !matches!(script.name, "join" | "enter" | "beat" | "visits" | "policy" | "restore") {
+        return;
+    }
     let Value::Array(parts) = value else { return };
     let bytes = |i: usize| match parts.get(i) {
         Some(Value::Bytes(bytes)) => bytes.clone(),
@@ -315,7 +319,7 @@ fn tap(
             .get(i * 8..i * 8 + 8)
             .map_or(0, |part| part.iter().fold(0, |n, &byte| n << 8 | u64::from(byte)))
     };
-    if header.len() >= 288 && std::mem::replace(&mut net.epochs[node], field(0)) != field(0) {
+    if std::mem::replace(&mut net.epochs[node], field(0)) != field(0) {
         let line = format!(
             "node {node} has epoch {}, next number {}, after a {} of server {server}",
             field(0),
@@ -323,23 +327,24 @@ fn tap(
             script.name
         );
         net.cluster.tell(now, line);
+        if script.name == "policy" {
+            net.auditor.line_begins(u32::try_from(field(0)).unwrap_or(0), field(4));
+        }
     }
-    if header.len() >= 288 && std::mem::replace(&mut net.rates[node], field(29)) != field(29) {
+    if std::mem::replace(&mut net.rates[node], field(29)) != field(29) {
         let line =
             format!("node {node} admits {} a minute, after a {} of server {server}", field(29), script.name);
         net.cluster.tell(now, line);
     }
     let (epoch, now_ms) = (u32::try_from(field(0)).unwrap_or(0), field(2));
-    if header.len() >= 288 {
-        let before = std::mem::replace(&mut net.clock_ms, now_ms.cast_signed() - now.cast_signed());
-        let by_ms = net.clock_ms - before;
-        if before != 0 && by_ms.abs() > 1_000 {
-            let line = format!(
-                "the zone's clock moves by {by_ms} ms at node {node}, after a {} of server {server}",
-                script.name
-            );
-            net.cluster.tell(now, line);
-        }
+    let before = std::mem::replace(&mut net.clock_ms, now_ms.cast_signed() - now.cast_signed());
+    let by_ms = net.clock_ms - before;
+    if before != 0 && by_ms.abs() > 1_000 {
+        let line = format!(
+            "the zone's clock moves by {by_ms} ms at node {node}, after a {} of server {server}",
+            script.name
+        );
+        net.cluster.tell(now, line);
     }
     let mut entered = |epoch: u32, seq: u64, (at_ms, unix_s): (u64, u64), by_join: bool| {
         if at_ms == now_ms {

@@ -10,6 +10,7 @@ mod behaviour;
 #[allow(dead_code, reason = "shared with other tests")]
 mod clock;
 mod learned;
+mod parts;
 #[path = "../support/redis.rs"]
 mod redis;
 mod register;
@@ -55,6 +56,7 @@ fn main() {
         trials.extend(behaviours(&format!("cluster::{library:?}"), in_redis(&three, None)));
         trials.extend(shared_behaviours(&format!("redis::{library:?}"), in_redis(&one, None)));
         trials.extend(shared_behaviours(&format!("cluster::{library:?}"), in_redis(&three, None)));
+        trials.extend(parts(&format!("redis::{library:?}"), in_redis(&one, None)));
         trials.extend(of_the_register(&format!("redis::{library:?}"), in_redis(&one, None)));
         trials.extend(replicated_behaviours(&format!("redis::{library:?}"), in_redis(&one, None)));
         for (of, servers) in [("redis", &one), ("cluster", &three)] {
@@ -120,7 +122,7 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         register_lists_zones_in_order_and_is_put_again_when_lost,
         two_servers_have_one_line,
         entry_learnt_from_a_repeated_claim_survives_a_lost_state,
-        line_goes_in_front_of_one_that_was_begun_without_it,
+        lines_that_began_without_each_other_lose_nobody,
         people_inside_are_counted_after_a_loss,
         tickets_that_no_server_remembers_keep_their_places,
         freed_segment_keeps_its_longest_life,
@@ -137,6 +139,10 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         what_was_learnt_is_written_again_where_it_was_lost,
     ]);
     trials
+}
+
+fn parts(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<Trial> {
+    trials![of, start, parts: each_key_may_vanish_alone, each_key_may_get_a_value_of_another_type]
 }
 
 fn of_the_register(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<Trial> {

@@ -314,7 +314,7 @@ impl World {
                     | Refusal::Closed { retry_after_s }
                     | Refusal::Full { retry_after_s },
                 )) => u64::from(retry_after_s) * 1_000,
-                Some(Err(refusal @ (Refusal::UnknownZone | Refusal::BadToken))) => {
+                Some(Err(refusal @ (Refusal::UnknownZone | Refusal::BadToken | Refusal::Elsewhere))) => {
                     panic!("user {user} with an honest token: {refusal}")
                 }
             };

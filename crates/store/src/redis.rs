@@ -2,7 +2,8 @@
 //!
 //! A zone lives in one slot, under its hash tag; Redis spreads the zones over a cluster. Each decision is one script call
 //! (a beat of a very long line takes several).
-//! - `call` makes a call and parses its reply; `decide`, `leave`, `beat` and `visits` are the calls; `restore` rebuilds a lost state.
+//! - `call` makes a call and parses its reply; `decide`, `leave`, `beat` and `visits` are the calls; `restore` rebuilds a lost state,
+//!   `mend` one that lacks a part.
 //! - `memory` is what this server remembers of a zone; `wire` converts bytes.
 //! - `learned` keeps what was learnt about the people who wait.
 //! - `register` keeps the zones' definitions, `channel` announces changes, `servers` lists the servers.
@@ -16,6 +17,7 @@ mod decide;
 mod learned;
 mod leave;
 mod memory;
+mod mend;
 mod register;
 mod restore;
 #[cfg(feature = "sabotage")]
@@ -47,6 +49,7 @@ use address::{Address, Settings};
 use call::{ATTEMPTS, Refused, common_args};
 use client::{AnyClient, Client, Confirm};
 use memory::Memory;
+use mend::Mended;
 use register::Register;
 use wire::{Garbled, SEGMENT};
 
@@ -85,6 +88,10 @@ struct Zone {
     decides: AtomicBool,
     /// Set once Redis has this server on the zone's list. Decisions wait for it.
     signed: OnceCell<()>,
+    /// The last decision was not confirmed by a replica. Beats ask for the confirmation, too, until one is.
+    unconfirmed: AtomicBool,
+    /// When this server last began the state anew, and how often in a short time.
+    mended: Mutex<Mended>,
 }
 
 /// The store in one Redis: a server, or a cluster.
@@ -169,6 +176,8 @@ impl<C: Client> Redis<C> {
                 memory: Mutex::default(),
                 decides: AtomicBool::new(false),
                 signed: OnceCell::new(),
+                unconfirmed: AtomicBool::new(false),
+                mended: Mutex::default(),
             })
         }));
         for _ in 0..ATTEMPTS {
@@ -178,6 +187,7 @@ impl<C: Client> Redis<C> {
                     return self.beat_all(&zone, &[], 0).await;
                 }
                 Err(Refused::Other(StoreError::UnknownZone)) => self.restore(&zone).await?,
+                Err(Refused::Torn(torn)) => self.mend(&zone, torn).await?,
                 Err(Refused::Other(error)) => return Err(error),
                 Err(Refused::Keys(_)) => return Err(Garbled("a policy's reply").into()),
             }

@@ -51,6 +51,8 @@ struct Shared {
     changed: Condvar,
     /// Both ends of each connection. Its threads own them, so that they end with it.
     open: Mutex<Vec<Weak<TcpStream>>>,
+    /// Where new connections lead.
+    server: Mutex<SocketAddr>,
     closed: AtomicBool,
 }
 
@@ -70,6 +72,7 @@ impl Proxy {
             flows: Mutex::new(Flows { to_server: pass, to_client: pass, division: None }),
             changed: Condvar::new(),
             open: Mutex::new(Vec::new()),
+            server: Mutex::new(server),
             closed: AtomicBool::new(false),
         });
         let accepting = Arc::clone(&shared);
@@ -80,6 +83,7 @@ impl Proxy {
                     return;
                 }
                 // If the server does not run, the client's connection is closed.
+                let server = *accepting.server.lock().expect("no thread panics with it");
                 let Ok(server) = TcpStream::connect_timeout(&server, PATIENCE) else { continue };
                 drop((client.set_nodelay(true), server.set_nodelay(true)));
                 let (client, server) = (Arc::new(client), Arc::new(server));
@@ -138,6 +142,11 @@ impl Proxy {
     /// Passes requests, and holds replies.
     pub(crate) fn cut_replies(&self) {
         self.set(Flow::Pass(Duration::ZERO), Flow::Hold);
+    }
+
+    /// Leads new connections to another server, as a name or a virtual address does. Open connections stay.
+    pub(crate) fn lead_to(&self, server: SocketAddr) {
+        *self.shared.server.lock().expect("no thread panics with it") = server;
     }
 
     /// Closes all open connections.

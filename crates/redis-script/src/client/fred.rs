@@ -7,12 +7,14 @@
 //! Invariant: when the connection is lost, fred's task ends, and so does every call. Without a connection, fred still
 //! accepts commands but answers none. Therefore each call also waits for the end of the task.
 
+use std::net::SocketAddr;
+
 use ::fred::{
     clients::Client,
     interfaces::ClientLike as _,
     types::{
         Builder, ClusterHash, ConnectHandle, CustomCommand, Resp3Frame, Value as Arg,
-        config::{Config, ServerConfig, TcpConfig, TlsConfig, TlsConnector},
+        config::{Config, Server, ServerConfig, TcpConfig, TlsConfig, TlsConnector},
     },
 };
 use rustls::{
@@ -21,13 +23,20 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject as _},
 };
 
-use tokio::{sync::watch, task::AbortHandle};
+use tokio::{
+    net::{TcpStream, lookup_host},
+    sync::watch,
+    task::{AbortHandle, JoinSet},
+};
 
 use super::{
     Value,
     link::{Answer, Command, Link},
 };
 use crate::address::{Address, Settings};
+
+/// How many addresses of one name are tried.
+const MAX_ADDRESSES: usize = 16;
 
 /// A connection.
 pub(super) struct Connection {
@@ -76,7 +85,7 @@ impl Link for Connection {
         let config = Config {
             username: address.user.clone(),
             password: address.password.clone(),
-            server: ServerConfig::new_centralized(host, port),
+            server: ServerConfig::Centralized { server: reachable(host, port).await },
             tls: if address.tls { Some(tls(settings)?) } else { None },
             ..Config::default()
         };
@@ -105,6 +114,30 @@ impl Link for Connection {
             reason = self.router.ended() => Err(reason),
         }
     }
+}
+
+/// The server, by the first of its name's addresses that takes a connection. fred waits for each of them in turn, for ever where
+/// packets are dropped.
+async fn reachable(host: &str, port: u16) -> Server {
+    let mut server = Server::new(host, port);
+    let Ok(found) = lookup_host((host, port)).await else { return server };
+    let addresses: Vec<SocketAddr> = found.take(MAX_ADDRESSES).collect();
+    if addresses.len() < 2 {
+        return server;
+    }
+    let mut attempts = JoinSet::new();
+    for address in addresses {
+        attempts.spawn(async move { TcpStream::connect(address).await.map(|_| address) });
+    }
+    while let Some(attempt) = attempts.join_next().await {
+        if let Ok(Ok(address)) = attempt {
+            server.host = address.ip().to_string().into();
+            // Its certificate has the name.
+            server.tls_server_name = Some(host.into());
+            break;
+        }
+    }
+    server
 }
 
 /// Sends commands, and waits for fred's answers.

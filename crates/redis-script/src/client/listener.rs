@@ -157,6 +157,8 @@ async fn subscribe<L: Link>(
     let opened = timeout(settings.connect_timeout, async {
         let mut connection = open(shared, server, AsyncConnectionConfig::new().set_push_sender(push)).await?;
         ask(&mut connection, Cmd::new().arg("SSUBSCRIBE").arg(&channel.name[..])).await?;
+        // A server that reads its data, or cannot save, takes a subscription and refuses everything else.
+        ask(&mut connection, &redis::cmd("PING")).await?;
         Ok::<_, String>(connection)
     });
     let mut connection = match opened.await {

@@ -132,6 +132,7 @@ impl<L: Link> Routes<L> {
         let deadline = Instant::now() + limit;
         let mut redirect: Option<Target<L>> = None;
         let mut with_text = false;
+        let mut reconnected = false;
         let mut reason = String::new();
         for _ in 0..ATTEMPTS {
             let Target { server, asking } = match redirect.take() {
@@ -178,7 +179,16 @@ impl<L: Link> Routes<L> {
                     let Some(to) = redirected(&text, server.host_port()) else { return Err(refused(text)) };
                     redirect = Some(Target { server: self.shared.at(&to), asking: code == "ASK" });
                 }
-                _ => {
+                // Nothing was written. The host's name, or a proxy, may lead to another server by now.
+                code if is_not_the_primary(code) && !reconnected => {
+                    reconnected = true;
+                    self.shared.stale.notify_one();
+                    server.reconnect();
+                }
+                code => {
+                    if is_not_the_primary(code) {
+                        server.reconnect();
+                    }
                     let error = refused(text);
                     if matches!(error, ClientError::Away(_)) {
                         self.shared.stale.notify_one();
@@ -233,6 +243,11 @@ fn confirmed(value: Value, confirm: Option<Confirm>, waited: Option<Answer>) -> 
         Some(Err(text)) => Err(ClientError::Away(text)),
         _ => Err(ClientError::Away("no answer to WAIT".to_owned())),
     }
+}
+
+/// Whether an error's code says that the server is not the primary that it was, or one that was left alone.
+fn is_not_the_primary(code: &str) -> bool {
+    matches!(code, "READONLY" | "MASTERDOWN" | "NOREPLICAS")
 }
 
 /// Converts an error reply: either the server can't serve the call, or the script returned the error.

@@ -215,6 +215,19 @@ impl<L: Link> Server<L> {
         }
     }
 
+    /// Gives up the connections, because the server at their other end is not what it was. The next ones are opened to the host by
+    /// its name, which may lead elsewhere now.
+    pub(super) fn reconnect(&self) {
+        self.state.shared.send_if_modified(|status| {
+            let is_up = matches!(status, Status::Up(_));
+            if is_up {
+                *status = Status::Opening;
+            }
+            is_up
+        });
+        self.state.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
     async fn up(&self, deadline: Instant) -> Result<Arc<Open<L>>, SendError> {
         match timeout_at(deadline, self.state.open()).await {
             Ok(Ok(open)) => Ok(open),

@@ -24,12 +24,14 @@ impl<C: Client> Redis<C> {
     /// Beats the whole line, some segments a call, and makes the view.
     pub(super) async fn beat_all(&self, zone: &Zone, polls: &[PagePolls], told_ms: u32) -> Result<View> {
         let by_segment = by_segment(polls);
-        let (base, last) = {
+        let all: Vec<u64> = {
             let memory = lock(&zone.memory);
-            let header = memory.as_ref().ok_or(StoreError::UnknownZone)?.header;
-            (header.base, split(header.next).0)
+            let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
+            let last = split(memory.header.next).0;
+            (memory.header.base..=last)
+                .filter(|segment| *segment == last || !memory.is_unused(*segment))
+                .collect()
         };
-        let all: Vec<u64> = (base..=last).collect();
         // The segments of the front come last: the view is asked for with them.
         let mut slices = all.chunks(self.max_segments).rev().peekable();
         while let Some(slice) = slices.next() {
@@ -117,7 +119,7 @@ impl<C: Client> Redis<C> {
         let answer = match self.run(zone, &scripts::BEAT, (slice, &[]), own).await {
             Ok(answer) => answer,
             Err(Refused::Other(error)) => return Err(error),
-            Err(Refused::Keys(_)) => return Err(Garbled("a beat's reply").into()),
+            Err(Refused::Keys(_) | Refused::Torn(_)) => return Err(Garbled("a beat's reply").into()),
         };
         let Answer { header, mut rest, .. } = answer;
         let ends = (rest.number()?, rest.number()?);

@@ -36,7 +36,18 @@ pub(super) struct Answer {
 pub(super) enum Refused {
     /// The call passed the keys of the wrong segments: the next ticket number is this one.
     Keys(u64),
+    /// The state lacks a part, or cannot be used.
+    Torn(Torn),
     Other(StoreError),
+}
+
+/// A state that cannot be used as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Torn {
+    /// The epoch that was found so; `None` if the script could not say.
+    pub(super) epoch: Option<u32>,
+    /// What is wrong with it, as Redis says it.
+    pub(super) why: String,
 }
 
 impl From<StoreError> for Refused {
@@ -94,6 +105,7 @@ impl<C: Client> Redis<C> {
             keys.extend_from_slice(more);
             match self.call(zone, script, keys, args).await {
                 Err(Refused::Other(StoreError::UnknownZone)) => self.restore(zone).await?,
+                Err(Refused::Torn(torn)) => self.mend(zone, torn).await?,
                 other => return other,
             }
         }
@@ -108,18 +120,29 @@ impl<C: Client> Redis<C> {
         keys: Vec<Bytes>,
         args: Vec<Bytes>,
     ) -> std::result::Result<Answer, Refused> {
-        let confirm = if is_decision(script) { self.durability.confirm() } else { None };
+        let must_hold = is_decision(script) || zone.unconfirmed.load(Ordering::Relaxed);
+        let confirm = if must_hold { self.durability.confirm() } else { None };
         #[cfg(feature = "sabotage")]
         let script = sabotage::script(script);
         let sent = Instant::now();
         let value = match self.client.run(script, keys, args, confirm).await {
             Ok(value) => value,
             Err(ClientError::Script(text)) => return Err(refused(&text)),
+            Err(error @ ClientError::Unconfirmed { .. }) => {
+                zone.unconfirmed.store(true, Ordering::Relaxed);
+                return Err(StoreError::from(error).into());
+            }
             Err(error) => return Err(StoreError::from(error).into()),
         };
+        if confirm.is_some() {
+            zone.unconfirmed.store(false, Ordering::Relaxed);
+        }
         let mut rest = Reply::new(value)?;
         let raw = rest.bytes()?;
-        let (header, past) = (Header::parse(&raw)?, wire::past(&raw));
+        let garbled = |Garbled(what)| {
+            Refused::Torn(Torn { epoch: None, why: format!("Redis did not answer with {what}") })
+        };
+        let (header, past) = (Header::parse(&raw).map_err(garbled)?, wire::past(&raw));
         let first = rest.number()?;
         let log = rest.bytes()?;
         let presumed = header.presumed;
@@ -174,7 +197,29 @@ fn refused(message: &str) -> Refused {
             return Refused::Keys(next);
         }
     }
+    if let Some(rest) = found("WEIR_TORN ") {
+        let (epoch, why) = rest.split_once(' ').unwrap_or_default();
+        let why = why.split(" is missing").next().unwrap_or_default();
+        return Refused::Torn(Torn { epoch: epoch.parse().ok(), why: format!("{why} is missing") });
+    }
+    if is_own_fault(message) {
+        return Refused::Torn(Torn { epoch: None, why: message.to_owned() });
+    }
     Refused::Other(StoreError::Away(message.to_owned()))
+}
+
+/// Whether a script failed because of what it found in the state: a value of another type, or one that it cannot use. Other faults
+/// are those of the server: a command that it does not have, or that the user may not run.
+fn is_own_fault(message: &str) -> bool {
+    const OF_THE_SERVER: [&str; 5] = [
+        "can't run this command",
+        "No permissions",
+        "Unknown Redis command",
+        "not allowed from script",
+        "Write commands are not allowed",
+    ];
+    let fails = message.starts_with("WRONGTYPE") || message.contains("user_script:");
+    fails && !OF_THE_SERVER.iter().any(|text| message.contains(text))
 }
 
 /// The keys of a zone and of some of its segments, in the order of `lua/zone.lua`.

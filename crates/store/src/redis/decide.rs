@@ -36,6 +36,7 @@ impl<C: Client> Redis<C> {
                 Ok(answer) => return joined(zone, count, answer),
                 Err(Refused::Keys(end)) => next = end,
                 Err(Refused::Other(error)) => return Err(error),
+                Err(Refused::Torn(_)) => return Err(Garbled("a join's reply").into()),
             }
         }
         Err(StoreError::Away("the end of the line moves faster than this server can follow".to_owned()))
@@ -67,9 +68,11 @@ impl<C: Client> Redis<C> {
         let mut segments = BTreeSet::new();
         {
             let memory = lock(&zone.memory);
-            let header = memory.as_ref().ok_or(StoreError::UnknownZone)?.header;
-            let front_end = header.appointed.max(1) - 1;
-            segments.extend((header.base..=split(front_end).0).take(self.max_segments / 2));
+            let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
+            let front_end = memory.header.appointed.max(1) - 1;
+            let of_front = memory.header.base..=split(front_end).0;
+            segments
+                .extend(of_front.filter(|segment| !memory.is_unused(*segment)).take(self.max_segments / 2));
         }
         let mut count = 0;
         for &(seq, _) in &claims[..claims.len().min(MAX_CLAIMS)] {
@@ -90,7 +93,7 @@ impl<C: Client> Redis<C> {
             match self.run(zone, &scripts::ENTER, (&segments, &[]), |_| vec![bytes.clone()]).await {
                 Ok(answer) => answer,
                 Err(Refused::Other(error)) => return Err(error),
-                Err(Refused::Keys(_)) => return Err(Garbled("a claim's reply").into()),
+                Err(Refused::Keys(_) | Refused::Torn(_)) => return Err(Garbled("a claim's reply").into()),
             };
         let mut verdicts = wire::verdicts(&answer.rest.bytes()?)?;
         if verdicts.len() != count {

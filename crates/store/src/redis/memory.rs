@@ -7,8 +7,8 @@
 //! gone is never remembered as waiting.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::{Arc, LazyLock},
     time::Duration,
 };
 
@@ -24,6 +24,9 @@ use crate::keeper::Keeper;
 
 /// The network delay, in milliseconds, that the upper bound of the zone's clock allows for.
 const SLACK_MS: u64 = 250;
+
+/// A page in which nobody waits. The segments between two lines share it.
+static NOBODY: LazyLock<Arc<Words>> = LazyLock::new(|| Arc::new([u64::MAX; PAGE_WORDS]));
 
 /// Pages of a segment.
 const PAGES: usize = SEGMENT_BYTES * 8 / PAGE_TICKETS;
@@ -116,6 +119,8 @@ pub(super) struct Memory {
     /// The instant and the running total of the last record in `window`.
     last_record: (u64, u64),
     segments: BTreeMap<u64, Bits>,
+    /// Segments without any ticket, between two lines, as of the last view of this epoch.
+    unused: BTreeSet<u64>,
     /// Who left, by segment: the revision, and the bits in the bit order of Redis.
     left: BTreeMap<u64, (u64, Bytes)>,
     /// The entries that this server was told, sorted by instant and ticket.
@@ -184,6 +189,7 @@ impl Memory {
             next_record: 0,
             last_record: (0, 0),
             segments: BTreeMap::new(),
+            unused: BTreeSet::new(),
             left: BTreeMap::new(),
             entries: VecDeque::new(),
             forecast: Forecast::new(&header.policy, header.now),
@@ -232,6 +238,7 @@ impl Memory {
                 bits.rev = 0;
             }
             self.left.clear();
+            self.unused.clear();
             self.next_record = 0;
             self.window = Window::new(&header.policy);
             self.move_entries(&header, sent);
@@ -425,6 +432,11 @@ impl Memory {
         self.keeper.note(kept);
     }
 
+    /// Whether a segment has no tickets, and gets none in this epoch.
+    pub(super) fn is_unused(&self, segment: u64) -> bool {
+        self.unused.contains(&segment)
+    }
+
     /// The segments that are newer in Redis than here. `counts` are those of all segments from `base` on.
     pub(super) fn outdated(&self, base: u64, counts: &[Counts]) -> Vec<u64> {
         let newer = (base..).zip(counts).filter(|(segment, counts)| counts.rev > self.rev_of(*segment));
@@ -438,7 +450,18 @@ impl Memory {
         self.segments = self.segments.split_off(&header.base);
         let mut pages = Vec::with_capacity(counts.len() * PAGES);
         let unknown = Bits::new();
+        let last = split(header.next).0;
+        self.unused.clear();
         for (segment, counts) in (header.base..).zip(counts) {
+            if counts.rev == 0 && segment < last {
+                self.unused.insert(segment);
+                pages.extend((0..PAGES).map(|_| SnapshotPage {
+                    gone: Arc::clone(&NOBODY),
+                    live: 0,
+                    present: 0,
+                }));
+                continue;
+            }
             let given = given_of(segment, header.next);
             let bits = self.segments.get(&segment).unwrap_or(&unknown);
             let gone: Vec<Arc<Words>> = pages_of(&bits.gone(given)).collect();

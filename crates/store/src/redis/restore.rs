@@ -21,11 +21,6 @@ use super::{
 };
 use crate::StoreError;
 
-/// The first segment of a line that began after a loss, as in `lua/zone.lua`.
-const AFTER_LOSS: u64 = 256;
-/// How many segments such a line may have numbers of before the memory of an earlier line comes.
-const NEWCOMERS: u64 = 4;
-
 impl<C: Client> Redis<C> {
     /// Rebuilds a lost state.
     pub(super) async fn restore(&self, zone: &Zone) -> Result<()> {
@@ -44,7 +39,7 @@ impl<C: Client> Redis<C> {
         match policy {
             Some(policy) => self.give_policy(zone, &policy, false).await.or_else(|refused| match refused {
                 // The state was lost again, and the caller comes back.
-                Refused::Other(StoreError::UnknownZone) | Refused::Keys(_) => Ok(()),
+                Refused::Other(StoreError::UnknownZone) | Refused::Keys(_) | Refused::Torn(_) => Ok(()),
                 Refused::Other(error) => Err(error),
             }),
             None => Ok(()),
@@ -73,14 +68,12 @@ impl<C: Client> Redis<C> {
         let witness = &emptied;
         let entries: BTreeSet<u64> = witness.entries.iter().map(|(seq, _)| split(*seq).0).collect();
         let with_bits: BTreeSet<u64> = witness.segments.keys().copied().collect();
-        // The first call also passes the segments of newcomers, who may be in the way of this line.
-        let newcomers = AFTER_LOSS..AFTER_LOSS + NEWCOMERS.min(self.max_segments as u64);
-        let others: Vec<u64> =
-            with_bits.union(&entries).copied().filter(|segment| !newcomers.contains(segment)).collect();
-        let (first, rest) = others.split_at(others.len().min(self.max_segments - newcomers.clone().count()));
-        let mut first: Vec<u64> = newcomers.chain(first.iter().copied()).collect();
-        first.sort_unstable();
-        let slices: Vec<&[u64]> = std::iter::once(&first[..]).chain(rest.chunks(self.max_segments)).collect();
+        let all: Vec<u64> = with_bits.union(&entries).copied().collect();
+        let names = all.iter().map(u64::to_string).collect::<Vec<_>>().join(" ");
+        let mut slices: Vec<&[u64]> = all.chunks(self.max_segments).collect();
+        if slices.is_empty() {
+            slices.push(&[]);
+        }
         let count = slices.len();
         for (i, slice) in slices.into_iter().enumerate() {
             let mut args = common_args(None, self.held_clock_ms(), &self.name_at(zone), slice);
@@ -93,6 +86,7 @@ impl<C: Client> Redis<C> {
             args.push(text(u32::from(is_last && i + 1 == count)));
             args.push(text(witness.inside));
             args.push(witness.servers.join(" ").into());
+            args.push(names.clone().into());
             args.push(witness.past.clone());
             args.push(if i == 0 { log_bytes(&witness.log) } else { Bytes::new() });
             let mut out = Vec::new();

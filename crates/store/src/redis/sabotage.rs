@@ -32,8 +32,8 @@ pub enum Rule {
     Past = 7,
     /// A ticket that only lost states knew is gone.
     Unknown = 8,
-    /// Newcomers keep the numbers of an earlier line.
-    Newcomers = 9,
+    /// All lines begin with the same number.
+    Apart = 9,
     /// People enter however many are inside.
     Inside = 10,
     /// After a loss, nobody is inside who has not shown themselves.
@@ -61,7 +61,7 @@ impl Rule {
             ],
             Self::Past => &[("if epoch ~= z.epoch and not find_past(epoch) then", "if false then")],
             Self::Unknown => &[("or unknown and not is_lost", "")],
-            Self::Newcomers => &[("w_end > z.floor and may_displace()", "false")],
+            Self::Apart => &[("z.floor = AFTER_LOSS + spot", "z.floor = AFTER_LOSS")],
             Self::Inside => &[("return max(z.max_active - most_inside() - presumed, 0)", "return 1000000")],
             Self::Unseen => &[("local hidden = max(w.inside - z.inside, 0)", "local hidden = 0")],
         }
@@ -115,7 +115,7 @@ pub const RULES: [Rule; 11] = [
     Rule::Clock,
     Rule::Past,
     Rule::Unknown,
-    Rule::Newcomers,
+    Rule::Apart,
     Rule::Inside,
     Rule::Unseen,
 ];

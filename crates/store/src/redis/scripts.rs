@@ -50,6 +50,10 @@ script!(
     RESTORE, "restore", "zone.lua", "restore.lua"
 );
 script!(
+    /// Begins a new epoch of a zone whose state lacks a part, or whose scripts fail.
+    MEND, "mend", "zone.lua", "mend.lua"
+);
+script!(
     /// Reads the register, creates it, or writes it back.
     ZONES, "zones", "register.lua", "zones.lua"
 );

@@ -72,7 +72,7 @@ impl<C: Client> Redis<C> {
         let answer = match self.run(zone, &scripts::VISITS, (&[], &more), own).await {
             Ok(answer) => answer,
             Err(Refused::Other(error)) => return Err(error),
-            Err(Refused::Keys(_)) => return Err(Garbled("a report's reply").into()),
+            Err(Refused::Keys(_) | Refused::Torn(_)) => return Err(Garbled("a report's reply").into()),
         };
         let Answer { header, mut rest, .. } = answer;
         let (mut revs, mut bits) = (rest.list()?, rest.list()?);

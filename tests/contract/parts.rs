@@ -1,0 +1,149 @@
+//! One key of a zone vanishes, or gets a value of another type, and all others stay: by a hand, or by a slot that was being moved
+//! when a node died. It is a loss like any other: nobody who asks loses the place or the entry, and the zone goes on.
+
+use std::sync::{Arc, LazyLock};
+
+use admission::{Joined, Mode, Policy, Verdict, ZoneId};
+use store::{
+    Store as _,
+    redis::{Durability, Redis, address::Settings},
+};
+use tokio::task::JoinSet;
+
+use crate::{
+    backend::{InRedis, Servers},
+    behaviour::{claims, entry, eventually, inside, pages, place, policy, ranks},
+};
+
+/// All keys of a zone with one segment.
+const KEYS: [&str; 23] = [
+    "z", "log", "due", "seg", "on", "t1", "t2", "srv", "learned", "0:live", "0:here", "0:a0", "0:a1", "0:a2",
+    "0:a3", "0:entry", "0:lost", "0:in", "0:i0", "0:i1", "0:i2", "0:i3", "0:left",
+];
+
+/// What happens to a key.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Harm {
+    Vanishes,
+    HasAnotherType,
+}
+
+/// People who entered, and people who wait behind them.
+const ENTERED: u32 = 10;
+const WAITING: u32 = 20;
+
+fn limited(mode: Mode) -> Policy {
+    Policy { max_active: 1_000, polling_period_ms: 1_000, mode, ..policy() }
+}
+
+pub(crate) async fn each_key_may_vanish_alone(backend: &InRedis, zone: &ZoneId) {
+    each_key_suffers(backend, zone, Harm::Vanishes).await;
+}
+
+pub(crate) async fn each_key_may_get_a_value_of_another_type(backend: &InRedis, zone: &ZoneId) {
+    each_key_suffers(backend, zone, Harm::HasAnotherType).await;
+}
+
+async fn each_key_suffers(backend: &InRedis, zone: &ZoneId, harm: Harm) {
+    let mut all = JoinSet::new();
+    for key in KEYS {
+        let own = ZoneId::parse(&format!("{zone}-{}", key.replace(':', "-"))).expect("a name");
+        let (servers, settings) = (Arc::clone(&backend.servers), backend.settings());
+        all.spawn(async move { key_suffers(&servers, &settings, &own, key, harm).await });
+    }
+    all.join_all().await;
+}
+
+fn harm_key(servers: &Servers, zone: &ZoneId, key: &str, harm: Harm) {
+    let whole = format!("weir:v1:{{{zone}}}:{key}");
+    let holder = servers.holder(&whole);
+    servers.command(holder, &["DEL", &whole]);
+    if harm == Harm::HasAnotherType {
+        match key {
+            "due" | "seg" | "srv" => servers.command(holder, &["SET", &whole, "x"]),
+            _ => servers.command(holder, &["HSET", &whole, "f", "v"]),
+        };
+    }
+}
+
+async fn key_suffers(
+    servers: &Arc<LazyLock<Servers>>,
+    settings: &Settings,
+    zone: &ZoneId,
+    key: &str,
+    harm: Harm,
+) {
+    let what = format!("{key} {harm:?}");
+    let connect = async || servers.connect(settings, Durability::Async).await;
+    let [a, b] = [connect().await, connect().await];
+    a.put_zone(zone, limited(Mode::Auto)).await.expect("put");
+    b.open_zone(zone, limited(Mode::Auto)).await.expect("opened");
+    let Joined { epoch, first, verdicts, .. } = a.join(zone, ENTERED).await.expect("joins");
+    let entries: Vec<_> = verdicts.iter().map(entry).collect();
+    let had = claims(epoch, first..first + u64::from(ENTERED));
+    b.put_zone(zone, limited(Mode::Hold)).await.expect("put");
+    let waiting = b.join(zone, WAITING).await.expect("joins");
+    let line = claims(epoch, waiting.first..waiting.first + u64::from(WAITING));
+    for server in [&a, &b] {
+        server.beat(zone, Vec::new(), 0).await.expect("beats");
+        server.visits(zone, pages(&[first]), Vec::new()).await.expect("reports");
+    }
+
+    harm_key(servers, zone, key, harm);
+
+    // Who asks never hears that the place is gone.
+    for server in [&b, &a] {
+        let verdicts =
+            server.enter(zone, line.clone()).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        for verdict in &verdicts.verdicts {
+            assert!(matches!(verdict, Verdict::Waiting(_)), "{what}: {verdict:?}");
+        }
+        let again = server.enter(zone, had.clone()).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(again.verdicts.iter().all(|verdict| *verdict != Verdict::Gone), "{what}: {again:?}");
+    }
+    // With what both servers remember, all places and entries are there.
+    for server in [&a, &b] {
+        eventually(&what, || async {
+            server
+                .visits(zone, pages(&[first]), Vec::new())
+                .await
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            let view =
+                server.beat(zone, Vec::new(), 0).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let decided = server.enter(zone, line.clone()).await.expect("decided").verdicts;
+            let repeated = server.enter(zone, had.clone()).await.expect("decided").verdicts;
+            (ranks(&decided).into_iter().eq(1..=u64::from(WAITING))
+                && repeated.iter().zip(&entries).all(|(verdict, entry)| *verdict == Verdict::Entered(*entry))
+                && view.tally.waiting == u64::from(WAITING)
+                && view.tally.entered == u64::from(ENTERED)
+                && inside(&view).1 == u64::from(ENTERED))
+            .then_some(())
+        })
+        .await;
+    }
+    goes_on(&b, zone, &line, &what).await;
+}
+
+/// People enter again, and the minute's share of those who entered before is kept.
+async fn goes_on(server: &Redis, zone: &ZoneId, line: &[admission::Claim], what: &str) {
+    server.put_zone(zone, limited(Mode::Auto)).await.expect("put");
+    eventually(what, || async {
+        server.beat(zone, Vec::new(), 0).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let decided = server.enter(zone, line.to_vec()).await.expect("decided").verdicts;
+        decided.iter().all(|verdict| matches!(verdict, Verdict::Entered(_))).then_some(())
+    })
+    .await;
+    let joined = server.join(zone, 1).await.expect("joins");
+    eventually(what, || async {
+        server.beat(zone, Vec::new(), 0).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let decided =
+            server.enter(zone, claims(joined.epoch, [joined.first])).await.expect("decided").verdicts;
+        if let Verdict::Waiting(_) = decided[0] {
+            place(&decided[0]);
+            return None;
+        }
+        entry(&decided[0]);
+        Some(())
+    })
+    .await;
+}
