@@ -37,6 +37,7 @@ use crate::{
     pace::Pace,
     reply::{PassClaims, Refusal, Reply},
     room::{FollowerView, OperatorView, Room, RoomSealers, Shared, ZoneTotals},
+    trouble::Trouble,
 };
 pub use zones::Listing;
 
@@ -374,6 +375,13 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn zones(&self) -> Vec<(ZoneId, bool)> {
         self.each_zone(|room| !room.is_stale())
+    }
+
+    /// Of the zones served whose store is away, those whose store has said why, in the order of their names.
+    #[must_use]
+    pub fn troubles(&self) -> Vec<(ZoneId, Trouble)> {
+        let all = self.each_zone(Room::trouble);
+        all.into_iter().filter_map(|(zone, trouble)| Some((zone, trouble?))).collect()
     }
 
     /// The zones served with the policies in force, in the order of their names.

@@ -14,7 +14,7 @@
 //! | `watcher`, `refresh` | Follow the register of a cell, so that all servers serve the same definitions. |
 //! | [`definitions`] | Policies and notices as operators see them, and the code that changes them. |
 //!
-//! Modules import only modules above them in this order: `reply`, `limits`, `cells`, `any_store`, `refresh`, `pace`,
+//! Modules import only modules above them in this order: `reply`, `limits`, `cells`, `any_store`, `refresh`, `pace`, `trouble`,
 //! `room`, `gate`, `definitions`, `watcher`. The crate knows no HTTP, no configuration file, no command line and no metrics
 //! registry: it takes plain values, and reports on the event bus.
 
@@ -30,6 +30,7 @@ pub mod pace;
 mod refresh;
 mod reply;
 mod room;
+mod trouble;
 mod watcher;
 
 pub use any_store::AnyStore;
@@ -37,4 +38,5 @@ pub use gate::{Gate, Listing};
 pub use refresh::Refresh;
 pub use reply::{Eta, PassClaims, Reason, Refusal, Reply, Token};
 pub use room::{FollowerView, OperatorView, Standing, WaitStatus, ZoneTotals};
+pub use trouble::{Trouble, TroubleKind};
 pub use watcher::{Watcher, warn_of_differences};

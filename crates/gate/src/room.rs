@@ -56,7 +56,7 @@ use tokio::{
     time::Instant,
 };
 
-use crate::{limits::ZoneLimits, pace::Pace, reply::Token};
+use crate::{limits::ZoneLimits, pace::Pace, reply::Token, trouble::Trouble};
 use calls::Call;
 use causes::Causes;
 use current_view::CurrentView;
@@ -140,6 +140,8 @@ pub(crate) struct Room {
     born: Instant,
     /// Since when the store has failed, in milliseconds after `born`, plus 1; 0 while it answers.
     away_since: AtomicU64,
+    /// Why; `None` while it answers.
+    trouble: Mutex<Option<Trouble>>,
     /// When the last call began that the store failed, in the same way.
     failed_at: AtomicU64,
     /// Somebody at the front polled, and the store has not heard of it.
@@ -175,11 +177,11 @@ impl Room {
         let (bus, store) = (&shared.bus, &shared.store);
         let id = bus.zone(&zone);
         let put = report::timed(bus, id, StoreCall::Put, 1, store.put_zone(&zone, definition.policy)).await;
-        if let Err(error @ StoreError::Unreadable(_)) = &put {
+        if let Err(error @ StoreError::Unreadable(_)) = put.clone() {
             tracing::error!(%zone, %error, "the zone is not available; the others are served");
             let view = current_view::before_the_first(definition.policy);
             let room = Self::start(shared, zone, (view, definition), sealers, Keeper::Configuration);
-            room.set_away();
+            room.note_trouble(&error);
             return Ok(room);
         }
         Ok(Self::start(shared, zone, (put?, definition), sealers, Keeper::Configuration))
@@ -233,6 +235,7 @@ impl Room {
             open: AtomicBool::new(open),
             born: now,
             away_since: AtomicU64::new(0),
+            trouble: Mutex::default(),
             failed_at: AtomicU64::new(0),
             unreported: AtomicBool::new(false),
             open_after_ms: shared.open_after_ms,

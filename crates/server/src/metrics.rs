@@ -29,9 +29,10 @@ use std::{
 
 use ::metrics::{Counter, Gauge};
 use ::store::Store;
+use admission::ZoneId;
 use edge::kernel::Counters;
 use events::{Batch, Bus, Event, Kind, Kinds, RefusalReason, Scope, SubscribeError, Subscription};
-use gate::{Gate, cells::Health, pace::Pacing};
+use gate::{Gate, Trouble, cells::Health, pace::Pacing};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
 use exposition::Exposition;
@@ -82,6 +83,7 @@ pub struct Metrics {
     bus: Arc<Bus>,
     requests: http::Requests,
     store_calls: store::StoreCalls,
+    away: store::Away,
     cells: store::Cells,
     reloads: [Counter; 2],
     subscribers: subscribers::Subscribers,
@@ -112,6 +114,7 @@ impl Metrics {
             requests: http::Requests::new(&registry),
             store_calls: store::StoreCalls::new(&registry),
             cells: store::Cells::default(),
+            away: store::Away::new(&registry),
             reloads: ["failed", "ok"].map(reloads),
             subscribers: subscribers::Subscribers::new(&registry),
             process: process::Process::new(&registry),
@@ -207,6 +210,11 @@ impl Metrics {
     /// Shows how the server paces polls.
     pub fn paced(&self, pacing: &Pacing) {
         self.pace.set(pacing);
+    }
+
+    /// Shows which zones are away, and why.
+    pub fn away(&self, troubles: &[(ZoneId, Trouble)]) {
+        self.away.set(troubles);
     }
 
     /// Counts an answer to input that never became a whole request.

@@ -1,12 +1,17 @@
 //! Whether the zone's store answers, and since when it does not.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering};
 
 use events::{StoreBack, StoreLost};
 use store::StoreError;
 use tokio::time::Instant;
 
 use super::{Keeper, Room};
+use crate::trouble::{Trouble, may_log};
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 impl Room {
     /// Notes whether the store answered a call that began at `asked`.
@@ -15,13 +20,20 @@ impl Room {
             Ok(_) if self.is_away() => {
                 let away_ms = self.away_ms();
                 if self.away_since.swap(0, Ordering::Relaxed) != 0 {
+                    let ended = lock(&self.trouble).take();
+                    if let Some(ended) = ended.filter(|_| may_log()) {
+                        tracing::info!(zone = %self.zone, kind = ended.kind.name(), away_ms, "the zone's store answers again");
+                    }
                     self.bus.publish(StoreBack { zone: self.id, away_ms });
                 }
             }
             Ok(_) => {}
             // The store is there. It has too much to do, or the line is full.
             Err(StoreError::Busy | StoreError::Full) => {}
-            Err(StoreError::Away(_) | StoreError::Unreadable(_)) => self.note_failure(asked),
+            Err(error @ (StoreError::Away(_) | StoreError::Unreadable(_))) => {
+                self.note_failure(asked);
+                self.note_trouble(error);
+            }
             Err(StoreError::UnknownZone) => {
                 self.note_failure(asked);
                 if self.keeper == Keeper::Store {
@@ -29,6 +41,34 @@ impl Room {
                 }
             }
         }
+    }
+
+    /// Notes why the store is away. The first error is logged, and one of another kind.
+    pub(super) fn note_trouble(&self, error: &StoreError) {
+        self.set_away();
+        // Calls that were not even made say nothing about the store.
+        if *error == super::lane::away() {
+            return;
+        }
+        let new = {
+            let mut trouble = lock(&self.trouble);
+            let before = trouble.as_ref();
+            let now = Trouble::new(error, before.map_or_else(Instant::now, |before| before.since));
+            let is_new = before.is_none_or(|before| before.kind != now.kind);
+            *trouble = Some(now.clone());
+            is_new.then_some(now)
+        };
+        if let Some(Trouble { kind, why, .. }) = new.filter(|_| may_log()) {
+            tracing::warn!(
+                zone = %self.zone, kind = kind.name(),
+                "the zone is away, and nobody joins or enters by its store: {why}. What to do: {}", kind.advice()
+            );
+        }
+    }
+
+    /// Why the store is away, if it is and has said so.
+    pub(crate) fn trouble(&self) -> Option<Trouble> {
+        lock(&self.trouble).clone().filter(|_| self.is_away())
     }
 
     fn note_failure(&self, asked: Instant) {

@@ -104,7 +104,12 @@ impl Readiness {
         } else {
             zones.iter().any(|(_, answers)| *answers)
         };
-        let away = [names_line("cells", down), names_line("zones", silent)].concat();
+        let mut away = [names_line("cells", down), names_line("zones", silent)].concat();
+        for (zone, trouble) in self.gate.troubles().into_iter().take(MAX_NAMES) {
+            // One line for each, whatever the store said.
+            let told = trouble.to_string().replace(|c: char| c.is_control(), " ");
+            away.push_str(&format!("{zone}: {told}\n"));
+        }
         ((!answers).then(|| Problem::from(STORE_AWAY).retry_after(1)), away)
     }
 }

@@ -5,8 +5,9 @@ use std::{
     time::Duration,
 };
 
+use admission::ZoneId;
 use events::{StoreCall, StoreCalled};
-use gate::cells::Health;
+use gate::{Trouble, TroubleKind, cells::Health};
 use metrics::{Counter, Gauge, Histogram};
 
 use super::{names, registry::Registry};
@@ -35,6 +36,23 @@ impl StoreCalls {
         self.tickets[index].record(called.tickets);
         if !called.ok {
             self.failed[index].increment(1);
+        }
+    }
+}
+
+/// The zones whose store is away, by why.
+pub(super) struct Away(Vec<(TroubleKind, Gauge)>);
+
+impl Away {
+    pub(super) fn new(registry: &Registry) -> Self {
+        let shown = |kind: &TroubleKind| (*kind, registry.gauge(names::ZONES_AWAY, &[("kind", kind.name())]));
+        Self(TroubleKind::ALL.iter().map(shown).collect())
+    }
+
+    pub(super) fn set(&self, troubles: &[(ZoneId, Trouble)]) {
+        for (kind, gauge) in &self.0 {
+            let count = troubles.iter().filter(|(_, trouble)| trouble.kind == *kind).count();
+            gauge.set(count as f64);
         }
     }
 }
