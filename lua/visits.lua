@@ -11,7 +11,7 @@
 local rows = {}
 local from, fault = begin(function(from)
   for i = 1, tonumber(ARGV[from]) do
-    rows[i] = call('HGET', KEYS[4], 'v' .. int(tonumber(ARGV[from + (i - 1) * 6 + 1])))
+    rows[i] = call('HGET', KEYS[4], 'v' .. int(tonumber(ARGV[from + (i - 1) * 4 + 1])))
     local in_key = KEYS[FIXED + (i - 1) * 6 + 1]
     if rows[i] and call('EXISTS', in_key) == 0 then return 'WEIR_TORN ' .. int(z.epoch) .. ' ' .. in_key .. ' is missing' end
   end

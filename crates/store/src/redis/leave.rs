@@ -59,12 +59,14 @@ impl<C: Client> Redis<C> {
             bytes.extend_from_slice(&address.to_be_bytes());
         }
         let bytes = Bytes::from(bytes);
-        let mut answer =
-            match self.run(zone, &scripts::LEAVE, (&segments, &more), |_| vec![bytes.clone()]).await {
-                Ok(answer) => answer,
-                Err(Refused::Other(error)) => return Err(error),
-                Err(Refused::Keys(_)) => return Err(Garbled("the reply to leavers").into()),
-            };
+        let mut answer = match self
+            .run(zone, &scripts::LEAVE, (&segments, &more), |_| vec![bytes.clone()])
+            .await
+        {
+            Ok(answer) => answer,
+            Err(Refused::Other(error)) => return Err(error),
+            Err(Refused::Keys(_) | Refused::Torn(_)) => return Err(Garbled("the reply to leavers").into()),
+        };
         let departures = answer.rest.bytes()?;
         let departures: Option<Vec<Departure>> = departures.iter().map(|&digit| departure(digit)).collect();
         let departures = departures.filter(|of| of.len() == count).ok_or(Garbled("the departures"))?;
