@@ -10,7 +10,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use admission::{Claim, Decided, FirstTold, Joined, PagePolls, Policy, SealKey, Seals, Ticket, View, ZoneId};
+use admission::{
+    Claim, Decided, Departure, FirstTold, Joined, Leaver, PagePolls, Policy, SealKey, Seals, Ticket, View,
+    ZoneId,
+};
 use criterion::{Criterion, criterion_group, criterion_main};
 use events::Bus;
 use gate::{Gate, Reply, Token};
@@ -42,7 +45,15 @@ impl Store for FixedView {
     async fn beat(&self, _: &ZoneId, _: Vec<PagePolls>, _: u32) -> Result<View, StoreError> {
         pending().await
     }
-    async fn visits(&self, _: &ZoneId, _: Vec<PagePolls>, _: Vec<PagePolls>) -> Result<Left, StoreError> {
+    async fn visits(&self, _: &ZoneId, _: Vec<PagePolls>) -> Result<Left, StoreError> {
+        pending().await
+    }
+
+    async fn leave(&self, _: &ZoneId, _: Vec<Leaver>) -> Result<Vec<Departure>, StoreError> {
+        pending().await
+    }
+
+    async fn bind(&self, _: &ZoneId, _: Claim, _: u64) -> Result<u64, StoreError> {
         pending().await
     }
 }

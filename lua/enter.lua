@@ -71,7 +71,8 @@ for at = 1, #claims, 10 do
     local out_at, out_unix, life, live = 0, 0, 0, false
     if #stamp == 12 then out_at, out_unix, life = unpack_struct('>I6I4I2', stamp) end
     if out_at > 0 then
-      if out_at + life * 1000 >= z.now then verdicts[i] = entered(out_at, out_unix, life) end
+      -- Without a life, its holder left.
+      if life > 0 and out_at + life * 1000 >= z.now then verdicts[i] = entered(out_at, out_unix, life) end
     elseif s.index >= z.base then
       live = call('GETBIT', s.live_key, bit) == 1
       if live and not s.known then start_segment(s) end

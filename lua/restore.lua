@@ -198,12 +198,15 @@ if taken == 1 then
       if #stamp < 12 or unpack_struct('>I6', stamp) == 0 then
         call('SETRANGE', s.entry_key, bit * 12, pack('>I6I4I2', entered_at, unix, life))
         s.stamped, s.changed = 1, s.known
+      elseif life == 0 then
+        -- The server knows that its holder left.
+        call('SETRANGE', s.entry_key, bit * 12 + 10, '\0\0')
       end
       if s.known and call('SETBIT', s.live_key, bit, 0) == 1 then
         set_live(s, s.live - 1)
         if call('SETBIT', s.here_key, bit, 0) == 1 then set_present(s, s.present - 1) end
       end
-      if z.now - entered_at < 12 * visit_generation_ms() then go_in(s, bit) end
+      if life > 0 and z.now - entered_at < 12 * visit_generation_ms() then go_in(s, bit) end
     end
     z.keep_until = max(z.keep_until, entered_at + life * 1000)
   end

@@ -1,18 +1,17 @@
--- Takes in which visitors were active and which left, and ends the visits of those who are idle. See `Inside` in the crate
--- `admission`.
+-- Takes in which visitors were active, and ends the visits of those who are idle. See `Inside` in the crate `admission`.
 --
 -- KEYS  see zone.lua; no segments there. Then for each segment with visitors: in, i0, i1, i2, i3, left
 --         i0-3  bit planes of the age: generations since the last activity
---         left  holders who left. Their visits do not count again before `left_until`, when all proofs of them have ended
--- ARGV  after zone.lua's (n = 0): how many segments; then for each of them, six: its number; the revision of `left` that the server
---       has; the offset of the active visitors in the bitmap (bytes), and their bits; the same for those who left. Bits may be empty
+--         left  holders who left, see leave.lua. Their visits do not count again before `left_until`, when all proofs of them have ended
+-- ARGV  after zone.lua's (n = 0): how many segments; then for each of them, four: its number; the revision of `left` that the server
+--       has; the offset of the active visitors in the bitmap (bytes), and their bits, which may be empty
 -- Returns zone.lua's, then for each segment the revision of `left` (0 for none), and for each its bits, if the server has older ones
 -- Cost  about 25 us; 10 us per segment, and 25 us more when a generation ends.
 
 local rows = {}
 local from, fault = begin(function(from)
   for i = 1, tonumber(ARGV[from]) do
-    rows[i] = call('HGET', KEYS[4], 'v' .. int(tonumber(ARGV[from + (i - 1) * 6 + 1])))
+    rows[i] = call('HGET', KEYS[4], 'v' .. int(tonumber(ARGV[from + (i - 1) * 4 + 1])))
     local in_key = KEYS[FIXED + (i - 1) * 6 + 1]
     if rows[i] and call('EXISTS', in_key) == 0 then return 'WEIR_TORN ' .. int(z.epoch) .. ' ' .. in_key .. ' is missing' end
   end
@@ -46,22 +45,6 @@ local function end_visits(v, count)
   z.inside, z.ended = z.inside - count, z.ended + count
 end
 
--- Notes who left.
-local function leave(v, at, bits)
-  if #bits == 0 then return end
-  call('DEL', heard)
-  call('SETRANGE', heard, at, bits)
-  call('BITOP', 'OR', spare, v.left_key, heard)
-  if call('BITCOUNT', spare) > call('BITCOUNT', v.left_key) then
-    call('BITOP', 'OR', v.left_key, spare)
-    v.left_rev, v.left_until = z.rev, z.now + AGE_OUT * visit_generation_ms()
-    call('PEXPIRE', v.left_key, 2 * AGE_OUT * visit_generation_ms())
-    note_inside(v.index, 0)
-  end
-  call('BITOP', 'AND', heard, heard, v.in_key)
-  end_visits(v, call('BITCOUNT', heard))
-end
-
 local function drop(v)
   call('UNLINK', v.in_key, v.left_key, unpack(v.ages))
   call('HDEL', KEYS[4], v.row)
@@ -69,7 +52,7 @@ end
 
 local revs, lefts, dropped = {}, {}, {}
 for i = 1, tonumber(ARGV[from]) do
-  local at, key = from + (i - 1) * 6, FIXED + (i - 1) * 6
+  local at, key = from + (i - 1) * 4, FIXED + (i - 1) * 6
   local v = {
     index = tonumber(ARGV[at + 1]), in_key = KEYS[key + 1], left_key = KEYS[key + 6],
     ages = { KEYS[key + 2], KEYS[key + 3], KEYS[key + 4], KEYS[key + 5] },
@@ -97,7 +80,6 @@ for i = 1, tonumber(ARGV[from]) do
       if idle > 0 then end_visits(v, idle) end
       see(v, seen_at, seen)
     end
-    leave(v, tonumber(ARGV[at + 5]), ARGV[at + 6])
     if v.left_until > 0 or call('BITCOUNT', v.in_key) > 0 then
       local row = visits_row(generation, v.left_rev, v.left_until)
       if row ~= kept then call('HSET', KEYS[4], v.row, row) end

@@ -20,7 +20,7 @@
 --         live  waits          here  present
 --         a0-3  bit planes of the age: generations since the last poll
 --         entry 12 bytes per ticket: when it entered, by the zone's clock (6) and by the wall clock in seconds (4), and the
---               life of the pass in seconds (2)
+--               life of the pass in seconds (2); 0 after the holder left
 --         lost  gone, as the servers remembered it when the state was rebuilt; after these bits, those who had entered
 --         in    inside: entered, and the visit has not ended. Only where their number is limited; see visits.lua
 -- ARGV  1 epoch, 2 rev   the newest state that this server has seen; 0 0 for none

@@ -17,8 +17,8 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Definition, Joined, Mode, PagePolls, Policy, SealKey, Sealer, Seals, Verdict, View,
-    ZoneId,
+    Claim, Decided, Definition, Departure, Joined, Leaver, Mode, PagePolls, Policy, SealKey, Sealer, Seals,
+    Verdict, View, ZoneId,
 };
 use bytes::Bytes;
 use events::Bus;
@@ -242,13 +242,16 @@ impl Store for Watched {
         self.heard(zone, self.redis.beat(zone, marks, told_ms).await)
     }
 
-    async fn visits(
-        &self,
-        zone: &ZoneId,
-        seen: Vec<PagePolls>,
-        left: Vec<PagePolls>,
-    ) -> Result<Left, StoreError> {
-        self.heard(zone, self.redis.visits(zone, seen, left).await)
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left, StoreError> {
+        self.heard(zone, self.redis.visits(zone, seen).await)
+    }
+
+    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>, StoreError> {
+        self.heard(zone, self.redis.leave(zone, leavers).await)
+    }
+
+    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64, StoreError> {
+        self.heard(zone, self.redis.bind(zone, claim, address).await)
     }
 }
 
@@ -675,7 +678,7 @@ async fn live(scene: Arc<Scene>, servers: watch::Receiver<Servers>, user: usize,
                 token = Some(newer);
                 u64::from(polling_period_ms)
             }
-            Some(Ok(Reply::Entered { token: newer, pass })) => {
+            Some(Ok(Reply::Entered { token: newer, pass, .. })) => {
                 let mut auditor = scene.audit();
                 auditor.placed(user, (pass.epoch, pass.seq));
                 auditor.passed(now_ms, user, (pass.epoch, pass.seq, pass.entered_unix_s));

@@ -11,8 +11,8 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Definition, Joined, Mode, PagePolls, Policy, SealKey, Sealer, Seals, View, Visit,
-    VisitState, ZoneId,
+    Claim, Decided, Definition, Departure, Joined, Leaver, Mode, PagePolls, Policy, Proof, SealKey, Sealer,
+    Seals, View, Visit, VisitState, ZoneId,
 };
 use events::{Bus, LimitedCall};
 use gate::{
@@ -70,8 +70,16 @@ impl Store for SharedCells {
     async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
         self.0.beat(zone, polls, told_ms).await
     }
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>, left: Vec<PagePolls>) -> Result<Left> {
-        self.0.visits(zone, seen, left).await
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
+        self.0.visits(zone, seen).await
+    }
+
+    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
+        self.0.leave(zone, leavers).await
+    }
+
+    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
+        self.0.bind(zone, claim, address).await
     }
 }
 
@@ -578,8 +586,12 @@ impl World {
                 return;
             };
             if is_last {
-                server.gate.leave(&self.zone, seq);
-                self.audit(|auditor| auditor.visitors.leaves(now, number));
+                let leaver = Leaver { claim: Claim { epoch, seq }, proof: Proof::Visit, address: 0 };
+                // A visitor whom nobody answers goes, too. Then the visit counts until it is idle.
+                match server.gate.leave(&self.zone, leaver).await {
+                    Ok(_) | Err(Refusal::Gone) => self.audit(|auditor| auditor.visitors.leaves(now, number)),
+                    Err(_) => {}
+                }
                 return;
             }
             server.gate.note_visit(&self.zone, &visit);

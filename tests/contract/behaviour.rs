@@ -5,8 +5,8 @@
 use std::{ops::Range, time::Duration};
 
 use admission::{
-    Claim, Decided, Entry, Joined, Mode, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Position, Verdict,
-    View, ZoneId,
+    Claim, Decided, Departure, Entry, Joined, Leaver, Mode, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy,
+    Position, Proof, Verdict, View, ZoneId,
 };
 use store::{Store, StoreError};
 
@@ -497,9 +497,11 @@ pub(crate) async fn whoever_leaves_makes_room_for_the_next(backend: &impl Backen
     assert_eq!(inside(&view), (3, 3));
 
     // Two are active, and the third one leaves. Activity after that does not bring the visit back.
-    let left = store.visits(zone, pages(&[0, 1, 2]), pages(&[1])).await.expect("reports");
-    assert_eq!(left.iter().map(|(page, words)| (*page, words[0])).collect::<Vec<_>>(), [(0, 2)]);
-    let again = store.visits(zone, pages(&[1]), Vec::new()).await.expect("reports");
+    store.visits(zone, pages(&[0, 1, 2])).await.expect("reports");
+    assert_eq!(leave(&store, zone, epoch, 1, Proof::Visit).await, Departure::Visit);
+    let left = store.visits(zone, Vec::new()).await.expect("reports");
+    assert_eq!(left.pages.iter().map(|(page, words)| (*page, words[0])).collect::<Vec<_>>(), [(0, 2)]);
+    let again = store.visits(zone, pages(&[1])).await.expect("reports");
     assert_eq!(again, left);
     assert_eq!(inside(&store.beat(zone, Vec::new(), 0).await.expect("beats")), (2, 2));
     let next = enter(&store, zone, epoch, 3..5).await.verdicts;
@@ -513,19 +515,82 @@ pub(crate) async fn whoever_leaves_makes_room_for_the_next(backend: &impl Backen
     assert_eq!(inside(&view).1, 3);
     assert_eq!(ranks(&enter(&store, zone, epoch, 4..5).await.verdicts), [1]);
     // Those who show themselves are counted once.
-    store.visits(zone, pages(&[0, 2, 3]), Vec::new()).await.expect("reports");
+    store.visits(zone, pages(&[0, 2, 3])).await.expect("reports");
     assert_eq!(inside(&store.beat(zone, Vec::new(), 0).await.expect("beats")), (3, 3));
-    store.visits(zone, Vec::new(), pages(&[0])).await.expect("reports");
+    assert_eq!(leave(&store, zone, epoch, 0, Proof::Token).await, Departure::Visit);
     entry(&enter(&store, zone, epoch, 4..5).await.verdicts[0]);
 
     // Without a limit nobody counts. When it comes back, nobody enters until those inside had time to show themselves.
     store.put_zone(zone, policy()).await.expect("put");
-    store.visits(zone, Vec::new(), Vec::new()).await.expect("reports");
+    store.visits(zone, Vec::new()).await.expect("reports");
     assert_eq!(store.beat(zone, Vec::new(), 0).await.expect("beats").occupancy, None);
     store.put_zone(zone, limited).await.expect("put");
     assert_eq!(ranks(&store.join(zone, 1).await.expect("joins").verdicts), [1]);
-    store.visits(zone, pages(&[2, 3]), Vec::new()).await.expect("reports");
+    store.visits(zone, pages(&[2, 3])).await.expect("reports");
     assert_eq!(inside(&store.beat(zone, Vec::new(), 0).await.expect("beats")), (2, 3));
+}
+
+async fn leave(store: &impl Store, zone: &ZoneId, epoch: u32, seq: u64, proof: Proof) -> Departure {
+    let leaver = Leaver { claim: Claim { epoch, seq }, proof, address: 0 };
+    store.leave(zone, vec![leaver]).await.expect("answered")[0]
+}
+
+/// A holder who waits gives up the place at once and for good, also when the store object is made anew. A visit ends once, and its ticket
+/// begins no other. What another line gave out, or nobody yet, does not leave.
+pub(crate) async fn whoever_leaves_the_line_has_no_place(backend: &impl Backend, zone: &ZoneId) {
+    let limited = Policy { max_active: 2, ..policy() };
+    let store = backend.open().await;
+    store.put_zone(zone, limited).await.expect("put");
+    let Joined { epoch, verdicts, .. } = store.join(zone, 5).await.expect("joins");
+    assert_eq!(ranks(&verdicts[2..]), [1, 2, 3]);
+    for (of, seq) in [(epoch ^ 0x5A, 0), (epoch ^ 0x5A, 2), (epoch, 5), (epoch, 1 << 40)] {
+        for proof in [Proof::Name, Proof::Token, Proof::Visit] {
+            assert_eq!(leave(&store, zone, of, seq, proof).await, Departure::Unknown, "{of} {seq} {proof:?}");
+        }
+    }
+    assert_eq!(leave(&store, zone, epoch, 2, Proof::Name).await, Departure::Waits);
+    assert_eq!(leave(&store, zone, epoch, 2, Proof::Token).await, Departure::Place);
+    assert_eq!(leave(&store, zone, epoch, 2, Proof::Token).await, Departure::Gone);
+    let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
+    assert_eq!((view.tally.waiting, view.tally.present, view.tally.evicted), (2, 2, 1));
+    let decided = enter(&store, zone, epoch, 2..5).await.verdicts;
+    assert_eq!(decided[0], Verdict::Gone);
+    assert_eq!(ranks(&decided[1..]), [1, 2], "those behind moved up");
+
+    assert_eq!(leave(&store, zone, epoch, 0, Proof::Name).await, Departure::Visit);
+    assert_eq!(leave(&store, zone, epoch, 0, Proof::Token).await, Departure::Gone);
+    let decided = enter(&store, zone, epoch, 0..4).await.verdicts;
+    assert_eq!(decided[0], Verdict::Gone, "the ticket begins no second visit");
+    entry(&decided[1]);
+    entry(&decided[3]);
+    drop(store);
+    let store = backend.open().await;
+    store.open_zone(zone, limited).await.expect("opened");
+    let decided = enter(&store, zone, epoch, 0..4).await.verdicts;
+    assert_eq!((decided[0], decided[2]), (Verdict::Gone, Verdict::Gone));
+    entry(&decided[1]);
+}
+
+/// The first address that asks has the entry, for every server and after a restart. Another one does not end its visit.
+pub(crate) async fn an_entry_is_bound_to_one_address(backend: &impl Backend, zone: &ZoneId) {
+    let store = backend.open().await;
+    store.put_zone(zone, policy()).await.expect("put");
+    let Joined { epoch, verdicts, .. } = store.join(zone, 1).await.expect("joins");
+    entry(&verdicts[0]);
+    let claim = Claim { epoch, seq: 0 };
+    for asked in [7, 8, 7, u64::MAX] {
+        assert_eq!(store.bind(zone, claim, asked).await.expect("bound"), 7);
+    }
+    drop(store);
+    let store = backend.open().await;
+    store.open_zone(zone, policy()).await.expect("opened");
+    assert_eq!(store.bind(zone, claim, 9).await.expect("bound"), 7);
+    let departs = async |address| {
+        let leaver = Leaver { claim, proof: Proof::Token, address };
+        store.leave(zone, vec![leaver]).await.expect("answered")[0]
+    };
+    assert_eq!(departs(9).await, Departure::Elsewhere);
+    assert_eq!(departs(7).await, Departure::Visit);
 }
 
 pub(crate) async fn zones_that_were_not_opened_are_unknown(backend: &impl Backend, zone: &ZoneId) {

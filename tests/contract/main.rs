@@ -109,6 +109,8 @@ fn behaviours<B: Backend>(of: &str, start: impl Fn() -> B + Clone + Send + 'stat
         full_batches_are_answered_in_the_claims_order,
         new_store_object_finds_everything,
         whoever_leaves_makes_room_for_the_next,
+        whoever_leaves_the_line_has_no_place,
+        an_entry_is_bound_to_one_address,
         zones_that_were_not_opened_are_unknown,
     ]
 }

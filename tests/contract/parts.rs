@@ -86,7 +86,7 @@ async fn key_suffers(
     let line = claims(epoch, waiting.first..waiting.first + u64::from(WAITING));
     for server in [&a, &b] {
         server.beat(zone, Vec::new(), 0).await.expect("beats");
-        server.visits(zone, pages(&[first]), Vec::new()).await.expect("reports");
+        server.visits(zone, pages(&[first])).await.expect("reports");
     }
 
     harm_key(servers, zone, key, harm);
@@ -104,10 +104,7 @@ async fn key_suffers(
     // With what both servers remember, all places and entries are there.
     for server in [&a, &b] {
         eventually(&what, || async {
-            server
-                .visits(zone, pages(&[first]), Vec::new())
-                .await
-                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            server.visits(zone, pages(&[first])).await.unwrap_or_else(|error| panic!("{what}: {error}"));
             let view =
                 server.beat(zone, Vec::new(), 0).await.unwrap_or_else(|error| panic!("{what}: {error}"));
             let decided = server.enter(zone, line.clone()).await.expect("decided").verdicts;

@@ -173,13 +173,13 @@ pub(crate) async fn people_inside_are_counted_after_a_loss(backend: &InRedis, zo
     assert_eq!((beat(&a).await, beat(&b).await), ((4, 4), (4, 4)));
     wipe();
     assert_eq!(beat(&a).await, (2, 4), "the others are only a number");
-    b.visits(zone, pages(&[by_b.first]), Vec::new()).await.expect("reports");
+    b.visits(zone, pages(&[by_b.first])).await.expect("reports");
     assert_eq!(beat(&a).await, (4, 4), "this server knows who entered by it");
     wipe();
     drop(b);
     assert_eq!(beat(&a).await, (2, 4));
     // The visitor who shows herself is one of those.
-    a.visits(zone, pages(&[by_b.first, by_a.first]), Vec::new()).await.expect("reports");
+    a.visits(zone, pages(&[by_b.first, by_a.first])).await.expect("reports");
     assert_eq!(beat(&a).await, (3, 4));
     // A server that remembers nothing is first: it lets nobody in for a minute, and knows better as soon as another one has spoken.
     wipe();

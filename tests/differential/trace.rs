@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, fmt, future::Future, task};
 
 use admission::{
-    Claim, Dump, Forecast, Mode, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Verdict, View, Zone,
-    ZoneId,
+    Claim, Departure, Dump, Forecast, Leaver, Mode, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Proof,
+    Verdict, View, Zone, ZoneId,
 };
 use store::{
     Store as _,
@@ -42,7 +42,13 @@ impl Kinds {
             "marks",
             "dumps",
             "visits",
-            "leavers",
+            "visits left",
+            "places left",
+            "left twice",
+            "left elsewhere",
+            "left unknown",
+            "left waiting",
+            "bound",
             "idle visits",
             "full",
         ] {
@@ -187,8 +193,9 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
                 let count = if dice.below(20) == 0 { 1_024 } else { 1 + dice.below(12) };
                 pair.join(u32::try_from(count).expect("fits"), kinds);
             }
-            20..35 => pair.visits(&mut dice, kinds),
-            35..65 => {
+            20..32 => pair.visits(&mut dice, kinds),
+            32..40 => pair.leave(&mut dice, &waiting, kinds),
+            40..65 => {
                 let claims = (0..=dice.below(20)).map(|_| pair.any_claim(&mut dice, &waiting)).collect();
                 pair.enter(claims, kinds);
             }
@@ -281,7 +288,7 @@ impl Pair<'_> {
         self.call += 1;
     }
 
-    fn enter(&mut self, claims: Vec<Claim>, kinds: &mut Kinds) {
+    fn enter(&mut self, claims: Vec<Claim>, kinds: &mut Kinds) -> Vec<Verdict> {
         let mut redis = now(self.redis.enter(&self.zone, claims.clone())).expect("enters");
         let mut rules = self.rules.enter(&claims, self.at());
         self.estimate(&mut rules.verdicts);
@@ -300,6 +307,7 @@ impl Pair<'_> {
         }
         self.same("claims", &redis, &rules);
         self.call += 1;
+        rules.verdicts
     }
 
     fn beat(&mut self, marks: &[PagePolls], told_ms: u32, kinds: &mut Kinds) -> View {
@@ -313,25 +321,63 @@ impl Pair<'_> {
         view
     }
 
-    /// Some of the people inside are active, some leave, and some who are not counted show themselves.
+    /// Some of the people inside leave, some who wait, some twice, and some tickets of other epochs or that nobody has. Some are bound to
+    /// addresses before.
+    fn leave(&mut self, dice: &mut Random, waiting: &[u64], kinds: &mut Kinds) {
+        let mut leavers: Vec<Leaver> = Vec::new();
+        for _ in 0..1 + dice.below(6) {
+            let claim = match dice.below(3) {
+                0 if !self.inside.is_empty() => {
+                    Claim { epoch: self.epoch, seq: self.inside[dice.below(self.inside.len())] }
+                }
+                1 if !leavers.is_empty() => leavers[dice.below(leavers.len())].claim,
+                _ => self.any_claim(dice, waiting),
+            };
+            let proof = [Proof::Name, Proof::Token, Proof::Token, Proof::Visit][dice.below(4)];
+            leavers.push(Leaver { claim, proof, address: dice.below(3) as u64 });
+            // Only entries are bound.
+            if dice.below(3) == 0 && matches!(self.enter(vec![claim], kinds)[0], Verdict::Entered(_)) {
+                let address = 1 + dice.below(2) as u64;
+                let redis = now(self.redis.bind(&self.zone, claim, address)).expect("binds");
+                let rules = self.rules.bind(claim, address, self.at());
+                self.same("the address of an entry", &redis, &rules);
+                kinds.note("bound", 1);
+            }
+        }
+        let redis = now(self.redis.leave(&self.zone, leavers.clone())).expect("leaves");
+        let rules = self.rules.leave(&leavers, self.at());
+        for (leaver, (redis, rules)) in leavers.iter().zip(redis.iter().zip(&rules)) {
+            self.same(&format!("{leaver:?}"), redis, rules);
+            let kind = match rules {
+                Departure::Place => "places left",
+                Departure::Visit => "visits left",
+                Departure::Gone => "left twice",
+                Departure::Waits => "left waiting",
+                Departure::Elsewhere => "left elsewhere",
+                Departure::Unknown => "left unknown",
+                Departure::NotYet => panic!("the rules lose no state"),
+            };
+            kinds.note(kind, 1);
+        }
+        self.ended = self.rules.dump().inside.ended;
+        self.call += 1;
+    }
+
+    /// Some of the people inside are active, and some who are not counted show themselves.
     fn visits(&mut self, dice: &mut Random, kinds: &mut Kinds) {
         // Some are never active.
         let share = [0, 1, 5, 10][dice.below(4)];
         let is_active = |dice: &mut Random, seq: u64| !seq.is_multiple_of(3) && dice.below(10) < share;
         let mut seen: Vec<u64> = self.inside.iter().copied().filter(|&seq| is_active(dice, seq)).collect();
-        let mut left: Vec<u64> = self.inside.iter().copied().filter(|_| dice.below(50) == 0).collect();
-        let leavers = left.len() as u64;
         if self.next > 0 && dice.below(8) == 0 {
             seen.push(dice.bits() % self.next);
-            left.push(dice.bits() % self.next);
         }
-        kinds.note("leavers", leavers);
-        let (seen, left) = (marks(&seen), marks(&left));
-        let redis = now(self.redis.visits(&self.zone, seen.clone(), left.clone())).expect("reports");
-        let rules = self.rules.visits(&seen, &left, self.at());
-        self.same("who left", &redis, &rules);
+        let seen = marks(&seen);
+        let redis = now(self.redis.visits(&self.zone, seen.clone())).expect("reports");
+        let rules = self.rules.visits(&seen, self.at());
+        self.same("who left", &redis.pages, &rules);
         let inside = self.rules.dump().inside;
-        let ended = inside.ended.saturating_sub(self.ended).saturating_sub(leavers);
+        let ended = inside.ended.saturating_sub(self.ended);
         kinds.note("idle visits", ended);
         kinds.note("visits", inside.visits.len() as u64);
         kinds.note(

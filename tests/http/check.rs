@@ -183,6 +183,126 @@ pub(crate) fn places_inside_are_limited_and_freed() {
     assert_eq!(call("/traffic/leave", "junk").problem(), "bad_token");
 }
 
+/// A ticket begins one visit. Twelve people enter one after the other, each leaves, and all show their places again.
+pub(crate) fn a_place_begins_one_visit() {
+    const THREE: &str = "polling_period_ms = 500\nidle_timeout_s = 10\nmax_active = 3";
+    for most in ["max_active = 3", "max_active = 0"] {
+        let config = config(&zone("Z", 60_000, &THREE.replace("max_active = 3", most)), SITE);
+        let weir = Setup::new(&config).start();
+        let mut app = weir.connect();
+        let mut tokens = Vec::new();
+        for _ in 0..12 {
+            let joined = app.post("/traffic/wait", r#"{"zoneId":"Z"}"#).expect("a reply").json();
+            assert_eq!(joined["canEnter"], true, "{joined}");
+            let token = joined["token"].as_str().expect("a token").to_owned();
+            let mut visitor = Visitor::of(&weir);
+            visitor.cookies.insert("weir-Z".to_owned(), format!("p{token}"));
+            assert_eq!(visitor.get("/").status, 200);
+            visitor.cookies.insert("weir-Z".to_owned(), format!("p{token}"));
+            assert_eq!(visitor.get("/").status, 200, "asking again is safe");
+            let left = visitor.ask("POST /.weir/leave", &[]);
+            assert_eq!(left.problem(), "left", "{left:?}");
+            tokens.push(token);
+        }
+        for (i, token) in tokens.iter().enumerate() {
+            let body = format!(r#"{{"zoneId":"Z","token":"{token}"}}"#);
+            assert_eq!(app.post("/traffic/entry", &body).expect("a reply").problem(), "gone", "{i}");
+        }
+        if most == "max_active = 0" {
+            continue;
+        }
+        let mut inside = 0;
+        for token in &tokens {
+            let mut visitor = Visitor::of(&weir);
+            visitor.cookies.insert("weir-Z".to_owned(), format!("p{token}"));
+            inside += u32::from(visitor.get("/").status == 200);
+        }
+        assert_eq!(inside, 3, "each of them got a new place");
+    }
+}
+
+/// A visit of a route with `bind_address` is that of the first address, however often its place is copied.
+pub(crate) fn a_bound_place_begins_one_visit() {
+    const ROUTES: &str =
+        "[[route]]\nzone = \"Z\"\npath = \"/pay/*\"\nbind_address = true\n[[route]]\nzone = \"Z\"\n";
+    let limited = "polling_period_ms = 500\nidle_timeout_s = 10\nmax_active = 1";
+    let weir = Setup::new(&config(&zone("Z", 60_000, limited), ROUTES)).start();
+    let mut app = weir.connect();
+    let joined = app.post("/traffic/wait", r#"{"zoneId":"Z"}"#).expect("a reply").json();
+    let place = format!("p{}", joined["token"].as_str().expect("a token"));
+    let mut ada = Visitor::of(&weir);
+    ada.cookies.insert("weir-Z".to_owned(), place.clone());
+    assert_eq!(ada.get("/pay/1").status, 200);
+    for (address, path) in [("203.0.113.8", "/pay/1"), ("203.0.113.9", "/"), ("203.0.113.10", "/pay/2")] {
+        let mut other = Visitor { address, ..Visitor::of(&weir) };
+        other.cookies.insert("weir-Z".to_owned(), place.clone());
+        assert_ne!(other.get(path).status, 200, "{address} {path}");
+    }
+    let mut thief = Visitor { address: "203.0.113.8", ..Visitor::of(&weir) };
+    thief.cookies = ada.cookies.clone();
+    let refused = thief.ask("POST /.weir/leave", &[]);
+    assert_eq!((refused.status, refused.problem().as_str()), (403, "other_address"));
+    assert_eq!((ada.get("/pay/1").status, ada.get("/").status), (200, 200), "the visit goes on");
+
+    // A visit that began on the other route counts here for the same address only.
+    assert_eq!(ada.ask("POST /.weir/leave", &[]).problem(), "left");
+    let mut ben = Visitor { address: "203.0.113.20", ..Visitor::of(&weir) };
+    eventually("the place is used", || (ben.get("/").status == 200).then_some(()));
+    assert_eq!(ben.get("/pay/1").status, 200);
+    let mut copy = Visitor { address: "203.0.113.21", ..Visitor::of(&weir) };
+    copy.cookies = ben.cookies.clone();
+    assert_ne!(copy.get("/pay/1").status, 200);
+}
+
+/// Whoever leaves the line has no place at once. Only what entered leaves as a visit, and repeats cost the store nothing.
+pub(crate) fn a_place_in_line_is_given_up() {
+    let limited = "polling_period_ms = 500\nidle_timeout_s = 10\nmax_active = 1";
+    let weir = Setup::new(&config(&zone("Z", 60_000, limited), SITE)).start();
+    let mut ada = Visitor::of(&weir);
+    assert_eq!(ada.get("/").status, 200);
+    let mut app = weir.connect();
+    let mut call = |path: &str, token: &str| {
+        app.post(path, &format!(r#"{{"zoneId":"Z","token":"{token}"}}"#)).expect("a reply")
+    };
+    let mut other = weir.connect();
+    let joined = other.post("/traffic/wait", r#"{"zoneId":"Z"}"#).expect("a reply").json();
+    let token = joined["token"].as_str().expect("a token").to_owned();
+    let (mut ben, mut cleo) = (Visitor::of(&weir), Visitor::of(&weir));
+    assert_eq!((ben.rank(), cleo.rank()), (2, 3));
+    assert_eq!(call("/traffic/leave", &token).status, 204);
+    assert_eq!(call("/traffic/entry", &token).problem(), "gone");
+    assert_eq!((ben.rank(), cleo.rank()), (1, 2), "those behind move up at once");
+    let left = ben.ask("POST /.weir/leave", &[]);
+    assert_eq!((left.status, left.problem().as_str()), (410, "left"));
+    assert_eq!(cleo.rank(), 1);
+    assert_eq!(ben.ask("POST /.weir/leave", &[]).problem(), "nothing_to_leave");
+
+    let calls = || {
+        let metrics = weir.admin_get("/metrics");
+        let counted = metrics.text().lines().find_map(|line| {
+            let (name, count) = line.split_once(' ')?;
+            let is_of_leave = name.contains("call=\"leave\"") && name.contains("_count");
+            is_of_leave.then(|| count.parse::<u64>().expect("a number"))
+        });
+        counted.expect("the calls are counted")
+    };
+    let before = calls();
+    for _ in 0..200 {
+        assert_eq!(call("/traffic/leave", &token).status, 204, "leaving again is safe");
+    }
+    assert_eq!(calls(), before);
+    for jti in ["Z/deadbeef/0", "Z/00000001/99999"] {
+        let path = "/admin/v1/zones/Z/leave";
+        let refused = weir.admin_ask("POST", path, &[], Some(&format!(r#"{{"jti":"{jti}"}}"#)));
+        assert_eq!(refused.problem(), "nothing_to_leave", "{jti}");
+    }
+    let beacon = "POST /traffic/leave HTTP/1.1\r\nHost: weir\r\nContent-Type: text/plain;charset=UTF-8\r\n";
+    let body = format!(r#"{{"zoneId":"Z","token":"{token}"}}"#);
+    other.send(format!("{beacon}Content-Length: {}\r\n\r\n{body}", body.len())).expect("the server reads");
+    assert_eq!(other.reply().expect("a reply").status, 204);
+    assert_eq!(ada.get("/").status, 200, "nobody else's visit ended");
+}
+
 /// Neither a visitor nor another site can make a visit.
 pub(crate) fn forged_foreign_and_ended_visits_wait() {
     let zones = zone("Z", 60, HELD) + &zone("OPEN", 60, "mode = \"open\"");
@@ -434,8 +554,9 @@ pub(crate) fn places_and_visits_survive_a_crash() {
 
 /// The codes that only a proxy meets, in the order `untrusted_proxy`, `denied`, `waiting`, `admitted`.
 pub(crate) fn problem_of(code: &str) -> Reply {
-    let routes = "[[route]]\ndeny = true\npath = \"/no\"\n[[route]]\nzone = \"OPEN\"\npath = \"/open\"\n[[route]]\nzone = \"Z\"\n";
-    let zones = zone("Z", 60, HELD) + &zone("OPEN", 60, "mode = \"open\"");
+    let routes = "[[route]]\ndeny = true\npath = \"/no\"\n[[route]]\nzone = \"OPEN\"\npath = \"/open\"\n[[route]]\nzone = \"BOUND\"\npath = \"/bound\"\nbind_address = true\n[[route]]\nzone = \"Z\"\n";
+    let open = |id| zone(id, 60, "mode = \"open\"");
+    let zones = zone("Z", 60, HELD) + &open("OPEN") + &open("BOUND");
     let weir = Setup::new(&config(&zones, routes)).start();
     let mut visitor = Visitor::of(&weir);
     match code {
@@ -446,7 +567,16 @@ pub(crate) fn problem_of(code: &str) -> Reply {
         }
         "denied" => visitor.get("/no"),
         "waiting" => visitor.get("/"),
-        "left" => visitor.ask("POST /.weir/leave", &[]),
+        "nothing_to_leave" => visitor.ask("POST /.weir/leave", &[]),
+        "left" => {
+            visitor.get("/");
+            visitor.ask("POST /.weir/leave", &[])
+        }
+        "other_address" => {
+            visitor.get("/bound");
+            visitor.address = "203.0.113.99";
+            visitor.ask("POST /.weir/leave", &[])
+        }
         _ => visitor.ask("GET /open", &[("Weir-Poll", "1")]),
     }
 }

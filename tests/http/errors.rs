@@ -271,6 +271,8 @@ const CASES_APART: &[(&str, u16, AskApart)] = &[
     ("admitted", 409, || check::problem_of("admitted")),
     ("waiting", 503, || check::problem_of("waiting")),
     ("left", 410, || check::problem_of("left")),
+    ("nothing_to_leave", 409, || check::problem_of("nothing_to_leave")),
+    ("other_address", 403, || check::problem_of("other_address")),
     ("stopping", 503, || drain::asked_while_stopping("/readyz")),
     ("stopping", 503, || drain::asked_while_stopping("/traffic/stream?zone=Z&token=x")),
     ("too_many_connections", 429, || {

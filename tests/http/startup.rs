@@ -291,8 +291,14 @@ pub(crate) fn one_bad_zone_is_unavailable_alone() {
         let loaded = journal.load().expect("loads");
         let bad = ZoneId::parse("BAD").expect("a name");
         let header = Header { next: MOST_NUMBERS + 1, ..loaded.images[&bad].header };
-        let line =
-            Delta { header, pages: Vec::new(), dropped: 0..0, entered: Vec::new(), forgotten: Vec::new() };
+        let line = Delta {
+            header,
+            pages: Vec::new(),
+            dropped: 0..0,
+            entered: Vec::new(),
+            bound: Vec::new(),
+            forgotten: Vec::new(),
+        };
         journal
             .commit(&Batch { at_ms: loaded.last_ms, zones: vec![(bad, line)], ..Batch::default() })
             .expect("written");

@@ -10,7 +10,8 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Delta, Entry, Header, Joined, Now, PagePolls, Policy, Verdict, View, ZoneId,
+    Claim, Decided, Delta, Departure, Entry, Header, Joined, Leaver, Now, PagePolls, Policy, Verdict, View,
+    ZoneId,
     sabotage::{Rule, on},
 };
 use store::{Batch, Engine, Journal, JournalError, Kept, Left, Loaded, MemoryJournal, Store, StoreError};
@@ -42,6 +43,7 @@ impl Disk {
                 pages: vec![(base_page, Arc::new(gone))],
                 dropped: 0..0,
                 entered: Vec::new(),
+                bound: Vec::new(),
                 forgotten: Vec::new(),
             };
             let batch = Batch { at_ms: 0, zones: vec![(zone.clone(), changes)], ..Batch::default() };
@@ -225,12 +227,15 @@ impl Store for SimStore {
         self.decide(zone, |engine, now| engine.beat(zone, &marks, told_ms, now), |_| Vec::new()).await
     }
 
-    async fn visits(
-        &self,
-        zone: &ZoneId,
-        seen: Vec<PagePolls>,
-        left: Vec<PagePolls>,
-    ) -> Result<Left, StoreError> {
-        self.decide(zone, |engine, now| engine.visits(zone, &seen, &left, now), |_| Vec::new()).await
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left, StoreError> {
+        self.decide(zone, |engine, now| engine.visits(zone, &seen, now), |_| Vec::new()).await
+    }
+
+    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>, StoreError> {
+        self.decide(zone, |engine, now| engine.leave(zone, &leavers, now), |_| Vec::new()).await
+    }
+
+    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64, StoreError> {
+        self.decide(zone, |engine, now| engine.bind(zone, claim, address, now), |_| Vec::new()).await
     }
 }

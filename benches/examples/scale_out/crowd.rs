@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use admission::{Claim, Decided, Joined, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, View, ZoneId};
+use admission::{
+    Claim, Decided, Departure, Joined, Leaver, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, View, ZoneId,
+};
 use store::{Kept, Left, Store, StoreError, redis::Redis};
 use tokio::time::Instant;
 
@@ -144,12 +146,15 @@ impl Store for Crowd {
         beat
     }
 
-    async fn visits(
-        &self,
-        zone: &ZoneId,
-        seen: Vec<PagePolls>,
-        left: Vec<PagePolls>,
-    ) -> Result<Left, StoreError> {
-        self.redis.visits(zone, seen, left).await
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left, StoreError> {
+        self.redis.visits(zone, seen).await
+    }
+
+    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>, StoreError> {
+        self.redis.leave(zone, leavers).await
+    }
+
+    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64, StoreError> {
+        self.redis.bind(zone, claim, address).await
     }
 }

@@ -7,7 +7,8 @@
 //! Time passes for a visit only while reports come: each report ends one generation at most. So nobody is taken for idle because
 //! a server or a store stood still.
 //!
-//! Invariants: a visit is counted once. Whoever left is not counted again for as long as the proof of the visit lasts.
+//! Invariants: a visit is counted once. A visit that was left is not counted again for as long as its proof lasts. Only a number that
+//! entered is ever marked as left.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -63,18 +64,21 @@ impl Part {
         new
     }
 
-    /// Ends the visits of those who left. Returns how many were counted.
-    fn leave(&mut self, leaves: &Bits, until_ms: u64) -> u64 {
-        let mut ended = 0;
-        for (word, leaves) in leaves.iter().enumerate() {
-            if leaves & !self.left[word] != 0 {
-                self.left[word] |= leaves;
-                self.left_until_ms = until_ms;
-            }
-            let gone = leaves & self.inside[word];
-            ended += self.end(word, gone);
+    /// Ends the visit of one ticket. Returns whether it was counted.
+    fn leave(&mut self, word: usize, bit: u64, until_ms: u64) -> bool {
+        if bit & !self.left[word] != 0 {
+            self.left[word] |= bit;
+            self.left_until_ms = until_ms;
         }
-        ended
+        let counted = bit & self.inside[word];
+        self.end(word, counted) > 0
+    }
+
+    /// Forgets who left once that does not matter any more.
+    fn forget_left(&mut self, now_ms: u64) {
+        if self.left_until_ms <= now_ms {
+            (self.left, self.left_until_ms) = ([0; SEGMENT_WORDS], 0);
+        }
     }
 
     /// Ends a generation. Returns how many visits that ends.
@@ -187,31 +191,54 @@ impl Inside {
         part.inside[word] |= bit;
     }
 
-    /// Takes in who was active and who left since the last report, and ends idle visits, unless `spares`: then somebody may be
-    /// active of whom no report has come.
-    pub(crate) fn report(
-        &mut self,
-        seen: &[PagePolls],
-        left: &[PagePolls],
-        policy: &Policy,
-        now_ms: u64,
-        spares: bool,
-    ) {
+    /// Whether the visit of a ticket is counted.
+    pub(crate) fn has(&self, seq: u64) -> bool {
+        let (segment, ticket) = split(seq);
+        self.parts.get(&segment).is_some_and(|part| part.inside[ticket / 64] >> (ticket % 64) & 1 == 1)
+    }
+
+    /// Whether the visit of a ticket was left lately.
+    pub(crate) fn has_left(&self, seq: u64, now_ms: u64) -> bool {
+        let (segment, ticket) = split(seq);
+        self.parts.get(&segment).is_some_and(|part| {
+            part.left_until_ms > now_ms && part.left[ticket / 64] >> (ticket % 64) & 1 == 1
+        })
+    }
+
+    /// The visit of a ticket that entered ends. If it was not counted, it was one of those who had not shown themselves.
+    pub(crate) fn leave(&mut self, seq: u64, policy: &Policy, now_ms: u64) {
+        if policy.max_active == 0 {
+            return;
+        }
+        let (segment, ticket) = split(seq);
+        let generation = now_ms / generation_ms(policy);
+        let part = self.parts.entry(segment).or_insert_with(|| Part::new(generation));
+        part.forget_left(now_ms);
+        let (word, bit) = (ticket / 64, 1 << (ticket % 64));
+        let is_new = part.left[word] & bit == 0;
+        if part.leave(word, bit, now_ms + visit_ms(policy)) {
+            self.count -= 1;
+            self.ended += 1;
+        } else if is_new {
+            self.unseen.count = self.unseen.count.saturating_sub(1);
+        }
+    }
+
+    /// Takes in who was active since the last report, and ends idle visits, unless `spares`: then somebody may be active of whom no
+    /// report has come.
+    pub(crate) fn report(&mut self, seen: &[PagePolls], policy: &Policy, now_ms: u64, spares: bool) {
         if policy.max_active == 0 {
             self.parts.clear();
             self.count = 0;
             return;
         }
         let generation = now_ms / generation_ms(policy);
-        let (seen, left) = (by_segment(seen), by_segment(left));
-        for segment in seen.keys().chain(left.keys()) {
+        let seen = by_segment(seen);
+        for segment in seen.keys() {
             self.parts.entry(*segment).or_insert_with(|| Part::new(generation));
         }
-        let until_ms = now_ms + visit_ms(policy);
         self.parts.retain(|segment, part| {
-            if part.left_until_ms <= now_ms {
-                (part.left, part.left_until_ms) = ([0; SEGMENT_WORDS], 0);
-            }
+            part.forget_left(now_ms);
             let see = |part: &mut Part| seen.get(segment).map_or(0, |seen| part.see(seen));
             // A report may be late. Whoever was active before a generation ended must not be taken for idle by its end.
             let new = see(part);
@@ -223,9 +250,6 @@ impl Inside {
             }
             part.generation = generation;
             see(part);
-            if let Some(left) = left.get(segment) {
-                ended += part.leave(left, until_ms);
-            }
             self.count -= ended;
             self.ended += ended;
             part.left_until_ms > 0 || part.count() > 0

@@ -3,7 +3,7 @@
 //! Every function depends on its arguments only. `now` is passed in; nothing reads a clock, a file or a socket, and nothing
 //! logs. The embedded store runs these rules. A store that runs them in another language is tested against them.
 //!
-//! Words: a *ticket* is a number in a zone's line. It is *live* until its holder enters or is evicted, and *present* while
+//! Words: a *ticket* is a number in a zone's line. It is *live* until its holder enters, gives it up or is evicted, and *present* while
 //! its holder polls as asked. The *front* is the first few present tickets; the store decides each of their claims. A
 //! [`View`] answers everybody behind the front.
 
@@ -55,8 +55,8 @@ pub use view::{Lookup, PagePolls, Position, Snapshot, SnapshotPage, Tally, View,
 pub use visit::{Visit, VisitState};
 pub use window::Window;
 pub use zone::{
-    Claim, Decided, Delta, Dump, DumpSegment, DumpTicket, Entry, Header, Image, Inconsistent, Joined,
-    MOST_NUMBERS, Verdict, Zone,
+    Claim, Decided, Delta, Departure, Dump, DumpSegment, DumpTicket, Entry, Header, Image, Inconsistent,
+    Joined, Leaver, MOST_NUMBERS, Proof, Verdict, Zone,
 };
 
 /// An instant on the store's clock.

@@ -37,6 +37,14 @@ pub enum Rule {
     Inside,
     /// The gate does not report the activity of visitors.
     Activity,
+    /// Leaving ignores the epoch of the ticket.
+    LeaveEpoch,
+    /// A holder who gives up the place keeps it.
+    GivingUp,
+    /// A ticket whose visit was left enters again.
+    Replay,
+    /// Each exchange of a ticket begins another visit.
+    FreshVisit,
     /// A user is told the newest estimate, even if it grew.
     Growth,
 }

@@ -387,6 +387,19 @@ impl Segment {
         self.present -= 1;
     }
 
+    /// The holder of a live ticket gives up the place.
+    pub(crate) fn give_up(&mut self, ticket: usize) {
+        debug_assert!(self.is_live(ticket), "the caller looked");
+        let (word, bit) = (ticket / 64, 1 << (ticket % 64));
+        self.set_gone(word, bit);
+        if let Some(holders) = &mut self.holders {
+            self.present -= u32::from(holders.here[word] & bit != 0);
+            holders.here[word] &= !bit;
+            holders.ages.reset(word, bit);
+        }
+        self.live -= 1;
+    }
+
     /// How many of the tickets in `bits` of a word are live, and how many are present.
     pub(crate) fn count(&self, word: usize, bits: u64) -> (u64, u64) {
         let count = |of: u64| u64::from((of & bits).count_ones());

@@ -1,13 +1,14 @@
 //! A zone's line: the state machine that a store runs.
 //!
-//! There are three transitions, each atomic. [`Zone::join`] issues tickets, [`Zone::enter`] decides claims, and
-//! [`Zone::beat`] takes in polls and does what is due. Invariants, for any calls at any time:
+//! There are four transitions, each atomic. [`Zone::join`] issues tickets, [`Zone::enter`] decides claims, [`Zone::leave`] gives up
+//! places and ends visits, and [`Zone::beat`] takes in polls and does what is due. Invariants, for any calls at any time:
 //!
 //! - Nobody enters without a slot: the window is checked and recorded under the same `now`.
 //! - A claim is granted only if every present ticket ahead has a free slot too. A newcomer enters at once only if no
 //!   present ticket waits.
 //! - `gone` bits are only set, never cleared. `next` and `base` only grow.
 //! - A ticket is evicted only if its holder was silent for the whole idle time while the zone received calls.
+//! - A ticket begins one visit: a claim returns its entry until its holder leaves, and never again.
 //!
 //! The front of the line has appointments. The reply to a claim that is not granted says when the slot becomes free and
 //! when to ask again; a beat makes appointments for tickets that come into the front. A holder who does not claim within two
@@ -20,6 +21,7 @@
 
 mod dump;
 mod durable;
+mod leave;
 mod line;
 #[cfg(test)]
 mod tests;
@@ -38,6 +40,7 @@ use crate::{
 
 pub use dump::{Dump, DumpSegment, DumpTicket};
 pub use durable::{Delta, Header, Image, Inconsistent};
+pub use leave::{Departure, Leaver, Proof};
 
 /// The most numbers that a line spans, from the first kept segment to its end. A store refuses joins beyond it, and an image
 /// with more is not the state of any zone: it would need too much memory.
@@ -50,7 +53,7 @@ pub struct Entry {
     pub at_ms: u64,
     /// Seconds since 1970-01-01 UTC by the wall clock.
     pub unix_s: u64,
-    /// The life of the pass in seconds, by the policy of that instant. A later policy does not change it.
+    /// The life of the pass in seconds, by the policy of that instant. A later policy does not change it. 0 after the holder left.
     pub life_s: u32,
 }
 
@@ -63,7 +66,7 @@ impl Entry {
 }
 
 /// A holder's request to enter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Claim {
     /// The ticket's epoch.
     pub epoch: u32,
@@ -152,6 +155,8 @@ pub struct Zone {
     /// poll.
     lateness_ms: i64,
     entries: HashMap<u64, Entry>,
+    /// The addresses that entries are bound to, by ticket.
+    bound: HashMap<u64, u64>,
     /// When each entry expires, and its ticket.
     expiries: BinaryHeap<Reverse<(u64, u64)>>,
     tally: Tally,
@@ -186,6 +191,7 @@ impl Zone {
             paused_ms: 0,
             lateness_ms: 0,
             entries: HashMap::new(),
+            bound: HashMap::new(),
             expiries: BinaryHeap::new(),
             tally: Tally::default(),
             inside: Inside::default(),
@@ -274,15 +280,15 @@ impl Zone {
         self.snapshot(front_end, approach_end)
     }
 
-    /// Takes in which visitors were active and which left since the last report, and ends the visits that are idle. Returns the pages
-    /// of tickets whose holders left: their visits count no more. Without [`Policy::max_active`] nobody is counted.
-    pub fn visits(&mut self, seen: &[PagePolls], left: &[PagePolls], now: Now) -> Vec<(u64, Arc<Words>)> {
-        if seen.is_empty() && left.is_empty() && self.inside.is_empty() {
+    /// Takes in which visitors were active since the last report, and ends the visits that are idle. Returns the pages of tickets whose
+    /// holders left: their visits count no more. Without [`Policy::max_active`] nobody is counted.
+    pub fn visits(&mut self, seen: &[PagePolls], now: Now) -> Vec<(u64, Arc<Words>)> {
+        if seen.is_empty() && self.inside.is_empty() {
             return Vec::new();
         }
         self.advance(now.ms);
         let spares = self.now_ms < self.spare_until_ms;
-        self.inside.report(seen, left, &self.policy, self.now_ms, spares);
+        self.inside.report(seen, &self.policy, self.now_ms, spares);
         self.inside.left()
     }
 
@@ -378,13 +384,14 @@ impl Zone {
         {
             self.expiries.pop();
             self.entries.remove(&seq);
+            self.bound.remove(&seq);
             self.unsaved.forgotten.push(seq);
         }
     }
 
     /// Whether an entry is still returned to repeated claims.
     fn is_remembered(&self, entry: &Entry) -> bool {
-        entry.expires_ms() >= self.now_ms
+        entry.life_s > 0 && entry.expires_ms() >= self.now_ms
     }
 
     fn move_base(&mut self) {

@@ -404,19 +404,25 @@ pub enum StoreCall {
     Enter,
     /// Reports polls and lets time pass.
     Beat,
-    /// Reports who is active inside and who left.
+    /// Reports who is active inside.
     Visits,
+    /// Lets holders leave.
+    Leave,
+    /// Binds an entry to an address.
+    Bind,
 }
 
 impl StoreCall {
     /// All calls with their names.
-    pub const ALL: [(Self, &'static str); 6] = [
+    pub const ALL: [(Self, &'static str); 8] = [
         (Self::Put, "put"),
         (Self::Open, "open"),
         (Self::Join, "join"),
         (Self::Enter, "enter"),
         (Self::Beat, "beat"),
         (Self::Visits, "visits"),
+        (Self::Leave, "leave"),
+        (Self::Bind, "bind"),
     ];
 }
 

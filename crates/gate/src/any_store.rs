@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use admission::{Claim, Decided, Definition, Joined, PagePolls, Policy, View, ZoneId};
+use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, View, ZoneId};
 use store::{Defined, Embedded, Expected, Kept, Left, RoutesDefined, Store, StoreError, redis::Redis};
 
 use crate::cells::Cells;
@@ -90,10 +90,24 @@ impl Store for AnyStore {
         }
     }
 
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>, left: Vec<PagePolls>) -> Result<Left> {
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
         match self {
-            Self::Embedded(store) => store.visits(zone, seen, left).await,
-            Self::Cells(store) => store.visits(zone, seen, left).await,
+            Self::Embedded(store) => store.visits(zone, seen).await,
+            Self::Cells(store) => store.visits(zone, seen).await,
+        }
+    }
+
+    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
+        match self {
+            Self::Embedded(store) => store.leave(zone, leavers).await,
+            Self::Cells(store) => store.leave(zone, leavers).await,
+        }
+    }
+
+    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
+        match self {
+            Self::Embedded(store) => store.bind(zone, claim, address).await,
+            Self::Cells(store) => store.bind(zone, claim, address).await,
         }
     }
 }

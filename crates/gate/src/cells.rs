@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Claim, Decided, Definition, Joined, PagePolls, Policy, View, ZoneId};
+use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, View, ZoneId};
 use cache::{Cache, LoadError, Settings};
 use store::{Defined, Expected, Kept, Left, RoutesDefined, Store, StoreError};
 use tokio::{sync::SetOnce, time::timeout};
@@ -308,8 +308,18 @@ impl<S: Store> Store for Cells<S> {
         cell.store()?.beat(zone, polls, told_ms).await.map_err(|error| cell.named(error))
     }
 
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>, left: Vec<PagePolls>) -> Result<Left> {
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
         let cell = self.cell(zone)?;
-        cell.store()?.visits(zone, seen, left).await.map_err(|error| cell.named(error))
+        cell.store()?.visits(zone, seen).await.map_err(|error| cell.named(error))
+    }
+
+    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
+        let cell = self.cell(zone)?;
+        cell.store()?.leave(zone, leavers).await.map_err(|error| cell.named(error))
+    }
+
+    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
+        let cell = self.cell(zone)?;
+        cell.store()?.bind(zone, claim, address).await.map_err(|error| cell.named(error))
     }
 }

@@ -21,8 +21,8 @@ use std::{
 };
 
 use admission::{
-    BypassSealer, Definition, Mode, Notice, Policy, Seals, Ticket, VISIT_LEN, Verdict, Visit, VisitState,
-    ZoneId,
+    BypassSealer, Claim, Definition, Departure, Leaver, Mode, Notice, Policy, Proof, Seals, Ticket,
+    VISIT_LEN, Verdict, Visit, VisitState, ZoneId,
 };
 use arc_swap::ArcSwap;
 use events::{Bus, Limited, LimitedCall, Refused};
@@ -35,7 +35,7 @@ use tokio::{
 use crate::{
     limits::ZoneLimits,
     pace::Pace,
-    reply::{Refusal, Reply},
+    reply::{PassClaims, Refusal, Reply},
     room::{FollowerView, OperatorView, Room, RoomSealers, Shared, ZoneTotals},
     trouble::Trouble,
 };
@@ -226,7 +226,7 @@ impl<S: Store> Gate<S> {
         let rooms = self.rooms.load();
         let room = rooms.get(zone)?;
         let visit = room.open_visit(sealed).ok()?;
-        let state = match room.has_left(visit.seq) {
+        let state = match room.has_left(visit.epoch, visit.seq) {
             true => VisitState::Ended,
             false => visit.state(&room.policy(), unix_s),
         };
@@ -236,16 +236,34 @@ impl<S: Store> Gate<S> {
     /// Notes that a visitor is active. The store hears of it with the next report; this asks nobody.
     pub fn note_visit(&self, zone: &ZoneId, visit: &Visit) {
         if let Some(room) = self.rooms.load().get(zone) {
-            room.note_visit(visit.seq);
+            room.note_visit(visit.epoch, visit.seq);
         }
     }
 
-    /// The visitor of ticket `seq` leaves the zone: where the people inside are limited, somebody else may enter at once. The visit
-    /// counts no more on any server, a second later.
-    pub fn leave(&self, zone: &ZoneId, seq: u64) {
-        if let Some(room) = self.rooms.load().get(zone) {
-            room.leave(seq);
-        }
+    /// The visit of an entry that is `age_s` old, at `unix_s`, in seconds since 1970. Whoever asks again gets the same visit; none if it
+    /// has ended. With an `address` (a digest, not 0), the visit is that of the first address that asks.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub async fn visit_of(
+        &self,
+        zone: &ZoneId,
+        pass: &PassClaims,
+        age_s: u64,
+        address: u64,
+        unix_s: u64,
+    ) -> Result<Option<Visit>, Refusal> {
+        let room = self.room(zone.as_str(), None).await?;
+        room.visit_of(&*self.shared.store, pass, age_s, address, unix_s).await
+    }
+
+    /// Somebody leaves the zone: a place in line becomes free, or a visit ends, and where the people inside are limited, somebody else
+    /// may enter at once. The visit counts no more on any server, a second later. Leaving again is [`Departure::Gone`].
+    ///
+    /// # Errors
+    /// See [`Refusal`]; [`Refusal::Gone`] if there is nothing to leave.
+    pub async fn leave(&self, zone: &ZoneId, leaver: Leaver) -> Result<Departure, Refusal> {
+        self.room(zone.as_str(), None).await?.leave(leaver).await
     }
 
     /// Seals a visit of a zone.
@@ -258,15 +276,19 @@ impl<S: Store> Gate<S> {
         }
     }
 
-    /// Like [`Gate::leave`], for the holder of this token.
+    /// Like [`Gate::leave`], for the holder of this token. `address` is a digest of the client's address; 0 where any may.
     ///
     /// # Errors
-    /// The zone is not served, or did not give out the token.
-    pub async fn leave_with(&self, zone: &str, token: &[u8]) -> Result<(), Refusal> {
+    /// See [`Refusal`].
+    pub async fn leave_with(&self, zone: &str, token: &[u8], address: u64) -> Result<Departure, Refusal> {
         let room = self.room(zone, Some(token)).await?;
-        let ticket = room.open_token(token).map_err(Refusal::from);
-        room.leave(ticket.inspect_err(|refusal| self.refused(room.id, *refusal))?.seq);
-        Ok(())
+        let left = match room.open_token(token) {
+            Ok(Ticket { epoch, seq, .. }) => {
+                room.leave(Leaver { claim: Claim { epoch, seq }, proof: Proof::Token, address }).await
+            }
+            Err(fault) => Err(fault.into()),
+        };
+        left.inspect_err(|refusal| self.refused(room.id, *refusal))
     }
 
     /// A zone at this instant for streams, if it is served.

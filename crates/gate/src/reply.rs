@@ -84,12 +84,17 @@ pub enum Reply {
         token: Token,
         /// For the pass to be signed.
         pass: PassClaims,
+        /// How long ago the holder entered, by the store's clock, in seconds.
+        age_s: u64,
     },
 }
 
 /// Why a call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
+    /// The entry is bound to another client address.
+    #[error("the entry belongs to another address")]
+    Elsewhere,
     /// The zone is not served here.
     #[error("there is no such zone")]
     UnknownZone,
@@ -155,7 +160,7 @@ impl From<Refusal> for RefusalReason {
         match refusal {
             Refusal::UnknownZone => Self::UnknownZone,
             Refusal::BadToken => Self::BadToken,
-            Refusal::Gone => Self::Gone,
+            Refusal::Gone | Refusal::Elsewhere => Self::Gone,
             Refusal::Closed { .. } => Self::Closed,
             Refusal::Full { .. } => Self::Full,
             Refusal::StoreAway { .. } => Self::StoreAway,

@@ -13,9 +13,10 @@
 //! | `fail_open` | admission without the store |
 //! | `line_end` | whether the line takes another person |
 //! | `gone` | tickets that the store recently answered to be gone |
+//! | `leavers` | holders who leave, and whose visit an entry is |
 //! | `published` | which entries were published already |
 //! | `report` | events on the bus |
-//! | `visitors` | who is inside, and who left |
+//! | `visitors` | who is active inside, and who left |
 //! | `told` | the polling periods that were told, and what the store hears of them |
 //! | `follower_view`, `operator_view` | the zone at one instant, for streams and for operators |
 
@@ -28,6 +29,7 @@ mod fail_open;
 mod follower_view;
 mod gone;
 mod lane;
+mod leavers;
 mod line_end;
 mod operator_view;
 mod orders;
@@ -61,6 +63,7 @@ use current_view::CurrentView;
 pub use current_view::ZoneTotals;
 pub use follower_view::FollowerView;
 use gone::GoneTickets;
+use leavers::Leavers;
 use line_end::LineEnd;
 pub use operator_view::{OperatorView, Standing};
 use orders::Orders;
@@ -121,6 +124,7 @@ pub(crate) struct Room {
     pub(crate) id: events::Zone,
     published: Mutex<PublishedEntries>,
     gone: GoneTickets,
+    leavers: Leavers,
     /// The joins that wait for the store's answer.
     joining: AtomicU32,
     /// How many people entered without the store.
@@ -214,6 +218,7 @@ impl Room {
             bus: Arc::clone(&shared.bus),
             published: Mutex::default(),
             gone: GoneTickets::default(),
+            leavers: Leavers::default(),
             joining: AtomicU32::new(0),
             replacing: AsyncMutex::default(),
             without_store: AtomicU64::new(0),
@@ -272,33 +277,6 @@ impl Room {
     /// Seals and opens with other keys from now on.
     pub(crate) fn set_sealers(&self, sealers: RoomSealers) {
         self.sealers.store(Arc::new(sealers));
-    }
-
-    /// Whether the visitor with this ticket left lately.
-    pub(crate) fn has_left(&self, seq: u64) -> bool {
-        self.policy().max_active > 0 && self.visitors.has_left(seq)
-    }
-
-    /// Notes that the visitor with this ticket is active.
-    pub(crate) fn note_visit(&self, seq: u64) {
-        #[cfg(feature = "sabotage")]
-        if admission::sabotage::on(admission::sabotage::Rule::Activity) {
-            return;
-        }
-        if self.policy().max_active > 0 {
-            self.visitors.note(seq);
-        }
-    }
-
-    /// The visitor with this ticket leaves. The lane tells the store at once. A number that the line has not reached is ignored: the
-    /// store would have to look at all segments up to there.
-    pub(crate) fn leave(&self, seq: u64) {
-        let current = self.current.load();
-        let view = &current.view;
-        if view.policy.max_active > 0 && seq < view.next + LATELY_JOINED {
-            self.visitors.leave(seq);
-            self.orders.give(|pending| pending.visits = true);
-        }
     }
 
     /// Puts another policy into the store, and takes the view under that policy into use.

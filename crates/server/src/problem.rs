@@ -48,6 +48,7 @@ codes! {
     DENIED = 403 "denied" "A rule of the operators refuses this request";
     FORBIDDEN = 403 "forbidden" "The token's role does not allow this";
     FOREIGN_ORIGIN = 403 "foreign_origin" "Pages of another origin may not call";
+    OTHER_ADDRESS = 403 "other_address" "The entry belongs to another client address";
     PROXIED = 403 "proxied" "Without tokens, the admin API answers no request that came through a proxy";
     UNTRUSTED_PROXY = 403 "untrusted_proxy" "Only trusted proxies may ask about their visitors";
     NOT_FOUND = 404 "not_found" "There is nothing at this path";
@@ -56,9 +57,10 @@ codes! {
     SLOW_BODY = 408 "slow_body" "The body came too slowly";
     SLOW_HEAD = 408 "slow_head" "The head came too slowly";
     ADMITTED = 409 "admitted" "The visitor may go on now";
+    NOTHING_TO_LEAVE = 409 "nothing_to_leave" "There is no visit to end and no place to give up";
     ZONE_EXISTS = 409 "zone_exists" "A zone with this id exists already";
     GONE = 410 "gone" "The place was dropped; take a new ticket";
-    LEFT = 410 "left" "The visit has ended; this is what was asked for";
+    LEFT = 410 "left" "The visit has ended, or the place is free; this is what was asked for";
     CHANGED_MEANWHILE = 412 "changed_meanwhile" "Somebody else changed it in the meantime";
     TOO_LARGE = 413 "too_large" "The body is too large";
     UNSUPPORTED_MEDIA_TYPE = 415 "unsupported_media_type" "The body must be application/json";
@@ -108,6 +110,7 @@ impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         let later = |code, s| Self::from(code).retry_after(s);
         match refusal {
+            Refusal::Elsewhere => OTHER_ADDRESS.into(),
             Refusal::UnknownZone => UNKNOWN_ZONE.into(),
             Refusal::BadToken => BAD_TOKEN.into(),
             Refusal::Gone => GONE.into(),

@@ -14,7 +14,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use admission::{Claim, Decided, Joined, Now, PagePolls, Policy, View, ZoneId};
+use admission::{Claim, Decided, Departure, Joined, Leaver, Now, PagePolls, Policy, View, ZoneId};
 use tokio::sync::oneshot;
 
 use crate::{Clock, DiskJournal, Engine, JournalError, Kept, Left, MAX_BATCH, Store, StoreError};
@@ -121,9 +121,20 @@ impl Store for Embedded {
         self.ask(move |engine, now| engine.beat(&zone, &marks, told_ms, now)).await
     }
 
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>, left: Vec<PagePolls>) -> Result<Left> {
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
         let zone = zone.clone();
-        self.ask(move |engine, now| engine.visits(&zone, &seen, &left, now)).await
+        self.ask(move |engine, now| engine.visits(&zone, &seen, now)).await
+    }
+
+    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
+        assert!((1..=MAX_BATCH).contains(&leavers.len()), "{} leavers", leavers.len());
+        let zone = zone.clone();
+        self.ask(move |engine, now| engine.leave(&zone, &leavers, now)).await
+    }
+
+    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
+        let zone = zone.clone();
+        self.ask(move |engine, now| engine.bind(&zone, claim, address, now)).await
     }
 }
 

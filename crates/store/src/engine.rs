@@ -10,7 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use admission::{
-    Claim, Decided, Forecast, Image, Joined, Learned, Now, PagePolls, Policy, Verdict, View, Zone, ZoneId,
+    Claim, Decided, Departure, Forecast, Image, Joined, Learned, Leaver, Now, PagePolls, Policy, Verdict,
+    View, Zone, ZoneId,
 };
 
 use crate::{Batch, Journal, JournalError, Left, Loaded, StoreError, keeper::Keeper};
@@ -187,15 +188,29 @@ impl<J: Journal> Engine<J> {
     ///
     /// # Errors
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
-    pub fn visits(
-        &mut self,
-        id: &ZoneId,
-        seen: &[PagePolls],
-        left: &[PagePolls],
-        now: Now,
-    ) -> Result<Left, StoreError> {
+    pub fn visits(&mut self, id: &ZoneId, seen: &[PagePolls], now: Now) -> Result<Left, StoreError> {
         let now = self.ready(now)?;
-        Ok(self.line(id)?.zone.visits(seen, left, now))
+        let pages = self.line(id)?.zone.visits(seen, now);
+        // The line has one epoch, which its view has.
+        Ok(Left { pages, epochs: Vec::new() })
+    }
+
+    /// See [`Store::leave`](crate::Store::leave).
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownZone`], [`StoreError::Away`].
+    pub fn leave(&mut self, id: &ZoneId, leavers: &[Leaver], now: Now) -> Result<Vec<Departure>, StoreError> {
+        let now = self.ready(now)?;
+        Ok(self.line(id)?.zone.leave(leavers, now))
+    }
+
+    /// See [`Store::bind`](crate::Store::bind).
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownZone`], [`StoreError::Away`].
+    pub fn bind(&mut self, id: &ZoneId, claim: Claim, address: u64, now: Now) -> Result<u64, StoreError> {
+        let now = self.ready(now)?;
+        Ok(self.line(id)?.zone.bind(claim, address, now))
     }
 
     /// Makes all changes since the last commit durable. If nothing changed, the journal is not called.

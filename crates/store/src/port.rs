@@ -8,7 +8,9 @@
 
 use std::{future::Future, sync::Arc};
 
-use admission::{Claim, Decided, Definition, Joined, PagePolls, Policy, View, Words, ZoneId};
+use admission::{
+    Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, View, Words, ZoneId,
+};
 
 /// Why a store did not answer. The call may or may not have happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -176,19 +178,40 @@ pub trait Store: Send + Sync + 'static {
         told_ms: u32,
     ) -> impl Future<Output = Result<View, StoreError>> + Send;
 
-    /// Reports which visitors were active and which left since the last report, and ends the visits that are idle. Returns the pages
-    /// of tickets whose holders left lately: their visits have ended. Call it about once a second for a zone that limits the people
-    /// inside; the next view counts them.
+    /// Reports which visitors were active since the last report, and ends the visits that are idle. Returns whose visits were left
+    /// lately. Call it about once a second for a zone that limits the people inside; the next view counts them.
     fn visits(
         &self,
         zone: &ZoneId,
         seen: Vec<PagePolls>,
-        left: Vec<PagePolls>,
     ) -> impl Future<Output = Result<Left, StoreError>> + Send;
+
+    /// Lets holders leave (1 to [`MAX_BATCH`](crate::MAX_BATCH)): places become free, visits end. Returns what became of each, in the
+    /// order of the leavers.
+    fn leave(
+        &self,
+        zone: &ZoneId,
+        leavers: Vec<Leaver>,
+    ) -> impl Future<Output = Result<Vec<Departure>, StoreError>> + Send;
+
+    /// Binds the entry of a ticket to an address (a digest, not 0), unless it is bound already, for as long as a claim returns it.
+    /// Returns the address that it is bound to, or 0 if the ticket has no entry.
+    fn bind(
+        &self,
+        zone: &ZoneId,
+        claim: Claim,
+        address: u64,
+    ) -> impl Future<Output = Result<u64, StoreError>> + Send;
 }
 
-/// The pages of tickets whose holders left, by number.
-pub type Left = Vec<(u64, Arc<Words>)>;
+/// The visits that were left lately.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// The pages of their tickets, by number.
+    pub pages: Vec<(u64, Arc<Words>)>,
+    /// The line's earlier epochs, each with the number that its tickets are below.
+    pub epochs: Vec<(u32, u64)>,
+}
 
 fn keeps_no_zones() -> StoreError {
     StoreError::Away("the configuration defines the zones, not the store".to_owned())

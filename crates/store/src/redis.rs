@@ -2,7 +2,8 @@
 //!
 //! A zone lives in one slot, under its hash tag; Redis spreads the zones over a cluster. Each decision is one script call
 //! (a beat of a very long line takes several).
-//! - `call` makes a call and parses its reply; `decide` and `beat` are the calls; `restore` rebuilds a lost state, `mend` one that lacks a part.
+//! - `call` makes a call and parses its reply; `decide`, `leave`, `beat` and `visits` are the calls; `restore` rebuilds a lost state,
+//!   `mend` one that lacks a part.
 //! - `memory` is what this server remembers of a zone; `wire` converts bytes.
 //! - `learned` keeps what was learnt about the people who wait.
 //! - `register` keeps the zones' definitions, `channel` announces changes, `servers` lists the servers.
@@ -14,6 +15,7 @@ mod call;
 mod channel;
 mod decide;
 mod learned;
+mod leave;
 mod memory;
 mod mend;
 mod register;
@@ -34,7 +36,9 @@ use std::{
     },
 };
 
-use admission::{Claim, Decided, Definition, Joined, PAGE_TICKETS, PagePolls, Policy, View, ZoneId};
+use admission::{
+    Claim, Decided, Definition, Departure, Joined, Leaver, PAGE_TICKETS, PagePolls, Policy, View, ZoneId,
+};
 use bytes::Bytes;
 use tokio::sync::OnceCell;
 
@@ -284,8 +288,17 @@ impl<C: Client> Store for Redis<C> {
         view
     }
 
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>, left: Vec<PagePolls>) -> Result<Left> {
-        self.report_visits(&*self.zone(zone)?, &seen, &left).await
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
+        self.report_visits(&*self.zone(zone)?, &seen).await
+    }
+
+    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
+        assert!((1..=MAX_BATCH).contains(&leavers.len()), "{} leavers", leavers.len());
+        self.let_go(&*self.zone(zone)?, &leavers).await
+    }
+
+    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
+        self.bind_entry(&*self.zone(zone)?, claim, address).await
     }
 }
 

@@ -266,7 +266,14 @@ fn a_row_that_is_not_ours_is_refused() {
 fn spoil(dir: &Path, id: &ZoneId) {
     let (mut journal, loaded) = open(dir).expect("opens");
     let header = Header { next: MOST_NUMBERS + 1, ..loaded.images[id].header };
-    let line = Delta { header, pages: Vec::new(), dropped: 0..0, entered: Vec::new(), forgotten: Vec::new() };
+    let line = Delta {
+        header,
+        pages: Vec::new(),
+        dropped: 0..0,
+        entered: Vec::new(),
+        bound: Vec::new(),
+        forgotten: Vec::new(),
+    };
     journal
         .commit(&Batch { at_ms: loaded.last_ms, zones: vec![(id.clone(), line)], ..Batch::default() })
         .expect("kept");

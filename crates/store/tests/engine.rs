@@ -208,7 +208,8 @@ fn pinned(id: &ZoneId, numbers: u64) -> MemoryJournal {
     }
     pages.push((numbers / PAGE_TICKETS as u64, Arc::new(last)));
     let header = Header { epoch: 7, next: numbers, base_page: 0, inside: None };
-    let line = Delta { header, pages, dropped: 0..0, entered: Vec::new(), forgotten: Vec::new() };
+    let line =
+        Delta { header, pages, dropped: 0..0, entered: Vec::new(), bound: Vec::new(), forgotten: Vec::new() };
     let mut journal = MemoryJournal::default();
     journal
         .commit(&Batch { at_ms: at(0).ms, zones: vec![(id.clone(), line)], ..Batch::default() })
@@ -239,7 +240,8 @@ fn a_line_never_spans_more_numbers_than_can_be_read_again() {
 fn spoil(journal: &mut MemoryJournal, id: &ZoneId) {
     let header = Header { epoch: 7, next: 1, base_page: 0, inside: None };
     let pages = vec![(9, Arc::new([0; PAGE_WORDS]))];
-    let line = Delta { header, pages, dropped: 0..0, entered: Vec::new(), forgotten: Vec::new() };
+    let line =
+        Delta { header, pages, dropped: 0..0, entered: Vec::new(), bound: Vec::new(), forgotten: Vec::new() };
     journal
         .commit(&Batch { at_ms: at(0).ms, zones: vec![(id.clone(), line)], ..Batch::default() })
         .expect("in memory");

@@ -2,12 +2,14 @@
 
 use store::redis::{client::Script, scripts};
 
-fn all() -> [&'static Script; 11] {
+fn all() -> [&'static Script; 13] {
     [
         &scripts::JOIN,
         &scripts::ENTER,
         &scripts::BEAT,
         &scripts::VISITS,
+        &scripts::LEAVE,
+        &scripts::BIND,
         &scripts::POLICY,
         &scripts::RESTORE,
         &scripts::MEND,
@@ -21,14 +23,16 @@ fn all() -> [&'static Script; 11] {
 
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
-const PINNED: [(&str, &str); 11] = [
-    ("join", "067803ecf0cd6f11c773bba57154818e69b2532c"),
-    ("enter", "08d842b51d83a2d49b1608417a40538ad579208b"),
-    ("beat", "8b319af64434d4de39a0370605d2f478f899517f"),
-    ("visits", "08076460d3f5e8b9aaf2ec92063437d2f333c25c"),
-    ("policy", "5769e377121067500b0abd587c354720205087f5"),
-    ("restore", "c22bdd61dbbac4455f4b28cb48092022270ec375"),
-    ("mend", "479ef73e4675f3500d2e5670fbd1e23979cc1cab"),
+const PINNED: [(&str, &str); 13] = [
+    ("join", "fd1e837e0ccb1a2e590f29061a72c76cd6d32ca5"),
+    ("enter", "8335f45cf5f5cb99ac927fdb35f486c20a6acb01"),
+    ("beat", "c707ef244d20d6d26aa070b40d2d32a2ea668bd0"),
+    ("visits", "47a17e66006460862d2e4e31de21bdabff6089a3"),
+    ("leave", "f7e26d98dd580b42cdef6e0765f48cd5371eae4e"),
+    ("bind", "2ad6499f0eb353a65b1af91c71061b65da3b9345"),
+    ("policy", "e9497bc6aa3fbf5151372890a9be83ed19dfc68f"),
+    ("restore", "0eb50b6f8ea96adb59e4d2e73985454dc39fb2eb"),
+    ("mend", "c43cec8f0c3625b266fe2596be09919aefe31644"),
     ("zones", "2e12e7e991e72fffe58cc9a18de745493cf9e632"),
     ("define", "255209b08618c3103be13252d3a6b19ae3b6e66a"),
     ("learned", "5356420f63b92d77a7fb0e87103999ee3dd191bc"),

@@ -37,8 +37,10 @@ pub struct Delta {
     pub pages: Vec<(u64, Arc<Words>)>,
     /// The numbers of the pages that are not needed any more.
     pub dropped: std::ops::Range<u64>,
-    /// New entries, by ticket.
+    /// New entries, by ticket, and those that were left, with a life of 0.
     pub entered: Vec<(u64, Entry)>,
+    /// The addresses that entries were bound to, by ticket. They are forgotten with the entry.
+    pub bound: Vec<(u64, u64)>,
     /// The tickets whose entries have expired.
     pub forgotten: Vec<u64>,
 }
@@ -52,7 +54,12 @@ pub struct Image {
     pub pages: Vec<(u64, Box<Words>)>,
     /// The entries, by ticket, in any order.
     pub entries: Vec<(u64, Entry)>,
+    /// The addresses that entries are bound to, by ticket, in any order.
+    pub bound: Vec<(u64, u64)>,
 }
+
+/// The longest time for which the window counts an entry, in milliseconds.
+const MINUTE_MS: u64 = 60_000;
 
 /// An image is not the state of any zone; says why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -65,12 +72,13 @@ pub(super) struct Unsaved {
     header: Option<Header>,
     base_page: u64,
     pub(super) entered: Vec<(u64, Entry)>,
+    pub(super) bound: Vec<(u64, u64)>,
     pub(super) forgotten: Vec<u64>,
 }
 
 impl Unsaved {
     pub(super) fn new(base_page: u64) -> Self {
-        Self { header: None, base_page, entered: Vec::new(), forgotten: Vec::new() }
+        Self { header: None, base_page, entered: Vec::new(), bound: Vec::new(), forgotten: Vec::new() }
     }
 }
 
@@ -90,7 +98,10 @@ impl Zone {
             }
         }
         let unsaved = &self.unsaved;
-        let nothing = pages.is_empty() && unsaved.entered.is_empty() && unsaved.forgotten.is_empty();
+        let nothing = pages.is_empty()
+            && unsaved.entered.is_empty()
+            && unsaved.bound.is_empty()
+            && unsaved.forgotten.is_empty();
         if nothing && unsaved.header == Some(header) {
             return None;
         }
@@ -101,6 +112,7 @@ impl Zone {
             pages,
             dropped: unsaved.base_page..base_page,
             entered: unsaved.entered,
+            bound: unsaved.bound,
             forgotten: unsaved.forgotten,
         })
     }
@@ -167,8 +179,11 @@ impl Zone {
             // stays closed at least as long as it must.
             zone.window.record(entry.at_ms.min(now.ms), 1);
             zone.entries.insert(seq, entry);
-            zone.expiries.push(Reverse((entry.expires_ms(), seq)));
+            // An entry that was left still counts in the window.
+            zone.expiries.push(Reverse((entry.expires_ms().max(entry.at_ms + MINUTE_MS), seq)));
         }
+        let of_entries = image.bound.into_iter().filter(|(seq, _)| zone.entries.contains_key(seq));
+        zone.bound = of_entries.collect();
         zone.window.advance(now.ms);
         // What people were told is not durable. A busy server may have told them the longest period.
         zone.note_told(policy.longest_period_ms(), now);

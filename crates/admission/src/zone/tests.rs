@@ -378,7 +378,7 @@ fn present_tickets_of_a_segment_are_spread_over_its_pages() {
 fn a_line_saved_from_the_middle_of_a_segment_starts_with_that_segment() {
     let next = 11 * PAGE_TICKETS as u64 + 5;
     let header = Header { epoch: EPOCH, next, base_page: 11, inside: None };
-    let image = Image { header, pages: vec![], entries: vec![] };
+    let image = Image { header, pages: vec![], entries: vec![], bound: vec![] };
     let mut zone = Zone::restore(policy(1), image.clone(), at(0)).expect("consistent");
     let before: Vec<_> = zone.dump().tickets.iter().map(|ticket| ticket.seq).collect();
     assert_eq!(before, (next - 5..next).collect::<Vec<_>>());
@@ -397,6 +397,7 @@ fn segments_in_which_nobody_waits_are_freed_behind_somebody_who_does() {
         header: Header { epoch: EPOCH, next: 0, base_page: 0, inside: None },
         pages: vec![],
         entries: vec![],
+        bound: vec![],
     };
     let segment = SEGMENT_TICKETS as u64;
     let last = 4 * segment - 6;
@@ -456,7 +457,12 @@ fn a_pass_keeps_its_life_when_the_policy_changes() {
     zone.set_policy(lives(60), at(2_000));
     assert_eq!((short.life_s, long.life_s), (60, 300));
     // Restored from a journal, nothing differs.
-    let mut saved = Image { header: zone.take_delta().expect("new").header, pages: vec![], entries: vec![] };
+    let mut saved = Image {
+        header: zone.take_delta().expect("new").header,
+        pages: vec![],
+        entries: vec![],
+        bound: vec![],
+    };
     let mut gone = Box::new([0; crate::PAGE_WORDS]);
     gone[0] = 3;
     saved.pages.push((0, gone));
@@ -485,7 +491,7 @@ fn ticket_numbers_may_exceed_a_million_millions() {
         Header { epoch: EPOCH, next: base_page * PAGE_TICKETS as u64 + 100, base_page, inside: None };
     let mut gone = Box::new([0; crate::PAGE_WORDS]);
     (gone[0], gone[1]) = (u64::MAX, (1 << 36) - 1);
-    let image = Image { header, pages: vec![(base_page, gone)], entries: vec![] };
+    let image = Image { header, pages: vec![(base_page, gone)], entries: vec![], bound: vec![] };
     let mut zone = Zone::restore(policy(60), image, at(0)).expect("consistent");
     let first = zone.join(10_000, at(0)).first;
     assert_eq!(first, header.next);
@@ -499,7 +505,7 @@ fn a_ticket_of_an_earlier_epoch_has_the_rank_that_its_number_gives() {
     let header = Header { epoch: EPOCH, next: base + 6, base_page: 64, inside: None };
     let mut gone = Box::new([0; crate::PAGE_WORDS]);
     gone[0] = 1 << 2;
-    let image = Image { header, pages: vec![(64, gone)], entries: vec![] };
+    let image = Image { header, pages: vec![(64, gone)], entries: vec![], bound: vec![] };
     let mut zone =
         Zone::restore(Policy { mode: Mode::Hold, ..policy(10) }, image, at(0)).expect("consistent");
     let view = view(&mut zone, at(1));
@@ -515,6 +521,7 @@ fn damaged_images_are_refused() {
         header: Header { epoch: EPOCH, next, base_page, inside: None },
         pages: vec![(base_page, Box::new([1; crate::PAGE_WORDS]))],
         entries,
+        bound: vec![],
     };
     let refused = |image| Zone::restore(policy(1), image, at(0)).err().expect("refused").0;
     let entry = Entry { at_ms: 0, unix_s: 0, life_s: 300 };
@@ -535,4 +542,57 @@ fn save(image: &mut Image, delta: Delta) {
     }
     image.entries.extend(delta.entered);
     image.entries.retain(|(seq, _)| !delta.forgotten.contains(seq));
+}
+
+/// Four people of whom three are inside, of which one left. Returns what shows whether each rule of leaving holds.
+fn leaves() -> [bool; 3] {
+    let mut zone = Zone::new(Policy { max_active: 3, ..policy(600) }, EPOCH, at(0));
+    zone.join(5, at(0));
+    let mut leave = |claim, proof| zone.leave(&[Leaver { claim, proof, address: 0 }], at(1))[0];
+    let foreign = leave(Claim { epoch: EPOCH + 1, seq: 0 }, Proof::Token);
+    let unborn = leave(claim(5), Proof::Visit);
+    assert_eq!(unborn, Departure::Unknown);
+    assert_eq!(leave(claim(3), Proof::Name), Departure::Waits);
+    assert_eq!(leave(claim(1), Proof::Token), Departure::Visit);
+    assert_eq!(leave(claim(3), Proof::Token), Departure::Place);
+    let verdicts = zone.enter(&[claim(1), claim(3)], at(2)).verdicts;
+    [foreign == Departure::Unknown, verdicts[0] == Verdict::Gone, verdicts[1] == Verdict::Gone]
+}
+
+#[test]
+fn only_what_this_line_gave_out_leaves_and_only_once() {
+    assert_eq!(leaves(), [true; 3]);
+}
+
+#[cfg(feature = "sabotage")]
+#[test]
+fn each_rule_of_leaving_is_needed() {
+    use crate::sabotage::{Rule, break_rule};
+    for (rule, broken) in [(Rule::LeaveEpoch, 0), (Rule::Replay, 1), (Rule::GivingUp, 2)] {
+        break_rule(Some(rule));
+        let held = leaves();
+        break_rule(None);
+        assert!(!held[broken], "{rule:?}: {held:?}");
+    }
+}
+
+/// The slots of those who entered and left count for the whole minute, also after restarts.
+#[test]
+fn whoever_left_still_counts_in_the_window_after_restarts() {
+    let policy = Policy { pass_ttl_s: 60, ..policy(3) };
+    let mut zone = Zone::new(policy, EPOCH, at(0));
+    zone.join(3, at(0));
+    let header = zone.take_delta().expect("new").header;
+    let gone = zone.segments[0].gone[0].clone();
+    let leavers = [0, 1, 2].map(|seq| Leaver { claim: claim(seq), proof: Proof::Token, address: 0 });
+    assert_eq!(zone.leave(&leavers, at(10)), [Departure::Visit; 3]);
+    let entries = zone.take_delta().expect("left").entered;
+    let image = Image { header, pages: vec![(0, Box::new(*gone))], entries, bound: vec![] };
+    let mut zone = Zone::restore(policy, image, at(1_000)).expect("consistent");
+    assert!(zone.take_delta().is_none_or(|delta| delta.forgotten.is_empty()));
+    zone.beat(&[], at(30_000));
+    assert!(zone.take_delta().is_none_or(|delta| delta.forgotten.is_empty()), "the window needs them");
+    assert!(!is_in(&zone.join(1, at(31_000)).verdicts[0]));
+    zone.beat(&[], at(61_001));
+    assert_eq!(zone.take_delta().expect("old").forgotten.len(), 3);
 }

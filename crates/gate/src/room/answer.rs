@@ -65,16 +65,17 @@ impl Room {
                 if entry.at_ms == at_ms {
                     self.publish_entered(&ticket, at_ms);
                 }
-                Ok(self.entered(&ticket, entry))
+                Ok(self.entered(&ticket, entry, at_ms))
             }
         }
     }
 
-    /// The reply to a holder who entered.
-    pub(super) fn entered(&self, ticket: &Ticket, entry: Entry) -> Reply {
+    /// The reply to a holder who entered. `now_ms` is on the clock of the entry.
+    pub(super) fn entered(&self, ticket: &Ticket, entry: Entry, now_ms: u64) -> Reply {
         let Entry { unix_s: entered_unix_s, life_s: ttl_s, .. } = entry;
         let pass = PassClaims { epoch: ticket.epoch, seq: ticket.seq, entered_unix_s, ttl_s };
-        Reply::Entered { token: self.seal(ticket), pass }
+        let age_s = now_ms.saturating_sub(entry.at_ms) / 1_000;
+        Reply::Entered { token: self.seal(ticket), pass, age_s }
     }
 
     /// The reply to a holder who waits, at `now` here and `now_ms` on the store's clock.

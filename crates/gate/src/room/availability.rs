@@ -82,6 +82,7 @@ impl Room {
         if self.away_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             // It may come back with an older state.
             self.gone.forget();
+            self.leavers.forget();
             self.bus.publish(StoreLost { zone: self.id });
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use admission::{Claim, Policy, Ticket, Verdict};
+use admission::{Claim, Departure, Leaver, Policy, Ticket, Verdict};
 use store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
@@ -15,6 +15,9 @@ const CLAIM_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the store may take for a join. After that the caller is asked to try again. A ticket that was given out
 /// meanwhile has no holder, and is evicted.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long the store may take for a leaver. After that the caller is asked to try again.
+const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Where the lane sends the store's answer.
 pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
@@ -33,6 +36,8 @@ pub(super) enum Call {
     Join(Answer<JoinedOne>),
     /// Decide about a ticket.
     Claim(Claim, Answer<(Verdict, u64)>),
+    /// Let a holder leave.
+    Leave(Leaver, Answer<Departure>),
 }
 
 impl Room {
@@ -75,6 +80,12 @@ impl Room {
         let (answer, answered) = oneshot::channel();
         self.call(Call::Claim(Claim { epoch: ticket.epoch, seq: ticket.seq }, answer))?;
         within(CLAIM_TIMEOUT, answered).await
+    }
+
+    pub(super) async fn ask_to_leave(&self, leaver: Leaver) -> Result<Departure, Refusal> {
+        let (answer, answered) = oneshot::channel();
+        self.call(Call::Leave(leaver, answer))?;
+        within(LEAVE_TIMEOUT, answered).await
     }
 
     fn call(&self, call: Call) -> Result<(), Refusal> {

@@ -164,6 +164,7 @@ impl Room {
         let now = self.current.load();
         if before.view.epoch != now.view.epoch || before.view.policy != now.view.policy {
             self.gone.forget();
+            self.leavers.forget();
         }
         self.open.store(true, Ordering::Relaxed);
         self.publish_differences(&before.view);

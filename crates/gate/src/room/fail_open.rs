@@ -40,7 +40,7 @@ impl Room {
         if ticket.epoch == EPOCH || self.is_new_entry(ticket.epoch, ticket.seq) {
             self.publish_admitted(ticket.epoch, ticket.seq, entry, now_ms);
         }
-        Some(self.entered(&ticket, entry))
+        Some(self.entered(&ticket, entry, now_ms))
     }
 
     /// Whether the zone admits everybody without the store now.
@@ -62,8 +62,9 @@ impl Room {
         let at_ms = ticket.issued_ms;
         let life_s = ticket.first_told.map_or(0, FirstTold::wait_s);
         let entry = Entry { at_ms, unix_s: at_ms / 1_000, life_s };
-        let is_good = unix_ms() <= entry.expires_ms();
-        Some(if is_good { Ok(self.entered(ticket, entry)) } else { Err(Refusal::Gone) })
+        let now_ms = unix_ms();
+        let is_good = now_ms <= entry.expires_ms();
+        Some(if is_good { Ok(self.entered(ticket, entry, now_ms)) } else { Err(Refusal::Gone) })
     }
 }
 

@@ -57,7 +57,7 @@ impl GoneTickets {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn era(&self) -> Era {
+    pub(super) fn era(&self) -> Era {
         Era(self.memory().era)
     }
 
@@ -70,7 +70,7 @@ impl GoneTickets {
         self.len.store(0, Ordering::Relaxed);
     }
 
-    fn remember(&self, ticket: Key, era: Era, now: Instant) {
+    pub(super) fn remember(&self, ticket: Key, era: Era, now: Instant) {
         let mut memory = self.memory();
         if memory.era != era.0 {
             return;
@@ -89,7 +89,7 @@ impl GoneTickets {
         self.len.store(memory.tickets.len(), Ordering::Relaxed);
     }
 
-    fn has(&self, ticket: Key, now: Instant) -> bool {
+    pub(super) fn has(&self, ticket: Key, now: Instant) -> bool {
         if self.len.load(Ordering::Relaxed) == 0 {
             return false;
         }

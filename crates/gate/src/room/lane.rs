@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Weak};
 
-use admission::{Claim, Policy, Verdict};
+use admission::{Claim, Departure, Leaver, Policy, Verdict};
 use events::{Joined, StoreCall};
 use store::{MAX_BATCH, Store, StoreError};
 use tokio::{
@@ -19,7 +19,6 @@ use super::{
     Room,
     calls::{Answer, Call, JoinedOne},
     orders::Orders,
-    visitors::Taken,
 };
 
 /// How old a view becomes before it is renewed. Its age adds to the time that a holder may be silent. It is also the
@@ -31,6 +30,7 @@ const BEAT: Duration = Duration::from_secs(1);
 struct Batch {
     joins: Vec<Answer<JoinedOne>>,
     claims: Vec<(Claim, Answer<(Verdict, u64)>)>,
+    leavers: Vec<(Leaver, Answer<Departure>)>,
 }
 
 impl Batch {
@@ -38,20 +38,22 @@ impl Batch {
         match call {
             Call::Join(answer) => self.joins.push(answer),
             Call::Claim(claim, answer) => self.claims.push((claim, answer)),
+            Call::Leave(leaver, answer) => self.leavers.push((leaver, answer)),
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.joins.is_empty() && self.claims.is_empty()
+        self.joins.is_empty() && self.claims.is_empty() && self.leavers.is_empty()
     }
 
     fn is_full(&self) -> bool {
-        self.joins.len() == MAX_BATCH || self.claims.len() == MAX_BATCH
+        [self.joins.len(), self.claims.len(), self.leavers.len()].contains(&MAX_BATCH)
     }
 
     fn refuse(&mut self, error: &StoreError) {
         refuse(self.joins.drain(..), error);
         refuse(self.claims.drain(..).map(|(_, answer)| answer), error);
+        refuse(self.leavers.drain(..).map(|(_, answer)| answer), error);
     }
 }
 
@@ -98,6 +100,7 @@ pub(super) async fn run<S: Store>(
             beat_at = beat_at.max(Instant::now());
         }
         let orders = orders.take();
+        let departed = leave(&*store, &room, &mut batch).await;
         // The beat goes first. It reports who polled while the store was slow, before the store decides about others.
         let mut beaten = true;
         if let Some(policy) = orders.open {
@@ -105,6 +108,7 @@ pub(super) async fn run<S: Store>(
         } else if room.is_open()
             && (room.take_unreported()
                 || orders.renew
+                || departed.iter().any(|(_, departure)| *departure == Departure::Place)
                 || orders.follow.is_some()
                 || (!idle && beat_at <= Instant::now()))
         {
@@ -117,10 +121,11 @@ pub(super) async fn run<S: Store>(
                 open(&*store, &room, policy).await;
             }
         } else {
-            if orders.visits && room.is_open() && !room.is_away() {
-                report_visits(&*store, &room).await;
-            }
             beaten = false;
+        }
+        // Whoever gave up a place has none in the view either, once that is answered.
+        for (answer, departure) in departed {
+            let _ = answer.send(Ok(departure));
         }
         for done in orders.settle {
             // The caller may have gone.
@@ -202,18 +207,50 @@ async fn enter<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
     }
 }
 
-/// Reports who is active inside and who left.
-async fn report_visits<S: Store>(store: &S, room: &Room) {
-    let taken = room.visitors.take();
-    let Taken { seen, left } = taken.clone();
+/// Lets holders leave. Returns what to answer.
+async fn leave<S: Store>(store: &S, room: &Room, batch: &mut Batch) -> Vec<(Answer<Departure>, Departure)> {
+    batch.leavers.retain(|(_, answer)| !answer.is_closed());
+    if batch.leavers.is_empty() || room.is_away() {
+        return Vec::new();
+    }
+    // Each once, however many callers ask for it.
+    let mut leavers: Vec<Leaver> = batch.leavers.iter().map(|(leaver, _)| *leaver).collect();
+    leavers.sort_unstable();
+    leavers.dedup();
     let asked = Instant::now();
-    let told = seen.len() + left.len();
-    let reported = room.timed(StoreCall::Visits, told, store.visits(&room.zone, seen, left)).await;
+    let call = store.leave(&room.zone, leavers.clone());
+    let departures = room.timed(StoreCall::Leave, leavers.len(), call).await;
+    room.note_answer(asked, &departures);
+    match departures {
+        Ok(departures) => {
+            let departed = batch.leavers.drain(..).filter_map(|(leaver, answer)| {
+                let found = leavers.binary_search(&leaver).ok()?;
+                let departure = *departures.get(found)?;
+                if departure == Departure::Visit {
+                    room.visitors.leave(leaver.claim.seq);
+                }
+                Some((answer, departure))
+            });
+            departed.collect()
+        }
+        Err(error) => {
+            refuse(batch.leavers.drain(..).map(|(_, answer)| answer), &error);
+            Vec::new()
+        }
+    }
+}
+
+/// Reports who is active inside.
+async fn report_visits<S: Store>(store: &S, room: &Room) {
+    let seen = room.visitors.take();
+    let asked = Instant::now();
+    let call = store.visits(&room.zone, seen.clone());
+    let reported = room.timed(StoreCall::Visits, seen.len(), call).await;
     room.note_answer(asked, &reported);
     match reported {
         Ok(left) => room.visitors.set_left(left),
         // It is made again with the next one.
-        Err(_) => room.visitors.give_back(taken),
+        Err(_) => room.visitors.give_back(&seen),
     }
 }
 

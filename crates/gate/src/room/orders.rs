@@ -18,8 +18,6 @@ pub(super) struct Pending {
     pub(super) open: Option<Policy>,
     /// Fetch a view now.
     pub(super) renew: bool,
-    /// Report who left now.
-    pub(super) visits: bool,
     /// Fetch a view now. If it has another policy than this one, which the store keeps, open the zone with this one.
     pub(super) follow: Option<Policy>,
     /// Report when the orders given before are done. There is one for each change of the zone that is being made.

@@ -1,7 +1,7 @@
-//! Who is inside, as far as this server knows: who was active here since the last report, who leaves, and who left.
+//! Who is inside, as far as this server knows: who was active here since the last report, and who left.
 //!
-//! Activity is a bit that is set without a lock, once somebody of its page was active here. Invariant: an activity and a leave are
-//! reported by the next report, or by a later one if that fails.
+//! Activity is a bit that is set without a lock, once somebody of its page was active here. Invariants: an activity is reported by the
+//! next report, or by a later one if that fails. A visit is one of this line: an epoch that the line does not know marks nobody.
 
 use std::{
     collections::HashMap,
@@ -15,7 +15,7 @@ use admission::{PAGE_TICKETS, PAGE_WORDS, PagePolls, Words};
 use arc_swap::ArcSwap;
 use store::Left;
 
-use super::polls::Page;
+use super::{LATELY_JOINED, Room, polls::Page};
 
 /// A page that nobody was active in for so many reports is forgotten.
 const QUIET_REPORTS: u32 = 60;
@@ -34,19 +34,12 @@ pub(super) struct Visitors {
     seen: ArcSwap<HashMap<u64, Noted>>,
     /// Held while pages are added or removed.
     changing: Mutex<()>,
-    /// The tickets whose holders leave.
-    leaving: Mutex<Vec<u64>>,
     /// The tickets whose holders left lately, by page.
     left: ArcSwap<HashMap<u64, Arc<Words>>>,
+    /// The line's earlier epochs, each with the number that its tickets are below.
+    epochs: ArcSwap<Vec<(u32, u64)>>,
     /// Whether the last report was of a zone that counts the people inside.
     counted: AtomicBool,
-}
-
-/// What a report takes.
-#[derive(Clone, Default)]
-pub(super) struct Taken {
-    pub(super) seen: Vec<PagePolls>,
-    pub(super) left: Vec<PagePolls>,
 }
 
 impl Visitors {
@@ -64,13 +57,8 @@ impl Visitors {
         self.seen.store(Arc::new(pages));
     }
 
-    /// Notes that the visitor with this ticket leaves. Until the store has heard of it, only this server knows.
+    /// Notes that the store ended the visit of this ticket.
     pub(super) fn leave(&self, seq: u64) {
-        let mut leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.has_left(seq) {
-            return;
-        }
-        leaving.push(seq);
         let mut left = HashMap::clone(&self.left.load());
         set(&mut left, seq);
         self.left.store(Arc::new(left));
@@ -88,7 +76,7 @@ impl Visitors {
     }
 
     /// Takes what was noted since the last report.
-    pub(super) fn take(&self) -> Taken {
+    pub(super) fn take(&self) -> Vec<PagePolls> {
         let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let mut pages = HashMap::clone(&self.seen.load());
         let mut seen = Vec::new();
@@ -102,41 +90,55 @@ impl Visitors {
         // An activity that is noted in such a page at this very moment is lost. The visitor's next one is not.
         pages.retain(|_, noted| noted.quiet < QUIET_REPORTS);
         self.seen.store(Arc::new(pages));
-        let leaving = std::mem::take(&mut *self.leaving.lock().unwrap_or_else(PoisonError::into_inner));
-        let mut left = HashMap::<u64, Box<Words>>::new();
-        for seq in leaving {
-            let (page, word, bit) = place(seq);
-            left.entry(page).or_insert_with(|| Box::new([0; PAGE_WORDS]))[word] |= bit;
-        }
-        Taken { seen, left: left.into_iter().map(|(page, words)| PagePolls { page, words }).collect() }
+        seen
     }
 
     /// Notes again what a failed report had taken.
-    pub(super) fn give_back(&self, taken: Taken) {
-        let seqs = |pages: &[PagePolls]| -> Vec<u64> {
-            let of_word = |first: u64, word: u64| {
-                (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| first + bit)
-            };
-            let of_page = |page: &PagePolls| {
-                let first = page.page * PAGE_TICKETS as u64;
-                page.words
-                    .iter()
-                    .zip((first..).step_by(64))
-                    .flat_map(|(&word, first)| of_word(first, word))
-                    .collect::<Vec<_>>()
-            };
-            pages.iter().flat_map(of_page).collect()
+    pub(super) fn give_back(&self, seen: &[PagePolls]) {
+        let of_word = |first: u64, word: u64| {
+            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| first + bit)
         };
-        seqs(&taken.seen).into_iter().for_each(|seq| self.note(seq));
-        self.leaving.lock().unwrap_or_else(PoisonError::into_inner).extend(seqs(&taken.left));
+        for page in seen {
+            let words = page.words.iter().zip((page.page * PAGE_TICKETS as u64..).step_by(64));
+            words.flat_map(|(&word, first)| of_word(first, word)).for_each(|seq| self.note(seq));
+        }
     }
 
-    /// Takes in who left, as the store says. Those who leave just now have left, too.
+    /// Takes in who left, as the store says. The lane makes one call at a time, so the store knows of all who left here.
     pub(super) fn set_left(&self, left: Left) {
-        let leaving = self.leaving.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut pages: HashMap<u64, Arc<Words>> = left.into_iter().collect();
-        leaving.iter().for_each(|&seq| set(&mut pages, seq));
-        self.left.store(Arc::new(pages));
+        self.left.store(Arc::new(left.pages.into_iter().collect()));
+        if **self.epochs.load() != left.epochs {
+            self.epochs.store(Arc::new(left.epochs));
+        }
+    }
+}
+
+impl Room {
+    /// Whether a ticket is one of this line, as far as this server knows. Numbers may have been given out since the view in use was
+    /// made.
+    fn is_of_line(&self, epoch: u32, seq: u64) -> bool {
+        let current = self.current.load();
+        let view = &current.view;
+        if epoch == view.epoch {
+            return seq < view.next + LATELY_JOINED;
+        }
+        self.visitors.epochs.load().iter().any(|&(of, below)| of == epoch && seq < below)
+    }
+
+    /// Whether the visit of this ticket was left lately.
+    pub(crate) fn has_left(&self, epoch: u32, seq: u64) -> bool {
+        self.policy().max_active > 0 && self.visitors.has_left(seq) && self.is_of_line(epoch, seq)
+    }
+
+    /// Notes that the visitor with this ticket is active. A ticket of another line has somebody else's number.
+    pub(crate) fn note_visit(&self, epoch: u32, seq: u64) {
+        #[cfg(feature = "sabotage")]
+        if admission::sabotage::on(admission::sabotage::Rule::Activity) {
+            return;
+        }
+        if self.policy().max_active > 0 && self.is_of_line(epoch, seq) {
+            self.visitors.note(seq);
+        }
     }
 }
 
@@ -174,14 +176,12 @@ mod tests {
         for seq in [5, 64, 9_000, 5] {
             visitors.note(seq);
         }
-        visitors.leave(70);
         let taken = visitors.take();
-        assert_eq!((seqs(&taken.seen), seqs(&taken.left)), (vec![5, 64, 9_000], vec![70]));
-        assert!(visitors.take().seen.is_empty() && visitors.take().left.is_empty());
-        visitors.give_back(taken);
+        assert_eq!(seqs(&taken), [5, 64, 9_000]);
+        assert!(visitors.take().is_empty());
+        visitors.give_back(&taken);
         visitors.note(6);
-        let again = visitors.take();
-        assert_eq!((seqs(&again.seen), seqs(&again.left)), (vec![5, 6, 64, 9_000], vec![70]));
+        assert_eq!(seqs(&visitors.take()), [5, 6, 64, 9_000]);
     }
 
     #[test]
@@ -189,13 +189,12 @@ mod tests {
         let visitors = Visitors::default();
         visitors.leave(9_000);
         assert!(visitors.has_left(9_000) && !visitors.has_left(9_001));
-        visitors.set_left(Vec::new());
-        assert!(visitors.has_left(9_000), "the store has not heard of it yet");
-        let taken = visitors.take();
-        let stored = taken.left.iter().map(|page| (page.page, Arc::new(*page.words))).collect();
-        visitors.set_left(stored);
+        let mut words = [0; PAGE_WORDS];
+        let (page, word, bit) = place(9_000);
+        words[word] = bit;
+        visitors.set_left(Left { pages: vec![(page, Arc::new(words))], epochs: Vec::new() });
         assert!(visitors.has_left(9_000));
-        visitors.set_left(Vec::new());
+        visitors.set_left(Left::default());
         assert!(!visitors.has_left(9_000));
     }
 
@@ -208,6 +207,6 @@ mod tests {
         }
         assert!(visitors.seen.load().is_empty());
         visitors.note(5);
-        assert_eq!(seqs(&visitors.take().seen), [5]);
+        assert_eq!(seqs(&visitors.take()), [5]);
     }
 }

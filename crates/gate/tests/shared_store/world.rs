@@ -8,7 +8,8 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Definition, Joined, Mode, Now, PagePolls, Policy, SealKey, Seals, View, ZoneId,
+    Claim, Decided, Definition, Departure, Joined, Leaver, Mode, Now, PagePolls, Policy, SealKey, Seals,
+    View, ZoneId,
 };
 use events::Bus;
 use gate::{
@@ -226,8 +227,16 @@ impl Store for Fake {
         self.decide(zone, |engine, now| engine.beat(zone, &polls, told_ms, now)).await
     }
 
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>, left: Vec<PagePolls>) -> Result<Left> {
-        self.decide(zone, |engine, now| engine.visits(zone, &seen, &left, now)).await
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
+        self.decide(zone, |engine, now| engine.visits(zone, &seen, now)).await
+    }
+
+    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
+        self.decide(zone, |engine, now| engine.leave(zone, &leavers, now)).await
+    }
+
+    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
+        self.decide(zone, |engine, now| engine.bind(zone, claim, address, now)).await
     }
 }
 
@@ -263,8 +272,16 @@ impl Store for Shared {
     async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
         self.0.beat(zone, polls, told_ms).await
     }
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>, left: Vec<PagePolls>) -> Result<Left> {
-        self.0.visits(zone, seen, left).await
+    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
+        self.0.visits(zone, seen).await
+    }
+
+    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
+        self.0.leave(zone, leavers).await
+    }
+
+    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
+        self.0.bind(zone, claim, address).await
     }
 }
 
@@ -347,7 +364,7 @@ pub(crate) fn waits(reply: &Reply) -> (Token, bool) {
 /// The token, the name of the entry, and when it was.
 pub(crate) fn is_in(reply: &Reply) -> (Token, (u32, u64), u64) {
     match reply {
-        Reply::Entered { token, pass } => (*token, (pass.epoch, pass.seq), pass.entered_unix_s),
+        Reply::Entered { token, pass, .. } => (*token, (pass.epoch, pass.seq), pass.entered_unix_s),
         Reply::Waiting { .. } => panic!("waits: {reply:?}"),
     }
 }

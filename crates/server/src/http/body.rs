@@ -40,9 +40,21 @@ impl<S: Sync> FromRequest<S> for Whole {
 /// # Errors
 /// A body that is longer than `most` bytes, that is not JSON, or that is compressed.
 pub(super) fn check(headers: &HeaderMap, body: &impl Body, most: usize) -> Result<(), Problem> {
+    check_kind(headers, body, most, &["application/json"])
+}
+
+/// Like [`check`], for a call that pages make by `navigator.sendBeacon`, which sends a string as plain text.
+///
+/// # Errors
+/// As [`check`].
+pub(super) fn check_beacon(headers: &HeaderMap, body: &impl Body, most: usize) -> Result<(), Problem> {
+    check_kind(headers, body, most, &["application/json", "text/plain"])
+}
+
+fn check_kind(headers: &HeaderMap, body: &impl Body, most: usize, kinds: &[&str]) -> Result<(), Problem> {
     let is_json = |value: &HeaderValue| {
         let kind = value.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
-        kind.trim().eq_ignore_ascii_case("application/json")
+        kinds.iter().any(|wanted| kind.trim().eq_ignore_ascii_case(wanted))
     };
     let coded = |value: &HeaderValue| !value.as_bytes().eq_ignore_ascii_case(b"identity");
     if body.size_hint().lower() > most as u64 {

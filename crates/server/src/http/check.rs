@@ -20,7 +20,7 @@ pub mod served;
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
-use admission::{Policy, Visit, VisitState, ZoneId};
+use admission::{Claim, Departure, Leaver, Policy, Proof, Visit, VisitState, ZoneId};
 use arc_swap::Guard;
 use check::{
     Decision, Gated, Request,
@@ -41,7 +41,10 @@ use limiter::Prefixes;
 use super::{
     Peer, Replied,
     layers::Client,
-    problem::{ADMITTED, DENIED, LEFT, NOT_FOUND, Problem, STORE_AWAY, UNTRUSTED_PROXY, WAITING},
+    problem::{
+        ADMITTED, DENIED, LEFT, NOT_FOUND, NOTHING_TO_LEAVE, OTHER_ADDRESS, Problem, STORE_AWAY,
+        UNTRUSTED_PROXY, WAITING,
+    },
     public::PublicState,
     traffic,
     wait::language::Language,
@@ -57,6 +60,9 @@ const POLL: HeaderName = HeaderName::from_static("weir-poll");
 /// How long a zone and its limits may take to answer a check. A store that hangs counts as away after that, so a proxy never takes a slow
 /// store for a Weir that is away, and opens nothing for it. The recipes' proxies wait 3 s for a reply.
 const LONGEST_ASK: Duration = Duration::from_millis(900);
+
+/// The most cookies of one zone that a visitor may leave with at once.
+const MOST_LEFT: usize = 4;
 
 /// Whether a path is one of the check's.
 pub(super) fn is_path(path: &str) -> bool {
@@ -124,7 +130,7 @@ async fn decide(
     let (index, (counted, reply)) = match in_force.routes.decide(&request) {
         Decision::Leave => {
             state.routes.left.inc();
-            return leave(state, in_force, asked, headers);
+            return leave(state, in_force, asked, headers, client).await;
         }
         Decision::Unrouted => {
             state.routes.none.inc();
@@ -142,7 +148,7 @@ async fn decide(
             (index, (Counted::Denied, asked.finish(Problem::from(DENIED).into_reply())))
         }
         Decision::Gated { index, gated } => {
-            let call = Call { state, asked, headers, client, gated };
+            let call = Call { state, in_force, asked, headers, client, gated };
             (index, call.answer().await)
         }
     };
@@ -150,33 +156,77 @@ async fn decide(
     reply
 }
 
-/// Ends the visits that a visitor has here.
-fn leave(
+/// Ends the visits that a visitor has here, and gives up the places.
+async fn leave(
     state: &PublicState,
     in_force: &InForce,
     asked: &Asked<'_>,
     headers: &HeaderMap,
+    client: Client,
 ) -> Response<Full<bytes::Bytes>> {
-    let now_s = clock::unix_ms() / 1_000;
-    let mut response = Problem::from(LEFT).into_reply();
+    let (mut has_left, mut trouble, mut removed) = (false, None, Vec::new());
     let zones: BTreeMap<&ZoneId, &Gated> =
         in_force.routes.gated().map(|gated| (&gated.zone, gated)).collect();
     for (zone, gated) in zones {
         let name = gated.cookie.get(asked.is_secure);
-        let mut visits = held(headers, name).filter_map(|held| match held {
-            Held::Visit(sealed) => Some(sealed),
-            Held::Place(_) => None,
-        });
-        let Some(first) = visits.next() else { continue };
-        for sealed in std::iter::once(first).chain(visits) {
-            if let Some((visit, VisitState::Open | VisitState::Renew)) = state.gate.visit(zone, sealed, now_s)
-            {
-                state.gate.leave(zone, visit.seq);
+        let mut is_free = false;
+        for held in held(headers, name).take(MOST_LEFT) {
+            match leave_zone(state, zone, held, client).await {
+                Ok(left) => {
+                    has_left |= left;
+                    is_free = true;
+                }
+                Err(problem) => trouble = Some(problem),
             }
         }
-        response.headers_mut().append(SET_COOKIE, cookie::none(name, asked.is_secure));
+        if is_free {
+            removed.push(cookie::none(name, asked.is_secure));
+        }
+    }
+    let problem = match trouble {
+        _ if has_left => LEFT.into(),
+        Some(problem) => problem,
+        None => NOTHING_TO_LEAVE.into(),
+    };
+    let mut response = problem.into_reply();
+    for cookie in removed {
+        response.headers_mut().append(SET_COOKIE, cookie);
     }
     asked.finish(response)
+}
+
+/// Lets a visitor leave one zone. Returns whether there was anything to leave, now or before.
+async fn leave_zone(
+    state: &PublicState,
+    zone: &ZoneId,
+    held: Held<'_>,
+    client: Client,
+) -> Result<bool, Problem> {
+    let address = address_digest(client.0);
+    let left = match held {
+        Held::Place(token) => {
+            traffic::check_limit(state, zone.as_str(), LimitedCall::Entry, client, Some(token), &mut None)
+                .await?;
+            state.gate.leave_with(zone.as_str(), token, address).await
+        }
+        Held::Visit(sealed) => {
+            let now_s = clock::unix_ms() / 1_000;
+            let Some((visit, of_visit)) = state.gate.visit(zone, sealed, now_s) else {
+                return Ok(false);
+            };
+            if visit.address != 0 && visit.address != address {
+                return Err(OTHER_ADDRESS.into());
+            }
+            let proof = if of_visit == VisitState::Ended { Proof::Name } else { Proof::Visit };
+            let claim = Claim { epoch: visit.epoch, seq: visit.seq };
+            state.gate.leave(zone, Leaver { claim, proof, address: 0 }).await
+        }
+    };
+    match left {
+        Ok(Departure::Waits) | Err(Refusal::Gone | Refusal::BadToken) => Ok(false),
+        Ok(_) => Ok(true),
+        Err(refusal) => Err(refusal.into()),
+    }
 }
 
 /// Whether a request only shows something, so that a browser may repeat it.
@@ -229,6 +279,7 @@ impl Asked<'_> {
 /// A question about a request that a zone is for.
 struct Call<'a> {
     state: &'a PublicState,
+    in_force: &'a InForce,
     asked: &'a Asked<'a>,
     headers: &'a HeaderMap,
     client: Client,
@@ -279,7 +330,7 @@ impl Call<'_> {
                 }
             };
             if let Some((visit, state)) = self.state.gate.visit(zone, sealed, now_s)
-                && (visit.address == 0 || visit.address == self.address())
+                && (!self.gated.bind_address || visit.address == self.address())
                 && state != VisitState::Ended
             {
                 self.state.gate.note_visit(zone, &visit);
@@ -293,8 +344,6 @@ impl Call<'_> {
         let late = |_| Err(Problem::new(STORE_AWAY, "the store did not answer in time").retry_after(3));
         let (counted, mut response) = match asked.unwrap_or_else(late) {
             Ok(ZoneAnswer::Entered(visit)) => {
-                let visit =
-                    Visit { address: if self.gated.bind_address { self.address() } else { 0 }, ..visit };
                 (Counted::Entered, self.let_in(Some(self.visit_cookie(name, visit, now_s))))
             }
             Ok(ZoneAnswer::Waits { why, token }) => {
@@ -311,7 +360,8 @@ impl Call<'_> {
         (counted, response)
     }
 
-    /// Asks the zone for a visitor without an open visit. Whoever lost the place gets a new one.
+    /// Asks the zone for a visitor without an open visit. Whoever lost the place gets a new one, and so does whoever shows the place of a
+    /// visit that ended, or that began at another address.
     async fn ask(
         &self,
         token: Option<&[u8]>,
@@ -325,36 +375,40 @@ impl Call<'_> {
             match state.gate.entry(zone.as_str(), token).await {
                 Err(Refusal::BadToken | Refusal::Gone) => {}
                 Err(refusal) => return Err(refusal.into()),
-                Ok(reply) => return Ok(self.zone_answer(&reply, now_s)),
+                Ok(reply) => {
+                    if let Some(answer) = self.zone_answer(&reply, now_s).await? {
+                        return Ok(answer);
+                    }
+                }
             }
             // A new place counts as one.
             traffic::check_limit(state, zone.as_str(), LimitedCall::Wait, self.client, None, limit).await?;
         }
         let reply = state.gate.wait(zone.as_str(), None).await?;
-        Ok(self.zone_answer(&reply, now_s))
+        // The visit of a new entry is over at once only if the store lost the entry.
+        self.zone_answer(&reply, now_s).await?.ok_or_else(|| Problem::from(STORE_AWAY).retry_after(1))
     }
 
-    /// What a reply means for the visitor.
-    fn zone_answer(&self, reply: &Reply, now_s: u64) -> ZoneAnswer {
-        match *reply {
+    /// What a reply means for the visitor; none if it is an entry whose visit is over or another one's.
+    async fn zone_answer(&self, reply: &Reply, now_s: u64) -> Result<Option<ZoneAnswer>, Problem> {
+        Ok(match *reply {
             Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale } => {
                 let why = Why::Waiting { rank, eta, reason, stale, period_ms: polling_period_ms };
-                ZoneAnswer::Waits { why, token }
+                Some(ZoneAnswer::Waits { why, token })
             }
-            Reply::Entered { pass, .. } => {
-                // An entry is repeated for as long as its pass is valid. If it seems older, the store's clock is wrong, and a visit that
-                // begins must not end with the next request.
-                let longest_s = u64::from(pass.ttl_s.min(self.policy().visit_ttl_s - 1));
-                let began_s = now_s - now_s.saturating_sub(pass.entered_unix_s).min(longest_s);
-                ZoneAnswer::Entered(Visit {
-                    epoch: pass.epoch,
-                    seq: pass.seq,
-                    began_s,
-                    seen_s: now_s,
-                    address: 0,
-                })
+            Reply::Entered { pass, age_s, .. } => {
+                let address = if self.is_zone_bound() { self.address() } else { 0 };
+                let visit = self.state.gate.visit_of(&self.gated.zone, &pass, age_s, address, now_s).await?;
+                visit.map(ZoneAnswer::Entered)
             }
-        }
+        })
+    }
+
+    /// Whether a route of the zone binds visits to addresses. Then all of them are bound, so that a visit that begins on one route is the
+    /// same person's on another.
+    fn is_zone_bound(&self) -> bool {
+        let zone = &self.gated.zone;
+        self.in_force.routes.gated().any(|gated| gated.bind_address && gated.zone == *zone)
     }
 
     /// Lets the request through, or tells the page's script that it will be let through.

@@ -14,7 +14,7 @@ use crate::passes::Passes;
 /// The body of a reply to a poll. `passes` signs the pass of a holder who entered.
 pub(super) fn write(passes: &Passes, zone: &str, reply: &Reply) -> String {
     match reply {
-        Reply::Entered { token, pass } => {
+        Reply::Entered { token, pass, .. } => {
             let mut out = String::with_capacity(896);
             out.push_str(r#"{"canEnter":true,"token":""#);
             out.push_str(token_text(token));

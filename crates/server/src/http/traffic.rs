@@ -19,7 +19,7 @@ use limiter::{Decision, layer::Announced};
 use super::{
     JSON, MAX_BODY, Replied,
     body::{self, BodyRead},
-    boxed,
+    boxed, check,
     layers::Client,
     openapi::public as shapes,
     origin,
@@ -55,10 +55,11 @@ pub(super) async fn entry(
     routed(Poll::Entry, &state, client, request).await
 }
 
-/// The holder of an entry leaves: where a zone limits the people inside, somebody else may enter.
+/// The holder leaves: gives up the place, or ends the visit, so that somebody else may enter. The body may also come as `text/plain`,
+/// as `navigator.sendBeacon` sends a string.
 #[utoipa::path(
     post, path = "/traffic/leave", tag = "waiting",
-    request_body = shapes::Leave, responses((status = 204, description = "The holder counts as gone"))
+    request_body = shapes::Leave, responses((status = 204, description = "The place is free, or the visit is over"))
 )]
 pub(super) async fn leave(
     State(state): State<PublicState>,
@@ -67,12 +68,12 @@ pub(super) async fn leave(
 ) -> Result<(StatusCode, Extension<BodyRead>), Problem> {
     let (head, mut body) = request.into_parts();
     origin::check(&state.cors_origins, &head.headers)?;
-    body::check(&head.headers, &body, MAX_BODY)?;
+    body::check_beacon(&head.headers, &body, MAX_BODY)?;
     let body = body::read(&mut body, MAX_BODY, state.intake.body_timeout).await?;
     let request::Ask { zone, token } = request::parse(&body, true)?;
     let token = token.as_deref().unwrap_or_default().as_bytes();
     check_limit(&state, &zone, LimitedCall::Entry, client, Some(token), &mut None).await?;
-    state.gate.leave_with(&zone, token).await?;
+    state.gate.leave_with(&zone, token, check::address_digest(client.0)).await?;
     Ok((StatusCode::NO_CONTENT, Extension(BodyRead)))
 }
 

@@ -26,7 +26,7 @@ use std::{
 use admission::{Delta, Entry, Header, Image, Learned, PAGE_WORDS, Words, ZoneId};
 use redb::{
     Builder, Database, Durability, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError,
-    WriteTransaction,
+    TableHandle as _, WriteTransaction,
 };
 
 use self::{mark::Mark, record::Record};
@@ -51,6 +51,10 @@ const LEARNED: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("learned"
 /// Zone name -> how many people are inside, for zones that limit them. Older journals have no such table. The digest does not cover
 /// it: at a restart, the number only says for how many people who have not shown themselves the zone leaves room.
 const INSIDE: TableDefinition<'_, &str, u64> = TableDefinition::new("inside");
+
+/// Zone, ticket -> the address that its entry is bound to. Older journals have no such table, and older versions do not read it. The
+/// digest does not cover it: without a row, another address may begin the visit.
+const BOUND: TableDefinition<'_, (u32, u64), u64> = TableDefinition::new("bound");
 
 /// The size of redb's cache, in bytes. A journal has few hot pages.
 const CACHE: usize = 32 << 20;
@@ -258,7 +262,25 @@ fn write_zone(write: &WriteTransaction, id: &ZoneId, number: u32, changes: &Delt
             digest ^= entry_digest((number, seq), old.value());
         }
     }
+    write_bound(write, number, changes)?;
     Ok(digest)
+}
+
+/// Writes the addresses that entries of a zone were bound to. A journal of zones that bind none has no such table.
+fn write_bound(write: &WriteTransaction, number: u32, changes: &Delta) -> Result<(), Fault> {
+    let has_table =
+        || -> Result<bool, Fault> { Ok(write.list_tables()?.any(|table| table.name() == BOUND.name())) };
+    if changes.bound.is_empty() && (changes.forgotten.is_empty() || !has_table()?) {
+        return Ok(());
+    }
+    let mut bound = write.open_table(BOUND)?;
+    for &(seq, address) in &changes.bound {
+        bound.insert((number, seq), address)?;
+    }
+    for &seq in &changes.forgotten {
+        bound.remove((number, seq))?;
+    }
+    Ok(())
 }
 
 type Read = (Record, HashMap<ZoneId, u32>, BTreeMap<ZoneId, Image>);
@@ -281,7 +303,10 @@ fn read(db: &Database) -> Result<Read, Fault> {
         let id = ZoneId::parse(name.value()).map_err(|fault| Fault::Wrong(fault.to_string()))?;
         let header = Header { epoch, next, base_page, inside: None };
         numbers.insert(id.clone(), number);
-        images.insert(number, (id, Image { header, pages: Vec::new(), entries: Vec::new() }));
+        images.insert(
+            number,
+            (id, Image { header, pages: Vec::new(), entries: Vec::new(), bound: Vec::new() }),
+        );
     }
     for row in read.open_table(PAGES)?.iter()? {
         let (key, bytes) = row?;
@@ -297,6 +322,18 @@ fn read(db: &Database) -> Result<Read, Fault> {
         let (at_ms, unix_s, life_s) = entered.value();
         let (_, image) = images.get_mut(&number).ok_or_else(|| wrong("an entry has no zone"))?;
         image.entries.push((seq, Entry { at_ms, unix_s, life_s }));
+    }
+    match read.open_table(BOUND) {
+        Err(TableError::TableDoesNotExist(_)) => {}
+        table => {
+            for row in table?.iter()? {
+                let (key, address) = row?;
+                let (number, seq) = key.value();
+                if let Some((_, image)) = images.get_mut(&number) {
+                    image.bound.push((seq, address.value()));
+                }
+            }
+        }
     }
     if digest != record.digest {
         return Err(wrong("its rows are not those that were written"));

@@ -21,6 +21,7 @@ struct Kept {
     header: Header,
     pages: BTreeMap<u64, Box<Words>>,
     entries: BTreeMap<u64, Entry>,
+    bound: BTreeMap<u64, u64>,
 }
 
 impl Kept {
@@ -29,8 +30,10 @@ impl Kept {
         self.pages.extend(changes.pages.iter().map(|(index, words)| (*index, Box::new(**words))));
         self.pages.retain(|index, _| !changes.dropped.contains(index));
         self.entries.extend(changes.entered.iter().copied());
+        self.bound.extend(changes.bound.iter().copied());
         for seq in &changes.forgotten {
             self.entries.remove(seq);
+            self.bound.remove(seq);
         }
     }
 
@@ -39,6 +42,7 @@ impl Kept {
             header: self.header,
             pages: self.pages.iter().map(|(&index, words)| (index, words.clone())).collect(),
             entries: self.entries.iter().map(|(&seq, &entry)| (seq, entry)).collect(),
+            bound: self.bound.iter().map(|(&seq, &address)| (seq, address)).collect(),
         }
     }
 }
@@ -52,7 +56,12 @@ impl Journal for MemoryJournal {
     fn commit(&mut self, batch: &Batch) -> Result<(), JournalError> {
         self.last_ms = batch.at_ms;
         for (id, changes) in &batch.zones {
-            let new = || Kept { header: changes.header, pages: BTreeMap::new(), entries: BTreeMap::new() };
+            let new = || Kept {
+                header: changes.header,
+                pages: BTreeMap::new(),
+                entries: BTreeMap::new(),
+                bound: BTreeMap::new(),
+            };
             self.zones.entry(id.clone()).or_insert_with(new).apply(changes);
         }
         for (id, learned) in &batch.learned {

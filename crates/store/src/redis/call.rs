@@ -171,9 +171,9 @@ impl<C: Client> Redis<C> {
     }
 }
 
-/// Whether a script can admit people.
+/// Whether a script can admit people, or let them go.
 fn is_decision(script: &'static Script) -> bool {
-    script.name == scripts::JOIN.name || script.name == scripts::ENTER.name
+    [scripts::JOIN.name, scripts::ENTER.name, scripts::LEAVE.name].contains(&script.name)
 }
 
 /// Parses a script's error.

@@ -345,6 +345,22 @@ impl Memory {
         pages
     }
 
+    /// The line's earlier epochs, each with the number that its tickets are below.
+    pub(super) fn past_epochs(&self) -> Vec<(u32, u64)> {
+        wire::past_epochs(&self.past)
+    }
+
+    /// Notes that the holders of these tickets left: they neither wait nor enter again.
+    pub(super) fn note_left(&mut self, seqs: impl IntoIterator<Item = u64>) {
+        for seq in seqs {
+            let (segment, ticket) = split(seq);
+            self.segments.entry(segment).or_insert_with(Bits::new).enters(ticket);
+            if let Some((_, entry)) = self.entries.iter_mut().find(|(of, _)| *of == seq) {
+                entry.life_s = 0;
+            }
+        }
+    }
+
     /// Notes the tickets and entries of a decision.
     pub(super) fn note(&mut self, tickets: impl IntoIterator<Item = (u64, Verdict)>) {
         for (seq, verdict) in tickets {

@@ -30,8 +30,16 @@ script!(
     BEAT, "beat", "zone.lua", "beat.lua"
 );
 script!(
-    /// Takes in which visitors were active and which left, and ends idle visits.
+    /// Takes in which visitors were active, and ends idle visits.
     VISITS, "visits", "zone.lua", "visits.lua"
+);
+script!(
+    /// Lets holders leave.
+    LEAVE, "leave", "zone.lua", "leave.lua"
+);
+script!(
+    /// Binds an entry to an address.
+    BIND, "bind", "bind.lua"
 );
 script!(
     /// Makes a zone known, or changes its policy.

@@ -1,10 +1,10 @@
-//! The visits: reports who is active inside a zone and who left.
+//! The visits: reports who is active inside a zone, and to whom an entry is bound.
 //!
-//! Invariant: every segment in which anybody is inside is passed, so that time passes for all visits.
+//! Invariant: every segment in which anybody is inside is passed to a report, so that time passes for all visits.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
-use admission::{PagePolls, Words};
+use admission::{Claim, PagePolls};
 use bytes::Bytes;
 
 use super::{
@@ -13,28 +13,39 @@ use super::{
     call::{Answer, Refused},
     client::Client,
     lock,
-    memory::Memory,
+    memory::{Memory, split},
     scripts, text,
-    wire::Garbled,
+    wire::{Garbled, Reply},
 };
-use crate::StoreError;
+use crate::{Left, StoreError};
+
+/// The longest life of a pass, in milliseconds: a zone's policy takes no longer one. An entry is bound for no less.
+const LONGEST_PASS_MS: u64 = 3_600_000;
 
 impl<C: Client> Redis<C> {
-    pub(super) async fn report_visits(
-        &self,
-        zone: &Zone,
-        seen: &[PagePolls],
-        left: &[PagePolls],
-    ) -> Result<Vec<(u64, Arc<Words>)>> {
-        let (seen, left) = (by_segment(seen), by_segment(left));
+    pub(super) async fn report_visits(&self, zone: &Zone, seen: &[PagePolls]) -> Result<Left> {
+        let seen = by_segment(seen);
         let range = self.inside_of(zone)?;
-        let segments: BTreeSet<u64> = range.chain(seen.keys().copied()).chain(left.keys().copied()).collect();
+        let segments: BTreeSet<u64> = range.chain(seen.keys().copied()).collect();
         let segments: Vec<u64> = segments.into_iter().collect();
         for slice in segments.chunks(self.max_segments) {
-            self.report_slice(zone, slice, &seen, &left).await?;
+            self.report_slice(zone, slice, &seen).await?;
         }
         let range = self.inside_of(zone)?;
-        Ok(lock(&zone.memory).as_mut().ok_or(StoreError::UnknownZone)?.left_pages(range))
+        let mut memory = lock(&zone.memory);
+        let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
+        Ok(Left { pages: memory.left_pages(range), epochs: memory.past_epochs() })
+    }
+
+    /// Binds an entry to an address, unless it is bound already. Returns the address that it is bound to.
+    pub(super) async fn bind_entry(&self, zone: &Zone, claim: Claim, address: u64) -> Result<u64> {
+        let keys = vec![Bytes::from(format!("{}{}:bound", zone.prefix, split(claim.seq).0))];
+        let field = text(format_args!("{}:{}", claim.epoch, claim.seq));
+        let args = vec![field, Bytes::copy_from_slice(&address.to_be_bytes()), text(LONGEST_PASS_MS)];
+        let reply = self.client.run(&scripts::BIND, keys, args, self.durability.confirm()).await;
+        let bound = Reply::new(reply.map_err(StoreError::from)?)?.bytes()?;
+        let bound = <[u8; 8]>::try_from(&bound[..]).map_err(|_| Garbled("an address"))?;
+        Ok(u64::from_be_bytes(bound))
     }
 
     /// The segments in which anybody is inside, or left lately, as far as this server knows.
@@ -44,21 +55,13 @@ impl<C: Client> Redis<C> {
         Ok(inside.from..inside.end)
     }
 
-    async fn report_slice(
-        &self,
-        zone: &Zone,
-        slice: &[u64],
-        seen: &Polls<'_>,
-        left: &Polls<'_>,
-    ) -> Result<()> {
+    async fn report_slice(&self, zone: &Zone, slice: &[u64], seen: &Polls<'_>) -> Result<()> {
         let own = |memory: &Memory| {
             let mut args = vec![text(slice.len())];
             for segment in slice {
                 args.extend([text(segment), text(memory.left_rev_of(*segment))]);
-                for of in [seen, left] {
-                    let (at, bits) = of.get(segment).map_or((0, Vec::new()), poll_bytes);
-                    args.extend([text(at), Bytes::from(bits)]);
-                }
+                let (at, bits) = seen.get(segment).map_or((0, Vec::new()), poll_bytes);
+                args.extend([text(at), Bytes::from(bits)]);
             }
             args
         };

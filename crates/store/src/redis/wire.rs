@@ -88,6 +88,15 @@ pub(super) fn past(header: &Bytes) -> Bytes {
     header.slice((numbers_of(header) * 8).min(end)..end)
 }
 
+/// The epochs of [`past`], each with the number that its tickets are below. An epoch without tickets is left out.
+pub(super) fn past_epochs(past: &[u8]) -> Vec<(u32, u64)> {
+    let epochs = past.chunks_exact(32).map(|row| (number(&row[..8]), number(&row[24..])));
+    epochs
+        .filter_map(|(epoch, limit)| Some((u32::try_from(epoch).ok()?, limit)))
+        .filter(|of| of.1 > 0)
+        .collect()
+}
+
 /// How many numbers a header has. Behind the numbers and the past epochs, one byte says it.
 fn numbers_of(header: &[u8]) -> usize {
     header.last().map_or(0, |count| usize::from(*count))

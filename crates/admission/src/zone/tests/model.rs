@@ -42,6 +42,7 @@ proptest! {
             header: Header { epoch: EPOCH, next: header_next, base_page, inside: None },
             pages: Vec::new(),
             entries: Vec::new(),
+            bound: Vec::new(),
         };
         let mut gone = Box::new([0; crate::PAGE_WORDS]);
         for seq in first..header_next {

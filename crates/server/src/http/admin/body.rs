@@ -3,7 +3,7 @@
 //! Invariants: an unknown field, a wrong type and a value out of its range are refused. The problem names the field, as in
 //! `policy.admit_per_minute`, and the range of a number that is out of it.
 
-use admission::{Definition, Field, FieldKind, Notice, NoticeFault, Policy, ZoneId};
+use admission::{Claim, Definition, Field, FieldKind, Notice, NoticeFault, Policy, ZoneId};
 use serde_json::{Map, Value};
 
 use crate::http::problem::{MALFORMED_JSON, MISSING_FIELD, Problem, UNKNOWN_FIELD, WRONG_TYPE};
@@ -61,11 +61,11 @@ pub(super) fn draining(body: &[u8]) -> Result<bool, Problem> {
     Ok(draining)
 }
 
-/// Reads which entry of `zone` an operator ends: its `jti`, and the number of its ticket.
+/// Reads which entry of `zone` an operator ends: its `jti`, and its ticket.
 ///
 /// # Errors
 /// A [`Problem`] that says what is wrong.
-pub(super) fn leaver(body: &[u8], zone: &ZoneId) -> Result<(String, u32, u64), Problem> {
+pub(super) fn leaver(body: &[u8], zone: &ZoneId) -> Result<(String, Claim), Problem> {
     let mut fields = object(body)?;
     let wanted = || wrong("jti", &format!("as in \"{zone}/0000002a/1202\""));
     let jti = match fields.remove("jti") {
@@ -76,9 +76,10 @@ pub(super) fn leaver(body: &[u8], zone: &ZoneId) -> Result<(String, u32, u64), P
     rest(&fields, "")?;
     let entry = jti.strip_prefix(zone.as_str()).and_then(|rest| rest.strip_prefix('/')?.split_once('/'));
     let (epoch, seq) = entry.ok_or_else(wanted)?;
-    let entry = u32::from_str_radix(epoch, 16).ok().zip(seq.parse().ok());
-    let (epoch, seq) = entry.ok_or_else(wanted)?;
-    Ok((jti, epoch, seq))
+    let epoch = u32::from_str_radix(epoch, 16).map_err(|_| wanted())?;
+    // A ticket's number is below 2^48.
+    let seq = seq.parse().ok().filter(|seq| *seq < 1_u64 << 48).ok_or_else(wanted)?;
+    Ok((jti, Claim { epoch, seq }))
 }
 
 pub(super) fn object(body: &[u8]) -> Result<Object, Problem> {

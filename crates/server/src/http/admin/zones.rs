@@ -3,10 +3,10 @@
 //! Invariants: a change is a compare-and-set by `If-Match`, all of it or nothing. A dry run makes the same checks, and
 //! stops before the editor.
 
-use admission::{Definition, ZoneId};
+use admission::{Definition, Departure, Leaver as LeavingVisitor, Proof, ZoneId};
 use axum::extract::{RawQuery, State};
 use gate::{
-    OperatorView,
+    OperatorView, Refusal,
     definitions::{Change, DefineError},
 };
 use hyper::StatusCode;
@@ -25,7 +25,7 @@ use crate::{
     clock::unix_ms,
     http::{
         body::Whole,
-        problem::{Problem, UNKNOWN_ZONE},
+        problem::{NOTHING_TO_LEAVE, Problem, UNKNOWN_ZONE},
         stream::fields,
     },
 };
@@ -174,7 +174,7 @@ pub(super) async fn delete(
     set(&state, operator, change, |_| Ok(None)).await
 }
 
-/// Ends a visit: where the zone limits the people inside, somebody else may enter. Within a second, the visitor's cookie counts no more.
+/// Ends a visit, where the zone limits the people inside: somebody else may enter. Within a second, the visitor's cookie counts no more.
 #[utoipa::path(
     post,
     path = "/admin/v1/zones/{id}/leave",
@@ -190,9 +190,23 @@ pub(super) async fn leave(
     Whole(body): Whole,
 ) -> Result<Json<Leaver>, Problem> {
     state.definition(&zone)?;
-    let (jti, epoch, seq) = body::leaver(&body, &zone)?;
-    state.gate.leave(&zone, seq);
-    state.recorder.write_left(&author, &zone, epoch, seq);
+    let (jti, claim) = body::leaver(&body, &zone)?;
+    let nothing = |why| Problem::new(NOTHING_TO_LEAVE, why);
+    if state.gate.policy(zone.as_str()).is_some_and(|policy| policy.max_active == 0) {
+        return Err(nothing(
+            "`max_active` is 0: nobody counts the people inside, and a visit ends by itself",
+        ));
+    }
+    match state.gate.leave(&zone, LeavingVisitor { claim, proof: Proof::Name, address: 0 }).await {
+        Ok(Departure::Waits) => return Err(nothing("its holder waits, and has not entered")),
+        Err(Refusal::Gone) => {
+            return Err(nothing(
+                "no such entry is inside: it ended, is of another epoch, or was never given out",
+            ));
+        }
+        left => left?,
+    };
+    state.recorder.write_left(&author, &zone, claim.epoch, claim.seq);
     Ok(Json::ok(Leaver { jti }))
 }
 

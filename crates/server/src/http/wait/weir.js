@@ -69,8 +69,12 @@
 
     /// Stops polling. The place stays until the zone evicts silent tickets.
     stop() {
-      this.#over = true;
       this.#life.abort();
+      this.#end();
+    }
+
+    #end() {
+      this.#over = true;
       this.#stream?.abort();
       this.#call?.abort();
       this.#release?.();
@@ -86,13 +90,16 @@
       this.#run();
     }
 
-    /// After `entered`: the user is done, and somebody else may enter where the number of people inside is limited.
+    /// The user gives up the place, or is done after `entered`. Somebody else moves up, or may enter where the number of people inside is
+    /// limited. Afterwards, anew() takes a new place.
     leave() {
-      if (!this.#kept?.entered) return;
-      const body = JSON.stringify({ zoneId: this.#zone, token: this.#kept.token });
+      this.#load();
+      const token = this.#kept?.token;
+      this.#end();
       this.#keep(null);
-      // Unlike fetch, this also works while the page closes. A blob without a type needs no permission of another origin first.
-      navigator.sendBeacon(`${this.#server}traffic/leave`, new Blob([body]));
+      if (!token) return;
+      // Unlike fetch, this also works while the page closes. A string needs no permission of another origin first.
+      navigator.sendBeacon(`${this.#server}traffic/leave`, JSON.stringify({ zoneId: this.#zone, token }));
     }
 
     #tell(name, detail) {
@@ -146,6 +153,8 @@
     }
 
     #heard({ canEnter, token, pass, waiting }) {
+      // The user left meanwhile.
+      if (this.#over) return 0;
       if (canEnter) return this.#enter(token, pass);
       this.#wait(waiting, token);
       // Up to 5 % early, at random. The server delays an early reply, but cannot help a late poll.
@@ -255,7 +264,7 @@
 
     /// Reports a problem. Returns the time until the next try, in milliseconds.
     #trouble(fault) {
-      if (this.#life.signal.aborted) return 0;
+      if (this.#over) return 0;
       // Other errors come from the network. fetch gives no details.
       const problem = fault instanceof Problem ? fault : new Problem("offline");
       // A user who entered and comes back much later starts again.

@@ -215,7 +215,9 @@ impl ZoneTask {
                 | Refusal::Closed { retry_after_s }
                 | Refusal::Full { retry_after_s },
             ) => self.seat(follower, Instant::now() + Duration::from_secs(retry_after_s.into())),
-            Err(refusal @ (Refusal::UnknownZone | Refusal::BadToken | Refusal::Gone)) => {
+            Err(
+                refusal @ (Refusal::UnknownZone | Refusal::BadToken | Refusal::Gone | Refusal::Elsewhere),
+            ) => {
                 follower.refuse(&refusal.into(), &mut self.text);
             }
         }

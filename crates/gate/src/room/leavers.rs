@@ -1,0 +1,106 @@
+//! Holders who leave, and whose visit an entry is.
+//!
+//! The store decides about each leaver, once: this server remembers for a while what it answered, so that a token that is sent again
+//! and again costs the store nothing. Invariants: the store hears of each ticket that leaves here; an answer is not remembered beyond
+//! a change of the zone's epoch or policy, or a time in which the store was away.
+
+use admission::{Claim, Departure, Leaver, Visit, VisitState};
+use events::StoreCall;
+use store::Store;
+use tokio::time::Instant;
+
+use super::{Room, gone::GoneTickets};
+use crate::reply::{PassClaims, Refusal};
+
+/// What the store answered lately.
+#[derive(Default)]
+pub(super) struct Leavers {
+    /// Tickets that left by this server.
+    left: GoneTickets,
+    /// Tickets that could not, because they were gone or were never given out.
+    refused: GoneTickets,
+}
+
+impl Leavers {
+    pub(super) fn forget(&self) {
+        self.left.forget();
+        self.refused.forget();
+    }
+}
+
+impl Room {
+    /// Lets a holder leave. Whoever left by this server before has left.
+    ///
+    /// # Errors
+    /// [`Refusal::Gone`] if there is nothing to leave, [`Refusal::Elsewhere`], and those of the store.
+    pub(crate) async fn leave(&self, leaver: Leaver) -> Result<Departure, Refusal> {
+        let Claim { epoch, seq } = leaver.claim;
+        let (key, now) = ((epoch, seq), Instant::now());
+        if self.leavers.left.has(key, now) || self.has_left(epoch, seq) {
+            return Ok(Departure::Gone);
+        }
+        if self.leavers.refused.has(key, now) {
+            return Err(Refusal::Gone);
+        }
+        // An operator may name any number.
+        let (next, of_view) = {
+            let current = self.current.load();
+            (current.view.next, current.view.epoch)
+        };
+        let (left_in, refused_in) = (self.leavers.left.era(), self.leavers.refused.era());
+        match self.ask_to_leave(leaver).await? {
+            departure @ (Departure::Place | Departure::Visit) => {
+                self.leavers.left.remember(key, left_in, Instant::now());
+                Ok(departure)
+            }
+            // A number that was not given out yet may be given out.
+            Departure::Gone | Departure::Unknown if epoch == of_view && seq >= next => Err(Refusal::Gone),
+            Departure::Gone | Departure::Unknown => {
+                self.leavers.refused.remember(key, refused_in, Instant::now());
+                Err(Refusal::Gone)
+            }
+            Departure::Waits => Ok(Departure::Waits),
+            Departure::Elsewhere => Err(Refusal::Elsewhere),
+            Departure::NotYet => Err(Refusal::StoreAway { retry_after_s: 3 }),
+        }
+    }
+
+    /// The visit of an entry that is `age_s` old, at `unix_s`. It began and was last seen when its holder entered, so whoever asks again
+    /// gets the same visit. None if it has ended. With an `address` (a digest, not 0), the visit is that of the first address that asks.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn visit_of<S: Store>(
+        &self,
+        store: &S,
+        pass: &PassClaims,
+        age_s: u64,
+        address: u64,
+        unix_s: u64,
+    ) -> Result<Option<Visit>, Refusal> {
+        let began_s = unix_s.saturating_sub(if sabotaged() { 0 } else { age_s });
+        let visit = Visit { epoch: pass.epoch, seq: pass.seq, began_s, seen_s: began_s, address };
+        if self.has_left(visit.epoch, visit.seq) || visit.state(&self.policy(), unix_s) == VisitState::Ended {
+            return Ok(None);
+        }
+        if address != 0 && !self.fails_open() {
+            let claim = Claim { epoch: visit.epoch, seq: visit.seq };
+            let bound = self.timed(StoreCall::Bind, 1, store.bind(&self.zone, claim, address)).await?;
+            if bound != address {
+                return Ok(None);
+            }
+        }
+        self.note_visit(visit.epoch, visit.seq);
+        Ok(Some(visit.seen_at(unix_s)))
+    }
+}
+
+#[cfg(feature = "sabotage")]
+fn sabotaged() -> bool {
+    admission::sabotage::on(admission::sabotage::Rule::FreshVisit)
+}
+
+#[cfg(not(feature = "sabotage"))]
+const fn sabotaged() -> bool {
+    false
+}
