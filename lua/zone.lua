@@ -63,7 +63,8 @@ local BLIND_MS = 60000
 --                         later than a new idle time allows
 --   told, told_until, told_next  the longest polling period that people may keep to beside the policy's, and until when; the longest
 --                         of the shorter ones that were noted since; 0 for none. See `Told` in the crate `admission`
---   max_active            the most people who may be inside; 0 for no limit. Only then are the following numbers kept
+--   max_active            the most people who may be inside; 0 for no limit. Without one, the following numbers are kept until a report
+--                         has forgotten who was inside, and who left
 --   inside, ended         people inside, and visits that have ended
 --   unseen, unseen_until, unseen_told  people who may be inside and have not shown themselves since the state was lost; until when
 --                         they count; 1 if a server remembered how many they are
@@ -97,7 +98,7 @@ local function read_header(raw)
 end
 
 local function header()
-  local values, count = {}, (z.max_active > 0 or z.inside > 0) and #FIELDS or PLAIN_FIELDS
+  local values, count = {}, (z.max_active > 0 or z.inside_end > 0) and #FIELDS or PLAIN_FIELDS
   for i = 1, count do values[i] = z[FIELDS[i]] end
   return pack('>' .. string.rep('i8', count), unpack(values)) .. past .. string.char(count)
 end

@@ -95,8 +95,13 @@ test("what was sent with a form can be sent again", async (t, kind) => {
   await made.clearCookies();
   asked.length = 0;
   await at.getByRole("button", { name: "Order" }).click();
-  await until("the page says that it was not delivered", async () => /not delivered/.test(await text(at, "explanation")));
+  const says_so = async () => /not delivered/.test(await text(at, "explanation"));
+  await until("the page says that it was not delivered", says_so);
   assert.deepEqual(await axe(at), []);
+  await at.waitForResponse((reply) => "weir-poll" in reply.request().headers());
+  // The page has shown the first reply when the script asks for the second time.
+  await at.waitForRequest((request) => "weir-poll" in request.headers());
+  assert.ok(await says_so(), "and says it after its own questions, too");
   move();
   const again = at.getByRole("button", { name: "Send again" });
   await again.waitFor();

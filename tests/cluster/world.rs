@@ -587,11 +587,10 @@ impl World {
             };
             if is_last {
                 let leaver = Leaver { claim: Claim { epoch, seq }, proof: Proof::Visit, address: 0 };
-                // A visitor whom nobody answers goes, too. Then the visit counts until it is idle.
-                match server.gate.leave(&self.zone, leaver).await {
-                    Ok(_) | Err(Refusal::Gone) => self.audit(|auditor| auditor.visitors.leaves(now, number)),
-                    Err(_) => {}
-                }
+                // A visitor is outside from the word on: the next one may enter before the answer is heard. If nobody answers, the visit
+                // counts until it is idle.
+                self.audit(|auditor| auditor.visitors.leaves(now, number));
+                let _ = server.gate.leave(&self.zone, leaver).await;
                 return;
             }
             server.gate.note_visit(&self.zone, &visit);

@@ -117,6 +117,11 @@ impl Client {
             if let Some(end) = self.unread.windows(4).position(|four| four == b"\r\n\r\n") {
                 break end;
             }
+            // Another protocol's bytes may have no end of a head.
+            let first = &self.unread[..self.unread.len().min(5)];
+            if !b"HTTP/".starts_with(first) {
+                return Err(invalid(format_args!("a reply begins with {}", first.escape_ascii())));
+            }
             self.read_more()?;
         };
         let head: Vec<u8> = self.unread.drain(..end + 4).collect();

@@ -57,6 +57,9 @@ use served::{Counted, InForce};
 /// The page's script sends this with its questions. They get no 200, so that they never reach the site.
 const POLL: HeaderName = HeaderName::from_static("weir-poll");
 
+/// Its value on a page that stands in place of the reply to a form.
+const OF_FORM: &[u8] = b"form";
+
 /// How long a zone and its limits may take to answer a check. A store that hangs counts as away after that, so a proxy never takes a slow
 /// store for a Weir that is away, and opens nothing for it. The recipes' proxies wait 3 s for a reply.
 const LONGEST_ASK: Duration = Duration::from_millis(900);
@@ -435,7 +438,8 @@ impl Call<'_> {
         let blocked = Blocked {
             why,
             language,
-            is_safe: is_safe(&self.asked.method),
+            is_safe: is_safe(&self.asked.method)
+                && self.headers.get(POLL).is_none_or(|page| page.as_bytes() != OF_FORM),
             idle_timeout_s: self.state.gate.policy(zone).map(|policy| policy.idle_timeout_s),
             notice: notice.unwrap_or_default(),
         };

@@ -58,7 +58,8 @@
     const patience = new AbortController();
     const timer = setTimeout(() => patience.abort(), SLOWEST_MS);
     try {
-      const headers = { accept: "application/json", "weir-poll": "1" };
+      // The question is a GET. It says whether the page stands in place of the reply to a form.
+      const headers = { accept: "application/json", "weir-poll": resend ? "form" : "page" };
       const reply = await fetch(location.href, { headers, signal: patience.signal, cache: "no-store", redirect: "manual" });
       const said = await reply.json().catch(() => ({}));
       failures = 0;
