@@ -5,8 +5,10 @@
 -- Returns {the address that the entry is bound to}
 -- Cost  about 3 us
 
-local bound = redis.call('HGET', KEYS[1], ARGV[1])
-if not bound then
+local bound = redis.pcall('HGET', KEYS[1], ARGV[1])
+-- What is of another type is as good as lost.
+if type(bound) == 'table' then redis.call('DEL', KEYS[1]) end
+if type(bound) ~= 'string' then
   bound = ARGV[2]
   redis.call('HSET', KEYS[1], ARGV[1], bound)
   redis.call('PEXPIRE', KEYS[1], ARGV[3])

@@ -1,7 +1,7 @@
 -- Begins a new epoch of a zone whose state lacks a part, or whose scripts fail. What is whole stays. What is missing comes
 -- back from the servers, which give back what they remember of an epoch that ended, and from the tickets.
 --
--- KEYS  see zone.lua; no segments there. Then further keys of the zone, all of which are strings
+-- KEYS  see zone.lua; no segments there. Then further keys of the zone. Of these, `bound` is a hash, and the others are strings
 -- ARGV  1-7 as in zone.lua, with 0 0 for epoch and rev, and n = 0; then the epoch that was found so, 0 for any: if a later one
 --       has begun, only values of a wrong type are dropped; and the next number that the server knows of that epoch
 -- Returns zone.lua's
@@ -16,7 +16,9 @@ end
 for _, i in ipairs({ 1, 2, 6, 7 }) do drop_other(KEYS[i], 'GETRANGE', 0, 0) end
 drop_other(KEYS[3], 'ZSCORE', '0')
 for _, i in ipairs({ 4, 8 }) do drop_other(KEYS[i], 'HGET', '0') end
-for i = FIXED + 1, #KEYS do drop_other(KEYS[i], 'GETRANGE', 0, 0) end
+for i = FIXED + 1, #KEYS do
+  if string.sub(KEYS[i], -6) == ':bound' then drop_other(KEYS[i], 'HGET', '0') else drop_other(KEYS[i], 'GETRANGE', 0, 0) end
+end
 
 local raw = call('GET', KEYS[1])
 if not raw then return redis.error_reply('WEIR_NONE there is no such zone') end

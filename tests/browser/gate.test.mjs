@@ -8,8 +8,21 @@ import { Weir, axe, context, page, shot, until, zone } from "./harness.mjs";
 import { PROXIES, page_status, proxy } from "./proxies.mjs";
 
 const tests = [];
-/// A test of the page, behind each proxy.
-const test = (name, run) => PROXIES.forEach((kind) => tests.push([`${kind}: ${name}`, (t) => run(t, kind)]));
+/// A test of the page, behind each of these proxies.
+const test = (name, run, kinds = PROXIES) => kinds.forEach((kind) => tests.push([`${kind}: ${name}`, (t) => run(t, kind)]));
+
+/// A worker that answers from what it kept, and keeps everything.
+const WORKER = `
+  addEventListener("install", () => skipWaiting());
+  addEventListener("activate", (event) => event.waitUntil(clients.claim()));
+  addEventListener("fetch", (event) => event.respondWith((async () => {
+    const kept = await caches.match(event.request);
+    if (kept) return kept;
+    const reply = await fetch(event.request);
+    if (event.request.method === "GET") await (await caches.open("site")).put(event.request, reply.clone());
+    return reply;
+  })()));
+`;
 
 const QUICK = { admit_per_minute: 600, polling_period_ms: 500, idle_timeout_s: 10 };
 const CONFIG = (more) => `trusted_proxies = ["127.0.0.1"]\n${zone("SITE", { ...QUICK, ...more })}[[route]]\nzone = "SITE"\n`;
@@ -25,6 +38,7 @@ async function site(t, kind, config) {
     let body = "";
     for await (const chunk of request) body += chunk;
     asked.push({ method: request.method, url: request.url, body });
+    if (request.url === "/worker.js") return response.writeHead(200, { "content-type": "text/javascript" }).end(WORKER);
     const form = '<form method="post" action="/order"><input name="item" value="7" aria-label="item"><button>Order</button></form>';
     const leave = `<button onclick="navigator.sendBeacon('/.weir/leave')">Leave</button>`;
     const html = `<!doctype html><html lang="en"><title>shop</title><h1>${request.method} ${request.url} ${body}</h1>${form}${leave}`;
@@ -139,5 +153,103 @@ test("whoever leaves makes room for the next visitor", async (t, kind) => {
   await ada.goto(`${url}/again`);
   await rank_is(ada, "1");
 });
+
+/// A page of another site.
+async function elsewhere(t, html) {
+  const server = http.createServer((_, response) => {
+    response.writeHead(200, { "content-type": "text/html" }).end(`<!doctype html><html lang="en"><title>elsewhere</title><h1>elsewhere</h1>${html}`);
+  });
+  await new Promise((done) => server.listen(0, "127.0.0.1", done));
+  t.after(() => server.close().closeAllConnections());
+  return `http://127.0.0.1:${server.address().port}/`;
+}
+
+test("whoever comes back from paying elsewhere keeps the visit, and what was sent arrives", async (t, kind) => {
+  const { asked, url } = await site(t, kind, MOVING);
+  const form = `<form method="post" action="${url}/paid"><input name="item" value="7" aria-label="item"><button>Pay</button></form>`;
+  const pay = await elsewhere(t, form);
+  const made = await context(t);
+  const at = await made.newPage();
+  await at.goto(`${url}/cart`);
+  const visit = async () => (await made.cookies(url)).find(({ name }) => name === "weir-SITE").value;
+  const before = await visit();
+  asked.length = 0;
+  await at.goto(pay);
+  await at.getByRole("button", { name: "Pay" }).click();
+  await until("the page says that it was not delivered", async () => /not delivered/.test(await text(at, "explanation")));
+  assert.deepEqual(await axe(at), []);
+  await at.getByRole("button", { name: "Send again" }).waitFor();
+  assert.equal(await visit(), before);
+  // The button reloads the page. A browser asks its user first whether to send a form again; one without windows waits for ever.
+  await at.reload();
+  await until("it arrives", async () => (await at.textContent("h1")).trim() === "POST /paid item=7");
+  assert.deepEqual(asked.filter(({ method }) => method === "POST"), [{ method: "POST", url: "/paid", body: "item=7" }]);
+  assert.equal(await visit(), before);
+});
+
+test("a page of another site takes no place", async (t, kind) => {
+  const { asked, weir, url } = await site(t, kind, HELD);
+  const images = Array.from({ length: 5 }, (_, n) => `<img alt="" src="${url}/image?${n}">`).join("");
+  const at = await page(t, await elsewhere(t, `${images}<iframe src="${url}/frame"></iframe>`));
+  await at.evaluate(async (url) => {
+    const send = (options) => fetch(`${url}/call`, { mode: "no-cors", ...options }).catch(() => {});
+    for (let n = 0; n < 5; n += 1) await Promise.all([send({}), send({ credentials: "include" }), send({ method: "POST", body: "x" })]);
+  }, url);
+  const visitor = await page(t, `${url}/cart`);
+  await rank_is(visitor, "1");
+  const metrics = await (await fetch(`${weir.admin_url}/metrics`)).text();
+  const [, refused] = /^weir_checks_total\{route="route 1",said="refused"\} (\d+)$/m.exec(metrics);
+  assert.ok(Number(refused) >= 20, `${refused} were refused`);
+  assert.deepEqual(asked, []);
+});
+
+test("a site's cookies in any letters hide no place", async (t, kind) => {
+  const { weir, url, move } = await site(t, kind, HELD);
+  await weir.crowd(t, "SITE", 1);
+  const at = await page(t, `${url}/cart`);
+  await rank_is(at, "2");
+  await at.evaluate(() => (document.cookie = "recent=한글; path=/"));
+  await at.reload();
+  await rank_is(at, "2");
+  move();
+  await until("the site shows its page", async () => (await at.textContent("h1")).trim() === "GET /cart");
+}, ["nginx", "envoy"]);
+
+test("a browser that sends no cookies is told so, and takes one place", async (t, kind) => {
+  const { weir, url } = await site(t, kind, HELD);
+  const made = await context(t);
+  await made.route("**", async (route) => {
+    const { cookie, ...headers } = await route.request().allHeaders();
+    await route.continue({ headers });
+  });
+  const at = await made.newPage();
+  at.on("response", async () => made.clearCookies());
+  await at.goto(`${url}/cart`);
+  await until("the page asks for cookies", async () => /needs cookies/.test(await text(at, "heading")));
+  assert.deepEqual(await axe(at), []);
+  const metrics = await (await fetch(`${weir.admin_url}/metrics`)).text();
+  assert.match(metrics, /^weir_zone_joined_total\{zone="SITE"\} [12]$/m);
+}, ["nginx", "caddy"]);
+
+test("a service worker that keeps pages keeps nobody in the line", async (t, kind) => {
+  const { weir, url, move } = await site(t, kind, MOVING);
+  const made = await context(t);
+  const at = await made.newPage();
+  await at.goto(`${url}/`);
+  await at.evaluate(async () => {
+    await navigator.serviceWorker.register("/worker.js");
+    await navigator.serviceWorker.ready;
+    if (!navigator.serviceWorker.controller) await new Promise((done) => navigator.serviceWorker.addEventListener("controllerchange", done, { once: true }));
+  });
+  weir.configure(HELD);
+  weir.signal("SIGHUP");
+  await until("the zone is held", async () => (await fetch(`${url}/x`)).status === page_status(kind));
+  await made.clearCookies();
+  await at.goto(`${url}/cart`);
+  await until("the page waits", async () => Boolean(await text(at, "rank")));
+  assert.ok(await at.evaluate(async () => Boolean(await caches.match(location.href))), "the worker keeps the waiting page");
+  move();
+  await until("the site shows its page", async () => (await at.textContent("h1")).trim() === "GET /cart");
+}, ["nginx", "traefik"]);
 
 all("a site behind a proxy", { concurrency: 4 }, (t) => Promise.all(tests.map(([name, run]) => t.test(name, run))));

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use admission::Departure;
 use gate::{PassClaims, Refusal, Reply};
 
 use crate::{
@@ -34,6 +35,8 @@ pub(crate) enum Promise {
     Stalled,
     /// A waiting holder got an error because the store was in trouble.
     StoreTroubleShown,
+    /// A ticket counted again whose holder had given up the place or the visit.
+    LeftAndBack,
 }
 
 /// A ticket's name.
@@ -64,6 +67,9 @@ struct Seen {
     told: Vec<(usize, u64)>,
     /// No longer waits.
     left: bool,
+    /// Said that the place or the visit is given up; and when that was answered.
+    said: bool,
+    answered: Option<u64>,
     /// The server's process that answered last has answered this user before.
     known_by: Vec<(usize, u64)>,
 }
@@ -128,11 +134,13 @@ pub(crate) struct Judged {
     pub(crate) passes: u64,
     /// Entries while the people inside are limited.
     pub(crate) insides: u64,
+    /// Tickets that were tried again after their holders had left.
+    pub(crate) replays: u64,
 }
 
 impl Judged {
     /// Each count, with its name.
-    pub(crate) fn counts(&self) -> [(&'static str, u64); 7] {
+    pub(crate) fn counts(&self) -> [(&'static str, u64); 8] {
         [
             ("windows", self.windows),
             ("windows without a fault", self.exact_windows),
@@ -141,6 +149,7 @@ impl Judged {
             ("places followed", self.places),
             ("passes repeated", self.passes),
             ("entries with people inside", self.insides),
+            ("tickets tried after leaving", self.replays),
         ]
     }
 
@@ -152,6 +161,7 @@ impl Judged {
         self.places += other.places;
         self.passes += other.passes;
         self.insides += other.insides;
+        self.replays += other.replays;
     }
 }
 
@@ -174,6 +184,9 @@ const SILENCE_MS: u64 = 20_000;
 /// the way of a call. Seeds 156 and 498 of the operators' zones need 3 ms of these.
 const CLOCK_MS: u64 = 300;
 
+/// Every server hears of a decision within so long, if nothing is wrong: a view each second, and the ways of calls.
+const VIEW_MS: u64 = 3_000;
+
 /// Two lines whose numbers are nearer than this may have a segment in common.
 const CROWDED: u64 = 3 * 65_536;
 
@@ -187,6 +200,8 @@ impl Auditor {
             pass: None,
             told: Vec::new(),
             left: false,
+            said: false,
+            answered: None,
             known_by: Vec::new(),
         };
         Self {
@@ -296,6 +311,32 @@ impl Auditor {
         self.users[user].left = true;
     }
 
+    /// A user says that the place or the visit is given up.
+    pub(crate) fn gives_up(&mut self, user: usize) {
+        self.users[user].said = true;
+    }
+
+    /// A server answered that.
+    pub(crate) fn gave_up(&mut self, now: u64, user: usize, answer: &Result<Departure, Refusal>) {
+        if matches!(answer, Ok(Departure::Place | Departure::Visit | Departure::Gone)) {
+            self.users[user].answered.get_or_insert(now);
+        }
+    }
+
+    /// A ticket was tried again after its holder had left. The other servers hear of that with their next view. A decision may be
+    /// lost as any other if something is wrong.
+    fn check_replay(&mut self, now: u64, asked: u64, user: usize, answer: &Result<Reply, Refusal>) {
+        let Some(at) = self.users[user].answered.filter(|at| at + VIEW_MS < asked) else { return };
+        if self.disturbed.iter().any(|&(from, until)| from <= now && at <= until) {
+            return;
+        }
+        self.judged.replays += 1;
+        if answer.is_ok() {
+            let how = format!("{now} ms: user {user} had left at {at} ms: {answer:?}");
+            self.breaks(Promise::LeftAndBack, how);
+        }
+    }
+
     /// A server answered a call of `user` that was sent at `asked`. `ticket` is that of the call or, for a join, of the answer.
     #[expect(clippy::too_many_arguments, reason = "all that can be seen of a call")]
     pub(crate) fn answered(
@@ -309,6 +350,9 @@ impl Auditor {
         answer: &Result<Reply, Refusal>,
     ) {
         self.calls += 1;
+        if !is_join {
+            self.check_replay(now, asked, user, answer);
+        }
         let idle_ms = self.idle_ms;
         let seen = &mut self.users[user];
         let known = seen.known_by.contains(&(server, number));
@@ -364,6 +408,7 @@ impl Auditor {
                     (seen.pass, seen.polls.last().map(|&(sent, _)| sent), seen.joined.1);
                 seen.left = true;
                 match (pass, last) {
+                    _ if seen.said => {}
                     // A node's clock may be wrong, and with it what the pass says. It is valid for as long as it says,
                     // from the decision on, which may be long before the holder hears of it.
                     (Some((at, pass)), _)

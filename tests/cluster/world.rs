@@ -511,6 +511,10 @@ impl World {
                 && self.now() > joined + after
             {
                 self.audit(|auditor| auditor.left(number));
+                // Some close the app, and some say that they go. Whoever is inside says so at the end of the visit.
+                if let (true, Some(token)) = (number.is_multiple_of(2) && !stays, token) {
+                    self.give_up(number, &user, token, &mut random).await;
+                }
                 return;
             }
             if let Some((after, length)) = nap
@@ -558,6 +562,22 @@ impl World {
         }
     }
 
+    /// A user gives up the place, or the entry of an app that keeps its ticket, and tries the ticket again later, by any server.
+    async fn give_up(&self, number: usize, user: &User, token: Token, random: &mut Random) {
+        let Some(server) = self.reach(user, random) else { return };
+        let asked = server.client.runs();
+        if tokio::time::timeout(Duration::from_millis(PATIENCE_MS), asked).await.is_err() {
+            return;
+        }
+        self.audit(|auditor| auditor.gives_up(number));
+        let answer = server.gate.leave_with(self.zone.as_str(), &token, 0).await;
+        self.audit(|auditor| auditor.gave_up(self.now(), number, &answer));
+        for _ in 0..2 {
+            sleep(Duration::from_millis(3_500 + random.bits() % 10_000)).await;
+            self.call(number, user, Some(token), random).await;
+        }
+    }
+
     /// The visit of a user who entered.
     async fn stay(self: Rc<Self>, number: usize, user: User, (epoch, seq): Ticket) {
         let Stay { for_ms, every_ms, says } = user.stay;
@@ -589,8 +609,12 @@ impl World {
                 let leaver = Leaver { claim: Claim { epoch, seq }, proof: Proof::Visit, address: 0 };
                 // A visitor is outside from the word on: the next one may enter before the answer is heard. If nobody answers, the visit
                 // counts until it is idle.
-                self.audit(|auditor| auditor.visitors.leaves(now, number));
-                let _ = server.gate.leave(&self.zone, leaver).await;
+                self.audit(|auditor| {
+                    auditor.visitors.leaves(now, number);
+                    auditor.gives_up(number);
+                });
+                let answer = server.gate.leave(&self.zone, leaver).await;
+                self.audit(|auditor| auditor.gave_up(self.now(), number, &answer));
                 return;
             }
             server.gate.note_visit(&self.zone, &visit);

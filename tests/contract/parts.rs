@@ -16,9 +16,9 @@ use crate::{
 };
 
 /// All keys of a zone with one segment.
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "z", "log", "due", "seg", "on", "t1", "t2", "srv", "learned", "0:live", "0:here", "0:a0", "0:a1", "0:a2",
-    "0:a3", "0:entry", "0:lost", "0:in", "0:i0", "0:i1", "0:i2", "0:i3", "0:left",
+    "0:a3", "0:entry", "0:lost", "0:in", "0:i0", "0:i1", "0:i2", "0:i3", "0:left", "0:bound",
 ];
 
 /// What happens to a key.
@@ -31,6 +31,9 @@ enum Harm {
 /// People who entered, and people who wait behind them.
 const ENTERED: u32 = 10;
 const WAITING: u32 = 20;
+
+/// Whom an entry is bound to.
+const ADDRESS: u64 = 7;
 
 fn limited(mode: Mode) -> Policy {
     Policy { max_active: 1_000, polling_period_ms: 1_000, mode, ..policy() }
@@ -60,7 +63,7 @@ fn harm_key(servers: &Servers, zone: &ZoneId, key: &str, harm: Harm) {
     servers.command(holder, &["DEL", &whole]);
     if harm == Harm::HasAnotherType {
         match key {
-            "due" | "seg" | "srv" => servers.command(holder, &["SET", &whole, "x"]),
+            "due" | "seg" | "srv" | "0:bound" => servers.command(holder, &["SET", &whole, "x"]),
             _ => servers.command(holder, &["HSET", &whole, "f", "v"]),
         };
     }
@@ -88,6 +91,7 @@ async fn key_suffers(
         server.beat(zone, Vec::new(), 0).await.expect("beats");
         server.visits(zone, pages(&[first])).await.expect("reports");
     }
+    assert_eq!(a.bind(zone, had[0], ADDRESS).await, Ok(ADDRESS));
 
     harm_key(servers, zone, key, harm);
 
@@ -101,6 +105,7 @@ async fn key_suffers(
         let again = server.enter(zone, had.clone()).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         assert!(again.verdicts.iter().all(|verdict| *verdict != Verdict::Gone), "{what}: {again:?}");
     }
+    assert_eq!(a.bind(zone, had[0], ADDRESS).await, Ok(ADDRESS), "{what}");
     // With what both servers remember, all places and entries are there.
     for server in [&a, &b] {
         eventually(&what, || async {

@@ -20,6 +20,7 @@ use crate::{
 const HELD: &str = "mode = \"hold\"\npolling_period_ms = 500\nidle_timeout_s = 10";
 const PROXY: &str = "trusted_proxies = [\"127.0.0.1\"]\n";
 const SITE: &str = "[[route]]\nzone = \"Z\"\n";
+const POLL: (&str, &str) = ("Weir-Poll", "page");
 const PAGE: (&str, &str) = ("Accept", "text/html,application/xhtml+xml,*/*;q=0.8");
 
 pub(crate) fn config(zones: &str, routes: &str) -> String {
@@ -58,7 +59,9 @@ impl Visitor {
         self.proxy.send(request + "\r\n").expect("the server reads");
         let reply = self.proxy.reply().expect("the server replies");
         if let Some(line) = reply.header("set-cookie") {
-            assert!(line.contains("; HttpOnly; SameSite=Lax"), "{line}");
+            // Forms of other sites bring the cookie along, where a browser takes such a cookie.
+            let same_site = if self.proto == "https" { "None" } else { "Lax" };
+            assert!(line.contains(&format!("; HttpOnly; SameSite={same_site}")), "{line}");
             assert_eq!(line.ends_with("; Secure"), self.proto == "https", "{line}");
             let (name, value) = line.split(';').next().expect("a pair").split_once('=').expect("a pair");
             assert_eq!(name.starts_with("__Host-"), self.proto == "https", "{line}");
@@ -113,7 +116,7 @@ pub(crate) fn a_visitor_waits_enters_and_stays() {
     assert!(name.starts_with("weir-") && place.starts_with('p'), "{name}={place}");
 
     moves(&weir);
-    let poll = ("Weir-Poll", "1");
+    let poll = POLL;
     let turn = eventually("the turn comes", || {
         let reply = ada.ask("GET /sale?x=1", &[poll]);
         (reply.problem() == "admitted").then_some(reply)
@@ -181,6 +184,112 @@ pub(crate) fn places_inside_are_limited_and_freed() {
     assert_eq!((left.status, left.body.len()), (204, 0), "{left:?}");
     eventually("the place is used", || (ben.get("/").status == 200).then_some(()));
     assert_eq!(call("/traffic/leave", "junk").problem(), "bad_token");
+}
+
+/// A page of another site, or a browser that loads a page ahead, makes requests for a visitor who does not see their replies.
+pub(crate) fn what_nobody_asked_for_takes_no_place() {
+    let listed = "cors_origins = [\"https://app.example\"]\n";
+    let weir = Setup::new(&format!("{listed}{}", config(&zone("Z", 60_000, HELD), SITE))).start();
+    let image =
+        [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "no-cors"), ("Sec-Fetch-Dest", "image")];
+    let frame =
+        [("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "iframe")];
+    let call = [("Origin", "https://evil.example")];
+    for (line, headers, code) in [
+        ("GET /", &image[..], "foreign_origin"),
+        ("GET /", &frame, "foreign_origin"),
+        ("GET /", &call, "foreign_origin"),
+        ("POST /", &call, "foreign_origin"),
+        ("GET /", &[("Sec-Purpose", "prefetch;prerender")], "no_place"),
+        ("GET /", &[POLL], "no_cookie"),
+    ] {
+        for _ in 0..5 {
+            let mut eve = Visitor::of(&weir);
+            let reply = eve.ask(line, headers);
+            assert_eq!((reply.problem().as_str(), reply.header("set-cookie")), (code, None), "{headers:?}");
+        }
+    }
+    let mut ada = Visitor::of(&weir);
+    assert_eq!(ada.rank(), 1);
+    // Whoever has a place keeps it, whoever asks.
+    for headers in [&image[..], &call, &[POLL]] {
+        assert_eq!(ada.ask("GET /", headers).json()["waiting"]["rank"], 1, "{headers:?}");
+    }
+    // A page of an origin that is listed may call, and reads the reply.
+    let mut ben = Visitor::of(&weir);
+    let app =
+        [("Origin", "https://app.example"), ("Sec-Fetch-Site", "cross-site"), ("Sec-Fetch-Mode", "cors")];
+    let reply = ben.ask("GET /", &app);
+    assert_eq!((reply.problem().as_str(), &reply.json()["waiting"]["rank"]), ("waiting", &2.into()));
+    assert_eq!(reply.header("access-control-allow-origin"), Some("https://app.example"));
+    assert_eq!(reply.header("access-control-allow-credentials"), Some("true"));
+    assert_eq!(ada.ask("GET /", &call).header("access-control-allow-origin"), None);
+
+    let place = ada.cookies.clone();
+    let refused = ada.ask("POST /.weir/leave", &[("Origin", "http://evil.shop.example")]);
+    assert_eq!((refused.status, refused.problem().as_str()), (403, "foreign_origin"));
+    assert_eq!((ada.rank(), &ada.cookies), (1, &place));
+    assert_eq!(ada.ask("POST /.weir/leave", &[("Origin", "http://shop.example:8000")]).problem(), "left");
+}
+
+/// A payment provider sends the visitor back with a form. Without HTTPS the browser leaves the cookie out. The reply does not replace it.
+pub(crate) fn a_return_from_another_site_keeps_the_visit() {
+    let weir =
+        Setup::new(&config(&zone("Z", 60_000, "polling_period_ms = 500\nidle_timeout_s = 10"), SITE)).start();
+    let back = [("Origin", "http://pay.example"), PAGE];
+    let mut ada = Visitor::of(&weir);
+    assert_eq!(ada.get("/").status, 200);
+    let visit = std::mem::take(&mut ada.cookies);
+    let page = ada.ask("POST /paid", &back);
+    assert_eq!((page.status, page.header("set-cookie")), (503, None), "{page:?}");
+    assert!(page.text().contains("What you sent was not delivered"), "{}", page.text());
+    assert!(page.text().contains("\"first\":true"), "{}", page.text());
+    // The page asks from the site itself, with the cookie. Then its sender sends the form again.
+    ada.cookies = visit.clone();
+    assert_eq!(
+        ada.ask("GET /paid", &[("Weir-Poll", "first"), ("Sec-Fetch-Site", "same-origin")]).problem(),
+        "admitted"
+    );
+    assert_eq!((ada.ask("POST /paid", &back).status, &ada.cookies), (200, &visit));
+
+    // Somebody new takes a place with the page's first question.
+    weir.setup().write_config(&config(&zone("Z", 60_000, HELD), SITE));
+    weir.signal(Signal::HUP);
+    let mut ben = Visitor::of(&weir);
+    eventually("the zone is held", || (Visitor::of(&weir).get("/").status == 503).then_some(()));
+    assert_eq!(ben.ask("POST /paid", &back).header("set-cookie"), None);
+    let first = ben.ask("GET /paid", &[("Weir-Poll", "first")]);
+    assert_eq!(first.problem(), "waiting");
+    let said = ben.ask("GET /paid", &[("Weir-Poll", "form")]).json();
+    assert_eq!(said["waiting"]["rank"], first.json()["waiting"]["rank"]);
+    assert!(
+        said["shown"]["explanation"].as_str().is_some_and(|text| text.starts_with("What you sent was not")),
+        "{said}"
+    );
+}
+
+/// Requests without cookies begin a visit each, which nobody uses. One client has few of them.
+pub(crate) fn one_client_does_not_fill_a_zone_with_visits_that_nobody_uses() {
+    let limited = "polling_period_ms = 500\nidle_timeout_s = 10\nmax_active = 40";
+    let weir = Setup::new(&config(&zone("Z", 60_000, limited), SITE)).start();
+    let mut eve: Vec<_> = (0..50).map(|_| Visitor::of(&weir)).collect();
+    let entered = eve.iter_mut().filter_map(|eve| (eve.get("/").status == 200).then_some(())).count();
+    assert_eq!(entered, 5, "an eighth of the places");
+    let refused = Visitor::of(&weir).get("/");
+    assert_eq!((refused.problem().as_str(), refused.header("set-cookie")), ("too_many_requests", None));
+    let mut ada = Visitor { address: "203.0.113.8", ..Visitor::of(&weir) };
+    assert_eq!(ada.get("/").status, 200);
+    // Of people behind one router each uses the visit, and makes room for the next one.
+    let mut people: Vec<_> =
+        (0..20).map(|_| Visitor { address: "203.0.113.9", ..Visitor::of(&weir) }).collect();
+    for one in &mut people {
+        assert_eq!((one.get("/").status, one.get("/").status), (200, 200));
+    }
+    // The addresses of a private network may all be a proxy's.
+    for _ in 0..10 {
+        let mut one = Visitor { address: "10.0.0.1", ..Visitor::of(&weir) };
+        assert_eq!(one.get("/").status, 200);
+    }
 }
 
 /// A ticket begins one visit. Twelve people enter one after the other, each leaves, and all show their places again.
@@ -477,9 +586,9 @@ pub(crate) fn nginx_asks_for_a_status_and_then_for_the_page() {
         let reply = ada.ask_at(page, line, &[PAGE]);
         assert_eq!((reply.status, reply.header("location")), (status, Some(location)), "{line}");
     }
-    let poll = ada.ask_at(page, "GET /a", &[("Weir-Poll", "1")]);
+    let poll = ada.ask_at(page, "GET /a", &[POLL]);
     assert_eq!(poll.problem(), "admitted");
-    assert_eq!(ada.ask_at(status, "GET /a", &[("Weir-Poll", "1")]).status, 401);
+    assert_eq!(ada.ask_at(status, "GET /a", &[POLL]).status, 401);
 }
 
 /// A proxy that repeats the whole request behind the path of the check.
@@ -577,6 +686,11 @@ pub(crate) fn problem_of(code: &str) -> Reply {
             visitor.address = "203.0.113.99";
             visitor.ask("POST /.weir/leave", &[])
         }
-        _ => visitor.ask("GET /open", &[("Weir-Poll", "1")]),
+        "no_cookie" => visitor.ask("GET /open", &[POLL]),
+        "no_place" => visitor.ask("GET /open", &[("Sec-Purpose", "prefetch")]),
+        _ => {
+            visitor.get("/open");
+            visitor.ask("GET /open", &[POLL])
+        }
     }
 }

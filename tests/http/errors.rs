@@ -270,6 +270,8 @@ const CASES_APART: &[(&str, u16, AskApart)] = &[
     ("denied", 403, || check::problem_of("denied")),
     ("admitted", 409, || check::problem_of("admitted")),
     ("waiting", 503, || check::problem_of("waiting")),
+    ("no_cookie", 409, || check::problem_of("no_cookie")),
+    ("no_place", 503, || check::problem_of("no_place")),
     ("left", 410, || check::problem_of("left")),
     ("nothing_to_leave", 409, || check::problem_of("nothing_to_leave")),
     ("other_address", 403, || check::problem_of("other_address")),

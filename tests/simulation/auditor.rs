@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use admission::{Entry, Policy, ZoneId};
+use admission::{Departure, Entry, Policy, Visit, ZoneId};
 use gate::{PassClaims, Reason, Refusal, Reply, Token};
 
 /// A broken promise.
@@ -27,6 +27,9 @@ pub(crate) enum Promise {
     NeverAdmitted,
     TooManyInside,
     VisitLost,
+    LeftAndBack,
+    StrangerLeft,
+    AnotherVisit,
 }
 
 /// A ticket as the auditor knows it.
@@ -49,6 +52,9 @@ struct Held {
     entry: Option<Entry>,
     evicted: bool,
     left: bool,
+    /// When the holder said that the place or the visit is given up, and when that was answered.
+    said_ms: Option<u64>,
+    answered_ms: Option<u64>,
     pass: Option<PassClaims>,
     /// When the holder was last active inside, until the holder left.
     active_ms: Option<u64>,
@@ -223,6 +229,8 @@ impl Auditor {
             entry: None,
             evicted: false,
             left: false,
+            said_ms: None,
+            answered_ms: None,
             pass: None,
             active_ms: None,
             told: None,
@@ -280,6 +288,42 @@ impl Auditor {
         }
     }
 
+    /// A user says that the place or the visit is given up.
+    pub(crate) fn gives_up(&mut self, now_ms: u64, seq: u64) {
+        if let Some(held) = self.held.get_mut(&seq) {
+            held.said_ms = held.said_ms.or(Some(now_ms));
+        }
+    }
+
+    /// The server answered that. From then on the ticket is worth nothing.
+    pub(crate) fn gave_up(&mut self, now_ms: u64, seq: u64, answer: &Result<Departure, Refusal>) {
+        self.calls += 1;
+        if let (Ok(Departure::Place | Departure::Visit | Departure::Gone), Some(held)) =
+            (answer, self.held.get_mut(&seq))
+        {
+            held.answered_ms = held.answered_ms.or(Some(now_ms));
+        }
+    }
+
+    /// Somebody who never had this ticket of the line tried to give it up.
+    pub(crate) fn stranger_left(&mut self, seq: u64, answer: &Result<Departure, Refusal>) {
+        self.calls += 1;
+        if let Ok(departure) = answer {
+            self.breaks(Promise::StrangerLeft, format!("a ticket {seq} of another line: {departure:?}"));
+        }
+    }
+
+    /// The visits of two exchanges of one entry.
+    pub(crate) fn exchanged(&mut self, seq: u64, first: &Visit, second: Option<&Visit>) {
+        self.calls += 1;
+        // A visit counts whole seconds.
+        let is_same = |second: &Visit| second.began_s.abs_diff(first.began_s) <= 1 && second.seq == first.seq;
+        let has_ended = self.held.get(&seq).is_some_and(|held| held.said_ms.is_some());
+        if !second.map_or(has_ended, is_same) {
+            self.breaks(Promise::AnotherVisit, format!("ticket {seq}: {first:?}, then {second:?}"));
+        }
+    }
+
     /// The server refused a poll.
     pub(crate) fn refused(&mut self, now_ms: u64, seq: u64) {
         if let Some(held) = self.held.get_mut(&seq) {
@@ -301,6 +345,14 @@ impl Auditor {
         self.calls += 1;
         let joined = token.is_none();
         let before = self.held.get(&seq).cloned();
+        if !joined
+            && answer.is_ok()
+            && let Some(at_ms) =
+                before.as_ref().and_then(|held| held.answered_ms).filter(|at_ms| *at_ms < asked_ms)
+        {
+            let how = format!("{now_ms} ms: ticket {seq} was given up at {at_ms} ms: {answer:?}");
+            self.breaks(Promise::LeftAndBack, how);
+        }
         match answer {
             Ok(Reply::Waiting { token: newer, rank, eta, reason, polling_period_ms, stale }) => {
                 self.longest_period_ms = self.longest_period_ms.max(*polling_period_ms);
@@ -374,6 +426,7 @@ impl Auditor {
             }
             Err(Refusal::Gone) => {
                 if let Some(held) = before
+                    && held.said_ms.is_none()
                     && held
                         .entered_ms
                         .is_none_or(|at_ms| now_ms < at_ms + u64::from(self.policy.pass_ttl_s) * 1_000)

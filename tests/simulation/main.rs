@@ -115,6 +115,10 @@ caught! {
     telling_a_longer_wait_is_caught: Growth breaks WaitGrew;
     letting_in_more_than_may_be_inside_is_caught: Inside breaks TooManyInside;
     reporting_no_activity_is_caught: Activity breaks TooManyInside;
+    leaving_with_tickets_of_another_line_is_caught: LeaveEpoch breaks StrangerLeft;
+    keeping_a_place_that_was_given_up_is_caught: GivingUp breaks LeftAndBack | NotEvicted;
+    entering_again_after_leaving_is_caught: Replay breaks LeftAndBack;
+    beginning_another_visit_with_each_exchange_is_caught: FreshVisit breaks AnotherVisit;
 }
 
 /// The share of slots that were used while there was a line, in percent.

@@ -16,7 +16,7 @@ use std::{
 use admission::{Claim, Leaver, Mode, Proof, SealKey, Sealer, Seals, Ticket, Visit, VisitState, ZoneId};
 use events::{Bus, LimitedCall};
 use gate::{
-    Gate, Refusal, Reply, Token,
+    Gate, PassClaims, Refusal, Reply, Token,
     pace::{Load, Pace},
 };
 use tokio::{
@@ -268,8 +268,14 @@ impl World {
                 return;
             }
             if leaves_ms.is_some_and(|at| at <= now_ms) {
-                if let Some(ticket) = token.and_then(|token| self.sealer.open(&token).ok()) {
+                if let Some((token, ticket)) =
+                    token.and_then(|token| Some((token, self.sealer.open(&token).ok()?)))
+                {
                     lock(&self.auditor).left(ticket.seq);
+                    // Some close the app, and some say that they go. Whoever is inside says so at the end of the visit.
+                    if user.is_multiple_of(2) && !(entered && self.scenario.policy.max_active > 0) {
+                        self.give_up(&plan, user, token, ticket.seq, &mut random).await;
+                    }
                 }
                 return;
             }
@@ -291,10 +297,11 @@ impl World {
                     }
                     u64::from(polling_period_ms) * (900 + random.bits() % 201) / 1_000
                 }
-                Some(Ok(Reply::Entered { token: newer, .. })) => {
+                Some(Ok(Reply::Entered { token: newer, pass, age_s })) => {
                     if !entered && self.scenario.policy.max_active > 0 {
                         let ticket = self.sealer.open(&newer).expect("the server's token");
                         self.beside(Rc::clone(&self).stay(ticket, plan.stay));
+                        self.beside(Rc::clone(&self).exchange(pass, age_s));
                     }
                     entered = true;
                     if repeats == 0 {
@@ -304,6 +311,8 @@ impl World {
                     token = Some(newer);
                     random.bits() % 100_000
                 }
+                // The visit has ended. Whoever took another place would be inside twice.
+                Some(Err(Refusal::Gone)) if entered && self.scenario.policy.max_active > 0 => return,
                 Some(Err(Refusal::Gone)) => {
                     token = None;
                     0
@@ -321,6 +330,33 @@ impl World {
             // The pause ends early if the user leaves.
             let pause_ms = leaves_ms.map_or(pause_ms, |at| pause_ms.min(at.saturating_sub(self.now_ms())));
             sleep(Duration::from_millis(pause_ms)).await;
+        }
+    }
+
+    /// A user gives up the place, or the visit of an app that keeps its ticket, and then tries the ticket again.
+    async fn give_up(&self, plan: &Plan, user: usize, token: Token, seq: u64, random: &mut Random) {
+        let Some(server) = self.server.borrow().clone() else { return };
+        lock(&self.auditor).gives_up(self.now_ms(), seq);
+        let answer = server.gate.leave_with(self.zone.as_str(), &token, 0).await;
+        lock(&self.auditor).gave_up(self.now_ms(), seq, &answer);
+        // By then another process may serve.
+        sleep(Duration::from_millis(1 + random.bits() % 20_000)).await;
+        self.call(plan, user, Some(token), random).await;
+    }
+
+    /// A proxy exchanges the entry for a visit, and later once more.
+    async fn exchange(self: Rc<Self>, pass: PassClaims, age_s: u64) {
+        let mut first = None;
+        for later_s in [0, 3] {
+            let Some(server) = self.server.borrow().clone() else { return };
+            let unix_s = self.now_ms() / 1_000;
+            let visit = server.gate.visit_of(&self.zone, &pass, age_s + later_s, 0, unix_s).await;
+            let Ok(visit) = visit else { return };
+            match first {
+                None => first = visit,
+                Some(first) => lock(&self.auditor).exchanged(pass.seq, &first, visit.as_ref()),
+            }
+            sleep(Duration::from_millis(3_000)).await;
         }
     }
 
@@ -348,7 +384,9 @@ impl World {
                 let leaver = Leaver { claim, proof: Proof::Visit, address: 0 };
                 // A visitor is outside from the word on, whatever becomes of it: the next one may enter before the answer is heard.
                 lock(&self.auditor).leaves(now_ms, visit.seq);
-                let _ = server.gate.leave(&self.zone, leaver).await;
+                lock(&self.auditor).gives_up(now_ms, visit.seq);
+                let answer = server.gate.leave(&self.zone, leaver).await;
+                lock(&self.auditor).gave_up(self.now_ms(), visit.seq, &answer);
                 return;
             }
             let sealed = server.gate.seal_visit(&self.zone, &visit);
@@ -420,6 +458,12 @@ impl World {
         let Some(server) = self.server.borrow().clone() else {
             return;
         };
+        if let Some(Ticket { epoch, seq, .. }) = token.and_then(|token| self.sealer.open(&token).ok()) {
+            let claim = Claim { epoch: epoch.wrapping_add([1, u32::MAX][random.below(2)]), seq };
+            let proof = [Proof::Name, Proof::Token, Proof::Visit][random.below(3)];
+            let answer = server.gate.leave(&self.zone, Leaver { claim, proof, address: 0 }).await;
+            lock(&self.auditor).stranger_left(seq, &answer);
+        }
         let answer = match (random.below(3), token) {
             (0, Some(token)) => server.gate.entry(self.other.as_str(), &token).await,
             (1, Some(mut token)) => {

@@ -128,7 +128,7 @@ pub struct Policy {
     pub pass_ttl_s: u32,
     /// What happens while the store does not answer.
     pub on_store_failure: OnStoreFailure,
-    /// How many tickets one client address may request per minute; 0 means no limit. No rule reads this field or the next
+    /// How many tickets one client address may request per minute; 0 leaves it to the servers. No rule reads this field or the next
     /// one: servers check them before they ask the store.
     pub waits_per_minute_per_client: u32,
     /// How many polls and claims one client address may send per minute; 0 means no limit. A limit must allow one holder

@@ -25,7 +25,9 @@ pub enum Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    fn of(value: &'a [u8]) -> Option<Self> {
+    /// What the value of a zone's cookie holds; none if it is no value that Weir gives out.
+    #[must_use]
+    pub fn of(value: &'a [u8]) -> Option<Self> {
         match value.split_first()? {
             (b'p', token) if token.len() == SEALED_LEN => Some(Self::Place(token)),
             (b'v', sealed) if sealed.len() == VISIT_LEN => Some(Self::Visit(sealed)),

@@ -339,10 +339,10 @@ impl<S: Store> Gate<S> {
         }
     }
 
-    /// The limits of a zone's clients, if it has any.
+    /// The limits of a zone's clients, if it is served.
     #[must_use]
     pub fn limits(&self, zone: &str) -> Option<Arc<ZoneLimits>> {
-        self.rooms.load().get(zone)?.limits()
+        self.rooms.load().get(zone).map(|room| room.limits())
     }
 
     /// Whether a zone gave out the token. This takes about a microsecond and calls nobody. Only such tokens are charged to a

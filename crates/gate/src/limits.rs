@@ -5,8 +5,10 @@
 //! counted in this process only, because counting them in the store would cost it what views save. A token that the zone
 //! did not give out is no poll, and is not counted.
 //!
-//! Invariants: a zone without limits asks no limiter; a store that does not answer limits nobody, and a call waits no
-//! longer than the limiter's command timeout.
+//! A zone that sets no limit of joins has [`PUBLIC_WAITS`] for public addresses, at each server. Behind a private one there may be everybody, through a
+//! proxy that does not say for whom it asks; so those are limited only where an operator says so.
+//!
+//! Invariants: a store that does not answer limits nobody, and a call waits no longer than the limiter's command timeout.
 
 use std::{
     net::IpAddr,
@@ -30,24 +32,26 @@ pub struct LimitSettings {
     pub ipv6_prefix: u8,
 }
 
+/// How many joins a minute one public address may make at a server in a zone that sets no limit: far more than people behind one router, or one
+/// address of a mobile network, make in practice.
+pub const PUBLIC_WAITS: u32 = 3_000;
+
 /// The limits of a zone's clients.
 #[derive(Debug)]
 pub struct ZoneLimits {
+    /// As the policy has them; 0 for none.
     rates: (u32, u32),
     waits: Option<Limit>,
     entries: Option<Limit>,
 }
 
 impl ZoneLimits {
-    /// The limits of a policy; none where nothing is limited. `before` is reused where its rates are the same.
+    /// The limits of a policy. `before` is reused where its rates are the same.
     #[must_use]
-    pub fn new(zone: &ZoneId, policy: &Policy, before: Option<&Arc<Self>>) -> Option<Arc<Self>> {
+    pub fn new(zone: &ZoneId, policy: &Policy, before: Option<&Arc<Self>>) -> Arc<Self> {
         let rates = (policy.waits_per_minute_per_client, policy.entries_per_minute_per_client);
-        if rates == (0, 0) {
-            return None;
-        }
         if let Some(before) = before.filter(|before| before.rates == rates) {
-            return Some(Arc::clone(before));
+            return Arc::clone(before);
         }
         // A limit's name may not contain `:`, and a zone's may not contain `/`.
         let zone = zone.as_str().replace(':', "/");
@@ -56,8 +60,22 @@ impl ZoneLimits {
             let limit = Limit::new(&format!("{}/{zone}", limit_name(call)), [bandwidth]);
             Some(limit.expect("a short name, and a rate that a policy may have"))
         };
-        let (waits, entries) = (limit(LimitedCall::Wait, rates.0), limit(LimitedCall::Entry, rates.1));
-        Some(Arc::new(Self { rates, waits, entries }))
+        let waits = if rates.0 == 0 { PUBLIC_WAITS } else { rates.0 };
+        let (waits, entries) = (limit(LimitedCall::Wait, waits), limit(LimitedCall::Entry, rates.1));
+        Arc::new(Self { rates, waits, entries })
+    }
+
+    /// Whether calls of this kind are limited at all.
+    #[must_use]
+    pub fn limits(&self, call: LimitedCall) -> bool {
+        self.of(call).is_some()
+    }
+
+    fn of(&self, call: LimitedCall) -> Option<&Limit> {
+        match call {
+            LimitedCall::Wait => self.waits.as_ref(),
+            LimitedCall::Entry => self.entries.as_ref(),
+        }
     }
 }
 
@@ -150,6 +168,16 @@ impl Limits {
         }
     }
 
+    /// Whether an address is that of one client, as far as anybody can tell: it is public, and not one of a carrier-grade NAT.
+    #[must_use]
+    pub fn tells_apart(&self, client: IpAddr) -> bool {
+        is_public(client) && !self.is_carrier_nat(client)
+    }
+
+    fn is_carrier_nat(&self, client: IpAddr) -> bool {
+        self.carrier_nats.iter().any(|net| net.contains(&client))
+    }
+
     /// Asks whether `client` may make a call now. None where the call is not limited.
     pub async fn ask(
         &self,
@@ -158,20 +186,90 @@ impl Limits {
         call: LimitedCall,
         client: IpAddr,
     ) -> Option<Asked> {
-        let limit = match call {
-            LimitedCall::Wait => limits.waits.as_ref(),
-            LimitedCall::Entry => limits.entries.as_ref(),
-        };
-        let limit = limit?.clone();
-        if self.carrier_nats.iter().any(|net| net.contains(&client)) {
+        let limit = limits.of(call)?.clone();
+        let is_by_default = call == LimitedCall::Wait && limits.rates.0 == 0;
+        if self.is_carrier_nat(client) || is_by_default && !is_public(client) {
             return None;
         }
         let key = self.prefixes.key(client);
-        let buckets = if call == LimitedCall::Wait { (self.buckets_of)(zone) } else { None };
+        // Each server counts for itself what no operator asked for: it is not worth a call of the store for each join.
+        let is_shared = call == LimitedCall::Wait && !is_by_default;
+        let buckets = if is_shared { (self.buckets_of)(zone) } else { None };
         let decision = match buckets {
             Some(buckets) => buckets.ask(&limit, key.as_ref()).await,
             None => self.here.ask(&limit, key, 1).await,
         };
         Some(Asked { limit, name: limit_name(call), decision })
+    }
+}
+
+/// Whether the whole internet may have the address: not of this machine, of a private network, or of a carrier's own
+/// ([IANA](https://www.iana.org/assignments/iana-ipv4-special-registry/)).
+fn is_public(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(address) => {
+            let [a, b, ..] = address.octets();
+            let is_shared = a == 100 && (64..128).contains(&b);
+            !(address.is_private()
+                || address.is_loopback()
+                || address.is_link_local()
+                || address.is_unspecified()
+                || is_shared)
+        }
+        IpAddr::V6(address) => {
+            !(address.is_loopback()
+                || address.is_unspecified()
+                || address.is_unique_local()
+                || address.is_unicast_link_local())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_public_address_joins_at_most_so_often_unless_the_zone_says_otherwise() {
+        let settings = LimitSettings {
+            carrier_nats: vec!["198.51.100.0/24".parse().expect("a network")],
+            ipv6_prefix: 64,
+        };
+        let limits = Limits::new(&settings, Box::new(|_| None));
+        let zone = ZoneId::parse("Z").expect("a name");
+        let allowed = async |policy: Policy, client: &str| {
+            let of_zone = ZoneLimits::new(&zone, &policy, None);
+            let client = client.parse().expect("an address");
+            let mut allowed = 0;
+            for _ in 0..PUBLIC_WAITS + 10 {
+                let asked = limits.ask("Z", &of_zone, LimitedCall::Wait, client).await;
+                allowed += u32::from(asked.is_none_or(|asked| asked.decision.is_allowed()));
+            }
+            allowed
+        };
+        let all = PUBLIC_WAITS + 10;
+        let default = Policy::default();
+        assert_eq!(allowed(default, "203.0.113.7").await, PUBLIC_WAITS);
+        assert_eq!(allowed(default, "2001:db8::7").await, PUBLIC_WAITS);
+        for other in [
+            "198.51.100.7",
+            "127.0.0.1",
+            "10.1.2.3",
+            "100.64.0.1",
+            "169.254.1.1",
+            "::1",
+            "fd00::1",
+            "fe80::1",
+            "::ffff:10.1.2.3",
+        ] {
+            assert_eq!(allowed(default, other).await, all, "{other}");
+        }
+        let own = Policy { waits_per_minute_per_client: 20, ..default };
+        assert_eq!(allowed(own, "10.1.2.4").await, 20);
+        assert_eq!(allowed(own, "203.0.113.8").await, 20);
+        let client = "203.0.113.9".parse().expect("an address");
+        let entry =
+            limits.ask("Z", &ZoneLimits::new(&zone, &default, None), LimitedCall::Entry, client).await;
+        assert!(entry.is_none(), "polls are not limited by default");
     }
 }

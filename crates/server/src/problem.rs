@@ -57,6 +57,7 @@ codes! {
     SLOW_BODY = 408 "slow_body" "The body came too slowly";
     SLOW_HEAD = 408 "slow_head" "The head came too slowly";
     ADMITTED = 409 "admitted" "The visitor may go on now";
+    NO_COOKIE = 409 "no_cookie" "The browser does not send the cookie that keeps the place";
     NOTHING_TO_LEAVE = 409 "nothing_to_leave" "There is no visit to end and no place to give up";
     ZONE_EXISTS = 409 "zone_exists" "A zone with this id exists already";
     GONE = 410 "gone" "The place was dropped; take a new ticket";
@@ -75,6 +76,7 @@ codes! {
     TOO_MANY_STREAMS = 429 "too_many_streams" "The client has too many open streams; it can poll";
     HEAD_TOO_LARGE = 431 "head_too_large" "The head is larger than 8,192 bytes or 32 fields";
     BUSY = 503 "busy" "Too many calls are waiting for the store";
+    NO_PLACE = 503 "no_place" "A request that shows nothing to anybody takes no place";
     OVERLOADED = 503 "overloaded" "Too many connections are open";
     STOPPING = 503 "stopping" "The server is about to stop";
     STORE_AWAY = 503 "store_away" "The store does not answer; places are kept";

@@ -204,7 +204,7 @@ table! {
     on_store_failure = OnStoreFailure::Closed, OnStoreFailure::KIND, Rules, ", {} without a store",
         "While the store does not answer: `closed` admits nobody; `open` admits everybody, without a limit, and counts them.";
     waits_per_minute_per_client = 0, optional_limit(|_| 0, "calls", 600_000), Servers, ", {} waits a minute a client",
-        "How many tickets one client address may request in a minute. 0 means no limit.";
+        "How many tickets one client address may request in a minute. 0: 3,000 for a public address, counted by each server, and no limit for others.";
     entries_per_minute_per_client = 0, optional_limit(polls_a_minute_or_no_limit, "calls", 600_000), Servers, ", {} entries a minute a client",
         "How many polls one client address may send in a minute. 0 means no limit. A limit is at least the polls of one holder near the front: 60,000 / `polling_period_ms`, or 20 if that is more.";
     max_waiting = 50_000_000, number("people", 1, 100_000_000), Servers, ", at most {} waiting",

@@ -42,7 +42,7 @@ pub struct ZoneTotals {
 pub(super) struct CurrentView {
     pub(super) view: View,
     pub(super) polls: PollMap,
-    pub(super) limits: Option<Arc<ZoneLimits>>,
+    pub(super) limits: Arc<ZoneLimits>,
     /// What this server heard of the line's end since.
     pub(super) end: LineEnd,
     /// Why waits became longer lately.
@@ -101,9 +101,9 @@ impl Room {
         self.current.load().view.policy
     }
 
-    /// The client limits of the policy in force, if it has any.
-    pub(crate) fn limits(&self) -> Option<Arc<ZoneLimits>> {
-        self.current.load().limits.clone()
+    /// The client limits of the policy in force.
+    pub(crate) fn limits(&self) -> Arc<ZoneLimits> {
+        Arc::clone(&self.current.load().limits)
     }
 
     /// The totals of the view in use.
@@ -156,7 +156,7 @@ impl Room {
             taken_at = taken_at.min(before.taken_at + Duration::from_millis(later));
         }
         let polls = before.polls.for_view(&view);
-        let limits = ZoneLimits::new(&self.zone, &view.policy, before.limits.as_ref());
+        let limits = ZoneLimits::new(&self.zone, &view.policy, Some(&before.limits));
         let end = LineEnd::of(&view);
         let causes = before.causes.next(&before.view, &view, was_stale);
         let current = CurrentView { view, polls, limits, end, causes, taken_at };

@@ -6,6 +6,8 @@
 //! | `envoy` | the same over gRPC, and the reply |
 //! | `served` | the routes in force, with their counts |
 //! | `cookie` | the cookies that replies give out |
+//! | `newcomer` | whether a request without a cookie may take a place |
+//! | `unused` | visits whose cookie has not come back |
 //! | `page` | what a visitor sees who may not go on |
 //!
 //! The crate `check` decides which route a request has to obey. Here its zone is asked, and the reply is worded. A visitor with an open visit is let through from memory: the seal is checked, and no store is asked. Invariants: only trusted
@@ -15,8 +17,10 @@
 mod asked;
 mod cookie;
 pub mod envoy;
+mod newcomer;
 mod page;
 pub mod served;
+mod unused;
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
@@ -34,15 +38,17 @@ use gate::{Refusal, Reply, limits::Asked as Limit};
 use http_body_util::Full;
 use hyper::{
     HeaderMap, Method, Response, StatusCode, Uri,
-    header::{ACCEPT, CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, SET_COOKIE},
+    header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, SET_COOKIE},
 };
 use limiter::Prefixes;
+use tokio::time::Instant;
 
 use super::{
     Peer, Replied,
     layers::Client,
+    origin,
     problem::{
-        ADMITTED, DENIED, LEFT, NOT_FOUND, NOTHING_TO_LEAVE, OTHER_ADDRESS, Problem, STORE_AWAY,
+        ADMITTED, DENIED, LEFT, NO_PLACE, NOT_FOUND, NOTHING_TO_LEAVE, OTHER_ADDRESS, Problem, STORE_AWAY,
         UNTRUSTED_PROXY, WAITING,
     },
     public::PublicState,
@@ -51,6 +57,7 @@ use super::{
 };
 use crate::clock;
 use asked::{Asked, Wanted};
+use newcomer::{NoPlace, accepts_page, no_place};
 use page::{Blocked, Why};
 use served::{Counted, InForce};
 
@@ -59,6 +66,9 @@ const POLL: HeaderName = HeaderName::from_static("weir-poll");
 
 /// Its value on a page that stands in place of the reply to a form.
 const OF_FORM: &[u8] = b"form";
+
+/// Its value with the first question of a page that stands in place of the reply to a form of another site: it has no place yet.
+const FIRST: &[u8] = b"first";
 
 /// How long a zone and its limits may take to answer a check. A store that hangs counts as away after that, so a proxy never takes a slow
 /// store for a Weir that is away, and opens nothing for it. The recipes' proxies wait 3 s for a reply.
@@ -133,6 +143,9 @@ async fn decide(
     let (index, (counted, reply)) = match in_force.routes.decide(&request) {
         Decision::Leave => {
             state.routes.left.inc();
+            if let Err(problem) = origin::check_of(&state.cors_origins, headers, &[Some(&asked.host)]) {
+                return asked.finish(problem.into_reply());
+            }
             return leave(state, in_force, asked, headers, client).await;
         }
         Decision::Unrouted => {
@@ -337,17 +350,38 @@ impl Call<'_> {
                 && state != VisitState::Ended
             {
                 self.state.gate.note_visit(zone, &visit);
+                if self.has_cookie() {
+                    self.state.routes.unused.is_used(zone, &visit);
+                }
                 let renewed = state == VisitState::Renew || self.headers.contains_key(GIVEN);
                 let cookie = renewed.then(|| self.visit_cookie(name, visit.seen_at(now_s), now_s));
                 return (Counted::Visit, self.let_in(cookie));
             }
+        }
+        let is_newcomer = places.best.is_none() && !self.has_cookie();
+        if is_newcomer && let Some(instead) = no_place(self.asked, self.headers, &self.state.cors_origins) {
+            let problem = match instead {
+                NoPlace::Refused(problem) => problem,
+                NoPlace::PageOfForm => Problem::from(NO_PLACE).retry_after(1),
+            };
+            return (Counted::Refused, self.blocked(Why::Refused(&problem), problem.clone()));
         }
         let mut limit = None;
         let asked = tokio::time::timeout(LONGEST_ASK, self.ask(places.best, now_s, &mut limit)).await;
         let late = |_| Err(Problem::new(STORE_AWAY, "the store did not answer in time").retry_after(3));
         let (counted, mut response) = match asked.unwrap_or_else(late) {
             Ok(ZoneAnswer::Entered(visit)) => {
-                (Counted::Entered, self.let_in(Some(self.visit_cookie(name, visit, now_s))))
+                let cookie = self.visit_cookie(name, visit, now_s);
+                if self.asked.wanted == Wanted::Page && !self.has_cookie() {
+                    // The visitor has just entered, between the proxy's two questions. A redirect to the same address would go round for a
+                    // browser that refuses cookies, with a new visit each time; the page asks again by itself.
+                    let why =
+                        Why::Waiting { rank: 1, eta: None, reason: None, stale: false, period_ms: 1_000 };
+                    let mut response = self.blocked(why, WAITING.into());
+                    response.headers_mut().insert(SET_COOKIE, cookie);
+                    return (Counted::Entered, response);
+                }
+                (Counted::Entered, self.let_in(Some(cookie)))
             }
             Ok(ZoneAnswer::Waits { why, token }) => {
                 let mut response = self.blocked(why, WAITING.into());
@@ -387,9 +421,24 @@ impl Call<'_> {
             // A new place counts as one.
             traffic::check_limit(state, zone.as_str(), LimitedCall::Wait, self.client, None, limit).await?;
         }
+        let (policy, client, now) = (self.policy(), self.client.0.to_canonical(), Instant::now());
+        let is_newcomer = !self.has_cookie() && state.limits.tells_apart(client);
+        if is_newcomer && !state.routes.unused.allow(zone, &policy, client, now) {
+            return Err(Problem::too_many_requests(10));
+        }
         let reply = state.gate.wait(zone.as_str(), None).await?;
         // The visit of a new entry is over at once only if the store lost the entry.
-        self.zone_answer(&reply, now_s).await?.ok_or_else(|| Problem::from(STORE_AWAY).retry_after(1))
+        let answer = self.zone_answer(&reply, now_s).await?;
+        if let (true, Some(ZoneAnswer::Entered(visit))) = (is_newcomer, &answer) {
+            state.routes.unused.began(zone, &policy, client, visit, now);
+        }
+        answer.ok_or_else(|| Problem::from(STORE_AWAY).retry_after(1))
+    }
+
+    /// Whether the browser sent a cookie of the zone, so that it keeps the one that it gets.
+    fn has_cookie(&self) -> bool {
+        let name = self.gated.cookie.get(self.asked.is_secure);
+        check::cookie::values(self.headers, name).any(|value| Held::of(value).is_some())
     }
 
     /// What a reply means for the visitor; none if it is an entry whose visit is over or another one's.
@@ -439,18 +488,16 @@ impl Call<'_> {
             why,
             language,
             is_safe: is_safe(&self.asked.method)
-                && self.headers.get(POLL).is_none_or(|page| page.as_bytes() != OF_FORM),
+                && self.headers.get(POLL).is_none_or(|page| ![OF_FORM, FIRST].contains(&page.as_bytes())),
+            has_place: !matches!(&why, Why::Refused(problem) if problem.code == NO_PLACE),
             idle_timeout_s: self.state.gate.policy(zone).map(|policy| policy.idle_timeout_s),
             notice: notice.unwrap_or_default(),
         };
-        let accepts_page = self.headers.get_all(ACCEPT).iter().any(|accepted| {
-            let accepted = String::from_utf8_lossy(accepted.as_bytes());
-            accepted.split(',').any(|kind| {
-                kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("text/html")
-            })
-        });
-        let is_page = accepts_page && !self.headers.contains_key(POLL);
-        self.asked.finish(if is_page { blocked.page() } else { blocked.document(problem) })
+        let is_page = accepts_page(self.headers) && !self.headers.contains_key(POLL);
+        let mut response = if is_page { blocked.page() } else { blocked.document(problem) };
+        let page_of = self.state.cors_origins.allowed(self.headers);
+        self.state.cors_origins.write_with_cookies(page_of, response.headers_mut());
+        self.asked.finish(response)
     }
 
     fn visit_cookie(&self, name: &str, visit: Visit, now_s: u64) -> HeaderValue {

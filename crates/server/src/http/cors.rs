@@ -1,7 +1,7 @@
 //! Which pages of other origins may call ([CORS](https://fetch.spec.whatwg.org/#http-cors-protocol)).
 //!
-//! Invariant: an origin that is not configured is not allowed. Credentials are never allowed, because a call needs nothing but
-//! a token.
+//! Invariant: an origin that is not configured is not allowed. A call needs nothing but a token, so credentials are never allowed there.
+//! A visitor of a proxy has the place in a cookie: only pages of origins that are listed by name read a reply to such a request.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use http_body_util::Full;
 use hyper::{
     Method, Response, StatusCode,
     header::{
-        ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-        ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_METHOD, HeaderMap,
-        HeaderValue, ORIGIN, VARY,
+        ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+        ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
+        ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue, ORIGIN, VARY,
     },
 };
 
@@ -87,6 +87,15 @@ impl Origins {
             let readable = HeaderValue::from_static("Retry-After, RateLimit, RateLimit-Policy");
             response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, readable);
         }
+    }
+
+    /// The same for the reply to a visitor of a proxy, whose cookies the request carries.
+    pub(super) fn write_with_cookies(&self, allowed: Option<HeaderValue>, response: &mut HeaderMap) {
+        let Some(origin) = allowed.filter(|_| !self.allow_any()) else { return };
+        response.append(VARY, HeaderValue::from_static("Origin"));
+        response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        response.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+        response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Retry-After"));
     }
 }
 

@@ -26,6 +26,19 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 /// # Errors
 /// [`FOREIGN_ORIGIN`].
 pub(super) fn check(allowed: &Origins, headers: &HeaderMap) -> Result<(), Problem> {
+    let hosts = [HOST, X_FORWARDED_HOST].map(|name| headers.get(name)?.to_str().ok());
+    check_of(allowed, headers, &hosts)
+}
+
+/// The same for an address of one of these hosts.
+///
+/// # Errors
+/// [`FOREIGN_ORIGIN`].
+pub(super) fn check_of(
+    allowed: &Origins,
+    headers: &HeaderMap,
+    hosts: &[Option<&str>],
+) -> Result<(), Problem> {
     let (origin, site) = (headers.get(ORIGIN), headers.get(SEC_FETCH_SITE));
     if origin.is_none() && site.is_none() {
         return Ok(());
@@ -33,7 +46,7 @@ pub(super) fn check(allowed: &Origins, headers: &HeaderMap) -> Result<(), Proble
     let is_own = match site.map(HeaderValue::as_bytes) {
         Some(b"same-origin" | b"none") => true,
         Some(_) => false,
-        None => origin.is_none_or(|origin| is_of_host(origin, headers)),
+        None => origin.is_none_or(|origin| is_of(origin, hosts)),
     };
     if is_own || allowed.allow_any() || allowed.allowed(headers).is_some() {
         return Ok(());
@@ -46,14 +59,13 @@ pub(super) fn check(allowed: &Origins, headers: &HeaderMap) -> Result<(), Proble
     Err(Problem::new(FOREIGN_ORIGIN, what))
 }
 
-/// Whether an origin has the host that was asked for. For browsers that do not send `Sec-Fetch-Site`.
-fn is_of_host(origin: &HeaderValue, headers: &HeaderMap) -> bool {
+/// Whether an origin has one of these hosts. For browsers that do not send `Sec-Fetch-Site`.
+fn is_of(origin: &HeaderValue, hosts: &[Option<&str>]) -> bool {
     let Some((_, page)) = origin.to_str().ok().and_then(|origin| origin.split_once("://")) else {
         return false;
     };
-    let hosts = [HOST, X_FORWARDED_HOST].into_iter().filter_map(|name| headers.get(name)?.to_str().ok());
     let (name, port) = name_and_port(page);
-    hosts.map(|host| name_and_port(host.trim())).any(|(host, host_port)| {
+    hosts.iter().flatten().map(|host| name_and_port(host.trim())).any(|(host, host_port)| {
         // Some proxies leave the port out of `Host`.
         host.eq_ignore_ascii_case(name)
             && (host_port.is_none() || host_port == port || is_usual(port, host_port))

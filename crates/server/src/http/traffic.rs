@@ -161,7 +161,7 @@ pub(super) async fn check_limit(
     token: Option<&[u8]>,
     asked: &mut Option<Asked>,
 ) -> Result<(), Problem> {
-    if let Some(limits) = state.gate.limits(zone)
+    if let Some(limits) = state.gate.limits(zone).filter(|limits| limits.limits(call))
         && token.is_none_or(|token| state.gate.gave_out(zone, token))
     {
         *asked = state.limits.ask(zone, &limits, call, client.0).await;

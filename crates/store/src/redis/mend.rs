@@ -87,7 +87,7 @@ impl<C: Client> Redis<C> {
             args.push(text(next));
             let mut keys = call::keys(&zone.prefix, slice);
             keys.extend(slice.iter().flat_map(|segment| {
-                ["i0", "i1", "i2", "i3", "left"]
+                ["i0", "i1", "i2", "i3", "left", "bound"]
                     .map(|key| Bytes::from(format!("{}{segment}:{key}", zone.prefix)))
             }));
             match self.call(zone, &scripts::MEND, keys, args).await {

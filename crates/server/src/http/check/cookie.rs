@@ -1,7 +1,7 @@
 //! Cookies as replies give them out: the one of a zone, which holds a visitor's place or visit, and the one of a bypass token.
 //!
-//! `check::cookie` reads them. Invariant: a page's script cannot read them, and the requests of other sites' forms do not bring them
-//! along.
+//! `check::cookie` reads them. Invariant: a page's script cannot read them. The cookie of a zone comes along with the forms of other
+//! sites, over HTTPS: a visitor who returns from paying elsewhere keeps the visit. It gives no right but to be inside.
 
 use std::{fmt::Write as _, str};
 
@@ -13,27 +13,36 @@ const PLACE_S: u64 = 3_600;
 
 /// `Set-Cookie` for a place.
 pub(super) fn of_place(name: &str, token: &[u8], is_secure: bool) -> HeaderValue {
-    set(name, "p", token, PLACE_S, is_secure)
+    set(name, "p", token, PLACE_S, OfSite::Any, is_secure)
 }
 
 /// `Set-Cookie` for a visit that ends in `left_s` seconds at the latest.
 pub(super) fn of_visit(name: &str, sealed: &[u8], left_s: u64, is_secure: bool) -> HeaderValue {
-    set(name, "v", sealed, left_s, is_secure)
+    set(name, "v", sealed, left_s, OfSite::Any, is_secure)
 }
 
 /// `Set-Cookie` that removes the cookie.
 pub(super) fn none(name: &str, is_secure: bool) -> HeaderValue {
-    set(name, "v", b"", 0, is_secure)
+    set(name, "v", b"", 0, OfSite::Any, is_secure)
 }
 
 /// `Set-Cookie` for a bypass token that ends in `left_s` seconds.
 pub(super) fn of_token(name: &str, token: &str, left_s: u64, is_secure: bool) -> HeaderValue {
-    set(name, "", token.as_bytes(), left_s, is_secure)
+    set(name, "", token.as_bytes(), left_s, OfSite::Own, is_secure)
 }
 
-fn set(name: &str, kind: &str, value: &[u8], age_s: u64, is_secure: bool) -> HeaderValue {
+/// Whose pages' forms and scripts bring a cookie along.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum OfSite {
+    Own,
+    /// Those of any site, over HTTPS: browsers take `SameSite=None` only together with `Secure`.
+    Any,
+}
+
+fn set(name: &str, kind: &str, value: &[u8], age_s: u64, of: OfSite, is_secure: bool) -> HeaderValue {
     let value = str::from_utf8(value).expect("seals are base64url");
-    let mut line = format!("{name}={kind}{value}; Path=/; Max-Age={age_s}; HttpOnly; SameSite=Lax");
+    let same_site = if is_secure && of == OfSite::Any { "None" } else { "Lax" };
+    let mut line = format!("{name}={kind}{value}; Path=/; Max-Age={age_s}; HttpOnly; SameSite={same_site}");
     if is_secure {
         let written = line.write_str("; Secure");
         debug_assert!(written.is_ok(), "writing to a String does not fail");
@@ -46,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cookies_are_closed_to_scripts_and_other_sites() {
+    fn scripts_read_no_cookie_and_forms_of_other_sites_bring_places_and_visits_over_https() {
         let of = |value: HeaderValue| value.to_str().expect("text").to_owned();
         assert_eq!(
             of(of_place("weir-x", b"T", false)),
@@ -54,11 +63,11 @@ mod tests {
         );
         assert_eq!(
             of(of_visit("__Host-weir-x", b"V", 7, true)),
-            "__Host-weir-x=vV; Path=/; Max-Age=7; HttpOnly; SameSite=Lax; Secure"
+            "__Host-weir-x=vV; Path=/; Max-Age=7; HttpOnly; SameSite=None; Secure"
         );
         assert_eq!(
-            of(of_token("weir.token", "T", 60, false)),
-            "weir.token=T; Path=/; Max-Age=60; HttpOnly; SameSite=Lax"
+            of(of_token("__Host-weir.token", "T", 60, true)),
+            "__Host-weir.token=T; Path=/; Max-Age=60; HttpOnly; SameSite=Lax; Secure"
         );
     }
 }

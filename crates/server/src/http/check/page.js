@@ -2,13 +2,14 @@
 // shows what the server says in the same words, and loads the address when it is the visitor's turn.
 "use strict";
 (() => {
-  const { period_ms, resend, texts } = JSON.parse(document.getElementById("weir").textContent);
+  const { period_ms, resend, first, texts } = JSON.parse(document.getElementById("weir").textContent);
   const SLOWEST_MS = 15_000;
   // The shortest time between two announcements to screen readers about the line's movement.
   const ANNOUNCE_MS = 60_000;
   const element = (name) => document.querySelector(`[data-weir="${name}"]`);
   let announced_at = Date.now();
   let failures = 0;
+  let asked = 0;
 
   /// Writes a text only if it changed, so that screen readers do not repeat it.
   function write(name, text, hidden = false) {
@@ -23,8 +24,24 @@
     write("announcement", text);
   }
 
+  /// A service worker of the site may have kept this page under the address, and would show it for ever.
+  async function forget() {
+    const names = await caches.keys();
+    await Promise.all(names.map(async (name) => (await caches.open(name)).delete(location.href, { ignoreVary: true })));
+  }
+
   function go() {
-    location.reload();
+    // Caches are missing without HTTPS, and may be refused.
+    const patience = new Promise((done) => setTimeout(done, 1_000));
+    Promise.race([globalThis.caches ? forget().catch(() => {}) : undefined, patience]).then(() => location.reload());
+  }
+
+  /// The address with a number of its own, so that no cache answers in Weir's place.
+  function address() {
+    const url = new URL(location.href);
+    url.hash = "";
+    url.search += `${url.search ? "&" : "?"}weir-poll=${Date.now()}-${asked}`;
+    return url;
   }
 
   /// It is the visitor's turn. What was sent with a form has to be sent again by its sender.
@@ -58,10 +75,12 @@
     const patience = new AbortController();
     const timer = setTimeout(() => patience.abort(), SLOWEST_MS);
     try {
-      // The question is a GET. It says whether the page stands in place of the reply to a form.
-      const headers = { accept: "application/json", "weir-poll": resend ? "form" : "page" };
-      const reply = await fetch(location.href, { headers, signal: patience.signal, cache: "no-store", redirect: "manual" });
+      // The question is a GET. It says whether the page stands in place of the reply to a form, and whether a place is still to be taken.
+      const of = resend ? "form" : "page";
+      const headers = { accept: "application/json", "weir-poll": first && asked === 0 ? "first" : of };
+      const reply = await fetch(address(), { headers, signal: patience.signal, cache: "no-store", redirect: "manual" });
       const said = await reply.json().catch(() => ({}));
+      asked += 1;
       failures = 0;
       if (said.canEnter) return entered();
       // Nobody asks the visitor to wait any more.

@@ -20,7 +20,7 @@ use hyper::{
 use serde_json::{Map, Value, json};
 
 use super::super::{
-    problem::{Problem, TOO_MANY_REQUESTS, UNKNOWN_ZONE, ZONE_CLOSED, ZONE_FULL},
+    problem::{NO_COOKIE, NO_PLACE, Problem, TOO_MANY_REQUESTS, UNKNOWN_ZONE, ZONE_CLOSED, ZONE_FULL},
     wait::{
         language::Language,
         lean,
@@ -88,6 +88,8 @@ pub(super) struct Blocked<'a> {
     pub(super) language: Language,
     /// Whether the request had no effect but to show something, so that a browser may repeat it by itself.
     pub(super) is_safe: bool,
+    /// Whether the visitor has a place, or tried to take one.
+    pub(super) has_place: bool,
     /// How long a silent place is kept, in seconds.
     pub(super) idle_timeout_s: Option<u32>,
     /// The operators' notice, in the page's language.
@@ -158,6 +160,8 @@ impl Blocked<'_> {
                     ZONE_FULL => ("heading_full", "explanation_full"),
                     UNKNOWN_ZONE => ("heading_unknown", "explanation_unknown"),
                     TOO_MANY_REQUESTS => ("gate_heading_away", "gate_explanation_too_many_requests"),
+                    NO_COOKIE => ("gate_heading_no_cookie", "gate_explanation_no_cookie"),
+                    NO_PLACE if !self.is_safe => ("heading_connecting", "gate_explanation_send"),
                     _ => ("gate_heading_away", "gate_explanation_away"),
                 };
                 let (heading, explanation) = (say(heading), say(explanation));
@@ -194,6 +198,7 @@ impl Blocked<'_> {
         let settings = Map::from_iter([
             ("period_ms".to_owned(), json!(self.period_ms())),
             ("resend".to_owned(), json!(!self.is_safe)),
+            ("first".to_owned(), json!(!self.has_place)),
             ("texts".to_owned(), Value::from(Map::from_iter(named))),
         ]);
         let values = [
@@ -338,7 +343,15 @@ mod tests {
     use crate::http::problem::STORE_AWAY;
 
     fn blocked(why: Why<'_>) -> Blocked<'_> {
-        Blocked { why, language: Language::English, is_safe: true, idle_timeout_s: Some(60), notice: "" }
+        let idle_timeout_s = Some(60);
+        Blocked {
+            why,
+            language: Language::English,
+            is_safe: true,
+            has_place: true,
+            idle_timeout_s,
+            notice: "",
+        }
     }
 
     fn waiting() -> Why<'static> {

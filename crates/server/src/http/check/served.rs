@@ -14,6 +14,7 @@ use check::{Route, Routes, written};
 use serde_json::Value;
 use tokio::sync::watch;
 
+use super::unused::UnusedVisits;
 use crate::metrics::{Metrics, ReadableCounter};
 
 /// The most names that are counted on their own. An operator may set new names every minute.
@@ -113,6 +114,8 @@ pub struct ServedRoutes {
     pub none: ReadableCounter,
     /// Visitors who leave.
     pub left: ReadableCounter,
+    /// The visits of newcomers.
+    pub(super) unused: UnusedVisits,
 }
 
 /// Reads a list that [`list_text`] wrote.
@@ -145,8 +148,8 @@ impl ServedRoutes {
         let (none, left) = (metrics.checks("", "through"), metrics.checks("", "left"));
         let lists = Lists { file, api: (None, Vec::new()), counts: HashMap::new() };
         let empty = InForce { routes: Routes::default(), of_api: 0, counts: Vec::new() };
-        let served =
-            Self { metrics, lists: Mutex::new(lists), in_force: ArcSwap::from_pointee(empty), none, left };
+        let (lists, in_force) = (Mutex::new(lists), ArcSwap::from_pointee(empty));
+        let served = Self { metrics, lists, in_force, none, left, unused: UnusedVisits::default() };
         served.change(|_| {});
         served
     }
