@@ -113,6 +113,8 @@ pub struct ServedRoutes {
     pub none: ReadableCounter,
     /// Visitors who leave.
     pub left: ReadableCounter,
+    /// Requests that are refused without a route: for their host, or for their target.
+    pub refused: ReadableCounter,
 }
 
 /// Reads a list that [`list_text`] wrote.
@@ -142,11 +144,11 @@ impl ServedRoutes {
     /// Serves the routes of the file.
     #[must_use]
     pub fn new(file: Routes, metrics: Arc<Metrics>) -> Self {
-        let (none, left) = (metrics.checks("", "through"), metrics.checks("", "left"));
+        let [none, left, refused] = ["through", "left", "refused"].map(|said| metrics.checks("", said));
         let lists = Lists { file, api: (None, Vec::new()), counts: HashMap::new() };
         let empty = InForce { routes: Routes::default(), of_api: 0, counts: Vec::new() };
-        let served =
-            Self { metrics, lists: Mutex::new(lists), in_force: ArcSwap::from_pointee(empty), none, left };
+        let in_force = ArcSwap::from_pointee(empty);
+        let served = Self { metrics, lists: Mutex::new(lists), in_force, none, left, refused };
         served.change(|_| {});
         served
     }
