@@ -76,32 +76,37 @@ fn is_upgrade(request: &Request<'_>) -> bool {
 /// Whether a load balancer, a crawler or a browser asks for one of the paths that they know.
 #[must_use]
 pub fn is_health(request: &Request<'_>, path: &RoutePath<'_>) -> bool {
-    let is_known = |known: &&str| match known.strip_suffix('*') {
-        Some(start) => path.text.starts_with(start),
-        None => path.text == *known,
-    };
-    path.is_plain && request.is_safe() && !is_upgrade(request) && HEALTH.iter().any(is_known)
+    path.is_plain && request.is_safe() && is_health_path(&path.text) && !is_upgrade(request)
+}
+
+fn is_health_path(path: &str) -> bool {
+    HEALTH.iter().any(|known| match known.strip_suffix('*') {
+        Some(start) => path.starts_with(start),
+        None => path == *known,
+    })
 }
 
 /// Why the request does not wait in a zone whose route does not say `everything`.
 #[must_use]
 pub fn of(request: &Request<'_>, path: &RoutePath<'_>) -> Option<Exemption> {
-    if is_upgrade(request) {
-        return None;
-    }
-    if request.method == "OPTIONS" {
+    let exemption = if request.method == "OPTIONS" {
         let is_preflight = ["origin", "access-control-request-method"]
             .iter()
             .all(|name| request.headers.contains_key(*name));
-        return is_preflight.then_some(Exemption::Preflight);
-    }
-    if is_health(request, path) {
+        is_preflight.then_some(Exemption::Preflight)
+    } else if path.is_plain && request.is_safe() {
+        of_file(&path.text)
+    } else {
+        None
+    };
+    exemption.filter(|_| !is_upgrade(request))
+}
+
+fn of_file(path: &str) -> Option<Exemption> {
+    if is_health_path(path) {
         return Some(Exemption::Health);
     }
-    if !path.is_plain || !request.is_safe() {
-        return None;
-    }
-    let file = path.text.rsplit('/').next().unwrap_or_default();
+    let file = path.rsplit('/').next().unwrap_or_default();
     let ending = file.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     ending.is_some_and(|ending| STATIC.contains(&ending.as_str())).then_some(Exemption::StaticFile)
 }

@@ -4,7 +4,11 @@ use std::fmt;
 
 /// A pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern(String);
+pub struct Pattern {
+    text: String,
+    /// How much of it is in front of the first star, without a last slash. Every path that fits begins so, in upper or lower case.
+    head: usize,
+}
 
 /// The longest pattern, in bytes.
 const MOST: usize = 256;
@@ -20,19 +24,25 @@ impl Pattern {
     /// # Errors
     /// [`NotAPattern`] if it is empty or too long.
     pub fn new(text: &str) -> Result<Self, NotAPattern> {
-        if text.is_empty() || text.len() > MOST { Err(NotAPattern) } else { Ok(Self(text.to_owned())) }
+        if text.is_empty() || text.len() > MOST {
+            Err(NotAPattern)
+        } else {
+            let head = text.split('*').next().unwrap_or_default();
+            let head = head.strip_suffix('/').unwrap_or(head).len();
+            Ok(Self { text: text.to_owned(), head })
+        }
     }
 
     /// The pattern as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// Whether the whole text fits the pattern.
     #[must_use]
     pub fn fits(&self, text: &str) -> bool {
-        let mut parts = self.0.split('*');
+        let mut parts = self.text.split('*');
         let first = parts.next().unwrap_or_default();
         let Some(mut rest) = text.strip_prefix(first) else { return false };
         let Some(last) = parts.next_back() else { return rest.is_empty() };
@@ -50,7 +60,7 @@ impl Pattern {
     #[must_use]
     pub fn fits_path(&self, path: &str) -> bool {
         self.fits(path)
-            || self.0.strip_suffix("/*").is_some_and(|above| !above.contains('*') && above == path)
+            || self.text.strip_suffix("/*").is_some_and(|above| !above.contains('*') && above == path)
     }
 
     /// Whether a path fits for an app that ignores the case of ASCII letters and a last slash. `/shop/*` also stands for `/shop`, and
@@ -60,8 +70,13 @@ impl Pattern {
         fn without_slash(text: &[u8]) -> &[u8] {
             text.strip_suffix(b"/").unwrap_or(text)
         }
-        let (pattern, path) = (self.0.as_bytes(), path.as_bytes());
-        let above = self.0.strip_suffix("/*").filter(|above| !above.ends_with('*'));
+        let (pattern, path) = (self.text.as_bytes(), path.as_bytes());
+        // Most paths fit most patterns at no character.
+        let head = &pattern[..self.head];
+        if !path.get(..head.len()).is_some_and(|start| start.eq_ignore_ascii_case(head)) {
+            return false;
+        }
+        let above = self.text.strip_suffix("/*").filter(|above| !above.ends_with('*'));
         fits_folded(pattern, path)
             || fits_folded(without_slash(pattern), without_slash(path))
             || above.is_some_and(|above| fits_folded(above.as_bytes(), path))
@@ -88,7 +103,7 @@ fn fits_folded(pattern: &[u8], text: &[u8]) -> bool {
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 

@@ -40,7 +40,7 @@ impl<'a> Readings<'a> {
         {
             return Self::One(RoutePath { text: Cow::Borrowed(text), is_plain: true });
         }
-        let first = unescaped(written);
+        let first = unescaped(written).unwrap_or_else(|| written.to_vec());
         if is_settled(&first) && std::str::from_utf8(&first).is_ok() {
             return Self::One(RoutePath { text: text(first), is_plain: true });
         }
@@ -129,7 +129,8 @@ fn closure(first: Vec<u8>) -> Option<Vec<Vec<u8>>> {
     let mut next = 0;
     while next < found.len() {
         for step in STEPS {
-            let new = unescaped(&step(&found[next]));
+            let Some(new) = step(&found[next]) else { continue };
+            let new = unescaped(&new).unwrap_or(new);
             if !found.contains(&new) {
                 len += new.len();
                 if found.len() == MOST || len > MOST_LEN {
@@ -143,8 +144,8 @@ fn closure(first: Vec<u8>) -> Option<Vec<Vec<u8>>> {
     Some(found)
 }
 
-/// What some server makes of a path.
-type Step = fn(&[u8]) -> Vec<u8>;
+/// What some server makes of a path; nothing if it surely takes the path as it is.
+type Step = fn(&[u8]) -> Option<Vec<u8>>;
 
 /// What servers are known to do with a path. Each step is one of these things alone, because servers do them in different orders.
 const STEPS: [Step; 14] = [
@@ -165,48 +166,42 @@ const STEPS: [Step; 14] = [
 ];
 
 /// `http:/checkout` is `/checkout` to `new URL(target, base)`.
-fn without_scheme(path: &[u8]) -> Vec<u8> {
-    let is_scheme = |name: &[u8]| {
-        name.first().is_some_and(u8::is_ascii_alphabetic)
-            && name.iter().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(b))
-    };
-    match path.iter().position(|b| *b == b':') {
-        Some(at) if is_scheme(&path[..at]) => path[at + 1..].to_vec(),
-        _ => path.to_vec(),
-    }
+fn without_scheme(path: &[u8]) -> Option<Vec<u8>> {
+    let (name, behind) = path.split_at(path.iter().position(|b| *b == b':')?);
+    let is_scheme = name.first().is_some_and(u8::is_ascii_alphabetic)
+        && name.iter().all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(b));
+    is_scheme.then(|| behind[1..].to_vec())
 }
 
 /// `//x/checkout` and `/\x/checkout` are `/checkout` at the host `x` to readers of references: `new URL(target, base)`, `urlsplit`.
-fn without_host(path: &[u8]) -> Vec<u8> {
-    match path.iter().position(|b| !b"/\\".contains(b)) {
-        Some(at @ 2..) => {
-            let host = &path[at..];
-            host.iter().position(|b| b"/\\?#".contains(b)).map_or(b"/".to_vec(), |end| host[end..].to_vec())
-        }
-        _ => path.to_vec(),
-    }
+fn without_host(path: &[u8]) -> Option<Vec<u8>> {
+    let at = path.iter().position(|b| !b"/\\".contains(b)).filter(|at| *at >= 2)?;
+    let host = &path[at..];
+    let end = host.iter().position(|b| b"/\\?#".contains(b));
+    Some(end.map_or(b"/".to_vec(), |end| host[end..].to_vec()))
 }
 
-fn with_slash(path: &[u8]) -> Vec<u8> {
-    if path.starts_with(b"/") { path.to_vec() } else { [b"/", path].concat() }
+fn with_slash(path: &[u8]) -> Option<Vec<u8>> {
+    (!path.starts_with(b"/")).then(|| [b"/", path].concat())
 }
 
 /// What RFC 3986 allows in a normal form: letters, digits, `-`, `.`, `_` and `~` are decoded.
-fn decoded_unreserved(path: &[u8]) -> Vec<u8> {
+fn decoded_unreserved(path: &[u8]) -> Option<Vec<u8>> {
     decoded_where(path, |byte| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte))
 }
 
 /// Apache with `AllowEncodedSlashes NoDecode`, and routers that split a path before they decode its segments.
-fn decoded_but_slashes(path: &[u8]) -> Vec<u8> {
+fn decoded_but_slashes(path: &[u8]) -> Option<Vec<u8>> {
     decoded_where(path, |byte| !b"/\\".contains(&byte))
 }
 
-fn decoded(path: &[u8]) -> Vec<u8> {
+fn decoded(path: &[u8]) -> Option<Vec<u8>> {
     decoded_where(path, |_| true)
 }
 
 /// Old readers of UTF-8 take `C0 AF` for `/`, and `C0 AE` for `.`.
-fn decoded_overlong(path: &[u8]) -> Vec<u8> {
+fn decoded_overlong(path: &[u8]) -> Option<Vec<u8>> {
+    path.iter().position(|b| matches!(b, 0xc0 | 0xc1 | 0xe0))?;
     let (mut out, mut rest) = (Vec::with_capacity(path.len()), path);
     while let [byte, behind @ ..] = rest {
         let (new, behind) = match rest {
@@ -219,32 +214,34 @@ fn decoded_overlong(path: &[u8]) -> Vec<u8> {
         out.push(new);
         rest = behind;
     }
-    out
+    Some(out)
 }
 
-fn without_backslashes(path: &[u8]) -> Vec<u8> {
-    path.iter().map(|b| if *b == b'\\' { b'/' } else { *b }).collect()
+fn without_backslashes(path: &[u8]) -> Option<Vec<u8>> {
+    path.contains(&b'\\').then(|| path.iter().map(|b| if *b == b'\\' { b'/' } else { *b }).collect())
 }
 
 /// Java's servlets cut the parameters of each segment: `/x/..;a/checkout;b` is `/x/../checkout`.
-fn without_parameters(path: &[u8]) -> Vec<u8> {
+fn without_parameters(path: &[u8]) -> Option<Vec<u8>> {
     let mut is_parameter = false;
     let mut is_kept = |b: &u8| {
         is_parameter = *b == b';' || is_parameter && *b != b'/';
         !is_parameter
     };
-    path.iter().copied().filter(|b| is_kept(b)).collect()
+    path.contains(&b';').then(|| path.iter().copied().filter(|b| is_kept(b)).collect())
 }
 
-fn with_merged_slashes(path: &[u8]) -> Vec<u8> {
+fn with_merged_slashes(path: &[u8]) -> Option<Vec<u8>> {
+    path.windows(2).position(|two| two == b"//")?;
     let mut out = path.to_vec();
     out.dedup_by(|b, before| *b == b'/' && *before == b'/');
-    out
+    Some(out)
 }
 
 /// `.` and `..` are resolved; above the root is the root. An empty segment is one, as RFC 3986 has it.
-fn with_resolved_dots(path: &[u8]) -> Vec<u8> {
-    let Some(relative) = path.strip_prefix(b"/") else { return path.to_vec() };
+fn with_resolved_dots(path: &[u8]) -> Option<Vec<u8>> {
+    let relative = path.strip_prefix(b"/")?;
+    path.windows(2).position(|two| two == b"/.")?;
     let mut kept: Vec<&[u8]> = Vec::new();
     let mut is_open = false;
     for segment in relative.split(|b| *b == b'/') {
@@ -260,33 +257,37 @@ fn with_resolved_dots(path: &[u8]) -> Vec<u8> {
     }
     let mut out = vec![b'/'];
     out.extend(kept.join(&b'/'));
-    out
+    Some(out)
 }
 
-fn cut_at(path: &[u8], end: u8) -> Vec<u8> {
-    path[..path.iter().position(|b| *b == end).unwrap_or(path.len())].to_vec()
+fn cut_at(path: &[u8], end: u8) -> Option<Vec<u8>> {
+    path.iter().position(|b| *b == end).map(|end| path[..end].to_vec())
 }
 
 /// Readers in C end a path at a zero byte. `new URL(target, base)` drops tabs and line ends everywhere, and spaces at the ends.
-fn without_controls(path: &[u8]) -> Vec<u8> {
-    let mut kept = cut_at(path, 0);
+fn without_controls(path: &[u8]) -> Option<Vec<u8>> {
+    path.iter().position(|b| *b <= b' ' || *b == 0x7f)?;
+    let mut kept = path[..path.iter().position(|b| *b == 0).unwrap_or(path.len())].to_vec();
     kept.retain(|b| !b"\t\r\n".contains(b));
     let is_text = |b: &u8| *b > b' ' && *b != 0x7f;
     let end = kept.iter().rposition(is_text).map_or(0, |last| last + 1);
     let start = kept.iter().position(is_text).unwrap_or(0);
-    kept[start..end.max(start)].to_vec()
+    Some(kept[start..end.max(start)].to_vec())
 }
 
-/// A path in which those characters are themselves that no client may send as themselves: a space, `"`, `<`, `>`, `^`, a backtick, `{`, `|`, `}`, and
-/// all beyond ASCII. This is how patterns are written. No server takes them for anything else, so that this makes no new reading.
-fn unescaped(path: &[u8]) -> Vec<u8> {
+/// A path in which those characters are themselves that no client may send as themselves: a space, `"`, `<`, `>`, `^`, a backtick,
+/// `{`, `|`, `}`, and all beyond ASCII. This is how patterns are written. No server takes them for anything else, so that this makes
+/// no new reading.
+fn unescaped(path: &[u8]) -> Option<Vec<u8>> {
     decoded_where(path, |byte| byte >= 0x80 || b" \"<>^`{|}".contains(&byte))
 }
 
-/// Decodes `%XX` once, if `which` says so of the byte. What is no valid code stays.
-pub(crate) fn decoded_where(path: &[u8], which: impl Fn(u8) -> bool) -> Vec<u8> {
+/// Decodes `%XX` once, if `which` says so of the byte; nothing if there is no `%`. What is no valid code stays.
+pub(crate) fn decoded_where(path: &[u8], which: impl Fn(u8) -> bool) -> Option<Vec<u8>> {
     let digit = |b: u8| char::from(b).to_digit(16).and_then(|d| u8::try_from(d).ok());
-    let (mut out, mut rest) = (Vec::with_capacity(path.len()), path);
+    let start = path.iter().position(|b| *b == b'%')?;
+    let (mut out, mut rest) = (Vec::with_capacity(path.len()), &path[start..]);
+    out.extend_from_slice(&path[..start]);
     while let [byte, behind @ ..] = rest {
         let code = match rest {
             [b'%', high, low, ..] => digit(*high).zip(digit(*low)).map(|(high, low)| 16 * high + low),
@@ -296,7 +297,7 @@ pub(crate) fn decoded_where(path: &[u8], which: impl Fn(u8) -> bool) -> Vec<u8> 
         out.push(code.unwrap_or(*byte));
         rest = if code.is_some() { &rest[3..] } else { behind };
     }
-    out
+    Some(out)
 }
 
 #[cfg(test)]

@@ -6,6 +6,12 @@ fn texts(target: &[u8]) -> Vec<String> {
     Readings::of(target).all().iter().map(|path| path.text.to_string()).collect()
 }
 
+/// What a step makes of a path, in the form of readings.
+fn applied(step: Step, path: &[u8]) -> Vec<u8> {
+    let new = step(path).unwrap_or_else(|| path.to_vec());
+    unescaped(&new).unwrap_or(new)
+}
+
 #[test]
 fn settled_paths_have_one_reading() {
     for (target, path) in [
@@ -25,7 +31,7 @@ fn settled_paths_have_one_reading() {
     ] {
         let one = RoutePath { text: path.into(), is_plain: true };
         assert_eq!(Readings::of(target.as_bytes()), Readings::One(one), "{target}");
-        assert!(STEPS.iter().all(|step| step(path.as_bytes()) == path.as_bytes()), "{target}");
+        assert!(STEPS.iter().all(|step| applied(*step, path.as_bytes()) == path.as_bytes()), "{target}");
     }
 }
 
@@ -150,7 +156,7 @@ mod servers {
     }
 
     fn decode(path: &str) -> Option<String> {
-        String::from_utf8(decoded_where(path.as_bytes(), |_| true)).ok()
+        String::from_utf8(decoded(path.as_bytes()).unwrap_or_else(|| path.into())).ok()
     }
 
     fn without_query(target: &str) -> &str {
@@ -339,24 +345,24 @@ mod servers {
 mod properties {
     use proptest::prelude::*;
 
-    use super::super::*;
+    use super::{super::*, applied};
 
     proptest! {
         #[test]
         fn a_settled_path_is_changed_by_no_step(path in "/[a-z%2fF5cC;./\\\\é?#: \u{0}\t]{0,24}") {
             if is_settled(path.as_bytes()) {
                 for step in STEPS {
-                    prop_assert_eq!(unescaped(&step(path.as_bytes())), path.as_bytes());
+                    prop_assert_eq!(applied(step, path.as_bytes()), path.as_bytes());
                 }
             }
         }
 
         #[test]
         fn the_readings_are_closed_and_different(target in proptest::collection::vec(any::<u8>(), 0..24)) {
-            if let Some(found) = closure(unescaped(&target)) {
+            if let Some(found) = closure(unescaped(&target).unwrap_or(target)) {
                 for (at, path) in found.iter().enumerate() {
                     prop_assert!(!found[..at].contains(path));
-                    prop_assert!(STEPS.iter().all(|step| found.contains(&unescaped(&step(path)))));
+                    prop_assert!(STEPS.iter().all(|step| found.contains(&applied(*step, path))));
                 }
             }
         }

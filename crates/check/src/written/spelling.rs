@@ -100,16 +100,19 @@ pub(super) fn path(text: &str) -> Result<String, String> {
     if text.contains('\\') {
         return wrong("a path is written with /", &text.replace('\\', "/"));
     }
-    if let Some(at) = text.find('%').filter(|_| decoded_where(text.as_bytes(), |_| true).contains(&b'%')) {
+    let decoded = decoded_where(text.as_bytes(), |_| true).unwrap_or_else(|| text.into());
+    if let Some(at) = text.find('%').filter(|_| decoded.contains(&b'%')) {
         return wrong("no pattern can say a %", &format!("{}*", &text[..at]));
     }
     // What such a code stands for has another meaning in a path or in a pattern.
-    if decoded_where(text.as_bytes(), |byte| b"/\\?#;*".contains(&byte)) != text.as_bytes() {
+    if decoded_where(text.as_bytes(), |byte| b"/\\?#;*".contains(&byte))
+        .is_some_and(|other| other != text.as_bytes())
+    {
         return Err(format!(
             "`{text}`: servers differ about encoded / \\ ? # ; and *, so no pattern can say them; write a * in that place"
         ));
     }
-    let path = String::from_utf8(decoded_where(text.as_bytes(), |_| true))
+    let path = String::from_utf8(decoded)
         .map_err(|_| format!("`{text}` is no UTF-8 when it is decoded; write the letters themselves"))?;
     if path.chars().any(char::is_control) {
         return Err(format!("{text:?} has a control character, and no path has one; remove it"));
