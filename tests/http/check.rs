@@ -535,10 +535,9 @@ path = ["/sale/*", "/checkout"]
     let said = explain(&["https://shop.example/x/../checkout?a=1", "--method", "POST"]);
     assert_eq!(
         said,
-        "the path counts as /checkout\n\
-         1. abuse: does not fit: not its address 198.51.100.0/24\n\
-         2. monitor: does not fit: not its header x-monitor\n\
-         3. sale: fits: host *.example, path /sale/* or /checkout: waits in Z\n"
+        "read as /checkout: 1. abuse: does not fit: not its address 198.51.100.0/24\n\
+         read as /checkout: 2. monitor: does not fit: not its header x-monitor\n\
+         read as /checkout: 3. sale: fits: host *.example, path /sale/* or /checkout: waits in Z\n"
     );
     let said = explain(&["https://shop.example/", "-H", "X-Monitor: s3cret"]);
     assert!(
@@ -551,6 +550,64 @@ path = ["/sale/*", "/checkout"]
     weir.signal(Signal::HUP);
     visitor.address = "203.0.113.8";
     eventually("the new routes are in force", || (visitor.get("/").status == 503).then_some(()));
+}
+
+/// An app or a proxy may read another path in a target than Weir does.
+pub(crate) fn restricted_paths_hold_in_every_spelling() {
+    let routes =
+        "[[route]]\nzone = \"Z\"\npath = \"/checkout/*\"\n[[route]]\ndeny = true\npath = \"/admin/*\"\n";
+    let weir = Setup::new(&config(&zone("Z", 60, HELD), routes)).start();
+    let mut visitor = Visitor::of(&weir);
+    for (target, status) in [
+        ("//x/checkout/1", 503),
+        ("/\\x/checkout/1", 503),
+        ("/checkout/..%2fx", 503),
+        ("/checkout/../x", 503),
+        ("/checkout/..;/x", 503),
+        ("/checkout/1%2f..%2f..%2f", 503),
+        ("/checkout%5c1", 503),
+        ("/%2563heckout/1", 503),
+        ("/Checkout/", 503),
+        ("//x/admin/1", 403),
+        ("/checkout/..%2fadmin", 403),
+        ("/ADMIN/", 403),
+        ("/checkout/x%2ecss", 503),
+        ("/checkout/x.css", 200),
+        ("/other", 200),
+        ("/other/%2e%2e", 200),
+    ] {
+        assert_eq!(visitor.get(target).status, status, "{target}");
+    }
+    assert_eq!(visitor.ask("GET /checkout/x.css", &[("Sec-WebSocket-Key", "a")]).status, 503);
+}
+
+/// A target that servers read as paths of two zones needs a visit of both. The visitor waits in the first one that is not open.
+pub(crate) fn every_zone_of_any_reading_is_asked() {
+    let open = |id| zone(id, 60, "mode = \"open\"");
+    let zones = open("A") + &open("B") + &zone("C", 60, HELD);
+    let routes = ["a", "b", "c"].map(|name| {
+        let id = name.to_uppercase();
+        format!("[[route]]\nname = \"{name}\"\nzone = \"{id}\"\npath = \"/{name}/*\"\n")
+    });
+    let weir = Setup::new(&config(&zones, &routes.concat())).start();
+    let cookies = |reply: &Reply| {
+        let given = reply.headers.iter().filter(|(name, _)| name == "set-cookie");
+        let name = |line: &str| line.split('=').next().unwrap_or_default().to_owned();
+        given.map(|(_, line)| name(line)).collect::<Vec<_>>()
+    };
+    let both = Visitor::of(&weir).get("/a/..%2fb/1");
+    assert_eq!((both.status, cookies(&both).len()), (200, 2), "{both:?}");
+    let mut visitor = Visitor::of(&weir);
+    assert_eq!(visitor.get("/a/1").status, 200);
+    let second = visitor.get("/a/..%2fb/1");
+    assert_eq!((second.status, cookies(&second)), (200, vec!["weir-B".to_owned()]), "the visit of A is open");
+    assert_eq!(cookies(&visitor.get("/a/..%2fb/1")), [""; 0], "both are open");
+    let held = visitor.get("/a/..%2fc/1");
+    assert_eq!((held.status, cookies(&held)), (503, vec!["weir-C".to_owned()]), "{held:?}");
+    let metrics = weir.admin_get("/metrics");
+    for count in ["{route=\"c\",said=\"waits\"} 1", "{route=\"b\",said=\"entered\"} 2"] {
+        assert!(metrics.text().contains(&format!("weir_checks_total{count}")), "{count}: {}", metrics.text());
+    }
 }
 
 /// A proxy that understands 200, 401 and 403 only asks twice: what to do, and for the page.
@@ -675,6 +732,12 @@ pub(crate) fn problem_of(code: &str) -> Reply {
             visitor.get("/")
         }
         "denied" => visitor.get("/no"),
+        "odd_target" => visitor.get(&format!("/%{}2e", "25".repeat(500))),
+        "misdirected" => {
+            let routes = "[[route]]\nzone = \"Z\"\nhost = \"other.example\"\n";
+            let weir = Setup::new(&config(&zone("Z", 60, HELD), routes)).start();
+            Visitor::of(&weir).get("/")
+        }
         "waiting" => visitor.get("/"),
         "nothing_to_leave" => visitor.ask("POST /.weir/leave", &[]),
         "left" => {

@@ -268,6 +268,8 @@ const CASES_APART: &[(&str, u16, AskApart)] = &[
     ("store_away", 503, away::join_while_away),
     ("untrusted_proxy", 403, || check::problem_of("untrusted_proxy")),
     ("denied", 403, || check::problem_of("denied")),
+    ("misdirected", 421, || check::problem_of("misdirected")),
+    ("odd_target", 400, || check::problem_of("odd_target")),
     ("admitted", 409, || check::problem_of("admitted")),
     ("waiting", 503, || check::problem_of("waiting")),
     ("no_cookie", 409, || check::problem_of("no_cookie")),

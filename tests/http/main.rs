@@ -114,6 +114,8 @@ fn together() -> Vec<Trial> {
         check::a_place_in_line_is_given_up,
         check::forged_foreign_and_ended_visits_wait,
         check::routes_say_who_waits,
+        check::restricted_paths_hold_in_every_spelling,
+        check::every_zone_of_any_reading_is_asked,
         check::nginx_asks_for_a_status_and_then_for_the_page,
         check::envoy_sends_the_request_itself,
         check::a_form_is_not_lost_silently,

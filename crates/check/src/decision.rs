@@ -1,12 +1,16 @@
-//! What the routes decide about a request: the first one that fits.
+//! What the routes decide about a request: for each reading of its path the first one that fits.
 //!
-//! Invariant: a request that no route fits goes on. Whatever else goes on does so by a route, which is named.
+//! Servers may read several paths in one target (see [`readings`](crate::readings)). The routes decide about each reading alone, and the
+//! strictest decision counts. Invariants: a request goes on only if it goes on with every reading. It is refused if it is refused with
+//! any, and every zone of any reading must be open to its visitor. A request that no route fits goes on, but if all routes name hosts, a
+//! host that none of them names is refused.
 
 use admission::ZoneId;
 
 use crate::{
     exemption::{self, Exemption},
     path::RoutePath,
+    readings::Readings,
     request::Request,
     route::{Condition, Gated, Outcome, Route},
 };
@@ -33,13 +37,19 @@ pub enum Decision<'r> {
         /// The index of the route.
         index: usize,
     },
-    /// It goes on if its visitor has an open visit of the zone.
+    /// It goes on if its visitor has an open visit of the zone, and of each further one.
     Gated {
         /// The index of the route.
         index: usize,
         /// The zone.
         gated: &'r Gated,
+        /// Further zones, each with the index of its route: servers may read the path as one of theirs. Almost always there are none.
+        further: Vec<(usize, &'r Gated)>,
     },
+    /// It is refused: all routes name hosts, and none of them this one.
+    Misdirected,
+    /// It is refused: servers may read more paths in its target than can be checked.
+    Unreadable,
 }
 
 impl Decision<'_> {
@@ -47,7 +57,7 @@ impl Decision<'_> {
     #[must_use]
     pub fn index(&self) -> Option<usize> {
         match self {
-            Self::Leave | Self::Unrouted => None,
+            Self::Leave | Self::Unrouted | Self::Misdirected | Self::Unreadable => None,
             Self::LetThrough { index, .. } | Self::Denied { index } | Self::Gated { index, .. } => {
                 Some(*index)
             }
@@ -57,24 +67,29 @@ impl Decision<'_> {
 
 /// All routes, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Routes(Vec<Route>);
+pub struct Routes {
+    all: Vec<Route>,
+    /// Whether there are routes, and each names hosts.
+    all_name_hosts: bool,
+}
 
 impl Routes {
     /// These routes, in this order.
     #[must_use]
     pub fn new(routes: Vec<Route>) -> Self {
-        Self(routes)
+        let all_name_hosts = !routes.is_empty() && routes.iter().all(|route| route.hosts().is_some());
+        Self { all: routes, all_name_hosts }
     }
 
     /// All of them.
     #[must_use]
     pub fn all(&self) -> &[Route] {
-        &self.0
+        &self.all
     }
 
     /// The zones in which visitors wait. A zone comes as often as it has routes.
     pub fn gated(&self) -> impl Iterator<Item = &Gated> {
-        self.0.iter().filter_map(|route| match &route.outcome {
+        self.all.iter().filter_map(|route| match &route.outcome {
             Outcome::Zone(gated) => Some(gated),
             Outcome::Bypass | Outcome::Deny => None,
         })
@@ -88,271 +103,191 @@ impl Routes {
     /// Whether a route asks for a bypass token.
     #[must_use]
     pub fn ask_for_tokens(&self) -> bool {
-        let mut conditions = self.0.iter().flat_map(|route| &route.conditions);
+        let mut conditions = self.all.iter().flat_map(|route| &route.conditions);
         conditions.any(|condition| matches!(condition, Condition::Token(_)))
     }
 
     /// Decides about a request.
     #[must_use]
     pub fn decide(&self, request: &Request<'_>) -> Decision<'_> {
-        let target = String::from_utf8_lossy(&request.target);
-        let path = RoutePath::of(&target);
-        if request.method == "POST" && path.normal == LEAVE {
+        self.decide_readings(request, &Readings::of(&request.target))
+    }
+
+    fn decide_readings(&self, request: &Request<'_>, readings: &Readings<'_>) -> Decision<'_> {
+        if request.method == "POST" && readings.all().iter().any(|path| path.text == LEAVE) {
             return Decision::Leave;
         }
-        self.decide_path(request, &path)
-    }
-
-    fn decide_path(&self, request: &Request<'_>, path: &RoutePath<'_>) -> Decision<'_> {
-        let mut routes = self.0.iter().enumerate();
-        let Some((index, route)) = routes.find(|(_, route)| route.missing(request, path).is_none()) else {
-            return Decision::Unrouted;
-        };
-        match &route.outcome {
-            Outcome::Bypass => Decision::LetThrough { index, exemption: None },
-            Outcome::Deny => Decision::Denied { index },
-            Outcome::Zone(gated) => match exemption::of(request, path) {
-                Some(exemption) if !gated.everything => {
-                    Decision::LetThrough { index, exemption: Some(exemption) }
+        if self.is_misdirected(request, readings) {
+            return Decision::Misdirected;
+        }
+        match readings {
+            Readings::One(path) => {
+                let mut routes = self.all.iter().enumerate();
+                decision(routes.find(|(_, route)| route.missing(request, path).is_none()), request, path)
+            }
+            Readings::Several(paths) => {
+                let routes = self.that_may_fit(request);
+                strictest(paths.iter().map(|path| first_of(&routes, request, path)))
+            }
+            Readings::TooMany => {
+                let routes = self.that_may_fit(request);
+                let any = RoutePath { text: "/".into(), is_plain: false };
+                if routes.iter().any(|(_, route)| route.has_path()) {
+                    return Decision::Unreadable;
                 }
-                _ => Decision::Gated { index, gated },
-            },
+                first_of(&routes, request, &any)
+            }
         }
     }
 
-    /// Says line by line what each route does with a request, up to the one that decides.
+    /// Whether all routes name hosts and none of them the request's. Health checks come without a host, and go on.
+    fn is_misdirected(&self, request: &Request<'_>, readings: &Readings<'_>) -> bool {
+        let names_it = |route: &Route| {
+            route.hosts().is_some_and(|hosts| hosts.iter().any(|host| host.fits(&request.host)))
+        };
+        let is_health = || matches!(readings, Readings::One(path) if exemption::is_health(request, path));
+        self.all_name_hosts && !self.all.iter().any(names_it) && !is_health()
+    }
+
+    /// The routes that fit the request with some path, with their indexes, up to the first one that fits it with every path. So no other
+    /// condition is tried again for each reading.
+    fn that_may_fit(&self, request: &Request<'_>) -> Vec<(usize, &Route)> {
+        let mut routes = Vec::new();
+        for (index, route) in self.all.iter().enumerate().filter(|(_, route)| route.may_fit(request)) {
+            routes.push((index, route));
+            if !route.has_path() {
+                break;
+            }
+        }
+        routes
+    }
+
+    /// Says line by line what each route does with a request, up to the one that decides. If servers read several paths, each line says
+    /// with which one.
     #[must_use]
     pub fn explain(&self, request: &Request<'_>) -> Vec<String> {
-        let target = String::from_utf8_lossy(&request.target);
-        let path = RoutePath::of(&target);
-        let decision = self.decide_path(request, &path);
-        let tried = decision.index().unwrap_or(self.0.len());
-        let mut lines = Vec::with_capacity(tried + 1);
-        for (route, number) in self.0.iter().zip(1..).take(tried) {
-            let missing =
-                route.missing(request, &path).map_or_else(String::new, |condition| match condition {
-                    Condition::Path(_) if condition.holds(request, &path) => {
-                        "the path is spelled in an unusual way, and this route lets people through".to_owned()
-                    }
-                    condition => format!("not its {condition}"),
-                });
-            lines.push(format!("{number}. {}: does not fit: {missing}", route.name));
-        }
-        let outcome = match &decision {
-            Decision::Leave | Decision::Unrouted => {
-                lines.push("no route fits: let through".to_owned());
-                return lines;
+        let readings = Readings::of(&request.target);
+        let any = [RoutePath { text: "/".into(), is_plain: false }];
+        let paths = if readings == Readings::TooMany { &any } else { readings.all() };
+        let deciding: Vec<usize> = match self.decide_readings(request, &readings) {
+            Decision::Leave => {
+                return vec!["the visits end here: the request never reaches the site".to_owned()];
             }
-            Decision::Gated { gated, .. } => format!("waits in {}", gated.zone),
-            Decision::Denied { .. } => "refused".to_owned(),
-            Decision::LetThrough { index, exemption } => match (&self.0[*index].outcome, exemption) {
-                (Outcome::Zone(gated), Some(why)) => {
+            Decision::Misdirected => {
+                let host = &request.host;
+                return vec![format!("all routes name hosts, and none names `{host}`: refused")];
+            }
+            Decision::Unreadable => {
+                return vec!["servers may read too many paths in this address: refused".to_owned()];
+            }
+            Decision::Unrouted | Decision::LetThrough { .. } => return self.explain_path(request, &paths[0]),
+            Decision::Denied { index } => vec![index],
+            Decision::Gated { index, further, .. } => {
+                std::iter::once(index).chain(further.iter().map(|(index, _)| *index)).collect()
+            }
+        };
+        let routes = self.that_may_fit(request);
+        let mut lines = Vec::new();
+        for index in deciding {
+            let decides = |path: &&RoutePath<'_>| first_of(&routes, request, path).index() == Some(index);
+            let path = paths.iter().find(decides).unwrap_or(&paths[0]);
+            let told = self.explain_path(request, path);
+            match readings {
+                Readings::Several(_) => {
+                    lines.extend(told.iter().map(|line| format!("read as {}: {line}", path.text)));
+                }
+                _ => lines.extend(told),
+            }
+        }
+        lines
+    }
+
+    fn explain_path(&self, request: &Request<'_>, path: &RoutePath<'_>) -> Vec<String> {
+        let mut lines = Vec::new();
+        for ((index, route), number) in self.all.iter().enumerate().zip(1..) {
+            let name = &route.name;
+            if let Some(condition) = route.missing(request, path) {
+                let missing = if condition.would_hold(path) {
+                    "the path is spelled in an unusual way, and this route lets people through".to_owned()
+                } else {
+                    format!("not its {condition}")
+                };
+                lines.push(format!("{number}. {name}: does not fit: {missing}"));
+                continue;
+            }
+            let fits = match &route.conditions[..] {
+                [] => "fits every request".to_owned(),
+                some => {
+                    format!("fits: {}", some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+                }
+            };
+            let outcome = match (decision(Some((index, route)), request, path), &route.outcome) {
+                (Decision::LetThrough { exemption: Some(why), .. }, Outcome::Zone(gated)) => {
                     format!("let through without waiting in {}, because {why}", gated.zone)
                 }
-                _ => "let through".to_owned(),
-            },
-        };
-        let route = &self.0[tried];
-        let fits = match &route.conditions[..] {
-            [] => "fits every request".to_owned(),
-            some => {
-                format!("fits: {}", some.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
-            }
-        };
-        lines.push(format!("{}. {}: {fits}: {outcome}", tried + 1, route.name));
+                (_, Outcome::Zone(gated)) => format!("waits in {}", gated.zone),
+                (_, Outcome::Deny) => "refused".to_owned(),
+                (_, Outcome::Bypass) => "let through".to_owned(),
+            };
+            lines.push(format!("{number}. {name}: {fits}: {outcome}"));
+            return lines;
+        }
+        lines.push("no route fits: let through".to_owned());
         lines
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use http::{HeaderMap, HeaderValue, header::HeaderName};
+/// What the first of these routes that fits decides. All of them may fit.
+fn first_of<'r>(routes: &[(usize, &'r Route)], request: &Request<'_>, path: &RoutePath<'_>) -> Decision<'r> {
+    decision(routes.iter().copied().find(|(_, route)| route.fits_path(request, path)), request, path)
+}
 
-    use super::*;
-    use crate::{digest::SecretDigest, pattern::Pattern, route::Matcher};
-
-    fn pattern(text: &str) -> Pattern {
-        Pattern::new(text).expect("a pattern")
-    }
-
-    fn matcher(text: &str) -> Matcher {
-        Matcher::Patterns(vec![pattern(text)])
-    }
-
-    fn route(name: &str, conditions: Vec<Condition>, outcome: Outcome) -> Route {
-        Route { name: name.to_owned(), conditions, outcome }
-    }
-
-    fn zone(name: &str) -> Outcome {
-        let zone = ZoneId::parse(name).expect("a zone");
-        Outcome::Zone(Gated::new(zone))
-    }
-
-    fn path(text: &str) -> Condition {
-        Condition::Path(vec![pattern(text)])
-    }
-
-    fn request<'a>(method: &'a str, host: &'a str, target: &'a str, headers: &'a HeaderMap) -> Request<'a> {
-        Request {
-            method: method.into(),
-            host: host.into(),
-            target: target.as_bytes().into(),
-            is_secure: false,
-            headers,
-            address: [192, 0, 2, 7].into(),
-            tokens: &[],
-        }
-    }
-
-    /// The name of the route that fits a request, with its reason to let it through.
-    fn find(routes: &Routes, line: &str, headers: &[(&'static str, &str)]) -> String {
-        let (method, target) = line.split_once(' ').expect("a method and a target");
-        let (host, target) = target.split_once('/').expect("a host and a path");
-        let target = format!("/{target}");
-        let mut fields = HeaderMap::new();
-        for (name, value) in headers {
-            fields.append(*name, HeaderValue::from_str(value).expect("a value"));
-        }
-        let name = |index: usize| routes.all()[index].name.clone();
-        match routes.decide(&request(method, host, &target, &fields)) {
-            Decision::Leave => "leave".to_owned(),
-            Decision::Unrouted => "none".to_owned(),
-            Decision::LetThrough { index, exemption: Some(why) } => format!("{}: {why:?}", name(index)),
-            Decision::LetThrough { index, .. }
-            | Decision::Denied { index }
-            | Decision::Gated { index, .. } => name(index),
-        }
-    }
-
-    #[test]
-    fn the_first_route_whose_conditions_all_hold_decides() {
-        let routes = Routes::new(vec![
-            route(
-                "bad",
-                vec![Condition::Address(vec!["192.0.2.8/32".parse().expect("a network")])],
-                Outcome::Deny,
-            ),
-            route("staff", vec![Condition::Cookie("staff".to_owned(), matcher("s3cret"))], Outcome::Bypass),
-            route(
-                "monitor",
-                vec![Condition::Header(HeaderName::from_static("x-monitor"), matcher("*"))],
-                Outcome::Bypass,
-            ),
-            route("open", vec![path("/help/*")], Outcome::Bypass),
-            route(
-                "sale",
-                vec![Condition::Host(vec![pattern("*.shop.example")]), path("/sale/*")],
-                zone("SALE"),
-            ),
-            route("orders", vec![path("/order"), Condition::Method(vec!["POST".to_owned()])], zone("ORDERS")),
-        ]);
-        let find = |line: &str, headers: &[(&'static str, &str)]| find(&routes, line, headers);
-        assert_eq!(find("GET www.shop.example/sale/1", &[]), "sale");
-        assert_eq!(find("GET www.shop.example/sale", &[]), "sale");
-        assert_eq!(find("GET shop.example/sale/1", &[]), "none");
-        assert_eq!(find("GET www.shop.example/", &[]), "none");
-        assert_eq!(find("POST any/order", &[]), "orders");
-        assert_eq!(find("GET any/order", &[]), "none");
-        assert_eq!(find("GET www.shop.example/sale/1", &[("x-monitor", "")]), "monitor");
-        assert_eq!(find("GET www.shop.example/sale/1", &[("cookie", "a=b; staff=s3cret")]), "staff");
-        assert_eq!(find("GET www.shop.example/sale/1", &[("cookie", "staff=s3cre")]), "sale");
-        assert_eq!(find("GET www.shop.example/help/x", &[]), "open");
-    }
-
-    #[test]
-    fn user_agents_countries_and_secrets_are_matched() {
-        let secret = Matcher::Secret(SecretDigest::of(b"0123456789abcdef"));
-        let header = |name, matcher| Condition::Header(HeaderName::from_static(name), matcher);
-        let routes = Routes::new(vec![
-            route("staff", vec![header("x-staff", secret.clone())], Outcome::Bypass),
-            route("pass", vec![Condition::Cookie("pass".to_owned(), secret)], Outcome::Bypass),
-            route(
-                "bots",
-                vec![header("user-agent", Matcher::Patterns(vec![pattern("*bot*"), pattern("curl/*")]))],
-                Outcome::Deny,
-            ),
-            route(
-                "here",
-                vec![header("x-country", Matcher::Patterns(vec![pattern("kr"), pattern("jp")]))],
-                zone("Z"),
-            ),
-        ]);
-        let find = |headers: &[(&'static str, &str)]| find(&routes, "GET h/", headers);
-        assert_eq!(find(&[("x-staff", "0123456789abcdef")]), "staff");
-        assert_eq!(find(&[("x-staff", "wrong"), ("x-staff", "0123456789abcdef")]), "staff");
-        for wrong in ["", "0123456789abcde", "0123456789ABCDEF", "0123456789abcdef0", "*"] {
-            assert_eq!(find(&[("x-staff", wrong)]), "none", "{wrong}");
-        }
-        assert_eq!(find(&[("cookie", "a=b; pass=0123456789abcdef")]), "pass");
-        assert_eq!(find(&[("cookie", "pass=0123456789abcdeF")]), "none");
-        assert_eq!(find(&[("user-agent", "Mozilla/5.0 (compatible; SomeBot/1.0)")]), "bots");
-        assert_eq!(find(&[("user-agent", "curl/8")]), "bots");
-        assert_eq!(find(&[("user-agent", "Mozilla/5.0"), ("x-country", "KR")]), "here");
-        assert_eq!(find(&[("x-country", "US")]), "none");
-    }
-
-    #[test]
-    fn no_spelling_of_a_path_gets_around_a_line() {
-        let routes = Routes::new(vec![
-            route("open", vec![path("/help/*")], Outcome::Bypass),
-            route("sale", vec![path("/sale/*")], zone("SALE")),
-            route("rest", Vec::new(), zone("REST")),
-        ]);
-        let find = |line: &str| find(&routes, line, &[]);
-        for spelling in
-            ["/%73ale/x", "//sale/x", "/help/../sale/x", "/sale;a/x", "/a/..%2fsale/x", "/sale%5cx"]
-        {
-            assert_eq!(find(&format!("GET h{spelling}")), "sale", "{spelling}");
-        }
-        assert_eq!(find("GET h/help/x"), "open");
-        assert_eq!(find("GET h/help/%78"), "rest", "only the plain spelling is let through");
-        assert_eq!(find("GET h/sale/x.css"), "sale: StaticFile");
-        assert_eq!(find("GET h/sale/x;.css"), "sale");
-        assert_eq!(find("GET h/sale/x%2ecss"), "sale");
-        assert_eq!(find("POST h/sale/x.css"), "sale");
-    }
-
-    #[test]
-    fn files_health_checks_and_preflights_do_not_wait_unless_everything_does() {
-        let gated = |everything| {
-            let zone = ZoneId::parse("Z").expect("a zone");
-            let outcome = Outcome::Zone(Gated { everything, ..Gated::new(zone) });
-            Routes::new(vec![route("z", Vec::new(), outcome)])
-        };
-        let asks: &[(&str, &str)] = &[("origin", "https://a"), ("access-control-request-method", "POST")];
-        for (line, headers, reason) in [
-            ("GET h/a/b.WOFF2", &[][..], "StaticFile"),
-            ("HEAD h/app.js", &[], "StaticFile"),
-            ("GET h/healthz", &[], "Health"),
-            ("GET h/.well-known/acme-challenge/x", &[], "Health"),
-            ("OPTIONS h/api", asks, "Preflight"),
-        ] {
-            assert_eq!(find(&gated(false), line, headers), format!("z: {reason}"), "{line}");
-            assert_eq!(find(&gated(true), line, headers), "z", "{line}");
-        }
-        for line in ["GET h/", "GET h/js", "GET h/a.css/b", "OPTIONS h/api", "GET h/healthz/x", "PUT h/a.css"]
-        {
-            assert_eq!(find(&gated(false), line, &[]), "z", "{line}");
-        }
-    }
-
-    #[test]
-    fn an_explanation_shows_no_secret() {
-        let routes = Routes::new(vec![
-            route("staff", vec![Condition::Cookie("staff".to_owned(), matcher("s3cret"))], Outcome::Bypass),
-            route("open", vec![path("/help/*")], Outcome::Bypass),
-            route("site", vec![path("/*")], zone("Z")),
-        ]);
-        let headers = HeaderMap::new();
-        let request = request("GET", "h", "/help/%78", &headers);
-        assert_eq!(
-            routes.explain(&request),
-            [
-                "1. staff: does not fit: not its cookie staff",
-                "2. open: does not fit: the path is spelled in an unusual way, and this route lets people through",
-                "3. site: fits: path /*: waits in Z",
-            ]
-        );
-        assert_eq!(Routes::default().explain(&request), ["no route fits: let through"]);
+/// What a route decides about a request that fits it; without a route, the request goes on.
+fn decision<'r>(
+    route: Option<(usize, &'r Route)>,
+    request: &Request<'_>,
+    path: &RoutePath<'_>,
+) -> Decision<'r> {
+    let Some((index, route)) = route else { return Decision::Unrouted };
+    match &route.outcome {
+        Outcome::Bypass => Decision::LetThrough { index, exemption: None },
+        Outcome::Deny => Decision::Denied { index },
+        Outcome::Zone(gated) => match exemption::of(request, path) {
+            Some(exemption) if !gated.everything => {
+                Decision::LetThrough { index, exemption: Some(exemption) }
+            }
+            _ => Decision::Gated { index, gated, further: Vec::new() },
+        },
     }
 }
+
+/// The strictest of the decisions about the readings of one target.
+fn strictest<'r>(decisions: impl Iterator<Item = Decision<'r>>) -> Decision<'r> {
+    let (mut zones, mut other): (Vec<(usize, &Gated)>, _) = (Vec::new(), None);
+    for decision in decisions {
+        match decision {
+            Decision::Denied { .. } => return decision,
+            Decision::Gated { index, gated, .. } => {
+                match zones.iter_mut().find(|(_, known)| known.zone == gated.zone) {
+                    // The visitor has one visit of a zone, and it has to count for both routes.
+                    Some(known) if gated.bind_address && !known.1.bind_address => *known = (index, gated),
+                    Some(known) if known.1.bind_address == gated.bind_address => known.0 = known.0.min(index),
+                    Some(_) => {}
+                    None => zones.push((index, gated)),
+                }
+            }
+            _ => {
+                other.get_or_insert(decision);
+            }
+        }
+    }
+    zones.sort_by_key(|(index, _)| *index);
+    let mut zones = zones.into_iter();
+    match zones.next() {
+        Some((index, gated)) => Decision::Gated { index, gated, further: zones.collect() },
+        None => other.unwrap_or(Decision::Unrouted),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Requests that do not wait in a zone, although its route fits: static files, health checks, preflights.
 //!
-//! Invariant: a path exempts a request only in its plain spelling.
+//! Invariants: a path exempts a request only if it is plain. A request that asks for another protocol is never exempt: what follows is
+//! no file, and Weir does not see it.
 
 use std::fmt;
 
@@ -53,28 +54,56 @@ const STATIC: [&str; 22] = [
     "woff2",
 ];
 
-/// Paths that load balancers and crawlers read.
-const HEALTH: [&str; 8] =
-    ["/healthz", "/health", "/livez", "/readyz", "/ping", "/robots.txt", "/favicon.ico", "/.well-known/*"];
+/// Paths that load balancers, crawlers and browsers read without cookies.
+const HEALTH: [&str; 10] = [
+    "/healthz",
+    "/health",
+    "/livez",
+    "/readyz",
+    "/ping",
+    "/robots.txt",
+    "/sitemap.xml",
+    "/favicon.ico",
+    "/manifest.json",
+    "/.well-known/*",
+];
+
+/// Whether a request asks for another protocol, such as WebSocket. A proxy may keep `Upgrade` for itself, so its key counts, too.
+fn is_upgrade(request: &Request<'_>) -> bool {
+    ["upgrade", "sec-websocket-key"].iter().any(|name| request.headers.contains_key(*name))
+}
+
+/// Whether a load balancer, a crawler or a browser asks for one of the paths that they know.
+#[must_use]
+pub fn is_health(request: &Request<'_>, path: &RoutePath<'_>) -> bool {
+    path.is_plain && request.is_safe() && is_health_path(&path.text) && !is_upgrade(request)
+}
+
+fn is_health_path(path: &str) -> bool {
+    HEALTH.iter().any(|known| match known.strip_suffix('*') {
+        Some(start) => path.starts_with(start),
+        None => path == *known,
+    })
+}
 
 /// Why the request does not wait in a zone whose route does not say `everything`.
 #[must_use]
 pub fn of(request: &Request<'_>, path: &RoutePath<'_>) -> Option<Exemption> {
-    if request.method == "OPTIONS" {
+    let exemption = if request.method == "OPTIONS" {
         let is_preflight = ["origin", "access-control-request-method"]
             .iter()
             .all(|name| request.headers.contains_key(*name));
-        return is_preflight.then_some(Exemption::Preflight);
-    }
-    if !path.is_plain || !request.is_safe() {
-        return None;
-    }
-    let path = &path.normal;
-    let is_health = |known: &&str| match known.strip_suffix('*') {
-        Some(start) => path.starts_with(start),
-        None => path == known,
+        is_preflight.then_some(Exemption::Preflight)
+    } else if path.is_plain && request.is_safe() {
+        of_file(&path.text)
+    } else {
+        None
     };
-    if HEALTH.iter().any(is_health) {
+    exemption.filter(|_| !is_upgrade(request))
+}
+
+fn of_file(path: &str) -> Option<Exemption> {
+    if is_health_path(path) {
         return Some(Exemption::Health);
     }
     let file = path.rsplit('/').next().unwrap_or_default();

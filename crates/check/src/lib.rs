@@ -6,6 +6,7 @@
 //! | [`decision`] | what the routes decide about it, and why |
 //! | [`route`] | a route: its conditions and its outcome |
 //! | [`written`] | routes as they are written, in files and in JSON |
+//! | [`readings`] | the paths that servers read in the target of one request |
 //! | [`path`], [`host`], [`pattern`] | what conditions compare |
 //! | [`exemption`] | requests that do not wait in a zone |
 //! | [`cookie`], [`token`] | what a visitor carries: places, visits, bypass tokens |
@@ -24,6 +25,7 @@ pub mod host;
 pub mod path;
 pub mod pattern;
 pub mod question;
+pub mod readings;
 pub mod request;
 pub mod route;
 pub mod token;

@@ -4,7 +4,11 @@ use std::fmt;
 
 /// A pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pattern(String);
+pub struct Pattern {
+    text: String,
+    /// How much of it is in front of the first star, without a last slash. Every path that fits begins so, in upper or lower case.
+    head: usize,
+}
 
 /// The longest pattern, in bytes.
 const MOST: usize = 256;
@@ -20,19 +24,25 @@ impl Pattern {
     /// # Errors
     /// [`NotAPattern`] if it is empty or too long.
     pub fn new(text: &str) -> Result<Self, NotAPattern> {
-        if text.is_empty() || text.len() > MOST { Err(NotAPattern) } else { Ok(Self(text.to_owned())) }
+        if text.is_empty() || text.len() > MOST {
+            Err(NotAPattern)
+        } else {
+            let head = text.split('*').next().unwrap_or_default();
+            let head = head.strip_suffix('/').unwrap_or(head).len();
+            Ok(Self { text: text.to_owned(), head })
+        }
     }
 
     /// The pattern as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
     /// Whether the whole text fits the pattern.
     #[must_use]
     pub fn fits(&self, text: &str) -> bool {
-        let mut parts = self.0.split('*');
+        let mut parts = self.text.split('*');
         let first = parts.next().unwrap_or_default();
         let Some(mut rest) = text.strip_prefix(first) else { return false };
         let Some(last) = parts.next_back() else { return rest.is_empty() };
@@ -46,17 +56,54 @@ impl Pattern {
         rest.ends_with(last)
     }
 
-    /// Whether a path fits. `/shop/*` also stands for `/shop`.
+    /// Whether a path fits literally. `/shop/*` also stands for `/shop`.
     #[must_use]
     pub fn fits_path(&self, path: &str) -> bool {
         self.fits(path)
-            || self.0.strip_suffix("/*").is_some_and(|above| !above.contains('*') && above == path)
+            || self.text.strip_suffix("/*").is_some_and(|above| !above.contains('*') && above == path)
     }
+
+    /// Whether a path fits for an app that ignores the case of ASCII letters and a last slash. `/shop/*` also stands for `/shop`, and
+    /// `/*/shop/*` for `/kr/shop`.
+    #[must_use]
+    pub fn fits_path_generously(&self, path: &str) -> bool {
+        fn without_slash(text: &[u8]) -> &[u8] {
+            text.strip_suffix(b"/").unwrap_or(text)
+        }
+        let (pattern, path) = (self.text.as_bytes(), path.as_bytes());
+        // Most paths fit most patterns at no character.
+        let head = &pattern[..self.head];
+        if !path.get(..head.len()).is_some_and(|start| start.eq_ignore_ascii_case(head)) {
+            return false;
+        }
+        let above = self.text.strip_suffix("/*").filter(|above| !above.ends_with('*'));
+        fits_folded(pattern, path)
+            || fits_folded(without_slash(pattern), without_slash(path))
+            || above.is_some_and(|above| fits_folded(above.as_bytes(), path))
+    }
+}
+
+/// Whether a text fits a pattern if the case of ASCII letters does not count.
+fn fits_folded(pattern: &[u8], text: &[u8]) -> bool {
+    let mut parts = pattern.split(|b| *b == b'*');
+    let first = parts.next().unwrap_or_default();
+    let Some((start, mut rest)) = text.split_at_checked(first.len()) else { return false };
+    if !start.eq_ignore_ascii_case(first) {
+        return false;
+    }
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts.filter(|part| !part.is_empty()) {
+        match rest.windows(part.len()).position(|window| window.eq_ignore_ascii_case(part)) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.len() >= last.len() && rest[rest.len() - last.len()..].eq_ignore_ascii_case(last)
 }
 
 impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -94,6 +141,31 @@ mod tests {
         }
         assert!(pattern("/shop/*").fits_path("/shop") && !pattern("/shop/*").fits_path("/shopping"));
         assert!(!pattern("/*/*").fits_path("/*"));
+    }
+
+    #[test]
+    fn a_generous_reader_ignores_case_and_the_last_slash() {
+        for (text, fitting, other) in [
+            ("/cart", &["/cart", "/cart/", "/CART", "/Cart/"][..], &["/cart/1", "/carts", "/"][..]),
+            ("/cart/", &["/cart", "/cart/"], &["/cart/1"]),
+            ("/", &["/"], &["/a"]),
+            ("/A/*", &["/a", "/a/", "/A/b/"], &["/ab"]),
+            ("/*/cart/*", &["/kr/cart", "/kr/Cart/", "/kr/cart/1"], &["/cart", "/kr/carts"]),
+            ("/*/*", &["/a/b"], &["/a"]),
+            ("*/x*Y*z", &["/X-y-Z", "/xyz", "/a/xyz/"], &["/xzy"]),
+            ("/caf\u{e9}/*", &["/CAF\u{e9}/1"], &["/cafe/1"]),
+        ] {
+            for text_that in fitting {
+                assert!(pattern(text).fits_path_generously(text_that), "{text}: {text_that}");
+            }
+            for text_that in other {
+                assert!(!pattern(text).fits_path_generously(text_that), "{text}: {text_that}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_pattern_has_a_length() {
         assert_eq!((Pattern::new(""), Pattern::new(&"x".repeat(257))), (Err(NotAPattern), Err(NotAPattern)));
     }
 
@@ -112,7 +184,9 @@ mod tests {
     proptest! {
         #[test]
         fn patterns_do_as_the_definition_says(text in "[ab]{0,8}", wanted in "[ab*]{1,6}") {
-            prop_assert_eq!(pattern(&wanted).fits(&text), slow(wanted.as_bytes(), text.as_bytes()));
+            let expected = slow(wanted.as_bytes(), text.as_bytes());
+            prop_assert_eq!(pattern(&wanted).fits(&text), expected);
+            prop_assert_eq!(fits_folded(wanted.to_uppercase().as_bytes(), text.as_bytes()), expected);
         }
     }
 }

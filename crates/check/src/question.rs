@@ -7,7 +7,7 @@ use http::{
     header::{HeaderName, HeaderValue},
 };
 
-use crate::{decision::Routes, host::bare, path::RoutePath, request::Request};
+use crate::{decision::Routes, host::bare, readings::Readings, request::Request};
 
 /// The request that is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,11 +27,11 @@ pub struct Question {
 /// What the routes do with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// The path as routes see it, if that is not how it was written.
+    /// The path as routes see it, if that is not how it was written, and all servers read it so.
     pub path: Option<String>,
-    /// The index of the route that decides; none if no route fits.
+    /// The index of the route that decides; none if no route does. If the visitor needs visits of several zones, the first one's.
     pub index: Option<usize>,
-    /// What each route says, up to the one that decides.
+    /// What each route says, up to the one that decides; if servers read several paths in the address, for each deciding one.
     pub lines: Vec<String>,
 }
 
@@ -62,7 +62,6 @@ impl Question {
                 read.ok_or_else(|| format!("`{shown}` is not a header; write one as in 'User-Agent: curl'"))?;
             fields.append(name, value);
         }
-        let path = RoutePath::of(url);
         let request = Request {
             method: method.as_str().into(),
             host,
@@ -72,10 +71,11 @@ impl Question {
             address: address.to_canonical(),
             tokens,
         };
-        Ok(Explanation {
-            path: (!path.is_plain).then(|| path.normal.to_string()),
-            index: routes.decide(&request).index(),
-            lines: routes.explain(&request),
-        })
+        let path = match Readings::of(url.as_bytes()) {
+            // The path behind the host, as it was written.
+            Readings::One(path) => (!url.contains(&*path.text)).then(|| path.text.to_string()),
+            Readings::Several(_) | Readings::TooMany => None,
+        };
+        Ok(Explanation { path, index: routes.decide(&request).index(), lines: routes.explain(&request) })
     }
 }

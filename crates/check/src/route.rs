@@ -1,7 +1,8 @@
 //! A route: what must be true of a request, and what happens to it then.
 //!
-//! Invariants: a route fits if all its conditions hold. A route that lets people through because of a path needs the path in its plain
-//! spelling (see [`RoutePath`]).
+//! Invariants: a route fits if all its conditions hold. A route that restricts (a zone, or `deny`) is generous: it ignores the case of a
+//! path and its last slash, and `GET` stands for `HEAD`, because many apps do so. A route that lets people through takes a path
+//! literally, and only if it is plain (see [`RoutePath`]).
 
 use std::fmt;
 
@@ -102,11 +103,37 @@ pub struct Route {
 }
 
 impl Condition {
-    pub(crate) fn holds(&self, request: &Request<'_>, path: &RoutePath<'_>) -> bool {
+    /// Whether it holds. `restricts` says whether its route restricts.
+    fn holds(&self, request: &Request<'_>, path: &RoutePath<'_>, restricts: bool) -> bool {
         match self {
+            Self::Path(patterns) if restricts => {
+                patterns.iter().any(|pattern| pattern.fits_path_generously(&path.text))
+            }
+            Self::Path(_) => path.is_plain && self.would_hold(path),
+            _ => self.holds_for_all_paths(request, restricts),
+        }
+    }
+
+    /// Whether it would hold if the path were plain.
+    pub(crate) fn would_hold(&self, path: &RoutePath<'_>) -> bool {
+        matches!(self, Self::Path(patterns) if patterns.iter().any(|pattern| pattern.fits_path(&path.text)))
+    }
+
+    fn is_path(&self) -> bool {
+        matches!(self, Self::Path(_))
+    }
+
+    /// Whether it holds for a request whatever its path is. A condition about the path does not count.
+    fn holds_for_all_paths(&self, request: &Request<'_>, restricts: bool) -> bool {
+        match self {
+            Self::Path(_) => true,
             Self::Host(patterns) => patterns.iter().any(|pattern| pattern.fits(&request.host)),
-            Self::Path(patterns) => patterns.iter().any(|pattern| pattern.fits_path(&path.normal)),
-            Self::Method(methods) => methods.iter().any(|method| *method == request.method),
+            Self::Method(methods) => methods.iter().any(|method| {
+                // Some apps take `get` for `GET`, and most answer `HEAD` where they answer `GET`.
+                let is_same = method.eq_ignore_ascii_case(&request.method);
+                let is_head = method == "GET" && request.method.eq_ignore_ascii_case("HEAD");
+                *method == request.method || restricts && (is_same || is_head)
+            }),
             Self::Header(name, matcher) => request.headers.get_all(name).iter().any(|value| {
                 let value = value.as_bytes();
                 matcher.fits(value, || String::from_utf8_lossy(value).to_ascii_lowercase())
@@ -156,12 +183,37 @@ impl fmt::Display for Route {
 }
 
 impl Route {
-    /// The condition that does not hold, or nothing if the request fits.
+    /// Whether it makes visitors wait or refuses them, and so must not be got around.
+    fn restricts(&self) -> bool {
+        self.outcome != Outcome::Bypass
+    }
+
+    /// The condition that does not hold, or nothing if the request fits with this reading of its path.
     pub(crate) fn missing(&self, request: &Request<'_>, path: &RoutePath<'_>) -> Option<&Condition> {
-        let plain_enough = path.is_plain || self.outcome != Outcome::Bypass;
-        self.conditions.iter().find(|condition| {
-            let is_path = matches!(condition, Condition::Path(_));
-            !condition.holds(request, path) || is_path && !plain_enough
+        self.conditions.iter().find(|condition| !condition.holds(request, path, self.restricts()))
+    }
+
+    /// Whether the request fits with some path.
+    pub(crate) fn may_fit(&self, request: &Request<'_>) -> bool {
+        self.conditions.iter().all(|condition| condition.holds_for_all_paths(request, self.restricts()))
+    }
+
+    /// Whether a request that may fit does so with this reading of its path.
+    pub(crate) fn fits_path(&self, request: &Request<'_>, path: &RoutePath<'_>) -> bool {
+        let mut conditions = self.conditions.iter().filter(|condition| condition.is_path());
+        conditions.all(|condition| condition.holds(request, path, self.restricts()))
+    }
+
+    /// Whether it has a condition about the path.
+    pub(crate) fn has_path(&self) -> bool {
+        self.conditions.iter().any(Condition::is_path)
+    }
+
+    /// Its condition about the host.
+    pub(crate) fn hosts(&self) -> Option<&[Pattern]> {
+        self.conditions.iter().find_map(|condition| match condition {
+            Condition::Host(patterns) => Some(&patterns[..]),
+            _ => None,
         })
     }
 

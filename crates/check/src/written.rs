@@ -1,8 +1,11 @@
 //! Routes as they are written: one reader for the configuration file, the admin API and the store.
 //!
 //! A route is an object of [`FIELDS`]. Invariants: a field that does not exist, a wrong type and a value out of its range are
-//! refused, and the fault names the field. A secret is kept as its digest only. A text made by [`shown`] has neither secrets nor
+//! refused, and the fault names the field. A pattern that no request can fit is refused, or put into the spelling in which requests are
+//! compared. A secret is kept as its digest only. A text made by [`shown`] has neither secrets nor
 //! digests.
+
+mod spelling;
 
 use std::net::IpAddr;
 
@@ -126,13 +129,14 @@ fn conditions(fields: &Object, outcome: &Outcome) -> Result<Vec<Condition>, Rout
     let mut found = Vec::new();
     let pattern = |field: &str, text: &str| Pattern::new(text).map_err(|wrong| fault(field, wrong));
     if let Some(value) = fields.get("host") {
-        let host = |text: &str| pattern("host", &text.to_ascii_lowercase());
+        let host = |text: &str| {
+            spelling::host(text).map_err(|what| fault("host", what)).and_then(|text| pattern("host", &text))
+        };
         found.push(Condition::Host(list(value, "host", host)?));
     }
     if let Some(value) = fields.get("path") {
-        let path = |text: &str| match text.is_empty() || text.starts_with(['/', '*']) {
-            true => pattern("path", text),
-            false => Err(fault("path", format!("`{text}` is no path; a path begins with /"))),
+        let path = |text: &str| {
+            spelling::path(text).map_err(|what| fault("path", what)).and_then(|text| pattern("path", &text))
         };
         found.push(Condition::Path(list(value, "path", path)?));
     }
@@ -166,7 +170,7 @@ fn conditions(fields: &Object, outcome: &Outcome) -> Result<Vec<Condition>, Rout
         let network = |text: &str| {
             let net = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
             let what = format!("`{text}` is not a network; write one as in 10.0.0.0/8");
-            net.map_err(|_| fault("address", what))
+            net.map(spelling::network).map_err(|_| fault("address", what))
         };
         found.push(Condition::Address(list(value, "address", network)?));
     }
@@ -413,6 +417,12 @@ mod tests {
             (json!({"deny": true, "everything": false}), "everything", "is for routes with a zone"),
             (json!({"deny": true, "path": ["/a", 1]}), "path", "a list of strings"),
             (json!({"deny": true, "host": []}), "host", "has 1 to 256 texts"),
+            (
+                json!({"deny": true, "host": ["a.example", "https://shop.example"]}),
+                "host",
+                "write `shop.example`",
+            ),
+            (json!({"deny": true, "path": ["/a", "/b?c=d"]}), "path", "write `/b`"),
             (json!({"deny": true, "header": {}}), "header", "has 1 to 256 names"),
             (json!({"deny": true, "header": {"x": {"secret": "short"}}}), "header.x", "16 to 256"),
             (json!({"deny": true, "header": {"x": {"sha256": "12"}}}), "header.x", "64 hexadecimal"),

@@ -41,6 +41,7 @@ codes! {
     MALFORMED_HTTP = 400 "malformed_http" "The request is not valid HTTP/1.1";
     MALFORMED_JSON = 400 "malformed_json" "The body is not valid JSON";
     MISSING_FIELD = 400 "missing_field" "A field is missing";
+    ODD_TARGET = 400 "odd_target" "Servers could read too many paths in this address";
     UNKNOWN_FIELD = 400 "unknown_field" "There is no such field";
     WRONG_TYPE = 400 "wrong_type" "A field has the wrong type";
     BAD_TOKEN = 401 "bad_token" "The token was not given out for this zone";
@@ -66,6 +67,7 @@ codes! {
     TOO_LARGE = 413 "too_large" "The body is too large";
     UNSUPPORTED_MEDIA_TYPE = 415 "unsupported_media_type" "The body must be application/json";
     FOREIGN_HOST = 421 "foreign_host" "The server does not answer under this host name";
+    MISDIRECTED = 421 "misdirected" "No route names this host";
     BAD_ROUTE = 422 "bad_route" "A route cannot be used as it is written";
     NO_CELL = 422 "no_cell" "No store is configured for zones of this tenant";
     OUT_OF_RANGE = 422 "out_of_range" "A value is out of its range";

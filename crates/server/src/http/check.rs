@@ -48,8 +48,8 @@ use super::{
     layers::Client,
     origin,
     problem::{
-        ADMITTED, DENIED, LEFT, NO_PLACE, NOT_FOUND, NOTHING_TO_LEAVE, OTHER_ADDRESS, Problem, STORE_AWAY,
-        UNTRUSTED_PROXY, WAITING,
+        ADMITTED, DENIED, LEFT, MISDIRECTED, NO_PLACE, NOT_FOUND, NOTHING_TO_LEAVE, ODD_TARGET,
+        OTHER_ADDRESS, Problem, STORE_AWAY, UNTRUSTED_PROXY, WAITING,
     },
     public::PublicState,
     traffic,
@@ -163,9 +163,32 @@ async fn decide(
         Decision::Denied { index } => {
             (index, (Counted::Denied, asked.finish(Problem::from(DENIED).into_reply())))
         }
-        Decision::Gated { index, gated } => {
-            let call = Call { state, in_force, asked, headers, client, gated };
-            (index, call.answer().await)
+        Decision::Gated { index, gated, further } => {
+            let call = |gated| Call { state, in_force, asked, headers, client, gated };
+            let (mut index, mut answer) = (index, call(gated).answer().await);
+            // The further zones are asked as long as all before are open. The cookies of those go along with the reply.
+            for (next, gated) in further {
+                if !matches!(answer.0, Counted::Visit | Counted::Entered) {
+                    break;
+                }
+                let before = std::mem::replace(&mut answer, call(gated).answer().await).1;
+                for cookie in before.headers().get_all(SET_COOKIE) {
+                    answer.1.headers_mut().append(SET_COOKIE, cookie.clone());
+                }
+                index = next;
+            }
+            (index, answer)
+        }
+        Decision::Misdirected => {
+            state.routes.refused.inc();
+            let what =
+                "the rules of this site name hosts, and not this one; correct the host, or add it to a route";
+            return asked.finish(Problem::new(MISDIRECTED, what).into_reply());
+        }
+        Decision::Unreadable => {
+            state.routes.refused.inc();
+            let what = "write the address in its plain form, without encoded characters that need no code";
+            return asked.finish(Problem::new(ODD_TARGET, what).into_reply());
         }
     };
     in_force.counts(index)[counted as usize].inc();

@@ -165,13 +165,13 @@ pub(in crate::http) struct Decides {
 #[derive(Serialize, ToSchema)]
 #[schema(as = RouteExplanation)]
 pub(in crate::http) struct ExplanationShape {
-    /// The path as routes see it, if it was written in another way.
+    /// The path as routes see it, if it was written in another way, and all servers read it so.
     #[schema(required)]
     path: Option<String>,
-    /// Null if no route fits: then the request is let through.
+    /// Null if no route decides: the last line says what happens then.
     #[schema(required)]
     decides: Option<Decides>,
-    /// What each route says, up to the one that decides.
+    /// What each route says, up to the one that decides. If servers could read several paths in the address, each line says with which one.
     lines: Vec<String>,
 }
 

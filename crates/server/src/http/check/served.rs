@@ -116,6 +116,8 @@ pub struct ServedRoutes {
     pub left: ReadableCounter,
     /// The visits of newcomers.
     pub(super) unused: UnusedVisits,
+    /// Requests that are refused without a route: for their host, or for their target.
+    pub refused: ReadableCounter,
 }
 
 /// Reads a list that [`list_text`] wrote.
@@ -145,11 +147,12 @@ impl ServedRoutes {
     /// Serves the routes of the file.
     #[must_use]
     pub fn new(file: Routes, metrics: Arc<Metrics>) -> Self {
-        let (none, left) = (metrics.checks("", "through"), metrics.checks("", "left"));
+        let [none, left, refused] = ["through", "left", "refused"].map(|said| metrics.checks("", said));
         let lists = Lists { file, api: (None, Vec::new()), counts: HashMap::new() };
         let empty = InForce { routes: Routes::default(), of_api: 0, counts: Vec::new() };
         let (lists, in_force) = (Mutex::new(lists), ArcSwap::from_pointee(empty));
-        let served = Self { metrics, lists, in_force, none, left, unused: UnusedVisits::default() };
+        let unused = UnusedVisits::default();
+        let served = Self { metrics, lists, in_force, none, left, refused, unused };
         served.change(|_| {});
         served
     }

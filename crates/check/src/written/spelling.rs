@@ -1,0 +1,276 @@
+//! Patterns of hosts and paths, in the spelling in which requests are compared.
+//!
+//! Invariant: what comes out of here is read again as it is. A pattern that no request can fit is refused, because a zone behind it
+//! would let everybody through, and nobody would notice.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv4Net};
+
+use crate::readings::decoded_where;
+
+/// A pattern of hosts as browsers send them: in lower case, without a last dot, in punycode.
+///
+/// # Errors
+/// No request can have such a host.
+pub(super) fn host(text: &str) -> Result<String, String> {
+    let wrong = |why: &str, instead: &str| Err(format!("`{text}`: {why}; write `{instead}`"));
+    if let Some((_, behind)) = text.split_once("://") {
+        let name = behind.split(['/', '?', '#', ':']).next().unwrap_or_default();
+        return wrong(
+            "a host has no scheme and no path",
+            if name.is_empty() { "shop.example" } else { name },
+        );
+    }
+    if let Some((name, _)) = text.split_once('/') {
+        return wrong("a host has no slash and no path", if name.is_empty() { "shop.example" } else { name });
+    }
+    if let Some(address) = address(text) {
+        return match address {
+            Ok(address) => Ok(address),
+            Err(address) => {
+                wrong("is an address; brackets are around one, and no port is behind it", &address)
+            }
+        };
+    }
+    if let Some((name, _)) = text.split_once(':') {
+        return wrong("hosts are compared without a port", if name.is_empty() { "*" } else { name });
+    }
+    if text.starts_with('.') && text.len() > 1 {
+        return wrong("no host begins with a dot", &format!("*{text}"));
+    }
+    let mut labels = Vec::new();
+    // These are dots to browsers, too.
+    for label in text.split(['.', '\u{3002}', '\u{ff0e}', '\u{ff61}']) {
+        if label.is_ascii() {
+            labels.push(label.to_ascii_lowercase());
+        } else if label.contains('*') {
+            return wrong("browsers send this part in another form, so a * cannot be in it", "*");
+        } else {
+            let sent = idna::domain_to_ascii_strict(label);
+            labels.push(sent.map_err(|_| format!("`{text}`: `{label}` is no part of a host; correct it"))?);
+        }
+    }
+    while labels.len() > 1 && labels.last().is_some_and(String::is_empty) {
+        labels.pop();
+    }
+    let host = labels.join(".");
+    match host.chars().find(|c| !c.is_ascii_alphanumeric() && !"-._*".contains(*c)) {
+        Some(other) => Err(format!(
+            "`{text}`: no host has {other:?}; write a name as in `shop.example` or `*.shop.example`"
+        )),
+        None => Ok(host),
+    }
+}
+
+/// An address with colons as browsers send it. `Err` has it if it was written in a way in which they do not.
+fn address(text: &str) -> Option<Result<String, String>> {
+    let (inside, is_sent) = match text.strip_prefix('[') {
+        Some(behind) => {
+            let (inside, rest) = behind.split_once(']')?;
+            (inside, rest.is_empty())
+        }
+        None => (text, false),
+    };
+    let address = format!("[{}]", inside.parse::<Ipv6Addr>().ok()?);
+    Some(if is_sent { Ok(address) } else { Err(address) })
+}
+
+/// A pattern of paths as routes see them: decoded, without a query.
+///
+/// # Errors
+/// No request can have such a path.
+pub(super) fn path(text: &str) -> Result<String, String> {
+    let wrong = |why: &str, instead: &str| Err(format!("`{text}`: {why}; write `{instead}`"));
+    if text.is_empty() {
+        return Ok(String::new());
+    }
+    if !text.starts_with(['/', '*']) {
+        return Err(format!("`{text}` is no path; a path begins with /"));
+    }
+    for (sign, why) in [
+        ('?', "the query is no part of a path"),
+        ('#', "no server gets what is behind a #"),
+        (';', "some servers cut what is behind a ;"),
+    ] {
+        if let Some((before, _)) = text.split_once(sign) {
+            return wrong(why, before);
+        }
+    }
+    if text.contains('\\') {
+        return wrong("a path is written with /", &text.replace('\\', "/"));
+    }
+    let decoded = decoded_where(text.as_bytes(), |_| true).unwrap_or_else(|| text.into());
+    if let Some(at) = text.find('%').filter(|_| decoded.contains(&b'%')) {
+        return wrong("no pattern can say a %", &format!("{}*", &text[..at]));
+    }
+    // What such a code stands for has another meaning in a path or in a pattern.
+    if decoded_where(text.as_bytes(), |byte| b"/\\?#;*".contains(&byte))
+        .is_some_and(|other| other != text.as_bytes())
+    {
+        return Err(format!(
+            "`{text}`: servers differ about encoded / \\ ? # ; and *, so no pattern can say them; write a * in that place"
+        ));
+    }
+    let path = String::from_utf8(decoded)
+        .map_err(|_| format!("`{text}` is no UTF-8 when it is decoded; write the letters themselves"))?;
+    if path.chars().any(char::is_control) {
+        return Err(format!("{text:?} has a control character, and no path has one; remove it"));
+    }
+    if path.ends_with(' ') {
+        return wrong("no path ends with a space", path.trim_end());
+    }
+    if path.contains("//") {
+        return wrong("paths are compared without empty parts", &merged(&path));
+    }
+    if path.split('/').any(|part| matches!(part, "." | "..")) {
+        return Err(format!(
+            "`{text}`: paths are compared without `.` and `..`; write the path to which it leads"
+        ));
+    }
+    Ok(path)
+}
+
+fn merged(path: &str) -> String {
+    let (mut path, mut before) = (path.to_owned(), None);
+    path.retain(|c| before.replace(c) != Some('/') || c != '/');
+    path
+}
+
+/// A network in the form in which clients' addresses are compared: IPv4 addresses within IPv6 are IPv4.
+pub(super) fn network(net: IpNet) -> IpNet {
+    match net {
+        IpNet::V6(six) => match (six.addr().to_canonical(), six.prefix_len().checked_sub(96)) {
+            (IpAddr::V4(address), Some(len)) => Ipv4Net::new(address, len).map_or(net, IpNet::V4),
+            _ => net,
+        },
+        IpNet::V4(_) => net,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{host::bare, readings::Readings};
+
+    #[test]
+    fn hosts_become_what_browsers_send() {
+        for (written, sent) in [
+            ("shop.example", "shop.example"),
+            ("Shop.Example.", "shop.example"),
+            ("*.shop.example", "*.shop.example"),
+            ("*", "*"),
+            ("shop*", "shop*"),
+            ("쇼핑.example", "xn--hp4bo76a.example"),
+            ("*.쇼핑.example.", "*.xn--hp4bo76a.example"),
+            ("BÜCHER。example", "xn--bcher-kva.example"),
+            ("a_b.example", "a_b.example"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("[2001:DB8:0::1]", "[2001:db8::1]"),
+        ] {
+            assert_eq!(host(written).as_deref(), Ok(sent), "{written}");
+        }
+    }
+
+    #[test]
+    fn hosts_that_no_request_has_are_refused() {
+        for (written, told) in [
+            ("shop.example:8443", "without a port; write `shop.example`"),
+            ("*:8443", "write `*`"),
+            (":8443", "write `*`"),
+            ("https://shop.example", "no scheme and no path; write `shop.example`"),
+            ("https://shop.example:8443/a", "write `shop.example`"),
+            ("shop.example/", "no slash and no path; write `shop.example`"),
+            (".shop.example", "write `*.shop.example`"),
+            ("쇼*.example", "a * cannot be in it; write `*`"),
+            ("shop example", "no host has ' '"),
+            ("shop.example,other.example", "no host has ','"),
+            ("shop%2eexample", "no host has '%'"),
+            ("[::1]:80", "write `[::1]`"),
+            ("2001:db8::1", "write `[2001:db8::1]`"),
+            ("a\u{0}.example", "no host has '\\0'"),
+        ] {
+            let wrong = host(written).expect_err(written);
+            assert!(wrong.contains(told), "{written}: {wrong}");
+        }
+    }
+
+    #[test]
+    fn paths_become_what_routes_see() {
+        for (written, seen) in [
+            ("/checkout/*", "/checkout/*"),
+            ("*.php", "*.php"),
+            ("/caf%C3%A9/*", "/café/*"),
+            ("/쇼핑", "/쇼핑"),
+            ("/a%20b", "/a b"),
+            ("/%63heckout", "/checkout"),
+            ("/a/..b/.c/d..", "/a/..b/.c/d.."),
+        ] {
+            assert_eq!(path(written).as_deref(), Ok(seen), "{written}");
+        }
+    }
+
+    #[test]
+    fn paths_that_no_request_has_are_refused() {
+        for (written, told) in [
+            ("checkout", "a path begins with /"),
+            ("https://shop.example/checkout", "a path begins with /"),
+            ("/checkout?step=1", "the query is no part of a path; write `/checkout`"),
+            ("/a#b", "write `/a`"),
+            ("/a;b", "write `/a`"),
+            ("/a\\b", "write `/a/b`"),
+            ("//checkout", "write `/checkout`"),
+            ("/a///b//c", "write `/a/b/c`"),
+            ("/a/../b", "without `.` and `..`"),
+            ("/a/%2e%2E/b", "without `.` and `..`"),
+            ("/a/.", "without `.` and `..`"),
+            ("/a%2fb", "write a * in that place"),
+            ("/a%2A", "write a * in that place"),
+            ("/a%3fb", "write a * in that place"),
+            ("/100%", "write `/100*`"),
+            ("/a%2563", "write `/a*`"),
+            ("/a%ff", "is no UTF-8"),
+            ("/a\tb", "control character"),
+            ("/a%00b", "control character"),
+            ("/a%20", "write `/a`"),
+        ] {
+            let wrong = path(written).expect_err(written);
+            assert!(wrong.contains(told), "{written}: {wrong}");
+        }
+    }
+
+    #[test]
+    fn networks_of_ipv4_are_ipv4() {
+        for (written, compared) in [
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::ffff:0:0/90", "::ffff:0.0.0.0/90"),
+            ("2001:db8::/32", "2001:db8::/32"),
+        ] {
+            assert_eq!(network(written.parse().expect("a network")).to_string(), compared);
+        }
+    }
+
+    proptest! {
+        /// A pattern without a star is the path of a request: the one that a client sends for it.
+        #[test]
+        fn every_path_that_is_taken_can_be_asked_for(written in "/[a-z%2fF5cC;./\\\\é?#: *]{0,16}") {
+            if let Ok(taken) = path(&written) {
+                prop_assert_eq!(path(&taken), Ok(taken.clone()), "it is read again as it is");
+                let Readings::One(read) = Readings::of(taken.as_bytes()) else {
+                    return Err(TestCaseError::fail(format!("{taken} has several readings")));
+                };
+                prop_assert_eq!((&*read.text, read.is_plain), (&*taken, true));
+            }
+        }
+
+        #[test]
+        fn every_host_that_is_taken_can_be_asked_for(written in "[a-zA-Z0-9쇼é.:/*_\\[\\]-]{0,12}") {
+            if let Ok(taken) = host(&written) {
+                prop_assert_eq!(host(&taken), Ok(taken.clone()), "it is read again as it is");
+                prop_assert_eq!(bare(taken.as_bytes()), taken.as_str());
+            }
+        }
+    }
+}
