@@ -1,7 +1,7 @@
 //! The command line of `loadgen`.
 //!
-//! Invariants: an invalid command line gives one line on standard error and exit code 2. The exit code is 0 when every
-//! objective and check passes, 1 when one fails, 2 when the run itself failed.
+//! Invariants: an invalid command line gives one line on standard error and exit code 2. Any other exit code is that of the
+//! verdict ([`crate::exit::TABLE`]).
 
 use std::{ffi::OsString, io::Write as _, net::IpAddr, path::PathBuf, process::ExitCode};
 
@@ -9,11 +9,13 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
 use crate::{
+    conclusion,
+    exit::{self, Exit},
     file, find,
     gather::Gathered,
     html, identity, profile,
     report::{Plan, Report},
-    run::{self, Setup},
+    run::{self, Interrupted, Setup},
     slo::Slo,
     summary,
     target::{self, Resolved, Way},
@@ -30,7 +32,7 @@ const SOURCES: u32 = 4096;
 
 /// Rehearses a burst against a waiting room and judges what its users saw.
 #[derive(Debug, Parser)]
-#[command(name = "loadgen", version)]
+#[command(name = "loadgen", version, after_help = exit::help())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -39,12 +41,15 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a rehearsal
+    #[command(after_help = exit::help())]
     Run(Box<Run>),
     /// Search for the largest load within the objectives, by rehearsals with more and more users
+    #[command(after_help = exit::help())]
     Find(Box<Find>),
     /// List the built-in profiles
     Profiles,
     /// Merge the runs of several machines that rehearsed together into one report
+    #[command(after_help = exit::help())]
     Merge(Merge),
     #[command(hide = true)]
     Worker,
@@ -168,15 +173,27 @@ struct Merge {
 
 #[derive(Debug, Args)]
 struct Out {
-    /// Write the run as JSON to this file; `loadgen merge` reads it
+    /// Write the run with its verdict as JSON to this file, or to standard output with `-`; `loadgen merge` reads it
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write the report as HTML to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Objective, such as p95=36ms, errors=0.1%, slot-use=97%, eta-error=10% or eta-coverage=88-92%; may be repeated
+    /// Objective, such as p95=36ms, entry:p95=20ms (of one call), errors=0.1%, slot-use=97%, eta-error=10% or
+    /// eta-coverage=88-92%; may be repeated
     #[arg(long, value_name = "NAME=LIMIT")]
     slo: Vec<Slo>,
+}
+
+impl Out {
+    /// Prints what people read: on standard error if the JSON takes standard output.
+    fn say(&self, text: &str) -> std::io::Result<()> {
+        if self.json.as_ref().is_some_and(|path| path.as_os_str() == file::STANDARD_OUTPUT) {
+            std::io::stderr().lock().write_all(text.as_bytes())
+        } else {
+            std::io::stdout().lock().write_all(text.as_bytes())
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -225,13 +242,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match execute(cli.command) {
         Ok(code) => code,
-        Err(error) => refuse(&format!("{error:#}").replace('\n', " ")),
+        Err(error) => {
+            let code = refuse(&format!("{error:#}").replace('\n', " "));
+            if error.is::<Interrupted>() { Exit::Interrupted.into() } else { code }
+        }
     }
 }
 
 fn refuse(why: &str) -> ExitCode {
     drop(writeln!(std::io::stderr().lock(), "loadgen: {why}"));
-    ExitCode::from(2)
+    Exit::Failed.into()
 }
 
 fn execute(command: Command) -> Result<ExitCode> {
@@ -289,7 +309,9 @@ impl Prepared {
         profile.stream_share = run.stream_share.unwrap_or(profile.stream_share);
         profile.check().map_err(|(field, why)| anyhow!("{field}: {why}"))?;
         for path in [&run.out.json, &run.out.html].into_iter().flatten() {
-            writable(path)?;
+            if path.as_os_str() != file::STANDARD_OUTPUT {
+                writable(path)?;
+            }
         }
 
         let target = target::parse(&run.target, &run.way.read()?)?;
@@ -387,8 +409,8 @@ fn search(find: Find) -> Result<ExitCode> {
     if let Some((report, gathered)) = &best {
         write_files(report, gathered, &prepared.out)?;
     }
-    std::io::stdout().lock().write_all(said.as_bytes())?;
-    Ok(ExitCode::from(u8::from(best.is_none())))
+    prepared.out.say(&said)?;
+    Ok(best.map_or(Exit::Bad, |(report, _)| conclusion::of(&report).exit).into())
 }
 
 /// Fails before the run if a report cannot be written.
@@ -399,8 +421,8 @@ fn writable(path: &std::path::Path) -> Result<()> {
 
 fn conclude(report: &Report, gathered: &Gathered, out: &Out) -> Result<ExitCode> {
     write_files(report, gathered, out)?;
-    std::io::stdout().lock().write_all(summary::of(report).as_bytes())?;
-    Ok(ExitCode::from(if !gathered.broken.is_empty() { 2 } else { u8::from(report.is_bad()) }))
+    out.say(&summary::of(report))?;
+    Ok(conclusion::of(report).exit.into())
 }
 
 fn write_files(report: &Report, gathered: &Gathered, out: &Out) -> Result<()> {

@@ -45,8 +45,9 @@ pub struct Profile {
     /// How long they stop, in addition to the polling period: shortest, longest.
     #[serde(default = "nap")]
     pub nap_s: (f64, f64),
-    /// The share of users who ask again after entering, as after a lost reply.
-    #[serde(default)]
+    /// The share of users who ask again after entering, as after a lost reply. Without any, nothing shows that nobody
+    /// enters twice.
+    #[serde(default = "repeat")]
     pub repeat: f64,
     /// The share of users who listen to a stream of events instead of polling.
     #[serde(default)]
@@ -62,6 +63,10 @@ fn first_sleep() -> (f64, f64) {
 
 fn patience() -> (f64, f64) {
     (5.0, 60.0)
+}
+
+fn repeat() -> f64 {
+    0.05
 }
 
 fn nap() -> (f64, f64) {
@@ -108,7 +113,7 @@ pub fn builtin() -> Vec<Profile> {
         patience_s: patience(),
         naps: 0.0,
         nap_s: nap(),
-        repeat: 0.0,
+        repeat: repeat(),
         stream_share: 0.0,
         then: Then::Anew,
     };

@@ -5,6 +5,9 @@
 //! fault only if no order of events within these intervals would be correct. The price is that a fault smaller than the
 //! network delay is not seen.
 //!
+//! A check is good only if the run could have shown the fault. Otherwise it is open, and its sentence says what is missing
+//! and how long or how large a run must be.
+//!
 //! Assumptions: only the rehearsal uses the zone, its policy does not change, and the clocks of machines whose runs are
 //! merged differ by at most [`CLOCKS_MS`].
 
@@ -72,6 +75,7 @@ fn check(
         judgement,
         count,
         figure,
+        limit: None,
         note: note.en.into_owned(),
         worst: worst.en.into_owned(),
         note_ko: note.ko.into_owned(),

@@ -110,9 +110,16 @@ pub(super) fn slot_use(plan: &Plan, stories: &[Story]) -> Check {
         }
     }
     if best < u64::from(LEAST_SUB_WINDOWS) * u64::from(sub_limit) || best == 0 {
+        let (slots, seconds) = (
+            u64::from(LEAST_SUB_WINDOWS) * u64::from(sub_limit),
+            f64::from(LEAST_SUB_WINDOWS * sub_ms) / 1_000.0,
+        );
+        let slots = grouped(slots);
         let note = bilingual!(
-            "Too few slots became free while at least {sub_limit} people waited.",
-            "{sub_limit}명 이상이 기다리는 동안 생긴 입장 자리가 너무 적어 사용률을 판정할 수 없습니다."
+            "Too few slots became free while at least {sub_limit} people waited. It takes {slots} slots, so such a line must \
+             last for at least {seconds} s in which people may enter: a minute after a burst that used the whole minute.",
+            "{sub_limit}명 이상이 기다리는 동안 생긴 입장 자리가 너무 적어 사용률을 판정할 수 없습니다. 자리 {slots}개가 필요하므로, \
+             입장할 수 있는 동안 그런 줄이 {seconds}초 이상 이어져야 합니다. 한꺼번에 몰려 1분치를 다 쓴 뒤라면 1분이 더 걸립니다."
         );
         return check(what, Judgement::Open, 0, None, note, None);
     }
