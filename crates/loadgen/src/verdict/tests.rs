@@ -101,6 +101,7 @@ fn used_slots_are_compared_with_the_best_server() {
     stories.extend((60..160).map(|i| story(i, 100, Some(59_000), None)));
     let check = judged_as(Some(60), &stories, "slot_use");
     assert_eq!(check.judgement, Judgement::Open, "there were no slots: {check:?}");
+    assert!(check.note.contains("at least 81 s and have at least 84 users"), "{}", check.note);
     // Without the burst there were slots.
     stories.drain(..60);
     let check = judged_as(Some(60), &stories, "slot_use");
@@ -210,10 +211,13 @@ fn a_limit_that_nobody_tested_stays_open() {
     for story in &mut stories {
         (story.last_waiting, story.entered, story.end) = (call(90_000, 90_010), None, End::Waiting);
     }
-    for name in ["over_admission_60s", "over_admission_sub_window"] {
+    for (name, must) in
+        [("over_admission_60s", "must be open"), ("over_admission_sub_window", "at least 76 s")]
+    {
         let check = judged_as(Some(10), &stories, name);
         assert_eq!((check.judgement, check.figure), (Judgement::Open, Some(0.0)), "{check:?}");
         assert!(check.note.contains("Nobody entered") && check.note_ko.contains("아무도"), "{check:?}");
+        assert!(check.note.contains(must), "{check:?}");
     }
     // One enters while the others wait: 1 of 1, and more wanted to.
     (stories[0].last_waiting, stories[0].entered) = (call(19_000, 19_010), call(20_000, 20_010));

@@ -24,6 +24,14 @@ const MINUTE_MS: u32 = 60_000;
 /// The last reply may be this much older than the end of the run, milliseconds: a polling period.
 const LAST_REPLY_MS: u32 = 3_000;
 
+/// How long a run must last that shows slots for so long after the first users came and used the whole minute at once,
+/// seconds. Their slots become free a minute later.
+pub(super) fn must_last_s(stories: &[Story], shows_ms: u32) -> u32 {
+    let (first_ms, _) = observed(stories);
+    let burst_ms = first_ms.saturating_add(MINUTE_MS);
+    burst_ms.saturating_add(shows_ms).saturating_add(LAST_REPLY_MS).div_ceil(1_000)
+}
+
 /// The interval with the most entries.
 struct Fullest {
     held: u32,
@@ -165,19 +173,26 @@ impl Window<'_> {
             Evidence::TooShort => {
                 let (first_ms, last_ms) = observed(stories);
                 let shown = f64::from(last_ms.saturating_sub(first_ms)) / 1_000.0;
-                let must =
-                    first_ms.saturating_add(self.length_ms).saturating_add(LAST_REPLY_MS).div_ceil(1_000);
+                // The first minute is the one that is shown.
+                let must = must_last_s(stories, 0);
                 Some(bilingual!(
                     "The replies cover only {shown:.1} s: a run must last at least {must} s, and be answered until its end.",
                     "응답이 {shown:.1}초 동안만 있었습니다. {must}초 이상 실행하고 끝까지 응답을 받아야 판정할 수 있습니다."
                 ))
             }
-            Evidence::NobodyEntered => Some(bilingual!(
-                "Nobody entered in the {seconds} s that count, so nothing shows that the limit holds: the zone must admit \
-                 users while others wait, in a run of more than {seconds} s.",
-                "판정 대상인 {seconds}초 동안 아무도 입장하지 않아 허용 인원을 지키는지 알 수 없습니다. {seconds}초보다 길게, \
-                 기다리는 사용자가 있는 동안 입장이 이루어지도록 실행해야 합니다."
+            Evidence::NobodyEntered if self.length_ms == MINUTE_MS => Some(bilingual!(
+                "Nobody entered, so nothing shows that the limit holds: the zone must be open and admit users.",
+                "아무도 입장하지 않아 허용 인원을 지키는지 알 수 없습니다. 구역이 열려 있고 입장이 이루어져야 합니다."
             )),
+            Evidence::NobodyEntered => {
+                let must = must_last_s(stories, 2 * self.length_ms);
+                Some(bilingual!(
+                    "Nobody entered during {seconds} s of waiting, so nothing shows that the limit holds. After a burst that used \
+                     the whole minute, the next users enter a minute later: a run must last at least {must} s.",
+                    "대기 줄이 {seconds}초 이어지는 동안 아무도 입장하지 않아 허용 인원을 지키는지 알 수 없습니다. 한꺼번에 몰려 \
+                     1분치를 다 쓰면 1분 뒤에 다시 입장하므로 {must}초 이상 실행해야 합니다."
+                ))
+            }
             Evidence::TooFew(wanted) => {
                 let (wanted, more) = (grouped(u64::from(*wanted)), grouped(u64::from(limit) + 1));
                 Some(bilingual!(
