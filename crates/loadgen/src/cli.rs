@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
 use crate::{
-    conclusion,
+    amount, conclusion,
     exit::{self, Exit},
     file, find,
     gather::Gathered,
@@ -68,23 +68,23 @@ struct Run {
     /// Built-in profile (see `loadgen profiles`) or a TOML file
     #[arg(long, default_value = "burst-600k", value_name = "NAME|FILE")]
     profile: String,
-    /// Largest number of users, instead of the profile's
-    #[arg(long, conflicts_with = "scale")]
+    /// Largest number of users, instead of the profile's, such as 20000 or 300k
+    #[arg(long, conflicts_with = "scale", value_parser = amount::users)]
     users: Option<u32>,
-    /// Multiply the profile's number of users by this factor
-    #[arg(long, value_name = "FACTOR")]
+    /// Multiply the profile's number of users by this factor, such as 0.02 or 2%
+    #[arg(long, value_name = "FACTOR", value_parser = amount::part)]
     scale: Option<f64>,
-    /// Share of users who leave while they wait, such as 0.35
-    #[arg(long, value_name = "PART")]
+    /// Share of users who leave while they wait, such as 0.35 or 35%
+    #[arg(long, value_name = "PART", value_parser = amount::part)]
     abandon: Option<f64>,
     /// Share of users who stop polling once, for as long as the profile says
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", value_parser = amount::part)]
     naps: Option<f64>,
     /// Share of users who ask again after they entered
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", value_parser = amount::part)]
     repeat: Option<f64>,
     /// Share of users who listen to a stream of events instead of polling, such as 0.5
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", value_parser = amount::part)]
     stream_share: Option<f64>,
     /// Source address, or a range such as 127.0.0.2-127.0.0.20
     #[arg(long, value_name = "FROM-TO", value_parser = sources)]
@@ -156,7 +156,7 @@ fn header(text: &str) -> Result<(String, String)> {
 #[derive(Debug, Args)]
 struct Find {
     /// Number of users of the first rehearsal
-    #[arg(long, value_name = "USERS", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "USERS", default_value_t = 1_000, value_parser = amount::users)]
     from: u32,
     #[command(flatten)]
     run: Run,
@@ -200,7 +200,11 @@ impl Out {
 struct Sources(Vec<IpAddr>);
 
 fn sources(text: &str) -> Result<Sources, String> {
-    let address = |text: &str| text.trim().parse::<IpAddr>().map_err(|_| format!("{text} is not an address"));
+    let address = |text: &str| {
+        text.trim().parse::<IpAddr>().map_err(|_| {
+        format!("{text} is not an IP address; write one of this machine, such as 127.0.0.2, or a range such as 127.0.0.2-127.0.0.20")
+    })
+    };
     let Some((from, to)) = text.split_once('-') else { return Ok(Sources(vec![address(text)?])) };
     let (IpAddr::V4(from), IpAddr::V4(to)) = (address(from)?, address(to)?) else {
         return Err("only IPv4 addresses can form a range".to_owned());
@@ -237,7 +241,19 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             let mut lines =
                 text.lines().map(str::trim).take_while(|line| !line.is_empty() && !line.starts_with("Usage"));
             let first = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            return refuse(&lines.fold(first, |message, line| format!("{message} {line}")));
+            let message = lines.fold(first, |message, line| format!("{message} {line}"));
+            return refuse(&match error.kind() {
+                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                    "give a command: run, find, profiles or merge; `loadgen --help` describes them".to_owned()
+                }
+                ErrorKind::InvalidSubcommand => {
+                    format!("{message}; the commands are run, find, profiles and merge")
+                }
+                ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument => {
+                    format!("{message}; `loadgen COMMAND --help` describes the options")
+                }
+                _ => message,
+            });
         }
     };
     match execute(cli.command) {

@@ -1,5 +1,6 @@
 //! Rehearses a burst against a waiting room and judges what its users saw.
 
+mod amount;
 mod bilingual;
 pub mod cli;
 pub mod clock;

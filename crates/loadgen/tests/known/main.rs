@@ -15,11 +15,15 @@ use tokio::process::{Child, Command};
 use server::Server;
 
 fn run(server: &Server, dir: &Path, profile: &str, more: &[&str]) -> Command {
+    command("run", server, dir, profile, more)
+}
+
+fn command(what: &str, server: &Server, dir: &Path, profile: &str, more: &[&str]) -> Command {
     let toml = dir.join("profile.toml");
     std::fs::write(&toml, profile).expect("the run");
     let mut command = Command::new(env!("CARGO_BIN_EXE_loadgen"));
     command
-        .args(["run", "--zone", "Z", "--target", &format!("http://{}", server.address)])
+        .args([what, "--zone", "Z", "--target", &format!("http://{}", server.address)])
         .args(["--profile", toml.to_str().expect("the run")])
         .args(more)
         .stdout(Stdio::piped())
@@ -198,6 +202,22 @@ async fn the_json_may_go_to_standard_output() {
     let entry = check("slo:entry:p50");
     assert_eq!(entry["judgement"], "bad");
     assert!(entry["figure"].as_f64().is_some_and(|figure| figure > 1e-6), "{entry}");
+}
+
+/// A search has no report of its own, but the same exit code.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_search_says_so() {
+    let server = Server::start(|_, _| Duration::ZERO).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut search = command("find", &server, dir.path(), LONG, &["--from", "5", "--workers", "1"]);
+    let child = search.spawn().expect("the run");
+    server.called().await;
+    kill_process(pid(&child), Signal::INT).expect("the run");
+    let ended = tokio::time::timeout(Duration::from_secs(60), child.wait_with_output());
+    let ended = ended.await.expect("the run").expect("the run");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(4), "{said}");
+    assert!(said.contains("loadgen: the search was stopped"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
