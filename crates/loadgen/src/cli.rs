@@ -20,7 +20,7 @@ use crate::{
     summary,
     target::{self, Resolved, Way},
     tls::Trust,
-    worker,
+    verdict, worker,
 };
 
 /// The default number of connections that all users share.
@@ -404,9 +404,23 @@ fn rehearse(run: Run) -> Result<ExitCode> {
     let prepared = Prepared::new(run)?;
     let (report, gathered) = runtime()?.block_on(async {
         prepared.check_target().await?;
+        if let Some(warning) = too_short(prepared.setup.profile.lasts_ms()) {
+            writeln!(std::io::stderr().lock(), "loadgen: {warning}")?;
+        }
         prepared.rehearse(prepared.setup.profile.users).await
     })?;
     conclude(&report, &gathered, &prepared.out)
+}
+
+/// What to say before a run whose verdict stays open however well the room does.
+fn too_short(lasts_ms: u32) -> Option<String> {
+    let (lasts_s, least_s) = (lasts_ms / 1_000, verdict::least_run_s());
+    (lasts_s < least_s).then(|| {
+        format!(
+            "this run lasts {lasts_s} s, so its verdict cannot be good: the limit of a minute shows only in a run of at least \
+             {least_s} s"
+        )
+    })
 }
 
 fn search(find: Find) -> Result<ExitCode> {
@@ -458,6 +472,16 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn a_run_that_is_too_short_says_so_before_it_begins() {
+        let warning = too_short(13_000).expect("too short");
+        assert!(warning.contains("lasts 13 s") && warning.contains("at least 63 s"), "{warning}");
+        assert_eq!(too_short(63_000), None);
+        for profile in profile::builtin() {
+            assert_eq!(too_short(profile.lasts_ms()), None, "{}", profile.name);
+        }
     }
 
     #[test]

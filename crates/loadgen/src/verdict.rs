@@ -61,6 +61,11 @@ pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story]) -> (Vec<Check>, Eta
     (checks, eta)
 }
 
+/// The least duration of a run that shows the limit of a minute, seconds.
+pub(crate) fn least_run_s() -> u32 {
+    windows::must_last_s(&[], 0)
+}
+
 fn check(
     name: &str,
     judgement: Judgement,

@@ -170,6 +170,7 @@ async fn a_server_that_dies_in_the_run_is_bad() {
         assert_eq!(check(name).judgement, Judgement::Open, "{:?}", check(name));
     }
     assert!(said.contains("verdict: BAD ("), "{said}");
+    assert!(said.contains("this run lasts 10 s, so its verdict cannot be good"), "{said}");
     let page = std::fs::read_to_string(page).expect("the run");
     assert!(page.contains("class=\"verdict bad\"") && !page.contains("class=\"verdict good\""));
 }
