@@ -1,7 +1,7 @@
 //! The command line of `loadgen`.
 //!
-//! Invariants: an invalid command line gives one line on standard error and exit code 2. The exit code is 0 when every
-//! objective and check passes, 1 when one fails, 2 when the run itself failed.
+//! Invariants: an invalid command line gives one line on standard error and exit code 2. Any other exit code is that of the
+//! verdict ([`crate::exit::TABLE`]).
 
 use std::{ffi::OsString, io::Write as _, net::IpAddr, path::PathBuf, process::ExitCode};
 
@@ -9,16 +9,18 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::{Args, Parser, Subcommand, error::ErrorKind};
 
 use crate::{
+    amount, conclusion,
+    exit::{self, Exit},
     file, find,
     gather::Gathered,
     html, identity, profile,
     report::{Plan, Report},
-    run::{self, Setup},
+    run::{self, Interrupted, Setup},
     slo::Slo,
     summary,
     target::{self, Resolved, Way},
     tls::Trust,
-    worker,
+    verdict, worker,
 };
 
 /// The default number of connections that all users share.
@@ -30,7 +32,7 @@ const SOURCES: u32 = 4096;
 
 /// Rehearses a burst against a waiting room and judges what its users saw.
 #[derive(Debug, Parser)]
-#[command(name = "loadgen", version)]
+#[command(name = "loadgen", version, after_help = exit::help())]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -39,12 +41,15 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a rehearsal
+    #[command(after_help = exit::help())]
     Run(Box<Run>),
     /// Search for the largest load within the objectives, by rehearsals with more and more users
+    #[command(after_help = exit::help())]
     Find(Box<Find>),
     /// List the built-in profiles
     Profiles,
     /// Merge the runs of several machines that rehearsed together into one report
+    #[command(after_help = exit::help())]
     Merge(Merge),
     #[command(hide = true)]
     Worker,
@@ -63,23 +68,23 @@ struct Run {
     /// Built-in profile (see `loadgen profiles`) or a TOML file
     #[arg(long, default_value = "burst-600k", value_name = "NAME|FILE")]
     profile: String,
-    /// Largest number of users, instead of the profile's
-    #[arg(long, conflicts_with = "scale")]
+    /// Largest number of users, instead of the profile's, such as 20000 or 300k
+    #[arg(long, conflicts_with = "scale", value_parser = amount::users)]
     users: Option<u32>,
-    /// Multiply the profile's number of users by this factor
-    #[arg(long, value_name = "FACTOR")]
+    /// Multiply the profile's number of users by this factor, such as 0.02 or 2%
+    #[arg(long, value_name = "FACTOR", value_parser = amount::part)]
     scale: Option<f64>,
-    /// Share of users who leave while they wait, such as 0.35
-    #[arg(long, value_name = "PART")]
+    /// Share of users who leave while they wait, such as 0.35 or 35%
+    #[arg(long, value_name = "PART", value_parser = amount::part)]
     abandon: Option<f64>,
     /// Share of users who stop polling once, for as long as the profile says
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", value_parser = amount::part)]
     naps: Option<f64>,
     /// Share of users who ask again after they entered
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", value_parser = amount::part)]
     repeat: Option<f64>,
     /// Share of users who listen to a stream of events instead of polling, such as 0.5
-    #[arg(long, value_name = "PART")]
+    #[arg(long, value_name = "PART", value_parser = amount::part)]
     stream_share: Option<f64>,
     /// Source address, or a range such as 127.0.0.2-127.0.0.20
     #[arg(long, value_name = "FROM-TO", value_parser = sources)]
@@ -151,7 +156,7 @@ fn header(text: &str) -> Result<(String, String)> {
 #[derive(Debug, Args)]
 struct Find {
     /// Number of users of the first rehearsal
-    #[arg(long, value_name = "USERS", default_value_t = 1_000, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "USERS", default_value_t = 1_000, value_parser = amount::users)]
     from: u32,
     #[command(flatten)]
     run: Run,
@@ -168,22 +173,38 @@ struct Merge {
 
 #[derive(Debug, Args)]
 struct Out {
-    /// Write the run as JSON to this file; `loadgen merge` reads it
+    /// Write the run with its verdict as JSON to this file, or to standard output with `-`; `loadgen merge` reads it
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write the report as HTML to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Objective, such as p95=36ms, errors=0.1%, slot-use=97%, eta-error=10% or eta-coverage=88-92%; may be repeated
+    /// Objective, such as p95=36ms, entry:p95=20ms (of one call), errors=0.1%, slot-use=97%, eta-error=10% or
+    /// eta-coverage=88-92%; may be repeated
     #[arg(long, value_name = "NAME=LIMIT")]
     slo: Vec<Slo>,
+}
+
+impl Out {
+    /// Prints what people read: on standard error if the JSON takes standard output.
+    fn say(&self, text: &str) -> std::io::Result<()> {
+        if self.json.as_ref().is_some_and(|path| path.as_os_str() == file::STANDARD_OUTPUT) {
+            std::io::stderr().lock().write_all(text.as_bytes())
+        } else {
+            std::io::stdout().lock().write_all(text.as_bytes())
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
 struct Sources(Vec<IpAddr>);
 
 fn sources(text: &str) -> Result<Sources, String> {
-    let address = |text: &str| text.trim().parse::<IpAddr>().map_err(|_| format!("{text} is not an address"));
+    let address = |text: &str| {
+        text.trim().parse::<IpAddr>().map_err(|_| {
+        format!("{text} is not an IP address; write one of this machine, such as 127.0.0.2, or a range such as 127.0.0.2-127.0.0.20")
+    })
+    };
     let Some((from, to)) = text.split_once('-') else { return Ok(Sources(vec![address(text)?])) };
     let (IpAddr::V4(from), IpAddr::V4(to)) = (address(from)?, address(to)?) else {
         return Err("only IPv4 addresses can form a range".to_owned());
@@ -220,18 +241,33 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             let mut lines =
                 text.lines().map(str::trim).take_while(|line| !line.is_empty() && !line.starts_with("Usage"));
             let first = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
-            return refuse(&lines.fold(first, |message, line| format!("{message} {line}")));
+            let message = lines.fold(first, |message, line| format!("{message} {line}"));
+            return refuse(&match error.kind() {
+                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                    "give a command: run, find, profiles or merge; `loadgen --help` describes them".to_owned()
+                }
+                ErrorKind::InvalidSubcommand => {
+                    format!("{message}; the commands are run, find, profiles and merge")
+                }
+                ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument => {
+                    format!("{message}; `loadgen COMMAND --help` describes the options")
+                }
+                _ => message,
+            });
         }
     };
     match execute(cli.command) {
         Ok(code) => code,
-        Err(error) => refuse(&format!("{error:#}").replace('\n', " ")),
+        Err(error) => {
+            let code = refuse(&format!("{error:#}").replace('\n', " "));
+            if error.is::<Interrupted>() { Exit::Interrupted.into() } else { code }
+        }
     }
 }
 
 fn refuse(why: &str) -> ExitCode {
     drop(writeln!(std::io::stderr().lock(), "loadgen: {why}"));
-    ExitCode::from(2)
+    Exit::Failed.into()
 }
 
 fn execute(command: Command) -> Result<ExitCode> {
@@ -289,7 +325,9 @@ impl Prepared {
         profile.stream_share = run.stream_share.unwrap_or(profile.stream_share);
         profile.check().map_err(|(field, why)| anyhow!("{field}: {why}"))?;
         for path in [&run.out.json, &run.out.html].into_iter().flatten() {
-            writable(path)?;
+            if path.as_os_str() != file::STANDARD_OUTPUT {
+                writable(path)?;
+            }
         }
 
         let target = target::parse(&run.target, &run.way.read()?)?;
@@ -366,9 +404,23 @@ fn rehearse(run: Run) -> Result<ExitCode> {
     let prepared = Prepared::new(run)?;
     let (report, gathered) = runtime()?.block_on(async {
         prepared.check_target().await?;
+        if let Some(warning) = too_short(prepared.setup.profile.lasts_ms()) {
+            writeln!(std::io::stderr().lock(), "loadgen: {warning}")?;
+        }
         prepared.rehearse(prepared.setup.profile.users).await
     })?;
     conclude(&report, &gathered, &prepared.out)
+}
+
+/// What to say before a run whose verdict stays open however well the room does.
+fn too_short(lasts_ms: u32) -> Option<String> {
+    let (lasts_s, least_s) = (lasts_ms / 1_000, verdict::least_run_s());
+    (lasts_s < least_s).then(|| {
+        format!(
+            "this run lasts {lasts_s} s, so its verdict cannot be good: the limit of a minute shows only in a run of at least \
+             {least_s} s"
+        )
+    })
 }
 
 fn search(find: Find) -> Result<ExitCode> {
@@ -387,8 +439,8 @@ fn search(find: Find) -> Result<ExitCode> {
     if let Some((report, gathered)) = &best {
         write_files(report, gathered, &prepared.out)?;
     }
-    std::io::stdout().lock().write_all(said.as_bytes())?;
-    Ok(ExitCode::from(u8::from(best.is_none())))
+    prepared.out.say(&said)?;
+    Ok(best.map_or(Exit::Bad, |(report, _)| conclusion::of(&report).exit).into())
 }
 
 /// Fails before the run if a report cannot be written.
@@ -399,8 +451,8 @@ fn writable(path: &std::path::Path) -> Result<()> {
 
 fn conclude(report: &Report, gathered: &Gathered, out: &Out) -> Result<ExitCode> {
     write_files(report, gathered, out)?;
-    std::io::stdout().lock().write_all(summary::of(report).as_bytes())?;
-    Ok(ExitCode::from(if !gathered.broken.is_empty() { 2 } else { u8::from(report.is_bad()) }))
+    out.say(&summary::of(report))?;
+    Ok(conclusion::of(report).exit.into())
 }
 
 fn write_files(report: &Report, gathered: &Gathered, out: &Out) -> Result<()> {
@@ -420,6 +472,16 @@ mod tests {
     #[test]
     fn the_command_line_is_sound() {
         <Cli as clap::CommandFactory>::command().debug_assert();
+    }
+
+    #[test]
+    fn a_run_that_is_too_short_says_so_before_it_begins() {
+        let warning = too_short(13_000).expect("too short");
+        assert!(warning.contains("lasts 13 s") && warning.contains("at least 63 s"), "{warning}");
+        assert_eq!(too_short(63_000), None);
+        for profile in profile::builtin() {
+            assert_eq!(too_short(profile.lasts_ms()), None, "{}", profile.name);
+        }
     }
 
     #[test]

@@ -51,6 +51,12 @@ pub struct Columns {
     pub worst_rises: Vec<(u32, u64, u64, u32)>,
     /// Rows of users who asked again and received another pass or none.
     pub second_pass: Vec<u32>,
+    /// Rows of users who asked again after entering and were answered.
+    #[serde(default)]
+    pub asked_again: Vec<u32>,
+    /// Users whose last calls all failed: (row, since when).
+    #[serde(default)]
+    pub unanswered_since: Vec<(u32, u32)>,
 }
 
 fn signed(number: u64) -> i64 {
@@ -115,6 +121,12 @@ impl Columns {
         if story.second_pass {
             self.second_pass.push(row);
         }
+        if story.asked_again {
+            self.asked_again.push(row);
+        }
+        if let Some(since_ms) = story.unanswered_since_ms {
+            self.unanswered_since.push((row, since_ms));
+        }
     }
 
     /// The stories. None if the columns are not equally long or hold a number that [`Self::of`] does not write.
@@ -126,6 +138,12 @@ impl Columns {
         }
         for &row in &self.second_pass {
             stories.get_mut(row as usize)?.second_pass = true;
+        }
+        for &row in &self.asked_again {
+            stories.get_mut(row as usize)?.asked_again = true;
+        }
+        for &(row, since_ms) in &self.unanswered_since {
+            stories.get_mut(row as usize)?.unanswered_since_ms = Some(since_ms);
         }
         Some(stories)
     }
@@ -150,6 +168,8 @@ impl Columns {
             rises: *self.rises.get(row)?,
             worst_rise: None,
             second_pass: false,
+            asked_again: false,
+            unanswered_since_ms: None,
             who: (*self.worker.get(row)?, *self.user.get(row)?),
             end: match self.end.get(row)? {
                 0 => End::Entered,
@@ -180,6 +200,8 @@ mod tests {
             rises: 2,
             worst_rise: Some(Rise { from: 1, to: 5, at_ms: 3001 }),
             second_pass: true,
+            asked_again: true,
+            unanswered_since_ms: Some(7_000),
             who: (3, 77),
             end: End::Entered,
             ended_ms: 6000,
@@ -194,6 +216,8 @@ mod tests {
             rises: 0,
             worst_rise: None,
             second_pass: false,
+            asked_again: false,
+            unanswered_since_ms: None,
             who: (0, 0),
             end: End::Outside,
             ended_ms: 1,

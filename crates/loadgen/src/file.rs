@@ -1,9 +1,10 @@
 //! The JSON file of a run: the report, and the data that merging needs.
 //!
 //! ```json
-//! {"report": …, "second_latencies": ["…", …], "stories": {"user": [0, 1, …], …}}
+//! {"verdict": {"outcome": "good", …}, "report": …, "second_latencies": ["…", …], "stories": {"user": [0, 1, …], …}}
 //! ```
 //!
+//! `verdict` is [`Verdict`], so that a script finds it; merging ignores it and computes another.
 //! `report` is [`Report`], whose fields are documented there. `second_latencies` has a histogram for each second, packed
 //! like [`Latency::histogram`](crate::report::Latency::histogram). `stories` has the columns of [`Columns`]. Invariant: a
 //! file contains all data that its report was computed from, so the merged report of several machines is exact.
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     columns::Columns,
+    conclusion::Verdict,
     frame::{pack, unpack},
     gather::{Gathered, add},
     report::{GENERATOR, Plan, Report, SCHEMA},
@@ -30,6 +32,9 @@ const TOGETHER_MS: u64 = 1000;
 /// The content of a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Run {
+    /// The verdict, computed from the report.
+    #[serde(default)]
+    pub verdict: Verdict,
     /// The report.
     pub report: Report,
     /// The latencies of each second, packed.
@@ -38,19 +43,29 @@ pub struct Run {
     pub stories: Columns,
 }
 
-/// Writes a run to `path`.
+/// The path that stands for standard output.
+pub const STANDARD_OUTPUT: &str = "-";
+
+/// Writes a run to `path`, or to standard output.
 ///
 /// # Errors
 /// If the file cannot be written.
 pub fn write(path: &Path, report: &Report, gathered: &Gathered) -> Result<()> {
     let run = Run {
+        verdict: Verdict::from(report),
         report: report.clone(),
         second_latencies: gathered.seconds.iter().map(|(_, latencies)| pack(latencies)).collect(),
         stories: Columns::of(&gathered.stories),
     };
-    let mut file = BufWriter::new(File::create(path).with_context(|| path.display().to_string())?);
-    serde_json::to_writer(&mut file, &run).with_context(|| path.display().to_string())?;
-    file.flush().with_context(|| path.display().to_string())
+    let name = || path.display().to_string();
+    if path.as_os_str() == STANDARD_OUTPUT {
+        let mut out = std::io::stdout().lock();
+        serde_json::to_writer(BufWriter::new(&mut out), &run).context("standard output")?;
+        return writeln!(out).context("standard output");
+    }
+    let mut file = BufWriter::new(File::create(path).with_context(name)?);
+    serde_json::to_writer(&mut file, &run).with_context(name)?;
+    file.flush().with_context(name)
 }
 
 /// Reads a run from `path`.

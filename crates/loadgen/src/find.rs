@@ -11,8 +11,8 @@ use crate::{
     format::{grouped, milliseconds},
     gather::Gathered,
     progress::Progress,
-    report::{Check, Report},
-    run::Interrupts,
+    report::{Check, Judgement, Report},
+    run::{Interrupted, Interrupts},
 };
 
 /// The search ends when the load that gave way is at most this much larger than the one that held: a tenth.
@@ -53,12 +53,27 @@ impl Search {
 
 /// Whether a rehearsal showed that the load holds, and what gave way if not.
 fn what_gave_way(report: &Report) -> Option<String> {
-    let missed = report.checks.iter().find(|check| check.is_missed());
+    // A small load leaves some checks open, because nobody has to wait; an objective must be shown.
+    let is_missed = |check: &&Check| match check.judgement {
+        Judgement::Good => false,
+        Judgement::Bad => true,
+        Judgement::Open => check.is_objective(),
+    };
+    let missed = report.checks.iter().find(is_missed);
     let missed = missed.map(|Check { name, note, .. }| format!("{name}: {note}"));
     // A slow generator calls late, so that nothing is known about the room.
     let generator = report.bottleneck.as_ref();
     let generator = generator.map(|late| format!("the generator, in second {}: {}", late.from_s, late.why));
     generator.or(missed)
+}
+
+/// What a load that held showed.
+fn held(report: &Report) -> String {
+    match report.checks.iter().filter(|check| check.leaves_open()).count() {
+        0 => "good".to_owned(),
+        1 => "held; 1 check is open".to_owned(),
+        open => format!("held; {open} checks are open"),
+    }
 }
 
 /// The largest number of calls that were answered in one second.
@@ -90,7 +105,9 @@ pub(crate) async fn search(
             bail!("the rehearsal with {users} users failed: {}", gathered.broken.join("; "));
         }
         if report.interrupted {
-            bail!("the search was stopped; it had tried:\n{}", lines.join("\n"));
+            return Err(
+                Interrupted(format!("the search was stopped; it had tried:\n{}", lines.join("\n"))).into()
+            );
         }
         let gave_way = what_gave_way(&report);
         lines.push(format!(
@@ -98,7 +115,7 @@ pub(crate) async fn search(
             grouped(users.into()),
             grouped(peak(&report).into()),
             milliseconds(report.all.percentiles_us[2]),
-            gave_way.as_deref().unwrap_or("good")
+            gave_way.clone().unwrap_or_else(|| held(&report))
         ));
         search.note(users, gave_way.is_none());
         match gave_way {
@@ -127,7 +144,7 @@ async fn pause(seconds: u32, interrupts: &mut Interrupts) -> Result<()> {
     Progress::new(0).message(&format!("waiting {seconds} s, so that the room forgets these users"));
     tokio::select! {
         () = tokio::time::sleep(Duration::from_secs(seconds.into())) => Ok(()),
-        () = interrupts.next() => bail!("the search was stopped"),
+        () = interrupts.next() => Err(Interrupted("the search was stopped".to_owned()).into()),
     }
 }
 
@@ -136,7 +153,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::report::{Bottleneck, Judgement, Plan};
+    use crate::report::{Bottleneck, Plan};
 
     /// All loads up to `limit` hold. Returns the loads that were tried, and the search.
     fn tried(from: u32, to: u32, limit: u32) -> (Vec<u32>, Search) {

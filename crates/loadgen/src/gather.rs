@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::{
+    format::grouped,
     frame::{Latencies, no_latencies, pack},
     lag, report,
     report::{Check, Counters, Failure, GENERATOR, Judgement, Latency, Plan, Report, Second, Streams},
@@ -155,6 +156,9 @@ impl Gathered {
             checks,
             eta,
         };
+        if let Some(errors) = report.checks.iter_mut().find(|check| check.name == "errors") {
+            name_failed_calls(errors, &report.counters, &report.failures);
+        }
         let slos: Vec<_> = slos.iter().map(|slo| slo.check(&report)).collect();
         report.checks.extend(slos);
         if !self.broken.is_empty() {
@@ -169,6 +173,20 @@ impl Gathered {
         }
         report
     }
+}
+
+/// Users may all be answered in the end although many of their calls failed, so both are said.
+fn name_failed_calls(check: &mut Check, counters: &Counters, failures: &[Failure]) {
+    let failed: u64 = failures.iter().map(|failure| failure.count).sum();
+    if failed == 0 {
+        return;
+    }
+    let (failed, calls) =
+        (grouped(failed), grouped(counters.wait_requests_total + counters.entry_requests_total));
+    check.note.push_str(&format!(" Of {calls} calls, {failed} failed (streams included); an objective can limit them (--slo errors=0.1%)."));
+    check.note_ko.push_str(&format!(
+        " 요청 {calls}건 중 {failed}건이 실패했습니다(스트림 포함). 목표로 제한할 수 있습니다(--slo errors=0.1%)."
+    ));
 }
 
 /// Users of a slow generator ask late for their slots, so the server is not to blame for unused slots.

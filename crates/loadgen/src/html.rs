@@ -11,7 +11,6 @@ mod chart;
 mod checks;
 mod eta;
 mod figures;
-mod verdict;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -20,6 +19,7 @@ use askama::Template;
 
 use crate::{
     bilingual::Bilingual,
+    conclusion::{self, Conclusion},
     format::{date, decimal, float, grouped, milliseconds, seconds},
     report::{Failure, Latency, Report},
 };
@@ -33,7 +33,9 @@ const MOST_FAILURES: usize = 50;
 struct Page<'a> {
     report: &'a Report,
     began: String,
-    verdict: verdict::Verdict,
+    verdict: Conclusion,
+    /// The style class of the verdict.
+    class: &'static str,
     tiles: Vec<Fact>,
     checks: Vec<checks::Row<'a>>,
     figures: Vec<chart::Figure>,
@@ -75,11 +77,12 @@ struct FailureRow<'a> {
 /// Only if formatting fails, which it does not for the types that the page shows.
 pub fn page(report: &Report) -> Result<String, askama::Error> {
     let report = &visible_report(report.clone());
-    let counters = &report.counters;
+    let (counters, verdict) = (&report.counters, conclusion::of(report));
     Page {
         report,
         began: date(report.plan.start_unix_ms),
-        verdict: verdict::of(report),
+        class: checks::class(verdict.outcome),
+        verdict,
         tiles: tiles(report),
         checks: checks::rows(&report.checks),
         figures: figures::of(report),

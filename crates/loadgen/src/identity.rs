@@ -62,7 +62,7 @@ async fn check_room(url: &str, setup: &Setup, pool: &Pool) -> Result<(), TargetE
             if is_plain_http2 {
                 TargetError::NoHttp2 { url, why }
             } else {
-                TargetError::Unreachable { url, why }
+                TargetError::Unreachable { url, why: advised(why) }
             }
         })?;
         match wire::read(reply.status, reply.retry_after.as_deref(), &reply.body) {
@@ -87,6 +87,15 @@ async fn check_room(url: &str, setup: &Setup, pool: &Pool) -> Result<(), TargetE
         }
     }
     Err(TargetError::Other { url, why: last })
+}
+
+/// Why there is no reply, and what to do.
+fn advised(why: String) -> String {
+    if why == connect::REFUSED {
+        format!("{why}: nothing listens there; start the server, or correct --target")
+    } else {
+        why
+    }
 }
 
 #[cfg(test)]

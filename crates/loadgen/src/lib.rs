@@ -1,11 +1,14 @@
 //! Rehearses a burst against a waiting room and judges what its users saw.
 
+mod amount;
 mod bilingual;
 pub mod cli;
 pub mod clock;
 pub mod columns;
+pub mod conclusion;
 mod connect;
 pub mod events;
+pub mod exit;
 pub mod file;
 mod find;
 mod format;

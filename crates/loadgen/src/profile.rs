@@ -45,8 +45,9 @@ pub struct Profile {
     /// How long they stop, in addition to the polling period: shortest, longest.
     #[serde(default = "nap")]
     pub nap_s: (f64, f64),
-    /// The share of users who ask again after entering, as after a lost reply.
-    #[serde(default)]
+    /// The share of users who ask again after entering, as after a lost reply. Without any, nothing shows that nobody
+    /// enters twice.
+    #[serde(default = "repeat")]
     pub repeat: f64,
     /// The share of users who listen to a stream of events instead of polling.
     #[serde(default)]
@@ -62,6 +63,10 @@ fn first_sleep() -> (f64, f64) {
 
 fn patience() -> (f64, f64) {
     (5.0, 60.0)
+}
+
+fn repeat() -> f64 {
+    0.05
 }
 
 fn nap() -> (f64, f64) {
@@ -108,7 +113,7 @@ pub fn builtin() -> Vec<Profile> {
         patience_s: patience(),
         naps: 0.0,
         nap_s: nap(),
-        repeat: 0.0,
+        repeat: repeat(),
         stream_share: 0.0,
         then: Then::Anew,
     };
@@ -122,8 +127,9 @@ pub fn builtin() -> Vec<Profile> {
         profile(
             "spike",
             10_000,
-            &[(1, 1.0), (59, 1.0), (5, 0.0)],
-            "a push message: 10,000 users within 1 s, held for a minute",
+            // Entries that follow a burst of a whole minute begin a minute later; the run shows them.
+            &[(1, 1.0), (89, 1.0), (5, 0.0)],
+            "a push message: 10,000 users within 1 s, held for 90 s",
         ),
         profile(
             "steady",

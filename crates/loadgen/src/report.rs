@@ -127,10 +127,13 @@ pub enum Judgement {
     Good,
     /// Failed.
     Bad,
-    /// The data does not decide it; `note` says what is missing.
+    /// The run did not show enough to decide it; `note` says what is missing.
     #[default]
     Open,
 }
+
+/// The name of the check that measures the expected waits. Only an objective judges them.
+pub const MEASURES: &str = "eta";
 
 /// The name of the check that is present when the run itself failed.
 pub const GENERATOR: &str = "generator";
@@ -147,6 +150,9 @@ pub struct Check {
     pub count: u64,
     /// The measured figure, if there is one. `slot_use` is a share, 0 to 1.
     pub figure: Option<f64>,
+    /// What an objective demands of the figure; none for other checks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<Limit>,
     /// A sentence in English with the figures.
     pub note: String,
     /// The worst example, with users and times; empty if there is no violation.
@@ -159,15 +165,46 @@ pub struct Check {
     pub worst_ko: String,
 }
 
+/// What an objective demands.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Limit {
+    /// The least figure that passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_least: Option<f64>,
+    /// The largest figure that passes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_most: Option<f64>,
+    /// The unit of the limit and of the figure.
+    pub unit: Unit,
+}
+
+/// The unit of an objective.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Unit {
+    /// Seconds.
+    Seconds,
+    /// A share, 0 to 1.
+    Share,
+}
+
 impl Check {
-    /// Whether the check makes the run bad. An objective must pass; another check may stay open.
+    /// Whether it is an objective that the operator set.
     #[must_use]
-    pub fn is_missed(&self) -> bool {
-        match self.judgement {
-            Judgement::Good => false,
-            Judgement::Bad => true,
-            Judgement::Open => self.name.starts_with("slo:"),
-        }
+    pub fn is_objective(&self) -> bool {
+        self.name.starts_with("slo:")
+    }
+
+    /// Whether it only measures. Then it never fails, and it is no evidence.
+    #[must_use]
+    pub fn only_measures(&self) -> bool {
+        self.name == MEASURES
+    }
+
+    /// Whether it leaves the verdict open.
+    #[must_use]
+    pub fn leaves_open(&self) -> bool {
+        self.judgement == Judgement::Open && !self.only_measures()
     }
 }
 
@@ -252,9 +289,17 @@ pub struct Report {
 }
 
 impl Report {
-    /// Whether a check failed or an objective did not pass.
+    /// The verdict: bad if a check is bad; otherwise open if one is open, if the run was interrupted, or if nothing was
+    /// judged; otherwise good.
     #[must_use]
-    pub fn is_bad(&self) -> bool {
-        self.checks.iter().any(Check::is_missed)
+    pub fn verdict(&self) -> Judgement {
+        let judges = || self.checks.iter().filter(|check| !check.only_measures());
+        if self.checks.iter().any(|check| check.judgement == Judgement::Bad) {
+            Judgement::Bad
+        } else if self.interrupted || judges().count() == 0 || judges().any(Check::leaves_open) {
+            Judgement::Open
+        } else {
+            Judgement::Good
+        }
     }
 }

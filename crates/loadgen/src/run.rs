@@ -182,7 +182,9 @@ pub async fn run(setup: &Setup) -> Result<(u64, Gathered)> {
                 Some((worker, None)) => bail!("worker {worker} ended before the run began"),
                 _ => bail!("the workers ended before the run began"),
             },
-            () = interrupts.next() => bail!("interrupted before the run began"),
+            () = interrupts.next() => {
+                return Err(Interrupted("the run was stopped before it began".to_owned()).into());
+            }
             () = sleep_until(ready_by) => bail!("the users were not created within {} s", READY_WITHIN.as_secs()),
         }
     }
@@ -304,6 +306,11 @@ async fn end(running: &mut [Worker]) {
         drop(send(&mut worker.orders, &Order::End).await);
     }
 }
+
+/// The run or the search was stopped before it had a report; the text says how far it came.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Interrupted(pub(crate) String);
 
 /// Ctrl-C, or SIGTERM from a supervisor.
 pub(crate) struct Interrupts {

@@ -1,11 +1,36 @@
 //! Service level objectives (SLOs): limits that the operator sets for a run.
+//!
+//! Invariants: a failed call is slower than any limit of a percentile, so a server that answers few calls does not pass
+//! with those. An objective is good only if the run made enough calls to show it; otherwise it is open.
 
 use std::{str::FromStr, time::Duration};
 
 use crate::{
+    bilingual::{Bilingual, bilingual},
     frame::{Latencies, unpack},
-    report::{Check, Judgement, Report},
+    report::{Check, Judgement, Latency, Limit, Report, Unit},
 };
+
+/// Whose calls are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Calls {
+    All,
+    Wait,
+    Entry,
+}
+
+impl Calls {
+    /// The latencies of the calls that were answered, and the number of all of them.
+    fn of(self, report: &Report) -> (&Latency, u64) {
+        let counters = &report.counters;
+        let (wait, entry) = (counters.wait_requests_total, counters.entry_requests_total);
+        match self {
+            Self::All => (&report.all, wait + entry),
+            Self::Wait => (&report.wait, wait),
+            Self::Entry => (&report.entry, entry),
+        }
+    }
+}
 
 /// What is measured, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -26,34 +51,55 @@ enum Measure {
     EtaCoverage(f64, f64),
 }
 
-/// What a figure may be.
-#[derive(Clone, Copy)]
-enum Bound {
-    AtMost(f64),
-    AtLeast(f64),
-    Between(f64, f64),
-}
-
-impl Bound {
-    fn holds(self, figure: f64) -> bool {
+impl Measure {
+    fn limit(self) -> Limit {
+        let at_most = |most, unit| Limit { at_least: None, at_most: Some(most), unit };
         match self {
-            Self::AtMost(most) => figure <= most,
-            Self::AtLeast(least) => figure >= least,
-            Self::Between(least, most) => (least..=most).contains(&figure),
+            Self::Percentile(_, most) | Self::Mean(most) | Self::Max(most) => {
+                at_most(most.as_secs_f64(), Unit::Seconds)
+            }
+            Self::Errors(most) | Self::EtaMape(most) | Self::EtaError(most) => at_most(most, Unit::Share),
+            Self::SlotUse(least) => Limit { at_least: Some(least), at_most: None, unit: Unit::Share },
+            Self::EtaCoverage(least, most) => {
+                Limit { at_least: Some(least), at_most: Some(most), unit: Unit::Share }
+            }
+        }
+    }
+
+    /// Whether it is measured for one kind of calls, too.
+    fn is_of_calls(self) -> bool {
+        matches!(self, Self::Percentile(..) | Self::Mean(_) | Self::Max(_) | Self::Errors(_))
+    }
+
+    /// The least number of calls that shows it.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    fn least_calls(self) -> u64 {
+        let of_share = |share: f64| (1.0 / share.clamp(1e-6, 1.0) - 1e-9).ceil() as u64;
+        match self {
+            Self::Percentile(part, _) => of_share(1.0 - part),
+            Self::Errors(most) if most > 0.0 => of_share(most),
+            _ => 1,
         }
     }
 }
 
-/// An objective, such as `p95=36ms`.
+impl Limit {
+    fn holds(self, figure: f64) -> bool {
+        self.at_least.is_none_or(|least| figure >= least) && self.at_most.is_none_or(|most| figure <= most)
+    }
+}
+
+/// An objective, such as `p95=36ms` or `entry:p95=36ms`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slo {
     name: String,
     limit: String,
+    calls: Calls,
     measure: Measure,
 }
 
-const KNOWN: &str = "p50, p90, p95, p99, p999, max, mean (a duration), errors, slot-use, eta-error, eta-mape (a percentage), \
-     eta-coverage (two percentages, such as 88-92%)";
+const KNOWN: &str = "p50, p90, p95, p99, p999, max, mean (a duration), errors (a percentage), each also as wait:p95 or entry:p95; \
+     slot-use, eta-error, eta-mape (a percentage), eta-coverage (two percentages, such as 88-92%)";
 
 impl FromStr for Slo {
     type Err = String;
@@ -72,7 +118,17 @@ impl FromStr for Slo {
                 .map(|percent| percent / 100.0)
                 .ok_or(format!("{text}: {limit} is not a percentage; write one such as 0.1%"))
         };
-        let measure = match name {
+        let (calls, what) = match name.split_once(':') {
+            None => (Calls::All, name),
+            Some(("wait", what)) => (Calls::Wait, what),
+            Some(("entry", what)) => (Calls::Entry, what),
+            Some((call, _)) => {
+                return Err(format!(
+                    "{text}: {call} is not a call; write wait:NAME=LIMIT or entry:NAME=LIMIT"
+                ));
+            }
+        };
+        let measure = match what {
             "p50" => Measure::Percentile(0.5, time()?),
             "p90" => Measure::Percentile(0.9, time()?),
             "p95" => Measure::Percentile(0.95, time()?),
@@ -90,9 +146,12 @@ impl FromStr for Slo {
                 ))?;
                 Measure::EtaCoverage(low, high)
             }
-            _ => return Err(format!("{text}: {name} is unknown; known are {KNOWN}")),
+            _ => return Err(format!("{text}: {what} is unknown; known are {KNOWN}")),
         };
-        Ok(Self { name: name.to_owned(), limit: limit.to_owned(), measure })
+        if calls != Calls::All && !measure.is_of_calls() {
+            return Err(format!("{text}: {what} is not of one call; write {what}={limit}"));
+        }
+        Ok(Self { name: name.to_owned(), limit: limit.to_owned(), calls, measure })
     }
 }
 
@@ -123,55 +182,124 @@ fn ratio(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
+/// What a run shows of an objective.
+enum Finding {
+    Figure(f64),
+    /// More calls failed than the percentile leaves out: this share.
+    Failed(f64),
+    /// The run does not show it, and what it takes.
+    Nothing(Bilingual),
+}
+
 impl Slo {
     /// Checks the objective against a report.
     #[must_use]
     pub fn check(&self, report: &Report) -> Check {
-        let all = unpack(&report.all.histogram).filter(|all| !all.is_empty());
-        let slot_use =
-            report.checks.iter().find(|check| check.name == "slot_use").and_then(|check| check.figure);
-        let calls = report.counters.wait_requests_total + report.counters.entry_requests_total;
-        let told = |figure| (report.eta.users > 0).then_some(figure);
-        let errors = report.failures.iter().map(|failure| failure.count).sum();
-        let (figure, bound) = match self.measure {
-            Measure::Percentile(part, limit) => {
-                (all.map(|all| quantile_s(&all, part)), Bound::AtMost(limit.as_secs_f64()))
-            }
-            Measure::Mean(limit) => (all.map(|all| all.mean() / 1e6), Bound::AtMost(limit.as_secs_f64())),
-            Measure::Max(limit) => (all.map(|all| quantile_s(&all, 1.0)), Bound::AtMost(limit.as_secs_f64())),
-            Measure::Errors(limit) => ((calls > 0).then(|| ratio(errors, calls)), Bound::AtMost(limit)),
-            Measure::SlotUse(limit) => (slot_use, Bound::AtLeast(limit)),
-            Measure::EtaMape(limit) => (told(report.eta.mape), Bound::AtMost(limit)),
-            Measure::EtaError(limit) => (told(report.eta.error), Bound::AtMost(limit)),
-            Measure::EtaCoverage(low, high) => (told(report.eta.coverage), Bound::Between(low, high)),
-        };
-        let holds = figure.map(|figure| bound.holds(figure));
-        let (name, limit) = (&self.name, &self.limit);
-        let (judgement, result, result_ko) = match (holds, figure) {
-            (Some(holds), Some(figure)) => {
+        let bounds = self.measure.limit();
+        let (judgement, figure, result) = match self.find(report) {
+            Finding::Figure(figure) if !bounds.holds(figure) => {
                 let is = self.words(figure);
-                let judgement = if holds { Judgement::Good } else { Judgement::Bad };
-                (judgement, format!("it is {is}"), format!("실제는 {}입니다.", is.replace(' ', "")))
+                let is_ko = is.replace(' ', "");
+                let result = bilingual!("it is {is}", "실제는 {is_ko}입니다.");
+                (Judgement::Bad, Some(figure), result)
             }
-            _ => (
-                Judgement::Open,
-                "this run does not show it, so the objective counts as missed".to_owned(),
-                "이번 실행으로는 알 수 없어 지킨 것으로 보지 않습니다.".to_owned(),
-            ),
+            Finding::Figure(figure) => {
+                let is = self.words(figure);
+                let is_ko = is.replace(' ', "");
+                let (calls, least) = (self.calls.of(report).1, self.measure.least_calls());
+                if self.measure.is_of_calls() && calls < least {
+                    let result = bilingual!(
+                        "it is {is}, but {calls} calls do not show it: it takes at least {least}",
+                        "실제는 {is_ko}이지만, 요청이 {calls}건뿐이어서 판정할 수 없습니다. {least}건 이상이 필요합니다."
+                    );
+                    (Judgement::Open, Some(figure), result)
+                } else {
+                    let result = bilingual!("it is {is}", "실제는 {is_ko}입니다.");
+                    (Judgement::Good, Some(figure), result)
+                }
+            }
+            Finding::Failed(share) => {
+                let percent = 100.0 * share;
+                let result = bilingual!(
+                    "{percent:.1} % of the calls failed, so it was missed",
+                    "요청의 {percent:.1}%가 실패해 이루지 못했습니다."
+                );
+                (Judgement::Bad, None, result)
+            }
+            Finding::Nothing(result) => (Judgement::Open, None, result),
         };
-        let (bound, bound_ko) = match bound {
-            Bound::AtMost(_) => ("at most ", " 이하"),
-            Bound::AtLeast(_) => ("at least ", " 이상"),
-            Bound::Between(..) => ("within ", " 이내"),
+        let (name, limit) = (&self.name, &self.limit);
+        let (bound, bound_ko) = match (bounds.at_least, bounds.at_most) {
+            (None, _) => ("at most ", " 이하"),
+            (Some(_), None) => ("at least ", " 이상"),
+            (Some(_), Some(_)) => ("within ", " 이내"),
         };
         Check {
             name: format!("slo:{name}"),
             judgement,
-            count: u64::from(judgement != Judgement::Good),
+            count: u64::from(judgement == Judgement::Bad),
             figure,
-            note: format!("{name} must be {bound}{limit}; {result}."),
-            note_ko: format!("{name} 목표는 {limit}{bound_ko}입니다. {result_ko}"),
+            limit: Some(bounds),
+            note: format!("{name} must be {bound}{limit}; {}.", result.en),
+            note_ko: format!("{name} 목표는 {limit}{bound_ko}입니다. {}", result.ko),
             ..Check::default()
+        }
+    }
+
+    fn find(&self, report: &Report) -> Finding {
+        let (latency, calls) = self.calls.of(report);
+        let answered = unpack(&latency.histogram).filter(|answered| !answered.is_empty());
+        let failed = calls.saturating_sub(latency.count);
+        let failed_share = ratio(failed, calls);
+        let no_call = || {
+            Finding::Nothing(Bilingual::fixed(
+                "no such call was answered, so this run does not show it",
+                "그런 요청이 응답을 받지 못해 이번 실행으로는 알 수 없습니다.",
+            ))
+        };
+        let told = |figure| {
+            if report.eta.users > 0 {
+                return Finding::Figure(figure);
+            }
+            Finding::Nothing(Bilingual::fixed(
+                "nobody was told a wait and entered: it takes a run in which some of those who wait enter",
+                "예상 대기 시간을 듣고 입장한 사용자가 없습니다. 기다리던 사용자가 입장할 때까지 실행해야 합니다.",
+            ))
+        };
+        match self.measure {
+            Measure::Percentile(part, _) if failed_share > 1.0 - part + 1e-9 => Finding::Failed(failed_share),
+            Measure::Percentile(part, _) => answered.map_or_else(no_call, |answered| {
+                // The failed calls are the slowest, so the place among the answered ones is higher.
+                let part = (part / (1.0 - failed_share)).min(1.0);
+                Finding::Figure(quantile_s(&answered, part))
+            }),
+            Measure::Mean(_) => {
+                answered.map_or_else(no_call, |answered| Finding::Figure(answered.mean() / 1e6))
+            }
+            Measure::Max(_) => {
+                answered.map_or_else(no_call, |answered| Finding::Figure(quantile_s(&answered, 1.0)))
+            }
+            Measure::Errors(_) if calls == 0 => no_call(),
+            // The failures of streams belong to no call.
+            Measure::Errors(_) if self.calls == Calls::All => {
+                Finding::Figure(ratio(report.failures.iter().map(|failure| failure.count).sum(), calls))
+            }
+            Measure::Errors(_) => Finding::Figure(failed_share),
+            Measure::SlotUse(_) => {
+                let slot_use = report.checks.iter().find(|check| check.name == "slot_use");
+                slot_use.and_then(|check| check.figure).map_or_else(
+                    || {
+                        Finding::Nothing(Bilingual::fixed(
+                            "this run does not show it; the check slot_use says what it takes",
+                            "이번 실행으로는 알 수 없습니다. 무엇이 필요한지는 slot_use 항목에 있습니다.",
+                        ))
+                    },
+                    Finding::Figure,
+                )
+            }
+            Measure::EtaMape(_) => told(report.eta.mape),
+            Measure::EtaError(_) => told(report.eta.error),
+            Measure::EtaCoverage(..) => told(report.eta.coverage),
         }
     }
 
@@ -208,7 +336,7 @@ mod tests {
         assert_eq!(measure("eta-coverage=88%-100%"), Measure::EtaCoverage(0.88, 1.0));
     }
 
-    /// Both figures are of the report's told waits; without any, the objectives count as missed.
+    /// Both figures are of the report's told waits; without any, the objectives stay open.
     #[test]
     fn told_waits_are_held_to_their_objectives() {
         let judgement = |text: &str, users| {
@@ -226,12 +354,68 @@ mod tests {
     }
 
     #[test]
+    fn each_call_has_its_objectives() {
+        let latencies = |us: &[u64]| {
+            let mut latencies = crate::frame::no_latencies();
+            for &us in us {
+                latencies.record(us).expect("in range");
+            }
+            Latency {
+                count: latencies.len(),
+                histogram: crate::frame::pack(&latencies),
+                ..Latency::default()
+            }
+        };
+        let mut report = crate::html::tests::report("", 1);
+        report.failures.clear();
+        report.wait = latencies(&[900_000; 100]);
+        report.entry = latencies(&[10_000; 900]);
+        report.all = latencies(&[[900_000; 100].as_slice(), &[10_000; 900]].concat());
+        (report.counters.wait_requests_total, report.counters.entry_requests_total) = (100, 1_000);
+        let check = |text: &str| text.parse::<Slo>().expect("an objective").check(&report);
+        for (text, expected) in [
+            ("p50=20ms", Judgement::Good),
+            ("entry:p50=20ms", Judgement::Good),
+            ("wait:p50=20ms", Judgement::Bad),
+            ("wait:p99=1s", Judgement::Good),
+            ("wait:max=1s", Judgement::Good),
+            ("wait:mean=800ms", Judgement::Bad),
+            ("wait:errors=0%", Judgement::Good),
+            ("entry:errors=9%", Judgement::Bad),
+            ("entry:errors=10%", Judgement::Good),
+            // A tenth of the calls failed, so nothing is known of the slowest tenth.
+            ("entry:p90=20ms", Judgement::Good),
+            ("entry:p95=20ms", Judgement::Bad),
+            // One call in 1,000 or 10,000 cannot be seen among 100.
+            ("wait:p999=1s", Judgement::Open),
+            ("wait:errors=0.5%", Judgement::Open),
+        ] {
+            let check = check(text);
+            assert_eq!(check.judgement, expected, "{text}: {check:?}");
+            assert!(check.limit.is_some() && !check.note_ko.is_empty(), "{check:?}");
+            let name = text.split_once('=').expect("a limit").0;
+            assert_eq!(check.name, format!("slo:{name}"));
+        }
+        assert!(check("wait:p999=1s").note.contains("at least 1000"), "it says how many it takes");
+        assert!(check("entry:p95=20ms").note.contains("10.0 % of the calls failed"));
+        let no_entry = Report { entry: Latency::default(), ..report.clone() };
+        let check = "entry:mean=1s".parse::<Slo>().expect("an objective").check(&no_entry);
+        assert_eq!((check.judgement, check.figure), (Judgement::Open, None));
+    }
+
+    #[test]
     fn invalid_objectives_are_refused_in_a_line() {
         let bad_ranges = ["=90%", "=92-88%", "=88-92", "=88-101%", "=-1-90%", "=NaN-92%", "=88-%", "="];
         let bad_ranges = bad_ranges.map(|limit| format!("eta-coverage{limit}"));
         let others =
             ["p95", "p95=", "p95=36", "p95=-1ms", "p95=0ms", "p96=1ms", "errors=0.1", "errors=x%", "p95=1 h"];
-        let others = others.into_iter().chain(["eta-error=10", "eta-error=88-92%"]);
+        let others = others.into_iter().chain([
+            "eta-error=10",
+            "eta-error=88-92%",
+            "join:p95=1s",
+            "entry:slot-use=90%",
+            "entry:=1s",
+        ]);
         for text in others.chain(bad_ranges.iter().map(String::as_str)) {
             let said = text.parse::<Slo>().expect_err("refused");
             assert!(said.starts_with(text) && !said.contains('\n'), "{said}");

@@ -83,6 +83,11 @@ pub struct Story {
     pub worst_rise: Option<Rise>,
     /// The user asked again after entering, and received another pass or none.
     pub second_pass: bool,
+    /// The user asked again after entering, and was answered.
+    pub asked_again: bool,
+    /// When the first of the last calls was sent that all failed; none if the last call was answered. Refusals are not
+    /// answers here.
+    pub unanswered_since_ms: Option<u32>,
     /// The number of the worker, and the number of the user in it.
     pub who: (u16, u32),
     /// The end.
@@ -105,6 +110,8 @@ impl Story {
             rises: 0,
             worst_rise: None,
             second_pass: false,
+            asked_again: false,
+            unanswered_since_ms: None,
             who,
             end: End::Outside,
             ended_ms: 0,

@@ -1,6 +1,7 @@
 //! The report on the terminal.
 
 use crate::{
+    conclusion,
     format::float,
     report::{Judgement, Latency, Report},
 };
@@ -16,7 +17,7 @@ pub(crate) fn of(report: &Report) -> String {
             report.plan.zone,
             report.plan.users,
             f64::from(report.lasted_ms) / 1000.0,
-            if report.interrupted { ", ended early" } else { "" }
+            if report.interrupted { ", interrupted" } else { "" }
         ),
         format!(
             "wait_requests_total {}  entry_requests_total {}  can_enter_true_count {}  can_enter_false_count {}",
@@ -69,8 +70,15 @@ pub(crate) fn of(report: &Report) -> String {
     }
     let count = |judgement| report.checks.iter().filter(|check| check.judgement == judgement).count();
     let [good, bad, open] = [Judgement::Good, Judgement::Bad, Judgement::Open].map(count);
-    let verdict = if report.is_bad() { "BAD" } else { "good" };
-    lines.push(format!("verdict: {verdict} ({good} good, {bad} bad, {open} open)"));
+    let conclusion = conclusion::of(report);
+    let verdict = match conclusion.outcome {
+        Judgement::Good => "good",
+        Judgement::Bad => "BAD",
+        Judgement::Open => "open",
+    };
+    let interrupted = if report.interrupted { ", interrupted" } else { "" };
+    lines.push(format!("verdict: {verdict}{interrupted} ({good} good, {bad} bad, {open} open)"));
+    lines.push(conclusion.headline.en.into_owned());
     lines.join("\n") + "\n"
 }
 

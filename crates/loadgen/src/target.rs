@@ -163,6 +163,8 @@ pub enum TargetError {
     },
 }
 
+const NO_HOST: &str = "no such host; correct the name, or give its address with --resolve HOST:PORT:ADDRESS";
+
 /// A URL to show, valid or not: without user and password, query and fragment.
 fn without_secrets(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
@@ -187,6 +189,9 @@ pub fn parse(url: &str, way: &Way) -> Result<Target, TargetError> {
     let is_encrypted = match uri.scheme_str() {
         Some("http") => false,
         Some("https") => true,
+        _ if !url.contains("://") && !url.contains('@') => {
+            return Err(wrong(&format!("must begin with http:// or https://; write http://{url}")));
+        }
         _ => return Err(wrong("must begin with http:// or https://")),
     };
     let authority = uri.authority().ok_or_else(|| wrong("has no host"))?;
@@ -209,9 +214,9 @@ pub fn parse(url: &str, way: &Way) -> Result<Target, TargetError> {
         }
         None => (host, port)
             .to_socket_addrs()
-            .map_err(|_| wrong("no such host"))?
+            .map_err(|_| wrong(NO_HOST))?
             .next()
-            .ok_or_else(|| wrong("no such host"))?,
+            .ok_or_else(|| wrong(NO_HOST))?,
     };
     let target = Target {
         address,
@@ -267,7 +272,8 @@ mod tests {
     #[test]
     fn invalid_targets_are_refused_in_a_line() {
         for (url, why) in [
-            ("127.0.0.1:80", "must begin with http:// or https://"),
+            ("127.0.0.1:80", "must begin with http:// or https://; write http://127.0.0.1:80"),
+            ("localhost:8080", "; write http://localhost:8080"),
             ("ftp://a", "must begin with http:// or https://"),
             ("http://", "--target http://"),
             ("http://u:secret@127.0.0.1", "credentials"),

@@ -84,21 +84,38 @@ fn of_file(pem: &str) -> Result<RootCertStore, String> {
 pub(crate) fn failure(error: &io::Error) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     Some(match error {
-        Error::InvalidCertificate(CertificateError::UnknownIssuer) => {
-            "the certificate is of an authority that is not trusted; give its certificate with --ca FILE"
-                .to_owned()
-        }
+        Error::InvalidCertificate(error) => not_verified(error),
         Error::AlertReceived(AlertDescription::NoApplicationProtocol) => {
             "the server does not speak the version of HTTP that was asked for; with --http2 that is HTTP/2"
                 .to_owned()
         }
         Error::InvalidMessage(_) => "the server does not speak TLS".to_owned(),
-        // The verifier has no kind of its own for it.
-        error if error.to_string().contains("CaUsedAsEndEntity") => {
-            "the certificate is that of an authority, not one that it signed for the server".to_owned()
-        }
         error => format!("TLS: {error}"),
     })
+}
+
+/// Why a certificate was not verified, and what to do. The texts of the verifier are for its developers.
+fn not_verified(error: &CertificateError) -> String {
+    let (why, instead) = match error {
+        CertificateError::UnknownIssuer => {
+            ("is of an authority that is not trusted", "give the authority's certificate with --ca FILE")
+        }
+        // The verifier has no kind of its own for it.
+        error if error.to_string().contains("CaUsedAsEndEntity") => (
+            "is self-signed: it is that of an authority, not one that it signed for the server",
+            "use one that an authority signed, and give the authority's with --ca FILE",
+        ),
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => (
+            "is for another name",
+            "write one of its names in --target, and that name's address in --resolve HOST:PORT:ADDRESS",
+        ),
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => ("has expired", "renew it"),
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            ("is not valid yet", "correct the clock of this machine or the certificate")
+        }
+        _ => ("cannot be verified", "use one that a trusted authority signed"),
+    };
+    format!("the certificate {why}; {instead}, or believe any certificate with --insecure")
 }
 
 /// Believes whoever answers. The handshake's signatures are still verified.
@@ -137,5 +154,35 @@ impl ServerCertVerifier for Anybody {
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rustls::OtherError;
+
+    use super::*;
+
+    /// Each failure is a sentence that says what to do, without the names of types.
+    #[test]
+    fn a_certificate_that_is_not_verified_says_what_to_do() {
+        let time = UnixTime::since_unix_epoch(Duration::ZERO);
+        let other =
+            |text: &str| CertificateError::Other(OtherError(Arc::new(io::Error::other(text.to_owned()))));
+        for (error, advice) in [
+            (CertificateError::UnknownIssuer, "--ca FILE"),
+            (other("CaUsedAsEndEntity"), "--ca FILE"),
+            (other("UnsupportedCertVersion"), "authority"),
+            (CertificateError::NotValidForName, "--resolve"),
+            (CertificateError::ExpiredContext { time, not_after: time }, "renew"),
+            (CertificateError::NotValidYetContext { time, not_before: time }, "clock"),
+            (CertificateError::BadSignature, "authority"),
+        ] {
+            let said = failure(&io::Error::other(Error::InvalidCertificate(error.clone()))).expect("TLS");
+            assert!(said.contains(advice) && said.contains("--insecure"), "{error:?}: {said}");
+            assert!(!said.contains("Error") && !said.contains('\n'), "{error:?}: {said}");
+        }
     }
 }

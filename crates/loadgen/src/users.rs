@@ -193,13 +193,14 @@ impl User {
         };
         let tally = &self.crowd.tally;
         tally.called(kind, latency_us, failure.as_deref().map_or(Ok(()), Err), call.heard_ms);
+        self.note_answer(call.sent_ms, is_answer(kind, &answer));
         if self.phase == Phase::Waiting && is_noted(kind, &answer) {
             self.count_silence(call);
         }
         match answer {
             Ok(Answer::Enter { token, pass }) => self.enter(call, heard_us, token, pass),
             Ok(Answer::NotYet { .. } | Answer::Gone) if self.phase == Phase::Repeating => {
-                self.story.second_pass = true;
+                (self.story.asked_again, self.story.second_pass) = (true, true);
                 self.entered_for_good(heard_us);
             }
             Ok(Answer::NotYet { token, waiting }) => {
@@ -213,6 +214,16 @@ impl User {
                 self.plan(heard_us, u64::from(after.max(LEAST_MS)) * 1000);
             }
             _ => self.plan(heard_us, self.period_us),
+        }
+    }
+
+    /// Notes whether the server answered what was sent at this time.
+    fn note_answer(&mut self, sent_ms: u32, is_answered: bool) {
+        let since_ms = &mut self.story.unanswered_since_ms;
+        if is_answered {
+            *since_ms = None;
+        } else {
+            since_ms.get_or_insert(sent_ms);
         }
     }
 
@@ -285,6 +296,7 @@ impl User {
         let again = self.phase == Phase::Repeating;
         self.crowd.tally.entered(!again);
         if again {
+            self.story.asked_again = true;
             self.story.second_pass = self.pass.as_deref().map(unsigned) != Some(unsigned(&pass));
             self.entered_for_good(heard_us);
             return;
@@ -383,6 +395,11 @@ impl User {
 /// The pass without its signature, which may differ each time.
 fn unsigned(pass: &str) -> &str {
     pass.rsplit_once('.').map_or(pass, |(claims, _)| claims)
+}
+
+/// Whether the user knows more after the call. A refusal only says that the user has to ask again.
+fn is_answer(kind: Kind, answer: &Result<Answer, String>) -> bool {
+    is_noted(kind, answer) || matches!(answer, Ok(Answer::NotYet { .. }))
 }
 
 /// Whether the server noted the call: the reply is neither a refusal nor stale.

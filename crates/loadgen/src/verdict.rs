@@ -5,6 +5,9 @@
 //! fault only if no order of events within these intervals would be correct. The price is that a fault smaller than the
 //! network delay is not seen.
 //!
+//! A check is good only if the run could have shown the fault. Otherwise it is open, and its sentence says what is missing
+//! and how long or how large a run must be.
+//!
 //! Assumptions: only the rehearsal uses the zone, its policy does not change, and the clocks of machines whose runs are
 //! merged differ by at most [`CLOCKS_MS`].
 
@@ -58,6 +61,11 @@ pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story]) -> (Vec<Check>, Eta
     (checks, eta)
 }
 
+/// The least duration of a run that shows the limit of a minute, seconds.
+pub(crate) fn least_run_s() -> u32 {
+    windows::must_last_s(&[], 0)
+}
+
 fn check(
     name: &str,
     judgement: Judgement,
@@ -72,6 +80,7 @@ fn check(
         judgement,
         count,
         figure,
+        limit: None,
         note: note.en.into_owned(),
         worst: worst.en.into_owned(),
         note_ko: note.ko.into_owned(),

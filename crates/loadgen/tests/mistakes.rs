@@ -17,13 +17,18 @@ fn each_mistake_is_reported_in_one_line() {
     let run = ["run", "--zone", "Z", "--target", "http://127.0.0.1:1"];
     let with = |more: &[&str]| refusal(&[&run[..], more].concat());
     for (more, why) in [
-        (&[][..], "connection refused"),
+        (&[][..], "connection refused: nothing listens there; start the server"),
         (&["--profile", "nosuch"], "nosuch"),
         (&["--slo", "p95"], "p95=36ms"),
         (&["--slo", "errors=1"], "percentage"),
         (&["--abandon", "35"], "abandon"),
-        (&["--users", "0"], "users"),
+        (&["--users", "0"], "300k"),
+        (&["--users", "many"], "300k"),
+        (&["--users", "300k"], "connection refused"),
         (&["--scale", "0"], "--scale"),
+        (&["--scale", "half"], "35%"),
+        (&["--scale", "2%"], "connection refused"),
+        (&["--sources", "localhost"], "such as 127.0.0.2"),
         (&["--users", "1", "--scale", "1"], "cannot be used with"),
         (&["--connections", "30000"], "--sources"),
         (&["--connections", "0"], "--connections"),
@@ -60,5 +65,14 @@ fn each_mistake_is_reported_in_one_line() {
     assert!(refusal(&[&find[..], &["--start-at", "1700000000"]].concat()).contains("--start-at"));
     assert!(refusal(&find).contains("connection refused"));
     assert!(refusal(&["merge", "/nosuch.json"]).contains("/nosuch.json"));
-    assert!(refusal(&["dance"]).contains("dance"));
+    assert!(refusal(&["merge"]).contains("FILE"));
+    for (arguments, why) in [
+        (&[][..], "give a command: run, find, profiles or merge"),
+        (&["dance"], "the commands are run, find, profiles and merge"),
+        (&["run", "--dance"], "--help` describes"),
+        (&["run", "--zone", "Z", "--target", "localhost:8080"], "write http://localhost:8080"),
+    ] {
+        let said = refusal(arguments);
+        assert!(said.contains(why) && arguments.last().is_none_or(|last| said.contains(last)), "{said}");
+    }
 }

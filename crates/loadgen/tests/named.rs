@@ -25,6 +25,10 @@ const PROFILE: &str =
 const APART: &str =
     "users = 100\nsteps = [[6, 1.0], [12, 1.0], [1, 0.0]]\nfirst_sleep_s = [0, 0]\nthen = \"stay\"";
 
+/// The same users stay for longer than a minute, so that each promise can be judged.
+const LONG: &str =
+    "users = 100\nsteps = [[1, 1.0], [65, 1.0], [1, 0.0]]\nfirst_sleep_s = [0, 0]\nthen = \"stay\"";
+
 /// 15 entries every 3 s, once 60 users have come.
 const POLICY: Policy =
     Policy { admit_per_minute: 300, sub_windows: 20, polling_ms: 1_000, idle_ms: 60_000, opens_at: 60 };
@@ -54,10 +58,14 @@ const FAULTS: [(Fault, Policy, &[&str], &str); 9] = [
 
 /// The exit code of a rehearsal and its report.
 async fn rehearse(policy: Policy, fault: Fault, more: &[&str]) -> (i32, Report) {
+    let profile = if fault == Fault::Reorders { APART } else { PROFILE };
+    rehearse_profile(profile, policy, fault, more).await
+}
+
+async fn rehearse_profile(profile: &str, policy: Policy, fault: Fault, more: &[&str]) -> (i32, Report) {
     let address = http::spawn(policy, fault).await;
     let dir = tempfile::tempdir().expect("a directory");
     let path = |name: &str| dir.path().join(name).to_str().expect("UTF-8").to_owned();
-    let profile = if fault == Fault::Reorders { APART } else { PROFILE };
     std::fs::write(path("profile.toml"), profile).expect("the directory takes files");
     let run = Command::new(env!("CARGO_BIN_EXE_loadgen"))
         .args(["run", "--zone", http::ZONE, "--target", &format!("http://{address}"), "--workers", "1"])
@@ -86,12 +94,23 @@ fn check<'a>(report: &'a Report, name: &str) -> &'a Check {
 async fn each_fault_fails_its_check_and_a_good_room_passes() {
     let mut runs = JoinSet::new();
     runs.spawn(async {
+        // A run that shows everything: 60 of 100 users may enter within a minute.
+        let policy = Policy { admit_per_minute: 60, ..POLICY };
+        let (code, report) =
+            rehearse_profile(LONG, policy, Fault::None, &["--slo", "errors=0%", "--repeat", "0.3"]).await;
+        assert!(report.checks.iter().all(|check| check.judgement == Judgement::Good), "{:#?}", report.checks);
+        assert_eq!((code, report.verdict()), (0, Judgement::Good));
+    });
+    runs.spawn(async {
         let slos = ["--slo", "errors=0%", "--repeat", "0.3", "--abandon", "0.1"];
         let (code, report) = rehearse(POLICY, Fault::None, &slos).await;
-        assert_eq!(code, 0, "{:#?}", report.checks);
-        for name in
-            ["over_admission_60s", "order", "rank_rises", "evictions", "entered_once", "eta", "errors"]
-        {
+        assert_eq!(code, 3, "it lasts less than a minute: {:#?}", report.checks);
+        let minute = check(&report, "over_admission_60s");
+        assert!(
+            minute.judgement == Judgement::Open && minute.note.contains("must last at least"),
+            "{minute:?}"
+        );
+        for name in ["order", "rank_rises", "evictions", "entered_once", "eta", "errors"] {
             assert_eq!(check(&report, name).judgement, Judgement::Good, "{:?}", check(&report, name));
         }
         assert!(report.eta.users >= 30, "the line moved: {:?}", report.eta);
@@ -100,10 +119,13 @@ async fn each_fault_fails_its_check_and_a_good_room_passes() {
     runs.spawn(async {
         let slos = ["--stream-share", "1", "--repeat", "0.3", "--abandon", "0.1"];
         let (code, report) = rehearse(POLICY, Fault::None, &slos).await;
-        assert_eq!(code, 0, "{:#?}", report.checks);
-        for name in
-            ["over_admission_60s", "order", "rank_rises", "evictions", "entered_once", "eta", "errors"]
-        {
+        assert_eq!(code, 3, "it lasts less than a minute: {:#?}", report.checks);
+        let minute = check(&report, "over_admission_60s");
+        assert!(
+            minute.judgement == Judgement::Open && minute.note.contains("must last at least"),
+            "{minute:?}"
+        );
+        for name in ["order", "rank_rises", "evictions", "entered_once", "eta", "errors"] {
             assert_eq!(check(&report, name).judgement, Judgement::Good, "{:?}", check(&report, name));
         }
         let streams = report.streams;

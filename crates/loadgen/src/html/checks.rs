@@ -24,6 +24,15 @@ impl Row<'_> {
     }
 }
 
+/// The style class of a result.
+pub(super) fn class(judgement: Judgement) -> &'static str {
+    match judgement {
+        Judgement::Good => "good",
+        Judgement::Bad => "bad",
+        Judgement::Open => "open",
+    }
+}
+
 /// The rows, failed checks first.
 pub(super) fn rows(checks: &[Check]) -> Vec<Row<'_>> {
     let mut rows: Vec<_> = checks.iter().map(row).collect();
@@ -36,10 +45,11 @@ pub(super) fn rows(checks: &[Check]) -> Vec<Row<'_>> {
 }
 
 fn row(check: &Check) -> Row<'_> {
-    let (class, mark) = match check.judgement {
-        Judgement::Good => ("good", Bilingual::fixed("✓ passed", "✓ 통과")),
-        Judgement::Bad => ("bad", Bilingual::fixed("✕ failed", "✕ 문제")),
-        Judgement::Open => ("open", Bilingual::fixed("? open", "? 보류")),
+    let class = class(check.judgement);
+    let mark = match check.judgement {
+        Judgement::Good => Bilingual::fixed("✓ passed", "✓ 통과"),
+        Judgement::Bad => Bilingual::fixed("✕ failed", "✕ 문제"),
+        Judgement::Open => Bilingual::fixed("? open", "? 보류"),
     };
     let (title, promise) = match promise(&check.name) {
         Some((title, promise)) => (Some(title), promise),
@@ -102,8 +112,8 @@ fn promise(name: &str) -> Option<(Bilingual, Bilingual)> {
         "errors" => (
             "Everyone is served",
             "응답",
-            "Every user received a place or a pass.",
-            "찾아온 사용자는 모두 자리나 입장권을 받습니다.",
+            "Every user receives a place or a pass, and answers until the end.",
+            "찾아온 사용자는 모두 자리나 입장권을 받고, 끝까지 응답을 받습니다.",
         ),
         GENERATOR => (
             "The run itself",

@@ -63,7 +63,8 @@ pub(crate) fn report(text: &str, seconds: u32) -> Report {
         check.worst = text.into();
         check.worst_ko = text.into();
     }
-    checks.push(Check { name: format!("slo:{text}"), note: text.into(), ..Check::default() });
+    let judgement = Judgement::Bad;
+    checks.push(Check { name: format!("slo:{text}"), judgement, note: text.into(), ..Check::default() });
     Report {
         schema: SCHEMA,
         plan,
@@ -119,6 +120,26 @@ fn the_page_needs_no_other_file_and_has_both_languages() {
     let (en, ko) = (page.matches("<span lang=\"en\">").count(), page.matches("<span lang=\"ko\">").count());
     assert_eq!(en, ko);
     assert_eq!(page.matches("<figure").count(), page.matches("<table class=\"numbers\">").count() - 2);
+}
+
+/// The colour at the top is that of the verdict: green only for a run that showed everything.
+#[test]
+fn the_page_is_green_only_for_a_good_verdict() {
+    let colour = |judgements: &[Judgement], interrupted| {
+        let mut report = report("http://127.0.0.1:8080", 60);
+        report.interrupted = interrupted;
+        let check = |&judgement: &Judgement| Check { judgement, ..Check::default() };
+        report.checks = judgements.iter().map(check).collect();
+        let page = page(&report);
+        assert_eq!(page.contains("The run was interrupted."), interrupted);
+        let classes = ["good", "open", "bad"];
+        classes.into_iter().find(|class| page.contains(&format!("<section class=\"verdict {class}\"")))
+    };
+    use Judgement::{Bad, Good, Open};
+    assert_eq!(colour(&[Good, Good], false), Some("good"));
+    assert_eq!(colour(&[Good, Open], false), Some("open"));
+    assert_eq!(colour(&[Good], true), Some("open"));
+    assert_eq!(colour(&[Good, Open, Bad], true), Some("bad"));
 }
 
 #[test]

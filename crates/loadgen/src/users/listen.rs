@@ -105,6 +105,7 @@ impl User {
             }
             Err(what) => {
                 crowd.tally.failed(&format!("stream: {what}"), call.heard_ms);
+                self.note_answer(call.sent_ms, false);
                 self.plan(heard_us, RETRY_US);
             }
         }
@@ -125,6 +126,7 @@ impl User {
                     what = format!("{status} {code}");
                 }
                 self.crowd.tally.failed(format!("stream: {what}").trim_end(), call.heard_ms);
+                self.note_answer(call.sent_ms, false);
                 self.plan(heard_us, gap_us);
             }
         }
@@ -155,6 +157,7 @@ impl User {
             Err(true) => {
                 if until_us == silent_us {
                     self.crowd.tally.failed("stream: silent for 30 s", ms(now_us));
+                    self.note_answer(ms(now_us.saturating_sub(SILENT_US)), false);
                 }
                 self.close(stream);
                 // If it is time to leave, this plans it.
@@ -163,6 +166,7 @@ impl User {
             Ok(Ok(Some(message))) => {
                 let is_first = stream.told.last.is_none();
                 let call = stream.told.message(ms(now_us));
+                self.note_answer(call.sent_ms, true);
                 if is_first {
                     self.count_silence(call);
                 }
@@ -177,6 +181,7 @@ impl User {
             Ok(ended) => {
                 let what = ended.err().unwrap_or_else(|| "it ended without a reason".to_owned());
                 crowd.tally.failed(&format!("stream: {what}"), ms(now_us));
+                self.note_answer(ms(now_us), false);
                 self.close(stream);
                 self.plan(now_us, retry_us);
             }

@@ -66,6 +66,8 @@ fn a_story_records_what_the_user_heard() {
         rises: 1,
         worst_rise: Some(Rise { from: 20, to: 25, at_ms: 3015 }),
         second_pass: false,
+        asked_again: false,
+        unanswered_since_ms: None,
         who: (3, 5),
         end: End::Entered,
         ended_ms: 16_003,
@@ -106,7 +108,29 @@ fn a_second_answer_without_the_same_pass_is_noticed() {
         hears(&mut user, 1001, 1002, 200, &body);
         let stories = crowd.tally.total().stories;
         assert_eq!((stories.len(), stories[0].end, stories[0].second_pass), (1, End::Entered, second));
+        assert!(stories[0].asked_again);
     }
+}
+
+/// A failure counts from the first call that was not answered, until one is. A stale reply is an answer.
+#[test]
+fn a_story_knows_since_when_nothing_was_answered() {
+    let since = |replies: &[(u64, u16, &str)]| {
+        let crowd = crowd(0.0);
+        let mut user = User::new(crowd.clone(), 0, 0);
+        for &(sent_ms, status, body) in replies {
+            hears(&mut user, sent_ms, sent_ms + 5, status, body);
+        }
+        user.finish();
+        crowd.tally.total().stories[0].unanswered_since_ms
+    };
+    let (place, stale) = (not_yet(2, false), not_yet(2, true));
+    assert_eq!(since(&[(10, 200, &place)]), None);
+    assert_eq!(since(&[(10, 503, ""), (20, 500, "")]), Some(10), "without a place");
+    assert_eq!(since(&[(10, 200, &place), (20, 503, ""), (30, 200, "?")]), Some(20));
+    assert_eq!(since(&[(10, 200, &place), (20, 503, ""), (30, 200, &stale)]), None);
+    assert_eq!(since(&[(10, 200, &place), (20, 503, ""), (30, 200, &stale), (40, 500, "")]), Some(40));
+    assert_eq!(since(&[(10, 200, &place), (20, 503, ""), (30, 410, "")]), None);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use super::{check, floor::floor, name};
 use crate::{
     bilingual::bilingual,
     format::{float, grouped},
-    report::{Check, Eta, EtaGroup, Judgement},
+    report::{Check, Eta, EtaGroup, Judgement, MEASURES},
     story::Story,
 };
 
@@ -44,7 +44,7 @@ pub(super) fn judge(stories: &[Story]) -> (Eta, Check) {
             "No user was told a wait and then entered.",
             "예상 대기 시간을 듣고 입장한 사용자가 없습니다."
         );
-        return (Eta::default(), check("eta", Judgement::Open, 0, None, note, None));
+        return (Eta::default(), check(MEASURES, Judgement::Open, 0, None, note, None));
     };
     ratios.sort_unstable_by(f64::total_cmp);
     let percentile = |tenths: usize| ratios[(ratios.len() - 1) * tenths / 10];
@@ -74,7 +74,7 @@ pub(super) fn judge(stories: &[Story]) -> (Eta, Check) {
         "User {who} was told {told} s and waited {actual:.1} s.",
         "사용자 {who}는 {told}초라고 들었지만 {actual:.1}초를 기다렸습니다."
     );
-    let check = check("eta", Judgement::Good, users - covered, Some(eta.coverage), note, Some(example));
+    let check = check(MEASURES, Judgement::Good, users - covered, Some(eta.coverage), note, Some(example));
     (eta, check)
 }
 

@@ -110,9 +110,15 @@ pub(super) fn slot_use(plan: &Plan, stories: &[Story]) -> Check {
         }
     }
     if best < u64::from(LEAST_SUB_WINDOWS) * u64::from(sub_limit) || best == 0 {
+        let slots = grouped(u64::from(LEAST_SUB_WINDOWS) * u64::from(sub_limit));
+        let must = windows::must_last_s(stories, LEAST_SUB_WINDOWS * sub_ms);
+        let users = grouped(u64::from(limit) + u64::from(LEAST_SUB_WINDOWS + 1) * u64::from(sub_limit));
         let note = bilingual!(
-            "Too few slots became free while at least {sub_limit} people waited.",
-            "{sub_limit}명 이상이 기다리는 동안 생긴 입장 자리가 너무 적어 사용률을 판정할 수 없습니다."
+            "Too few slots became free while at least {sub_limit} people waited; it takes {slots}. After a burst that used the \
+             whole minute, slots become free a minute later: a run must last at least {must} s and have at least {users} users \
+             (--users).",
+            "{sub_limit}명 이상이 기다리는 동안 생긴 입장 자리가 너무 적습니다. {slots}개가 필요합니다. 한꺼번에 몰려 1분치를 다 쓰면 \
+             1분 뒤에 자리가 다시 생기므로, 사용자 {users}명 이상으로(--users) {must}초 이상 실행해야 합니다."
         );
         return check(what, Judgement::Open, 0, None, note, None);
     }

@@ -12,6 +12,9 @@
 //!   the first `m` by one position, and so delays one user. So the run may have as many overtaken users as lapses, and one
 //!   more is a fault. Without lapses none may be overtaken.
 //!
+//! The check is good only if it could have failed: somebody entered, and somebody came later than a user who still had to
+//! wait [`TOLERANCE_MS`] afterwards.
+//!
 //! The tolerance covers polls that are answered from a view of up to a second ago, and differences between clocks.
 //!
 //! It takes O(n log n): from the last arrival back, with the later arrivals in a tree by the time of their pass.
@@ -48,12 +51,15 @@ pub(super) fn judge(stories: &[Story]) -> Check {
     kept.sort_unstable_by_key(|(arrived, ..)| arrived.heard_ms);
     if kept.is_empty() {
         let nobody = bilingual!(
-            "Nobody waited and kept polling, so nobody could be overtaken.",
-            "기다리며 계속 확인한 사용자가 없어 추월 여부를 판정할 수 없습니다."
+            "Nobody waited and kept polling, so nobody could be overtaken. It takes more users than may enter in a minute \
+             (--users).",
+            "기다리며 계속 확인한 사용자가 없어 추월 여부를 판정할 수 없습니다. 1분 허용 인원보다 많은 사용자로(--users) \
+             실행해야 합니다."
         );
         return check("order", Judgement::Open, 0, None, nobody, None);
     }
 
+    let could_show = could_show(stories, &kept);
     let mut later = Ranks::new(passes.len());
     let mut overtaken = 0_u64;
     let mut worst: Option<Overtaken<'_>> = None;
@@ -74,6 +80,17 @@ pub(super) fn judge(stories: &[Story]) -> Check {
 
     let lapses: u64 = stories.iter().map(|story| u64::from(story.lapses)).sum();
     let good = overtaken <= lapses;
+    if good && !could_show {
+        let tolerance = TOLERANCE_MS / 1_000;
+        let note = bilingual!(
+            "Nobody could be overtaken: it takes a user who enters, and one who came later and entered or waited while \
+             another had waited for more than {tolerance} s. Let more users come (--users), and let the run last until \
+             some of those who wait enter.",
+            "추월이 일어날 수 없었습니다. 입장한 사용자와, 다른 사람이 {tolerance}초 넘게 기다리는 동안 더 늦게 온 \
+             사용자가 있어야 합니다. 더 많은 사용자로(--users), 기다리던 사람이 입장할 때까지 실행해야 합니다."
+        );
+        return check("order", Judgement::Open, 0, None, note, None);
+    }
     let (shown, of, excused) = (grouped(overtaken), grouped(whole(kept.len())), grouped(lapses));
     let note = if overtaken == 0 {
         bilingual!(
@@ -108,6 +125,23 @@ pub(super) fn judge(stories: &[Story]) -> Check {
         )
     });
     check("order", judged(good), if good { 0 } else { overtaken }, None, note, example)
+}
+
+/// Whether an overtaken user would have been seen: somebody entered, and somebody came after a user in `kept` who still
+/// had to wait long enough afterwards.
+fn could_show(stories: &[Story], kept: &[(Call, u32, &Story)]) -> bool {
+    let mut came: Vec<Call> = stories.iter().filter_map(|story| story.arrived).collect();
+    came.sort_unstable_by_key(|call| call.sent_ms);
+    // Of those who came at or after each one, the first who had a place.
+    let mut first_ms = vec![u32::MAX; came.len() + 1];
+    for (i, call) in came.iter().enumerate().rev() {
+        first_ms[i] = first_ms[i + 1].min(call.heard_ms);
+    }
+    let was_followed = |&(arrived, kept_at_ms, _): &(Call, u32, &Story)| {
+        let next = came.partition_point(|call| call.sent_ms <= arrived.heard_ms);
+        first_ms[next] < kept_at_ms.saturating_sub(TOLERANCE_MS)
+    };
+    stories.iter().any(|story| story.entered.is_some()) && kept.iter().any(was_followed)
 }
 
 fn whole(count: usize) -> u64 {

@@ -35,6 +35,8 @@ fn story(number: u32, came_ms: u32, waits_ms: Option<u32>, in_ms: Option<u32>) -
         rises: 0,
         worst_rise: None,
         second_pass: false,
+        asked_again: false,
+        unanswered_since_ms: None,
         who: (1, number),
         end: if in_ms.is_some() { End::Entered } else { End::Waiting },
         ended_ms: in_ms.unwrap_or(100_000),
@@ -80,7 +82,8 @@ fn a_user_who_has_to_wait_after_a_later_entry_is_overtaken() {
     // B came before A received the place, so the order is not certain.
     let mut a = story(1, 1_000, Some(50_000), None);
     a.arrived = call(1_000, 2_000);
-    assert_eq!(judged_as(None, &[a.clone(), b.clone()], "order").judgement, Judgement::Good);
+    let check = judged_as(None, &[a.clone(), b.clone()], "order");
+    assert_eq!((check.judgement, check.count), (Judgement::Open, 0), "nothing could be seen: {check:?}");
     // A user with a lapse is not checked, and explains one overtaken user.
     a = story(1, 1_000, Some(50_000), None);
     a.lapses = 1;
@@ -98,6 +101,7 @@ fn used_slots_are_compared_with_the_best_server() {
     stories.extend((60..160).map(|i| story(i, 100, Some(59_000), None)));
     let check = judged_as(Some(60), &stories, "slot_use");
     assert_eq!(check.judgement, Judgement::Open, "there were no slots: {check:?}");
+    assert!(check.note.contains("at least 81 s and have at least 84 users"), "{}", check.note);
     // Without the burst there were slots.
     stories.drain(..60);
     let check = judged_as(Some(60), &stories, "slot_use");
@@ -112,9 +116,11 @@ fn used_slots_are_compared_with_the_best_server() {
 #[test]
 fn each_user_is_checked_alone() {
     let good = story(1, 0, Some(50), Some(100));
-    for name in ["rank_rises", "entered_once", "evictions", "errors"] {
+    for name in ["rank_rises", "evictions", "errors"] {
         assert_eq!(judged_as(None, std::slice::from_ref(&good), name).judgement, Judgement::Good, "{name}");
     }
+    let again = Story { asked_again: true, ..good.clone() };
+    assert_eq!(judged_as(None, &[again], "entered_once").judgement, Judgement::Good);
     let mut bad = good.clone();
     bad.rises = 2;
     bad.worst_rise = Some(Rise { from: 1_000, to: 1_200, at_ms: 70 });
@@ -155,6 +161,94 @@ fn the_expected_wait_is_compared_with_the_actual_wait() {
     let check = checks.iter().find(|check| check.name == "eta").expect("made");
     assert_eq!(check.judgement, Judgement::Good);
     assert!(check.worst.contains("1/2"));
+}
+
+/// A user who did nothing that could show a fault is no evidence that there is none.
+#[test]
+fn what_no_user_did_stays_open() {
+    let at_once = story(1, 0, None, Some(0));
+    for (name, missing) in [
+        ("rank_rises", "--users"),
+        ("evictions", "--users"),
+        ("entered_once", "--repeat"),
+        ("order", "--users"),
+    ] {
+        let check = judged_as(None, std::slice::from_ref(&at_once), name);
+        assert_eq!(check.judgement, Judgement::Open, "{check:?}");
+        assert!(check.note.contains(missing) && check.note_ko.contains(missing), "{check:?}");
+    }
+    // Two wait, and nobody enters.
+    let waiting = [story(1, 0, Some(90_000), None), story(2, 1_000, Some(90_000), None)];
+    assert_eq!(judged_as(None, &waiting, "order").judgement, Judgement::Open);
+    assert_eq!(judged_as(None, &waiting, "rank_rises").judgement, Judgement::Good);
+}
+
+/// A limit is tested only by users who would exceed it, in an interval that was observed from end to end.
+#[test]
+fn a_limit_that_nobody_tested_stays_open() {
+    let minute = |stories: &[Story], limit| judged_as(Some(limit), stories, "over_admission_60s");
+    // 20 come at once, 10 enter at once, and the others a minute later.
+    let mut stories: Vec<_> = (0..10).map(|i| story(i, 1_000, None, Some(1_000))).collect();
+    stories.extend((10..20).map(|i| story(i, 1_000, Some(61_500), Some(62_000))));
+    assert_eq!(minute(&stories, 10).judgement, Judgement::Good, "{:?}", minute(&stories, 10));
+    assert_eq!(minute(&stories, 19).judgement, Judgement::Good);
+    let check = minute(&stories, 20);
+    assert_eq!((check.judgement, check.figure), (Judgement::Open, Some(10.0)));
+    assert!(check.note.contains("at least 21 of them (--users)"), "{}", check.note);
+    // The server dies after 9 s.
+    for story in &mut stories[10..] {
+        (story.last_waiting, story.entered, story.end) = (call(9_000, 9_010), None, End::Waiting);
+    }
+    let check = minute(&stories, 10);
+    assert_eq!((check.judgement, check.figure), (Judgement::Open, Some(10.0)));
+    assert!(
+        check.note.contains("cover only 8.0 s") && check.note.contains("at least 64 s"),
+        "{}",
+        check.note
+    );
+    assert_eq!(minute(&stories, 9).judgement, Judgement::Bad, "too many are too many in any time");
+    // Nobody enters for a minute.
+    for story in &mut stories {
+        (story.last_waiting, story.entered, story.end) = (call(90_000, 90_010), None, End::Waiting);
+    }
+    for (name, must) in
+        [("over_admission_60s", "must be open"), ("over_admission_sub_window", "at least 76 s")]
+    {
+        let check = judged_as(Some(10), &stories, name);
+        assert_eq!((check.judgement, check.figure), (Judgement::Open, Some(0.0)), "{check:?}");
+        assert!(check.note.contains("Nobody entered") && check.note_ko.contains("아무도"), "{check:?}");
+        assert!(check.note.contains(must), "{check:?}");
+    }
+    // One enters while the others wait: 1 of 1, and more wanted to.
+    (stories[0].last_waiting, stories[0].entered) = (call(19_000, 19_010), call(20_000, 20_010));
+    let check = judged_as(Some(10), &stories, "over_admission_sub_window");
+    assert_eq!((check.judgement, check.figure), (Judgement::Good, Some(1.0)), "{check:?}");
+    let check = judged_as(Some(1_000), &stories, "over_admission_sub_window");
+    assert!(check.judgement == Judgement::Open && check.note.contains("at least 101"), "{check:?}");
+}
+
+/// Users who have a place and get no more answers are left without one, too.
+#[test]
+fn users_whose_calls_fail_until_the_end_are_not_answered() {
+    let fails = |since_ms, ended_ms, end| {
+        let mut story = story(1, 0, Some(50), None);
+        (story.unanswered_since_ms, story.ended_ms, story.end) = (Some(since_ms), ended_ms, end);
+        story
+    };
+    let good = story(2, 0, Some(50), Some(100));
+    let judged = |fails: Story, of: usize| {
+        let stories = [vec![fails], vec![good.clone(); of - 1]].concat();
+        judged_as(None, &stories, "errors")
+    };
+    let check = judged(fails(9_000, 100_000, End::Waiting), 1_000);
+    assert_eq!((check.judgement, check.count), (Judgement::Bad, 1), "{check:?}");
+    assert!(check.worst.contains("from 9.000 s to 100.000 s"), "{}", check.worst);
+    assert_eq!(judged(fails(9_000, 30_000, End::Left), 1_000).judgement, Judgement::Bad);
+    // The next call may have been answered; but not for so many.
+    let late = fails(98_000, 100_000, End::Waiting);
+    assert_eq!(judged(late.clone(), 100).judgement, Judgement::Good);
+    assert_eq!(judged(late, 99).judgement, Judgement::Bad);
+    assert_eq!(judged(fails(9_000, 100_000, End::Entered), 1).judgement, Judgement::Good, "it has a pass");
 }
 
 #[test]

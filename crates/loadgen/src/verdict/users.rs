@@ -1,12 +1,14 @@
 //! Checks of each user alone: ranks, second passes, lost places, failed calls.
 //!
+//! Each is good only if a user did what could have shown the fault: polled again, or asked again after entering.
+//!
 //! None of them depends on another user's clock or on the network, because the calls of a user follow one another.
 
 use super::{at, check, judged, name};
 use crate::{
-    bilingual::bilingual,
+    bilingual::{Bilingual, bilingual},
     format::grouped,
-    report::{Check, Plan},
+    report::{Check, Judgement, Plan},
     story::{End, Story},
 };
 
@@ -35,22 +37,51 @@ pub(super) fn rank_rises(stories: &[Story]) -> Check {
                 "사용자 {who}의 순번은 {from}번이었는데 {at}에 {to}번이 되었습니다."
             )
         });
+    if rises == 0 && !has_polled_again(stories) {
+        return check("rank_rises", Judgement::Open, 0, None, nobody_polled(), None);
+    }
     check("rank_rises", judged(rises == 0), rises, None, note, worst)
+}
+
+/// Whether a user with a place was told again to wait. Only then a rank can rise, or a place be lost.
+fn has_polled_again(stories: &[Story]) -> bool {
+    let again = |story: &Story| {
+        story.arrived.zip(story.last_waiting).is_some_and(|(arrived, last)| last.sent_ms > arrived.sent_ms)
+    };
+    stories.iter().any(again)
+}
+
+fn nobody_polled() -> Bilingual {
+    Bilingual::fixed(
+        "Nobody waited for more than one reply. It takes more users than may enter in a minute (--users), and a run of more than \
+         two polling periods.",
+        "두 번 이상 확인하며 기다린 사용자가 없어 판정할 수 없습니다. 1분 허용 인원보다 많은 사용자로(--users), 확인 주기의 두 배보다 \
+         길게 실행해야 합니다.",
+    )
 }
 
 /// Asking again after entering returns the same pass. A user with another pass or none was counted twice or lost the
 /// entry. Users ask again within the lifetime of the pass, so it cannot have expired.
 pub(super) fn entered_once(stories: &[Story]) -> Check {
     let twice = count(stories, |story| story.second_pass);
-    let (shown, entered) = (grouped(twice), grouped(count(stories, |story| story.entered.is_some())));
+    let again = count(stories, |story| story.asked_again);
+    if twice == 0 && again == 0 {
+        let note = bilingual!(
+            "Nobody asked again after entering. It takes a larger share of users who do (--repeat), or more users who enter.",
+            "입장한 뒤 다시 물은 사용자가 없어 판정할 수 없습니다. 다시 묻는 비율(--repeat)을 높이거나 더 많은 사용자가 입장하도록 \
+             실행해야 합니다."
+        );
+        return check("entered_once", Judgement::Open, 0, None, note, None);
+    }
+    let (shown, asked) = (grouped(twice), grouped(again.max(twice)));
     let note = match twice {
         0 => bilingual!(
-            "None of the {entered} users who entered received another pass.",
-            "입장한 사용자 {entered}명 중 다른 입장권을 또 받은 사람은 없습니다."
+            "All {asked} users who asked again after entering received the same pass.",
+            "입장한 뒤 다시 물은 사용자 {asked}명이 모두 같은 입장권을 받았습니다."
         ),
         _ => bilingual!(
-            "Of {entered} users who entered, {shown} received another pass or none when they asked again.",
-            "입장한 사용자 {entered}명 중 {shown}명이 다시 물었을 때 다른 입장권을 받거나 아무것도 받지 못했습니다."
+            "Of {asked} users who asked again after entering, {shown} received another pass or none.",
+            "입장한 뒤 다시 물은 사용자 {asked}명 중 {shown}명이 다른 입장권을 받거나 아무것도 받지 못했습니다."
         ),
     };
     let worst = stories.iter().find(|story| story.second_pass).map(|story| {
@@ -89,30 +120,48 @@ pub(super) fn evictions(plan: &Plan, stories: &[Story]) -> Check {
             "사용자 {who}는 확인을 멈춘 시간이 가장 길 때도 {silence:.1}초였는데 {at}에 자리가 없어졌다는 답을 받았습니다."
         )
     });
+    if count == 0 && !has_polled_again(stories) {
+        return check("evictions", Judgement::Open, 0, None, nobody_polled(), None);
+    }
     check("evictions", judged(count == 0), count, None, note, worst)
 }
 
-/// Users whose calls all failed. Those who still tried when the run ended may have begun shortly before, so they count only if they
-/// are more than one in a hundred.
+/// A user whose calls failed for this long was left without an answer, milliseconds: several polling periods.
+const UNANSWERED_MS: u32 = 10_000;
+
+/// Users whose calls failed until they gave up or the run ended: they never received a place, or nothing more was answered.
+/// A failure shortly before the end may be one that the next call would have made up for, so those users count only if
+/// they are more than one in a hundred.
 pub(super) fn errors(lasted_ms: u32, stories: &[Story]) -> Check {
-    let is_outside = |story: &Story| story.end == End::Outside;
-    let trying = count(stories, |story| is_outside(story) && story.ended_ms >= lasted_ms);
-    let are_many = trying * 100 > stories.len() as u64;
-    let outside = |story: &Story| is_outside(story) && (are_many || story.ended_ms < lasted_ms);
-    let count = count(stories, outside);
+    let since_ms = |story: &Story| match story.end {
+        End::Outside => Some(story.unanswered_since_ms.unwrap_or(story.ended_ms)),
+        End::Waiting | End::Left => story.unanswered_since_ms,
+        End::Entered | End::Gone => None,
+    };
+    let is_certain = |story: &Story, since_ms: u32| {
+        let gave_up = story.end == End::Outside && story.ended_ms < lasted_ms;
+        gave_up || story.ended_ms.saturating_sub(since_ms) >= UNANSWERED_MS
+    };
+    let doubtful =
+        count(stories, |story| since_ms(story).is_some_and(|since_ms| !is_certain(story, since_ms)));
+    let are_many = doubtful * 100 > stories.len() as u64;
+    let unanswered =
+        |story: &Story| since_ms(story).is_some_and(|since_ms| are_many || is_certain(story, since_ms));
+    let count = count(stories, unanswered);
     let (shown, of) = (grouped(count), grouped(stories.len() as u64));
     let note = match count {
         0 => bilingual!("All {of} users were answered.", "사용자 {of}명이 모두 응답을 받았습니다."),
         _ => bilingual!(
-            "Of {of} users, {shown} never received a place, because all of their calls failed.",
-            "사용자 {of}명 중 {shown}명은 모든 요청이 실패해 자리를 받지 못했습니다."
+            "Of {of} users, {shown} were left without an answer: their calls failed until they gave up or the run ended.",
+            "사용자 {of}명 중 {shown}명은 포기하거나 실행이 끝날 때까지 요청이 실패해 응답을 받지 못했습니다."
         ),
     };
-    let worst = stories.iter().filter(|s| outside(s)).min_by_key(|s| s.ended_ms).map(|story| {
-        let (who, at) = (name(story), at(story.ended_ms));
+    let first = stories.iter().filter(|s| unanswered(s)).filter_map(|s| Some((since_ms(s)?, s)));
+    let worst = first.min_by_key(|&(since_ms, _)| since_ms).map(|(since_ms, story)| {
+        let (who, from, to) = (name(story), at(since_ms), at(story.ended_ms));
         bilingual!(
-            "The first was user {who}, who tried until {at}.",
-            "처음은 사용자 {who}로, {at}까지 시도했습니다."
+            "The first was user {who}, whose calls failed from {from} to {to}.",
+            "처음은 사용자 {who}로, {from}부터 {to}까지 요청이 실패했습니다."
         )
     });
     check("errors", judged(count == 0), count, None, note, worst)

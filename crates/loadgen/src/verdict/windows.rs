@@ -7,8 +7,11 @@
 //!
 //! The limit of a sub-window holds only while people wait: with nobody in line, newcomers may use the whole minute at
 //! once. So an interval counts only if somebody was certainly present in the line during all of it.
+//!
+//! A limit that nobody could exceed is not tested. The check is good only if an interval was observed from end to end, if
+//! users entered, and if more users than the limit wanted to enter within one interval ([`Evidence`]).
 
-use super::{CLOCKS_MS, Ranks, at, check, judged, line::Line, name};
+use super::{CLOCKS_MS, Ranks, at, check, line::Line, name};
 use crate::{
     bilingual::{Bilingual, bilingual},
     format::grouped,
@@ -17,6 +20,17 @@ use crate::{
 };
 
 const MINUTE_MS: u32 = 60_000;
+
+/// The last reply may be this much older than the end of the run, milliseconds: a polling period.
+const LAST_REPLY_MS: u32 = 3_000;
+
+/// How long a run must last that shows slots for so long after the first users came and used the whole minute at once,
+/// seconds. Their slots become free a minute later.
+pub(super) fn must_last_s(stories: &[Story], shows_ms: u32) -> u32 {
+    let (first_ms, _) = observed(stories);
+    let burst_ms = first_ms.saturating_add(MINUTE_MS);
+    burst_ms.saturating_add(shows_ms).saturating_add(LAST_REPLY_MS).div_ceil(1_000)
+}
 
 /// The interval with the most entries.
 struct Fullest {
@@ -31,8 +45,24 @@ pub(super) fn sub(plan: &Plan, admit_per_minute: u32) -> (u32, u32) {
 }
 
 pub(super) fn minute(plan: &Plan, stories: &[Story]) -> Check {
-    let limit = plan.admit_per_minute;
-    report("over_admission_60s", MINUTE_MS, limit, stories, |_| true)
+    let (first_ms, last_ms) = observed(stories);
+    let latest_ms = last_ms.saturating_sub(MINUTE_MS - CLOCKS_MS);
+    let observed = if first_ms <= latest_ms { vec![(first_ms, latest_ms)] } else { Vec::new() };
+    let what = Window {
+        name: "over_admission_60s",
+        length_ms: MINUTE_MS,
+        limit: plan.admit_per_minute,
+        observed: &observed,
+        is_judged: &|_| true,
+    };
+    what.check(stories)
+}
+
+/// The time of the first place or pass, and of the last reply.
+fn observed(stories: &[Story]) -> (u32, u32) {
+    let first_ms = stories.iter().filter_map(|story| Some(story.arrived?.sent_ms)).min();
+    let replies = stories.iter().flat_map(|story| [story.arrived, story.last_waiting, story.entered]);
+    (first_ms.unwrap_or(0), replies.flatten().map(|call| call.heard_ms).max().unwrap_or(0))
 }
 
 pub(super) fn sub_window(plan: &Plan, stories: &[Story], line: &Line) -> Check {
@@ -41,49 +71,167 @@ pub(super) fn sub_window(plan: &Plan, stories: &[Story], line: &Line) -> Check {
     let intervals = line.intervals(1);
     if limit.is_some() && intervals.iter().all(|(from_ms, to_ms)| to_ms - from_ms < length_ms) {
         let seconds = f64::from(length_ms) / 1_000.0;
+        let more = grouped(u64::from(plan.admit_per_minute.unwrap_or(0)));
         let nobody = bilingual!(
-            "No line was certain to last {seconds} s, so the sub-window did not limit entries.",
-            "{seconds}초 이상 이어진 대기 줄이 확인되지 않아 판정할 수 없습니다."
+            "No line was certain to last {seconds} s, so the sub-window did not limit entries. It takes a run of more than \
+             {seconds} s with more users than may enter in a minute: more than {more} (--users).",
+            "{seconds}초 이상 이어진 대기 줄이 확인되지 않아 판정할 수 없습니다. {seconds}초보다 길게, 1분 허용 인원인 \
+             {more}명보다 많은 사용자로(--users) 실행해야 합니다."
         );
         return check("over_admission_sub_window", Judgement::Open, 0, None, nobody, None);
     }
-    let covered = |from_ms: u32| {
+    let is_covered = |from_ms: u32| {
         let next = intervals.partition_point(|&(from, _)| from <= from_ms);
         next > 0 && intervals[next - 1].1 >= from_ms.saturating_add(length_ms)
     };
-    report("over_admission_sub_window", length_ms, limit, stories, covered)
+    let long = intervals.iter().filter(|(from_ms, to_ms)| to_ms - from_ms >= length_ms);
+    let observed: Vec<_> = long.map(|&(from_ms, to_ms)| (from_ms, to_ms - length_ms)).collect();
+    let what = Window {
+        name: "over_admission_sub_window",
+        length_ms,
+        limit,
+        observed: &observed,
+        is_judged: &is_covered,
+    };
+    what.check(stories)
 }
 
-fn report(
-    what: &str,
+/// A limit of entries within a time.
+struct Window<'a> {
+    name: &'static str,
     length_ms: u32,
     limit: Option<u32>,
-    stories: &[Story],
-    counts: impl Fn(u32) -> bool,
-) -> Check {
-    let mut entries: Vec<(&Story, Call)> = stories.iter().filter_map(|s| Some((s, s.entered?))).collect();
-    entries.sort_unstable_by_key(|(_, call)| call.sent_ms);
-    let span_ms = length_ms.saturating_sub(CLOCKS_MS);
-    let (fullest, over) = fullest(&entries, span_ms, limit.unwrap_or(u32::MAX), counts);
-    let (held, seconds) = (fullest.held, f64::from(length_ms) / 1_000.0);
-    let figure = Some(f64::from(held));
-    let shown = grouped(u64::from(held));
-    let Some(limit) = limit else {
-        let note = bilingual!(
-            "At most {shown} entered within {seconds} s. The limit is unknown; give the limit of entries per minute with \
-             --admit-per-minute.",
-            "{seconds}초 동안 최대 {shown}명이 입장했습니다. 분당 허용 인원을 알 수 없어 판정하지 못했습니다. \
-             --admit-per-minute로 알려 주세요."
+    /// From when to when an interval may begin that was observed from end to end, in order.
+    observed: &'a [(u32, u32)],
+    /// Whether the limit holds for the interval that begins at this time.
+    is_judged: &'a dyn Fn(u32) -> bool,
+}
+
+/// What shows that a limit was tested.
+enum Evidence {
+    Enough,
+    /// No interval was observed from end to end.
+    TooShort,
+    /// Nobody entered in an interval that was judged.
+    NobodyEntered,
+    /// At most this many users wanted to enter within one interval, no more than the limit.
+    TooFew(u32),
+}
+
+impl Window<'_> {
+    fn check(&self, stories: &[Story]) -> Check {
+        let mut entries: Vec<(&Story, Call)> = stories.iter().filter_map(|s| Some((s, s.entered?))).collect();
+        entries.sort_unstable_by_key(|(_, call)| call.sent_ms);
+        let span_ms = self.length_ms.saturating_sub(CLOCKS_MS);
+        let (fullest, over) = fullest(&entries, span_ms, self.limit.unwrap_or(u32::MAX), self.is_judged);
+        let (held, seconds) = (fullest.held, f64::from(self.length_ms) / 1_000.0);
+        let figure = Some(f64::from(held));
+        let shown = grouped(u64::from(held));
+        let Some(limit) = self.limit else {
+            let note = bilingual!(
+                "At most {shown} entered within {seconds} s. The limit is unknown; give the limit of entries per minute with \
+                 --admit-per-minute.",
+                "{seconds}초 동안 최대 {shown}명이 입장했습니다. 분당 허용 인원을 알 수 없어 판정하지 못했습니다. \
+                 --admit-per-minute로 알려 주세요."
+            );
+            return check(self.name, Judgement::Open, 0, figure, note, None);
+        };
+        let may = grouped(u64::from(limit));
+        let mut note = bilingual!(
+            "At most {shown} entered within {seconds} s; the limit is {may}.",
+            "{seconds}초 동안 최대 {shown}명이 입장했습니다. 허용 인원은 {may}명입니다."
         );
-        return check(what, Judgement::Open, 0, figure, note, None);
+        if over > 0 {
+            let worst = (held > limit).then(|| example(&entries, &fullest, span_ms, limit));
+            return check(self.name, Judgement::Bad, over, figure, note, worst);
+        }
+        let missing = self.missing(&self.evidence(stories, limit, held), stories, limit);
+        let judgement = if missing.is_some() { Judgement::Open } else { Judgement::Good };
+        if let Some(Bilingual { en, ko }) = missing {
+            note =
+                Bilingual { en: format!("{} {en}", note.en).into(), ko: format!("{} {ko}", note.ko).into() };
+        }
+        check(self.name, judgement, 0, figure, note, None)
+    }
+
+    fn evidence(&self, stories: &[Story], limit: u32, held: u32) -> Evidence {
+        if self.observed.is_empty() {
+            return Evidence::TooShort;
+        }
+        if held == 0 {
+            return Evidence::NobodyEntered;
+        }
+        let wanted = most_wanted(stories, self.length_ms.saturating_sub(CLOCKS_MS), self.observed);
+        if wanted > limit { Evidence::Enough } else { Evidence::TooFew(wanted) }
+    }
+
+    /// What is missing, and how long or how large a run must be; none if the evidence is enough.
+    fn missing(&self, evidence: &Evidence, stories: &[Story], limit: u32) -> Option<Bilingual> {
+        let seconds = f64::from(self.length_ms) / 1_000.0;
+        match evidence {
+            Evidence::Enough => None,
+            Evidence::TooShort => {
+                let (first_ms, last_ms) = observed(stories);
+                let shown = f64::from(last_ms.saturating_sub(first_ms)) / 1_000.0;
+                // The first minute is the one that is shown.
+                let must = must_last_s(stories, 0);
+                Some(bilingual!(
+                    "The replies cover only {shown:.1} s: a run must last at least {must} s, and be answered until its end.",
+                    "응답이 {shown:.1}초 동안만 있었습니다. {must}초 이상 실행하고 끝까지 응답을 받아야 판정할 수 있습니다."
+                ))
+            }
+            Evidence::NobodyEntered if self.length_ms == MINUTE_MS => Some(bilingual!(
+                "Nobody entered, so nothing shows that the limit holds: the zone must be open and admit users.",
+                "아무도 입장하지 않아 허용 인원을 지키는지 알 수 없습니다. 구역이 열려 있고 입장이 이루어져야 합니다."
+            )),
+            Evidence::NobodyEntered => {
+                let must = must_last_s(stories, 2 * self.length_ms);
+                Some(bilingual!(
+                    "Nobody entered during {seconds} s of waiting, so nothing shows that the limit holds. After a burst that used \
+                     the whole minute, the next users enter a minute later: a run must last at least {must} s.",
+                    "대기 줄이 {seconds}초 이어지는 동안 아무도 입장하지 않아 허용 인원을 지키는지 알 수 없습니다. 한꺼번에 몰려 \
+                     1분치를 다 쓰면 1분 뒤에 다시 입장하므로 {must}초 이상 실행해야 합니다."
+                ))
+            }
+            Evidence::TooFew(wanted) => {
+                let (wanted, more) = (grouped(u64::from(*wanted)), grouped(u64::from(limit) + 1));
+                Some(bilingual!(
+                    "At most {wanted} users wanted to enter within that time, so the limit was not tested: it takes at least \
+                     {more} of them (--users).",
+                    "그 시간에 입장하려던 사용자가 최대 {wanted}명뿐이어서 허용 인원을 시험하지 못했습니다. {more}명 이상이 \
+                     필요합니다(--users)."
+                ))
+            }
+        }
+    }
+}
+
+/// The largest number of users who wanted to enter within one interval of `span_ms` that begins in one of `observed`. A
+/// user wants to enter from the place until the pass, or until the last reply.
+fn most_wanted(stories: &[Story], span_ms: u32, observed: &[(u32, u32)]) -> u32 {
+    let (mut from, mut until) = (Vec::new(), Vec::new());
+    for story in stories {
+        let Some(arrived) = story.arrived else { continue };
+        let last = story.entered.or(story.last_waiting).unwrap_or(arrived);
+        // An interval that begins between these times has the user.
+        from.push(arrived.heard_ms.saturating_sub(span_ms));
+        until.push(last.heard_ms);
+    }
+    from.sort_unstable();
+    until.sort_unstable();
+    // The number is largest where an interval begins that has one more user, or as early as one may begin.
+    let mut most = 0;
+    let mut count = |at_ms: u32| {
+        let (came, gone) =
+            (from.partition_point(|&from| from <= at_ms), until.partition_point(|&until| until < at_ms));
+        most = most.max(came.saturating_sub(gone));
     };
-    let may = grouped(u64::from(limit));
-    let note = bilingual!(
-        "At most {shown} entered within {seconds} s; the limit is {may}.",
-        "{seconds}초 동안 최대 {shown}명이 입장했습니다. 허용 인원은 {may}명입니다."
-    );
-    let worst = (held > limit).then(|| example(&entries, &fullest, span_ms, limit));
-    check(what, judged(over == 0), over, figure, note, worst)
+    for &(earliest_ms, latest_ms) in observed {
+        count(earliest_ms);
+        let next = from.partition_point(|&from| from <= earliest_ms);
+        from[next..].iter().take_while(|&&from| from <= latest_ms).for_each(|&from| count(from));
+    }
+    u32::try_from(most).unwrap_or(u32::MAX)
 }
 
 /// The interval of `span_ms` with the most entries, and how many of the intervals that begin with an entry exceed `limit`.

@@ -77,6 +77,8 @@ pub(crate) fn run(crowd: Crowd, room: &mut Room) -> Vec<Story> {
                 rises: 0,
                 worst_rise: None,
                 second_pass: false,
+                asked_again: false,
+                unanswered_since_ms: None,
                 who: (0, id),
                 end: End::Waiting,
                 ended_ms: crowd.until_ms,
@@ -148,6 +150,7 @@ impl User {
                 story.who.1.is_multiple_of(3).then_some(1_000)
             }
             Answer::Enter { pass } => {
+                story.asked_again = true;
                 story.second_pass |= pass != self.pass;
                 None
             }

@@ -14,29 +14,45 @@ use tokio::process::{Child, Command};
 
 use server::Server;
 
-fn start(server: &Server, dir: &Path, profile: &str, more: &[&str]) -> Child {
-    let (toml, json) = (dir.join("profile.toml"), dir.join("run.json"));
+fn run(server: &Server, dir: &Path, profile: &str, more: &[&str]) -> Command {
+    command("run", server, dir, profile, more)
+}
+
+fn command(what: &str, server: &Server, dir: &Path, profile: &str, more: &[&str]) -> Command {
+    let toml = dir.join("profile.toml");
     std::fs::write(&toml, profile).expect("the run");
-    Command::new(env!("CARGO_BIN_EXE_loadgen"))
-        .args(["run", "--zone", "Z", "--target", &format!("http://{}", server.address)])
-        .args(["--profile", toml.to_str().expect("the run"), "--json", json.to_str().expect("the run")])
+    let mut command = Command::new(env!("CARGO_BIN_EXE_loadgen"));
+    command
+        .args([what, "--zone", "Z", "--target", &format!("http://{}", server.address)])
+        .args(["--profile", toml.to_str().expect("the run")])
         .args(more)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("the run")
+        .kill_on_drop(true);
+    command
+}
+
+fn start(server: &Server, dir: &Path, profile: &str, more: &[&str]) -> Child {
+    let json = dir.join("run.json");
+    let more = [more, &["--json", json.to_str().expect("the run")]].concat();
+    run(server, dir, profile, &more).spawn().expect("the run")
 }
 
 /// The exit code, and the run that it wrote.
 async fn end(child: Child, dir: &Path) -> (i32, Run) {
+    let (code, _, run) = end_with_output(child, dir).await;
+    (code, run)
+}
+
+/// The exit code, what was printed, and the run that it wrote.
+async fn end_with_output(child: Child, dir: &Path) -> (i32, String, Run) {
     let ended = tokio::time::timeout(Duration::from_secs(60), child.wait_with_output())
         .await
         .expect("the run")
         .expect("the run");
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    let said = String::from_utf8_lossy(&ended.stdout) + String::from_utf8_lossy(&ended.stderr);
     let run = file::read(&dir.join("run.json")).unwrap_or_else(|error| panic!("{error}: {said}"));
-    (ended.status.code().expect("the run"), run)
+    (ended.status.code().expect("the run"), said.into_owned(), run)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,7 +69,7 @@ async fn percentiles_are_those_of_the_server() {
     let dir = tempfile::tempdir().expect("a directory");
     let profile = "users = 200\nsteps = [[1, 1.0], [5, 1.0], [1, 0.0]]\nfirst_sleep_s = [0, 0.2]";
     let (code, run) = end(start(&server, dir.path(), profile, &["--workers", "2"]), dir.path()).await;
-    assert_eq!(code, 0);
+    assert_eq!(code, 3, "nobody enters, so the verdict is open");
     let report = run.report;
     assert!(report.failures.is_empty(), "{:?}", report.failures);
     let mut held = server.held.lock().expect("unpoisoned").clone();
@@ -103,18 +119,106 @@ async fn a_stall_shows_in_the_latency_of_all_calls_that_were_due_in_it() {
 
 const LONG: &str = "users = 20\nsteps = [[1, 1.0], [600, 1.0]]\nfirst_sleep_s = [0, 0.2]";
 
+fn pid(child: &Child) -> Pid {
+    Pid::from_raw(child.id().expect("the run").try_into().expect("the run")).expect("the run")
+}
+
+/// Whatever the run showed until then: its verdict is open, the code is not 0, and the JSON, the page and the terminal say why.
 #[tokio::test(flavor = "multi_thread")]
-async fn ctrl_c_ends_with_a_report() {
+async fn an_interrupted_run_ends_with_a_report_that_says_so() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let server = Server::start(|_, _| Duration::ZERO).await;
+        let dir = tempfile::tempdir().expect("a directory");
+        let page = dir.path().join("run.html");
+        let html = page.to_str().expect("the run");
+        let child = start(&server, dir.path(), LONG, &["--workers", "2", "--html", html]);
+        server.called().await;
+        kill_process(pid(&child), signal).expect("the run");
+        let (code, said, run) = end_with_output(child, dir.path()).await;
+        assert_eq!((code, run.verdict.exit_code), (4, 4), "{said}");
+        assert!(run.report.interrupted && run.verdict.interrupted);
+        assert_eq!(run.verdict.outcome, Judgement::Open);
+        assert!(run.verdict.sentence.contains("interrupted after"), "{:?}", run.verdict);
+        assert!(run.report.all.count > 0);
+        assert!(said.contains("verdict: open, interrupted ("), "{said}");
+        let page = std::fs::read_to_string(page).expect("the run");
+        assert!(page.contains("class=\"verdict open\"") && page.contains("the run was interrupted after"));
+    }
+}
+
+/// The server dies when its users have waited for two polls, and the run goes on for 7 s.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_dies_in_the_run_is_bad() {
     let server = Server::start(|_, _| Duration::ZERO).await;
     let dir = tempfile::tempdir().expect("a directory");
-    let child = start(&server, dir.path(), LONG, &["--workers", "2"]);
+    let profile = "users = 50\nsteps = [[1, 1.0], [8, 1.0], [1, 0.0]]\nfirst_sleep_s = [0, 0.2]";
+    let page = dir.path().join("run.html");
+    let html = page.to_str().expect("the run");
+    let more = ["--workers", "1", "--admit-per-minute", "60", "--html", html];
+    let child = start(&server, dir.path(), profile, &more);
+    server.has_answered(150).await;
+    server.die();
+    let (code, said, run) = end_with_output(child, dir.path()).await;
+    assert_eq!((code, run.verdict.exit_code, run.verdict.outcome), (1, 1, Judgement::Bad), "{said}");
+    let check = |name: &str| run.report.checks.iter().find(|check| check.name == name).expect("made");
+    let errors = check("errors");
+    assert_eq!(errors.judgement, Judgement::Bad, "{errors:?}");
+    assert!(errors.count >= 40, "nobody was answered any more: {errors:?}");
+    assert!(errors.note.contains(" failed (streams included)"), "it counts the calls, too: {errors:?}");
+    // What was not observed is not good.
+    for name in ["over_admission_60s", "over_admission_sub_window", "order", "slot_use", "entered_once"] {
+        assert_eq!(check(name).judgement, Judgement::Open, "{:?}", check(name));
+    }
+    assert!(said.contains("verdict: BAD ("), "{said}");
+    assert!(said.contains("this run lasts 10 s, so its verdict cannot be good"), "{said}");
+    let page = std::fs::read_to_string(page).expect("the run");
+    assert!(page.contains("class=\"verdict bad\"") && !page.contains("class=\"verdict good\""));
+}
+
+/// With `--json -` standard output has the JSON alone, and people read standard error.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_json_may_go_to_standard_output() {
+    let server = Server::start(|_, _| Duration::ZERO).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let profile = "users = 20\nsteps = [[1, 1.0], [1, 1.0], [1, 0.0]]\nfirst_sleep_s = [0, 0.2]";
+    let slos = ["--slo", "wait:max=30s", "--slo", "entry:p50=1us", "--json", "-"];
+    let ended =
+        tokio::time::timeout(Duration::from_secs(60), run(&server, dir.path(), profile, &slos).output());
+    let ended = ended.await.expect("the run").expect("the run");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert!(said.contains("verdict: BAD ("), "{said}");
+    let json: serde_json::Value = serde_json::from_slice(&ended.stdout).expect("only JSON");
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    let verdict = &json["verdict"];
+    assert_eq!((&verdict["outcome"], &verdict["exit_code"]), (&"bad".into(), &1.into()));
+    assert_eq!(verdict["interrupted"], false);
+    assert!(verdict["sentence"].is_string() && verdict["sentence_ko"].is_string());
+    let checks = json["report"]["checks"].as_array().expect("checks");
+    let check = |name: &str| checks.iter().find(|check| check["name"] == name).expect("made");
+    assert_eq!(check("order")["judgement"], "open");
+    assert!(check("order")["note"].as_str().is_some_and(|note| note.contains("--users")));
+    let wait = check("slo:wait:max");
+    assert_eq!((&wait["judgement"], &wait["limit"]["at_most"]), (&"good".into(), &30.0.into()));
+    assert_eq!(wait["limit"]["unit"], "seconds");
+    let entry = check("slo:entry:p50");
+    assert_eq!(entry["judgement"], "bad");
+    assert!(entry["figure"].as_f64().is_some_and(|figure| figure > 1e-6), "{entry}");
+}
+
+/// A search has no report of its own, but the same exit code.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_search_says_so() {
+    let server = Server::start(|_, _| Duration::ZERO).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut search = command("find", &server, dir.path(), LONG, &["--from", "5", "--workers", "1"]);
+    let child = search.spawn().expect("the run");
     server.called().await;
-    let pid = Pid::from_raw(child.id().expect("the run").try_into().expect("the run")).expect("the run");
-    kill_process(pid, Signal::INT).expect("the run");
-    let (code, run) = end(child, dir.path()).await;
-    assert_eq!(code, 0);
-    assert!(run.report.interrupted);
-    assert!(run.report.all.count > 0);
+    kill_process(pid(&child), Signal::INT).expect("the run");
+    let ended = tokio::time::timeout(Duration::from_secs(60), child.wait_with_output());
+    let ended = ended.await.expect("the run").expect("the run");
+    let said = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(4), "{said}");
+    assert!(said.contains("loadgen: the search was stopped"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

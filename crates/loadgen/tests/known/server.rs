@@ -13,13 +13,19 @@ use std::{
 use http_body_util::{BodyExt as _, Full};
 use hyper::{Response, body::Bytes, server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
-use tokio::{net::TcpListener, time::Instant};
+use tokio::{
+    net::TcpListener,
+    task::{JoinHandle, JoinSet},
+    time::Instant,
+};
 
 /// The server. It ends with the runtime.
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     /// How long each call was held, from its arrival to its reply.
     pub(crate) held: Arc<Mutex<Vec<Duration>>>,
+    /// The listener and its connections.
+    serving: JoinHandle<()>,
 }
 
 impl Server {
@@ -31,7 +37,9 @@ impl Server {
         let (delay, calls, first) =
             (Arc::new(delay), Arc::new(AtomicU64::new(0)), Arc::new(Mutex::new(None)));
         let room = Arc::clone(&held);
-        tokio::spawn(async move {
+        let serving = tokio::spawn(async move {
+            // They end with this task.
+            let mut connections = JoinSet::new();
             loop {
                 let (stream, _) = listener.accept().await.expect("the server");
                 stream.set_nodelay(true).expect("the server");
@@ -58,15 +66,25 @@ impl Server {
                         Ok(Response::new(Full::new(Bytes::from(reply))))
                     }
                 });
-                tokio::spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
+                connections.spawn(http1::Builder::new().serve_connection(TokioIo::new(stream), service));
             }
         });
-        Self { address, held }
+        Self { address, held, serving }
+    }
+
+    /// Closes the port and all connections. No reply follows.
+    pub(crate) fn die(&self) {
+        self.serving.abort();
     }
 
     /// Waits until a user has called.
     pub(crate) async fn called(&self) {
-        while self.held.lock().expect("unpoisoned").is_empty() {
+        self.has_answered(1).await;
+    }
+
+    /// Waits until so many calls were answered.
+    pub(crate) async fn has_answered(&self, calls: usize) {
+        while self.held.lock().expect("unpoisoned").len() < calls {
             tokio::task::yield_now().await;
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
