@@ -17,12 +17,13 @@ pub fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpNet]) -> IpAddr {
     let mut client = peer.to_canonical();
     // Each proxy appends the address that it saw. So read the list from its end, and stop at the first untrusted address.
     let values = headers.get_all("x-forwarded-for").iter().rev();
-    let hops = values.flat_map(|value| value.to_str().unwrap_or("?").rsplit(','));
+    // A visitor may have sent any bytes before what the proxies appended.
+    let hops = values.flat_map(|value| value.as_bytes().rsplit(|byte| *byte == b','));
     for hop in hops {
         if !is_trusted(&client) {
             break;
         }
-        let Some(ip) = address(hop.trim()) else { break };
+        let Some(ip) = str::from_utf8(hop).ok().and_then(|hop| address(hop.trim())) else { break };
         client = ip;
     }
     client
@@ -44,7 +45,8 @@ mod tests {
         let seen = |peer: &str, values: &[&str]| {
             let mut headers = HeaderMap::new();
             for value in values {
-                headers.append("x-forwarded-for", value.parse().expect("a value"));
+                let value = http::HeaderValue::from_bytes(value.as_bytes());
+                headers.append("x-forwarded-for", value.expect("a value"));
             }
             client(peer.parse().expect("an address"), &headers, &trusted).to_string()
         };
@@ -58,6 +60,12 @@ mod tests {
         );
         assert_eq!(seen("10.1.1.1", &["6.6.6.6", "198.51.100.7"]), "198.51.100.7");
         assert_eq!(seen("10.1.1.1", &["198.51.100.7, nonsense"]), "10.1.1.1");
+        assert_eq!(
+            seen("10.1.1.1", &["6.6.6.6\u{e9}, 198.51.100.7"]),
+            "198.51.100.7",
+            "only what is behind counts"
+        );
+        assert_eq!(seen("10.1.1.1", &["198.51.100.7, \u{e9}"]), "10.1.1.1");
         assert_eq!(seen("::ffff:10.1.1.1", &["198.51.100.7:4711"]), "198.51.100.7");
         assert_eq!(seen("2001:db8::1", &["[2001:db9::7]"]), "2001:db9::7");
     }

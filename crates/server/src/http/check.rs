@@ -376,7 +376,9 @@ impl Call<'_> {
                 if self.has_cookie() {
                     self.state.routes.unused.is_used(zone, &visit);
                 }
-                let renewed = state == VisitState::Renew || self.headers.contains_key(GIVEN);
+                // Some browsers send only a cookie that they just got with the form that the page is about to send again.
+                let is_first = self.headers.get(POLL).is_some_and(|page| page.as_bytes() == FIRST);
+                let renewed = state == VisitState::Renew || is_first || self.headers.contains_key(GIVEN);
                 let cookie = renewed.then(|| self.visit_cookie(name, visit.seen_at(now_s), now_s));
                 return (Counted::Visit, self.let_in(cookie));
             }

@@ -1,9 +1,9 @@
 //! Cookies as replies give them out: the one of a zone, which holds a visitor's place or visit, and the one of a bypass token.
 //!
 //! `check::cookie` reads them. Invariant: a page's script cannot read them. The cookie of a zone comes along with the forms of other
-//! sites, over HTTPS: a visitor who returns from paying elsewhere keeps the visit. It gives no right but to be inside.
+//! sites: a visitor who returns from paying elsewhere keeps the visit. It gives no right but to be inside.
 
-use std::{fmt::Write as _, str};
+use std::str;
 
 use hyper::header::HeaderValue;
 
@@ -35,18 +35,21 @@ pub(super) fn of_token(name: &str, token: &str, left_s: u64, is_secure: bool) ->
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum OfSite {
     Own,
-    /// Those of any site, over HTTPS: browsers take `SameSite=None` only together with `Secure`.
+    /// Those of any site. Browsers take `SameSite=None` only together with `Secure`. Without HTTPS nothing is said: some browsers then
+    /// send the cookie with forms of other sites, and Chromium does for two minutes
+    /// ([Lax-allowing-unsafe](https://datatracker.ietf.org/doc/draft-ietf-httpbis-rfc6265bis/)).
     Any,
 }
 
 fn set(name: &str, kind: &str, value: &[u8], age_s: u64, of: OfSite, is_secure: bool) -> HeaderValue {
     let value = str::from_utf8(value).expect("seals are base64url");
-    let same_site = if is_secure && of == OfSite::Any { "None" } else { "Lax" };
-    let mut line = format!("{name}={kind}{value}; Path=/; Max-Age={age_s}; HttpOnly; SameSite={same_site}");
-    if is_secure {
-        let written = line.write_str("; Secure");
-        debug_assert!(written.is_ok(), "writing to a String does not fail");
-    }
+    let mut line = format!("{name}={kind}{value}; Path=/; Max-Age={age_s}; HttpOnly");
+    line.push_str(match (of, is_secure) {
+        (OfSite::Own, false) => "; SameSite=Lax",
+        (OfSite::Own, true) => "; SameSite=Lax; Secure",
+        (OfSite::Any, false) => "",
+        (OfSite::Any, true) => "; SameSite=None; Secure",
+    });
     HeaderValue::try_from(line).expect("printable ASCII")
 }
 
@@ -55,12 +58,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn scripts_read_no_cookie_and_forms_of_other_sites_bring_places_and_visits_over_https() {
+    fn scripts_read_no_cookie_and_forms_of_other_sites_bring_places_and_visits() {
         let of = |value: HeaderValue| value.to_str().expect("text").to_owned();
-        assert_eq!(
-            of(of_place("weir-x", b"T", false)),
-            "weir-x=pT; Path=/; Max-Age=3600; HttpOnly; SameSite=Lax"
-        );
+        assert_eq!(of(of_place("weir-x", b"T", false)), "weir-x=pT; Path=/; Max-Age=3600; HttpOnly");
         assert_eq!(
             of(of_visit("__Host-weir-x", b"V", 7, true)),
             "__Host-weir-x=vV; Path=/; Max-Age=7; HttpOnly; SameSite=None; Secure"
