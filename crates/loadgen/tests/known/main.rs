@@ -205,6 +205,21 @@ async fn the_json_may_go_to_standard_output() {
     assert!(entry["figure"].as_f64().is_some_and(|figure| figure > 1e-6), "{entry}");
 }
 
+/// A load may hold although its run leaves checks open. The line and the exit code say so.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_search_says_what_its_best_load_left_open() {
+    let server = Server::start(|_, _| Duration::ZERO).await;
+    let dir = tempfile::tempdir().expect("a directory");
+    let profile = "users = 5\nsteps = [[1, 1.0], [1, 1.0], [1, 0.0]]\nfirst_sleep_s = [0, 0.2]";
+    let more = ["--from", "5", "--workers", "1", "--slo", "entry:max=30s"];
+    let ended = command("find", &server, dir.path(), profile, &more).output();
+    let ended =
+        tokio::time::timeout(Duration::from_secs(60), ended).await.expect("the run").expect("the run");
+    let said = String::from_utf8_lossy(&ended.stdout);
+    assert_eq!(ended.status.code(), Some(3), "{said}");
+    assert!(said.contains("held; ") && said.contains("nothing gave way up to 5 users"), "{said}");
+}
+
 /// A search has no report of its own, but the same exit code.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_search_says_so() {
