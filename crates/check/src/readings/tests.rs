@@ -114,6 +114,18 @@ fn every_reading_is_kept_beside_the_path_as_it_was_written() {
 }
 
 #[test]
+fn servers_that_decode_a_part_are_known() {
+    for (target, reading) in [
+        ("/%63heckout/%3fx", "/checkout/%3fx"),
+        ("/a%3ab%2fc", "/a:b%2fc"),
+        ("/a%2fb/%2e%2e/checkout/1", "/checkout/1"),
+        ("/a%252fb%2f%2e%2e/checkout/1", "/checkout/1"),
+    ] {
+        assert!(texts(target.as_bytes()).contains(&reading.to_owned()), "{target}");
+    }
+}
+
+#[test]
 fn usual_encodings_have_few_readings() {
     for (target, most) in [
         ("/%7Euser", 2),
