@@ -155,10 +155,10 @@ const QUESTIONS: &[(&str, &str)] = &[("POST", "/admin/v1/routes/explain")];
 
 /// Each endpoint that changes something: its request, and the event with which the log records it. They are done in this order.
 const ACTS: &[(&str, &str, Option<&str>, &str)] = &[
+    ("POST", "/admin/v1/zones/{id}/leave", Some("(jti)"), "left"),
     ("POST", "/admin/v1/zones", Some(r#"{"id":"NEW"}"#), "change"),
     ("PATCH", "/admin/v1/zones/{id}", Some(r#"{"policy":{"admit_per_minute":7}}"#), "change"),
     ("PUT", "/admin/v1/zones/{id}", Some(r#"{"policy":{"admit_per_minute":8}}"#), "change"),
-    ("POST", "/admin/v1/zones/{id}/leave", Some("(jti)"), "left"),
     ("PUT", "/admin/v1/routes", Some(r#"{"routes":[{"name":"abuse","deny":true,"path":"/x"}]}"#), "routes"),
     ("PUT", "/admin/v1/drain", Some(r#"{"draining":true}"#), "drain"),
     ("DELETE", "/admin/v1/zones/{id}", None, "change"),

@@ -395,11 +395,16 @@ pub(crate) fn a_place_in_line_is_given_up() {
         });
         counted.expect("the calls are counted")
     };
-    let before = calls();
+    eventually("both calls are counted", || (calls() == 2).then_some(()));
     for _ in 0..200 {
         assert_eq!(call("/traffic/leave", &token).status, 204, "leaving again is safe");
     }
-    assert_eq!(calls(), before);
+    // Counts come a moment later, those of earlier calls first.
+    let mut dora = Visitor::of(&weir);
+    assert_eq!(dora.rank(), 2);
+    assert_eq!(dora.ask("POST /.weir/leave", &[]).problem(), "left");
+    eventually("the next call is counted", || (calls() > 2).then_some(()));
+    assert_eq!(calls(), 3, "the repeats cost the store nothing");
     for jti in ["Z/deadbeef/0", "Z/00000001/99999"] {
         let path = "/admin/v1/zones/Z/leave";
         let refused = weir.admin_ask("POST", path, &[], Some(&format!(r#"{{"jti":"{jti}"}}"#)));
@@ -460,7 +465,6 @@ pub(crate) fn forged_foreign_and_ended_visits_wait() {
         (open.clone(), "of another zone"),
         (sealed(secret, 3_600, 0, 0), "older than a visit may be"),
         (sealed(secret, 2_000, 1_013, 0), "idle for too long"),
-        (sealed(secret, 0, 0, 1), "of another address"),
         (format!("v{}", &place[1..]), "a place"),
         ("v".to_owned(), "empty"),
         ("v".repeat(61), "no seal"),

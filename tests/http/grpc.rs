@@ -252,6 +252,42 @@ pub(crate) fn it_is_encrypted_as_the_address_for_apps_is() {
     });
 }
 
+/// A message that the protocol does not allow, because a visitor's target has bytes that are no text, is not a call that fails.
+pub(crate) fn bytes_that_are_no_text_get_a_no() {
+    run(async {
+        let root = Root::new();
+        let tls = "[tls]\ncertificate = \"cert.pem\"\nkey = \"key.pem\"\n";
+        let setup = Setup::new(&config(&format!("{GRPC}{tls}{}", zone("Z", 60_000, "")), ROUTES));
+        root.certify(2_100).write(setup.dir());
+        let weir = setup.start();
+        let mut proxy = Secure::connect(weir.grpc.expect("it listens"), root.client(&["h2"]))
+            .await
+            .expect("a connection");
+        // A field of the wire format: its number and its bytes.
+        let field = |number: u8, bytes: &[u8]| {
+            let len = u8::try_from(bytes.len()).expect("short");
+            [&[number << 3 | 2, len][..], bytes].concat()
+        };
+        for (path, status) in [
+            (&b"/checkout/\xff"[..], "odd_target"),
+            (b"/checkout/\xff\xfe", "odd_target"),
+            (b"/internal/x", "denied"),
+        ] {
+            let http = [field(2, b"GET"), field(4, path), field(5, b"shop.example")].concat();
+            let message = field(1, &field(4, &field(2, &http)));
+            let len = u32::try_from(message.len()).expect("short").to_be_bytes();
+            let call = hyper::Request::post("/envoy.service.auth.v3.Authorization/Check")
+                .header("content-type", "application/grpc")
+                .header("te", "trailers")
+                .body(Full::from([&[0][..], &len, &message].concat()))
+                .expect("a call");
+            let reply = proxy.ask(call).await.expect("a reply");
+            assert_eq!((reply.status, reply.header("grpc-status")), (200, None), "{reply:?}");
+            assert!(String::from_utf8_lossy(&reply.body).contains(status), "{reply:?}");
+        }
+    });
+}
+
 /// The listener has its own limits, and a drain ends its connections.
 pub(crate) fn the_listener_is_bounded() {
     run(async {

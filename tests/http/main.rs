@@ -125,6 +125,7 @@ fn together() -> Vec<Trial> {
         grpc::a_visitor_cannot_choose_an_address,
         grpc::only_trusted_proxies_are_answered,
         grpc::a_visitor_cannot_make_a_call_fail,
+        grpc::bytes_that_are_no_text_get_a_no,
         grpc::the_listener_is_bounded,
         grpc::strangers_keep_no_proxy_out,
         grpc::it_is_encrypted_as_the_address_for_apps_is,

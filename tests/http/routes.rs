@@ -188,8 +188,10 @@ pub(crate) fn faults_name_the_route_and_its_field() {
     let said = ask(json!({"url": url, "headers": ["User-Agent: x"], "address": "198.51.100.9"})).json();
     assert_eq!(
         (&said["path"], &said["decides"]),
-        (&"/a".into(), &json!({"name": "site", "source": "file", "outcome": "zone"}))
+        (&Value::Null, &json!({"name": "site", "source": "file", "outcome": "zone"})),
+        "servers read two paths"
     );
+    assert!(said["lines"].to_string().contains("read as /%61: "), "{said}");
     assert_eq!(said["lines"], json!(["1. site: fits every request: waits in Z"]));
     for (body, code) in [
         (json!({}), "missing_field"),

@@ -306,6 +306,8 @@ fn a_host_that_no_route_names_is_refused_if_all_routes_name_hosts() {
         }
         assert_eq!(find(&routes, &format!("GET {host}/healthz"), &[]), "none", "load balancers send no host");
         assert_eq!(find(&routes, &format!("POST {host}/healthz"), &[]), "misdirected");
+        let upgrade = [("upgrade", "websocket")];
+        assert_eq!(find(&routes, &format!("GET {host}/healthz"), &upgrade), "misdirected");
     }
     assert_eq!(find(&routes, "GET shop.example/sale/1", &[]), "shop");
     assert_eq!(find(&routes, "GET shop.example/", &[]), "none", "a route names it");

@@ -143,6 +143,8 @@ fn the_readings_are_bounded() {
     assert_eq!(Readings::of(deep.as_bytes()), Readings::TooMany);
     let long = format!("/{}%2f..", "a".repeat(MOST_LEN / 2));
     assert_eq!(Readings::of(long.as_bytes()), Readings::TooMany);
+    // Many short readings.
+    assert_eq!(Readings::of(b"//x/a/%252e%3b/..;b\\%252fc%2500/..%2f"), Readings::TooMany);
     let settled = "/a".repeat(MOST_LEN);
     assert_eq!(
         Readings::of(settled.as_bytes()).all().len(),

@@ -10,16 +10,19 @@ use bytes::Bytes;
 use edge::{KnownClient, Received};
 use envoy_types::ext_authz::v3::pb::{Authorization, AuthorizationServer, CheckRequest, CheckResponse};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
-use hyper::{Request, Response, header::CONTENT_LENGTH};
+use hyper::{
+    Request, Response,
+    header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue},
+};
 use tokio::time::{Instant, timeout};
-use tonic::{Status, async_trait, body::Body};
+use tonic::{Code, Status, async_trait, body::Body};
 use tower_service::Service as _;
 
 use super::{
     Peer, Replied,
     check::{self, envoy},
     layers::{self, Client},
-    problem::{HEAD_TOO_LARGE, Problem},
+    problem::{HEAD_TOO_LARGE, ODD_TARGET, Problem},
     public::PublicState,
 };
 use crate::metrics::Route;
@@ -39,9 +42,13 @@ pub struct Grpc {
 
 struct Calls(PublicState);
 
-/// An extension of a call: its message was too long and was not read.
+/// An extension of a call: why its message was not read.
 #[derive(Clone, Copy)]
-struct TooLong;
+enum NotRead {
+    TooLong,
+    /// It is no message of the protocol: for example, a target or a header has bytes that are not UTF-8.
+    NotText,
+}
 
 impl Grpc {
     /// Decides as the public listener with this state does.
@@ -66,14 +73,25 @@ impl Grpc {
         let message = if is_trusted { self.message(body).await } else { Ok(Some(EMPTY.into())) };
         let message = match message {
             Ok(message) => message.unwrap_or_else(|| {
-                head.extensions.insert(TooLong);
+                head.extensions.insert(NotRead::TooLong);
                 EMPTY.into()
             }),
             Err(status) => return Ok(status.into_http()),
         };
         head.headers.remove(CONTENT_LENGTH);
         head.extensions.insert(Peer(peer));
+        let uri = head.uri.clone();
         let mut response = self.calls.clone().call(Request::from_parts(head, Full::new(message))).await?;
+        // The library fails the call if it cannot decode the message.
+        if is_trusted
+            && Status::from_header_map(response.headers()).is_some_and(|of| of.code() == Code::Internal)
+        {
+            let mut again = Request::post(uri).body(Full::new(Bytes::from(EMPTY))).expect("the same call");
+            again.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+            again.extensions_mut().insert(Peer(peer));
+            again.extensions_mut().insert(NotRead::NotText);
+            response = self.calls.clone().call(again).await?;
+        }
         if is_trusted {
             response.extensions_mut().insert(KnownClient);
         }
@@ -100,13 +118,18 @@ impl Authorization for Calls {
     ) -> Result<tonic::Response<CheckResponse>, Status> {
         let started = Instant::now();
         let peer = *call.extensions().get::<Peer>().expect("`serve` puts it there");
-        let is_too_long = call.extensions().get::<TooLong>().is_some();
+        let not_read = call.extensions().get::<NotRead>().copied();
         let request = call.into_inner();
-        let replied: Replied = if is_too_long {
-            let what = format!("the head of the request is longer than {} KiB", MAX_MESSAGE >> 10);
-            Err(Problem::new(HEAD_TOO_LARGE, what))
-        } else {
-            check::answer_envoy(&self.0, &request, peer).await
+        let replied: Replied = match not_read {
+            Some(NotRead::TooLong) => {
+                let what = format!("the head of the request is longer than {} KiB", MAX_MESSAGE >> 10);
+                Err(Problem::new(HEAD_TOO_LARGE, what))
+            }
+            Some(NotRead::NotText) => {
+                let what = "the request has bytes that are not UTF-8; write them as %XX";
+                Err(Problem::new(ODD_TARGET, what))
+            }
+            None => check::answer_envoy(&self.0, &request, peer).await,
         };
         let mut response = replied.unwrap_or_else(|problem| {
             layers::log_refusal(Route::Check, Client(peer.0.ip()), &problem, "over gRPC");
