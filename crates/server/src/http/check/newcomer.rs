@@ -100,6 +100,7 @@ mod tests {
             |site, mode, dest| [("sec-fetch-site", site), ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)];
         let html = ("accept", "text/html,*/*;q=0.8");
         // The method, the headers, and what it gets.
+        #[expect(clippy::type_complexity, reason = "a table of cases")]
         let cases: &[(&'static str, Vec<(&'static str, &'static str)>, &str)] = &[
             ("GET", vec![], "a place"),
             ("GET", vec![html], "a place"),
