@@ -571,7 +571,8 @@ impl World {
         }
         self.audit(|auditor| auditor.gives_up(number));
         let answer = server.gate.leave_with(self.zone.as_str(), &token, 0).await;
-        self.audit(|auditor| auditor.gave_up(self.now(), number, &answer));
+        let now = self.now();
+        self.audit(|auditor| auditor.gave_up(now, number, &answer));
         for _ in 0..2 {
             sleep(Duration::from_millis(3_500 + random.bits() % 10_000)).await;
             self.call(number, user, Some(token), random).await;
@@ -614,7 +615,8 @@ impl World {
                     auditor.gives_up(number);
                 });
                 let answer = server.gate.leave(&self.zone, leaver).await;
-                self.audit(|auditor| auditor.gave_up(self.now(), number, &answer));
+                let now = self.now();
+                self.audit(|auditor| auditor.gave_up(now, number, &answer));
                 return;
             }
             server.gate.note_visit(&self.zone, &visit);
