@@ -233,6 +233,15 @@ fn heads() -> Vec<String> {
         ] {
             heads.push(format!("GET {path} HTTP/1.1\r\n{host}{more}\r\n"));
         }
+        // A preflight does not wait. Apps that let a header choose the method do not take it for one.
+        for header in
+            ["X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "x-http-method-override"]
+        {
+            let preflight = "Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n";
+            heads.push(format!("OPTIONS {path} HTTP/1.1\r\n{host}{preflight}{header}: POST\r\n"));
+            heads.push(format!("OPTIONS {path} HTTP/1.1\r\n{host}{preflight}{header}: get\r\n"));
+            heads.push(format!("GET {path} HTTP/1.1\r\n{host}{header}: OPTIONS\r\n"));
+        }
         // A second request within the first, whose end is told in two ways.
         let inner = format!("GET {path} HTTP/1.1\r\n{host}\r\n");
         for length in [
