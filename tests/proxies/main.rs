@@ -13,10 +13,16 @@ mod weir;
 
 #[path = "../support/redis.rs"]
 mod redis;
+#[allow(dead_code, reason = "each test uses its part")]
+#[path = "../support/seed.rs"]
+mod seed;
 
 mod around;
+mod battery;
 mod origin;
 mod proxy;
+mod readers;
+mod spellings;
 
 use std::{collections::BTreeMap, fmt::Write as _, process::Command};
 
@@ -81,7 +87,22 @@ fn main() {
         around::the_recipes_wait_longer_than_weir_takes();
         Ok(())
     });
-    libtest_mimic::run(&args, trials.chain(open).chain([recipe, times]).collect()).exit();
+    // Proxies that are open while Weir is late read targets as the others of their kind do.
+    let closed = Kind::ALL.into_iter().filter(|(kind, _)| kind.limit_without_weir().is_none());
+    let battery = closed.flat_map(|(kind, of)| {
+        battery::ALL.map(|(name, test)| {
+            Trial::test(format!("{of}::{name}"), move || {
+                test(kind);
+                Ok(())
+            })
+        })
+    });
+    let alone = Trial::test("each_app_alone_takes_many_spellings_for_guarded", || {
+        battery::each_app_alone_takes_many_spellings_for_guarded();
+        Ok(())
+    });
+    libtest_mimic::run(&args, trials.chain(open).chain(battery).chain([recipe, times, alone]).collect())
+        .exit();
 }
 
 /// The configuration that stands beside the recipes.

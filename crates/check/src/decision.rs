@@ -1,7 +1,8 @@
 //! What the routes decide about a request: for each reading of its path the first one that fits.
 //!
 //! Servers may read several paths in one target (see [`readings`](crate::readings)). The routes decide about each reading alone, and the
-//! strictest decision counts. Invariants: a request goes on only if it goes on with every reading. It is refused if it is refused with
+//! strictest decision counts. Some apps let a header choose the method (`X-HTTP-Method-Override`), so the routes decide about each such
+//! method, too. Invariants: a request goes on only if it goes on with every reading. It is refused if it is refused with
 //! any, and every zone of any reading must be open to its visitor. A request that no route fits goes on, but if all routes name hosts, a
 //! host that none of them names is refused.
 
@@ -110,7 +111,23 @@ impl Routes {
     /// Decides about a request.
     #[must_use]
     pub fn decide(&self, request: &Request<'_>) -> Decision<'_> {
-        self.decide_readings(request, &Readings::of(&request.target))
+        let readings = Readings::of(&request.target);
+        self.decide_methods(request, &request.overridden(), &readings)
+    }
+
+    /// Decides with the written method and with those that an app may take instead.
+    fn decide_methods(
+        &self,
+        request: &Request<'_>,
+        overridden: &[Request<'_>],
+        readings: &Readings<'_>,
+    ) -> Decision<'_> {
+        let written = self.decide_readings(request, readings);
+        if overridden.is_empty() || written == Decision::Leave {
+            return written;
+        }
+        let others = overridden.iter().map(|other| self.decide_readings(other, readings));
+        strictest(std::iter::once(written).chain(others))
     }
 
     fn decide_readings(&self, request: &Request<'_>, readings: &Readings<'_>) -> Decision<'_> {
@@ -169,7 +186,8 @@ impl Routes {
         let readings = Readings::of(&request.target);
         let any = [RoutePath { text: "/".into(), is_plain: false }];
         let paths = if readings == Readings::TooMany { &any } else { readings.all() };
-        let deciding: Vec<usize> = match self.decide_readings(request, &readings) {
+        let overridden = request.overridden();
+        let deciding: Vec<usize> = match self.decide_methods(request, &overridden, &readings) {
             Decision::Leave => {
                 return vec!["the visits end here: the request never reaches the site".to_owned()];
             }
@@ -186,17 +204,25 @@ impl Routes {
                 std::iter::once(index).chain(further.iter().map(|(index, _)| *index)).collect()
             }
         };
-        let routes = self.that_may_fit(request);
         let mut lines = Vec::new();
         for index in deciding {
-            let decides = |path: &&RoutePath<'_>| first_of(&routes, request, path).index() == Some(index);
-            let path = paths.iter().find(decides).unwrap_or(&paths[0]);
-            let told = self.explain_path(request, path);
-            match readings {
-                Readings::Several(_) => {
-                    lines.extend(told.iter().map(|line| format!("read as {}: {line}", path.text)));
-                }
-                _ => lines.extend(told),
+            let deciding = std::iter::once(request).chain(&overridden).find_map(|request| {
+                let routes = self.that_may_fit(request);
+                let restricts = |path: &&RoutePath<'_>| match first_of(&routes, request, path) {
+                    Decision::LetThrough { .. } => false,
+                    decision => decision.index() == Some(index),
+                };
+                Some((request, paths.iter().find(restricts)?))
+            });
+            let (asked, path) = deciding.unwrap_or((request, &paths[0]));
+            let method = (asked.method != request.method).then_some(&*asked.method);
+            let path_read = matches!(readings, Readings::Several(_)).then_some(&*path.text);
+            let read: Vec<&str> = method.into_iter().chain(path_read).collect();
+            let told = self.explain_path(asked, path);
+            if read.is_empty() {
+                lines.extend(told);
+            } else {
+                lines.extend(told.iter().map(|line| format!("read as {}: {line}", read.join(" "))));
             }
         }
         lines
@@ -261,19 +287,23 @@ fn decision<'r>(
     }
 }
 
-/// The strictest of the decisions about the readings of one target.
+/// The strictest of the decisions about the readings of one target, and about the methods of one request.
 fn strictest<'r>(decisions: impl Iterator<Item = Decision<'r>>) -> Decision<'r> {
     let (mut zones, mut other): (Vec<(usize, &Gated)>, _) = (Vec::new(), None);
     for decision in decisions {
         match decision {
-            Decision::Denied { .. } => return decision,
-            Decision::Gated { index, gated, .. } => {
-                match zones.iter_mut().find(|(_, known)| known.zone == gated.zone) {
-                    // The visitor has one visit of a zone, and it has to count for both routes.
-                    Some(known) if gated.bind_address && !known.1.bind_address => *known = (index, gated),
-                    Some(known) if known.1.bind_address == gated.bind_address => known.0 = known.0.min(index),
-                    Some(_) => {}
-                    None => zones.push((index, gated)),
+            Decision::Denied { .. } | Decision::Misdirected | Decision::Unreadable => return decision,
+            Decision::Gated { index, gated, further } => {
+                for (index, gated) in std::iter::once((index, gated)).chain(further) {
+                    match zones.iter_mut().find(|(_, known)| known.zone == gated.zone) {
+                        // The visitor has one visit of a zone, and it has to count for both routes.
+                        Some(known) if gated.bind_address && !known.1.bind_address => *known = (index, gated),
+                        Some(known) if known.1.bind_address == gated.bind_address => {
+                            known.0 = known.0.min(index);
+                        }
+                        Some(_) => {}
+                        None => zones.push((index, gated)),
+                    }
                 }
             }
             _ => {

@@ -7,6 +7,12 @@ use std::{borrow::Cow, net::IpAddr};
 
 use http::HeaderMap;
 
+/// The headers by which some apps let a client choose another method than the written one, also for `OPTIONS`.
+const OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+
+/// The methods that apps take from such a header. This bounds the methods of one request.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+
 /// The request of a visitor.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
@@ -31,5 +37,19 @@ impl Request<'_> {
     #[must_use]
     pub fn is_safe(&self) -> bool {
         matches!(&*self.method, "GET" | "HEAD")
+    }
+
+    /// The same request with each other method that an app may take from its headers. Almost always there are none.
+    pub(crate) fn overridden(&self) -> Vec<Self> {
+        let mut others: Vec<Self> = Vec::new();
+        let values = OVERRIDES.iter().flat_map(|name| self.headers.get_all(*name));
+        for value in values.flat_map(|value| value.as_bytes().split(|b| *b == b',')) {
+            let fits = |method: &&&str| value.trim_ascii().eq_ignore_ascii_case(method.as_bytes());
+            let Some(method) = METHODS.iter().find(fits) else { continue };
+            if *method != self.method && others.iter().all(|other| other.method != *method) {
+                others.push(Self { method: Cow::Borrowed(*method), ..self.clone() });
+            }
+        }
+        others
     }
 }

@@ -383,3 +383,36 @@ fn decisions_are_timed() {
         println!("{target}: {count} readings, {best:.0} ns");
     }
 }
+
+#[test]
+fn a_header_that_chooses_the_method_opens_nothing() {
+    let method = |name: &str| Condition::Method(vec![name.to_owned()]);
+    let routes = Routes::new(vec![
+        route("delete", vec![method("DELETE"), path("/*")], Outcome::Deny),
+        route("form", vec![method("POST"), path("/form")], zone("FORM")),
+        route("checkout", vec![path("/checkout/*")], zone("SHOP")),
+    ]);
+    let preflight = [("origin", "https://a"), ("access-control-request-method", "POST")];
+    let with = |name: &'static str, value: &'static str| [preflight[0], preflight[1], (name, value)];
+    assert_eq!(find(&routes, "OPTIONS h/checkout/1", &preflight), "checkout: Preflight");
+    for name in ["x-http-method-override", "x-http-method", "x-method-override"] {
+        for value in ["POST", "get", " Put ", "OPTIONS, POST"] {
+            assert_eq!(
+                find(&routes, "OPTIONS h/checkout/1", &with(name, value)),
+                "checkout",
+                "{name}: {value}"
+            );
+        }
+        assert_eq!(find(&routes, "OPTIONS h/checkout/1", &with(name, "odd")), "checkout: Preflight");
+        assert_eq!(find(&routes, "GET h/", &[(name, "DELETE")]), "delete");
+        assert_eq!(find(&routes, "POST h/form", &[(name, "GET")]), "form", "the written method counts, too");
+        assert_eq!(find(&routes, "GET h/form", &[(name, "POST")]), "form");
+        assert_eq!(find(&routes, "GET h/x", &[(name, "POST")]), "none");
+    }
+    let mut headers = HeaderMap::new();
+    headers.insert("x-http-method-override", HeaderValue::from_static("DELETE"));
+    assert_eq!(
+        routes.explain(&request("GET", "h", "/a", &headers)),
+        ["read as DELETE: 1. delete: fits: method DELETE, path /*: refused"]
+    );
+}
