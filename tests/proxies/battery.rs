@@ -27,8 +27,11 @@ use crate::{
 /// with the seed 1. An app below has lost its routes, or the generator its aim.
 const LEAST_GUARDED: usize = 100;
 
+/// A test of one kind of proxy, with its name.
+type Named = (&'static str, fn(Kind));
+
 /// The tests, for each kind of proxy that is closed while Weir does not answer.
-pub(crate) const ALL: [(&str, fn(Kind)); 3] = [
+pub(crate) const ALL: [Named; 3] = [
     ("no_spelling_reaches_what_is_held_or_denied", no_spelling_reaches_what_is_held_or_denied),
     ("no_head_reaches_what_is_held_or_denied", no_head_reaches_what_is_held_or_denied),
     ("no_tunnel_of_http2_opens", no_tunnel_of_http2_opens),

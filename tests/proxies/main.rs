@@ -358,7 +358,7 @@ fn a_cache_shows_nobody_what_another_one_got(kind: Kind) {
         assert_eq!((status, &*cache), (kind.page_status(), "MISS"), "{text}");
         assert!(text.contains(&format!("<dd data-weir=\"rank\">{rank}</dd>")), "{text}");
     }
-    for headers in ["Accept: application/json\r\n", "Accept: application/json\r\nWeir-Poll: 1\r\n"] {
+    for headers in ["Accept: application/json\r\n", "Accept: application/json\r\nWeir-Poll: first\r\n"] {
         let [first, second] = [(); 2].map(|()| ask("/data", headers));
         assert_eq!((&*first.1, &*second.1), ("MISS", "MISS"));
         assert_ne!(first.2, second.2, "each has its own place");
