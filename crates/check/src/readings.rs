@@ -5,7 +5,7 @@
 //! that a known kind of server reads, and the routes decide about all of them. The readings are a closure: each step of a known server
 //! is applied to each reading, until no new reading comes.
 //!
-//! Invariants: the path as it was written is one of the readings. A target whose path is settled (see [`is_settled`]) has one reading,
+//! Invariants: the path as it was written is one of the readings. A target whose path is settled (see `is_settled`) has one reading,
 //! and finding that out allocates nothing. There are at most [`MOST`] readings with [`MOST_LEN`] bytes altogether; a target with more
 //! is [`Readings::TooMany`], and never the first few of them. Readings are bytes until the end, so invalid UTF-8 hides nothing.
 
