@@ -439,7 +439,8 @@ impl Auditor {
                     .iter()
                     .any(|life| life.server == server && life.from < seen.joined.1 && life.until == u64::MAX);
                 let is_in = ticket.is_some_and(|ticket| self.decided.contains_key(&ticket));
-                if known && knows && !is_in && !is_join && seen.pass.is_none() {
+                // Whoever gave up the place holds none.
+                if known && knows && !is_in && !is_join && seen.pass.is_none() && !seen.said {
                     self.breaks(
                         Promise::StoreTroubleShown,
                         format!("{now} ms: user {user}, ticket {ticket:?}, server {server}: {refusal:?}"),
