@@ -5,8 +5,8 @@
 //! counted in this process only, because counting them in the store would cost it what views save. A token that the zone
 //! did not give out is no poll, and is not counted.
 //!
-//! A zone that sets no limit of joins has [`PUBLIC_WAITS`] for public addresses, at each server. Behind a private one there may be everybody, through a
-//! proxy that does not say for whom it asks; so those are limited only where an operator says so.
+//! A zone that sets no limit of joins has [`PUBLIC_WAITS`] for public addresses, at each server. Behind a private one there may be
+//! everybody, through a proxy that does not say for whom it asks; so those are limited only where an operator says so.
 //!
 //! Invariants: a store that does not answer limits nobody, and a call waits no longer than the limiter's command timeout.
 
@@ -32,8 +32,8 @@ pub struct LimitSettings {
     pub ipv6_prefix: u8,
 }
 
-/// How many joins a minute one public address may make at a server in a zone that sets no limit: far more than people behind one router, or one
-/// address of a mobile network, make in practice.
+/// How many joins a minute one public address may make at a server in a zone that sets no limit: far more than people behind one router,
+/// or one address of a mobile network, make in practice.
 pub const PUBLIC_WAITS: u32 = 3_000;
 
 /// The limits of a zone's clients.

@@ -373,8 +373,9 @@ impl Call<'_> {
                 && state != VisitState::Ended
             {
                 self.state.gate.note_visit(zone, &visit);
-                if self.has_cookie() {
-                    self.state.routes.unused.is_used(zone, &visit);
+                let unused = &self.state.routes.unused;
+                if !unused.is_empty() && self.has_cookie() {
+                    unused.is_used(zone, &visit);
                 }
                 // Some browsers send only a cookie that they just got with the form that the page is about to send again.
                 let is_first = self.headers.get(POLL).is_some_and(|page| page.as_bytes() == FIRST);
@@ -514,7 +515,6 @@ impl Call<'_> {
             language,
             is_safe: is_safe(&self.asked.method)
                 && self.headers.get(POLL).is_none_or(|page| ![OF_FORM, FIRST].contains(&page.as_bytes())),
-            has_place: !matches!(&why, Why::Refused(problem) if problem.code == NO_PLACE),
             idle_timeout_s: self.state.gate.policy(zone).map(|policy| policy.idle_timeout_s),
             notice: notice.unwrap_or_default(),
         };

@@ -88,8 +88,6 @@ pub(super) struct Blocked<'a> {
     pub(super) language: Language,
     /// Whether the request had no effect but to show something, so that a browser may repeat it by itself.
     pub(super) is_safe: bool,
-    /// Whether the visitor has a place, or tried to take one.
-    pub(super) has_place: bool,
     /// How long a silent place is kept, in seconds.
     pub(super) idle_timeout_s: Option<u32>,
     /// The operators' notice, in the page's language.
@@ -116,6 +114,11 @@ impl Blocked<'_> {
                 problem.retry_after_s.unwrap_or(10).saturating_mul(1_000).clamp(1_000, 60_000)
             }
         }
+    }
+
+    /// Whether the page's script has to take the place.
+    fn is_first(&self) -> bool {
+        matches!(self.why, Why::Refused(problem) if problem.code == NO_PLACE)
     }
 
     /// How long a silent place is kept, in words.
@@ -198,7 +201,7 @@ impl Blocked<'_> {
         let settings = Map::from_iter([
             ("period_ms".to_owned(), json!(self.period_ms())),
             ("resend".to_owned(), json!(!self.is_safe)),
-            ("first".to_owned(), json!(!self.has_place)),
+            ("first".to_owned(), json!(self.is_first())),
             ("texts".to_owned(), Value::from(Map::from_iter(named))),
         ]);
         let values = [
@@ -344,14 +347,7 @@ mod tests {
 
     fn blocked(why: Why<'_>) -> Blocked<'_> {
         let idle_timeout_s = Some(60);
-        Blocked {
-            why,
-            language: Language::English,
-            is_safe: true,
-            has_place: true,
-            idle_timeout_s,
-            notice: "",
-        }
+        Blocked { why, language: Language::English, is_safe: true, idle_timeout_s, notice: "" }
     }
 
     fn waiting() -> Why<'static> {

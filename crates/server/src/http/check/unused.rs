@@ -60,7 +60,7 @@ pub(super) struct UnusedVisits {
 impl UnusedVisits {
     /// Whether `client` may begin another visit.
     pub(super) fn allow(&self, zone: &ZoneId, policy: &Policy, client: IpAddr, now: Instant) -> bool {
-        if policy.max_active == 0 || self.count.load(Ordering::Relaxed) == 0 {
+        if policy.max_active == 0 || self.is_empty() {
             return true;
         }
         let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,9 +93,14 @@ impl UnusedVisits {
         }
     }
 
+    /// Whether there is none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Relaxed) == 0
+    }
+
     /// A visitor has shown the visit, or left.
     pub(super) fn is_used(&self, zone: &ZoneId, visit: &Visit) {
-        if self.count.load(Ordering::Relaxed) == 0 {
+        if self.is_empty() {
             return;
         }
         let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
