@@ -224,30 +224,41 @@ pub(crate) fn a_visitor_cannot_make_a_call_fail() {
     });
 }
 
+/// A server with a certificate, and a connection to its listener.
+async fn encrypted() -> (Weir, Secure) {
+    let root = Root::new();
+    let tls = "[tls]\ncertificate = \"cert.pem\"\nkey = \"key.pem\"\n";
+    let setup = Setup::new(&config(&format!("{GRPC}{tls}{}", zone("Z", 60_000, "")), ROUTES));
+    root.certify(2_100).write(setup.dir());
+    let weir = setup.start();
+    let at = weir.grpc.expect("it listens");
+    let proxy = Secure::connect(at, root.client(&["h2"])).await.expect("a connection");
+    (weir, proxy)
+}
+
+/// A call with this message, as it is on the wire.
+fn call(message: &[u8]) -> hyper::Request<Full<bytes::Bytes>> {
+    let len = u32::try_from(message.len()).expect("short").to_be_bytes();
+    hyper::Request::post("/envoy.service.auth.v3.Authorization/Check")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(Full::from([&[0][..], &len, message].concat()))
+        .expect("a call")
+}
+
 /// With a certificate for the public listener, this one has it, too.
 pub(crate) fn it_is_encrypted_as_the_address_for_apps_is() {
     run(async {
-        let root = Root::new();
-        let tls = "[tls]\ncertificate = \"cert.pem\"\nkey = \"key.pem\"\n";
-        let setup = Setup::new(&config(&format!("{GRPC}{tls}{}", zone("Z", 60_000, "")), ROUTES));
-        root.certify(2_100).write(setup.dir());
-        let weir = setup.start();
-        let at = weir.grpc.expect("it listens");
-        let mut proxy = Secure::connect(at, root.client(&["h2"])).await.expect("a connection");
+        let (weir, mut proxy) = encrypted().await;
         // A message without content, which describes no request.
-        let call = hyper::Request::post("/envoy.service.auth.v3.Authorization/Check")
-            .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .body(Full::from(vec![0; 5]))
-            .expect("a call");
-        let reply = proxy.ask(call).await.expect("a reply");
+        let reply = proxy.ask(call(&[])).await.expect("a reply");
         assert_eq!(
             (reply.status, reply.header("content-type")),
             (200, Some("application/grpc")),
             "{reply:?}"
         );
         assert!(String::from_utf8_lossy(&reply.body).contains("missing_field"), "{reply:?}");
-        let mut plain = Client::connect(at).expect("the server accepts");
+        let mut plain = Client::connect(weir.grpc.expect("it listens")).expect("the server accepts");
         assert_eq!(plain.get("/").expect("a reply").status, 400, "nothing is plain");
     });
 }
@@ -255,14 +266,7 @@ pub(crate) fn it_is_encrypted_as_the_address_for_apps_is() {
 /// A message that the protocol does not allow, because a visitor's target has bytes that are no text, is not a call that fails.
 pub(crate) fn bytes_that_are_no_text_get_a_no() {
     run(async {
-        let root = Root::new();
-        let tls = "[tls]\ncertificate = \"cert.pem\"\nkey = \"key.pem\"\n";
-        let setup = Setup::new(&config(&format!("{GRPC}{tls}{}", zone("Z", 60_000, "")), ROUTES));
-        root.certify(2_100).write(setup.dir());
-        let weir = setup.start();
-        let mut proxy = Secure::connect(weir.grpc.expect("it listens"), root.client(&["h2"]))
-            .await
-            .expect("a connection");
+        let (_weir, mut proxy) = encrypted().await;
         // A field of the wire format: its number and its bytes.
         let field = |number: u8, bytes: &[u8]| {
             let len = u8::try_from(bytes.len()).expect("short");
@@ -275,13 +279,7 @@ pub(crate) fn bytes_that_are_no_text_get_a_no() {
         ] {
             let http = [field(2, b"GET"), field(4, path), field(5, b"shop.example")].concat();
             let message = field(1, &field(4, &field(2, &http)));
-            let len = u32::try_from(message.len()).expect("short").to_be_bytes();
-            let call = hyper::Request::post("/envoy.service.auth.v3.Authorization/Check")
-                .header("content-type", "application/grpc")
-                .header("te", "trailers")
-                .body(Full::from([&[0][..], &len, &message].concat()))
-                .expect("a call");
-            let reply = proxy.ask(call).await.expect("a reply");
+            let reply = proxy.ask(call(&message)).await.expect("a reply");
             assert_eq!((reply.status, reply.header("grpc-status")), (200, None), "{reply:?}");
             assert!(String::from_utf8_lossy(&reply.body).contains(status), "{reply:?}");
         }

@@ -52,8 +52,8 @@ struct Held {
     entry: Option<Entry>,
     evicted: bool,
     left: bool,
-    /// When the holder said that the place or the visit is given up, and when that was answered.
-    said_ms: Option<u64>,
+    /// Whether the holder said that the place or the visit is given up, and when that was answered.
+    said: bool,
     answered_ms: Option<u64>,
     pass: Option<PassClaims>,
     /// When the holder was last active inside, until the holder left.
@@ -229,7 +229,7 @@ impl Auditor {
             entry: None,
             evicted: false,
             left: false,
-            said_ms: None,
+            said: false,
             answered_ms: None,
             pass: None,
             active_ms: None,
@@ -289,9 +289,9 @@ impl Auditor {
     }
 
     /// A user says that the place or the visit is given up.
-    pub(crate) fn gives_up(&mut self, now_ms: u64, seq: u64) {
+    pub(crate) fn gives_up(&mut self, seq: u64) {
         if let Some(held) = self.held.get_mut(&seq) {
-            held.said_ms = held.said_ms.or(Some(now_ms));
+            held.said = true;
         }
     }
 
@@ -318,7 +318,7 @@ impl Auditor {
         self.calls += 1;
         // A visit counts whole seconds.
         let is_same = |second: &Visit| second.began_s.abs_diff(first.began_s) <= 1 && second.seq == first.seq;
-        let has_ended = self.held.get(&seq).is_some_and(|held| held.said_ms.is_some());
+        let has_ended = self.held.get(&seq).is_some_and(|held| held.said);
         if !second.map_or(has_ended, is_same) {
             self.breaks(Promise::AnotherVisit, format!("ticket {seq}: {first:?}, then {second:?}"));
         }
@@ -426,7 +426,7 @@ impl Auditor {
             }
             Err(Refusal::Gone) => {
                 if let Some(held) = before
-                    && held.said_ms.is_none()
+                    && !held.said
                     && held
                         .entered_ms
                         .is_none_or(|at_ms| now_ms < at_ms + u64::from(self.policy.pass_ttl_s) * 1_000)

@@ -343,7 +343,7 @@ impl World {
     /// A user gives up the place, or the visit of an app that keeps its ticket, and then tries the ticket again.
     async fn give_up(&self, plan: &Plan, user: usize, token: Token, seq: u64, random: &mut Random) {
         let Some(server) = self.server.borrow().clone() else { return };
-        lock(&self.auditor).gives_up(self.now_ms(), seq);
+        lock(&self.auditor).gives_up(seq);
         let answer = server.gate.leave_with(self.zone.as_str(), &token, 0).await;
         lock(&self.auditor).gave_up(self.now_ms(), seq, &answer);
         // By then another process may serve.
@@ -391,7 +391,7 @@ impl World {
                 let leaver = Leaver { claim, proof: Proof::Visit, address: 0 };
                 // A visitor is outside from the word on, whatever becomes of it: the next one may enter before the answer is heard.
                 lock(&self.auditor).leaves(now_ms, visit.seq);
-                lock(&self.auditor).gives_up(now_ms, visit.seq);
+                lock(&self.auditor).gives_up(visit.seq);
                 let answer = server.gate.leave(&self.zone, leaver).await;
                 lock(&self.auditor).gave_up(self.now_ms(), visit.seq, &answer);
                 return;
