@@ -210,6 +210,13 @@ pub(crate) fn what_nobody_asked_for_takes_no_place() {
     }
     let mut ada = Visitor::of(&weir);
     assert_eq!(ada.rank(), 1);
+    // A cookie whose place is over gives them no right to another one.
+    for headers in [&image[..], &call] {
+        let mut eve = Visitor::of(&weir);
+        eve.cookies.insert("weir-Z".to_owned(), format!("p{}", "A".repeat(52)));
+        let reply = eve.ask("GET /", headers);
+        assert_eq!((reply.problem().as_str(), reply.header("set-cookie")), ("foreign_origin", None));
+    }
     // Whoever has a place keeps it, whoever asks.
     for headers in [&image[..], &call, &[POLL]] {
         assert_eq!(ada.ask("GET /", headers).json()["waiting"]["rank"], 1, "{headers:?}");
@@ -277,8 +284,19 @@ pub(crate) fn one_client_does_not_fill_a_zone_with_visits_that_nobody_uses() {
     assert_eq!(entered, 5, "an eighth of the places");
     let refused = Visitor::of(&weir).get("/");
     assert_eq!((refused.problem().as_str(), refused.header("set-cookie")), ("too_many_requests", None));
+    // Cookies that are none of the zone's are no use of a visit.
+    for value in [format!("p{}", "A".repeat(52)), format!("v{}", "A".repeat(60)), "v".to_owned()] {
+        let mut eve = Visitor::of(&weir);
+        eve.cookies.insert("weir-Z".to_owned(), value);
+        assert_eq!(eve.get("/").problem(), "too_many_requests");
+    }
     let mut ada = Visitor { address: "203.0.113.8", ..Visitor::of(&weir) };
     assert_eq!(ada.get("/").status, 200);
+    // A file of the site that a visitor loads shows that the browser keeps the cookie.
+    let inside = eve.iter_mut().find(|eve| !eve.cookies.is_empty()).expect("one that entered");
+    assert_eq!(inside.get("/x.css").status, 200);
+    assert_eq!(Visitor::of(&weir).get("/").status, 200);
+    assert_eq!(Visitor::of(&weir).get("/").problem(), "too_many_requests");
     // Of people behind one router each uses the visit, and makes room for the next one.
     let mut people: Vec<_> =
         (0..20).map(|_| Visitor { address: "203.0.113.9", ..Visitor::of(&weir) }).collect();
@@ -290,6 +308,20 @@ pub(crate) fn one_client_does_not_fill_a_zone_with_visits_that_nobody_uses() {
         let mut one = Visitor { address: "10.0.0.1", ..Visitor::of(&weir) };
         assert_eq!(one.get("/").status, 200);
     }
+}
+
+/// The same if all of them come at once.
+pub(crate) fn one_client_does_not_fill_a_zone_with_requests_at_the_same_time() {
+    let limited = "polling_period_ms = 500\nidle_timeout_s = 10\nmax_active = 40";
+    let weir = Setup::new(&config(&zone("Z", 60_000, limited), SITE)).start();
+    let mut eve: Vec<_> = (0..40).map(|_| weir.connect()).collect();
+    let request = "GET /gate/check HTTP/1.1\r\nHost: weir\r\nX-Forwarded-Uri: /\r\nX-Forwarded-Host: shop.example\r\n\
+                   X-Forwarded-For: 203.0.113.7\r\n\r\n";
+    for one in &mut eve {
+        one.send(request).expect("the server reads");
+    }
+    let entered = eve.iter_mut().filter_map(|one| (one.reply().ok()?.status == 200).then_some(())).count();
+    assert_eq!(entered, 5, "an eighth of the places");
 }
 
 /// A ticket begins one visit. Twelve people enter one after the other, each leaves, and all show their places again.

@@ -109,6 +109,7 @@ fn together() -> Vec<Trial> {
         check::what_nobody_asked_for_takes_no_place,
         check::a_return_from_another_site_keeps_the_visit,
         check::one_client_does_not_fill_a_zone_with_visits_that_nobody_uses,
+        check::one_client_does_not_fill_a_zone_with_requests_at_the_same_time,
         check::a_place_begins_one_visit,
         check::a_bound_place_begins_one_visit,
         check::a_place_in_line_is_given_up,

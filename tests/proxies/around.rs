@@ -56,6 +56,56 @@ pub(crate) fn only_the_hosts_of_the_site_reach_it(kind: Kind) {
     assert!(status.is_some_and(|status| status < 500), "{status:?}");
 }
 
+/// Weir and the app hear of the same host, whatever the target, `Host` and other headers say, also behind a load balancer; and no header
+/// of the visitor names another path.
+pub(crate) fn weir_and_the_site_hear_of_one_host_and_path(kind: Kind) {
+    let site = Site::start(kind, MOVING, HELD);
+    let odd = [
+        ("Forwarded", "host=other.example;proto=https"),
+        ("X-Forwarded-Host", "other.example"),
+        ("X-Original-URL", "/shop/1"),
+        ("X-Rewrite-URL", "/shop/1"),
+    ];
+    let lines: String = odd.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let balancer = kind.knows_balancers().then_some(BALANCER);
+    for from in [Some("127.0.0.11".parse().expect("an address")), balancer].into_iter().flatten() {
+        for (target, host) in [
+            ("/", "shop.example"),
+            ("/", "shop.example:8000"),
+            ("/", "SHOP.example"),
+            ("http://shop.example/", "shop.example"),
+            ("http://shop.example/", "other.example"),
+            ("http://shop.example:8000/", "other.example:9000"),
+        ] {
+            let mut client = Client::connect_from(from, site.proxy.at).expect("the proxy accepts");
+            client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n")).expect("it reads");
+            let reply = client.reply().expect("a reply");
+            if target == "/" {
+                assert_eq!(reply.status, 200, "{target} at {host}: {reply:?}");
+            }
+            // The app of the test says what it got, in small letters.
+            let said = reply.text();
+            if reply.status == 200 {
+                assert!(said.contains("\nhost: shop.example"), "{target} at {host} from {from}: {said}");
+                assert!(!said.contains("other.example"), "{target} at {host} from {from}: {said}");
+                assert!(!said.contains("/shop/1"), "{target} at {host} from {from}: {said}");
+            }
+            // A rule with the host decides.
+            let behind = target.trim_end_matches('/');
+            let before = site.origin.requests();
+            let mut client = Client::connect_from(from, site.proxy.at).expect("the proxy accepts");
+            client
+                .send(format!("GET {behind}/shop/1 HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n"))
+                .expect("it reads");
+            let status = client.head().expect("a reply").status;
+            assert!(
+                status != 200 && site.origin.requests() == before,
+                "{behind}/shop/1 at {host} from {from}: {status}"
+            );
+        }
+    }
+}
+
 /// In a tunnel of another protocol Weir would not see the requests.
 pub(crate) fn only_websockets_are_tunnels(kind: Kind) {
     let site = Site::start(kind, MOVING, HELD);

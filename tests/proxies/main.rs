@@ -45,7 +45,7 @@ fn main() {
     if !args.list {
         weir::binary();
     }
-    let tests: [(&str, Test); 11] = [
+    let tests: [(&str, Test); 12] = [
         ("a_visitor_waits_enters_and_goes_on", a_visitor_waits_enters_and_goes_on),
         ("everything_of_a_site_works_during_a_visit", everything_of_a_site_works_during_a_visit),
         ("visitors_cannot_talk_their_way_in", visitors_cannot_talk_their_way_in),
@@ -53,6 +53,7 @@ fn main() {
         ("a_bypass_token_opens_what_its_route_names", a_bypass_token_opens_what_its_route_names),
         ("visits_that_are_left_are_over", visits_that_are_left_are_over),
         ("only_the_hosts_of_the_site_reach_it", around::only_the_hosts_of_the_site_reach_it),
+        ("weir_and_the_site_hear_of_one_host_and_path", around::weir_and_the_site_hear_of_one_host_and_path),
         ("only_websockets_are_tunnels", around::only_websockets_are_tunnels),
         (
             "a_visitor_gives_weir_no_options_and_no_long_head",

@@ -1,12 +1,14 @@
 //! Patterns of routes: text in which `*` stands for any characters, also none.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 /// A pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pattern {
     text: String,
-    /// How much of it is in front of the first star, without a last slash. Every path that fits begins so, in upper or lower case.
+    /// The text, [folded].
+    folded: String,
+    /// How much of the folded text is in front of the first star, without a last slash. Every path that fits generously begins so.
     head: usize,
 }
 
@@ -27,9 +29,10 @@ impl Pattern {
         if text.is_empty() || text.len() > MOST {
             Err(NotAPattern)
         } else {
-            let head = text.split('*').next().unwrap_or_default();
+            let folded = folded(text).into_owned();
+            let head = folded.split('*').next().unwrap_or_default();
             let head = head.strip_suffix('/').unwrap_or(head).len();
-            Ok(Self { text: text.to_owned(), head })
+            Ok(Self { text: text.to_owned(), folded, head })
         }
     }
 
@@ -63,24 +66,49 @@ impl Pattern {
             || self.text.strip_suffix("/*").is_some_and(|above| !above.contains('*') && above == path)
     }
 
-    /// Whether a path fits for an app that ignores the case of ASCII letters and a last slash. `/shop/*` also stands for `/shop`, and
+    /// Whether a path fits for an app that ignores the case of letters and a last slash. `/shop/*` also stands for `/shop`, and
     /// `/*/shop/*` for `/kr/shop`.
     #[must_use]
     pub fn fits_path_generously(&self, path: &str) -> bool {
         fn without_slash(text: &[u8]) -> &[u8] {
             text.strip_suffix(b"/").unwrap_or(text)
         }
-        let (pattern, path) = (self.text.as_bytes(), path.as_bytes());
+        let path = folded(path);
+        let (pattern, path) = (self.folded.as_bytes(), path.as_bytes());
         // Most paths fit most patterns at no character.
         let head = &pattern[..self.head];
         if !path.get(..head.len()).is_some_and(|start| start.eq_ignore_ascii_case(head)) {
             return false;
         }
-        let above = self.text.strip_suffix("/*").filter(|above| !above.ends_with('*'));
+        let above = self.folded.strip_suffix("/*").filter(|above| !above.ends_with('*'));
         fits_folded(pattern, path)
             || fits_folded(without_slash(pattern), without_slash(path))
             || above.is_some_and(|above| fits_folded(above.as_bytes(), path))
     }
+}
+
+/// A text in which all letters beyond ASCII that differ only in case are the same, and those are ASCII letters that some readers take for
+/// one: `K` (the sign of kelvin) and `ſ`, as in Go's `EqualFold` and Python's `re.IGNORECASE`; `ı` and `İ`, as in Java's
+/// `equalsIgnoreCase`. ASCII letters stay as they are. Most texts stay whole, and are not copied.
+fn folded(text: &str) -> Cow<'_, str> {
+    fn one(letter: char) -> char {
+        fn single(mut letters: impl Iterator<Item = char>) -> Option<char> {
+            letters.next().filter(|_| letters.next().is_none())
+        }
+        match letter {
+            'A'..='Z' => letter,
+            // In small letters it is two characters.
+            '\u{130}' => 'i',
+            _ => {
+                let upper = single(letter.to_uppercase()).unwrap_or(letter);
+                single(upper.to_lowercase()).unwrap_or(letter)
+            }
+        }
+    }
+    if text.is_ascii() || text.chars().all(|letter| one(letter) == letter) {
+        return Cow::Borrowed(text);
+    }
+    text.chars().map(one).collect::<String>().into()
 }
 
 /// Whether a text fits a pattern if the case of ASCII letters does not count.
@@ -153,7 +181,11 @@ mod tests {
             ("/*/cart/*", &["/kr/cart", "/kr/Cart/", "/kr/cart/1"], &["/cart", "/kr/carts"]),
             ("/*/*", &["/a/b"], &["/a"]),
             ("*/x*Y*z", &["/X-y-Z", "/xyz", "/a/xyz/"], &["/xzy"]),
-            ("/caf\u{e9}/*", &["/CAF\u{e9}/1"], &["/cafe/1"]),
+            ("/caf\u{e9}/*", &["/CAF\u{e9}/1", "/CAF\u{c9}"], &["/cafe/1"]),
+            ("/\u{c5}", &["/\u{e5}", "/\u{212b}"], &["/a"]),
+            ("/checkout/*", &["/chec\u{212a}out/1"], &["/che\u{442}kout/1"]),
+            ("/sign/*", &["/\u{17f}\u{131}gn", "/S\u{130}GN/1"], &["/\u{df}ign"]),
+            ("/\u{17f}/*", &["/s/1"], &["/z/1"]),
         ] {
             for text_that in fitting {
                 assert!(pattern(text).fits_path_generously(text_that), "{text}: {text_that}");

@@ -148,7 +148,7 @@ fn closure(first: Vec<u8>) -> Option<Vec<Vec<u8>>> {
 type Step = fn(&[u8]) -> Option<Vec<u8>>;
 
 /// What servers are known to do with a path. Each step is one of these things alone, because servers do them in different orders.
-const STEPS: [Step; 14] = [
+const STEPS: [Step; 15] = [
     without_scheme,
     without_host,
     with_slash,
@@ -162,6 +162,8 @@ const STEPS: [Step; 14] = [
     with_resolved_dots,
     |path| cut_at(path, b'?'),
     |path| cut_at(path, b'#'),
+    // Fastify takes what follows the first `;` for the query.
+    |path| cut_at(path, b';'),
     without_controls,
 ];
 

@@ -89,6 +89,7 @@ fn known_spellings_are_read_as_the_path_that_they_lead_to() {
         "/checkout/1%3fx",
         "/checkout/1%23x",
         "/checkout/1#x",
+        "/checkout/1;x/y",
         "/checkout/1%00.css",
         "/x#/../checkout/1",
         "/check%09out/1",
@@ -131,7 +132,7 @@ fn usual_encodings_have_few_readings() {
         ("/%7Euser", 2),
         ("/a%2Bb", 2),
         ("/login/https%3A%2F%2Fshop.example%2Fa%3Fb%3Dc%26d%3D%25EC", 32),
-        ("/shop;jsessionid=A1/1", 2),
+        ("/shop;jsessionid=A1/1", 3),
     ] {
         assert!(texts(target.as_bytes()).len() <= most, "{target}: {:?}", texts(target.as_bytes()));
     }
@@ -226,11 +227,22 @@ mod servers {
         Some(resolve(&decode(without_query(&once))?))
     }
 
+    /// Fastify 4: the path ends at `?`, `;` or `#`, and is decoded once.
+    fn fastify(target: &str) -> Option<String> {
+        decode(target.split(['?', ';', '#']).next()?)
+    }
+
     /// What a server reads in a target.
     type Read = fn(&str) -> Option<String>;
 
-    const SERVERS: [(&str, Read); 5] =
-        [("Node", node), ("Werkzeug", werkzeug), ("servlet", servlet), ("nginx", nginx), ("double", double)];
+    const SERVERS: [(&str, Read); 6] = [
+        ("Node", node),
+        ("Werkzeug", werkzeug),
+        ("servlet", servlet),
+        ("nginx", nginx),
+        ("double", double),
+        ("Fastify", fastify),
+    ];
 
     /// A path, spelled in one more way. `at` chooses where, `kind` how.
     fn spell(path: &str, kind: u8, at: usize) -> String {
@@ -268,6 +280,7 @@ mod servers {
             17 => format!("{path}/y/%2e."),
             18 => format!("http:{path}"),
             19 => format!("http://x{path}"),
+            20 => format!("{path};/../y"),
             _ => format!("{path}?q=1"),
         }
     }
@@ -301,7 +314,7 @@ mod servers {
     /// Steps that lead some server from the target back to the path.
     fn spellings() -> impl Strategy<Value = (&'static str, Vec<(u8, usize)>)> {
         let paths = select(vec!["/checkout/1", "/admin/x"]);
-        (paths, proptest::collection::vec((0u8..21, 0usize..64), 1..7))
+        (paths, proptest::collection::vec((0u8..22, 0usize..64), 1..7))
     }
 
     /// The targets of this many random spellings, with the servers that read them as the path; the rest of them does not count.

@@ -207,6 +207,9 @@ fn a_limit_that_nobody_tested_stays_open() {
         check.note
     );
     assert_eq!(minute(&stories, 9).judgement, Judgement::Bad, "too many are too many in any time");
+    // The same if they came with the first millisecond of the run.
+    let early: Vec<_> = (0..20).map(|i| story(i, 0, Some(9_000), (i < 10).then_some(0))).collect();
+    assert!(minute(&early, 10).note.contains("cover only 9.0 s"), "{:?}", minute(&early, 10));
     // Nobody enters for a minute.
     for story in &mut stories {
         (story.last_waiting, story.entered, story.end) = (call(90_000, 90_010), None, End::Waiting);

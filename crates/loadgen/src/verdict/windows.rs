@@ -46,8 +46,9 @@ pub(super) fn sub(plan: &Plan, admit_per_minute: u32) -> (u32, u32) {
 
 pub(super) fn minute(plan: &Plan, stories: &[Story]) -> Check {
     let (first_ms, last_ms) = observed(stories);
-    let latest_ms = last_ms.saturating_sub(MINUTE_MS - CLOCKS_MS);
-    let observed = if first_ms <= latest_ms { vec![(first_ms, latest_ms)] } else { Vec::new() };
+    // None where the run is shorter than a minute, also if its first place was asked for at 0 ms.
+    let latest_ms = last_ms.checked_sub(MINUTE_MS - CLOCKS_MS).filter(|latest_ms| first_ms <= *latest_ms);
+    let observed: Vec<_> = latest_ms.map(|latest_ms| (first_ms, latest_ms)).into_iter().collect();
     let what = Window {
         name: "over_admission_60s",
         length_ms: MINUTE_MS,

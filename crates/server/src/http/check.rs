@@ -6,7 +6,7 @@
 //! | `envoy` | the same over gRPC, and the reply |
 //! | `served` | the routes in force, with their counts |
 //! | `cookie` | the cookies that replies give out |
-//! | `newcomer` | whether a request without a cookie may take a place |
+//! | `newcomer` | whether a request may take a new place |
 //! | `unused` | visits whose cookie has not come back |
 //! | `page` | what a visitor sees who may not go on |
 //!
@@ -158,6 +158,7 @@ async fn decide(
                 let name = token::cookie_name(asked.is_secure);
                 cookie::of_token(name, &given.text, given.left_s, asked.is_secure)
             });
+            use_visits(state, in_force, asked, headers);
             (index, (Counted::Through, asked.through(cookie)))
         }
         Decision::Denied { index } => {
@@ -193,6 +194,24 @@ async fn decide(
     };
     in_force.counts(index)[counted as usize].inc();
     reply
+}
+
+/// Notes that a browser sent the cookies of these visits, with a request that waits for no zone.
+fn use_visits(state: &PublicState, in_force: &InForce, asked: &Asked<'_>, headers: &HeaderMap) {
+    let unused = &state.routes.unused;
+    if unused.is_empty() || headers.contains_key(GIVEN) {
+        return;
+    }
+    let now_s = clock::unix_ms() / 1_000;
+    for gated in in_force.routes.gated() {
+        for held in held(headers, gated.cookie.get(asked.is_secure)) {
+            if let Held::Visit(sealed) = held
+                && let Some((visit, _)) = state.gate.visit(&gated.zone, sealed, now_s)
+            {
+                unused.is_used(&gated.zone, &visit);
+            }
+        }
+    }
 }
 
 /// Ends the visits that a visitor has here, and gives up the places.
@@ -373,9 +392,9 @@ impl Call<'_> {
                 && state != VisitState::Ended
             {
                 self.state.gate.note_visit(zone, &visit);
-                let unused = &self.state.routes.unused;
-                if !unused.is_empty() && self.has_cookie() {
-                    unused.is_used(zone, &visit);
+                // What the proxy was given a moment ago has not been at the browser.
+                if !self.headers.contains_key(GIVEN) {
+                    self.state.routes.unused.is_used(zone, &visit);
                 }
                 // Some browsers send only a cookie that they just got with the form that the page is about to send again.
                 let is_first = self.headers.get(POLL).is_some_and(|page| page.as_bytes() == FIRST);
@@ -383,14 +402,6 @@ impl Call<'_> {
                 let cookie = renewed.then(|| self.visit_cookie(name, visit.seen_at(now_s), now_s));
                 return (Counted::Visit, self.let_in(cookie));
             }
-        }
-        let is_newcomer = places.best.is_none() && !self.has_cookie();
-        if is_newcomer && let Some(instead) = no_place(self.asked, self.headers, &self.state.cors_origins) {
-            let problem = match instead {
-                NoPlace::Refused(problem) => problem,
-                NoPlace::PageOfForm => Problem::from(NO_PLACE).retry_after(1),
-            };
-            return (Counted::Refused, self.blocked(Why::Refused(&problem), problem.clone()));
         }
         let mut limit = None;
         let asked = tokio::time::timeout(LONGEST_ASK, self.ask(places.best, now_s, &mut limit)).await;
@@ -432,9 +443,9 @@ impl Call<'_> {
         limit: &mut Option<Limit>,
     ) -> Result<ZoneAnswer, Problem> {
         let (state, zone) = (self.state, &self.gated.zone);
-        let call = if token.is_some() { LimitedCall::Entry } else { LimitedCall::Wait };
-        traffic::check_limit(state, zone.as_str(), call, self.client, token, limit).await?;
         if let Some(token) = token {
+            let call = LimitedCall::Entry;
+            traffic::check_limit(state, zone.as_str(), call, self.client, Some(token), limit).await?;
             match state.gate.entry(zone.as_str(), token).await {
                 Err(Refusal::BadToken | Refusal::Gone) => {}
                 Err(refusal) => return Err(refusal.into()),
@@ -444,21 +455,33 @@ impl Call<'_> {
                     }
                 }
             }
-            // A new place counts as one.
-            traffic::check_limit(state, zone.as_str(), LimitedCall::Wait, self.client, None, limit).await?;
         }
-        let (policy, client, now) = (self.policy(), self.client.0.to_canonical(), Instant::now());
-        let is_newcomer = !self.has_cookie() && state.limits.tells_apart(client);
-        if is_newcomer && !state.routes.unused.allow(zone, &policy, client, now) {
-            return Err(Problem::too_many_requests(10));
-        }
+        self.may_take_place(token.is_some())?;
+        traffic::check_limit(state, zone.as_str(), LimitedCall::Wait, self.client, None, limit).await?;
+        let (policy, client) = (self.policy(), self.client.0.to_canonical());
+        let permit = if state.limits.tells_apart(client) {
+            let permit = state.routes.unused.permit(zone, &policy, client, Instant::now());
+            Some(permit.ok_or_else(|| Problem::too_many_requests(10))?)
+        } else {
+            None
+        };
         let reply = state.gate.wait(zone.as_str(), None).await?;
         // The visit of a new entry is over at once only if the store lost the entry.
         let answer = self.zone_answer(&reply, now_s).await?;
-        if let (true, Some(ZoneAnswer::Entered(visit))) = (is_newcomer, &answer) {
-            state.routes.unused.began(zone, &policy, client, visit, now);
+        if let (Some(permit), Some(ZoneAnswer::Entered(visit))) = (permit, &answer) {
+            permit.began(visit);
         }
         answer.ok_or_else(|| Problem::from(STORE_AWAY).retry_after(1))
+    }
+
+    /// Refuses a new place to what no visitor asked for.
+    fn may_take_place(&self, has_place: bool) -> Result<(), Problem> {
+        let has_cookie = has_place || self.has_cookie();
+        match no_place(self.asked, self.headers, has_cookie, &self.state.cors_origins) {
+            None => Ok(()),
+            Some(NoPlace::Refused(problem)) => Err(problem),
+            Some(NoPlace::PageOfForm) => Err(Problem::from(NO_PLACE).retry_after(1)),
+        }
     }
 
     /// Whether the browser sent a cookie of the zone, so that it keeps the one that it gets.

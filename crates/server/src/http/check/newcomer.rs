@@ -1,4 +1,4 @@
-//! Whether a request without the zone's cookie may take a place.
+//! Whether a request may take a new place.
 //!
 //! A browser sends requests that its user did not ask for: images and scripts of other sites' pages, frames, pages that it loads ahead.
 //! Often it leaves the site's cookies out of them. Each would take a place that nobody uses, and its reply would replace the visitor's
@@ -8,7 +8,7 @@
 
 use hyper::{
     HeaderMap,
-    header::{ACCEPT, HeaderName, HeaderValue, ORIGIN},
+    header::{ACCEPT, HeaderName, ORIGIN},
 };
 
 use super::{
@@ -32,7 +32,7 @@ const AHEAD: [HeaderName; 3] = [
     HeaderName::from_static("x-moz"),
 ];
 
-/// What a request without the zone's cookie gets instead of a place.
+/// What a request gets instead of a new place.
 #[derive(Debug)]
 pub(super) enum NoPlace {
     /// A refusal.
@@ -42,13 +42,17 @@ pub(super) enum NoPlace {
     PageOfForm,
 }
 
-/// Why this request takes no place; none if it may take one.
-pub(super) fn no_place(asked: &Asked<'_>, headers: &HeaderMap, allowed: &Origins) -> Option<NoPlace> {
-    match headers.get(POLL).map(HeaderValue::as_bytes) {
-        Some(FIRST) => {}
-        // The page that asks was given a cookie.
-        Some(_) => return Some(NoPlace::Refused(NO_COOKIE.into())),
-        None => {}
+/// Why this request takes no new place; none if it may take one. `has_cookie` says whether it has a cookie of the zone, whose place or
+/// visit is over.
+pub(super) fn no_place(
+    asked: &Asked<'_>,
+    headers: &HeaderMap,
+    has_cookie: bool,
+    allowed: &Origins,
+) -> Option<NoPlace> {
+    // The page that asks was given a cookie.
+    if !has_cookie && headers.get(POLL).is_some_and(|page| page.as_bytes() != FIRST) {
+        return Some(NoPlace::Refused(NO_COOKIE.into()));
     }
     let says = |name: &HeaderName, what: &[u8]| {
         headers.get(name).is_some_and(|value| value.as_bytes().windows(what.len()).any(|part| part == what))
@@ -162,7 +166,7 @@ mod tests {
             ]);
             let headers = headers(&lines);
             let asked = Asked::of(&Method::GET, &uri, &headers).expect("all is there");
-            let got = match no_place(&asked, &headers, &allowed) {
+            let got = match no_place(&asked, &headers, false, &allowed) {
                 None => "a place",
                 Some(NoPlace::PageOfForm) => "the page",
                 Some(NoPlace::Refused(problem)) if problem.code == FOREIGN_ORIGIN => "foreign_origin",
@@ -171,6 +175,9 @@ mod tests {
                 Some(NoPlace::Refused(problem)) => panic!("{problem:?}"),
             };
             assert_eq!(got, *gets, "{method} {lines:?}");
+            // A cookie whose place is over gives other sites' pages no right.
+            let with_cookie = no_place(&asked, &headers, true, &allowed);
+            assert_eq!(with_cookie.is_none(), matches!(*gets, "a place" | "no_cookie"), "{method} {lines:?}");
         }
     }
 }
