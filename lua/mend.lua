@@ -42,7 +42,9 @@ if ends then
   call('UNLINK', KEYS[3], KEYS[4], KEYS[6], KEYS[7])
   -- They show themselves when they are active.
   local inside = most_inside()
-  if z.max_active > 0 then
+  if is_blind() then
+    begin_blind()
+  elseif z.max_active > 0 then
     z.unseen, z.unseen_until, z.unseen_told = inside, z.now + AGE_OUT * visit_generation_ms(), 1
   end
   z.live, z.present, z.appointed, z.due_base = 0, 0, 0, z.now - z.paused

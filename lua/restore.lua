@@ -5,7 +5,7 @@
 -- KEYS  see zone.lua; the segments of the memory
 -- ARGV  1-7 as in zone.lua, with 0 0 for epoch and rev, and the clock of the line that the server remembers; then its
 --       memory: epoch, rev, next, first segment, start, born, floor; 1 if it remembers nothing else; how many
---       people may be inside; the servers that it
+--       people may be inside, or -1 if it does not know; the servers that it
 --       knows of, with spaces between; all segments of which it knows tickets, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
 --       bytes per record: instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the
 --       policy as in policy.lua; then for each segment passed its live bits, its gone bits, and the bits of those gone who
@@ -217,8 +217,9 @@ if taken == 1 then
   end
 end
 
--- Of the people inside, only the number is remembered. They show themselves when they are active.
-if taken == 1 and z.max_active > 0 then
+-- Of the people inside, only the number is remembered. They show themselves when they are active. A state that was lost begins blind
+-- and stays so until a server says the number.
+if taken == 1 and z.max_active > 0 and w.inside >= 0 then
   local hidden = max(w.inside - z.inside, 0)
   if z.unseen_told == 1 and z.now < z.unseen_until then
     -- Those whose entries this server remembers were unseen before.

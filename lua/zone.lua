@@ -110,8 +110,11 @@ local function generation_ms() return floor(z.idle * 1000 / 12) end
 local function visit_generation_ms() return floor(z.visit_idle * 375 / 4) end
 -- How many may be inside, and how many more.
 local function most_inside() return z.inside + (z.now < z.unseen_until and z.unseen or 0) end
+-- Whether nobody knows yet how many are inside.
+local function is_blind() return z.unseen_told == 0 and z.now < z.unseen_until end
 local function room()
   if z.max_active == 0 then return math.huge end
+  if is_blind() then return 0 end
   local presumed = z.presumed_at > 0 and z.now - z.presumed_at <= MINUTE_MS and z.presumed or 0
   return max(z.max_active - most_inside() - presumed, 0)
 end

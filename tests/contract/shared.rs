@@ -188,6 +188,14 @@ pub(crate) async fn people_inside_are_counted_after_a_loss(backend: &InRedis, zo
     let view = c.open_zone(zone, limited).await.expect("opened");
     assert_eq!(inside(&view), (0, 5));
     assert_eq!(beat(&a).await, (2, 4));
+    // Nobody knows in the minute after a limit was set, also if the store is lost in it.
+    a.put_zone(zone, policy()).await.expect("put");
+    a.put_zone(zone, limited).await.expect("put");
+    wipe();
+    beat(&a).await;
+    a.put_zone(zone, Policy { max_active: 50, ..limited }).await.expect("put");
+    let Joined { verdicts, .. } = a.join(zone, 1).await.expect("joins");
+    assert_eq!(ranks(&verdicts), [1], "nobody enters until those inside had time to show themselves");
 }
 
 /// A store is wiped, and the server that gave out the tickets is gone. A server that has seen the line only before anybody joined

@@ -132,7 +132,8 @@ pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
 fn inside(rows: &[String], z: &BTreeMap<String, i64>, bits: impl Fn(&str) -> Vec<u8>) -> DumpInside {
     // The header of a zone that does not count them lacks these.
     let get = |name: &str| number::<u64>(z.get(name).copied().unwrap_or(0));
-    let unseen = Unseen { count: get("unseen"), until_ms: get("unseen_until") };
+    let (count, until_ms) = (get("unseen"), get("unseen_until"));
+    let unseen = Unseen { count, until_ms, is_told: get("unseen_told") == 1 };
     let mut dump = DumpInside { ended: get("ended"), unseen, ..DumpInside::default() };
     let mut segments: Vec<(u64, u64)> = rows
         .chunks_exact(2)

@@ -275,6 +275,25 @@ pub(crate) fn a_return_from_another_site_keeps_the_visit() {
     );
 }
 
+/// A proxy passes on what its visitors send. Their cookies may be long, and their header fields many.
+pub(crate) fn a_visitor_with_a_long_head_is_not_shut_out() {
+    let weir = Setup::new(&config(&zone("Z", 60_000, HELD), SITE)).start();
+    let many: Vec<(String, String)> = (0..200).map(|n| (format!("X-{n}"), "y".repeat(200))).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|(name, value)| (&name[..], &value[..])).collect();
+    let mut ada = Visitor::of(&weir);
+    ada.cookies.insert("big".to_owned(), "x".repeat(20_000));
+    assert_eq!((ada.rank(), ada.ask("GET /", &many).json()["waiting"]["rank"].as_u64()), (1, Some(1)));
+    ada.cookies.insert("bigger".to_owned(), "x".repeat(60_000));
+    let refused = ada.get("/");
+    assert_eq!((refused.status, refused.problem().as_str()), (431, "head_too_large"));
+    // Visitors themselves may not.
+    let config = config(&zone("Z", 60_000, HELD), SITE).replace("127.0.0.1", "127.0.0.2");
+    let weir = Setup::new(&config).start();
+    let mut eve = Visitor::of(&weir);
+    eve.cookies.insert("big".to_owned(), "x".repeat(9_000));
+    assert_eq!(eve.get("/").problem(), "head_too_large");
+}
+
 /// Requests without cookies begin a visit each, which nobody uses. One client has few of them.
 pub(crate) fn one_client_does_not_fill_a_zone_with_visits_that_nobody_uses() {
     let limited = "polling_period_ms = 500\nidle_timeout_s = 10\nmax_active = 40";

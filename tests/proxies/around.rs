@@ -143,6 +143,9 @@ pub(crate) fn a_visitor_gives_weir_no_options_and_no_long_head(kind: Kind) {
     ada.reaches("GET /", &[HTML], b"");
     let query = "q".repeat(4_500);
     ada.reaches(&format!("GET /search?{query}"), &[HTML], b"");
+    // Sites keep large cookies. HAProxy reads heads of 15 KiB.
+    let [one, two] = ["one", "two"].map(|name| format!("{name}={}", "x".repeat(6_000)));
+    ada.reaches("GET /", &[HTML, ("Cookie", &one), ("Cookie", &two)], b"");
     // Many lines of cookies are refused or read. The proxy lives, and the place behind them is the visitor's.
     for count in [20, 60, 97, 110, 400] {
         let mut head = "GET /shop/1 HTTP/1.1\r\nHost: shop.example\r\n".to_owned();

@@ -28,6 +28,8 @@ pub struct Unseen {
     pub count: u64,
     /// Until when they count.
     pub until_ms: u64,
+    /// Whether the number was remembered. Otherwise nobody knows it, and nobody enters until then.
+    pub is_told: bool,
 }
 
 /// The visits of one segment.
@@ -154,8 +156,19 @@ impl Inside {
         match policy.max_active {
             _ if sabotaged() => u64::MAX,
             0 => u64::MAX,
+            _ if self.is_blind(now_ms) => 0,
             most => u64::from(most).saturating_sub(self.most(now_ms)),
         }
+    }
+
+    /// Whether nobody knows yet how many people are inside.
+    fn is_blind(&self, now_ms: u64) -> bool {
+        !self.unseen.is_told && now_ms < self.unseen.until_ms
+    }
+
+    /// How many people may be inside, if that is known: what a restart remembers.
+    pub(crate) fn known(&self, now_ms: u64) -> Option<u64> {
+        (!self.is_blind(now_ms)).then(|| self.most(now_ms))
     }
 
     /// How many people may be inside: those who are counted, and those who have not shown themselves.
@@ -165,7 +178,7 @@ impl Inside {
 
     /// Begins to count. Nobody knows who is inside yet.
     pub(crate) fn begin(&mut self, policy: &Policy, now_ms: u64) {
-        self.unseen = Unseen { count: policy.max_active.into(), until_ms: now_ms + BLIND_MS };
+        self.unseen = Unseen { count: policy.max_active.into(), until_ms: now_ms + BLIND_MS, is_told: false };
     }
 
     /// Nobody counts any more. The next report forgets who was inside.
@@ -175,7 +188,7 @@ impl Inside {
 
     /// Counts people of whom only the number is known.
     pub(crate) fn expect(&mut self, count: u64, policy: &Policy, now_ms: u64) {
-        self.unseen = Unseen { count, until_ms: now_ms + visit_ms(policy) };
+        self.unseen = Unseen { count, until_ms: now_ms + visit_ms(policy), is_told: true };
     }
 
     /// The holder of a ticket entered.

@@ -19,6 +19,7 @@ mod at_once;
 mod check;
 mod connection;
 mod direct;
+mod engine;
 mod exchange;
 mod http2;
 mod io;
@@ -49,6 +50,10 @@ pub use tls::{Certificate, CertificateError, Tls};
 
 /// The longest head of a request, in bytes. hyper's buffer cannot be smaller.
 pub const MAX_HEAD: usize = 8_192;
+
+/// The longest head of a request with HTTP/1.1 from an address that has a [reserve](Observer::has_reserve), in bytes. Proxies pass on what
+/// their own clients send: a browser keeps 180 cookies of 4 KiB for a site, and nginx reads heads of 32 KiB.
+pub const MAX_HEAD_WITH_RESERVE: usize = 65_536;
 
 /// What the connections of a listener may use.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +100,7 @@ pub enum Refusal {
     TooManyOfClient(IpAddr),
     /// The bytes are not HTTP/1, or a request of a kind that RFC 9112 forbids.
     Malformed,
-    /// The head is longer than [`MAX_HEAD`].
+    /// The head is longer than [`MAX_HEAD`], or [`MAX_HEAD_WITH_RESERVE`].
     HeadTooLarge,
     /// The head took longer than [`Limits::header`].
     SlowHead,

@@ -39,8 +39,9 @@ use tower_service::Service;
 pub use requests::decode_body_early;
 
 use crate::{
-    Limits, MAX_HEAD, Observer, PerClient, Protocol, Refusal,
+    Limits, Observer, PerClient, Protocol, Refusal,
     connection::{Connection, LINGER_BYTES, Phase, Shared},
+    engine::Engines,
     http2,
     per_address::PerAddress,
     received::Received,
@@ -81,7 +82,7 @@ fn ticks(time: Duration) -> u32 {
 /// reply must end: it may be sent only when it is complete.
 pub struct Edge<M> {
     make_service: M,
-    engine: http1::Builder,
+    engines: Engines,
     max_open: usize,
     /// The most open connections of addresses that have no reserve.
     max_without_reserve: usize,
@@ -114,14 +115,9 @@ where
         limits: Limits,
         protocol: Protocol,
     ) -> Arc<Self> {
-        let mut engine = http1::Builder::new();
-        // `watch_deadlines` keeps the deadlines. A client may close its sending side and still wait for the reply.
-        engine.header_read_timeout(None).half_close(true);
-        // Replies are small: one buffer and one write cost less than a list of buffers.
-        engine.max_buf_size(MAX_HEAD).writev(false);
         Arc::new(Self {
             make_service,
-            engine,
+            engines: Engines::new(true),
             max_open: limits.connections,
             max_without_reserve: limits.connections.saturating_sub(limits.reserved),
             per_client: limits.per_client.map(PerAddress::new),

@@ -35,8 +35,9 @@ use tower_service::Service;
 pub use certificate::{Certificate, CertificateError};
 
 use crate::{
-    MAX_HEAD, Observer, Received, Refusal,
+    Observer, Received, Refusal,
     connection::{Connection, LINGER_BYTES, Phase},
+    engine::Engines,
     http2,
     link::Link,
     wire::Wire,
@@ -54,7 +55,7 @@ const HANDSHAKE: u8 = 22;
 pub struct Tls {
     acceptor: TlsAcceptor,
     certificate: Arc<Current>,
-    http1: conn::http1::Builder,
+    http1: Engines,
     http2: conn::http2::Builder<TokioExecutor>,
 }
 
@@ -82,11 +83,9 @@ impl Tls {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         // Clients that come back save most of the handshake, and the server keeps nothing for them.
         config.ticketer = Ticketer::new()?;
-        let mut http1 = conn::http1::Builder::new();
-        // `half_close`: a client that ends its side is gone. The end of the encryption is the end of the connection.
-        http1.header_read_timeout(None).half_close(false).max_buf_size(MAX_HEAD).writev(false);
         let acceptor = TlsAcceptor::from(Arc::new(config));
-        Ok(Arc::new(Self { acceptor, certificate, http1, http2: http2::engine() }))
+        // A client that ends its side is gone: the end of the encryption is the end of the connection.
+        Ok(Arc::new(Self { acceptor, certificate, http1: Engines::new(false), http2: http2::engine() }))
     }
 
     /// Uses another certificate for handshakes from now on. Connections stay as they are.
@@ -143,7 +142,8 @@ impl Tls {
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             Box::pin(http2::serve(&self.http2, stream, link, observer, service)).await;
         } else {
-            http1::serve(&self.http1, stream, link, observer, service).await;
+            let engine = self.http1.of(link.connection.has_reserve());
+            http1::serve(engine, stream, link, observer, service).await;
         }
     }
 }

@@ -76,7 +76,7 @@ codes! {
     TOO_MANY_CONNECTIONS = 429 "too_many_connections" "The client has too many open connections";
     TOO_MANY_REQUESTS = 429 "too_many_requests" "The client calls too often";
     TOO_MANY_STREAMS = 429 "too_many_streams" "The client has too many open streams; it can poll";
-    HEAD_TOO_LARGE = 431 "head_too_large" "The head is larger than 8,192 bytes or 32 fields";
+    HEAD_TOO_LARGE = 431 "head_too_large" "The head is too large";
     BUSY = 503 "busy" "Too many calls are waiting for the store";
     NO_PLACE = 503 "no_place" "A request that shows nothing to anybody takes no place";
     OVERLOADED = 503 "overloaded" "Too many connections are open";

@@ -24,7 +24,7 @@ pub struct Header {
     pub next: u64,
     /// The first page that is kept. All tickets before it are gone.
     pub base_page: u64,
-    /// How many people are inside; `None` where nobody counts.
+    /// How many people are inside; `None` where nobody counts, or where nobody knows it yet.
     pub inside: Option<u64>,
 }
 
@@ -87,7 +87,8 @@ impl Zone {
     pub fn take_delta(&mut self) -> Option<Delta> {
         let base_page = self.base * PAGES as u64;
         // Who they are is not kept: they show themselves.
-        let inside = (self.policy.max_active > 0).then(|| self.inside.most(self.now_ms));
+        let counts = self.policy.max_active > 0;
+        let inside = self.inside.known(self.now_ms).filter(|_| counts);
         let header = Header { epoch: self.epoch, next: self.next, base_page, inside };
         let mut pages = Vec::new();
         for (segment, first_page) in self.segments.iter_mut().zip((base_page..).step_by(PAGES)) {

@@ -596,3 +596,26 @@ fn whoever_left_still_counts_in_the_window_after_restarts() {
     zone.beat(&[], at(61_001));
     assert_eq!(zone.take_delta().expect("old").forgotten.len(), 3);
 }
+
+/// Nobody knows who is inside when a limit is set, so nobody enters for a minute. A restart in that minute begins another one; it does not
+/// take the limit for people who are there.
+#[test]
+fn a_restart_in_the_pause_after_a_limit_was_set_begins_another_pause() {
+    let limited = Policy { max_active: 5, ..policy(600) };
+    let mut zone = Zone::new(policy(600), EPOCH, at(0));
+    zone.set_policy(limited, at(10));
+    let mut header = zone.take_delta().expect("new").header;
+    for restart in 1..=3 {
+        let image = Image { header, pages: vec![], entries: vec![], bound: vec![] };
+        zone = Zone::restore(limited, image, at(20_000 * restart)).expect("consistent");
+        zone.beat(&[], at(20_000 * restart + 1));
+        header = zone.take_delta().map_or(header, |delta| delta.header);
+    }
+    // A higher limit says nothing about who is inside.
+    zone.set_policy(Policy { max_active: 50, ..limited }, at(70_000));
+    assert_eq!(position(&zone.join(1, at(119_000)).verdicts[0]).rank, 1);
+    assert!(is_in(&zone.enter(&[claim(0)], at(120_001)).verdicts[0]));
+    // From then on the number is known, and a restart remembers it.
+    let delta = zone.take_delta().expect("an entry");
+    assert_eq!(delta.header.inside, Some(1));
+}

@@ -235,7 +235,7 @@ where
             connection.unpark();
             let service = service_fn(|request| respond(connection, service, request));
             let io = TokioIo::new(ConnectionIo::new(Arc::clone(connection), unparsed));
-            let mut engine = self.engine.serve_connection(io, service);
+            let mut engine = self.engines.of(connection.has_reserve()).serve_connection(io, service);
             let served = poll_fn(|cx| match Pin::new(&mut engine).poll(cx) {
                 Poll::Ready(served) => Poll::Ready(Some(served)),
                 Poll::Pending if connection.is_taken_over() => Poll::Ready(None),

@@ -531,7 +531,7 @@ impl Memory {
             start: self.header.start,
             born: self.header.born,
             floor: self.header.floor,
-            inside: self.header.inside.most,
+            inside: self.header.known_inside(),
             clock: self.clock,
             past: self.past.clone(),
             servers: self.servers.clone(),
@@ -553,8 +553,8 @@ pub(super) struct Witness {
     pub(super) start: u64,
     pub(super) born: u64,
     pub(super) floor: u64,
-    /// How many people may be inside.
-    pub(super) inside: u64,
+    /// How many people may be inside; nothing if this server does not know.
+    pub(super) inside: Option<u64>,
     pub(super) clock: ClockReading,
     pub(super) past: Bytes,
     pub(super) servers: Vec<String>,

@@ -84,7 +84,7 @@ impl<C: Client> Redis<C> {
             args.extend([text(witness.epoch), text(witness.rev), text(witness.next), text(witness.base)]);
             args.extend([text(witness.start), text(witness.born), text(witness.floor)]);
             args.push(text(u32::from(is_last && i + 1 == count)));
-            args.push(text(witness.inside));
+            args.push(witness.inside.map_or_else(|| text(-1), text));
             args.push(witness.servers.join(" ").into());
             args.push(names.clone().into());
             args.push(witness.past.clone());

@@ -72,6 +72,8 @@ pub(super) struct Inside {
     pub(super) ended: u64,
     /// How many may be inside at this instant.
     pub(super) most: u64,
+    /// Whether nobody knows yet how many are inside.
+    pub(super) is_blind: bool,
     /// The segments in which anybody is inside, or left lately.
     pub(super) from: u64,
     pub(super) end: u64,
@@ -103,6 +105,11 @@ fn numbers_of(header: &[u8]) -> usize {
 }
 
 impl Header {
+    /// How many may be inside; nothing where nobody counts, or where nobody knows it yet.
+    pub(super) fn known_inside(&self) -> Option<u64> {
+        (self.policy.max_active > 0 && !self.inside.is_blind).then_some(self.inside.most)
+    }
+
     /// The people inside, where their number is limited.
     pub(super) fn occupancy(&self) -> Option<Occupancy> {
         let (people, max_active) = (self.inside, self.policy.max_active);
@@ -158,10 +165,11 @@ impl Header {
         let inside = if count == PLAIN_NUMBERS {
             Inside::default()
         } else {
-            let (count, ended, unseen, unseen_until, _unseen_told) =
+            let (count, ended, unseen, unseen_until, unseen_told) =
                 (next!(), next!(), next!(), next!(), next!());
-            let most = count + if now < unseen_until { unseen } else { 0 };
-            Inside { count, ended, most, from: next!(), end: next!() }
+            let counts = now < unseen_until;
+            let most = count + if counts { unseen } else { 0 };
+            Inside { count, ended, most, is_blind: counts && unseen_told == 0, from: next!(), end: next!() }
         };
         Ok(Self {
             epoch,

@@ -171,8 +171,10 @@ mod tests {
         let visit = |seq| Visit { epoch: 7, seq, began_s: 0, seen_s: 0, address: 0 };
         let now = Instant::now();
         let begin = |client, seqs: std::ops::Range<u64>, now| {
-            seqs.map_while(|seq| unused.permit(&zone, &policy, client, now).map(|permit| permit.began(&visit(seq))))
-                .count()
+            seqs.map_while(|seq| {
+                unused.permit(&zone, &policy, client, now).map(|permit| permit.began(&visit(seq)))
+            })
+            .count()
         };
         assert_eq!(begin(eve, 0..50, now), 10, "an eighth");
         assert_eq!(begin(ada, 50..53, now), 3);
