@@ -22,13 +22,17 @@ use crate::{
 
 static BINARY: OnceLock<PathBuf> = OnceLock::new();
 
-/// The binary, built by the same cargo as users build it, without the features that other tests enable in its crates.
+/// The binary.
 pub(crate) fn binary() -> &'static Path {
     BINARY.get_or_init(|| build("weir"))
 }
 
-/// Builds the program of the package of the same name.
+/// The program of the package of the same name: that of `WEIR_BIN` or `LOADGEN_BIN` if there is one, as in `scripts/test`, which has
+/// compiled it; otherwise it is built.
 pub(crate) fn build(program: &str) -> PathBuf {
+    if let Some(given) = env::var_os(format!("{}_BIN", program.to_uppercase())) {
+        return given.into();
+    }
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
         // Always both packages, so that their dependencies have the same features and are compiled once.

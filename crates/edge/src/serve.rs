@@ -23,7 +23,7 @@ use bytes::Bytes;
 use hyper::{
     Request, Response,
     body::Body,
-    server::conn::{self, http1},
+    server::conn,
 };
 use hyper_util::rt::TokioExecutor;
 use tokio::{
