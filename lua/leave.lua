@@ -37,9 +37,12 @@ local function give_up(s, seq, bit)
   call('ZREM', KEYS[3], int(seq))
   z.evicted = z.evicted + 1
   if z.now < z.recover_until then
-    -- A server may still remember that it waits. It does not wait again, as if it had entered.
+    -- A server may still remember that it waits. It does not wait again, as if it had entered and left: without a life, no server is
+    -- asked for the entry.
     call('SETBIT', s.lost_key, bit, 1)
     call('SETBIT', s.lost_key, SEGMENT + bit, 1)
+    call('SETRANGE', s.entry_key, bit * 12, pack('>I6I4I2', z.now, unix_s(), 0))
+    s.stamped = 1
   end
 end
 

@@ -511,6 +511,10 @@ impl World {
                 && self.now() > joined + after
             {
                 self.audit(|auditor| auditor.left(number));
+                // Some close the app, and some say that they go. Whoever is inside says so at the end of the visit.
+                if let (true, Some(token)) = (number.is_multiple_of(2) && !stays, token) {
+                    self.give_up(number, &user, token, &mut random).await;
+                }
                 return;
             }
             if let Some((after, length)) = nap
@@ -555,6 +559,23 @@ impl World {
                 Some(Err(_)) | None => RETRY_MS,
             };
             sleep(Duration::from_millis(pause_ms)).await;
+        }
+    }
+
+    /// A user gives up the place, or the entry of an app that keeps its ticket, and tries the ticket again later, by any server.
+    async fn give_up(&self, number: usize, user: &User, token: Token, random: &mut Random) {
+        let Some(server) = self.reach(user, random) else { return };
+        let asked = server.client.runs();
+        if tokio::time::timeout(Duration::from_millis(PATIENCE_MS), asked).await.is_err() {
+            return;
+        }
+        self.audit(|auditor| auditor.gives_up(number));
+        let answer = server.gate.leave_with(self.zone.as_str(), &token, 0).await;
+        let now = self.now();
+        self.audit(|auditor| auditor.gave_up(now, number, &answer));
+        for _ in 0..2 {
+            sleep(Duration::from_millis(3_500 + random.bits() % 10_000)).await;
+            self.call(number, user, Some(token), random).await;
         }
     }
 

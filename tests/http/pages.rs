@@ -32,6 +32,8 @@ pub(crate) fn pages_are_served_with_their_policy_and_cached() {
     assert_eq!(ask(&weir, "/wait/Z?lang=ko", &known).status, 304);
     assert_eq!(ask(&weir, "/wait/Z?lang=en", &known).status, 200, "another language is another page");
     assert_eq!(weir.get("/wait/NOWHERE").status, 404);
+    let slash = weir.get("/wait/Z/?lang=ko");
+    assert_eq!((slash.status, slash.header("location")), (308, Some("../Z?lang=ko")));
     for nothing in ["/wait/", "/wait/a/b", "/wait-assets/nothing.js", "/wait-assets/page.html"] {
         let reply = weir.get(nothing);
         assert_eq!((reply.status, reply.json()["code"].as_str()), (404, Some("not_found")), "{nothing}");

@@ -51,7 +51,8 @@ impl Notice {
     /// The longest language tag, in characters.
     pub const LANGUAGE_LEN_MAX: usize = 35;
 
-    /// Makes a notice of languages and texts. If a language comes twice, the later text counts.
+    /// Makes a notice of languages and texts. If a language comes twice, the later text counts. A line may end with a carriage return and
+    /// a line feed; the carriage return is left out.
     ///
     /// # Errors
     /// The first [`NoticeFault`], in the order of the texts; too many languages are reported last.
@@ -60,7 +61,7 @@ impl Notice {
     ) -> Result<Self, NoticeFault> {
         let mut notice = BTreeMap::new();
         for (language, text) in texts {
-            let (language, text) = (language.as_ref(), text.as_ref());
+            let (language, text) = (language.as_ref(), text.as_ref().replace("\r\n", "\n"));
             if !is_language(language) {
                 return Err(NoticeFault::Language(language.chars().take(Self::LANGUAGE_LEN_MAX).collect()));
             }

@@ -14,13 +14,13 @@ pub use fields::{
     UsedBy as FieldUsedBy,
 };
 
-/// The name of a zone: 1 to 64 characters of `A-Z a-z 0-9 _ . : -`. Cheap to clone.
+/// The name of a zone: 1 to 64 characters of `A-Z a-z 0-9 _ . : -`. Not `.` or `..`, which clients cut out of addresses. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ZoneId(Arc<str>);
 
 /// The text is not a valid zone name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a zone's id is 1 to 64 of A-Z a-z 0-9 _ . : -")]
+#[error("a zone's id is 1 to 64 of A-Z a-z 0-9 _ . : -, and neither . nor ..")]
 pub struct ZoneIdFault;
 
 impl ZoneId {
@@ -30,11 +30,12 @@ impl ZoneId {
     /// Parses a name.
     ///
     /// # Errors
-    /// [`ZoneIdFault`] if the text is empty, too long, or has other characters.
+    /// [`ZoneIdFault`] if the text is empty, too long, has other characters, or is `.` or `..`.
     pub fn parse(text: &str) -> Result<Self, ZoneIdFault> {
         let fits = (1..=Self::MAX_LEN).contains(&text.len());
         let right = |b: u8| b.is_ascii_alphanumeric() || b"_.:-".contains(&b);
-        if fits && text.bytes().all(right) { Ok(Self(text.into())) } else { Err(ZoneIdFault) }
+        let is_step = matches!(text, "." | "..");
+        if fits && !is_step && text.bytes().all(right) { Ok(Self(text.into())) } else { Err(ZoneIdFault) }
     }
 
     /// The name as text.

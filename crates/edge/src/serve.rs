@@ -20,11 +20,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use hyper::{
-    Request, Response,
-    body::Body,
-    server::conn,
-};
+use hyper::{Request, Response, body::Body, server::conn};
 use hyper_util::rt::TokioExecutor;
 use tokio::{
     io::{Interest, unix::AsyncFd},

@@ -135,7 +135,8 @@ async fn serve(
                 config.max_connections,
                 Uncounted::new(&config.trusted_proxies, &config.limit.carrier_nats),
             )
-            .with_reserve_for(&config.trusted_proxies),
+            .with_reserve_for(&config.trusted_proxies)
+            .readable_for(&config.cors_origins),
         ),
         limits(
             config.max_connections,

@@ -263,7 +263,8 @@ impl Settings {
             Some(SettingValue { value: Value::List(texts), origin }) => {
                 Origins::new(texts).map_err(|text| {
                     origin.fault(format!(
-                        "`{text}` is not an origin; write one as in https://shop.example, or * for any"
+                        "`{text}` is not an origin as browsers send it; write one as in https://shop.example, without a path and \
+                         without the usual port, or * for any"
                     ))
                 })?
             }

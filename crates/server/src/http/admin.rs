@@ -216,7 +216,7 @@ async fn read_request(
 ) -> Result<Bytes, Problem> {
     let caller = state.guard.load().admit(head.version, &head.uri, &head.headers)?;
     guard::says_json(&head.method, &head.headers, !body.is_end_stream())?;
-    super::body::check(&head.headers, &body, MAX_BODY)?;
+    super::body::check_change(&head.headers, &body, MAX_BODY)?;
     let bytes = super::body::read(&mut body, MAX_BODY, state.intake.body_timeout).await?;
     head.extensions.insert(Author {
         name: caller.name.to_string(),

@@ -43,6 +43,14 @@ pub(super) fn check(headers: &HeaderMap, body: &impl Body, most: usize) -> Resul
     check_kind(headers, body, most, &["application/json"])
 }
 
+/// Like [`check`], for operators: a change may say that it is one ([RFC 7396](https://www.rfc-editor.org/rfc/rfc7396)).
+///
+/// # Errors
+/// As [`check`].
+pub(super) fn check_change(headers: &HeaderMap, body: &impl Body, most: usize) -> Result<(), Problem> {
+    check_kind(headers, body, most, &["application/json", "application/merge-patch+json"])
+}
+
 /// Like [`check`], for a call that pages make by `navigator.sendBeacon`, which sends a string as plain text.
 ///
 /// # Errors

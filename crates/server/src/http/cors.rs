@@ -1,7 +1,8 @@
 //! Which pages of other origins may call ([CORS](https://fetch.spec.whatwg.org/#http-cors-protocol)).
 //!
 //! Invariant: an origin that is not configured is not allowed. A call needs nothing but a token, so credentials are never allowed there.
-//! A visitor of a proxy has the place in a cookie: only pages of origins that are listed by name read a reply to such a request.
+//! A page that may call may send any header: those that Weir does not know do nothing, and tools add theirs to every call of a page
+//! (`traceparent`, `baggage`, `sentry-trace`). A visitor of a proxy has the place in a cookie: only pages of origins that are listed by name read a reply to such a request.
 
 use std::fmt;
 
@@ -12,15 +13,23 @@ use hyper::{
     header::{
         ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
         ACCESS_CONTROL_ALLOW_ORIGIN, ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE,
-        ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue, ORIGIN, VARY,
+        ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, HeaderMap, HeaderValue, ORIGIN, VARY,
     },
 };
+
+use super::problem::{FOREIGN_ORIGIN, Problem};
 
 /// The origins of pages that may call; see [`Origins::new`].
 #[derive(Clone, Debug, Default)]
 pub struct Origins(Vec<HeaderValue>);
 
 const ANY: &str = "*";
+
+/// The headers of other replies than plain ones that a page may read.
+const READABLE: HeaderValue = HeaderValue::from_static("Retry-After, RateLimit, RateLimit-Policy");
+
+/// The longest list of headers that a page may ask for, in bytes.
+const MOST_ASKED: usize = 1_024;
 
 impl Origins {
     /// These origins, as browsers send them (`https://shop.example`). `*` allows any.
@@ -30,8 +39,12 @@ impl Origins {
     pub fn new(origins: &[String]) -> Result<Self, &str> {
         let read = |text: &str| {
             let (_, rest) = text.split_once("://").unwrap_or_default();
+            // Browsers leave the usual port out.
+            let has_usual_port = text.starts_with("https://") && text.ends_with(":443")
+                || text.starts_with("http://") && text.ends_with(":80");
             let is_origin = text == ANY
                 || !rest.is_empty()
+                    && !has_usual_port
                     && !rest.contains(['/', '?', '#', '@', ',', '*'])
                     && text.bytes().all(|byte| byte.is_ascii_graphic() && !byte.is_ascii_uppercase());
             HeaderValue::from_str(text).ok().filter(|_| is_origin)
@@ -53,27 +66,39 @@ impl Origins {
         self.0.iter().any(is_allowed).then(|| origin.clone())
     }
 
-    /// The answer to a browser that asks whether its page may use `method`. None where the request asks something else, or the
-    /// page may not call.
-    #[must_use]
-    pub fn preflight(
+    /// The answer to a browser that asks whether its page may use `method`. None where the request asks something else.
+    ///
+    /// # Errors
+    /// [`FOREIGN_ORIGIN`] if the page may not call.
+    pub(super) fn preflight(
         &self,
         asked: &Method,
         headers: &HeaderMap,
         method: &Method,
-    ) -> Option<Response<Full<Bytes>>> {
+    ) -> Option<Result<Response<Full<Bytes>>, Problem>> {
         let asks = *asked == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-        if !asks || self.allowed(headers).is_none() {
-            return None;
+        let page = headers.get(ORIGIN).filter(|_| asks)?;
+        if self.allowed(headers).is_none() {
+            let page: String = String::from_utf8_lossy(page.as_bytes()).chars().take(128).collect();
+            let what = format!(
+                "a page of {page} wants to call; if it is a page of yours, list its origin in `cors_origins`"
+            );
+            return Some(Err(Problem::new(FOREIGN_ORIGIN, what)));
         }
+        let is_list = |list: &&HeaderValue| {
+            let is_of_list = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~, ".contains(byte);
+            list.len() <= MOST_ASKED && list.as_bytes().iter().all(is_of_list)
+        };
+        let asked_for = headers.get(ACCESS_CONTROL_REQUEST_HEADERS).filter(is_list).cloned();
+        let usual = HeaderValue::from_static("content-type, last-event-id");
         let mut response = Response::new(Full::default());
         *response.status_mut() = StatusCode::NO_CONTENT;
         let headers = response.headers_mut();
         let method = HeaderValue::from_str(method.as_str()).expect("a method is a word");
         headers.insert(ACCESS_CONTROL_ALLOW_METHODS, method);
-        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("content-type, last-event-id"));
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, asked_for.unwrap_or(usual));
         headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("7200"));
-        Some(response)
+        Some(Ok(response))
     }
 
     /// Tells the browser whether the page may read the response. `allowed` is what [`Origins::allowed`] returned.
@@ -84,8 +109,16 @@ impl Origins {
         response.insert(VARY, HeaderValue::from_static("Origin"));
         if let Some(origin) = allowed {
             response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-            let readable = HeaderValue::from_static("Retry-After, RateLimit, RateLimit-Policy");
-            response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, readable);
+            response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, READABLE);
+        }
+    }
+
+    /// The same for a refusal that is sent before the request is read, so that nobody knows whose page it is. It says the same to
+    /// everybody, so if any page may call, each may read it.
+    pub(super) fn write_for_any(&self, response: &mut HeaderMap) {
+        if !self.0.is_empty() {
+            response.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static(ANY));
+            response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, READABLE);
         }
     }
 
@@ -119,7 +152,8 @@ mod tests {
 
     #[test]
     fn only_origins_are_accepted() {
-        let right = origins(&["https://shop.example", "http://127.0.0.1:3000", "*", "capacitor://localhost"]);
+        let right =
+            origins(&["https://shop.example:80", "http://127.0.0.1:3000", "*", "capacitor://localhost"]);
         assert!(Origins::new(&right).is_ok());
         for wrong in [
             "",
@@ -128,6 +162,8 @@ mod tests {
             "https://shop.example/",
             "https://*.example",
             "https://Shop.example",
+            "https://shop.example:443",
+            "http://shop.example:80",
         ] {
             assert_eq!(Origins::new(&origins(&[wrong])).expect_err(wrong), wrong);
         }

@@ -19,6 +19,7 @@ use tokio::time::Instant;
 
 use super::{
     clients::Uncounted,
+    cors::Origins,
     problem::{HEAD_TOO_LARGE, MALFORMED_HTTP, Problem, SLOW_HEAD},
 };
 use crate::metrics::{Connections, Metrics, Route};
@@ -33,6 +34,8 @@ pub struct ListenerObserver {
     uncounted: Uncounted,
     /// The addresses that a part of the connections is kept for.
     trusted_proxies: Vec<IpNet>,
+    /// The origins of pages that may read refusals.
+    cors_origins: Origins,
     started: Instant,
     /// When the log named a client that has too many connections, in seconds after `started` and 1.
     warned_s: AtomicU64,
@@ -55,6 +58,7 @@ impl ListenerObserver {
             connections: None,
             uncounted: Uncounted::default(),
             trusted_proxies: Vec::new(),
+            cors_origins: Origins::default(),
             started: Instant::now(),
             warned_s: AtomicU64::new(0),
         }
@@ -64,6 +68,13 @@ impl ListenerObserver {
     #[must_use]
     pub fn with_reserve_for(mut self, trusted_proxies: &[IpNet]) -> Self {
         self.trusted_proxies = trusted_proxies.to_vec();
+        self
+    }
+
+    /// Lets pages of these origins read the refusals.
+    #[must_use]
+    pub fn readable_for(mut self, cors_origins: &Origins) -> Self {
+        self.cors_origins = cors_origins.clone();
         self
     }
 
@@ -132,6 +143,7 @@ impl Observer for ListenerObserver {
         let body = problem.body().into();
         let mut reply = problem.into_reply().map(|_| body);
         reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        self.cors_origins.write_for_any(reply.headers_mut());
         reply
     }
 }

@@ -13,7 +13,7 @@ use axum::{
     body::Body,
     extract::{FromRef, Request, State},
     middleware::{Next, from_fn, from_fn_with_state},
-    response::Response,
+    response::{IntoResponse as _, Response},
     routing::MethodRouter,
 };
 use bytes::Bytes;
@@ -23,7 +23,7 @@ use http_body_util::{Either, Full};
 use hyper::{
     Method,
     body::Body as _,
-    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
+    header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
 };
 use tokio::time::Instant;
 use tower_service::Service as _;
@@ -102,6 +102,7 @@ pub(super) fn endpoints() -> Vec<Endpoint<PublicState>> {
         Endpoint::documented(Route::Stream, routes!(stream::stream)),
         Endpoint::documented(Route::Notice, routes!(wait::handlers::notice)),
         Endpoint::documented(Route::Page, routes!(wait::handlers::page)),
+        Endpoint::get(Route::Page, "/wait/{zone}/", wait::handlers::page_with_slash),
         Endpoint::documented(Route::Asset, routes!(wait::handlers::library)),
         Endpoint::get(Route::Asset, "/wait-assets/{name}", wait::handlers::asset),
         Endpoint::documented(Route::Jwks, routes!(jwks)),
@@ -121,6 +122,8 @@ async fn jwks(State(state): State<PublicState>) -> hyper::Response<Full<Bytes>> 
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/jwk-set+json"));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("public, max-age=300"));
+    // They are public: a page of any site may check a pass.
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
     response
 }
 
@@ -148,7 +151,8 @@ async fn preflight(
     next: Next,
 ) -> Response {
     match state.cors_origins.preflight(request.method(), request.headers(), &method) {
-        Some(preflight) => boxed(preflight),
+        Some(Ok(preflight)) => boxed(preflight),
+        Some(Err(problem)) => problem.into_response(),
         None => next.run(request).await,
     }
 }

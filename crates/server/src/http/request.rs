@@ -1,14 +1,14 @@
 //! Parses the bodies of the two calls that apps poll.
 //!
-//! Invariant: a correct request is read in one pass and borrows from the body. Only a wrong one is read twice, to say what is
-//! wrong with it.
+//! Apps send fields of their own, and new releases send more; the server ignores what it does not know. Invariant: a correct request is
+//! read in one pass and borrows from the body. Only a wrong one is read twice, to say what is wrong with it.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::problem::{MALFORMED_JSON, MISSING_FIELD, Problem, UNKNOWN_FIELD, WRONG_TYPE};
+use super::problem::{MALFORMED_JSON, MISSING_FIELD, Problem, WRONG_TYPE};
 
 /// A call of an app.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Ask<'a> {
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[serde(rename_all = "camelCase")]
 struct Body<'a> {
     #[serde(borrow)]
     zone_id: Cow<'a, str>,
@@ -66,10 +66,7 @@ fn explain(body: &[u8], entry: bool) -> Problem {
             "zoneId" => false,
             "token" => !entry,
             "clientIp" | "clientAgent" => true,
-            other => {
-                let shown: String = other.chars().take(64).collect();
-                return Problem::new(UNKNOWN_FIELD, format!("`{shown}`"));
-            }
+            _ => continue,
         };
         if !(value.is_string() || value.is_null() && may_be_null) {
             return Problem::new(WRONG_TYPE, format!("`{name}` must be a string"));
@@ -99,6 +96,44 @@ mod tests {
         assert_eq!(ask(r#"{"zone\u0049d":"\u005a","token":"t"}"#, true).zone, "Z");
     }
 
+    proptest::proptest! {
+        /// Whatever else an app sends, a request whose known fields are right is accepted.
+        #[test]
+        fn other_fields_are_ignored(
+            others in proptest::collection::btree_map("[a-zA-Z_$ \u{e4}]{0,12}", json(), 0..6),
+            entry in proptest::bool::ANY,
+        ) {
+            let mut fields: serde_json::Map<String, Value> = others.into_iter().collect();
+            for name in ["clientIp", "clientAgent"] {
+                fields.remove(name);
+            }
+            fields.insert("zoneId".to_owned(), "Z".into());
+            fields.insert("token".to_owned(), "t".into());
+            let body = Value::Object(fields).to_string();
+            let ask = parse(body.as_bytes(), entry).expect("right");
+            proptest::prop_assert_eq!((&*ask.zone, ask.token.as_deref()), ("Z", Some("t")));
+        }
+    }
+
+    /// Any JSON.
+    fn json() -> impl proptest::strategy::Strategy<Value = Value> {
+        use proptest::prelude::*;
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            any::<f64>().prop_map(Value::from),
+            any::<String>().prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 16, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::btree_map(any::<String>(), inner, 0..4)
+                    .prop_map(|fields| Value::Object(fields.into_iter().collect())),
+            ]
+        })
+    }
+
     #[test]
     fn wrong_requests_say_what_is_wrong() {
         let cases: &[(&[u8], bool, &str, &str)] = &[
@@ -114,7 +149,7 @@ mod tests {
             (b"{\"zoneId\":\"Z\",\"token\":{}}", false, "wrong_type", "`token` must be a string"),
             (b"{\"zoneId\":\"Z\",\"token\":null}", true, "wrong_type", "`token` must be a string"),
             (b"{\"zoneId\":\"Z\",\"clientIp\":1e999}", true, "malformed_json", "at line 1, column 30"),
-            (b"{\"zoneId\":\"Z\",\"zone\":\"Z\"}", false, "unknown_field", "`zone`"),
+            (b"{\"zoneID\":\"Z\",\"zone\":\"Z\"}", false, "missing_field", "`zoneId`"),
             (b"{}", false, "missing_field", "`zoneId`"),
             (b"{\"zoneId\":\"Z\"}", true, "missing_field", "`token`"),
             (b"{\"zoneId\":\"Z\",\"zoneId\":\"Z\"}", false, "malformed_json", "a field is there twice"),

@@ -135,7 +135,7 @@ struct StreamRequest<'a> {
 
 impl<'a> StreamRequest<'a> {
     fn read(query: Option<&'a str>, headers: &'a HeaderMap) -> Result<Self, Problem> {
-        let [zone, token] = fields(query, ["zone", "token"])?;
+        let [zone, token] = fields(query, ["zone", "token"], Others::Ignored)?;
         // It is newer than the token in the address, which never changes.
         let last = headers.get(LAST_EVENT_ID).map(HeaderValue::as_bytes).filter(|last| !last.is_empty());
         let token = last.map(String::from_utf8_lossy).or(token);
@@ -144,17 +144,30 @@ impl<'a> StreamRequest<'a> {
     }
 }
 
+/// What happens to a field of a query whose name is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Others {
+    /// It is ignored: libraries of apps and caches add fields of their own.
+    Ignored,
+    /// It is refused: an operator may have misspelled it.
+    Refused,
+}
+
 /// The fields of a query, each at most once.
 ///
 /// # Errors
-/// A field of another name, or one that is there twice.
+/// A field that is there twice, or one of another name, if those are refused.
 pub(super) fn fields<'a, const N: usize>(
     query: Option<&'a str>,
     names: [&str; N],
+    others: Others,
 ) -> Result<[Option<Cow<'a, str>>; N], Problem> {
     let mut found = [const { None }; N];
     for (name, value) in parse(query.unwrap_or_default().as_bytes()) {
         let Some(at) = names.iter().position(|known| *known == name) else {
+            if others == Others::Ignored {
+                continue;
+            }
             let shown: String = name.chars().take(64).collect();
             return Err(Problem::new(UNKNOWN_FIELD, format!("`{shown}`, in the address")));
         };
@@ -214,11 +227,12 @@ mod tests {
         );
         assert_eq!(StreamRequest::read(Some("zone=Z&token=t"), &back), at("Z", "newer"));
         assert_eq!(StreamRequest::read(Some("zone=Z"), &back), at("Z", "newer"));
+        assert_eq!(StreamRequest::read(Some("zone=Z&token=t&lastEventId=1&_=2&_=3"), &none), at("Z", "t"));
         for (query, code, word) in [
             (None, MISSING_FIELD, "`zone`"),
             (Some("zone=Z"), MISSING_FIELD, "`token`"),
             (Some("token=t"), MISSING_FIELD, "`zone`"),
-            (Some("zoneId=Z&token=t"), UNKNOWN_FIELD, "`zoneId`"),
+            (Some("zoneId=Z&token=t"), MISSING_FIELD, "`zone`"),
             (Some("zone=Z&zone=Z&token=t"), WRONG_TYPE, "`zone`"),
         ] {
             let problem = StreamRequest::read(query, &none).expect_err("refused");

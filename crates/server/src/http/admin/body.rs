@@ -76,6 +76,10 @@ pub(super) fn leaver(body: &[u8], zone: &ZoneId) -> Result<(String, Claim), Prob
     rest(&fields, "")?;
     let entry = jti.strip_prefix(zone.as_str()).and_then(|rest| rest.strip_prefix('/')?.split_once('/'));
     let (epoch, seq) = entry.ok_or_else(wanted)?;
+    // Readers of numbers take a plus sign, too.
+    if epoch.starts_with('+') || seq.starts_with('+') {
+        return Err(wanted());
+    }
     let epoch = u32::from_str_radix(epoch, 16).map_err(|_| wanted())?;
     // A ticket's number is below 2^48.
     let seq = seq.parse().ok().filter(|seq| *seq < 1_u64 << 48).ok_or_else(wanted)?;
@@ -114,8 +118,9 @@ fn definition(mut fields: Object, old: &Definition) -> Result<Definition, Proble
     rest(&fields, "")?;
     let policy = match given.0 {
         None => old.policy,
+        Some(Value::Null) => Policy::default(),
         Some(Value::Object(fields)) => policy(fields, old.policy)?,
-        Some(_) => return Err(wrong("policy", "an object")),
+        Some(_) => return Err(wrong("policy", "an object, or null")),
     };
     let notice = match given.1 {
         None => old.notice.clone(),
@@ -126,6 +131,7 @@ fn definition(mut fields: Object, old: &Definition) -> Result<Definition, Proble
     Ok(Definition { policy, notice })
 }
 
+/// `null` gives a field its default.
 fn policy(fields: Object, mut policy: Policy) -> Result<Policy, Problem> {
     let mut numbers = Object::new();
     for (name, value) in fields {
@@ -134,6 +140,9 @@ fn policy(fields: Object, mut policy: Policy) -> Result<Policy, Problem> {
             return rest(&Object::from_iter([(name, value)]), "policy.").map(|()| policy);
         };
         match field.kind {
+            _ if value.is_null() => {
+                field.set(&mut policy, field.default());
+            }
             FieldKind::Word { words, .. } => {
                 if !value.as_str().is_some_and(|word| field.set_word(&mut policy, word)) {
                     return Err(wrong(&path, &format!("one of {}", words.join(", "))));
@@ -258,6 +267,11 @@ mod tests {
         assert_eq!(create(br#"{"id":"A"}"#).expect("right").1, Definition::default());
         assert_eq!(replace(br#"{"policy":{}}"#).expect("right"), Definition::default());
         assert_eq!(draining(br#"{"draining":true}"#), Ok(true));
+        // As RFC 7396 says, null takes a value away.
+        let changed = merge(br#"{"policy":{"mode":null,"admit_per_minute":null}}"#, &old()).expect("right");
+        let (mode, admit_per_minute) = (Policy::default().mode, Policy::default().admit_per_minute);
+        assert_eq!(changed.policy, Policy { mode, admit_per_minute, ..old().policy });
+        assert_eq!(merge(br#"{"policy":null}"#, &old()).expect("right").policy, Policy::default());
     }
 
     #[test]
@@ -270,15 +284,15 @@ mod tests {
         let many: Vec<_> = (b'a'..=b'i').map(|letter| format!(r#""x{}":"x""#, char::from(letter))).collect();
         let many = format!(r#"{{"notice":{{{}}}}}"#, many.join(","));
         type Read<'a> = &'a dyn Fn(&str) -> Result<(), Problem>;
-        let cases: [(Read<'_>, &str, &str, &str); 29] = [
+        let cases: [(Read<'_>, &str, &str, &str); 28] = [
             (&patch, "", "malformed_json", "at line 1, column 0"),
             (&patch, "[]", "wrong_type", "the body must be a JSON object"),
             (&patch, r#"{"colour":1}"#, "unknown_field", "`colour`"),
             (&patch, r#"{"policy":{"colour":1}}"#, "unknown_field", "`policy.colour`"),
-            (&patch, r#"{"policy":null}"#, "wrong_type", "`policy` must be an object"),
+            (&patch, r#"{"policy":7}"#, "wrong_type", "`policy` must be an object, or null"),
             (
                 &patch,
-                r#"{"policy":{"mode":null}}"#,
+                r#"{"policy":{"mode":7}}"#,
                 "wrong_type",
                 "`policy.mode` must be one of auto, hold, open, closed",
             ),
@@ -289,7 +303,6 @@ mod tests {
                 "wrong_type",
                 "`policy.admit_per_minute` must be a whole number",
             ),
-            (&patch, r#"{"policy":{"admit_per_minute":null}}"#, "wrong_type", "`policy.admit_per_minute`"),
             (&patch, r#"{"policy":{"admit_per_minute":1.5}}"#, "wrong_type", "`policy.admit_per_minute`"),
             (
                 &patch,

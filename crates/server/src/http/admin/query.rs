@@ -12,7 +12,7 @@ use crate::{
     access::Caller,
     http::{
         problem::{Problem, UNKNOWN_ZONE, WRONG_TYPE},
-        stream::fields,
+        stream::{Others, fields},
     },
     stats::MINUTES,
 };
@@ -54,7 +54,7 @@ impl<S: Sync> FromRequestParts<S> for NoQuery {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let [] = fields(parts.uri.query(), [])?;
+        let [] = fields(parts.uri.query(), [], Others::Refused)?;
         Ok(Self)
     }
 }
@@ -66,7 +66,7 @@ impl<S: Sync> FromRequestParts<S> for DryRun {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        let [dry_run] = fields(parts.uri.query(), ["dry_run"])?;
+        let [dry_run] = fields(parts.uri.query(), ["dry_run"], Others::Refused)?;
         match dry_run.as_deref() {
             None | Some("false") => Ok(Self(false)),
             Some("true") => Ok(Self(true)),

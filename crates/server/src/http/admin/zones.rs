@@ -26,7 +26,7 @@ use crate::{
     http::{
         body::Whole,
         problem::{NOTHING_TO_LEAVE, Problem, UNKNOWN_ZONE},
-        stream::fields,
+        stream::{Others, fields},
     },
 };
 
@@ -48,7 +48,7 @@ pub(super) async fn list(
     State(state): State<AdminState>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<Zones>, Problem> {
-    let [trend] = fields(query.as_deref(), ["trend"])?;
+    let [trend] = fields(query.as_deref(), ["trend"], Others::Refused)?;
     let trend = trend.map(|text| minutes("trend", &text)).transpose()?;
     let zones = state.editor.list().into_iter();
     let zones = zones.map(|(zone, definition)| state.zone_shape(&zone, &definition, trend)).collect();
@@ -226,7 +226,7 @@ pub(super) async fn stats(
     RawQuery(query): RawQuery,
     ZoneInPath(zone): ZoneInPath,
 ) -> Result<Json<StatsShape>, Problem> {
-    let [count] = fields(query.as_deref(), ["minutes"])?;
+    let [count] = fields(query.as_deref(), ["minutes"], Others::Refused)?;
     let count = count.map_or(Ok(USUAL_MINUTES), |text| minutes("minutes", &text))?;
     state.definition(&zone)?;
     let number = state.number_of(&zone);
@@ -246,7 +246,7 @@ pub(super) async fn changes(
     State(state): State<AdminState>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<PastChanges>, Problem> {
-    let [zone] = fields(query.as_deref(), ["zone"])?;
+    let [zone] = fields(query.as_deref(), ["zone"], Others::Refused)?;
     let changes = state.changes.of(zone.as_deref()).into_iter().map(|change| PastChange {
         at: change.at_ms,
         who: change.by.as_ref().map(|by| by.name.to_string()),

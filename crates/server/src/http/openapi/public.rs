@@ -16,8 +16,8 @@ use super::{
     super::problem::{
         BAD_TOKEN, BUSY, Code, FOREIGN_ORIGIN, GONE, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD,
         NOT_FOUND, OVERLOADED, SLOW_BODY, STOPPING, STORE_AWAY, TOO_LARGE, TOO_MANY_CONNECTIONS,
-        TOO_MANY_REQUESTS, TOO_MANY_STREAMS, UNKNOWN_FIELD, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE,
-        ZONE_CLOSED, ZONE_FULL,
+        TOO_MANY_REQUESTS, TOO_MANY_STREAMS, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE, ZONE_CLOSED,
+        ZONE_FULL,
     },
     OF_HTTP, Problem, operations, refuse,
 };
@@ -35,7 +35,6 @@ pub(super) struct Base;
 
 /// A request for a place.
 #[derive(ToSchema)]
-#[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct Wait {
     #[schema(example = "TEST_ZONE")]
@@ -50,7 +49,6 @@ pub(in crate::http) struct Wait {
 
 /// A poll: may the holder of this place enter now?
 #[derive(ToSchema)]
-#[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct Entry {
     #[schema(example = "TEST_ZONE")]
@@ -65,7 +63,6 @@ pub(in crate::http) struct Entry {
 
 /// The holder of an entry leaves.
 #[derive(ToSchema)]
-#[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct Leave {
     #[schema(example = "TEST_ZONE")]
@@ -186,7 +183,6 @@ impl Modify for Refusals {
         let of_token: &[Code] = &[
             MALFORMED_JSON,
             MISSING_FIELD,
-            UNKNOWN_FIELD,
             WRONG_TYPE,
             BAD_TOKEN,
             FOREIGN_ORIGIN,
@@ -200,7 +196,6 @@ impl Modify for Refusals {
         let of_poll = &[of_token, &[GONE, BUSY, ZONE_CLOSED, ZONE_FULL]].concat();
         let of_stream: &[Code] = &[
             MISSING_FIELD,
-            UNKNOWN_FIELD,
             WRONG_TYPE,
             BAD_TOKEN,
             FOREIGN_ORIGIN,
@@ -219,9 +214,7 @@ impl Modify for Refusals {
                     "/traffic/wait" | "/traffic/entry" => of_poll,
                     "/traffic/leave" => of_token,
                     "/traffic/stream" => of_stream,
-                    "/traffic/notice" => {
-                        &[MISSING_FIELD, UNKNOWN_FIELD, WRONG_TYPE, UNKNOWN_ZONE, STORE_AWAY]
-                    }
+                    "/traffic/notice" => &[MISSING_FIELD, WRONG_TYPE, UNKNOWN_ZONE, STORE_AWAY],
                     "/wait/{zone}" => &[NOT_FOUND],
                     "/readyz" => &[STOPPING, STORE_AWAY],
                     _ => &[],

@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{HEARTBEAT, RECONNECT, SILENCE, event, fields, response, stop};
+use super::{HEARTBEAT, Others, RECONNECT, SILENCE, event, fields, response, stop};
 use crate::http::problem::{Problem, WRONG_TYPE};
 
 /// The scope whose events operators may see.
@@ -35,7 +35,7 @@ const LOST_AFTER: Duration = Duration::from_secs(60);
 /// # Errors
 /// A [`Problem`] that lists the kinds.
 pub(super) fn kinds(query: Option<&str>) -> Result<Kinds, Problem> {
-    let [named] = fields(query, ["kinds"])?;
+    let [named] = fields(query, ["kinds"], Others::Refused)?;
     let all = Kinds::within(SCOPE);
     let Some(named) = named else { return Ok(all) };
     let kind = |name: &str| {

@@ -4,14 +4,18 @@ use admission::ZoneId;
 use axum::extract::{FromRequestParts, Path, RawQuery, State, rejection::PathRejection};
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::{HeaderMap, Response, StatusCode, http::request::Parts};
+use hyper::{
+    HeaderMap, Response, StatusCode,
+    header::{HeaderValue, LOCATION},
+    http::request::Parts,
+};
 
 use super::super::{
     Replied,
     openapi::public as shapes,
     problem::{MISSING_FIELD, NOT_FOUND, Problem, STORE_AWAY, UNKNOWN_ZONE},
     public::PublicState,
-    stream::fields,
+    stream::{Others, fields},
 };
 
 /// The zone that a page's path names. A name that no zone can have is not found.
@@ -51,6 +55,20 @@ pub(in crate::http) async fn page(
     state.pages.load().page(&zone, policy, status, query.as_deref(), &headers)
 }
 
+/// The address of a page with a slash behind it, as people type it: leads to the page.
+pub(in crate::http) async fn page_with_slash(
+    PageOf(zone): PageOf,
+    RawQuery(query): RawQuery,
+) -> Response<Full<Bytes>> {
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = StatusCode::PERMANENT_REDIRECT;
+    // Relative: a proxy may serve the pages below another path.
+    let to = HeaderValue::from_bytes(format!("../{zone}{query}").as_bytes());
+    response.headers_mut().insert(LOCATION, to.unwrap_or(HeaderValue::from_static("..")));
+    response
+}
+
 /// The operators' notice for the people who wait in a zone.
 #[utoipa::path(
     get,
@@ -64,7 +82,7 @@ pub(in crate::http) async fn notice(
     RawQuery(query): RawQuery,
     headers: HeaderMap,
 ) -> Replied {
-    let [zone] = fields(query.as_deref(), ["zone"])?;
+    let [zone] = fields(query.as_deref(), ["zone"], Others::Ignored)?;
     let zone = zone.ok_or_else(|| Problem::new(MISSING_FIELD, "`zone`, in the address"))?;
     match state.gate.notice(&zone) {
         Some(notice) => Ok(super::notice(&notice, &headers)),
