@@ -2,17 +2,24 @@
 //! changes nothing.
 
 use std::{
+    fs::{self, Permissions},
     io::{Read as _, Write as _},
     net::{Shutdown, TcpListener, TcpStream},
+    os::unix::fs::PermissionsExt as _,
     process::{Command, Output},
     thread,
+};
+
+use server::{
+    keys::{IfMissing, Keys, SealSettings},
+    passes::{Algorithm, PassSettings},
 };
 
 use crate::{
     clock::eventually,
     https::Root,
     redis::{Cluster, Options, Standalone},
-    weir::{Setup, binary, zone},
+    weir::{Setup, binary, without_variables, zone},
 };
 
 /// What the doctor printed in a pipe.
@@ -46,15 +53,28 @@ impl Report {
 
 /// Settings under which the configuration and the machine are no problem.
 fn sound(setup: &Setup) -> Vec<String> {
+    let seal = SealSettings { key_file: None, next_key_file: None, previous_key_file: None };
+    let pass = PassSettings {
+        algorithm: Algorithm::Es256,
+        audience: String::new(),
+        issuer: None,
+        key_file: None,
+        next_key_file: None,
+        previous_key_file: None,
+    };
+    Keys::read(&seal, &pass, setup.dir(), IfMissing::Make).expect("the directory takes keys");
     let dir = setup.dir().to_str().expect("UTF-8");
-    ["--backlog=16".to_owned(), format!("--seal-key-file={dir}/seal"), format!("--pass-key-file={dir}/pass")]
-        .into()
+    let keys = [format!("--seal-key-file={dir}/seal.key"), format!("--pass-key-file={dir}/pass-es256.pem")];
+    ["--backlog=16".to_owned(), "--listen=127.0.0.1:0".to_owned(), "--admin-listen=127.0.0.1:0".to_owned()]
+        .into_iter()
+        .chain(keys)
+        .collect()
 }
 
 fn examine(setup: &Setup, args: &[String], shell: &str) -> Report {
     let mut command = Command::new("sh");
     command.arg("-c").arg(format!("{shell} exec \"$@\"")).arg("sh").arg(binary()).arg("doctor").args(args);
-    command.current_dir(setup.dir()).env("WEIR_DATA_DIR", setup.data());
+    without_variables(&mut command).current_dir(setup.dir()).env("WEIR_DATA_DIR", setup.data());
     if setup.config_path().exists() {
         command.env("WEIR_CONFIG", setup.config_path());
     }
@@ -271,4 +291,42 @@ pub(crate) fn dangers_of_the_machine_are_found() {
     if somaxconn < 65_535 {
         report.has_problem("net.core.somaxconn is");
     }
+}
+
+/// What a start would refuse is found before it: keys, addresses, directories, names.
+pub(crate) fn what_a_start_needs_is_there() {
+    let target = "[[wait.target]]\nzone = \"SALE\"\nurl = \"https://shop.example/in\"\n";
+    let routes = "trusted_proxies = [\"127.0.0.1\"]\n";
+    let setup = Setup::new(&format!("{routes}{}{target}[[route]]\nzone = \"Z\"\n", zone("Z", 60, "")));
+    let args = sound(&setup);
+    let with = |more: &str| {
+        let flag = more.split_inclusive('=').next().unwrap_or_default();
+        let mut args: Vec<String> = args.iter().filter(|arg| !arg.starts_with(flag)).cloned().collect();
+        args.push(more.to_owned());
+        examine(&setup, &args, "")
+    };
+    let report = examine(&setup, &args, "");
+    assert_eq!((report.code, report.found("problem")), (Some(0), vec![]), "{:#?}", report.lines);
+    let unknown = report.found("unknown").join("\n");
+    for found in ["the zone SALE, which", "1 routes: proxies ask", "data_dir"] {
+        assert!(unknown.contains(found), "{found}: {unknown}");
+    }
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a free port").local_addr().expect("bound");
+    let in_use = TcpListener::bind(taken).expect("it was free");
+    let report = with(&format!("--listen={taken}"));
+    assert!(report.found("unknown").contains(&&*format!("listen {taken} is in use")), "{:#?}", report.lines);
+    drop(in_use);
+    with("--listen=192.0.2.1:8081").has_problem("listen 192.0.2.1:8081: ");
+    let file = setup.dir().join("file");
+    fs::write(&file, "").expect("the directory takes files");
+    with(&format!("--data-dir={}", file.display())).has_problem("is not a directory");
+    with(&format!("--data-dir={}/x", file.display())).has_problem("data_dir");
+    with(&format!("--audit-dir={}", file.display())).has_problem("audit.dir");
+    with(&format!("--wait-templates-dir={}/nowhere", setup.dir().display())).has_problem("nowhere");
+    with("--seal-key-file=nowhere.key").has_problem("nowhere.key: cannot be read");
+    let key = setup.dir().join("seal.key");
+    fs::set_permissions(&key, Permissions::from_mode(0o644)).expect("our own file");
+    examine(&setup, &args, "").has_problem("other users may read or change this key");
+    let report = examine(&setup, &args, "export WEIR_LISTN=127.0.0.1:1;");
+    assert!(report.found("unknown").contains(&"WEIR_LISTN is not a setting of weir"), "{:#?}", report.lines);
 }

@@ -155,6 +155,7 @@ fn together() -> Vec<Trial> {
         doctor::a_sound_store_has_no_problem,
         doctor::dangers_of_servers_are_found,
         doctor::dangers_of_the_machine_are_found,
+        doctor::what_a_start_needs_is_there,
         doctor::wrong_clocks_are_found,
         origins::a_foreign_page_takes_and_leaves_no_place,
         life::token_in_wait_resumes,

@@ -15,7 +15,7 @@ use store::{Batch, DiskJournal, Journal as _};
 use crate::{
     app::{Answer, body},
     clock::eventually,
-    weir::{Ended, Setup, Weir, binary, zone},
+    weir::{Ended, Setup, Weir, binary, without_variables, zone},
 };
 
 /// The single line that reports the fault of the configuration.
@@ -40,6 +40,10 @@ pub(crate) fn faults_exit_64_with_one_line() {
         (format!("{good}{good}"), &["weir.toml:5", "`A`"]),
         (zone("A", 60, "polling_period_ms = \"3s\""), &["weir.toml:4", "polling_period_ms"]),
         (format!("backlog = 3\n{good}"), &["weir.toml:1", "backlog", "16"]),
+        (format!("log = \"verbose\"\n{good}"), &["weir.toml:1", "`verbose` is not a level"]),
+        (format!("log = \"edge=debug, loud\"\n{good}"), &["weir.toml:1", "`loud` is not a level"]),
+        (format!("cors_origins = [\"https://a.example:443\"]\n{good}"), &["weir.toml:1", "usual port"]),
+        (zone(".", 60, ""), &["weir.toml:2", "neither . nor .."]),
         (format!("idle_timeout_s = 3\n{good}"), &["weir.toml:1", "idle_timeout_s", "3000"]),
         (format!("store = \"redis://127.0.0.1:port\"\n{good}"), &["weir.toml:1", "port"]),
         (
@@ -67,7 +71,11 @@ pub(crate) fn faults_exit_64_with_one_line() {
 }
 
 fn weir(args: &[&str], config: &Path) -> (Option<i32>, String, String) {
-    let output = Command::new(binary()).args(args).arg(config).output().expect("the binary starts");
+    run(without_variables(&mut Command::new(binary())).args(args).arg(config))
+}
+
+fn run(command: &mut Command) -> (Option<i32>, String, String) {
+    let output = command.output().expect("the binary starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("UTF-8");
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
@@ -82,6 +90,15 @@ pub(crate) fn check_config_and_version() {
     assert_eq!((code, said.as_str()), (Some(64), ""));
     assert!(complaint.contains("weir.toml:3") && complaint.lines().count() == 1, "{complaint}");
     assert!(!setup.data().exists(), "checking leaves nothing behind");
+    // A misspelled variable is named.
+    setup.write_config(&zone("Z", 60, ""));
+    let mut command = Command::new(binary());
+    without_variables(&mut command).args(["check-config"]).arg(setup.config_path());
+    let (code, _, complaint) = run(command.env("WEIR_LISTN", "127.0.0.1:1"));
+    assert!(
+        code == Some(0) && complaint.starts_with("weir: warning: WEIR_LISTN is not a setting"),
+        "{complaint}"
+    );
     let version = Command::new(binary()).arg("--version").output().expect("the binary starts");
     assert_eq!(version.stdout, format!("weir {}\n", env!("CARGO_PKG_VERSION")).as_bytes());
 }

@@ -27,6 +27,15 @@ pub(crate) fn binary() -> &'static Path {
     BINARY.get_or_init(|| build("weir"))
 }
 
+/// Takes the variables of the tests away that look like settings of Weir.
+pub(crate) fn without_variables(command: &mut Command) -> &mut Command {
+    let names = env::vars_os().map(|(name, _)| name);
+    for name in names.filter(|name| name.as_encoded_bytes().starts_with(b"WEIR_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
 /// The program of the package of the same name: that of `WEIR_BIN` or `LOADGEN_BIN` if there is one, as in `scripts/test`, which has
 /// compiled it; otherwise it is built.
 pub(crate) fn build(program: &str) -> PathBuf {

@@ -64,7 +64,8 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
             let config = load(&sources)?;
             Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
             config.tls.as_ref().map(TlsSettings::read).transpose()?;
-            for danger in &config.dangers {
+            let unknown = unknown_variables().into_iter().map(|name| format!("{name} {NO_SETTING}"));
+            for danger in unknown.chain(config.dangers.iter().cloned()) {
                 let _ = writeln!(io::stderr(), "weir: warning: {danger}");
             }
             print(&format!("{}\nthe configuration is right\n", serve::describe(&config, &config.zones)));
@@ -79,9 +80,14 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
         Order::Serve(sources) => {
             let config = load(&sources)?;
             start_log(&config.log);
-            let names = env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-            for name in names.filter(|name| is_unknown(name)) {
-                tracing::warn!("{name} is not a setting of weir; see weir --help");
+            for name in unknown_variables() {
+                tracing::warn!("{name} {NO_SETTING}");
+            }
+            if !sources.has_file() {
+                tracing::warn!(
+                    "no configuration file is named (--config, WEIR_CONFIG): there is one zone to try, TEST_ZONE, and every \
+                     setting that is not given has its default"
+                );
             }
             for danger in &config.dangers {
                 tracing::warn!("{danger}");
@@ -135,6 +141,13 @@ fn verify(
     let report = audit::verify(&paths, head).map_err(Failure::with(UNREADABLE))?;
     print(&report.to_string());
     Ok(if report.fault.is_some() { ExitCode::from(CHANGED) } else { ExitCode::SUCCESS })
+}
+
+const NO_SETTING: &str = "is not a setting of weir, and changes nothing; see weir serve --help";
+
+/// The variables of the environment that look like settings, and are none.
+fn unknown_variables() -> Vec<String> {
+    env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(|name| is_unknown(name)).collect()
 }
 
 /// Whether this looks like a variable of a setting, but is none.

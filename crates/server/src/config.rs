@@ -187,6 +187,12 @@ impl Sources {
         Ok(Self { file, zones_file, outside, open_files })
     }
 
+    /// Whether there is a configuration file.
+    #[must_use]
+    pub fn has_file(&self) -> bool {
+        self.file.is_some() || self.zones_file.is_some()
+    }
+
     /// Reads all sources anew.
     ///
     /// # Errors

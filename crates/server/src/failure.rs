@@ -59,7 +59,7 @@ impl From<KeyFault> for Failure {
         let exit = match fault {
             KeyFault::Unwritable { .. } => CANNOT_CREATE,
             KeyFault::Exposed(..) => NO_PERMISSION,
-            KeyFault::Unreadable { .. } | KeyFault::Wrong { .. } => USAGE,
+            KeyFault::Unreadable { .. } | KeyFault::NotMade(_) | KeyFault::Wrong { .. } => USAGE,
         };
         Self::new(exit, fault)
     }

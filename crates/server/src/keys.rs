@@ -51,6 +51,9 @@ pub enum KeyFault {
     /// Other users may read or change the file.
     #[error("{0}: other users may read or change this key (mode {1:04o}); run: chmod 600 '{0}'")]
     Exposed(String, u32),
+    /// No file is configured, and the data directory has none.
+    #[error("{}: does not exist, and only a starting server makes keys; bring the file back, or name another one", .0.display())]
+    NotMade(PathBuf),
     /// The file does not contain a suitable key.
     #[error("{}: {what}", path.display())]
     Wrong {
@@ -258,9 +261,7 @@ fn read_or_make(
         other => return Ok((path, other?)),
     }
     if if_missing == IfMissing::Refuse {
-        let what =
-            "does not exist, and only a starting server makes keys; bring the file back, or name another one";
-        return Err(wrong(&path, what));
+        return Err(KeyFault::NotMade(path));
     }
     let written = make().and_then(|text| write(data_dir, &path, &text));
     written.map_err(|why| KeyFault::Unwritable { path: path.clone(), why })?;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `report` | what was found, and how it is printed |
 //! | `machine` | the configuration and this machine |
+//! | `start` | what a start needs: keys, addresses, directories |
 //! | `redis` | a store in Redis: one look at all servers of a cell |
 //! | `rights` | the commands that Weir's user of Redis needs |
 //!
@@ -13,6 +14,7 @@ mod machine;
 mod redis;
 mod report;
 mod rights;
+mod start;
 
 use std::{io, io::IsTerminal as _, process::ExitCode};
 
@@ -33,6 +35,7 @@ const PROBLEMS: u8 = 1;
 pub(super) fn run(config: &Config, open_files: u64) -> Result<ExitCode, Failure> {
     let mut report = Report::default();
     machine::check(config, open_files, &mut report);
+    start::check(config, &mut report);
     match &config.store {
         StoreSettings::Memory => machine::check_embedded(config, &mut report),
         StoreSettings::Redis(settings) => on_this_thread(async {

@@ -279,6 +279,13 @@ impl Settings {
         log.parse::<tracing_subscriber::filter::EnvFilter>().map_err(|e| {
             origin.fault(format!("`{log}` is not a log filter ({e}); use info, debug or warn"))
         })?;
+        // A word alone that is no level would be the name of a module, and silence all others.
+        if let Some(word) = log.split(',').map(str::trim).find(|part| is_no_level(part)) {
+            let what = format!(
+                "`{word}` is not a level; use error, warn, info, debug or trace, for all or for one module (`edge=debug`)"
+            );
+            return Err(origin.fault(what));
+        }
         Ok(Config {
             listen,
             tls: self.tls()?,
@@ -398,4 +405,10 @@ pub(super) fn check(file: &str, text: FileText, open_files: u64) -> Result<Confi
     }
     let routes = text.routes.into_iter().map(|(route, _)| route).collect();
     settings.check(store, zones, text.admin_tokens, (text.targets, routes), open_files)
+}
+
+/// Whether a part of a log filter is a word that is no level.
+fn is_no_level(part: &str) -> bool {
+    let is_word = !part.is_empty() && !part.contains(['=', '[']);
+    is_word && part.parse::<tracing_subscriber::filter::LevelFilter>().is_err()
 }

@@ -5,15 +5,15 @@ use std::fs;
 use admission::{Definition, OnStoreFailure, ZoneId};
 use ipnet::IpNet;
 
-use super::report::Report;
+use super::{report::Report, start::writable};
 use crate::{
     config::{Config, RESERVED_FILES},
     stores::StoreSettings,
     tls::{self, TlsSettings, Validity},
 };
 
-const CONFIG: &str = "configuration";
-const MACHINE: &str = "this machine";
+pub(super) const CONFIG: &str = "configuration";
+pub(super) const MACHINE: &str = "this machine";
 
 /// A server that has room for fewer connections is one that nobody sized. Everybody who waits holds one or two.
 const FEW_CONNECTIONS: usize = 4_096;
@@ -148,25 +148,6 @@ fn backlog(config: &Config, somaxconn: Option<&str>, report: &mut Report) {
 
 /// Checks the store in this process.
 pub(super) fn check_embedded(config: &Config, report: &mut Report) {
-    let dir = config.data_dir.display();
     let why = "the embedded store has no replica: the lines are on this disk only";
-    match fs::metadata(&config.data_dir) {
-        Ok(data) if !data.is_dir() => {
-            let found = format!("data_dir {dir} is not a directory");
-            report.problem("embedded store", found, why, "name a directory in data_dir");
-        }
-        Ok(data) => report.judge(
-            !data.permissions().readonly(),
-            "embedded store",
-            format!("data_dir is {dir}"),
-            why,
-            "let the server's user write to it",
-        ),
-        Err(error) => report.unknown(
-            "embedded store",
-            format!("data_dir {dir}: {error}"),
-            why,
-            "nothing, if the server has never run here: it makes the directory",
-        ),
-    }
+    writable("embedded store", "data_dir", &config.data_dir, why, report);
 }

@@ -130,6 +130,17 @@ fn origin(url: &str) -> Option<&str> {
     right.then(|| &url[..url.len() - rest.len() + host.len()])
 }
 
+impl Target {
+    /// The zone that it is for, if it is for one only.
+    #[must_use]
+    pub fn zone(&self) -> Option<&ZoneId> {
+        match &self.zones {
+            Zones::One(zone) => Some(zone),
+            Zones::Tenant(_) | Zones::All => None,
+        }
+    }
+}
+
 /// The target for a zone: its own, otherwise its tenant's, otherwise the one for all zones.
 #[must_use]
 pub fn find<'a>(targets: &'a [Target], zone: &str) -> Option<&'a Target> {
