@@ -19,7 +19,7 @@ use crate::{
     clock::eventually,
     https::Root,
     redis::{Cluster, Options, Standalone},
-    weir::{Setup, binary, without_variables, zone},
+    weir::{Setup, Weir, binary, without_variables, zone},
 };
 
 /// What the doctor printed in a pipe.
@@ -329,4 +329,33 @@ pub(crate) fn what_a_start_needs_is_there() {
     examine(&setup, &args, "").has_problem("other users may read or change this key");
     let report = examine(&setup, &args, "export WEIR_LISTN=127.0.0.1:1;");
     assert!(report.found("unknown").contains(&"WEIR_LISTN is not a setting of weir"), "{:#?}", report.lines);
+}
+
+/// Servers of one store whose seal keys differ refuse each other's places. Log, admin API and doctor say so.
+pub(crate) fn servers_with_other_keys_are_found() {
+    let redis = Standalone::start_with(&saving());
+    let config = format!("store = \"{}\"\n{}", redis.url(), zone("Z", 60, ""));
+    let one = Setup::new(&config).start();
+    // It makes keys of its own.
+    let other = Setup::new(&config).start();
+    for weir in [&other, &one] {
+        eventually("the log names the other server", || {
+            let log = weir.log();
+            let line = log.lines().find(|line| line.contains("have different seal keys"))?;
+            (line.contains("ERROR") && line.contains("seal.key_file")).then_some(())
+        });
+    }
+    let listed = one.admin_ask("GET", "/admin/v1/servers", &[], None).json();
+    let agree: Vec<_> =
+        listed["servers"].as_array().expect("a list").iter().map(|server| &server["keys_agree"]).collect();
+    assert!(agree.contains(&&true.into()) && agree.contains(&&false.into()), "{listed}");
+    let report = |weir: &Weir| {
+        let key = format!("--seal-key-file={}/seal.key", weir.setup().data().display());
+        let setup = Setup::new("");
+        let mut args: Vec<_> =
+            sound(&setup).into_iter().filter(|arg| !arg.starts_with("--seal-key-file")).collect();
+        args.extend([key, format!("--store={}", redis.url())]);
+        examine(&setup, &args, "")
+    };
+    report(&one).has_problem("has other seal keys");
 }

@@ -156,6 +156,7 @@ fn together() -> Vec<Trial> {
         doctor::dangers_of_servers_are_found,
         doctor::dangers_of_the_machine_are_found,
         doctor::what_a_start_needs_is_there,
+        doctor::servers_with_other_keys_are_found,
         doctor::wrong_clocks_are_found,
         origins::a_foreign_page_takes_and_leaves_no_place,
         life::token_in_wait_resumes,

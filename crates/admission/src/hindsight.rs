@@ -13,8 +13,6 @@
 
 use std::collections::VecDeque;
 
-use crate::outlook::Side;
-
 /// The places that are noted, at most.
 const MOST_NOTES: usize = 1_024;
 /// The bounds of a factor.
@@ -31,6 +29,21 @@ const OUTSIDE: f64 = 0.05;
 const STEP: f64 = 0.03;
 /// The kinds of waits that are judged apart.
 pub(crate) const KINDS: usize = 8;
+
+/// How far an end of the range is from the expected wait, in milliseconds. The difference of the guesses at the rates is `fixed_ms`, where
+/// much is known. The rest is scaled by a factor that is learnt.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Side {
+    pub(crate) fixed_ms: f64,
+    pub(crate) scaled_ms: f64,
+}
+
+impl Side {
+    pub(crate) fn ms(self, factor: f64) -> f64 {
+        // A guess that is an extreme may come true, as that nobody leaves any more. The rest comes on top of it then.
+        self.fixed_ms.hypot(factor * self.scaled_ms).max(self.fixed_ms + factor.min(0.5) * self.scaled_ms)
+    }
+}
 
 /// The factors by which the ranges of one kind are wider than the outlook says.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -18,7 +18,7 @@ mod tests;
 
 use crate::{
     Estimate, Mode, Plan, Policy,
-    hindsight::{Factors, KINDS, kind},
+    hindsight::{Factors, KINDS, Side, kind},
     number,
     patience::{Counts, Hazard, Patience, Rates},
     window::MINUTE_MS,
@@ -85,21 +85,6 @@ pub(crate) struct Line {
     pub(crate) factors: [Factors; KINDS],
     /// A holder of the front polls so often, in milliseconds.
     pub(crate) period_ms: f64,
-}
-
-/// How far an end of the range is from the expected wait, in milliseconds. The difference of the guesses at the rates is `fixed_ms`, where
-/// much is known. The rest is scaled by a factor that is learnt.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Side {
-    pub(crate) fixed_ms: f64,
-    pub(crate) scaled_ms: f64,
-}
-
-impl Side {
-    pub(crate) fn ms(self, factor: f64) -> f64 {
-        // A guess that is an extreme may come true, as that nobody leaves any more. The rest comes on top of it then.
-        self.fixed_ms.hypot(factor * self.scaled_ms).max(self.fixed_ms + factor.min(0.5) * self.scaled_ms)
-    }
 }
 
 /// The slots that a place needs, and the spread of its instant.

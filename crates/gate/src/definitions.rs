@@ -8,6 +8,7 @@ mod change;
 mod editor;
 mod overrides;
 mod routes;
+mod routes_file;
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ pub use apply::{Applied, Outcome, apply};
 pub use change::{Author, Change, DefineError, OnChange};
 pub use editor::{RefreshOf, ZoneEditor};
 pub use overrides::OverridesFault;
-pub use routes::ROUTES_MAX_LEN;
+pub use routes_file::ROUTES_MAX_LEN;
 
 /// The largest number of zones in a file, and of zones that operators may define.
 pub const ZONES_MAX: usize = 4_096;

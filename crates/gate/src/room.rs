@@ -210,7 +210,7 @@ impl Room {
         let polls = PollMap::default().for_view(&view);
         let limits = ZoneLimits::new(&zone, &view.policy, None);
         let end = LineEnd::of(&view);
-        let (now, open) = (Instant::now(), current_view::is_of_store(&view));
+        let (now, open) = (Instant::now(), causes::is_of_store(&view));
         let room = Arc::new(Self {
             id: shared.bus.zone(&zone),
             zone,

@@ -15,6 +15,7 @@ mod eta;
 mod floor;
 mod line;
 mod order;
+mod span;
 mod users;
 mod windows;
 
@@ -63,7 +64,7 @@ pub fn judge(plan: &Plan, lasted_ms: u32, stories: &[Story]) -> (Vec<Check>, Eta
 
 /// The least duration of a run that shows the limit of a minute, seconds.
 pub(crate) fn least_run_s() -> u32 {
-    windows::must_last_s(&[], 0)
+    span::must_last_s(&[], 0)
 }
 
 fn check(

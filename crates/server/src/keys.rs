@@ -105,6 +105,17 @@ impl Keys {
     }
 }
 
+/// What names the keys of which tokens are accepted, the one that seals first: 16 hex digits each, from which nobody learns the key.
+#[must_use]
+pub fn fingerprints(seals: &Seals) -> Vec<String> {
+    let keys = [Some(&seals.current), seals.next.as_ref(), seals.previous.as_ref()];
+    let digest = |key: &SealKey| blake3::derive_key("weir 2026-11 fingerprint of a seal key", &key.secret);
+    keys.into_iter()
+        .flatten()
+        .map(|key| digest(key)[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+        .collect()
+}
+
 /// What users lose when keys replace others at once. Empty for each step of a rotation, if the steps are taken in order.
 /// `shared` says whether servers of other processes take the same tokens.
 #[must_use]

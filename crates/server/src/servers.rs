@@ -2,10 +2,10 @@
 //!
 //! Servers that share a store register with each cell every few seconds. The same call returns the others. Invariants: this
 //! server is always listed, from its own state; another server that was silent for [`SILENCE`] is not listed; the data of
-//! other servers is displayed and not used otherwise.
+//! other servers is displayed, and logged where their seal keys differ from ours, and not used otherwise.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -52,6 +52,8 @@ pub struct Server {
     pub polling_period_ms: u32,
     /// Why it is busy, as [`gate::pace::Cause`] says it; empty if it is not.
     pub busy: String,
+    /// Whether this server and that one accept each other's tokens. Otherwise their seal keys differ, and people lose their places.
+    pub keys_agree: bool,
 }
 
 /// A server's registration. Other servers may have another version, so fields may be added but never removed.
@@ -68,10 +70,29 @@ struct About {
     polling_period_ms: u32,
     #[serde(default)]
     busy: String,
+    /// As [`crate::keys::fingerprints`] names them. Empty if an older server does not say.
+    #[serde(default)]
+    seal_keys: Vec<String>,
+}
+
+/// Whether servers with these keys accept each other's tokens, if both say their keys.
+fn agree(one: &[String], other: &[String]) -> bool {
+    let (Some(of_one), Some(of_other)) = (one.first(), other.first()) else { return true };
+    one.contains(of_other) && other.contains(of_one)
+}
+
+/// The names of the servers of a register that do not accept the tokens which a server with these keys seals, or the other way round.
+#[must_use]
+pub fn strangers(heard: &[Heard], seal_keys: &[String]) -> Vec<String> {
+    let others = heard.iter().filter(|heard| heard.ago <= SILENCE);
+    let others = others.filter_map(|heard| serde_json::from_str::<About>(&heard.about).ok());
+    let others = others.filter(|other| !agree(seal_keys, &other.seal_keys));
+    others.map(|other| format!("{} ({})", other.name, other.address)).collect()
 }
 
 impl About {
-    fn server(self, seen_at_ms: u64, here: bool) -> Server {
+    fn server(self, seen_at_ms: u64, here: bool, seal_keys: &[String]) -> Server {
+        let keys_agree = here || agree(seal_keys, &self.seal_keys);
         let Self {
             name,
             version,
@@ -82,6 +103,7 @@ impl About {
             connections,
             polling_period_ms,
             busy,
+            seal_keys: _,
         } = self;
         Server {
             name,
@@ -95,12 +117,13 @@ impl About {
             connections,
             polling_period_ms,
             busy,
+            keys_agree,
         }
     }
 }
 
 /// The part of a registration that changes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
     /// Whether the server takes no new work.
     pub draining: bool,
@@ -110,6 +133,8 @@ pub struct State {
     pub connections: usize,
     /// How it paces polls.
     pub pacing: Pacing,
+    /// As [`crate::keys::fingerprints`] names its seal keys.
+    pub seal_keys: Vec<String>,
 }
 
 /// The list of servers.
@@ -121,6 +146,8 @@ pub struct Servers {
     state: Box<dyn Fn() -> State + Send + Sync>,
     /// Each cell's last answer, and when it came.
     heard: Mutex<BTreeMap<String, (Instant, Vec<Heard>)>>,
+    /// Those of which the log said that their seal keys differ.
+    strangers: Mutex<BTreeSet<String>>,
 }
 
 impl Servers {
@@ -132,7 +159,15 @@ impl Servers {
         let machine = rustix::system::uname();
         let name = machine.nodename().to_string_lossy().chars().take(NAME_MAX).collect();
         let (id, started_at_ms) = (SenderId::new().to_string(), unix_ms());
-        Self { id, name, address, started_at_ms, state: Box::new(state), heard: Mutex::default() }
+        Self {
+            id,
+            name,
+            address,
+            started_at_ms,
+            state: Box::new(state),
+            heard: Mutex::default(),
+            strangers: Mutex::default(),
+        }
     }
 
     /// The name of this server's machine.
@@ -158,11 +193,12 @@ impl Servers {
             }
         }
         let ms = |ago: Duration| u64::try_from(ago.as_millis()).unwrap_or(u64::MAX);
+        let own = self.about();
         let mut servers: Vec<_> = others
             .into_values()
-            .map(|(ago, about)| about.server(now_ms.saturating_sub(ms(ago)), false))
+            .map(|(ago, about)| about.server(now_ms.saturating_sub(ms(ago)), false, &own.seal_keys))
             .collect();
-        servers.push(self.about().server(now_ms, true));
+        servers.push(own.server(now_ms, true, &[]));
         servers.sort_by(|a, b| (&a.name, &a.address).cmp(&(&b.name, &b.address)));
         servers
     }
@@ -173,7 +209,10 @@ impl Servers {
         loop {
             let about = serde_json::to_string(&self.about()).expect("texts and numbers are JSON");
             match cell.connected().await.say_here(&self.id, &about).await {
-                Ok(heard) => self.take_in(name, heard),
+                Ok(heard) => {
+                    self.take_in(name, heard);
+                    self.warn_of_strangers();
+                }
                 Err(error) => tracing::debug!(cell = name, %error, "the servers are not heard"),
             }
             sleep(EVERY).await;
@@ -185,8 +224,28 @@ impl Servers {
         all.insert(cell.to_owned(), (Instant::now(), heard));
     }
 
+    /// Says once of each server that its seal keys differ, and once that they do no more. Returns those of now.
+    fn warn_of_strangers(&self) -> BTreeSet<String> {
+        let servers = self.list().into_iter().filter(|server| !server.keys_agree);
+        let now: BTreeSet<_> =
+            servers.map(|server| format!("{} ({})", server.name, server.address)).collect();
+        let mut before = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        for other in now.difference(&before) {
+            tracing::error!(
+                %other,
+                "this server and another one of the store have different seal keys: each refuses the places that the other one gives \
+                 (401); copy the same seal.key_file to all servers, or take one of them out of service"
+            );
+        }
+        for other in before.difference(&now) {
+            tracing::info!(%other, "the seal keys of that server do not differ any more, or it is gone");
+        }
+        before.clone_from(&now);
+        now
+    }
+
     fn about(&self) -> About {
-        let State { draining, zones, connections, pacing } = (self.state)();
+        let State { draining, zones, connections, pacing, seal_keys } = (self.state)();
         About {
             name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -197,6 +256,7 @@ impl Servers {
             connections: connections as u64,
             polling_period_ms: pacing.period_ms,
             busy: pacing.cause.map(|cause| cause.to_string()).unwrap_or_default(),
+            seal_keys,
         }
     }
 }
@@ -209,7 +269,9 @@ mod tests {
 
     fn servers() -> Servers {
         let pacing = Pacing { period_ms: 8_000, cause: Some(Cause::Lag), ..Pacing::default() };
-        let state = move || State { draining: true, zones: 3, connections: 7, pacing };
+        let seal_keys = || ["k2", "k1"].map(str::to_owned).to_vec();
+        let state =
+            move || State { draining: true, zones: 3, connections: 7, pacing, seal_keys: seal_keys() };
         Servers::new("127.0.0.1:8080".parse().expect("an address"), state)
     }
 
@@ -254,5 +316,23 @@ mod tests {
         assert_eq!(names(), ["later"], "an old answer of a silent cell expires");
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(names(), [""; 0]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn servers_with_other_seal_keys_are_named_once() {
+        let servers = servers();
+        let with =
+            |name: &str, keys: &str| heard(name, 0, &about(name, &format!(r#","seal_keys":[{keys}]"#)));
+        // Each step of a rotation agrees: all know the next key before one seals with it.
+        let rotating = [with("a", r#""k1","k2""#), with("b", r#""k2","k1""#), with("old", "")];
+        let apart = [with("c", r#""k1""#), with("d", r#""k3""#), with("e", r#""k3","k2""#)];
+        let all = [&rotating[..], &apart].concat();
+        assert_eq!(strangers(&all, &["k2".to_owned(), "k1".to_owned()]), ["c (a:1)", "d (a:1)", "e (a:1)"]);
+        servers.take_in("one", all);
+        let differing: Vec<_> = servers.list().into_iter().filter(|server| !server.keys_agree).collect();
+        assert_eq!(differing.iter().map(|server| &*server.name).collect::<Vec<_>>(), ["c", "d", "e"]);
+        assert_eq!(servers.warn_of_strangers().len(), 3);
+        servers.take_in("one", rotating.to_vec());
+        assert_eq!(servers.warn_of_strangers().len(), 0);
     }
 }

@@ -42,6 +42,17 @@ struct Queue {
     waker: Option<Waker>,
 }
 
+impl Subscription {
+    /// Adds a queue for a subscriber that is slow at times and must not lose events. A thread fills it with up to
+    /// `events_max` events, or one batch if that is more. An event takes 64 bytes.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn spill(self, events_max: usize) -> io::Result<Spill> {
+        Spill::new(self, events_max)
+    }
+}
+
 impl Spill {
     pub(crate) fn new(subscription: Subscription, events_max: usize) -> io::Result<Self> {
         let shared = Arc::new(Shared { queue: Mutex::default(), room: Condvar::new() });

@@ -10,7 +10,7 @@ use std::{
     thread::{self, Thread},
 };
 
-use super::{Core, Spill, Subscriber, lock};
+use super::{Core, Subscriber, lock};
 use crate::{
     Event, Kind, Kinds, Scope,
     ring::{Copied, Rings},
@@ -284,15 +284,6 @@ impl Subscription {
         self.batch.clear();
         let lost = self.member.take(&self.core, &mut self.batch);
         (!self.batch.is_empty() || lost > 0).then_some(Batch { events: &self.batch, lost })
-    }
-
-    /// Adds a queue for a subscriber that is slow at times and must not lose events. A thread fills it with up to
-    /// `events_max` events, or one batch if that is more. An event takes 64 bytes.
-    ///
-    /// # Errors
-    /// If the thread cannot be started.
-    pub fn spill(self, events_max: usize) -> std::io::Result<Spill> {
-        Spill::new(self, events_max)
     }
 
     pub(crate) fn member(&self) -> &Arc<Member> {

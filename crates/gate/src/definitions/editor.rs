@@ -19,7 +19,7 @@ use super::{
     ZONES_MAX,
     change::{Author, Change, DefineError, OnChange},
     overrides::{Overrides, OverridesFault},
-    routes,
+    routes_file,
 };
 use crate::{gate::Gate, refresh::Refresh};
 
@@ -57,7 +57,7 @@ impl<S: Store> ZoneEditor<S> {
         on_change: Box<OnChange>,
     ) -> Result<Self, DefineError> {
         let (overrides, dropped) = Overrides::read(dir, file)?;
-        gate.routes().send_replace(routes::read(dir)?);
+        gate.routes().send_replace(routes_file::read(dir)?);
         take_up(&gate, &overrides, &dropped).await?;
         if overrides.kept() > 0 {
             tracing::info!(zones = overrides.kept(), "operators' changes override the configuration file");

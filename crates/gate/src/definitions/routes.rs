@@ -4,12 +4,7 @@
 //! Without such a store, it is `routes.json` in the data directory. Invariants: of changes that expect the same text, one succeeds;
 //! the file on disk is always whole; a file that cannot be read is refused by name, and never taken for empty.
 
-use std::{
-    fs::File,
-    io::{self, Read as _},
-    path::Path,
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use store::{RoutesDefined, Store};
 use tokio::time::timeout;
@@ -17,26 +12,9 @@ use tokio::time::timeout;
 use super::{
     change::DefineError,
     editor::{IN_FORCE_TIMEOUT, Keeper, ZoneEditor, on_disk},
-    overrides::{OverridesFault, Staged},
+    overrides::Staged,
+    routes_file::{NAME, ROUTES_MAX_LEN},
 };
-
-/// The name in the data directory.
-const NAME: &str = "routes.json";
-
-/// The longest text, in bytes. A store reads all of it when a zone or the routes change.
-pub const ROUTES_MAX_LEN: usize = 28 << 10;
-
-/// Reads the routes of the data directory; `None` if there never were any.
-pub(super) fn read(dir: &Path) -> Result<Option<Arc<str>>, OverridesFault> {
-    let path = dir.join(NAME);
-    let mut text = String::new();
-    let most = ROUTES_MAX_LEN as u64 + 1;
-    match File::open(&path).and_then(|file| file.take(most).read_to_string(&mut text)) {
-        Ok(_) => Ok(Some(text.into())),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(why) => Err(OverridesFault::Io { path, doing: "read", why }),
-    }
-}
 
 impl<S: Store> ZoneEditor<S> {
     /// The routes as last listed; `None` if there never were any.

@@ -5,10 +5,7 @@ use std::sync::atomic::Ordering;
 use admission::{Entry, Lookup, Position, Ticket, Verdict};
 use tokio::time::Instant;
 
-use super::{
-    Room, WaitStatus,
-    current_view::{CurrentView, NO_EPOCH},
-};
+use super::{Room, WaitStatus, causes::NO_EPOCH, current_view::CurrentView};
 use crate::reply::{PassClaims, Refusal, Reply};
 
 impl Room {

@@ -47,7 +47,7 @@ impl Room {
     pub(super) fn note_trouble(&self, error: &StoreError) {
         self.set_away();
         // Calls that were not even made say nothing about the store.
-        if *error == super::lane::away() {
+        if *error == super::calls::away() {
             return;
         }
         let new = {

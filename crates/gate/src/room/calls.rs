@@ -6,7 +6,7 @@ use admission::{Claim, Departure, Leaver, Policy, Ticket, Verdict};
 use store::StoreError;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{Room, lane};
+use super::Room;
 use crate::reply::Refusal;
 
 /// How long the store may take for a claim. After that the holder is answered from the view.
@@ -90,13 +90,18 @@ impl Room {
 
     fn call(&self, call: Call) -> Result<(), Refusal> {
         if self.is_away() {
-            return Err(lane::away().into());
+            return Err(away().into());
         }
         Ok(self.calls.try_send(call).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => StoreError::Busy,
             mpsc::error::TrySendError::Closed(_) => ended(),
         })?)
     }
+}
+
+/// The error of calls that are not even made.
+pub(super) fn away() -> StoreError {
+    StoreError::Away("it did not answer the last call".to_owned())
 }
 
 /// Awaits the lane's answer for a limited time.

@@ -6,8 +6,15 @@
 
 use admission::{Mode, Policy, View};
 
-use super::current_view::is_of_store;
 use crate::reply::Reason;
+
+/// The epoch before the first view; lines begin with 1.
+pub(super) const NO_EPOCH: u32 = 0;
+
+/// Whether a store reported this view.
+pub(super) fn is_of_store(view: &View) -> bool {
+    view.epoch != NO_EPOCH
+}
 
 /// The time in which half of those who came back are forgotten, in seconds.
 const HALF_LIFE_S: f64 = 30.0;

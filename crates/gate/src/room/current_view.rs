@@ -12,7 +12,13 @@ use events::{Evicted, ModeChanged, PolicyChanged, Tallied, ViewShown};
 use store::StoreError;
 use tokio::time::Instant;
 
-use super::{Room, causes::Causes, line_end::LineEnd, polls::PollMap, report::saturating};
+use super::{
+    Room,
+    causes::{Causes, NO_EPOCH},
+    line_end::LineEnd,
+    polls::PollMap,
+    report::saturating,
+};
 use crate::limits::ZoneLimits;
 
 /// A view older than this, while people wait, is one that the store did not renew.
@@ -21,9 +27,6 @@ const STALE_AFTER: Duration = Duration::from_secs(3);
 /// A view that arrives within this time of being asked for tells the time at the store now. A later one only tells
 /// the time at the store when it was made.
 const PROMPT: Duration = Duration::from_millis(250);
-
-/// The epoch before the first view; lines begin with 1.
-pub(super) const NO_EPOCH: u32 = 0;
 
 /// A zone's totals, as its store last reported them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,11 +68,6 @@ impl CurrentView {
         }
         self.polls.note(seq);
     }
-}
-
-/// Whether a store reported this view.
-pub(super) fn is_of_store(view: &View) -> bool {
-    view.epoch != NO_EPOCH
 }
 
 /// The view of a zone before the store reports one.

@@ -17,7 +17,7 @@ use tokio::{
 
 use super::{
     Room,
-    calls::{Answer, Call, JoinedOne},
+    calls::{Answer, Call, JoinedOne, away},
     orders::Orders,
 };
 
@@ -150,11 +150,6 @@ pub(super) async fn run<S: Store>(
         // The zone's keeper says when to open it. Until then there is nothing to beat.
         idle |= !room.is_open();
     }
-}
-
-/// The error of calls that are not even made.
-pub(super) fn away() -> StoreError {
-    StoreError::Away("it did not answer the last call".to_owned())
 }
 
 async fn join<S: Store>(store: &S, room: &Room, batch: &mut Batch) {

@@ -10,7 +10,7 @@
 //! Below [`FLOOR`] the check fails: users who poll late or leave at the very front cost a few slots, but not that many.
 //! The promise of 97 % is checked by an objective.
 
-use super::{at, check, judged, windows};
+use super::{at, check, judged, span};
 use crate::{
     bilingual::bilingual,
     format::{float, grouped},
@@ -85,7 +85,7 @@ pub(super) fn slot_use(plan: &Plan, stories: &[Story]) -> Check {
         );
         return check(what, Judgement::Open, 0, None, note, None);
     };
-    let (sub_ms, sub_limit) = windows::sub(plan, limit);
+    let (sub_ms, sub_limit) = span::sub(plan, limit);
     let mut calls: Vec<_> = stories.iter().filter_map(|story| story.entered).collect();
     calls.sort_unstable_by_key(|call| call.heard_ms);
     let (mut used, mut best) = (0_u64, 0_u64);
@@ -111,7 +111,7 @@ pub(super) fn slot_use(plan: &Plan, stories: &[Story]) -> Check {
     }
     if best < u64::from(LEAST_SUB_WINDOWS) * u64::from(sub_limit) || best == 0 {
         let slots = grouped(u64::from(LEAST_SUB_WINDOWS) * u64::from(sub_limit));
-        let must = windows::must_last_s(stories, LEAST_SUB_WINDOWS * sub_ms);
+        let must = span::must_last_s(stories, LEAST_SUB_WINDOWS * sub_ms);
         let users = grouped(u64::from(limit) + u64::from(LEAST_SUB_WINDOWS + 1) * u64::from(sub_limit));
         let note = bilingual!(
             "Too few slots became free while at least {sub_limit} people waited; it takes {slots}. After a burst that used the \

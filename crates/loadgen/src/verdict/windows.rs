@@ -11,7 +11,12 @@
 //! A limit that nobody could exceed is not tested. The check is good only if an interval was observed from end to end, if
 //! users entered, and if more users than the limit wanted to enter within one interval ([`Evidence`]).
 
-use super::{CLOCKS_MS, Ranks, at, check, line::Line, name};
+use super::{
+    CLOCKS_MS, Ranks, at, check,
+    line::Line,
+    name,
+    span::{MINUTE_MS, must_last_s, observed, sub},
+};
 use crate::{
     bilingual::{Bilingual, bilingual},
     format::grouped,
@@ -19,29 +24,10 @@ use crate::{
     story::{Call, Story},
 };
 
-const MINUTE_MS: u32 = 60_000;
-
-/// The last reply may be this much older than the end of the run, milliseconds: a polling period.
-const LAST_REPLY_MS: u32 = 3_000;
-
-/// How long a run must last that shows slots for so long after the first users came and used the whole minute at once,
-/// seconds. Their slots become free a minute later.
-pub(super) fn must_last_s(stories: &[Story], shows_ms: u32) -> u32 {
-    let (first_ms, _) = observed(stories);
-    let burst_ms = first_ms.saturating_add(MINUTE_MS);
-    burst_ms.saturating_add(shows_ms).saturating_add(LAST_REPLY_MS).div_ceil(1_000)
-}
-
 /// The interval with the most entries.
 struct Fullest {
     held: u32,
     from_ms: u32,
-}
-
-/// The length of a sub-window in milliseconds, and its limit of entries.
-pub(super) fn sub(plan: &Plan, admit_per_minute: u32) -> (u32, u32) {
-    let parts = plan.sub_windows.clamp(1, 60);
-    (MINUTE_MS / parts, admit_per_minute.div_ceil(parts))
 }
 
 pub(super) fn minute(plan: &Plan, stories: &[Story]) -> Check {
@@ -57,13 +43,6 @@ pub(super) fn minute(plan: &Plan, stories: &[Story]) -> Check {
         is_judged: &|_| true,
     };
     what.check(stories)
-}
-
-/// The time of the first place or pass, and of the last reply.
-fn observed(stories: &[Story]) -> (u32, u32) {
-    let first_ms = stories.iter().filter_map(|story| Some(story.arrived?.sent_ms)).min();
-    let replies = stories.iter().flat_map(|story| [story.arrived, story.last_waiting, story.entered]);
-    (first_ms.unwrap_or(0), replies.flatten().map(|call| call.heard_ms).max().unwrap_or(0))
 }
 
 pub(super) fn sub_window(plan: &Plan, stories: &[Story], line: &Line) -> Check {

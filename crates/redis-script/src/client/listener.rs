@@ -30,7 +30,7 @@ use tokio::{
 use super::{
     link::Link,
     redis_rs::connect,
-    routes::{Shared, redirected},
+    routes::{Routes, Shared, redirected},
     server::{BACKOFF, HostPort},
 };
 
@@ -67,8 +67,15 @@ impl Drop for Listener {
     }
 }
 
+impl<L: Link> Routes<L> {
+    /// Subscribes to a sharded channel, and follows its slot when it moves.
+    pub(super) fn listen(&self, channel: Bytes, max_len: usize) -> Listener {
+        Listener::start(Arc::clone(&self.shared), channel, max_len)
+    }
+}
+
 impl Listener {
-    pub(super) fn start<L: Link>(shared: Arc<Shared<L>>, channel: Bytes, max_len: usize) -> Self {
+    fn start<L: Link>(shared: Arc<Shared<L>>, channel: Bytes, max_len: usize) -> Self {
         let (sender, events) = mpsc::channel(QUEUE);
         let channel = Channel { name: channel, max_len };
         let subscriber = tokio::spawn(keep_subscribed(shared, channel, sender)).abort_handle();

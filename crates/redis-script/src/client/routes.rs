@@ -23,7 +23,6 @@ use tokio::{
 use super::{
     ClientError, Confirm, Script, Value,
     link::{Answer, Command, Link},
-    listener::Listener,
     server::{Access, HostPort, SendError, Server},
     topology::{self, Layout},
 };
@@ -43,7 +42,7 @@ const ATTEMPTS: u32 = 6;
 
 /// A client over connections of type `L`.
 pub(super) struct Routes<L> {
-    shared: Arc<Shared<L>>,
+    pub(super) shared: Arc<Shared<L>>,
     in_flight: Semaphore,
     refresher: AbortHandle,
 }
@@ -111,11 +110,6 @@ impl<L: Link> Routes<L> {
         // A slot that is being moved takes its channels along at the end, so there is no `ASK`.
         let command = |_, _| vec![Command { name: "SPUBLISH", args: vec![channel.clone(), message.clone()] }];
         self.send(slot, command, None).await.map(drop)
-    }
-
-    /// Subscribes to a sharded channel, and follows its slot when it moves.
-    pub(super) fn listen(&self, channel: Bytes, max_len: usize) -> Listener {
-        Listener::start(Arc::clone(&self.shared), channel, max_len)
     }
 
     /// Sends commands to the server that has `slot`. `commands(with_text, asking)` makes them: `with_text` asks for the

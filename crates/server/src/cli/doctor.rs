@@ -24,6 +24,7 @@ use super::{on_this_thread, print};
 use crate::{
     config::Config,
     failure::Failure,
+    keys::{IfMissing, Keys, fingerprints},
     stores::{self, StoreSettings},
 };
 use report::Report;
@@ -39,11 +40,14 @@ pub(super) fn run(config: &Config, open_files: u64) -> Result<ExitCode, Failure>
     match &config.store {
         StoreSettings::Memory => machine::check_embedded(config, &mut report),
         StoreSettings::Redis(settings) => on_this_thread(async {
+            let keys = Keys::read(&config.seal, &config.pass, &config.data_dir, IfMissing::Refuse);
+            let seal_keys = keys.map(|keys| fingerprints(&keys.seals)).unwrap_or_default();
             for cell in stores::cells(settings)?.all() {
                 let connection = stores::connection(settings, &cell.health().name)?;
                 let (address, connection) = connection.expect("the cells are those of these settings");
                 let inspector = Inspector::new(&address, &connection);
-                let cell = redis::Cell { cell, address: &address, durability: settings.durability };
+                let durability = settings.durability;
+                let cell = redis::Cell { cell, address: &address, durability, seal_keys: &seal_keys };
                 redis::check(&cell, &inspector, &mut report).await;
             }
             Ok(())

@@ -31,7 +31,7 @@ use crate::{
         stream::Streams,
         wait::Pages,
     },
-    keys::{self, IfMissing, Keys},
+    keys::{self, IfMissing, Keys, fingerprints},
     load,
     metrics::Metrics,
     servers::{Servers, State},
@@ -142,6 +142,7 @@ pub(super) async fn assemble(
             zones: gate.upgrade().map_or(0, |gate| gate.zones().len()),
             connections: usize::try_from(metrics.connections.open.get()).unwrap_or(0),
             pacing: pace.pacing(),
+            seal_keys: gate.upgrade().map_or_else(Vec::new, |gate| fingerprints(&gate.seals())),
         }))
     };
     for cell in cells.iter().flat_map(|cells| cells.all()) {

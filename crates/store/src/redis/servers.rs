@@ -40,11 +40,25 @@ impl<C: Client> Redis<C> {
     /// If `about` is longer than [`ABOUT_MAX`].
     pub async fn say_here(&self, id: &str, about: &str) -> Result<Vec<Heard>> {
         assert!(about.len() <= ABOUT_MAX, "a description of {} bytes", about.len());
+        self.list(id, about, SERVERS_MAX).await
+    }
+
+    /// The servers that registered lately. Changes nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Away`](crate::StoreError::Away) and [`StoreError::Busy`](crate::StoreError::Busy).
+    pub async fn who_is_here(&self) -> Result<Vec<Heard>> {
+        let mut heard = self.list("", "", 0).await?;
+        heard.retain(|server| !server.id.is_empty());
+        Ok(heard)
+    }
+
+    async fn list(&self, id: &str, about: &str, most: usize) -> Result<Vec<Heard>> {
         let args = vec![
             Bytes::copy_from_slice(id.as_bytes()),
             Bytes::copy_from_slice(about.as_bytes()),
             text(SILENCE.as_millis()),
-            text(SERVERS_MAX),
+            text(most),
         ];
         let mut reply = Reply::new(self.client.run(&scripts::SERVERS, vec![KEY], args, None).await?)?;
         let now_ms = reply.number()?;

@@ -5,15 +5,15 @@ use std::fs;
 use admission::{Definition, OnStoreFailure, ZoneId};
 use ipnet::IpNet;
 
-use super::{report::Report, start::writable};
+use super::{
+    report::{CONFIG, MACHINE, Report},
+    start::writable,
+};
 use crate::{
     config::{Config, RESERVED_FILES},
     stores::StoreSettings,
     tls::{self, TlsSettings, Validity},
 };
-
-pub(super) const CONFIG: &str = "configuration";
-pub(super) const MACHINE: &str = "this machine";
 
 /// A server that has room for fewer connections is one that nobody sized. Everybody who waits holds one or two.
 const FEW_CONNECTIONS: usize = 4_096;

@@ -3,7 +3,7 @@
 //! Everything is asked once, and then judged. Invariant: a question that is refused or not answered is a line of the report,
 //! and stops no other question.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use gate::cells::Cell as GateCell;
 use store::redis::{
@@ -16,13 +16,16 @@ use store::redis::{
 };
 
 use super::{report::Report, rights};
-use crate::clock::unix_ms;
+use crate::{clock::unix_ms, servers::strangers};
 
 /// How far clocks may be apart: the time by which a zone's clock tolerates a slow call.
 const NODES_APART_MS: i64 = 250;
 
 /// How far a store's clock may be from this machine's. Passes have whole seconds.
 const FROM_HERE_MS: i64 = 1_000;
+
+/// How long the list of servers may take.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// A save that is older does not count.
 const OLD_SAVE_S: u64 = 600;
@@ -38,6 +41,8 @@ pub(super) struct Cell<'a> {
     pub(super) cell: &'a Arc<GateCell<Redis>>,
     pub(super) address: &'a Address,
     pub(super) durability: Durability,
+    /// Our own, as [`crate::keys::fingerprints`] names them; empty if they cannot be read.
+    pub(super) seal_keys: &'a [String],
 }
 
 type HostPort = (String, u16);
@@ -131,7 +136,41 @@ pub(super) async fn check(cell: &Cell<'_>, inspector: &Inspector, report: &mut R
     check_clocks(&name, &all, inspector, report).await;
     if primary_count > 0 {
         check_zones(&name, cell, &all, inspector, report).await;
+        check_keys(&name, cell, report).await;
     }
+}
+
+/// Whether the servers that run now have the keys of this configuration.
+async fn check_keys(cell_name: &str, cell: &Cell<'_>, report: &mut Report) {
+    const WHY: &str = "a place that one server gives is refused by another one with other keys (401), and its holder goes to the back";
+    let ask = async { cell.cell.connected().await.who_is_here().await };
+    let heard = match tokio::time::timeout(ANSWERS_WITHIN, ask).await {
+        Ok(Ok(heard)) if cell.seal_keys.is_empty() && !heard.is_empty() => {
+            let found =
+                format!("{} servers run, and the keys of this configuration are not known", heard.len());
+            return report.unknown(cell_name, found, WHY, "run the doctor where it can read the keys");
+        }
+        Ok(Ok(heard)) => heard,
+        Ok(Err(why)) => {
+            let found = format!("its servers cannot be listed: {why}");
+            return report.unknown(cell_name, found, WHY, "see the other lines about this cell");
+        }
+        Err(_) => {
+            let found = "its servers were not listed in time";
+            return report.unknown(cell_name, found, WHY, "see the other lines about this cell");
+        }
+    };
+    let strangers = strangers(&heard, cell.seal_keys);
+    report.judge(
+        strangers.is_empty(),
+        cell_name,
+        match &strangers[..] {
+            [] => format!("{} servers run, with these seal keys", heard.len()),
+            _ => format!("{} has other seal keys", strangers.join(", ")),
+        },
+        WHY,
+        "copy the same seal.key_file to all servers of the store",
+    );
 }
 
 /// Asks a server how it is.

@@ -4,6 +4,10 @@
 
 use std::fmt::Write as _;
 
+/// Where something was found that does not depend on the store.
+pub(super) const CONFIG: &str = "configuration";
+pub(super) const MACHINE: &str = "this machine";
+
 /// How something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {

@@ -12,8 +12,7 @@ use rustix::fs::{Access, access};
 
 use super::{
     super::unknown_variables,
-    machine::{CONFIG, MACHINE},
-    report::Report,
+    report::{CONFIG, MACHINE, Report},
 };
 use crate::{
     config::Config,

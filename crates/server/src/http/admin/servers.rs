@@ -54,6 +54,7 @@ pub(super) async fn list(State(state): State<AdminState>) -> Json<Servers> {
         connections: Some(server.connections),
         polling_period_ms: server.polling_period_ms,
         busy: server.busy,
+        keys_agree: server.keys_agree,
     });
     let mut cells: Vec<_> =
         state.cells.iter().map(|cell| CellShape { name: cell.name.clone(), up: cell.is_up() }).collect();

@@ -381,6 +381,8 @@ pub(in crate::http) struct ServerShape {
     pub(in crate::http) polling_period_ms: u32,
     /// Why it is busy: `processor`, `lag` (its tasks run late) or `accept_queue` (connections did not get in). Empty if it is not.
     pub(in crate::http) busy: String,
+    /// Whether this server and that one accept each other's tokens. Otherwise their seal keys differ, and people lose their places.
+    pub(in crate::http) keys_agree: bool,
 }
 
 /// A store.
