@@ -153,7 +153,9 @@ pub(crate) fn places_inside_are_limited_and_freed() {
     });
     assert_eq!(ada.get("/.weir/leave").status, 200, "only a POST leaves: a link or an image does not");
     let before = ada.cookies.clone();
-    let left = ada.ask("POST /.weir/leave", &[]);
+    // Pages of the site may have planted cookies of the same name.
+    let planted: Vec<_> = (0..9).map(|n| format!("weir-Z=v{}", n.to_string().repeat(60))).collect();
+    let left = ada.ask("POST /.weir/leave", &[("Cookie", &planted.join("; "))]);
     assert_eq!((left.status, left.problem().as_str()), (410, "left"));
     let cookie = left.header("set-cookie").expect("the visit is removed");
     assert!(cookie.contains("=v; Path=/; Max-Age=0;"), "{cookie}");
@@ -273,6 +275,26 @@ pub(crate) fn a_return_from_another_site_keeps_the_visit() {
         said["shown"]["explanation"].as_str().is_some_and(|text| text.starts_with("What you sent was not")),
         "{said}"
     );
+}
+
+/// A browser that keeps no cookies is not sent round and round by nginx, which can only pass the second reply on; it takes one entry a page.
+pub(crate) fn a_browser_without_cookies_is_not_sent_round() {
+    let weir =
+        Setup::new(&config(&zone("Z", 60_000, "polling_period_ms = 500\nidle_timeout_s = 10"), SITE)).start();
+    let mut eve = Visitor::of(&weir);
+    for _ in 0..5 {
+        let page = eve.ask_at("/gate/check?answer=page", "GET /", &[PAGE]);
+        assert_eq!((page.status, page.header("location")), (503, None), "{page:?}");
+        assert!(page.text().contains("<dd data-weir=\"rank\">1</dd>"), "{}", page.text());
+        // The page's script finds that the cookie did not come back, and takes no further entry.
+        eve.cookies.clear();
+        let poll = eve.ask_at("/gate/check?answer=page", "GET /", &[POLL]);
+        assert_eq!((poll.problem().as_str(), poll.header("set-cookie")), ("no_cookie", None));
+    }
+    eventually("five have entered", || {
+        let metrics = weir.admin_get("/metrics");
+        metrics.text().lines().any(|line| line == "weir_zone_entered_total{zone=\"Z\"} 5").then_some(())
+    });
 }
 
 /// A proxy passes on what its visitors send. Their cookies may be long, and their header fields many.

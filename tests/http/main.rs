@@ -108,6 +108,7 @@ fn together() -> Vec<Trial> {
         check::places_inside_are_limited_and_freed,
         check::what_nobody_asked_for_takes_no_place,
         check::a_return_from_another_site_keeps_the_visit,
+        check::a_browser_without_cookies_is_not_sent_round,
         check::a_visitor_with_a_long_head_is_not_shut_out,
         check::one_client_does_not_fill_a_zone_with_visits_that_nobody_uses,
         check::one_client_does_not_fill_a_zone_with_requests_at_the_same_time,

@@ -147,7 +147,7 @@ pub(crate) fn operators_set_them_before_those_of_the_file() {
 /// Each fault says where it is and what to do.
 pub(crate) fn faults_name_the_route_and_its_field() {
     let weir = Setup::new(&config(&zone("Z", 60, HELD), SITE)).start();
-    let long: Vec<String> = (0..250).map(|n| format!("{n}.{}", "x".repeat(200))).collect();
+    let long: Vec<String> = (0..250).map(|n| format!("{n}{}", ".xxxxxxxxx".repeat(20))).collect();
     for (list, route, field, told) in [
         (json!([{"deny": true}]), 0, "name", "is missing"),
         (json!([abuse(), {"name": "x"}]), 1, "", "needs exactly one of"),

@@ -11,7 +11,7 @@ use crate::{
     origin::Origin,
     proxy::{BALANCER, Kind, Proxy},
     redis::Standalone,
-    weir::Setup,
+    weir::{Setup, zone},
 };
 
 /// The longest time in which Weir answers a check, whatever its store does.
@@ -19,6 +19,15 @@ const WEIR_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long the recipes wait for it.
 const RECIPES_WAIT: Duration = Duration::from_secs(3);
+
+/// A configuration whose zone and `deny` name the host of the site, and in which another route names none.
+fn hosts_config() -> String {
+    let zones = zone("SITE", 60_000, MOVING) + &zone("SHOP", 60_000, HELD);
+    let routes = "[[route]]\ndeny = true\nhost = \"shop.example\"\npath = \"/internal/*\"\n\
+                  [[route]]\nzone = \"SHOP\"\nhost = \"shop.example\"\npath = \"/shop/*\"\n\
+                  [[route]]\nbypass = true\npath = \"/free\"\n";
+    format!("gate_grpc_listen = \"127.0.0.1:0\"\ntrusted_proxies = [\"127.0.0.1\"]\n{zones}{routes}")
+}
 
 /// Sends these bytes, and returns the status of the reply; none if the proxy closes instead.
 fn status(site: &Site, request: &str) -> Option<u16> {
@@ -54,6 +63,87 @@ pub(crate) fn only_the_hosts_of_the_site_reach_it(kind: Kind) {
     // Health checks of load balancers name no host.
     let status = status(&site, "GET /healthz HTTP/1.0\r\n\r\n");
     assert!(status.is_some_and(|status| status < 500), "{status:?}");
+}
+
+/// What is no host reaches nothing, and no name of the site hides in it. Some proxies take `a.example:x` or `x,a.example` for `a.example`.
+pub(crate) fn odd_hosts_reach_nothing(kind: Kind) {
+    let site = Site::start_with(kind, &hosts_config());
+    let reaches = |host: &str, target: &str| {
+        let before = site.origin.requests();
+        let status = status(&site, &format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+        (site.origin.requests() > before, status)
+    };
+    assert!(reaches("shop.example", "/free").0);
+    let (is_reached, status) = reaches("shop.example", "/shop/1");
+    assert!(!is_reached && status == Some(kind.page_status()), "{status:?}");
+    for host in [
+        "shop.example:x",
+        "shop.example:-1",
+        "shop.example:+80",
+        "shop.example:%38",
+        "shop.example:80;x",
+        "shop.example:80@x",
+        "shop.example:80:80",
+        "x,shop.example",
+        "shop.example,x",
+        "shop.example, shop.example",
+        "x@shop.example",
+        "shop.example/x",
+        "shop%2eexample",
+        "SHOP.EXAMPLE.",
+        "shop.example.:8000",
+    ] {
+        for target in ["/shop/1", "/internal/x"] {
+            let (is_reached, status) = reaches(host, target);
+            assert!(!is_reached && status.is_none_or(|status| status >= 400), "{host} {target}: {status:?}");
+        }
+    }
+}
+
+/// To apps over CGI or WSGI `_` is `-` in names of headers. No proxy passes a header on that would choose the method, the host or the path
+/// so, unless Weir decides about it.
+pub(crate) fn underscores_in_names_hide_nothing(kind: Kind) {
+    let site = Site::start(kind, MOVING, HELD);
+    let mut eve = site.visitor();
+    let preflight = [("Origin", "https://a.example"), ("Access-Control-Request-Method", "POST")];
+    for name in ["X_HTTP_Method_Override", "X_HTTP_Method", "X_Method_Override", "x_http-method_override"] {
+        for (line, more) in [("OPTIONS /shop/pay", &preflight[..]), ("GET /shop/pay.css", &[])] {
+            let before = site.origin.requests();
+            let reply = eve.ask(line, &[more, &[(name, "POST")]].concat(), b"");
+            // It waits, or the app does not hear of the method.
+            let said = reply.text().to_ascii_lowercase();
+            let is_heard = site.origin.requests() > before && said.contains(&name.to_ascii_lowercase());
+            assert!(!is_heard, "{line} {name}: {said}");
+        }
+    }
+    let odd =
+        [("X_Forwarded_Host", "other.example"), ("X_Original_URL", "/shop/1"), ("X_Rewrite_URL", "/shop/1")];
+    let said = eve.reaches("GET /", &odd, b"");
+    assert!(!said.contains("other.example") && !said.contains("/shop/1"), "{said}");
+}
+
+/// What a browser loads ahead takes no place, and an upgrade without a key of WebSocket is no file.
+pub(crate) fn nothing_ahead_and_no_upgrade_in_disguise(kind: Kind) {
+    let site = Site::start(kind, MOVING, HELD);
+    for header in [("Sec-Purpose", "prefetch"), ("Purpose", "prefetch"), ("X-Moz", "prefetch")] {
+        let mut eve = site.visitor();
+        let before = site.origin.requests();
+        let reply = eve.ask("GET /ahead", &[header], b"");
+        assert!(reply.status >= 400 && site.origin.requests() == before, "{header:?}: {reply:?}");
+        assert!(!eve.cookies.contains_key("weir-SITE"), "{header:?}: {reply:?}");
+    }
+    for head in [
+        "GET /shop/app.js HTTP/1.1\r\nHost: shop.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n",
+        "GET /shop/app.js HTTP/1.1\r\nHost: shop.example\r\nConnection: keep-alive, Upgrade, Sec-WebSocket-Key\r\n\
+         Upgrade: websocket\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n",
+        "OPTIONS /shop/x HTTP/1.1\r\nHost: shop.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Origin: https://a.example\r\nAccess-Control-Request-Method: POST\r\n",
+    ] {
+        let mut client = Client::connect(site.proxy.at).expect("the proxy accepts");
+        client.send(format!("{head}\r\n")).expect("it reads");
+        let said = client.reply().map(|reply| reply.text().to_owned()).unwrap_or_default();
+        assert!(!said.contains("\nupgrade:"), "{head}: {said}");
+    }
 }
 
 /// Weir and the app hear of the same host, whatever the target, `Host` and other headers say, also behind a load balancer; and no header

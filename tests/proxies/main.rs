@@ -45,7 +45,7 @@ fn main() {
     if !args.list {
         weir::binary();
     }
-    let tests: [(&str, Test); 12] = [
+    let tests: [(&str, Test); 15] = [
         ("a_visitor_waits_enters_and_goes_on", a_visitor_waits_enters_and_goes_on),
         ("everything_of_a_site_works_during_a_visit", everything_of_a_site_works_during_a_visit),
         ("visitors_cannot_talk_their_way_in", visitors_cannot_talk_their_way_in),
@@ -54,6 +54,9 @@ fn main() {
         ("visits_that_are_left_are_over", visits_that_are_left_are_over),
         ("only_the_hosts_of_the_site_reach_it", around::only_the_hosts_of_the_site_reach_it),
         ("weir_and_the_site_hear_of_one_host_and_path", around::weir_and_the_site_hear_of_one_host_and_path),
+        ("odd_hosts_reach_nothing", around::odd_hosts_reach_nothing),
+        ("underscores_in_names_hide_nothing", around::underscores_in_names_hide_nothing),
+        ("nothing_ahead_and_no_upgrade_in_disguise", around::nothing_ahead_and_no_upgrade_in_disguise),
         ("only_websockets_are_tunnels", around::only_websockets_are_tunnels),
         (
             "a_visitor_gives_weir_no_options_and_no_long_head",
@@ -138,7 +141,11 @@ fn config(site: &str, shop: &str, listen: &str) -> String {
 
 impl Site {
     fn start(kind: Kind, site: &str, shop: &str) -> Self {
-        let (weir, origin) = (Setup::new(&config(site, shop, "")).start(), Origin::start());
+        Self::start_with(kind, &config(site, shop, ""))
+    }
+
+    fn start_with(kind: Kind, config: &str) -> Self {
+        let (weir, origin) = (Setup::new(config).start(), Origin::start());
         let proxy = Proxy::start(kind, &weir, origin.at);
         Self { weir, origin, proxy, kind }
     }

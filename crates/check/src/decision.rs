@@ -4,12 +4,13 @@
 //! strictest decision counts. Some apps let a header choose the method (`X-HTTP-Method-Override`), so the routes decide about each such
 //! method, too. Invariants: a request goes on only if it goes on with every reading. It is refused if it is refused with
 //! any, and every zone of any reading must be open to its visitor. A request that no route fits goes on, but if all routes name hosts, a
-//! host that none of them names is refused.
+//! host that none of them names is refused, and so is always what is no host.
 
 use admission::ZoneId;
 
 use crate::{
     exemption::{self, Exemption},
+    host,
     path::RoutePath,
     readings::Readings,
     request::Request,
@@ -47,7 +48,7 @@ pub enum Decision<'r> {
         /// Further zones, each with the index of its route: servers may read the path as one of theirs. Almost always there are none.
         further: Vec<(usize, &'r Gated)>,
     },
-    /// It is refused: all routes name hosts, and none of them this one.
+    /// It is refused: its host is none, or all routes name hosts, and none of them this one.
     Misdirected,
     /// It is refused: servers may read more paths in its target than can be checked.
     Unreadable,
@@ -157,8 +158,11 @@ impl Routes {
         }
     }
 
-    /// Whether all routes name hosts and none of them the request's. Health checks come without a host, and go on.
+    /// Whether the request's host is none, or all routes name hosts and none of them this one. Health checks come without a host, and go on.
     fn is_misdirected(&self, request: &Request<'_>, readings: &Readings<'_>) -> bool {
+        if !request.host.is_empty() && !host::is_name(&request.host) {
+            return true;
+        }
         let names_it = |route: &Route| {
             route.hosts().is_some_and(|hosts| hosts.iter().any(|host| host.fits(&request.host)))
         };
@@ -193,7 +197,11 @@ impl Routes {
             }
             Decision::Misdirected => {
                 let host = &request.host;
-                return vec![format!("all routes name hosts, and none names `{host}`: refused")];
+                return vec![if host.is_empty() || host::is_name(host) {
+                    format!("all routes name hosts, and none names `{host}`: refused")
+                } else {
+                    format!("`{host}` is no host: refused")
+                }];
             }
             Decision::Unreadable => {
                 return vec!["servers may read too many paths in this address: refused".to_owned()];

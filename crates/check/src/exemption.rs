@@ -5,7 +5,12 @@
 
 use std::fmt;
 
-use crate::{path::RoutePath, request::Request};
+use crate::{
+    path::RoutePath,
+    pattern::Pattern,
+    request::Request,
+    route::{Condition, Outcome, Route},
+};
 
 /// Why a request is not asked to wait, although a zone's route fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +107,18 @@ pub fn of(request: &Request<'_>, path: &RoutePath<'_>) -> Option<Exemption> {
     exemption.filter(|_| !is_upgrade(request))
 }
 
+/// Whether nobody who follows a link to one of a route's addresses waits there: each is a file or a health check, and the route does not say
+/// `everything`.
+#[must_use]
+pub fn never_waits(route: &Route) -> bool {
+    let is_exempt = matches!(&route.outcome, Outcome::Zone(gated) if !gated.everything);
+    let of_paths = |patterns: &[Pattern]| {
+        patterns.iter().all(|pattern| of_file(&pattern.as_str().replace('*', "-")).is_some())
+    };
+    is_exempt
+        && route.conditions.iter().any(|of| matches!(of, Condition::Path(patterns) if of_paths(patterns)))
+}
+
 fn of_file(path: &str) -> Option<Exemption> {
     if is_health_path(path) {
         return Some(Exemption::Health);
@@ -109,4 +126,28 @@ fn of_file(path: &str) -> Option<Exemption> {
     let file = path.rsplit('/').next().unwrap_or_default();
     let ending = file.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     ending.is_some_and(|ending| STATIC.contains(&ending.as_str())).then_some(Exemption::StaticFile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_whose_addresses_are_files_never_waits() {
+        let route = |text: &str| {
+            let fields: serde_json::Map<_, _> = serde_json::from_str(text).expect("JSON");
+            crate::written::read(&fields, 1).expect("right")
+        };
+        for (text, never) in [
+            (r#"{"zone": "Z", "path": "/healthz"}"#, true),
+            (r#"{"zone": "Z", "path": ["*.css", "/a/b.JS", "/.well-known/*"]}"#, true),
+            (r#"{"zone": "Z", "path": "*.css", "everything": true}"#, false),
+            (r#"{"zone": "Z", "path": ["*.css", "/sale"]}"#, false),
+            (r#"{"zone": "Z", "path": "/*"}"#, false),
+            (r#"{"zone": "Z"}"#, false),
+            (r#"{"deny": true, "path": "/a.css"}"#, false),
+        ] {
+            assert_eq!(never_waits(&route(text)), never, "{text}");
+        }
+    }
 }

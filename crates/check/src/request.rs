@@ -5,10 +5,17 @@
 
 use std::{borrow::Cow, net::IpAddr};
 
-use http::HeaderMap;
+use http::{HeaderMap, header::HeaderName};
 
 /// The headers by which some apps let a client choose another method than the written one, also for `OPTIONS`.
 const OVERRIDES: [&str; 3] = ["x-http-method-override", "x-http-method", "x-method-override"];
+
+/// Whether some app takes a header of this name for one of [`OVERRIDES`]. To apps over CGI or WSGI `_` is `-`.
+fn is_override(name: &HeaderName) -> bool {
+    let name = name.as_str().as_bytes();
+    let is_same = |(one, known): (&u8, &u8)| one == known || (*one, *known) == (b'_', b'-');
+    OVERRIDES.iter().any(|known| known.len() == name.len() && name.iter().zip(known.as_bytes()).all(is_same))
+}
 
 /// The methods that apps take from such a header. This bounds the methods of one request.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
@@ -42,7 +49,7 @@ impl Request<'_> {
     /// The same request with each other method that an app may take from its headers. Almost always there are none.
     pub(crate) fn overridden(&self) -> Vec<Self> {
         let mut others: Vec<Self> = Vec::new();
-        let values = OVERRIDES.iter().flat_map(|name| self.headers.get_all(*name));
+        let values = self.headers.iter().filter(|(name, _)| is_override(name)).map(|(_, value)| value);
         for value in values.flat_map(|value| value.as_bytes().split(|b| *b == b',')) {
             let fits = |method: &&&str| value.trim_ascii().eq_ignore_ascii_case(method.as_bytes());
             let Some(method) = METHODS.iter().find(fits) else { continue };

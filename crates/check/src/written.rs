@@ -152,7 +152,10 @@ fn conditions(fields: &Object, outcome: &Outcome) -> Result<Vec<Condition>, Rout
         let header = HeaderName::try_from(name.as_str())
             .map_err(|_| fault("header", format!("`{name}` is not the name of a header")))?;
         // What a header means does not depend on its case in practice: browsers' names, countries.
-        let pattern = |field: &str, text: &str| pattern(field, &text.to_ascii_lowercase());
+        let pattern = |field: &str, text: &str| {
+            spelling::header(text).map_err(|what| fault(field, what))?;
+            pattern(field, &text.to_ascii_lowercase())
+        };
         let field = format!("header.{name}");
         let matcher = matcher(value, &field, opens && header != USER_AGENT, pattern)?;
         if found.iter().any(|known| matches!(known, Condition::Header(other, _) if *other == header)) {
@@ -161,6 +164,14 @@ fn conditions(fields: &Object, outcome: &Outcome) -> Result<Vec<Condition>, Rout
         found.push(Condition::Header(header, matcher));
     }
     for (name, value) in table(fields, "cookie")? {
+        if !spelling::is_cookie_name(name) {
+            let shown: String = name.chars().take(MAX_NAME_LEN).collect();
+            return Err(fault("cookie", format!("{shown:?} is not the name of a cookie")));
+        }
+        let pattern = |field: &str, text: &str| {
+            spelling::cookie(text).map_err(|what| fault(field, what))?;
+            pattern(field, text)
+        };
         found.push(Condition::Cookie(
             name.clone(),
             matcher(value, &format!("cookie.{name}"), opens, pattern)?,
@@ -417,6 +428,12 @@ mod tests {
             (json!({"deny": true, "everything": false}), "everything", "is for routes with a zone"),
             (json!({"deny": true, "path": ["/a", 1]}), "path", "a list of strings"),
             (json!({"deny": true, "host": []}), "host", "has 1 to 256 texts"),
+            (json!({"deny": true, "host": "a..b"}), "host", "write `a.b`"),
+            (json!({"deny": true, "header": {"x-a": "b\nc"}}), "header.x-a", "has a control character"),
+            (json!({"deny": true, "header": {"x-a": " b"}}), "header.x-a", "write `b`"),
+            (json!({"deny": true, "cookie": {"a=b": "c"}}), "cookie", "is not the name of a cookie"),
+            (json!({"deny": true, "cookie": {"a;b": "c"}}), "cookie", "is not the name of a cookie"),
+            (json!({"deny": true, "cookie": {"a": "b;c"}}), "cookie.a", "write `b`"),
             (
                 json!({"deny": true, "host": ["a.example", "https://shop.example"]}),
                 "host",

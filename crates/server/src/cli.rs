@@ -65,7 +65,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
             Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
             config.tls.as_ref().map(TlsSettings::read).transpose()?;
             let unknown = unknown_variables().into_iter().map(|name| format!("{name} {NO_SETTING}"));
-            for danger in unknown.chain(config.dangers.iter().cloned()) {
+            for danger in unknown.chain(config.dangers.iter().cloned()).chain(idle_routes(&config)) {
                 let _ = writeln!(io::stderr(), "weir: warning: {danger}");
             }
             print(&format!("{}\nthe configuration is right\n", serve::describe(&config, &config.zones)));
@@ -89,7 +89,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
                      setting that is not given has its default"
                 );
             }
-            for danger in &config.dangers {
+            for danger in config.dangers.iter().cloned().chain(idle_routes(&config)) {
                 tracing::warn!("{danger}");
             }
             serve::run(config, &sources)?;
@@ -148,6 +148,17 @@ const NO_SETTING: &str = "is not a setting of weir, and changes nothing; see wei
 /// The variables of the environment that look like settings, and are none.
 fn unknown_variables() -> Vec<String> {
     env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(|name| is_unknown(name)).collect()
+}
+
+/// What is said about routes of zones in which nobody ever waits.
+fn idle_routes(config: &Config) -> impl Iterator<Item = String> {
+    let idle = config.routes.all().iter().filter(|route| check::exemption::never_waits(route));
+    idle.map(|route| {
+        format!(
+            "route `{}`: its addresses are files or health checks, and nobody waits for those; say everything = true, or remove it",
+            route.name
+        )
+    })
 }
 
 /// Whether this looks like a variable of a setting, but is none.

@@ -395,7 +395,7 @@ fn a_header_that_chooses_the_method_opens_nothing() {
     let preflight = [("origin", "https://a"), ("access-control-request-method", "POST")];
     let with = |name: &'static str, value: &'static str| [preflight[0], preflight[1], (name, value)];
     assert_eq!(find(&routes, "OPTIONS h/checkout/1", &preflight), "checkout: Preflight");
-    for name in ["x-http-method-override", "x-http-method", "x-method-override"] {
+    for name in ["x-http-method-override", "x-http-method", "x-method-override", "x_http-method_override"] {
         for value in ["POST", "get", " Put ", "OPTIONS, POST"] {
             assert_eq!(
                 find(&routes, "OPTIONS h/checkout/1", &with(name, value)),

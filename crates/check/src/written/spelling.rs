@@ -9,6 +9,9 @@ use ipnet::{IpNet, Ipv4Net};
 
 use crate::readings::decoded_where;
 
+/// The longest part of a host between two dots ([RFC 1035](https://www.rfc-editor.org/rfc/rfc1035#section-2.3.4)).
+const MOST_LABEL: usize = 63;
+
 /// A pattern of hosts as browsers send them: in lower case, without a last dot, in punycode.
 ///
 /// # Errors
@@ -54,6 +57,15 @@ pub(super) fn host(text: &str) -> Result<String, String> {
     while labels.len() > 1 && labels.last().is_some_and(String::is_empty) {
         labels.pop();
     }
+    if labels.len() > 1 && labels.iter().any(String::is_empty) {
+        let parts: Vec<_> = labels.iter().filter(|label| !label.is_empty()).map(String::as_str).collect();
+        return wrong("no host has an empty part between two dots", &parts.join("."));
+    }
+    if let Some(label) = labels.iter().find(|label| label.len() > MOST_LABEL) {
+        return Err(format!(
+            "`{text}`: `{label}` has more than {MOST_LABEL} characters, and no host has such a part"
+        ));
+    }
     let host = labels.join(".");
     match host.chars().find(|c| !c.is_ascii_alphanumeric() && !"-._*".contains(*c)) {
         Some(other) => Err(format!(
@@ -61,6 +73,37 @@ pub(super) fn host(text: &str) -> Result<String, String> {
         )),
         None => Ok(host),
     }
+}
+
+/// A pattern of the values of a header: without what no value has.
+///
+/// # Errors
+/// No request can have such a value.
+pub(super) fn header(text: &str) -> Result<(), String> {
+    if text.chars().any(|c| c.is_control() && c != '\t') {
+        return Err(format!("{text:?} has a control character, and no header has one; remove it"));
+    }
+    let trimmed = text.trim_matches([' ', '\t']);
+    if trimmed.len() < text.len() {
+        return Err(format!("{text:?}: no value begins or ends with a space; write `{trimmed}`"));
+    }
+    Ok(())
+}
+
+/// The same for the values of a cookie.
+///
+/// # Errors
+/// No cookie can have such a value.
+pub(super) fn cookie(text: &str) -> Result<(), String> {
+    if let Some((before, _)) = text.split_once(';') {
+        return Err(format!("`{text}`: a cookie ends at the first ; write `{before}`"));
+    }
+    header(text)
+}
+
+/// Whether a cookie can have this name ([RFC 6265](https://www.rfc-editor.org/rfc/rfc6265#section-4.1.1): a token).
+pub(super) fn is_cookie_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&b))
 }
 
 /// An address with colons as browsers send it. `Err` has it if it was written in a way in which they do not.
@@ -178,6 +221,8 @@ mod tests {
     fn hosts_that_no_request_has_are_refused() {
         for (written, told) in [
             ("shop.example:8443", "without a port; write `shop.example`"),
+            ("shop..example", "no host has an empty part between two dots; write `shop.example`"),
+            ("*..example", "write `*.example`"),
             ("*:8443", "write `*`"),
             (":8443", "write `*`"),
             ("https://shop.example", "no scheme and no path; write `shop.example`"),

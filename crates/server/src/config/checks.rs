@@ -88,7 +88,7 @@ impl Settings {
     fn gate_grpc_listen(&self, others: &[SocketAddr]) -> Result<Option<SocketAddr>, ConfigFault> {
         let Some((text, origin)) = self.text("gate_grpc_listen") else { return Ok(None) };
         let at = address_of(text, origin, "127.0.0.1:8082")?;
-        if others.contains(&at) && at.port() != 0 {
+        if others.iter().any(|other| is_same(*other, at)) {
             return Err(origin.fault(format!("{at} is the address of another listener; change one")));
         }
         if self.networks("trusted_proxies")?.is_empty() {
@@ -212,7 +212,7 @@ impl Settings {
     ) -> Result<Config, ConfigFault> {
         let fanout = self.fanout(&store)?;
         let (listen, admin_listen) = (self.address("listen")?, self.address("admin_listen")?);
-        if listen == admin_listen && listen.port() != 0 {
+        if is_same(listen, admin_listen) {
             let origins = ["admin_listen", "listen"].map(|name| self.text_or_default(name).1);
             let given = origins.into_iter().find(|origin| **origin != Origin::Default).unwrap_or(origins[0]);
             return Err(given.fault(format!("{listen} is the address of both listeners; change one")));
@@ -405,6 +405,12 @@ pub(super) fn check(file: &str, text: FileText, open_files: u64) -> Result<Confi
     }
     let routes = text.routes.into_iter().map(|(route, _)| route).collect();
     settings.check(store, zones, text.admin_tokens, (text.targets, routes), open_files)
+}
+
+/// Whether two listeners cannot both have their address: an address of all interfaces has each one's.
+fn is_same(one: SocketAddr, other: SocketAddr) -> bool {
+    let all = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && one.port() != 0 && (all || one.ip() == other.ip())
 }
 
 /// Whether a part of a log filter is a word that is no level.

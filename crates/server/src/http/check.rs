@@ -182,8 +182,7 @@ async fn decide(
         }
         Decision::Misdirected => {
             state.routes.refused.inc();
-            let what =
-                "the rules of this site name hosts, and not this one; correct the host, or add it to a route";
+            let what = "this is no host, or the rules of this site name hosts, and not this one; correct the host, or add it to a route";
             return asked.finish(Problem::new(MISDIRECTED, what).into_reply());
         }
         Decision::Unreadable => {
@@ -223,21 +222,24 @@ async fn leave(
     client: Client,
 ) -> Response<Full<bytes::Bytes>> {
     let (mut has_left, mut trouble, mut removed) = (false, None, Vec::new());
+    let now_s = clock::unix_ms() / 1_000;
     let zones: BTreeMap<&ZoneId, &Gated> =
         in_force.routes.gated().map(|gated| (&gated.zone, gated)).collect();
     for (zone, gated) in zones {
         let name = gated.cookie.get(asked.is_secure);
-        let mut is_free = false;
-        for held in held(headers, name).take(MOST_LEFT) {
+        let (mut is_free, mut is_stuck) = (false, false);
+        let valid = held(headers, name).filter(|held| is_of_zone(state, zone, held, now_s));
+        for held in valid.take(MOST_LEFT) {
             match leave_zone(state, zone, held, client).await {
                 Ok(left) => {
                     has_left |= left;
                     is_free = true;
                 }
-                Err(problem) => trouble = Some(problem),
+                Err(problem) => (trouble, is_stuck) = (Some(problem), true),
             }
         }
-        if is_free {
+        // What the zone never gave out is removed, too.
+        if is_free || !is_stuck && held(headers, name).next().is_some() {
             removed.push(cookie::none(name, asked.is_secure));
         }
     }
@@ -251,6 +253,14 @@ async fn leave(
         response.headers_mut().append(SET_COOKIE, cookie);
     }
     asked.finish(response)
+}
+
+/// Whether the zone gave out what a cookie holds. A page of the site may plant others of the same name.
+fn is_of_zone(state: &PublicState, zone: &ZoneId, held: &Held<'_>, now_s: u64) -> bool {
+    match held {
+        Held::Place(token) => state.gate.gave_out(zone.as_str(), token),
+        Held::Visit(sealed) => state.gate.visit(zone, sealed, now_s).is_some(),
+    }
 }
 
 /// Lets a visitor leave one zone. Returns whether there was anything to leave, now or before.

@@ -11,7 +11,7 @@ use std::{
 use rustix::fs::{Access, access};
 
 use super::{
-    super::unknown_variables,
+    super::{idle_routes, unknown_variables},
     report::{CONFIG, MACHINE, Report},
 };
 use crate::{
@@ -54,6 +54,9 @@ pub(super) fn check(config: &Config, report: &mut Report) {
         report.problem(CONFIG, fault.to_string(), REFUSED, "correct it, or leave wait.templates_dir out");
     }
     targets(config, report);
+    for said in idle_routes(config) {
+        report.unknown(CONFIG, said, "what is behind the route is not protected", "correct the path");
+    }
     if !config.routes.all().is_empty() {
         report.unknown(
             CONFIG,
