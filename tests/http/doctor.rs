@@ -345,6 +345,12 @@ pub(crate) fn servers_with_other_keys_are_found() {
             (line.contains("ERROR") && line.contains("seal.key_file")).then_some(())
         });
     }
+    // The first start on an empty store says why nobody enters, and what to do.
+    assert!(
+        one.log().contains("`weir zones apply FILE` opens the zones of a new store at once"),
+        "{}",
+        one.log()
+    );
     let listed = one.admin_ask("GET", "/admin/v1/servers", &[], None).json();
     let agree: Vec<_> =
         listed["servers"].as_array().expect("a list").iter().map(|server| &server["keys_agree"]).collect();

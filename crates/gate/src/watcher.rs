@@ -136,7 +136,9 @@ impl<S: Store, C: Store> Watcher<S, C> {
             tracing::warn!(
                 cell,
                 zones,
-                "the store has no register of zones, and is given the zones known here"
+                "the store has no register of zones, and is given the zones known here; it may have been emptied, so nobody enters \
+                 for up to a minute, in which servers say what they remember; `weir zones apply FILE` opens the zones of a new store at \
+                 once, if it runs before the servers"
             );
             kept = self.cell().begin(&self.known).await.map(Arc::new);
         }

@@ -252,6 +252,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
                 ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument => {
                     format!("{message}; `loadgen COMMAND --help` describes the options")
                 }
+                ErrorKind::ValueValidation => {
+                    message.replace("invalid digit found in string", "write a whole number, as in 300000")
+                }
                 _ => message,
             });
         }

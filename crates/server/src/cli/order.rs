@@ -170,6 +170,9 @@ fn fault(error: &clap::Error) -> ConfigFault {
     if what.ends_with(':') {
         what = format!("{what} {}", lines.next().unwrap_or_default().trim());
     }
+    if let Some(values) = text.lines().find_map(|line| line.trim().strip_prefix("[possible values: ")) {
+        what = format!("{what}: one of {}", values.trim_end_matches(']'));
+    }
     ConfigFault::new(format!("{what}; see weir --help"))
 }
 

@@ -52,7 +52,10 @@ fn what_means_nothing_is_refused() {
         (&["zones", "show"], "the following required arguments were not provided"),
         (&["token", "new", "--name", "a b", "--role", "viewer"], "--name: `a b` is not a valid name"),
         (&["token", "new", "--name", "local", "--role", "viewer"], "--name: `local` is not a valid name"),
-        (&["token", "new", "--name", "a", "--role", "root"], "invalid value 'root' for '--role"),
+        (
+            &["token", "new", "--name", "a", "--role", "root"],
+            "invalid value 'root' for '--role <role>': one of viewer, operator, admin",
+        ),
         (&["openapi", "private"], "invalid value 'private' for '<API>'"),
     ] {
         let line = read(args).expect_err("refused").to_string();

@@ -350,7 +350,15 @@ pub(super) fn network(text: &str, origin: &Origin) -> Result<IpNet, ConfigFault>
 
 fn address_of(text: &str, origin: &Origin, example: &str) -> Result<SocketAddr, ConfigFault> {
     text.parse().map_err(|_| {
-        origin.fault(format!("`{text}` is not an address with a port; write one as in {example}"))
+        let name = text.rsplit_once(':').filter(|(name, port)| {
+            name.starts_with(|c: char| c.is_ascii_alphabetic()) && port.parse::<u16>().is_ok()
+        });
+        let hint = match name {
+            Some(("localhost", port)) => format!("; write 127.0.0.1:{port}"),
+            Some(_) => "; names are not looked up".to_owned(),
+            None => String::new(),
+        };
+        origin.fault(format!("`{text}` is not an address with a port; write one as in {example}{hint}"))
     })
 }
 

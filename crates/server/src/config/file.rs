@@ -74,7 +74,11 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
     let root = DeTable::parse(text).map_err(|e| {
         let span = e.span().unwrap_or(0..0);
         let message = e.message().lines().next().unwrap_or("no TOML").to_owned();
-        lines.at(&span, "").fault(format!("{message}; see https://toml.io for the syntax"))
+        let line = text[..span.start.min(text.len())].rsplit('\n').next().unwrap_or_default().len();
+        let line = text[span.start.min(text.len()) - line..].lines().next().unwrap_or_default();
+        let hint =
+            bare_text(line).map(|text| format!("; a text needs quotes: \"{text}\"")).unwrap_or_default();
+        lines.at(&span, "").fault(format!("{message}{hint}; see https://toml.io for the syntax"))
     })?;
     let mut found = FileText::default();
     for (key, value) in in_order(root.get_ref()) {
@@ -181,7 +185,7 @@ fn setting(
 ) -> Result<(&'static str, SettingValue), ConfigFault> {
     let origin = lines.at(&span, field);
     let Some(setting) = SETTINGS.iter().find(|s| s.name == field) else {
-        return Err(origin.fault(unknown(field, SETTINGS.iter().map(|s| s.name))));
+        return Err(origin.fault(unknown(field, SETTINGS.iter().map(|s| s.name).chain(TABLES))));
     };
     let value = match (setting.kind, value.get_ref()) {
         (Kind::Text | Kind::Secret, DeValue::String(text)) => Value::Text(text.to_string()),
@@ -209,8 +213,28 @@ fn wrong_type(kind: Kind, value: &DeValue<'_>) -> String {
     format!("must be {wanted}, and is of type {}", value.type_str())
 }
 
+/// What is written as tables, beside the settings.
+const TABLES: [&str; 5] = ["zone", "route", "cell", "admin_token", "wait.target"];
+
+/// The text of a line `name = text`, if it has no quotes.
+fn bare_text(line: &str) -> Option<&str> {
+    let value = line.split_once('=')?.1.split('#').next()?.trim();
+    let is_text = value.starts_with(|c: char| c.is_alphabetic() || c == '/') && !value.contains(['"', '\'']);
+    (is_text && !matches!(value, "true" | "false" | "inf" | "nan")).then_some(value)
+}
+
+/// How alike two names must be for one to be a misspelling of the other: the measure of Jaro and Winkler, from 0 to 1.
+const ALIKE: f64 = 0.85;
+
 fn unknown<'a>(field: &str, known: impl Iterator<Item = &'a str>) -> String {
-    format!("there is no such field as `{field}`; the fields are {}", known.collect::<Vec<_>>().join(", "))
+    let known: Vec<&str> = known.collect();
+    let alike = known.iter().map(|name| (strsim::jaro_winkler(field, name), name));
+    match alike.max_by(|(one, _), (other, _)| one.total_cmp(other)) {
+        Some((most, name)) if most >= ALIKE => {
+            format!("there is no such field as `{field}`; did you mean `{name}`?")
+        }
+        _ => format!("there is no such field as `{field}`; the fields are {}", known.join(", ")),
+    }
 }
 
 /// The value that a word stands for.

@@ -241,6 +241,18 @@ fn zone_faults_have_the_line_of_the_field() {
         let line = refused(&format!("{ZONE}{text}\n"));
         assert!(line.starts_with(told), "{line}");
     }
+    for (text, told) in [
+        ("[zones]\nid = \"A\"", "w.toml:1: zones: there is no such field as `zones`; did you mean `zone`?"),
+        ("[[zone]]\nid = \"A\"\nadmit_per_min = 3", "did you mean `admit_per_minute`?"),
+        ("log = info", "; a text needs quotes: \"info\"; see https://toml.io"),
+        ("data_dir = /var/lib/weir # here", "; a text needs quotes: \"/var/lib/weir\"; see"),
+        ("backlog = 08", "; see https://toml.io"),
+        ("listen = \"localhost:8080\"\n[[zone]]\nid = \"A\"", "; write 127.0.0.1:8080"),
+        ("listen = \"weir.example:8080\"\n[[zone]]\nid = \"A\"", "; names are not looked up"),
+    ] {
+        assert!(refused(text).contains(told), "{}", refused(text));
+    }
+    assert!(!refused("backlog = 08").contains("quotes"));
     assert!(refused("").starts_with("w.toml: has no zone"));
     assert!(refused("zone = 3").starts_with("w.toml:1: zone: zones are written as [[zone]]"));
 }

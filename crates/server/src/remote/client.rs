@@ -95,7 +95,16 @@ impl Client {
         let text = |member: &str| response.value[member].as_str().unwrap_or_default().to_owned();
         let (title, detail, code) = (text("title"), text("detail"), text("code"));
         let colon = if detail.is_empty() { "" } else { ": " };
-        let line = format!("{title}{colon}{detail} ({status} {code})");
+        let zone = path.strip_prefix("/admin/v1/zones/").and_then(|rest| rest.split(['/', '?']).next());
+        let next = match (status, code.as_str(), zone) {
+            (401, ..) if self.token.is_none() => {
+                "; give a token, in a file with --token-file or in WEIR_ADMIN_TOKEN".to_owned()
+            }
+            (401, ..) => "; the server has no [[admin_token]] with this token's digest".to_owned(),
+            (_, "unknown_zone", Some(zone)) => format!("; `weir zones list` lists them, and {zone} is none"),
+            _ => String::new(),
+        };
+        let line = format!("{title}{colon}{detail} ({status} {code}){next}");
         let exit = match status {
             401 | 403 | 421 => failure::NO_PERMISSION,
             500.. => failure::UNAVAILABLE,

@@ -1,9 +1,12 @@
 //! Reads the bodies of operators' requests.
 //!
-//! Invariants: an unknown field, a wrong type and a value out of its range are refused. The problem names the field, as in
+//! Invariants: an unknown field, a field that is there twice, a wrong type and a value out of its range are refused. The problem names the field, as in
 //! `policy.admit_per_minute`, and the range of a number that is out of it.
 
+use std::fmt;
+
 use admission::{Claim, Definition, Field, FieldKind, Notice, NoticeFault, Policy, ZoneId};
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use crate::http::problem::{MALFORMED_JSON, MISSING_FIELD, Problem, UNKNOWN_FIELD, WRONG_TYPE};
@@ -88,9 +91,73 @@ pub(super) fn leaver(body: &[u8], zone: &ZoneId) -> Result<(String, Claim), Prob
 
 pub(super) fn object(body: &[u8]) -> Result<Object, Problem> {
     match serde_json::from_slice(body) {
-        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(Once(Value::Object(fields))) => Ok(fields),
         Ok(_) => Err(Problem::new(WRONG_TYPE, "the body must be a JSON object")),
+        Err(e) if e.is_data() => Err(Problem::new(MALFORMED_JSON, e.to_string())),
         Err(e) => Err(Problem::new(MALFORMED_JSON, format!("at line {}, column {}", e.line(), e.column()))),
+    }
+}
+
+/// JSON in whose objects each field is there once: of two, nobody knows which one was meant.
+struct Once(Value);
+
+impl<'de> Deserialize<'de> for Once {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_any(OnceVisitor).map(Self)
+    }
+}
+
+struct OnceVisitor;
+
+impl<'de> Visitor<'de> for OnceVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut all = Vec::new();
+        while let Some(Once(item)) = items.next_element()? {
+            all.push(item);
+        }
+        Ok(all.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
+        let mut all = Object::new();
+        while let Some((name, Once(value))) = fields.next_entry::<String, Once>()? {
+            if all.contains_key(&name) {
+                let shown: String = name.chars().take(64).collect();
+                return Err(de::Error::custom(format_args!("`{shown}` is there twice")));
+            }
+            all.insert(name, value);
+        }
+        Ok(all.into())
     }
 }
 
@@ -284,7 +351,14 @@ mod tests {
         let many: Vec<_> = (b'a'..=b'i').map(|letter| format!(r#""x{}":"x""#, char::from(letter))).collect();
         let many = format!(r#"{{"notice":{{{}}}}}"#, many.join(","));
         type Read<'a> = &'a dyn Fn(&str) -> Result<(), Problem>;
-        let cases: [(Read<'_>, &str, &str, &str); 28] = [
+        let cases: [(Read<'_>, &str, &str, &str); 30] = [
+            (
+                &patch,
+                r#"{"policy":{"mode":"hold","mode":"open"}}"#,
+                "malformed_json",
+                "`mode` is there twice at line 1",
+            ),
+            (&post, r#"{"id":"A","id":"B"}"#, "malformed_json", "`id` is there twice at line 1"),
             (&patch, "", "malformed_json", "at line 1, column 0"),
             (&patch, "[]", "wrong_type", "the body must be a JSON object"),
             (&patch, r#"{"colour":1}"#, "unknown_field", "`colour`"),
