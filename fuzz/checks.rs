@@ -57,8 +57,15 @@ pub(crate) fn request(data: &[u8]) {
     for entry in [false, true] {
         match request::parse(data, entry) {
             Ok(ask) => {
-                let body: serde_json::Value =
-                    serde_json::from_slice(data).expect("a request that is read is JSON");
+                let body: serde_json::Value = match serde_json::from_slice(data) {
+                    Ok(body) => body,
+                    Err(error) => {
+                        // What is ignored may have numbers of any size and any depth, which this reader cannot keep.
+                        let beyond = ["number out of range", "recursion limit exceeded"];
+                        assert!(beyond.iter().any(|limit| error.to_string().starts_with(limit)), "{error}");
+                        continue;
+                    }
+                };
                 assert_eq!(body["zoneId"], *ask.zone);
                 assert_eq!(body["token"].as_str(), ask.token.as_deref());
                 assert!(ask.token.is_some() || !entry);
