@@ -265,7 +265,10 @@ pub(crate) fn a_return_from_another_site_keeps_the_visit() {
     weir.setup().write_config(&config(&zone("Z", 60_000, HELD), SITE));
     weir.signal(Signal::HUP);
     let mut ben = Visitor::of(&weir);
-    eventually("the zone is held", || (Visitor::of(&weir).get("/").status == 503).then_some(()));
+    eventually("the zone is held", || {
+        let reply = Visitor::of(&weir).get("/");
+        (reply.status == 503 && reply.problem() == "waiting").then_some(())
+    });
     assert_eq!(ben.ask("POST /paid", &back).header("set-cookie"), None);
     let first = ben.ask("GET /paid", &[("Weir-Poll", "first")]);
     assert_eq!(first.problem(), "waiting");
