@@ -19,7 +19,7 @@ use crate::{access::AdminToken, stores::CellSettings};
 
 use super::{
     ConfigFault,
-    settings::{Kind, Origin, SETTINGS, SettingValue, Value, out_of_range},
+    settings::{Kind, Origin, SETTINGS, Setting, SettingValue, Value, out_of_range},
 };
 use crate::http::wait::target::Target;
 
@@ -76,8 +76,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
         let message = e.message().lines().next().unwrap_or("no TOML").to_owned();
         let line = text[..span.start.min(text.len())].rsplit('\n').next().unwrap_or_default().len();
         let line = text[span.start.min(text.len()) - line..].lines().next().unwrap_or_default();
-        let hint =
-            bare_text(line).map(|text| format!("; a text needs quotes: \"{text}\"")).unwrap_or_default();
+        let hint = bare_text(line).map(|shown| format!("; a text needs quotes{shown}")).unwrap_or_default();
         lines.at(&span, "").fault(format!("{message}{hint}; see https://toml.io for the syntax"))
     })?;
     let mut found = FileText::default();
@@ -216,11 +215,21 @@ fn wrong_type(kind: Kind, value: &DeValue<'_>) -> String {
 /// What is written as tables, beside the settings.
 const TABLES: [&str; 5] = ["zone", "route", "cell", "admin_token", "wait.target"];
 
-/// The text of a line `name = text`, if it has no quotes.
-fn bare_text(line: &str) -> Option<&str> {
-    let value = line.split_once('=')?.1.split('#').next()?.trim();
+/// What to say of a line `name = text` without quotes: how to write the text, or nothing if it may be a secret. None for other lines.
+fn bare_text(line: &str) -> Option<String> {
+    let (name, value) = line.split_once('=')?;
+    let (name, value) = (name.trim(), value.split('#').next()?.trim());
     let is_text = value.starts_with(|c: char| c.is_alphabetic() || c == '/') && !value.contains(['"', '\'']);
-    (is_text && !matches!(value, "true" | "false" | "inf" | "nan")).then_some(value)
+    if !is_text || matches!(value, "true" | "false" | "inf" | "nan") {
+        return None;
+    }
+    // Below a section, only the last part of a setting's name is written. An address may have a password in it.
+    let of_name = |setting: &&Setting| {
+        setting.name.rsplit('.').next() == Some(name) && name != "store" && name != "fanout"
+    };
+    let mut settings = SETTINGS.iter().filter(of_name).peekable();
+    let is_shown = settings.peek().is_some() && settings.all(|setting| matches!(setting.kind, Kind::Text));
+    Some(if is_shown { format!(": \"{value}\"") } else { String::new() })
 }
 
 /// How alike two names must be for one to be a misspelling of the other: the measure of Jaro and Winkler, from 0 to 1.

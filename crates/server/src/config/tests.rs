@@ -253,6 +253,15 @@ fn zone_faults_have_the_line_of_the_field() {
         assert!(refused(text).contains(told), "{}", refused(text));
     }
     assert!(!refused("backlog = 08").contains("quotes"));
+    // What may be a secret is not shown.
+    for text in [
+        "[redis]\npassword = hunter2hunter2",
+        "store = redis://:hunter2hunter2@127.0.0.1",
+        "[[route]]\nbypass = true\n[route.header.x-staff]\nsecret = hunter2hunter2",
+    ] {
+        let line = refused(text);
+        assert!(line.contains("; a text needs quotes; see") && !line.contains("hunter2"), "{line}");
+    }
     assert!(refused("").starts_with("w.toml: has no zone"));
     assert!(refused("zone = 3").starts_with("w.toml:1: zone: zones are written as [[zone]]"));
 }
