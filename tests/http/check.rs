@@ -5,15 +5,12 @@ use std::{collections::HashMap, process::Command};
 
 use admission::{SealKey, Seals, Visit, ZoneId};
 use rustix::process::Signal;
-use server::{
-    clock::unix_ms,
-    keys::{IfMissing, Keys, SealSettings},
-    passes::{Algorithm, PassSettings},
-};
+use server::{clock::unix_ms, keys::IfMissing};
 
 use crate::{
     client::{Client, Reply},
     clock::eventually,
+    keys::keys_in,
     weir::{Setup, Weir, binary, zone},
 };
 
@@ -506,16 +503,7 @@ pub(crate) fn forged_foreign_and_ended_visits_wait() {
     let place = ada.cookies[&name].clone();
 
     // The server's keys, as an operator has them.
-    let seal = SealSettings { key_file: None, next_key_file: None, previous_key_file: None };
-    let pass = PassSettings {
-        algorithm: Algorithm::Es256,
-        audience: String::new(),
-        issuer: None,
-        key_file: None,
-        next_key_file: None,
-        previous_key_file: None,
-    };
-    let keys = Keys::read(&seal, &pass, &weir.setup().data(), IfMissing::Refuse).expect("the keys");
+    let keys = keys_in(&weir.setup().data(), IfMissing::Refuse);
     let SealKey { id, secret } = keys.seals.current;
     let zone = ZoneId::parse("Z").expect("a zone");
     let sealed = |secret, began_ago_s: u64, seen_ago_s: u64, address: u64| {

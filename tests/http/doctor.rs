@@ -10,14 +10,12 @@ use std::{
     thread,
 };
 
-use server::{
-    keys::{IfMissing, Keys, SealSettings},
-    passes::{Algorithm, PassSettings},
-};
+use server::keys::IfMissing;
 
 use crate::{
     clock::eventually,
     https::Root,
+    keys::keys_in,
     redis::{Cluster, Options, Standalone},
     weir::{Setup, Weir, binary, without_variables, zone},
 };
@@ -53,16 +51,7 @@ impl Report {
 
 /// Settings under which the configuration and the machine are no problem.
 fn sound(setup: &Setup) -> Vec<String> {
-    let seal = SealSettings { key_file: None, next_key_file: None, previous_key_file: None };
-    let pass = PassSettings {
-        algorithm: Algorithm::Es256,
-        audience: String::new(),
-        issuer: None,
-        key_file: None,
-        next_key_file: None,
-        previous_key_file: None,
-    };
-    Keys::read(&seal, &pass, setup.dir(), IfMissing::Make).expect("the directory takes keys");
+    keys_in(setup.dir(), IfMissing::Make);
     let dir = setup.dir().to_str().expect("UTF-8");
     let keys = [format!("--seal-key-file={dir}/seal.key"), format!("--pass-key-file={dir}/pass-es256.pem")];
     ["--backlog=16".to_owned(), "--listen=127.0.0.1:0".to_owned(), "--admin-listen=127.0.0.1:0".to_owned()]

@@ -1,8 +1,15 @@
 //! Keys of running servers: a rotation loses nobody, and a mistake in it is refused or reported.
 
-use std::{fs, iter, path::PathBuf};
+use std::{
+    fs, iter,
+    path::{Path, PathBuf},
+};
 
 use rustix::process::Signal;
+use server::{
+    keys::{IfMissing, Keys, SealSettings},
+    passes::{Algorithm, PassSettings},
+};
 
 use crate::{
     app::{Answer, body},
@@ -13,6 +20,20 @@ use crate::{
     sse::{Stream, request},
     weir::{Setup, Weir, zone},
 };
+
+/// The keys of a data directory, as a server has them that no file is configured for.
+pub(crate) fn keys_in(data_dir: &Path, if_missing: IfMissing) -> Keys {
+    let seal = SealSettings { key_file: None, next_key_file: None, previous_key_file: None };
+    let pass = PassSettings {
+        algorithm: Algorithm::Es256,
+        audience: String::new(),
+        issuer: None,
+        key_file: None,
+        next_key_file: None,
+        previous_key_file: None,
+    };
+    Keys::read(&seal, &pass, data_dir, if_missing).expect("the keys")
+}
 
 /// Files of the keys that seal tokens and sign passes.
 pub(crate) struct KeyFiles(Setup);

@@ -36,12 +36,12 @@ const PROBLEMS: u8 = 1;
 pub(super) fn run(config: &Config, open_files: u64) -> Result<ExitCode, Failure> {
     let mut report = Report::default();
     machine::check(config, open_files, &mut report);
-    start::check(config, &mut report);
+    let keys = Keys::read(&config.seal, &config.pass, &config.data_dir, IfMissing::Refuse);
+    start::check(config, &keys, &mut report);
     match &config.store {
         StoreSettings::Memory => machine::check_embedded(config, &mut report),
         StoreSettings::Redis(settings) => on_this_thread(async {
-            let keys = Keys::read(&config.seal, &config.pass, &config.data_dir, IfMissing::Refuse);
-            let seal_keys = keys.map(|keys| fingerprints(&keys.seals)).unwrap_or_default();
+            let seal_keys = keys.as_ref().map(|keys| fingerprints(&keys.seals)).unwrap_or_default();
             for cell in stores::cells(settings)?.all() {
                 let connection = stores::connection(settings, &cell.health().name)?;
                 let (address, connection) = connection.expect("the cells are those of these settings");

@@ -79,11 +79,7 @@ impl Origins {
         let asks = *asked == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
         let page = headers.get(ORIGIN).filter(|_| asks)?;
         if self.allowed(headers).is_none() {
-            let page: String = String::from_utf8_lossy(page.as_bytes()).chars().take(128).collect();
-            let what = format!(
-                "a page of {page} wants to call; if it is a page of yours, list its origin in `cors_origins`"
-            );
-            return Some(Err(Problem::new(FOREIGN_ORIGIN, what)));
+            return Some(Err(foreign(Some(page), "wants to call")));
         }
         let is_list = |list: &&HeaderValue| {
             let is_of_list = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~, ".contains(byte);
@@ -130,6 +126,14 @@ impl Origins {
         response.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
         response.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Retry-After"));
     }
+}
+
+/// The refusal of a page whose origin is not listed, and what it did.
+pub(super) fn foreign(origin: Option<&HeaderValue>, did: &str) -> Problem {
+    let page = origin.map_or("another site".into(), |origin| String::from_utf8_lossy(origin.as_bytes()));
+    let page: String = page.chars().take(128).collect();
+    let what = format!("a page of {page} {did}; if it is a page of yours, list its origin in `cors_origins`");
+    Problem::new(FOREIGN_ORIGIN, what)
 }
 
 impl fmt::Display for Origins {

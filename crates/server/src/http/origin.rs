@@ -8,8 +8,8 @@
 use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 
 use super::{
-    cors::Origins,
-    problem::{FOREIGN_ORIGIN, Problem},
+    cors::{Origins, foreign},
+    problem::Problem,
 };
 
 /// How the page's site is related to that of the address: `same-origin`, `same-site`, `cross-site`, or `none` for the user's own act.
@@ -24,7 +24,7 @@ const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host")
 /// Refuses the requests of pages of other origins that are not in `allowed`.
 ///
 /// # Errors
-/// [`FOREIGN_ORIGIN`].
+/// [`FOREIGN_ORIGIN`](super::problem::FOREIGN_ORIGIN).
 pub(super) fn check(allowed: &Origins, headers: &HeaderMap) -> Result<(), Problem> {
     let hosts = [HOST, X_FORWARDED_HOST].map(|name| headers.get(name)?.to_str().ok());
     check_of(allowed, headers, &hosts)
@@ -33,7 +33,7 @@ pub(super) fn check(allowed: &Origins, headers: &HeaderMap) -> Result<(), Proble
 /// The same for an address of one of these hosts.
 ///
 /// # Errors
-/// [`FOREIGN_ORIGIN`].
+/// [`FOREIGN_ORIGIN`](super::problem::FOREIGN_ORIGIN).
 pub(super) fn check_of(
     allowed: &Origins,
     headers: &HeaderMap,
@@ -51,12 +51,7 @@ pub(super) fn check_of(
     if is_own || allowed.allow_any() || allowed.allowed(headers).is_some() {
         return Ok(());
     }
-    let page = origin.map_or("another site".into(), |origin| String::from_utf8_lossy(origin.as_bytes()));
-    let page: String = page.chars().take(128).collect();
-    let what = format!(
-        "a page of {page} made this request; if it is a page of yours, list its origin in `cors_origins`"
-    );
-    Err(Problem::new(FOREIGN_ORIGIN, what))
+    Err(foreign(origin, "made this request"))
 }
 
 /// Whether an origin has one of these hosts. For browsers that do not send `Sec-Fetch-Site`.
@@ -87,7 +82,7 @@ fn name_and_port(authority: &str) -> (&str, Option<&str>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::problem::FOREIGN_ORIGIN, *};
 
     fn headers(lines: &[(&'static str, &'static str)]) -> HeaderMap {
         let line = |&(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value));

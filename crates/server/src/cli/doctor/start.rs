@@ -17,14 +17,14 @@ use super::{
 use crate::{
     config::Config,
     http::wait::Pages,
-    keys::{IfMissing, KeyFault, Keys},
+    keys::{KeyFault, Keys},
     stores::StoreSettings,
 };
 
 const REFUSED: &str = "a server with it does not start";
 
-/// Checks what else a start would find.
-pub(super) fn check(config: &Config, report: &mut Report) {
+/// Checks what else a start would find. `read` is what came of reading the keys.
+pub(super) fn check(config: &Config, read: &Result<Keys, KeyFault>, report: &mut Report) {
     for name in unknown_variables() {
         let found = format!("{name} is not a setting of weir");
         let why = "the setting that was meant keeps its default";
@@ -35,7 +35,7 @@ pub(super) fn check(config: &Config, report: &mut Report) {
             "correct the name, if a setting was meant; `weir serve --help` lists the variables",
         );
     }
-    keys(config, report);
+    keys(read, report);
     let addresses = [
         ("listen", Some(config.listen)),
         ("admin_listen", Some(config.admin_listen)),
@@ -67,9 +67,9 @@ pub(super) fn check(config: &Config, report: &mut Report) {
     }
 }
 
-fn keys(config: &Config, report: &mut Report) {
+fn keys(read: &Result<Keys, KeyFault>, report: &mut Report) {
     let why = "without its keys a server does not start; with other keys, users lose their places";
-    match Keys::read(&config.seal, &config.pass, &config.data_dir, IfMissing::Refuse) {
+    match read {
         Ok(_) => report.ok(CONFIG, "the keys can be read", why),
         Err(KeyFault::NotMade(path)) => report.unknown(
             CONFIG,

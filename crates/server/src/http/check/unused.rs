@@ -9,7 +9,7 @@ use std::{
     collections::HashMap,
     net::IpAddr,
     sync::{
-        Mutex, PoisonError,
+        Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -68,6 +68,10 @@ pub(super) struct UnusedVisits {
 }
 
 impl UnusedVisits {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ZoneId, OfZone>> {
+        self.zones.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Keeps one of the unused visits that `client` may have for a place that is asked for now; none if it has as many as it may. In a
     /// zone that limits no one inside, each may have any number.
     pub(super) fn permit(
@@ -83,7 +87,7 @@ impl UnusedVisits {
             return Some(permit);
         }
         let most = (policy.max_active / 8).max(LEAST);
-        let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut zones = self.lock();
         let of_zone = zones.entry(zone.clone()).or_default();
         let has_room = |of_zone: &OfZone| of_zone.clients.get(&client).is_none_or(|count| *count < most);
         // More than may be inside are not inside any more.
@@ -108,7 +112,7 @@ impl UnusedVisits {
         if self.is_empty() {
             return;
         }
-        let mut zones = self.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut zones = self.lock();
         let Some(of_zone) = zones.get_mut(zone) else { return };
         if of_zone.remove((visit.epoch, visit.seq)) {
             self.count.fetch_sub(1, Ordering::Relaxed);
@@ -136,7 +140,7 @@ impl Permit<'_> {
         if !std::mem::take(&mut self.is_held) {
             return;
         }
-        let mut zones = self.unused.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut zones = self.unused.lock();
         let of_zone = zones.entry(self.zone.clone()).or_default();
         match of_zone.visits.insert((visit.epoch, visit.seq), (self.client, self.ends)) {
             None => drop(self.unused.count.fetch_add(1, Ordering::Relaxed)),
@@ -150,7 +154,7 @@ impl Drop for Permit<'_> {
         if !self.is_held {
             return;
         }
-        let mut zones = self.unused.zones.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut zones = self.unused.lock();
         let Some(of_zone) = zones.get_mut(&self.zone) else { return };
         of_zone.release(self.client);
         if of_zone.is_empty() {
