@@ -22,6 +22,7 @@
 #![recursion_limit = "256"]
 
 mod any_store;
+mod caught;
 pub mod cells;
 pub mod definitions;
 mod gate;

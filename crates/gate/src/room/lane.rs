@@ -12,7 +12,7 @@ use events::{Joined, StoreCall};
 use store::{MAX_BATCH, Store, StoreError};
 use tokio::{
     sync::mpsc,
-    time::{Duration, Instant, sleep_until},
+    time::{Duration, Instant, sleep, sleep_until},
 };
 
 use super::{
@@ -20,6 +20,7 @@ use super::{
     calls::{Answer, Call, JoinedOne, away},
     orders::Orders,
 };
+use crate::caught::caught;
 
 /// How old a view becomes before it is renewed. Its age adds to the time that a holder may be silent. It is also the
 /// time between two attempts at a store that is away.
@@ -63,12 +64,31 @@ fn refuse<T>(answers: impl Iterator<Item = Answer<T>>, error: &StoreError) {
     }
 }
 
-/// Runs until the room is gone.
+/// Runs until the room is gone. A lane that panics begins again: its zone counts as away until the next beat, and nobody loses
+/// anything but an answer.
 pub(super) async fn run<S: Store>(
     store: Arc<S>,
     room: Weak<Room>,
     mut calls: mpsc::Receiver<Call>,
     orders: Arc<Orders>,
+    opened: bool,
+) {
+    let mut served = caught(serve(&*store, &room, &mut calls, &orders, opened)).await;
+    while let Err(panic) = served {
+        let Some(lives) = room.upgrade() else { return };
+        tracing::error!(zone = %lives.zone, panic, "the task of a zone panicked, which is a fault of this server; it begins again");
+        lives.note_trouble(&StoreError::Away(format!("the server's task of the zone panicked: {panic}")));
+        drop(lives);
+        sleep(BEAT).await;
+        served = caught(serve(&*store, &room, &mut calls, &orders, true)).await;
+    }
+}
+
+async fn serve<S: Store>(
+    store: &S,
+    room: &Weak<Room>,
+    calls: &mut mpsc::Receiver<Call>,
+    orders: &Orders,
     opened: bool,
 ) {
     let mut beat_at = Instant::now() + BEAT;
@@ -100,11 +120,11 @@ pub(super) async fn run<S: Store>(
             beat_at = beat_at.max(Instant::now());
         }
         let orders = orders.take();
-        let departed = leave(&*store, &room, &mut batch).await;
+        let departed = leave(store, &room, &mut batch).await;
         // The beat goes first. It reports who polled while the store was slow, before the store decides about others.
         let mut beaten = true;
         if let Some(policy) = orders.open {
-            open(&*store, &room, policy).await;
+            open(store, &room, policy).await;
         } else if room.is_open()
             && (room.take_unreported()
                 || orders.renew
@@ -112,13 +132,13 @@ pub(super) async fn run<S: Store>(
                 || orders.follow.is_some()
                 || (!idle && beat_at <= Instant::now()))
         {
-            beat(&*store, &room).await;
+            beat(store, &room).await;
             // Another server that opened the zone during the change may have put the old policy there last.
             if let Some(policy) = orders.follow
                 && !room.is_away()
                 && room.policy() != policy
             {
-                open(&*store, &room, policy).await;
+                open(store, &room, policy).await;
             }
         } else {
             beaten = false;
@@ -140,8 +160,8 @@ pub(super) async fn run<S: Store>(
         if room.is_away() {
             batch.refuse(&away());
         } else {
-            join(&*store, &room, &mut batch).await;
-            enter(&*store, &room, &mut batch).await;
+            join(store, &room, &mut batch).await;
+            enter(store, &room, &mut batch).await;
             if room.is_away() {
                 // A beat at once shows whether the call or the store failed.
                 (idle, beat_at) = (false, Instant::now());

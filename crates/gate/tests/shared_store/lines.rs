@@ -11,6 +11,40 @@ use tokio::{task::JoinSet, time::Instant};
 use super::world::*;
 
 #[test]
+fn a_zone_goes_on_after_its_task_panicked() {
+    in_virtual_time(async {
+        let fake = Fake::new();
+        let server =
+            serve_one(&fake, &zones(&["z"], Policy { admit_per_minute: 1, ..Policy::default() })).await;
+        let gate = &server.gate;
+        is_in(&gate.wait("z", None).await.expect("served"));
+        let (first, _) = waits(&gate.wait("z", None).await.expect("served"));
+        for panics in 1..=3 {
+            fake.lock().panics = true;
+            let told = gate.wait("z", None).await;
+            assert!(matches!(told, Err(Refusal::StoreAway { .. })), "panic {panics}: {told:?}");
+            let (token, stale) = waits(&gate.entry("z", &first).await.expect("the place stays"));
+            assert!(stale && token == first, "told from the last view");
+            // The beat by which the task begins again panics, too.
+            fake.lock().panics = panics == 3;
+            pass(6.0).await;
+            let (_, stale) = waits(&gate.entry("z", &first).await.expect("the place stays"));
+            assert!(!stale, "after panic {panics}");
+            waits(&gate.wait("z", None).await.expect("served again"));
+        }
+        let mut token = first;
+        for _ in 0..25 {
+            pass(3.0).await;
+            match gate.entry("z", &token).await.expect("the place stays") {
+                Reply::Waiting { token: newer, .. } => token = newer,
+                Reply::Entered { .. } => return,
+            }
+        }
+        panic!("the first in line never enters");
+    });
+}
+
+#[test]
 fn a_cell_that_is_away_is_no_other_cells_trouble() {
     in_virtual_time(async {
         let (shop, gov) = (Fake::new(), Fake::new());

@@ -51,6 +51,8 @@ pub(crate) struct Held {
     pub(crate) calls: usize,
     /// How often its zones were read.
     pub(crate) lists: usize,
+    /// The next call panics.
+    pub(crate) panics: bool,
 }
 
 /// A store in memory, shared by all servers that are connected to it.
@@ -66,8 +68,17 @@ impl Fake {
     pub(crate) fn new() -> Self {
         let engine = Engine::new(MemoryJournal::default()).expect("memory");
         let zones = BTreeMap::new();
-        let state =
-            Held { engine, zones, routes: None, begun: false, epoch: 7, is: Is::Up, calls: 0, lists: 0 };
+        let state = Held {
+            engine,
+            zones,
+            routes: None,
+            begun: false,
+            epoch: 7,
+            is: Is::Up,
+            calls: 0,
+            lists: 0,
+            panics: false,
+        };
         Self { state: Arc::new(Mutex::new(state)), start: Instant::now() }
     }
 
@@ -123,6 +134,8 @@ impl Fake {
         zone: &ZoneId,
         decide: impl FnOnce(&mut Engine<MemoryJournal>, Now) -> Result<T>,
     ) -> Result<T> {
+        let panics = std::mem::take(&mut self.lock().panics);
+        assert!(!panics, "as the test wants");
         self.answer(|state, now| {
             state.calls += 1;
             if !state.zones.contains_key(zone) {
