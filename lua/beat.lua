@@ -16,10 +16,7 @@ local from, fault = begin()
 if fault then return fault end
 local told = tonumber(ARGV[from + #segments * 3 + 1])
 if told > z.period then
-  if told_period() <= near_period() then
-    -- Until now everybody was told the near period.
-    call('HSET', KEYS[4], 'marks', int(z.seen_all) .. ' 0 4503599627370496')
-  end
+  begin_approach(told_period())
   note_told(told)
 end
 end_missed_appointments()
@@ -57,7 +54,7 @@ local function move_front(s, front_end)
         byte = byte - 2 ^ bit
         if ticket >= before and ticket < to then
           -- As its holder was told.
-          made[#made + 1] = due_score(0, ticket < s.near and near_period() or told_period())
+          made[#made + 1] = due_score(0, ticket < s.near and near_told() or told_period())
           made[#made + 1] = int(first + ticket)
         end
       end
@@ -180,7 +177,7 @@ end
 -- From now on, the holders below `near` count as told the near period. Those who have been silent for too long for that are not
 -- present any more.
 local function set_near(s, near)
-  local before, age = s.near, present_generations(near_period())
+  local before, age = s.near, present_generations(near_told())
   if near == before then return end
   s.near, s.changed = near, true
   if near < before or age >= present_generations(told_period()) then return end
@@ -198,11 +195,11 @@ local function move_approach(front_end)
       if kept then call('HDEL', KEYS[4], 'marks') end
     else
       local warning = warning_ms(told_period())
-      local near_ms = floor(near_period() * 5 / 4) + 2000 + (present_generations(near_period()) + 1) * generation_ms()
+      local near_ms = floor(near_period() * 5 / 4) + 2000 + (present_generations(near_told()) + 1) * generation_ms()
       local wanted = max(front_len(), floor(z.n * (near_ms + floor(warning * 5 / 4)) / MINUTE_MS))
       local marks = {}
       for number in string.gmatch(kept or '', '%d+') do marks[#marks + 1] = tonumber(number) end
-      if marks[1] ~= z.seen_all then marks = { z.seen_all } end
+      if marks[1] ~= heard(z.seen_all) then marks = { heard(z.seen_all) } end
       approach_end = max(front_end, behind_present(wanted, marks[#marks]))
       -- An instant and an end each, from the second number on.
       local made = #marks == 1 or marks[#marks - 1] + floor(warning / 4) <= z.now
@@ -217,7 +214,7 @@ local function move_approach(front_end)
         for i = oldest + 1, #marks, 2 do near_end = min(near_end, marks[i]) end
       end
       if made then
-        local text = { int(z.seen_all) }
+        local text = { int(heard(z.seen_all)) }
         for i = oldest, #marks do text[#text + 1] = int(marks[i]) end
         call('HSET', KEYS[4], 'marks', table.concat(text, ' '))
       end

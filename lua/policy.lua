@@ -26,11 +26,9 @@ if changed then
   -- The bounds of the windows have moved: search them from the beginning of the log.
   z.minute_from, z.minute_before, z.sub_from, z.sub_before = z.first, z.total_first, z.first, z.total_first
   slide()
-  if period ~= z.period or idle ~= z.idle then
-    z.seen_all = z.seen_all + 1
-    call('DEL', KEYS[3])
-    z.due_base = z.now - z.paused
-  end
+  begin_approach(told)
+  -- Ages are counted in another unit from now on.
+  if idle ~= z.idle then z.seen_all = z.seen_all + 1 end
   if z.period < told and z.period ~= period then note_told(told) end
   if z.idle < idle then z.spare_until = max(z.spare_until, back_at(told)) end
 end

@@ -39,8 +39,10 @@ local floor, max, min, abs = math.floor, math.max, math.min, math.abs
 
 local SEGMENT, AGE_OUT, PAUSE_MS, LONG_PAUSE_MS = 65536, 14, 1500, 4000
 local BIT_MS, LEAST_POLL_MS, LAST_STEP_MS, MINUTE_MS, NEAR_PERIOD_MS = 500, 100, 700, 60000, 3000
--- How often the front asks while nobody more may be inside.
-local FULL_POLL_MS = 500
+-- How often those ask who are next to enter while nobody more may be inside: so many times as many as may be inside.
+local FULL_POLL_MS, NEXT_IN = 500, 2
+-- See `heard`.
+local HEARD = 65536
 local AUTO, HOLD, OPEN, CLOSED = 0, 1, 2, 3
 local POLL_SCALE, ON_MS = 65536, 1500
 -- The bytes of the past epochs that are remembered. A holder may live through so many losses.
@@ -129,8 +131,19 @@ end
 local function near_period() return min(z.period, NEAR_PERIOD_MS) end
 -- The longest period that people may keep to.
 local function told_period() return max(z.period, z.told) end
+-- The longest period that people may keep to who were told the near one. Not shorter after a change of the policy, because they
+-- may have been told it before.
+local function near_told() return min(told_period(), NEAR_PERIOD_MS) end
 -- After this time everybody who waits and was told `period` has heard another one.
 local function warning_ms(period) return 2 * period + BIT_MS + 3000 end
+-- The part of `seen_all` that says how often all holders were treated as just heard. The rest counts how often since then their
+-- ages began anew, because generations have another length: that leaves everybody as present or absent as before.
+local function heard(seen_all) return floor(seen_all / HEARD) end
+-- People may be told a longer period than `period` from now on. Where that was no longer than the near period, everybody has been
+-- told the near one.
+local function begin_approach(period)
+  if period <= NEAR_PERIOD_MS then call('HSET', KEYS[4], 'marks', int(heard(z.seen_all)) .. ' 0 4503599627370496') end
+end
 -- People are told this period until now.
 local function note_told(period)
   if period >= z.told then
@@ -333,10 +346,12 @@ end
 local function touch(s)
   if not is_behind(s) then return end
   local generation = floor(z.now / generation_ms())
-  if s.seen_all < z.seen_all then
+  if heard(s.seen_all) < heard(z.seen_all) then
     see_all(s)
+  elseif s.seen_all < z.seen_all then
+    call('DEL', s.ages[1], s.ages[2], s.ages[3], s.ages[4])
   elseif s.live > 0 then
-    local present_age, near_age = present_generations(told_period()), present_generations(near_period())
+    local present_age, near_age = present_generations(told_period()), present_generations(near_told())
     for _ = 1, min(generation - s.generation, 16) do grow_older(s, present_age, near_age) end
     set_present(s, call('BITCOUNT', s.here_key))
   end
@@ -466,7 +481,7 @@ local function advance(now)
   slide()
   if now - before > PAUSE_MS and z.live > 0 then
     if now - before > LONG_PAUSE_MS then
-      z.seen_all = z.seen_all + 1
+      z.seen_all = (heard(z.seen_all) + 1) * HEARD
       call('DEL', KEYS[3])
       z.due_base = now - z.paused
     else
@@ -574,7 +589,7 @@ local function positions_of(tickets)
         slot_in = slot_ms(present_ahead) - z.now
         poll_in = ask_again_in(slot_in)
       else
-        poll_in = min(FULL_POLL_MS, near_period())
+        poll_in = present_ahead < has_room + NEXT_IN * z.max_active and min(FULL_POLL_MS, near_period()) or near_period()
       end
     end
     if z.mode == AUTO and (near or seq % SEGMENT < by_index[segment_of(seq)].front) then

@@ -115,6 +115,10 @@ pub(crate) enum Fault {
     PassTtl {
         ttl_s: u32,
     },
+    /// An operator changes the polling period.
+    Period {
+        period_ms: u32,
+    },
 }
 
 impl Fault {
@@ -148,7 +152,11 @@ impl Fault {
             | Self::Lag { for_ms, .. }
             | Self::KillServer { for_ms, .. }
             | Self::FreezeServer { for_ms, .. } => for_ms,
-            Self::Flush | Self::ClockJump { .. } | Self::Change { .. } | Self::PassTtl { .. } => 0,
+            Self::Flush
+            | Self::ClockJump { .. }
+            | Self::Change { .. }
+            | Self::PassTtl { .. }
+            | Self::Period { .. } => 0,
         }
     }
 }
@@ -292,6 +300,25 @@ impl Plan {
             repeats: dice.one_of(&[0, 0, 50]),
             ends_ms: lasts_ms + 60_000,
         }
+    }
+
+    /// The same run with a period of 20 s, which an operator changes in some runs. People near the front are told 3 s.
+    pub(crate) fn with_long_periods(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0x10_6E27));
+        self.policy.polling_period_ms = 20_000;
+        for user in &mut self.users {
+            // Together with a period and its delays, no longer than the idle time.
+            if let Kind::Naps(_, lasts_ms) = &mut user.kind {
+                *lasts_ms = (*lasts_ms).min(30_000);
+            }
+        }
+        for _ in 0..dice.one_of(&[0, 0, 1, 3]) {
+            let at_ms = dice.between(5_000, self.ends_ms - 80_000);
+            let period_ms = dice.one_of(&[500, 3_000, 3_001, 10_000, 20_000]);
+            self.faults.push((at_ms, Fault::Period { period_ms }));
+        }
+        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
+        self
     }
 
     /// The same run with servers that are busy at times, so that their users would have to poll every few seconds.

@@ -33,6 +33,7 @@ use tokio::{
 use crate::{
     auditor::{Auditor, Figures, Promise, Ticket},
     client::{Net, Shared, SimClient, lock},
+    panics,
     plan::{Cut, Fault, Kind, Plan, Stay, User},
     seed::Random,
 };
@@ -126,7 +127,8 @@ const FEW: usize = 6;
 /// Runs a plan to its end.
 pub(crate) fn run(plan: &Plan) -> Run {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-    runtime.expect("a runtime").block_on(LocalSet::new().run_until(play(plan.clone())))
+    let runtime = runtime.expect("a runtime");
+    panics::none_in(|| runtime.block_on(LocalSet::new().run_until(play(plan.clone()))))
 }
 
 async fn play(plan: Plan) -> Run {
@@ -287,7 +289,7 @@ impl World {
 
     async fn inject(self: Rc<Self>, fault: Fault) {
         let now = self.now();
-        let quiet = matches!(fault, Fault::PassTtl { .. });
+        let quiet = matches!(fault, Fault::PassTtl { .. } | Fault::Period { .. });
         if !quiet {
             self.audit(|auditor| auditor.disturb(now, now + fault.lasts_ms()));
         }
@@ -358,6 +360,9 @@ impl World {
             }
             Fault::Change { n, mode } => {
                 self.change(|policy| Policy { admit_per_minute: n, mode, ..policy }).await;
+            }
+            Fault::Period { period_ms } => {
+                self.change(|policy| Policy { polling_period_ms: period_ms, ..policy }).await;
             }
             Fault::PassTtl { ttl_s } => self.change(|policy| Policy { pass_ttl_s: ttl_s, ..policy }).await,
         }

@@ -71,6 +71,46 @@ pub(crate) struct Story {
     pub(crate) entered_ms: Option<u64>,
 }
 
+/// How much an auditor judged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Judged {
+    /// Windows of a minute, and sub-windows, each of which ends with an entry.
+    pub(crate) windows: u64,
+    /// Entries while the people inside are limited.
+    pub(crate) insides: u64,
+    /// Entries that had to come in the order of those who are present.
+    pub(crate) orders: u64,
+    /// Ranks.
+    pub(crate) ranks: u64,
+    /// Answers to people who hold a place.
+    pub(crate) places: u64,
+    /// Passes that were asked for again.
+    pub(crate) passes: u64,
+}
+
+impl Judged {
+    /// Each count, with its name.
+    pub(crate) fn counts(&self) -> [(&'static str, u64); 6] {
+        [
+            ("windows", self.windows),
+            ("entries with people inside", self.insides),
+            ("entries in order", self.orders),
+            ("ranks", self.ranks),
+            ("places followed", self.places),
+            ("passes repeated", self.passes),
+        ]
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.windows += other.windows;
+        self.insides += other.insides;
+        self.orders += other.orders;
+        self.ranks += other.ranks;
+        self.places += other.places;
+        self.passes += other.passes;
+    }
+}
+
 /// The auditor.
 pub(crate) struct Auditor {
     zone: ZoneId,
@@ -88,6 +128,7 @@ pub(crate) struct Auditor {
     pub(crate) stories: BTreeMap<usize, Story>,
     pub(crate) broken: Vec<(Promise, String)>,
     pub(crate) calls: u64,
+    pub(crate) judged: Judged,
     /// The longest polling period that anybody was told.
     pub(crate) longest_period_ms: u32,
     /// When people inside left.
@@ -110,6 +151,7 @@ impl Auditor {
             stories: BTreeMap::new(),
             broken: Vec::new(),
             calls: 0,
+            judged: Judged::default(),
             longest_period_ms: 0,
             leaves: Vec::new(),
         }
@@ -160,6 +202,7 @@ impl Auditor {
             return;
         }
         if let Some(told) = self.held.get(&seq).and_then(|held| held.entry) {
+            self.judged.passes += 1;
             if told != entry {
                 self.breaks(
                     Promise::EnteredTwice,
@@ -168,6 +211,9 @@ impl Auditor {
             }
             return;
         }
+        self.judged.windows += if by_join { 1 } else { 2 };
+        self.judged.orders += 1;
+        self.judged.insides += u64::from(self.policy.max_active > 0);
         let minute = self.entered_within(now_ms, 60_000);
         let cap = self.policy.admit_per_minute as usize;
         if minute >= cap {
@@ -345,6 +391,7 @@ impl Auditor {
         self.calls += 1;
         let joined = token.is_none();
         let before = self.held.get(&seq).cloned();
+        self.judged.places += u64::from(before.is_some() && answer.is_ok());
         if !joined
             && answer.is_ok()
             && let Some(at_ms) =
@@ -472,6 +519,7 @@ impl Auditor {
 
     /// A rank counts every holder who waits ahead, and no holder who was silent for 70 s.
     fn check_rank(&mut self, now_ms: u64, seq: u64, rank: u64) {
+        self.judged.ranks += 1;
         let idle_ms = self.idle_ms();
         let ahead = |from_ms: u64| {
             let counts =

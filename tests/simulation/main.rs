@@ -5,6 +5,10 @@
 //! promise is printed, and the same seed repeats the run.
 
 mod auditor;
+#[path = "../support/judged.rs"]
+mod judged;
+#[path = "../support/panics.rs"]
+mod panics;
 mod scenario;
 #[path = "../support/seed.rs"]
 #[allow(dead_code, reason = "shared with the HTTP tests, which use the rest")]
@@ -14,13 +18,16 @@ mod world;
 
 use std::{
     io::Write as _,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
 };
 
 use admission::sabotage::{Rule, break_rule};
 
-use auditor::{Auditor, Promise};
+use auditor::{Auditor, Judged, Promise};
 use scenario::Scenario;
 
 fn setting(name: &str, default: u64) -> u64 {
@@ -31,11 +38,22 @@ fn say(line: &str) {
     drop(writeln!(std::io::stderr(), "{line}"));
 }
 
+/// What a hundred runs judge at least: half of what the first thousand seeds do.
+const FLOORS: [(&str, u64); 6] = [
+    ("windows", 11_000),
+    ("entries with people inside", 2_600),
+    ("entries in order", 8_000),
+    ("ranks", 118_000),
+    ("places followed", 135_000),
+    ("passes repeated", 6_000),
+];
+
 #[test]
 fn every_promise_holds_for_every_seed() {
     let (first, count) = (setting("WEIR_SIM_SEED", 1), setting("WEIR_SIM_SEEDS", 1_000));
     say(&format!("simulation: seeds {first} to {}", first + count - 1));
     let (next, calls) = (AtomicU64::new(first), AtomicU64::new(0));
+    let judged = Mutex::new(Judged::default());
     let threads = thread::available_parallelism().map_or(2, usize::from);
     let broken: Vec<_> = thread::scope(|scope| {
         let work = || {
@@ -47,6 +65,7 @@ fn every_promise_holds_for_every_seed() {
                 }
                 let audit = world::run(Scenario::of(seed), seed);
                 calls.fetch_add(audit.calls, Ordering::Relaxed);
+                judged.lock().expect("nobody panics here").add(&audit.judged);
                 broken.extend(audit.broken.into_iter().map(|(promise, how)| (seed, promise, how)));
             }
         };
@@ -54,12 +73,17 @@ fn every_promise_holds_for_every_seed() {
         workers.into_iter().flat_map(|worker| worker.join().expect("a run panicked")).collect()
     });
     say(&format!("simulation: {count} runs, {} calls", calls.into_inner()));
+    let judged = judged.into_inner().expect("nobody panics here").counts();
+    let counts: Vec<_> = judged.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    say(&format!("simulation: judged {}", counts.join(", ")));
     let examples: Vec<_> = broken
         .iter()
         .take(20)
         .map(|(seed, promise, how)| format!("seed {seed}: {promise:?}: {how}"))
         .collect();
     assert!(broken.is_empty(), "{} broken promises:\n{}", broken.len(), examples.join("\n"));
+    let too_few = judged::too_few(&judged, &FLOORS, count);
+    assert!(too_few.is_empty(), "too little was judged: {}", too_few.join("; "));
 }
 
 #[test]
@@ -152,6 +176,11 @@ fn places_inside_are_used_at_once() {
         assert!(audit.broken.is_empty(), "{:?}", audit.broken);
         let used = audit.places_used_within(1_000);
         say(&format!("places inside used within a second, {leaving_percent} % leave the line: {used:.1} %"));
+        let (ours, _, covered) = wait_errors(&audit);
+        say(&format!(
+            "actual / expected wait with people inside: {ours:.2?}; {covered:.0} % within the range told"
+        ));
+        assert!((85.0..=100.0).contains(&covered), "{covered:.0} % of the waits within the range told");
         assert!(
             used >= floor,
             "{used:.1} % of the places used within a second, {leaving_percent} % leave the line"
@@ -168,6 +197,19 @@ fn few_slots_are_wasted_with_a_long_period() {
         let used = slots_of(scenario);
         say(&format!("slots used, {leaving_percent} % leave, polls every 20 s: {used:.1} %"));
         assert!(used >= floor, "{used:.1} % of the slots used, {leaving_percent} % leave");
+    }
+}
+
+/// An operator changes the period again and again. Nobody was told anything by that, so whoever has left is still known to have left.
+#[test]
+fn few_slots_are_wasted_by_changes_of_the_period() {
+    for leaving_percent in [0, 35, 60] {
+        let mut scenario = Scenario::burst(7, 6_000, leaving_percent, 50);
+        let periods = [3_001, 3_000, 20_000, 3_000, 1_000, 10_000, 20_000, 500, 3_000, 2_000];
+        scenario.periods = (20_000..600_000).step_by(25_000).zip(periods.into_iter().cycle()).collect();
+        let used = slots_of(scenario);
+        say(&format!("slots used, {leaving_percent} % leave, with changes of the period: {used:.1} %"));
+        assert!(used >= 97.0, "{used:.1} % of the slots used, {leaving_percent} % leave");
     }
 }
 
@@ -246,6 +288,64 @@ fn wait_errors(audit: &Auditor) -> ([f64; 3], [f64; 3], f64) {
         [values.len() / 10, values.len() / 2, values.len() * 9 / 10].map(|i| values[i])
     };
     (at(&mut ours), at(&mut naive), 100.0 * covered / count)
+}
+
+/// The share of the waits within the range that was told first, over some runs of the same kind, in percent.
+fn covered(scenario: impl Fn(u64) -> Scenario) -> f64 {
+    let shares: Vec<f64> = (1..=20).map(|seed| wait_errors(&world::run(scenario(seed), seed)).2).collect();
+    shares.iter().sum::<f64>() / number(shares.len())
+}
+
+#[expect(clippy::cast_precision_loss, reason = "small")]
+fn number(count: usize) -> f64 {
+    count as f64
+}
+
+/// Two may be inside, each stays for 15 s, and nobody knows that before the first of them leaves.
+#[test]
+fn the_first_in_line_for_a_full_zone_are_told_that_little_is_known() {
+    for leaving_percent in [0, 35, 60] {
+        let full = |seed| {
+            let mut scenario = Scenario::full(seed, 12, leaving_percent);
+            scenario.policy.max_active = 2;
+            scenario.policy.visit_idle_s = 900;
+            scenario.users.iter_mut().for_each(|user| user.stay.for_ms = 15_000);
+            scenario
+        };
+        let covered = covered(full);
+        say(&format!(
+            "first line of a full zone, {leaving_percent} % leave: {covered:.0} % within the range told"
+        ));
+        assert!(
+            covered >= 85.0,
+            "{covered:.0} % of the waits within the range told, {leaving_percent} % leave"
+        );
+    }
+}
+
+/// The people of a small zone's first second, for whom the store knows a slot minutes ahead if nobody before them leaves.
+#[test]
+fn the_first_second_of_a_line_is_told_a_range() {
+    for leaving_percent in [0, 35, 60] {
+        let small = |seed| {
+            let mut scenario = Scenario::burst(seed, 26, leaving_percent, 50);
+            scenario.policy.admit_per_minute = 6;
+            let longest_ms = 200_000;
+            for (i, user) in (0..).zip(&mut scenario.users) {
+                user.joins_ms = i * 30;
+                user.leaves_after_ms = user.leaves_after_ms.map(|at_ms| at_ms * 7_919 % longest_ms);
+            }
+            scenario
+        };
+        let covered = covered(small);
+        say(&format!(
+            "first second of a line, {leaving_percent} % leave: {covered:.0} % within the range told"
+        ));
+        assert!(
+            covered >= 85.0,
+            "{covered:.0} % of the waits within the range told, {leaving_percent} % leave"
+        );
+    }
 }
 
 #[test]

@@ -71,8 +71,8 @@ pub(crate) struct Scenario {
     pub(crate) holds: Vec<Interval>,
     /// Steps of the wall clock: when, and by how many seconds.
     pub(crate) clock_steps: Vec<(u64, i64)>,
-    /// When the operator shortens the polling period, and to what.
-    pub(crate) shortens: Option<(u64, u32)>,
+    /// When the operator changes the polling period, and to what.
+    pub(crate) periods: Vec<(u64, u32)>,
     /// The longest delay of a store call.
     pub(crate) store_ms: u64,
     /// When a call costs the server so much, in milliseconds of its one processor. Otherwise calls cost nearly nothing.
@@ -144,7 +144,7 @@ impl Scenario {
         let mut scenario = Self {
             policy,
             users,
-            shortens: None,
+            periods: Vec::new(),
             tickets_before: if dice.between(1, 3) == 1 {
                 dice.one_of(&[8_192, 65_536]) * dice.between(1, 1 << 30) - dice.between(1, 60)
             } else {
@@ -172,7 +172,7 @@ impl Scenario {
             // The worst instant is the end of a hold, during which everybody was told the longer period.
             let held = scenario.holds.first().map_or(0, |&(_, to)| to.saturating_sub(dice.between(0, 2_000)));
             let at = if held > 0 { held } else { dice.between(1_000, 100_000) };
-            scenario.shortens = Some((at, small(dice.one_of(&[500, 3_000]))));
+            scenario.periods.push((at, small(dice.one_of(&[500, 3_000]))));
         }
         // With dice of their own, so that the rest of a seed's run stays as it was.
         let mut dice = Dice(Random::of(seed ^ 0x1251_DE00_0000_0000));
@@ -244,7 +244,7 @@ impl Scenario {
             stalls: Vec::new(),
             holds: Vec::new(),
             clock_steps: Vec::new(),
-            shortens: None,
+            periods: Vec::new(),
             store_ms: 1,
             busy: Vec::new(),
         }

@@ -27,6 +27,7 @@ use tokio::{
 
 use crate::{
     auditor::Auditor,
+    panics,
     scenario::{Plan, Scenario, Stay},
     seed::Random,
     store::{Clocks, Disk, SimStore},
@@ -70,7 +71,7 @@ const RETRY_MS: u64 = 2_000;
 pub(crate) fn run(scenario: Scenario, seed: u64) -> Auditor {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
     let runtime = runtime.expect("a runtime");
-    runtime.block_on(LocalSet::new().run_until(play(scenario, seed)))
+    panics::none_in(|| runtime.block_on(LocalSet::new().run_until(play(scenario, seed))))
 }
 
 async fn play(scenario: Scenario, seed: u64) -> Auditor {
@@ -193,7 +194,7 @@ impl World {
         enum Fault {
             Down(u64),
             Mode(Mode),
-            Shorten(u32),
+            Period(u32),
             Step(i64),
             Stall(u64),
         }
@@ -205,7 +206,7 @@ impl World {
         for &(from, to) in &self.scenario.holds {
             events.extend([(from, Fault::Mode(Mode::Hold)), (to, Fault::Mode(Mode::Auto))]);
         }
-        events.extend(self.scenario.shortens.map(|(at, period_ms)| (at, Fault::Shorten(period_ms))));
+        events.extend(self.scenario.periods.iter().map(|&(at, period_ms)| (at, Fault::Period(period_ms))));
         events.extend(self.scenario.clock_steps.iter().map(|&(at, by_s)| (at, Fault::Step(by_s))));
         events.sort_by_key(|&(at, _)| at);
         for (at, fault) in events {
@@ -221,14 +222,10 @@ impl World {
                     self.start().await;
                     lock(&self.auditor).down(self.now_ms() + RETRY_MS);
                 }
-                Fault::Mode(_) | Fault::Shorten(_) => {
+                Fault::Mode(_) | Fault::Period(_) => {
                     match fault {
                         Fault::Mode(mode) => self.mode.set(mode),
-                        Fault::Shorten(period_ms) => {
-                            // Until those come back who were told the longer period, nobody grows older for good.
-                            let told_ms = u64::from(self.polling_period_ms.replace(period_ms));
-                            lock(&self.auditor).trouble(self.now_ms() + 2 * told_ms + 5_000);
-                        }
+                        Fault::Period(period_ms) => self.polling_period_ms.set(period_ms),
                         _ => {}
                     }
                     let (world, from_ms) = (Rc::clone(&self), self.now_ms());

@@ -137,14 +137,26 @@ impl Plan {
     /// The instant at which the slot becomes free that follows `before` other slots, in milliseconds on the store's clock.
     #[must_use]
     pub fn slot_ms(&self, before: u64) -> u64 {
+        let slot_ms = self.of_window_ms(before);
+        self.turnover.map_or(slot_ms, |turnover| turnover.slot_ms(before).max(slot_ms))
+    }
+
+    /// The same if the people inside did not count.
+    fn of_window_ms(&self, before: u64) -> u64 {
         let Some(&(_, a_minutes)) = self.steps.last() else {
             return 0;
         };
         // A slot becomes free again 60 s and 1 ms after it was used, because the window includes both ends.
         let (minutes, rest) = (before / a_minutes, before % a_minutes);
         let step = self.steps.partition_point(|&(_, slots)| slots <= rest);
-        let slot_ms = self.steps[step].0 + minutes * (MINUTE_MS + 1);
-        self.turnover.map_or(slot_ms, |turnover| turnover.slot_ms(before).max(slot_ms))
+        self.steps[step].0 + minutes * (MINUTE_MS + 1)
+    }
+
+    /// How much earlier and later that slot may come because of the people inside, in milliseconds.
+    pub(crate) fn spread_ms(&self, before: u64) -> (u64, u64) {
+        let Some(turnover) = self.turnover else { return (0, 0) };
+        let (slot_ms, (low_ms, high_ms)) = (self.slot_ms(before), turnover.range_ms(before));
+        (slot_ms - low_ms.max(self.of_window_ms(before)), high_ms.saturating_sub(slot_ms))
     }
 }
 

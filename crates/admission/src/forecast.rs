@@ -158,9 +158,11 @@ impl Forecast {
                 }
             }
             position.estimate = match position.slot_in_ms {
-                // The store knows it exactly.
-                Some(wait_ms) => Some(Estimate::at_the_front(wait_ms, &self.policy)),
-                None => self.outlook.estimate(position.present_ahead, &self.plan, &self.policy, now_ms),
+                // The store knows it exactly. Until a later one comes, people ahead may leave.
+                Some(wait_ms) if u64::from(wait_ms) <= self.policy.front_ms() => {
+                    Some(Estimate::at_the_front(wait_ms, &self.policy))
+                }
+                _ => self.outlook.estimate(position.present_ahead, &self.plan, &self.policy, now_ms),
             };
         }
     }

@@ -132,8 +132,10 @@ impl Outlook {
         let mut ahead = 0.0;
         let mut knots = Vec::with_capacity(MOST_KNOTS);
         let wait = |slots: f64| course.wait_ms(slots);
-        knots.push(Knot { ahead, slots: 0.0, early_ms: 0.0, late_ms: 0.0 });
-        let mut sides = vec![[Side::default(); 2]];
+        let (early_ms, late_ms) = course.spread_ms(0.0);
+        knots.push(Knot { ahead, slots: 0.0, early_ms, late_ms });
+        let of_first = |fixed_ms| Side { fixed_ms, scaled_ms: 0.0 };
+        let mut sides = vec![[of_first(early_ms), of_first(late_ms)]];
         for (((cell, expected), most), least) in cells.iter().zip(&expected).zip(&most).zip(&least) {
             if cell.counted <= 0.0 {
                 continue;
@@ -141,7 +143,8 @@ impl Outlook {
             ahead += cell.counted;
             let chance = 1.645 * expected.1.sqrt();
             let centre = wait(expected.0);
-            let side = |slots: f64, other: f64| {
+            let (sooner_ms, later_ms) = course.spread_ms(expected.0);
+            let side = |slots: f64, other: f64, of_stays: f64| {
                 let (of_rates, of_chance) =
                     (wait(slots) - centre, wait((expected.0 + other).max(0.0)) - centre);
                 // Who claims a slot comes some time after it is free.
@@ -149,12 +152,12 @@ impl Outlook {
                 // While little is known, the guesses are extremes that often come true, as that nobody leaves. A claim may be a period
                 // late then, too.
                 if line.rates.known {
-                    Side { fixed_ms: of_rates.abs(), scaled_ms: other }
+                    Side { fixed_ms: of_rates.hypot(of_stays), scaled_ms: other }
                 } else {
-                    Side { fixed_ms: 0.0, scaled_ms: of_rates.abs() + other + line.period_ms / 2.0 }
+                    Side { fixed_ms: of_stays, scaled_ms: of_rates.abs() + other + line.period_ms / 2.0 }
                 }
             };
-            let [early, late] = [side(least.0, -chance), side(most.0, chance)];
+            let [early, late] = [side(least.0, -chance, sooner_ms), side(most.0, chance, later_ms)];
             sides.push([early, late]);
             let factors = line.factors[kind(centre / 1_000.0, line.rates.known)];
             knots.push(Knot {
@@ -251,14 +254,25 @@ impl Course<'_> {
     /// minute that has begun. Slots that are lost count as slots of others.
     fn wait_ms(&self, slots: f64) -> f64 {
         let in_time = self.slots_used.max(LEAST_IN_TIME);
+        let wait_ms = number(self.plan.slot_ms(self.with_lost(slots)).saturating_sub(self.now_ms));
+        wait_ms + (wait_ms + number(MINUTE_MS) / 2.0) * (1.0 / in_time - 1.0)
+    }
+
+    /// How much earlier and later than [`Course::wait_ms`] somebody may enter because of the people inside, in milliseconds.
+    fn spread_ms(&self, slots: f64) -> (f64, f64) {
+        let (early_ms, late_ms) = self.plan.spread_ms(self.with_lost(slots));
+        (number(early_ms), number(late_ms))
+    }
+
+    /// So many slots, and those that are lost meanwhile.
+    fn with_lost(&self, slots: f64) -> u64 {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "not negative, and `as` saturates"
         )]
-        let slots = (slots * in_time / self.slots_used) as u64;
-        let wait_ms = number(self.plan.slot_ms(slots).saturating_sub(self.now_ms));
-        wait_ms + (wait_ms + number(MINUTE_MS) / 2.0) * (1.0 / in_time - 1.0)
+        let all = (slots * self.slots_used.max(LEAST_IN_TIME) / self.slots_used) as u64;
+        all
     }
 }
 

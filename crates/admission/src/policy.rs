@@ -174,6 +174,13 @@ pub(crate) fn warning_ms(period_ms: u32) -> u64 {
     2 * u64::from(period_ms) + GRACE_MS + 3_000
 }
 
+/// The longest period that people may keep to who were told the near one, in milliseconds, where nobody keeps to a longer period
+/// than `told_ms`. Not shorter after a change of the policy, because they may have been told it before.
+#[must_use]
+pub(crate) fn near_told_ms(told_ms: u32) -> u32 {
+    told_ms.min(NEAR_PERIOD_MS)
+}
+
 impl Policy {
     /// The length of a sub-window, in milliseconds.
     #[must_use]
@@ -232,7 +239,7 @@ impl Policy {
     /// who has just been told the near period instead of `told_ms`, is known to be here or to have left before the front comes.
     #[must_use]
     pub(crate) fn approach_len(&self, told_ms: u32) -> u64 {
-        let near_ms = self.front_ms() + (self.present_age(self.near_period_ms()) + 1) * self.generation_ms();
+        let near_ms = self.front_ms() + (self.present_age(near_told_ms(told_ms)) + 1) * self.generation_ms();
         // The marks of the approach are made each quarter of the warning time.
         let ms = near_ms + warning_ms(told_ms) * 5 / 4;
         u64::from(self.front_len()).max(u64::from(self.admit_per_minute) * ms / 60_000)

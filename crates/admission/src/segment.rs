@@ -34,6 +34,9 @@ pub(crate) const SEGMENT_WORDS: usize = PAGES * PAGE_WORDS;
 /// the other one is for the next report. Whoever asks just before the idle time is over is reported up to a second after it.
 pub(crate) const IDLE_AGE: u64 = 14;
 
+/// The unit of [`Clock::seen_all`] for holders who were all treated as just heard.
+pub(crate) const HEARD: u64 = 1 << 16;
+
 /// The most generations that one touch applies. After that many, every ticket is evicted.
 const MOST_MISSED: u64 = 16;
 
@@ -112,7 +115,8 @@ impl Holders {
 pub(crate) struct Clock {
     /// The running generation.
     pub(crate) generation: u64,
-    /// How often all holders were treated as just heard.
+    /// How often all holders were treated as just heard, times [`HEARD`], and how often since then their ages began anew, because
+    /// generations have another length: that leaves everybody as present or absent as before.
     pub(crate) seen_all: u64,
     /// The highest age at which a holder is present.
     pub(crate) present_age: u64,
@@ -237,8 +241,10 @@ impl Segment {
     /// Updates the segment to `clock`, and returns how many tickets that evicts.
     pub(crate) fn touch(&mut self, clock: Clock) -> u32 {
         let mut evicted = 0;
-        if self.seen_all < clock.seen_all {
+        if self.seen_all / HEARD < clock.seen_all / HEARD {
             self.hear_everybody();
+        } else if self.seen_all < clock.seen_all {
+            self.begin_ages();
         } else {
             let missed = clock.generation.saturating_sub(self.generation).min(MOST_MISSED);
             for _ in 0..missed {
@@ -258,6 +264,12 @@ impl Segment {
         self.holders = Some(holders);
         self.present = self.live;
         (self.front, self.near) = (0, 0);
+    }
+
+    fn begin_ages(&mut self) {
+        if let Some(holders) = &mut self.holders {
+            holders.ages = Ages::NONE;
+        }
     }
 
     /// Ends one generation, and returns how many tickets that evicts.

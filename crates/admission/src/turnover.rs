@@ -1,11 +1,27 @@
 //! How people inside make room for others: how many there are, and how fast they leave.
 //!
-//! Invariant: what is measured decides about nobody. It only tells when those who wait may expect to enter.
+//! Visits are taken to end at a constant rate. Before the first ends, a visit may last for seconds or for an hour, and each length is as
+//! likely as its double. Each end of a visit, and each second in which none ended, makes that narrower (Bayes; with many ends, the
+//! gamma distribution of the rate).
+//!
+//! Invariants: what is measured decides about nobody. It only tells when those who wait may expect to enter. `fast_s <= stay_s <= slow_s`.
 
 use crate::{Policy, number};
 
 /// What was seen so long ago, in seconds, counts 1/e. Longer where visits last long.
 const MEMORY_S: f64 = 180.0;
+
+/// The shortest and the longest mean visit that is thought possible before any has ended, in seconds. The longest one is at least
+/// some idle times, because whoever does not say goodbye is inside for one.
+const SHORTEST_S: f64 = 5.0;
+const LONGEST_S: f64 = 3_600.0;
+const LONGEST_IDLE_TIMES: f64 = 4.0;
+/// The lengths between them that are compared.
+const LENGTHS: u32 = 48;
+/// After so many ends the gamma distribution is used, because the lengths are too far apart.
+const MANY: f64 = 12.0;
+/// The quantiles of the range, in standard deviations: nine of ten are within.
+const WITHIN: f64 = 1.645;
 
 /// The people inside a zone that limits them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,17 +64,52 @@ impl StayMeter {
         let decay = (-past_s / (f64::from(policy.visit_idle_s) / 2.0).max(MEMORY_S)).exp();
         let ended = now.ended.saturating_sub(then.ended);
         self.ended = self.ended * decay + number(ended);
-        self.stayed_s = self.stayed_s * decay + number(then.inside) * past_s;
+        self.stayed_s = self.stayed_s * decay + number(then.inside + now.inside) / 2.0 * past_s;
         u64::from(policy.max_active).saturating_sub(then.most) + ended
     }
 
-    /// How it goes on with these people at `at_ms`. Before much is known, a visit is expected to last for the idle time.
+    /// How it goes on with these people at `at_ms`.
     pub(crate) fn turnover(&self, occupancy: Occupancy, policy: &Policy, at_ms: u64) -> Turnover {
-        let idle_s = f64::from(policy.visit_idle_s);
-        let weight = f64::from(policy.max_active) * 30.0 / idle_s;
-        let hazard = (self.ended + weight) / (self.stayed_s + weight * idle_s).max(1.0);
-        Turnover { most: occupancy.most, at_ms, hazard, max_active: occupancy.max_active }
+        let [fast_s, stay_s, slow_s] = if self.ended < MANY {
+            self.by_lengths(LONGEST_S.max(LONGEST_IDLE_TIMES * f64::from(policy.visit_idle_s)))
+        } else {
+            let mean_s = self.stayed_s / self.ended;
+            [WITHIN, 0.0, -WITHIN].map(|deviations| mean_s / of_mean(self.ended, deviations))
+        };
+        Turnover { most: occupancy.most, at_ms, fast_s, stay_s, slow_s, max_active: occupancy.max_active }
     }
+
+    /// The mean visit in seconds: the length that only one of twenty mean visits falls short of, the median, and the one that one of
+    /// twenty exceeds.
+    fn by_lengths(&self, longest_s: f64) -> [f64; 3] {
+        let step = (longest_s / SHORTEST_S).ln() / f64::from(LENGTHS - 1);
+        let length_s = |i: f64| SHORTEST_S * (step * i).exp();
+        // The logarithm of the probability of what was seen, if visits last so long.
+        let likelihood = |i: u32| {
+            let length_s = length_s(i.into());
+            -self.ended * length_s.ln() - self.stayed_s / length_s
+        };
+        let most = (0..LENGTHS).map(likelihood).fold(f64::NEG_INFINITY, f64::max);
+        let weights: Vec<f64> = (0..LENGTHS).map(|i| (likelihood(i) - most).exp()).collect();
+        let all: f64 = weights.iter().sum();
+        [0.05, 0.5, 0.95].map(|part| {
+            let (mut below, mut at) = (0.0, 0.0);
+            for weight in &weights {
+                if below + weight >= part * all {
+                    at += (part * all - below) / weight - 0.5;
+                    break;
+                }
+                (below, at) = (below + weight, at + 1.0);
+            }
+            length_s(at.clamp(0.0, f64::from(LENGTHS - 1)))
+        })
+    }
+}
+
+/// A quantile of the gamma distribution of so many events, as a multiple of its mean: so many standard deviations from the median
+/// (Wilson and Hilferty, 1931).
+fn of_mean(events: f64, deviations: f64) -> f64 {
+    (1.0 - 1.0 / (9.0 * events) + deviations / (3.0 * events.sqrt())).max(0.03).powi(3)
 }
 
 /// How people inside make room for others.
@@ -67,8 +118,10 @@ pub(crate) struct Turnover {
     /// How many may be inside at `at_ms`.
     most: u64,
     at_ms: u64,
-    /// The chance that a visit ends within a second.
-    hazard: f64,
+    /// The mean visit, in seconds, and the shortest and the longest one that nine of ten are within.
+    stay_s: f64,
+    fast_s: f64,
+    slow_s: f64,
     max_active: u32,
 }
 
@@ -83,19 +136,37 @@ impl Turnover {
         u64::from(self.max_active).saturating_sub(self.most)
     }
 
-    /// The instant at which so many others have entered and one more may.
-    pub(crate) fn slot_ms(&self, before: u64) -> u64 {
-        let Some(leavers) = (before + 1).checked_sub(self.room()).filter(|&leavers| leavers > 0) else {
-            return 0;
-        };
-        let per_s = (self.hazard * f64::from(self.max_active)).max(1e-6);
+    /// How many visits have to end before so many others have entered and one more may; none if there is room.
+    fn leavers(&self, before: u64) -> Option<f64> {
+        (before + 1).checked_sub(self.room()).filter(|&leavers| leavers > 0).map(number)
+    }
+
+    /// So many seconds from `at_ms`.
+    fn after_s(&self, wait_s: f64) -> u64 {
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "not negative, and `as` saturates"
         )]
-        let wait_ms = (number(leavers) / per_s * 1_000.0) as u64;
+        let wait_ms = (wait_s * 1_000.0) as u64;
         self.at_ms + wait_ms.min(1 << 40)
+    }
+
+    /// The instant at which so many others have entered and one more may.
+    pub(crate) fn slot_ms(&self, before: u64) -> u64 {
+        let wait_s = |leavers| leavers * self.stay_s / f64::from(self.max_active.max(1));
+        self.leavers(before).map_or(0, |leavers| self.after_s(wait_s(leavers)))
+    }
+
+    /// The range of [`Turnover::slot_ms`]: nine of ten slots come within. How long visits last is uncertain, and so is who leaves when.
+    pub(crate) fn range_ms(&self, before: u64) -> (u64, u64) {
+        let Some(leavers) = self.leavers(before) else { return (0, 0) };
+        let wait_s = leavers * self.stay_s / f64::from(self.max_active.max(1));
+        let part = |length_s: f64, deviations| {
+            (length_s / self.stay_s).ln().hypot(of_mean(leavers, deviations).ln())
+        };
+        let (early, late) = (part(self.fast_s, -WITHIN), part(self.slow_s, WITHIN));
+        (self.after_s(wait_s * (-early).exp()), self.after_s(wait_s * late.exp()))
     }
 }
 
@@ -132,15 +203,63 @@ mod tests {
         assert!(turnover.under(&Policy::default()).is_none());
     }
 
+    /// Two may be inside, and each stays for `stay_s`. The range of the next slot in seconds, `after_s` after the first two came.
+    fn next_of_two(stay_s: u64, after_s: u64) -> (f64, f64, f64) {
+        let (mut meter, mut ended) = (StayMeter::new(), 0);
+        let policy = Policy { max_active: 2, visit_idle_s: 900, ..Policy::default() };
+        let mut people = Occupancy { inside: 2, most: 2, ended, max_active: 2 };
+        for second in 0..=after_s {
+            ended = second / stay_s * 2;
+            people = Occupancy { ended, ..people };
+            meter.observe(Some(people), &policy, second * 1_000);
+        }
+        let turnover = meter.turnover(people, &policy, after_s * 1_000);
+        let from_s = |ms: u64| (number(ms) - number(after_s * 1_000)) / 1_000.0;
+        let (low_ms, high_ms) = turnover.range_ms(0);
+        (from_s(low_ms), from_s(turnover.slot_ms(0)), from_s(high_ms))
+    }
+
     #[test]
-    fn before_anybody_left_a_visit_is_expected_to_last_for_the_idle_time() {
-        let mut meter = StayMeter::new();
-        let full = Occupancy { inside: 600, most: 600, ended: 0, max_active: 600 };
-        assert_eq!(meter.observe(Some(full), &policy(), 1_000), 0);
-        let wait_ms = meter.turnover(full, &policy(), 1_000).slot_ms(59) - 1_000;
+    fn before_anybody_left_the_range_covers_short_visits_and_long_ones() {
+        let (low_s, wait_s, high_s) = next_of_two(15, 0);
         assert!(
-            (59_000..61_000).contains(&wait_ms),
-            "60 of 600 leave in a tenth of the idle time: {wait_ms} ms"
+            low_s < 2.0 && (30.0..120.0).contains(&wait_s) && high_s > 900.0,
+            "{low_s} {wait_s} {high_s}"
+        );
+        let later = next_of_two(1_000_000, 600);
+        assert!(later.1 > 2.0 * wait_s && later.2 > high_s / 2.0, "nobody left in ten minutes: {later:?}");
+    }
+
+    #[test]
+    fn the_first_who_leave_show_how_long_visits_last() {
+        let mut widths = Vec::new();
+        for after_s in [0, 20, 50, 100, 300] {
+            let (low_s, wait_s, high_s) = next_of_two(15, after_s);
+            assert!(low_s <= wait_s && wait_s <= high_s);
+            assert!(
+                after_s < 50 || (4.0..16.0).contains(&wait_s),
+                "7.5 s on average: {wait_s} s after {after_s} s"
+            );
+            widths.push(high_s / low_s);
+        }
+        assert!(
+            widths.is_sorted_by(|before, after| before > after),
+            "the ranges become narrower: {widths:?}"
+        );
+    }
+
+    #[test]
+    fn many_leavers_are_surer_than_one() {
+        let turnover = after(120);
+        let part = |before| {
+            let (low_ms, high_ms) = turnover.range_ms(before);
+            number(high_ms - low_ms) / number(turnover.slot_ms(before) - 3_599_000)
+        };
+        assert!((2.5..3.5).contains(&part(0)), "{}", part(0));
+        assert!(part(1_199) < 0.25, "{}", part(1_199));
+        assert_eq!(
+            turnover.under(&Policy { max_active: 601, ..policy() }).expect("limited").range_ms(0),
+            (0, 0)
         );
     }
 

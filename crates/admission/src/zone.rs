@@ -35,7 +35,8 @@ use std::{
 use crate::{
     Mode, Now, Occupancy, PagePolls, Policy, Position, Snapshot, SnapshotPage, Tally, Told, Window, Words,
     inside::Inside,
-    segment::{Clock, PAGES, SEGMENT_TICKETS, Segment, split},
+    policy::near_told_ms,
+    segment::{Clock, HEARD, PAGES, SEGMENT_TICKETS, Segment, split},
 };
 
 pub use dump::{Dump, DumpSegment, DumpTicket};
@@ -137,7 +138,7 @@ pub struct Zone {
     base: u64,
     /// The segments from `base` on; never empty.
     segments: VecDeque<Segment>,
-    /// How often all holders were treated as just heard.
+    /// See [`Clock::seen_all`].
     seen_all: u64,
     /// Until when nobody is evicted, because people may come back later than a new idle time allows.
     spare_until_ms: u64,
@@ -225,6 +226,7 @@ impl Zone {
         }
         let old = std::mem::replace(&mut self.policy, policy);
         let told_ms = self.told_period_ms(&old);
+        self.begin_approach(told_ms);
         if policy.polling_period_ms < told_ms && policy.polling_period_ms != old.polling_period_ms {
             self.told.note(told_ms, self.now_ms);
         }
@@ -235,8 +237,9 @@ impl Zone {
         if policy.max_active == 0 {
             self.inside.stop();
         }
-        if (old.polling_period_ms, old.idle_timeout_s) != (policy.polling_period_ms, policy.idle_timeout_s) {
-            self.hear_everybody();
+        if old.idle_timeout_s != policy.idle_timeout_s {
+            // Ages are counted in another unit from now on. Who is present stays as it is: a change tells nobody anything.
+            self.seen_all += 1;
         }
         if policy.idle_timeout_s < old.idle_timeout_s {
             // People come back when they were told to, which may be later than the new idle time allows.
@@ -252,11 +255,16 @@ impl Zone {
         if told_ms <= self.policy.polling_period_ms {
             return;
         }
-        if self.told_period_ms(&self.policy) <= self.policy.near_period_ms() {
-            // Until now everybody was told the near period.
+        self.begin_approach(self.told_period_ms(&self.policy));
+        self.told.note(told_ms, self.now_ms);
+    }
+
+    /// People may be told a longer period than `told_ms` from now on. Where that was no longer than the near period, everybody has
+    /// been told the near one.
+    fn begin_approach(&mut self, told_ms: u32) {
+        if told_ms == near_told_ms(told_ms) {
             self.marks = VecDeque::from([(0, u64::MAX)]);
         }
-        self.told.note(told_ms, self.now_ms);
     }
 
     /// Takes in the polls since the last beat, does what is due, and reports the zone's state.
@@ -340,7 +348,7 @@ impl Zone {
 
     /// Treats all waiting holders as just heard. Each segment applies that when it is touched.
     fn hear_everybody(&mut self) {
-        self.seen_all += 1;
+        self.seen_all = (self.seen_all / HEARD + 1) * HEARD;
         self.marks.clear();
         self.appointments.clear();
         self.dues.clear();
@@ -356,7 +364,7 @@ impl Zone {
             generation: self.now_ms / self.policy.generation_ms(),
             seen_all: self.seen_all,
             present_age: self.policy.present_age(self.told_period_ms(&self.policy)),
-            near_age: self.policy.present_age(self.policy.near_period_ms()),
+            near_age: self.policy.present_age(near_told_ms(self.told_period_ms(&self.policy))),
             spares: self.now_ms < self.spare_until_ms,
         }
     }

@@ -7,7 +7,7 @@ use std::{cmp::Reverse, collections::VecDeque};
 use super::{Appointment, Claim, Decided, Entry, Joined, Verdict, Zone};
 use crate::{
     Mode, Now, Position,
-    policy::{GRACE_MS, warning_ms},
+    policy::{GRACE_MS, near_told_ms, warning_ms},
     segment::{SEGMENT_TICKETS, Segment},
     window::Upcoming,
 };
@@ -15,9 +15,12 @@ use crate::{
 /// The shortest time until the next poll, in milliseconds.
 const LEAST_POLL_MS: u64 = 100;
 
-/// How often the front asks while nobody more may be inside, in milliseconds. So the slot of somebody who leaves is used within
-/// a second.
+/// How often those ask who are next to enter while nobody more may be inside, in milliseconds. So the slot of somebody who leaves is
+/// used within a second.
 const FULL_POLL_MS: u32 = 500;
+
+/// How many times as many people are next as may be inside. No more can leave at once, and some of those who are next may have left.
+const NEXT_IN: u64 = 2;
 
 /// How long before the slot the front's last but one poll should come, in milliseconds.
 const LAST_STEP_MS: u64 = 700;
@@ -173,15 +176,16 @@ impl Zone {
     /// Makes the positions of tickets, and the appointments of those in the front.
     fn positions(&mut self, tickets: &[Standing]) -> Vec<Position> {
         let (front_len, room, now_ms) = (u64::from(self.front_limit()), self.room(), self.now_ms);
+        let next_in = room.saturating_add(NEXT_IN * u64::from(self.policy.max_active));
         let mut slots = Slots::new(self.window.upcoming(now_ms));
         let position = |&Standing { ahead, present_ahead, .. }: &Standing| {
             let of_front = self.policy.mode == Mode::Auto && present_ahead < front_len;
             let has_room = of_front && present_ahead < room;
             let slot_in_ms = has_room.then(|| slots.at(present_ahead).saturating_sub(now_ms));
-            let other_ms = if of_front {
-                FULL_POLL_MS.min(self.policy.near_period_ms())
-            } else {
-                self.policy.polling_period_ms
+            let other_ms = match () {
+                () if of_front && present_ahead < next_in => FULL_POLL_MS.min(self.policy.near_period_ms()),
+                () if of_front => self.policy.near_period_ms(),
+                () => self.policy.polling_period_ms,
             };
             Position {
                 rank: 1 + ahead,
@@ -215,8 +219,8 @@ impl Zone {
             let new = self.segments[index].set_front(usize::try_from(end).unwrap_or(SEGMENT_TICKETS));
             for ticket in new {
                 let is_near = ticket < self.segments[index].near;
-                let period_ms =
-                    if is_near { self.policy.near_period_ms() } else { self.told_period_ms(&self.policy) };
+                let told_ms = self.told_period_ms(&self.policy);
+                let period_ms = if is_near { near_told_ms(told_ms) } else { told_ms };
                 self.appoint(first + ticket as u64, 0, period_ms.into());
             }
         }

@@ -1,6 +1,8 @@
 //! Examples of each rule of the line. `model` compares the rules with a naive model, for random traffic.
 
+mod full;
 mod model;
+mod periods;
 
 use std::collections::BTreeMap;
 
@@ -210,7 +212,7 @@ fn a_pause_postpones_all_appointments() {
         assert_eq!(snapshot.tally.present, here, "after a pause of {pause_ms} ms");
         let dump = zone.dump();
         assert_eq!(dump.paused_ms, if here == 1 && pause_ms < 4_000 { pause_ms } else { 0 });
-        assert_eq!(dump.seen_all, u64::from(pause_ms > 4_000));
+        assert_eq!(dump.seen_all, HEARD * u64::from(pause_ms > 4_000));
         assert_eq!(dump.appointments.len() as u64, here, "after a long pause the beat makes another one");
     }
 }

@@ -1,0 +1,63 @@
+//! Changes of the polling period and of the idle time while people wait of whom some have left.
+
+use std::collections::BTreeMap;
+
+use super::*;
+
+/// 60 enter at once, the next 60 leave without a word, and 20 behind them ask as often as they are told. Returns when each of those
+/// enters, in milliseconds, if `policy` is changed at the given instants.
+fn entries_behind_leavers(first: Policy, changes: &[(u64, Policy)]) -> Vec<u64> {
+    let mut zone = Zone::new(first, EPOCH, at(0));
+    zone.join(60, at(0));
+    zone.join(80, at(100));
+    let (mut period_ms, mut stay, mut entered) =
+        (first.polling_period_ms, (120..140).collect::<Vec<_>>(), Vec::new());
+    let mut next: BTreeMap<u64, u64> = stay.iter().map(|&seq| (seq, 100 + seq * 7 % 1_000)).collect();
+    for t in (1_000..400_000).step_by(100) {
+        if let Some(&(_, policy)) = changes.iter().find(|&&(at_ms, _)| at_ms == t) {
+            zone.set_policy(policy, at(t));
+            period_ms = policy.polling_period_ms;
+        }
+        let asking: Vec<u64> = stay.iter().copied().filter(|seq| next[seq] <= t).collect();
+        let claims: Vec<Claim> = asking.iter().map(|&seq| claim(seq)).collect();
+        let verdicts = zone.enter(&claims, at(t)).verdicts;
+        for (&seq, verdict) in asking.iter().zip(&verdicts) {
+            match verdict {
+                Verdict::Entered(_) => entered.push(t),
+                Verdict::Waiting(position) => {
+                    let in_ms = position.poll_in_ms.min(period_ms);
+                    next.insert(seq, t + u64::from(in_ms));
+                }
+                Verdict::Gone => panic!("ticket {seq} asked as often as it was told, and is gone at {t} ms"),
+            }
+        }
+        stay.retain(|&seq| zone.is_live(seq));
+        if t % 1_000 == 0 {
+            zone.beat(&[], at(t));
+        }
+    }
+    assert!(stay.is_empty(), "{stay:?} wait for ever");
+    entered
+}
+
+#[test]
+fn who_was_silent_before_a_change_of_the_period_is_not_present_after_it() {
+    let first = policy(60);
+    let undisturbed = entries_behind_leavers(first, &[]);
+    let with = |period_ms| Policy { polling_period_ms: period_ms, ..first };
+    for changes in [
+        vec![(55_000, with(3_001))],
+        vec![(55_000, with(2_000))],
+        vec![(55_000, with(20_000)), (58_000, first)],
+        vec![(30_000, with(10_000)), (55_000, with(500))],
+        vec![(55_000, Policy { idle_timeout_s: 61, ..first })],
+        vec![(55_000, Policy { idle_timeout_s: 20, ..first }), (57_000, first)],
+        (50..60).map(|s| (s * 1_000, with(3_000 + s as u32))).collect(),
+    ] {
+        let entered = entries_behind_leavers(first, &changes);
+        assert!(
+            entered[0] <= undisturbed[0] + 3_000 && entered[19] <= undisturbed[19] + 6_000,
+            "{changes:?}: {entered:?}, and without a change {undisturbed:?}"
+        );
+    }
+}

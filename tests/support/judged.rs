@@ -1,0 +1,28 @@
+//! Floors for what an auditor judged. A run of tests that judged too little fails, because it would find nothing.
+//!
+//! Invariant: a floor is a number for each hundred runs, and counts from [`FEWEST_RUNS`] runs on; fewer can differ by chance.
+
+/// The fewest runs for which floors count.
+const FEWEST_RUNS: u64 = 50;
+
+/// What was judged less often than its floor says, which is a number for each hundred runs.
+pub(crate) fn too_few(counts: &[(&str, u64)], floors: &[(&str, u64)], runs: u64) -> Vec<String> {
+    if runs < FEWEST_RUNS {
+        return Vec::new();
+    }
+    let found = |name: &str| counts.iter().find(|(of, _)| *of == name).map_or(0, |(_, count)| *count);
+    let least = |floor: u64| floor * runs / 100;
+    let below = floors.iter().filter(|(name, floor)| found(name) < least(*floor));
+    below
+        .map(|(name, floor)| format!("{} {name}, at least {} expected", found(name), least(*floor)))
+        .collect()
+}
+
+#[test]
+fn what_is_not_judged_is_noticed() {
+    let floors = [("windows", 100), ("pairs", 10)];
+    assert!(too_few(&[("windows", 200), ("pairs", 20)], &floors, 200).is_empty());
+    assert_eq!(too_few(&[("windows", 199), ("pairs", 20)], &floors, 200).len(), 1);
+    assert_eq!(too_few(&[("windows", 200)], &floors, 200), ["0 pairs, at least 20 expected"]);
+    assert!(too_few(&[], &floors, 49).is_empty(), "a few runs are no sample");
+}
