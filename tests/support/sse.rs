@@ -36,6 +36,8 @@ impl Reader {
     /// Reads the event of a block; none for a heartbeat.
     pub(crate) fn stream_event(&mut self, block: &str) -> Option<StreamEvent> {
         let (name, data) = self.event(block)?;
+        // Libraries that forget the last id with the next event would lose the place.
+        assert!(block.lines().any(|line| line.starts_with("id: ")), "an event without an id: {block}");
         let event = match name {
             "wait" => StreamEvent::Wait(serde_json::from_str(data).unwrap_or_else(|e| panic!("{e}: {data}"))),
             "enter" => {

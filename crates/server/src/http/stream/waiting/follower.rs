@@ -83,7 +83,7 @@ impl Follower {
             }
             Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale } => {
                 let wait = WaitStatus { rank, eta, reason, polling_period_ms, stale };
-                write_wait(text, &wait, &common_part(polling_period_ms, stale), Some(&token));
+                write_wait(text, &wait, &common_part(polling_period_ms, stale), &token);
                 self.tell(wait, ticket, token, text);
                 let due = Instant::now() + Duration::from_millis(polling_period_ms.into());
                 Some((self, due))
@@ -94,6 +94,7 @@ impl Follower {
     /// Ends the stream with a problem.
     pub(super) fn refuse(mut self, problem: &Problem, text: &mut String) {
         text.clear();
+        write_id(text, &self.token);
         event(text, "problem", &problem.body());
         self.outlet.send(text.as_bytes());
         self.finish();
@@ -102,6 +103,7 @@ impl Follower {
     /// Ends the stream because the server is about to stop. Another server goes on.
     pub(super) fn send_away(mut self, text: &mut String) {
         text.clear();
+        write_id(text, &self.token);
         event(text, RECONNECT, "{}");
         self.outlet.send(text.as_bytes());
         self.finish();
@@ -152,17 +154,16 @@ fn newest_rank(told: u64, told_at: Instant, rank: u64, taken_at: Instant) -> u64
     if taken_at <= told_at { rank.min(told) } else { rank }
 }
 
-/// Writes the id of the next event: the newest token, with which a browser reconnects.
+/// Writes the id of the next event: the newest token, with which a browser reconnects. Each event has one: browsers remember the
+/// last id, but some libraries forget it with the next event.
 fn write_id(text: &mut String, token: &Token) {
     let written = writeln!(text, "id: {}", token_text(token));
     debug_assert!(written.is_ok(), "writing to a String does not fail");
 }
 
-/// Writes an event `wait`. `common` is what [`common_part`] returned. A token that the browser has already is left out.
-pub(super) fn write_wait(text: &mut String, wait: &WaitStatus, common: &str, token: Option<&Token>) {
-    if let Some(token) = token {
-        write_id(text, token);
-    }
+/// Writes an event `wait`. `common` is what [`common_part`] returned.
+pub(super) fn write_wait(text: &mut String, wait: &WaitStatus, common: &str, token: &Token) {
+    write_id(text, token);
     text.push_str("event: wait\ndata: ");
     write_waiting(text, wait.rank, wait.eta, wait.reason, common);
     text.push_str("\n\n");

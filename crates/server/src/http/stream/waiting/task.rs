@@ -157,12 +157,12 @@ impl ZoneTask {
         if follower.is_news(&wait, &ticket, now) {
             // The browser has the token already, unless it remembers an older wait, or a key that will be forgotten sealed it.
             let has_it = follower.ticket == ticket && view.is_current(&follower.token);
-            let token = (!has_it).then(|| view.seal(&ticket));
+            let token = if has_it { follower.token } else { view.seal(&ticket) };
             let period_ms = wait.polling_period_ms;
             let own = (period_ms != view.polling_period_ms()).then(|| common_part(period_ms, wait.stale));
             self.text.clear();
-            write_wait(&mut self.text, &wait, own.as_deref().unwrap_or(common), token.as_ref());
-            follower.tell(wait, ticket, token.unwrap_or(follower.token), &self.text);
+            write_wait(&mut self.text, &wait, own.as_deref().unwrap_or(common), &token);
+            follower.tell(wait, ticket, token, &self.text);
         } else {
             follower.heartbeat(now);
         }
