@@ -11,7 +11,7 @@ import net from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { after } from "node:test";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 
 const ROOT = resolve(dirname(fileURLToPath(import.meta.url)), "../..");
 const TARGET = resolve(ROOT, process.env.CARGO_TARGET_DIR ?? "target");
@@ -30,6 +30,9 @@ function installed(name) {
     throw new Error(`${name} is not installed in ${OUT}: run tests/browser/run, which does that`);
   }
 }
+/// The address of a module of tests/browser/package.json.
+export const installed_module = (name) => pathToFileURL(installed(name)).href;
+
 const { chromium } = modules(installed("playwright-core"));
 const AXE = installed("axe-core");
 
@@ -173,7 +176,7 @@ export class Weir {
   async ask(path, body) {
     const headers = { "content-type": "application/json" };
     const reply = await fetch(`${this.url}${path}`, { method: "POST", headers, body: JSON.stringify(body) });
-    return { status: reply.status, body: await reply.json() };
+    return { status: reply.status, body: reply.status === 204 ? null : await reply.json() };
   }
 
   /// Adds people in line ahead of the next newcomer. They poll until the test ends.

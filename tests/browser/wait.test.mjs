@@ -2,42 +2,13 @@
 // over where no log and no other page sees it.
 
 import assert from "node:assert/strict";
-import http from "node:http";
 import { test as all } from "node:test";
 import { Weir, axe, context, page, shot, until, zone } from "./harness.mjs";
+import { QUICK, calls, claims, comes_to, held, open, rank_is, service, state, target, text, told, wait_of } from "./waiting.mjs";
 
 // Each test has its own server and browser context and mostly waits, so several run at once.
 const tests = [];
 const test = (name, run) => tests.push([name, run]);
-
-const QUICK = { admit_per_minute: 600, polling_period_ms: 500, idle_timeout_s: 10 };
-const target = (url, by = "form", zones = "*") => `[[wait.target]]\nzone = "${zones}"\nurl = "${url}"\nby = "${by}"\n`;
-const held = (more = {}) => zone("Z", { ...QUICK, mode: "hold", ...more });
-const open = (more = {}) => zone("Z", { ...QUICK, ...more });
-
-const text = (at, name) => at.textContent(`[data-weir~="${name}"]`);
-const state = (at) => at.evaluate(() => document.documentElement.dataset.state);
-const comes_to = (at, wanted) => until(`the page is ${wanted}`, async () => (await state(at)) === wanted);
-const rank_is = (at, rank) => until(`the rank is ${rank}`, async () => (await text(at, "rank")) === String(rank));
-const calls = (at, path) => at.context().requests.filter(({ url }) => new URL(url).pathname === path);
-
-/// A service to which the page hands over. It reports the requests that it received.
-async function service(t) {
-  const asked = [];
-  const server = http.createServer(async (request, response) => {
-    let body = "";
-    for await (const chunk of request) body += chunk;
-    asked.push({ method: request.method, url: request.url, headers: request.headers, body });
-    const html = '<!doctype html><html lang="en"><title>in</title><h1>in</h1><img src="/seen.png" alt="">';
-    response.writeHead(200, { "content-type": "text/html", "referrer-policy": "unsafe-url" }).end(html);
-  });
-  await new Promise((done) => server.listen(0, "127.0.0.1", done));
-  t.after(() => server.close().closeAllConnections());
-  return { asked, origin: `http://127.0.0.1:${server.address().port}` };
-}
-
-/// The claims of a pass. The tests of the example service verify passes.
-const claims = (pass) => JSON.parse(Buffer.from(pass.split(".")[1], "base64url"));
 
 test("a waiting user sees the rank fall and continues with the pass in a form", async (t) => {
   const { asked, origin } = await service(t);
@@ -307,9 +278,6 @@ test("an operator's template is filled in", async (t) => {
 });
 
 /// Each state, with the replies that lead to it. `says` are the replies to polls in order; the last one repeats.
-const wait_of = (more) => ({
-  body: { canEnter: false, token: "t".repeat(52), waiting: { rank: 1202, etaSeconds: 300, etaRange: [240, 360], pollingPeriod: 60_000, stale: false, ...more } },
-});
 const problem_of = (status, code, headers = {}) => ({ status, headers, body: { code, title: code, status } });
 const PASS = { body: { canEnter: true, token: "t".repeat(52), pass: "a.b.c" } };
 const STATES = [
@@ -332,28 +300,6 @@ const STATES = [
   ["entered", "entered", [PASS]],
   ["again", "again", [PASS], { entered: true }],
 ];
-
-async function told(t, weir, says, { kept = null, zone_id = "Z", ...options } = {}) {
-  const made = await context(t, options);
-  const asked = [];
-  await made.route("**/traffic/**", (route) => {
-    const path = new URL(route.request().url()).pathname;
-    if (path === "/traffic/stream") return route.abort();
-    if (path === "/traffic/notice") return route.fulfill({ json: { notice: { en: "Tickets are\ngone at noon.", ko: "정오에 마감합니다." } } });
-    const { status = 200, headers = {}, body } = says[Math.min(asked.push(path), says.length) - 1];
-    return route.fulfill({ status, headers, json: body });
-  });
-  if (kept) {
-    const put = ([key, kept]) => {
-      // The empty first page has no storage.
-      if (location.protocol === "http:") localStorage.setItem(key, JSON.stringify({ ...kept, heard: Date.now(), token: "t".repeat(52) }));
-    };
-    await made.addInitScript(put, [`weir ${weir.url}/ Z`, kept]);
-  }
-  const at = await made.newPage();
-  await at.goto(`${weir.url}/wait/${zone_id}`);
-  return { at, asked };
-}
 
 test("every state is accessible, in both languages, light and dark, wide and narrow", async (t) => {
   const weir = await Weir.start(t, { config: target("http://127.0.0.1:9/enter", "form", "Z") + held() + zone("NOWHERE", QUICK) });

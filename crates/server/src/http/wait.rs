@@ -213,7 +213,8 @@ impl Pages {
             settings,
             values: &[],
         });
-        let may_post_to = target.map_or("'none'", Target::origin);
+        // A service that refuses a pass redirects the posted form back to this page, and browsers check redirects, too.
+        let may_post_to = target.map_or("'none'".to_owned(), |to| format!("'self' {}", to.origin()));
         let policy = format!(
             "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
              connect-src 'self'; form-action {may_post_to}; base-uri 'none'; frame-ancestors 'none'"

@@ -7,7 +7,8 @@
   // The shortest time between two announcements to screen readers about the line's movement.
   const ANNOUNCE_MS = 60_000;
   const element = (name) => document.querySelector(`[data-weir="${name}"]`);
-  let announced_at = Date.now();
+  // By performance.now(), which does not jump as the device's clock may.
+  let announced_at = performance.now();
   let failures = 0;
   let asked = 0;
 
@@ -19,8 +20,8 @@
   }
 
   function announce(text, now) {
-    if (!now && Date.now() - announced_at < ANNOUNCE_MS) return;
-    announced_at = Date.now();
+    if (!now && performance.now() - announced_at < ANNOUNCE_MS) return;
+    announced_at = performance.now();
     write("announcement", text);
   }
 
@@ -57,7 +58,8 @@
   }
 
   function show({ title, heading, rank, eta, reason, explanation, notice, announcement }) {
-    const news = heading !== element("heading").textContent || (reason && reason !== element("reason").textContent);
+    // The end of a trouble or a reason is news, too: what was announced last is not true any more.
+    const news = heading !== element("heading").textContent || reason !== element("reason").textContent || !element("trouble").hidden;
     document.title = title;
     write("heading", heading);
     write("rank", rank);

@@ -324,11 +324,18 @@ fn range(texts: &Texts, low_s: u32, high_s: u32) -> String {
     if high_s <= 60 {
         return texts.get("eta_soon").to_owned();
     }
+    let say = |name: &str, values: &[(&str, &str)]| fill(texts.get(name), values);
+    if high_s < 120 {
+        return match (low_s / 10 * 10, high_s.div_ceil(10) * 10) {
+            (0, to) => say("eta_up_to", &[("high", &kept_for(texts, to))]),
+            (from, to) if from == to => say("eta_about", &[("high", &kept_for(texts, to))]),
+            (from, to) => say("eta_seconds_range", &[("low", &from.to_string()), ("high", &to.to_string())]),
+        };
+    }
     // Beyond an hour, minutes are rounded to tens.
     let step = |s: u32| if s > 3_600 { 600 } else { 60 };
     let from = low_s / step(low_s) * step(low_s) / 60;
     let to = high_s.div_ceil(step(high_s)) * step(high_s) / 60;
-    let say = |name: &str, values: &[(&str, &str)]| fill(texts.get(name), values);
     if from < 1 {
         say("eta_up_to", &[("high", &span(texts, to))])
     } else if from == to {
@@ -434,7 +441,12 @@ mod tests {
         let texts = texts(Language::English);
         for (low, high, words) in [
             (0, 60, "less than a minute"),
-            (20, 90, "up to 2 minutes"),
+            (55, 65, "about 50 to 70 seconds"),
+            (0, 62, "up to 70 seconds"),
+            (9, 115, "up to 2 minutes"),
+            (90, 90, "about 90 seconds"),
+            (20, 119, "about 20 to 120 seconds"),
+            (20, 121, "up to 3 minutes"),
             (61, 120, "about 1 to 2 minutes"),
             (120, 120, "about 2 minutes"),
             (3_000, 3_500, "about 50 to 59 minutes"),

@@ -30,6 +30,12 @@
   /// A range of seconds in words. The words get coarser only as the range grows.
   function words({ low, high }) {
     if (high <= 60) return say("eta_soon");
+    if (high < 120) {
+      const [from, to] = [Math.floor(low / 10) * 10, Math.ceil(high / 10) * 10];
+      if (from < 10) return say("eta_up_to", { high: kept_for(to) });
+      if (from === to) return say("eta_about", { high: kept_for(to) });
+      return say("eta_seconds_range", { low: from, high: to });
+    }
     // Beyond an hour, minutes are rounded to tens.
     const step = (seconds) => (seconds > 3_600 ? 600 : 60);
     const from = (Math.floor(low / step(low)) * step(low)) / 60;
@@ -46,13 +52,17 @@
   const idle = idle_timeout_s ? kept_for(idle_timeout_s) : say("a_while");
 
   let state = "connecting";
-  let announced_at = 0;
+  // Times by performance.now(), which does not jump as the device's clock may.
+  let announced_at = -Infinity;
   let reason_until = 0;
+  // Whether a trouble is shown, or a reason that stays for as long as it is true. When it ends, that is announced, too.
+  let is_troubled = false;
+  let is_halted = false;
   let pass = null;
 
   function announce(text, now = true) {
-    if (!now && Date.now() - announced_at < ANNOUNCE_MS) return;
-    announced_at = Date.now();
+    if (!now && performance.now() - announced_at < ANNOUNCE_MS) return;
+    announced_at = performance.now();
     write("announcement", text);
   }
 
@@ -81,15 +91,18 @@
     for (const bar of all("progress")) bar.value = progress;
     document.title = say("title_waiting", { rank: number.format(rank), title: texts.title });
     const why = reason ?? (stale ? "stale" : null);
-    if (why) reason_until = Date.now() + (["held", "stale"].includes(why) ? 0 : REASON_MS);
-    if (why || Date.now() >= reason_until) {
+    const lasts = ["held", "stale"].includes(why);
+    const is_over = is_troubled || (is_halted && !lasts);
+    [is_troubled, is_halted] = [false, lasts];
+    if (why) reason_until = performance.now() + (lasts ? 0 : REASON_MS);
+    if (why || performance.now() >= reason_until) {
       const news = why && !document.querySelector(`[data-weir~="reason"][data-reason="${why}"]`);
       write("reason", why ? say(`reason_${why}`) : "");
       for (const element of all("reason")) element.dataset.reason = why ?? "";
-      if (news) return announce(say(`reason_${why}`));
+      if (news || (lasts && is_over)) return announce(say(`reason_${why}`));
     }
     const now = { rank: number.format(rank), eta: eta ? words(eta) : say("eta_unknown") };
-    announce(say("announce_waiting", now), arrived);
+    announce(say("announce_waiting", now), arrived || is_over);
   }
 
   /// Goes on to the operator's page. The pass is in a form or after the #, so that no address with it is sent or logged.
@@ -133,6 +146,7 @@
     const limited = has_place ? "too_many_requests" : "joining_too_many";
     const text = { offline: has_place ? "offline" : "away", too_many_requests: limited, too_many_connections: limited }[code] ?? "away";
     const is_news = [...all("trouble")].some((element) => element.hidden);
+    is_troubled = true;
     write("trouble", say(`trouble_${text}`, values));
     if (is_news) announce(say(`trouble_${text}`, values));
   }

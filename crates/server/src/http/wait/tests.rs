@@ -69,7 +69,7 @@ fn all_languages_have_the_same_texts_and_all_are_used() {
 fn a_page_may_go_on_to_its_target_only() {
     let pages = with(&[("Z", "https://shop.example/in", HandOver::Fragment)], None).expect("right");
     let ours = page(&pages, "Z");
-    assert!(header(&ours, "content-security-policy").contains("; form-action https://shop.example; "));
+    assert!(header(&ours, "content-security-policy").contains("; form-action 'self' https://shop.example; "));
     assert!(text(ours).contains(r#""target":{"by":"fragment","url":"https://shop.example/in"}"#));
     let other = page(&pages, "OTHER");
     let policy = header(&other, "content-security-policy");

@@ -1,8 +1,11 @@
 // weir.js: keeps a place in a line of Weir for web pages. docs/app/waiting-page.md describes its interface.
 //
 // The place is in localStorage, one for each zone and server, so that reloads and other tabs share it. One tab at a time follows it
-// by a stream, because browsers open few connections to a host; other tabs poll, and so do all if streams fail. The told wait
-// grows only together with a reason.
+// by a stream, because browsers open few connections to a host, and the other tabs show what it stores. A tab that hears nothing
+// polls, and so do all if streams fail. Where the browser refuses storage or locks, the place lasts as long as the page, and the
+// page polls. The told wait grows only together with a reason.
+//
+// The device's clock may be wrong and may jump. It never decides what is shown, and only the server ends a place.
 "use strict";
 (() => {
   const HOME = new URL(".", document.currentScript?.src ?? location.href).href;
@@ -11,9 +14,20 @@
   // The pause after a stream that delivered nothing. A proxy may buffer streams, and that does not change soon.
   const NO_STREAM_MS = 60_000;
   const SLOWEST_MS = 15_000;
-  // No zone keeps a place longer than this without a poll. An older place belongs to an earlier visit.
+  // No zone keeps a place longer than this without a poll. If the server says that an older place is gone, it belonged to an earlier
+  // visit, and a new one is taken without asking.
   const OLD_MS = 3_600_000;
   const LONGEST = 65_536;
+
+  /// A clock that never jumps, in milliseconds.
+  const now = () => performance.now();
+
+  /// Starts to measure how long something takes, in milliseconds. The steady clock may stand still while the device sleeps, so the
+  /// device's own clock counts if it shows more. Only for deciding when to ask again: an early question does no harm.
+  function stopwatch() {
+    const [steady, device] = [now(), Date.now()];
+    return () => Math.max(now() - steady, Date.now() - device);
+  }
 
   class Problem extends Error {
     constructor(code, { status = 0, title = code, detail = "", retry_ms = 0 } = {}) {
@@ -37,16 +51,25 @@
     #zone;
     #key;
     #kept = null;
+    // The text in the storage that #kept was read from or written as.
+    #stored = null;
+    // When the wait in #kept was told, by now().
+    #told_at = 0;
+    // Whether the place in the storage is from long ago, by the device's clock.
+    #is_old = false;
     #over = false;
     #failures = 0;
+    // Whether the browser grants locks: not without HTTPS, with blocked cookies, or in a sandboxed frame.
+    #has_locks = true;
     #no_stream_until = 0;
-    #heard_at = 0;
+    #silence = stopwatch();
     #stream = null;
     #call = null;
     #wake = null;
+    #put_off = null;
     #release = null;
     #eager = false;
-    #due_at = 0;
+    #has_warned = false;
     #life = new AbortController();
 
     constructor({ zone, server = HOME }) {
@@ -59,10 +82,10 @@
       const look = () => document.visibilityState === "visible" && this.#look();
       document.addEventListener("visibilitychange", look, { signal });
       document.addEventListener("resume", look, { signal });
-      addEventListener("pageshow", look, { signal });
+      addEventListener("pageshow", (e) => (e.persisted && this.#over ? this.#back() : look()), { signal });
       addEventListener("online", () => this.#look(true), { signal });
       addEventListener("offline", () => this.#stream?.abort(), { signal });
-      addEventListener("storage", (e) => e.key === this.#key && this.#kept_elsewhere(), { signal });
+      addEventListener("storage", (e) => e.key === this.#key && this.#news_of_other_tab(), { signal });
       // The caller adds listeners first.
       queueMicrotask(() => this.#run());
     }
@@ -71,6 +94,13 @@
     stop() {
       this.#life.abort();
       this.#end();
+    }
+
+    /// The user entered, and came back to this page in the browser's memory: by now the pass may be used up, or expired.
+    #back() {
+      if (!this.#kept?.entered) return;
+      this.#over = false;
+      this.#run();
     }
 
     #end() {
@@ -123,7 +153,7 @@
     async #step() {
       this.#load();
       if (this.#kept && this.#may_stream()) {
-        const retry_ms = await navigator.locks.request(this.#key, { ifAvailable: true }, (lock) => lock && this.#listen());
+        const retry_ms = await this.#locked("", { ifAvailable: true }, (lock) => (lock ? this.#listen() : null), () => null);
         if (retry_ms !== null) return retry_ms;
       }
       if (this.#kept) return this.#heard(await this.#ask("entry"));
@@ -132,8 +162,23 @@
         this.#load();
         return this.#kept ? 0 : this.#heard(await this.#ask("wait"));
       };
-      const pause_ms = await (navigator.locks ? navigator.locks.request(`${this.#key} join`, join) : join());
+      const pause_ms = await this.#locked(" join", {}, join);
       return this.#may_stream() ? 0 : pause_ms;
+    }
+
+    /// Runs `act` with a lock that the tabs share. `without` runs instead where the browser has no locks, or refuses them.
+    async #locked(name, options, act, without = act) {
+      let granted = false;
+      try {
+        return await navigator.locks.request(this.#key + name, options, (lock) => {
+          granted = true;
+          return act(lock);
+        });
+      } catch (fault) {
+        if (granted) throw fault;
+        this.#has_locks = false;
+        return without();
+      }
     }
 
     async #ask(call) {
@@ -161,23 +206,36 @@
       return waiting.pollingPeriod * (1 - Math.random() / 20);
     }
 
-    #wait({ rank, etaSeconds, etaRange, reason = null, stale }, token) {
-      const now = Date.now();
+    #wait({ rank, etaSeconds, etaRange, reason = null, stale, pollingPeriod }, token) {
       const kept = this.#kept ?? {};
       const first = Math.max(kept.first ?? 0, rank);
-      let eta = etaRange && [etaRange[0], etaSeconds, etaRange[1]].map((s) => now + 1_000 * s);
+      let eta = etaRange && [etaRange[0], etaSeconds, etaRange[1]];
       // Each range is a new estimate. If its end moves back by more than the server's own tolerance for the told wait, 2 s and a tenth,
       // that is a reason. Less is not displayed.
       if (eta && kept.eta && !reason) {
-        const [, told, end] = kept.eta;
-        eta[1] = Math.min(eta[1], told);
-        if (eta[2] > end + 2_000 + (eta[2] - now) / 10) reason = "unsure";
-        else eta[2] = Math.max(eta[1], Math.min(eta[2], end));
-        eta[0] = Math.min(eta[0], eta[1]);
+        const [, told, end] = this.#eta_now();
+        if (eta[2] > end + 2 + eta[2] / 10) {
+          reason = "unsure";
+        } else {
+          eta[1] = Math.min(eta[1], told);
+          eta[2] = Math.max(eta[1], Math.min(eta[2], end));
+          eta[0] = Math.min(eta[0], eta[1]);
+        }
       }
       const progress = Math.max(kept.progress ?? 0, 1 - rank / (first + 1));
-      this.#keep({ token: token ?? kept.token, heard: now, first, progress, eta });
-      const [low, seconds, high] = (eta ?? []).map((at) => Math.max(0, Math.round((at - now) / 1_000)));
+      this.#told_at = now();
+      this.#keep({ token: token ?? kept.token, heard: Date.now(), first, progress, eta, rank, reason, stale, period_ms: pollingPeriod });
+      this.#tell_wait();
+    }
+
+    /// The wait that was told, from now: its shortest, expected and longest seconds.
+    #eta_now() {
+      return this.#kept.eta.map((seconds) => seconds - (now() - this.#told_at) / 1_000);
+    }
+
+    #tell_wait() {
+      const { rank, progress, reason, stale, eta } = this.#kept;
+      const [low, seconds, high] = eta ? this.#eta_now().map((s) => Math.max(0, Math.round(s))) : [];
       this.#tell("waiting", { rank, progress, eta: eta && { low, seconds, high }, reason, stale });
     }
 
@@ -193,17 +251,17 @@
     /// Whether this is the first of the tabs that learn of the entry at the same moment. The first one keeps a lock while it is
     /// open. A later tab finds the entry in the storage.
     #is_first() {
-      if (!navigator.locks) return true;
       return new Promise((done) => {
-        navigator.locks.request(`${this.#key} in`, { ifAvailable: true }, (lock) => {
+        const hold = (lock) => {
           done(lock !== null);
           return lock && new Promise((release) => (this.#release = release));
-        });
+        };
+        this.#locked(" in", { ifAvailable: true }, hold, () => done(true));
       });
     }
 
     #may_stream() {
-      return Boolean(navigator.locks) && this.#failures === 0 && Date.now() >= this.#no_stream_until;
+      return this.#has_locks && this.#failures === 0 && now() >= this.#no_stream_until;
     }
 
     /// Follows a stream to its end. Uses fetch instead of EventSource, so that the token is in a header and not in an address,
@@ -213,7 +271,7 @@
       this.#stream = stream;
       let timer;
       const alive = () => {
-        this.#heard_at = Date.now();
+        this.#silence = stopwatch();
         clearTimeout(timer);
         timer = setTimeout(() => stream.abort(), SILENT_MS);
       };
@@ -228,7 +286,7 @@
           const problem = await Problem.of(response);
           if (problem.code !== "too_many_streams") throw problem;
           // Other users behind this address have its streams. A poll keeps the place.
-          this.#no_stream_until = Date.now() + NO_STREAM_MS;
+          this.#no_stream_until = now() + NO_STREAM_MS;
           return 0;
         }
         const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
@@ -258,7 +316,7 @@
         this.#stream = null;
       }
       // After a stream without events, poll for a while. A poll reports what is wrong.
-      if (!told) this.#no_stream_until = Date.now() + NO_STREAM_MS;
+      if (!told) this.#no_stream_until = now() + NO_STREAM_MS;
       return told ? retry_ms : 0;
     }
 
@@ -267,8 +325,8 @@
       if (this.#over) return 0;
       // Other errors come from the network. fetch gives no details.
       const problem = fault instanceof Problem ? fault : new Problem("offline");
-      // A user who entered and comes back much later starts again.
-      if (this.#kept?.entered && (problem.code === "gone" || problem.code === "bad_token")) {
+      // A user who entered, or waited long ago, and comes back starts again.
+      if ((this.#kept?.entered || this.#is_old) && (problem.code === "gone" || problem.code === "bad_token")) {
         this.#keep(null);
         return 0;
       }
@@ -281,51 +339,83 @@
       this.#eager = problem.code === "offline";
       // The network was the cause, not the stream.
       if (this.#eager) this.#no_stream_until = 0;
+      if (this.#eager) this.#warn();
       return retry_ms;
     }
 
-    #pause(ms) {
-      this.#due_at = Date.now() + ms;
-      return new Promise((done) => {
-        const timer = setTimeout(done, ms);
+    /// Browsers do not tell a page why it may not read a reply. Tells the developer, once.
+    #warn() {
+      if (this.#has_warned || !navigator.onLine || new URL(this.#server).origin === globalThis.origin) return;
+      this.#has_warned = true;
+      const cure = globalThis.origin === "null" ? "this page has no origin, because it is in a sandbox without allow-same-origin" : `add "${globalThis.origin}" to cors_origins`;
+      console.warn(`weir.js: no reply of ${this.#server} can be read. If the network tab shows 403 foreign_origin: ${cure}. If it shows no status, the server is not reachable.`);
+    }
+
+    async #pause(ms) {
+      await new Promise((done) => {
+        let timer, elapsed;
+        this.#put_off = (more_ms) => {
+          clearTimeout(timer);
+          [ms, elapsed, timer] = [more_ms, stopwatch(), setTimeout(done, more_ms)];
+        };
         // Timers of hidden or sleeping pages fire late. When the user looks again, a due timer fires at once.
-        this.#wake = (now) => {
-          if (!now && Date.now() < this.#due_at) return;
+        this.#wake = (at_once) => {
+          if (!at_once && elapsed() < ms) return;
           clearTimeout(timer);
           done();
         };
+        this.#put_off(ms);
       });
+      this.#put_off = null;
     }
 
     /// The page became visible, or the network is back.
     #look(is_online = false) {
-      if (this.#stream && Date.now() - this.#heard_at > SILENT_MS / 2) this.#stream.abort();
+      if (this.#stream && this.#silence() > SILENT_MS / 2) this.#stream.abort();
       this.#wake?.(is_online && this.#eager);
     }
 
+    /// Takes over what the storage has, if this tab does not know it yet. Returns whether it did.
     #load() {
       try {
-        const kept = JSON.parse(localStorage.getItem(this.#key));
-        if (typeof kept?.token === "string" && Date.now() - kept.heard < OLD_MS) this.#kept = kept;
+        const stored = localStorage.getItem(this.#key);
+        if (stored === this.#stored) return false;
+        const kept = JSON.parse(stored);
+        if (typeof kept?.token !== "string") return false;
+        // Before a reload, only the device's clock measured time. If it was set back meanwhile, the told wait does not count any more.
+        const age_ms = this.#kept ? 0 : Date.now() - kept.heard;
+        this.#is_old = !(age_ms < OLD_MS);
+        this.#told_at = now() - age_ms;
+        if (!Array.isArray(kept.eta) || age_ms < 0 || this.#is_old) kept.eta = null;
+        [this.#kept, this.#stored] = [kept, stored];
+        return true;
       } catch {
         // Without storage, the place lasts as long as the page.
+        return false;
       }
     }
 
     #keep(kept) {
       this.#kept = kept;
+      this.#is_old = false;
       try {
-        if (kept) localStorage.setItem(this.#key, JSON.stringify(kept));
+        this.#stored = kept && JSON.stringify(kept);
+        if (kept) localStorage.setItem(this.#key, this.#stored);
         else localStorage.removeItem(this.#key);
       } catch {
         // Without storage, as above.
       }
     }
 
-    /// Another tab stored something. If the user entered, this tab shows it at once.
-    #kept_elsewhere() {
-      this.#load();
-      if (this.#kept?.entered) this.#wake?.(true);
+    /// Another tab stored something. This tab shows it, and asks the server only if no more comes.
+    #news_of_other_tab() {
+      if (this.#over || !this.#load()) return;
+      if (this.#kept.entered) return this.#wake?.(true);
+      const { rank, period_ms } = this.#kept;
+      if (!(rank && period_ms && this.#put_off)) return;
+      this.#failures = 0;
+      this.#put_off(period_ms * 1.05 + 500);
+      this.#tell_wait();
     }
   }
 
