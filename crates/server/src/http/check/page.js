@@ -32,9 +32,9 @@
   }
 
   function go() {
-    // Caches are missing without HTTPS, and may be refused.
+    // Caches are missing without HTTPS, and asking for them may be refused.
     const patience = new Promise((done) => setTimeout(done, 1_000));
-    Promise.race([globalThis.caches ? forget().catch(() => {}) : undefined, patience]).then(() => location.reload());
+    Promise.race([forget().catch(() => {}), patience]).then(() => location.reload());
   }
 
   /// The address with a number of its own, so that no cache answers in Weir's place.
