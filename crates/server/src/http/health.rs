@@ -65,13 +65,13 @@ pub struct Readiness {
 }
 
 /// The server runs.
-#[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, content_type = "text/plain", body = String)))]
+#[utoipa::path(get, path = "/healthz", tag = "health", responses((status = 200, description = "The server runs", content_type = "text/plain", body = String)))]
 pub(super) async fn healthz() -> Response<Full<Bytes>> {
     text("ok", "text/plain; charset=utf-8")
 }
 
 /// New work is welcome: the server is in service, and a store answers.
-#[utoipa::path(get, path = "/readyz", tag = "health", responses((status = 200, content_type = "text/plain", body = String)))]
+#[utoipa::path(get, path = "/readyz", tag = "health", responses((status = 200, description = "The server is ready for new work", content_type = "text/plain", body = String)))]
 pub(super) async fn readyz(State(readiness): State<Readiness>) -> Replied {
     match readiness.look() {
         (None, _) => Ok(text("ok\n", "text/plain; charset=utf-8")),

@@ -2,8 +2,10 @@
 //!
 //! Both are made from the lists of endpoints from which the routers are made; errors are added from the table of
 //! [`problem`](super::problem). The documents are checked in under `docs/`, and served at `/openapi.json`. Invariant: every
-//! reply is described; `tests/openapi` compares the replies of a running server.
+//! reply is described, and replies are open for fields that are added later; `tests/openapi` compares the replies of a running
+//! server, and fails on a field that is not described.
 
+mod complete;
 pub(super) mod public;
 
 use std::sync::OnceLock;
@@ -24,9 +26,10 @@ use super::{
     endpoint::Endpoint,
     problem::{
         BAD_ROUTE, BUSY, CHANGED_MEANWHILE, Code, FORBIDDEN, FOREIGN_HOST, FOREIGN_ORIGIN, HEAD_TOO_LARGE,
-        MALFORMED_HTTP, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD, NO_CELL, OUT_OF_RANGE,
-        PRECONDITION_REQUIRED, PROXIED, SLOW_BODY, SLOW_HEAD, STORE_AWAY, TOO_LARGE, TOO_MANY_ZONES,
-        UNAUTHORIZED, UNKNOWN_FIELD, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE, ZONE_EXISTS,
+        MALFORMED_HTTP, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD, NO_CELL, NOTHING_TO_LEAVE,
+        OUT_OF_RANGE, PRECONDITION_REQUIRED, PROXIED, SLOW_BODY, SLOW_HEAD, STORE_AWAY, TOO_LARGE,
+        TOO_MANY_ZONES, UNAUTHORIZED, UNKNOWN_FIELD, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE,
+        ZONE_EXISTS,
     },
     public as public_listener, text,
 };
@@ -89,7 +92,7 @@ impl Document {
 )]
 struct AdminBase;
 
-/// Adds the operations of `endpoints` to `base`, and then what `refusals` adds to all of them.
+/// Adds the operations of `endpoints` to `base`, then what `refusals` adds to all of them, and then what follows from both.
 fn describe<S: Clone + Send + Sync + 'static>(
     mut base: utoipa::openapi::OpenApi,
     endpoints: Vec<Endpoint<S>>,
@@ -99,6 +102,7 @@ fn describe<S: Clone + Send + Sync + 'static>(
         endpoint.describe(&mut base);
     }
     refusals.modify(&mut base);
+    complete::complete(&mut base);
     base
 }
 
@@ -150,6 +154,7 @@ impl Modify for AdminRefusals {
                     ("put" | "patch" | "delete", "/admin/v1/zones/{id}") => {
                         &[CHANGED_MEANWHILE, PRECONDITION_REQUIRED, BUSY, STORE_AWAY]
                     }
+                    ("post", "/admin/v1/zones/{id}/leave") => &[NOTHING_TO_LEAVE, BUSY, STORE_AWAY],
                     ("get", "/admin/v1/zones" | "/admin/v1/zones/{id}/stats") => &[OUT_OF_RANGE],
                     _ => &[],
                 };

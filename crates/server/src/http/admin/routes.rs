@@ -48,7 +48,6 @@ pub(in crate::http) struct Checks {
 /// A route, as in the configuration file. A secret is shown as `{"secret": true}`.
 #[derive(ToSchema)]
 #[schema(as = Route, example = json!({"name": "abuse", "deny": true, "address": ["198.51.100.0/24"]}))]
-#[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "a shape for the document: `written` reads and writes it")]
 pub(in crate::http) struct RouteShape {
     #[schema(min_length = 1, max_length = 64)]
@@ -179,6 +178,7 @@ pub(in crate::http) struct ExplanationShape {
 #[utoipa::path(
     get,
     path = "/admin/v1/routes",
+    operation_id = "list_routes",
     tag = "routes",
     responses((status = 200, body = RoutesShape, headers(("ETag" = String, description = "For If-Match")))),
 )]
@@ -209,6 +209,7 @@ pub(super) async fn list(State(state): State<AdminState>, NoQuery: NoQuery) -> J
 #[utoipa::path(
     put,
     path = "/admin/v1/routes",
+    operation_id = "replace_routes",
     tag = "routes",
     params(
         ("If-Match" = Option<String>, Header, description = "The ETag of the routes, or * for any state; without it the change is refused"),
@@ -239,6 +240,7 @@ pub(super) async fn replace(
 #[utoipa::path(
     post,
     path = "/admin/v1/routes/explain",
+    operation_id = "explain_route",
     tag = "routes",
     request_body = QuestionShape,
     responses((status = 200, body = ExplanationShape)),

@@ -38,6 +38,7 @@ pub(super) async fn whoami(
 #[utoipa::path(
     get,
     path = "/admin/v1/servers",
+    operation_id = "list_servers",
     tag = "servers",
     responses((status = 200, body = Servers)),
 )]

@@ -403,14 +403,12 @@ pub(in crate::http) struct Servers {
 
 /// Whether this server is taken out of service.
 #[derive(Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(in crate::http) struct Drain {
     pub(in crate::http) draining: bool,
 }
 
 /// The visitor whose visit ends.
 #[derive(Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(in crate::http) struct Leaver {
     /// The entry as its pass names it: zone, epoch (8 hexadecimal digits) and number. The audit log has both.
     #[schema(example = "TEST_ZONE/0000002a/1202")]

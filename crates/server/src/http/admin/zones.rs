@@ -40,6 +40,7 @@ const TRIES: usize = 8;
 #[utoipa::path(
     get,
     path = "/admin/v1/zones",
+    operation_id = "list_zones",
     tag = "zones",
     params(("trend" = Option<u32>, Query, minimum = 1, maximum = 360, description = "How many minutes of each zone's trend")),
     responses((status = 200, body = Zones)),
@@ -59,6 +60,7 @@ pub(super) async fn list(
 #[utoipa::path(
     post,
     path = "/admin/v1/zones",
+    operation_id = "create_zone",
     tag = "zones",
     params(("dry_run" = Option<bool>, Query, description = "Change nothing, only return what would change")),
     request_body = NewZone,
@@ -95,6 +97,7 @@ pub(super) async fn create(
 #[utoipa::path(
     get,
     path = "/admin/v1/zones/{id}",
+    operation_id = "show_zone",
     tag = "zones",
     params(("id" = String, Path, description = "The zone's id")),
     responses((status = 200, body = ZoneShape, headers(("ETag" = String, description = "For If-Match")))),
@@ -113,6 +116,7 @@ pub(super) async fn show(
 #[utoipa::path(
     put,
     path = "/admin/v1/zones/{id}",
+    operation_id = "replace_zone",
     tag = "zones",
     params(
         ("id" = String, Path, description = "The zone's id"),
@@ -136,6 +140,7 @@ pub(super) async fn replace(
 #[utoipa::path(
     patch,
     path = "/admin/v1/zones/{id}",
+    operation_id = "change_zone",
     tag = "zones",
     params(
         ("id" = String, Path, description = "The zone's id"),
@@ -158,6 +163,7 @@ pub(super) async fn change(
 #[utoipa::path(
     delete,
     path = "/admin/v1/zones/{id}",
+    operation_id = "delete_zone",
     tag = "zones",
     params(
         ("id" = String, Path, description = "The zone's id"),
@@ -178,6 +184,7 @@ pub(super) async fn delete(
 #[utoipa::path(
     post,
     path = "/admin/v1/zones/{id}/leave",
+    operation_id = "end_visit",
     tag = "zones",
     params(("id" = String, Path, description = "The zone's id")),
     request_body = Leaver,
@@ -214,6 +221,7 @@ pub(super) async fn leave(
 #[utoipa::path(
     get,
     path = "/admin/v1/zones/{id}/stats",
+    operation_id = "zone_stats",
     tag = "zones",
     params(
         ("id" = String, Path, description = "The zone's id"),
@@ -238,6 +246,7 @@ pub(super) async fn stats(
 #[utoipa::path(
     get,
     path = "/admin/v1/changes",
+    operation_id = "list_changes",
     tag = "zones",
     params(("zone" = Option<String>, Query, description = "Only changes of this zone")),
     responses((status = 200, body = PastChanges)),

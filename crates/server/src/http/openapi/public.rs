@@ -9,15 +9,15 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use utoipa::{
     Modify, OpenApi, PartialSchema as _, ToSchema,
-    openapi::{Content, RefOr, ResponseBuilder},
+    openapi::{Content, Object, RefOr, ResponseBuilder, schema::ObjectBuilder, schema::Type},
 };
 
 use super::{
     super::problem::{
         BAD_TOKEN, BUSY, Code, FOREIGN_ORIGIN, GONE, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD,
-        NOT_FOUND, OVERLOADED, SLOW_BODY, STOPPING, STORE_AWAY, TOO_LARGE, TOO_MANY_CONNECTIONS,
-        TOO_MANY_REQUESTS, TOO_MANY_STREAMS, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE, ZONE_CLOSED,
-        ZONE_FULL,
+        NOT_FOUND, OTHER_ADDRESS, OVERLOADED, SLOW_BODY, STOPPING, STORE_AWAY, TOO_LARGE,
+        TOO_MANY_CONNECTIONS, TOO_MANY_REQUESTS, TOO_MANY_STREAMS, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE,
+        WRONG_TYPE, ZONE_CLOSED, ZONE_FULL,
     },
     OF_HTTP, Problem, operations, refuse,
 };
@@ -83,11 +83,11 @@ pub(in crate::http) enum Answer {
     NotYet(NotYet),
 }
 
+/// The holder entered.
 #[derive(ToSchema)]
-#[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct Entered {
-    /// `true`
+    #[schema(schema_with = always::<true>)]
     can_enter: bool,
     /// A poll with this token returns the same pass until the pass expires.
     token: String,
@@ -95,19 +95,24 @@ pub(in crate::http) struct Entered {
     pass: String,
 }
 
+/// The holder waits.
 #[derive(ToSchema)]
-#[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct NotYet {
-    /// `false`
+    #[schema(schema_with = always::<false>)]
     can_enter: bool,
     /// The token for the next poll.
     token: String,
     waiting: Waiting,
 }
 
+/// A field with this one value, so that programs can tell the two answers apart by it.
+fn always<const VALUE: bool>() -> Object {
+    ObjectBuilder::new().schema_type(Type::Boolean).enum_values(Some([VALUE])).build()
+}
+
+/// Place and wait.
 #[derive(ToSchema)]
-#[serde(deny_unknown_fields)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct Waiting {
     /// The position in the line, from 1.
@@ -116,7 +121,7 @@ pub(in crate::http) struct Waiting {
     /// The expected wait; null while nobody may enter.
     #[schema(required, minimum = 1)]
     eta_seconds: Option<u32>,
-    /// The range that holds the wait in nine of ten cases.
+    /// The range that holds the wait in nine of ten cases; null while nobody may enter.
     #[schema(required)]
     eta_range: Option<[u32; 2]>,
     /// The time until the next poll, in milliseconds.
@@ -140,7 +145,6 @@ pub(in crate::http) enum Reason {
 
 /// An event of a stream.
 #[derive(ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(in crate::http) struct StreamEvent {
     event: StreamEventName,
     /// JSON, depending on the event: the object `waiting` of a poll, a whole answer, a problem document, or `{}`.
@@ -164,7 +168,6 @@ pub(in crate::http) enum StreamEventName {
 
 /// Texts by language.
 #[derive(ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(in crate::http) struct Notice {
     #[schema(example = json!({"en": "Back at noon."}))]
     notice: BTreeMap<String, String>,
@@ -180,6 +183,8 @@ pub(super) struct Refusals;
 
 impl Modify for Refusals {
     fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        // Tokens of places are in bodies. No call needs anything else.
+        document.security = Some(vec![]);
         let of_token: &[Code] = &[
             MALFORMED_JSON,
             MISSING_FIELD,
@@ -194,6 +199,7 @@ impl Modify for Refusals {
             STORE_AWAY,
         ];
         let of_poll = &[of_token, &[GONE, BUSY, ZONE_CLOSED, ZONE_FULL]].concat();
+        let of_leave = &[of_token, &[GONE, BUSY, OTHER_ADDRESS]].concat();
         let of_stream: &[Code] = &[
             MISSING_FIELD,
             WRONG_TYPE,
@@ -212,7 +218,7 @@ impl Modify for Refusals {
             for (_, operation) in operations(item) {
                 let own = match path.as_str() {
                     "/traffic/wait" | "/traffic/entry" => of_poll,
-                    "/traffic/leave" => of_token,
+                    "/traffic/leave" => of_leave,
                     "/traffic/stream" => of_stream,
                     "/traffic/notice" => &[MISSING_FIELD, WRONG_TYPE, UNKNOWN_ZONE, STORE_AWAY],
                     "/wait/{zone}" => &[NOT_FOUND],

@@ -40,7 +40,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PageOf {
         ("zone" = String, Path, description = "The zone's id", example = "TEST_ZONE"),
         ("lang" = Option<String>, Query, description = "`en` or `ko`; otherwise as the browser prefers"),
     ),
-    responses((status = 200, content_type = "text/html", body = String)),
+    responses((status = 200, description = "The page", content_type = "text/html", body = String)),
 )]
 pub(in crate::http) async fn page(
     State(state): State<PublicState>,
@@ -96,7 +96,7 @@ pub(in crate::http) async fn notice(
     get,
     path = "/weir.js",
     tag = "pages",
-    responses((status = 200, content_type = "text/javascript", body = String)),
+    responses((status = 200, description = "The library", content_type = "text/javascript", body = String)),
 )]
 pub(in crate::http) async fn library(headers: HeaderMap) -> Response<Full<Bytes>> {
     super::library(&headers)

@@ -71,7 +71,9 @@ pub(in crate::http) struct SomeOfPolicy;
 impl PartialSchema for SomeOfPolicy {
     fn schema() -> RefOr<Schema> {
         let with = |schema: ObjectBuilder, field: &Field| schema.property(field.name, value_schema(field));
-        FIELDS.iter().fold(object("Some fields of a policy."), with).into()
+        let closed = AdditionalProperties::FreeForm(false);
+        let schema = object("Some fields of a policy.").additional_properties(Some(closed));
+        FIELDS.iter().fold(schema, with).into()
     }
 }
 
@@ -82,10 +84,7 @@ impl ToSchema for SomeOfPolicy {
 }
 
 fn object(description: &str) -> ObjectBuilder {
-    ObjectBuilder::new()
-        .schema_type(Type::Object)
-        .description(Some(description))
-        .additional_properties(Some(AdditionalProperties::FreeForm(false)))
+    ObjectBuilder::new().schema_type(Type::Object).description(Some(description))
 }
 
 fn value_schema(field: &Field) -> RefOr<Schema> {
