@@ -1,6 +1,7 @@
 //! The keys that Weir publishes.
 //!
-//! Invariant: they are fetched at most once in 10 s, however many passes name unknown keys.
+//! Invariants: they are fetched at most once in 10 s, however many passes name unknown keys. A key that is not published any
+//! more, because it was stolen, is accepted for a minute at most, unless Weir does not answer.
 
 use std::{
     sync::{PoisonError, RwLock},
@@ -25,13 +26,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The shortest time between two fetches.
 const PAUSE: Duration = Duration::from_secs(10);
 
+/// After this time the keys are fetched again, because one may have been withdrawn.
+const OLD: Duration = Duration::from_secs(60);
+
 const MAX_BODY: usize = 64 << 10;
 
 /// The keys as fetched last.
 pub struct Keys {
     at: Uri,
-    known: RwLock<JwkSet>,
+    known: RwLock<Known>,
     asked: Mutex<Option<Instant>>,
+}
+
+struct Known {
+    keys: JwkSet,
+    fetched: Option<Instant>,
 }
 
 impl Keys {
@@ -46,25 +55,37 @@ impl Keys {
             at.scheme_str() == Some("http") && at.authority().is_some(),
             "`{weir}`: this example supports only http, such as http://127.0.0.1:8080; with TLS, use another HTTP client"
         );
-        Ok(Self { at, known: RwLock::new(JwkSet { keys: Vec::new() }), asked: Mutex::default() })
+        Ok(Self {
+            at,
+            known: RwLock::new(Known { keys: JwkSet { keys: Vec::new() }, fetched: None }),
+            asked: Mutex::default(),
+        })
     }
 
-    /// The key with this name. Fetches the keys if it is unknown, unless they were fetched within one pause (`PAUSE`).
+    /// The key with this name. Fetches the keys if it is unknown or the keys are old, unless they were asked for within one
+    /// pause (`PAUSE`).
     pub async fn find(&self, kid: &str) -> Option<Jwk> {
-        let known = || self.known.read().unwrap_or_else(PoisonError::into_inner).find(kid).cloned();
-        if let Some(key) = known() {
+        if let (Some(key), true) = self.known(kid) {
             return Some(key);
         }
         let mut asked = self.asked.lock().await;
         // Another caller may have fetched them meanwhile.
-        if known().is_none() && asked.is_none_or(|at| at.elapsed() >= PAUSE) {
+        let is_needed = !matches!(self.known(kid), (Some(_), true));
+        if is_needed && asked.is_none_or(|at| at.elapsed() >= PAUSE) {
             *asked = Some(Instant::now());
-            // After a failure a later pass fetches again.
+            // After a failure the old keys are used, so people can enter while Weir is away. A later pass fetches again.
             if let Ok(Ok(keys)) = timeout(PATIENCE, self.fetch()).await {
-                *self.known.write().unwrap_or_else(PoisonError::into_inner) = keys;
+                let fetched = Some(Instant::now());
+                *self.known.write().unwrap_or_else(PoisonError::into_inner) = Known { keys, fetched };
             }
         }
-        known()
+        self.known(kid).0
+    }
+
+    /// The key with this name, and whether the keys are fresh.
+    fn known(&self, kid: &str) -> (Option<Jwk>, bool) {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        (known.keys.find(kid).cloned(), known.fetched.is_some_and(|at| at.elapsed() < OLD))
     }
 
     async fn fetch(&self) -> anyhow::Result<JwkSet> {
@@ -81,5 +102,57 @@ impl Keys {
         asking.abort();
         let body = body.map_err(|e| anyhow::anyhow!("the keys cannot be read: {e}"))?.to_bytes();
         Ok(serde_json::from_slice(&body)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    /// Answers one request after another with these keys, and then none.
+    async fn publish(answers: [&'static str; 2]) -> Keys {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let keys = Keys::of(&format!("http://{}", listener.local_addr().expect("bound"))).expect("right");
+        tokio::spawn(async move {
+            for body in answers {
+                let (mut client, _) = listener.accept().await.expect("a client");
+                let _ = client.read(&mut [0; 1_024]).await.expect("a request");
+                let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+                client.write_all(format!("{head}{body}").as_bytes()).await.expect("it listens");
+            }
+        });
+        keys
+    }
+
+    /// Lets the keys grow old.
+    async fn age(keys: &Keys) {
+        let long_ago = Instant::now().checked_sub(OLD).expect("this machine runs for a minute");
+        *keys.asked.lock().await = Some(long_ago);
+        keys.known.write().expect("no holder panics").fetched = Some(long_ago);
+    }
+
+    const ONE: &str = r#"{"keys":[{"kty":"oct","kid":"a","k":"AA"}]}"#;
+
+    #[tokio::test]
+    async fn a_key_that_was_withdrawn_is_forgotten() {
+        let keys = publish([ONE, r#"{"keys":[]}"#]).await;
+        assert!(keys.find("a").await.is_some());
+        assert!(keys.find("a").await.is_some(), "without asking again");
+        age(&keys).await;
+        assert!(keys.find("a").await.is_none());
+    }
+
+    #[tokio::test]
+    async fn old_keys_are_used_while_weir_is_away() {
+        let keys = publish([ONE, "no keys"]).await;
+        assert!(keys.find("a").await.is_some());
+        age(&keys).await;
+        assert!(keys.find("a").await.is_some());
+        assert!(keys.find("b").await.is_none(), "Weir is not asked again at once");
     }
 }
