@@ -337,8 +337,8 @@ test("a wait that was told never grows without a reason", async (t) => {
   const weir = await Weir.start(t, { config: held() });
   const quick = (more) => wait_of({ pollingPeriod: 500, ...more });
   const { at, asked } = await told(t, weir, [
-    quick({ etaSeconds: 300, etaRange: [265, 345] }),
-    quick({ etaSeconds: 300, etaRange: [300, 370] }),
+    quick({ etaSeconds: 330, etaRange: [265, 345] }),
+    quick({ etaSeconds: 330, etaRange: [315, 370] }),
     quick({ etaSeconds: 200, etaRange: [10, 1_000] }),
     quick({ etaSeconds: 200, etaRange: [190, 400] }),
     quick({ etaSeconds: 800, etaRange: [700, 1_000], reason: "slowed" }),

@@ -414,7 +414,8 @@
       const { rank, period_ms } = this.#kept;
       if (!(rank && period_ms && this.#put_off)) return;
       this.#failures = 0;
-      this.#put_off(period_ms * 1.05 + 500);
+      // If nothing more comes, one of the tabs asks first, and the others hear it.
+      this.#put_off(period_ms * 1.05 + 500 * (1 + Math.random()));
       this.#tell_wait();
     }
   }
