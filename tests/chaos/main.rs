@@ -8,6 +8,9 @@
 mod auditor;
 #[path = "../support/clock.rs"]
 mod clock;
+#[path = "../support/panics.rs"]
+#[allow(dead_code, reason = "the simulations use the rest")]
+mod panics;
 #[path = "../support/redis.rs"]
 mod redis;
 #[path = "../support/seed.rs"]
@@ -48,7 +51,13 @@ fn main() -> ExitCode {
         .args(env::args_os().skip(1))
         .env(BREAKS_RULES, "")
         .spawn();
+    panics::watch();
     let conclusion = libtest_mimic::run(&args, trouble::all());
+    // A scenario that fails says so itself. A user, or a server's task, may end without that.
+    let ended_unseen = !conclusion.has_failed() && panics::of_process() > 0;
+    if ended_unseen {
+        tracing::error!("{} tasks panicked, see above", panics::of_process());
+    }
     let broken = breaking.and_then(|mut child| child.wait()).expect("this program runs once more");
-    if broken.success() { conclusion.exit_code() } else { ExitCode::FAILURE }
+    if broken.success() && !ended_unseen { conclusion.exit_code() } else { ExitCode::FAILURE }
 }

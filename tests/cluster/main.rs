@@ -12,6 +12,7 @@ mod inside;
 #[path = "../support/judged.rs"]
 mod judged;
 #[path = "../support/panics.rs"]
+#[allow(dead_code, reason = "the chaos suite uses the rest")]
 mod panics;
 #[path = "../support/plain.rs"]
 mod plain;

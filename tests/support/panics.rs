@@ -2,10 +2,36 @@
 //!
 //! Invariant: a panic of a thread is counted once, before the thread unwinds.
 
-use std::{cell::Cell, sync::Once};
+use std::{
+    cell::Cell,
+    sync::{
+        Once,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 thread_local! {
     static OF_THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
+static OF_PROCESS: AtomicU64 = AtomicU64::new(0);
+
+/// Counts panics from now on.
+pub(crate) fn watch() {
+    static WATCH: Once = Once::new();
+    WATCH.call_once(|| {
+        let say = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            OF_THREAD.set(OF_THREAD.get() + 1);
+            OF_PROCESS.fetch_add(1, Ordering::Relaxed);
+            say(panic);
+        }));
+    });
+}
+
+/// How often any thread has panicked since [`watch`].
+pub(crate) fn of_process() -> u64 {
+    OF_PROCESS.load(Ordering::Relaxed)
 }
 
 /// Runs `world`, whose tasks run on this thread.
@@ -13,14 +39,7 @@ thread_local! {
 /// # Panics
 /// If any of its tasks panicked.
 pub(crate) fn none_in<T>(world: impl FnOnce() -> T) -> T {
-    static WATCH: Once = Once::new();
-    WATCH.call_once(|| {
-        let say = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            OF_THREAD.set(OF_THREAD.get() + 1);
-            say(panic);
-        }));
-    });
+    watch();
     let before = OF_THREAD.get();
     let done = world();
     assert_eq!(OF_THREAD.get(), before, "a task of the run panicked; see above");
