@@ -9,6 +9,9 @@ use bytes::Bytes;
 
 use super::client::Value;
 
+/// How long a window is.
+const MINUTE_MS: u64 = 60_000;
+
 pub(super) use policy::{definition_text, parse_definition, policy_numbers};
 
 /// Tickets of a segment, as in the scripts.
@@ -55,7 +58,7 @@ pub(super) struct Header {
     pub(super) floor: u64,
     /// The first number of this epoch. The numbers between the last epoch's and this one were never given out.
     pub(super) start: u64,
-    /// How many slots are presumed to be taken since the state was lost.
+    /// How many slots of the last minute are presumed to be taken because the state was lost in it.
     pub(super) presumed: u64,
     /// The longest polling period that people may keep to beside the policy's, in milliseconds.
     pub(super) told_ms: u32,
@@ -156,7 +159,9 @@ impl Header {
             *number = small(next!())?;
         }
         let (_policy_rev, _keep_until, born, floor, start) = (next!(), next!(), next!(), next!(), next!());
-        let (_presumed_at, presumed) = (next!(), next!());
+        let (presumed_at, presumed) = (next!(), next!());
+        // The state keeps the number; after a minute no window counts these slots any more.
+        let presumed = if now.saturating_sub(presumed_at) < MINUTE_MS { presumed } else { 0 };
         let (_spare_until, told_ms, _told_until, _told_next) = (next!(), small(next!())?, next!(), next!());
         for number in &mut numbers[policy::FIRST_RULES..] {
             *number = small(next!())?;
@@ -338,4 +343,32 @@ pub(super) fn turn(bytes: &[u8]) -> impl Iterator<Item = u64> {
 /// Converts words to a bitmap of Redis.
 pub(super) fn turn_back(words: &[u64]) -> impl Iterator<Item = u8> {
     words.iter().flat_map(|word| word.reverse_bits().to_be_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{policy::policy_numbers, *};
+
+    /// The numbers of a state at `now` that presumed 60 slots at `presumed_at`. The state keeps both when the minute is over.
+    fn header(now: i64, presumed_at: i64) -> Vec<u8> {
+        let rules: Vec<i64> = policy_numbers(&Policy::default()).into_iter().map(i64::from).collect();
+        let (first, rest) = rules.split_at(policy::FIRST_RULES);
+        // Up to `recover_until`, then up to `start`.
+        let (before, between) = ([1, 1, now].into_iter().chain([0; 25]), [0; 5]);
+        let numbers = before
+            .chain(first.iter().copied())
+            .chain(between)
+            .chain([presumed_at, 60, 0, 3_000, 0, 0])
+            .chain(rest.iter().copied());
+        let mut bytes: Vec<u8> = numbers.flat_map(i64::to_be_bytes).collect();
+        assert_eq!(bytes.len(), PLAIN_NUMBERS * 8);
+        bytes.push(48);
+        bytes
+    }
+
+    #[test]
+    fn a_presumption_ends_after_a_minute() {
+        let presumed = |now| Header::parse(&header(now, 100_000)).expect("a header").presumed;
+        assert_eq!([100_000, 159_999, 160_000, 9_000_000].map(presumed), [60, 60, 0, 0]);
+    }
 }
