@@ -1,6 +1,7 @@
 //! The command line of `loadgen`.
 //!
-//! Invariants: an invalid command line gives one line on standard error and exit code 2. Any other exit code is that of the
+//! Invariants: an invalid command line gives one line on standard error and exit code 2; none at all gives the list of the commands,
+//! and the same exit code. Any other exit code is that of the
 //! verdict ([`crate::exit::TABLE`]).
 
 use std::{ffi::OsString, io::Write as _, net::IpAddr, path::PathBuf, process::ExitCode};
@@ -235,6 +236,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             drop(error.print());
             return ExitCode::SUCCESS;
         }
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // The list of commands, without the options and the exit codes of the whole help.
+            let help = error.to_string();
+            let short = help.split("\n\nOptions:").next().unwrap_or(&help);
+            return refuse(&format!("give a command\n\n{short}\n\n`loadgen COMMAND --help` describes one"));
+        }
         Err(error) => {
             // Clap writes several lines. The first has all the facts, unless it ends before a list of missing arguments.
             let text = error.to_string();
@@ -243,9 +250,6 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             let first = lines.next().unwrap_or_default().trim_start_matches("error: ").to_owned();
             let message = lines.fold(first, |message, line| format!("{message} {line}"));
             return refuse(&match error.kind() {
-                ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                    "give a command: run, find, profiles or merge; `loadgen --help` describes them".to_owned()
-                }
                 ErrorKind::InvalidSubcommand => {
                     format!("{message}; the commands are run, find, profiles and merge")
                 }

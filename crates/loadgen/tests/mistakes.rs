@@ -12,6 +12,18 @@ fn refusal(arguments: &[&str]) -> String {
 }
 
 #[test]
+fn no_command_gets_the_list_of_commands() {
+    let ended = Command::new(env!("CARGO_BIN_EXE_loadgen")).output().expect("loadgen runs");
+    let said = String::from_utf8(ended.stderr).expect("loadgen runs");
+    assert_eq!((ended.status.code(), &ended.stdout[..]), (Some(2), &b""[..]), "{said}");
+    assert!(said.starts_with("loadgen: give a command\n"), "{said}");
+    for command in ["run", "find", "profiles", "merge"] {
+        assert!(said.lines().any(|line| line.trim_start().starts_with(&format!("{command} "))), "{said}");
+    }
+    assert!(said.lines().count() < 20 && !said.contains("Exit codes"), "a short help: {said}");
+}
+
+#[test]
 fn each_mistake_is_reported_in_one_line() {
     // Nobody listens on port 1.
     let run = ["run", "--zone", "Z", "--target", "http://127.0.0.1:1"];
@@ -67,8 +79,7 @@ fn each_mistake_is_reported_in_one_line() {
     assert!(refusal(&["merge", "/nosuch.json"]).contains("/nosuch.json"));
     assert!(refusal(&["merge"]).contains("FILE"));
     for (arguments, why) in [
-        (&[][..], "give a command: run, find, profiles or merge"),
-        (&["dance"], "the commands are run, find, profiles and merge"),
+        (&["dance"][..], "the commands are run, find, profiles and merge"),
         (&["run", "--dance"], "--help` describes"),
         (&["run", "--zone", "Z", "--target", "localhost:8080"], "write http://localhost:8080"),
     ] {
