@@ -200,7 +200,7 @@ async fn serve(
         deadline_s = config.drain_deadline.as_secs(),
         "stopping: requests under way are finished first"
     );
-    let ended = shut_down(&public, serving_public, serving_admin, &mut signals.stop).await;
+    let ended = shut_down(&public, &admin.servers, serving_public, serving_admin, &mut signals.stop).await;
     drop(tasks);
     ended
 }

@@ -1,7 +1,8 @@
 //! The servers of this installation, as far as this server knows them.
 //!
 //! Servers that share a store register with each cell every few seconds. The same call returns the others. Invariants: this
-//! server is always listed, from its own state; another server that was silent for [`SILENCE`] is not listed; the data of
+//! server is always listed, from its own state; another server that was silent for [`SILENCE`], or that another one at its
+//! address has replaced, is not listed; the data of
 //! other servers is displayed, and logged where their seal keys differ from ours, and not used otherwise.
 
 use std::{
@@ -17,7 +18,10 @@ use store::redis::{
     Redis,
     servers::{Heard, SILENCE},
 };
-use tokio::time::{Instant, sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, timeout},
+};
 
 use crate::{clock::unix_ms, fanout::SenderId};
 
@@ -90,6 +94,21 @@ pub fn strangers(heard: &[Heard], seal_keys: &[String]) -> Vec<String> {
     others.map(|other| format!("{} ({})", other.name, other.address)).collect()
 }
 
+/// Drops servers that were last heard before another one started at their address: they were restarted.
+fn drop_replaced(servers: &mut Vec<Server>) {
+    let started: Vec<_> = servers
+        .iter()
+        .map(|server| (server.name.clone(), server.address.clone(), server.started_at_ms))
+        .collect();
+    servers.retain(|server| {
+        let of_another = |(name, address, started_at_ms): &&(String, String, u64)| {
+            *name == server.name && *address == server.address && *started_at_ms > server.started_at_ms
+        };
+        let next_ms = started.iter().filter(of_another).map(|(.., at_ms)| *at_ms).max();
+        next_ms.is_none_or(|next_ms| server.seen_at_ms >= next_ms)
+    });
+}
+
 impl About {
     fn server(self, seen_at_ms: u64, here: bool, seal_keys: &[String]) -> Server {
         let keys_agree = here || agree(seal_keys, &self.seal_keys);
@@ -146,6 +165,8 @@ pub struct Servers {
     state: Box<dyn Fn() -> State + Send + Sync>,
     /// Each cell's last answer, and when it came.
     heard: Mutex<BTreeMap<String, (Instant, Vec<Heard>)>>,
+    /// Changes when the servers should hear of this one at once.
+    news: watch::Sender<()>,
     /// Those of which the log said that their seal keys differ.
     strangers: Mutex<BTreeSet<String>>,
 }
@@ -166,6 +187,7 @@ impl Servers {
             started_at_ms,
             state: Box::new(state),
             heard: Mutex::default(),
+            news: watch::Sender::new(()),
             strangers: Mutex::default(),
         }
     }
@@ -199,13 +221,19 @@ impl Servers {
             .map(|(ago, about)| about.server(now_ms.saturating_sub(ms(ago)), false, &own.seal_keys))
             .collect();
         servers.push(own.server(now_ms, true, &[]));
+        drop_replaced(&mut servers);
         servers.sort_by(|a, b| (&a.name, &a.address).cmp(&(&b.name, &b.address)));
         servers
     }
 
+    /// Registers again now, because the state changed in a way that operators look at: the server drains, or no longer does.
+    pub fn announce(&self) {
+        self.news.send_replace(());
+    }
+
     /// Registers with a cell and takes in the others, for ever.
     pub async fn run(self: Arc<Self>, cell: Arc<Cell<Redis>>) {
-        let name = &cell.health().name;
+        let (name, mut news) = (&cell.health().name, self.news.subscribe());
         loop {
             let about = serde_json::to_string(&self.about()).expect("texts and numbers are JSON");
             match cell.connected().await.say_here(&self.id, &about).await {
@@ -215,7 +243,8 @@ impl Servers {
                 }
                 Err(error) => tracing::debug!(cell = name, %error, "the servers are not heard"),
             }
-            sleep(EVERY).await;
+            // The sender lives as long as `self`.
+            let _ = timeout(EVERY, news.changed()).await;
         }
     }
 
@@ -316,6 +345,43 @@ mod tests {
         assert_eq!(names(), ["later"], "an old answer of a silent cell expires");
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(names(), [""; 0]);
+    }
+
+    #[test]
+    fn a_server_that_was_restarted_is_listed_once() {
+        let servers = servers();
+        let mine = |started_ago_ms: u64| {
+            let About { name, address, .. } = servers.about();
+            let started = servers.started_at_ms - started_ago_ms;
+            about(&name, "")
+                .replace("a:1", &address)
+                .replace(r#""started_at_ms":5"#, &format!(r#""started_at_ms":{started}"#))
+        };
+        // Two runs before this one at its address, heard for the last time before this one started; and two runs of another server.
+        let [older, newer] = [20, 1].map(|ago_s| {
+            about("b", "")
+                .replace(r#""started_at_ms":5"#, &format!(r#""started_at_ms":{}"#, unix_ms() - 1_000 * ago_s))
+        });
+        servers.take_in(
+            "one",
+            vec![
+                heard("x", 20, &mine(90_000)),
+                heard("y", 2, &mine(60_000)),
+                heard("b1", 3, &older),
+                heard("b2", 0, &newer),
+            ],
+        );
+        let listed = servers.list();
+        assert_eq!(listed.len(), 2, "{listed:?}");
+        assert!(listed.iter().any(|server| server.here) && listed.iter().any(|server| server.name == "b"));
+        // Two that run at the same time, with one name and address: behind a load balancer, or in two containers.
+        let now = unix_ms();
+        let both = [30, 10].map(|ago_s| {
+            about("b", "")
+                .replace(r#""started_at_ms":5"#, &format!(r#""started_at_ms":{}"#, now - 1_000 * ago_s))
+        });
+        servers.take_in("one", vec![heard("b1", 1, &both[0]), heard("b2", 1, &both[1])]);
+        assert_eq!(servers.list().len(), 3);
     }
 
     #[tokio::test(start_paused = true)]

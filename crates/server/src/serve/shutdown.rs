@@ -12,6 +12,7 @@ use tokio::{
 use crate::{
     failure::{self, Failure},
     http::public::PublicState,
+    servers::Servers,
 };
 
 /// The signals that the server handles.
@@ -69,11 +70,13 @@ impl Serving {
 /// A second signal came before the end.
 pub(super) async fn shut_down(
     state: &PublicState,
+    servers: &Servers,
     public: Vec<Serving>,
     admin: Serving,
     signal: &mut StopSignal,
 ) -> Result<(), Failure> {
     state.lifecycle.stop();
+    servers.announce();
     state.streams.stop();
     let stopped = async {
         // All of them at once: each has the whole deadline.

@@ -85,6 +85,7 @@ pub(super) async fn drain(
     let draining = body::draining(&body)?;
     if state.lifecycle.set_draining(draining) {
         state.recorder.write_drain(&author, draining);
+        state.servers.announce();
     }
     Ok(Json::ok(Drain { draining }))
 }
