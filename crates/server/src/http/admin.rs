@@ -10,6 +10,7 @@ mod guard;
 mod json;
 mod precondition;
 mod query;
+mod refusals;
 mod routes;
 mod servers;
 mod shape;
@@ -54,11 +55,17 @@ use super::{
     text,
 };
 use crate::{
-    access::Role, audit::Recorder, change_log::ChangeLog, metrics::Route, servers::Servers, stats::Stats,
+    access::{Caller, Role},
+    audit::Recorder,
+    change_log::ChangeLog,
+    metrics::Route,
+    servers::Servers,
+    stats::Stats,
 };
 
 pub use guard::Guard;
 use json::Json;
+pub use refusals::Refusals;
 
 /// The longest body of an operator's request, in bytes.
 const MAX_BODY: usize = 64 << 10;
@@ -86,6 +93,8 @@ pub struct AdminParts {
     pub stream_permits: Arc<Semaphore>,
     /// Who may use the admin API. A reload replaces it.
     pub guard: ArcSwap<Guard>,
+    /// What the log says about requests that were refused.
+    pub refusals: Refusals,
     /// The last hours of the zones.
     pub stats: Arc<Stats>,
     /// The last changes of the zones.
@@ -189,7 +198,11 @@ async fn check_operator(
     let (mut head, body) = request.into_parts();
     match read_request(&state, client, &mut head, body).await {
         Ok(bytes) => {
+            let caller = head.extensions.get::<Caller>().cloned();
             let mut response = next.run(Request::from_parts(head, Body::from(bytes))).await;
+            if let Some(caller) = caller {
+                state.refusals.by_role(client.0, &caller, response.status());
+            }
             response.extensions_mut().insert(BodyRead);
             response.extensions_mut().insert(KnownClient);
             response
@@ -214,7 +227,8 @@ async fn read_request(
     head: &mut Parts,
     mut body: Body,
 ) -> Result<Bytes, Problem> {
-    let caller = state.guard.load().admit(head.version, &head.uri, &head.headers)?;
+    let caller = state.guard.load().admit(head.version, &head.uri, &head.headers);
+    let caller = caller.inspect_err(|problem| state.refusals.by_the_guard(client.0, problem))?;
     guard::says_json(&head.method, &head.headers, !body.is_end_stream())?;
     super::body::check_change(&head.headers, &body, MAX_BODY)?;
     let bytes = super::body::read(&mut body, MAX_BODY, state.intake.body_timeout).await?;

@@ -23,7 +23,7 @@ use crate::{
     failure::{self, Failure},
     http::{
         Lifecycle,
-        admin::{AdminParts, AdminState, Guard},
+        admin::{AdminParts, AdminState, Guard, Refusals},
         check::served::ServedRoutes,
         clients::Uncounted,
         layers::Intake,
@@ -173,6 +173,7 @@ pub(super) async fn assemble(
         streams,
         stream_permits: Arc::new(Semaphore::new(super::ADMIN_STREAMS)),
         guard: ArcSwap::from_pointee(Guard::new(&config.admin_tokens, &config.admin_hosts)),
+        refusals: Refusals::default(),
         stats,
         changes,
         routes,
