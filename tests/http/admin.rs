@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Runs `weir` with these arguments, against `server` if there is one. Returns exit code, output and errors.
-fn weir(args: &[&str], server: Option<&Weir>) -> (Option<i32>, String, String) {
+pub(crate) fn weir(args: &[&str], server: Option<&Weir>) -> (Option<i32>, String, String) {
     let mut command = Command::new(binary());
     command.args(args).env_remove("WEIR_ADMIN_TOKEN");
     if let Some(server) = server {
@@ -468,7 +468,13 @@ pub(crate) fn the_command_line_asks_the_server() {
         assert!(!said.contains('\x1b'), "no colours in a pipe: {said:?}");
         said
     };
-    assert_eq!(good(&["zones", "list"]), "Z\tauto\t60\t0\t0\t0 s\n");
+    // The server has just started, and says of how many seconds its entries are.
+    let listed = good(&["zones", "list"]);
+    let lines: Vec<Vec<&str>> = listed.lines().map(|line| line.split('\t').collect()).collect();
+    let [heading, z] = &lines[..] else { panic!("two lines: {listed}") };
+    assert_eq!(heading[..], ["ZONE", "MODE", "A MINUTE", "WAITING", "ENTERED", "WAIT"]);
+    assert_eq!((&z[..4], z[5]), (&["Z", "auto", "60", "0"][..], "0 s"));
+    assert!(z[4].starts_with("0 in ") && z[4].ends_with(" s"), "{listed}");
     let would = good(&["zones", "set", "Z", "admit_per_minute=30", "notice.en=Soon.", "--dry-run"]);
     assert_eq!(
         would,
@@ -478,8 +484,24 @@ pub(crate) fn the_command_line_asks_the_server() {
     assert!(good(&["zones", "show", "Z"]).contains("\nadmit_per_minute = 60\n"));
     assert!(good(&["zones", "set", "Z", "admit_per_minute=30"]).starts_with("Z was changed:\n"));
     assert!(good(&["zones", "show", "Z"]).contains("\nadmit_per_minute = 30\n"));
-    assert!(good(&["stats"]).starts_with("Z\tauto\t0\t0\t0\t30\t0 s\tok"));
-    assert!(good(&["stats", "Z"]).contains("admitted by this server: 0"));
+    let stats = good(&["stats"]);
+    assert!(stats.contains("\nZ\tauto\t0\t0\t0 in ") && stats.contains(" s\t30\t0 s\tok\n"), "{stats}");
+    let changes = good(&["changes", "Z"]);
+    assert!(changes.contains("\totto\toperator\tZ\tadmit_per_minute 60 -> 30\n"), "{changes}");
+    assert!(good(&["servers"]).contains("\tasked\t"));
+    let tight = ["zones", "set", "Z", "max_active=1", "entries_per_minute_per_client=20", "--dry-run"];
+    assert!(
+        good(&tight).contains("\nwarning: entries_per_minute_per_client = 20 is too low with max_active = 1")
+    );
+    let json = |args: &[&str]| {
+        let said = good(&[args, &["-o", "json"]].concat());
+        assert_eq!(said.lines().count(), 1, "{said}");
+        serde_json::from_str::<serde_json::Value>(&said).expect("JSON")
+    };
+    assert_eq!(json(&["zones", "show", "Z"])["policy"]["admit_per_minute"], 30);
+    assert_eq!(json(&["changes"])["changes"][0]["who"], "otto");
+    assert_eq!(json(&["servers"])["servers"][0]["here"], true);
+    assert!(good(&["stats", "Z"]).contains(" UTC: 0; waits in seconds"));
 
     let bad = |args: &[&str]| {
         let (code, said, complaint) = run(args);
@@ -490,9 +512,24 @@ pub(crate) fn the_command_line_asks_the_server() {
     assert_eq!(bad(&["zones", "show", "NOWHERE"]).0, Some(65));
     let (code, complaint) = bad(&["zones", "set", "Z", "admit_per_minute=0"]);
     assert!(code == Some(65) && complaint.contains("1 to 600000"), "{complaint}");
+    let (code, complaint) = bad(&["drain"]);
+    assert!(code == Some(77) && complaint.contains("the role admin"), "{complaint}");
     let (code, complaint) = bad(&["zones", "delete", "Z"]);
     assert!(code == Some(77) && complaint.contains("the role admin"), "{complaint}");
     assert_eq!(weir(&["zones", "list"], Some(&server)).0, Some(77), "no token");
+    let refused: Vec<_> = server
+        .log()
+        .lines()
+        .filter(|line| line.contains("a request to the admin API was refused"))
+        .map(str::to_owned)
+        .collect();
+    assert!(
+        refused.len() == 1
+            && refused[0].contains("WARN")
+            && refused[0].contains("127.0.0.1")
+            && !refused[0].contains(&token),
+        "one line, however many were refused, and never with the token: {refused:?}"
+    );
     let nobody = weir(&["zones", "list", "--admin", "http://127.0.0.1:1"], None);
     assert!(nobody.0 == Some(69) && nobody.2.contains("--admin names another"), "{nobody:?}");
     for api in ["public", "admin"] {

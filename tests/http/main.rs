@@ -41,6 +41,7 @@ mod passes;
 mod print;
 mod protected;
 mod reload;
+mod restart;
 mod routes;
 mod startup;
 mod stream;
@@ -159,6 +160,7 @@ fn together() -> Vec<Trial> {
         doctor::what_a_start_needs_is_there,
         doctor::servers_with_other_keys_are_found,
         doctor::wrong_clocks_are_found,
+        restart::a_rolling_restart_loses_nobody,
         origins::a_foreign_page_takes_and_leaves_no_place,
         life::token_in_wait_resumes,
         life::entry_is_idempotent,

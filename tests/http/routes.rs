@@ -297,10 +297,11 @@ pub(crate) fn the_command_line_shows_and_sets_them() {
     assert_eq!(visitor.ask("GET /", &[("X-Staff", SECRET)]).status, 200);
     let (code, said, _) = route(&["list", "--admin", &admin]);
     let lines: Vec<_> = said.lines().collect();
-    assert_eq!((code, lines.len()), (Some(0), 3), "{said}");
-    assert_eq!(lines[0], "abuse\tapi\t0\t0\t0\t0\tdeny address=198.51.100.9/32");
-    assert!(lines[1].starts_with("staff\tapi\t1\t0\t0\t0\t"), "{said}");
-    assert_eq!(lines[2], "site\tfile\t0\t0\t0\t0\tzone=Z");
+    assert_eq!((code, lines.len()), (Some(0), 4), "{said}");
+    assert_eq!(lines[0], "ROUTE\tFROM\tLET THROUGH\tWAITED\tDENIED\tREFUSED\tRULE");
+    assert_eq!(lines[1], "abuse\tapi\t0\t0\t0\t0\tdeny address=198.51.100.9/32");
+    assert!(lines[2].starts_with("staff\tapi\t1\t0\t0\t0\t"), "{said}");
+    assert_eq!(lines[3], "site\tfile\t0\t0\t0\t0\tzone=Z");
 
     let url = "https://shop.example/";
     let (code, said, _) = route(&["explain", "--admin", &admin, "--address", "198.51.100.9", url]);

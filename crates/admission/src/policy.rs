@@ -164,6 +164,10 @@ pub struct PolicyFault {
 /// The longest period that people who approach the front are told, in milliseconds.
 const NEAR_PERIOD_MS: u32 = 3_000;
 
+/// How often those ask who are next to enter while nobody more may be inside, in milliseconds. So the slot of somebody who leaves is used within
+/// a second.
+pub(crate) const FULL_POLL_MS: u32 = 500;
+
 /// The grace time after two polling periods, in milliseconds.
 pub(crate) const GRACE_MS: u64 = 500;
 
@@ -212,6 +216,21 @@ impl Policy {
         self.polling_period_ms.min(NEAR_PERIOD_MS)
     }
 
+    /// What contradicts itself in this policy, though each field is right: a person who asks when told to is refused.
+    #[must_use]
+    pub fn contradiction(&self) -> Option<String> {
+        let (limit, max_active) = (self.entries_per_minute_per_client, self.max_active);
+        let period_ms = FULL_POLL_MS.min(self.near_period_ms()).max(1);
+        let calls = 60_000_u32.div_ceil(period_ms);
+        (max_active > 0 && limit > 0 && limit < calls).then(|| {
+            format!(
+                "entries_per_minute_per_client = {limit} is too low with max_active = {max_active}: while the zone is full, each person \
+                 at the front is told to ask every {period_ms} ms, and gets 429 after {limit} calls in a minute; allow {calls} for \
+                 each person behind one address, or 0 for no limit"
+            )
+        })
+    }
+
     /// The longest polling period that a busy server tells, in milliseconds. Two lost polls do not evict a ticket.
     #[must_use]
     pub fn longest_period_ms(&self) -> u32 {
@@ -249,6 +268,20 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// While a zone is full, its front asks twice a second. A limit of calls below that refuses people who do as told.
+    #[test]
+    fn a_limit_below_what_the_front_is_told_is_a_contradiction() {
+        let with = |max_active, entries_per_minute_per_client| {
+            let policy = Policy { max_active, entries_per_minute_per_client, ..Policy::default() };
+            policy.check().expect("each field is right").contradiction()
+        };
+        assert_eq!([with(0, 20), with(1, 0), with(1, 120)], [None, None, None]);
+        let told = with(1, 119).expect("a contradiction");
+        for part in ["entries_per_minute_per_client = 119", "max_active = 1", "every 500 ms", "allow 120"] {
+            assert!(told.contains(part), "{told}");
+        }
+    }
 
     #[test]
     fn each_range_is_checked() {

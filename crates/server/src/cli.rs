@@ -25,6 +25,7 @@ use std::{
     process::ExitCode,
 };
 
+use admission::{Definition, ZoneId};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::{
@@ -34,6 +35,7 @@ use crate::{
     failure::{self, Failure},
     http::wait::Pages,
     remote, serve,
+    stores::{self, StoreSettings},
     tls::TlsSettings,
 };
 pub use order::{Order, read};
@@ -64,8 +66,13 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
             let config = load(&sources)?;
             Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
             config.tls.as_ref().map(TlsSettings::read).transpose()?;
+            if let StoreSettings::Redis(redis) = &config.store {
+                stores::authorities(redis)?;
+            }
             let unknown = unknown_variables().into_iter().map(|name| format!("{name} {NO_SETTING}"));
-            for danger in unknown.chain(config.dangers.iter().cloned()).chain(idle_routes(&config)) {
+            let of_config =
+                config.dangers.iter().cloned().chain(idle_routes(&config)).chain(contradictions(&config));
+            for danger in unknown.chain(of_config) {
                 let _ = writeln!(io::stderr(), "weir: warning: {danger}");
             }
             print(&format!("{}\nthe configuration is right\n", serve::describe(&config, &config.zones)));
@@ -75,7 +82,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
         Order::NewBypass(sources, wanted) => print(&route::new_bypass(&load(&sources)?, &wanted)?),
         Order::ApplyZones(sources) => zones::apply(&load(&sources)?)?,
         Order::ListZones(sources) => zones::list(&load(&sources)?)?,
-        Order::Call(call, server) => on_this_thread(remote::run(&call, &server))?,
+        Order::Call(call, server, format) => on_this_thread(remote::run(&call, &server, format))?,
         Order::NewToken { name, role } => new_token(&name, role)?,
         Order::Serve(sources) => {
             let config = load(&sources)?;
@@ -89,7 +96,8 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
                      setting that is not given has its default"
                 );
             }
-            for danger in config.dangers.iter().cloned().chain(idle_routes(&config)) {
+            let dangers = config.dangers.iter().cloned();
+            for danger in dangers.chain(idle_routes(&config)).chain(contradictions(&config)) {
                 tracing::warn!("{danger}");
             }
             serve::run(config, &sources)?;
@@ -159,6 +167,14 @@ fn idle_routes(config: &Config) -> impl Iterator<Item = String> {
             route.name
         )
     })
+}
+
+/// What is said about zones whose fields contradict each other.
+fn contradictions(config: &Config) -> impl Iterator<Item = String> {
+    let of_zone = |(zone, definition): &(ZoneId, Definition)| {
+        definition.policy.contradiction().map(|what| format!("zone {zone}: {what}"))
+    };
+    config.zones.iter().filter_map(of_zone)
 }
 
 /// Whether this looks like a variable of a setting, but is none.

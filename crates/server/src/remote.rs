@@ -1,9 +1,9 @@
-//! The admin API's command line: `weir zones list|show|set|create|delete`, `weir route list|set|explain` and `weir stats`, for a
-//! running server.
+//! The admin API's command line: `weir zones list|show|set|create|delete`, `weir route list|set|explain`, `weir stats`,
+//! `weir changes`, `weir servers` and `weir drain`, for a running server.
 //!
 //! Invariants: a change is based on a definition that was read just before, and is refused if somebody else changed it
-//! meanwhile. A token is sent only to the named server. A terminal gets tables and colours; a pipe gets one line per item
-//! with columns separated by tabs.
+//! meanwhile. A token is sent only to the named server. A terminal gets tables and colours; a pipe gets a heading and one line
+//! per item, with columns separated by tabs; JSON is the server's reply on one line.
 
 mod client;
 mod show;
@@ -38,6 +38,9 @@ const MINUTES: u32 = 15;
 
 /// The path of the routes.
 const ROUTES: &str = "/admin/v1/routes";
+
+/// The path of the last changes.
+const CHANGES: &str = "/admin/v1/changes";
 
 /// The characters of a zone's name that need an escape in a path: all that no valid name has.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'.').remove(b':').remove(b'-');
@@ -92,6 +95,24 @@ pub enum Call {
         /// Repeat until interrupted.
         watch: bool,
     },
+    /// List the last changes, of one zone or of all.
+    Changes(Option<String>),
+    /// List the servers and the cells.
+    Servers,
+    /// Take the server out of service, or put it back.
+    Drain {
+        /// Whether it is taken out.
+        draining: bool,
+    },
+}
+
+/// How a reply is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// For people, and for programs that cut columns.
+    Text,
+    /// The reply itself, on one line.
+    Json,
 }
 
 /// The server, and the token for it.
@@ -109,7 +130,7 @@ pub struct Server {
 ///
 /// # Errors
 /// A [`Failure`], with its exit code.
-pub async fn run(call: &Call, server: &Server) -> Result<(), Failure> {
+pub async fn run(call: &Call, server: &Server, format: Format) -> Result<(), Failure> {
     let token = match (&server.token, &server.token_file) {
         (_, Some(file)) => Some(
             keys::read_secret(file)
@@ -123,47 +144,55 @@ pub async fn run(call: &Call, server: &Server) -> Result<(), Failure> {
     let client = Client::new(&server.url, token)?;
     let style =
         show::Style { pretty: io::stdout().is_terminal(), colour: std::env::var_os("NO_COLOR").is_none() };
-    match call {
-        Call::List => {
-            let zones = client.get("/admin/v1/zones").await?.value;
-            say(&show::zones(&zones, style))
+    loop {
+        let reply = ask(&client, call).await?;
+        let text = match format {
+            Format::Json => format!("{reply}\n"),
+            Format::Text => shown(call, &reply, style),
+        };
+        if !matches!(call, Call::Stats { watch: true, .. }) {
+            return say(&text);
         }
-        Call::Show(zone) => {
-            let zone = client.get(&path_of(zone)).await?.value;
-            say(&show::zone(&zone))
-        }
+        // A terminal is cleared first; in a pipe the looks follow each other, with an empty line between tables.
+        say(&match format {
+            Format::Json => text,
+            Format::Text if style.pretty => format!("\x1b[H\x1b[2J{text}"),
+            Format::Text => format!("{text}\n"),
+        })?;
+        sleep(EVERY).await;
+    }
+}
+
+/// The server's reply to a call.
+async fn ask(client: &Client, call: &Call) -> Result<Value, Failure> {
+    let reply = match call {
+        Call::List => client.get("/admin/v1/zones").await?,
+        Call::Show(zone) => client.get(&path_of(zone)).await?,
         Call::Set { zone, fields, dry_run } => {
             let old = client.get(&path_of(zone)).await?;
             let body = body_of(fields)?;
             let path = dry(&path_of(zone), *dry_run);
-            let change = client.send(Method::PATCH, &path, old.etag.as_deref(), Some(&body)).await?.value;
-            say(&show::change(&change))
+            client.send(Method::PATCH, &path, old.etag.as_deref(), Some(&body)).await?
         }
         Call::Create { zone, fields, dry_run } => {
             let mut body = body_of(fields)?;
             body.insert("id".to_owned(), zone.as_str().into());
             let path = dry("/admin/v1/zones", *dry_run);
-            let change = client.send(Method::POST, &path, None, Some(&body)).await?.value;
-            say(&show::change(&change))
+            client.send(Method::POST, &path, None, Some(&body)).await?
         }
         Call::Delete { zone, dry_run } => {
             let old = client.get(&path_of(zone)).await?;
             let path = dry(&path_of(zone), *dry_run);
-            let change = client.send(Method::DELETE, &path, old.etag.as_deref(), None).await?.value;
-            say(&show::change(&change))
+            client.send(Method::DELETE, &path, old.etag.as_deref(), None).await?
         }
-        Call::Routes => {
-            let routes = client.get(ROUTES).await?.value;
-            say(&show::routes(&routes, style))
-        }
+        Call::Routes => client.get(ROUTES).await?,
         Call::SetRoutes { routes, dry_run } => {
             let old = client.get(ROUTES).await?;
             // Digests travel, and no secrets.
             let routes: Vec<_> = routes.iter().map(written::stored).collect();
             let body = Map::from_iter([("routes".to_owned(), routes.into())]);
             let path = dry(ROUTES, *dry_run);
-            let change = client.send(Method::PUT, &path, old.etag.as_deref(), Some(&body)).await?.value;
-            say(&show::routes_change(&change))
+            client.send(Method::PUT, &path, old.etag.as_deref(), Some(&body)).await?
         }
         Call::ExplainRoute(Question { url, method, headers, address, tokens }) => {
             let body = json!({
@@ -171,28 +200,39 @@ pub async fn run(call: &Call, server: &Server) -> Result<(), Failure> {
             });
             let Value::Object(body) = body else { unreachable!("it is written as one") };
             let path = format!("{ROUTES}/explain");
-            let explained = client.send(Method::POST, &path, None, Some(&body)).await?.value;
-            say(&show::explanation(&explained))
+            client.send(Method::POST, &path, None, Some(&body)).await?
         }
-        Call::Stats { zone, watch } => loop {
-            let text = match zone {
-                None => {
-                    let zones = client.get(&format!("/admin/v1/zones?trend={TREND}")).await?.value;
-                    show::lines(&zones, style)
-                }
-                Some(zone) => {
-                    let stats =
-                        client.get(&format!("{}/stats?minutes={MINUTES}", path_of(zone))).await?.value;
-                    show::stats(&stats, style)
-                }
-            };
-            if !watch {
-                return say(&text);
-            }
-            // A terminal is cleared first; in a pipe the looks follow each other.
-            say(&if style.pretty { format!("\x1b[H\x1b[2J{text}") } else { format!("{text}\n") })?;
-            sleep(EVERY).await;
-        },
+        Call::Stats { zone: None, .. } => client.get(&format!("/admin/v1/zones?trend={TREND}")).await?,
+        Call::Stats { zone: Some(zone), .. } => {
+            client.get(&format!("{}/stats?minutes={MINUTES}", path_of(zone))).await?
+        }
+        Call::Changes(None) => client.get(CHANGES).await?,
+        Call::Changes(Some(zone)) => {
+            client.get(&format!("{CHANGES}?zone={}", utf8_percent_encode(zone, IN_PATH))).await?
+        }
+        Call::Servers => client.get("/admin/v1/servers").await?,
+        Call::Drain { draining } => {
+            let body = Map::from_iter([("draining".to_owned(), (*draining).into())]);
+            client.send(Method::PUT, "/admin/v1/drain", None, Some(&body)).await?
+        }
+    };
+    Ok(reply.value)
+}
+
+/// The reply to a call as text.
+fn shown(call: &Call, reply: &Value, style: show::Style) -> String {
+    match call {
+        Call::List => show::zones(reply, style),
+        Call::Show(_) => show::zone(reply),
+        Call::Set { .. } | Call::Create { .. } | Call::Delete { .. } => show::change(reply),
+        Call::Routes => show::routes(reply, style),
+        Call::SetRoutes { .. } => show::routes_change(reply),
+        Call::ExplainRoute(_) => show::explanation(reply),
+        Call::Stats { zone: None, .. } => show::lines(reply, style),
+        Call::Stats { zone: Some(_), .. } => show::stats(reply, style),
+        Call::Changes(_) => show::changes(reply, style),
+        Call::Servers => show::servers(reply, style),
+        Call::Drain { .. } => show::drain(reply),
     }
 }
 

@@ -15,14 +15,14 @@ use std::{
     time::Duration,
 };
 
-use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription, Zone};
+use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription, Tallied, Zone};
 use gate::{Gate, ZoneTotals};
 use store::Store;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::{clock::unix_ms, told_waits::ToldWaits};
 
-pub use minutes::Minute;
+pub use minutes::{LastMinute, Minute};
 pub use waits::{Ratio, Waits};
 
 /// The most minutes that are kept for a zone: six hours.
@@ -80,9 +80,15 @@ impl Stats {
         let read_totals = async {
             let mut steps = interval(EVERY);
             steps.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            let mut is_told = false;
             loop {
                 steps.tick().await;
-                self.take_totals(&gate.totals(), unix_ms());
+                let totals = gate.totals();
+                self.take_totals(&totals, unix_ms());
+                if !is_told && !totals.is_empty() && totals.iter().all(|shown| shown.known) {
+                    is_told = true;
+                    say_who_waits(&totals);
+                }
             }
         };
         let read_events = async {
@@ -102,13 +108,12 @@ impl Stats {
 
     /// Takes in the totals of the served zones at `unix_ms`.
     fn take_totals(&self, served: &[ZoneTotals], unix_ms: u64) {
-        let now = Instant::now();
         let mut zones = self.zones();
         let still: HashSet<Zone> = served.iter().map(|shown| shown.tallied.zone).collect();
         zones.retain(|zone, _| still.contains(zone));
         for shown in served.iter().filter(|shown| shown.known) {
             let of_zone = zones.entry(shown.tallied.zone).or_insert_with(|| OfZone::new(unix_ms));
-            of_zone.minutes.take(&shown.tallied, unix_ms / 1_000, now);
+            of_zone.minutes.take(&shown.tallied, unix_ms / 1_000, (shown.store_ms, shown.at));
         }
     }
 
@@ -131,8 +136,11 @@ impl Stats {
 
     /// The entries of a zone in the last 60 s.
     #[must_use]
-    pub fn entered_last_minute(&self, zone: Zone) -> u64 {
-        self.zones().get(&zone).map_or(0, |of_zone| of_zone.minutes.entered_last_minute(Instant::now()))
+    pub fn last_minute(&self, zone: Zone) -> LastMinute {
+        let zones = self.zones();
+        zones
+            .get(&zone)
+            .map_or_else(LastMinute::default, |of_zone| of_zone.minutes.last_minute(Instant::now()))
     }
 
     /// The waits of the people that this server admitted to a zone.
@@ -148,6 +156,18 @@ impl Stats {
     }
 }
 
+/// Logs whom the store knew when this server started.
+fn say_who_waits(totals: &[ZoneTotals]) {
+    let people =
+        |of: fn(&Tallied) -> u32| totals.iter().map(|shown| u64::from(of(&shown.tallied))).sum::<u64>();
+    tracing::info!(
+        zones = totals.len(),
+        waiting = people(|tallied| tallied.waiting),
+        present = people(|tallied| tallied.present),
+        "the store has these zones, with these people in line; those who go on polling keep their places"
+    );
+}
+
 impl OfZone {
     fn new(unix_ms: u64) -> Self {
         Self {
@@ -161,7 +181,7 @@ impl OfZone {
 #[cfg(test)]
 mod tests {
     use admission::ZoneId;
-    use events::{Entered, Tallied};
+    use events::Entered;
 
     use super::*;
 
@@ -177,7 +197,8 @@ mod tests {
             slots_offered: entered,
             slots_used: entered,
         };
-        ZoneTotals { tallied, at: Instant::now(), known: true, occupancy: None }
+        let (at, mode) = (Instant::now(), admission::Mode::Auto);
+        ZoneTotals { tallied, at, store_ms: 1_000 + entered, mode, known: true, occupancy: None }
     }
 
     #[test]
@@ -199,7 +220,7 @@ mod tests {
             "earlier entries are in no minute"
         );
         assert_eq!(stats.minutes(b, MINUTES)[0].entered, 0, "the first total of a store counts no entries");
-        assert_eq!(stats.entered_last_minute(a), 7);
+        assert_eq!(stats.last_minute(a).entered, 7);
         let here = stats.here(a);
         assert_eq!((here.waits.count, here.told.count), (2, 1));
         let last_hour = here.last_hour;

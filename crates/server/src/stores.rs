@@ -2,18 +2,17 @@
 //!
 //! Invariant: passwords leave this module only to a store.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
 use gate::{
     cells::{Cell, Cells},
     limits::Buckets,
 };
 use limiter::{Limiter, OnFailure};
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject as _},
+};
 use store::redis::{
     Durability, Redis,
     address::{Address, Library, Settings},
@@ -128,7 +127,7 @@ fn connections(redis: &RedisSettings) -> Result<(Settings, Vec<Address>), KeyFau
         (None, Some(path)) => Some(keys::read_secret(path)?.trim_end().to_owned()),
         (None, None) => None,
     };
-    let ca_pem = redis.ca_file.as_deref().map(certificates).transpose()?;
+    let ca_pem = authorities(redis)?;
     let settings = Settings {
         library: redis.library,
         ca_pem,
@@ -161,6 +160,26 @@ pub fn transports(fanout: &FanoutSettings, cells: &Cells<Redis>) -> Vec<AnyTrans
     }
 }
 
-fn certificates(path: &Path) -> Result<Vec<u8>, KeyFault> {
-    fs::read(path).map_err(|why| KeyFault::Unreadable { path: path.to_owned(), why })
+/// The certificates of the authorities that may sign those of Redis's servers, as PEM; none for those of the system.
+///
+/// # Errors
+/// A [`KeyFault`] that names the file. A file without a certificate would trust nobody, and is refused.
+pub fn authorities(redis: &RedisSettings) -> Result<Option<Vec<u8>>, KeyFault> {
+    let Some(path) = &redis.ca_file else { return Ok(None) };
+    let pem = fs::read(path).map_err(|why| KeyFault::Unreadable { path: path.clone(), why })?;
+    let wrong = |what: &str| KeyFault::Wrong { path: path.clone(), what: what.to_owned() };
+    let (mut roots, mut count) = (RootCertStore::empty(), 0);
+    for certificate in CertificateDer::pem_slice_iter(&pem) {
+        let added = certificate.ok().and_then(|certificate| roots.add(certificate).ok());
+        added.ok_or_else(|| {
+            wrong("holds something that is no certificate; it must be PEM, as Redis's --tls-ca-cert-file")
+        })?;
+        count += 1;
+    }
+    if count == 0 {
+        return Err(wrong(
+            "holds no certificate of an authority; it must be PEM, as Redis's --tls-ca-cert-file",
+        ));
+    }
+    Ok(Some(pem))
 }

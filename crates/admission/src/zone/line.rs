@@ -7,17 +7,13 @@ use std::{cmp::Reverse, collections::VecDeque};
 use super::{Appointment, Claim, Decided, Entry, Joined, Verdict, Zone};
 use crate::{
     Mode, Now, Position,
-    policy::{GRACE_MS, near_told_ms, warning_ms},
+    policy::{FULL_POLL_MS, GRACE_MS, near_told_ms, warning_ms},
     segment::{SEGMENT_TICKETS, Segment},
     window::Upcoming,
 };
 
 /// The shortest time until the next poll, in milliseconds.
 const LEAST_POLL_MS: u64 = 100;
-
-/// How often those ask who are next to enter while nobody more may be inside, in milliseconds. So the slot of somebody who leaves is
-/// used within a second.
-const FULL_POLL_MS: u32 = 500;
 
 /// How many times as many people are next as may be inside. No more can leave at once, and some of those who are next may have left.
 const NEXT_IN: u64 = 2;

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Occupancy, Outlook, Plan, Policy, Tally, View, Window};
+use admission::{Mode, Occupancy, Outlook, Plan, Policy, Tally, View, Window};
 use events::{Evicted, ModeChanged, PolicyChanged, Tallied, ViewShown};
 use store::StoreError;
 use tokio::time::Instant;
@@ -35,6 +35,10 @@ pub struct ZoneTotals {
     pub tallied: Tallied,
     /// When they were reported.
     pub at: Instant,
+    /// When they were right, in milliseconds of the store's clock.
+    pub store_ms: u64,
+    /// The mode in force.
+    pub mode: Mode,
     /// Whether a store has reported them.
     pub known: bool,
     /// The people inside, if the zone limits them.
@@ -122,6 +126,8 @@ impl Room {
         ZoneTotals {
             tallied,
             at: current.taken_at,
+            store_ms: current.view.now_ms,
+            mode: current.view.policy.mode,
             known: current.view.epoch != NO_EPOCH,
             occupancy: current.view.occupancy,
         }

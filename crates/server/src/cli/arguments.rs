@@ -40,6 +40,9 @@ pub(super) fn command() -> Command {
         .subcommand(route(&settings))
         .subcommand(audit(&settings))
         .subcommand(stats())
+        .subcommand(changes())
+        .subcommand(servers())
+        .subcommand(drain())
         .subcommand(token())
         .subcommand(openapi())
 }
@@ -48,9 +51,15 @@ fn file(help: &'static str) -> Arg {
     Arg::new("file").value_name("FILE").help(help)
 }
 
-/// The running server that is called, and the token for it.
-fn server() -> [Arg; 2] {
+/// The running server that is called, the token for it, and how its reply is printed.
+fn server() -> [Arg; 3] {
     [
+        Arg::new("output")
+            .long("output")
+            .short('o')
+            .value_name("FORMAT")
+            .value_parser(words(&["json"]))
+            .help("Print the server's reply as one line of JSON, and not as a table"),
         Arg::new("admin")
             .long("admin")
             .value_name("URL")
@@ -206,6 +215,30 @@ fn stats() -> Command {
         .args(server())
         .arg(watch)
         .arg(zone())
+}
+
+fn changes() -> Command {
+    Command::new("changes")
+        .about("List the last changes of zones that a running server made or saw, the newest first")
+        .args(server())
+        .arg(zone())
+}
+
+fn servers() -> Command {
+    Command::new("servers")
+        .about("List the servers that share the store of a running server, and the state of the store")
+        .args(server())
+}
+
+fn drain() -> Command {
+    let undo = Arg::new("undo").long("undo").action(ArgAction::SetTrue).help("Put it back into service");
+    Command::new("drain")
+        .about(
+            "Take a running server out of service: it is not ready, so that the load balancer sends no new connections; it goes \
+             on answering those that it has",
+        )
+        .args(server())
+        .arg(undo)
 }
 
 fn token() -> Command {

@@ -14,7 +14,7 @@ use crate::{
     audit,
     config::{self, ConfigFault, Sources},
     http::openapi::Document,
-    remote::{Call, Server},
+    remote::{Call, Format, Server},
     secret::Secret,
 };
 
@@ -37,8 +37,8 @@ pub enum Order {
     ExplainRoute(Sources, Question),
     /// Make a bypass token with the keys of these sources.
     NewBypass(Sources, NewBypass),
-    /// Call a running server.
-    Call(Call, Server),
+    /// Call a running server, and print its reply in this format.
+    Call(Call, Server, Format),
     /// Make a token for the admin API.
     NewToken {
         /// The token's name.
@@ -80,6 +80,11 @@ pub fn read(
     let call = match word {
         // The arguments name a store, so the store is asked. A store in the environment is a server's.
         "list" if args.text("config").is_some() || args.text("store").is_some() => {
+            if args.text("output").is_some() {
+                return Err(ConfigFault::new(
+                    "--output is for the reply of a server, and not for --config or --store".to_owned(),
+                ));
+            }
             return sources(word, &args, variable, open_files).map(Order::ListZones);
         }
         "list" => Call::List,
@@ -88,6 +93,9 @@ pub fn read(
         "create" => Call::Create { zone: zone(), fields: args.fields()?, dry_run },
         "delete" => Call::Delete { zone: zone(), dry_run },
         "stats" => Call::Stats { zone: args.text("zone"), watch: args.is_set("watch") },
+        "changes" => Call::Changes(args.text("zone")),
+        "servers" => Call::Servers,
+        "drain" => Call::Drain { draining: !args.is_set("undo") },
         "new" => return new_token(&args),
         "openapi" => {
             let wanted = args.text("document").unwrap_or_default();
@@ -113,7 +121,7 @@ pub fn read(
             });
         }
     };
-    Ok(Order::Call(call, server(&args, variable)))
+    Ok(Order::Call(call, server(&args, variable), format(&args)))
 }
 
 /// The running server that a command calls.
@@ -123,6 +131,11 @@ fn server(args: &Arguments<'_>, variable: impl Fn(&str) -> Option<String>) -> Se
         token: variable(TOKEN_VARIABLE).map(Secret::new),
         token_file: args.text("token-file").map(PathBuf::from),
     }
+}
+
+/// How a server's reply is printed.
+fn format(args: &Arguments<'_>) -> Format {
+    if args.text("output").is_some() { Format::Json } else { Format::Text }
 }
 
 /// Reads a command about routes.
@@ -148,6 +161,11 @@ fn route(
             };
             // The arguments name a server, so the server is asked.
             if args.text("admin").is_none() && args.text("token-file").is_none() {
+                if args.text("output").is_some() {
+                    return Err(ConfigFault::new(
+                        "--output is for the reply of a server: name one with --admin".to_owned(),
+                    ));
+                }
                 return Ok(Order::ExplainRoute(sources(word, args, variable, open_files)?, question));
             }
             Call::ExplainRoute(question)
@@ -159,7 +177,7 @@ fn route(
             return Ok(Order::NewBypass(sources(word, args, variable, open_files)?, wanted));
         }
     };
-    Ok(Order::Call(call, server(args, variable)))
+    Ok(Order::Call(call, server(args, variable), format(args)))
 }
 
 /// The first line of the parser's message; it has no more that says what is wrong.

@@ -5,7 +5,13 @@ use std::ffi::OsString;
 use admission::Definition;
 
 use super::{Order, arguments::TOKEN_VARIABLE, is_unknown};
-use crate::{access::Role, config::ConfigFault, remote::Call, secret::Secret, stores::StoreSettings};
+use crate::{
+    access::Role,
+    config::ConfigFault,
+    remote::{Call, Format},
+    secret::Secret,
+    stores::StoreSettings,
+};
 
 const ZONE: &str = "[[zone]]\nid = \"A\"\n";
 const REDIS: &str = "store = \"redis://h:1\"\n";
@@ -20,7 +26,7 @@ fn read(args: &[&str]) -> Result<Order, ConfigFault> {
 
 fn call(args: &[&str]) -> Call {
     match read(args) {
-        Ok(Order::Call(call, _)) => call,
+        Ok(Order::Call(call, ..)) => call,
         other => panic!("{args:?}: {other:?}"),
     }
 }
@@ -38,10 +44,46 @@ fn a_server_is_asked_unless_a_store_is_named() {
     assert_eq!(call(&["zones", "create", "A"]), create);
     assert_eq!(call(&["zones", "delete", "A"]), Call::Delete { zone: "A".to_owned(), dry_run: false });
     assert_eq!(call(&["stats", "--watch"]), Call::Stats { zone: None, watch: true });
+    assert_eq!(call(&["changes"]), Call::Changes(None));
+    assert_eq!(call(&["changes", "A"]), Call::Changes(Some("A".to_owned())));
+    assert_eq!(call(&["servers"]), Call::Servers);
+    assert_eq!(call(&["drain"]), Call::Drain { draining: true });
+    assert_eq!(call(&["drain", "--undo"]), Call::Drain { draining: false });
     let asked = read(&["stats", "A", "--admin", "http://h:1", "--token-file", "f"]);
-    let Ok(Order::Call(_, server)) = &asked else { panic!("{asked:?}") };
+    let Ok(Order::Call(_, server, _)) = &asked else { panic!("{asked:?}") };
     assert_eq!((server.url.as_str(), server.token_file.as_deref()), ("http://h:1", Some("f".as_ref())));
     assert!(!format!("{asked:?}").contains("s3cret"));
+}
+
+/// Every command that talks to a server prints its reply as JSON where that is asked for.
+#[test]
+fn a_servers_reply_is_printed_as_json() {
+    for args in [
+        &["zones", "list"][..],
+        &["zones", "show", "A"],
+        &["zones", "set", "A", "mode=hold"],
+        &["zones", "create", "A"],
+        &["zones", "delete", "A"],
+        &["route", "list"],
+        &["route", "explain", "/", "--admin", "http://h:1"],
+        &["stats"],
+        &["changes"],
+        &["servers"],
+        &["drain"],
+    ] {
+        let format = |more: &[&str]| match read(&[args, more].concat()) {
+            Ok(Order::Call(_, _, format)) => format,
+            other => panic!("{args:?}: {other:?}"),
+        };
+        assert_eq!((format(&[]), format(&["-o", "json"])), (Format::Text, Format::Json), "{args:?}");
+    }
+    for args in [
+        &["zones", "list", "--store", "redis://h:1", "-o", "json"][..],
+        &["route", "explain", "/", "-o", "json"],
+    ] {
+        let line = read(args).expect_err("refused").to_string();
+        assert!(line.starts_with("--output is for the reply of a server"), "{line}");
+    }
 }
 
 #[test]

@@ -20,6 +20,9 @@ use crate::{
 /// Puts the zones of the file into the store, and tells the servers.
 pub(super) fn apply(config: &Config) -> Result<(), Failure> {
     let redis = store_of(config)?;
+    for danger in super::contradictions(config) {
+        let _ = writeln!(io::stderr(), "weir: warning: {danger}");
+    }
     let (applied, not_told) = on_this_thread(async {
         let cells = stores::cells(redis)?;
         Ok(apply_to(&cells, config).await)

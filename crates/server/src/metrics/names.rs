@@ -107,6 +107,7 @@ families! { OF_ZONES:
     ZONE_RATE = Gauge, "weir_zone_admit_per_minute", "How many the policy lets in a minute.";
     ZONE_INSIDE = Gauge, "weir_zone_inside", "People inside; 0 where the policy does not limit them.";
     ZONE_MAX_ACTIVE = Gauge, "weir_zone_max_active", "How many the policy allows inside; 0 for no limit.";
+    ZONE_MODE = Gauge, "weir_zone_mode", "1 for the mode in force, and 0 for the others.";
     ZONE_VIEW_AGE = Gauge, "weir_zone_view_age_seconds", "Since the store last showed the zone.";
     ZONE_JOINED = Counter, "weir_zone_joined_total", "Tickets given out, entries at once included.";
     ZONE_ENTERED = Counter, "weir_zone_entered_total", "Entries.";

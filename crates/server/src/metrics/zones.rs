@@ -11,7 +11,7 @@
 
 use std::collections::{HashMap, HashSet, hash_map::Entry};
 
-use admission::ZoneId;
+use admission::{Mode, ZoneId};
 use events::{
     AdmittedWithoutStore, Bus, Entered, Limited, LimitedCall, RefusalReason, Refused, Tallied, Zone,
 };
@@ -77,6 +77,7 @@ struct Handles {
     rate: Gauge,
     inside: Gauge,
     max_active: Gauge,
+    modes: [Gauge; Mode::ALL.len()],
     view_age: Gauge,
     joined: Counter,
     entered: Counter,
@@ -227,6 +228,9 @@ impl ZoneSeries {
         let people = last.and_then(|shown| shown.occupancy);
         handles.inside.set(people.map_or(0.0, |people| people.inside as f64));
         handles.max_active.set(people.map_or(0, |people| people.max_active));
+        for (gauge, (mode, _)) in handles.modes.iter().zip(Mode::ALL) {
+            gauge.set(f64::from(last.is_some_and(|shown| shown.mode == mode)));
+        }
         handles.view_age.set(last.map_or(0.0, |shown| shown.at.elapsed().as_secs_f64()));
         handles.joined.absolute(totals.joined);
         handles.entered.absolute(totals.entered);
@@ -247,6 +251,7 @@ impl ZoneSeries {
 impl Handles {
     fn new(registry: &Registry, zone: &str) -> Self {
         let gauge = |family| registry.gauge(family, &[("zone", zone)]);
+        let mode = |(_, word)| registry.gauge(names::ZONE_MODE, &[("mode", word), ("zone", zone)]);
         let counter = |family| registry.counter(family, &[("zone", zone)]);
         let limited = |(_, route)| registry.counter(names::ZONE_LIMITED, &[("route", route), ("zone", zone)]);
         Self {
@@ -255,6 +260,7 @@ impl Handles {
             rate: gauge(names::ZONE_RATE),
             inside: gauge(names::ZONE_INSIDE),
             max_active: gauge(names::ZONE_MAX_ACTIVE),
+            modes: Mode::ALL.map(mode),
             view_age: gauge(names::ZONE_VIEW_AGE),
             joined: counter(names::ZONE_JOINED),
             entered: counter(names::ZONE_ENTERED),

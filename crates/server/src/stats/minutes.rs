@@ -1,8 +1,10 @@
 //! A zone's line by minute: the growth of its totals, and their last values.
 //!
-//! Invariant: minutes are in order and unique, even if the wall clock steps. If it goes back, the newest minute continues.
+//! Invariants: minutes are in order and unique, even if the wall clock steps. If it goes back, the newest minute continues. The
+//! entries of the last minute are those between two reports of the store that are at most 60 s apart by the store's clock, so
+//! they never exceed what a zone's limit allows in 60 s.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use events::Tallied;
 use tokio::time::Instant;
@@ -32,21 +34,46 @@ pub struct Minute {
     pub admit_per_minute: u32,
 }
 
-/// Entries are counted by second for this many seconds.
-const SECONDS: usize = 60;
+/// The entries of the last 60 s, as far as this server knows them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LastMinute {
+    /// How many entered.
+    pub entered: u64,
+    /// For how many of the 60 s the reports of the store are known here: fewer than 60 only soon after the start.
+    pub seen_s: u64,
+}
+
+/// What a store reported.
+#[derive(Clone, Copy, Debug)]
+struct Report {
+    /// When, in milliseconds of the store's clock.
+    store_ms: u64,
+    /// When, by this server's clock.
+    at: Instant,
+    /// The entries that this server has seen until then.
+    entered: u64,
+}
+
+const MINUTE_MS: u64 = 60_000;
+
+/// The most reports that are kept. They come once a second.
+const MAX_REPORTS: usize = 128;
+
+/// How old the newest report of a zone in use may be.
+const FRESH: Duration = Duration::from_secs(2);
 
 /// The minutes of a zone.
 #[derive(Debug, Default)]
 pub(super) struct Minutes {
     minutes: VecDeque<Minute>,
     last: Option<Tallied>,
-    /// Entries by second of a monotonic clock; the newest last.
-    seconds: VecDeque<(Instant, u32)>,
+    /// The reports of the last minute, and the one before; the newest last.
+    reports: VecDeque<Report>,
 }
 
 impl Minutes {
-    /// Takes in the totals of one instant.
-    pub(super) fn take(&mut self, totals: &Tallied, unix_s: u64, now: Instant) {
+    /// Takes in the totals that the store reported at `at`: an instant of its clock, in milliseconds, and of this server's.
+    pub(super) fn take(&mut self, totals: &Tallied, unix_s: u64, at: (u64, Instant)) {
         let at_s = unix_s - unix_s % 60;
         if self.minutes.back().is_none_or(|minute| minute.at_s < at_s) {
             if self.minutes.len() == MINUTES {
@@ -69,11 +96,23 @@ impl Minutes {
         minute.evicted = minute.evicted.saturating_add(grown(|totals| totals.evicted));
         minute.slots_offered = minute.slots_offered.saturating_add(grown(|totals| totals.slots_offered));
         minute.slots_used = minute.slots_used.saturating_add(grown(|totals| totals.slots_used));
-        if entered > 0 {
-            if self.seconds.len() == SECONDS {
-                self.seconds.pop_front();
-            }
-            self.seconds.push_back((now, entered));
+        self.report(u64::from(entered), at);
+    }
+
+    fn report(&mut self, entered: u64, (store_ms, at): (u64, Instant)) {
+        // Another process has the state, with another clock, or the state began again.
+        if self.reports.back().is_some_and(|last| store_ms < last.store_ms) {
+            self.reports.clear();
+        }
+        let before = self.reports.back().map_or(0, |last| last.entered);
+        if self.reports.back().is_some_and(|last| last.store_ms == store_ms) {
+            self.reports.pop_back();
+        }
+        self.reports.push_back(Report { store_ms, at, entered: before + entered });
+        while self.reports.len() > MAX_REPORTS
+            || self.reports.get(1).is_some_and(|second| second.store_ms + MINUTE_MS <= store_ms)
+        {
+            self.reports.pop_front();
         }
     }
 
@@ -82,18 +121,22 @@ impl Minutes {
         self.minutes.iter().skip(self.minutes.len().saturating_sub(count)).copied().collect()
     }
 
-    /// The entries in the 60 s before `now`.
-    pub(super) fn entered_last_minute(&self, now: Instant) -> u64 {
-        let within =
-            |(at, _): &&(Instant, u32)| now.saturating_duration_since(*at).as_secs() < SECONDS as u64;
-        self.seconds.iter().filter(within).map(|(_, entered)| u64::from(*entered)).sum()
+    /// The entries of the 60 s before the newest report; if that is old, of those before `now`.
+    pub(super) fn last_minute(&self, now: Instant) -> LastMinute {
+        let (Some(oldest), Some(newest)) = (self.reports.front(), self.reports.back()) else {
+            return LastMinute::default();
+        };
+        let old = now.saturating_duration_since(newest.at).saturating_sub(FRESH);
+        let end_ms = newest.store_ms + u64::try_from(old.as_millis()).unwrap_or(u64::MAX / 2);
+        let begin_ms = end_ms.saturating_sub(MINUTE_MS);
+        let first = self.reports.iter().find(|report| report.store_ms >= begin_ms).unwrap_or(newest);
+        let seen_ms = end_ms - oldest.store_ms;
+        LastMinute { entered: newest.entered - first.entered, seen_s: seen_ms.min(MINUTE_MS) / 1_000 }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use events::Zone;
 
     use super::*;
@@ -116,7 +159,8 @@ mod tests {
     fn totals_become_minutes() {
         let (mut minutes, start) = (Minutes::default(), Instant::now());
         for second in 0..=300_u64 {
-            minutes.take(&totals(1_000 + second), 6_000 + second, start + Duration::from_secs(second));
+            let at = (1_000 * second, start + Duration::from_secs(second));
+            minutes.take(&totals(1_000 + second), 6_000 + second, at);
         }
         let shown: Vec<_> = minutes.last(MINUTES).iter().map(|m| (m.at_s, m.joined, m.entered)).collect();
         assert_eq!(
@@ -131,16 +175,54 @@ mod tests {
             ]
         );
         assert_eq!(minutes.last(2).len(), 2);
-        assert_eq!(minutes.entered_last_minute(start + Duration::from_secs(300)), 60);
-        assert_eq!(minutes.entered_last_minute(start + Duration::from_secs(345)), 15);
-        assert_eq!(minutes.entered_last_minute(start + Duration::from_secs(400)), 0);
+        let entered = |second| minutes.last_minute(start + Duration::from_secs(second)).entered;
+        assert_eq!((entered(300), entered(347), entered(400)), (60, 15, 0));
+    }
+
+    /// A zone lets in bursts of 60, a minute apart. Whenever the store reports, and however late, no 60 s hold two of them.
+    #[test]
+    fn the_last_minute_never_shows_more_than_a_minute_holds() {
+        for step_ms in [700, 999, 1_000, 1_001, 1_017, 1_500, 3_000] {
+            let (mut minutes, start) = (Minutes::default(), Instant::now());
+            for ms in (0..400_000).step_by(step_ms) {
+                let at = start + Duration::from_millis(ms);
+                minutes.take(&totals(60 * (ms / MINUTE_MS)), 6_000 + ms / 1_000, (ms, at));
+                for later in [0, 400, 1_900, 2_500] {
+                    let shown = minutes.last_minute(at + Duration::from_millis(later));
+                    assert!(shown.entered <= 60, "{shown:?} at {ms} ms, a report each {step_ms} ms");
+                    assert_eq!(
+                        shown.seen_s < 60,
+                        ms + later.saturating_sub(2_000) < MINUTE_MS,
+                        "{shown:?} at {ms} ms"
+                    );
+                }
+            }
+        }
+    }
+
+    /// After a start, the store's entries of before are not known. The figure says so.
+    #[test]
+    fn a_start_says_for_how_long_it_has_counted() {
+        let (mut minutes, start) = (Minutes::default(), Instant::now());
+        assert_eq!(minutes.last_minute(start), LastMinute { entered: 0, seen_s: 0 });
+        for second in [0, 1, 12] {
+            minutes.take(
+                &totals(5_000 + second),
+                6_000,
+                (1_000 * second, start + Duration::from_secs(second)),
+            );
+        }
+        let shown = minutes.last_minute(start + Duration::from_secs(12));
+        assert_eq!(shown, LastMinute { entered: 12, seen_s: 12 });
+        minutes.take(&totals(5_013), 6_000, (400, start + Duration::from_secs(13)));
+        assert_eq!(minutes.last_minute(start + Duration::from_secs(13)).seen_s, 0, "another clock");
     }
 
     #[test]
     fn the_totals_of_a_restarted_store_count_from_zero() {
         let (mut minutes, now) = (Minutes::default(), Instant::now());
         for entered in [1_000, 1_010, 3, 5] {
-            minutes.take(&totals(entered), 6_000, now);
+            minutes.take(&totals(entered), 6_000, (0, now));
         }
         assert_eq!(minutes.last(1)[0].entered, 10 + 3 + 2);
     }
@@ -149,12 +231,12 @@ mod tests {
     fn a_clock_that_steps_keeps_order_and_limit() {
         let (mut minutes, now) = (Minutes::default(), Instant::now());
         for (step, unix_s) in [6_000, 60, 6_001, 9_000].into_iter().enumerate() {
-            minutes.take(&totals(step as u64), unix_s, now);
+            minutes.take(&totals(step as u64), unix_s, (step as u64, now));
         }
         let shown: Vec<_> = minutes.last(MINUTES).iter().map(|m| (m.at_s, m.entered)).collect();
         assert_eq!(shown, [(6_000, 2), (9_000, 1)], "minutes without totals are left out");
         for minute in 0..2 * MINUTES as u64 {
-            minutes.take(&totals(9), 12_000 + 60 * minute, now);
+            minutes.take(&totals(9), 12_000 + 60 * minute, (60_000 * minute, now));
         }
         assert_eq!(minutes.last(usize::MAX).len(), MINUTES);
     }

@@ -11,7 +11,7 @@ use std::{
 use rustix::fs::{Access, access};
 
 use super::{
-    super::{idle_routes, unknown_variables},
+    super::{contradictions, idle_routes, unknown_variables},
     report::{CONFIG, MACHINE, Report},
 };
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     stores::StoreSettings,
 };
 
-const REFUSED: &str = "a server with it does not start";
+pub(super) const REFUSED: &str = "a server with it does not start";
 
 /// Checks what else a start would find. `read` is what came of reading the keys.
 pub(super) fn check(config: &Config, read: &Result<Keys, KeyFault>, report: &mut Report) {
@@ -54,6 +54,14 @@ pub(super) fn check(config: &Config, read: &Result<Keys, KeyFault>, report: &mut
         report.problem(CONFIG, fault.to_string(), REFUSED, "correct it, or leave wait.templates_dir out");
     }
     targets(config, report);
+    for said in contradictions(config) {
+        report.unknown(
+            CONFIG,
+            said,
+            "people who ask when they are told to are refused",
+            "raise the limit, or keep it if no client is an app that polls",
+        );
+    }
     for said in idle_routes(config) {
         report.unknown(CONFIG, said, "what is behind the route is not protected", "correct the path");
     }

@@ -62,8 +62,10 @@ pub(in crate::http) struct Now {
     /// People inside, where the policy limits them.
     #[schema(required)]
     inside: Option<u64>,
-    /// Entries of the last 60 s.
+    /// Entries of the last 60 s: never more than entered in any 60 s, and by up to a second's entries fewer.
     entered_last_minute: u64,
+    /// Of how many of these 60 s this server knows the entries. Fewer than 60 only soon after its start.
+    entered_seen_s: u64,
     /// The expected wait of somebody who joins now, in seconds; null while nobody may enter.
     #[schema(required)]
     eta_s: Option<u64>,
@@ -73,7 +75,7 @@ pub(in crate::http) struct Now {
 }
 
 impl Now {
-    pub(in crate::http) fn of(view: Option<&OperatorView>, entered_last_minute: u64) -> Self {
+    pub(in crate::http) fn of(view: Option<&OperatorView>, last_minute: stats::LastMinute) -> Self {
         let Some(view) = view else { return Self { stale: true, ..Self::default() } };
         let (tally, eta) = (view.tally(), view.wait(Standing::Last, view.policy()));
         Self {
@@ -86,7 +88,8 @@ impl Now {
             slots_offered: tally.slots_offered,
             slots_used: tally.slots_used,
             inside: view.occupancy().map(|people| people.inside),
-            entered_last_minute,
+            entered_last_minute: last_minute.entered,
+            entered_seen_s: last_minute.seen_s,
             eta_s: eta.map(seconds),
             eta_range_s: eta.map(|eta| [eta.low_ms / 1_000, eta.high_ms.div_ceil(1_000)]),
         }
@@ -188,6 +191,8 @@ pub(in crate::http) struct ChangeShape {
     pub(in crate::http) before: Option<DefinitionShape>,
     /// How the change affects the waits, as of now.
     pub(in crate::http) etas: Vec<EtaChange>,
+    /// Which fields of the new definition contradict each other. The change is made nevertheless.
+    pub(in crate::http) warnings: Vec<String>,
 }
 
 /// One minute of a zone.

@@ -3,7 +3,7 @@
 //! Invariants: a change is a compare-and-set by `If-Match`, all of it or nothing. A dry run makes the same checks, and
 //! stops before the editor.
 
-use admission::{Definition, Departure, Leaver as LeavingVisitor, Proof, ZoneId};
+use admission::{Definition, Departure, Leaver as LeavingVisitor, Policy, Proof, ZoneId};
 use axum::extract::{RawQuery, State};
 use gate::{
     OperatorView, Refusal,
@@ -314,7 +314,7 @@ impl AdminState {
             id: zone.to_string(),
             etag: definition.etag(),
             definition: definition.into(),
-            now: Now::of(view.as_ref(), self.stats.entered_last_minute(number)),
+            now: Now::of(view.as_ref(), self.stats.last_minute(number)),
             trend: trend.map(|count| self.stats.minutes(number, count).iter().map(Into::into).collect()),
         }
     }
@@ -349,6 +349,7 @@ impl AdminState {
             zone: change.after.as_ref().map(|definition| self.zone_shape(zone, definition, None)),
             before: change.before.as_ref().map(Into::into),
             etas: before.map_or_else(Vec::new, |before| EtaChange::all(before, policy)),
+            warnings: policy.and_then(Policy::contradiction).into_iter().collect(),
         };
         // After a dry run there is no new definition to be changed by its tag.
         let tag = change.after.as_ref().filter(|_| !dry_run).map(etag);
