@@ -74,7 +74,9 @@ fn examine(setup: &Setup, args: &[String], shell: &str) -> Report {
         let parts: Vec<String> = line.split('\t').map(str::to_owned).collect();
         parts.try_into().unwrap_or_else(|_| panic!("five parts: {line:?}"))
     };
-    Report { code: status.code(), lines: text.lines().map(line).collect() }
+    let mut lines = text.lines();
+    assert_eq!(lines.next(), Some("STATE\tWHERE\tFOUND\tWHY\tTO DO"), "a heading");
+    Report { code: status.code(), lines: lines.map(line).collect() }
 }
 
 /// The report about one Redis, with a sound configuration.
@@ -141,6 +143,11 @@ pub(crate) fn dangers_of_servers_are_found() {
         alone.command(&[&["ACL", "SETUSER", user, "on", ">word"], rights].concat());
         about(&alone.url().replace("://", &format!("://{user}:word@"))).has_problem(problem);
     }
+    // A user who may not even ask how the server is.
+    alone.command(&["ACL", "SETUSER", "blind", "on", ">word", "~*", "&*", "+@all", "-info"]);
+    let report = about(&alone.url().replace("://", "://blind:word@"));
+    report.has_problem("INFO is refused: NOPERM");
+    report.has_problem("the user may not: INFO");
     // Weir's own user has all rights, and cannot read the configuration.
     let rules = fs_rules();
     let words: Vec<&str> =
@@ -157,6 +164,61 @@ pub(crate) fn dangers_of_servers_are_found() {
     let url = alone.url();
     alone.kill();
     about(&url).has_problem("does not answer");
+}
+
+/// A store that does not work is a problem, and the report says of what: a script that never ends, a command that is not there, a
+/// certificate that is wanted.
+pub(crate) fn a_store_that_does_not_work_is_a_problem() {
+    let renamed = saving().arg(&["--rename-command", "SETRANGE", "", "--rename-command", "GETBIT", "other"]);
+    let report = about(&Standalone::start_with(&renamed).url());
+    report.has_problem("the server does not have: GETBIT");
+    report.has_problem("SETRANGE");
+
+    let busy = Standalone::start_with(&saving().arg(&["--busy-reply-threshold", "1"]));
+    let mut looping = TcpStream::connect(("127.0.0.1", busy.port())).expect("the server listens");
+    looping.write_all(b"EVAL \"while true do end\" 0\r\n").expect("the server reads");
+    eventually("the script runs", || {
+        let report = about(&busy.url());
+        let found =
+            report.found("problem").into_iter().any(|found| found.starts_with("INFO is refused: BUSY"));
+        (found && report.code == Some(1)).then_some(())
+    });
+    drop(busy);
+
+    let root = Root::new();
+    let (dir, pair) = (tempfile::tempdir().expect("a directory"), root.certify(2_099));
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        fs::write(&path, text).expect("the directory takes files");
+        path.to_str().expect("UTF-8").to_owned()
+    };
+    let (ca, chain, key) = (file("ca", &root.pem()), file("crt", &pair.chain), file("key", &pair.key));
+    let files = ["--tls-cert-file", &chain, "--tls-key-file", &key, "--tls-ca-cert-file", &ca];
+    let server = Standalone::start_with(&saving().arg(&files).tls());
+    let setup = Setup::new("");
+    let with = |ca: &str| {
+        let mut args = sound(&setup);
+        args.extend([format!("--store={}", server.url()), format!("--redis-ca-file={ca}")]);
+        (examine(&setup, &args, ""), args)
+    };
+    with(&ca).0.has_problem("perhaps it demands a client certificate");
+
+    // A file of authorities without one is refused wherever it is named.
+    let empty = file("empty", "");
+    let (report, args) = with(&empty);
+    report.has_problem("holds no certificate of an authority");
+    for word in ["check-config", "serve"] {
+        let mut command = Command::new(binary());
+        let Output { status, stderr, .. } = without_variables(command.arg(word).args(&args))
+            .current_dir(dir.path())
+            .output()
+            .expect("the binary runs");
+        let said = String::from_utf8_lossy(&stderr);
+        assert!(
+            !status.success() && said.contains("holds no certificate of an authority"),
+            "{word}: {status} {said}"
+        );
+    }
 }
 
 /// The rules of Weir's user, without comments.

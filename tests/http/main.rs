@@ -160,6 +160,7 @@ fn together() -> Vec<Trial> {
         doctor::what_a_start_needs_is_there,
         doctor::servers_with_other_keys_are_found,
         doctor::wrong_clocks_are_found,
+        doctor::a_store_that_does_not_work_is_a_problem,
         restart::a_rolling_restart_loses_nobody,
         origins::a_foreign_page_takes_and_leaves_no_place,
         life::token_in_wait_resumes,

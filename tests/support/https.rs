@@ -55,6 +55,11 @@ impl Root {
         Self(CertifiedIssuer::self_signed(params, key).expect("a certificate"))
     }
 
+    /// Its own certificate.
+    pub(crate) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
     /// A certificate of the server that expires at the start of that year.
     pub(crate) fn certify(&self, year: i32) -> Pair {
         self.certify_between(1_975, year)

@@ -14,15 +14,16 @@ use super::{
 };
 use crate::address::{Address, Settings, Topology};
 
-/// Returns those of the commands in ARGV, each with plausible arguments, that the user who asks may not run. It runs none of
-/// them.
-const REFUSED: &str = "local refused = {}
+/// Returns those of the commands in ARGV, each with plausible arguments, that the user who asks may not run, and those that the
+/// server does not have. It runs none of them.
+const REFUSED: &str = "local refused, missing = {}, {}
 for _, line in ipairs(ARGV) do
   local words = {}
   for word in string.gmatch(line, '%S+') do words[#words + 1] = word end
-  if not redis.acl_check_cmd(unpack(words)) then refused[#refused + 1] = line end
+  local known, may = pcall(redis.acl_check_cmd, unpack(words))
+  if not known then missing[#missing + 1] = line elseif not may then refused[#refused + 1] = line end
 end
-return refused";
+return { refused, missing }";
 
 /// A question. None of them changes anything.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ pub enum Question<'a> {
     ClusterInfo,
     /// `CONFIG GET` of one setting.
     Setting(&'static str),
-    /// Which of these commands the user may not run.
+    /// Which of these commands the user may not run, and which ones the server does not have: two lists.
     Refused(&'a [String]),
     /// `SENTINEL MASTER`: what a Sentinel knows about the primary of a service.
     Service(&'a str),

@@ -7,9 +7,11 @@
 //! | `start` | what a start needs: keys, addresses, directories |
 //! | `redis` | a store in Redis: one look at all servers of a cell |
 //! | `rights` | the commands that Weir's user of Redis needs |
+//! | `answers` | what a server of Redis answers, or why it does not |
 //!
 //! Invariant: the doctor changes nothing, neither in the store nor in the data directory.
 
+mod answers;
 mod machine;
 mod redis;
 mod report;
@@ -40,18 +42,24 @@ pub(super) fn run(config: &Config, open_files: u64) -> Result<ExitCode, Failure>
     start::check(config, &keys, &mut report);
     match &config.store {
         StoreSettings::Memory => machine::check_embedded(config, &mut report),
-        StoreSettings::Redis(settings) => on_this_thread(async {
-            let seal_keys = keys.as_ref().map(|keys| fingerprints(&keys.seals)).unwrap_or_default();
-            for cell in stores::cells(settings)?.all() {
-                let connection = stores::connection(settings, &cell.health().name)?;
-                let (address, connection) = connection.expect("the cells are those of these settings");
-                let inspector = Inspector::new(&address, &connection);
-                let durability = settings.durability;
-                let cell = redis::Cell { cell, address: &address, durability, seal_keys: &seal_keys };
-                redis::check(&cell, &inspector, &mut report).await;
+        StoreSettings::Redis(settings) => {
+            // What keeps a server from starting is a line of the report, like all else.
+            let looked = on_this_thread(async {
+                let seal_keys = keys.as_ref().map(|keys| fingerprints(&keys.seals)).unwrap_or_default();
+                for cell in stores::cells(settings)?.all() {
+                    let connection = stores::connection(settings, &cell.health().name)?;
+                    let (address, connection) = connection.expect("the cells are those of these settings");
+                    let inspector = Inspector::new(&address, &connection);
+                    let durability = settings.durability;
+                    let cell = redis::Cell { cell, address: &address, durability, seal_keys: &seal_keys };
+                    redis::check(&cell, &inspector, &mut report).await;
+                }
+                Ok(())
+            });
+            if let Err(Failure { line, .. }) = looked {
+                report.problem(report::CONFIG, line, start::REFUSED, "correct it");
             }
-            Ok(())
-        })?,
+        }
     }
     let pretty = io::stdout().is_terminal();
     print(&report.text(pretty));

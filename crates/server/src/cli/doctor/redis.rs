@@ -15,7 +15,11 @@ use store::redis::{
     },
 };
 
-use super::{report::Report, rights};
+use super::{
+    answers::{HostPort, refusal, text, with_cause},
+    report::Report,
+    rights,
+};
 use crate::{clock::unix_ms, servers::strangers};
 
 /// How far clocks may be apart: the time by which a zone's clock tolerates a slow call.
@@ -44,8 +48,6 @@ pub(super) struct Cell<'a> {
     /// Our own, as [`crate::keys::fingerprints`] names them; empty if they cannot be read.
     pub(super) seal_keys: &'a [String],
 }
-
-type HostPort = (String, u16);
 
 /// A server that answers.
 struct Server {
@@ -93,14 +95,6 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
 }
 
-fn text(value: &Value) -> Option<String> {
-    match value {
-        Value::Bytes(bytes) => Some(String::from_utf8_lossy(bytes).into_owned()),
-        Value::Int(number) => Some(number.to_string()),
-        _ => None,
-    }
-}
-
 /// Checks a cell.
 pub(super) async fn check(cell: &Cell<'_>, inspector: &Inspector, report: &mut Report) {
     let name = format!("cell {}", cell.cell.health().name);
@@ -109,7 +103,7 @@ pub(super) async fn check(cell: &Cell<'_>, inspector: &Inspector, report: &mut R
         Err(why) => {
             return report.problem(
                 &name,
-                format!("does not answer: {why}"),
+                format!("does not answer: {}", with_cause(why, cell.address.tls)),
                 "nobody enters and nobody gets a place while the store is away",
                 "start Redis, or correct store, user and password",
             );
@@ -120,11 +114,11 @@ pub(super) async fn check(cell: &Cell<'_>, inspector: &Inspector, report: &mut R
     }
     let (mut all, mut primary_count) = (Vec::new(), 0);
     for host in primaries {
-        let Some(primary) = look(&name, host, inspector, report).await else { continue };
+        let Some(primary) = look(&name, cell, host, inspector, report).await else { continue };
         primary_count += 1;
         let mut group = vec![primary];
         for (host, _) in group[0].replicas() {
-            group.extend(look(&name, host, inspector, report).await);
+            group.extend(look(&name, cell, host, inspector, report).await);
         }
         check_group(cell, &group, inspector, report).await;
         all.append(&mut group);
@@ -174,23 +168,28 @@ async fn check_keys(cell_name: &str, cell: &Cell<'_>, report: &mut Report) {
 }
 
 /// Asks a server how it is.
-async fn look(cell: &str, host: HostPort, inspector: &Inspector, report: &mut Report) -> Option<Server> {
-    let place = format!("{cell} {}:{}", host.0, host.1);
+async fn look(
+    cell_name: &str,
+    cell: &Cell<'_>,
+    host: HostPort,
+    inspector: &Inspector,
+    report: &mut Report,
+) -> Option<Server> {
+    let place = format!("{cell_name} {}:{}", host.0, host.1);
     match inspector.ask(&host, Question::Info).await {
         Ok(Ok(answer)) => Some(Server { host, place, info: text(&answer).unwrap_or_default() }),
         Ok(Err(why)) => {
-            report.unknown(
-                &place,
-                format!("INFO is refused: {why}"),
-                "most checks read INFO, and Weir's scripts need it, too",
-                "give the user the rights of deploy/redis/weir.acl",
-            );
+            let (matters, advice) = refusal(&why);
+            report.problem(&place, format!("INFO is refused: {why}"), matters, advice);
+            if why.starts_with("NOPERM") {
+                rights::check(cell.address.topology, &host, &place, inspector, report).await;
+            }
             None
         }
         Err(why) => {
             report.problem(
                 &place,
-                format!("does not answer: {why}"),
+                format!("does not answer: {}", with_cause(why, cell.address.tls)),
                 "without this server, the others carry its part, or nobody does",
                 "start it, and look at its log",
             );
@@ -345,24 +344,7 @@ async fn check_server(cell: &Cell<'_>, server: &Server, inspector: &Inspector, r
             "look at the disk and at the server's log",
         );
     }
-    let why = "without a right, a script fails in the middle of an event";
-    let advice = "give the user the rights of deploy/redis/weir.acl";
-    let needed = rights::needed(cell.address.topology == Topology::Cluster);
-    match inspector.ask(&server.host, Question::Refused(&needed)).await {
-        Ok(Ok(Value::Array(refused))) => {
-            let names: Vec<_> = refused.iter().filter_map(text).collect();
-            let found = match &names[..] {
-                [] => format!("the user has the {} rights that it needs", needed.len()),
-                some => format!("the user may not: {}", some.join("; ")),
-            };
-            report.judge(names.is_empty(), place, found, why, advice);
-        }
-        Ok(Err(reason)) if reason.starts_with("NOPERM") => {
-            report.problem(place, format!("the user may not run scripts: {reason}"), why, advice);
-        }
-        Ok(Ok(_)) => report.unknown(place, "the answer about rights is unknown", why, advice),
-        Ok(Err(reason)) | Err(reason) => report.unknown(place, format!("rights: {reason}"), why, advice),
-    }
+    rights::check(cell.address.topology, &server.host, place, inspector, report).await;
 }
 
 fn check_versions(cell: &str, all: &[Server], report: &mut Report) {

@@ -101,11 +101,12 @@ impl Report {
         self.0.iter().filter(|finding| finding.state == State::Problem).count()
     }
 
-    /// The report. `pretty` is for a terminal; otherwise each line has state, place, what was found, why it matters, and
+    /// The report. `pretty` is for a terminal; otherwise there is a heading, and each line has state, place, what was found, why it matters, and
     /// what to do, with tabs between them.
     pub(super) fn text(&self, pretty: bool) -> String {
         let mut out = String::new();
         if !pretty {
+            out.push_str("STATE\tWHERE\tFOUND\tWHY\tTO DO\n");
             for Finding { state, place, found, why, advice } in &self.0 {
                 let written = writeln!(out, "{}\t{place}\t{found}\t{why}\t{advice}", state.word());
                 debug_assert!(written.is_ok(), "writing to a String does not fail");
@@ -146,6 +147,7 @@ mod tests {
         assert_eq!(
             lines.lines().collect::<Vec<_>>(),
             [
+                "STATE\tWHERE\tFOUND\tWHY\tTO DO",
                 "ok\tredis\tversion 7.0.15\tscripts need Redis 7\tnothing to do",
                 "problem\tredis 10.0.0.1:6379\tno replica  [2J\tit may die\tadd one",
                 "unknown\tx\tnot asked\tit matters\task",

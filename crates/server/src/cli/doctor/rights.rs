@@ -2,8 +2,21 @@
 //!
 //! Invariant: a test finds every command of `lua/` here, and every one in `deploy/redis/weir.acl`.
 
+use store::redis::{
+    address::Topology,
+    client::{
+        Value,
+        inspect::{Inspector, Question},
+    },
+};
+
+use super::{
+    answers::{HostPort, refusal, text},
+    report::Report,
+};
+
 /// A key that no zone has. It is named in questions, and never touched.
-pub(super) const SCRATCH: &str = "weir:v1:{doctor}:scratch";
+const SCRATCH: &str = "weir:v1:{doctor}:scratch";
 
 /// Commands with plausible arguments. `K` stands for [`SCRATCH`], and `L` for a key of a limit.
 const NEEDED: &[&str] = &[
@@ -48,7 +61,7 @@ const IN_A_CLUSTER: &[&str] = &["ASKING", "CLUSTER INFO", "CLUSTER SLOTS"];
 const OF_MESSAGES: &[&str] = &["SPUBLISH weir:v1:{zones}:changed x", "SSUBSCRIBE weir:v1:{zones}:changed"];
 
 /// The commands that are needed, with their arguments.
-pub(super) fn needed(in_a_cluster: bool) -> Vec<String> {
+fn needed(in_a_cluster: bool) -> Vec<String> {
     let more: &[&str] = if in_a_cluster { IN_A_CLUSTER } else { &[] };
     let all = NEEDED.iter().chain(more).chain(OF_MESSAGES);
     let word = |word: &str| match word {
@@ -57,6 +70,58 @@ pub(super) fn needed(in_a_cluster: bool) -> Vec<String> {
         other => other.to_owned(),
     };
     all.map(|line| line.split(' ').map(word).collect::<Vec<_>>().join(" ")).collect()
+}
+
+/// Whether the user may run what Weir needs, and whether the server has it.
+pub(super) async fn check(
+    topology: Topology,
+    host: &HostPort,
+    place: &str,
+    inspector: &Inspector,
+    report: &mut Report,
+) {
+    let why = "without a right, a script fails in the middle of an event";
+    let advice = "give the user the rights of deploy/redis/weir.acl";
+    let needed = needed(topology == Topology::Cluster);
+    match inspector.ask(host, Question::Refused(&needed)).await {
+        Ok(Ok(Value::Array(lists))) => {
+            let names = |at: usize| match lists.get(at) {
+                Some(Value::Array(lines)) => lines.iter().filter_map(text).collect(),
+                _ => Vec::new(),
+            };
+            let (refused, missing) = (names(0), names(1));
+            if !missing.is_empty() {
+                report.problem(
+                    place,
+                    format!("the server does not have: {}", missing.join("; ")),
+                    "without a command, a script fails in the middle of an event",
+                    "take rename-command out of its configuration, or use Redis 7.0 or newer",
+                );
+            }
+            if !refused.is_empty() {
+                report.problem(place, format!("the user may not: {}", refused.join("; ")), why, advice);
+            } else if missing.is_empty() {
+                report.ok(place, format!("the user has the {} rights that it needs", needed.len()), why);
+            }
+        }
+        Ok(Err(reason)) if reason.starts_with("BUSY") => {
+            let (why, advice) = refusal(&reason);
+            report.problem(place, format!("rights: {reason}"), why, advice);
+        }
+        Ok(Err(reason)) if reason.contains("unknown command") => {
+            report.problem(
+                place,
+                format!("the server cannot run scripts: {reason}"),
+                why,
+                "take rename-command out of its configuration",
+            );
+        }
+        Ok(Err(reason)) if reason.starts_with("NOPERM") => {
+            report.problem(place, format!("the user may not run scripts: {reason}"), why, advice);
+        }
+        Ok(Ok(_)) => report.unknown(place, "the answer about rights is unknown", why, advice),
+        Ok(Err(reason)) | Err(reason) => report.unknown(place, format!("rights: {reason}"), why, advice),
+    }
 }
 
 #[cfg(test)]
