@@ -149,6 +149,7 @@ fn together() -> Vec<Trial> {
         admin::the_command_line_asks_the_server,
         admin::statistics_are_of_what_happened,
         admin::a_drained_server_is_not_ready_and_can_come_back,
+        admin::refused_tokens_are_in_the_log,
         admin::no_open_door_beyond_the_loopback,
         admin::a_proxy_makes_nobody_admin,
         admin::strangers_keep_no_operator_out,

@@ -106,12 +106,14 @@ pub(super) async fn events(
     version: Version,
     target: Uri,
     headers: HeaderMap,
+    Client(from): Client,
 ) -> Result<Response, Problem> {
     // An operator who took the server out of service can still watch it.
     if state.lifecycle.is_stopping() {
         return Err(Problem::stopping());
     }
-    state.guard.load().admit(version, &target, &headers)?.needs(Role::Viewer)?;
+    let caller = state.guard.load().admit(version, &target, &headers);
+    caller.inspect_err(|problem| state.refusals.by_the_guard(from, problem))?.needs(Role::Viewer)?;
     let kinds = operators::kinds(query.as_deref())?;
     let permit = Arc::clone(&state.stream_permits).try_acquire_owned().map_err(|_| {
         let what =

@@ -28,7 +28,7 @@ struct Unnamed {
 
 impl Refusals {
     /// The guard refused a request from this address.
-    pub(super) fn by_the_guard(&self, from: IpAddr, problem: &Problem) {
+    pub(in crate::http) fn by_the_guard(&self, from: IpAddr, problem: &Problem) {
         if let Some(unnamed) = self.take(Instant::now()) {
             // The reason may hold a part of the request; as `Debug` it stays on its line.
             tracing::warn!(
