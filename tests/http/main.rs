@@ -44,6 +44,7 @@ mod reload;
 mod restart;
 mod routes;
 mod startup;
+mod store_logins;
 mod stream;
 mod tls;
 
@@ -211,6 +212,7 @@ fn together() -> Vec<Trial> {
         reload::what_operators_changed_wins_until_the_file_is_edited,
         keys::a_rotation_in_three_steps_loses_nobody,
         keys::mistakes_in_a_rotation_are_refused_or_reported,
+        store_logins::a_register_that_goes_back_is_reported,
         startup::faults_exit_64_with_one_line,
         startup::check_config_and_version,
         startup::readable_secrets_are_complained_of,

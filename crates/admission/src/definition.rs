@@ -44,6 +44,20 @@ impl Definition {
         tag.truncate(TAG_LEN);
         tag
     }
+
+    /// What is different in `new`, as in `mode auto -> hold`; empty where nothing is.
+    #[must_use]
+    pub fn changes(&self, new: &Self) -> Vec<String> {
+        let pairs = self.policy.fields().into_iter().zip(new.policy.fields());
+        let mut changes: Vec<_> = pairs
+            .filter(|(old, new)| old != new)
+            .map(|((name, old), (_, new))| format!("{name} {old} -> {new}"))
+            .collect();
+        if self.notice != new.notice {
+            changes.push(format!("{} -> {}", self.notice.sentence(), new.notice.sentence()));
+        }
+        changes
+    }
 }
 
 impl From<Policy> for Definition {

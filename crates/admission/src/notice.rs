@@ -51,6 +51,16 @@ impl Notice {
     /// The longest language tag, in characters.
     pub const LANGUAGE_LEN_MAX: usize = 35;
 
+    /// Its languages in words.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let languages: Vec<_> = self.0.keys().map(|language| &**language).collect();
+        match languages.as_slice() {
+            [] => "no notice".to_owned(),
+            some => format!("a notice in {}", some.join(", ")),
+        }
+    }
+
     /// Makes a notice of languages and texts. If a language comes twice, the later text counts. A line may end with a carriage return and
     /// a line feed; the carriage return is left out.
     ///

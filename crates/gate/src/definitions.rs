@@ -12,7 +12,7 @@ mod routes_file;
 
 use std::collections::BTreeMap;
 
-use admission::{Definition, FIELDS, Field, Notice, Policy, ZoneId};
+use admission::{Definition, FIELDS, Field, Policy, ZoneId};
 use serde::{Serialize, Serializer};
 
 pub use apply::{Applied, Outcome, apply};
@@ -68,33 +68,9 @@ pub fn definition_json(definition: &Definition) -> String {
 pub fn sentence(definition: &Definition) -> String {
     let mut said = definition.policy.sentence();
     if !definition.notice.is_empty() {
-        said.extend([", ", &notice(&definition.notice)]);
+        said.extend([", ", &definition.notice.sentence()]);
     }
     said
-}
-
-/// What differs between two definitions, as in `mode auto -> hold`; empty where nothing does.
-#[must_use]
-pub fn changes(old: &Definition, new: &Definition) -> Vec<String> {
-    let pairs = old.policy.fields().into_iter().zip(new.policy.fields());
-    let mut changes: Vec<_> = pairs
-        .filter(|(old, new)| old != new)
-        .map(|((name, old), (_, new))| format!("{name} {old} -> {new}"))
-        .collect();
-    if old.notice != new.notice {
-        changes.push(format!("{} -> {}", notice(&old.notice), notice(&new.notice)));
-    }
-    changes
-}
-
-/// A notice's languages.
-fn notice(notice: &Notice) -> String {
-    let languages: Vec<_> = notice.iter().map(|(language, _)| language).collect();
-    if languages.is_empty() {
-        "no notice".to_owned()
-    } else {
-        format!("a notice in {}", languages.join(", "))
-    }
 }
 
 /// How the zones of a file differ from the zones that a store keeps; empty where they do not.
@@ -103,13 +79,15 @@ pub fn differences(file: &[(ZoneId, Definition)], kept: &[(ZoneId, Definition)])
     let differs = |(zone, policy): &(ZoneId, Definition)| match kept.iter().find(|(other, _)| other == zone) {
         None => Some(format!("{zone} is not in the store")),
         Some((_, other)) if other == policy => None,
-        Some((_, other)) => Some(format!("{zone} has {} in the file", changes(other, policy).join(", "))),
+        Some((_, other)) => Some(format!("{zone} has {} in the file", other.changes(policy).join(", "))),
     };
     file.iter().filter_map(differs).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use admission::Notice;
+
     use super::*;
 
     /// Audit logs, zones.json and the replies of the admin API have this text, which other programs read.
@@ -157,7 +135,7 @@ mod tests {
         let only_entries = Policy { waits_per_minute_per_client: 0, ..policy };
         assert!(sentence(&only_entries.into()).ends_with("without a store, 60 entries a minute a client"));
         assert_eq!(
-            changes(&Definition::default(), &definition),
+            Definition::default().changes(&definition),
             [
                 "mode auto -> hold",
                 "admit_per_minute 10000 -> 600",

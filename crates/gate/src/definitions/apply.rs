@@ -7,7 +7,7 @@ use std::fmt;
 use admission::{Definition, ZoneId};
 use store::{Defined, Expected, Store, StoreError};
 
-use super::{changes, sentence};
+use super::sentence;
 use crate::cells::Cells;
 
 /// What happened to a zone that was applied.
@@ -74,7 +74,7 @@ async fn put<S: Store>(cells: &Cells<S>, zone: &ZoneId, wanted: &Definition) -> 
             Err(error) => return Outcome::Failed(error),
             Ok(Defined::Done(None)) => return Outcome::Created(wanted.clone()),
             Ok(Defined::Done(Some(old))) if old == *wanted => return Outcome::Unchanged,
-            Ok(Defined::Done(Some(old))) => return Outcome::Changed(changes(&old, wanted)),
+            Ok(Defined::Done(Some(old))) => return Outcome::Changed(old.changes(wanted)),
             Ok(Defined::Otherwise(None)) => Expected::Absent,
             Ok(Defined::Otherwise(Some(_))) => Expected::Any,
         };

@@ -73,6 +73,43 @@ impl Register {
         self.rev != 0 && (life < of || (life == of && self.rev > other.rev))
     }
 
+    /// What changes if `earlier` takes the place of this one.
+    fn changes(&self, earlier: &Self) -> Vec<String> {
+        let zones =
+            self.zones.keys().chain(earlier.zones.keys().filter(|zone| !self.zones.contains_key(*zone)));
+        let changes = zones.filter_map(|zone| match (self.zones.get(zone), earlier.zones.get(zone)) {
+            (Some(now), Some(then)) if now == then => None,
+            (Some(now), Some(then)) => Some(format!("{zone} has {}", now.changes(then).join(", "))),
+            (_, None) => Some(format!("{zone} is not in it")),
+            (None, _) => Some(format!("{zone} is in it again")),
+        });
+        let mut changes: Vec<String> = changes.collect();
+        if self.routes != earlier.routes {
+            changes.push("the routes differ".to_owned());
+        }
+        changes
+    }
+
+    /// Says that `earlier` takes the place of this one, if it began before: a backup was restored, or a server of Redis is back that was
+    /// replaced by an empty one. It is right by the rule, and it may be what nobody wants any more.
+    fn warn_of_earlier(&self, earlier: &Self) {
+        const NAMED: usize = 10;
+        if self.rev / LIFE <= earlier.rev / LIFE {
+            return;
+        }
+        let mut changes = self.changes(earlier);
+        let more = changes.len().saturating_sub(NAMED);
+        changes.truncate(NAMED);
+        if more > 0 {
+            changes.push(format!("and {more} more"));
+        }
+        let changes = if changes.is_empty() { "no zone differs".to_owned() } else { changes.join("; ") };
+        tracing::error!(
+            "the register of zones in Redis went back to one that began earlier, as when a backup is restored, and that one is in \
+             force now: {changes}. If that is not meant, change the zones: in the console, or by weir zones apply FILE"
+        );
+    }
+
     fn args(&self, wanted: &'static str, zones: &[(ZoneId, Definition)]) -> Vec<Bytes> {
         let mut args = vec![text(self.rev), Bytes::from_static(wanted.as_bytes())];
         for (zone, definition) in zones {
@@ -139,6 +176,7 @@ impl<C: Client> Redis<C> {
         let register = before.read(reply, wanted == "all")?;
         let mut kept = lock(&self.register);
         if !kept.is_after(&register) {
+            kept.warn_of_earlier(&register);
             kept.clone_from(&register);
         }
         Ok(register)
