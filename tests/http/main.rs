@@ -47,6 +47,7 @@ mod startup;
 mod store_logins;
 mod stream;
 mod tls;
+mod troubles;
 
 use libtest_mimic::{Arguments, Trial};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -67,7 +68,8 @@ fn main() {
     }
     let alone = Arguments { test_threads: Some(1), ..args.clone() };
     args.test_threads.get_or_insert(AT_ONCE);
-    let conclusions = [libtest_mimic::run(&args, together()), libtest_mimic::run(&alone, by_themselves())];
+    let together = together().into_iter().chain(troubles::all()).collect();
+    let conclusions = [libtest_mimic::run(&args, together), libtest_mimic::run(&alone, by_themselves())];
     conclusions.iter().for_each(libtest_mimic::Conclusion::exit_if_failed);
 }
 
