@@ -4,8 +4,8 @@ use std::{fs, path::Path};
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use redis_script::{
-    address::{Library, Settings},
-    client::Value,
+    address::{Address, Identity, Library, Login, Password, Settings},
+    client::{AnyClient, Value},
 };
 use tempfile::TempDir;
 
@@ -20,6 +20,9 @@ with_both!(
     certificates,
     certificates_in_a_cluster,
     other_certificates_are_refused,
+    certificates_of_clients,
+    sentinels_with_their_own_login,
+    password_is_replaced,
 );
 
 async fn user_and_password(library: Library) {
@@ -85,6 +88,13 @@ impl Certificates {
         Settings { ca_pem: Some(self.ca_pem.clone().into_bytes()), ..settings }
     }
 
+    /// The server's certificate serves as one of a client, too.
+    fn with_identity(&self, settings: Settings) -> Settings {
+        let read = |name: &str| fs::read(self.dir.path().join(name)).expect("written before");
+        let identity = Identity { certificate_pem: read("crt"), key_pem: read("key") };
+        Settings { identity: Some(identity), ..self.settings(settings) }
+    }
+
     fn options(&self) -> Options {
         let path = |name: &str| Path::join(self.dir.path(), name).to_str().expect("UTF-8").to_owned();
         Options::new()
@@ -126,4 +136,63 @@ async fn other_certificates_are_refused(library: Library) {
     // The system's CAs do not know it either.
     let refused = try_connect(&server.url(), &impatient(library)).await.map(drop);
     assert_away(&refused, "ertificate");
+}
+
+/// Redis asks its clients for certificates of the same CA.
+async fn certificates_of_clients(library: Library) {
+    let (theirs, others) = (Certificates::make(), Certificates::make());
+    let server = Standalone::start_with(&theirs.options().arg(&["--tls-auth-clients", "yes"]));
+    let client = connect(&server.url(), &theirs.with_identity(settings(library))).await;
+    assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
+    let without = try_connect(&server.url(), &theirs.settings(impatient(library))).await.map(drop);
+    assert_away(&without, "");
+    let wrong = Settings {
+        ca_pem: Some(theirs.ca_pem.clone().into_bytes()),
+        ..others.with_identity(impatient(library))
+    };
+    assert_away(&try_connect(&server.url(), &wrong).await.map(drop), "");
+}
+
+/// The servers have one password, and the Sentinels another one, or a user.
+async fn sentinels_with_their_own_login(library: Library) {
+    let primary = Standalone::start();
+    primary.command(&["CONFIG", "SET", "requirepass", "servers"]);
+    let knows = "sentinel auth-pass main servers\n";
+    let login = |user: Option<&str>, password| Login {
+        user: user.map(str::to_owned),
+        password: Password::new(password),
+    };
+    for (rules, right, wrong) in [
+        ("requirepass sentinels\n", login(None, "sentinels"), login(None, "servers")),
+        (
+            "requirepass other\nuser weir on >sentinels +@all\n",
+            login(Some("weir"), "sentinels"),
+            login(Some("weir"), "other"),
+        ),
+    ] {
+        let sentinel = Standalone::sentinel_with("main", &primary, &format!("{knows}{rules}"));
+        let url = format!("redis-sentinel://:servers@127.0.0.1:{}?service=main", sentinel.port());
+        let with = |login| Settings { sentinel: login, ..impatient(library) };
+        let client = connect(&url, &Settings { sentinel: Some(right), ..settings(library) }).await;
+        count(&client, "a").await.expect("the primary is found");
+        assert_away(&try_connect(&url, &with(Some(wrong))).await.map(drop), "WRONGPASS");
+        assert_away(&try_connect(&url, &with(None)).await.map(drop), "WRONGPASS");
+    }
+}
+
+/// Redis gets another password. Connections that are open stay open; later ones use what the password was replaced by.
+async fn password_is_replaced(library: Library) {
+    let server = Standalone::start();
+    server.command(&["ACL", "SETUSER", "weir", "on", ">first", "~*", "+@all"]);
+    let url = server.url().replace("://", "://weir:first@");
+    let address = Address::parse(&url).expect("an address");
+    let client = AnyClient::connect(&address, &settings(library)).await.unwrap_or_else(|why| panic!("{why}"));
+    assert_eq!(count(&client, "a").await, Ok(Value::Int(1)));
+    server.command(&["ACL", "SETUSER", "weir", "resetpass", ">second"]);
+    assert_eq!(count(&client, "a").await, Ok(Value::Int(2)));
+    let close = || server.command(&["CLIENT", "KILL", "USER", "weir"]);
+    close();
+    assert_away(&count(&client, "a").await, "WRONGPASS");
+    address.password.expect("it has one").replace(&Password::new("second"));
+    crate::count_at_last(&client, "a").await;
 }

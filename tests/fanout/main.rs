@@ -34,7 +34,7 @@ use server::{
     config::{self, Config},
     fanout::{self, AnyTransport, Fanout, SenderId},
     metrics::{FanoutMeter, Metrics},
-    stores::{self, StoreSettings},
+    stores::{self, Connections, StoreSettings},
 };
 use store::{StoreError, redis::Redis};
 use tokio::{
@@ -65,7 +65,7 @@ fn config(store: &str, fanout: &str) -> Config {
 
 fn cells(config: &Config) -> Arc<Cells<Redis>> {
     let StoreSettings::Redis(redis) = &config.store else { panic!("it names a Redis") };
-    Arc::new(stores::cells(redis).expect("no files to read"))
+    Arc::new(Connections::read(redis).expect("no files to read").cells())
 }
 
 /// A server as `weir serve` assembles it, without HTTP.

@@ -214,6 +214,8 @@ fn together() -> Vec<Trial> {
         reload::what_operators_changed_wins_until_the_file_is_edited,
         keys::a_rotation_in_three_steps_loses_nobody,
         keys::mistakes_in_a_rotation_are_refused_or_reported,
+        store_logins::a_password_file_is_read_again,
+        store_logins::wrong_logins_end_the_start,
         store_logins::a_register_that_goes_back_is_reported,
         startup::faults_exit_64_with_one_line,
         startup::check_config_and_version,

@@ -1,14 +1,103 @@
-//! A store in Redis whose past changes.
+//! The logins at a store in Redis, and a store whose past changes.
+
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+
+use rustix::process::Signal;
 
 use crate::{
     app::body,
     clock::eventually,
+    https::Root,
     redis::Standalone,
     weir::{Setup, Weir, zone},
 };
 
+/// Writes a file that only this user may read.
+fn private(dir: &Path, name: &str, text: &str) {
+    let path = dir.join(name);
+    fs::write(&path, text).expect("the temporary directory takes files");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("our own file");
+}
+
 fn join(weir: &Weir) -> u16 {
     weir.post("/traffic/wait", &body("Z", None)).status
+}
+
+/// Redis gets another password, and the file is changed afterwards. Connections of before go on; new ones use the new password after
+/// SIGHUP. A file that cannot be used changes nothing.
+pub(crate) fn a_password_file_is_read_again() {
+    let redis = Standalone::start();
+    let sets = |password: &str| {
+        redis.command(&[
+            "ACL",
+            "SETUSER",
+            "weir",
+            "reset",
+            "on",
+            &format!(">{password}"),
+            "~*",
+            "&*",
+            "+@all",
+        ]);
+    };
+    sets("word-of-before");
+    let file = "[redis]\nuser = \"weir\"\npassword_file = \"redis.password\"\n";
+    let setup = Setup::new(&format!("store = \"{}\"\n{file}{}", redis.url(), zone("Z", 60, "")));
+    private(setup.dir(), "redis.password", "word-of-before\n");
+    let weir = setup.start();
+    assert_eq!(join(&weir), 200);
+    let reload = |wanted: &str| {
+        let before = weir.log().len();
+        weir.signal(Signal::HUP);
+        eventually(wanted, || weir.log()[before..].contains(wanted).then_some(()));
+    };
+    private(weir.setup().dir(), "redis.password", "\n");
+    reload("redis.password: is empty; write the password into it (the configuration stays as it was)");
+    sets("word-of-now");
+    redis.command(&["CLIENT", "KILL", "USER", "weir"]);
+    eventually("it is refused", || (join(&weir) == 503).then_some(()));
+    eventually("why is told", || weir.admin_get("/readyz").text().contains("denied: ").then_some(()));
+    private(weir.setup().dir(), "redis.password", "word-of-now\n");
+    reload("new connections to the store use another password");
+    eventually("people join again", || (join(&weir) == 200).then_some(()));
+    assert!(!weir.log().contains("needs a restart"), "{}", weir.log());
+    assert!(!weir.log().contains("word-of-now"), "{}", weir.log());
+}
+
+/// Certificates and logins that do not fit end the start, with their file and what to do.
+pub(crate) fn wrong_logins_end_the_start() {
+    let (root, z) = (Root::new(), zone("Z", 60, ""));
+    let (pair, other) = (root.certify(2_100), root.certify(2_100));
+    let setup = Setup::new("");
+    private(setup.dir(), "cert.pem", &pair.chain);
+    private(setup.dir(), "other.pem", &other.key);
+    private(setup.dir(), "empty", "\n");
+    let both = "certificate_file = \"cert.pem\"\nkey_file";
+    for (store, of_redis, exit, wanted) in [
+        ("rediss://127.0.0.1:1", "certificate_file = \"cert.pem\"", 64, "redis.key_file is not set"),
+        ("rediss://127.0.0.1:1", &format!("{both} = \"other.pem\""), 64, "other.pem: is not the key"),
+        ("rediss://127.0.0.1:1", &format!("{both} = \"none.pem\""), 64, "none.pem: cannot be read"),
+        ("redis://127.0.0.1:1", "password_file = \"empty\"", 64, "empty: is empty"),
+        ("redis://127.0.0.1:1", "sentinel_password_file = \"empty\"", 64, "no store is found by Sentinels"),
+        (
+            "redis-sentinel://127.0.0.1:1?service=main",
+            "sentinel_user = \"weir\"",
+            64,
+            "redis.sentinel_password_file is not set",
+        ),
+        (
+            "redis-sentinel://127.0.0.1:1?service=main",
+            "sentinel_password_file = \"empty\"",
+            64,
+            "empty: is empty",
+        ),
+    ] {
+        setup.write_config(&format!("store = \"{store}\"\n[redis]\n{of_redis}\n{z}"));
+        let ended = setup.fail();
+        assert!(ended.log.contains(wanted), "{wanted} is not in {}", ended.log);
+        assert_eq!(ended.status.code(), Some(exit), "{}", ended.log);
+        assert_eq!(ended.log.lines().count(), 1, "{}", ended.log);
+    }
 }
 
 /// A backup of an earlier life of Redis is restored. Its zones are in force by the rule, and the log says loudly what went back.

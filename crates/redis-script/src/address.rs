@@ -4,6 +4,8 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+pub use crate::password::Password;
+
 /// The client library that carries the calls to Redis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Library {
@@ -36,7 +38,7 @@ pub struct Address {
     /// The ACL user. Without one, Redis uses `default`.
     pub user: Option<String>,
     /// The password, if one is set.
-    pub password: Option<String>,
+    pub password: Option<Password>,
     /// Whether connections use TLS.
     pub tls: bool,
     /// The name under which Sentinel knows the primary.
@@ -112,7 +114,7 @@ impl Address {
             (_, Some(_)) => return fault("only redis-sentinel takes parameters (?…): leave them out"),
             (_, None) => None,
         };
-        Ok(Self { topology, hosts, user, password, tls, service })
+        Ok(Self { topology, hosts, user, password: password.map(Password::new), tls, service })
     }
 }
 
@@ -207,6 +209,30 @@ impl fmt::Debug for Address {
     }
 }
 
+/// Who a client is, for servers that ask for a certificate.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The client's certificate and those above it, PEM.
+    pub certificate_pem: Vec<u8>,
+    /// Its key, PEM.
+    pub key_pem: Vec<u8>,
+}
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// A user with a password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Login {
+    /// The ACL user. Without one, Redis uses `default`.
+    pub user: Option<String>,
+    /// The password.
+    pub password: Password,
+}
+
 /// The settings of the connections to a Redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -214,6 +240,10 @@ pub struct Settings {
     pub library: Library,
     /// The CA certificates (PEM) that server certificates are checked against. Without them, the system's are used.
     pub ca_pem: Option<Vec<u8>>,
+    /// The certificate that connections with TLS show, if Redis asks for one.
+    pub identity: Option<Identity>,
+    /// The login at the Sentinels. Without it, they get the login of the address, and if they do not take that, none.
+    pub sentinel: Option<Login>,
     /// How long a connection attempt may take.
     pub connect_timeout: Duration,
     /// How long a call may take, without the time of [`Confirm`](crate::client::Confirm).
@@ -227,6 +257,8 @@ impl Default for Settings {
         Self {
             library: Library::default(),
             ca_pem: None,
+            identity: None,
+            sentinel: None,
             connect_timeout: Duration::from_secs(2),
             command_timeout: Duration::from_secs(2),
             max_in_flight: 4_096,
@@ -253,18 +285,21 @@ mod tests {
             .expect("it is an address");
         assert_eq!((address.topology, address.tls), (Topology::Cluster, true));
         assert_eq!(address.hosts, hosts(&[("a.example", 7000), ("::1", 7001)]));
-        assert_eq!((address.user.as_deref(), address.password.as_deref()), (Some("weir"), Some("p@ss:w/rd")));
+        assert_eq!(
+            (address.user.as_deref(), address.password),
+            (Some("weir"), Some(Password::new("p@ss:w/rd")))
+        );
 
         let address = Address::parse("redis-sentinel://:word@s1:26379,s2:26379?service=main")
             .expect("it is an address");
-        assert_eq!((address.user, address.password.as_deref()), (None, Some("word")));
+        assert_eq!((address.user, address.password), (None, Some(Password::new("word"))));
         assert_eq!((address.topology, address.service.as_deref()), (Topology::Sentinel, Some("main")));
     }
 
     #[test]
     fn a_password_may_contain_separators() {
         let address = Address::parse("redis://u:a/b?c@d@h:1").expect("it is an address");
-        assert_eq!(address.password.as_deref(), Some("a/b?c@d"));
+        assert_eq!(address.password, Some(Password::new("a/b?c@d")));
         assert_eq!(address.hosts, hosts(&[("h", 1)]));
     }
 

@@ -7,6 +7,7 @@
 
 pub mod address;
 pub mod client;
+mod password;
 
 pub use address::{Address, Library, Settings, Topology};
 pub use client::{AnyClient, Client, ClientError, Confirm, Script, Value};

@@ -104,6 +104,7 @@ async fn serve(
         grpc_listener,
         metrics,
         certificates,
+        logins,
         zones_changed,
         tasks,
     } = assemble(&config, &bus, audit).await?;
@@ -186,7 +187,7 @@ async fn serve(
     loop {
         tokio::select! {
             _ = signals.reload.recv() => {
-                let new = reload(&config, sources, &public, &admin, certificates.as_deref()).await;
+                let new = reload(&config, sources, &public, &admin, (certificates.as_deref(), logins.as_ref())).await;
                 bus.publish(Reloaded { ok: new.is_some() });
                 in_force = new.unwrap_or(in_force);
             }

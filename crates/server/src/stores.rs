@@ -15,7 +15,7 @@ use rustls::{
 };
 use store::redis::{
     Durability, Redis,
-    address::{Address, Library, Settings},
+    address::{Address, Identity, Library, Login, Password, Settings},
 };
 
 use crate::{
@@ -25,6 +25,7 @@ use crate::{
     },
     keys::{self, KeyFault},
     secret::Secret,
+    tls::TlsSettings,
 };
 
 /// Where lines are kept.
@@ -33,7 +34,7 @@ pub enum StoreSettings {
     /// In this process, journaled in the data directory.
     Memory,
     /// In Redis.
-    Redis(RedisSettings),
+    Redis(Box<RedisSettings>),
 }
 
 /// A Redis that keeps the zones of some tenants.
@@ -60,8 +61,14 @@ pub struct RedisSettings {
     pub password: Option<Secret>,
     /// The file with that password, if it is not given itself.
     pub password_file: Option<PathBuf>,
+    /// The user at the Sentinels.
+    pub sentinel_user: Option<String>,
+    /// The file with the password at the Sentinels, if they have their own.
+    pub sentinel_password_file: Option<PathBuf>,
     /// Certificates to check Redis against, instead of the system's.
     pub ca_file: Option<PathBuf>,
+    /// The certificate that Redis asks for, and its key.
+    pub identity: Option<TlsSettings>,
     /// When a call counts as done.
     pub durability: Durability,
     /// The most calls to a cell at the same time.
@@ -70,79 +77,150 @@ pub struct RedisSettings {
     pub command_timeout: Duration,
 }
 
-/// The cells that are configured. None of them is connected yet.
-///
-/// # Errors
-/// A [`KeyFault`] if the password or the certificates cannot be read.
-pub fn cells(redis: &RedisSettings) -> Result<Cells<Redis>, KeyFault> {
-    let (settings, addresses) = connections(redis)?;
-    let cells = redis.cells.iter().zip(addresses).map(|(cell, address)| {
-        let (settings, durability) = (settings.clone(), redis.durability);
-        Cell::new(&cell.name, cell.tenants.clone(), move || {
-            let (address, settings) = (address.clone(), settings.clone());
-            async move { Redis::connect(&address, &settings, durability).await }
-        })
-    });
-    Ok(Cells::new(cells.collect()))
+/// The logins of connections, as far as the settings for all addresses have them. A reload replaces the passwords.
+#[derive(Clone, Debug)]
+pub struct Logins {
+    servers: Option<Login>,
+    sentinels: Option<Login>,
 }
 
-/// The address of a cell, with its login, and the settings of connections to it. None if there is no such cell.
-///
-/// # Errors
-/// As [`cells`].
-pub fn connection(redis: &RedisSettings, cell: &str) -> Result<Option<(Address, Settings)>, KeyFault> {
-    let (settings, addresses) = connections(redis)?;
-    let found = redis.cells.iter().zip(addresses).find(|(of, _)| of.name == cell);
-    Ok(found.map(|(_, address)| (address, settings)))
-}
-
-/// The buckets of each cell. They have separate connections, so that a flood of joins does not delay the lines.
-///
-/// # Errors
-/// As [`cells`].
-pub fn buckets(redis: &RedisSettings) -> Result<Vec<Arc<Buckets>>, KeyFault> {
-    let (client, addresses) = connections(redis)?;
-    // If Redis does not answer, nobody is limited, so the timeout is shorter than that of calls about the line.
-    let limits = limiter::RedisSettings::default();
-    let client =
-        Settings { command_timeout: client.command_timeout.min(limits.client.command_timeout), ..client };
-    let settings = limiter::RedisSettings { client, prefix: "weir:limit:".to_owned(), ..limits };
-    let connect = |(address, cell): (Address, &CellSettings)| {
-        let (settings, cell) = (settings.clone(), cell.name.clone());
-        Arc::new(Buckets::new(move || {
-            let (address, settings, cell) = (address.clone(), settings.clone(), cell.clone());
-            async move {
-                let limiter = Limiter::in_redis(&address, &settings, OnFailure::Open).await;
-                limiter.inspect_err(|error| tracing::warn!(cell, %error, "joins are not limited yet")).ok()
+impl Logins {
+    /// Reads the files.
+    ///
+    /// # Errors
+    /// A [`KeyFault`] that names the file.
+    pub fn read(redis: &RedisSettings) -> Result<Self, KeyFault> {
+        let of_file = |path: &PathBuf| {
+            let text = keys::read_key(path)?;
+            match text.trim_end() {
+                "" => Err(KeyFault::Wrong {
+                    path: path.clone(),
+                    what: "is empty; write the password into it".into(),
+                }),
+                text => Ok(Password::new(text)),
             }
-        }))
-    };
-    Ok(addresses.into_iter().zip(&redis.cells).map(connect).collect())
+        };
+        let servers = match &redis.password {
+            Some(password) => Some(Password::new(password.reveal())),
+            None => redis.password_file.as_ref().map(of_file).transpose()?,
+        };
+        let sentinels = redis.sentinel_password_file.as_ref().map(of_file).transpose()?;
+        let of = |user: &Option<String>, password| Login { user: user.clone(), password };
+        Ok(Self {
+            servers: servers.map(|password| of(&redis.user, password)),
+            sentinels: sentinels.map(|password| of(&redis.sentinel_user, password)),
+        })
+    }
+
+    /// Uses the passwords of `new` for connections that are opened from now on. Returns whether anything changed. Another user needs
+    /// a restart, and the password belongs to the user.
+    pub fn take_over(&self, new: &Self) -> bool {
+        let mut changed = false;
+        for pair in [(&self.servers, &new.servers), (&self.sentinels, &new.sentinels)] {
+            if let (Some(now), Some(new)) = pair
+                && now.user == new.user
+                && now.password != new.password
+            {
+                now.password.replace(&new.password);
+                changed = true;
+            }
+        }
+        changed
+    }
 }
 
-/// The settings of all connections, and the address of each cell.
-fn connections(redis: &RedisSettings) -> Result<(Settings, Vec<Address>), KeyFault> {
-    let password = match (&redis.password, &redis.password_file) {
-        (Some(password), _) => Some(password.reveal().to_owned()),
-        (None, Some(path)) => Some(keys::read_secret(path)?.trim_end().to_owned()),
-        (None, None) => None,
-    };
-    let ca_pem = authorities(redis)?;
-    let settings = Settings {
-        library: redis.library,
-        ca_pem,
-        command_timeout: redis.command_timeout,
-        max_in_flight: redis.max_in_flight,
-        ..Settings::default()
-    };
-    let addresses = redis.cells.iter().map(|cell| {
-        let mut address = cell.address.clone();
-        // The user and password of an address win over the settings for all addresses.
-        address.user = address.user.or_else(|| redis.user.clone());
-        address.password = address.password.or_else(|| password.clone());
-        address
-    });
-    Ok((settings, addresses.collect()))
+/// The connections to the cells that are configured. None of them is open yet.
+pub struct Connections {
+    settings: Settings,
+    durability: Durability,
+    /// Each cell, with the address that has its login.
+    cells: Vec<(CellSettings, Address)>,
+    logins: Logins,
+}
+
+impl Connections {
+    /// Reads the passwords and certificates.
+    ///
+    /// # Errors
+    /// A [`KeyFault`] if one of them cannot be used.
+    pub fn read(redis: &RedisSettings) -> Result<Self, KeyFault> {
+        let logins = Logins::read(redis)?;
+        let identity = redis.identity.as_ref().map(TlsSettings::read_pem).transpose()?;
+        let settings = Settings {
+            library: redis.library,
+            ca_pem: authorities(redis)?,
+            identity: identity
+                .map(|(certificate_pem, key)| Identity { certificate_pem, key_pem: key.into_bytes() }),
+            sentinel: logins.sentinels.clone(),
+            command_timeout: redis.command_timeout,
+            max_in_flight: redis.max_in_flight,
+            ..Settings::default()
+        };
+        let cells = redis.cells.iter().map(|cell| {
+            let mut address = cell.address.clone();
+            // The user and password of an address win over the settings for all addresses.
+            address.user = address.user.or_else(|| redis.user.clone());
+            address.password =
+                address.password.or_else(|| logins.servers.clone().map(|login| login.password));
+            (cell.clone(), address)
+        });
+        Ok(Self { settings, durability: redis.durability, cells: cells.collect(), logins })
+    }
+
+    /// The cells.
+    #[must_use]
+    pub fn cells(&self) -> Cells<Redis> {
+        let cells = self.cells.iter().map(|(cell, address)| {
+            let (address, settings, durability) = (address.clone(), self.settings.clone(), self.durability);
+            Cell::new(&cell.name, cell.tenants.clone(), move || {
+                let (address, settings) = (address.clone(), settings.clone());
+                async move { Redis::connect(&address, &settings, durability).await }
+            })
+        });
+        Cells::new(cells.collect())
+    }
+
+    /// The addresses of the cells, in their order, each with its login.
+    pub fn addresses(&self) -> impl Iterator<Item = &Address> {
+        self.cells.iter().map(|(_, address)| address)
+    }
+
+    /// The settings of all connections.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The logins of all connections.
+    #[must_use]
+    pub fn logins(&self) -> Logins {
+        self.logins.clone()
+    }
+
+    /// The buckets of each cell. They have separate connections, so that a flood of joins does not delay the lines.
+    #[must_use]
+    pub fn buckets(&self) -> Vec<Arc<Buckets>> {
+        // If Redis does not answer, nobody is limited, so the timeout is shorter than that of calls about the line.
+        let limits = limiter::RedisSettings::default();
+        let client = Settings {
+            command_timeout: self.settings.command_timeout.min(limits.client.command_timeout),
+            ..self.settings.clone()
+        };
+        let settings = limiter::RedisSettings { client, prefix: "weir:limit:".to_owned(), ..limits };
+        let connect = |(cell, address): &(CellSettings, Address)| {
+            let (settings, address, cell) = (settings.clone(), address.clone(), cell.name.clone());
+            Arc::new(Buckets::new(move || {
+                let (address, settings, cell) = (address.clone(), settings.clone(), cell.clone());
+                async move {
+                    let limiter = Limiter::in_redis(&address, &settings, OnFailure::Open).await;
+                    limiter
+                        .inspect_err(|error| tracing::warn!(cell, %error, "joins are not limited yet"))
+                        .ok()
+                }
+            }))
+        };
+        self.cells.iter().map(connect).collect()
+    }
 }
 
 /// What carries messages between the servers of each cell, in the order of the cells. Empty if the fan-out is off. Must be
@@ -182,4 +260,25 @@ pub fn authorities(redis: &RedisSettings) -> Result<Option<Vec<u8>>, KeyFault> {
         ));
     }
     Ok(Some(pem))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_taken_over_with_its_user_only() {
+        let login =
+            |user: &str, word| Some(Login { user: Some(user.to_owned()), password: Password::new(word) });
+        let running = Logins { servers: login("weir", "before"), sentinels: None };
+        let in_use = running.servers.clone().expect("it has one").password;
+        for (new, changed, word) in [
+            (Logins { servers: login("other", "now"), sentinels: None }, false, "before"),
+            (Logins { servers: None, sentinels: login("weir", "now") }, false, "before"),
+            (Logins { servers: login("weir", "before"), sentinels: None }, false, "before"),
+            (Logins { servers: login("weir", "now"), sentinels: None }, true, "now"),
+        ] {
+            assert_eq!((running.take_over(&new), in_use.reveal().as_str()), (changed, word));
+        }
+    }
 }

@@ -58,20 +58,34 @@ impl TlsSettings {
     /// A [`KeyFault`] that names the file.
     pub fn read(&self) -> Result<Read, KeyFault> {
         let (chain, key) = (read_chain(&self.certificate)?, read_key(&self.key)?);
+        let certificate = self.pair(&chain, &key)?;
         let mut digest = blake3::Hasher::new();
         digest.update(&chain.len().to_le_bytes()).update(&chain).update(key.as_bytes());
-        let certificate = Certificate::from_pem(&chain, key.as_bytes()).map_err(|fault| match fault {
+        Ok(Read { certificate, digest: digest.finalize() })
+    }
+
+    /// Reads the texts of the files, for another library, which gets only a pair that fits.
+    ///
+    /// # Errors
+    /// A [`KeyFault`] that names the file.
+    pub fn read_pem(&self) -> Result<(Vec<u8>, String), KeyFault> {
+        let (chain, key) = (read_chain(&self.certificate)?, read_key(&self.key)?);
+        self.pair(&chain, &key)?;
+        Ok((chain, key))
+    }
+
+    fn pair(&self, chain: &[u8], key: &str) -> Result<Certificate, KeyFault> {
+        Certificate::from_pem(chain, key.as_bytes()).map_err(|fault| match fault {
             CertificateError::Chain(what) => KeyFault::Wrong { path: self.certificate.clone(), what },
             CertificateError::Key(what) => KeyFault::Wrong { path: self.key.clone(), what },
             CertificateError::NotAPair => {
                 let what = format!(
-                    "{fault} in {}; the server's own certificate comes first, and both files must be of the same renewal",
+                    "{fault} in {}; its own certificate comes first in that file, and both files must be of the same renewal",
                     self.certificate.display()
                 );
                 KeyFault::Wrong { path: self.key.clone(), what }
             }
-        })?;
-        Ok(Read { certificate, digest: digest.finalize() })
+        })
     }
 }
 

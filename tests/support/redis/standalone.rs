@@ -28,10 +28,15 @@ impl Standalone {
     /// Starts a Sentinel that watches `primary` under the name `name`. It is the only one, so it decides alone, within a
     /// second or two.
     pub(crate) fn sentinel(name: &str, primary: &Self) -> Self {
+        Self::sentinel_with(name, primary, "")
+    }
+
+    /// The same, with more lines of configuration.
+    pub(crate) fn sentinel_with(name: &str, primary: &Self, more: &str) -> Self {
         let port = primary.port();
         let text = format!(
             "sentinel monitor {name} 127.0.0.1 {port} 1\nsentinel down-after-milliseconds {name} 500\n\
-             sentinel failover-timeout {name} 3000\n"
+             sentinel failover-timeout {name} 3000\n{more}"
         );
         Self(Node::start(&Options::new(), &Kind::Sentinel(&text)))
     }

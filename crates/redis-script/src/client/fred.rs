@@ -20,9 +20,9 @@ use ::fred::{
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::aws_lc_rs,
-    pki_types::{CertificateDer, pem::PemObject as _},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
-
+use rustls_native_certs::load_native_certs;
 use tokio::{
     net::{TcpStream, lookup_host},
     sync::watch,
@@ -33,7 +33,7 @@ use super::{
     Value,
     link::{Answer, Command, Link},
 };
-use crate::address::{Address, Settings};
+use crate::address::{Address, Password, Settings};
 
 /// How many addresses of one name are tried.
 const MAX_ADDRESSES: usize = 16;
@@ -84,7 +84,7 @@ impl Link for Connection {
     async fn open(host: &str, port: u16, address: &Address, settings: &Settings) -> Result<Self, String> {
         let config = Config {
             username: address.user.clone(),
-            password: address.password.clone(),
+            password: address.password.as_ref().map(Password::reveal),
             server: ServerConfig::Centralized { server: reachable(host, port).await },
             tls: if address.tls { Some(tls(settings)?) } else { None },
             ..Config::default()
@@ -116,14 +116,23 @@ impl Link for Connection {
     }
 }
 
-/// The server, by the first of its name's addresses that takes a connection. fred waits for each of them in turn, for ever where
+/// The server, by one of its name's addresses that takes a connection. fred itself waits for each of them in turn, for ever where
 /// packets are dropped.
 async fn reachable(host: &str, port: u16) -> Server {
     let mut server = Server::new(host, port);
     let Ok(found) = lookup_host((host, port)).await else { return server };
-    let addresses: Vec<SocketAddr> = found.take(MAX_ADDRESSES).collect();
+    if let Some(address) = first_of(found.take(MAX_ADDRESSES).collect()).await {
+        server.host = address.ip().to_string().into();
+        // Its certificate has the name.
+        server.tls_server_name = Some(host.into());
+    }
+    server
+}
+
+/// The first of several addresses to take a connection; none if there is no choice.
+async fn first_of(addresses: Vec<SocketAddr>) -> Option<SocketAddr> {
     if addresses.len() < 2 {
-        return server;
+        return None;
     }
     let mut attempts = JoinSet::new();
     for address in addresses {
@@ -131,13 +140,10 @@ async fn reachable(host: &str, port: u16) -> Server {
     }
     while let Some(attempt) = attempts.join_next().await {
         if let Ok(Ok(address)) = attempt {
-            server.host = address.ip().to_string().into();
-            // Its certificate has the name.
-            server.tls_server_name = Some(host.into());
-            break;
+            return Some(address);
         }
     }
-    server
+    None
 }
 
 /// Sends commands, and waits for fred's answers.
@@ -173,19 +179,30 @@ fn parts(command: Command) -> (CustomCommand, Vec<Arg>) {
 }
 
 fn tls(settings: &Settings) -> Result<TlsConfig, String> {
-    let Some(pem) = &settings.ca_pem else {
-        return Ok(TlsConnector::default_rustls().map_err(|error| error.to_string())?.into());
-    };
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|error| format!("the PEM of the certificates: {error}"))?;
+    let certificates = match &settings.ca_pem {
+        Some(pem) => CertificateDer::pem_slice_iter(pem)
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| format!("the PEM of the certificates: {error}"))?,
+        None => load_native_certs().certs,
+    };
+    for certificate in certificates {
         roots.add(certificate).map_err(|error| format!("a certificate: {error}"))?;
     }
     let config = ClientConfig::builder_with_provider(aws_lc_rs::default_provider().into())
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let config = match &settings.identity {
+        None => config.with_no_client_auth(),
+        Some(identity) => {
+            let chain = CertificateDer::pem_slice_iter(&identity.certificate_pem).collect::<Result<_, _>>();
+            let chain = chain.map_err(|error| format!("the PEM of the client's certificate: {error}"))?;
+            let key = PrivateKeyDer::from_pem_slice(&identity.key_pem)
+                .map_err(|error| format!("the PEM of the client's key: {error}"))?;
+            config.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
+        }
+    };
     Ok(TlsConnector::from(config).into())
 }
 
@@ -222,6 +239,23 @@ fn value(arg: Arg) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A name may have an address where nobody listens, such as `[::1]`, and one whose packets are dropped.
+    #[tokio::test]
+    async fn all_addresses_of_a_name_are_tried() {
+        let local = |address: &str| -> SocketAddr { address.parse().expect("an address") };
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let there = listener.local_addr().expect("it is bound");
+        let refused = local(&format!("[::1]:{}", there.port()));
+        let refused_too = local(&format!("127.0.0.2:{}", there.port()));
+        // TEST-NET-1: no machine has this address.
+        let dropped = local("192.0.2.1:6379");
+        for before in [vec![refused], vec![refused_too, dropped], vec![dropped, refused]] {
+            let found = first_of(before.into_iter().chain([there]).collect()).await;
+            assert_eq!(found, Some(there));
+        }
+        assert_eq!(first_of(vec![refused, refused_too]).await, None);
+    }
 
     /// A client without a task keeps commands for ever, as one does whose task is about to end.
     #[tokio::test]

@@ -108,20 +108,15 @@ impl Inspector {
     /// # Errors
     /// Why it does not answer.
     pub async fn ask(&self, server: &HostPort, question: Question<'_>) -> Result<Answer, String> {
-        self.ask_as(&self.access, server, question).await
+        self.ask_over(self.access.open(server).await?, server, question).await
     }
 
-    /// Asks a Sentinel. Sentinels have the servers' password, or none.
+    /// Asks a Sentinel.
     ///
     /// # Errors
     /// Why it does not answer.
     pub async fn ask_sentinel(&self, server: &HostPort, question: Question<'_>) -> Result<Answer, String> {
-        match self.ask_as(&self.access, server, question).await {
-            Err(_) if self.access.address.password.is_some() => {
-                self.ask_as(&self.access.anonymous(), server, question).await
-            }
-            answered => answered,
-        }
+        self.ask_over(self.access.open_sentinel(server).await?, server, question).await
     }
 
     /// How far a server's clock is ahead of the one that `now_ms` reads, in milliseconds, and how far that can be wrong: half
@@ -162,14 +157,14 @@ impl Inspector {
         best.ok_or_else(|| "no answer".to_owned())
     }
 
-    async fn ask_as(
+    async fn ask_over(
         &self,
-        access: &Access,
+        link: Connection,
         server: &HostPort,
         question: Question<'_>,
     ) -> Result<Answer, String> {
-        let link: Connection = access.open(server).await?;
-        let asked = timeout(access.settings.command_timeout, link.send(vec![question.command()])).await;
+        let limit = self.access.settings.command_timeout;
+        let asked = timeout(limit, link.send(vec![question.command()])).await;
         let answers = asked.map_err(|_| format!("{}:{}: no answer in time", server.0, server.1))?;
         answers?.pop().ok_or_else(|| "no answer".to_owned())
     }

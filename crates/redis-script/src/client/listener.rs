@@ -223,7 +223,7 @@ async fn open<L: Link>(
         login = login.set_username(user);
     }
     if let Some(password) = &access.address.password {
-        login = login.set_password(password);
+        login = login.set_password(password.reveal());
     }
     let connected = connect((host, *port), &access.address, &access.settings, login, config).await;
     connected.map_err(|error| error.to_string())

@@ -7,9 +7,9 @@
 
 use bytes::Bytes;
 use redis::{
-    AsyncConnectionConfig, Client, ConnectionAddr, IntoConnectionInfo as _, Pipeline, RedisConnectionInfo,
-    RedisError, ServerError, TlsCertificates, Value as Reply, aio::MultiplexedConnection,
-    io::tcp::TcpSettings,
+    AsyncConnectionConfig, Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo as _, Pipeline,
+    RedisConnectionInfo, RedisError, ServerError, TlsCertificates, Value as Reply,
+    aio::MultiplexedConnection, io::tcp::TcpSettings,
 };
 use rustls::crypto::aws_lc_rs;
 
@@ -32,7 +32,8 @@ impl Link for Connection {
         let connection = connected.map(Self).map_err(|error| error.to_string())?;
         // Sent here and not by redis-rs, which hides the server's answer.
         if let Some(password) = &address.password {
-            let words = address.user.iter().chain([password]).map(|word| Bytes::from(word.clone())).collect();
+            let words =
+                address.user.clone().into_iter().chain([password.reveal()]).map(Bytes::from).collect();
             if let Some(Err(text)) = connection.send(vec![Command { name: "AUTH", args: words }]).await?.pop()
             {
                 return Err(text);
@@ -79,7 +80,11 @@ pub(super) async fn connect(
     let tcp = TcpSettings::default().set_nodelay(true);
     let info = server.into_connection_info()?.set_tcp_settings(tcp).set_redis_settings(login);
     let client = if address.tls {
-        let certificates = TlsCertificates { client_tls: None, root_cert: settings.ca_pem.clone() };
+        let client_tls = settings.identity.clone().map(|identity| ClientTlsConfig {
+            client_cert: identity.certificate_pem,
+            client_key: identity.key_pem,
+        });
+        let certificates = TlsCertificates { client_tls, root_cert: settings.ca_pem.clone() };
         Client::build_with_tls(info, certificates)?
     } else {
         Client::open(info)?

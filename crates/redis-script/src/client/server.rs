@@ -18,7 +18,7 @@ use tokio::{
 };
 
 use super::link::{Answer, Command, Link};
-use crate::address::{Address, Settings};
+use crate::address::{Address, Password, Settings};
 
 /// The shortest and the longest pause between two attempts to connect. Each pause is twice as long as the one before.
 pub(super) const BACKOFF: std::ops::RangeInclusive<Duration> =
@@ -65,9 +65,21 @@ impl Access {
         opened.map_err(|error| format!("{host}:{port}: {error}"))
     }
 
-    /// The same access without user and password.
-    pub(super) fn anonymous(&self) -> Self {
-        let address = Address { user: None, password: None, ..self.address.clone() };
+    /// Opens a connection to a Sentinel: with the Sentinels' own login, or else with that of the servers, or without one.
+    pub(super) async fn open_sentinel<L: Link>(&self, host: &HostPort) -> Result<L, String> {
+        if let Some(login) = self.settings.sentinel.clone() {
+            return self.with_login(login.user, Some(login.password)).open(host).await;
+        }
+        match self.open(host).await {
+            Err(refused) if self.address.password.is_some() => {
+                self.with_login(None, None).open(host).await.map_err(|_| refused)
+            }
+            opened => opened,
+        }
+    }
+
+    fn with_login(&self, user: Option<String>, password: Option<Password>) -> Self {
+        let address = Address { user, password, ..self.address.clone() };
         Self { address, settings: self.settings.clone() }
     }
 }

@@ -49,11 +49,7 @@ pub(super) async fn ask<L: Link>(access: &Access, asked: HostPort) -> Result<Lay
             }
         }
         Topology::Sentinel => {
-            // Sentinels have the servers' password, or none.
-            let link: L = match access.open(&asked).await {
-                Err(_) if access.address.password.is_some() => access.anonymous().open(&asked).await?,
-                opened => opened?,
-            };
+            let link: L = access.open_sentinel(&asked).await?;
             let service = access.address.service.clone().unwrap_or_default();
             let args = vec![Bytes::from_static(b"GET-MASTER-ADDR-BY-NAME"), Bytes::from(service)];
             match link.send(vec![Command { name: "SENTINEL", args }]).await?.pop() {

@@ -27,7 +27,7 @@ use crate::{
     config::Config,
     failure::Failure,
     keys::{IfMissing, Keys, fingerprints},
-    stores::{self, StoreSettings},
+    stores::{Connections, StoreSettings},
 };
 use report::Report;
 
@@ -46,12 +46,11 @@ pub(super) fn run(config: &Config, open_files: u64) -> Result<ExitCode, Failure>
             // What keeps a server from starting is a line of the report, like all else.
             let looked = on_this_thread(async {
                 let seal_keys = keys.as_ref().map(|keys| fingerprints(&keys.seals)).unwrap_or_default();
-                for cell in stores::cells(settings)?.all() {
-                    let connection = stores::connection(settings, &cell.health().name)?;
-                    let (address, connection) = connection.expect("the cells are those of these settings");
-                    let inspector = Inspector::new(&address, &connection);
+                let connections = Connections::read(settings)?;
+                for (cell, address) in connections.cells().all().iter().zip(connections.addresses()) {
+                    let inspector = Inspector::new(address, connections.settings());
                     let durability = settings.durability;
-                    let cell = redis::Cell { cell, address: &address, durability, seal_keys: &seal_keys };
+                    let cell = redis::Cell { cell, address, durability, seal_keys: &seal_keys };
                     redis::check(&cell, &inspector, &mut report).await;
                 }
                 Ok(())

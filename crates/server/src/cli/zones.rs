@@ -14,7 +14,7 @@ use crate::{
     config::Config,
     failure::{self, Failure},
     fanout::{self, SenderId},
-    stores::{self, RedisSettings, StoreSettings},
+    stores::{self, Connections, RedisSettings, StoreSettings},
 };
 
 /// Puts the zones of the file into the store, and tells the servers.
@@ -24,7 +24,7 @@ pub(super) fn apply(config: &Config) -> Result<(), Failure> {
         let _ = writeln!(io::stderr(), "weir: warning: {danger}");
     }
     let (applied, not_told) = on_this_thread(async {
-        let cells = stores::cells(redis)?;
+        let cells = Connections::read(redis)?.cells();
         Ok(apply_to(&cells, config).await)
     })?;
     print(&applied.to_string());
@@ -58,7 +58,7 @@ pub(super) fn list(config: &Config) -> Result<(), Failure> {
     let redis = store_of(config)?;
     on_this_thread(async {
         let mut away = None;
-        for cell in stores::cells(redis)?.all() {
+        for cell in Connections::read(redis)?.cells().all() {
             match cell.zones().await {
                 Ok(kept) => print(&kept.zones.iter().map(zone_text).collect::<String>()),
                 Err(error) => away = Some(error),

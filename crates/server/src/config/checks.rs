@@ -15,7 +15,7 @@ use gate::{cells, limits::LimitSettings};
 use ipnet::IpNet;
 use store::redis::{
     Durability,
-    address::{Address, Library, Settings as ClientSettings},
+    address::{Address, Library, Settings as ClientSettings, Topology},
 };
 
 use super::{
@@ -153,14 +153,29 @@ impl Settings {
         if let (Some((_, origin)), Some(_)) = (password, self.text("redis.password_file")) {
             return Err(origin.fault("redis.password_file is set, too; remove one of the two"));
         }
+        let sentinel_password_file = self.path("redis.sentinel_password_file")?;
+        for name in ["redis.sentinel_user", "redis.sentinel_password_file"] {
+            let Some((_, origin)) = self.text(name) else { continue };
+            if sentinel_password_file.is_none() {
+                let what = "redis.sentinel_password_file is not set; the Sentinels' user needs it, or leave both out";
+                return Err(origin.fault(what));
+            }
+            if cells.iter().all(|cell| cell.address.topology != Topology::Sentinel) {
+                let what = "no store is found by Sentinels; write its address as redis-sentinel://…, or leave this out";
+                return Err(origin.fault(what));
+            }
+        }
         let defaults = ClientSettings::default();
-        Ok(StoreSettings::Redis(RedisSettings {
+        Ok(StoreSettings::Redis(Box::new(RedisSettings {
             cells,
             library,
             user: self.text("redis.user").map(|(text, _)| text.to_owned()),
             password: password.map(|(text, _)| Secret::new(text.to_owned())),
             password_file: self.path("redis.password_file")?,
+            sentinel_user: self.text("redis.sentinel_user").map(|(text, _)| text.to_owned()),
+            sentinel_password_file,
             ca_file: self.path("redis.ca_file")?,
+            identity: self.pair(["redis.certificate_file", "redis.key_file"])?,
             durability,
             max_in_flight: self
                 .number("redis.max_in_flight")
@@ -168,11 +183,11 @@ impl Settings {
             command_timeout: self
                 .number("redis.command_timeout_ms")
                 .map_or(defaults.command_timeout, |(n, _)| Duration::from_millis(n.into())),
-        }))
+        })))
     }
 
-    fn tls(&self) -> Result<Option<TlsSettings>, ConfigFault> {
-        let both = ["tls.certificate", "tls.key"];
+    /// The files of a certificate and of its key.
+    fn pair(&self, both: [&str; 2]) -> Result<Option<TlsSettings>, ConfigFault> {
         match (self.path(both[0])?, self.path(both[1])?) {
             (Some(certificate), Some(key)) => Ok(Some(TlsSettings { certificate, key })),
             (None, None) => Ok(None),
@@ -288,7 +303,7 @@ impl Settings {
         }
         Ok(Config {
             listen,
-            tls: self.tls()?,
+            tls: self.pair(["tls.certificate", "tls.key"])?,
             gate_grpc_listen,
             admin_listen,
             admin_tokens,

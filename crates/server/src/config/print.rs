@@ -36,10 +36,10 @@ impl Config {
         let word = |known: Option<&'static str>| known.unwrap_or_default().to_owned();
         let redis = match &self.store {
             StoreSettings::Memory => None,
-            StoreSettings::Redis(redis) => Some(redis),
+            StoreSettings::Redis(redis) => Some(&**redis),
         };
-        let of_tls = |path: &dyn Fn(&TlsSettings) -> &Path| {
-            self.tls.as_ref().map_or_else(|| "(none)".to_owned(), |tls| path(tls).display().to_string())
+        let of_pair = |pair: &Option<TlsSettings>, path: &dyn Fn(&TlsSettings) -> &Path| {
+            pair.as_ref().map_or_else(|| "(none)".to_owned(), |tls| path(tls).display().to_string())
         };
         let of_redis =
             |shown: &dyn Fn(&RedisSettings) -> String| redis.map_or_else(|| "(unused)".to_owned(), shown);
@@ -49,8 +49,8 @@ impl Config {
         };
         vec![
             ("listen", self.listen.to_string()),
-            ("tls.certificate", of_tls(&|tls| &tls.certificate)),
-            ("tls.key", of_tls(&|tls| &tls.key)),
+            ("tls.certificate", of_pair(&self.tls, &|tls| &tls.certificate)),
+            ("tls.key", of_pair(&self.tls, &|tls| &tls.key)),
             ("admin_listen", self.admin_listen.to_string()),
             (
                 "gate_grpc_listen",
@@ -92,7 +92,17 @@ impl Config {
                 of_redis(&|redis| if redis.password.is_some() { "(set)" } else { "(not set)" }.to_owned()),
             ),
             ("redis.password_file", of_redis(&|redis| file(&redis.password_file, "(none)"))),
+            (
+                "redis.sentinel_user",
+                of_redis(&|redis| redis.sentinel_user.clone().unwrap_or_else(|| "(none)".to_owned())),
+            ),
+            (
+                "redis.sentinel_password_file",
+                of_redis(&|redis| file(&redis.sentinel_password_file, "(none)")),
+            ),
             ("redis.ca_file", of_redis(&|redis| file(&redis.ca_file, "(the system's)"))),
+            ("redis.certificate_file", of_redis(&|redis| of_pair(&redis.identity, &|tls| &tls.certificate))),
+            ("redis.key_file", of_redis(&|redis| of_pair(&redis.identity, &|tls| &tls.key))),
             (
                 "redis.durability",
                 of_redis(&|redis| {
@@ -163,17 +173,29 @@ impl Config {
 
     /// The settings in which `new` differs and that a running server cannot change. A running server takes over the keys and
     /// what passes say, the tokens and host names of the admin API, the waiting pages, and the idle timeout, which follows the
-    /// zones. It takes over another certificate, but a listener stays plain or encrypted.
+    /// zones. It takes over another certificate, but a listener stays plain or encrypted. It takes over another password of the
+    /// store, if it has one.
     #[must_use]
     pub fn needs_restart(&self, new: &Self) -> Vec<&'static str> {
         const TAKEN_OVER: [&str; 4] = ["admin_hosts", "admin_token", "idle_timeout_s", "route"];
+        const PASSWORDS: [&str; 3] =
+            ["redis.password", "redis.password_file", "redis.sentinel_password_file"];
         const TABLES: [&str; 3] = ["pass.", "seal.", "wait."];
+        let passwords = |config: &Self| match &config.store {
+            StoreSettings::Redis(redis) => [
+                redis.password.is_some() || redis.password_file.is_some(),
+                redis.sentinel_password_file.is_some(),
+            ],
+            StoreSettings::Memory => [false; 2],
+        };
+        let same_logins = passwords(self) == passwords(new);
         let stays_encrypted = self.tls.is_some() && new.tls.is_some();
         let pairs = self.shown().into_iter().zip(new.shown());
         let taken_over = |name: &str| {
             TAKEN_OVER.contains(&name)
                 || TABLES.iter().any(|table| name.starts_with(table))
                 || stays_encrypted && name.starts_with("tls.")
+                || same_logins && PASSWORDS.contains(&name)
         };
         pairs.filter(|(old, new)| old != new && !taken_over(old.0)).map(|(old, _)| old.0).collect()
     }

@@ -36,6 +36,7 @@ use crate::{
     metrics::Metrics,
     servers::{Servers, State},
     stats::Stats,
+    stores::{Connections, Logins, StoreSettings},
     tls::{Certificates, TlsSettings},
 };
 
@@ -50,6 +51,8 @@ pub(super) struct Assembled {
     pub(super) metrics: Arc<Metrics>,
     /// The certificate of the public listener, if that is encrypted.
     pub(super) certificates: Option<Arc<Certificates>>,
+    /// The logins at the store, if it is in Redis.
+    pub(super) logins: Option<Logins>,
     /// Is notified when zones or policies changed elsewhere.
     pub(super) zones_changed: Arc<Notify>,
     /// The tasks of all parts. They end when this is dropped.
@@ -65,10 +68,14 @@ pub(super) async fn assemble(
 ) -> Result<Assembled, Failure> {
     // Before anything is made.
     let certificate = config.tls.as_ref().map(TlsSettings::read).transpose()?;
+    let connections = match &config.store {
+        StoreSettings::Memory => None,
+        StoreSettings::Redis(redis) => Some(Connections::read(redis)?),
+    };
     keys::make_dir(&config.data_dir)?;
     let Keys { seals, passes } = Keys::read(&config.seal, &config.pass, &config.data_dir, IfMissing::Make)?;
     let pages = Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
-    let (store, cells) = zones::open_store(config)?;
+    let (store, cells) = zones::open_store(config, connections.as_ref())?;
     let metrics = Arc::new(Metrics::new(Arc::clone(bus)));
     let certificates = config.tls.as_ref().zip(certificate.as_ref());
     let certificates = certificates
@@ -102,7 +109,7 @@ pub(super) async fn assemble(
     let of_zones = recorder.clone();
     let on_change: Box<OnChange> = Box::new(move |author, zone, change| of_zones.write(author, zone, change));
     let zones_changed = Arc::new(Notify::new());
-    let zones = match &cells {
+    let zones = match cells.as_ref().zip(connections.as_ref()) {
         None => zones::of_file(config, &gate, on_change).await?,
         Some(cells) => {
             let followers = Followers { tasks: &mut tasks, bus, metrics: &metrics, changed: &zones_changed };
@@ -190,6 +197,7 @@ pub(super) async fn assemble(
         grpc_listener,
         metrics,
         certificates,
+        logins: connections.as_ref().map(Connections::logins),
         zones_changed,
         tasks,
     })

@@ -18,17 +18,18 @@ use crate::{
         wait::Pages,
     },
     keys::{self, IfMissing, Keys},
+    stores::{Logins, StoreSettings},
     tls::Certificates,
 };
 
-/// Takes over the zones, routes, keys, certificate, pages and tokens of the configuration as it is now. Zones of a store are not changed, because the
+/// Takes over the zones, routes, keys, certificate, pages, tokens and passwords of the store of the configuration as it is now. Zones of a store are not changed, because the
 /// store keeps them. Returns the new configuration, or none if something was not valid; the log says what.
 pub(super) async fn reload(
     running: &Config,
     sources: &Sources,
     public: &PublicState,
     admin: &AdminState,
-    certificates: Option<&Certificates>,
+    (certificates, logins): (Option<&Certificates>, Option<&Logins>),
 ) -> Option<Config> {
     let new = sources
         .load()
@@ -43,6 +44,13 @@ pub(super) async fn reload(
     let keys = Keys::read(&new.seal, &new.pass, &running.data_dir, IfMissing::Refuse)
         .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
         .ok()?;
+    let new_logins = match &new.store {
+        StoreSettings::Memory => None,
+        StoreSettings::Redis(redis) => Logins::read(redis)
+            .map(Some)
+            .inspect_err(|fault| tracing::error!("{fault} (the configuration stays as it was)"))
+            .ok()?,
+    };
     // A plain listener stays plain, and an encrypted one encrypted.
     let encrypted = certificates.zip(new.tls.as_ref());
     let certificate = encrypted
@@ -74,6 +82,11 @@ pub(super) async fn reload(
     }
     if let (Some((certificates, settings)), Some(read)) = (encrypted, &certificate) {
         certificates.take_over(settings, read);
+    }
+    if let Some((now, new)) = logins.zip(new_logins.as_ref())
+        && now.take_over(new)
+    {
+        tracing::info!("new connections to the store use another password from now on");
     }
     public.pages.store(Arc::new(pages));
     public.routes.set_file(new.routes.clone());

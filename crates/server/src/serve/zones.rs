@@ -22,7 +22,7 @@ use crate::{
     failure::{self, Failure},
     fanout::{self, Fanout, SenderId},
     metrics::Metrics,
-    stores::{self, StoreSettings},
+    stores::{self, Connections},
 };
 
 /// How long the start waits until each cell has listed its zones. After that the server serves what it knows.
@@ -31,15 +31,15 @@ const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// A store. The cells are `None` if it is in this process.
 type Opened = (AnyStore, Option<Arc<Cells<Redis>>>);
 
-/// Opens the configured store.
-pub(super) fn open_store(config: &Config) -> Result<Opened, Failure> {
-    match &config.store {
-        StoreSettings::Memory => {
+/// Opens the configured store. `connections` are those to Redis, if the store is there.
+pub(super) fn open_store(config: &Config, connections: Option<&Connections>) -> Result<Opened, Failure> {
+    match connections {
+        None => {
             let store = Embedded::open(&config.data_dir).map_err(Failure::with(failure::IO))?;
             Ok((AnyStore::Embedded(store), None))
         }
-        StoreSettings::Redis(redis) => {
-            let cells = Arc::new(stores::cells(redis)?);
+        Some(connections) => {
+            let cells = Arc::new(connections.cells());
             if config.seal.key_file.is_none() || config.pass.key_file.is_none() {
                 tracing::warn!(
                     "seal.key_file and pass.key_file are not both set: several servers of one store need the same keys"
@@ -88,21 +88,19 @@ pub(super) async fn of_file(
 pub(super) async fn of_cells(
     config: &Config,
     gate: &Arc<Gate<AnyStore>>,
-    cells: &Arc<Cells<Redis>>,
+    (cells, connections): (&Arc<Cells<Redis>>, &Connections),
     on_change: Box<OnChange>,
     followers: Followers<'_>,
 ) -> Result<Zones, Failure> {
     let health: Vec<_> = cells.all().iter().map(|cell| Arc::clone(cell.health())).collect();
     followers.metrics.watch_cells(health.clone());
-    let mut buckets_of: Box<BucketsOf> = Box::new(|_| None);
-    if let StoreSettings::Redis(redis) = &config.store {
-        let buckets = stores::buckets(redis)?;
-        for buckets in &buckets {
-            followers.tasks.spawn(Arc::clone(buckets).run());
-        }
-        let cells = Arc::clone(cells);
-        buckets_of = Box::new(move |zone| cells.place_of(zone).map(|at| Arc::clone(&buckets[at])));
+    let buckets = connections.buckets();
+    for buckets in &buckets {
+        followers.tasks.spawn(Arc::clone(buckets).run());
     }
+    let places = Arc::clone(cells);
+    let buckets_of: Box<BucketsOf> =
+        Box::new(move |zone| places.place_of(zone).map(|at| Arc::clone(&buckets[at])));
     let refreshes = follow(config, gate, cells, followers).await?;
     let places = Arc::clone(cells);
     let refresh_of = move |zone: &str| places.place_of(zone).map(|at| Arc::clone(&refreshes[at]));

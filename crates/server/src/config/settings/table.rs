@@ -232,7 +232,21 @@ pub(in crate::config) const SETTINGS: &[Setting] = &[
     ),
     setting("redis.user", Kind::Text, "NAME", "ACL user, if the address names none", Default::Unmentioned),
     setting("redis.password", Kind::Secret, "", "Password, if the address has none", Default::Unmentioned),
-    setting("redis.password_file", Kind::Text, "FILE", "File with that password", Default::Unmentioned),
+    setting(
+        "redis.password_file",
+        Kind::Text,
+        "FILE",
+        "File with that password; read again on SIGHUP",
+        Default::Unmentioned,
+    ),
+    setting("redis.sentinel_user", Kind::Text, "NAME", "User at the Sentinels", Default::Unmentioned),
+    setting(
+        "redis.sentinel_password_file",
+        Kind::Text,
+        "FILE",
+        "File with the password of the Sentinels, if it is not that of the servers",
+        Default::Unmentioned,
+    ),
     setting(
         "redis.ca_file",
         Kind::Text,
@@ -240,6 +254,14 @@ pub(in crate::config) const SETTINGS: &[Setting] = &[
         "Certificates to check Redis against, PEM",
         Default::Described("the system's"),
     ),
+    setting(
+        "redis.certificate_file",
+        Kind::Text,
+        "FILE",
+        "Certificate that Weir shows to Redis, if Redis asks for one, PEM",
+        Default::Unmentioned,
+    ),
+    setting("redis.key_file", Kind::Text, "FILE", "Key of that certificate, PEM", Default::Unmentioned),
     setting(
         "redis.durability",
         Kind::Text,
