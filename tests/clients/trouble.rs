@@ -1,7 +1,12 @@
 //! Servers are killed, frozen and cut off. Each call ends, calls to other servers are not delayed, and a server that is back
 //! is used again.
 
-use std::net::Ipv4Addr;
+use std::{
+    io,
+    net::{Ipv4Addr, TcpListener},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use redis_script::{address::Library, client::Value};
 
@@ -27,6 +32,9 @@ with_both!(
     primary_among_the_hosts_is_found,
     demoted_primary_behind_a_name_is_left,
     sentinels_name_the_primary,
+    silent_server_of_a_cluster_is_named,
+    frozen_server_is_named_by_the_call,
+    cluster_behind_the_address_of_one_server_is_reported,
 );
 
 async fn absent_at_the_start(library: Library) {
@@ -224,4 +232,86 @@ async fn sentinels_name_the_primary(library: Library) {
     primary.kill();
     count_at_last(&client, "a").await;
     assert!(replica.info("replication", "role") == "master");
+}
+
+/// The seed answers, and the address that it announces does not. The announced one is named.
+async fn silent_server_of_a_cluster_is_named(library: Library) {
+    // The system takes connections for it, and nobody answers.
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let port = silent.local_addr().expect("it is bound").port();
+    let announced = Options::new().arg(&["--cluster-announce-port", &port.to_string()]);
+    let cluster = Cluster::start_with(1, 0, &announced);
+    let late = try_connect(&cluster.url(), &impatient(library)).await.map(drop);
+    assert_away(
+        &late,
+        &format!("no connection within 500 ms to 127.0.0.1:{port}, of which redis-cluster://"),
+    );
+}
+
+/// A server that is frozen when a call is redirected to it is named as well.
+async fn frozen_server_is_named_by_the_call(library: Library) {
+    let cluster = Cluster::start(3, 0);
+    let client = connect(&cluster.url(), &impatient(library)).await;
+    let key = &keys(&cluster, 3)[1];
+    assert_eq!(count(&client, key).await, Ok(Value::Int(1)));
+    cluster.stop(1);
+    let late = count(&client, key).await;
+    cluster.cont(1);
+    assert_away(&late, &format!("127.0.0.1:{}: no answer within 500 ms", cluster.port(1)));
+}
+
+/// The address is that of a single server, which belongs to a cluster. It is used as one, without a new connection for each
+/// call, and the log says what to write.
+async fn cluster_behind_the_address_of_one_server_is_reported(library: Library) {
+    let log = Log::default();
+    let text = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || text.clone()).finish();
+    let _guard = tracing_subscriber::util::SubscriberInitExt::set_default(subscriber);
+    let cluster = Cluster::start(3, 0);
+    let url = format!("redis://127.0.0.1:{}", cluster.port(0));
+    let client = connect(&url, &settings(library)).await;
+    let keys = keys(&cluster, 3);
+    for key in &keys {
+        count_at_last(&client, key).await;
+    }
+    let connections = || -> u64 {
+        let of = |i| cluster.info(i, "stats", "total_connections_received").parse::<u64>().expect("a number");
+        (0..3).map(of).sum()
+    };
+    // A refresh of the map asks over a connection of its own.
+    let before = connections();
+    let until = now() + Duration::from_secs(2);
+    let mut calls = 0;
+    while now() < until {
+        for key in &keys {
+            count(&client, key).await.expect("counted");
+            calls += 1;
+        }
+    }
+    let opened = connections() - before;
+    assert!(opened <= 6, "{opened} connections for {calls} calls");
+    let log = log.text();
+    let written = format!("write store = \"redis-cluster://127.0.0.1:{}\"", cluster.port(0));
+    assert_eq!(log.matches(&written).count(), 1, "{log}");
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().expect("no writer panics")).into_owned()
+    }
+}
+
+impl io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no writer panics").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }

@@ -237,6 +237,7 @@ pub(crate) fn dangers_of_topologies_are_found() {
         cluster.command(at, &["CONFIG", "SET", "cluster-node-timeout", "1000"]);
     }
     about(&cluster.url()).has_no_problem("cluster-node-timeout");
+    about(&format!("redis://127.0.0.1:{}", cluster.port(0))).has_problem("belongs to a cluster");
     cluster.kill(2);
     eventually("the dead primary's slots are missed", || {
         let report = about(&cluster.url());

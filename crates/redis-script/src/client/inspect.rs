@@ -86,7 +86,7 @@ impl Inspector {
         }
         let (mut doubtful, mut reasons) = (None, Vec::new());
         for host in &address.hosts {
-            match topology::ask::<Connection>(&self.access, host.clone()).await {
+            match topology::ask::<Connection>(&self.access, address.topology, host.clone()).await {
                 Ok(layout) => {
                     let mut primaries: Vec<HostPort> =
                         layout.ranges.into_iter().map(|(.., host)| host).collect();

@@ -8,7 +8,10 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    sync::{Arc, Mutex, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -54,6 +57,8 @@ pub(super) struct Shared<L> {
     redirects: Mutex<BTreeMap<HostPort, Arc<Server<L>>>>,
     /// Notified when the map may be out of date.
     pub(super) stale: Notify,
+    /// A server of a Redis that was taken for a single one has said that it belongs to a cluster.
+    is_cluster_after_all: AtomicBool,
 }
 
 /// Which server has which slots. Outside of a cluster one server has all of them.
@@ -78,14 +83,11 @@ impl<L: Link> Routes<L> {
             map: RwLock::new(Arc::new(Map { ranges: Vec::new(), known: BTreeSet::new() })),
             redirects: Mutex::default(),
             stale: Notify::new(),
+            is_cluster_after_all: AtomicBool::new(false),
         });
         match timeout(settings.connect_timeout, shared.connect()).await {
             Ok(connected) => connected.map_err(ClientError::Away)?,
-            Err(_) => {
-                let text =
-                    format!("no connection to {address} within {} ms", settings.connect_timeout.as_millis());
-                return Err(ClientError::Away(text));
-            }
+            Err(_) => return Err(ClientError::Away(shared.late_connect())),
         }
         let refresher = tokio::spawn(keep_fresh(Arc::clone(&shared))).abort_handle();
         let in_flight = Semaphore::new(settings.max_in_flight.min(Semaphore::MAX_PERMITS));
@@ -142,17 +144,18 @@ impl<L: Link> Routes<L> {
                 Ok(answers) => answers,
                 Err(error) => {
                     self.shared.stale.notify_one();
-                    match error {
+                    let no = match error {
                         SendError::Lost(why) => {
                             reason = why;
                             continue;
                         }
                         SendError::Down(why) => return Err(ClientError::Away(why)),
-                        SendError::Late => {
-                            let text = format!("no answer within {} ms", limit.as_millis());
-                            return Err(ClientError::Away(text));
-                        }
-                    }
+                        SendError::Unconnected => "connection",
+                        SendError::Late => "answer",
+                    };
+                    let (host, port) = server.host_port();
+                    let text = format!("{host}:{port}: no {no} within {} ms", limit.as_millis());
+                    return Err(ClientError::Away(text));
                 }
             };
             let mut answers = answers.into_iter().skip(usize::from(asking));
@@ -168,6 +171,7 @@ impl<L: Link> Routes<L> {
                 }
                 code @ ("MOVED" | "ASK") => {
                     if code == "MOVED" {
+                        self.shared.note_cluster(server.host_port());
                         self.shared.stale.notify_one();
                     }
                     let Some(to) = redirected(&text, server.host_port()) else { return Err(refused(text)) };
@@ -302,6 +306,45 @@ impl<L: Link> Shared<L> {
         Err(reasons.join("; "))
     }
 
+    /// Why there is no connection when the time to connect is over. Names the servers that were tried: those that the hosts of the
+    /// address told of, if they did.
+    fn late_connect(&self) -> String {
+        const NAMED: usize = 5;
+        let Access { address, settings } = &*self.access;
+        let limit_ms = settings.connect_timeout.as_millis();
+        let servers = self.map().servers();
+        let told_of = servers.keys().filter(|server| !address.hosts.contains(server));
+        let names: Vec<_> = told_of.map(|(host, port)| format!("{host}:{port}")).collect();
+        match names.as_slice() {
+            [] => format!("no connection to {address} within {limit_ms} ms"),
+            names => format!(
+                "no connection within {limit_ms} ms to {}{}, of which {address} told",
+                names[..names.len().min(NAMED)].join(", "),
+                if names.len() > NAMED { " and others" } else { "" }
+            ),
+        }
+    }
+
+    /// Notes that a server answered as those of a cluster do. Says so if the address has it otherwise.
+    fn note_cluster(&self, (host, port): &HostPort) {
+        let address = &self.access.address;
+        if address.topology != Topology::Cluster && !self.is_cluster_after_all.swap(true, Ordering::Relaxed) {
+            let written = Address { topology: Topology::Cluster, service: None, ..address.clone() };
+            tracing::warn!(
+                "the store is {address}, and {host}:{port} belongs to a cluster: write store = \"{written}\", with more \
+                 than one of its servers"
+            );
+        }
+    }
+
+    /// How the servers are organised: as the address says, or as they said themselves.
+    fn topology(&self) -> Topology {
+        match self.is_cluster_after_all.load(Ordering::Relaxed) {
+            true => Topology::Cluster,
+            false => self.access.address.topology,
+        }
+    }
+
     fn map(&self) -> Arc<Map<L>> {
         Arc::clone(&self.map.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -342,7 +385,8 @@ impl<L: Link> Shared<L> {
     async fn refresh(&self, turn: usize) -> Result<(), String> {
         let address = &self.access.address;
         let hosts = || address.hosts.iter().cloned();
-        let asked: Vec<HostPort> = match address.topology {
+        let topology = self.topology();
+        let asked: Vec<HostPort> = match topology {
             // A single host needs no map.
             Topology::Standalone if address.hosts.len() == 1 => {
                 let ranges = hosts().map(|host| (0, u16::MAX, host)).collect();
@@ -361,7 +405,7 @@ impl<L: Link> Shared<L> {
         let mut answers = JoinSet::new();
         for host in asked {
             let access = Arc::clone(&self.access);
-            answers.spawn(async move { topology::ask::<L>(&access, host).await });
+            answers.spawn(async move { topology::ask::<L>(&access, topology, host).await });
         }
         let mut reasons = Vec::new();
         let mut doubtful = None;

@@ -32,10 +32,12 @@ pub(super) type HostPort = (String, u16);
 
 /// Why a server did not answer.
 pub(super) enum SendError {
-    /// There was no connection. Nothing was sent.
+    /// There was no connection. Nothing was sent. The text names the server.
     Down(String),
     /// The connection was lost after the call was sent. The caller may try again.
     Lost(String),
+    /// The deadline passed before there was a connection. Nothing was sent.
+    Unconnected,
     /// The deadline passed.
     Late,
 }
@@ -244,7 +246,7 @@ impl<L: Link> Server<L> {
         match timeout_at(deadline, self.state.open()).await {
             Ok(Ok(open)) => Ok(open),
             Ok(Err(reason)) => Err(SendError::Down(reason)),
-            Err(_) => Err(SendError::Late),
+            Err(_) => Err(SendError::Unconnected),
         }
     }
 }

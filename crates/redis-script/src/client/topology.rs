@@ -23,18 +23,22 @@ pub(super) struct Layout {
     pub(super) certain: bool,
 }
 
-/// Asks a server over a separate connection.
+/// Asks a server over a separate connection, as one of so organised servers.
 ///
 /// # Errors
 /// Why its answer can't be used.
-pub(super) async fn ask<L: Link>(access: &Access, asked: HostPort) -> Result<Layout, String> {
+pub(super) async fn ask<L: Link>(
+    access: &Access,
+    topology: Topology,
+    asked: HostPort,
+) -> Result<Layout, String> {
     let error = |what: &str| format!("{}:{}: {what}", asked.0, asked.1);
     let all_slots = |primary: HostPort| Layout {
         ranges: vec![(0, u16::MAX, primary)],
         known: BTreeSet::new(),
         certain: true,
     };
-    match access.address.topology {
+    match topology {
         Topology::Standalone => {
             let link: L = access.open(&asked).await?;
             let role = link.send(vec![Command::new("ROLE", [])]).await?.pop();

@@ -211,6 +211,14 @@ async fn check_group(cell: &Cell<'_>, group: &[Server], inspector: &Inspector, r
         );
         return;
     }
+    if cell.address.topology != Topology::Cluster && primary.field("cluster_enabled") == Some("1") {
+        report.problem(
+            place,
+            "belongs to a cluster, and store names it as a single server",
+            "zones whose slots another server has are found late, and not at all while this one is away",
+            "write redis-cluster://HOST:PORT (rediss-cluster:// with TLS) in store, with more than one of its servers",
+        );
+    }
     let replicas = primary.replicas();
     let in_sync = replicas.iter().filter(|(_, in_sync)| *in_sync).count();
     report.judge(
