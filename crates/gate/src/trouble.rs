@@ -102,6 +102,7 @@ impl TroubleKind {
             ("NOAUTH", Self::Denied),
             ("WRONGPASS", Self::Denied),
             ("can't run this command", Self::Denied),
+            ("ACL failure in script", Self::Denied),
             ("TRYAGAIN", Self::SlotMoving),
             ("CLUSTERDOWN", Self::NoSlot),
             ("no server has slot", Self::NoSlot),
@@ -172,6 +173,10 @@ mod tests {
             ("CLUSTERDOWN Hash slot not served", TroubleKind::NoSlot),
             ("no server has slot 12", TroubleKind::NoSlot),
             ("ERR The user executing the script can't run this command or subcommand", TroubleKind::Denied),
+            (
+                "ERR ACL failure in script: User weir has no permissions to run the 'hset' command script: 16e3, on @user_script:9.",
+                TroubleKind::Denied,
+            ),
             ("MISCONF Redis is configured to save RDB snapshots", TroubleKind::NoDisk),
             ("BUSY Redis is busy running a script.", TroubleKind::Blocked),
             ("ERR user_script:1: bad argument #2 to 'unpack_struct'", TroubleKind::Script),

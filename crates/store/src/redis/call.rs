@@ -203,8 +203,10 @@ fn refused(message: &str) -> Refused {
 /// Whether a script failed because of what it found in the state: a value of another type, or one that it cannot use. Other faults
 /// are those of the server: a command that it does not have, or that the user may not run.
 fn is_own_fault(message: &str) -> bool {
-    const OF_THE_SERVER: [&str; 5] = [
+    const OF_THE_SERVER: [&str; 6] = [
         "can't run this command",
+        // The same since Redis 7.2, and in Valkey.
+        "ACL failure in script",
         "No permissions",
         "Unknown Redis command",
         "not allowed from script",
@@ -256,4 +258,22 @@ pub(super) fn common_args(
     args.push(text(segments.len()));
     args.extend(segments.iter().map(text));
     args
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the user may not run says nothing about the state. Beginning it anew would end its epoch at each call.
+    #[test]
+    fn a_forbidden_command_is_no_fault_of_the_state() {
+        let at = "script: 16e3b49de4594199a0ca43557ddf6ea6bb072b74, on @user_script:903.";
+        for (text, is_own) in [
+            ("ERR The user executing the script can't run this command or subcommand", false),
+            ("ERR ACL failure in script: User weir has no permissions to run the 'hset' command", false),
+            ("ERR bad argument #2 to 'unpack_struct'", true),
+        ] {
+            assert_eq!(is_own_fault(&format!("{text} {at}")), is_own, "{text}");
+        }
+    }
 }
