@@ -241,7 +241,7 @@ fn config(store: &str, fanout: &str) -> Config {
 
 fn cells(config: &Config) -> Arc<Cells<Redis>> {
     let StoreSettings::Redis(redis) = &config.store else { unreachable!("it names a Redis") };
-    Arc::new(stores::cells(redis).expect("no files to read"))
+    Arc::new(stores::Connections::read(redis).expect("no files to read").cells())
 }
 
 async fn servers(count: usize, config: &Config) -> Vec<Server> {

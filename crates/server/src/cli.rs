@@ -34,7 +34,7 @@ use crate::{
     config::{self, Config, ConfigFault, Sources},
     failure::{self, Failure},
     http::wait::Pages,
-    remote, serve,
+    panics, remote, serve,
     stores::{self, StoreSettings},
     tls::TlsSettings,
 };
@@ -210,6 +210,7 @@ fn start_log(filter: &str) {
         .finish();
     // Fails where a test has set one already.
     let _ = tracing::subscriber::set_global_default(subscriber);
+    panics::watch();
 }
 
 /// Prints to standard output. A closed standard output is not a failure.

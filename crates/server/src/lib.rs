@@ -36,6 +36,7 @@ pub mod http;
 pub mod keys;
 mod load;
 pub mod metrics;
+mod panics;
 pub mod passes;
 pub mod problem;
 pub mod remote;

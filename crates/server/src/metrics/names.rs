@@ -94,6 +94,7 @@ families! { OF_THE_SERVER:
         "Connections that found an accept queue full, in this network namespace since it began.";
     LISTEN_DROPS = Counter, "weir_kernel_listen_drops_total",
         "Connections dropped before they were accepted, in this network namespace since it began.";
+    PANICS = Counter, "weir_panics_total", "Tasks that panicked, which is a fault of the server.";
     PROCESS_START = Gauge, "process_start_time_seconds", "When the process started, since 1970.";
     PROCESS_OPEN_FILES = Gauge, "process_open_fds", "Open files.";
     PROCESS_MAX_FILES = Gauge, "process_max_fds", "The most files the process may open.";

@@ -6,6 +6,7 @@ use edge::kernel::{Counters, start_time_s};
 use metrics::{Counter, Gauge};
 
 use super::{exposition::Exposition, names, registry::Registry};
+use crate::panics;
 
 pub(super) struct Process {
     open_files: Gauge,
@@ -13,6 +14,7 @@ pub(super) struct Process {
     resident: Gauge,
     overflows: Counter,
     drops: Counter,
+    panics: Counter,
 }
 
 impl Process {
@@ -24,6 +26,7 @@ impl Process {
             resident: registry.gauge(names::PROCESS_RESIDENT, &[]),
             overflows: registry.counter(names::LISTEN_OVERFLOWS, &[]),
             drops: registry.counter(names::LISTEN_DROPS, &[]),
+            panics: registry.counter(names::PANICS, &[]),
         }
     }
 
@@ -39,6 +42,7 @@ impl Process {
                 gauge.set(value as f64);
             }
         }
+        self.panics.absolute(panics::count());
         for (counter, total) in [(&self.overflows, now.listen_overflows), (&self.drops, now.listen_drops)] {
             if let Some(total) = total {
                 counter.absolute(total);

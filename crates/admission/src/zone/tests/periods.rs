@@ -52,7 +52,7 @@ fn who_was_silent_before_a_change_of_the_period_is_not_present_after_it() {
         vec![(30_000, with(10_000)), (55_000, with(500))],
         vec![(55_000, Policy { idle_timeout_s: 61, ..first })],
         vec![(55_000, Policy { idle_timeout_s: 20, ..first }), (57_000, first)],
-        (50..60).map(|s| (s * 1_000, with(3_000 + s as u32))).collect(),
+        (50..60).map(|s: u32| (u64::from(s) * 1_000, with(3_000 + s))).collect(),
     ] {
         let entered = entries_behind_leavers(first, &changes);
         assert!(
