@@ -21,6 +21,7 @@ mod world;
 
 use std::{
     env,
+    io::Write as _,
     process::{Command, ExitCode},
 };
 
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
     // A scenario that fails says so itself. A user, or a server's task, may end without that.
     let ended_unseen = !conclusion.has_failed() && panics::of_process() > 0;
     if ended_unseen {
-        tracing::error!("{} tasks panicked, see above", panics::of_process());
+        drop(writeln!(std::io::stderr(), "chaos: {} tasks panicked, see above", panics::of_process()));
     }
     let broken = breaking.and_then(|mut child| child.wait()).expect("this program runs once more");
     if broken.success() && !ended_unseen { conclusion.exit_code() } else { ExitCode::FAILURE }
