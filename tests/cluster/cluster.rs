@@ -512,12 +512,26 @@ impl Cluster {
     /// Empties the zone's primary, and so its replicas.
     pub(crate) fn flush(&mut self, now: u64) {
         let node = self.primary();
+        self.replace_data(node, Data::default());
+        self.tell(now, format!("somebody empties the store at node {node}"));
+    }
+
+    /// A key of the zone vanishes at its primary, and so at its replicas.
+    pub(crate) fn lose_key(&mut self, now: u64, number: u64) {
+        let node = self.primary();
+        let mut data = self.nodes[node].data.clone();
+        let Some(key) = data.lose("{ZONE}", number) else { return };
+        self.replace_data(node, data);
+        self.tell(now, format!("somebody deletes {} at node {node}", String::from_utf8_lossy(&key)));
+    }
+
+    /// A node has other data from now on, in memory and on disk. Its replicas copy them.
+    fn replace_data(&mut self, node: usize, data: Data) {
         let history = self.histories.len() as u64;
         self.histories.push(Vec::new());
         let at = &mut self.nodes[node];
-        (at.data, at.disk) = (Data::default(), Data::default());
+        (at.data, at.disk) = (data.clone(), data);
         at.unsynced.clear();
         (at.history, at.offset) = (history, 0);
-        self.tell(now, format!("somebody empties the store at node {node}"));
     }
 }

@@ -91,6 +91,10 @@ pub(crate) enum Fault {
     },
     /// Somebody empties the store.
     Flush,
+    /// Somebody deletes a key of the zone, chosen by this number.
+    LoseKey {
+        number: u64,
+    },
     /// A node's clock is set.
     ClockJump {
         node: usize,
@@ -153,6 +157,7 @@ impl Fault {
             | Self::KillServer { for_ms, .. }
             | Self::FreezeServer { for_ms, .. } => for_ms,
             Self::Flush
+            | Self::LoseKey { .. }
             | Self::ClockJump { .. }
             | Self::Change { .. }
             | Self::PassTtl { .. }
@@ -300,6 +305,17 @@ impl Plan {
             repeats: dice.one_of(&[0, 0, 50]),
             ends_ms: lasts_ms + 60_000,
         }
+    }
+
+    /// The same run in which keys of the zone vanish, one at a time.
+    pub(crate) fn with_keys_lost(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0x0105_7E55));
+        for _ in 0..=dice.below(3) {
+            let at_ms = dice.between(5_000, self.ends_ms - 90_000);
+            self.faults.push((at_ms, Fault::LoseKey { number: dice.0.bits() }));
+        }
+        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
+        self
     }
 
     /// The same run with a period of 20 s, which an operator changes in some runs. People near the front are told 3 s.

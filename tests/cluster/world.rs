@@ -338,6 +338,12 @@ impl World {
                 net.cluster.flush(now);
                 net.auditor.wipe(now);
             }
+            Fault::LoseKey { number } => {
+                // A part is lost at most as much as all.
+                let mut net = lock(&self.net);
+                net.cluster.lose_key(now, number);
+                net.auditor.wipe(now);
+            }
             Fault::ClockJump { node, by_ms } => {
                 let mut net = lock(&self.net);
                 net.cluster.jump(node, now, by_ms);

@@ -27,6 +27,15 @@ impl Estimate {
         let wait_ms = u64::from(wait_ms);
         Self { wait_ms, low_ms: wait_ms, high_ms: wait_ms + u64::from(policy.near_period_ms()) }
     }
+
+    /// The same for somebody who waits at most as long as `exact` says.
+    pub(crate) fn at_most(self, exact: Self) -> Self {
+        Self {
+            wait_ms: self.wait_ms.min(exact.wait_ms),
+            low_ms: self.low_ms.min(exact.low_ms),
+            high_ms: self.high_ms.min(exact.high_ms),
+        }
+    }
 }
 
 /// Measures which share of the offered slots is used, with sums that decay: an event of three minutes ago counts 1/e.

@@ -157,13 +157,17 @@ impl Forecast {
                     self.walk(Vec::new(), now_ms);
                 }
             }
-            position.estimate = match position.slot_in_ms {
-                // The store knows it exactly. Until a later one comes, people ahead may leave.
-                Some(wait_ms) if u64::from(wait_ms) <= self.policy.front_ms() => {
-                    Some(Estimate::at_the_front(wait_ms, &self.policy))
-                }
-                _ => self.outlook.estimate(position.present_ahead, &self.plan, &self.policy, now_ms),
-            };
+            let outlook = || self.outlook.estimate(position.present_ahead, &self.plan, &self.policy, now_ms);
+            position.estimate =
+                match position.slot_in_ms.map(|wait_ms| Estimate::at_the_front(wait_ms, &self.policy)) {
+                    // The store knows it exactly.
+                    Some(exact) if position.present_ahead == 0 || exact.wait_ms <= self.policy.front_ms() => {
+                        Some(exact)
+                    }
+                    // Until the slot comes, people ahead may leave, and then it comes earlier.
+                    Some(exact) => outlook().map(|outlook| outlook.at_most(exact)),
+                    None => outlook(),
+                };
         }
     }
 

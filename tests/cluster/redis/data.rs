@@ -79,6 +79,17 @@ impl Data {
         expired
     }
 
+    /// Removes one of the keys whose names contain `part`: the `number`th in the order of names, modulo how many there are. Returns its
+    /// name, if there is one.
+    pub(crate) fn lose(&mut self, part: &str, number: u64) -> Option<Bytes> {
+        let has_part = |key: &Bytes| key.windows(part.len()).any(|bytes| bytes == part.as_bytes());
+        let mut keys: Vec<Bytes> = self.entries.keys().filter(|key| has_part(key)).cloned().collect();
+        keys.sort_unstable();
+        let at = number.checked_rem(keys.len() as u64).and_then(|at| usize::try_from(at).ok())?;
+        self.entries.remove(&keys[at]);
+        Some(keys.swap_remove(at))
+    }
+
     /// Removes the keys that have expired, as a primary does from time to time. Returns the deletions for its replicas.
     pub(crate) fn expire(&mut self, unix_us: u64) -> Vec<Effect> {
         let expired = self.expired(unix_us);
