@@ -224,7 +224,6 @@ local function move_approach(front_end)
     local s = segments[i]
     if s.known and s.index >= z.base then
       set_near(s, min(max(near_end - s.index * SEGMENT, 0), SEGMENT))
-      rows[s.index - z.base + 1] = row_of(s)
     end
   end
   return approach_end
@@ -274,10 +273,15 @@ else
 end
 front_end = min(front_end, z.next)
 if ARGV[from + #segments * 3] == '1' then
-  for i = 1, #segments do
-    if segments[i].known and segments[i].index >= z.base then move_front(segments[i], front_end) end
-  end
+  -- Who comes into the front gets an appointment by the period that the approach told.
   approach_end = move_approach(front_end)
+  for i = 1, #segments do
+    local s = segments[i]
+    if s.known and s.index >= z.base then
+      move_front(s, front_end)
+      rows[s.index - z.base + 1] = row_of(s)
+    end
+  end
 end
 
 local revs, bits = {}, {}

@@ -29,7 +29,7 @@ if changed then
   begin_approach(told)
   -- Ages are counted in another unit from now on.
   if idle ~= z.idle then z.seen_all = z.seen_all + 1 end
-  if z.period < told and z.period ~= period then note_told(told) end
+  if z.period < period then note_told(period) end
   if z.idle < idle then z.spare_until = max(z.spare_until, back_at(told)) end
 end
 return finish()

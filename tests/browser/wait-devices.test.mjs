@@ -128,7 +128,8 @@ test("several tabs without a stream ask like one, and show the same", async (t) 
 });
 
 test("tabs show what the tab with the stream hears, and do not ask", async (t) => {
-  const weir = await Weir.start(t, { config: held() });
+  // A tab asks if it heard nothing for a period, which is much longer than the second between two events of a stream.
+  const weir = await Weir.start(t, { config: held({ polling_period_ms: 5_000, idle_timeout_s: 60 }) });
   const ahead = (await weir.ask("/traffic/wait", { zoneId: "Z" })).body.token;
   const at = await page(t, `${weir.url}/wait/Z`);
   await rank_is(at, 2);

@@ -336,27 +336,26 @@ test("every state is accessible, in both languages, light and dark, wide and nar
 test("a wait that was told never grows without a reason", async (t) => {
   const weir = await Weir.start(t, { config: held() });
   const quick = (more) => wait_of({ pollingPeriod: 500, ...more });
-  const { at, asked } = await told(t, weir, [
-    // Long enough to begin to watch the page.
-    wait_of({ pollingPeriod: 3_000, etaSeconds: 330, etaRange: [265, 345] }),
+  // The page itself notes what it shows, because the test may be too slow to look in time.
+  const script = () => {
+    window.seen = [];
+    const note = () => {
+      const [eta, reason] = ["eta", "reason"].map((name) => document.querySelector(`[data-weir~="${name}"]`));
+      if (eta?.textContent && eta.textContent !== window.seen.at(-1)?.[0]) window.seen.push([eta.textContent, reason.dataset.reason]);
+    };
+    new MutationObserver(note).observe(document, { subtree: true, childList: true, characterData: true });
+  };
+  const replies = [
+    quick({ etaSeconds: 330, etaRange: [265, 345] }),
     quick({ etaSeconds: 330, etaRange: [315, 370] }),
     quick({ etaSeconds: 200, etaRange: [10, 1_000] }),
     quick({ etaSeconds: 200, etaRange: [190, 400] }),
     quick({ etaSeconds: 800, etaRange: [700, 1_000], reason: "slowed" }),
     quick({ etaSeconds: 790, etaRange: [690, 1_090] }),
-  ]);
-  await until("the first reply is shown", () => text(at, "eta"));
-  // The page itself notes what it shows, because the test may be too slow to look in time.
-  const shown = await at.evaluateHandle(() => {
-    const [eta, reason] = ["eta", "reason"].map((name) => document.querySelector(`[data-weir~="${name}"]`));
-    const seen = [];
-    const note = () => eta.textContent !== seen.at(-1)?.[0] && seen.push([eta.textContent, reason.dataset.reason]);
-    note();
-    new MutationObserver(note).observe(document.body, { subtree: true, childList: true, characterData: true });
-    return seen;
-  });
+  ];
+  const { at, asked } = await told(t, weir, replies, { script });
   await until("all replies were shown", () => asked.length >= 8);
-  const seen = await shown.jsonValue();
+  const seen = await at.evaluate(() => window.seen);
   assert.deepEqual(seen.map(([words]) => words), ["about 4 to 6 minutes", "about 5 to 6 minutes", "up to 17 minutes", "about 3 to 7 minutes", "about 11 to 17 minutes"]);
   assert.deepEqual(seen.map(([, reason]) => reason), ["", "", "unsure", "unsure", "slowed"]);
   assert.match(await text(at, "reason"), /Fewer people are let in/, "the reason stays long enough to be read");

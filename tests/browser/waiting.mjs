@@ -37,8 +37,9 @@ export const wait_of = (more) => ({
   body: { canEnter: false, token: "t".repeat(52), waiting: { rank: 1202, etaSeconds: 300, etaRange: [240, 360], pollingPeriod: 60_000, stale: false, ...more } },
 });
 
-/// Opens the page with made-up replies: `says` are the replies to polls in order, and the last one repeats. Without streams.
-export async function told(t, weir, says, { kept = null, zone_id = "Z", ...options } = {}) {
+/// Opens the page with made-up replies: `says` are the replies to polls in order, and the last one repeats. Without streams. `script`
+/// runs in the page before anything else.
+export async function told(t, weir, says, { kept = null, zone_id = "Z", script = null, ...options } = {}) {
   const made = await context(t, options);
   const asked = [];
   await made.route("**/traffic/**", (route) => {
@@ -55,6 +56,7 @@ export async function told(t, weir, says, { kept = null, zone_id = "Z", ...optio
     };
     await made.addInitScript(put, [`weir ${weir.url}/ Z`, kept]);
   }
+  if (script) await made.addInitScript(script);
   const at = await made.newPage();
   await at.goto(`${weir.url}/wait/${zone_id}`);
   return { at, asked };

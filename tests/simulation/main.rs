@@ -308,6 +308,10 @@ fn the_first_in_line_for_a_full_zone_are_told_that_little_is_known() {
     for leaving_percent in [0, 35, 60] {
         let full = |seed| {
             let mut scenario = Scenario::full(seed, 12, leaving_percent);
+            // All at once, or one after the other.
+            if seed % 2 == 0 {
+                (0..).zip(&mut scenario.users).for_each(|(i, user)| user.joins_ms = i * 300);
+            }
             scenario.policy.max_active = 2;
             scenario.policy.visit_idle_s = 900;
             scenario.users.iter_mut().for_each(|user| user.stay.for_ms = 15_000);

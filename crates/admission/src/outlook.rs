@@ -143,7 +143,8 @@ impl Outlook {
             ahead += cell.counted;
             let chance = 1.645 * expected.1.sqrt();
             let centre = wait(expected.0);
-            let (sooner_ms, later_ms) = course.spread_ms(expected.0);
+            // A place is told a whole slot.
+            let (sooner_ms, later_ms) = course.spread_ms(expected.0.round());
             let side = |slots: f64, other: f64, of_stays: f64| {
                 let (of_rates, of_chance) =
                     (wait(slots) - centre, wait((expected.0 + other).max(0.0)) - centre);

@@ -227,8 +227,8 @@ impl Zone {
         let old = std::mem::replace(&mut self.policy, policy);
         let told_ms = self.told_period_ms(&old);
         self.begin_approach(told_ms);
-        if policy.polling_period_ms < told_ms && policy.polling_period_ms != old.polling_period_ms {
-            self.told.note(told_ms, self.now_ms);
+        if policy.polling_period_ms < old.polling_period_ms {
+            self.told.note(old.polling_period_ms, self.now_ms);
         }
         self.window.set_policy(&policy, self.now_ms);
         if old.max_active == 0 && policy.max_active > 0 {
@@ -283,8 +283,9 @@ impl Zone {
         // Somebody at the front may keep the base from moving. What is behind must not cost memory for that.
         self.segments.iter_mut().for_each(Segment::free);
         let front_end = self.front_end();
-        self.move_front(front_end);
+        // Who comes into the front gets an appointment by the period that the approach told.
         let approach_end = self.move_approach(front_end);
+        self.move_front(front_end);
         self.snapshot(front_end, approach_end)
     }
 

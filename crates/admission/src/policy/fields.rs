@@ -214,7 +214,7 @@ table! {
     visit_ttl_s = 3_600, number("s", 60, 86_400), Servers, ", visits for {} s",
         "How long a visit lasts at most, where a proxy asks Weir about each request. Then the visitor waits again.";
     visit_idle_s = 900, number("s", 30, 86_400), Rules, ", idle visits for {} s",
-        "How long a visit lasts without a request. It is counted in steps of an eighth, so a visit may end by that much later.";
+        "How long a visit lasts without a request. It is counted in steps of an eighth, so a visit may end by that much later; its place inside is free up to a third of the time later.";
     max_active = 0, optional_limit(|_| 0, "people", 10_000_000), Rules, ", at most {} inside",
         "The most people who may be inside: those who entered, have not left, and were active within `visit_idle_s`. 0 means no limit, and nobody counts. In the mode `open` people enter beyond it, and are counted. When the limit is set, nobody enters for a minute, in which people who are inside show themselves.";
 }

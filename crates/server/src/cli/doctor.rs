@@ -50,7 +50,9 @@ pub(super) fn run(config: &Config, open_files: u64) -> Result<ExitCode, Failure>
                 for (cell, address) in connections.cells().all().iter().zip(connections.addresses()) {
                     let inspector = Inspector::new(address, connections.settings());
                     let durability = settings.durability;
-                    let cell = redis::Cell { cell, address, durability, seal_keys: &seal_keys };
+                    let certificate = connections.settings().identity.is_some();
+                    let link = answers::Link { tls: address.tls, certificate };
+                    let cell = redis::Cell { cell, address, link, durability, seal_keys: &seal_keys };
                     redis::check(&cell, &inspector, &mut report).await;
                 }
                 Ok(())

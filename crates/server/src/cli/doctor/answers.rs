@@ -28,28 +28,78 @@ pub(super) fn refusal(why: &str) -> (&'static str, &'static str) {
     ("Weir's scripts need INFO, so nobody enters", "give the user the rights of deploy/redis/weir.acl")
 }
 
+/// How Weir connects to a server.
+#[derive(Clone, Copy)]
+pub(super) struct Link {
+    pub(super) tls: bool,
+    /// Whether Weir sends a certificate of its own.
+    pub(super) certificate: bool,
+}
+
+/// What to do about a server with which no connection comes about for this reason. `otherwise` is for reasons that do not say it.
+pub(super) fn advice(why: &str, otherwise: &'static str) -> &'static str {
+    let lower = why.to_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    if says(&["wrongpass", "noauth", "username-password"]) {
+        return "correct redis.user and redis.password_file, or the login in the address; ACL LIST in Redis shows its users";
+    }
+    if says(&["noperm"]) {
+        return "give the user the rights of deploy/redis/weir.acl";
+    }
+    for answer in ["BUSY", "LOADING"] {
+        if let Some(at) = why.find(answer) {
+            return refusal(&why[at..]).1;
+        }
+    }
+    if says(&["unknownissuer", "notvalidforname", "certexpired", "invalid peer certificate"]) {
+        return "correct redis.ca_file, or the certificate of the server: its authority, its names, its dates";
+    }
+    if says(&["certificaterequired", "unknownca", "badcertificate", "certificateunknown", "alert"]) {
+        return "correct redis.certificate_file and redis.key_file: the server's --tls-ca-cert-file has to know their authority";
+    }
+    otherwise
+}
+
 /// A reason for which a connection failed, and what may be the cause where the reason does not say it.
-pub(super) fn with_cause(why: String, tls: bool) -> String {
-    const CUT: [&str; 6] =
-        ["broken pipe", "reset by peer", "unexpected end", "eof", "closed", "certificaterequired"];
+pub(super) fn with_cause(why: String, link: Link) -> String {
+    const CUT: [&str; 8] = [
+        "broken pipe",
+        "reset by peer",
+        "unexpected end",
+        "eof",
+        "closed",
+        "certificaterequired",
+        "timed out",
+        "no connection within",
+    ];
     let lower = why.to_lowercase();
     if !CUT.iter().any(|word| lower.contains(word)) {
         return why;
     }
-    match tls {
-        true => format!(
-            "{why}; perhaps it demands a client certificate, and Weir sends none (tls-auth-clients no lets servers in that \
-             log in by password), or it does not speak TLS at this port"
-        ),
-        false => format!(
-            "{why}; perhaps it speaks only TLS at this port (rediss://), or refuses this address (protected-mode)"
-        ),
-    }
+    let is_silent = lower.contains("timed out") || lower.contains("no connection within");
+    let perhaps = match (link.tls, is_silent, link.certificate) {
+        (true, true, _) => "it does not speak TLS at this port, or nobody answers there",
+        (true, false, true) => {
+            "it does not accept the client certificate that Weir sends, or does not speak TLS at this port"
+        }
+        (true, false, false) => {
+            "it demands a client certificate, and Weir sends none (tls-auth-clients no lets servers in that log in by password), \
+             or it does not speak TLS at this port"
+        }
+        (false, true, _) => return why,
+        (false, false, _) => {
+            "it speaks only TLS at this port (rediss://), or refuses this address (protected-mode)"
+        }
+    };
+    format!("{why}; perhaps {perhaps}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const PLAIN: Link = Link { tls: false, certificate: false };
+    const TLS: Link = Link { tls: true, certificate: false };
 
     #[test]
     fn a_connection_that_was_cut_says_what_may_be_the_cause() {
@@ -58,10 +108,30 @@ mod tests {
             "h:1: received fatal alert: CertificateRequired",
             "unexpected end of file",
         ] {
-            assert!(with_cause(why.to_owned(), true).contains("client certificate"), "{why}");
-            assert!(with_cause(why.to_owned(), false).contains("rediss://"), "{why}");
+            assert!(with_cause(why.to_owned(), TLS).contains("Weir sends none"), "{why}");
+            let sends = Link { certificate: true, ..TLS };
+            assert!(with_cause(why.to_owned(), sends).contains("that Weir sends"), "{why}");
+            assert!(with_cause(why.to_owned(), PLAIN).contains("rediss://"), "{why}");
         }
-        let other = "h:1: Connection refused (os error 111)";
-        assert_eq!(with_cause(other.to_owned(), true), other);
+        assert!(with_cause("h:1: timed out".to_owned(), TLS).contains("does not speak TLS"));
+        for (why, link) in [("h:1: Connection refused (os error 111)", TLS), ("h:1: timed out", PLAIN)] {
+            assert_eq!(with_cause(why.to_owned(), link), why);
+        }
+    }
+
+    #[test]
+    fn what_to_do_follows_from_the_reason() {
+        for (why, word) in [
+            ("h:1: WRONGPASS invalid username-password pair or user is disabled.", "redis.password_file"),
+            ("NOAUTH Authentication required.", "redis.password_file"),
+            ("h:1: NOPERM User weir has no permissions to run the 'cluster|slots' command", "weir.acl"),
+            ("h:1: BUSY Redis is busy running a script.", "SCRIPT KILL"),
+            ("invalid peer certificate: UnknownIssuer", "redis.ca_file"),
+            ("received fatal alert: CertificateRequired", "redis.certificate_file"),
+            ("received fatal alert: UnknownCA", "redis.certificate_file"),
+            ("Connection refused (os error 111)", "start it"),
+        ] {
+            assert!(advice(why, "start it").contains(word), "{why}: {}", advice(why, "start it"));
+        }
     }
 }

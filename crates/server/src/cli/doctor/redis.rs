@@ -16,7 +16,7 @@ use store::redis::{
 };
 
 use super::{
-    answers::{HostPort, refusal, text, with_cause},
+    answers::{HostPort, Link, advice, refusal, text, with_cause},
     report::Report,
     rights,
 };
@@ -44,6 +44,7 @@ const SENTINELS: usize = 3;
 pub(super) struct Cell<'a> {
     pub(super) cell: &'a Arc<GateCell<Redis>>,
     pub(super) address: &'a Address,
+    pub(super) link: Link,
     pub(super) durability: Durability,
     /// Our own, as [`crate::keys::fingerprints`] names them; empty if they cannot be read.
     pub(super) seal_keys: &'a [String],
@@ -103,9 +104,9 @@ pub(super) async fn check(cell: &Cell<'_>, inspector: &Inspector, report: &mut R
         Err(why) => {
             return report.problem(
                 &name,
-                format!("does not answer: {}", with_cause(why, cell.address.tls)),
+                format!("does not answer: {}", with_cause(why.clone(), cell.link)),
                 "nobody enters and nobody gets a place while the store is away",
-                "start Redis, or correct store, user and password",
+                advice(&why, "start Redis, or correct store, user and password"),
             );
         }
     };
@@ -189,9 +190,9 @@ async fn look(
         Err(why) => {
             report.problem(
                 &place,
-                format!("does not answer: {}", with_cause(why, cell.address.tls)),
+                format!("does not answer: {}", with_cause(why.clone(), cell.link)),
                 "without this server, the others carry its part, or nobody does",
-                "start it, and look at its log",
+                advice(&why, "start it, and look at its log"),
             );
             None
         }
