@@ -26,11 +26,11 @@ fn all() -> [&'static Script; 13] {
 const PINNED: [(&str, &str); 13] = [
     ("join", "a1e82ec9ba7cd42e3e300d54c4d2ab83f0b353c5"),
     ("enter", "e000ab7816b0e36dfba1b4fae83532517365d468"),
-    ("beat", "8fbbeebb9d059bf5d3a92d96796f16e9359f3e89"),
+    ("beat", "b721dacf98985898723e728b7af46d96b3289ab3"),
     ("visits", "760c0e590ee3f4b851e828a2c184353fa0d26b4a"),
     ("leave", "4d0c5a80f1a14435c88fe2d9a22427d88fc8a1af"),
     ("bind", "08bc5b084221138d275111256ab559dd565be158"),
-    ("policy", "7a442b729c147e8dc93fd0307af3ae135d2758d7"),
+    ("policy", "c9c85b160d05bb7175e5091af748318836ad3c26"),
     ("restore", "9dc1cfa6468fdbc804f7b2cbcdb59495026df569"),
     ("mend", "5f009b9fb02a03fe96086da940c9c3170c5c8571"),
     ("zones", "2e12e7e991e72fffe58cc9a18de745493cf9e632"),
