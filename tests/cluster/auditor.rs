@@ -11,6 +11,7 @@ use gate::{PassClaims, Refusal, Reply};
 
 use crate::{
     inside::Visitors,
+    judged::judged,
     plan::{Kind, Plan},
 };
 
@@ -117,52 +118,23 @@ pub(crate) struct Auditor {
     pub(crate) calls: u64,
 }
 
-/// How much an auditor judged.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Judged {
+judged! {
     /// Windows of a minute, and sub-windows, each of which ends with an entry.
-    pub(crate) windows: u64,
+    windows = "windows";
     /// Of those, windows in which nothing was wrong, so that no tolerance applies.
-    pub(crate) exact_windows: u64,
+    exact_windows = "windows without a fault";
     /// Pairs of people of whom one may not enter before the other.
-    pub(crate) pairs: u64,
+    pairs = "pairs in order";
     /// Minutes in which the slots must be used.
-    pub(crate) minutes: u64,
+    minutes = "minutes of slots";
     /// Answers to people who hold a place.
-    pub(crate) places: u64,
+    places = "places followed";
     /// Passes that were asked for again.
-    pub(crate) passes: u64,
+    passes = "passes repeated";
     /// Entries while the people inside are limited.
-    pub(crate) insides: u64,
+    insides = "entries with people inside";
     /// Tickets that were tried again after their holders had left.
-    pub(crate) replays: u64,
-}
-
-impl Judged {
-    /// Each count, with its name.
-    pub(crate) fn counts(&self) -> [(&'static str, u64); 8] {
-        [
-            ("windows", self.windows),
-            ("windows without a fault", self.exact_windows),
-            ("pairs in order", self.pairs),
-            ("minutes of slots", self.minutes),
-            ("places followed", self.places),
-            ("passes repeated", self.passes),
-            ("entries with people inside", self.insides),
-            ("tickets tried after leaving", self.replays),
-        ]
-    }
-
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.windows += other.windows;
-        self.exact_windows += other.exact_windows;
-        self.pairs += other.pairs;
-        self.minutes += other.minutes;
-        self.places += other.places;
-        self.passes += other.passes;
-        self.insides += other.insides;
-        self.replays += other.replays;
-    }
+    replays = "tickets tried after leaving";
 }
 
 /// What a run came to.

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use admission::{Departure, Entry, Policy, Visit, ZoneId};
 use gate::{PassClaims, Reason, Refusal, Reply, Token};
 
+use crate::judged::judged;
+
 /// A broken promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Promise {
@@ -71,44 +73,19 @@ pub(crate) struct Story {
     pub(crate) entered_ms: Option<u64>,
 }
 
-/// How much an auditor judged.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Judged {
+judged! {
     /// Windows of a minute, and sub-windows, each of which ends with an entry.
-    pub(crate) windows: u64,
+    windows = "windows";
     /// Entries while the people inside are limited.
-    pub(crate) insides: u64,
+    insides = "entries with people inside";
     /// Entries that had to come in the order of those who are present.
-    pub(crate) orders: u64,
+    orders = "entries in order";
     /// Ranks.
-    pub(crate) ranks: u64,
+    ranks = "ranks";
     /// Answers to people who hold a place.
-    pub(crate) places: u64,
+    places = "places followed";
     /// Passes that were asked for again.
-    pub(crate) passes: u64,
-}
-
-impl Judged {
-    /// Each count, with its name.
-    pub(crate) fn counts(&self) -> [(&'static str, u64); 6] {
-        [
-            ("windows", self.windows),
-            ("entries with people inside", self.insides),
-            ("entries in order", self.orders),
-            ("ranks", self.ranks),
-            ("places followed", self.places),
-            ("passes repeated", self.passes),
-        ]
-    }
-
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.windows += other.windows;
-        self.insides += other.insides;
-        self.orders += other.orders;
-        self.ranks += other.ranks;
-        self.places += other.places;
-        self.passes += other.passes;
-    }
+    passes = "passes repeated";
 }
 
 /// The auditor.

@@ -1,12 +1,50 @@
-//! Floors for what an auditor judged. A run of tests that judged too little fails, because it would find nothing.
+//! What an auditor judged, and floors for it. A run of tests that judged too little fails, because it would find nothing.
 //!
 //! Invariant: a floor is a number for each hundred runs, and counts from [`FEWEST_RUNS`] runs on; fewer can differ by chance.
+
+/// Makes the type `Judged` of an auditor: how often each thing was judged, with its name.
+macro_rules! judged {
+    ($($(#[$what:meta])* $field:ident = $name:literal;)+) => {
+        /// How much an auditor judged.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub(crate) struct Judged {
+            $($(#[$what])* pub(crate) $field: u64,)+
+        }
+
+        impl Judged {
+            /// Each count, with its name.
+            pub(crate) fn counts(&self) -> Vec<(&'static str, u64)> {
+                vec![$(($name, self.$field)),+]
+            }
+
+            pub(crate) fn add(&mut self, other: &Self) {
+                $(self.$field += other.$field;)+
+            }
+        }
+    };
+}
+pub(crate) use judged;
+
+/// The counts in words.
+pub(crate) fn words(counts: &[(&str, u64)]) -> String {
+    let words: Vec<_> = counts.iter().map(|(name, count)| format!("{count} {name}")).collect();
+    words.join(", ")
+}
+
+/// Asserts that so many runs judged enough.
+///
+/// # Panics
+/// If they did not.
+pub(crate) fn assert_enough(counts: &[(&str, u64)], floors: &[(&str, u64)], runs: u64) {
+    let too_few = too_few(counts, floors, runs);
+    assert!(too_few.is_empty(), "too little was judged: {}", too_few.join("; "));
+}
 
 /// The fewest runs for which floors count.
 const FEWEST_RUNS: u64 = 50;
 
 /// What was judged less often than its floor says, which is a number for each hundred runs.
-pub(crate) fn too_few(counts: &[(&str, u64)], floors: &[(&str, u64)], runs: u64) -> Vec<String> {
+fn too_few(counts: &[(&str, u64)], floors: &[(&str, u64)], runs: u64) -> Vec<String> {
     if runs < FEWEST_RUNS {
         return Vec::new();
     }

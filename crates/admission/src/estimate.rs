@@ -164,8 +164,10 @@ impl Plan {
     /// How much earlier and later that slot may come because of the people inside, in milliseconds.
     pub(crate) fn spread_ms(&self, before: u64) -> (u64, u64) {
         let Some(turnover) = self.turnover else { return (0, 0) };
-        let (slot_ms, (low_ms, high_ms)) = (self.slot_ms(before), turnover.range_ms(before));
-        (slot_ms - low_ms.max(self.of_window_ms(before)), high_ms.saturating_sub(slot_ms))
+        let of_window_ms = self.of_window_ms(before);
+        let (slot_ms, (low_ms, high_ms)) =
+            (turnover.slot_ms(before).max(of_window_ms), turnover.range_ms(before));
+        (slot_ms - low_ms.max(of_window_ms), high_ms.saturating_sub(slot_ms))
     }
 }
 

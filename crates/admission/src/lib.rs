@@ -69,6 +69,9 @@ pub struct Now {
     pub unix_s: u64,
 }
 
+/// Nine of ten values of a normal distribution are within so many standard deviations.
+pub(crate) const NINE_OF_TEN: f64 = 1.645;
+
 /// A count as a number for calculations.
 pub(crate) fn number(n: u64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "counts are below 2^52")]

@@ -17,7 +17,7 @@
 mod tests;
 
 use crate::{
-    Estimate, Mode, Plan, Policy,
+    Estimate, Mode, NINE_OF_TEN, Plan, Policy,
     hindsight::{Factors, KINDS, Side, kind},
     number,
     patience::{Counts, Hazard, Patience, Rates},
@@ -141,7 +141,7 @@ impl Outlook {
                 continue;
             }
             ahead += cell.counted;
-            let chance = 1.645 * expected.1.sqrt();
+            let chance = NINE_OF_TEN * expected.1.sqrt();
             let centre = wait(expected.0);
             // A place is told a whole slot.
             let (sooner_ms, later_ms) = course.spread_ms(expected.0.round());

@@ -10,6 +10,8 @@
 
 use std::{cmp::Ordering, sync::LazyLock};
 
+use crate::NINE_OF_TEN;
+
 /// The ages: the lower bound of each, in seconds.
 pub(crate) const BOUNDS_S: [f64; AGES] = [
     0.0, 5.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0, 240.0, 360.0, 480.0, 720.0, 960.0,
@@ -361,7 +363,7 @@ fn guesses(
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
             for (side, sign) in [-1.0, 1.0].into_iter().enumerate() {
                 let quantile = quantile(&points, 0.5 + 0.45 * sign);
-                let off = sign * (sign * (quantile - sum)).max(0.0).hypot(1.645 * noise.sqrt());
+                let off = sign * (sign * (quantile - sum)).max(0.0).hypot(NINE_OF_TEN * noise.sqrt());
                 factors[side][age] = (1.0 + (off - before[side]) / each.max(1e-12)).max(0.0);
                 before[side] = off;
             }

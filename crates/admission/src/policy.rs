@@ -164,9 +164,9 @@ pub struct PolicyFault {
 /// The longest period that people who approach the front are told, in milliseconds.
 const NEAR_PERIOD_MS: u32 = 3_000;
 
-/// How often those ask who are next to enter while nobody more may be inside, in milliseconds. So the slot of somebody who leaves is used within
-/// a second.
-pub(crate) const FULL_POLL_MS: u32 = 500;
+/// The longest period of those who are next to enter while nobody more may be inside, in milliseconds. So the slot of somebody who
+/// leaves is used within a second.
+const FULL_POLL_MS: u32 = 500;
 
 /// The grace time after two polling periods, in milliseconds.
 pub(crate) const GRACE_MS: u64 = 500;
@@ -216,11 +216,17 @@ impl Policy {
         self.polling_period_ms.min(NEAR_PERIOD_MS)
     }
 
+    /// How often those ask who are next to enter while nobody more may be inside, in milliseconds.
+    #[must_use]
+    pub(crate) fn full_period_ms(&self) -> u32 {
+        FULL_POLL_MS.min(self.near_period_ms())
+    }
+
     /// What contradicts itself in this policy, though each field is right: a person who asks when told to is refused.
     #[must_use]
     pub fn contradiction(&self) -> Option<String> {
         let (limit, max_active) = (self.entries_per_minute_per_client, self.max_active);
-        let period_ms = FULL_POLL_MS.min(self.near_period_ms()).max(1);
+        let period_ms = self.full_period_ms().max(1);
         let calls = 60_000_u32.div_ceil(period_ms);
         (max_active > 0 && limit > 0 && limit < calls).then(|| {
             format!(

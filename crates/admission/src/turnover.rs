@@ -6,7 +6,9 @@
 //!
 //! Invariants: what is measured decides about nobody. It only tells when those who wait may expect to enter. `fast_s <= stay_s <= slow_s`.
 
-use crate::{Policy, number};
+use std::array;
+
+use crate::{NINE_OF_TEN, Policy, number};
 
 /// What was seen so long ago, in seconds, counts 1/e. Longer where visits last long.
 const MEMORY_S: f64 = 180.0;
@@ -17,12 +19,9 @@ const SHORTEST_S: f64 = 5.0;
 const LONGEST_S: f64 = 3_600.0;
 const LONGEST_IDLE_TIMES: f64 = 4.0;
 /// The lengths between them that are compared.
-const LENGTHS: u32 = 48;
+const LENGTHS: usize = 48;
 /// After so many ends the gamma distribution is used, because the lengths are too far apart.
 const MANY: f64 = 12.0;
-/// The quantiles of the range, in standard deviations: nine of ten are within.
-const WITHIN: f64 = 1.645;
-
 /// The people inside a zone that limits them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupancy {
@@ -74,7 +73,7 @@ impl StayMeter {
             self.by_lengths(LONGEST_S.max(LONGEST_IDLE_TIMES * f64::from(policy.visit_idle_s)))
         } else {
             let mean_s = self.stayed_s / self.ended;
-            [WITHIN, 0.0, -WITHIN].map(|deviations| mean_s / of_mean(self.ended, deviations))
+            [NINE_OF_TEN, 0.0, -NINE_OF_TEN].map(|deviations| mean_s / of_mean(self.ended, deviations))
         };
         Turnover { most: occupancy.most, at_ms, fast_s, stay_s, slow_s, max_active: occupancy.max_active }
     }
@@ -82,26 +81,27 @@ impl StayMeter {
     /// The mean visit in seconds: the length that only one of twenty mean visits falls short of, the median, and the one that one of
     /// twenty exceeds.
     fn by_lengths(&self, longest_s: f64) -> [f64; 3] {
-        let step = (longest_s / SHORTEST_S).ln() / f64::from(LENGTHS - 1);
+        let last = number(LENGTHS as u64 - 1);
+        let step = (longest_s / SHORTEST_S).ln() / last;
         let length_s = |i: f64| SHORTEST_S * (step * i).exp();
-        // The logarithm of the probability of what was seen, if visits last so long.
-        let likelihood = |i: u32| {
-            let length_s = length_s(i.into());
+        // The logarithms of the probability of what was seen, if visits last so long.
+        let likelihoods: [f64; LENGTHS] = array::from_fn(|i| {
+            let length_s = length_s(number(i as u64));
             -self.ended * length_s.ln() - self.stayed_s / length_s
-        };
-        let most = (0..LENGTHS).map(likelihood).fold(f64::NEG_INFINITY, f64::max);
-        let weights: Vec<f64> = (0..LENGTHS).map(|i| (likelihood(i) - most).exp()).collect();
+        });
+        let most = likelihoods.into_iter().fold(f64::NEG_INFINITY, f64::max);
+        let weights = likelihoods.map(|likelihood| (likelihood - most).exp());
         let all: f64 = weights.iter().sum();
         [0.05, 0.5, 0.95].map(|part| {
             let (mut below, mut at) = (0.0, 0.0);
-            for weight in &weights {
+            for weight in weights {
                 if below + weight >= part * all {
                     at += (part * all - below) / weight - 0.5;
                     break;
                 }
                 (below, at) = (below + weight, at + 1.0);
             }
-            length_s(at.clamp(0.0, f64::from(LENGTHS - 1)))
+            length_s(at.clamp(0.0, last))
         })
     }
 }
@@ -141,6 +141,11 @@ impl Turnover {
         (before + 1).checked_sub(self.room()).filter(|&leavers| leavers > 0).map(number)
     }
 
+    /// How long so many visits take to end, in seconds.
+    fn expected_s(&self, leavers: f64) -> f64 {
+        leavers * self.stay_s / f64::from(self.max_active.max(1))
+    }
+
     /// So many seconds from `at_ms`.
     fn after_s(&self, wait_s: f64) -> u64 {
         #[expect(
@@ -154,18 +159,17 @@ impl Turnover {
 
     /// The instant at which so many others have entered and one more may.
     pub(crate) fn slot_ms(&self, before: u64) -> u64 {
-        let wait_s = |leavers| leavers * self.stay_s / f64::from(self.max_active.max(1));
-        self.leavers(before).map_or(0, |leavers| self.after_s(wait_s(leavers)))
+        self.leavers(before).map_or(0, |leavers| self.after_s(self.expected_s(leavers)))
     }
 
     /// The range of [`Turnover::slot_ms`]: nine of ten slots come within. How long visits last is uncertain, and so is who leaves when.
     pub(crate) fn range_ms(&self, before: u64) -> (u64, u64) {
         let Some(leavers) = self.leavers(before) else { return (0, 0) };
-        let wait_s = leavers * self.stay_s / f64::from(self.max_active.max(1));
+        let wait_s = self.expected_s(leavers);
         let part = |length_s: f64, deviations| {
             (length_s / self.stay_s).ln().hypot(of_mean(leavers, deviations).ln())
         };
-        let (early, late) = (part(self.fast_s, -WITHIN), part(self.slow_s, WITHIN));
+        let (early, late) = (part(self.fast_s, -NINE_OF_TEN), part(self.slow_s, NINE_OF_TEN));
         (self.after_s(wait_s * (-early).exp()), self.after_s(wait_s * late.exp()))
     }
 }

@@ -7,7 +7,7 @@ use std::{cmp::Reverse, collections::VecDeque};
 use super::{Appointment, Claim, Decided, Entry, Joined, Verdict, Zone};
 use crate::{
     Mode, Now, Position,
-    policy::{FULL_POLL_MS, GRACE_MS, near_told_ms, warning_ms},
+    policy::{GRACE_MS, near_told_ms, warning_ms},
     segment::{SEGMENT_TICKETS, Segment},
     window::Upcoming,
 };
@@ -179,7 +179,7 @@ impl Zone {
             let has_room = of_front && present_ahead < room;
             let slot_in_ms = has_room.then(|| slots.at(present_ahead).saturating_sub(now_ms));
             let other_ms = match () {
-                () if of_front && present_ahead < next_in => FULL_POLL_MS.min(self.policy.near_period_ms()),
+                () if of_front && present_ahead < next_in => self.policy.full_period_ms(),
                 () if of_front => self.policy.near_period_ms(),
                 () => self.policy.polling_period_ms,
             };

@@ -71,16 +71,15 @@ pub(super) async fn run<S: Store>(
     room: Weak<Room>,
     mut calls: mpsc::Receiver<Call>,
     orders: Arc<Orders>,
-    opened: bool,
+    mut opened: bool,
 ) {
-    let mut served = caught(serve(&*store, &room, &mut calls, &orders, opened)).await;
-    while let Err(panic) = served {
+    while let Err(panic) = caught(serve(&*store, &room, &mut calls, &orders, opened)).await {
         let Some(lives) = room.upgrade() else { return };
         tracing::error!(zone = %lives.zone, panic, "the task of a zone panicked, which is a fault of this server; it begins again");
         lives.note_trouble(&StoreError::Away(format!("the server's task of the zone panicked: {panic}")));
         drop(lives);
         sleep(BEAT).await;
-        served = caught(serve(&*store, &room, &mut calls, &orders, true)).await;
+        opened = true;
     }
 }
 

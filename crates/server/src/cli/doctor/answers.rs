@@ -14,6 +14,9 @@ pub(super) fn text(value: &Value) -> Option<String> {
     }
 }
 
+/// What to do where the user lacks a right.
+pub(super) const GIVE_RIGHTS: &str = "give the user the rights of deploy/redis/weir.acl";
+
 /// Why it matters that a server refuses to answer with this error, and what to do.
 pub(super) fn refusal(why: &str) -> (&'static str, &'static str) {
     if why.starts_with("BUSY") {
@@ -25,7 +28,7 @@ pub(super) fn refusal(why: &str) -> (&'static str, &'static str) {
     if why.starts_with("LOADING") {
         return ("while it loads its data, nobody enters", "wait, and run the doctor again");
     }
-    ("Weir's scripts need INFO, so nobody enters", "give the user the rights of deploy/redis/weir.acl")
+    ("Weir's scripts need INFO, so nobody enters", GIVE_RIGHTS)
 }
 
 /// How Weir connects to a server.
@@ -44,7 +47,7 @@ pub(super) fn advice(why: &str, otherwise: &'static str) -> &'static str {
         return "correct redis.user and redis.password_file, or the login in the address; ACL LIST in Redis shows its users";
     }
     if says(&["noperm"]) {
-        return "give the user the rights of deploy/redis/weir.acl";
+        return GIVE_RIGHTS;
     }
     for answer in ["BUSY", "LOADING"] {
         if let Some(at) = why.find(answer) {
@@ -61,7 +64,7 @@ pub(super) fn advice(why: &str, otherwise: &'static str) -> &'static str {
 }
 
 /// A reason for which a connection failed, and what may be the cause where the reason does not say it.
-pub(super) fn with_cause(why: String, link: Link) -> String {
+pub(super) fn with_cause(why: &str, link: Link) -> String {
     const CUT: [&str; 8] = [
         "broken pipe",
         "reset by peer",
@@ -74,7 +77,7 @@ pub(super) fn with_cause(why: String, link: Link) -> String {
     ];
     let lower = why.to_lowercase();
     if !CUT.iter().any(|word| lower.contains(word)) {
-        return why;
+        return why.to_owned();
     }
     let is_silent = lower.contains("timed out") || lower.contains("no connection within");
     let perhaps = match (link.tls, is_silent, link.certificate) {
@@ -86,7 +89,7 @@ pub(super) fn with_cause(why: String, link: Link) -> String {
             "it demands a client certificate, and Weir sends none (tls-auth-clients no lets servers in that log in by password), \
              or it does not speak TLS at this port"
         }
-        (false, true, _) => return why,
+        (false, true, _) => return why.to_owned(),
         (false, false, _) => {
             "it speaks only TLS at this port (rediss://), or refuses this address (protected-mode)"
         }
@@ -108,14 +111,14 @@ mod tests {
             "h:1: received fatal alert: CertificateRequired",
             "unexpected end of file",
         ] {
-            assert!(with_cause(why.to_owned(), TLS).contains("Weir sends none"), "{why}");
+            assert!(with_cause(why, TLS).contains("Weir sends none"), "{why}");
             let sends = Link { certificate: true, ..TLS };
-            assert!(with_cause(why.to_owned(), sends).contains("that Weir sends"), "{why}");
-            assert!(with_cause(why.to_owned(), PLAIN).contains("rediss://"), "{why}");
+            assert!(with_cause(why, sends).contains("that Weir sends"), "{why}");
+            assert!(with_cause(why, PLAIN).contains("rediss://"), "{why}");
         }
-        assert!(with_cause("h:1: timed out".to_owned(), TLS).contains("does not speak TLS"));
+        assert!(with_cause("h:1: timed out", TLS).contains("does not speak TLS"));
         for (why, link) in [("h:1: Connection refused (os error 111)", TLS), ("h:1: timed out", PLAIN)] {
-            assert_eq!(with_cause(why.to_owned(), link), why);
+            assert_eq!(with_cause(why, link), why);
         }
     }
 

@@ -104,7 +104,7 @@ pub(super) async fn check(cell: &Cell<'_>, inspector: &Inspector, report: &mut R
         Err(why) => {
             return report.problem(
                 &name,
-                format!("does not answer: {}", with_cause(why.clone(), cell.link)),
+                format!("does not answer: {}", with_cause(&why, cell.link)),
                 "nobody enters and nobody gets a place while the store is away",
                 advice(&why, "start Redis, or correct store, user and password"),
             );
@@ -190,7 +190,7 @@ async fn look(
         Err(why) => {
             report.problem(
                 &place,
-                format!("does not answer: {}", with_cause(why.clone(), cell.link)),
+                format!("does not answer: {}", with_cause(&why, cell.link)),
                 "without this server, the others carry its part, or nobody does",
                 advice(&why, "start it, and look at its log"),
             );

@@ -11,7 +11,7 @@ use store::redis::{
 };
 
 use super::{
-    answers::{HostPort, refusal, text},
+    answers::{GIVE_RIGHTS, HostPort, refusal, text},
     report::Report,
 };
 
@@ -81,7 +81,6 @@ pub(super) async fn check(
     report: &mut Report,
 ) {
     let why = "without a right, a script fails in the middle of an event";
-    let advice = "give the user the rights of deploy/redis/weir.acl";
     let needed = needed(topology == Topology::Cluster);
     match inspector.ask(host, Question::Refused(&needed)).await {
         Ok(Ok(Value::Array(lists))) => {
@@ -99,7 +98,7 @@ pub(super) async fn check(
                 );
             }
             if !refused.is_empty() {
-                report.problem(place, format!("the user may not: {}", refused.join("; ")), why, advice);
+                report.problem(place, format!("the user may not: {}", refused.join("; ")), why, GIVE_RIGHTS);
             } else if missing.is_empty() {
                 report.ok(place, format!("the user has the {} rights that it needs", needed.len()), why);
             }
@@ -117,10 +116,10 @@ pub(super) async fn check(
             );
         }
         Ok(Err(reason)) if reason.starts_with("NOPERM") => {
-            report.problem(place, format!("the user may not run scripts: {reason}"), why, advice);
+            report.problem(place, format!("the user may not run scripts: {reason}"), why, GIVE_RIGHTS);
         }
-        Ok(Ok(_)) => report.unknown(place, "the answer about rights is unknown", why, advice),
-        Ok(Err(reason)) | Err(reason) => report.unknown(place, format!("rights: {reason}"), why, advice),
+        Ok(Ok(_)) => report.unknown(place, "the answer about rights is unknown", why, GIVE_RIGHTS),
+        Ok(Err(reason)) | Err(reason) => report.unknown(place, format!("rights: {reason}"), why, GIVE_RIGHTS),
     }
 }
 
