@@ -135,25 +135,25 @@ end
 local function sign_ms() return min(floor(z.idle * 1000 / 6), 2000) end
 local function silence_ms() return z.idle * 2000 end
 
--- Notes that the server called, and returns who did lately, in pairs: the name, and how long ago. Servers that were silent
--- for long are forgotten.
+-- Notes that the server called, and returns who did lately: the name, how long ago, and whether it has retired. Servers that
+-- were silent for long are forgotten.
 local function sign()
   local name, all, called, is_noted = ARGV[6], call('HGETALL', KEYS[8]), {}, false
   local epoch = int(z.epoch)
   for i = 1, #all, 2 do
-    local known, seen = string.match(all[i + 1], '(%d+) (%d+)')
+    local known, seen, state = string.match(all[i + 1], '(%d+) (%d+) ?(.*)')
     local silent_ms = abs(z.now - tonumber(seen))
     if all[i] == name then
-      epoch, is_noted = known, silent_ms < sign_ms()
+      epoch, is_noted = known, silent_ms < sign_ms() and state ~= RETIRED
     elseif silent_ms > max(SERVER_MS, silence_ms()) then
       call('HDEL', KEYS[8], all[i])
     else
-      called[#called + 1] = { all[i], silent_ms }
+      called[#called + 1] = { all[i], silent_ms, state == RETIRED }
     end
   end
   if name ~= '' then
     if not is_noted then call('HSET', KEYS[8], name, epoch .. ' ' .. int(z.now)) end
-    called[#called + 1] = { name, 0 }
+    called[#called + 1] = { name, 0, false }
   end
   return called
 end
@@ -237,11 +237,11 @@ if ARGV[from + #segments * 3] ~= '1' then
 else
   keep_segments()
   for _, server in ipairs(sign()) do
-    local name, silent_ms = server[1], server[2]
+    local name, silent_ms, has_retired = server[1], server[2], server[3]
     if silent_ms <= SERVER_MS then servers[#servers + 1] = name end
     -- A server that can't reach Redis, or stands still, may have heard people who look silent here. When it is back it
     -- reports their polls, or they have two periods to ask again.
-    if silent_ms > sign_ms() + 3000 and silent_ms <= silence_ms() then
+    if not has_retired and silent_ms > sign_ms() + 3000 and silent_ms <= silence_ms() then
       z.spare_until = max(z.spare_until, back_at(told_period()))
     end
   end

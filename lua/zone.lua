@@ -15,7 +15,7 @@
 --       5 on     exists while this process is known to hold the state; not replicated
 --       6 t1, 7 t2  temporary, empty between calls
 --       8 srv    hash: server that makes decisions -> "epoch seen": up to which epoch it has given back what it remembers,
---                and when it last called, by the zone's clock
+--                and when it last called, by the zone's clock; and then RETIRED if it stopped, see retire.lua
 --       then for each segment passed: live, here, a0, a1, a2, a3, entry, lost, in
 --         live  waits          here  present
 --         a0-3  bit planes of the age: generations since the last poll
@@ -54,6 +54,7 @@ local LEAP_MS, SERVER_MS, LATE_MS = 1000, 70000, 500
 -- no ticket in common. Both are parts of SPOTS; 67,108,864 numbers are 1,024 segments.
 local AFTER_LOSS, SPOTS, SPREAD = 256 * SEGMENT, 67108864, 41474747
 local FIXED, PER_SEGMENT = 8, 9
+local RETIRED = 'retired'
 -- How long nobody enters a zone whose visitors are not known.
 local BLIND_MS = 60000
 

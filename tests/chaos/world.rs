@@ -253,6 +253,10 @@ impl Store for Watched {
     async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64, StoreError> {
         self.heard(zone, self.redis.bind(zone, claim, address).await)
     }
+
+    async fn retire(&self, zone: &ZoneId) -> Result<(), StoreError> {
+        self.heard(zone, self.redis.retire(zone).await)
+    }
 }
 
 /// The two servers.

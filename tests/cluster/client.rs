@@ -303,7 +303,7 @@ fn tap(
     value: &Value,
 ) {
     // The other scripts return no header.
-    if !matches!(script.name, "join" | "enter" | "beat" | "visits" | "policy" | "restore") {
+    if !matches!(script.name, "join" | "enter" | "beat" | "visits" | "retire" | "policy" | "restore") {
         return;
     }
     let Value::Array(parts) = value else { return };

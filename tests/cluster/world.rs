@@ -82,6 +82,10 @@ impl Store for SharedCells {
     async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
         self.0.bind(zone, claim, address).await
     }
+
+    async fn retire(&self, zone: &ZoneId) -> Result<()> {
+        self.0.retire(zone).await
+    }
 }
 
 /// A server's process.

@@ -268,6 +268,54 @@ pub(crate) async fn who_asks_a_server_that_is_cut_off_keeps_the_place(backend: &
     assert!([0, 1, 3].iter().all(|&i| matches!(verdicts[i], Verdict::Waiting(_))), "{verdicts:?}");
 }
 
+/// A server that stops has said what it heard, so people who fall silent then keep nothing because of it. One that falls silent
+/// itself may have heard them.
+pub(crate) async fn nobody_is_spared_for_a_server_that_retired(backend: &InRedis, zone: &ZoneId) {
+    const IDLE_S: u32 = 30;
+    let limited = Policy { max_active: 2, visit_idle_s: IDLE_S, ..policy() };
+    for (retires, i) in [(true, 0), (false, 1)] {
+        let zone = &ZoneId::parse(&format!("{zone}-{i}")).expect("a name");
+        let (a, b) = (backend.open().await, backend.open().await);
+        let mut now_ms = a.put_zone(zone, limited).await.expect("put").now_ms;
+        b.open_zone(zone, limited).await.expect("opened");
+        let Joined { verdicts, .. } = a.join(zone, 4).await.expect("joins");
+        verdicts[..2].iter().for_each(|verdict| {
+            entry(verdict);
+        });
+        // The third falls silent, too. The fourth stays.
+        let mut beat = async |server: &Redis, active: &[u64]| {
+            now_ms += 500;
+            server.hold_clock(now_ms);
+            server.visits(zone, pages(active)).await.expect("reported");
+            server.beat(zone, pages(&[3]), 0).await.expect("beats")
+        };
+        for _ in 0..10 {
+            beat(&b, &[1]).await;
+            beat(&a, &[0]).await;
+        }
+        if retires {
+            a.retire(zone).await.expect("said");
+        }
+        // So long after their last activity, visits have ended, and places, too: 4/3 of the idle time, and 70 s.
+        let mut seen = Vec::new();
+        for second in 1..=80 {
+            beat(&b, &[]).await;
+            let view = beat(&b, &[]).await;
+            if second == 45 || second == 80 {
+                seen.push((inside(&view).0, view.tally.waiting));
+            }
+        }
+        let (of_visits, of_places) = (seen[0], seen[1]);
+        if retires {
+            assert_eq!(of_visits, (0, 2), "the visits have ended");
+            assert_eq!(of_places, (0, 1), "and the place");
+        } else {
+            assert_eq!(of_visits, (2, 2), "the silent server may have heard the visitors");
+            assert_eq!(of_places, (2, 2), "and the one who waits");
+        }
+    }
+}
+
 /// One holder at the front does not keep what those had who came later and left.
 pub(crate) async fn a_full_segment_in_which_nobody_waits_is_freed(backend: &InRedis, zone: &ZoneId) {
     const SEGMENT: u64 = 65_536;

@@ -499,6 +499,9 @@ pub(crate) fn the_command_line_asks_the_server() {
         modes.iter().all(|(mode, shown)| has(mode, *shown)).then_some(())
     });
     assert!(good(&["zones", "set", "Z", "mode=auto"]).starts_with("Z was changed:\n"));
+    // Nobody enters in the first minute of a limit, because nobody knows who is inside.
+    let limited = good(&["zones", "set", "Z", "max_active=5", "--dry-run"]);
+    assert!(limited.contains("\nwait of a newcomer (rank 1): 0 s -> 1 min"), "{limited}");
     let tight = ["zones", "set", "Z", "max_active=1", "entries_per_minute_per_client=20", "--dry-run"];
     assert!(
         good(&tight).contains("\nwarning: entries_per_minute_per_client = 20 is too low with max_active = 1")

@@ -68,7 +68,7 @@ pub(crate) fn a_rolling_restart_loses_nobody() {
         (0..PEOPLE).map(|at| Person::join(&servers[usize::try_from(at % 3).expect("small")])).collect();
     assert!(people.iter().map(|person| person.rank).eq(1..=PEOPLE));
 
-    for _ in 0..3 {
+    for restarted in 1..=3 {
         let old = servers.remove(0);
         let address = old.public.to_string();
         let [one, other] = &servers[..] else { panic!("two stay") };
@@ -85,6 +85,9 @@ pub(crate) fn a_rolling_restart_loses_nobody() {
         all_wait(&mut people, &[one, other], "the load balancer has moved everybody");
 
         let setup = old.stop();
+        let listed = redis.command(&["HVALS", "weir:v1:{Z}:srv"]);
+        let retired = listed.parts().iter().filter(|row| row.text().ends_with(" retired")).count();
+        assert_eq!(retired, restarted, "it has said that it stops: {listed:?}");
         all_wait(&mut people, &[one, other], "stopped");
         people.push(Person::join(one));
 

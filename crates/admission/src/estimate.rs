@@ -132,14 +132,21 @@ impl Plan {
     #[must_use]
     pub fn under(&self, policy: &Policy, now_ms: u64) -> Self {
         let window = Window::from_log(policy, self.used.iter().copied(), now_ms);
-        Self::new(&window, policy, now_ms).within(self.turnover.and_then(|turnover| turnover.under(policy)))
+        Self::new(&window, policy, now_ms).within(self.turnover_under(policy, now_ms))
+    }
+
+    /// The people inside if `policy` came into force at `now_ms`.
+    fn turnover_under(&self, policy: &Policy, now_ms: u64) -> Option<Turnover> {
+        match self.turnover {
+            Some(turnover) => turnover.under(policy),
+            None => Turnover::beginning(policy, now_ms),
+        }
     }
 
     /// Whether a newcomer at `now_ms` would enter at once under `policy`, if nobody waited.
     #[must_use]
     pub fn has_room(&self, policy: &Policy, now_ms: u64) -> bool {
-        let turnover = self.turnover.and_then(|turnover| turnover.under(policy));
-        let is_full = turnover.is_some_and(|turnover| turnover.room() == 0);
+        let is_full = self.turnover_under(policy, now_ms).is_some_and(|turnover| turnover.is_full(now_ms));
         !is_full && Window::from_log(policy, self.used.iter().copied(), now_ms).free(false) > 0
     }
 

@@ -116,7 +116,7 @@ impl Forecast {
             present_before += u64::from(view_page.present);
             view_page
         });
-        View {
+        let view = View {
             now_ms: snapshot.now_ms,
             policy: snapshot.policy,
             epoch: snapshot.epoch,
@@ -130,7 +130,10 @@ impl Forecast {
             plan: Arc::clone(&self.plan),
             tally,
             occupancy: snapshot.occupancy,
-        }
+        };
+        #[cfg(debug_assertions)]
+        view.check();
+        view
     }
 
     fn plan_of(&self, window: &Window, occupancy: Option<Occupancy>, now_ms: u64) -> Plan {

@@ -19,7 +19,7 @@ use crate::{
 
 /// How long nobody enters a zone whose visitors are not known, in milliseconds. Visitors who are active show themselves in that
 /// time.
-const BLIND_MS: u64 = 60_000;
+pub(crate) const BLIND_MS: u64 = 60_000;
 
 /// Visitors who are inside and have not shown themselves since the state was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -163,7 +163,12 @@ impl Inside {
 
     /// Whether nobody knows yet how many people are inside.
     fn is_blind(&self, now_ms: u64) -> bool {
-        !self.unseen.is_told && now_ms < self.unseen.until_ms
+        self.blind_until_ms(now_ms) > 0
+    }
+
+    /// Until when nobody knows how many people are inside; 0 if it is known.
+    pub(crate) fn blind_until_ms(&self, now_ms: u64) -> u64 {
+        if !self.unseen.is_told && now_ms < self.unseen.until_ms { self.unseen.until_ms } else { 0 }
     }
 
     /// How many people may be inside, if that is known: what a restart remembers.
@@ -283,6 +288,25 @@ impl Inside {
             }
         }
         pages
+    }
+
+    /// Checks the module's invariants.
+    #[cfg(debug_assertions)]
+    pub(crate) fn check(&self) {
+        assert_eq!(
+            self.parts.values().map(|part| part.count()).sum::<u64>(),
+            self.count,
+            "each visit counts once"
+        );
+        for part in self.parts.values() {
+            for word in 0..SEGMENT_WORDS {
+                let (inside, left) = (part.inside[word], part.left[word]);
+                assert_eq!(inside & left, 0, "whoever left is not inside");
+                part.ages.check(word, inside);
+            }
+            let is_clean = part.left.iter().all(|word| *word == 0);
+            assert!(part.left_until_ms > 0 || is_clean, "marks of who left have an end");
+        }
     }
 
     /// For tests.

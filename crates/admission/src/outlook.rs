@@ -168,6 +168,15 @@ impl Outlook {
                 late_ms: late.ms(factors.late),
             });
         }
+        debug_assert!(knots.len() <= MOST_KNOTS && knots.len() == sides.len(), "{} knots", knots.len());
+        debug_assert!(
+            knots.is_sorted_by(|one, next| one.slots <= next.slots),
+            "nobody behind needs fewer slots"
+        );
+        debug_assert!(
+            knots.iter().all(|knot| knot.early_ms >= 0.0 && knot.late_ms >= 0.0),
+            "ranges have two ends"
+        );
         Self { knots, sides, line }
     }
 

@@ -58,6 +58,12 @@ pub fn break_rule(rule: Option<Rule>) {
     BROKEN.set(rule);
 }
 
+/// Whether any rule is broken on this thread.
+#[must_use]
+pub fn any() -> bool {
+    BROKEN.get().is_some()
+}
+
 /// Whether `rule` is broken on this thread.
 #[must_use]
 pub fn on(rule: Rule) -> bool {

@@ -92,6 +92,14 @@ impl Ages {
         }
     }
 
+    /// Checks that only these tickets have an age, and none one at which it is evicted.
+    #[cfg(debug_assertions)]
+    pub(crate) fn check(&self, word: usize, have: u64) {
+        let [one, two, four, eight] = self.planes.each_ref().map(|plane| plane[word]);
+        assert_eq!((one | two | four | eight) & !have, 0, "a ticket of which nothing is kept has no age");
+        assert_eq!(two & four & eight, 0, "of age 14 or 15 is nobody");
+    }
+
     pub(crate) fn reset(&mut self, word: usize, bits: u64) {
         for plane in &mut self.planes {
             plane[word] &= !bits;
@@ -193,7 +201,7 @@ impl Segment {
     }
 
     /// Checks the module's invariants.
-    #[cfg(test)]
+    #[cfg(debug_assertions)]
     pub(crate) fn check(&self) {
         let (mut live, mut present) = (0, 0);
         for word in 0..SEGMENT_WORDS {
@@ -202,10 +210,7 @@ impl Segment {
             let Some(holders) = &self.holders else { continue };
             present += holders.here[word].count_ones();
             assert_eq!(holders.here[word] & !alive, 0, "a present ticket is live");
-            let aged = !holders.ages.of_age(word, 0);
-            assert_eq!(aged & !alive, 0, "a ticket that is gone has no age");
-            let too_old = [14, 15].map(|age| holders.ages.of_age(word, age));
-            assert_eq!(too_old, [0; 2], "evicted");
+            holders.ages.check(word, alive);
         }
         assert_eq!((live, present), (self.live, self.present));
         assert!(

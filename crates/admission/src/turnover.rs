@@ -8,7 +8,7 @@
 
 use std::array;
 
-use crate::{NINE_OF_TEN, Policy, number};
+use crate::{NINE_OF_TEN, Policy, inside::BLIND_MS, number};
 
 /// What was seen so long ago, in seconds, counts 1/e. Longer where visits last long.
 const MEMORY_S: f64 = 180.0;
@@ -22,6 +22,7 @@ const LONGEST_IDLE_TIMES: f64 = 4.0;
 const LENGTHS: usize = 48;
 /// After so many ends the gamma distribution is used, because the lengths are too far apart.
 const MANY: f64 = 12.0;
+
 /// The people inside a zone that limits them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Occupancy {
@@ -33,6 +34,9 @@ pub struct Occupancy {
     pub ended: u64,
     /// How many the policy allows.
     pub max_active: u32,
+    /// Nobody enters before this instant, because nobody knows who is inside until then; 0 if it is known. In milliseconds on the
+    /// store's clock.
+    pub blind_until_ms: u64,
 }
 
 /// Measures how fast visits end, with sums that decay.
@@ -75,7 +79,11 @@ impl StayMeter {
             let mean_s = self.stayed_s / self.ended;
             [NINE_OF_TEN, 0.0, -NINE_OF_TEN].map(|deviations| mean_s / of_mean(self.ended, deviations))
         };
-        Turnover { most: occupancy.most, at_ms, fast_s, stay_s, slow_s, max_active: occupancy.max_active }
+        // Who does not show up until then counts no more.
+        let is_blind = occupancy.blind_until_ms > at_ms;
+        let (most, from_ms) =
+            if is_blind { (occupancy.inside, occupancy.blind_until_ms) } else { (occupancy.most, 0) };
+        Turnover { most, at_ms, from_ms, fast_s, stay_s, slow_s, max_active: occupancy.max_active }
     }
 
     /// The mean visit in seconds: the length that only one of twenty mean visits falls short of, the median, and the one that one of
@@ -118,6 +126,8 @@ pub(crate) struct Turnover {
     /// How many may be inside at `at_ms`.
     most: u64,
     at_ms: u64,
+    /// Nobody enters before, because nobody knows who is inside; 0 if it is known.
+    from_ms: u64,
     /// The mean visit, in seconds, and the shortest and the longest one that nine of ten are within.
     stay_s: f64,
     fast_s: f64,
@@ -126,13 +136,31 @@ pub(crate) struct Turnover {
 }
 
 impl Turnover {
+    /// If `policy` begins to limit the people inside at `now_ms`; nothing if it does not limit them.
+    pub(crate) fn beginning(policy: &Policy, now_ms: u64) -> Option<Self> {
+        let most = policy.max_active.into();
+        let people = Occupancy {
+            inside: 0,
+            most,
+            ended: 0,
+            max_active: policy.max_active,
+            blind_until_ms: now_ms + BLIND_MS,
+        };
+        (policy.max_active > 0).then(|| StayMeter::new().turnover(people, policy, now_ms))
+    }
+
     /// The same people under another policy; nothing if that does not limit them.
     pub(crate) fn under(self, policy: &Policy) -> Option<Self> {
         (policy.max_active > 0).then_some(Self { max_active: policy.max_active, ..self })
     }
 
-    /// How many more may enter.
-    pub(crate) fn room(&self) -> u64 {
+    /// Whether nobody may enter at `now_ms`.
+    pub(crate) fn is_full(&self, now_ms: u64) -> bool {
+        self.room() == 0 || now_ms < self.from_ms
+    }
+
+    /// How many more may enter once it is known who is inside.
+    fn room(&self) -> u64 {
         u64::from(self.max_active).saturating_sub(self.most)
     }
 
@@ -159,11 +187,16 @@ impl Turnover {
 
     /// The instant at which so many others have entered and one more may.
     pub(crate) fn slot_ms(&self, before: u64) -> u64 {
-        self.leavers(before).map_or(0, |leavers| self.after_s(self.expected_s(leavers)))
+        self.leavers(before).map_or(0, |leavers| self.after_s(self.expected_s(leavers))).max(self.from_ms)
     }
 
     /// The range of [`Turnover::slot_ms`]: nine of ten slots come within. How long visits last is uncertain, and so is who leaves when.
     pub(crate) fn range_ms(&self, before: u64) -> (u64, u64) {
+        if self.from_ms > 0 {
+            // Whoever shows up until then may leave nobody room.
+            let all = Self { most: self.max_active.into(), at_ms: self.from_ms, from_ms: 0, ..*self };
+            return (self.slot_ms(before), all.range_ms(before).1);
+        }
         let Some(leavers) = self.leavers(before) else { return (0, 0) };
         let wait_s = self.expected_s(leavers);
         let part = |length_s: f64, deviations| {
@@ -185,7 +218,7 @@ mod tests {
     /// The turnover after an hour in which `per_minute` visits ended in each minute.
     fn after(per_minute: u64) -> Turnover {
         let mut meter = StayMeter::new();
-        let people = |ended| Occupancy { inside: 600, most: 600, max_active: 600, ended };
+        let people = |ended| Occupancy { inside: 600, most: 600, max_active: 600, ended, blind_until_ms: 0 };
         for second in 0..3_600 {
             meter.observe(Some(people(second * per_minute / 60)), &policy(), second * 1_000);
         }
@@ -211,7 +244,7 @@ mod tests {
     fn next_of_two(stay_s: u64, after_s: u64) -> (f64, f64, f64) {
         let (mut meter, mut ended) = (StayMeter::new(), 0);
         let policy = Policy { max_active: 2, visit_idle_s: 900, ..Policy::default() };
-        let mut people = Occupancy { inside: 2, most: 2, ended, max_active: 2 };
+        let mut people = Occupancy { inside: 2, most: 2, ended, max_active: 2, blind_until_ms: 0 };
         for second in 0..=after_s {
             ended = second / stay_s * 2;
             people = Occupancy { ended, ..people };
@@ -252,6 +285,25 @@ mod tests {
         );
     }
 
+    /// When a limit begins, nobody enters for a minute, and the wait counts down to its end.
+    #[test]
+    fn while_nobody_knows_who_is_inside_the_first_wait_until_that_is_known() {
+        let policy = Policy { max_active: 2, visit_idle_s: 900, ..Policy::default() };
+        let turnover = Turnover::beginning(&policy, 10_000).expect("limited");
+        assert!(turnover.is_full(10_000) && !turnover.is_full(70_000));
+        assert_eq!([0, 1].map(|before| turnover.slot_ms(before)), [70_000; 2]);
+        assert!(turnover.slot_ms(2) > 70_000, "the third one waits for somebody to leave");
+        let (low_ms, high_ms) = turnover.range_ms(0);
+        assert!(low_ms == 70_000 && high_ms > 600_000, "others may be inside: {low_ms} to {high_ms}");
+
+        // A second before, one has shown up.
+        let people = Occupancy { inside: 1, most: 2, ended: 0, max_active: 2, blind_until_ms: 70_000 };
+        let later = StayMeter::new().turnover(people, &policy, 69_000);
+        assert_eq!(later.slot_ms(0), 70_000);
+        assert!(later.slot_ms(1) > 70_000);
+        assert!(Turnover::beginning(&Policy::default(), 0).is_none());
+    }
+
     #[test]
     fn many_leavers_are_surer_than_one() {
         let turnover = after(120);
@@ -270,7 +322,9 @@ mod tests {
     #[test]
     fn entries_are_limited_by_room_and_by_those_who_leave() {
         let mut meter = StayMeter::new();
-        let people = |inside, ended| Some(Occupancy { inside, most: inside, ended, max_active: 600 });
+        let people = |inside, ended| {
+            Some(Occupancy { inside, most: inside, ended, max_active: 600, blind_until_ms: 0 })
+        };
         assert_eq!(meter.observe(people(500, 7), &policy(), 0), 0, "nothing is known before");
         assert_eq!(meter.observe(people(600, 10), &policy(), 1_000), 103);
         assert_eq!(meter.observe(None, &Policy::default(), 2_000), u64::MAX, "no limit");

@@ -98,6 +98,33 @@ impl Window {
         self.in_sub += u64::from(count);
     }
 
+    /// Checks that the sums are those of the log, and that the log has what counts at `now_ms` and nothing else.
+    #[cfg(debug_assertions)]
+    pub(crate) fn check(&self, now_ms: u64) {
+        // As many as tests have that look at each of them; a long log is looked at where it is cut.
+        const MOST: usize = 256;
+        let is_within = |&(at_ms, _): &(u64, u32), ms: u64| at_ms <= now_ms && at_ms + ms >= now_ms;
+        let (first, last) = (self.log.front(), self.log.back());
+        assert!(
+            [first, last].into_iter().flatten().all(|entry| is_within(entry, MINUTE_MS)),
+            "of the last minute"
+        );
+        let sub_first = self.log.get(self.sub_from);
+        assert!(sub_first.is_none_or(|entry| is_within(entry, self.sub_ms)), "of the sub-window");
+        let before = self.sub_from.checked_sub(1).and_then(|i| self.log.get(i));
+        assert!(!before.is_some_and(|entry| is_within(entry, self.sub_ms)), "and no more");
+        if self.log.len() > MOST {
+            return;
+        }
+        let sum = |from: usize| self.log.iter().skip(from).map(|&(_, count)| u64::from(count)).sum::<u64>();
+        assert_eq!(
+            (sum(0), sum(self.sub_from)),
+            (self.in_minute, self.in_sub),
+            "the sums are those of the log"
+        );
+        assert!(self.log.iter().zip(self.log.iter().skip(1)).all(|(one, next)| one.0 < next.0), "in order");
+    }
+
     /// The slots that become free from `now_ms` on, if each is used at once. Advance the window to `now_ms` first.
     pub(crate) fn upcoming(&self, now_ms: u64) -> Upcoming<'_> {
         Upcoming {

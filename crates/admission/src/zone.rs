@@ -21,6 +21,8 @@
 
 mod dump;
 mod durable;
+#[cfg(debug_assertions)]
+mod invariants;
 mod leave;
 mod line;
 #[cfg(test)]
@@ -246,6 +248,8 @@ impl Zone {
             let back_ms = self.now_ms + 2 * u64::from(told_ms) + SPARE_MS;
             self.spare_until_ms = self.spare_until_ms.max(back_ms);
         }
+        #[cfg(debug_assertions)]
+        self.check();
     }
 
     /// A server tells people polling periods of up to `told_ms`, or may soon do so. It says so before it does, so that nobody is taken
@@ -286,6 +290,8 @@ impl Zone {
         // Who comes into the front gets an appointment by the period that the approach told.
         let approach_end = self.move_approach(front_end);
         self.move_front(front_end);
+        #[cfg(debug_assertions)]
+        self.check();
         self.snapshot(front_end, approach_end)
     }
 
@@ -298,6 +304,8 @@ impl Zone {
         self.advance(now.ms);
         let spares = self.now_ms < self.spare_until_ms;
         self.inside.report(seen, &self.policy, self.now_ms, spares);
+        #[cfg(debug_assertions)]
+        self.check();
         self.inside.left()
     }
 
@@ -309,6 +317,7 @@ impl Zone {
             most: self.inside.most(self.now_ms),
             ended: self.inside.ended,
             max_active: self.policy.max_active,
+            blind_until_ms: self.inside.blind_until_ms(self.now_ms),
         })
     }
 

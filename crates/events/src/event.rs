@@ -410,11 +410,13 @@ pub enum StoreCall {
     Leave,
     /// Binds an entry to an address.
     Bind,
+    /// Says that this server stops.
+    Retire,
 }
 
 impl StoreCall {
     /// All calls with their names.
-    pub const ALL: [(Self, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str); 9] = [
         (Self::Put, "put"),
         (Self::Open, "open"),
         (Self::Join, "join"),
@@ -423,6 +425,7 @@ impl StoreCall {
         (Self::Visits, "visits"),
         (Self::Leave, "leave"),
         (Self::Bind, "bind"),
+        (Self::Retire, "retire"),
     ];
 }
 

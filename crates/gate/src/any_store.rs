@@ -110,4 +110,11 @@ impl Store for AnyStore {
             Self::Cells(store) => store.bind(zone, claim, address).await,
         }
     }
+
+    async fn retire(&self, zone: &ZoneId) -> Result<()> {
+        match self {
+            Self::Embedded(store) => store.retire(zone).await,
+            Self::Cells(store) => store.retire(zone).await,
+        }
+    }
 }

@@ -322,4 +322,9 @@ impl<S: Store> Store for Cells<S> {
         let cell = self.cell(zone)?;
         cell.store()?.bind(zone, claim, address).await.map_err(|error| cell.named(error))
     }
+
+    async fn retire(&self, zone: &ZoneId) -> Result<()> {
+        let cell = self.cell(zone)?;
+        cell.store()?.retire(zone).await.map_err(|error| cell.named(error))
+    }
 }

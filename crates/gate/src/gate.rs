@@ -418,6 +418,25 @@ impl<S: Store> Gate<S> {
         }
     }
 
+    /// Reports what was heard in all zones, and tells the store that this server stops, so that nobody is spared any more because of
+    /// what it may have heard. Takes `within` at most. No zone is served after that.
+    pub async fn retire(&self, within: Duration) {
+        let rooms = self.rooms.load_full();
+        let retiring: Vec<_> = rooms.values().map(|room| room.order_retirement()).collect();
+        let all = async {
+            for retired in retiring {
+                // A lane that ended says nothing.
+                let _ = retired.await;
+            }
+        };
+        if tokio::time::timeout(within, all).await.is_err() {
+            tracing::warn!(
+                "the store did not answer while this server stopped; people who fall silent keep their places for up to two idle times \
+                 more, because this server may have heard them"
+            );
+        }
+    }
+
     /// The store under it.
     pub(crate) fn store(&self) -> &S {
         &self.shared.store

@@ -192,6 +192,18 @@ impl<C: Client> Redis<C> {
         Err(StoreError::Away(format!("the state of zone {id} could not be rebuilt")))
     }
 
+    /// Notes that this server calls no more.
+    async fn retire_from(&self, zone: &Zone) -> Result<()> {
+        if !zone.decides.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match self.run(zone, &scripts::RETIRE, (&[], &[]), |_| Vec::new()).await {
+            Ok(_) => Ok(()),
+            Err(Refused::Other(error)) => Err(error),
+            Err(Refused::Keys(_) | Refused::Torn(_)) => Err(Garbled("a retirement's reply").into()),
+        }
+    }
+
     /// Changes a zone's definition in the register, and opens the zone if it is new.
     async fn define_and_open(
         &self,
@@ -299,6 +311,10 @@ impl<C: Client> Store for Redis<C> {
 
     async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
         self.bind_entry(&*self.zone(zone)?, claim, address).await
+    }
+
+    async fn retire(&self, zone: &ZoneId) -> Result<()> {
+        self.retire_from(&*self.zone(zone)?).await
     }
 }
 

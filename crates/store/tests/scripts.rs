@@ -2,7 +2,7 @@
 
 use store::redis::{client::Script, scripts};
 
-fn all() -> [&'static Script; 13] {
+fn all() -> [&'static Script; 14] {
     [
         &scripts::JOIN,
         &scripts::ENTER,
@@ -10,6 +10,7 @@ fn all() -> [&'static Script; 13] {
         &scripts::VISITS,
         &scripts::LEAVE,
         &scripts::BIND,
+        &scripts::RETIRE,
         &scripts::POLICY,
         &scripts::RESTORE,
         &scripts::MEND,
@@ -23,16 +24,17 @@ fn all() -> [&'static Script; 13] {
 
 /// Servers of two versions may share one Redis and run different scripts. So a change must suit both versions, or the
 /// version in the keys changes with it. A changed comment changes the digest, too.
-const PINNED: [(&str, &str); 13] = [
-    ("join", "a1e82ec9ba7cd42e3e300d54c4d2ab83f0b353c5"),
-    ("enter", "e000ab7816b0e36dfba1b4fae83532517365d468"),
-    ("beat", "b721dacf98985898723e728b7af46d96b3289ab3"),
-    ("visits", "760c0e590ee3f4b851e828a2c184353fa0d26b4a"),
-    ("leave", "4d0c5a80f1a14435c88fe2d9a22427d88fc8a1af"),
+const PINNED: [(&str, &str); 14] = [
+    ("join", "f5d89196e44c0219f818348d8a49cc01eb0b0e95"),
+    ("enter", "3233c35ab1f891f9d3998bd581ecd8b8dc537fd1"),
+    ("beat", "77760205273919c8e95004915dfa47a075667ab1"),
+    ("visits", "59114dda8d0298edd51a38d0fc3aed74cf4dc312"),
+    ("leave", "5441b1bb36dc715003a54818801e73d003b8784e"),
     ("bind", "08bc5b084221138d275111256ab559dd565be158"),
-    ("policy", "c9c85b160d05bb7175e5091af748318836ad3c26"),
-    ("restore", "9dc1cfa6468fdbc804f7b2cbcdb59495026df569"),
-    ("mend", "5f009b9fb02a03fe96086da940c9c3170c5c8571"),
+    ("retire", "d049d5b970f4bb9098638e23c98a1c8aec3f0434"),
+    ("policy", "17394bdf9e641e0f73fc809b15c829eeab9e45fc"),
+    ("restore", "a4f3f900503c84912f98acd3366e8b33441b640d"),
+    ("mend", "b180160a60c804b1b2707e0daf68939eab6db441"),
     ("zones", "2e12e7e991e72fffe58cc9a18de745493cf9e632"),
     ("define", "255209b08618c3103be13252d3a6b19ae3b6e66a"),
     ("learned", "5356420f63b92d77a7fb0e87103999ee3dd191bc"),

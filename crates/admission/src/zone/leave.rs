@@ -53,7 +53,10 @@ impl Zone {
     /// Lets holders leave, in this order. Returns what became of each.
     pub fn leave(&mut self, leavers: &[Leaver], now: Now) -> Vec<Departure> {
         self.advance(now.ms);
-        leavers.iter().map(|leaver| self.leave_one(leaver)).collect()
+        let departures = leavers.iter().map(|leaver| self.leave_one(leaver)).collect();
+        #[cfg(debug_assertions)]
+        self.check();
+        departures
     }
 
     fn leave_one(&mut self, leaver: &Leaver) -> Departure {

@@ -57,6 +57,13 @@ impl Room {
         self.orders.give(|pending| pending.follow = Some(policy));
     }
 
+    /// Lets the lane report everything, say that this server stops, and end. The receiver hears when that is done, or has failed.
+    pub(crate) fn order_retirement(&self) -> oneshot::Receiver<()> {
+        let (done, retired) = oneshot::channel();
+        self.orders.give(|pending| pending.retire = Some(done));
+        retired
+    }
+
     /// Waits until the lane has done what was ordered so far, or has failed to.
     pub(crate) async fn settled(&self) {
         let (done, settled) = oneshot::channel();

@@ -64,7 +64,7 @@ fn refuse<T>(answers: impl Iterator<Item = Answer<T>>, error: &StoreError) {
     }
 }
 
-/// Runs until the room is gone. A lane that panics begins again: its zone counts as away until the next beat, and nobody loses
+/// Runs until the room is gone or the server stops. A lane that panics begins again: its zone counts as away until the next beat, and nobody loses
 /// anything but an answer.
 pub(super) async fn run<S: Store>(
     store: Arc<S>,
@@ -129,6 +129,7 @@ async fn serve<S: Store>(
                 || orders.renew
                 || departed.iter().any(|(_, departure)| *departure == Departure::Place)
                 || orders.follow.is_some()
+                || orders.retire.is_some()
                 || (!idle && beat_at <= Instant::now()))
         {
             beat(store, &room).await;
@@ -166,6 +167,14 @@ async fn serve<S: Store>(
                 (idle, beat_at) = (false, Instant::now());
             }
         }
+        if let Some(done) = orders.retire {
+            // What was not reported may still be somebody's, so this server stays one that may have heard it.
+            if room.is_open() && !room.is_stale() {
+                retire(store, &room).await;
+            }
+            let _ = done.send(());
+            return;
+        }
         // The zone's keeper says when to open it. Until then there is nothing to beat.
         idle |= !room.is_open();
     }
@@ -179,6 +188,7 @@ async fn join<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
     room.note_answer(asked, &joined);
     match joined {
         Ok(joined) => {
+            debug_assert_eq!(joined.verdicts.len(), batch.joins.len(), "each caller is answered");
             let (epoch, first, at_ms) = (joined.epoch, joined.first, joined.at_ms);
             let mut entered = 0;
             for (seq, verdict) in (first..).zip(&joined.verdicts) {
@@ -210,6 +220,7 @@ async fn enter<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
     room.note_answer(asked, &decided);
     match decided {
         Ok(decided) => {
+            debug_assert_eq!(decided.verdicts.len(), batch.claims.len(), "each caller is answered");
             for ((claim, answer), verdict) in batch.claims.drain(..).zip(decided.verdicts) {
                 if let Verdict::Entered(entry) = verdict {
                     room.note_admitted(claim.epoch, claim.seq, entry, decided.at_ms);
@@ -291,6 +302,12 @@ async fn beat<S: Store>(store: &S, room: &Room) {
     if matches!(beaten, Err(StoreError::UnknownZone)) && room.is_open() {
         open(store, room, current.view.policy).await;
     }
+}
+
+async fn retire<S: Store>(store: &S, room: &Room) {
+    let asked = Instant::now();
+    let retired = room.timed(StoreCall::Retire, 1, store.retire(&room.zone)).await;
+    room.note_answer(asked, &retired);
 }
 
 async fn open<S: Store>(store: &S, room: &Room, policy: Policy) {

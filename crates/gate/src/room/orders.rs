@@ -22,6 +22,8 @@ pub(super) struct Pending {
     pub(super) follow: Option<Policy>,
     /// Report when the orders given before are done. There is one for each change of the zone that is being made.
     pub(super) settle: Vec<oneshot::Sender<()>>,
+    /// Report everything, say that this server stops, report that it is done, and end.
+    pub(super) retire: Option<oneshot::Sender<()>>,
 }
 
 /// The orders of one lane.

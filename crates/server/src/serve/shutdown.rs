@@ -3,6 +3,8 @@
 //! SIGHUP reloads the configuration. The first SIGTERM or SIGINT stops the server: it accepts no new connections, asks
 //! clients to connect elsewhere, and finishes requests until the drain deadline. The second one ends the process at once.
 
+use std::time::Duration;
+
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::watch,
@@ -14,6 +16,9 @@ use crate::{
     http::public::PublicState,
     servers::Servers,
 };
+
+/// How long the store may take to hear that this server stops.
+const RETIRE: Duration = Duration::from_secs(2);
 
 /// The signals that the server handles.
 pub(super) struct Signals {
@@ -86,6 +91,8 @@ pub(super) async fn shut_down(
         for serving in public {
             serving.stop().await;
         }
+        // Nobody can be heard any more.
+        state.gate.retire(RETIRE).await;
         admin.stop().await;
     };
     tokio::select! {

@@ -42,6 +42,10 @@ script!(
     BIND, "bind", "bind.lua"
 );
 script!(
+    /// Notes that a server calls no more.
+    RETIRE, "retire", "zone.lua", "retire.lua"
+);
+script!(
     /// Makes a zone known, or changes its policy.
     POLICY, "policy", "zone.lua", "policy.lua"
 );

@@ -75,8 +75,8 @@ pub(super) struct Inside {
     pub(super) ended: u64,
     /// How many may be inside at this instant.
     pub(super) most: u64,
-    /// Whether nobody knows yet how many are inside.
-    pub(super) is_blind: bool,
+    /// Until when nobody knows how many are inside, in milliseconds on the zone's clock; 0 if it is known.
+    pub(super) blind_until_ms: u64,
     /// The segments in which anybody is inside, or left lately.
     pub(super) from: u64,
     pub(super) end: u64,
@@ -110,7 +110,7 @@ fn numbers_of(header: &[u8]) -> usize {
 impl Header {
     /// How many may be inside; nothing where nobody counts, or where nobody knows it yet.
     pub(super) fn known_inside(&self) -> Option<u64> {
-        (self.policy.max_active > 0 && !self.inside.is_blind).then_some(self.inside.most)
+        (self.policy.max_active > 0 && self.inside.blind_until_ms == 0).then_some(self.inside.most)
     }
 
     /// The people inside, where their number is limited.
@@ -121,6 +121,7 @@ impl Header {
             most: people.most,
             ended: people.ended,
             max_active,
+            blind_until_ms: people.blind_until_ms,
         })
     }
 
@@ -174,7 +175,8 @@ impl Header {
                 (next!(), next!(), next!(), next!(), next!());
             let counts = now < unseen_until;
             let most = count + if counts { unseen } else { 0 };
-            Inside { count, ended, most, is_blind: counts && unseen_told == 0, from: next!(), end: next!() }
+            let blind_until_ms = if counts && unseen_told == 0 { unseen_until } else { 0 };
+            Inside { count, ended, most, blind_until_ms, from: next!(), end: next!() }
         };
         Ok(Self {
             epoch,
