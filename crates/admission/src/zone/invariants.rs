@@ -80,3 +80,44 @@ impl Zone {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::{Now, Policy};
+
+    /// Each harm to a sound zone is found, and named.
+    #[test]
+    fn a_zone_that_is_not_sound_is_found() {
+        type Harm = fn(&mut Zone);
+        let harms: [(Harm, &str); 6] = [
+            (|zone| zone.next += 1, "up to the next one"),
+            (|zone| zone.segments[0].present -= 1, "left == right"),
+            (|zone| zone.segments[0].seen_all += 1, "ahead of the zone's time"),
+            (|zone| zone.inside.count += 1, "counts once"),
+            (|zone| zone.window.record(zone.now_ms + 1, 1), "of the last minute"),
+            (|zone| zone.bound.insert(7, 1).map_or((), drop), "bound to an address"),
+        ];
+        for (harm, named) in harms {
+            let policy = Policy { admit_per_minute: 10, max_active: 5, ..Policy::default() };
+            let mut zone = Zone::new(policy, 1, Now { ms: 1_000, unix_s: 0 });
+            zone.join(8, Now { ms: 70_000, unix_s: 69 });
+            zone.check();
+            harm(&mut zone);
+            let found = catch_unwind(AssertUnwindSafe(|| zone.check())).expect_err(named);
+            let said = found
+                .downcast_ref::<String>()
+                .map_or_else(|| (*found.downcast_ref::<&str>().expect("a text")).to_owned(), Clone::clone);
+            assert!(said.contains(named), "{named}: {said}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "fewer slots are free")]
+    fn an_entry_without_a_slot_is_found() {
+        let policy = Policy { admit_per_minute: 10, ..Policy::default() };
+        Zone::new(policy, 1, Now { ms: 1_000, unix_s: 0 }).check_slots(2, true);
+    }
+}
