@@ -1,5 +1,7 @@
 //! What must hold for the told wait, over many lines. The previous estimator fails the same checks.
 
+use std::collections::BTreeMap;
+
 use crate::{
     law::{Arrivals, Patience},
     line::{Scenario, Told, run},
@@ -33,12 +35,45 @@ fn told_in(scenarios: &[Scenario]) -> Vec<Told> {
     runs.filter(|told| told.actual_s > 120.0).collect()
 }
 
-/// What must hold of waits, in percent: the mean error and the bias are at most these, so many are in the range, and the range is at most
-/// so wide.
+/// How many waits are within the range that was told, with a confidence of 95 %. The waits of one run depend on each other, so a run
+/// counts as one observation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Covered {
+    /// More than nine of ten: the range is wider than it need be.
+    More,
+    /// Nine of ten, as far as these runs can tell.
+    NineOfTen,
+    /// Fewer. `docs/promises.md` names each of these.
+    Fewer,
+}
+
+impl Covered {
+    /// Two-sided quantiles of Student's distribution for 95 %, by degrees of freedom from 1 on; the last one for more, too.
+    const STUDENT: [f64; 12] = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18];
+
+    fn of(told: &[Told], of: impl Fn(&Told) -> [f64; 3]) -> Self {
+        let mut runs = BTreeMap::<u64, Vec<Told>>::new();
+        told.iter().for_each(|told| runs.entry(told.seed).or_default().push(*told));
+        let shares: Vec<f64> = runs.values().map(|told| coverage(told, &of).0).collect();
+        let count = shares.len() as f64;
+        let mean = shares.iter().sum::<f64>() / count;
+        let variance = shares.iter().map(|share| (share - mean).powi(2)).sum::<f64>() / (count - 1.0);
+        let off = Self::STUDENT[shares.len().min(13) - 2] * (variance / count).sqrt();
+        say(&format!("{} runs: {mean:.1} % in range, {:.1} to {:.1}", shares.len(), mean - off, mean + off));
+        match () {
+            () if mean - off > 90.0 => Self::More,
+            () if mean + off < 90.0 => Self::Fewer,
+            () => Self::NineOfTen,
+        }
+    }
+}
+
+/// What must hold of waits, in percent: the mean error and the bias are at most these, at least so many are in the range, of which the
+/// book says this, and the range is at most so wide.
 struct Goal {
     error: f64,
     bias: f64,
-    covered: [f64; 2],
+    covered: (f64, Covered),
     width: f64,
 }
 
@@ -54,8 +89,12 @@ fn faults(told: &[Told], of: impl Fn(&Told) -> [f64; 3], goal: &Goal) -> Vec<Str
     if found.bias.abs() > goal.bias {
         faults.push(format!("the bias is {:+.1} %", found.bias));
     }
-    if share < goal.covered[0] || share > goal.covered[1] {
+    if share < goal.covered.0 {
         faults.push(format!("{share:.1} % of the waits are in the range"));
+    }
+    let covered = Covered::of(told, &of);
+    if covered != goal.covered.1 {
+        faults.push(format!("the range covers {covered:?}, and the book says {:?}", goal.covered.1));
     }
     if width > goal.width {
         faults.push(format!("the range is {width:.1} % wide"));
@@ -77,7 +116,7 @@ fn waits_of_warm_lines_are_told_right() {
     .into();
     let told = told_in(&lines);
     let later: Vec<_> = told.iter().filter(|told| !told.at_join).copied().collect();
-    let goal = Goal { error: 1.4, bias: 0.7, covered: [91.0, 98.5], width: 8.5 };
+    let goal = Goal { error: 1.4, bias: 0.7, covered: (91.0, Covered::More), width: 8.5 };
     assert_eq!(faults(&later, |told| told.ours, &goal), [] as [&str; 0]);
     for tenth in 0..10 {
         let of: Vec<_> = later.iter().filter(|told| (told.place * 10.0) as usize == tenth).copied().collect();
@@ -86,10 +125,10 @@ fn waits_of_warm_lines_are_told_right() {
     }
     let at_join: Vec<_> = told.iter().filter(|told| told.at_join).copied().collect();
     // How much two crowds differ cannot be known after two lines, so these ranges are wide.
-    let goal_at_join = Goal { error: 2.5, bias: 1.5, covered: [93.0, 100.0], width: 26.0 };
+    let goal_at_join = Goal { error: 2.5, bias: 1.5, covered: (93.0, Covered::More), width: 26.0 };
     assert_eq!(faults(&at_join, |told| told.ours, &goal_at_join), [] as [&str; 0]);
     let before = faults(&later, |told| told.previous, &goal);
-    assert_eq!(before.len(), 4, "the previous estimator must fail: {before:?}");
+    assert_eq!(before.len(), 3, "the previous estimator must fail: {before:?}");
 }
 
 /// Of a line that is the first one, the wait is known when a tenth of the people has gone.
@@ -99,7 +138,7 @@ fn waits_of_cold_bursts_are_known_after_a_tenth() {
         .map(|patience| small(patience, 0.35, 0));
     let mut told = told_in(&lines);
     told.retain(|told| !told.at_join && told.gone >= 0.1);
-    let goal = Goal { error: 5.0, bias: 3.5, covered: [91.0, 100.0], width: 42.0 };
+    let goal = Goal { error: 5.0, bias: 3.5, covered: (91.0, Covered::More), width: 42.0 };
     assert_eq!(faults(&told, |told| told.ours, &goal), [] as [&str; 0]);
     let before = faults(&told, |told| told.previous, &goal);
     assert!(before.len() >= 2, "the previous estimator must fail: {before:?}");
@@ -121,7 +160,13 @@ fn the_range_of_a_first_line_covers_whatever_share_leaves() {
         told.retain(|told| told.at_join);
         let (share, width) = coverage(&told, |told| told.ours);
         say(&format!("{:?} {}: {share:.1} % in range, width {width:.1} %", line.patience, line.leaving));
-        assert!(share >= 88.0, "{:?} {}: {share:.1} % in range", line.patience, line.leaving);
+        assert_eq!(
+            Covered::of(&told, |told| told.ours),
+            Covered::More,
+            "{:?} {}",
+            line.patience,
+            line.leaving
+        );
         let (before, _) = coverage(&told, |told| told.previous);
         assert!(line.leaving < 0.5 || before < 50.0, "the previous estimator must fail: {before:.1} %");
     }
@@ -140,7 +185,7 @@ fn changes_of_the_rate_and_other_servers_are_known() {
         say(name);
         let mut told = told_in(std::slice::from_ref(&scenario));
         told.retain(|told| !told.at_join && (scenario.change.is_none() || told.after_change));
-        let goal = Goal { error: 3.0, bias: 1.8, covered: [91.0, 100.0], width };
+        let goal = Goal { error: 3.0, bias: 1.8, covered: (91.0, Covered::More), width };
         assert_eq!(faults(&told, |told| told.ours, &goal), [] as [&str; 0], "{name}");
     }
 }
@@ -151,7 +196,7 @@ fn ranges_of_small_lines_cover_the_chance() {
     let line = Scenario { people: 600, per_minute: 30, ..small(Patience::Exponential, 0.35, 2) };
     let mut told: Vec<_> = (1..=seeds(12)).flat_map(|seed| run(&line, seed)).collect();
     told.retain(|told| !told.at_join && told.gone >= 0.1 && told.actual_s > 120.0);
-    let goal = Goal { error: 3.6, bias: 1.2, covered: [89.0, 96.0], width: 17.0 };
+    let goal = Goal { error: 3.6, bias: 1.2, covered: (89.0, Covered::NineOfTen), width: 17.0 };
     assert_eq!(faults(&told, |told| told.ours, &goal), [] as [&str; 0]);
 }
 
@@ -159,8 +204,9 @@ fn ranges_of_small_lines_cover_the_chance() {
 #[test]
 fn the_range_at_the_join_covers_another_crowd() {
     let line = Scenario { leaving_before: Some(0.35), ..small(Patience::Exponential, 0.42, 2) };
-    let told: Vec<_> = told_in(&[line]).into_iter().filter(|told| told.at_join).collect();
-    let goal = Goal { error: 12.0, bias: 12.0, covered: [80.0, 100.0], width: 25.0 };
+    let mut told: Vec<_> = (1..=seeds(24)).flat_map(|seed| run(&line, seed)).collect();
+    told.retain(|told| told.at_join && told.actual_s > 120.0);
+    let goal = Goal { error: 12.0, bias: 12.0, covered: (80.0, Covered::NineOfTen), width: 25.0 };
     assert_eq!(faults(&told, |told| told.ours, &goal), [] as [&str; 0]);
 }
 
@@ -169,7 +215,7 @@ fn the_range_at_the_join_covers_another_crowd() {
 fn what_was_learnt_survives_a_restart() {
     let line = Scenario { restarts: true, ..small(Patience::Even(0.42), 0.35, 1) };
     let told: Vec<_> = told_in(&[line]).into_iter().filter(|told| told.at_join).collect();
-    let goal = Goal { error: 3.0, bias: 2.0, covered: [93.0, 100.0], width: 32.0 };
+    let goal = Goal { error: 3.0, bias: 2.0, covered: (93.0, Covered::More), width: 32.0 };
     assert_eq!(faults(&told, |told| told.ours, &goal), [] as [&str; 0]);
 }
 
@@ -184,9 +230,9 @@ fn a_line_that_vanishes_teaches_no_wrong_pace() {
         per_minute: 2_000,
         ..small(Patience::Even(0.35), 0.35, 1)
     };
-    let mut told: Vec<_> = (1..=seeds(4)).flat_map(|seed| run(&line, seed)).collect();
+    let mut told: Vec<_> = (1..=seeds(8)).flat_map(|seed| run(&line, seed)).collect();
     told.retain(|told| told.at_join && told.actual_s > 5.0);
     // To the server, those who vanished left. So the next crowd is another one.
-    let goal = Goal { error: 8.0, bias: 5.0, covered: [74.0, 100.0], width: 26.0 };
+    let goal = Goal { error: 8.0, bias: 5.0, covered: (74.0, Covered::Fewer), width: 26.0 };
     assert_eq!(faults(&told, |told| told.ours, &goal), [] as [&str; 0]);
 }

@@ -65,6 +65,8 @@ pub(crate) struct Told {
     pub(crate) floor_s: f64,
     pub(crate) actual_s: f64,
     pub(crate) user: usize,
+    /// Which run of the scenario it was.
+    pub(crate) seed: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -93,6 +95,7 @@ pub(crate) fn run(scenario: &Scenario, seed: u64) -> Vec<Told> {
         }
         world.play(measured);
     }
+    world.told.iter_mut().for_each(|told| told.seed = seed);
     world.told
 }
 
@@ -386,6 +389,7 @@ impl<'a> World<'a> {
             floor_s: 0.0,
             actual_s: 0.0,
             user,
+            seed: 0,
         });
     }
 }
