@@ -27,6 +27,8 @@ pub(crate) struct User {
     /// The entry in the pass, and when it was first shown.
     pass: Option<(u32, u64, u64)>,
     pub(crate) left: bool,
+    /// When the user left without knowing what the last call decided.
+    left_in_doubt_ms: Option<u64>,
 }
 
 /// An entry, as a store first reported it.
@@ -197,6 +199,18 @@ impl Auditor {
                 self.breaks(how);
             }
         }
+    }
+
+    /// A user leaves the line.
+    pub(crate) fn leaves(&mut self, now_ms: u64, user: usize, is_in_doubt: bool) {
+        let user = self.user(user);
+        user.left = true;
+        user.left_in_doubt_ms = is_in_doubt.then_some(now_ms);
+    }
+
+    /// How many users left since `from_ms` without knowing what their last call decided. They may have entered.
+    pub(crate) fn left_in_doubt(&self, from_ms: u64) -> usize {
+        self.users.values().filter(|user| user.left_in_doubt_ms.is_some_and(|at_ms| at_ms >= from_ms)).count()
     }
 
     /// A user was told that the ticket is gone.

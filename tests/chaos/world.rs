@@ -51,8 +51,8 @@ const N: usize = 300;
 /// How many entries of the minute are left when the line forms.
 pub(crate) const LEFT: usize = 45;
 
-/// How many entries may take a slot and not be told, if they are told only after a replica has confirmed them, or if a division of the
-/// network cuts calls that were decided: those whose holders leave meanwhile.
+/// How many entries may take a slot and not be told at most, if they are told only after a replica has confirmed them, or if a division
+/// of the network cuts calls that were decided. Whoever goes on asking is told, so it is no more than holders left in doubt.
 const UNTOLD: usize = 3;
 
 /// How many people are in line at the start.
@@ -563,12 +563,16 @@ impl World {
     pub(crate) fn end(self) -> Vec<String> {
         let deadline = self.runtime.block_on(async { Instant::now() }) + Duration::from_secs(30);
         let Setting { durability, loses_replies, .. } = self.setting;
-        let untold = if loses_replies || durability == Durability::Replicated { UNTOLD } else { 0 };
+        let most = if loses_replies || durability == Durability::Replicated { UNTOLD } else { 0 };
+        let is_full = || {
+            let auditor = self.scene.audit();
+            auditor.entered_in_all() + auditor.left_in_doubt(self.trouble_ms).min(most) >= N
+        };
         let full = self.runtime.block_on(async {
-            while self.entries() < N - untold && Instant::now() < deadline {
+            while !is_full() && Instant::now() < deadline {
                 sleep(Duration::from_millis(20)).await;
             }
-            self.entries() >= N - untold
+            is_full()
         });
         // Ten more people would have entered by then.
         obey_polling_period(crate::clock::now() + Duration::from_millis(2_500));
@@ -665,6 +669,8 @@ async fn live(scene: Arc<Scene>, servers: watch::Receiver<Servers>, user: usize,
     let mut token: Option<Token> = None;
     let mut again = 3;
     loop {
+        // Without an answer, or with one that may be old, the user does not know what the store decided.
+        let mut is_in_doubt = false;
         let answer = ask(&scene, &servers, user, &mut random, token.as_ref()).await;
         let now_ms = scene.now_ms();
         let pause_ms = match answer {
@@ -673,6 +679,7 @@ async fn live(scene: Arc<Scene>, servers: watch::Receiver<Servers>, user: usize,
                 let mut auditor = scene.audit();
                 auditor.placed(user, (ticket.epoch, ticket.seq));
                 if stale {
+                    is_in_doubt = true;
                     auditor.stale += 1;
                 } else {
                     let fresh_ms = &mut auditor.user(user).fresh_ms;
@@ -698,6 +705,7 @@ async fn live(scene: Arc<Scene>, servers: watch::Receiver<Servers>, user: usize,
             Some(Err(Refusal::Gone)) => return scene.audit().gone(now_ms, user),
             Some(Err(Refusal::StoreAway { .. } | Refusal::Busy { .. })) | None => {
                 if token.is_some() {
+                    is_in_doubt = true;
                     scene.audit().refused += 1;
                 }
                 1_000
@@ -706,7 +714,7 @@ async fn live(scene: Arc<Scene>, servers: watch::Receiver<Servers>, user: usize,
         };
         patience -= 1;
         if patience == 0 {
-            scene.audit().user(user).left = true;
+            scene.audit().leaves(now_ms, user, is_in_doubt);
             return;
         }
         sleep(Duration::from_millis(pause_ms)).await;

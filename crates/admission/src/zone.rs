@@ -434,6 +434,8 @@ impl Zone {
                 pages.extend(SnapshotPage::spread(&segment.gone, segment.issued, segment.present));
             }
         }
+        #[cfg(debug_assertions)]
+        self.check_pages(&pages);
         Snapshot {
             now_ms: self.now_ms,
             policy: self.policy,

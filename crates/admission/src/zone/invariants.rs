@@ -5,7 +5,7 @@
 //! with a million people takes no longer for it.
 
 use super::Zone;
-use crate::{Mode, segment::SEGMENT_TICKETS};
+use crate::{Mode, SnapshotPage, segment::SEGMENT_TICKETS};
 
 impl Zone {
     /// Checks the invariants of the zone and of its parts.
@@ -61,6 +61,14 @@ impl Zone {
         );
         self.window.check(self.now_ms);
         self.inside.check();
+    }
+
+    /// Checks that a snapshot shows all who wait, and who is present.
+    pub(super) fn check_pages(&self, pages: &[SnapshotPage]) {
+        let shown: (u64, u64) = pages.iter().fold((0, 0), |(live, present), page| {
+            (live + u64::from(page.live), present + u64::from(page.present))
+        });
+        assert_eq!(shown, (self.waiting(), self.present()), "the pages show who waits, and who is present");
     }
 
     /// Checks that `count` people who enter now have slots. `strictly` where somebody waited.
