@@ -1,13 +1,19 @@
-// The live feed of events.
+// The feed of events: what the server remembers, and what happens while the page is open.
 //
 // Invariant: the feed can be paused. Events that arrive meanwhile are kept up to the limit of the feed, and counted.
 
 import { useEffect, useState } from "preact/hooks";
 
-import { useLive, usePage } from "./hooks.js";
+import { Refused } from "./api.js";
+import { history } from "./history.js";
+import { useEvery, useLive, usePage } from "./hooks.js";
 import { BUSY, FEED, RARE, want } from "./live.js";
-import { shown } from "./parts.jsx";
-import { count, has, span, t, timeOf } from "./words.js";
+import { fieldName, shown } from "./parts.jsx";
+import { differences } from "./policy.js";
+import { count, dayOf, has, span, t } from "./words.js";
+
+/** How often the server is asked what happened if the stream says nothing, in ms. */
+const ASK_MS = 10_000;
 
 /** The number of rows that are drawn. */
 const ROWS = 200;
@@ -19,8 +25,23 @@ const TONES = {
   ModeChanged: "note", PolicyChanged: "note", NoticeChanged: "note", ZoneRemoved: "note",
 };
 
+/** What a change changed. */
+const changed = ({ before, after }) =>
+  differences(before, after).map(({ field, before: was, after: is }) =>
+    field.startsWith("notice.") ? fieldName(field) : `${fieldName(field)} ${shown(field, was)} → ${shown(field, is)}`,
+  ).join(", ");
+
+/** Who did it. Only changes have authors. */
+function author({ change, who, role }) {
+  if (!change) return "–";
+  return who ? t("changes.by", { who, role: role ? t(`role.${role}`) : "" }) : t("changes.elsewhere");
+}
+
 /** The text of an event. */
-function told({ kind, n: _, at: __, zone: ___, ...fields }) {
+function told(event) {
+  if (event.change && event.before && event.after) return changed(event);
+  const { kind, n: _, at: __, zone: ___, ...fields } = event;
+  if (event.change) fields.policy = event.after?.policy;
   if (!has(`event.${kind}`)) return JSON.stringify(fields);
   const values = { ...fields };
   if (kind === "ModeChanged") values.mode = t(`mode.${fields.mode}`);
@@ -55,9 +76,22 @@ export function Events() {
     if (!kinds.delete(kind)) kinds.add(kind);
     choose({ kinds });
   };
-  const feed = chosen.stopped ?? live.feed;
-  const newest = chosen.stopped?.[0]?.n ?? 0;
-  const missed = chosen.stopped ? live.feed.filter((event) => event.n > newest).length : 0;
+  const [past, setPast] = useState([]);
+  const [fault, setFault] = useState(null);
+  useEvery(ASK_MS, async (isOver) => {
+    try {
+      const heard = await history();
+      if (!isOver()) setPast(heard);
+      setFault(null);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      setFault(error);
+    }
+  }, [live.happened]);
+  const all = [...past, ...live.feed].sort((a, b) => b.at - a.at);
+  const feed = chosen.stopped ?? all;
+  const known = new Set(chosen.stopped?.map((event) => event.n));
+  const missed = chosen.stopped ? all.filter((event) => !known.has(event.n)).length : 0;
   const search = chosen.zone.toLowerCase();
   const rows = feed
     .filter((event) => chosen.kinds.has(event.kind) && (search === "" || (event.zone ?? "").toLowerCase().includes(search)))
@@ -72,7 +106,7 @@ export function Events() {
       <div class="head">
         <h1 ref={heading} tabindex="-1">{t("nav.events")}</h1>
         <span class="space" />
-        <button type="button" onClick={() => choose({ stopped: chosen.stopped ? null : [...live.feed] })}>
+        <button type="button" onClick={() => choose({ stopped: chosen.stopped ? null : all })}>
           {chosen.stopped ? t("feed.go") : t("feed.stop")}
         </button>
       </div>
@@ -90,6 +124,7 @@ export function Events() {
         {chosen.stopped ? t("feed.stopped", { n: missed >= FEED ? `${count(FEED)}+` : missed }) : t("feed.how", { n: FEED })}
       </p>
       {live.lost > 0 && <p class="warning mild">{t("lost", { n: live.lost })}</p>}
+      {fault && <p class="warning mild">{t("feed.past.away")}</p>}
       {!live.streaming && <p class="warning mild">{t("feed.away")}</p>}
       {rows.length === 0 ? (
         <p class="empty">{t("feed.none")}</p>
@@ -101,15 +136,17 @@ export function Events() {
               <th scope="col">{t("column.kind")}</th>
               <th scope="col">{t("column.zone")}</th>
               <th scope="col">{t("column.what")}</th>
+              <th scope="col">{t("column.who")}</th>
             </tr>
           </thead>
           <tbody>
             {rows.map((event) => (
               <tr key={event.n}>
-                <td><time dateTime={new Date(event.at).toISOString()}>{timeOf(event.at)}</time></td>
+                <td><time dateTime={new Date(event.at).toISOString()}>{dayOf(event.at)}</time></td>
                 <td><span class={`badge ${TONES[event.kind] ?? ""}`}>{t(`kind.${event.kind}`)}</span></td>
                 <td>{event.zone ? <a href={`#/zones/${encodeURIComponent(event.zone)}`}>{event.zone}</a> : "–"}</td>
                 <td>{told(event)}</td>
+                <td>{author(event)}</td>
               </tr>
             ))}
           </tbody>

@@ -24,6 +24,8 @@ const SAMPLES = 300;
 const IDLE_MS = 20_000;
 /** The number of events that the feed keeps. */
 export const FEED = 500;
+/** The shortest time between two reasons to ask what happened, ms. */
+const HAPPENED_MS = 1_000;
 /** The shortest time between two renderings, ms. */
 const SHOW_MS = 250;
 
@@ -32,6 +34,8 @@ export const RARE = [
   "ModeChanged", "PolicyChanged", "NoticeChanged", "ZoneAdded", "ZoneRemoved", "StoreLost", "StoreBack", "AdmittedUnseen", "Reloaded",
   "Limited", "Refused", "Evicted",
 ];
+/** Kinds that the server remembers, with their authors. The feed lists them from there; an event only says that there is news. */
+export const PAST = ["ModeChanged", "PolicyChanged", "NoticeChanged", "ZoneAdded", "ZoneRemoved", "StoreLost", "StoreBack", "Reloaded"];
 /** Kinds of which a busy zone has thousands. They are requested only while they are shown. */
 export const BUSY = ["Joined", "Entered", "StoreCalled"];
 const WANTED = ["Tallied", ...RARE];
@@ -62,6 +66,8 @@ export const live = {
   lost: 0,
   /** Increases with each change of a zone. */
   changes: 0,
+  /** Increases when something happened that the server remembers. */
+  happened: 0,
 };
 
 const watchers = new Set();
@@ -196,6 +202,20 @@ let streamTimer = 0;
 let tries = 0;
 let numbered = 0;
 
+let happenedTimer = 0;
+
+/** Says at once that something happened, and once more after a second: for what happened meanwhile, and for an author who is noted
+ * a moment later. */
+function happened() {
+  if (happenedTimer) return;
+  live.happened += 1;
+  happenedTimer = setTimeout(() => {
+    happenedTimer = 0;
+    live.happened += 1;
+    show();
+  }, HAPPENED_MS);
+}
+
 function hear(name, data) {
   if (name === "lost") {
     live.lost += JSON.parse(data).count;
@@ -230,6 +250,11 @@ function hear(name, data) {
       list();
       break;
     default:
+  }
+  if (PAST.includes(event.kind)) {
+    happened();
+    showSoon();
+    return;
   }
   numbered += 1;
   live.feed.unshift({ n: numbered, at: Date.now() + live.ahead, ...event });

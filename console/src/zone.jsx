@@ -16,7 +16,7 @@ import { slotUse } from "./order.js";
 import { Denied, Tile, eta, etaRange, use } from "./parts.jsx";
 import { patchBetween } from "./policy.js";
 import { series } from "./series.js";
-import { count, part, span, t } from "./words.js";
+import { count, dayOf, part, span, t } from "./words.js";
 
 /** The time ranges of the charts, in minutes. */
 const RANGES = [5, 30, 180, 360];
@@ -66,6 +66,7 @@ export function Zone({ id }) {
         <span class="space" />
         <Levers zone={zone} disabled={!isMine} why={isMine ? undefined : "why-not"} />
       </div>
+      {now.away && <p class="warning mild">{t("zone.away", { ...now.away, since: dayOf(now.away.since) })}</p>}
       {!isMine && <Denied role="operator" id="why-not" />}
       <dl class="tiles">
         <Tile label={t("column.waiting")} value={count(now.waiting)} note={t("tile.present", { n: now.present })} />

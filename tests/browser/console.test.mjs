@@ -323,23 +323,78 @@ test("events are listed, selected by kind, and paused for reading", async (t) =>
   const patch = (rate) => api(weir, "PATCH", `/zones/${HOT}`, { body: { policy: { admit_per_minute: rate } }, match: "*" });
   const rows = at.locator("table.feed tbody tr");
   await patch(70);
-  await rows.filter({ hasText: "70 per minute" }).waitFor();
+  await rows.filter({ hasText: "→ 70" }).waitFor();
   await picture(at, "events");
   assert.deepEqual(await axe(at), []);
   await at.getByRole("button", { name: "Pause" }).click();
   await patch(80);
   await at.getByText("New since: 1").waitFor();
-  assert.equal(await rows.filter({ hasText: "80 per minute" }).count(), 0);
+  assert.equal(await rows.filter({ hasText: "→ 80" }).count(), 0);
   await at.getByRole("button", { name: "Resume" }).click();
-  await rows.filter({ hasText: "80 per minute" }).waitFor();
+  await rows.filter({ hasText: "→ 80" }).waitFor();
   await at.getByRole("button", { name: "Policy" }).click();
-  await until("none of that kind", async () => (await rows.filter({ hasText: "per minute" }).count()) === 0);
+  await until("none of that kind", async () => (await rows.filter({ hasText: "→" }).count()) === 0);
   // Frequent kinds arrive only after they are selected.
   await at.getByRole("button", { name: "Joined" }).click();
   await until("somebody joined", async () => {
     await weir.ask("/traffic/wait", { zoneId: HOT });
     return (await rows.filter({ hasText: "joined" }).count()) > 0;
   });
+});
+
+test("events from before the page was opened are listed with their authors, each once", async (t) => {
+  const weir = await Weir.start(t, { config: FEW + ROLES });
+  const token = TOKENS.operator;
+  const change = (body) => api(weir, "PATCH", `/zones/${HOT}`, { body, match: "*", token });
+  await change({ policy: { admit_per_minute: 70 } });
+  await change({ policy: { mode: "hold" } });
+  weir.signal("SIGHUP");
+  await until("it was reloaded", async () => (await api(weir, "GET", "/events/past", { token })).events.some(({ kind }) => kind === "Reloaded"));
+  const at = await page(t, `${weir.admin_url}/admin#/events`);
+  await at.getByLabel("Token").fill(TOKENS.viewer);
+  await at.keyboard.press("Enter");
+  const rows = at.locator("table.feed tbody tr");
+  const texts = async () => (await rows.allTextContents()).map((text) => text.replace(/^.*\d\d:\d\d:\d\d/, ""));
+  await until("all three are listed", async () => (await rows.count()) === 3);
+  const [reload, mode, rate] = await texts();
+  assert.match(reload, /^Reload–The configuration was reloaded–$/);
+  assert.match(mode, /^Mode.*shop:checkout.*Automatic → Hold.*a-operator \(operator\)$/i);
+  assert.match(rate, /^Policy.*10 → 70.*a-operator \(operator\)$/i);
+  assert.deepEqual(await axe(at), []);
+  // What happens now is listed once, too, and with its author.
+  await change({ notice: { en: "Soon." } });
+  await rows.filter({ hasText: "Notice" }).filter({ hasText: "a-operator" }).waitFor();
+  assert.equal(await rows.count(), 4);
+  // By keyboard: the zone's link, and a kind that is taken out.
+  await at.getByRole("button", { name: "Mode", exact: true }).focus();
+  await at.keyboard.press("Space");
+  await until("that kind is gone", async () => (await rows.count()) === 3);
+  await at.keyboard.press("Space");
+  await rows.first().getByRole("link", { name: HOT }).focus();
+  await at.keyboard.press("Enter");
+  await at.getByRole("heading", { name: HOT }).waitFor();
+  // A server that does not say it is no reason to show nothing.
+  await at.route("**/admin/v1/events/past", (route) => route.abort());
+  await at.goto(`${weir.admin_url}/admin#/events`);
+  await at.reload();
+  await at.getByText("What happened before cannot be read").waitFor();
+  await at.unroute("**/admin/v1/events/past");
+  await at.locator('button[lang="ko"]').click();
+  await at.getByRole("columnheader", { name: "누가" }).waitFor();
+  assert.deepEqual(await axe(at), []);
+});
+
+test("a zone that is away says since when, why, and what to do", async (t) => {
+  const weir = await Weir.start(t, { config: FEW });
+  const at = await page(t, `${weir.admin_url}/admin#/zones/${encodeURIComponent(HOT)}`);
+  const away = { since: Date.now() - 60_000, cause: "no_replica", why: "NOREPLICAS Not enough good replicas", advice: "start a replica" };
+  await at.route("**/admin/v1/zones*", async (route) => {
+    const json = await (await route.fetch()).json();
+    for (const { now } of json.zones ?? []) Object.assign(now, { stale: true, away });
+    await route.fulfill({ json });
+  });
+  await at.getByText(/^Away since .*: NOREPLICAS Not enough good replicas \(no_replica\)\. What to do: start a replica\.$/).waitFor();
+  assert.deepEqual(await axe(at), []);
 });
 
 test("routes are listed in their order, with their counts and without their secrets", async (t) => {

@@ -35,6 +35,7 @@ with_both!(
     silent_server_of_a_cluster_is_named,
     frozen_server_is_named_by_the_call,
     cluster_behind_the_address_of_one_server_is_reported,
+    another_kind_behind_the_address_of_one_server_is_reported,
 );
 
 async fn absent_at_the_start(library: Library) {
@@ -291,6 +292,35 @@ async fn cluster_behind_the_address_of_one_server_is_reported(library: Library) 
     let log = log.text();
     let written = format!("write store = \"redis-cluster://127.0.0.1:{}\"", cluster.port(0));
     assert_eq!(log.matches(&written).count(), 1, "{log}");
+}
+
+/// A cluster of one server redirects nothing, and a Sentinel keeps no data. Each is asked once what it is, and the log says what to
+/// write. A single server is not spoken of.
+async fn another_kind_behind_the_address_of_one_server_is_reported(library: Library) {
+    let log = Log::default();
+    let text = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || text.clone()).finish();
+    let _guard = tracing_subscriber::util::SubscriberInitExt::set_default(subscriber);
+    let alone = Standalone::start();
+    let _alone = connect(&alone.url(), &settings(library)).await;
+    let cluster = Cluster::start(1, 0);
+    let _client = connect(&format!("redis://127.0.0.1:{}", cluster.port(0)), &settings(library)).await;
+    let sentinel = Standalone::sentinel("weir", &alone);
+    let _to_sentinel = connect(&format!("redis://127.0.0.1:{}", sentinel.port()), &settings(library)).await;
+    let written = [
+        format!("redis-cluster://127.0.0.1:{}", cluster.port(0)),
+        format!("redis-sentinel://127.0.0.1:{}?service=NAME", sentinel.port()),
+    ];
+    let until = now() + Duration::from_secs(20);
+    while !written.iter().all(|written| log.text().contains(written)) {
+        assert!(now() < until, "{}", log.text());
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let log = log.text();
+    for written in written {
+        assert_eq!(log.matches(&format!("write store = \"{written}\"")).count(), 1, "{log}");
+    }
+    assert_eq!(log.lines().count(), 2, "{log}");
 }
 
 /// What was logged.

@@ -13,6 +13,7 @@ use std::{
 use server::keys::IfMissing;
 
 use crate::{
+    app::body,
     clock::eventually,
     https::Root,
     keys::keys_in,
@@ -249,6 +250,11 @@ pub(crate) fn dangers_of_topologies_are_found() {
     let url = format!("redis-sentinel://127.0.0.1:{}?service=weir", sentinel.port());
     let report = about(&url);
     report.has_problem("1 Sentinels know each other");
+    // The same, written as one server: with one host, and with several.
+    let at = format!("127.0.0.1:{}", sentinel.port());
+    about(&format!("redis://{at}"))
+        .has_problem("is a Sentinel, and store names it as a server; it knows these services: weir");
+    about(&format!("redis://{at},{at}")).has_problem("write store = \"redis-sentinel://");
     report.has_problem("no replica in sync");
 
     let gone = {
@@ -416,4 +422,49 @@ pub(crate) fn servers_with_other_keys_are_found() {
         examine(&setup, &args, "")
     };
     report(&one).has_problem("has other seal keys");
+}
+
+/// What a server knows of its zones, the doctor says as well, without a token: it reads it in Redis's list of servers.
+pub(crate) fn zones_that_servers_call_away_are_found() {
+    let redis = Standalone::start_with(&saving());
+    let may = |keys: &[&str]| {
+        let rules =
+            ["ACL", "SETUSER", "weir", "on", ">word", "resetkeys", "~weir:v1:{zones}*", "&*", "+@all"];
+        redis.command(&[&rules[..], keys].concat());
+    };
+    may(&["~*"]);
+    let url = redis.url().replace("://", "://weir:word@");
+    let zones = [zone("Z", 60, "mode = \"hold\""), zone("OTHER", 60, "")].concat();
+    let token = format!("[[admin_token]]\nname = \"a\"\nrole = \"admin\"\nsha256 = \"{}\"\n", "0".repeat(64));
+    let weir = Setup::new(&format!("store = \"{url}\"\n{zones}{token}")).start();
+    let key = format!("--seal-key-file={}/seal.key", weir.setup().data().display());
+    let report = || {
+        let setup = Setup::new("");
+        let mut args: Vec<_> =
+            sound(&setup).into_iter().filter(|arg| !arg.starts_with("--seal-key-file")).collect();
+        args.extend([key.clone(), format!("--store={}", redis.url())]);
+        examine(&setup, &args, "")
+    };
+    eventually("the server registers", || {
+        report().found("ok").iter().any(|found| found.contains("none says that a zone is away")).then_some(())
+    });
+    // Somebody waits, so the server calls the store about this zone.
+    assert_eq!(weir.post("/traffic/wait", &body("Z", None)).status, 200);
+    // The keys of one zone only.
+    may(&["~weir:v1:{OTHER}*"]);
+    let (code, [state, place, said, why, advice]) =
+        eventually("the doctor says what the server says", || {
+            let report = report();
+            let line = report.lines.iter().find(|line| line[2].contains("zone Z is away since"))?.clone();
+            Some((report.code, line))
+        });
+    assert_eq!((code, state.as_str()), (Some(1), "problem"));
+    assert!(place.starts_with("server ") && place.contains(&format!("({})", weir.public)), "{place}");
+    assert!(said.contains(" UTC: denied: "), "{said}");
+    assert!(why.contains("nobody joins or enters") && advice.contains("weir.acl"), "{why} {advice}");
+    assert!(!report().found("problem").iter().any(|found| found.contains("zone OTHER")));
+    may(&["~*"]);
+    eventually("it is over", || {
+        report().found("ok").iter().any(|found| found.contains("none says that a zone is away")).then_some(())
+    });
 }

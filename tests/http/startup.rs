@@ -15,6 +15,7 @@ use store::{Batch, DiskJournal, Journal as _};
 use crate::{
     app::{Answer, body},
     clock::eventually,
+    redis::Standalone,
     weir::{Ended, Setup, Weir, binary, without_variables, zone},
 };
 
@@ -99,6 +100,14 @@ pub(crate) fn check_config_and_version() {
         code == Some(0) && complaint.starts_with("weir: warning: WEIR_LISTN is not a setting"),
         "{complaint}"
     );
+    // An empty variable is a deployment's mistake, and no setting.
+    for name in ["WEIR_REDIS_PASSWORD", "WEIR_PASS_ISSUER", "WEIR_STORE"] {
+        let mut command = Command::new(binary());
+        without_variables(&mut command).args(["check-config"]).arg(setup.config_path());
+        let (code, _, complaint) = run(command.env(name, ""));
+        let told = format!("{name}: is empty; set it, or take it away");
+        assert!(code == Some(64) && complaint.contains(&told), "{complaint}");
+    }
     let version = Command::new(binary()).arg("--version").output().expect("the binary starts");
     assert_eq!(version.stdout, format!("weir {}\n", env!("CARGO_PKG_VERSION")).as_bytes());
 }
@@ -218,6 +227,32 @@ pub(crate) fn a_store_that_is_away_is_no_reason_not_to_start() {
     assert_eq!(code, Some(69), "{said}{complaint}");
     assert!(said.starts_with("failed") && said.contains("1 failed"), "{said}");
     assert!(!said.contains("s3cret") && !complaint.contains("s3cret"), "{said}{complaint}");
+
+    // The first words are of the library, and the operator gets them in plain words, with what to do.
+    for library in ["fred", "redis-rs"] {
+        let weir = Setup::zone(60, "").arg("--store").arg(&store).arg("--redis-client").arg(library).start();
+        let line = eventually("the log says why", || {
+            weir.log().lines().find(|line| line.contains("the store is away")).map(str::to_owned)
+        });
+        for part in
+            ["Connection refused (os error 111)", "What to do: look whether the store runs", "unreachable"]
+        {
+            assert!(line.contains(part), "{library}: {part} is not in {line}");
+        }
+        assert!(!line.contains("kind: ") && !line.contains("Os {"), "{library}: {line}");
+        // It is one record: that of the zones has it, too.
+        let ready = eventually("the zone says why", || {
+            let ready = weir.admin_get("/readyz").text().to_owned();
+            ready.contains("Z: unreachable: ").then_some(ready)
+        });
+        assert!(ready.contains("Connection refused"), "{ready}");
+        let zone = weir.admin_ask("GET", "/admin/v1/zones/Z", &[], None).json();
+        assert_eq!(zone["now"]["away"]["cause"], "unreachable", "{zone}");
+        eventually("the metric has it", || {
+            let counted = "weir_zones_away{kind=\"unreachable\"} 1";
+            weir.admin_get("/metrics").text().contains(counted).then_some(())
+        });
+    }
 
     let weir = setup.arg("--store").arg(&store).start();
     assert_eq!(weir.get("/healthz").status, 200);
@@ -391,4 +426,23 @@ pub(crate) fn readable_keys_are_refused() {
         assert!(ended.log.contains(&name) && ended.log.contains("chmod 600"), "{}", ended.log);
         fs::set_permissions(&key, Permissions::from_mode(0o600)).expect("our own file");
     }
+}
+
+/// A file without zones changes nothing. It says so, and counts what the store keeps.
+pub(crate) fn an_empty_file_is_applied_as_such() {
+    let redis = Standalone::start();
+    let setup = Setup::new(&[zone("Z", 60, ""), zone("OTHER", 60, "")].concat());
+    let apply = || {
+        let mut command = Command::new(binary());
+        without_variables(&mut command)
+            .args(["zones", "apply", "--store", &redis.url()])
+            .arg(setup.config_path());
+        run(&mut command)
+    };
+    assert_eq!(apply().0, Some(0));
+    setup.write_config("# nothing yet\n");
+    let (code, said, complaint) = apply();
+    assert_eq!(code, Some(0), "{complaint}");
+    assert_eq!(said, "0 created, 0 changed, 0 unchanged, 0 failed; 2 more in the store stay as they are\n");
+    assert!(complaint.contains("the file has no [[zone]], so nothing is put into the store"), "{complaint}");
 }

@@ -78,6 +78,16 @@ pub(crate) fn wrong_logins_end_the_start() {
         ("rediss://127.0.0.1:1", &format!("{both} = \"other.pem\""), 64, "other.pem: is not the key"),
         ("rediss://127.0.0.1:1", &format!("{both} = \"none.pem\""), 64, "none.pem: cannot be read"),
         ("redis://127.0.0.1:1", "password_file = \"empty\"", 64, "empty: is empty"),
+        ("redis://127.0.0.1:1", "password = \"\"", 64, "redis.password: is empty"),
+        ("redis://127.0.0.1:1", "user = \"\"", 64, "redis.user: is empty"),
+        // Files of TLS without TLS: none is ignored in silence.
+        ("redis://127.0.0.1:1", "ca_file = \"cert.pem\"", 64, "write rediss://127.0.0.1:1 in store"),
+        (
+            "redis-cluster://127.0.0.1:1",
+            &format!("{both} = \"other.pem\""),
+            64,
+            "write rediss-cluster://127.0.0.1:1",
+        ),
         ("redis://127.0.0.1:1", "sentinel_password_file = \"empty\"", 64, "no store is found by Sentinels"),
         (
             "redis-sentinel://127.0.0.1:1?service=main",

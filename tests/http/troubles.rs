@@ -6,6 +6,7 @@ use std::{
     fs,
     io::Write as _,
     net::{Ipv4Addr, TcpListener, TcpStream},
+    process::{Command, Output},
     thread,
 };
 
@@ -15,7 +16,7 @@ use crate::{
     app::{Answer, body},
     clock::eventually,
     redis::{Cluster, Options, Reply, Standalone, Wire},
-    weir::{Setup, Weir, zone},
+    weir::{Setup, Weir, binary, without_variables, zone},
 };
 
 /// A Redis, and what has to live as long.
@@ -302,6 +303,26 @@ impl Watched {
     }
 }
 
+/// The admin API and the command line read the same record as `/readyz`: for as long as it does.
+fn says_it_everywhere(weir: &Weir, kind: &str, words: &str, name: &str) {
+    let asked = |args: &[&str]| {
+        let mut command = Command::new(binary());
+        command.args(args).arg(format!("--admin=http://{}", weir.admin));
+        let Output { stdout, .. } = without_variables(&mut command).output().expect("the binary runs");
+        String::from_utf8(stdout).expect("UTF-8")
+    };
+    eventually(&format!("{name} is told everywhere"), || {
+        let zone = weir.admin_ask("GET", "/admin/v1/zones/Z", &[], None).json();
+        let said = zone["now"]["away"]["why"].as_str().is_some_and(|why| why.contains(words));
+        let has = |text: &str| text.contains("away") && text.contains(kind) && text.contains(words);
+        let commands = [&["stats"][..], &["stats", "Z"], &["zones", "list"], &["zones", "show", "Z"]];
+        let told = said && zone["now"]["away"]["cause"] == kind && zone["now"]["stale"] == true;
+        // Some troubles end by themselves.
+        let is_over = weir.log().contains("answers again");
+        (is_over || told && commands.iter().all(|command| has(&asked(command)))).then_some(())
+    });
+}
+
 fn judge(row: &Row) {
     let store = (row.store)();
     let both = ["fred", "redis-rs"].map(|library| Watched::start(&store, library));
@@ -324,6 +345,7 @@ fn judge(row: &Row) {
                     Some(line.to_owned())
                 });
                 assert!(line.contains(words), "{library}: {line}");
+                says_it_everywhere(weir, kind, words, row.name);
             }
             for one in &both {
                 eventually("joins are refused, or it is over", || {

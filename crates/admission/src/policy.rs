@@ -168,6 +168,9 @@ const NEAR_PERIOD_MS: u32 = 3_000;
 /// leaves is used within a second.
 const FULL_POLL_MS: u32 = 500;
 
+/// How long before the slot the front's last but one poll should come, in milliseconds.
+pub(crate) const LAST_STEP_MS: u64 = 700;
+
 /// The grace time after two polling periods, in milliseconds.
 pub(crate) const GRACE_MS: u64 = 500;
 
@@ -228,13 +231,41 @@ impl Policy {
         let (limit, max_active) = (self.entries_per_minute_per_client, self.max_active);
         let period_ms = self.full_period_ms().max(1);
         let calls = 60_000_u32.div_ceil(period_ms);
-        (max_active > 0 && limit > 0 && limit < calls).then(|| {
-            format!(
+        if limit == 0 {
+            return None;
+        }
+        if max_active > 0 && limit < calls {
+            return Some(format!(
                 "entries_per_minute_per_client = {limit} is too low with max_active = {max_active}: while the zone is full, each person \
                  at the front is told to ask every {period_ms} ms, and gets 429 after {limit} calls in a minute; allow {calls} for \
                  each person behind one address, or 0 for no limit"
+            ));
+        }
+        let (calls, sub_windows) = (self.calls_at_the_front(), self.sub_windows);
+        (limit < calls).then(|| {
+            format!(
+                "entries_per_minute_per_client = {limit} is low with sub_windows = {sub_windows}: if people who were away return to places \
+                 before somebody at the front, that person is told to ask up to {calls} times in a minute, and gets 429 after {limit} \
+                 calls; allow {calls} for each person behind one address, or 0 for no limit"
             )
         })
+    }
+
+    /// The most calls in a minute that somebody at the front of a zone with room is told to make: each sub-window, those who return
+    /// take the slot, and the next one is a sub-window away. The steps to a slot are those of `ask_again_in`, for somebody who is
+    /// never late.
+    fn calls_at_the_front(&self) -> u32 {
+        let (near_ms, mut wait_ms) = (u64::from(self.near_period_ms().max(1)), self.sub_window_ms());
+        let mut steps = 0_u32;
+        while wait_ms > 0 {
+            let step_ms = match wait_ms {
+                ms if ms > near_ms + LAST_STEP_MS => near_ms,
+                ms if ms > 2 * LAST_STEP_MS => near_ms.min(ms - LAST_STEP_MS),
+                ms => near_ms.min(ms),
+            };
+            (steps, wait_ms) = (steps + 1, wait_ms - step_ms);
+        }
+        steps * self.sub_windows
     }
 
     /// The longest polling period that a busy server tells, in milliseconds. Two lost polls do not evict a ticket.
@@ -282,9 +313,34 @@ mod tests {
             let policy = Policy { max_active, entries_per_minute_per_client, ..Policy::default() };
             policy.check().expect("each field is right").contradiction()
         };
-        assert_eq!([with(0, 20), with(1, 0), with(1, 120)], [None, None, None]);
+        assert_eq!([with(0, 30), with(1, 0), with(1, 120)], [None, None, None]);
         let told = with(1, 119).expect("a contradiction");
         for part in ["entries_per_minute_per_client = 119", "max_active = 1", "every 500 ms", "allow 120"] {
+            assert!(told.contains(part), "{told}");
+        }
+    }
+
+    /// In a plain zone, people who return may take each slot before somebody at the front.
+    #[test]
+    fn a_limit_below_the_steps_to_a_slot_each_sub_window_is_a_contradiction() {
+        let least = |sub_windows, polling_period_ms| {
+            let with = |entries_per_minute_per_client| {
+                let policy = Policy {
+                    sub_windows,
+                    polling_period_ms,
+                    entries_per_minute_per_client,
+                    ..Policy::default()
+                };
+                policy.contradiction()
+            };
+            (1..=600).find(|limit| with(*limit).is_none()).expect("a limit that is enough")
+        };
+        // 6 s: 3 s, 2.3 s and 0.7 s. 1 s: at once the last step. 60 s: nineteen times 3 s, 2.3 s and 0.7 s.
+        assert_eq!([least(10, 3_000), least(60, 3_000), least(1, 20_000)], [30, 60, 21]);
+        assert_eq!(least(10, 1_000), 60);
+        let told = Policy { entries_per_minute_per_client: 20, ..Policy::default() }.contradiction();
+        let told = told.expect("the least limit that is allowed");
+        for part in ["entries_per_minute_per_client = 20", "sub_windows = 10", "allow 30"] {
             assert!(told.contains(part), "{told}");
         }
     }

@@ -384,6 +384,12 @@ impl<S: Store> Gate<S> {
         all.into_iter().filter_map(|(zone, trouble)| Some((zone, trouble?))).collect()
     }
 
+    /// Why the store of one zone is away, if it is and has said so.
+    #[must_use]
+    pub fn trouble(&self, zone: &str) -> Option<Trouble> {
+        self.rooms.load().get(zone).and_then(|room| room.trouble())
+    }
+
     /// The zones served with the policies in force, in the order of their names.
     #[must_use]
     pub fn policies(&self) -> Vec<(ZoneId, Policy)> {

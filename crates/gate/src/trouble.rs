@@ -1,6 +1,6 @@
 //! Why a zone's store is away, in one word and in the store's own words.
 //!
-//! Log, metric and `/readyz` read the same. Invariant: the kinds are few, so that each can be a label of a metric.
+//! Log, metric, `/readyz`, the admin API, the console and the doctor all read this one record. Invariant: the kinds are few, so that each can be a label of a metric.
 
 use std::{
     fmt,
@@ -80,6 +80,12 @@ kinds! {
 }
 
 impl TroubleKind {
+    /// The kind with this name. A server of another version may have others.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| kind.name() == name)
+    }
+
     /// The kind of an error of a store.
     #[must_use]
     pub fn of(error: &StoreError) -> Self {

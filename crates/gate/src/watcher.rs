@@ -19,6 +19,7 @@ use crate::{
     definitions::differences,
     gate::{Gate, Listing},
     refresh::Refresh,
+    trouble::TroubleKind,
 };
 
 /// The time between two refreshes without a notification.
@@ -161,8 +162,12 @@ impl<S: Store, C: Store> Watcher<S, C> {
                     return Outcome::Busy;
                 }
                 if cell.health().set_up(false) || !self.logged {
+                    let kind = TroubleKind::of(&error);
                     tracing::error!(
-                        "{error}; polls are answered from the last view, and nobody enters unless a zone's policy says so"
+                        kind = kind.name(),
+                        "{error}; polls are answered from the last view, and nobody enters unless a zone's policy says so. What to \
+                         do: {}",
+                        kind.advice()
                     );
                 }
                 self.logged = true;
@@ -174,6 +179,7 @@ impl<S: Store, C: Store> Watcher<S, C> {
                         .iter()
                         .map(|(zone, known)| (zone.clone(), known.clone(), Listing::Unknown));
                     self.changed = self.gate.follow_zones(|zone| self.is_mine(zone), unknown.collect()).await;
+                    self.gate.note_never_listed(|zone| self.is_mine(zone), &error);
                 }
                 Outcome::Away
             }

@@ -38,6 +38,7 @@ mod load;
 pub mod metrics;
 mod panics;
 pub mod passes;
+pub mod past_events;
 pub mod problem;
 pub mod remote;
 pub mod secret;

@@ -141,6 +141,10 @@ pub async fn run(call: &Call, server: &Server, format: Format) -> Result<(), Fai
         (Some(token), None) => Some(token.reveal().trim().to_owned()),
         (None, None) => None,
     };
+    if token.as_deref() == Some("") {
+        let what = "the token is empty; write it into WEIR_ADMIN_TOKEN or the file of --token-file, or take both away";
+        return Err(Failure::new(failure::USAGE, what));
+    }
     let client = Client::new(&server.url, token)?;
     let style =
         show::Style { pretty: io::stdout().is_terminal(), colour: std::env::var_os("NO_COLOR").is_none() };

@@ -5,6 +5,8 @@
 //! address has replaced, is not listed; the data of
 //! other servers is displayed, and logged where their seal keys differ from ours, and not used otherwise.
 
+mod away;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
@@ -16,12 +18,14 @@ use gate::{cells::Cell, pace::Pacing};
 use serde::{Deserialize, Serialize};
 use store::redis::{
     Redis,
-    servers::{Heard, SILENCE},
+    servers::{ABOUT_MAX, Heard, SILENCE},
 };
 use tokio::{
     sync::watch,
     time::{Instant, timeout},
 };
+
+pub use away::{AllAway, ZoneAway, away};
 
 use crate::{clock::unix_ms, fanout::SenderId};
 
@@ -58,6 +62,8 @@ pub struct Server {
     pub busy: String,
     /// Whether this server and that one accept each other's tokens. Otherwise their seal keys differ, and people lose their places.
     pub keys_agree: bool,
+    /// The number of its zones whose store is away.
+    pub zones_away: u64,
 }
 
 /// A server's registration. Other servers may have another version, so fields may be added but never removed.
@@ -77,6 +83,15 @@ struct About {
     /// As [`crate::keys::fingerprints`] names them. Empty if an older server does not say.
     #[serde(default)]
     seal_keys: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    away: Vec<ZoneAway>,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    more_away: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// Whether servers with these keys accept each other's tokens, if both say their keys.
@@ -112,6 +127,7 @@ fn drop_replaced(servers: &mut Vec<Server>) {
 impl About {
     fn server(self, seen_at_ms: u64, here: bool, seal_keys: &[String]) -> Server {
         let keys_agree = here || agree(seal_keys, &self.seal_keys);
+        let zones_away = self.away.len() as u64 + self.more_away;
         let Self {
             name,
             version,
@@ -123,6 +139,8 @@ impl About {
             polling_period_ms,
             busy,
             seal_keys: _,
+            away: _,
+            more_away: _,
         } = self;
         Server {
             name,
@@ -137,6 +155,18 @@ impl About {
             polling_period_ms,
             busy,
             keys_agree,
+            zones_away,
+        }
+    }
+
+    /// As it is registered: at most [`ABOUT_MAX`] bytes. Zones that are away give way first, and are only counted then.
+    fn text(mut self) -> String {
+        loop {
+            let text = serde_json::to_string(&self).expect("texts and numbers are JSON");
+            if text.len() <= ABOUT_MAX || self.away.pop().is_none() {
+                return text;
+            }
+            self.more_away += 1;
         }
     }
 }
@@ -154,6 +184,8 @@ pub struct State {
     pub pacing: Pacing,
     /// As [`crate::keys::fingerprints`] names its seal keys.
     pub seal_keys: Vec<String>,
+    /// Its zones whose store is away.
+    pub away: AllAway,
 }
 
 /// The list of servers.
@@ -235,7 +267,7 @@ impl Servers {
     pub async fn run(self: Arc<Self>, cell: Arc<Cell<Redis>>) {
         let (name, mut news) = (&cell.health().name, self.news.subscribe());
         loop {
-            let about = serde_json::to_string(&self.about()).expect("texts and numbers are JSON");
+            let about = self.about().text();
             match cell.connected().await.say_here(&self.id, &about).await {
                 Ok(heard) => {
                     self.take_in(name, heard);
@@ -274,7 +306,7 @@ impl Servers {
     }
 
     fn about(&self) -> About {
-        let State { draining, zones, connections, pacing, seal_keys } = (self.state)();
+        let State { draining, zones, connections, pacing, seal_keys, away } = (self.state)();
         About {
             name: self.name.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -286,6 +318,8 @@ impl Servers {
             polling_period_ms: pacing.period_ms,
             busy: pacing.cause.map(|cause| cause.to_string()).unwrap_or_default(),
             seal_keys,
+            away: away.zones,
+            more_away: away.more,
         }
     }
 }
@@ -299,8 +333,14 @@ mod tests {
     fn servers() -> Servers {
         let pacing = Pacing { period_ms: 8_000, cause: Some(Cause::Lag), ..Pacing::default() };
         let seal_keys = || ["k2", "k1"].map(str::to_owned).to_vec();
-        let state =
-            move || State { draining: true, zones: 3, connections: 7, pacing, seal_keys: seal_keys() };
+        let state = move || State {
+            draining: true,
+            zones: 3,
+            connections: 7,
+            pacing,
+            seal_keys: seal_keys(),
+            away: AllAway::default(),
+        };
         Servers::new("127.0.0.1:8080".parse().expect("an address"), state)
     }
 
@@ -400,5 +440,33 @@ mod tests {
         assert_eq!(servers.warn_of_strangers().len(), 3);
         servers.take_in("one", rotating.to_vec());
         assert_eq!(servers.warn_of_strangers().len(), 0);
+    }
+
+    #[test]
+    fn zones_that_are_away_are_registered_as_far_as_there_is_room() {
+        let zone = |n: usize| ZoneAway {
+            zone: format!("{n}{}", "z".repeat(63)),
+            since_ms: 1_795_333_440_000,
+            cause: "no_replica".to_owned(),
+            why: "w\"".repeat(80),
+        };
+        let away_of = |about: &str| away(&[heard("a", 0, about)]);
+        let with = |zones: usize| {
+            let away = AllAway { zones: (0..zones).map(zone).collect(), more: 7 };
+            let state = move || State { away: away.clone(), ..State::default() };
+            let servers = Servers::new("127.0.0.1:8080".parse().expect("an address"), state);
+            let about = servers.about().text();
+            assert!(about.len() <= ABOUT_MAX, "{}", about.len());
+            (servers.list()[0].zones_away, away_of(&about))
+        };
+        let (count, said) = with(4);
+        let [(server, said)] = &said[..] else { panic!("one server") };
+        assert_eq!((count, said.count()), (11, 11), "none is forgotten");
+        assert!(server.ends_with("(127.0.0.1:8080)") && !said.zones.is_empty() && said.zones.len() < 4);
+        assert_eq!(said.zones[0], zone(0));
+        // Without any, and of an older server.
+        let servers = servers();
+        assert_eq!(away_of(&servers.about().text()), []);
+        assert_eq!(away_of(&about("older", "")), []);
     }
 }

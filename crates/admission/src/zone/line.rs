@@ -7,7 +7,7 @@ use std::{cmp::Reverse, collections::VecDeque};
 use super::{Appointment, Claim, Decided, Entry, Joined, Verdict, Zone};
 use crate::{
     Mode, Now, Position,
-    policy::{GRACE_MS, near_told_ms, warning_ms},
+    policy::{GRACE_MS, LAST_STEP_MS, near_told_ms, warning_ms},
     segment::{SEGMENT_TICKETS, Segment},
     window::Upcoming,
 };
@@ -17,9 +17,6 @@ const LEAST_POLL_MS: u64 = 100;
 
 /// How many times as many people are next as may be inside. No more can leave at once, and some of those who are next may have left.
 const NEXT_IN: u64 = 2;
-
-/// How long before the slot the front's last but one poll should come, in milliseconds.
-const LAST_STEP_MS: u64 = 700;
 
 impl Zone {
     /// Issues `count` tickets at the end of the line. If no present ticket waits and the minute has slots, their holders

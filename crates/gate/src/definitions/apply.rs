@@ -30,6 +30,8 @@ pub struct Applied {
     pub zones: Vec<(ZoneId, Outcome)>,
     /// Zones of the store that are not in the file.
     pub others: usize,
+    /// The cells that did not list their zones.
+    pub uncounted: Vec<String>,
 }
 
 /// Puts zones into the cells that keep them. Calls `tell` with the cell's index for each zone that was created or
@@ -39,17 +41,17 @@ pub async fn apply<S: Store>(
     wanted: &[(ZoneId, Definition)],
     mut tell: impl AsyncFnMut(usize, &ZoneId, &Definition),
 ) -> Applied {
-    let mut applied = Applied { zones: Vec::new(), others: 0 };
+    let mut applied = Applied { zones: Vec::new(), others: 0, uncounted: Vec::new() };
     for (at, cell) in cells.all().iter().enumerate() {
         let of_cell: Vec<_> =
             wanted.iter().filter(|(zone, _)| cells.place_of(zone.as_str()) == Some(at)).collect();
-        if of_cell.is_empty() {
-            continue;
-        }
         let kept = cell.ask().await;
-        if let Ok(kept) = &kept {
-            let is_other = |zone: &ZoneId| !of_cell.iter().any(|(wanted, _)| wanted == zone);
-            applied.others += kept.zones.iter().filter(|(zone, _)| is_other(zone)).count();
+        match &kept {
+            Ok(kept) => {
+                let is_other = |zone: &ZoneId| !of_cell.iter().any(|(wanted, _)| wanted == zone);
+                applied.others += kept.zones.iter().filter(|(zone, _)| is_other(zone)).count();
+            }
+            Err(_) => applied.uncounted.push(cell.health().name.clone()),
         }
         for (zone, wanted) in of_cell {
             let outcome = match &kept {
@@ -111,6 +113,10 @@ impl fmt::Display for Applied {
             writeln!(f, "{}", line.trim_end())?;
         }
         let counts = counts.map(|(word, count)| format!("{count} {word}")).join(", ");
-        writeln!(f, "{counts}; {} more in the store stay as they are", self.others)
+        write!(f, "{counts}; {} more in the store stay as they are", self.others)?;
+        match &self.uncounted[..] {
+            [] => writeln!(f),
+            cells => writeln!(f, "; not counted, because it does not answer: {}", cells.join(", ")),
+        }
     }
 }

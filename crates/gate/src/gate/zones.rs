@@ -145,6 +145,14 @@ impl<S: Store> Gate<S> {
         }
     }
 
+    /// Notes why the zones that are `mine` are away: their store has listed none since the server started, so no call of theirs
+    /// could say it. Writes no log, because one line about the store is enough.
+    pub fn note_never_listed(&self, mine: impl Fn(&ZoneId) -> bool, error: &StoreError) {
+        for (_, room) in self.rooms.load().iter().filter(|(zone, _)| mine(zone)) {
+            room.set_trouble(error);
+        }
+    }
+
     /// Makes the zones that are `mine` check whether the store answers.
     pub fn doubt(&self, mine: impl Fn(&ZoneId) -> bool) {
         for (_, room) in self.rooms.load().iter().filter(|(zone, _)| mine(zone)) {

@@ -50,20 +50,22 @@ impl Room {
         if *error == super::calls::away() {
             return;
         }
-        let new = {
-            let mut trouble = lock(&self.trouble);
-            let before = trouble.as_ref();
-            let now = Trouble::new(error, before.map_or_else(Instant::now, |before| before.since));
-            let is_new = before.is_none_or(|before| before.kind != now.kind);
-            *trouble = Some(now.clone());
-            is_new.then_some(now)
-        };
-        if let Some(Trouble { kind, why, .. }) = new.filter(|_| may_log()) {
+        if let Some(Trouble { kind, why, .. }) = self.set_trouble(error).filter(|_| may_log()) {
             tracing::warn!(
                 zone = %self.zone, kind = kind.name(),
                 "the zone is away, and nobody joins or enters by its store: {why}. What to do: {}", kind.advice()
             );
         }
+    }
+
+    /// Replaces the record of why the store is away. Returns it if there was none, or one of another kind.
+    pub(crate) fn set_trouble(&self, error: &StoreError) -> Option<Trouble> {
+        let mut trouble = lock(&self.trouble);
+        let before = trouble.as_ref();
+        let now = Trouble::new(error, before.map_or_else(Instant::now, |before| before.since));
+        let is_new = before.is_none_or(|before| before.kind != now.kind);
+        *trouble = Some(now.clone());
+        is_new.then_some(now)
     }
 
     /// Why the store is away, if it is and has said so.

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 
 use ::fred::{
     clients::Client,
+    error::Error,
     interfaces::ClientLike as _,
     types::{
         Builder, ClusterHash, ConnectHandle, CustomCommand, Resp3Frame, Value as Arg,
@@ -57,7 +58,7 @@ impl Router {
         let router = Self { task: task.abort_handle(), end };
         tokio::spawn(async move {
             let reason = match task.await {
-                Ok(Err(error)) => error.to_string(),
+                Ok(Err(error)) => said(&error),
                 _ => "the connection was closed".to_owned(),
             };
             sender.send_replace(Some(reason));
@@ -98,7 +99,7 @@ impl Link for Connection {
             connection.max_command_attempts = 1;
             connection.tcp = TcpConfig { nodelay: Some(true), ..TcpConfig::default() };
         });
-        let client = builder.build().map_err(|error| error.to_string())?;
+        let client = builder.build().map_err(|error| said(&error))?;
         // The first command waits for the connection. fred's own `wait_for_connect` may wait for ever: it reads the state, and
         // subscribes to changes later.
         let router = Router::watch(client.connect());
@@ -114,6 +115,26 @@ impl Link for Connection {
             reason = self.router.ended() => Err(reason),
         }
     }
+}
+
+/// An error of fred in words. fred writes an error of the system as it is in the program: `Os { code: 111, kind: …, message: "…" }`.
+fn said(error: &Error) -> String {
+    let text = error.to_string();
+    match in_words(&text) {
+        Some(words) => words,
+        None => text,
+    }
+}
+
+fn in_words(text: &str) -> Option<String> {
+    if let Some((_, of_system)) = text.split_once("Os { code: ") {
+        let (code, rest) = of_system.split_once(',')?;
+        let message = rest.split_once("message: \"")?.1.rsplit_once("\" }")?.0;
+        return Some(format!("{message} (os error {code})"));
+    }
+    let (_, custom) = text.split_once("Custom { kind: ")?;
+    let words = custom.split_once(", error: ")?.1.rsplit_once(" }")?.0;
+    Some(words.trim_matches('"').to_owned())
 }
 
 /// The server, by one of its name's addresses that takes a connection. fred itself waits for each of them in turn, for ever where
@@ -152,7 +173,7 @@ async fn exchange(client: &Client, mut commands: Vec<Command>) -> Result<Vec<Ans
         && let Some(command) = commands.pop()
     {
         let (command, args) = parts(command);
-        let frame = client.custom_raw(command, args).await.map_err(|error| error.to_string())?;
+        let frame = client.custom_raw(command, args).await.map_err(|error| said(&error))?;
         return Ok(vec![answer(frame)?]);
     }
     let pipeline = client.pipeline();
@@ -160,11 +181,11 @@ async fn exchange(client: &Client, mut commands: Vec<Command>) -> Result<Vec<Ans
     for command in commands {
         let (command, args) = parts(command);
         // fred itself answers `QUEUED` here.
-        pipeline.custom_raw(command, args).await.map_err(|error| error.to_string())?;
+        pipeline.custom_raw(command, args).await.map_err(|error| said(&error))?;
     }
     let results = pipeline.try_all::<Arg>().await;
     if let (true, Some(Err(error))) = (results.len() != count, results.first()) {
-        return Err(error.to_string());
+        return Err(said(error));
     }
     let answers = results.into_iter().map(|result| match result {
         Ok(arg) => Ok(Ok(value(arg)?)),
@@ -239,6 +260,17 @@ fn value(arg: Arg) -> Result<Value, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_are_words_and_no_debug_text() {
+        use std::io::{Error as IoError, ErrorKind};
+        let refused = IoError::from_raw_os_error(111);
+        assert_eq!(said(&Error::from(refused)), "Connection refused (os error 111)");
+        let custom = IoError::new(ErrorKind::InvalidData, "invalid peer certificate: UnknownIssuer");
+        assert_eq!(said(&Error::from(custom)), "invalid peer certificate: UnknownIssuer");
+        let own = Error::new(::fred::error::ErrorKind::Auth, "WRONGPASS invalid password");
+        assert!(said(&own).ends_with("WRONGPASS invalid password"));
+    }
 
     /// A name may have an address where nobody listens, such as `[::1]`, and one whose packets are dropped.
     #[tokio::test]

@@ -27,7 +27,7 @@ use super::{
     ClientError, Confirm, Script, Value,
     link::{Answer, Command, Link},
     server::{Access, HostPort, SendError, Server},
-    topology::{self, Layout},
+    topology::{self, Kind, Layout, sentinel_form},
 };
 use crate::address::{Address, Settings, Topology};
 
@@ -59,6 +59,17 @@ pub(super) struct Shared<L> {
     pub(super) stale: Notify,
     /// A server of a Redis that was taken for a single one has said that it belongs to a cluster.
     is_cluster_after_all: AtomicBool,
+    /// The log has said that it belongs to a cluster.
+    is_cluster_told: AtomicBool,
+}
+
+/// How it was found that a server belongs to a cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// It sent a call to another server: the address is not enough, and its servers are used as a cluster.
+    ByRedirect,
+    /// It says so. As long as it answers all calls itself, the address is used as it is.
+    BySaying,
 }
 
 /// Which server has which slots. Outside of a cluster one server has all of them.
@@ -84,6 +95,7 @@ impl<L: Link> Routes<L> {
             redirects: Mutex::default(),
             stale: Notify::new(),
             is_cluster_after_all: AtomicBool::new(false),
+            is_cluster_told: AtomicBool::new(false),
         });
         match timeout(settings.connect_timeout, shared.connect()).await {
             Ok(connected) => connected.map_err(ClientError::Away)?,
@@ -326,14 +338,46 @@ impl<L: Link> Shared<L> {
     }
 
     /// Notes that a server answered as those of a cluster do. Says so if the address has it otherwise.
-    fn note_cluster(&self, (host, port): &HostPort) {
+    fn note_cluster(&self, server: &HostPort) {
+        self.note_cluster_of(server, Found::ByRedirect);
+    }
+
+    fn note_cluster_of(&self, (host, port): &HostPort, found: Found) {
         let address = &self.access.address;
-        if address.topology != Topology::Cluster && !self.is_cluster_after_all.swap(true, Ordering::Relaxed) {
+        if address.topology == Topology::Cluster {
+            return;
+        }
+        if found == Found::ByRedirect {
+            self.is_cluster_after_all.store(true, Ordering::Relaxed);
+        }
+        if !self.is_cluster_told.swap(true, Ordering::Relaxed) {
             let written = Address { topology: Topology::Cluster, service: None, ..address.clone() };
             tracing::warn!(
                 "the store is {address}, and {host}:{port} belongs to a cluster: write store = \"{written}\", with more \
                  than one of its servers"
             );
+        }
+    }
+
+    /// Asks the server of a `redis://` once what it is. A cluster of one server redirects no call, so it would say nothing by itself
+    /// until it grows; a Sentinel keeps no data. Only warns: the address decides.
+    async fn warn_of_another_kind(&self) {
+        let address = &self.access.address;
+        let Some(server) = self.map().servers().into_keys().next() else { return };
+        if address.topology != Topology::Standalone {
+            return;
+        }
+        let asked = timeout(self.access.settings.connect_timeout, topology::kind::<L>(&self.access, &server));
+        // A user who may not ask is no reason to warn.
+        let (Ok(Some(kind)), (host, port)) = (asked.await, &server) else { return };
+        match kind {
+            Kind::Alone => {}
+            Kind::Cluster => self.note_cluster_of(&server, Found::BySaying),
+            Kind::Sentinel => tracing::warn!(
+                "the store is {address}, and {host}:{port} is a Sentinel, which keeps no data: write store = \
+                 \"{}\" with the name of its service",
+                sentinel_form(address)
+            ),
         }
     }
 
@@ -450,6 +494,7 @@ impl<L: Link> Map<L> {
 }
 
 async fn keep_fresh<L: Link>(shared: Arc<Shared<L>>) {
+    shared.warn_of_another_kind().await;
     let mut turn = 0;
     loop {
         sleep(REFRESH_GAP).await;

@@ -11,7 +11,7 @@ use super::{
     link::{Command, Link},
     server::{Access, HostPort},
 };
-use crate::address::Topology;
+use crate::address::{Address, Topology};
 
 /// A server's answer: which server has which slots.
 pub(super) struct Layout {
@@ -48,6 +48,12 @@ pub(super) async fn ask<L: Link>(
                 {
                     Ok(all_slots(asked))
                 }
+                Some(Ok(Value::Array(parts)))
+                    if parts.first().and_then(text).as_deref() == Some("sentinel") =>
+                {
+                    let written = sentinel_form(&access.address);
+                    Err(error(&format!("is a Sentinel, which keeps no data; write store = \"{written}\"")))
+                }
                 Some(Err(text)) => Err(error(&text)),
                 _ => Err(error("is not the primary")),
             }
@@ -81,6 +87,33 @@ pub(super) async fn ask<L: Link>(
             if layout.ranges.is_empty() { Err(error("its cluster has no slots")) } else { Ok(layout) }
         }
     }
+}
+
+/// What a server is, as it says itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Alone,
+    Cluster,
+    Sentinel,
+}
+
+/// What a server says that it is; none if it does not say it, or may not be asked.
+pub(super) async fn kind<L: Link>(access: &Access, asked: &HostPort) -> Option<Kind> {
+    let link: L = access.open(asked).await.ok()?;
+    let answer = link.send(vec![Command::new("INFO", ["server"])]).await.ok()?.pop()?.ok()?;
+    let info = text(&answer)?;
+    match info.lines().find_map(|line| line.trim_end().strip_prefix("redis_mode:"))? {
+        "standalone" => Some(Kind::Alone),
+        "cluster" => Some(Kind::Cluster),
+        "sentinel" => Some(Kind::Sentinel),
+        _ => None,
+    }
+}
+
+/// How the address of these hosts is written if they are Sentinels.
+pub(super) fn sentinel_form(address: &Address) -> Address {
+    let service = address.service.clone().or_else(|| Some("NAME".to_owned()));
+    Address { topology: Topology::Sentinel, service, ..address.clone() }
 }
 
 /// Parses the answer to `CLUSTER SLOTS`: `[first, last, [host, port, id…], replicas…]` for each range.

@@ -7,6 +7,7 @@
 //! | `start` | what a start needs: keys, addresses, directories |
 //! | `redis` | a store in Redis: one look at all servers of a cell |
 //! | `rights` | the commands that Weir's user of Redis needs |
+//! | `said` | what the running servers say of themselves |
 //! | `answers` | what a server of Redis answers, or why it does not |
 //!
 //! Invariant: the doctor changes nothing, neither in the store nor in the data directory.
@@ -16,6 +17,7 @@ mod machine;
 mod redis;
 mod report;
 mod rights;
+mod said;
 mod start;
 
 use std::{io, io::IsTerminal as _, process::ExitCode};
@@ -47,14 +49,16 @@ pub(super) fn run(config: &Config, open_files: u64) -> Result<ExitCode, Failure>
             let looked = on_this_thread(async {
                 let seal_keys = keys.as_ref().map(|keys| fingerprints(&keys.seals)).unwrap_or_default();
                 let connections = Connections::read(settings)?;
+                let mut heard = Vec::new();
                 for (cell, address) in connections.cells().all().iter().zip(connections.addresses()) {
                     let inspector = Inspector::new(address, connections.settings());
                     let durability = settings.durability;
                     let certificate = connections.settings().identity.is_some();
                     let link = answers::Link { tls: address.tls, certificate };
                     let cell = redis::Cell { cell, address, link, durability, seal_keys: &seal_keys };
-                    redis::check(&cell, &inspector, &mut report).await;
+                    heard.extend(redis::check(&cell, &inspector, &mut report).await);
                 }
+                said::check(heard, &mut report);
                 Ok(())
             });
             if let Err(Failure { line, .. }) = looked {

@@ -23,6 +23,12 @@ pub(super) fn apply(config: &Config) -> Result<(), Failure> {
     for danger in super::contradictions(config) {
         let _ = writeln!(io::stderr(), "weir: warning: {danger}");
     }
+    if config.zones.is_empty() {
+        let _ = writeln!(
+            io::stderr(),
+            "weir: warning: the file has no [[zone]], so nothing is put into the store"
+        );
+    }
     let (applied, not_told) = on_this_thread(async {
         let cells = Connections::read(redis)?.cells();
         Ok(apply_to(&cells, config).await)

@@ -149,6 +149,11 @@ impl Settings {
             }
             None => cells,
         };
+        for name in ["redis.user", "redis.password", "redis.sentinel_user"] {
+            if let Some(("", origin)) = self.text(name) {
+                return Err(origin.fault("is empty; set it, or take it away"));
+            }
+        }
         let password = self.text("redis.password");
         if let (Some((_, origin)), Some(_)) = (password, self.text("redis.password_file")) {
             return Err(origin.fault("redis.password_file is set, too; remove one of the two"));
@@ -162,6 +167,19 @@ impl Settings {
             }
             if cells.iter().all(|cell| cell.address.topology != Topology::Sentinel) {
                 let what = "no store is found by Sentinels; write its address as redis-sentinel://…, or leave this out";
+                return Err(origin.fault(what));
+            }
+        }
+        // With several cells, one of them may be plain.
+        if let Some(plain) = cells.first().filter(|_| cells.iter().all(|cell| !cell.address.tls)) {
+            let of_tls = ["redis.ca_file", "redis.certificate_file", "redis.key_file"];
+            if let Some((_, origin)) = of_tls.into_iter().find_map(|name| self.text(name)) {
+                let with_tls = Address { tls: true, ..plain.address.clone() };
+                let what = format!(
+                    "files of TLS change nothing here, because connections to {} have none; write {with_tls} in store, or leave \
+                     this out",
+                    plain.address
+                );
                 return Err(origin.fault(what));
             }
         }

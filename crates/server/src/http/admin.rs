@@ -59,6 +59,7 @@ use crate::{
     audit::Recorder,
     change_log::ChangeLog,
     metrics::Route,
+    past_events::PastEvents,
     servers::Servers,
     stats::Stats,
 };
@@ -99,6 +100,8 @@ pub struct AdminParts {
     pub stats: Arc<Stats>,
     /// The last changes of the zones.
     pub changes: Arc<ChangeLog>,
+    /// The last rare events.
+    pub past: Arc<PastEvents>,
     /// The routes of proxies' requests.
     pub routes: Arc<ServedRoutes>,
     /// Records what operators do. The editor records the changes of the zones by it, too.
@@ -152,7 +155,8 @@ pub(super) fn endpoints() -> Vec<Endpoint<AdminState>> {
         Endpoint::documented(Route::Admin, routes!(routes::list)).needs(Viewer),
         Endpoint::documented(Route::Admin, routes!(routes::replace)).needs(Operator),
         Endpoint::documented(Route::Admin, routes!(routes::explain)).needs(Viewer),
-        Endpoint::get(Route::Events, "/admin/v1/events", stream::events).checks(Viewer),
+        Endpoint::documented(Route::Admin, routes!(servers::past_events)).needs(Viewer),
+        Endpoint::documented(Route::Events, routes!(stream::events)).checks(Viewer),
         Endpoint::get(Route::Metrics, "/metrics", metrics),
         Endpoint::get(Route::Health, "/healthz", health::healthz),
         Endpoint::get(Route::Ready, "/readyz", health::readyz_with_names),
@@ -166,6 +170,16 @@ pub(super) fn endpoints() -> Vec<Endpoint<AdminState>> {
     }
     all
 }
+
+/// The paths that the document of the admin API leaves out, with the reason. The files of the console are left out, too: they are for
+/// browsers.
+#[cfg(test)]
+pub(super) const UNDOCUMENTED: [(&str, &str); 4] = [
+    ("/metrics", "text for Prometheus; docs/operate/metrics.md describes it"),
+    ("/healthz", "a probe: only its status counts; the document for apps has it"),
+    ("/readyz", "a probe: only its status counts; its text is for people"),
+    ("/openapi.json", "the document itself"),
+];
 
 /// What the admin listener serves: every method of every path, with the role that it needs.
 #[must_use]

@@ -27,9 +27,9 @@ use super::{
     problem::{
         BAD_ROUTE, BUSY, CHANGED_MEANWHILE, Code, FORBIDDEN, FOREIGN_HOST, FOREIGN_ORIGIN, HEAD_TOO_LARGE,
         MALFORMED_HTTP, MALFORMED_JSON, METHOD_NOT_ALLOWED, MISSING_FIELD, NO_CELL, NOTHING_TO_LEAVE,
-        OUT_OF_RANGE, PRECONDITION_REQUIRED, PROXIED, SLOW_BODY, SLOW_HEAD, STORE_AWAY, TOO_LARGE,
-        TOO_MANY_ZONES, UNAUTHORIZED, UNKNOWN_FIELD, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE, WRONG_TYPE,
-        ZONE_EXISTS,
+        OUT_OF_RANGE, OVERLOADED, PRECONDITION_REQUIRED, PROXIED, SLOW_BODY, SLOW_HEAD, STOPPING, STORE_AWAY,
+        TOO_LARGE, TOO_MANY_ZONES, UNAUTHORIZED, UNKNOWN_FIELD, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE,
+        WRONG_TYPE, ZONE_EXISTS,
     },
     public as public_listener, text,
 };
@@ -84,8 +84,8 @@ impl Document {
 #[openapi(
     info(
         title = "Weir: the admin API",
-        description = "The API for operators. `GET /admin/v1/events` is a stream of server-sent events, and is \
-                       described in docs/operate/admin-api.md. A change names the state that it changes in `If-Match`.",
+        description = "The API for operators. `GET /admin/v1/events` is a stream of server-sent events; \
+                       docs/operate/admin-api.md says more about it. A change names the state that it changes in `If-Match`.",
         license(name = "Apache-2.0 OR MIT", identifier = "Apache-2.0 OR MIT"),
     ),
     components(schemas(Problem))
@@ -155,10 +155,12 @@ impl Modify for AdminRefusals {
                         &[CHANGED_MEANWHILE, PRECONDITION_REQUIRED, BUSY, STORE_AWAY]
                     }
                     ("post", "/admin/v1/zones/{id}/leave") => &[NOTHING_TO_LEAVE, BUSY, STORE_AWAY],
+                    ("get", "/admin/v1/events") => &[OVERLOADED, STOPPING],
                     ("get", "/admin/v1/zones" | "/admin/v1/zones/{id}/stats") => &[OUT_OF_RANGE],
                     _ => &[],
                 };
-                let of_zone: &[Code] = if path.contains("{id}") { &[UNKNOWN_ZONE] } else { &[] };
+                let names_a_zone = path.contains("{id}") || path == "/admin/v1/changes";
+                let of_zone: &[Code] = if names_a_zone { &[UNKNOWN_ZONE] } else { &[] };
                 refuse(operation, &[OF_HTTP, OF_GUARD, of_body, of_change, of_zone].concat());
             }
         }
@@ -209,6 +211,20 @@ mod tests {
             );
             let json: serde_json::Value = serde_json::from_str(&kept).expect("JSON");
             assert_eq!(json["openapi"], "3.1.0");
+        }
+    }
+
+    /// Whoever adds an endpoint describes it, or says why not.
+    #[test]
+    fn every_endpoint_of_the_admin_listener_is_described_or_left_out_for_a_reason() {
+        let document: serde_json::Value = serde_json::from_str(&Document::Admin.text()).expect("JSON");
+        let left_out = |path: &str| {
+            admin::UNDOCUMENTED.iter().any(|(known, reason)| *known == path && !reason.is_empty())
+                || crate::http::console::paths().any(|known| known == path)
+        };
+        for crate::http::Listed { method, path, .. } in admin::listed() {
+            let is_described = document["paths"][&path][method.to_lowercase()].is_object();
+            assert!(is_described != left_out(&path), "{method} {path}: described {is_described}");
         }
     }
 }

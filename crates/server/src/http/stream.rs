@@ -99,7 +99,16 @@ async fn open(
     Ok(waiting::open(state.clone(), zone, first, share))
 }
 
-/// What happens, for operators. Not in the OpenAPI document; `docs/operate/admin-api.md` describes it.
+/// What happens from now on, as server-sent events. Each has the name of its kind in `kind`, and its own fields; `lost` says how many
+/// events a slow reader lost, and `reconnect` that the server stops.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/events",
+    operation_id = "follow_events",
+    tag = "servers",
+    params(("kinds" = Option<String>, Query, description = "The kinds, separated by commas; all if it is missing", example = "StoreLost,StoreBack")),
+    responses((status = 200, description = "The stream", content_type = "text/event-stream", body = String)),
+)]
 pub(super) async fn events(
     State(state): State<AdminState>,
     RawQuery(query): RawQuery,

@@ -2,10 +2,15 @@
 //!
 //! Invariant: texts from a server are escaped, so that they cannot control the terminal.
 
+mod away;
+mod routes;
+
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
+
+pub(super) use routes::{explanation, routes, routes_change};
 
 /// The style of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +23,7 @@ pub(super) struct Style {
 
 /// All zones, with their definitions.
 pub(super) fn zones(reply: &Value, style: Style) -> String {
-    let heading = ["ZONE", "MODE", "A MINUTE", "WAITING", "ENTERED", "WAIT"];
+    let heading = ["ZONE", "MODE", "A MINUTE", "WAITING", "ENTERED", "WAIT", "STATE"];
     let row = |zone: &Value| {
         let (policy, now) = (&zone["policy"], &zone["now"]);
         vec![
@@ -28,9 +33,10 @@ pub(super) fn zones(reply: &Value, style: Style) -> String {
             text(&now["waiting"]),
             entered(now),
             wait(&now["eta_s"]),
+            away::state(now).to_owned(),
         ]
     };
-    table(&heading, list(&reply["zones"]).iter().map(row).collect(), style)
+    away::table_of_zones(&heading, list(&reply["zones"]), row, style)
 }
 
 /// All zones, with the movement of their lines.
@@ -48,11 +54,11 @@ pub(super) fn lines(reply: &Value, style: Style) -> String {
             entered(now),
             text(&policy["admit_per_minute"]),
             wait(&now["eta_s"]),
-            if now["stale"] == true { "stale" } else { "ok" }.to_owned(),
+            away::state(now).to_owned(),
             if style.pretty { sparks(&trend) } else { String::new() },
         ]
     };
-    table(&heading, list(&reply["zones"]).iter().map(row).collect(), style)
+    away::table_of_zones(&heading, list(&reply["zones"]), row, style)
 }
 
 /// The entries of the last minute, and of how much of it they are, if the server has not yet seen all of it.
@@ -70,6 +76,8 @@ pub(super) fn zone(reply: &Value) -> String {
     out.push_str(&definition(reply));
     for (name, value) in reply["now"].as_object().into_iter().flatten() {
         let shown = match (name.as_str(), value) {
+            ("away", Value::Object(_)) => away::sentence(value),
+            ("away", Value::Null) if reply["now"]["stale"] != true => "no".to_owned(),
             (_, Value::Array(range)) => range.iter().map(text).collect::<Vec<_>>().join(" to "),
             ("inside", Value::Null) if reply["policy"]["max_active"] == 0 => {
                 "not counted (max_active is 0)".to_owned()
@@ -191,18 +199,29 @@ pub(super) fn servers(reply: &Value, style: Style) -> String {
                 state.push(what.to_owned());
             }
         };
-        note(server["here"] == true, "asked");
         note(server["draining"] == true, "draining");
         note(server["keys_agree"] == false, "other seal keys");
         match server["busy"].as_str() {
             None | Some("") => {}
             Some(_) => note(true, &format!("busy: {}", text(&server["busy"]))),
         }
+        match server["zones_away"].as_u64() {
+            None | Some(0) => {}
+            Some(1) => note(true, "1 zone away"),
+            Some(zones) => note(true, &format!("{zones} zones away")),
+        }
+        if state.is_empty() {
+            state.push("ok".to_owned());
+        }
+        // This says which server answers, and nothing about how it is.
+        if server["here"] == true {
+            state.push("asked".to_owned());
+        }
         vec![
             text(&server["name"]),
             text(&server["address"]),
             text(&server["version"]),
-            if state.is_empty() { "ok".to_owned() } else { state.join(", ") },
+            state.join(", "),
             instant(&server["started_at"]),
             instant(&server["seen_at"]),
             text(&server["zones"]),
@@ -229,65 +248,6 @@ pub(super) fn drain(reply: &Value) -> String {
     }
 }
 
-/// The routes in the order in which they decide, with their counts.
-pub(super) fn routes(reply: &Value, style: Style) -> String {
-    let heading = ["ROUTE", "FROM", "LET THROUGH", "WAITED", "DENIED", "REFUSED", "RULE"];
-    let row = |served: &Value| {
-        let checks = &served["checks"];
-        let count =
-            |names: &[&str]| names.iter().filter_map(|name| checks[name].as_u64()).sum::<u64>().to_string();
-        vec![
-            text(&served["route"]["name"]),
-            text(&served["source"]),
-            count(&["through", "visit", "entered"]),
-            count(&["waits"]),
-            count(&["denied"]),
-            count(&["refused"]),
-            rule(&served["route"]),
-        ]
-    };
-    table(&heading, list(&reply["routes"]).iter().map(row).collect(), style)
-}
-
-/// What a route does, and when: all its fields but the name.
-fn rule(route: &Value) -> String {
-    let all = route.as_object().into_iter().flatten().filter(|(name, _)| *name != "name");
-    let field = |(name, value): (&String, &Value)| match value {
-        Value::Bool(true) => name.clone(),
-        Value::Array(texts) => {
-            format!("{name}={}", texts.iter().map(text).collect::<Vec<_>>().join(","))
-        }
-        other => format!("{name}={}", text(other)),
-    };
-    let (outcome, conditions): (Vec<_>, Vec<_>) =
-        all.partition(|(name, _)| matches!(name.as_str(), "zone" | "bypass" | "deny"));
-    outcome.into_iter().chain(conditions).map(field).collect::<Vec<_>>().join(" ")
-}
-
-/// The effect of a change of the routes, or of a dry run.
-pub(super) fn routes_change(reply: &Value) -> String {
-    let lines = |name: &str| {
-        let line = |route: &Value| format!("{}: {}\n", text(&route["name"]), rule(route));
-        list(&reply[name]).iter().map(line).collect::<Vec<_>>()
-    };
-    let (old, new) = (lines("before"), lines("after"));
-    let verb = if reply["dry_run"] == true { "would be" } else { "were" };
-    if old == new {
-        return format!("the routes {verb} left unchanged\n");
-    }
-    let removed = old.iter().filter(|line| !new.contains(line)).map(|line| format!("- {line}"));
-    let added = new.iter().filter(|line| !old.contains(line)).map(|line| format!("+ {line}"));
-    let lines: String = removed.chain(added).collect();
-    let order = if lines.is_empty() { "in another order\n" } else { "" };
-    format!("the routes {verb} changed:\n{lines}{order}")
-}
-
-/// Which route decides, and why.
-pub(super) fn explanation(reply: &Value) -> String {
-    let path = reply["path"].as_str().map(|_| format!("the path counts as {}\n", text(&reply["path"])));
-    path.into_iter().chain(list(&reply["lines"]).iter().map(|line| text(line) + "\n")).collect()
-}
-
 /// A zone's last minutes, and the waits of the people that the server admitted.
 pub(super) fn stats(reply: &Value, style: Style) -> String {
     let heading = ["UTC", "WAITING", "PRESENT", "JOINED", "ENTERED", "EVICTED", "SLOTS", "USED", "A MINUTE"];
@@ -308,6 +268,9 @@ pub(super) fn stats(reply: &Value, style: Style) -> String {
         row
     };
     let mut out = table(&heading, list(&reply["minutes"]).iter().map(row).collect(), style);
+    if !reply["away"].is_null() {
+        out.push_str(&away::lines_of(&reply["id"], &reply["away"]));
+    }
     let figures = |of: &Value, names: &[&str]| {
         let of_name = |name: &&str| {
             format!("{name} {}", of[name].as_f64().map_or("-".to_owned(), |v| format!("{v:.2}")))
@@ -369,7 +332,7 @@ fn sparks(values: &[u64]) -> String {
 }
 
 /// The columns of texts. They are aligned left, and numbers and waits right.
-const TEXTS: [&str; 17] = [
+const TEXTS: [&str; 20] = [
     "CELL",
     "ZONE",
     "MODE",
@@ -387,6 +350,9 @@ const TEXTS: [&str; 17] = [
     "VERSION",
     "STARTED (UTC)",
     "SEEN (UTC)",
+    away::SINCE,
+    away::CAUSE,
+    away::WHY,
 ];
 
 fn table(heading: &[&str], rows: Vec<Vec<String>>, style: Style) -> String {
@@ -433,8 +399,8 @@ mod tests {
     fn a_terminal_gets_tables_and_a_pipe_gets_tabs() {
         assert_eq!(
             zones(&reply(), PLAIN),
-            "ZONE\tMODE\tA MINUTE\tWAITING\tENTERED\tWAIT\n\
-             A\tauto\t600\t1200\t600\t2 min 01 s\nshop:b\thold\t5\t0\t0\theld\n"
+            "ZONE\tMODE\tA MINUTE\tWAITING\tENTERED\tWAIT\tSTATE\tAWAY SINCE (UTC)\tCAUSE\tWHY\n\
+             A\tauto\t600\t1200\t600\t2 min 01 s\tok\t-\t-\t-\nshop:b\thold\t5\t0\t0\theld\tstale\t-\t-\t-\n"
         );
         assert_eq!(
             lines(&reply(), PRETTY),
@@ -476,11 +442,12 @@ mod tests {
     #[test]
     fn what_is_missing_says_why() {
         let shown = |max_active: u32, stale: bool| {
-            let now = json!({"stale": stale, "inside": null, "eta_s": null});
+            let now = json!({"away": null, "stale": stale, "inside": null, "eta_s": null});
             super::zone(&json!({"id": "A", "policy": {"max_active": max_active}, "notice": {}, "now": now}))
         };
         let lines = |text: &str| text.lines().skip(2).map(str::to_owned).collect::<Vec<_>>();
         let free = [
+            "now.away = no",
             "now.eta_s = nobody is let in",
             "now.inside = not counted (max_active is 0)",
             "now.stale = false",
@@ -488,7 +455,7 @@ mod tests {
         assert_eq!(lines(&shown(0, false)), free);
         assert_eq!(
             lines(&shown(5, true)),
-            ["now.eta_s = not known", "now.inside = not known", "now.stale = true"]
+            ["now.away = not known", "now.eta_s = not known", "now.inside = not known", "now.stale = true"]
         );
     }
 
@@ -545,8 +512,12 @@ mod tests {
                 "draining": draining, "zones": 2, "connections": 3, "busy": busy, "keys_agree": keys_agree,
             })
         };
+        let mut away = server("d", true, false, "", true);
+        away["zones_away"] = 2.into();
         let reply = json!({
-            "servers": [server("a", true, true, "", true), server("b", false, false, "lag", false), server("c", false, false, "", true)],
+            "servers": [
+                server("a", true, true, "", true), server("b", false, false, "lag", false), server("c", true, false, "", true), away,
+            ],
             "cells": [{"name": "redis", "up": true}, {"name": "eu", "up": false}],
         });
         let times = "1970-01-01 00:00:00\t1970-01-01 00:01:00\t2\t3";
@@ -554,35 +525,11 @@ mod tests {
             servers(&reply, PLAIN),
             format!(
                 "SERVER\tADDRESS\tVERSION\tSTATE\tSTARTED (UTC)\tSEEN (UTC)\tZONES\tCONNECTIONS\n\
-                 a\th:1\t1\tasked, draining\t{times}\nb\th:1\t1\tother seal keys, busy: lag\t{times}\nc\th:1\t1\tok\t{times}\n\
+                 a\th:1\t1\tdraining, asked\t{times}\nb\th:1\t1\tother seal keys, busy: lag\t{times}\nc\th:1\t1\tok, asked\t{times}\n\
+                 d\th:1\t1\t2 zones away, asked\t{times}\n\
                  \nCELL\tSTATE\nredis\tup\neu\tdoes not answer\n"
             )
         );
-    }
-
-    #[test]
-    fn routes_are_shown_with_their_counts_and_changes() {
-        let abuse = json!({"name": "abuse", "deny": true, "address": ["10.0.0.1/32", "10.0.0.2/32"]});
-        let staff = json!({"name": "staff", "bypass": true, "header": {"x-staff": {"secret": true}}});
-        let checks = json!({"through": 1, "visit": 2, "entered": 3, "waits": 4, "denied": 5, "refused": 6});
-        let reply = json!({"routes": [{"source": "api", "route": abuse, "checks": checks}]});
-        const ROUTES: &str = "ROUTE\tFROM\tLET THROUGH\tWAITED\tDENIED\tREFUSED\tRULE\n";
-        let rule = "deny address=10.0.0.1/32,10.0.0.2/32";
-        assert_eq!(routes(&reply, PLAIN), format!("{ROUTES}abuse\tapi\t6\t4\t5\t6\t{rule}\n"));
-        let change = |before: &[&Value], after: &[&Value]| {
-            routes_change(&json!({"dry_run": false, "before": before, "after": after}))
-        };
-        assert_eq!(
-            change(&[&abuse], &[&staff]),
-            format!(
-                "the routes were changed:\n- abuse: {rule}\n+ staff: bypass header={{\"x-staff\":{{\"secret\":true}}}}\n"
-            )
-        );
-        assert_eq!(
-            change(&[&abuse, &staff], &[&staff, &abuse]),
-            "the routes were changed:\nin another order\n"
-        );
-        assert_eq!(change(&[&abuse], &[&abuse]), "the routes were left unchanged\n");
     }
 
     #[test]

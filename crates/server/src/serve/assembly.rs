@@ -34,7 +34,8 @@ use crate::{
     keys::{self, IfMissing, Keys, fingerprints},
     load,
     metrics::Metrics,
-    servers::{Servers, State},
+    past_events::PastEvents,
+    servers::{AllAway, Servers, State},
     stats::Stats,
     stores::{Connections, Logins, StoreSettings},
     tls::{Certificates, TlsSettings},
@@ -89,6 +90,7 @@ pub(super) async fn assemble(
     let streamed = Streams::subscribe(bus).map_err(Failure::with(failure::UNAVAILABLE))?;
     let entries = Stats::subscribe(bus).map_err(Failure::with(failure::UNAVAILABLE))?;
     let definitions = ChangeLog::subscribe(bus).map_err(Failure::with(failure::UNAVAILABLE))?;
+    let rare = PastEvents::subscribe(bus).map_err(Failure::with(failure::UNAVAILABLE))?;
 
     let mut tasks = JoinSet::new();
     tasks.spawn(Arc::clone(&metrics).follow(counted, Arc::clone(&gate)));
@@ -133,6 +135,9 @@ pub(super) async fn assemble(
     tasks.spawn(Arc::clone(&stats).follow(entries, Arc::clone(&gate)));
     tasks.spawn(Arc::clone(&changes).follow(definitions, Arc::clone(&gate)));
 
+    let past = Arc::new(PastEvents::default());
+    tasks.spawn(Arc::clone(&past).follow(rare, Arc::clone(bus)));
+
     let public_listener =
         listen(config.listen, config.backlog).map_err(Failure::with(failure::UNAVAILABLE))?;
     let admin_listener =
@@ -150,6 +155,7 @@ pub(super) async fn assemble(
             connections: usize::try_from(metrics.connections.open.get()).unwrap_or(0),
             pacing: pace.pacing(),
             seal_keys: gate.upgrade().map_or_else(Vec::new, |gate| fingerprints(&gate.seals())),
+            away: gate.upgrade().map_or_else(AllAway::default, |gate| AllAway::of(&gate.troubles())),
         }))
     };
     for cell in cells.iter().flat_map(|cells| cells.all()) {
@@ -183,6 +189,7 @@ pub(super) async fn assemble(
         refusals: Refusals::default(),
         stats,
         changes,
+        past,
         routes,
         recorder,
         servers,

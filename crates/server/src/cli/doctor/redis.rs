@@ -13,6 +13,7 @@ use store::redis::{
         Value,
         inspect::{Inspector, Question},
     },
+    servers::Heard,
 };
 
 use super::{
@@ -97,17 +98,19 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 }
 
 /// Checks a cell.
-pub(super) async fn check(cell: &Cell<'_>, inspector: &Inspector, report: &mut Report) {
+/// Returns the servers that registered with it.
+pub(super) async fn check(cell: &Cell<'_>, inspector: &Inspector, report: &mut Report) -> Vec<Heard> {
     let name = format!("cell {}", cell.cell.health().name);
     let primaries = match inspector.primaries().await {
         Ok(primaries) => primaries,
         Err(why) => {
-            return report.problem(
+            report.problem(
                 &name,
                 format!("does not answer: {}", with_cause(&why, cell.link)),
                 "nobody enters and nobody gets a place while the store is away",
                 advice(&why, "start Redis, or correct store, user and password"),
             );
+            return Vec::new();
         }
     };
     if cell.address.topology == Topology::Sentinel {
@@ -122,6 +125,11 @@ pub(super) async fn check(cell: &Cell<'_>, inspector: &Inspector, report: &mut R
             group.extend(look(&name, cell, host, inspector, report).await);
         }
         check_group(cell, &group, inspector, report).await;
+        if group[0].field("redis_mode") == Some("sentinel") {
+            // What follows is about servers with data.
+            primary_count -= 1;
+            continue;
+        }
         all.append(&mut group);
     }
     for server in &all {
@@ -129,30 +137,34 @@ pub(super) async fn check(cell: &Cell<'_>, inspector: &Inspector, report: &mut R
     }
     check_versions(&name, &all, report);
     check_clocks(&name, &all, inspector, report).await;
-    if primary_count > 0 {
-        check_zones(&name, cell, &all, inspector, report).await;
-        check_keys(&name, cell, report).await;
+    if primary_count == 0 {
+        return Vec::new();
     }
+    check_zones(&name, cell, &all, inspector, report).await;
+    check_keys(&name, cell, report).await
 }
 
-/// Whether the servers that run now have the keys of this configuration.
-async fn check_keys(cell_name: &str, cell: &Cell<'_>, report: &mut Report) {
+/// Whether the servers that run now have the keys of this configuration. Returns these servers.
+async fn check_keys(cell_name: &str, cell: &Cell<'_>, report: &mut Report) -> Vec<Heard> {
     const WHY: &str = "a place that one server gives is refused by another one with other keys (401), and its holder goes to the back";
     let ask = async { cell.cell.connected().await.who_is_here().await };
     let heard = match tokio::time::timeout(ANSWERS_WITHIN, ask).await {
         Ok(Ok(heard)) if cell.seal_keys.is_empty() && !heard.is_empty() => {
             let found =
                 format!("{} servers run, and the keys of this configuration are not known", heard.len());
-            return report.unknown(cell_name, found, WHY, "run the doctor where it can read the keys");
+            report.unknown(cell_name, found, WHY, "run the doctor where it can read the keys");
+            return heard;
         }
         Ok(Ok(heard)) => heard,
         Ok(Err(why)) => {
             let found = format!("its servers cannot be listed: {why}");
-            return report.unknown(cell_name, found, WHY, "see the other lines about this cell");
+            report.unknown(cell_name, found, WHY, "see the other lines about this cell");
+            return Vec::new();
         }
         Err(_) => {
             let found = "its servers were not listed in time";
-            return report.unknown(cell_name, found, WHY, "see the other lines about this cell");
+            report.unknown(cell_name, found, WHY, "see the other lines about this cell");
+            return Vec::new();
         }
     };
     let strangers = strangers(&heard, cell.seal_keys);
@@ -166,6 +178,7 @@ async fn check_keys(cell_name: &str, cell: &Cell<'_>, report: &mut Report) {
         WHY,
         "copy the same seal.key_file to all servers of the store",
     );
+    heard
 }
 
 /// Asks a server how it is.
@@ -199,10 +212,30 @@ async fn look(
     }
 }
 
+/// The service on a line of a Sentinel's `INFO`: `master0:name=weir,status=ok,…`.
+fn service(line: &str) -> Option<&str> {
+    let (_, about) = line
+        .strip_prefix("master")
+        .filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))?
+        .split_once(':')?;
+    about.split(',').find_map(|part| part.trim_end().strip_prefix("name="))
+}
+
 /// A primary, which comes first, and its replicas.
 async fn check_group(cell: &Cell<'_>, group: &[Server], inspector: &Inspector, report: &mut Report) {
     let primary = &group[0];
     let place = &primary.place;
+    if primary.field("redis_mode") == Some("sentinel") {
+        let services: Vec<&str> = primary.info.lines().filter_map(service).collect();
+        let services = if services.is_empty() { "none".to_owned() } else { services.join(", ") };
+        report.problem(
+            place,
+            format!("is a Sentinel, and store names it as a server; it knows these services: {services}"),
+            "a Sentinel keeps no data, so nobody enters",
+            "write redis-sentinel://HOST:PORT?service=NAME in store (rediss-sentinel:// with TLS), with all Sentinels, separated by commas",
+        );
+        return;
+    }
     if primary.field("role") != Some("master") {
         report.problem(
             place,

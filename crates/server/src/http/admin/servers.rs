@@ -3,11 +3,12 @@
 //! Invariant: a server that an operator took out of service can be put back. A server that is stopping cannot.
 
 use axum::extract::State;
+use events::Event;
 
 use super::{
     AdminState, Json, body,
-    query::Operator,
-    shape::{CellShape, Drain, ServerShape, Servers, WhoAmI},
+    query::{NoQuery, Operator},
+    shape::{CellShape, Drain, PastEventShape, PastEventsShape, ServerShape, Servers, WhoAmI},
 };
 use crate::http::{body::Whole, problem::Problem};
 
@@ -56,6 +57,7 @@ pub(super) async fn list(State(state): State<AdminState>) -> Json<Servers> {
         polling_period_ms: server.polling_period_ms,
         busy: server.busy,
         keys_agree: server.keys_agree,
+        zones_away: server.zones_away,
     });
     let mut cells: Vec<_> =
         state.cells.iter().map(|cell| CellShape { name: cell.name.clone(), up: cell.is_up() }).collect();
@@ -88,4 +90,24 @@ pub(super) async fn drain(
         state.servers.announce();
     }
     Ok(Json::ok(Drain { draining }))
+}
+
+/// The last rare events of this server: stores that were lost and came back, and reloads. Changes have their own list.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/events/past",
+    operation_id = "list_past_events",
+    tag = "servers",
+    responses((status = 200, body = PastEventsShape)),
+)]
+pub(super) async fn past_events(State(state): State<AdminState>, NoQuery: NoQuery) -> Json<PastEventsShape> {
+    let events = state.past.all().into_iter().map(|past| {
+        let (away_ms, ok) = match past.event {
+            Event::StoreBack(back) => (Some(back.away_ms), None),
+            Event::Reloaded(reloaded) => (None, Some(reloaded.ok)),
+            _ => (None, None),
+        };
+        PastEventShape { at: past.at_ms, kind: past.event.kind().as_str(), zone: past.zone, away_ms, ok }
+    });
+    Json::ok(PastEventsShape { events: events.collect() })
 }

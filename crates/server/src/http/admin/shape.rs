@@ -7,13 +7,13 @@ mod policy;
 use std::collections::BTreeMap;
 
 use admission::{Definition, Estimate, Notice, Policy};
-use gate::{OperatorView, Standing};
+use gate::{OperatorView, Standing, Trouble};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use policy::{PolicyShape, SomeOfPolicy};
 
-use crate::{stats, told_waits::ToldWaits};
+use crate::{clock::unix_ms, stats, told_waits::ToldWaits};
 
 /// Texts for the people who wait, by language.
 #[derive(Serialize, ToSchema)]
@@ -40,11 +40,41 @@ impl From<&Definition> for DefinitionShape {
     }
 }
 
+/// Why a zone's store is away, as the log, the metric `weir_zones_away` and `/readyz` say it.
+#[derive(Serialize, ToSchema)]
+#[schema(as = Away)]
+pub(in crate::http) struct AwayShape {
+    /// When the store failed first, in milliseconds since 1970.
+    since: u64,
+    /// The kind, as in the metric `weir_zones_away`.
+    #[schema(example = "no_replica")]
+    cause: &'static str,
+    /// The store's own words.
+    why: String,
+    /// What an operator can do.
+    advice: &'static str,
+}
+
+impl From<Trouble> for AwayShape {
+    fn from(Trouble { kind, why, since }: Trouble) -> Self {
+        let ago_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Self {
+            since: unix_ms().saturating_sub(ago_ms),
+            cause: kind.name(),
+            why: why.to_string(),
+            advice: kind.advice(),
+        }
+    }
+}
+
 /// The state of a zone's line.
 #[derive(Default, Serialize, ToSchema)]
 pub(in crate::http) struct Now {
     /// The store does not answer, and this is the last known state.
     stale: bool,
+    /// Why the store does not answer; null if it does, or has not said why.
+    #[schema(required)]
+    away: Option<AwayShape>,
     /// Places in the line.
     waiting: u64,
     /// Places whose holders poll.
@@ -75,11 +105,17 @@ pub(in crate::http) struct Now {
 }
 
 impl Now {
-    pub(in crate::http) fn of(view: Option<&OperatorView>, last_minute: stats::LastMinute) -> Self {
-        let Some(view) = view else { return Self { stale: true, ..Self::default() } };
+    pub(in crate::http) fn of(
+        view: Option<&OperatorView>,
+        trouble: Option<Trouble>,
+        last_minute: stats::LastMinute,
+    ) -> Self {
+        let away = trouble.map(Into::into);
+        let Some(view) = view else { return Self { stale: true, away, ..Self::default() } };
         let (tally, eta) = (view.tally(), view.wait(Standing::Last, view.policy()));
         Self {
             stale: view.is_stale(),
+            away,
             waiting: tally.waiting,
             present: tally.present,
             joined: tally.joined,
@@ -306,16 +342,25 @@ struct HereShape {
 #[schema(as = Stats)]
 pub(in crate::http) struct StatsShape {
     id: String,
+    /// Why the zone's store does not answer; null if it does, or has not said why.
+    #[schema(required)]
+    away: Option<AwayShape>,
     /// The minutes, the oldest first, the current one last. Minutes that this server did not see are missing.
     minutes: Vec<MinuteShape>,
     here: HereShape,
 }
 
 impl StatsShape {
-    pub(in crate::http) fn new(id: String, minutes: &[stats::Minute], here: &stats::Here) -> Self {
+    pub(in crate::http) fn new(
+        id: String,
+        trouble: Option<Trouble>,
+        minutes: &[stats::Minute],
+        here: &stats::Here,
+    ) -> Self {
         let stats::Here { since_ms, waits, told, last_hour } = here;
         Self {
             id,
+            away: trouble.map(Into::into),
             minutes: minutes.iter().map(Into::into).collect(),
             here: HereShape {
                 since: *since_ms,
@@ -348,6 +393,34 @@ pub(in crate::http) struct PastChange {
 #[derive(Serialize, ToSchema)]
 pub(in crate::http) struct PastChanges {
     pub(in crate::http) changes: Vec<PastChange>,
+}
+
+/// A rare event, with the name and the fields that it has in the stream of events.
+#[derive(Serialize, ToSchema)]
+#[schema(as = PastEvent)]
+pub(in crate::http) struct PastEventShape {
+    /// The time, in milliseconds since 1970.
+    pub(in crate::http) at: u64,
+    /// `StoreLost`, `StoreBack` or `Reloaded`.
+    pub(in crate::http) kind: &'static str,
+    /// The zone; null if the event is about the whole server.
+    #[schema(required)]
+    pub(in crate::http) zone: Option<String>,
+    /// `StoreBack`: for how long the store was away, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(in crate::http) away_ms: Option<u64>,
+    /// `Reloaded`: whether the new configuration is in force.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    pub(in crate::http) ok: Option<bool>,
+}
+
+/// Rare events, the newest first; at most 200.
+#[derive(Serialize, ToSchema)]
+#[schema(as = PastEvents)]
+pub(in crate::http) struct PastEventsShape {
+    pub(in crate::http) events: Vec<PastEventShape>,
 }
 
 /// The caller.
@@ -388,6 +461,8 @@ pub(in crate::http) struct ServerShape {
     pub(in crate::http) busy: String,
     /// Whether this server and that one accept each other's tokens. Otherwise their seal keys differ, and people lose their places.
     pub(in crate::http) keys_agree: bool,
+    /// The number of its zones whose store is away.
+    pub(in crate::http) zones_away: u64,
 }
 
 /// A store.

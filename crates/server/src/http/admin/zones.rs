@@ -239,7 +239,7 @@ pub(super) async fn stats(
     state.definition(&zone)?;
     let number = state.number_of(&zone);
     let (minutes, here) = (state.stats.minutes(number, count), state.stats.here(number));
-    Ok(Json::ok(StatsShape::new(zone.to_string(), &minutes, &here)))
+    Ok(Json::ok(StatsShape::new(zone.to_string(), state.gate.trouble(zone.as_str()), &minutes, &here)))
 }
 
 /// The last changes of zones that this server made or saw.
@@ -256,7 +256,14 @@ pub(super) async fn changes(
     RawQuery(query): RawQuery,
 ) -> Result<Json<PastChanges>, Problem> {
     let [zone] = fields(query.as_deref(), ["zone"], Others::Refused)?;
-    let changes = state.changes.of(zone.as_deref()).into_iter().map(|change| PastChange {
+    let changes = state.changes.of(zone.as_deref());
+    // A zone that was deleted has changes, too.
+    if let Some(zone) = zone.filter(|zone| changes.is_empty() && state.editor.get(zone).is_none()) {
+        let shown: String = zone.chars().take(ZoneId::MAX_LEN).collect();
+        let what = format!("`{shown}` is no zone, and no change of such a zone is remembered");
+        return Err(Problem::new(UNKNOWN_ZONE, what));
+    }
+    let changes = changes.into_iter().map(|change| PastChange {
         at: change.at_ms,
         who: change.by.as_ref().map(|by| by.name.to_string()),
         role: change.by.as_ref().map(|by| by.role.as_str().to_owned()),
@@ -314,7 +321,7 @@ impl AdminState {
             id: zone.to_string(),
             etag: definition.etag(),
             definition: definition.into(),
-            now: Now::of(view.as_ref(), self.stats.last_minute(number)),
+            now: Now::of(view.as_ref(), self.gate.trouble(zone.as_str()), self.stats.last_minute(number)),
             trend: trend.map(|count| self.stats.minutes(number, count).iter().map(Into::into).collect()),
         }
     }

@@ -1,0 +1,47 @@
+//! What the running servers say of themselves: each registers with each cell, and names its zones whose store is away.
+//!
+//! It is the record that the server's log and `/readyz` read. The doctor reads it in Redis, so it needs no token. Invariant: a
+//! server that registers with several cells is asked once.
+
+use std::collections::BTreeMap;
+
+use gate::TroubleKind;
+use jiff::Timestamp;
+use store::redis::servers::Heard;
+
+use super::report::Report;
+use crate::servers::{ZoneAway, away};
+
+const WHY: &str = "while its store is away, nobody joins or enters this zone at that server";
+
+/// Reports the zones that servers say are away. `heard` is what all cells list.
+pub(super) fn check(heard: Vec<Heard>, report: &mut Report) {
+    let mut newest = BTreeMap::<String, Heard>::new();
+    for server in heard {
+        let of_server = newest.entry(server.id.clone()).or_insert_with(|| server.clone());
+        if server.ago < of_server.ago {
+            *of_server = server;
+        }
+    }
+    let newest: Vec<Heard> = newest.into_values().collect();
+    let away = away(&newest);
+    if away.is_empty() && !newest.is_empty() {
+        report.ok("servers", format!("{} servers run, and none says that a zone is away", newest.len()), WHY);
+    }
+    for (server, all) in away {
+        let place = format!("server {server}");
+        for ZoneAway { zone, since_ms, cause, why } in all.zones {
+            let since = i64::try_from(since_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
+            let since =
+                since.map_or_else(|| "-".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string());
+            let advice = TroubleKind::named(&cause)
+                .map_or("see the text, and the log of that server", TroubleKind::advice);
+            let found = format!("says: zone {zone} is away since {since} UTC: {cause}: {why}");
+            report.problem(&place, found, WHY, advice);
+        }
+        if all.more > 0 {
+            let found = format!("says: {} more zones are away", all.more);
+            report.problem(&place, found, WHY, "`weir stats` at that server, or its /readyz, names them");
+        }
+    }
+}
