@@ -22,6 +22,7 @@ use tokio::{
     task::{AbortHandle, JoinSet},
     time::{Instant, sleep, timeout},
 };
+use tracing::instrument::WithSubscriber as _;
 
 use super::{
     ClientError, Confirm, Script, Value,
@@ -101,7 +102,9 @@ impl<L: Link> Routes<L> {
             Ok(connected) => connected.map_err(ClientError::Away)?,
             Err(_) => return Err(ClientError::Away(shared.late_connect())),
         }
-        let refresher = tokio::spawn(keep_fresh(Arc::clone(&shared))).abort_handle();
+        // What it logs goes where the caller's log goes.
+        let keep_fresh = keep_fresh(Arc::clone(&shared)).with_current_subscriber();
+        let refresher = tokio::spawn(keep_fresh).abort_handle();
         let in_flight = Semaphore::new(settings.max_in_flight.min(Semaphore::MAX_PERMITS));
         Ok(Self { shared, in_flight, refresher })
     }
