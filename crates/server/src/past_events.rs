@@ -45,7 +45,7 @@ impl PastEvents {
     pub async fn follow(self: Arc<Self>, mut subscription: Subscription, bus: Arc<Bus>) {
         while let Some(batch) = subscription.next().await {
             for event in batch.events {
-                self.note(event.clone(), |zone| bus.zone_id(zone).map(|id| id.to_string()));
+                self.note(*event, |zone| bus.zone_id(zone).map(|id| id.to_string()));
             }
         }
     }
