@@ -7,7 +7,7 @@ import { useEffect, useState } from "preact/hooks";
 import { Refused } from "./api.js";
 import { history } from "./history.js";
 import { useEvery, useLive, usePage } from "./hooks.js";
-import { BUSY, FEED, RARE, want } from "./live.js";
+import { ACTS, BUSY, FEED, RARE, want } from "./live.js";
 import { fieldName, shown } from "./parts.jsx";
 import { differences } from "./policy.js";
 import { count, dayOf, has, span, t } from "./words.js";
@@ -18,7 +18,7 @@ const ASK_MS = 10_000;
 /** The number of rows that are drawn. */
 const ROWS = 200;
 /** The selection, kept while other pages are shown. */
-const chosen = { kinds: new Set(RARE), zone: "", stopped: null };
+const chosen = { kinds: new Set([...RARE, ...ACTS]), zone: "", stopped: null };
 
 const TONES = {
   StoreLost: "bad", AdmittedUnseen: "bad", Limited: "warn", Refused: "warn", StoreBack: "good", ZoneAdded: "good",
@@ -31,10 +31,10 @@ const changed = ({ before, after }) =>
     field.startsWith("notice.") ? fieldName(field) : `${fieldName(field)} ${shown(field, was)} → ${shown(field, is)}`,
   ).join(", ");
 
-/** Who did it. Only changes have authors. */
+/** Who did it, if a person did. A change without an author was made at another server, or in the file. */
 function author({ change, who, role }) {
-  if (!change) return "–";
-  return who ? t("changes.by", { who, role: role ? t(`role.${role}`) : "" }) : t("changes.elsewhere");
+  if (who) return t("changes.by", { who, role: role ? t(`role.${role}`) : "" });
+  return change ? t("changes.elsewhere") : "–";
 }
 
 /** The text of an event. */
@@ -115,7 +115,7 @@ export function Events() {
           <span class="unseen">{t("feed.zone")}</span>
           <input type="search" placeholder={t("feed.zone")} value={chosen.zone} onInput={(event) => choose({ zone: event.target.value })} />
         </label>
-        <div class="chips" role="group" aria-label={t("feed.rare")}>{RARE.map(kind)}</div>
+        <div class="chips" role="group" aria-label={t("feed.rare")}>{[...RARE, ...ACTS].map(kind)}</div>
         <div class="chips" role="group" aria-label={t("feed.busy")}>
           <span class="muted">{t("feed.busy")}</span> {BUSY.map(kind)}
         </div>

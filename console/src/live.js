@@ -36,6 +36,8 @@ export const RARE = [
 ];
 /** Kinds that the server remembers, with their authors. The feed lists them from there; an event only says that there is news. */
 export const PAST = ["ModeChanged", "PolicyChanged", "NoticeChanged", "ZoneAdded", "ZoneRemoved", "StoreLost", "StoreBack", "Reloaded"];
+/** Kinds that only the server's record has: what operators did to the server and its routes. */
+export const ACTS = ["Drained", "Undrained", "RoutesChanged"];
 /** Kinds of which a busy zone has thousands. They are requested only while they are shown. */
 export const BUSY = ["Joined", "Entered", "StoreCalled"];
 const WANTED = ["Tallied", ...RARE];

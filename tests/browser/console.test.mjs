@@ -16,7 +16,7 @@ const MANY = 300;
 const ZONES = Array.from({ length: MANY }, (_, n) => (n === 150 ? zone(HOT, { admit_per_minute: 10 }) : zone(`gov:forms-${n}`))).join("");
 const FEW = [zone(HOT, { admit_per_minute: 10 }), zone("gov:forms")].join("");
 
-const TOKENS = { viewer: "weir_of-a-viewer", operator: "weir_of-an-operator" };
+const TOKENS = { viewer: "weir_of-a-viewer", operator: "weir_of-an-operator", admin: "weir_of-an-admin" };
 const sha256 = (text) => createHash("sha256").update(text).digest("hex");
 const ROLES = Object.entries(TOKENS)
   .map(([role, token]) => `[[admin_token]]\nname = "a-${role}"\nrole = "${role}"\nsha256 = "${sha256(token)}"\n`)
@@ -343,20 +343,26 @@ test("events are listed, selected by kind, and paused for reading", async (t) =>
 });
 
 test("events from before the page was opened are listed with their authors, each once", async (t) => {
-  const weir = await Weir.start(t, { config: FEW + ROLES });
+  const weir = await Weir.start(t, { config: `trusted_proxies = ["127.0.0.1"]\n${FEW}${ROLES}` });
   const token = TOKENS.operator;
   const change = (body) => api(weir, "PATCH", `/zones/${HOT}`, { body, match: "*", token });
   await change({ policy: { admit_per_minute: 70 } });
   await change({ policy: { mode: "hold" } });
   weir.signal("SIGHUP");
   await until("it was reloaded", async () => (await api(weir, "GET", "/events/past", { token })).events.some(({ kind }) => kind === "Reloaded"));
+  await api(weir, "PUT", "/drain", { body: { draining: true }, token: TOKENS.admin });
+  await api(weir, "PUT", "/drain", { body: { draining: false }, token: TOKENS.admin });
+  await api(weir, "PUT", "/routes", { body: { routes: [{ name: "abuse", deny: true, path: "/x" }] }, match: "*", token });
   const at = await page(t, `${weir.admin_url}/admin#/events`);
   await at.getByLabel("Token").fill(TOKENS.viewer);
   await at.keyboard.press("Enter");
   const rows = at.locator("table.feed tbody tr");
   const texts = async () => (await rows.allTextContents()).map((text) => text.replace(/^.*\d\d:\d\d:\d\d/, ""));
-  await until("all three are listed", async () => (await rows.count()) === 3);
-  const [reload, mode, rate] = await texts();
+  await until("all are listed", async () => (await rows.count()) === 6);
+  const [routes, back, drain, reload, mode, rate] = await texts();
+  assert.match(routes, /^Routes–The routes of the API were replaceda-operator \(operator\)$/i);
+  assert.match(back, /^Back in service–.*a-admin \(admin\)$/i);
+  assert.match(drain, /^Drained–.*out of service.*a-admin \(admin\)$/i);
   assert.match(reload, /^Reload–The configuration was reloaded–$/);
   assert.match(mode, /^Mode.*shop:checkout.*Auto → Hold.*a-operator \(operator\)$/i);
   assert.match(rate, /^Policy.*10 → 70.*a-operator \(operator\)$/i);
@@ -364,11 +370,11 @@ test("events from before the page was opened are listed with their authors, each
   // What happens now is listed once, too, and with its author.
   await change({ notice: { en: "Soon." } });
   await rows.filter({ hasText: "Notice" }).filter({ hasText: "a-operator" }).waitFor();
-  assert.equal(await rows.count(), 4);
+  assert.equal(await rows.count(), 7);
   // By keyboard: the zone's link, and a kind that is taken out.
   await at.getByRole("button", { name: "Mode", exact: true }).focus();
   await at.keyboard.press("Space");
-  await until("that kind is gone", async () => (await rows.count()) === 3);
+  await until("that kind is gone", async () => (await rows.count()) === 6);
   await at.keyboard.press("Space");
   await rows.first().getByRole("link", { name: HOT }).focus();
   await at.keyboard.press("Enter");

@@ -38,8 +38,12 @@ fn zones_are_applied_and_what_was_there_stays() {
             text.starts_with("unchanged  same\nchanged    changed  admit_per_minute 10000 -> 60\n"),
             "{text}"
         );
-        let sum = "1 created, 1 changed, 1 unchanged, 1 failed; 1 more in the store stay as they are\n";
+        let sum = "1 created, 1 changed, 1 unchanged, 1 failed; 1 more in the store stay as they are; not counted, because it does \
+                   not answer: two\n";
         assert!(text.ends_with(sum), "{text}");
+        // Nothing is applied, and what the store keeps is counted nevertheless.
+        let nothing = apply(&cells, &[], async |_, _, _| {}).await;
+        assert_eq!((nothing.zones.len(), nothing.others), (0, 4));
         two.set(Is::Up);
         assert_eq!(
             apply(&cells, &wanted, async |_, _, _| {}).await.zones[3].1,

@@ -21,10 +21,13 @@ use super::{
     precondition::Wanted,
     query::{DryRun, NoQuery, Operator},
 };
-use crate::http::{
-    body::Whole,
-    check::served::{self, Counted, Source},
-    problem::{BAD_ROUTE, CHANGED_MEANWHILE, NO_CELL, Problem},
+use crate::{
+    http::{
+        body::Whole,
+        check::served::{self, Counted, Source},
+        problem::{BAD_ROUTE, CHANGED_MEANWHILE, NO_CELL, Problem},
+    },
+    past_events::Act,
 };
 
 /// How often a change with `If-Match: *` is tried again because another change came first.
@@ -360,6 +363,9 @@ impl AdminState {
                 Ok(RoutesDefined::Done) => {
                     let change = RoutesChange::new(false, &before, &after);
                     self.recorder.write_routes(&operator.author, &change.before, &change.after);
+                    if change.before != change.after {
+                        self.past.note_act(Act::RoutesChanged, operator.caller.clone());
+                    }
                     // This list was checked. A later one of another server may not be readable, and is logged elsewhere.
                     let _ = self.routes.take_in(self.gate.routes());
                     return Ok(Json { etag: Some(format!("\"{}\"", tag(Some(&text)))), ..Json::ok(change) });

@@ -10,7 +10,10 @@ use super::{
     query::{NoQuery, Operator},
     shape::{CellShape, Drain, PastEventShape, PastEventsShape, ServerShape, Servers, WhoAmI},
 };
-use crate::http::{body::Whole, problem::Problem};
+use crate::{
+    http::{body::Whole, problem::Problem},
+    past_events::{Act, What},
+};
 
 /// The name of the store in this process in the list of cells.
 const EMBEDDED: &str = "embedded";
@@ -81,18 +84,20 @@ pub(super) async fn list(State(state): State<AdminState>) -> Json<Servers> {
 )]
 pub(super) async fn drain(
     State(state): State<AdminState>,
-    Operator { author, .. }: Operator,
+    Operator { author, caller }: Operator,
     Whole(body): Whole,
 ) -> Result<Json<Drain>, Problem> {
     let draining = body::draining(&body)?;
     if state.lifecycle.set_draining(draining) {
         state.recorder.write_drain(&author, draining);
+        state.past.note_act(if draining { Act::Drained } else { Act::Undrained }, caller);
         state.servers.announce();
     }
     Ok(Json::ok(Drain { draining }))
 }
 
-/// The last rare events of this server: stores that were lost and came back, and reloads. Changes have their own list.
+/// The last rare events of this server: stores that were lost and came back, reloads, drains and changed routes. Changes of zones have
+/// their own list.
 #[utoipa::path(
     get,
     path = "/admin/v1/events/past",
@@ -102,12 +107,25 @@ pub(super) async fn drain(
 )]
 pub(super) async fn past_events(State(state): State<AdminState>, NoQuery: NoQuery) -> Json<PastEventsShape> {
     let events = state.past.all().into_iter().map(|past| {
-        let (away_ms, ok) = match past.event {
-            Event::StoreBack(back) => (Some(back.away_ms), None),
-            Event::Reloaded(reloaded) => (None, Some(reloaded.ok)),
-            _ => (None, None),
+        let by = match &past.what {
+            What::Act(_, by) => Some(by),
+            What::Event(_) => None,
         };
-        PastEventShape { at: past.at_ms, kind: past.event.kind().as_str(), zone: past.zone, away_ms, ok }
+        PastEventShape {
+            at: past.at_ms,
+            kind: past.what.kind(),
+            zone: past.zone,
+            who: by.map(|by| by.name.to_string()),
+            role: by.map(|by| by.role.as_str().to_owned()),
+            away_ms: match past.what {
+                What::Event(Event::StoreBack(back)) => Some(back.away_ms),
+                _ => None,
+            },
+            ok: match past.what {
+                What::Event(Event::Reloaded(reloaded)) => Some(reloaded.ok),
+                _ => None,
+            },
+        }
     });
     Json::ok(PastEventsShape { events: events.collect() })
 }

@@ -395,17 +395,22 @@ pub(in crate::http) struct PastChanges {
     pub(in crate::http) changes: Vec<PastChange>,
 }
 
-/// A rare event, with the name and the fields that it has in the stream of events.
+/// A rare event, with the name and the fields that it has in the stream of events; or what an operator did, with its author.
 #[derive(Serialize, ToSchema)]
 #[schema(as = PastEvent)]
 pub(in crate::http) struct PastEventShape {
     /// The time, in milliseconds since 1970.
     pub(in crate::http) at: u64,
-    /// `StoreLost`, `StoreBack` or `Reloaded`.
+    /// `StoreLost`, `StoreBack`, `Reloaded`, `Drained`, `Undrained` or `RoutesChanged`.
     pub(in crate::http) kind: &'static str,
     /// The zone; null if the event is about the whole server.
     #[schema(required)]
     pub(in crate::http) zone: Option<String>,
+    /// The name of the operator's token; null if no operator did it.
+    #[schema(required)]
+    pub(in crate::http) who: Option<String>,
+    #[schema(required)]
+    pub(in crate::http) role: Option<String>,
     /// `StoreBack`: for how long the store was away, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
