@@ -110,12 +110,13 @@ impl Forecast {
         self.plan_is_old = false;
         self.look_out(&snapshot);
         let (mut live_before, mut present_before) = (0, 0);
-        let pages = snapshot.pages.into_iter().map(|page| {
-            let view_page = ViewPage::new(page, live_before, present_before);
-            live_before += u64::from(view_page.live);
-            present_before += u64::from(view_page.present);
-            view_page
-        });
+        let mut pages: Vec<ViewPage> = Vec::with_capacity(snapshot.pages.len());
+        for page in snapshot.pages {
+            let page = ViewPage::behind(pages.last(), page, live_before, present_before);
+            live_before += u64::from(page.live);
+            present_before += u64::from(page.present);
+            pages.push(page);
+        }
         let view = View {
             now_ms: snapshot.now_ms,
             policy: snapshot.policy,
@@ -125,7 +126,7 @@ impl Forecast {
             front_end: snapshot.front_end,
             approach_end: snapshot.approach_end,
             told_ms: snapshot.told_ms,
-            pages: pages.collect(),
+            pages,
             outlook: Arc::clone(&self.outlook),
             plan: Arc::clone(&self.plan),
             tally,

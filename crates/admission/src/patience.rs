@@ -334,6 +334,13 @@ fn guesses(
     let mut factors = [[1.0; AGES]; 2];
     // From the age that this line has reached on, and back from there.
     let now = oldest(line);
+    // Each shape at each level: the sum of its rates, its weight, and its number.
+    let mut points: Vec<(f64, f64, usize)> = fitted
+        .iter()
+        .flat_map(|fit| LEVELS.map(|(_, part)| fit.weight_in_range * part))
+        .enumerate()
+        .map(|(number, weight)| (0.0, weight, number))
+        .collect();
     for ages in [(now..AGES).collect::<Vec<_>>(), (0..now).rev().collect()] {
         let mut sums = vec![[0.0; LEVELS.len()]; fitted.len()];
         let (mut sum, mut noise, mut before) = (0.0, 0.0, [0.0; 2]);
@@ -343,24 +350,26 @@ fn guesses(
             let unseen = Patience::SHRINKS / all;
             let each = expected[age] * length_s;
             let beyond = (BOUNDS_S[age] / upper_s(reached)).log2().max(0.0) * Patience::UNKNOWN_SPREAD;
+            let mut levels = (f64::NAN, [0.0; LEVELS.len()]);
             for (fit, sums) in fitted.iter().zip(&mut sums) {
                 let off = fit.per_s[age] / mean[age].max(1e-12);
-                let sd = (fit.variance + beyond * beyond).sqrt();
-                for ((z, _), sum) in LEVELS.iter().zip(sums) {
-                    let of_shape = off * (z * sd).exp();
-                    // A shape speaks only for what the counts of this line leave open.
-                    *sum += each * of_shape.max(1e-6).powf(unseen);
+                // Most shapes have the same variance.
+                if levels.0 != fit.variance {
+                    let sd = (fit.variance + beyond * beyond).sqrt();
+                    levels = (fit.variance, LEVELS.map(|(z, _)| (z * sd).exp()));
+                }
+                for (level, sum) in levels.1.iter().zip(sums) {
+                    let of_shape = (off * level).max(1e-6);
+                    // A shape speaks only for what the counts of this line leave open. Mostly that is all.
+                    *sum += each * if unseen < 1.0 { of_shape.powf(unseen) } else { of_shape };
                 }
             }
             sum += each;
             noise += each * each * count.left / (all * all);
-            let mut points: Vec<(f64, f64)> = Vec::with_capacity(fitted.len() * LEVELS.len());
-            for (fit, sums) in fitted.iter().zip(&sums) {
-                points.extend(
-                    sums.iter().zip(LEVELS).map(|(&sum, (_, part))| (sum, fit.weight_in_range * part)),
-                );
+            for point in &mut points {
+                point.0 = sums[point.2 / LEVELS.len()][point.2 % LEVELS.len()];
             }
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            sort_again(&mut points);
             for (side, sign) in [-1.0, 1.0].into_iter().enumerate() {
                 let quantile = quantile(&points, 0.5 + 0.45 * sign);
                 let off = sign * (sign * (quantile - sum)).max(0.0).hypot(NINE_OF_TEN * noise.sqrt());
@@ -373,16 +382,29 @@ fn guesses(
     (low, high)
 }
 
+/// Sorts points by value and number. They were sorted at the age before, so few of them change places.
+fn sort_again(points: &mut [(f64, f64, usize)]) {
+    for end in 1..points.len() {
+        let point = points[end];
+        let mut at = end;
+        while at > 0 && points[at - 1].0.total_cmp(&point.0).then(points[at - 1].2.cmp(&point.2)).is_gt() {
+            points[at] = points[at - 1];
+            at -= 1;
+        }
+        points[at] = point;
+    }
+}
+
 /// Levels of a shape, in standard deviations of their logarithm, and how probable each is.
 const LEVELS: [(f64, f64); 7] =
     [(-2.1, 0.035), (-1.4, 0.115), (-0.7, 0.22), (0.0, 0.26), (0.7, 0.22), (1.4, 0.115), (2.1, 0.035)];
 
 /// The value up to which `part` of the weights lies. `points` are values with weights, in order; between them the line is
 /// straight.
-fn quantile(points: &[(f64, f64)], part: f64) -> f64 {
-    let all: f64 = points.iter().map(|(_, weight)| weight).sum();
+fn quantile(points: &[(f64, f64, usize)], part: f64) -> f64 {
+    let all: f64 = points.iter().map(|(_, weight, _)| weight).sum();
     let (mut sum, mut last) = (0.0, None);
-    for &(value, weight) in points {
+    for &(value, weight, _) in points {
         let middle = (sum + weight / 2.0) / all;
         if middle >= part {
             return match last {
@@ -395,7 +417,7 @@ fn quantile(points: &[(f64, f64)], part: f64) -> f64 {
         sum += weight;
         last = Some((value, middle));
     }
-    points.last().map_or(0.0, |&(value, _)| value)
+    points.last().map_or(0.0, |&(value, ..)| value)
 }
 
 /// A curve of rates, known but for its level.
