@@ -1,6 +1,7 @@
 //! The scripts, as they are sent to Redis.
 //!
-//! The scripts of a zone begin with the text of `lua/zone.lua`, those of the register with `lua/register.lua`.
+//! The scripts of a zone begin with the text of `lua/zone.lua` and end with that of `lua/end.lua`. Those of the register begin with
+//! `lua/register.lua`.
 //!
 //! Invariant: a test pins the SHA-1 of each script, so that none changes by accident.
 
@@ -19,23 +20,23 @@ macro_rules! script {
 
 script!(
     /// Gives out tickets.
-    JOIN, "join", "zone.lua", "join.lua"
+    JOIN, "join", "zone.lua", "join.lua", "end.lua"
 );
 script!(
     /// Decides claims.
-    ENTER, "enter", "zone.lua", "enter.lua"
+    ENTER, "enter", "zone.lua", "enter.lua", "end.lua"
 );
 script!(
     /// Takes in polls, does what is due, and returns the zone's counts and bits.
-    BEAT, "beat", "zone.lua", "beat.lua"
+    BEAT, "beat", "zone.lua", "beat.lua", "end.lua"
 );
 script!(
     /// Takes in which visitors were active, and ends idle visits.
-    VISITS, "visits", "zone.lua", "visits.lua"
+    VISITS, "visits", "zone.lua", "visits.lua", "end.lua"
 );
 script!(
     /// Lets holders leave.
-    LEAVE, "leave", "zone.lua", "leave.lua"
+    LEAVE, "leave", "zone.lua", "leave.lua", "end.lua"
 );
 script!(
     /// Binds an entry to an address.
@@ -43,19 +44,19 @@ script!(
 );
 script!(
     /// Notes that a server calls no more.
-    RETIRE, "retire", "zone.lua", "retire.lua"
+    RETIRE, "retire", "zone.lua", "retire.lua", "end.lua"
 );
 script!(
     /// Makes a zone known, or changes its policy.
-    POLICY, "policy", "zone.lua", "policy.lua"
+    POLICY, "policy", "zone.lua", "policy.lua", "end.lua"
 );
 script!(
     /// Merges what a server remembers into the state.
-    RESTORE, "restore", "zone.lua", "restore.lua"
+    RESTORE, "restore", "zone.lua", "restore.lua", "end.lua"
 );
 script!(
     /// Begins a new epoch of a zone whose state lacks a part, or whose scripts fail.
-    MEND, "mend", "zone.lua", "mend.lua"
+    MEND, "mend", "zone.lua", "mend.lua", "end.lua"
 );
 script!(
     /// Reads the register, creates it, or writes it back.
