@@ -20,6 +20,8 @@ if told > z.period then
   note_told(told)
 end
 end_missed_appointments()
+-- `string.rep` copies each byte by itself.
+local function zeros(count) return string.rep(string.rep('\0', 64), floor(count / 64)) .. string.rep('\0', count % 64) end
 local function take_polls(s, at, polls)
   if #polls == 0 or s.live == 0 then return end
   local heard, spare = KEYS[6], KEYS[7]
@@ -28,7 +30,7 @@ local function take_polls(s, at, polls)
   make_young(s.ages)
   -- In the front, only a claim makes a holder present.
   local whole, rest = floor(s.front / 8), s.front % 8
-  if whole > 0 then call('SETRANGE', heard, 0, string.rep('\0', whole)) end
+  if whole > 0 then call('SETRANGE', heard, 0, zeros(whole)) end
   if rest > 0 then call('BITFIELD', heard, 'SET', 'u' .. rest, whole * 8, 0) end
   call('BITOP', 'OR', s.here_key, s.here_key, heard)
   set_present(s, call('BITCOUNT', s.here_key))

@@ -106,6 +106,10 @@ pub(crate) struct Auditor {
     wiped: Vec<u64>,
     /// When a node's clock was set.
     clock_set: Vec<u64>,
+    /// When the zone's slot was half moved.
+    pub(crate) half_moved: Vec<(u64, u64)>,
+    /// When a demoted primary answered as a replica.
+    pub(crate) demoted: Vec<(u64, u64)>,
     /// When the network was in two parts, each with servers and people.
     divided: Vec<(u64, u64)>,
     /// When which server could not tell the store anything.
@@ -129,6 +133,10 @@ judged! {
     minutes = "minutes of slots";
     /// Answers to people who hold a place.
     places = "places followed";
+    /// Of those, while the zone's slot was half moved.
+    half_moved_places = "places while the slot was half moved";
+    /// Of those, while a demoted primary was up that refused writes.
+    demoted_places = "places at a demoted primary";
     /// Passes that were asked for again.
     passes = "passes repeated";
     /// Entries while the people inside are limited.
@@ -191,6 +199,8 @@ impl Auditor {
             held: Vec::new(),
             wiped: Vec::new(),
             clock_set: Vec::new(),
+            half_moved: Vec::new(),
+            demoted: Vec::new(),
             divided: Vec::new(),
             silent: Vec::new(),
             lives: Vec::new(),
@@ -339,7 +349,12 @@ impl Auditor {
         }
         match answer {
             Ok(Reply::Waiting { polling_period_ms, .. }) => {
+                let during = |times: &[(u64, u64)]| {
+                    u64::from(!is_join && times.iter().any(|&(from, until)| from <= asked && now <= until))
+                };
                 self.judged.places += u64::from(!is_join);
+                self.judged.half_moved_places += during(&self.half_moved);
+                self.judged.demoted_places += during(&self.demoted);
                 let asked_again = seen.pass;
                 seen.polls.push((asked, u64::from(*polling_period_ms)));
                 // After a loss a holder is told to wait until the servers have said what they remember.

@@ -109,6 +109,8 @@ pub(crate) struct SimClient {
 enum Attempt {
     Done(Result<Value, ClientError>),
     Moved(usize),
+    /// The node is a replica.
+    ReadOnly(String),
     /// The connection broke, and the call is sent again.
     Lost,
 }
@@ -174,6 +176,9 @@ impl SimClient {
             let served = net.cluster.serve(node, now, script, keys, args);
             if let Served::Ran(Ok(value)) = &served {
                 tap(&mut net, now, (self.server, node), script, args, value);
+                if net.cluster.lacks_keys(node) {
+                    net.auditor.wipe(now);
+                }
             }
             let repeats = net.repeats;
             let breaks = repeats > 0 && net.random_of(script).bits().is_multiple_of(repeats);
@@ -212,6 +217,7 @@ impl SimClient {
             Served::Ran(Ok(value)) => Attempt::Done(Ok(value)),
             Served::Ran(Err(text)) => Attempt::Done(Err(ClientError::Script(text))),
             Served::Moved(to) => Attempt::Moved(to),
+            Served::ReadOnly(text) => Attempt::ReadOnly(text),
             Served::Refused(text) => Attempt::Done(Err(ClientError::Away(text.to_owned()))),
         }
     }
@@ -224,10 +230,19 @@ impl SimClient {
         confirm: Option<Confirm>,
     ) -> Result<Value, ClientError> {
         let mut node = lock(&self.net).servers[self.server].primary;
+        let mut reconnected = false;
         for _ in 0..ATTEMPTS {
             match self.attempt(node, script, keys, args, confirm).await {
                 Attempt::Done(result) => return result,
                 Attempt::Lost => {}
+                Attempt::ReadOnly(text) => {
+                    self.refresh();
+                    // The host's name may lead to another node by now.
+                    if std::mem::replace(&mut reconnected, true) {
+                        return Err(ClientError::Away(text));
+                    }
+                    node = lock(&self.net).servers[self.server].primary;
+                }
                 Attempt::Moved(to) if to == node => break,
                 Attempt::Moved(to) => {
                     self.refresh();

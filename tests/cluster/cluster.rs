@@ -8,6 +8,8 @@
 //!
 //! Replication carries effects, in order and late. Invariant: time comes from the caller, and chance from the plan's seed.
 
+mod moves;
+
 use std::collections::VecDeque;
 
 use bytes::Bytes;
@@ -59,6 +61,8 @@ struct Node {
     minority_ms: Option<u64>,
     /// Since when it suspects nodes continuously; used for the state of the cluster as it sees it.
     cluster_ok: bool,
+    /// Until when it answers as a replica that clients take for the primary.
+    read_only_until: u64,
 }
 
 /// What a node does with a call.
@@ -67,6 +71,8 @@ pub(crate) enum Served {
     Ran(Result<Value, String>),
     /// Another node has the slot.
     Moved(usize),
+    /// It is a replica, and the script writes.
+    ReadOnly(String),
     /// It can't serve calls now.
     Refused(&'static str),
 }
@@ -87,6 +93,7 @@ pub(crate) struct Cluster {
     pub(crate) story: Vec<(u64, String)>,
     pub(crate) failovers: u64,
     started: u64,
+    half_moved: Option<moves::HalfMoved>,
 }
 
 impl Cluster {
@@ -105,6 +112,7 @@ impl Cluster {
             story: Vec::new(),
             failovers: 0,
             started: 0,
+            half_moved: None,
         };
         for node in 0..count {
             let run_id = cluster.next_run_id();
@@ -126,6 +134,7 @@ impl Cluster {
                 election_at: None,
                 minority_ms: None,
                 cluster_ok: true,
+                read_only_until: 0,
             });
         }
         cluster
@@ -199,11 +208,15 @@ impl Cluster {
         args: &[Bytes],
     ) -> Served {
         let (primary, ok) = self.view_of(node);
-        if primary != node {
+        let is_primary = primary == node;
+        if !is_primary && self.nodes[node].read_only_until <= now {
             return Served::Moved(primary);
         }
         if !ok {
             return Served::Refused("CLUSTERDOWN The cluster is down");
+        }
+        if let Some(answer) = self.not_whole(node, now, keys) {
+            return answer;
         }
         let replicas = (0..self.data_nodes).filter(|&other| {
             other != node
@@ -214,16 +227,15 @@ impl Cluster {
         let at = &mut self.nodes[node];
         let unix_ms = START_UNIX_MS + i64::try_from(now).expect("short") + at.clock_ms;
         let unix_us = u64::try_from(unix_ms).expect("after 1970") * 1_000;
-        let process = Process { unix_us, run_id: &at.run_id, replicas, is_primary: true };
+        let process = Process { unix_us, run_id: &at.run_id, replicas, is_primary };
         let (result, effects) = Interpreter::with(|lua| lua.run(&mut at.data, script, keys, args, &process));
-        for effect in effects {
-            if self.persistent {
-                at.unsynced.push_back((now, effect.clone()));
+        if !is_primary {
+            assert!(effects.is_empty(), "a replica changes nothing");
+            if let Err(text) = result {
+                return Served::ReadOnly(text);
             }
-            // A later primary may have gone on with this history: what follows is another one.
-            self.histories[usize::try_from(at.history).expect("few")].push((now, effect));
-            at.offset += 1;
         }
+        self.spread(node, now, effects);
         Served::Ran(result)
     }
 
@@ -373,17 +385,22 @@ impl Cluster {
             }
         }
         if votes >= majority {
-            let history = self.histories.len() as u64;
-            self.histories.push(Vec::new());
-            let lost = self.histories[usize::try_from(self.nodes[node].history).expect("few")].len()
-                - self.nodes[node].offset;
-            let at = &mut self.nodes[node];
-            (at.primary, at.epoch, at.history, at.offset, at.election_at) = (node, epoch, history, 0, None);
-            self.failovers += 1;
-            self.tell(now, format!("node {node} is elected in epoch {epoch}; it lacks {lost} writes"));
+            self.lead(node, epoch, now);
         } else {
             self.nodes[node].election_at = None;
         }
+    }
+
+    /// A replica becomes the primary.
+    fn lead(&mut self, node: usize, epoch: u64, now: u64) {
+        let history = self.histories.len() as u64;
+        self.histories.push(Vec::new());
+        let lost = self.histories[usize::try_from(self.nodes[node].history).expect("few")].len()
+            - self.nodes[node].offset;
+        let at = &mut self.nodes[node];
+        (at.primary, at.epoch, at.history, at.offset, at.election_at) = (node, epoch, history, 0, None);
+        self.failovers += 1;
+        self.tell(now, format!("node {node} is elected in epoch {epoch}; it lacks {lost} writes"));
     }
 
     /// A replica takes in what its primary sent.

@@ -11,6 +11,7 @@ mod cluster;
 mod inside;
 #[path = "../support/judged.rs"]
 mod judged;
+mod list;
 #[path = "../support/panics.rs"]
 #[allow(dead_code, reason = "the chaos suite uses the rest")]
 mod panics;
@@ -188,6 +189,13 @@ fn every_promise_holds_when_keys_vanish() {
 fn every_promise_holds_with_people_inside() {
     let plan = |seed| Plan::of(seed).with_people_inside();
     explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 150), plan);
+}
+
+/// The same, while the zone's slot is left half moved, and primaries are demoted and stay up.
+#[test]
+fn every_promise_holds_when_slots_and_primaries_move() {
+    let plan = |seed| Plan::of(seed).with_moves();
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 60), plan);
 }
 
 /// The guards of the store, each with the first seed that shows that it is needed, and the promise that it guards there.

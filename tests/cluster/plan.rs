@@ -123,6 +123,18 @@ pub(crate) enum Fault {
     Period {
         period_ms: u32,
     },
+    /// The move of the zone's slot stops half-way: some of its keys, chosen by this number, are at another primary. Later they are
+    /// moved back.
+    HalfMove {
+        number: u64,
+        for_ms: u64,
+    },
+    /// An operator makes a replica the primary. The demoted node stays up and refuses writes, where clients still have its address.
+    /// By force, the replica does not wait for the last writes.
+    Demote {
+        by_force: bool,
+        for_ms: u64,
+    },
 }
 
 impl Fault {
@@ -155,7 +167,9 @@ impl Fault {
             | Self::Cut { for_ms, .. }
             | Self::Lag { for_ms, .. }
             | Self::KillServer { for_ms, .. }
-            | Self::FreezeServer { for_ms, .. } => for_ms,
+            | Self::FreezeServer { for_ms, .. }
+            | Self::HalfMove { for_ms, .. }
+            | Self::Demote { for_ms, .. } => for_ms,
             Self::Flush
             | Self::LoseKey { .. }
             | Self::ClockJump { .. }
@@ -225,6 +239,29 @@ impl Dice {
 }
 
 impl Plan {
+    /// Nothing: no nodes, no servers, and nobody.
+    pub(crate) fn empty() -> Self {
+        Self {
+            seed: 0,
+            policy: Policy::default(),
+            data_nodes: 0,
+            voters: 0,
+            persistent: false,
+            replicated: false,
+            servers: 0,
+            from_file: false,
+            node_sides: Vec::new(),
+            server_sides: Vec::new(),
+            clock_offsets_ms: Vec::new(),
+            users: Vec::new(),
+            faults: Vec::new(),
+            delay_ms: 0,
+            busy: Vec::new(),
+            repeats: 0,
+            ends_ms: 0,
+        }
+    }
+
     /// The run that belongs to a seed.
     pub(crate) fn of(seed: u64) -> Self {
         let mut dice = Dice(Random::of(seed ^ 0xC1A5_7E12));
@@ -313,6 +350,21 @@ impl Plan {
         for _ in 0..=dice.below(3) {
             let at_ms = dice.between(5_000, self.ends_ms - 90_000);
             self.faults.push((at_ms, Fault::LoseKey { number: dice.0.bits() }));
+        }
+        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
+        self
+    }
+
+    /// The same run in which the zone's slot is left half moved, and primaries are demoted.
+    pub(crate) fn with_moves(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0x3A1F_0E0D));
+        for _ in 0..=dice.below(3) {
+            let at_ms = dice.between(5_000, self.ends_ms - 90_000);
+            let for_ms = dice.between(500, 12_000);
+            let half_move = Fault::HalfMove { number: dice.0.bits(), for_ms };
+            let demote = Fault::Demote { by_force: dice.chance(50), for_ms };
+            let fault = if self.data_nodes > 1 { dice.one_of(&[half_move, demote, demote]) } else { half_move };
+            self.faults.push((at_ms, fault));
         }
         self.faults.sort_by_key(|(at_ms, _)| *at_ms);
         self

@@ -374,6 +374,33 @@ impl World {
             Fault::Period { period_ms } => {
                 self.change(|policy| Policy { polling_period_ms: period_ms, ..policy }).await;
             }
+            Fault::HalfMove { number, .. } => {
+                if !lock(&self.net).cluster.half_move(now, number) {
+                    return;
+                }
+                self.audit(|auditor| auditor.half_moved.push((now, now + fault.lasts_ms())));
+                sleep(pause).await;
+                loop {
+                    {
+                        let mut net = lock(&self.net);
+                        let now = net.now();
+                        if let Some(whole) = net.cluster.move_back(now) {
+                            net.auditor.disturb(now, now);
+                            if !whole {
+                                net.auditor.wipe(now);
+                            }
+                            return;
+                        }
+                    }
+                    sleep(Duration::from_millis(500)).await;
+                }
+            }
+            Fault::Demote { by_force, for_ms } => {
+                let mut net = lock(&self.net);
+                if net.cluster.demote(now, by_force, now + for_ms) {
+                    net.auditor.demoted.push((now, now + for_ms));
+                }
+            }
             Fault::PassTtl { ttl_s } => self.change(|policy| Policy { pass_ttl_s: ttl_s, ..policy }).await,
         }
     }

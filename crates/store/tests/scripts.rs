@@ -27,7 +27,7 @@ fn all() -> [&'static Script; 14] {
 const PINNED: [(&str, &str); 14] = [
     ("join", "64253c5e59b071e45dba47dfcc9b820f5c332267"),
     ("enter", "8d7948f8d6382b2a7654a473f17eb5a28370d5b5"),
-    ("beat", "165b079f3f39e2b430aea3466bc65e9744a88333"),
+    ("beat", "2084cbbc5ee553c70e4f06ccec81139548663caa"),
     ("visits", "5df2aaf7c62ed8110e5697a53bb973c248b8578a"),
     ("leave", "137c5c1cdc14249ed053beaaff9b4e2307e5bbff"),
     ("bind", "08bc5b084221138d275111256ab559dd565be158"),

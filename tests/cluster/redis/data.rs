@@ -90,6 +90,36 @@ impl Data {
         Some(keys.swap_remove(at))
     }
 
+    /// Whether a key exists at an instant.
+    pub(crate) fn has(&self, key: &[u8], unix_us: u64) -> bool {
+        self.entries.get(key).is_some_and(|entry| !entry.is_expired(unix_us / 1_000))
+    }
+
+    /// Moves keys whose names contain `part` away, as `MIGRATE` does: those whose places in the order of names are bits of `number`.
+    /// Returns them, and the deletions for replicas.
+    pub(crate) fn move_some(&mut self, part: &str, number: u64) -> (Self, Vec<Effect>) {
+        let has_part = |key: &Bytes| key.windows(part.len()).any(|bytes| bytes == part.as_bytes());
+        let mut keys: Vec<Bytes> = self.entries.keys().filter(|key| has_part(key)).cloned().collect();
+        keys.sort_unstable();
+        let (mut moved, mut effects) = (Self::default(), Vec::new());
+        for (place, key) in keys.into_iter().enumerate() {
+            if number >> (place % 64) & 1 == 1
+                && let Some(entry) = self.entries.remove(&key)
+            {
+                effects.push(Effect::deletion(&key));
+                moved.entries.insert(key, entry);
+            }
+        }
+        (moved, effects)
+    }
+
+    /// Takes in keys that come back. Those that exist are not replaced.
+    pub(crate) fn take_back(&mut self, moved: Self) {
+        for (key, entry) in moved.entries {
+            self.entries.entry(key).or_insert(entry);
+        }
+    }
+
     /// Removes the keys that have expired, as a primary does from time to time. Returns the deletions for its replicas.
     pub(crate) fn expire(&mut self, unix_us: u64) -> Vec<Effect> {
         let expired = self.expired(unix_us);

@@ -1,0 +1,250 @@
+//! A plan as a list of events: a small text that people can read, and that a run is made from again.
+//!
+//! A seed's plan changes with the generator of plans, a list does not. `mended/` has the lists of faults that were found, and
+//! `scripts/explore` keeps the reduced list of each new one in the same form. Invariant: the plan that is read from a plan's list
+//! is the same plan.
+
+use std::{fmt::Display, str::SplitWhitespace};
+
+use admission::{Mode, Policy};
+
+use crate::plan::{Cut, Fault, Kind, Plan, Stay, User};
+
+/// The list of a plan: one line each for the policy, the cluster, its nodes, its servers, each user and each fault.
+pub(crate) fn written(plan: &Plan) -> String {
+    let policy = &plan.policy;
+    let mut lines = vec![
+        format!(
+            "policy {} {} {} {} {} {} {}",
+            policy.admit_per_minute,
+            policy.sub_windows,
+            policy.polling_period_ms,
+            policy.idle_timeout_s,
+            policy.pass_ttl_s,
+            policy.max_active,
+            policy.visit_idle_s,
+        ),
+        format!(
+            "cluster {} {} {} {} {} {}",
+            plan.seed, plan.data_nodes, plan.voters, plan.delay_ms, plan.repeats, plan.ends_ms
+        ),
+        format!("servers {} {}", plan.servers, words(&plan.server_sides)),
+        format!("sides {}", words(&plan.node_sides)),
+        format!("clocks {}", words(&plan.clock_offsets_ms)),
+    ];
+    let traits = [(plan.persistent, "on-disk"), (plan.replicated, "replicated"), (plan.from_file, "of-a-file")];
+    lines.extend(traits.into_iter().filter(|(is, _)| *is).map(|(_, name)| name.to_owned()));
+    let busy = |(server, (from, to), cost_ms): &(usize, (u64, u64), f64)| {
+        format!("busy {server} {from} {to} {cost_ms:?}")
+    };
+    lines.extend(plan.busy.iter().map(busy));
+    lines.extend(plan.users.iter().map(user));
+    lines.extend(plan.faults.iter().map(|(at, what)| format!("at {at} {}", fault(*what))));
+    lines.join("\n") + "\n"
+}
+
+fn words(numbers: &[impl Display]) -> String {
+    let words: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+    words.join(" ")
+}
+
+fn user(user: &User) -> String {
+    let kind = match user.kind {
+        Kind::Stays => "stays".to_owned(),
+        Kind::Returns => "returns".to_owned(),
+        Kind::NeverClaims => "never-claims".to_owned(),
+        Kind::Leaves(after) => format!("leaves {after}"),
+        Kind::Naps(after, length) => format!("naps {after} {length}"),
+    };
+    let Stay { for_ms, every_ms, says } = user.stay;
+    let inside = match (for_ms, says) {
+        (0, _) => String::new(),
+        (_, false) => format!(" inside {for_ms} {every_ms}"),
+        (_, true) => format!(" inside {for_ms} {every_ms} says"),
+    };
+    format!("user {} {} {} {kind}{inside}", user.joins_ms, user.side, user.seed)
+}
+
+fn fault(fault: Fault) -> String {
+    match fault {
+        Fault::Kill { node, for_ms } => format!("kill {node} {for_ms}"),
+        Fault::KillPrimary { for_ms } => format!("kill-primary {for_ms}"),
+        Fault::Freeze { node, for_ms } => format!("freeze {node} {for_ms}"),
+        Fault::FreezePrimary { for_ms } => format!("freeze-primary {for_ms}"),
+        Fault::Cut { cut, for_ms } => {
+            let (what, number) = match cut {
+                Cut::Sides => ("sides", 0),
+                Cut::Bus(node) => ("bus", node),
+                Cut::Clients(node) => ("clients", node),
+                Cut::From(node) => ("from", node),
+                Cut::Server(server) => ("server", server),
+            };
+            format!("cut {what} {number} {for_ms}")
+        }
+        Fault::Lag { lag_ms, for_ms } => format!("lag {lag_ms} {for_ms}"),
+        Fault::Flush => "flush".to_owned(),
+        Fault::LoseKey { number } => format!("lose-key {number}"),
+        Fault::ClockJump { node, by_ms } => format!("clock {node} {by_ms}"),
+        Fault::KillServer { server, for_ms } => format!("kill-server {server} {for_ms}"),
+        Fault::FreezeServer { server, for_ms } => format!("freeze-server {server} {for_ms}"),
+        Fault::Change { n, mode } => format!("change {n} {}", if mode == Mode::Hold { "hold" } else { "auto" }),
+        Fault::PassTtl { ttl_s } => format!("pass-ttl {ttl_s}"),
+        Fault::Period { period_ms } => format!("period {period_ms}"),
+        Fault::HalfMove { number, for_ms } => format!("half-move {number} {for_ms}"),
+        Fault::Demote { by_force, for_ms } => {
+            format!("demote {} {for_ms}", if by_force { "by-force" } else { "in-order" })
+        }
+    }
+}
+
+/// A list that was read: the plan, and the guard without which it breaks a promise, if it says so.
+pub(crate) struct List {
+    pub(crate) plan: Plan,
+    /// The names of the guard and of the promise.
+    pub(crate) without: Option<(String, String)>,
+}
+
+/// The words of a line.
+struct Line<'a> {
+    text: &'a str,
+    words: SplitWhitespace<'a>,
+}
+
+impl<'a> Line<'a> {
+    fn next(&mut self) -> &'a str {
+        self.words.next().unwrap_or_else(|| panic!("`{}` ends too early", self.text))
+    }
+    fn number<T: std::str::FromStr>(&mut self) -> T {
+        let word = self.next();
+        word.parse().unwrap_or_else(|_| panic!("`{word}` of `{}` is no number", self.text))
+    }
+    fn rest<T: std::str::FromStr>(&mut self) -> Vec<T> {
+        let mut numbers = Vec::new();
+        while let Some(word) = self.words.next() {
+            numbers.push(word.parse().unwrap_or_else(|_| panic!("`{word}` of `{}` is no number", self.text)));
+        }
+        numbers
+    }
+}
+
+/// Reads a list. Lines that begin with `#` are comments.
+///
+/// # Panics
+/// If it is no list.
+pub(crate) fn read(text: &str) -> List {
+    let mut plan = Plan::empty();
+    let mut without = None;
+    for text in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let mut line = Line { text, words: text.split_whitespace() };
+        match line.next() {
+            "without" => without = Some((line.next().to_owned(), line.next().to_owned())),
+            "policy" => {
+                plan.policy = Policy {
+                    admit_per_minute: line.number(),
+                    sub_windows: line.number(),
+                    polling_period_ms: line.number(),
+                    idle_timeout_s: line.number(),
+                    pass_ttl_s: line.number(),
+                    max_active: line.number(),
+                    visit_idle_s: line.number(),
+                    ..Policy::default()
+                }
+            }
+            "cluster" => {
+                (plan.seed, plan.data_nodes, plan.voters) = (line.number(), line.number(), line.number());
+                (plan.delay_ms, plan.repeats, plan.ends_ms) = (line.number(), line.number(), line.number());
+            }
+            "servers" => (plan.servers, plan.server_sides) = (line.number(), line.rest()),
+            "sides" => plan.node_sides = line.rest(),
+            "clocks" => plan.clock_offsets_ms = line.rest(),
+            "on-disk" => plan.persistent = true,
+            "replicated" => plan.replicated = true,
+            "of-a-file" => plan.from_file = true,
+            "busy" => plan.busy.push((line.number(), (line.number(), line.number()), line.number())),
+            "user" => plan.users.push(read_user(&mut line)),
+            "at" => plan.faults.push((line.number(), read_fault(&mut line))),
+            other => panic!("a list has no `{other}`"),
+        }
+        assert_eq!(line.words.next(), None, "`{text}` has more words than it means");
+    }
+    List { plan, without }
+}
+
+fn read_user(line: &mut Line<'_>) -> User {
+    let (joins_ms, side, seed) = (line.number(), line.number(), line.number());
+    let kind = match line.next() {
+        "stays" => Kind::Stays,
+        "returns" => Kind::Returns,
+        "never-claims" => Kind::NeverClaims,
+        "leaves" => Kind::Leaves(line.number()),
+        "naps" => Kind::Naps(line.number(), line.number()),
+        other => panic!("no user `{other}`"),
+    };
+    let stay = match line.words.next() {
+        Some(_) => {
+            Stay { for_ms: line.number(), every_ms: line.number(), says: line.words.next() == Some("says") }
+        }
+        None => Stay::default(),
+    };
+    User { seed, joins_ms, kind, side, stay }
+}
+
+fn read_fault(line: &mut Line<'_>) -> Fault {
+    match line.next() {
+        "kill" => Fault::Kill { node: line.number(), for_ms: line.number() },
+        "kill-primary" => Fault::KillPrimary { for_ms: line.number() },
+        "freeze" => Fault::Freeze { node: line.number(), for_ms: line.number() },
+        "freeze-primary" => Fault::FreezePrimary { for_ms: line.number() },
+        "cut" => {
+            let (what, number) = (line.next(), line.number());
+            let cut = match what {
+                "sides" => Cut::Sides,
+                "bus" => Cut::Bus(number),
+                "clients" => Cut::Clients(number),
+                "from" => Cut::From(number),
+                "server" => Cut::Server(number),
+                other => panic!("no cut `{other}`"),
+            };
+            Fault::Cut { cut, for_ms: line.number() }
+        }
+        "lag" => Fault::Lag { lag_ms: line.number(), for_ms: line.number() },
+        "flush" => Fault::Flush,
+        "lose-key" => Fault::LoseKey { number: line.number() },
+        "clock" => Fault::ClockJump { node: line.number(), by_ms: line.number() },
+        "kill-server" => Fault::KillServer { server: line.number(), for_ms: line.number() },
+        "freeze-server" => Fault::FreezeServer { server: line.number(), for_ms: line.number() },
+        "change" => Fault::Change {
+            n: line.number(),
+            mode: match line.next() {
+                "auto" => Mode::Auto,
+                "hold" => Mode::Hold,
+                other => panic!("no mode `{other}`"),
+            },
+        },
+        "pass-ttl" => Fault::PassTtl { ttl_s: line.number() },
+        "period" => Fault::Period { period_ms: line.number() },
+        "half-move" => Fault::HalfMove { number: line.number(), for_ms: line.number() },
+        "demote" => Fault::Demote { by_force: line.next() == "by-force", for_ms: line.number() },
+        other => panic!("no fault `{other}`"),
+    }
+}
+
+#[test]
+fn a_plan_is_the_same_after_its_list_is_read() {
+    for seed in 1..60 {
+        let plan = || Plan::of(seed);
+        let plans = [
+            plan(),
+            plan().with_a_file(),
+            plan().with_long_periods(),
+            plan().with_busy_servers(),
+            plan().with_people_inside(),
+            plan().with_keys_lost(),
+            plan().with_moves(),
+        ];
+        for plan in plans {
+            let list = written(&plan);
+            assert_eq!(format!("{:?}", read(&list).plan), format!("{plan:?}"), "seed {seed}:\n{list}");
+        }
+    }
+}
