@@ -82,7 +82,7 @@ local function is_done(s)
   return s and s.live == 0 and z.next >= (s.index + 1) * SEGMENT and z.now >= z.recover_until
 end
 local function keep_entries_of(s)
-  call('PEXPIRE', s.entry_key, max(z.ttl * 1000, z.keep_until - z.now))
+  keep_entries(s)
   s.stamped, s.changed = 0, true
 end
 for i = 1, #segments do

@@ -48,6 +48,8 @@ if ends then
     z.unseen, z.unseen_until, z.unseen_told = inside, z.now + AGE_OUT * visit_generation_ms(), 1
   end
   z.live, z.present, z.appointed, z.due_base = 0, 0, 0, z.now - z.paused
+  -- Nothing is on the list any more, and nothing has to be.
+  z.start = z.next
   z.inside, z.inside_from, z.inside_end = 0, 0, 0
   call('SET', KEYS[1], header())
 end

@@ -212,7 +212,7 @@ if taken == 1 then
   end
   for i = 1, #out > 0 and #segments or 0 do
     if segments[i].index < z.base then
-      call('PEXPIRE', segments[i].entry_key, max(z.ttl * 1000, z.keep_until - z.now))
+      keep_entries(segments[i])
     end
   end
 end

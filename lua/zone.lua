@@ -57,6 +57,8 @@ local FIXED, PER_SEGMENT = 8, 9
 local RETIRED = 'retired'
 -- How long nobody enters a zone whose visitors are not known.
 local BLIND_MS = 60000
+-- By how much the clocks of two nodes may differ. Redis deletes a key by the clock of the primary that it has then.
+local APART_MS = 600000
 
 -- The header. Tests read the names, so there are no comments among them.
 --   born, floor, start    the line's first epoch, which tells lines apart; its first number; the first number of this epoch
@@ -186,6 +188,9 @@ local function set_clock(is_other)
 end
 
 local function unix_s() return floor(wall / 1000) end
+-- The entries of a segment that was freed are kept for as long as passes last, and longer: by the clock of a node that takes over,
+-- they may have ended already. Whether a pass is valid does not depend on this.
+local function keep_entries(s) call('PEXPIRE', s.entry_key, max(z.ttl * 1000, z.keep_until - z.now) + APART_MS) end
 
 -- The segments that were passed.
 local function segment_of(seq) return floor(seq / SEGMENT) end
@@ -702,11 +707,11 @@ local function missing_log()
   if #last ~= min(records, 1) * 12 then return KEYS[2] end
 end
 
-local function missing_part()
+local function missing_part(has_list)
   local log = missing_log()
   if log then return log end
   local parts = {}
-  if z.live + z.inside > 0 then parts[1] = KEYS[4] end
+  if has_list then parts[1] = KEYS[4] end
   for i = 1, #segments do
     local s = segments[i]
     if s.live > 0 then parts[#parts + 1] = s.live_key end
@@ -729,12 +734,14 @@ local function begin(refuses)
   if epoch > z.epoch or (epoch == z.epoch and rev > z.rev) then
     return nil, redis.error_reply('WEIR_LOST the state is older than what a server has seen of it')
   end
+  -- Every ticket of this epoch is in a segment of the list, unless the base has moved past it.
+  local has_list = z.live + z.inside > 0 or z.next > max(z.start, z.base * SEGMENT)
   local run = unknown_run()
   local is_other = run and z.run ~= 0 and run ~= z.run
   local now = set_clock(is_other)
   if run then check_process(now, run, is_other) end
   local from = use_segments()
-  local part = missing_part()
+  local part = missing_part(has_list)
   if part then return nil, redis.error_reply('WEIR_TORN ' .. int(z.epoch) .. ' ' .. part .. ' is missing') end
   local fault = refuses and refuses(from)
   if fault then return nil, redis.error_reply(fault) end

@@ -90,6 +90,8 @@ pub(crate) struct Auditor {
     sub_windows: u32,
     idle_ms: u64,
     period_ms: u64,
+    /// The shortest life of a pass so far.
+    pass_ms: u64,
     /// A configuration file defines the zone.
     from_file: bool,
     /// The most people who may be inside; 0 for no limit.
@@ -189,6 +191,7 @@ impl Auditor {
             sub_windows: plan.policy.sub_windows,
             idle_ms: u64::from(plan.policy.idle_timeout_s) * 1_000,
             period_ms: u64::from(plan.policy.polling_period_ms),
+            pass_ms: u64::from(plan.policy.pass_ttl_s) * 1_000,
             from_file: plan.from_file,
             max_active: plan.policy.max_active,
             visit_idle_ms: u64::from(plan.policy.visit_idle_s) * 1_000,
@@ -225,6 +228,11 @@ impl Auditor {
     /// A store without any data came into use.
     pub(crate) fn wipe(&mut self, now: u64) {
         self.wiped.push(now);
+    }
+
+    /// An operator changes how long passes are valid.
+    pub(crate) fn change_pass(&mut self, ttl_s: u32) {
+        self.pass_ms = self.pass_ms.min(u64::from(ttl_s) * 1_000);
     }
 
     /// A node's clock was set.
@@ -409,7 +417,8 @@ impl Auditor {
                     (None, Some(last))
                         if asked <= last + idle_ms
                             && !self.nobody_knows(first, now)
-                            && !self.is_crowded(ticket) =>
+                            && !self.is_crowded(ticket)
+                            && !self.ended_untold(ticket, now) =>
                     {
                         let how = format!(
                             "{now} ms: user {user}'s ticket {ticket:?} is gone; it was last answered a poll sent at {last} ms"
@@ -498,6 +507,13 @@ impl Auditor {
         };
         let emptied = |at: u64| !self.lives.iter().any(|life| tells(life, at));
         self.wiped.iter().any(|&at| (since..=now).contains(&at) && emptied(at))
+    }
+
+    /// Whether the holder entered by a call that no replica confirmed, so that nobody told so, and the pass has ended since.
+    fn ended_untold(&self, ticket: Option<Ticket>, now: u64) -> bool {
+        let decisions = ticket.and_then(|ticket| self.decided.get(&ticket));
+        let has_ended = |decision: &Decision| decision.server.is_none() && decision.ms + self.pass_ms < now;
+        decisions.is_some_and(|decisions| decisions.iter().any(has_ended))
     }
 
     /// Whether a ticket of another line has nearly the same number, so that one of the lines had to end. Lines begin at random

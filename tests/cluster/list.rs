@@ -32,7 +32,8 @@ pub(crate) fn written(plan: &Plan) -> String {
         format!("sides {}", words(&plan.node_sides)),
         format!("clocks {}", words(&plan.clock_offsets_ms)),
     ];
-    let traits = [(plan.persistent, "on-disk"), (plan.replicated, "replicated"), (plan.from_file, "of-a-file")];
+    let traits =
+        [(plan.persistent, "on-disk"), (plan.replicated, "replicated"), (plan.from_file, "of-a-file")];
     lines.extend(traits.into_iter().filter(|(is, _)| *is).map(|(_, name)| name.to_owned()));
     let busy = |(server, (from, to), cost_ms): &(usize, (u64, u64), f64)| {
         format!("busy {server} {from} {to} {cost_ms:?}")
@@ -87,7 +88,9 @@ fn fault(fault: Fault) -> String {
         Fault::ClockJump { node, by_ms } => format!("clock {node} {by_ms}"),
         Fault::KillServer { server, for_ms } => format!("kill-server {server} {for_ms}"),
         Fault::FreezeServer { server, for_ms } => format!("freeze-server {server} {for_ms}"),
-        Fault::Change { n, mode } => format!("change {n} {}", if mode == Mode::Hold { "hold" } else { "auto" }),
+        Fault::Change { n, mode } => {
+            format!("change {n} {}", if mode == Mode::Hold { "hold" } else { "auto" })
+        }
         Fault::PassTtl { ttl_s } => format!("pass-ttl {ttl_s}"),
         Fault::Period { period_ms } => format!("period {period_ms}"),
         Fault::HalfMove { number, for_ms } => format!("half-move {number} {for_ms}"),

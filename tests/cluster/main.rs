@@ -1,8 +1,8 @@
 //! A whole cluster on one virtual clock: real gates and real scripts over simulated nodes, networks and clocks.
 //!
 //! `WEIR_CLUSTER_SEEDS` makes so many runs, from `WEIR_CLUSTER_SEED` on. The first run that breaks a promise is reduced to the
-//! fewest events that still break it, and tells its story. The same seed repeats it. [`MENDED`] has seeds of faults that were
-//! found, and [`GUARDS`] shows that each guard of the store is needed.
+//! fewest events that still break it, and tells its story. The same seed repeats it. `mended/` has lists of the events of
+//! faults that were found, some of which show that a guard of the store is needed.
 
 mod against_redis;
 mod auditor;
@@ -24,7 +24,9 @@ mod seed;
 mod world;
 
 use std::{
+    fs,
     io::Write as _,
+    path::Path,
     process::Command,
     sync::{
         Mutex,
@@ -35,6 +37,7 @@ use std::{
 };
 
 use auditor::{Judged, Promise};
+use list::List;
 use plan::Plan;
 use store::redis::sabotage::{self, RULES, Rule};
 
@@ -55,12 +58,12 @@ fn broken(plan: &Plan) -> Option<Promise> {
     world::run(plan).broken.first().map(|(promise, _)| *promise)
 }
 
-/// The plan with the fewest faults and users that still breaks the same promise.
-fn reduce(mut plan: Plan, promise: Promise) -> Plan {
+/// The plan with the fewest faults and users that still breaks the same promise, as `breaks` says.
+fn reduce(mut plan: Plan, breaks: impl Fn(&Plan) -> bool) -> Plan {
     let mut tries = 0;
     let mut still = |plan: &Plan| {
         tries += 1;
-        tries < 200 && broken(plan) == Some(promise)
+        tries < 200 && breaks(plan)
     };
     let mut i = 0;
     while i < plan.faults.len() {
@@ -110,27 +113,25 @@ fn story(plan: &Plan) -> String {
     lines.join("\n")
 }
 
-/// Seeds above 500 whose runs were reported as breaking a promise once. Some found a fault of the store, others one of the
-/// auditor; both are mended.
-const MENDED: &[u64] = &[
-    545, 555, 643, 778, 933, 949, 1154, 1184, 1195, 1274, 1319, 1395, 1534, 1612, 1693, 1812, 1897, 2032,
-    2071, 2179, 2192, 2305, 2350, 2370, 2371, 2398, 2435, 2440, 2603, 2630, 2804, 2829, 2848,
-];
-
-/// The same of runs with a zone of a file, above 180.
-const MENDED_OF_A_FILE: &[u64] = &[
-    305, 324, 327, 369, 422, 452, 478, 494, 502, 555, 711, 758, 848, 862, 700_083, 700_170, 700_337, 700_429,
-    700_613, 700_743, 701_033,
-];
+/// The lists of faults that were found, by the names of their files. Each is in `mended/`, and [`list`] explains the form.
+fn mended() -> Vec<(String, List)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster/mended");
+    let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut lists: Vec<_> = files
+        .map(|file| {
+            let path = file.expect("a file").path();
+            let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
+            (name, list::read(&fs::read_to_string(&path).expect("it is text")))
+        })
+        .collect();
+    lists.sort_by(|a, b| a.0.cmp(&b.0));
+    lists
+}
 
 #[test]
-fn seeds_that_broke_a_promise_hold() {
-    let defined = MENDED.iter().map(|seed| Plan::of(*seed));
-    let of_a_file = MENDED_OF_A_FILE.iter().map(|seed| Plan::of(*seed).with_a_file());
-    let broken: Vec<_> = defined
-        .chain(of_a_file)
-        .filter_map(|plan| broken(&plan).map(|promise| (plan.seed, plan.from_file, promise)))
-        .collect();
+fn lists_of_mended_faults_hold() {
+    let broken: Vec<_> =
+        mended().into_iter().filter_map(|(name, list)| Some((name, broken(&list.plan)?))).collect();
     assert!(broken.is_empty(), "{broken:?}");
 }
 
@@ -146,27 +147,34 @@ const FLOORS: [(&str, u64); 7] = [
     ("tickets tried after leaving", 47),
 ];
 
+/// The same where slots and primaries move.
+const FLOORS_OF_MOVES: [(&str, u64); 3] = [
+    ("minutes of slots", 6),
+    ("places while the slot was half moved", 2_000),
+    ("places at a demoted primary", 1_800),
+];
+
 /// The same where the people inside are limited.
 const FLOOR_INSIDE: (&str, u64) = ("entries with people inside", 2_400);
 
 /// `WEIR_CLUSTER_SEED` and `WEIR_CLUSTER_SEEDS` choose other runs.
 #[test]
 fn every_promise_holds_whatever_happens_to_the_cluster() {
-    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 500), Plan::of);
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 500), Plan::of, &[]);
 }
 
 /// The same, while people are told 20 s, and near the front 3 s, and an operator changes that.
 #[test]
 fn every_promise_holds_with_long_periods() {
     let plan = |seed| Plan::of(seed).with_long_periods();
-    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 100), plan);
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 100), plan, &[]);
 }
 
 /// The same, while servers are busy at times and tell up to 20 s.
 #[test]
 fn every_promise_holds_with_busy_servers() {
     let plan = |seed| Plan::of(seed).with_busy_servers();
-    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 100), plan);
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 100), plan, &[]);
 }
 
 /// The same, while the zone is defined by a configuration file, and servers that remember nothing are the first in a store that was
@@ -174,91 +182,103 @@ fn every_promise_holds_with_busy_servers() {
 #[test]
 fn every_promise_holds_with_zones_of_a_file() {
     let plan = |seed| Plan::of(seed).with_a_file();
-    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 180), plan);
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 180), plan, &[]);
 }
 
 /// The same, while single keys of the zone vanish.
 #[test]
 fn every_promise_holds_when_keys_vanish() {
     let plan = |seed| Plan::of(seed).with_keys_lost();
-    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 60), plan);
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 60), plan, &[]);
 }
 
 /// The same, while the people inside are limited.
 #[test]
 fn every_promise_holds_with_people_inside() {
     let plan = |seed| Plan::of(seed).with_people_inside();
-    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 150), plan);
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 150), plan, &[FLOOR_INSIDE]);
 }
 
 /// The same, while the zone's slot is left half moved, and primaries are demoted and stay up.
 #[test]
 fn every_promise_holds_when_slots_and_primaries_move() {
     let plan = |seed| Plan::of(seed).with_moves();
-    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 60), plan);
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 60), plan, &FLOORS_OF_MOVES);
 }
 
-/// The guards of the store, each with the first seed that shows that it is needed, and the promise that it guards there.
-const GUARDS: &[(Rule, u64, Promise)] = &[
-    (Rule::Revision, 65, Promise::TooMany),
-    (Rule::Cap, 1, Promise::TooMany),
-    (Rule::Restore, 2, Promise::PassDiffers),
-    (Rule::Presumption, 19, Promise::TooMany),
-    (Rule::Owed, 32, Promise::PassDiffers),
-    (Rule::Clock, 27, Promise::TooMany),
-    (Rule::Past, 1, Promise::PassDiffers),
-    (Rule::Unknown, 208, Promise::PlaceLost),
-    (Rule::Apart, 6, Promise::PlaceLost),
-    (Rule::Inside, 1, Promise::TooManyInside),
-    (Rule::Unseen, 64, Promise::TooManyInside),
-];
-
-/// The guard that a process of this program breaks, by its place in [`RULES`].
+/// The guard that a process of this program breaks, by its name in [`RULES`].
 const BREAK: &str = "WEIR_CLUSTER_BREAK";
 
-/// Each guard that is removed on purpose is caught. A process breaks a guard for all of its threads, so each guard has one of
-/// its own.
+/// The list that a process of this program runs, by its name in `mended/`.
+const LIST: &str = "WEIR_CLUSTER_LIST";
+
+fn name_of(rule: Rule) -> String {
+    format!("{rule:?}")
+}
+
+/// Each guard that is removed on purpose is caught: the list of a fault that needs the guard still breaks its promise. A process
+/// breaks a guard for all of its threads, so each list has one of its own.
 #[test]
 fn each_guard_is_needed() {
-    assert_eq!(GUARDS.len(), RULES.len(), "each rule has a row");
     let program = std::env::current_exe().expect("this program");
-    for (rule, seed, promise) in GUARDS {
-        let place = RULES.iter().position(|other| other == rule).expect("a rule");
+    let lists: Vec<_> = mended().into_iter().filter_map(|(name, list)| Some((name, list.without?))).collect();
+    for rule in RULES {
+        let has_list = lists.iter().any(|(_, (of, _))| *of == name_of(rule));
+        assert!(has_list, "no list in `mended/` needs {rule:?}");
+    }
+    for (name, (rule, promise)) in lists {
         let ran = Command::new(&program)
             .args(["--exact", "without_a_guard", "--ignored"])
-            .env(BREAK, place.to_string())
-            .env("WEIR_CLUSTER_SEED", seed.to_string())
-            .env("WEIR_CLUSTER_SEEDS", "1")
+            .envs([(BREAK, &rule), (LIST, &name)])
             .output()
             .expect("it runs");
         let text = String::from_utf8_lossy(&ran.stdout);
         let found = text.lines().find_map(|line| line.strip_prefix("first broken: "));
-        let found = found.unwrap_or_else(|| panic!("the run without {rule:?} did not end:\n{text}"));
-        assert_eq!(found, format!("{seed} {promise:?}"), "nobody notices that {rule:?} is broken");
+        let found = found.unwrap_or_else(|| panic!("the run of {name} without {rule} did not end:\n{text}"));
+        assert_eq!(found, promise, "nobody notices by {name} that {rule} is broken");
     }
 }
 
-/// Breaks the guard that `WEIR_CLUSTER_BREAK` names, and prints the first seed that notices it, and by which promise.
+/// Breaks the guard that `WEIR_CLUSTER_BREAK` names, and prints which promise the list that `WEIR_CLUSTER_LIST` names breaks then.
+/// Without a list it looks for the first seed that breaks one, and prints its reduced list.
 #[test]
 #[ignore = "each_guard_is_needed runs it"]
 fn without_a_guard() {
-    let place = usize::try_from(setting(BREAK, 0)).expect("small");
-    sabotage::set(Some(RULES[place]));
+    let name = std::env::var(BREAK).expect("a guard");
+    let rule = RULES.into_iter().find(|rule| name_of(*rule) == name).expect("a rule");
+    sabotage::set(Some(rule));
+    let mut out = std::io::stdout();
+    if let Ok(name) = std::env::var(LIST) {
+        let (_, list) = mended().into_iter().find(|(of, _)| *of == name).expect("a list");
+        let found = broken(&list.plan).map_or_else(|| "none".to_owned(), |promise| format!("{promise:?}"));
+        drop(writeln!(out, "\nfirst broken: {found}"));
+        return;
+    }
     let first = setting("WEIR_CLUSTER_SEED", 1);
     let mut seeds = first..first + setting("WEIR_CLUSTER_SEEDS", 2_000);
-    let plan = |seed| match RULES[place] {
+    let plan = |seed| match rule {
         Rule::Apart => Plan::of(seed).with_a_file(),
         Rule::Inside | Rule::Unseen => Plan::of(seed).with_people_inside(),
+        _ if setting("WEIR_CLUSTER_OF_A_FILE", 0) == 1 => Plan::of(seed).with_a_file(),
         _ => Plan::of(seed),
     };
-    let found = seeds.find_map(|seed| Some((seed, broken(&plan(seed))?)));
-    let found = found.map_or_else(|| "none".to_owned(), |(seed, promise)| format!("{seed} {promise:?}"));
-    drop(writeln!(std::io::stdout(), "\nfirst broken: {found}"));
+    let found = seeds.find_map(|seed| Some((plan(seed), broken(&plan(seed))?)));
+    let (plan, promise) = found.expect("a seed that notices it");
+    // With fewer events, the plan could break the promise for another reason.
+    let breaks = |plan: &Plan| {
+        sabotage::set(None);
+        let holds = broken(plan).is_none();
+        sabotage::set(Some(rule));
+        holds && broken(plan) == Some(promise)
+    };
+    let list = list::written(&reduce(plan, breaks));
+    drop(writeln!(out, "\nlist:\nwithout {rule:?} {promise:?}\n{list}end of the list"));
 }
 
-/// Makes `count` runs. Prints which of them broke a promise, and tells the story of the first one.
+/// Makes `count` runs. Prints which of them broke a promise, and tells the story of the first one. `floors` are added to
+/// [`FLOORS`], or are there instead of those with the same names.
 #[expect(clippy::disallowed_methods, reason = "it says how long the runs took")]
-fn explore(first: u64, count: u64, plan_of: fn(u64) -> Plan) {
+fn explore(first: u64, count: u64, plan_of: fn(u64) -> Plan, floors: &[(&'static str, u64)]) {
     say(&format!("cluster: seeds {first} to {}", first + count - 1));
     let began = Instant::now();
     let (next, entries, calls, failovers, hours) =
@@ -304,11 +324,15 @@ fn explore(first: u64, count: u64, plan_of: fn(u64) -> Plan) {
         .collect();
     if let Some((seed, promise, _)) = broken.first() {
         say(&examples.join("\n"));
-        let story = story(&reduce(plan_of(*seed), *promise));
-        panic!("{} of {count} runs broke a promise; seed {seed}, reduced:\n{story}", broken.len());
+        let plan = reduce(plan_of(*seed), |plan| crate::broken(plan) == Some(*promise));
+        let (story, list) = (story(&plan), list::written(&plan));
+        panic!(
+            "{} of {count} runs broke a promise; seed {seed}, reduced:\n{story}\nlist:\n{list}",
+            broken.len()
+        );
     }
-    let limits_inside = plan_of(first).policy.max_active > 0;
-    let floors: Vec<_> = FLOORS.iter().chain(limits_inside.then_some(&FLOOR_INSIDE)).copied().collect();
+    let is_own = |name| floors.iter().any(|(of, _)| *of == name);
+    let floors: Vec<_> = FLOORS.iter().filter(|(name, _)| !is_own(*name)).chain(floors).copied().collect();
     judged::assert_enough(&judged, &floors, count);
 }
 
@@ -321,4 +345,13 @@ fn the_same_seed_gives_the_same_run() {
         };
         assert_eq!(run(), run(), "seed {seed}");
     }
+}
+
+/// Tells the story of the list that `WEIR_CLUSTER_LIST` names.
+#[test]
+#[ignore = "for a person who looks into a list"]
+fn story_of_a_list() {
+    let name = std::env::var(LIST).expect("a list");
+    let (_, list) = mended().into_iter().find(|(of, _)| *of == name).expect("a list");
+    say(&story(&list.plan));
 }

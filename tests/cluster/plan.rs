@@ -363,7 +363,8 @@ impl Plan {
             let for_ms = dice.between(500, 12_000);
             let half_move = Fault::HalfMove { number: dice.0.bits(), for_ms };
             let demote = Fault::Demote { by_force: dice.chance(50), for_ms };
-            let fault = if self.data_nodes > 1 { dice.one_of(&[half_move, demote, demote]) } else { half_move };
+            let fault =
+                if self.data_nodes > 1 { dice.one_of(&[half_move, demote, demote]) } else { half_move };
             self.faults.push((at_ms, fault));
         }
         self.faults.sort_by_key(|(at_ms, _)| *at_ms);

@@ -401,7 +401,10 @@ impl World {
                     net.auditor.demoted.push((now, now + for_ms));
                 }
             }
-            Fault::PassTtl { ttl_s } => self.change(|policy| Policy { pass_ttl_s: ttl_s, ..policy }).await,
+            Fault::PassTtl { ttl_s } => {
+                self.audit(|auditor| auditor.change_pass(ttl_s));
+                self.change(|policy| Policy { pass_ttl_s: ttl_s, ..policy }).await;
+            }
         }
     }
 

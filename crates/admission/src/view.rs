@@ -166,13 +166,9 @@ impl ViewPage {
         present_before: u64,
     ) -> Self {
         match before.filter(|before| Arc::ptr_eq(&before.gone, &page.gone)) {
-            Some(before) => Self {
-                live_before,
-                present_before,
-                live: page.live,
-                present: page.present,
-                ..before.clone()
-            },
+            Some(before) => {
+                Self { live_before, present_before, live: page.live, present: page.present, ..before.clone() }
+            }
             None => Self::new(page, live_before, present_before),
         }
     }

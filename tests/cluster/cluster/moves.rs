@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 
-use super::{Cluster, Served, START_UNIX_MS};
+use super::{Cluster, START_UNIX_MS, Served};
 use crate::redis::{Data, Effect};
 
 /// Where the zone's slot is half moved.
@@ -85,7 +85,10 @@ impl Cluster {
         let lost = self.lacks_keys(primary);
         let moved = self.half_moved.take()?;
         if lost {
-            self.tell(now, "the keys that were moved away are deleted: another process has the slot".to_owned());
+            self.tell(
+                now,
+                "the keys that were moved away are deleted: another process has the slot".to_owned(),
+            );
             return Some(false);
         }
         let mut data = self.nodes[primary].data.clone();
