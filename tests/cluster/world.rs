@@ -3,6 +3,8 @@
 //! Everything runs on one thread with a paused clock that jumps from one event to the next. Invariant: the same plan gives
 //! the same run.
 
+mod faults;
+
 use std::{
     cell::RefCell,
     rc::Rc,
@@ -34,7 +36,7 @@ use crate::{
     auditor::{Auditor, Figures, Promise, Ticket},
     client::{Net, Shared, SimClient, lock},
     panics,
-    plan::{Cut, Fault, Kind, Plan, Stay, User},
+    plan::{Cut, Kind, Plan, Stay, User},
     seed::Random,
 };
 
@@ -281,149 +283,6 @@ impl World {
         net.cluster.tell(now, format!("server {server} is killed"));
         drop(net);
         self.servers.borrow_mut()[server] = None;
-    }
-
-    /// Applies all faults in order of time.
-    async fn inject_faults(self: Rc<Self>) {
-        for &(at, fault) in &self.plan.faults {
-            sleep(Duration::from_millis(at.saturating_sub(self.now()))).await;
-            self.beside(Rc::clone(&self).inject(fault));
-        }
-    }
-
-    async fn inject(self: Rc<Self>, fault: Fault) {
-        let now = self.now();
-        let quiet = matches!(fault, Fault::PassTtl { .. } | Fault::Period { .. });
-        if !quiet {
-            self.audit(|auditor| auditor.disturb(now, now + fault.lasts_ms()));
-        }
-        for server in 0..self.plan.servers {
-            if fault.silences(server) {
-                self.audit(|auditor| auditor.silence(now, now + fault.lasts_ms(), server));
-            }
-        }
-        let pause = Duration::from_millis(fault.lasts_ms());
-        match fault {
-            Fault::Kill { node, .. } => self.restart(node, pause).await,
-            Fault::KillPrimary { .. } => {
-                let node = lock(&self.net).cluster.primary();
-                self.restart(node, pause).await;
-            }
-            Fault::Freeze { node, for_ms } => lock(&self.net).cluster.freeze(node, now, for_ms),
-            Fault::FreezePrimary { for_ms } => {
-                let mut net = lock(&self.net);
-                let node = net.cluster.primary();
-                net.cluster.freeze(node, now, for_ms);
-            }
-            Fault::Cut { cut, for_ms } => {
-                {
-                    let mut net = lock(&self.net);
-                    if cut == Cut::Sides {
-                        net.auditor.divide(now, now + for_ms);
-                    }
-                    net.cluster.cuts.push(cut);
-                    net.cluster.tell(now, format!("cut: {cut:?}"));
-                }
-                sleep(pause).await;
-                let mut net = lock(&self.net);
-                if let Some(i) = net.cluster.cuts.iter().position(|other| *other == cut) {
-                    net.cluster.cuts.remove(i);
-                }
-                let now = net.now();
-                net.cluster.tell(now, format!("healed: {cut:?}"));
-            }
-            Fault::Lag { lag_ms, .. } => {
-                lock(&self.net).cluster.lag_ms = lag_ms;
-                sleep(pause).await;
-                lock(&self.net).cluster.lag_ms = 2;
-            }
-            Fault::Flush => {
-                let mut net = lock(&self.net);
-                net.cluster.flush(now);
-                net.auditor.wipe(now);
-            }
-            Fault::LoseKey { number } => {
-                // A part is lost at most as much as all.
-                let mut net = lock(&self.net);
-                net.cluster.lose_key(now, number);
-                net.auditor.wipe(now);
-            }
-            Fault::ClockJump { node, by_ms } => {
-                let mut net = lock(&self.net);
-                net.cluster.jump(node, now, by_ms);
-                net.auditor.set_clock(now);
-            }
-            Fault::KillServer { server, .. } => {
-                if lock(&self.net).servers[server].up {
-                    self.stop(server);
-                    sleep(pause).await;
-                    let file = [(self.zone.clone(), Definition::from(*self.policy.borrow()))];
-                    self.start(server, &file).await;
-                    let now = self.now();
-                    lock(&self.net).cluster.tell(now, format!("server {server} starts again"));
-                }
-            }
-            Fault::FreezeServer { server, for_ms } => {
-                let mut net = lock(&self.net);
-                net.servers[server].frozen_until = now + for_ms;
-                net.cluster.tell(now, format!("server {server} stops for {for_ms} ms"));
-            }
-            Fault::Change { n, mode } => {
-                self.change(|policy| Policy { admit_per_minute: n, mode, ..policy }).await;
-            }
-            Fault::Period { period_ms } => {
-                self.change(|policy| Policy { polling_period_ms: period_ms, ..policy }).await;
-            }
-            Fault::HalfMove { number, .. } => {
-                if !lock(&self.net).cluster.half_move(now, number) {
-                    return;
-                }
-                self.audit(|auditor| auditor.half_moved.push((now, now + fault.lasts_ms())));
-                sleep(pause).await;
-                loop {
-                    {
-                        let mut net = lock(&self.net);
-                        let now = net.now();
-                        if let Some(whole) = net.cluster.move_back(now) {
-                            net.auditor.disturb(now, now);
-                            if !whole {
-                                net.auditor.wipe(now);
-                            }
-                            return;
-                        }
-                    }
-                    sleep(Duration::from_millis(500)).await;
-                }
-            }
-            Fault::Demote { by_force, for_ms } => {
-                let mut net = lock(&self.net);
-                if net.cluster.demote(now, by_force, now + for_ms) {
-                    net.auditor.demoted.push((now, now + for_ms));
-                }
-            }
-            Fault::PassTtl { ttl_s } => {
-                self.audit(|auditor| auditor.change_pass(ttl_s));
-                self.change(|policy| Policy { pass_ttl_s: ttl_s, ..policy }).await;
-            }
-        }
-    }
-
-    async fn restart(&self, node: usize, pause: Duration) {
-        {
-            let mut net = lock(&self.net);
-            if !net.cluster.is_up(node) {
-                return;
-            }
-            let now = net.now();
-            net.cluster.kill(node, now);
-        }
-        sleep(pause).await;
-        let mut net = lock(&self.net);
-        let now = net.now();
-        net.cluster.start(node, now);
-        if !self.plan.persistent && net.cluster.view_of(node).0 == node {
-            net.auditor.wipe(now);
-        }
     }
 
     /// An operator changes the zone, at any server that takes the change.
