@@ -230,7 +230,8 @@ pub(crate) async fn freed_segment_keeps_its_longest_life(backend: &InRedis, zone
     let holder = backend.servers.holder(&format!("{{{zone}}}"));
     let key = format!("weir:v1:{{{zone}}}:0:entry");
     let kept_ms = backend.servers.command(holder, &["PTTL", &key]).int();
-    assert!((3_000_000..=3_600_000).contains(&kept_ms), "kept for {kept_ms} ms");
+    // Ten minutes longer, because the clocks of two nodes may be apart.
+    assert!((3_600_000..=4_200_000).contains(&kept_ms), "kept for {kept_ms} ms");
 }
 
 /// A server that can't reach Redis for longer than the idle time keeps the places of those who ask it.
