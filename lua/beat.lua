@@ -24,17 +24,17 @@ end_missed_appointments()
 local function zeros(count) return string.rep(string.rep('\0', 64), floor(count / 64)) .. string.rep('\0', count % 64) end
 local function take_polls(s, at, polls)
   if #polls == 0 or s.live == 0 then return end
-  local heard, spare = KEYS[6], KEYS[7]
-  call('SETRANGE', heard, at, polls)
-  call('BITOP', 'AND', heard, heard, s.live_key)
+  local polled, spare = KEYS[6], KEYS[7]
+  call('SETRANGE', polled, at, polls)
+  call('BITOP', 'AND', polled, polled, s.live_key)
   make_young(s.ages)
   -- In the front, only a claim makes a holder present.
   local whole, rest = floor(s.front / 8), s.front % 8
-  if whole > 0 then call('SETRANGE', heard, 0, zeros(whole)) end
-  if rest > 0 then call('BITFIELD', heard, 'SET', 'u' .. rest, whole * 8, 0) end
-  call('BITOP', 'OR', s.here_key, s.here_key, heard)
+  if whole > 0 then call('SETRANGE', polled, 0, zeros(whole)) end
+  if rest > 0 then call('BITFIELD', polled, 'SET', 'u' .. rest, whole * 8, 0) end
+  call('BITOP', 'OR', s.here_key, s.here_key, polled)
   set_present(s, call('BITCOUNT', s.here_key))
-  call('DEL', heard, spare)
+  call('DEL', polled, spare)
 end
 
 -- Moves the end of the front in one segment. Present tickets that come into it get appointments. They replace earlier

@@ -90,7 +90,7 @@ for at = 1, #claims, 10 do
       end
       if live then
         local due = call('ZSCORE', KEYS[3], int(seq))
-        local heard = false
+        local was_here = false
         if due then
           due = tonumber(due)
           local poll_in = due % POLL_SCALE
@@ -98,11 +98,11 @@ for at = 1, #claims, 10 do
             local asked = (due - poll_in) / POLL_SCALE + z.due_base + z.paused - poll_in - 2 * BIT_MS
             local sum = z.lateness * 15 + min(max(z.now - asked, -500), 1500)
             z.lateness = sum >= 0 and floor(sum / 16) or -floor(-sum / 16)
-            heard = floor((asked - z.paused - poll_in) / generation_ms()) >= s.generation
+            was_here = floor((asked - z.paused - poll_in) / generation_ms()) >= s.generation
           end
         end
         if call('SETBIT', s.here_key, bit, 1) == 0 then set_present(s, s.present + 1) end
-        if not heard then
+        if not was_here then
           for plane = 1, 4 do call('SETBIT', s.ages[plane], bit, 0) end
         end
         asking[#asking + 1] = { seq = seq, s = s, bit = bit, verdict = i }

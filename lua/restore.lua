@@ -176,8 +176,8 @@ local function merge_bits(s, live, gone_bits, entered_bits)
 end
 
 -- Later, everybody who still polls has shown the ticket, and who did not is not waiting any more.
-local is_late = z.now >= z.recover_until
-if taken == 1 and not is_late then
+local is_over = z.now >= z.recover_until
+if taken == 1 and not is_over then
   z.base = min(z.base, w.base)
   for i = 1, #segments do
     local s = segments[i]

@@ -18,29 +18,29 @@ local from, fault = begin(function(from)
 end)
 if fault then return fault end
 
-local spare, heard = KEYS[7], KEYS[6]
+local spare, active = KEYS[7], KEYS[6]
 local generation = floor(z.now / visit_generation_ms())
 
 -- Notes activity of visitors who did not leave. Returns how many of them were not counted.
 local function see(v, at, bits)
   if #bits == 0 then return 0 end
-  call('DEL', heard)
-  call('SETRANGE', heard, at, bits)
+  call('DEL', active)
+  call('SETRANGE', active, at, bits)
   if v.left_until > 0 then
-    call('BITOP', 'AND', spare, heard, v.left_key)
-    call('BITOP', 'XOR', heard, heard, spare)
+    call('BITOP', 'AND', spare, active, v.left_key)
+    call('BITOP', 'XOR', active, active, spare)
   end
   make_young(v.ages)
   local before = call('BITCOUNT', v.in_key)
-  call('BITOP', 'OR', v.in_key, v.in_key, heard)
+  call('BITOP', 'OR', v.in_key, v.in_key, active)
   local new = call('BITCOUNT', v.in_key) - before
   note_inside(v.index, new)
   return new
 end
 
--- Ends the visits of those in `heard`.
+-- Ends the visits of those in `active`.
 local function end_visits(v, count)
-  call('BITOP', 'XOR', v.in_key, v.in_key, heard)
+  call('BITOP', 'XOR', v.in_key, v.in_key, active)
   make_young(v.ages)
   z.inside, z.ended = z.inside - count, z.ended + count
 end
@@ -91,7 +91,7 @@ for i = 1, tonumber(ARGV[from]) do
   revs[i], lefts[i] = int(v.left_rev), ''
   if v.left_rev > tonumber(ARGV[at + 2]) then lefts[i] = call('GET', v.left_key) or '' end
 end
-call('DEL', heard, spare)
+call('DEL', active, spare)
 while z.inside_from < z.inside_end and dropped[z.inside_from] do z.inside_from = z.inside_from + 1 end
 if z.inside_from >= z.inside_end then z.inside_from, z.inside_end = 0, 0 end
 return finish(revs, lefts)

@@ -87,6 +87,7 @@ fn fault(fault: Fault) -> String {
         Fault::LoseKey { number } => format!("lose-key {number}"),
         Fault::ClockJump { node, by_ms } => format!("clock {node} {by_ms}"),
         Fault::KillServer { server, for_ms } => format!("kill-server {server} {for_ms}"),
+        Fault::StopServer { server, for_ms } => format!("stop-server {server} {for_ms}"),
         Fault::FreezeServer { server, for_ms } => format!("freeze-server {server} {for_ms}"),
         Fault::Change { n, mode } => {
             format!("change {n} {}", if mode == Mode::Hold { "hold" } else { "auto" })
@@ -215,6 +216,7 @@ fn read_fault(line: &mut Line<'_>) -> Fault {
         "lose-key" => Fault::LoseKey { number: line.number() },
         "clock" => Fault::ClockJump { node: line.number(), by_ms: line.number() },
         "kill-server" => Fault::KillServer { server: line.number(), for_ms: line.number() },
+        "stop-server" => Fault::StopServer { server: line.number(), for_ms: line.number() },
         "freeze-server" => Fault::FreezeServer { server: line.number(), for_ms: line.number() },
         "change" => Fault::Change {
             n: line.number(),

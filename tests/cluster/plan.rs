@@ -105,7 +105,12 @@ pub(crate) enum Fault {
         server: usize,
         for_ms: u64,
     },
-    /// A server stops and continues later.
+    /// A server stops as it does on SIGTERM: it says so to the store. Another one starts in its place.
+    StopServer {
+        server: usize,
+        for_ms: u64,
+    },
+    /// A server stands still and continues later.
     FreezeServer {
         server: usize,
         for_ms: u64,
@@ -142,6 +147,7 @@ impl Fault {
     pub(crate) fn server(self) -> Option<usize> {
         match self {
             Self::KillServer { server, .. }
+            | Self::StopServer { server, .. }
             | Self::FreezeServer { server, .. }
             | Self::Cut { cut: Cut::Server(server), .. } => Some(server),
             _ => None,
@@ -167,6 +173,7 @@ impl Fault {
             | Self::Cut { for_ms, .. }
             | Self::Lag { for_ms, .. }
             | Self::KillServer { for_ms, .. }
+            | Self::StopServer { for_ms, .. }
             | Self::FreezeServer { for_ms, .. }
             | Self::HalfMove { for_ms, .. }
             | Self::Demote { for_ms, .. } => for_ms,
@@ -474,7 +481,8 @@ impl Plan {
             12 => Fault::Lag { lag_ms: dice.between(100, 3_000), for_ms: long_ms },
             13 => Fault::Flush,
             14 => Fault::ClockJump { node: dice.below(data_nodes), by_ms: dice.signed(100_000) },
-            15 | 16 => Fault::KillServer { server: dice.below(servers), for_ms: short_ms },
+            15 => Fault::KillServer { server: dice.below(servers), for_ms: short_ms },
+            16 => Fault::StopServer { server: dice.below(servers), for_ms: short_ms },
             17 => Fault::FreezeServer { server: dice.below(servers), for_ms: dice.between(1_000, 80_000) },
             18 => {
                 let mode = dice.one_of(&[Mode::Auto, Mode::Auto, Mode::Hold]);

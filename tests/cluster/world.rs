@@ -280,7 +280,7 @@ impl World {
         net.auditor.server_ends(now, server);
         let number = net.servers[server].number;
         net.auditor.visitors.process_ends(now, server, number);
-        net.cluster.tell(now, format!("server {server} is killed"));
+        net.cluster.tell(now, format!("the process of server {server} ends"));
         drop(net);
         self.servers.borrow_mut()[server] = None;
     }

@@ -86,12 +86,24 @@ impl World {
             }
             Fault::KillServer { server, .. } => {
                 if lock(&self.net).servers[server].up {
-                    self.stop(server);
-                    sleep(pause).await;
-                    let file = [(self.zone.clone(), Definition::from(*self.policy.borrow()))];
-                    self.start(server, &file).await;
-                    let now = self.now();
-                    lock(&self.net).cluster.tell(now, format!("server {server} starts again"));
+                    self.replace(server, pause).await;
+                }
+            }
+            Fault::StopServer { server, .. } => {
+                let number = |of: &Self| {
+                    let net = lock(&of.net);
+                    net.servers[server].up.then_some(net.servers[server].number)
+                };
+                let before = number(&self);
+                // Nobody reaches it any more.
+                let stopping = self.servers.borrow_mut()[server].take();
+                let (Some(stopping), true) = (stopping, before.is_some()) else { return };
+                lock(&self.net).cluster.tell(now, format!("server {server} stops"));
+                stopping.gate.retire(Duration::from_secs(2)).await;
+                drop(stopping);
+                // It may have been killed meanwhile.
+                if number(&self) == before {
+                    self.replace(server, pause).await;
                 }
             }
             Fault::FreezeServer { server, for_ms } => {
@@ -137,6 +149,16 @@ impl World {
                 self.change(|policy| Policy { pass_ttl_s: ttl_s, ..policy }).await;
             }
         }
+    }
+
+    /// A server's process ends, and another one starts in its place.
+    async fn replace(&self, server: usize, pause: Duration) {
+        self.stop(server);
+        sleep(pause).await;
+        let file = [(self.zone.clone(), Definition::from(*self.policy.borrow()))];
+        self.start(server, &file).await;
+        let now = self.now();
+        lock(&self.net).cluster.tell(now, format!("server {server} starts again"));
     }
 
     async fn restart(&self, node: usize, pause: Duration) {
