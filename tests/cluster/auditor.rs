@@ -38,6 +38,8 @@ pub(crate) enum Promise {
     StoreTroubleShown,
     /// A ticket counted again whose holder had given up the place or the visit.
     LeftAndBack,
+    /// The state in Redis contradicts itself.
+    Unsound,
 }
 
 /// A ticket's name.
@@ -145,6 +147,8 @@ judged! {
     insides = "entries with people inside";
     /// Tickets that were tried again after their holders had left.
     replays = "tickets tried after leaving";
+    /// States of the zone in Redis, each after a script, in runs in which no key vanishes.
+    states = "states in Redis";
 }
 
 /// What a run came to.
@@ -217,6 +221,14 @@ impl Auditor {
     fn breaks(&mut self, promise: Promise, how: String) {
         if self.broken.len() < 20 {
             self.broken.push((promise, how));
+        }
+    }
+
+    /// What is wrong with the state after a script, if anything.
+    pub(crate) fn state_after(&mut self, now: u64, script: &str, fault: Option<String>) {
+        self.judged.states += 1;
+        if let Some(fault) = fault {
+            self.breaks(Promise::Unsound, format!("at {now}, after {script}: {fault}"));
         }
     }
 

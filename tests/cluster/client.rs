@@ -15,6 +15,7 @@ use crate::{
     cluster::{Cluster, Served},
     plan::Plan,
     seed::Random,
+    sound,
 };
 
 /// How long a call may take.
@@ -53,6 +54,8 @@ pub(crate) struct Net {
     rates: Vec<u64>,
     /// How far the zone's clock was from the true time at the last answer.
     clock_ms: i64,
+    /// Whether no key of the zone vanishes, so that its state is sound after each script.
+    is_whole: bool,
 }
 
 impl Net {
@@ -70,6 +73,7 @@ impl Net {
             epochs: vec![0; plan.data_nodes + plan.voters],
             rates: vec![0; plan.data_nodes + plan.voters],
             clock_ms: 0,
+            is_whole: !plan.faults.iter().any(|(_, fault)| fault.takes_keys()),
         }
     }
 
@@ -176,6 +180,10 @@ impl SimClient {
             let served = net.cluster.serve(node, now, script, keys, args);
             if let Served::Ran(Ok(value)) = &served {
                 tap(&mut net, now, (self.server, node), script, args, value);
+                if net.is_whole && OF_A_ZONE.contains(&script.name) {
+                    let fault = sound::fault(net.cluster.data(node), "weir:v1:{ZONE}:");
+                    net.auditor.state_after(now, script.name, fault);
+                }
                 if net.cluster.lacks_keys(node) {
                     net.auditor.wipe(now);
                 }
@@ -307,6 +315,10 @@ impl Client for SimClient {
         result
     }
 }
+
+/// The scripts that read and write a zone's state.
+const OF_A_ZONE: [&str; 9] =
+    ["join", "enter", "beat", "visits", "leave", "retire", "policy", "restore", "mend"];
 
 /// Reads on the wire what a call decided, for the auditor: which tickets entered by it, and when.
 fn tap(

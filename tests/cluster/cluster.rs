@@ -193,6 +193,11 @@ impl Cluster {
         self.nodes[node].up && self.nodes[node].frozen_until <= now
     }
 
+    /// The data of a node.
+    pub(crate) fn data(&self, node: usize) -> &Data {
+        &self.nodes[node].data
+    }
+
     /// Which node this node takes for the primary, and whether it is in touch with its cluster.
     pub(crate) fn view_of(&self, node: usize) -> (usize, bool) {
         (self.nodes[node].primary, self.nodes[node].cluster_ok)

@@ -21,6 +21,7 @@ mod plan;
 mod redis;
 #[path = "../support/seed.rs"]
 mod seed;
+mod sound;
 mod world;
 
 use std::{
@@ -137,7 +138,7 @@ fn lists_of_mended_faults_hold() {
 
 /// What a hundred runs judge at least: about half of what those do of which the fewest are judged. The numbers differ by what the
 /// runs do.
-const FLOORS: [(&str, u64); 7] = [
+const FLOORS: [(&str, u64); 8] = [
     ("windows", 4_500),
     ("windows without a fault", 1_400),
     ("pairs in order", 25_000),
@@ -145,10 +146,12 @@ const FLOORS: [(&str, u64); 7] = [
     ("places followed", 50_000),
     ("passes repeated", 7_000),
     ("tickets tried after leaving", 47),
+    ("states in Redis", 50_000),
 ];
 
 /// The same where slots and primaries move.
-const FLOORS_OF_MOVES: [(&str, u64); 3] = [
+const FLOORS_OF_MOVES: [(&str, u64); 4] = [
+    ("states in Redis", 0),
     ("minutes of slots", 6),
     ("places while the slot was half moved", 2_000),
     ("places at a demoted primary", 1_800),
@@ -189,7 +192,12 @@ fn every_promise_holds_with_zones_of_a_file() {
 #[test]
 fn every_promise_holds_when_keys_vanish() {
     let plan = |seed| Plan::of(seed).with_keys_lost();
-    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 60), plan, &[]);
+    explore(
+        setting("WEIR_CLUSTER_SEED", 1),
+        setting("WEIR_CLUSTER_SEEDS", 60),
+        plan,
+        &[("states in Redis", 0)],
+    );
 }
 
 /// The same, while the people inside are limited.

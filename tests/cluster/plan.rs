@@ -154,6 +154,11 @@ impl Fault {
         }
     }
 
+    /// Whether keys of the zone vanish by it.
+    pub(crate) fn takes_keys(self) -> bool {
+        matches!(self, Self::LoseKey { .. } | Self::HalfMove { .. })
+    }
+
     /// Whether the server can't tell the store anything while the fault lasts.
     pub(crate) fn silences(self, server: usize) -> bool {
         match self {

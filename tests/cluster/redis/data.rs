@@ -90,6 +90,22 @@ impl Data {
         Some(keys.swap_remove(at))
     }
 
+    /// The string of a key; empty where there is none.
+    pub(crate) fn text(&self, key: &str) -> &[u8] {
+        match self.entries.get(key.as_bytes()).map(|entry| &entry.value) {
+            Some(Content::Text(text)) => text,
+            _ => &[],
+        }
+    }
+
+    /// The hash of a key, if there is one.
+    pub(crate) fn hash(&self, key: &str) -> Option<&BTreeMap<Bytes, Bytes>> {
+        match &self.entries.get(key.as_bytes())?.value {
+            Content::Hash(hash) => Some(hash),
+            _ => None,
+        }
+    }
+
     /// Whether a key exists at an instant.
     pub(crate) fn has(&self, key: &[u8], unix_us: u64) -> bool {
         self.entries.get(key).is_some_and(|entry| !entry.is_expired(unix_us / 1_000))

@@ -1,0 +1,102 @@
+//! What is true of a zone's state in Redis between two scripts: the twin of `zone/invariants.rs` in the crate `admission`.
+//!
+//! The state is judged after each script of a zone that succeeded, in runs in which no key vanishes: then every sum is that of its
+//! parts, and every set is within the one that it belongs to.
+
+use std::collections::BTreeMap;
+
+use crate::redis::Data;
+
+/// The numbers of the header that are read here, by their place in FIELDS of `lua/zone.lua`.
+const FIRST: usize = 6;
+const RECORDS: usize = 8;
+const TOTAL: usize = 9;
+const LIVE: usize = 19;
+const PRESENT: usize = 20;
+const MAX_ACTIVE: usize = 47;
+const INSIDE: usize = 48;
+
+/// What is not so, if anything.
+pub(crate) fn fault(data: &Data, prefix: &str) -> Option<String> {
+    let text = |key: &str| data.text(&format!("{prefix}{key}"));
+    let header = text("z");
+    let number = |field: usize| -> u64 {
+        let bytes = header.get(field * 8..field * 8 + 8).unwrap_or(&[0; 8]);
+        bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+    };
+    if header.is_empty() {
+        return None;
+    }
+    let mut faults = Vec::new();
+    let mut is_so = |so: bool, what: String| {
+        if !so {
+            faults.push(what);
+        }
+    };
+    for spare in ["t1", "t2"] {
+        is_so(text(spare).is_empty(), format!("{spare} is left"));
+    }
+    let log = text("log");
+    let records = number(RECORDS).saturating_sub(number(FIRST));
+    is_so(log.len() as u64 == records * 12, format!("{records} records have {} bytes", log.len()));
+    if let Some(last) = log.last_chunk::<6>() {
+        let total = last.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+        is_so(total == number(TOTAL), format!("the log ends with {total}, the header has {}", number(TOTAL)));
+    }
+
+    let (mut live, mut present, mut inside) = (0, 0, 0);
+    for (field, row) in data.hash(&format!("{prefix}seg")).unwrap_or(&BTreeMap::new()) {
+        let (Ok(field), Ok(row)) = (std::str::from_utf8(field), std::str::from_utf8(row)) else { continue };
+        if let Some(segment) = field.strip_prefix('v') {
+            let (is_in, left) = (text(&format!("{segment}:in")), text(&format!("{segment}:left")));
+            inside += ones(is_in);
+            is_so(overlap(is_in, left) == 0, format!("{segment}: who left is inside"));
+            for plane in 0..4 {
+                let ages = text(&format!("{segment}:i{plane}"));
+                is_so(
+                    overlap(ages, is_in) == ones(ages),
+                    format!("{segment}: i{plane} has more than is inside"),
+                );
+            }
+        }
+        if field.parse::<u64>().is_err() {
+            continue;
+        }
+        let mut counts = row.split(' ').map(|number| number.parse::<u64>().expect("a number"));
+        let of_row = (counts.next().unwrap_or(0), counts.next().unwrap_or(0));
+        let (waits, here) = (text(&format!("{field}:live")), text(&format!("{field}:here")));
+        let of_bits = (ones(waits), ones(here));
+        is_so(of_row == of_bits, format!("segment {field} counts {of_row:?}, its bits are {of_bits:?}"));
+        is_so(
+            overlap(here, waits) == ones(here),
+            format!("segment {field}: somebody is present and does not wait"),
+        );
+        let ages: Vec<&[u8]> = (0..4).map(|plane| text(&format!("{field}:a{plane}"))).collect();
+        for plane in &ages {
+            is_so(
+                overlap(plane, waits) == ones(plane),
+                format!("segment {field}: an age of nobody who waits"),
+            );
+        }
+        let bytes = ages[1].iter().zip(ages[2]).zip(ages[3]);
+        let too_old =
+            bytes.map(|((one, two), three)| u64::from((one & two & three).count_ones())).sum::<u64>();
+        is_so(too_old == 0, format!("segment {field}: {too_old} are of age 14 or more"));
+        live += of_row.0;
+        present += of_row.1;
+    }
+    let sums = (number(LIVE), number(PRESENT));
+    is_so((live, present) == sums, format!("the header counts {sums:?}, the segments {:?}", (live, present)));
+    if number(MAX_ACTIVE) > 0 {
+        is_so(inside == number(INSIDE), format!("{inside} are inside, the header counts {}", number(INSIDE)));
+    }
+    (!faults.is_empty()).then(|| faults.join("; "))
+}
+
+fn ones(bits: &[u8]) -> u64 {
+    bits.iter().map(|byte| u64::from(byte.count_ones())).sum()
+}
+
+fn overlap(one: &[u8], other: &[u8]) -> u64 {
+    one.iter().zip(other).map(|(one, other)| u64::from((one & other).count_ones())).sum()
+}
