@@ -14,12 +14,9 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     PAGE_WORDS, PagePolls, Policy, Words,
+    policy::BLIND_MS,
     segment::{Ages, Bits, IDLE_AGE, PAGES, SEGMENT_WORDS, split},
 };
-
-/// How long nobody enters a zone whose visitors are not known, in milliseconds. Visitors who are active show themselves in that
-/// time.
-pub(crate) const BLIND_MS: u64 = 60_000;
 
 /// Visitors who are inside and have not shown themselves since the state was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

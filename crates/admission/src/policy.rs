@@ -171,6 +171,10 @@ const FULL_POLL_MS: u32 = 500;
 /// How long before the slot the front's last but one poll should come, in milliseconds.
 pub(crate) const LAST_STEP_MS: u64 = 700;
 
+/// How long nobody enters a zone whose visitors are not known, in milliseconds. Visitors who are active show themselves in that
+/// time.
+pub(crate) const BLIND_MS: u64 = 60_000;
+
 /// The grace time after two polling periods, in milliseconds.
 pub(crate) const GRACE_MS: u64 = 500;
 

@@ -8,7 +8,7 @@
 
 use std::array;
 
-use crate::{NINE_OF_TEN, Policy, inside::BLIND_MS, number};
+use crate::{NINE_OF_TEN, Policy, number, policy::BLIND_MS};
 
 /// What was seen so long ago, in seconds, counts 1/e. Longer where visits last long.
 const MEMORY_S: f64 = 180.0;
