@@ -5,7 +5,7 @@
 -- KEYS  see zone.lua; the segments of the memory
 -- ARGV  1-7 as in zone.lua, with 0 0 for epoch and rev, and the clock of the line that the server remembers; then its
 --       memory: epoch, rev, next, first segment, start, born, floor; 1 if it remembers nothing else; how many
---       people may be inside, or -1 if it does not know; the servers that it
+--       people may be inside, or -1 if it does not know; 1 if it watched the zone until it was lost; the servers that it
 --       knows of, with spaces between; all segments of which it knows tickets, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
 --       bytes per record: instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the
 --       policy as in policy.lua; then for each segment passed its live bits, its gone bits, and the bits of those gone who
@@ -17,11 +17,11 @@
 local w, log, out, policy_at = {}, nil, nil, nil
 do
   local at = 8 + tonumber(ARGV[7])
-  for i, name in ipairs({ 'epoch', 'rev', 'next', 'base', 'start', 'born', 'floor', 'last', 'inside' }) do
+  for i, name in ipairs({ 'epoch', 'rev', 'next', 'base', 'start', 'born', 'floor', 'last', 'inside', 'watched' }) do
     w[name] = tonumber(ARGV[at + i - 1])
   end
-  w.servers, w.segments, w.past = ARGV[at + 9], ARGV[at + 10], ARGV[at + 11]
-  log, out, policy_at = ARGV[at + 12], ARGV[at + 13], at + 14
+  w.servers, w.segments, w.past = ARGV[at + 10], ARGV[at + 11], ARGV[at + 12]
+  log, out, policy_at = ARGV[at + 13], ARGV[at + 14], at + 15
 end
 
 -- The clock of the line that the server remembers.
@@ -35,6 +35,7 @@ else
   create(w.epoch, policy_at, true)
   z.born, z.floor, z.start, z.next, z.base = w.born, w.floor, w.start, w.next, w.base
   begin_epoch(z.now, 0, 0)
+  begin_blind()
   blind_since = 0
   call('SET', KEYS[1], header())
 end
@@ -228,7 +229,13 @@ if taken == 1 and z.max_active > 0 and w.inside >= 0 then
   z.unseen, z.unseen_until, z.unseen_told = hidden, z.now + AGE_OUT * visit_generation_ms(), 1
 end
 
--- The servers that have to say what they remember before the presumption ends.
+-- The servers that have to say what they remember before the presumption ends. A server that did not watch the zone does not know
+-- who decided since it last looked.
+if w.watched == 1 then
+  call('HDEL', KEYS[8], UNKNOWN)
+elseif not raw or blind_since then
+  note_unknown()
+end
 local name = ARGV[6]
 for other in string.gmatch(w.servers, '%S+') do
   if other ~= name and not call('HGET', KEYS[8], other) then call('HSET', KEYS[8], other, '0 ' .. int(z.now)) end

@@ -15,7 +15,8 @@
 --       5 on     exists while this process is known to hold the state; not replicated
 --       6 t1, 7 t2  temporary, empty between calls
 --       8 srv    hash: server that makes decisions -> "epoch seen": up to which epoch it has given back what it remembers,
---                and when it last called, by the zone's clock; and then RETIRED if it stopped, see retire.lua
+--                and when it last called, by the zone's clock; and then RETIRED if it stopped, see retire.lua. And UNKNOWN, as long as
+--                there may be servers that nobody who has spoken since a loss knows of
 --       then for each segment passed: live, here, a0, a1, a2, a3, entry, lost, in
 --         live  waits          here  present
 --         a0-3  bit planes of the age: generations since the last poll
@@ -54,7 +55,7 @@ local LEAP_MS, SERVER_MS, LATE_MS = 1000, 70000, 500
 -- no ticket in common. Both are parts of SPOTS; 67,108,864 numbers are 1,024 segments.
 local AFTER_LOSS, SPOTS, SPREAD = 256 * SEGMENT, 67108864, 41474747
 local FIXED, PER_SEGMENT = 8, 9
-local RETIRED = 'retired'
+local RETIRED, UNKNOWN = 'retired', '?'
 -- How long nobody enters a zone whose visitors are not known.
 local BLIND_MS = 60000
 -- By how much the clocks of two nodes may differ. Redis deletes a key by the clock of the primary that it has then.
@@ -643,6 +644,9 @@ local function unknown_run()
   return tonumber(string.sub(string.match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12), 16)
 end
 
+-- Nobody knows which servers made decisions before a loss.
+local function note_unknown() call('HSET', KEYS[8], UNKNOWN, '0 ' .. int(z.now) .. ' ' .. RETIRED) end
+
 -- Creates a zone with the policy from ARGV[at] on. If the zone may have been there before, it begins as after a loss.
 local POLICY = { 'mode', 'n', 'subs', 'period', 'idle', 'ttl', 'failure', 'visit_idle', 'max_active' }
 
@@ -667,6 +671,7 @@ local function create(epoch, at, is_new)
   end
   z.born = z.epoch
   call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[8])
+  if not is_new then note_unknown() end
 end
 
 -- Whether a ticket of `epoch` belongs to this line, and whether a state that was lost gave out its number. Nil if the state

@@ -217,6 +217,49 @@ pub(crate) async fn tickets_that_no_server_remembers_keep_their_places(backend: 
     }
 }
 
+/// A server that nobody asked in a zone knows nothing of it, though it saw the zone begin. After a loss it alone does not say that no
+/// slot was taken, or that nobody is inside.
+pub(crate) async fn a_server_that_nobody_asked_knows_nothing_of_a_lost_state(
+    backend: &InRedis,
+    zone: &ZoneId,
+) {
+    // Uses its own Redis, because the test wipes it.
+    let servers = Servers::start(backend.servers.topology());
+    let settings = backend.settings();
+    let asked = servers.connect(&settings, Durability::Async).await;
+    let idle = servers.connect(&settings, Durability::Async).await;
+    let inside = ZoneId::parse(&format!("{zone}-inside")).expect("a name");
+    let of_slots = Policy { admit_per_minute: 30, ..policy() };
+    let zones = [(zone, of_slots, 30), (&inside, Policy { max_active: 5, ..policy() }, 5)];
+    for (zone, policy, _) in zones {
+        asked.put_zone(zone, policy).await.expect("put");
+        idle.open_zone(zone, policy).await.expect("opened");
+    }
+    for (zone, _, count) in zones {
+        let joined = asked.join(zone, count).await.expect("joins");
+        joined.verdicts.iter().for_each(|verdict| {
+            entry(verdict);
+        });
+    }
+    // What the other one knows grows old.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    drop(asked);
+    for (zone, ..) in zones {
+        servers.command(servers.holder(&format!("{{{zone}}}")), &["FLUSHALL"]);
+    }
+    for _ in 0..16 {
+        for (zone, ..) in zones {
+            let joined = idle.join(zone, 1).await.expect("joins");
+            assert_eq!(ranks(&joined.verdicts).len(), 1, "nobody enters: {joined:?}");
+            let first = claims(joined.epoch, [joined.first]);
+            let decided = idle.enter(zone, first).await.expect("decided");
+            assert_eq!(ranks(&decided.verdicts).len(), 1, "nobody enters: {decided:?}");
+            idle.beat(zone, Vec::new(), 0).await.expect("beats");
+        }
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
 /// The entries of a segment that is freed are kept as long as the longest life of its passes.
 pub(crate) async fn freed_segment_keeps_its_longest_life(backend: &InRedis, zone: &ZoneId) {
     let store = backend.open().await;

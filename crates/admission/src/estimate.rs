@@ -122,6 +122,11 @@ impl Plan {
         Self { steps, used, turnover: None }
     }
 
+    /// Whether anybody entered in the minute before it was made.
+    pub(crate) fn has_entries(&self) -> bool {
+        !self.used.is_empty()
+    }
+
     /// The same plan where people inside have to leave before others enter.
     #[must_use]
     pub(crate) fn within(self, turnover: Option<Turnover>) -> Self {

@@ -275,6 +275,12 @@ impl View {
         Some(self.behind(ahead, present_ahead, poll_in_ms, now_ms))
     }
 
+    /// Whether anybody entered in the minute before the view was made. Until that is past, what a server knows of the zone matters.
+    #[must_use]
+    pub fn has_entries(&self) -> bool {
+        self.plan.has_entries()
+    }
+
     /// Checks that the ends are in order and within the line. The pages may be newer than the totals where a store fetches them by
     /// several calls.
     ///

@@ -49,6 +49,9 @@ const HOLD_MS: u32 = 150;
 /// failover takes some seconds: the time until a primary counts as dead, an election, and the next beat.
 const OPEN_AFTER: Duration = Duration::from_secs(15);
 
+/// How long operators wait for newer figures.
+const LOOK_WITHIN: Duration = Duration::from_secs(1);
+
 /// How long after its start a server takes a zone that it does not know for lost if a token proves that there was one. The
 /// other servers write it back within a second, or when they run again.
 const TOLD_WITHIN: Duration = Duration::from_secs(60);
@@ -422,6 +425,22 @@ impl<S: Store> Gate<S> {
         if let Some(room) = room {
             room.settled().await;
         }
+    }
+
+    /// Fetches the views anew of zones that nobody asks for here, of one zone or of all, so that what operators read is of now. Takes
+    /// [`LOOK_WITHIN`] at most.
+    pub async fn look_again(&self, zone: Option<&str>) {
+        let rooms = self.rooms.load_full();
+        let of_interest = rooms.values().filter(|room| zone.is_none_or(|zone| room.zone.as_str() == zone));
+        let old: Vec<_> = of_interest.filter(|room| room.is_unwatched()).map(Arc::clone).collect();
+        old.iter().for_each(|room| room.order_renewal());
+        let all = async {
+            for room in &old {
+                room.settled().await;
+            }
+        };
+        // Otherwise the store is away or slow, and the figures are old.
+        let _ = tokio::time::timeout(LOOK_WITHIN, all).await;
     }
 
     /// Reports what was heard in all zones, and tells the store that this server stops, so that nobody is spared any more because of

@@ -138,6 +138,11 @@ impl Room {
         self.is_view_stale(&self.current.load(), Instant::now())
     }
 
+    /// Whether nobody asks for this zone here, so that the view in use is old, though the store answers.
+    pub(crate) fn is_unwatched(&self) -> bool {
+        self.is_open() && !self.is_away() && self.current.load().taken_at.elapsed() > STALE_AFTER
+    }
+
     pub(super) fn is_view_stale(&self, current: &CurrentView, now: Instant) -> bool {
         self.is_away() || (current.view.tally.waiting > 0 && now - current.taken_at > STALE_AFTER)
     }

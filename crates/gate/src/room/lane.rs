@@ -1,8 +1,8 @@
 //! A zone's lane to the store: one task that sends the calls of all holders.
 //!
 //! Calls that arrive while a call is in flight go out together as the next one. A beat goes out every second while
-//! anybody waits, while the store is away, or after the zone was used within the last second; a zone that nobody uses
-//! costs nothing. Orders come before calls, however many calls wait. Invariants: every call is answered, with the store's answer or its error; a call whose caller has gone
+//! anybody waits or is known to be inside, while the store is away, and until a minute after the last entry; a zone that nobody
+//! uses costs nothing. Orders come before calls, however many calls wait. Invariants: every call is answered, with the store's answer or its error; a call whose caller has gone
 //! is not sent; while the store is away, only beats are sent to it.
 
 use std::sync::{Arc, Weak};
@@ -155,7 +155,9 @@ async fn serve<S: Store>(
             beat_at = Instant::now() + BEAT;
             let view = &room.current().view;
             let is_empty = view.occupancy.is_none_or(|people| people.most == 0);
-            idle = !used && !room.is_stale() && view.tally.waiting == 0 && is_empty;
+            // A state that is lost within a minute of an entry is rebuilt by those who were told of it.
+            let is_quiet = view.tally.waiting == 0 && is_empty && !view.has_entries();
+            idle = !used && !room.is_stale() && is_quiet;
         }
         if room.is_away() {
             batch.refuse(&away());

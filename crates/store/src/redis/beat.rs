@@ -6,6 +6,8 @@ use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use admission::{Definition, FIELDS, FieldUsedBy, Mode, PAGE_TICKETS, PagePolls, View};
 
+use tokio::time::Instant;
+
 use super::{
     PAGE_BYTES, Redis, Result, Zone,
     call::{Answer, Refused},
@@ -116,6 +118,7 @@ impl<C: Client> Redis<C> {
             args.extend([text(u32::from(with_view)), text(told_ms)]);
             args
         };
+        let asked = Instant::now();
         let answer = match self.run(zone, &scripts::BEAT, (slice, &[]), own).await {
             Ok(answer) => answer,
             Err(Refused::Other(error)) => return Err(error),
@@ -142,7 +145,7 @@ impl<C: Client> Redis<C> {
             }
         }
         if with_view {
-            memory.servers = servers;
+            memory.list(servers, asked);
         }
         Ok((header, with_view.then_some((ends, counts))))
     }

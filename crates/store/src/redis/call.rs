@@ -124,7 +124,13 @@ impl<C: Client> Redis<C> {
         #[cfg(feature = "sabotage")]
         let script = sabotage::script(script);
         let sent = Instant::now();
-        let value = match self.client.run(script, keys, args, confirm).await {
+        let answer = self.client.run(script, keys, args, confirm).await;
+        if answer.is_err()
+            && let Some(memory) = &mut *lock(&zone.memory)
+        {
+            memory.note_call(sent, false);
+        }
+        let value = match answer {
             Ok(value) => value,
             Err(ClientError::Script(text)) => return Err(refused(&text)),
             Err(error) => return Err(StoreError::from(error).into()),
@@ -149,8 +155,9 @@ impl<C: Client> Redis<C> {
                     // Another server began a new epoch. It may lack what only this server remembers.
                     let is_new_epoch = header.epoch != memory.header.epoch;
                     if is_new_epoch {
-                        memory.keep_witness();
+                        memory.keep_witness(sent);
                     }
+                    memory.note_call(sent, true);
                     let changed = memory.take(header, past, first, &log, sent)?;
                     (!memory.witnesses.is_empty(), changed, is_new_epoch)
                 }

@@ -130,6 +130,10 @@ pub(super) struct Memory {
     pub(super) keeper: Keeper,
     /// The servers that make decisions, as the last view listed them.
     pub(super) servers: Vec<String>,
+    /// When the last call was sent that listed the servers.
+    listed: Option<Instant>,
+    /// When the first call was sent that has failed since the last answer.
+    missed: Option<Instant>,
     /// Epochs that began after the state that answered, and when their first ticket was shown.
     ahead: BTreeMap<u32, Instant>,
     /// What Redis still has to be given of states that it lost, the oldest first.
@@ -144,6 +148,9 @@ const MAX_AHEAD: usize = 64;
 
 /// By how much the clock of a line may differ from the expected one because a call was slow.
 const SLOW_MS: u64 = 5_000;
+
+/// A server that last saw the list of servers so long before the state was lost did not watch the zone. Views come once a second.
+const WATCHED: Duration = Duration::from_millis(2_500);
 
 /// After what time what was learnt is compared again if Redis did not answer, in milliseconds of the zone's clock.
 const LOOK_AGAIN_MS: u64 = 5_000;
@@ -195,6 +202,8 @@ impl Memory {
             forecast: Forecast::new(&header.policy, header.now),
             keeper: Keeper::default(),
             servers: Vec::new(),
+            listed: None,
+            missed: None,
             ahead: BTreeMap::new(),
             witnesses: VecDeque::new(),
         };
@@ -491,17 +500,29 @@ impl Memory {
         self.forecast.observe(snapshot, &self.window)
     }
 
-    /// Keeps a copy of this memory until Redis has taken it.
-    pub(super) fn keep_witness(&mut self) {
+    /// Notes that a call, sent at this instant, was answered or failed.
+    pub(super) fn note_call(&mut self, sent: Instant, answered: bool) {
+        self.missed = if answered { None } else { self.missed.or(Some(sent)) };
+    }
+
+    /// Notes the servers that a call listed.
+    pub(super) fn list(&mut self, servers: Vec<String>, sent: Instant) {
+        (self.servers, self.listed) = (servers, Some(sent));
+    }
+
+    /// Keeps a copy of this memory until Redis has taken it. `asked` is when the call was sent that showed that the state was lost.
+    pub(super) fn keep_witness(&mut self, asked: Instant) {
         let newest = (self.header.epoch, self.header.rev);
         if self.witnesses.iter().all(|kept| (kept.epoch, kept.rev) != newest) {
             self.witnesses.truncate(MAX_WITNESSES - 1);
-            self.witnesses.push_back(Arc::new(self.witness()));
+            self.witnesses.push_back(Arc::new(self.witness(asked)));
         }
     }
 
     /// What this memory can restore.
-    fn witness(&self) -> Witness {
+    fn witness(&self, asked: Instant) -> Witness {
+        let lost = self.missed.map_or(asked, |missed| missed.min(asked));
+        let watched = self.listed.is_some_and(|listed| lost.saturating_duration_since(listed) <= WATCHED);
         let last = self.header.next.div_ceil(SEGMENT).max(self.header.base + 1);
         let mut segments: BTreeMap<u64, WitnessSegment> = (self.header.base..last)
             .filter_map(|segment| {
@@ -531,7 +552,8 @@ impl Memory {
             start: self.header.start,
             born: self.header.born,
             floor: self.header.floor,
-            inside: self.header.known_inside(),
+            inside: self.header.known_inside().filter(|_| watched),
+            watched,
             clock: self.clock,
             past: self.past.clone(),
             servers: self.servers.clone(),
@@ -555,6 +577,8 @@ pub(super) struct Witness {
     pub(super) floor: u64,
     /// How many people may be inside; nothing if this server does not know.
     pub(super) inside: Option<u64>,
+    /// Whether this server watched the zone until it was lost, and so knows which servers made decisions.
+    pub(super) watched: bool,
     pub(super) clock: ClockReading,
     pub(super) past: Bytes,
     pub(super) servers: Vec<String>,

@@ -31,7 +31,7 @@ impl<C: Client> Redis<C> {
                 zone = %zone.id, epoch = memory.header.epoch, revision = memory.header.rev,
                 "the state in Redis is older than what this server has seen; it is rebuilt"
             );
-            memory.keep_witness();
+            memory.keep_witness(Instant::now());
         }
         self.give_witnesses(zone).await?;
         // An operator's last change may be lost with the state.
@@ -85,6 +85,7 @@ impl<C: Client> Redis<C> {
             args.extend([text(witness.start), text(witness.born), text(witness.floor)]);
             args.push(text(u32::from(is_last && i + 1 == count)));
             args.push(witness.inside.map_or_else(|| text(-1), text));
+            args.push(text(u32::from(witness.watched)));
             args.push(witness.servers.join(" ").into());
             args.push(names.clone().into());
             args.push(witness.past.clone());

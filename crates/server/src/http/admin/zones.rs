@@ -51,6 +51,7 @@ pub(super) async fn list(
 ) -> Result<Json<Zones>, Problem> {
     let [trend] = fields(query.as_deref(), ["trend"], Others::Refused)?;
     let trend = trend.map(|text| minutes("trend", &text)).transpose()?;
+    state.gate.look_again(None).await;
     let zones = state.editor.list().into_iter();
     let zones = zones.map(|(zone, definition)| state.zone_shape(&zone, &definition, trend)).collect();
     Ok(Json::ok(Zones { at: unix_ms(), zones }))
@@ -108,6 +109,7 @@ pub(super) async fn show(
     ZoneInPath(zone): ZoneInPath,
 ) -> Result<Json<ZoneShape>, Problem> {
     let definition = state.definition(&zone)?;
+    state.gate.look_again(Some(zone.as_str())).await;
     let reply = Json::ok(state.zone_shape(&zone, &definition, None));
     Ok(Json { etag: Some(etag(&definition)), ..reply })
 }
@@ -237,6 +239,7 @@ pub(super) async fn stats(
     let [count] = fields(query.as_deref(), ["minutes"], Others::Refused)?;
     let count = count.map_or(Ok(USUAL_MINUTES), |text| minutes("minutes", &text))?;
     state.definition(&zone)?;
+    state.gate.look_again(Some(zone.as_str())).await;
     let number = state.number_of(&zone);
     let (minutes, here) = (state.stats.minutes(number, count), state.stats.here(number));
     Ok(Json::ok(StatsShape::new(zone.to_string(), state.gate.trouble(zone.as_str()), &minutes, &here)))
@@ -282,6 +285,7 @@ async fn set(
     new: impl Fn(&Definition) -> Result<Option<Definition>, Problem>,
 ) -> Result<Json<ChangeShape>, Problem> {
     let mut now = state.definition(&zone)?;
+    state.gate.look_again(Some(zone.as_str())).await;
     for tried in 1.. {
         if !wanted.fits(&now.etag()) {
             return Err(state.problem(&zone, DefineError::Conflict(now)));
