@@ -149,7 +149,7 @@ local function sign()
       epoch, is_noted = known, silent_ms < sign_ms() and state ~= RETIRED
     elseif silent_ms > max(SERVER_MS, silence_ms()) then
       call('HDEL', KEYS[8], all[i])
-    elseif all[i] ~= UNKNOWN then
+    elseif all[i] ~= ANYBODY then
       called[#called + 1] = { all[i], silent_ms, state == RETIRED }
     end
   end

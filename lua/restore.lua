@@ -232,7 +232,7 @@ end
 -- The servers that have to say what they remember before the presumption ends. A server that did not watch the zone does not know
 -- who decided since it last looked.
 if w.watched == 1 then
-  call('HDEL', KEYS[8], UNKNOWN)
+  call('HDEL', KEYS[8], ANYBODY)
 elseif not raw or blind_since then
   note_unknown()
 end

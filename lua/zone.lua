@@ -12,10 +12,10 @@
 --                the near period; `stamped` is 1 if anybody has an entry in `entry`. And, while periods are long, marks -> "seen_all instant end instant end ...": where the
 --                approach of the front ended lately. And of each segment with people inside, v<segment> -> "generation left_rev
 --                left_until", see visits.lua
---       5 on     exists while this process is known to hold the state; not replicated
+--       5 on     exists while this process is known to hold the state; since when calls have been late, or nothing; not replicated
 --       6 t1, 7 t2  temporary, empty between calls
 --       8 srv    hash: server that makes decisions -> "epoch seen": up to which epoch it has given back what it remembers,
---                and when it last called, by the zone's clock; and then RETIRED if it stopped, see retire.lua. And UNKNOWN, as long as
+--                and when it last called, by the zone's clock; and then RETIRED if it stopped, see retire.lua. And ANYBODY, as long as
 --                there may be servers that nobody who has spoken since a loss knows of
 --       then for each segment passed: live, here, a0, a1, a2, a3, entry, lost, in
 --         live  waits          here  present
@@ -49,13 +49,13 @@ local POLL_SCALE, ON_MS = 65536, 1500
 -- The bytes of the past epochs that are remembered. A holder may live through so many losses.
 local PAST = 64 * 32
 -- How far the clock can leap, and entries leave their window by that. How long the presumption waits for a server that has
--- not called. How far beyond its bounds the clock may be.
-local LEAP_MS, SERVER_MS, LATE_MS = 1000, 70000, 500
+-- not called. How far beyond its bounds the clock may be, and for how long before it counts as set.
+local LEAP_MS, SERVER_MS, LATE_MS, SET_MS = 1000, 70000, 500, 700
 -- A line that may have had a predecessor begins at a random number from AFTER_LOSS on, and has a random epoch, so that the two have
 -- no ticket in common. Both are parts of SPOTS; 67,108,864 numbers are 1,024 segments.
 local AFTER_LOSS, SPOTS, SPREAD = 256 * SEGMENT, 67108864, 41474747
 local FIXED, PER_SEGMENT = 8, 9
-local RETIRED, UNKNOWN = 'retired', '?'
+local RETIRED, ANYBODY = 'retired', '?'
 -- How long nobody enters a zone whose visitors are not known.
 local BLIND_MS = 60000
 -- By how much the clocks of two nodes may differ. Redis deletes a key by the clock of the primary that it has then.
@@ -165,8 +165,11 @@ end
 -- count. Without bounds a long time cannot be told from a clock that was set; and if another process has the state now
 -- (`is_other`), with a clock of its own, no time has passed. The clock leaps (`is_leap`) if a long time passes that only a
 -- node without bounds shows, or that only a server knows, because calls without bounds had set the clock back.
--- A call that stood still on its way has old bounds, and cannot be told from a clock that was set. Nobody enters by it.
+-- A call that stood still on its way has old bounds, and looks as if the clock was set. Nobody enters by it, and it does not set the
+-- zone's clock back, unless calls have been late for SET_MS and none was in time: then the clock was set.
 local is_bounded, is_late, is_leap
+-- What `on` says: since when calls have been late, by the clock of Redis; nil if the last one was in time.
+local mark, late_since
 local function set_clock(is_other)
   local time = call('TIME')
   wall = time[1] * 1000 + floor(time[2] / 1000)
@@ -182,6 +185,13 @@ local function set_clock(is_other)
     now = z.now
   else
     is_leap = shown - z.now > LEAP_MS
+    is_late = late_since ~= nil
+  end
+  if is_bounded and is_late then
+    late_since = late_since or wall
+    if wall - late_since < SET_MS then return z.now end
+  elseif is_bounded then
+    late_since = nil
   end
   now = max(now, z.now)
   z.offset = wall - now
@@ -640,12 +650,14 @@ end
 
 -- The number of this process; nil if it is known to have held the state at the last call.
 local function unknown_run()
-  if call('EXISTS', KEYS[5]) == 1 then return nil end
+  mark = call('GET', KEYS[5])
+  late_since = mark and tonumber(mark) or nil
+  if mark then return nil end
   return tonumber(string.sub(string.match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12), 16)
 end
 
 -- Nobody knows which servers made decisions before a loss.
-local function note_unknown() call('HSET', KEYS[8], UNKNOWN, '0 ' .. int(z.now) .. ' ' .. RETIRED) end
+local function note_unknown() call('HSET', KEYS[8], ANYBODY, '0 ' .. int(z.now) .. ' ' .. RETIRED) end
 
 -- Creates a zone with the policy from ARGV[at] on. If the zone may have been there before, it begins as after a loss.
 local POLICY = { 'mode', 'n', 'subs', 'period', 'idle', 'ttl', 'failure', 'visit_idle', 'max_active' }
@@ -704,6 +716,15 @@ local function check_process(now, run, is_other)
   redis.set_repl(redis.REPL_ALL)
 end
 
+-- Notes since when calls have been late.
+local function note_late()
+  local now_is = late_since and int(late_since) or ''
+  if not is_bounded or now_is == (mark or '') then return end
+  redis.set_repl(redis.REPL_NONE)
+  call('SET', KEYS[5], now_is, 'PX', ON_MS)
+  redis.set_repl(redis.REPL_ALL)
+end
+
 -- The part of the state that is missing, though the rest says that it is there; nil if the state is whole. It costs two
 -- commands. Bitmaps of ages, and appointments, may be missing: nobody loses a place or enters by that.
 local function missing_log()
@@ -745,6 +766,7 @@ local function begin(refuses)
   local is_other = run and z.run ~= 0 and run ~= z.run
   local now = set_clock(is_other)
   if run then check_process(now, run, is_other) end
+  note_late()
   local from = use_segments()
   local part = missing_part(has_list)
   if part then return nil, redis.error_reply('WEIR_TORN ' .. int(z.epoch) .. ' ' .. part .. ' is missing') end

@@ -35,6 +35,9 @@ pub(crate) fn written(plan: &Plan) -> String {
     let traits =
         [(plan.persistent, "on-disk"), (plan.replicated, "replicated"), (plan.from_file, "of-a-file")];
     lines.extend(traits.into_iter().filter(|(is, _)| *is).map(|(_, name)| name.to_owned()));
+    if plan.in_turn_ms > 0 {
+        lines.push(format!("in-turn {}", plan.in_turn_ms));
+    }
     let busy = |(server, (from, to), cost_ms): &(usize, (u64, u64), f64)| {
         format!("busy {server} {from} {to} {cost_ms:?}")
     };
@@ -164,6 +167,7 @@ pub(crate) fn read(text: &str) -> List {
             "on-disk" => plan.persistent = true,
             "replicated" => plan.replicated = true,
             "of-a-file" => plan.from_file = true,
+            "in-turn" => plan.in_turn_ms = line.number(),
             "busy" => plan.busy.push((line.number(), (line.number(), line.number()), line.number())),
             "user" => plan.users.push(read_user(&mut line)),
             "at" => plan.faults.push((line.number(), read_fault(&mut line))),
@@ -246,6 +250,7 @@ fn a_plan_is_the_same_after_its_list_is_read() {
             plan().with_people_inside(),
             plan().with_keys_lost(),
             plan().with_moves(),
+            plan().with_one_asked(),
         ];
         for plan in plans {
             let list = written(&plan);

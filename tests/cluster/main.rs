@@ -146,7 +146,7 @@ const FLOORS: [(&str, u64); 8] = [
     ("places followed", 50_000),
     ("passes repeated", 7_000),
     ("tickets tried after leaving", 47),
-    ("states in Redis", 50_000),
+    ("states in Redis", 10_000),
 ];
 
 /// The same where slots and primaries move.
@@ -198,6 +198,15 @@ fn every_promise_holds_when_keys_vanish() {
         plan,
         &[("states in Redis", 0)],
     );
+}
+
+/// The same, while all users ask one server, so that the others know little.
+#[test]
+fn every_promise_holds_when_one_server_is_asked() {
+    let plan = |seed| Plan::of(seed).with_one_asked();
+    // More faults leave fewer quiet minutes.
+    let floors = [("minutes of slots", 6)];
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 60), plan, &floors);
 }
 
 /// The same, while the people inside are limited.

@@ -223,6 +223,8 @@ pub(crate) struct Plan {
     pub(crate) busy: Vec<(usize, (u64, u64), f64)>,
     /// One call in so many is sent twice, because its connection broke; 0 for none.
     pub(crate) repeats: u64,
+    /// All users ask one server, and after so many milliseconds the next one; 0 if each asks any. The others know little.
+    pub(crate) in_turn_ms: u64,
     pub(crate) ends_ms: u64,
 }
 
@@ -270,6 +272,7 @@ impl Plan {
             delay_ms: 0,
             busy: Vec::new(),
             repeats: 0,
+            in_turn_ms: 0,
             ends_ms: 0,
         }
     }
@@ -352,6 +355,7 @@ impl Plan {
             delay_ms: dice.one_of(&[1, 3, 20]),
             busy: Vec::new(),
             repeats: dice.one_of(&[0, 0, 50]),
+            in_turn_ms: 0,
             ends_ms: lasts_ms + 60_000,
         }
     }
@@ -443,6 +447,36 @@ impl Plan {
         }
         self.faults.sort_by_key(|(at_ms, _)| *at_ms);
         self
+    }
+
+    /// The same run with users who all ask one server, so that the others know little of the zone. More often than by chance, that
+    /// server ends or is cut off, and the store is emptied.
+    pub(crate) fn with_one_asked(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0x0A5C_ED00));
+        self.servers = self.servers.max(2);
+        self.server_sides = (0..self.servers).map(|server| server % 2).collect();
+        self.in_turn_ms = dice.between(20_000, 90_000);
+        for _ in 0..dice.one_of(&[1, 1, 2]) {
+            let at_ms = dice.between(5_000, self.ends_ms - 100_000);
+            let server = self.asked_at(at_ms).unwrap_or(0);
+            let for_ms = dice.between(100, 10_000);
+            let fault = dice.one_of(&[
+                None,
+                Some(Fault::KillServer { server, for_ms }),
+                Some(Fault::StopServer { server, for_ms }),
+                Some(Fault::Cut { cut: Cut::Server(server), for_ms }),
+            ]);
+            self.faults.extend(fault.map(|fault| (at_ms, fault)));
+            self.faults.push((at_ms + dice.between(0, 500), Fault::Flush));
+        }
+        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
+        self
+    }
+
+    /// The server that all users ask at an instant, if they ask one.
+    pub(crate) fn asked_at(&self, now_ms: u64) -> Option<usize> {
+        let turn = now_ms.checked_div(self.in_turn_ms)?;
+        usize::try_from(turn).ok().map(|turn| turn % self.servers)
     }
 
     /// The same run with a limit of the people inside, who stay for a while and are active at most every ten seconds.

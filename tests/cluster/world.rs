@@ -334,7 +334,17 @@ impl World {
             .filter(|(i, server)| server.is_some() && (!cut || self.plan.server_sides[*i] == user.side))
             .filter_map(|(_, server)| server.clone())
             .collect();
-        if found.is_empty() { None } else { Some(Rc::clone(&found[random.below(found.len())])) }
+        let any = |random: &mut Random| Rc::clone(&found[random.below(found.len())]);
+        match self.plan.asked_at(self.now()) {
+            _ if found.is_empty() => None,
+            None => Some(any(random)),
+            Some(first) => {
+                let in_turn = (first..servers.len()).chain(0..first);
+                let reached =
+                    |at: usize| servers[at].as_ref().filter(|of| found.iter().any(|one| Rc::ptr_eq(one, of)));
+                in_turn.into_iter().find_map(reached).cloned()
+            }
+        }
     }
 
     fn ticket(&self, token: &Token) -> Option<Ticket> {
