@@ -205,7 +205,7 @@ fn every_promise_holds_when_keys_vanish() {
 fn every_promise_holds_when_one_server_is_asked() {
     let plan = |seed| Plan::of(seed).with_one_asked();
     // More faults leave fewer quiet minutes.
-    let floors = [("minutes of slots", 6)];
+    let floors = [("minutes of slots", 3)];
     explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 60), plan, &floors);
 }
 
