@@ -427,8 +427,8 @@ impl<S: Store> Gate<S> {
         }
     }
 
-    /// Fetches the views anew of zones that nobody asks for here, of one zone or of all, so that what operators read is of now. Takes
-    /// [`LOOK_WITHIN`] at most.
+    /// Fetches the views anew of zones that nobody asks for here, of one zone or of all, so that what operators read is of now. Takes a
+    /// second at most.
     pub async fn look_again(&self, zone: Option<&str>) {
         let rooms = self.rooms.load_full();
         let of_interest = rooms.values().filter(|room| zone.is_none_or(|zone| room.zone.as_str() == zone));
