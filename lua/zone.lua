@@ -650,7 +650,9 @@ end
 
 -- The number of this process; nil if it is known to have held the state at the last call.
 local function unknown_run()
-  mark = call('GET', KEYS[5])
+  mark = redis.pcall('GET', KEYS[5])
+  -- A value of another type says nothing, and is replaced.
+  if type(mark) == 'table' then mark = false end
   late_since = mark and tonumber(mark) or nil
   if mark then return nil end
   return tonumber(string.sub(string.match(call('INFO', 'server'), 'run_id:(%x+)'), 1, 12), 16)
