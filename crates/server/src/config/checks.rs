@@ -119,11 +119,8 @@ impl Settings {
         texts.iter().map(host).collect()
     }
 
-    fn path(&self, name: &str) -> Result<Option<PathBuf>, ConfigFault> {
-        match self.text(name) {
-            Some(("", origin)) => Err(origin.fault("is empty; name a path")),
-            other => Ok(other.map(|(text, _)| PathBuf::from(text))),
-        }
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        self.text(name).map(|(text, _)| PathBuf::from(text))
     }
 
     fn word<T: Default, const N: usize>(
@@ -149,16 +146,11 @@ impl Settings {
             }
             None => cells,
         };
-        for name in ["redis.user", "redis.password", "redis.sentinel_user"] {
-            if let Some(("", origin)) = self.text(name) {
-                return Err(origin.fault("is empty; set it, or take it away"));
-            }
-        }
         let password = self.text("redis.password");
         if let (Some((_, origin)), Some(_)) = (password, self.text("redis.password_file")) {
             return Err(origin.fault("redis.password_file is set, too; remove one of the two"));
         }
-        let sentinel_password_file = self.path("redis.sentinel_password_file")?;
+        let sentinel_password_file = self.path("redis.sentinel_password_file");
         for name in ["redis.sentinel_user", "redis.sentinel_password_file"] {
             let Some((_, origin)) = self.text(name) else { continue };
             if sentinel_password_file.is_none() {
@@ -189,10 +181,10 @@ impl Settings {
             library,
             user: self.text("redis.user").map(|(text, _)| text.to_owned()),
             password: password.map(|(text, _)| Secret::new(text.to_owned())),
-            password_file: self.path("redis.password_file")?,
+            password_file: self.path("redis.password_file"),
             sentinel_user: self.text("redis.sentinel_user").map(|(text, _)| text.to_owned()),
             sentinel_password_file,
-            ca_file: self.path("redis.ca_file")?,
+            ca_file: self.path("redis.ca_file"),
             identity: self.pair(["redis.certificate_file", "redis.key_file"])?,
             durability,
             max_in_flight: self
@@ -206,7 +198,7 @@ impl Settings {
 
     /// The files of a certificate and of its key.
     fn pair(&self, both: [&str; 2]) -> Result<Option<TlsSettings>, ConfigFault> {
-        match (self.path(both[0])?, self.path(both[1])?) {
+        match (self.path(both[0]), self.path(both[1])) {
             (Some(certificate), Some(key)) => Ok(Some(TlsSettings { certificate, key })),
             (None, None) => Ok(None),
             (given, _) => {
@@ -329,7 +321,7 @@ impl Settings {
             store,
             fanout,
             open_after: self.seconds("open_after_s"),
-            data_dir: self.path("data_dir")?.expect("it has a default"),
+            data_dir: self.path("data_dir").expect("it has a default"),
             backlog: self.number_or_default("backlog"),
             max_connections: usize::try_from(max_connections).unwrap_or(usize::MAX),
             max_connections_per_client: per_client("max_connections_per_client"),
@@ -349,22 +341,22 @@ impl Settings {
                 ipv6_prefix: u8::try_from(self.number_or_default("limit.ipv6_prefix")).unwrap_or(u8::MAX),
             },
             cors_origins,
-            wait: WaitSettings { templates_dir: self.path("wait.templates_dir")?, targets },
+            wait: WaitSettings { templates_dir: self.path("wait.templates_dir"), targets },
             routes: Routes::new(routes),
             pass: PassSettings {
                 algorithm,
                 audience: self.text_or_default("pass.audience").0.to_owned(),
                 issuer: self.text("pass.issuer").map(|(text, _)| text.to_owned()),
-                key_file: self.path("pass.key_file")?,
-                next_key_file: self.path("pass.next_key_file")?,
-                previous_key_file: self.path("pass.previous_key_file")?,
+                key_file: self.path("pass.key_file"),
+                next_key_file: self.path("pass.next_key_file"),
+                previous_key_file: self.path("pass.previous_key_file"),
             },
             seal: SealSettings {
-                key_file: self.path("seal.key_file")?,
-                next_key_file: self.path("seal.next_key_file")?,
-                previous_key_file: self.path("seal.previous_key_file")?,
+                key_file: self.path("seal.key_file"),
+                next_key_file: self.path("seal.next_key_file"),
+                previous_key_file: self.path("seal.previous_key_file"),
             },
-            audit: self.path("audit.dir")?.map(|dir| audit::Settings {
+            audit: self.path("audit.dir").map(|dir| audit::Settings {
                 dir,
                 file_bytes: u64::from(self.number_or_default("audit.file_mb")) * 1_000_000,
             }),

@@ -187,7 +187,7 @@ fn setting(
         return Err(origin.fault(unknown(field, SETTINGS.iter().map(|s| s.name).chain(TABLES))));
     };
     let value = match (setting.kind, value.get_ref()) {
-        (Kind::Text | Kind::Secret, DeValue::String(text)) => Value::Text(text.to_string()),
+        (Kind::Text | Kind::Secret, DeValue::String(text)) => Value::of_text(text, &origin)?,
         (Kind::List, DeValue::Array(items)) => {
             let text = |item: &Spanned<DeValue<'_>>| item.get_ref().as_str().map(str::to_owned);
             let texts: Option<_> = items.iter().map(text).collect();

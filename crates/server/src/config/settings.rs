@@ -126,15 +126,21 @@ impl fmt::Debug for SettingValue {
     }
 }
 
+impl Value {
+    /// A text. Deployments that fill in variables leave them empty by mistake. No text may be empty, a password least of all.
+    pub(super) fn of_text(text: &str, origin: &Origin) -> Result<Self, ConfigFault> {
+        if text.is_empty() {
+            return Err(origin.fault("is empty; set it, or take it away"));
+        }
+        Ok(Self::Text(text.to_owned()))
+    }
+}
+
 impl Setting {
     /// Reads a value from the text of a flag or variable.
     pub(super) fn read(&self, text: &str, origin: Origin) -> Result<SettingValue, ConfigFault> {
         let value = match self.kind {
-            // Deployments that fill in variables leave them empty by mistake. No text may be empty, a password least of all.
-            Kind::Text | Kind::Secret if text.is_empty() => {
-                return Err(origin.fault("is empty; set it, or take it away"));
-            }
-            Kind::Text | Kind::Secret => Value::Text(text.to_owned()),
+            Kind::Text | Kind::Secret => Value::of_text(text, &origin)?,
             Kind::List => Value::List(
                 text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect(),
             ),

@@ -364,6 +364,8 @@ fn a_certificate_has_two_files_and_may_be_replaced() {
         ("[tls]\ncertificate = \"a\"\n", "w.toml:2: tls.certificate: tls.key is not set"),
         ("[tls]\nkey = \"k\"\n", "w.toml:2: tls.key: tls.certificate is not set"),
         ("[tls]\nkey = \"\"\n", "w.toml:2: tls.key: is empty"),
+        ("\nlog = \"\"\n", "w.toml:2: log: is empty; set it, or take it away"),
+        ("[pass]\naudience = \"\"\n", "w.toml:2: pass.audience: is empty"),
         ("[tls]\ncert = \"a\"\n", "w.toml:2: tls.cert: there is no such field"),
     ] {
         let fault = refused(&format!("{text}{ZONE}"));
