@@ -179,6 +179,8 @@ local function set_clock(is_other)
   local now = shown
   if is_bounded then
     is_late = shown > hi + LATE_MS and hi > lo and not is_other
+    late_since = is_late and (late_since or wall) or nil
+    if is_late and wall - late_since < SET_MS then return z.now end
     is_leap = lo - max(shown, z.now) > LEAP_MS and hi > lo and not is_other
     now = max(min(shown, hi), lo)
   elseif is_other then
@@ -186,12 +188,6 @@ local function set_clock(is_other)
   else
     is_leap = shown - z.now > LEAP_MS
     is_late = late_since ~= nil
-  end
-  if is_bounded and is_late then
-    late_since = late_since or wall
-    if wall - late_since < SET_MS then return z.now end
-  elseif is_bounded then
-    late_since = nil
   end
   now = max(now, z.now)
   z.offset = wall - now

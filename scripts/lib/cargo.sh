@@ -18,12 +18,12 @@ check_lints() { cargo clippy --workspace --all-targets --features weir-tests/sab
 # about that.
 check_scripts() {
     local name parts
+    local lint=(luacheck --quiet --std lua51 --globals redis KEYS ARGV struct --no-max-comment-line-length --max-line-length 130)
     # shellcheck disable=SC2086 # the parts are several files
     while read -r name parts; do
-        (cd lua && cat $parts) | luacheck --quiet --std lua51 --globals redis KEYS ARGV struct --no-max-comment-line-length --max-line-length 130 \
-            --ignore 211 231 311 --filename "$name" -
+        (cd lua && cat $parts) | "${lint[@]}" --ignore 211 231 311 --filename "$name" -
     done < <(sed -n 's/^    [A-Z]*, "\([a-z]*\)", \(".*"\)$/\1 \2/p' crates/store/src/redis/scripts.rs | tr -d '",')
-    luacheck --quiet --std lua51 --globals redis KEYS ARGV struct --no-max-comment-line-length --max-line-length 130 lua/limit.lua
+    "${lint[@]}" lua/limit.lua
 }
 
 check_documentation() {

@@ -193,6 +193,12 @@ impl Cluster {
         self.nodes[node].up && self.nodes[node].frozen_until <= now
     }
 
+    /// What a node's clock shows, in microseconds since 1970.
+    fn unix_us(&self, node: usize, now: u64) -> u64 {
+        let unix_ms = START_UNIX_MS + i64::try_from(now).expect("short") + self.nodes[node].clock_ms;
+        u64::try_from(unix_ms).expect("after 1970") * 1_000
+    }
+
     /// The data of a node.
     pub(crate) fn data(&self, node: usize) -> &Data {
         &self.nodes[node].data
@@ -229,9 +235,8 @@ impl Cluster {
                 && self.nodes[other].history == self.nodes[node].history
         });
         let replicas = u32::try_from(replicas.count()).expect("few");
+        let unix_us = self.unix_us(node, now);
         let at = &mut self.nodes[node];
-        let unix_ms = START_UNIX_MS + i64::try_from(now).expect("short") + at.clock_ms;
-        let unix_us = u64::try_from(unix_ms).expect("after 1970") * 1_000;
         let process = Process { unix_us, run_id: &at.run_id, replicas, is_primary };
         let (result, effects) = Interpreter::with(|lua| lua.run(&mut at.data, script, keys, args, &process));
         if !is_primary {
@@ -444,9 +449,8 @@ impl Cluster {
     fn replicate(&mut self, node: usize, now: u64) {
         let lag_ms = self.lag_ms;
         let persistent = self.persistent;
+        let unix_us = self.unix_us(node, now);
         let at = &mut self.nodes[node];
-        let unix_ms = START_UNIX_MS + i64::try_from(now).expect("short") + at.clock_ms;
-        let unix_us = u64::try_from(unix_ms).expect("after 1970") * 1_000;
         let history = &self.histories[usize::try_from(at.history).expect("few")];
         while let Some((made, effect)) = history.get(at.offset)
             && made + lag_ms <= now

@@ -8,6 +8,8 @@ mod against_redis;
 mod auditor;
 mod client;
 mod cluster;
+#[path = "../support/header.rs"]
+mod header;
 mod inside;
 #[path = "../support/judged.rs"]
 mod judged;

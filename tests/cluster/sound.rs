@@ -5,28 +5,17 @@
 
 use std::collections::BTreeMap;
 
-use crate::redis::Data;
-
-/// The numbers of the header that are read here, by their place in FIELDS of `lua/zone.lua`.
-const FIRST: usize = 6;
-const RECORDS: usize = 8;
-const TOTAL: usize = 9;
-const LIVE: usize = 19;
-const PRESENT: usize = 20;
-const MAX_ACTIVE: usize = 47;
-const INSIDE: usize = 48;
+use crate::{header, redis::Data};
 
 /// What is not so, if anything.
 pub(crate) fn fault(data: &Data, prefix: &str) -> Option<String> {
     let text = |key: &str| data.text(&format!("{prefix}{key}"));
     let header = text("z");
-    let number = |field: usize| -> u64 {
-        let bytes = header.get(field * 8..field * 8 + 8).unwrap_or(&[0; 8]);
-        bytes.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
-    };
     if header.is_empty() {
         return None;
     }
+    let numbers = header::numbers(header);
+    let number = |name: &str| numbers.get(name).map_or(0, |number| number.cast_unsigned());
     let mut faults = Vec::new();
     let mut is_so = |so: bool, what: String| {
         if !so {
@@ -37,11 +26,14 @@ pub(crate) fn fault(data: &Data, prefix: &str) -> Option<String> {
         is_so(text(spare).is_empty(), format!("{spare} is left"));
     }
     let log = text("log");
-    let records = number(RECORDS).saturating_sub(number(FIRST));
+    let records = number("records").saturating_sub(number("first"));
     is_so(log.len() as u64 == records * 12, format!("{records} records have {} bytes", log.len()));
     if let Some(last) = log.last_chunk::<6>() {
         let total = last.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-        is_so(total == number(TOTAL), format!("the log ends with {total}, the header has {}", number(TOTAL)));
+        is_so(
+            total == number("total"),
+            format!("the log ends with {total}, the header has {}", number("total")),
+        );
     }
 
     let (mut live, mut present, mut inside) = (0, 0, 0);
@@ -85,10 +77,13 @@ pub(crate) fn fault(data: &Data, prefix: &str) -> Option<String> {
         live += of_row.0;
         present += of_row.1;
     }
-    let sums = (number(LIVE), number(PRESENT));
+    let sums = (number("live"), number("present"));
     is_so((live, present) == sums, format!("the header counts {sums:?}, the segments {:?}", (live, present)));
-    if number(MAX_ACTIVE) > 0 {
-        is_so(inside == number(INSIDE), format!("{inside} are inside, the header counts {}", number(INSIDE)));
+    if number("max_active") > 0 {
+        is_so(
+            inside == number("inside"),
+            format!("{inside} are inside, the header counts {}", number("inside")),
+        );
     }
     (!faults.is_empty()).then(|| faults.join("; "))
 }

@@ -5,17 +5,7 @@ use std::collections::BTreeMap;
 use admission::{Dump, DumpInside, DumpSegment, DumpTicket, DumpVisit, Told, Unseen};
 use store::redis::client::Value;
 
-use crate::plain::Connection;
-
-/// The numbers of the header, by their index in `FIELDS` of `lua/zone.lua`.
-fn header(zone: &str, connection: &Connection) -> BTreeMap<String, i64> {
-    let text = include_str!("../../lua/zone.lua");
-    let fields = text.split_once("FIELDS = {").expect("there").1.split_once('}').expect("ends").0;
-    let names = fields.split(',').map(|name| name.trim().trim_matches('\'').to_owned());
-    let bytes = string(connection, &format!("weir:v1:{{{zone}}}:z"));
-    let numbers = bytes.chunks_exact(8).map(|number| i64::from_be_bytes(number.try_into().expect("8 bytes")));
-    names.filter(|name| !name.is_empty()).zip(numbers).collect()
-}
+use crate::{header, plain::Connection};
 
 fn string(connection: &Connection, key: &str) -> Vec<u8> {
     match connection.command(&[b"GET", key.as_bytes()]).expect("a string") {
@@ -48,7 +38,7 @@ fn number<T: TryFrom<i64>>(number: i64) -> T {
 
 /// The state of `zone`, without the entries that can be repeated.
 pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
-    let z = header(zone, connection);
+    let z = header::numbers(&string(connection, &format!("weir:v1:{{{zone}}}:z")));
     let get = |name: &str| number::<u64>(*z.get(name).unwrap_or_else(|| panic!("no {name} in the header")));
     let key = |name: &str| format!("weir:v1:{{{zone}}}:{name}");
     let rows = list(connection, &[b"HGETALL", key("seg").as_bytes()]);
@@ -129,7 +119,7 @@ pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
 }
 
 /// The people inside, from the rows of segments, the header, and the bitmaps.
-fn inside(rows: &[String], z: &BTreeMap<String, i64>, bits: impl Fn(&str) -> Vec<u8>) -> DumpInside {
+fn inside(rows: &[String], z: &BTreeMap<&str, i64>, bits: impl Fn(&str) -> Vec<u8>) -> DumpInside {
     // The header of a zone that does not count them lacks these.
     let get = |name: &str| number::<u64>(z.get(name).copied().unwrap_or(0));
     let (count, until_ms) = (get("unseen"), get("unseen_until"));

@@ -132,7 +132,6 @@ impl Forecast {
             tally,
             occupancy: snapshot.occupancy,
         };
-        #[cfg(debug_assertions)]
         view.check();
         view
     }

@@ -288,7 +288,6 @@ impl Inside {
     }
 
     /// Checks the module's invariants.
-    #[cfg(debug_assertions)]
     pub(crate) fn check(&self) {
         assert_eq!(
             self.parts.values().map(|part| part.count()).sum::<u64>(),

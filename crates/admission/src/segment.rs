@@ -93,7 +93,6 @@ impl Ages {
     }
 
     /// Checks that only these tickets have an age, and none one at which it is evicted.
-    #[cfg(debug_assertions)]
     pub(crate) fn check(&self, word: usize, have: u64) {
         let [one, two, four, eight] = self.planes.each_ref().map(|plane| plane[word]);
         assert_eq!((one | two | four | eight) & !have, 0, "a ticket of which nothing is kept has no age");
@@ -201,7 +200,6 @@ impl Segment {
     }
 
     /// Checks the module's invariants.
-    #[cfg(debug_assertions)]
     pub(crate) fn check(&self) {
         let (mut live, mut present) = (0, 0);
         for word in 0..SEGMENT_WORDS {

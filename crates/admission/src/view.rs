@@ -286,11 +286,13 @@ impl View {
     ///
     /// # Panics
     /// They are not.
-    #[cfg(debug_assertions)]
     pub(crate) fn check(&self) {
-        assert!(self.base <= self.next && self.front_end <= self.next, "the front is a part of the line");
-        assert!(self.approach_end >= self.front_end, "who is in the front has approached it");
-        assert!(self.tally.present <= self.tally.waiting, "whoever is present waits");
+        debug_assert!(
+            self.base <= self.next && self.front_end <= self.next,
+            "the front is a part of the line"
+        );
+        debug_assert!(self.approach_end >= self.front_end, "who is in the front has approached it");
+        debug_assert!(self.tally.present <= self.tally.waiting, "whoever is present waits");
     }
 
     /// Whether a ticket approaches the front or belongs to it. If the whole line does, then newcomers do so, too.

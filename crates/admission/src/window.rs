@@ -99,7 +99,6 @@ impl Window {
     }
 
     /// Checks that the sums are those of the log, and that the log has what counts at `now_ms` and nothing else.
-    #[cfg(debug_assertions)]
     pub(crate) fn check(&self, now_ms: u64) {
         // As many as tests have that look at each of them; a long log is looked at where it is cut.
         const MOST: usize = 256;

@@ -21,7 +21,6 @@
 
 mod dump;
 mod durable;
-#[cfg(debug_assertions)]
 mod invariants;
 mod leave;
 mod line;
@@ -248,7 +247,6 @@ impl Zone {
             let back_ms = self.now_ms + 2 * u64::from(told_ms) + SPARE_MS;
             self.spare_until_ms = self.spare_until_ms.max(back_ms);
         }
-        #[cfg(debug_assertions)]
         self.check();
     }
 
@@ -290,7 +288,6 @@ impl Zone {
         // Who comes into the front gets an appointment by the period that the approach told.
         let approach_end = self.move_approach(front_end);
         self.move_front(front_end);
-        #[cfg(debug_assertions)]
         self.check();
         self.snapshot(front_end, approach_end)
     }
@@ -304,7 +301,6 @@ impl Zone {
         self.advance(now.ms);
         let spares = self.now_ms < self.spare_until_ms;
         self.inside.report(seen, &self.policy, self.now_ms, spares);
-        #[cfg(debug_assertions)]
         self.check();
         self.inside.left()
     }
@@ -434,7 +430,6 @@ impl Zone {
                 pages.extend(SnapshotPage::spread(&segment.gone, segment.issued, segment.present));
             }
         }
-        #[cfg(debug_assertions)]
         self.check_pages(&pages);
         Snapshot {
             now_ms: self.now_ms,

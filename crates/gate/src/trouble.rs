@@ -1,6 +1,7 @@
 //! Why a zone's store is away, in one word and in the store's own words.
 //!
-//! Log, metric, `/readyz`, the admin API, the console and the doctor all read this one record. Invariant: the kinds are few, so that each can be a label of a metric.
+//! Log, metric, `/readyz`, the admin API, the console and the doctor all read this one record. Invariant: the kinds are few, so that
+//! each can be a label of a metric.
 
 use std::{
     fmt,

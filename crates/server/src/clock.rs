@@ -2,10 +2,26 @@
 
 use std::time::SystemTime;
 
+use jiff::Timestamp;
+use tokio::time::Instant;
+
 /// Milliseconds since 1970.
 #[expect(clippy::disallowed_methods, reason = "people read these instants, so they are the wall clock's")]
 #[must_use]
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// An instant of this process in milliseconds since 1970.
+#[must_use]
+pub fn unix_ms_of(at: Instant) -> u64 {
+    unix_ms().saturating_sub(u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Milliseconds since 1970 as a date and a time in UTC; `-` for no instant, or one that is none.
+#[must_use]
+pub fn in_utc(unix_ms: Option<i64>) -> String {
+    let at = unix_ms.and_then(|ms| Timestamp::from_millisecond(ms).ok());
+    at.map_or_else(|| "-".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
 }

@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 
-use super::{Cluster, START_UNIX_MS, Served};
+use super::{Cluster, Served};
 use crate::redis::{Data, Effect};
 
 /// Where the zone's slot is half moved.
@@ -23,11 +23,6 @@ pub(super) struct HalfMoved {
 const TRY_AGAIN: &str = "TRYAGAIN Multiple keys request during rehashing of slot";
 
 impl Cluster {
-    fn unix_us(&self, node: usize, now: u64) -> u64 {
-        let unix_ms = START_UNIX_MS + i64::try_from(now).expect("short") + self.nodes[node].clock_ms;
-        u64::try_from(unix_ms).expect("after 1970") * 1_000
-    }
-
     /// Notes what a primary changed, for its disk and its replicas.
     pub(super) fn spread(&mut self, node: usize, now: u64, effects: Vec<Effect>) {
         let at = &mut self.nodes[node];

@@ -54,7 +54,6 @@ impl Zone {
     pub fn leave(&mut self, leavers: &[Leaver], now: Now) -> Vec<Departure> {
         self.advance(now.ms);
         let departures = leavers.iter().map(|leaver| self.leave_one(leaver)).collect();
-        #[cfg(debug_assertions)]
         self.check();
         departures
     }

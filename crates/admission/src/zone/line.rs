@@ -32,7 +32,6 @@ impl Zone {
             Mode::Hold | Mode::Closed => 0,
         };
         let free = free.min(count);
-        #[cfg(debug_assertions)]
         self.check_slots(free, false);
         let entry = self.entry_at(now);
         let mut verdicts = Vec::with_capacity(count as usize);
@@ -53,7 +52,6 @@ impl Zone {
         }
         verdicts.extend(self.positions(&standing).into_iter().map(Verdict::Waiting));
         self.tally.joined += u64::from(count);
-        #[cfg(debug_assertions)]
         self.check();
         Joined { epoch: self.epoch, first, at_ms: self.now_ms, verdicts }
     }
@@ -119,7 +117,6 @@ impl Zone {
         let seqs = standing.iter().map(|standing| standing.seq);
         decided.extend(seqs.zip(self.positions(&standing).into_iter().map(Verdict::Waiting)));
         decided.sort_unstable_by_key(|&(seq, _)| seq);
-        #[cfg(debug_assertions)]
         self.check();
         let verdict = |claim: &Claim| match decided.binary_search_by_key(&claim.seq, |&(seq, _)| seq) {
             Ok(i) if claim.epoch == self.epoch => decided[i].1,
@@ -148,7 +145,6 @@ impl Zone {
                 standing.push(Standing { seq, ahead: live - count, present_ahead: present - count });
             }
         }
-        #[cfg(debug_assertions)]
         self.check_slots(u32::try_from(entered.len()).unwrap_or(u32::MAX), true);
         for &seq in &entered {
             if let Some((segment, ticket)) = self.find(seq) {

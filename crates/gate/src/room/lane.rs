@@ -2,8 +2,10 @@
 //!
 //! Calls that arrive while a call is in flight go out together as the next one. A beat goes out every second while
 //! anybody waits or is known to be inside, while the store is away, and until a minute after the last entry; a zone that nobody
-//! uses costs nothing. Orders come before calls, however many calls wait. Invariants: every call is answered, with the store's answer or its error; a call whose caller has gone
-//! is not sent; while the store is away, only beats are sent to it.
+//! uses costs nothing. Orders come before calls, however many calls wait.
+//!
+//! Invariants: every call is answered, with the store's answer or its error; a call whose caller has gone is not sent; while the
+//! store is away, only beats are sent to it.
 
 use std::sync::{Arc, Weak};
 
@@ -64,8 +66,8 @@ fn refuse<T>(answers: impl Iterator<Item = Answer<T>>, error: &StoreError) {
     }
 }
 
-/// Runs until the room is gone or the server stops. A lane that panics begins again: its zone counts as away until the next beat, and nobody loses
-/// anything but an answer.
+/// Runs until the room is gone or the server stops. A lane that panics begins again: its zone counts as away until the next beat,
+/// and nobody loses anything but an answer.
 pub(super) async fn run<S: Store>(
     store: Arc<S>,
     room: Weak<Room>,

@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 use serde_json::{Map, Value};
 
+use crate::clock::in_utc;
 pub(super) use routes::{explanation, routes, routes_change};
 
 /// The style of the output.
@@ -309,8 +310,7 @@ fn text(value: &Value) -> String {
 
 /// An instant in milliseconds since 1970, in UTC.
 fn instant(value: &Value) -> String {
-    let at = value.as_i64().and_then(|at_ms| Timestamp::from_millisecond(at_ms).ok());
-    at.map_or_else(|| "-".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
+    in_utc(value.as_i64())
 }
 
 /// A wait in seconds as text; "held" if there is none.

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use store::redis::servers::{Heard, SILENCE};
 
 use super::About;
-use crate::clock::unix_ms;
+use crate::clock::unix_ms_of;
 
 /// The most zones that a registration names.
 const MAX_ZONES: usize = 4;
@@ -45,8 +45,7 @@ impl AllAway {
     pub fn of(troubles: &[(ZoneId, Trouble)]) -> Self {
         let one = |(zone, Trouble { kind, why, since }): &(ZoneId, Trouble)| ZoneAway {
             zone: zone.to_string(),
-            since_ms: unix_ms()
-                .saturating_sub(u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)),
+            since_ms: unix_ms_of(*since),
             cause: kind.name().to_owned(),
             why: why[..why.floor_char_boundary(MAX_WHY)].to_owned(),
         };

@@ -5,7 +5,6 @@
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use admission::{Definition, FIELDS, FieldUsedBy, Mode, PAGE_TICKETS, PagePolls, View};
-
 use tokio::time::Instant;
 
 use super::{

@@ -129,7 +129,7 @@ pub(super) struct Memory {
     /// What Redis has of what was learnt.
     pub(super) keeper: Keeper,
     /// The servers that make decisions, as the last view listed them.
-    pub(super) servers: Vec<String>,
+    servers: Vec<String>,
     /// When the last call was sent that listed the servers.
     listed: Option<Instant>,
     /// When the first call was sent that has failed since the last answer.

@@ -6,11 +6,13 @@
 use std::collections::BTreeMap;
 
 use gate::TroubleKind;
-use jiff::Timestamp;
 use store::redis::servers::Heard;
 
 use super::report::Report;
-use crate::servers::{ZoneAway, away};
+use crate::{
+    clock::in_utc,
+    servers::{ZoneAway, away},
+};
 
 const WHY: &str = "while its store is away, nobody joins or enters this zone at that server";
 
@@ -31,9 +33,7 @@ pub(super) fn check(heard: Vec<Heard>, report: &mut Report) {
     for (server, all) in away {
         let place = format!("server {server}");
         for ZoneAway { zone, since_ms, cause, why } in all.zones {
-            let since = i64::try_from(since_ms).ok().and_then(|ms| Timestamp::from_millisecond(ms).ok());
-            let since =
-                since.map_or_else(|| "-".to_owned(), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string());
+            let since = in_utc(i64::try_from(since_ms).ok());
             let advice = TroubleKind::named(&cause)
                 .map_or("see the text, and the log of that server", TroubleKind::advice);
             let found = format!("says: zone {zone} is away since {since} UTC: {cause}: {why}");

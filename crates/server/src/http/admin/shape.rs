@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 
 use policy::{PolicyShape, SomeOfPolicy};
 
-use crate::{clock::unix_ms, stats, told_waits::ToldWaits};
+use crate::{clock::unix_ms_of, stats, told_waits::ToldWaits};
 
 /// Texts for the people who wait, by language.
 #[derive(Serialize, ToSchema)]
@@ -57,13 +57,7 @@ pub(in crate::http) struct AwayShape {
 
 impl From<Trouble> for AwayShape {
     fn from(Trouble { kind, why, since }: Trouble) -> Self {
-        let ago_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        Self {
-            since: unix_ms().saturating_sub(ago_ms),
-            cause: kind.name(),
-            why: why.to_string(),
-            advice: kind.advice(),
-        }
+        Self { since: unix_ms_of(since), cause: kind.name(), why: why.to_string(), advice: kind.advice() }
     }
 }
 
