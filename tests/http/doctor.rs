@@ -132,6 +132,12 @@ pub(crate) fn dangers_of_servers_are_found() {
     }
     report.has_no_problem("clocks");
     report.has_no_problem("may not");
+    report.has_no_problem("of maxmemory");
+    alone.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    about(&alone.url()).has_problem("% of maxmemory is used");
+    alone.command(&["CONFIG", "SET", "maxmemory", "10gb"]);
+    assert!(about(&alone.url()).found("ok").contains(&"0 % of maxmemory is used"));
+    alone.command(&["CONFIG", "SET", "maxmemory", "0"]);
     alone.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
     about(&alone.url()).has_problem("min-replicas-to-write is 1, and 0 in sync");
 

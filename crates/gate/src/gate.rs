@@ -449,12 +449,14 @@ impl<S: Store> Gate<S> {
         let rooms = self.rooms.load_full();
         let retiring: Vec<_> = rooms.values().map(|room| room.order_retirement()).collect();
         let all = async {
+            let mut all_told = true;
             for retired in retiring {
                 // A lane that ended says nothing.
-                let _ = retired.await;
+                all_told &= retired.await.unwrap_or(true);
             }
+            all_told
         };
-        if tokio::time::timeout(within, all).await.is_err() {
+        if !matches!(tokio::time::timeout(within, all).await, Ok(true)) {
             tracing::warn!(
                 "the store did not answer while this server stopped; people who fall silent keep their places for up to two idle times \
                  more, because this server may have heard them"

@@ -72,6 +72,8 @@ kinds! {
     SlotMoving, "slot_moving", "finish the move of the slot: redis-cli --cluster fix HOST:PORT";
     /// No server of the cluster has the slot, or the cluster counts as down.
     NoSlot, "no_slot", "look at redis-cli --cluster check HOST:PORT: a slot has no primary";
+    /// The server is of another kind than the address says, or knows no scripts.
+    WrongKind, "wrong_kind", "the address leads to another kind of server than it says; weir doctor names the right form of it";
     /// A script failed.
     Script, "script", "the value of a key of this zone cannot be used; keep a copy of Redis's data, and report it";
     /// The embedded store can't use what it has of the zone.
@@ -113,6 +115,10 @@ impl TroubleKind {
             ("TRYAGAIN", Self::SlotMoving),
             ("CLUSTERDOWN", Self::NoSlot),
             ("no server has slot", Self::NoSlot),
+            ("unknown command", Self::WrongKind),
+            ("cluster support disabled", Self::WrongKind),
+            ("is a Sentinel", Self::WrongKind),
+            ("does not know the service", Self::WrongKind),
             ("WRONGTYPE", Self::Script),
             ("user_script", Self::Script),
             ("is missing", Self::Script),
@@ -187,6 +193,11 @@ mod tests {
             ("MISCONF Redis is configured to save RDB snapshots", TroubleKind::NoDisk),
             ("BUSY Redis is busy running a script.", TroubleKind::Blocked),
             ("ERR user_script:1: bad argument #2 to 'unpack_struct'", TroubleKind::Script),
+            ("ERR unknown command 'EVALSHA', with args beginning with:", TroubleKind::WrongKind),
+            (
+                "127.0.0.1:6379: belongs to no cluster (ERR This instance has cluster support disabled); write …",
+                TroubleKind::WrongKind,
+            ),
             ("no answer within 2000 ms", TroubleKind::NoAnswer),
             ("127.0.0.1:6379: Connection refused (os error 111)", TroubleKind::Unreachable),
         ] {

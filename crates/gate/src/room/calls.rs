@@ -57,8 +57,9 @@ impl Room {
         self.orders.give(|pending| pending.follow = Some(policy));
     }
 
-    /// Lets the lane report everything, say that this server stops, and end. The receiver hears when that is done, or has failed.
-    pub(crate) fn order_retirement(&self) -> oneshot::Receiver<()> {
+    /// Lets the lane report everything, say that this server stops, and end. The receiver hears whether the
+    /// store was told.
+    pub(crate) fn order_retirement(&self) -> oneshot::Receiver<bool> {
         let (done, retired) = oneshot::channel();
         self.orders.give(|pending| pending.retire = Some(done));
         retired

@@ -173,10 +173,8 @@ async fn serve<S: Store>(
         }
         if let Some(done) = orders.retire {
             // What was not reported may still be somebody's, so this server stays one that may have heard it.
-            if room.is_open() && !room.is_stale() {
-                retire(store, &room).await;
-            }
-            let _ = done.send(());
+            let is_told = !room.is_open() || (!room.is_stale() && retire(store, &room).await);
+            let _ = done.send(is_told);
             return;
         }
         // The zone's keeper says when to open it. Until then there is nothing to beat.
@@ -308,10 +306,12 @@ async fn beat<S: Store>(store: &S, room: &Room) {
     }
 }
 
-async fn retire<S: Store>(store: &S, room: &Room) {
+/// Whether the store was told that this server stops.
+async fn retire<S: Store>(store: &S, room: &Room) -> bool {
     let asked = Instant::now();
     let retired = room.timed(StoreCall::Retire, 1, store.retire(&room.zone)).await;
     room.note_answer(asked, &retired);
+    retired.is_ok()
 }
 
 async fn open<S: Store>(store: &S, room: &Room, policy: Policy) {

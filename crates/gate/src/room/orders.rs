@@ -23,7 +23,7 @@ pub(super) struct Pending {
     /// Report when the orders given before are done. There is one for each change of the zone that is being made.
     pub(super) settle: Vec<oneshot::Sender<()>>,
     /// Report everything, say that this server stops, report that it is done, and end.
-    pub(super) retire: Option<oneshot::Sender<()>>,
+    pub(super) retire: Option<oneshot::Sender<bool>>,
 }
 
 /// The orders of one lane.

@@ -12,6 +12,7 @@ use std::{
 };
 
 use tokio::{
+    net::TcpStream,
     sync::{Semaphore, watch},
     task::AbortHandle,
     time::{Instant, sleep, timeout, timeout_at},
@@ -62,6 +63,9 @@ impl Access {
         };
         let opened = match timeout(limit, open).await {
             Ok(opened) => opened,
+            Err(_) if accepts(host, *port).await => {
+                Err(format!("no answer within {} ms, though connections are accepted", limit.as_millis()))
+            }
             Err(_) => Err(format!("no connection within {} ms", limit.as_millis())),
         };
         opened.map_err(|error| format!("{host}:{port}: {error}"))
@@ -84,6 +88,12 @@ impl Access {
         let address = Address { user, password, ..self.address.clone() };
         Self { address, settings: self.settings.clone() }
     }
+}
+
+/// Whether somebody accepts connections at this address: the kernel does for a frozen server, and nobody does where packets are lost.
+async fn accepts(host: &str, port: u16) -> bool {
+    const LIMIT: Duration = Duration::from_millis(250);
+    matches!(timeout(LIMIT, TcpStream::connect((host, port))).await, Ok(Ok(_)))
 }
 
 /// A server. Dropping it closes its connections.

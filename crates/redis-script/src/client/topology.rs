@@ -61,7 +61,7 @@ pub(super) async fn ask<L: Link>(
         Topology::Sentinel => {
             let link: L = access.open_sentinel(&asked).await?;
             let service = access.address.service.clone().unwrap_or_default();
-            let args = vec![Bytes::from_static(b"GET-MASTER-ADDR-BY-NAME"), Bytes::from(service)];
+            let args = vec![Bytes::from_static(b"GET-MASTER-ADDR-BY-NAME"), Bytes::from(service.clone())];
             match link.send(vec![Command { name: "SENTINEL", args }]).await?.pop() {
                 Some(Ok(Value::Array(parts))) => {
                     match parts.iter().map(text).collect::<Option<Vec<_>>>().as_deref() {
@@ -72,14 +72,20 @@ pub(super) async fn ask<L: Link>(
                     }
                 }
                 Some(Err(text)) => Err(error(&text)),
-                _ => Err(error("does not know the service")),
+                _ => Err(error(&format!("does not know the service {service}; look at SENTINEL MASTERS"))),
             }
         }
         Topology::Cluster => {
             let link: L = access.open(&asked).await?;
             let commands = vec![Command::new("CLUSTER", ["INFO"]), Command::new("CLUSTER", ["SLOTS"])];
             let answers = link.send(commands).await?.into_iter().collect::<Result<Vec<_>, _>>();
-            let answers = answers.map_err(|text| error(&text))?;
+            let answers = answers.map_err(|text| match text.contains("cluster support disabled") {
+                true => {
+                    let written = Address { topology: Topology::Standalone, ..access.address.clone() };
+                    error(&format!("belongs to no cluster ({text}); write store = \"{written}\""))
+                }
+                false => error(&text),
+            })?;
             let [info, Value::Array(ranges)] = answers.as_slice() else { return Err(error("no answer")) };
             let certain = text(info).is_some_and(|info| info.contains("cluster_state:ok"));
             let layout = layout(ranges, &asked, certain)

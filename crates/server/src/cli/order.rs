@@ -201,7 +201,12 @@ fn sources(
     variable: impl Fn(&str) -> Option<String>,
     open_files: u64,
 ) -> Result<Sources, ConfigFault> {
-    let named = args.text("config").or_else(|| variable("WEIR_CONFIG")).map(PathBuf::from);
+    let named = args.text("config").map(|text| ("--config", text));
+    let named = named.or_else(|| Some(("WEIR_CONFIG", variable("WEIR_CONFIG")?)));
+    if let Some((origin, _)) = named.as_ref().filter(|(_, text)| text.is_empty()) {
+        return Err(ConfigFault::new(format!("{origin}: is empty; set it, or take it away")));
+    }
+    let named = named.map(|(_, text)| PathBuf::from(text));
     let argument = args.text("file").map(PathBuf::from);
     // `zones apply` takes the settings from the named file and the zones from its argument.
     let (file, zones_file) = match word {

@@ -181,6 +181,8 @@ fn flags_win_over_variables_over_file_over_defaults() {
         told(&["audit", "verify", "--head", "7:x"], &[])
             .starts_with("--head: `7:x` is not a head; write it as")
     );
+    assert!(told(&["serve"], &[("WEIR_CONFIG", "")]).starts_with("WEIR_CONFIG: is empty"));
+    assert!(told(&["serve", "--config="], &[]).starts_with("--config: is empty"));
     let audited = load(&["audit", "verify", "log", "--audit-dir", "log"], &[]).expect("right").audit;
     assert_eq!(audited.map(|audit| audit.file_bytes), Some(100_000_000));
     assert!(told(&["--version"], &[]).starts_with("weir 0."));

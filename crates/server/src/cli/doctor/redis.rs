@@ -35,6 +35,9 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// A save that is older does not count.
 const OLD_SAVE_S: u64 = 600;
 
+/// From how much of `maxmemory` on it is a problem, in percent. Clients' buffers and a fork for a save take memory at once.
+const FULL_PERCENT: u128 = 90;
+
 /// How long nobody enters after a loss, beyond a polling period.
 const HOLD_MS: u64 = 1_000;
 
@@ -377,6 +380,18 @@ async fn check_server(cell: &Cell<'_>, server: &Server, inspector: &Inspector, r
         "eviction deletes parts of lines, and people lose their places",
         "set maxmemory-policy to noeviction",
     );
+    // The field is 0 where there is no limit, and missing in old versions.
+    if let Some(most) = server.number("maxmemory").filter(|most| *most > 0) {
+        let used = server.number("used_memory").unwrap_or(0);
+        let percent = u128::from(used) * 100 / u128::from(most);
+        report.judge(
+            percent < FULL_PERCENT,
+            place,
+            format!("{percent} % of maxmemory is used"),
+            "a Redis that reaches maxmemory refuses changes (OOM): nobody enters and nobody gets a place",
+            "give it more memory and raise maxmemory, or find what else fills it (redis-cli --bigkeys)",
+        );
+    }
     let failed = |name: &str| server.field(name).is_some_and(|status| status != "ok");
     if failed("rdb_last_bgsave_status") || failed("aof_last_write_status") {
         report.problem(
