@@ -6,13 +6,17 @@ export CARGO_TARGET_DIR=$target
 # Everything is compiled once, so data for incremental compilation would only cost time.
 export CARGO_INCREMENTAL=0
 
-# Everything with tests, and the programs that they start. The benchmarks are linted, not built here. One selection, and so the
-# same features of other crates, for the tests and those that break rules: those crates are compiled once.
-tested=(--workspace --exclude weir-fuzz --exclude weir-benches --locked --quiet)
+# Everything with tests, and the programs that they start. The benchmarks are linted, not built here. One selection and one set of
+# features, so that each crate is compiled once: the programs under test could break rules, too, if somebody told them. Those of
+# the image are built without that.
+tested=(--workspace --exclude weir-fuzz --exclude weir-benches --features "weir-tests/sabotage,weir-simulations/sabotage" --locked --quiet)
 
 check_format() { cargo fmt --all --check; }
 
-check_lints() { cargo clippy --workspace --all-targets --features weir-tests/sabotage --locked --quiet -- -D warnings; }
+# The fuzz targets are linted where they are built: their library is compiled from C++.
+check_lints() {
+    cargo clippy --workspace --exclude weir-fuzz --features "weir-tests/sabotage,weir-simulations/sabotage" --all-targets --locked --quiet -- -D warnings
+}
 
 # Lints each script as Redis gets it: the store names its parts. What one script has no use for, another has: 211, 231 and 311 are
 # about that.
@@ -73,34 +77,23 @@ check_advisories() {
     done <<<"$said"
 }
 
-# Builds test programs with these arguments of cargo, and adds them to the list: package, kind, name, path of the program,
-# directory of the package.
-list_programs() {
-    cargo test "$@" --no-run --message-format=json-render-diagnostics >"$target/tests.json"
-    jq --raw-output 'select(.reason == "compiler-artifact" and .profile.test and .executable != null)
-        | [(.manifest_path | split("/")[-2]), .target.kind[0], .target.name, .executable, (.manifest_path | rtrimstr("/Cargo.toml"))]
-        | @tsv' "$target/tests.json" >>"$target/tests.tsv"
-}
-
-# The tests, and the weir and the loadgen that they start, without the feature that breaks rules on purpose.
+# Builds the tests, and the weir and the loadgen that they start. Lists the test programs: directory of the package, kind, name,
+# path of the program.
 build_tests() {
-    : >"$target/tests.tsv"
-    list_programs "${tested[@]}" --lib --bins --tests
+    cargo test "${tested[@]}" --lib --bins --tests --no-run --message-format=json-render-diagnostics >"$target/tests.json"
+    jq --raw-output 'select(.reason == "compiler-artifact" and .profile.test and .executable != null)
+        | [(.manifest_path | rtrimstr("/Cargo.toml")), .target.kind[0], .target.name, .executable] | @tsv' \
+        "$target/tests.json" >"$target/tests.tsv"
     echo "$(wc -l <"$target/tests.tsv") test programs"
 }
 
-# The tests that break rules: cargo compiles our crates again for them, with that feature. It leaves the programs alone.
-build_sabotage() {
-    list_programs "${tested[@]}" --features weir-tests/sabotage --test simulation --test cluster --test chaos
-}
-
-# test_program NAME ARGUMENTS...: runs a test program of the package weir-tests, in its directory, as cargo does.
+# test_program NAME ARGUMENTS...: runs a program of tests/ or tests/simulations/, in its package's directory, as cargo does.
 test_program() {
-    local path
-    path=$(awk -F '\t' -v name="$1" '$1 == "tests" && $3 == name { print $4 }' "$target/tests.tsv")
-    [ -x "$path" ] || die "there is no test program $1"
+    local directory path
+    IFS=$'\t' read -r directory path < <(awk -F '\t' -v name="$1" '$1 ~ "/tests(/simulations)?$" && $3 == name { print $1 "\t" $4 }' \
+        "$target/tests.tsv") || die "there is no test program $1"
     shift
-    cd tests
+    cd "$directory"
     CARGO_MANIFEST_DIR=$PWD "$path" "$@"
 }
 
@@ -109,13 +102,13 @@ simulations() {
     WEIR_SIM_SEEDS=$1 test_program simulation every_promise_holds_for_every_seed
 }
 
-# tests_of CONDITION: runs the test programs whose package meets the condition, an expression of awk. Like cargo, it runs a
-# test in the directory of its package.
+# tests_of CONDITION: runs the test programs whose package's directory meets the condition, an expression of awk. Like cargo, it
+# runs a test in the directory of its package.
 tests_of() {
-    local package kind name path directory ran=0 failed=0
-    while IFS=$'\t' read -r package kind name path directory; do
+    local directory kind name path ran=0 failed=0
+    while IFS=$'\t' read -r directory kind name path; do
         ran=$((ran + 1))
-        printf '\n%s, %s %s\n' "$package" "$kind" "$name"
+        printf '\n%s, %s %s\n' "${directory##*/}" "$kind" "$name"
         (cd "$directory" && CARGO_MANIFEST_DIR=$directory "$path" --quiet) || failed=1
     done < <(awk -F '\t' "$1" "$target/tests.tsv")
     ((ran > 0)) || die "no test program meets $1"
@@ -125,7 +118,7 @@ tests_of() {
 # The tests inside the crates, and those of the examples in their documentation.
 unit_tests() {
     local failed=0
-    tests_of '$1 != "tests" && $1 != "loadgen"' || failed=1
+    tests_of '$1 !~ "/(tests|tests/simulations|loadgen)$"' || failed=1
     printf '\nexamples in the documentation\n'
     cargo test "${tested[@]}" --doc || failed=1
     return "$failed"
@@ -133,11 +126,12 @@ unit_tests() {
 
 # These run apart from the tests of the other crates. They compare latencies with known delays, so they must not wait for a
 # processor.
-loadgen_tests() { tests_of '$1 == "loadgen"'; }
+loadgen_tests() { tests_of '$1 ~ "/loadgen$"'; }
 
 # The flags are those of cargo-fuzz, without the address sanitizer, which needs a nightly compiler. This code is safe Rust:
 # the fuzzer looks for panics. Only this workspace's crates get the flags. Of the other crates, most are compiled already.
 build_fuzzers() {
+    cargo clippy --package weir-fuzz --locked --quiet -- -D warnings
     RUSTC_WORKSPACE_WRAPPER=$PWD/fuzz/watched cargo build --workspace --exclude weir-benches --locked --quiet \
         --bin token --bin request --bin config ||
         die "the fuzz targets don't build; they need a C++ compiler and the pinned Rust"

@@ -118,7 +118,7 @@ fn story(plan: &Plan) -> String {
 
 /// The lists of faults that were found, by the names of their files. Each is in `mended/`, and [`list`] explains the form.
 fn mended() -> Vec<(String, List)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("cluster/mended");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cluster/mended");
     let files = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut lists: Vec<_> = files
         .map(|file| {
