@@ -2,19 +2,13 @@
 
 use std::{collections::HashMap, future::Future, net::Ipv4Addr};
 
-use envoy_types::{
-    ext_authz::v3::pb::{Address, CheckRequest, CheckResponse, HeaderValueOption, HttpResponse},
-    pb::envoy::{
-        config::core::v3 as core,
-        service::auth::v3::{
-            AttributeContext,
-            attribute_context::{HttpRequest, Peer, Request},
-            authorization_client::AuthorizationClient,
-        },
-    },
-};
 use http_body_util::Full;
-use tonic::{Code, transport::Channel};
+use server::http::check::envoy::messages::{
+    Address, AttributeContext, CheckRequest, CheckResponse, HeaderValueOption, HttpRequest, HttpResponse,
+    Peer, Request, SocketAddress,
+};
+use tonic::{Code, Status, transport::Channel};
+use tonic_prost::ProstCodec;
 
 use crate::{
     check::{Visitor, config},
@@ -39,9 +33,29 @@ fn run(test: impl Future<Output = ()>) {
     runtime().block_on(test);
 }
 
-async fn proxy(weir: &Weir) -> AuthorizationClient<Channel> {
+/// A proxy's connection.
+struct Proxy(tonic::client::Grpc<Channel>);
+
+impl Proxy {
+    async fn check(&mut self, request: CheckRequest) -> Result<tonic::Response<CheckResponse>, Status> {
+        self.call("/envoy.service.auth.v3.Authorization/Check", request).await
+    }
+
+    async fn call(
+        &mut self,
+        path: &'static str,
+        request: CheckRequest,
+    ) -> Result<tonic::Response<CheckResponse>, Status> {
+        self.0.ready().await.map_err(|lost| Status::unavailable(lost.to_string()))?;
+        let codec = ProstCodec::<CheckRequest, CheckResponse>::default();
+        self.0.unary(tonic::Request::new(request), path.parse().expect("a path"), codec).await
+    }
+}
+
+async fn proxy(weir: &Weir) -> Proxy {
     let at = weir.grpc.expect("it listens");
-    AuthorizationClient::connect(format!("http://{at}")).await.expect("the server accepts")
+    let channel = Channel::from_shared(format!("http://{at}")).expect("right").connect().await;
+    Proxy(tonic::client::Grpc::new(channel.expect("the server accepts")))
 }
 
 /// A request of a visitor from this address.
@@ -57,11 +71,12 @@ fn request(line: &str, headers: &[(&str, &str)], from: &str) -> CheckRequest {
         headers,
         ..Default::default()
     };
-    let socket = core::SocketAddress { address: from.to_owned(), ..Default::default() };
-    let address = core::Address { address: Some(Address::SocketAddress(socket)) };
-    let source = Some(Peer { address: Some(address), ..Default::default() });
-    let request = Some(Request { http: Some(http), ..Default::default() });
-    CheckRequest { attributes: Some(AttributeContext { source, request, ..Default::default() }) }
+    let address = Address { socket_address: Some(SocketAddress { address: from.to_owned() }) };
+    let attributes = AttributeContext {
+        source: Some(Peer { address: Some(address) }),
+        request: Some(Request { http: Some(http) }),
+    };
+    CheckRequest { attributes: Some(attributes) }
 }
 
 /// What the visitor gets: status, header fields, body. 200 means that the request goes on to the site.
@@ -88,7 +103,6 @@ impl Said {
                 let status = no.status.expect("a status").code;
                 Self { status, fields: pairs(no.headers), body: no.body }
             }
-            HttpResponse::ErrorResponse(_) => panic!("Weir decides"),
         }
     }
 
@@ -97,7 +111,7 @@ impl Said {
     }
 }
 
-async fn ask(proxy: &mut AuthorizationClient<Channel>, request: CheckRequest) -> Said {
+async fn ask(proxy: &mut Proxy, request: CheckRequest) -> Said {
     Said::of(proxy.check(request).await.expect("a reply").into_inner())
 }
 
@@ -300,13 +314,7 @@ pub(crate) fn the_listener_is_bounded() {
         assert!(silent.ends(), "a connection without a request is let go");
         let mut proxy = proxy(&weir).await;
         assert_eq!(ask(&mut proxy, request("GET /", &[], "203.0.113.7")).await.status, 503);
-        let mut unknown = tonic::client::Grpc::new(
-            Channel::from_shared(format!("http://{at}")).expect("right").connect().await.expect("accepted"),
-        );
-        unknown.ready().await.expect("connected");
-        let codec = tonic_prost::ProstCodec::<CheckRequest, CheckResponse>::default();
-        let path = "/grpc.health.v1.Health/Check".parse().expect("a path");
-        let status = unknown.unary(tonic::Request::new(CheckRequest::default()), path, codec).await;
+        let status = proxy.call("/grpc.health.v1.Health/Check", CheckRequest::default()).await;
         assert_eq!(status.expect_err("there is nothing else").code(), Code::Unimplemented);
         weir.stop();
         assert!(proxy.check(request("GET /", &[], "203.0.113.7")).await.is_err());

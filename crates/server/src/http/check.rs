@@ -32,7 +32,6 @@ use check::{
     path,
     token::{self, Tokens},
 };
-use envoy_types::ext_authz::v3::pb::CheckRequest;
 use events::LimitedCall;
 use gate::{Refusal, Reply, limits::Asked as Limit};
 use http_body_util::Full;
@@ -95,7 +94,11 @@ pub(super) async fn answer(
 }
 
 /// Answers a proxy over gRPC, as [`answer`] does.
-pub(super) async fn answer_envoy(state: &PublicState, request: &CheckRequest, peer: Peer) -> Replied {
+pub(super) async fn answer_envoy(
+    state: &PublicState,
+    request: &envoy::messages::CheckRequest,
+    peer: Peer,
+) -> Replied {
     let routes = routes_for(state, peer.0.ip())?;
     let described = envoy::Described::of(request)?;
     let client = state.intake.client(peer, &described.headers);

@@ -4,23 +4,32 @@
 //! Invariant: nothing that a visitor sends makes a call fail, because a proxy may be set to let requests through whose call failed. Each
 //! message of a proxy gets a `CheckResponse`; a call fails only if the proxy does not keep to the protocol, or stops sending.
 
-use std::{convert::Infallible, net::SocketAddr, sync::Arc};
+use std::{convert::Infallible, net::SocketAddr, pin::Pin, sync::Arc};
 
 use bytes::Bytes;
 use edge::{KnownClient, Received};
-use envoy_types::ext_authz::v3::pb::{Authorization, AuthorizationServer, CheckRequest, CheckResponse};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::{
     Request, Response,
     header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue},
 };
 use tokio::time::{Instant, timeout};
-use tonic::{Code, Status, async_trait, body::Body};
-use tower_service::Service as _;
+use tonic::{
+    Code, Status,
+    body::Body,
+    server::{Grpc as Calls, UnaryService},
+};
+use tonic_prost::ProstCodec;
 
 use super::{
     Peer, Replied,
-    check::{self, envoy},
+    check::{
+        self,
+        envoy::{
+            self,
+            messages::{CheckRequest, CheckResponse},
+        },
+    },
     layers::{self, Client},
     problem::{HEAD_TOO_LARGE, ODD_TARGET, Problem},
     public::PublicState,
@@ -34,13 +43,16 @@ const MAX_MESSAGE: usize = 256 << 10;
 const EMPTY: &[u8] = &[0; PREFIX];
 const PREFIX: usize = 5;
 
+/// The only call.
+const CHECK: &str = "/envoy.service.auth.v3.Authorization/Check";
+
 /// The service of the listener.
 pub struct Grpc {
     state: PublicState,
-    calls: AuthorizationServer<Calls>,
 }
 
-struct Calls(PublicState);
+/// The check as a call of gRPC.
+struct Check(PublicState);
 
 /// An extension of a call: why its message was not read.
 #[derive(Clone, Copy)]
@@ -54,8 +66,7 @@ impl Grpc {
     /// Decides as the public listener with this state does.
     #[must_use]
     pub fn new(state: PublicState) -> Arc<Self> {
-        let calls = AuthorizationServer::new(Calls(state.clone())).max_decoding_message_size(MAX_MESSAGE);
-        Arc::new(Self { state, calls })
+        Arc::new(Self { state })
     }
 
     /// Answers one call.
@@ -81,7 +92,10 @@ impl Grpc {
         head.headers.remove(CONTENT_LENGTH);
         head.extensions.insert(Peer(peer));
         let uri = head.uri.clone();
-        let mut response = self.calls.clone().call(Request::from_parts(head, Full::new(message))).await?;
+        if uri.path() != CHECK {
+            return Ok(Status::unimplemented("only Authorization/Check is answered here").into_http());
+        }
+        let mut response = self.call(Request::from_parts(head, Full::new(message))).await;
         // The library fails the call if it cannot decode the message.
         if is_trusted
             && Status::from_header_map(response.headers()).is_some_and(|of| of.code() == Code::Internal)
@@ -90,12 +104,17 @@ impl Grpc {
             again.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
             again.extensions_mut().insert(Peer(peer));
             again.extensions_mut().insert(NotRead::NotText);
-            response = self.calls.clone().call(again).await?;
+            response = self.call(again).await;
         }
         if is_trusted {
             response.extensions_mut().insert(KnownClient);
         }
         Ok(response)
+    }
+
+    async fn call(&self, request: Request<Full<Bytes>>) -> Response<Body> {
+        let calls = Calls::new(ProstCodec::<CheckResponse, CheckRequest>::default());
+        calls.max_decoding_message_size(MAX_MESSAGE).unary(Check(self.state.clone()), request).await
     }
 
     /// The message of a call. None if it is too long.
@@ -110,34 +129,38 @@ impl Grpc {
     }
 }
 
-#[async_trait]
-impl Authorization for Calls {
-    async fn check(
-        &self,
-        call: tonic::Request<CheckRequest>,
-    ) -> Result<tonic::Response<CheckResponse>, Status> {
-        let started = Instant::now();
-        let peer = *call.extensions().get::<Peer>().expect("`serve` puts it there");
-        let not_read = call.extensions().get::<NotRead>().copied();
-        let request = call.into_inner();
-        let replied: Replied = match not_read {
-            Some(NotRead::TooLong) => {
-                let what = format!("the head of the request is longer than {} KiB", MAX_MESSAGE >> 10);
-                Err(Problem::new(HEAD_TOO_LARGE, what))
-            }
-            Some(NotRead::NotText) => {
-                let what = "the request has bytes that are not UTF-8; write them as %XX";
-                Err(Problem::new(ODD_TARGET, what))
-            }
-            None => check::answer_envoy(&self.0, &request, peer).await,
-        };
-        let mut response = replied.unwrap_or_else(|problem| {
-            layers::log_refusal(Route::Check, Client(peer.0.ip()), &problem, "over gRPC");
-            problem.into_reply()
-        });
-        self.0.intake.finish(Route::Check, started, false, &mut response);
-        let (head, body) = response.into_parts();
-        let Ok(body) = body.collect().await;
-        Ok(tonic::Response::new(envoy::reply(&Response::from_parts(head, body.to_bytes()))))
+impl UnaryService<CheckRequest> for Check {
+    type Response = CheckResponse;
+    type Future = Pin<Box<dyn Future<Output = Result<tonic::Response<CheckResponse>, Status>> + Send>>;
+
+    fn call(&mut self, call: tonic::Request<CheckRequest>) -> Self::Future {
+        let state = self.0.clone();
+        Box::pin(async move { Ok(tonic::Response::new(answer(&state, call).await)) })
     }
+}
+
+async fn answer(state: &PublicState, call: tonic::Request<CheckRequest>) -> CheckResponse {
+    let started = Instant::now();
+    let peer = *call.extensions().get::<Peer>().expect("`serve` puts it there");
+    let not_read = call.extensions().get::<NotRead>().copied();
+    let request = call.into_inner();
+    let replied: Replied = match not_read {
+        Some(NotRead::TooLong) => {
+            let what = format!("the head of the request is longer than {} KiB", MAX_MESSAGE >> 10);
+            Err(Problem::new(HEAD_TOO_LARGE, what))
+        }
+        Some(NotRead::NotText) => {
+            let what = "the request has bytes that are not UTF-8; write them as %XX";
+            Err(Problem::new(ODD_TARGET, what))
+        }
+        None => check::answer_envoy(state, &request, peer).await,
+    };
+    let mut response = replied.unwrap_or_else(|problem| {
+        layers::log_refusal(Route::Check, Client(peer.0.ip()), &problem, "over gRPC");
+        problem.into_reply()
+    });
+    state.intake.finish(Route::Check, started, false, &mut response);
+    let (head, body) = response.into_parts();
+    let Ok(body) = body.collect().await;
+    envoy::reply(&Response::from_parts(head, body.to_bytes()))
 }

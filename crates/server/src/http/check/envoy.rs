@@ -3,22 +3,18 @@
 //! The request of the visitor is in the message, as the proxy received it. Invariants: a reply is 200 here if and only if it is a yes
 //! there. Headers with which other proxies describe a request say nothing here.
 
+pub mod messages;
+
 use check::host::{bare, is_https};
-use envoy_types::{
-    ext_authz::v3::pb::{
-        Address, CheckRequest, CheckResponse, DeniedHttpResponse, HeaderAppendAction, HeaderValue as Pair,
-        HeaderValueOption, HttpResponse, HttpStatus, OkHttpResponse,
-    },
-    pb::{
-        envoy::service::auth::v3::{AttributeContext, attribute_context::HttpRequest},
-        google::rpc,
-    },
-};
 use hyper::{
     HeaderMap, Response, StatusCode,
     header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, SET_COOKIE, TRANSFER_ENCODING},
 };
 
+use self::messages::{
+    AttributeContext, CheckRequest, CheckResponse, DeniedHttpResponse, HeaderAppendAction,
+    HeaderValue as Pair, HeaderValueOption, HttpRequest, HttpResponse, HttpStatus, OkHttpResponse, Status,
+};
 use super::{
     super::problem::{HEAD_TOO_LARGE, MISSING_FIELD, Problem},
     asked::{Asked, Wanted},
@@ -93,10 +89,8 @@ impl<'a> Described<'a> {
 
 /// The address from which the proxy received the request.
 fn source(context: &AttributeContext) -> Option<HeaderValue> {
-    match context.source.as_ref()?.address.as_ref()?.address.as_ref()? {
-        Address::SocketAddress(socket) => HeaderValue::try_from(&socket.address).ok(),
-        _ => None,
-    }
+    let socket = context.source.as_ref()?.address.as_ref()?.socket_address.as_ref()?;
+    HeaderValue::try_from(&socket.address).ok()
 }
 
 /// A reply as the proxy understands it. With a yes go the cookies; with a no go all of the reply.
@@ -123,8 +117,7 @@ pub fn reply(response: &Response<impl AsRef<[u8]>>) -> CheckResponse {
         };
         (PERMISSION_DENIED, HttpResponse::DeniedResponse(denied))
     };
-    let status = rpc::Status { code, ..Default::default() };
-    CheckResponse { status: Some(status), http_response: Some(http), ..Default::default() }
+    CheckResponse { status: Some(Status { code }), http_response: Some(http) }
 }
 
 /// A header field of a reply. `is_further`: beside those of the same name that the site sends.
@@ -138,7 +131,6 @@ fn field(name: &HeaderName, value: &HeaderValue, is_further: bool) -> HeaderValu
     HeaderValueOption {
         header: Some(Pair { key, value, ..Default::default() }),
         append_action: action.into(),
-        ..Default::default()
     }
 }
 
@@ -146,13 +138,12 @@ fn field(name: &HeaderName, value: &HeaderValue, is_further: bool) -> HeaderValu
 mod tests {
     use std::net::IpAddr;
 
-    use envoy_types::pb::envoy::{
-        config::core::v3 as core,
-        service::auth::v3::attribute_context::{Peer, Request},
-    };
     use limiter::layer::address;
 
-    use super::*;
+    use super::{
+        messages::{Address, HeaderMap as Fields, Peer, Request, SocketAddress},
+        *,
+    };
 
     fn request(headers: &[(&str, &str)], source: Option<&str>) -> CheckRequest {
         let http = HttpRequest {
@@ -163,15 +154,11 @@ mod tests {
             headers: headers.iter().map(|&(name, value)| (name.to_owned(), value.to_owned())).collect(),
             ..Default::default()
         };
-        let address = |address: &str| core::Address {
-            address: Some(Address::SocketAddress(core::SocketAddress {
-                address: address.to_owned(),
-                ..Default::default()
-            })),
-        };
-        let source = source.map(|text| Peer { address: Some(address(text)), ..Default::default() });
-        let request = Some(Request { http: Some(http), ..Default::default() });
-        CheckRequest { attributes: Some(AttributeContext { source, request, ..Default::default() }) }
+        let address =
+            |address: &str| Address { socket_address: Some(SocketAddress { address: address.to_owned() }) };
+        let source = source.map(|text| Peer { address: Some(address(text)) });
+        let request = Some(Request { http: Some(http) });
+        CheckRequest { attributes: Some(AttributeContext { source, request }) }
     }
 
     #[test]
@@ -208,8 +195,7 @@ mod tests {
             raw_value: raw.to_vec(),
             ..Default::default()
         };
-        http.header_map =
-            Some(core::HeaderMap { headers: vec![field("cookie", b"a=1"), field("cookie", b"b=\xff")] });
+        http.header_map = Some(Fields { headers: vec![field("cookie", b"a=1"), field("cookie", b"b=\xff")] });
         let described = Described::of(&request).expect("a request");
         let cookies: Vec<_> = described.headers.get_all("cookie").iter().map(HeaderValue::as_bytes).collect();
         assert_eq!(cookies, [&b"a=1"[..], b"b=\xff"]);
@@ -229,7 +215,7 @@ mod tests {
         let http =
             request.attributes.as_mut().and_then(|a| a.request.as_mut()?.http.as_mut()).expect("there");
         let field = |name: &String| Pair { key: name.clone(), ..Default::default() };
-        http.header_map = Some(core::HeaderMap { headers: names.iter().map(field).collect() });
+        http.header_map = Some(Fields { headers: names.iter().map(field).collect() });
         assert_eq!(Described::of(&request).err().map(|problem| problem.code), Some(HEAD_TOO_LARGE));
     }
 
