@@ -17,23 +17,22 @@ pub(crate) fn fault(data: &Data, prefix: &str) -> Option<String> {
     let numbers = header::numbers(header);
     let number = |name: &str| numbers.get(name).map_or(0, |number| number.cast_unsigned());
     let mut faults = Vec::new();
-    let mut is_so = |so: bool, what: String| {
+    let mut is_so = |so: bool, what: &dyn Fn() -> String| {
         if !so {
-            faults.push(what);
+            faults.push(what());
         }
     };
     for spare in ["t1", "t2"] {
-        is_so(text(spare).is_empty(), format!("{spare} is left"));
+        is_so(text(spare).is_empty(), &|| format!("{spare} is left"));
     }
     let log = text("log");
     let records = number("records").saturating_sub(number("first"));
-    is_so(log.len() as u64 == records * 12, format!("{records} records have {} bytes", log.len()));
+    is_so(log.len() as u64 == records * 12, &|| format!("{records} records have {} bytes", log.len()));
     if let Some(last) = log.last_chunk::<6>() {
         let total = last.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-        is_so(
-            total == number("total"),
-            format!("the log ends with {total}, the header has {}", number("total")),
-        );
+        is_so(total == number("total"), &|| {
+            format!("the log ends with {total}, the header has {}", number("total"))
+        });
     }
 
     let (mut live, mut present, mut inside) = (0, 0, 0);
@@ -45,10 +44,7 @@ pub(crate) fn fault(data: &Data, prefix: &str) -> Option<String> {
             inside += ones(is_in);
             for plane in 0..4 {
                 let ages = text(&format!("{segment}:i{plane}"));
-                is_so(
-                    overlap(ages, is_in) == ones(ages),
-                    format!("{segment}: i{plane} has more than is inside"),
-                );
+                is_so(is_within(ages, is_in), &|| format!("{segment}: i{plane} has more than is inside"));
             }
         }
         if field.parse::<u64>().is_err() {
@@ -58,40 +54,45 @@ pub(crate) fn fault(data: &Data, prefix: &str) -> Option<String> {
         let of_row = (counts.next().unwrap_or(0), counts.next().unwrap_or(0));
         let (waits, here) = (text(&format!("{field}:live")), text(&format!("{field}:here")));
         let of_bits = (ones(waits), ones(here));
-        is_so(of_row == of_bits, format!("segment {field} counts {of_row:?}, its bits are {of_bits:?}"));
-        is_so(
-            overlap(here, waits) == ones(here),
-            format!("segment {field}: somebody is present and does not wait"),
-        );
+        is_so(of_row == of_bits, &|| format!("segment {field} counts {of_row:?}, its bits are {of_bits:?}"));
+        is_so(is_within(here, waits), &|| format!("segment {field}: somebody is present and does not wait"));
         let ages: Vec<&[u8]> = (0..4).map(|plane| text(&format!("{field}:a{plane}"))).collect();
         for plane in &ages {
-            is_so(
-                overlap(plane, waits) == ones(plane),
-                format!("segment {field}: an age of nobody who waits"),
-            );
+            is_so(is_within(plane, waits), &|| format!("segment {field}: an age of nobody who waits"));
         }
-        let bytes = ages[1].iter().zip(ages[2]).zip(ages[3]);
-        let too_old =
-            bytes.map(|((one, two), three)| u64::from((one & two & three).count_ones())).sum::<u64>();
-        is_so(too_old == 0, format!("segment {field}: {too_old} are of age 14 or more"));
+        let words = words(ages[1]).zip(words(ages[2])).zip(words(ages[3]));
+        let is_young = words.fold(0, |old, ((one, two), three)| old | one & two & three) == 0;
+        is_so(is_young, &|| format!("segment {field}: somebody is of age 14 or more"));
         live += of_row.0;
         present += of_row.1;
     }
     let sums = (number("live"), number("present"));
-    is_so((live, present) == sums, format!("the header counts {sums:?}, the segments {:?}", (live, present)));
+    is_so((live, present) == sums, &|| {
+        format!("the header counts {sums:?}, the segments {:?}", (live, present))
+    });
     if number("max_active") > 0 {
-        is_so(
-            inside == number("inside"),
-            format!("{inside} are inside, the header counts {}", number("inside")),
-        );
+        is_so(inside == number("inside"), &|| {
+            format!("{inside} are inside, the header counts {}", number("inside"))
+        });
     }
     (!faults.is_empty()).then(|| faults.join("; "))
 }
 
-fn ones(bits: &[u8]) -> u64 {
-    bits.iter().map(|byte| u64::from(byte.count_ones())).sum()
+/// The bits, 64 at a time; the last ones with zeros behind them.
+fn words(bits: &[u8]) -> impl Iterator<Item = u64> {
+    bits.chunks(8).map(|part| {
+        let mut bytes = [0; 8];
+        bytes[..part.len()].copy_from_slice(part);
+        u64::from_le_bytes(bytes)
+    })
 }
 
-fn overlap(one: &[u8], other: &[u8]) -> u64 {
-    one.iter().zip(other).map(|(one, other)| u64::from((one & other).count_ones())).sum()
+fn ones(bits: &[u8]) -> u64 {
+    words(bits).map(|word| u64::from(word.count_ones())).sum()
+}
+
+/// Whether the second set has everything that the first one has.
+fn is_within(part: &[u8], whole: &[u8]) -> bool {
+    let mut of_whole = words(whole);
+    words(part).all(|word| word & !of_whole.next().unwrap_or(0) == 0)
 }
