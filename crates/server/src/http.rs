@@ -8,14 +8,14 @@
 //! | [`public`], [`admin`] | the two listeners: state, endpoints, service |
 //! | `endpoint` | the entries of a list, and the router that is built from a list |
 //! | [`layers`] | the layers around handlers: metrics, caching, size of heads, CORS |
-//! | `body` | reading bodies, with their limits |
+//! | `body`, `query` | reading bodies, with their limits; the fields of a query |
 //! | `origin` | whose pages may take and leave places |
 //! | `traffic`, [`request`], `reply` | the two polling calls: handlers, the JSON of requests, the JSON of replies |
 //! | [`check`], [`grpc`] | proxies that ask about their visitors, over HTTP and over gRPC |
 //! | [`stream`] | server-sent events |
 //! | [`wait`], [`console`], `asset` | pages and files |
 //! | `health` | whether the server runs and is ready |
-//! | [`clients`] | whose connections and streams are counted |
+//! | [`clients`] | whose connections and streams are counted, and the digest of an address |
 //! | [`problem`] | every error, as HTTP |
 //! | [`openapi`] | the documents |
 //! | [`listener`] | what the edge reports |
@@ -38,6 +38,7 @@ pub mod listener;
 pub mod openapi;
 mod origin;
 pub mod public;
+mod query;
 mod reply;
 pub mod request;
 pub mod stream;

@@ -40,11 +40,11 @@ use hyper::{
     HeaderMap, Method, Response, StatusCode, Uri,
     header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, SET_COOKIE},
 };
-use limiter::Prefixes;
 use tokio::time::Instant;
 
 use super::{
     Peer, Replied,
+    clients::address_digest,
     layers::Client,
     origin,
     problem::{
@@ -572,14 +572,6 @@ impl Call<'_> {
     fn address(&self) -> u64 {
         address_digest(self.client.0)
     }
-}
-
-/// A digest of a client's address, or of its network if that is IPv6. Never 0.
-pub(crate) fn address_digest(address: IpAddr) -> u64 {
-    // Phones change the rest of an IPv6 address every day.
-    let digest = blake3::hash(Prefixes::default().key(address).as_ref());
-    let first = digest.as_bytes().first_chunk().expect("a digest has 32 bytes");
-    u64::from_be_bytes(*first).max(1)
 }
 
 #[cfg(test)]

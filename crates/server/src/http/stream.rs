@@ -18,7 +18,6 @@ use axum::{
 };
 use edge::{KnownClient, Outlet, Takeover};
 use events::LimitedCall;
-use form_urlencoded::parse;
 use gate::limits::Asked;
 use hyper::{
     Uri, Version,
@@ -32,10 +31,9 @@ use super::{
     layers::Client,
     openapi::public as shapes,
     origin,
-    problem::{
-        MISSING_FIELD, OVERLOADED, Problem, TOO_MANY_STREAMS, UNKNOWN_FIELD, UNKNOWN_ZONE, WRONG_TYPE,
-    },
+    problem::{MISSING_FIELD, OVERLOADED, Problem, TOO_MANY_STREAMS, UNKNOWN_ZONE},
     public::PublicState,
+    query::{Others, fields},
     traffic::{check_limit, write_limit},
 };
 use crate::access::Role;
@@ -155,40 +153,6 @@ impl<'a> StreamRequest<'a> {
     }
 }
 
-/// What happens to a field of a query whose name is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Others {
-    /// It is ignored: libraries of apps and caches add fields of their own.
-    Ignored,
-    /// It is refused: an operator may have misspelled it.
-    Refused,
-}
-
-/// The fields of a query, each at most once.
-///
-/// # Errors
-/// A field that is there twice, or one of another name, if those are refused.
-pub(super) fn fields<'a, const N: usize>(
-    query: Option<&'a str>,
-    names: [&str; N],
-    others: Others,
-) -> Result<[Option<Cow<'a, str>>; N], Problem> {
-    let mut found = [const { None }; N];
-    for (name, value) in parse(query.unwrap_or_default().as_bytes()) {
-        let Some(at) = names.iter().position(|known| *known == name) else {
-            if others == Others::Ignored {
-                continue;
-            }
-            let shown: String = name.chars().take(64).collect();
-            return Err(Problem::new(UNKNOWN_FIELD, format!("`{shown}`, in the address")));
-        };
-        if found[at].replace(value).is_some() {
-            return Err(Problem::new(WRONG_TYPE, format!("`{name}` is there twice, in the address")));
-        }
-    }
-    Ok(found)
-}
-
 /// A reply whose events `write` sends.
 fn response(write: impl FnOnce(Outlet) + Send + 'static) -> Response {
     let mut response: Response = Takeover::response(write);
@@ -223,7 +187,7 @@ const RECONNECT: &str = "reconnect";
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::problem::WRONG_TYPE, *};
 
     #[test]
     fn a_place_is_asked_for_by_token_or_by_the_last_event() {

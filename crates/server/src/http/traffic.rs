@@ -19,7 +19,8 @@ use limiter::{Decision, layer::Announced};
 use super::{
     JSON, MAX_BODY, Replied,
     body::{self, BodyRead},
-    boxed, check,
+    boxed,
+    clients::address_digest,
     layers::Client,
     openapi::public as shapes,
     origin,
@@ -73,7 +74,7 @@ pub(super) async fn leave(
     let request::Ask { zone, token } = request::parse(&body, true)?;
     let token = token.as_deref().unwrap_or_default().as_bytes();
     check_limit(&state, &zone, LimitedCall::Entry, client, Some(token), &mut None).await?;
-    state.gate.leave_with(&zone, token, check::address_digest(client.0)).await?;
+    state.gate.leave_with(&zone, token, address_digest(client.0)).await?;
     Ok((StatusCode::NO_CONTENT, Extension(BodyRead)))
 }
 

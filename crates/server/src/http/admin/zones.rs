@@ -26,7 +26,7 @@ use crate::{
     http::{
         body::Whole,
         problem::{NOTHING_TO_LEAVE, Problem, UNKNOWN_ZONE},
-        stream::{Others, fields},
+        query::{Others, fields},
     },
 };
 

@@ -16,8 +16,11 @@ use tokio::{
     time::timeout,
 };
 
-use super::{HEARTBEAT, Others, RECONNECT, SILENCE, event, fields, response, stop};
-use crate::http::problem::{Problem, WRONG_TYPE};
+use super::{HEARTBEAT, RECONNECT, SILENCE, event, response, stop};
+use crate::http::{
+    problem::{Problem, WRONG_TYPE},
+    query::{Others, fields},
+};
 
 /// The scope whose events operators may see.
 pub(super) const SCOPE: Scope = Scope::Private;

@@ -15,7 +15,7 @@ use super::super::{
     openapi::public as shapes,
     problem::{MISSING_FIELD, NOT_FOUND, Problem, STORE_AWAY, UNKNOWN_ZONE},
     public::PublicState,
-    stream::{Others, fields},
+    query::{Others, fields},
 };
 
 /// The zone that a page's path names. A name that no zone can have is not found.
