@@ -14,6 +14,7 @@ mod refusals;
 mod routes;
 mod servers;
 mod shape;
+mod stream;
 mod zones;
 
 use std::{convert::Infallible, future::Future, net::SocketAddr, ops::Deref, sync::Arc};
@@ -51,7 +52,7 @@ use super::{
     layers::{self, Client, Intake},
     openapi::{self, Document},
     problem::{NOT_FOUND, Problem},
-    stream::{self, Streams},
+    stream::Streams,
     text,
 };
 use crate::{

@@ -2,41 +2,35 @@
 //! are requested, and how events are written.
 //!
 //! Waiting users have streams about their own place (`waiting`); operators have streams about all events
-//! (`operators`). A stream is the reply to one request, and takes the connection over. Invariant: a waiting user gets only
+//! (`admin::stream`). A stream is the reply to one request, and takes the connection over. Invariant: a waiting user gets only
 //! the events `wait`, `enter`, `problem` and `reconnect`. They contain the same data as the reply to a poll, and
 //! only about this user's place.
 
-mod operators;
 mod waiting;
 
-use std::{borrow::Cow, fmt::Write as _, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt::Write as _, time::Duration};
 
 use admission::ZoneId;
 use axum::{
     extract::{RawQuery, State},
     response::{IntoResponse as _, Response},
 };
-use edge::{KnownClient, Outlet, Takeover};
+use edge::{Outlet, Takeover};
 use events::LimitedCall;
 use gate::limits::Asked;
-use hyper::{
-    Uri, Version,
-    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
-};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::watch;
 
 use super::{
     NO_STORE,
-    admin::AdminState,
     layers::Client,
     openapi::public as shapes,
     origin,
-    problem::{MISSING_FIELD, OVERLOADED, Problem, TOO_MANY_STREAMS, UNKNOWN_ZONE},
+    problem::{MISSING_FIELD, Problem, TOO_MANY_STREAMS, UNKNOWN_ZONE},
     public::PublicState,
     query::{Others, fields},
     traffic::{check_limit, write_limit},
 };
-use crate::access::Role;
 
 pub use waiting::Streams;
 
@@ -97,42 +91,6 @@ async fn open(
     Ok(waiting::open(state.clone(), zone, first, share))
 }
 
-/// What happens from now on, as server-sent events. Each has the name of its kind in `kind`, and its own fields; `lost` says how many
-/// events a slow reader lost, and `reconnect` that the server stops.
-#[utoipa::path(
-    get,
-    path = "/admin/v1/events",
-    operation_id = "follow_events",
-    tag = "servers",
-    params(("kinds" = Option<String>, Query, description = "The kinds, separated by commas; all if it is missing", example = "StoreLost,StoreBack")),
-    responses((status = 200, description = "The stream", content_type = "text/event-stream", body = String)),
-)]
-pub(super) async fn events(
-    State(state): State<AdminState>,
-    RawQuery(query): RawQuery,
-    version: Version,
-    target: Uri,
-    headers: HeaderMap,
-    Client(from): Client,
-) -> Result<Response, Problem> {
-    // An operator who took the server out of service can still watch it.
-    if state.lifecycle.is_stopping() {
-        return Err(Problem::stopping());
-    }
-    let caller = state.guard.load().admit(version, &target, &headers);
-    caller.inspect_err(|problem| state.refusals.by_the_guard(from, problem))?.needs(Role::Viewer)?;
-    let kinds = operators::kinds(query.as_deref())?;
-    let permit = Arc::clone(&state.stream_permits).try_acquire_owned().map_err(|_| {
-        let what =
-            "as many streams of events are open as this listener allows; close one, or ask again later";
-        Problem::new(OVERLOADED, what).retry_after(5)
-    })?;
-    let subscription = state.bus.subscribe("operator", operators::SCOPE, kinds)?;
-    let mut response = operators::open(state.bus.clone(), subscription, permit, state.streams.stopped());
-    response.extensions_mut().insert(KnownClient);
-    Ok(response)
-}
-
 /// A request for the stream of a waiting user.
 #[derive(Debug, PartialEq, Eq)]
 struct StreamRequest<'a> {
@@ -154,7 +112,7 @@ impl<'a> StreamRequest<'a> {
 }
 
 /// A reply whose events `write` sends.
-fn response(write: impl FnOnce(Outlet) + Send + 'static) -> Response {
+pub(super) fn response(write: impl FnOnce(Outlet) + Send + 'static) -> Response {
     let mut response: Response = Takeover::response(write);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -164,26 +122,26 @@ fn response(write: impl FnOnce(Outlet) + Send + 'static) -> Response {
 }
 
 /// Writes one event. `data` is one line.
-fn event(out: &mut String, name: &str, data: &str) {
+pub(super) fn event(out: &mut String, name: &str, data: &str) {
     debug_assert!(!data.contains(['\r', '\n']), "one line");
     let written = write!(out, "event: {name}\ndata: {data}\n\n");
     debug_assert!(written.is_ok(), "writing to a String does not fail");
 }
 
 /// Returns when the server stops.
-async fn stop(stopped: &mut watch::Receiver<bool>) {
+pub(super) async fn stop(stopped: &mut watch::Receiver<bool>) {
     // A dropped sender counts as a stop.
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 
 /// Sent when there is nothing else to send: it shows that the connection is alive.
-const HEARTBEAT: &str = ":\n\n";
+pub(super) const HEARTBEAT: &str = ":\n\n";
 
 /// The longest time without a message.
-const SILENCE: Duration = Duration::from_secs(5);
+pub(super) const SILENCE: Duration = Duration::from_secs(5);
 
 /// The event that says: this server is about to stop, reconnect by the same address.
-const RECONNECT: &str = "reconnect";
+pub(super) const RECONNECT: &str = "reconnect";
 
 #[cfg(test)]
 mod tests {

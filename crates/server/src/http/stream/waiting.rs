@@ -102,7 +102,7 @@ impl Streams {
         self.stop.send_replace(true);
     }
 
-    pub(super) fn stopped(&self) -> watch::Receiver<bool> {
+    pub(in crate::http) fn stopped(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
     }
 
