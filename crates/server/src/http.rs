@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`public`], [`admin`] | the two listeners: state, endpoints, service |
 //! | `endpoint` | the entries of a list, and the router that is built from a list |
-//! | [`layers`] | the layers around handlers: metrics, caching, size of heads, CORS |
+//! | [`layers`] | the layers around handlers: metrics, caching, size of heads |
 //! | `body`, `query` | reading bodies, with their limits; the fields of a query |
 //! | `origin` | whose pages may take and leave places |
 //! | `traffic`, [`request`], `reply` | the two polling calls: handlers, the JSON of requests, the JSON of replies |

@@ -6,7 +6,7 @@
 //! server, and fails on a field that is not described.
 
 mod complete;
-pub(super) mod public;
+mod public;
 
 use std::sync::OnceLock;
 

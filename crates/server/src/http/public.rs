@@ -5,6 +5,8 @@
 //! also in the list of endpoints: the router answers their other methods, and the document describes them. The check of a
 //! proxy is matched there, too, and is not in the list: it has every method and any path, as the visitor's request has.
 
+pub(super) mod shape;
+
 use std::{convert::Infallible, future::Future, net::SocketAddr, ops::Deref, sync::Arc};
 
 use arc_swap::ArcSwap;
@@ -115,7 +117,7 @@ pub(super) fn endpoints() -> Vec<Endpoint<PublicState>> {
 /// The keys that passes are signed with.
 #[utoipa::path(
     get, path = "/.well-known/jwks.json", tag = "passes",
-    responses((status = 200, content_type = "application/jwk-set+json", body = openapi::public::Jwks))
+    responses((status = 200, content_type = "application/jwk-set+json", body = shape::Jwks))
 )]
 async fn jwks(State(state): State<PublicState>) -> hyper::Response<Full<Bytes>> {
     let mut response = hyper::Response::new(Full::new(state.passes.load().jwks()));
@@ -141,7 +143,7 @@ fn layered(
     methods
         .layer(from_fn_with_state((state.clone(), method), preflight))
         .layer(from_fn(layers::limit_fields))
-        .layer(from_fn_with_state(state.clone(), layers::cors))
+        .layer(from_fn_with_state(state.clone(), cors))
 }
 
 /// Answers browsers that ask whether a page may use `method`.
@@ -155,6 +157,15 @@ async fn preflight(
         Some(Err(problem)) => problem.into_response(),
         None => next.run(request).await,
     }
+}
+
+/// Tells browsers which pages may read the reply.
+async fn cors(State(state): State<PublicState>, request: Request, next: Next) -> Response {
+    let origins = &state.cors_origins;
+    let origin = origins.allowed(request.headers());
+    let mut response = next.run(request).await;
+    origins.write(origin, response.headers_mut());
+    response
 }
 
 /// The route under which metrics count a path that is not in the list.

@@ -24,10 +24,9 @@ use tokio::sync::watch;
 use super::{
     NO_STORE,
     layers::Client,
-    openapi::public as shapes,
     origin,
     problem::{MISSING_FIELD, Problem, TOO_MANY_STREAMS, UNKNOWN_ZONE},
-    public::PublicState,
+    public::{PublicState, shape},
     query::{Others, fields},
     traffic::{check_limit, write_limit},
 };
@@ -50,7 +49,7 @@ const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering
         ("token" = String, Query, description = "The place's token"),
         ("Last-Event-ID" = Option<String>, Header, description = "A newer token. Browsers send it when they reconnect"),
     ),
-    responses((status = 200, content_type = "text/event-stream", body = shapes::StreamEvent)),
+    responses((status = 200, content_type = "text/event-stream", body = shape::StreamEvent)),
 )]
 pub(super) async fn stream(
     State(state): State<PublicState>,

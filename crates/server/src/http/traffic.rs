@@ -22,10 +22,9 @@ use super::{
     boxed,
     clients::address_digest,
     layers::Client,
-    openapi::public as shapes,
     origin,
     problem::Problem,
-    public::PublicState,
+    public::{PublicState, shape},
     reply, request,
 };
 use crate::metrics::Route;
@@ -33,7 +32,7 @@ use crate::metrics::Route;
 /// Takes a place in a zone's line, or resumes the token's.
 #[utoipa::path(
     post, path = "/traffic/wait", tag = "waiting",
-    request_body = shapes::Wait, responses((status = 200, body = shapes::Answer))
+    request_body = shape::Wait, responses((status = 200, body = shape::Answer))
 )]
 pub(super) async fn wait(
     State(state): State<PublicState>,
@@ -46,7 +45,7 @@ pub(super) async fn wait(
 /// Asks for a place: whether its holder may enter now.
 #[utoipa::path(
     post, path = "/traffic/entry", tag = "waiting",
-    request_body = shapes::Entry, responses((status = 200, body = shapes::Answer))
+    request_body = shape::Entry, responses((status = 200, body = shape::Answer))
 )]
 pub(super) async fn entry(
     State(state): State<PublicState>,
@@ -60,7 +59,7 @@ pub(super) async fn entry(
 /// as `navigator.sendBeacon` sends a string.
 #[utoipa::path(
     post, path = "/traffic/leave", tag = "waiting",
-    request_body = shapes::Leave, responses((status = 204, description = "The place is free, or the visit is over"))
+    request_body = shape::Leave, responses((status = 204, description = "The place is free, or the visit is over"))
 )]
 pub(super) async fn leave(
     State(state): State<PublicState>,

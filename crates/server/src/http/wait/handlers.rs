@@ -12,9 +12,8 @@ use hyper::{
 
 use super::super::{
     Replied,
-    openapi::public as shapes,
     problem::{MISSING_FIELD, NOT_FOUND, Problem, STORE_AWAY, UNKNOWN_ZONE},
-    public::PublicState,
+    public::{PublicState, shape},
     query::{Others, fields},
 };
 
@@ -75,7 +74,7 @@ pub(in crate::http) async fn page_with_slash(
     path = "/traffic/notice",
     tag = "waiting",
     params(("zone" = String, Query, description = "The zone's id", example = "TEST_ZONE")),
-    responses((status = 200, body = shapes::Notice)),
+    responses((status = 200, body = shape::Notice)),
 )]
 pub(in crate::http) async fn notice(
     State(state): State<PublicState>,
