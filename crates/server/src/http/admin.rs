@@ -50,7 +50,6 @@ use super::{
     endpoint::{self, Endpoint},
     health::{self, Lifecycle, Readiness},
     layers::{self, Client, Intake},
-    openapi::{self, Document},
     problem::{NOT_FOUND, Problem},
     stream::Streams,
     text,
@@ -137,8 +136,8 @@ impl FromRef<AdminState> for Readiness {
     }
 }
 
-/// The endpoints of the admin listener.
-pub(super) fn endpoints() -> Vec<Endpoint<AdminState>> {
+/// The endpoints of the admin listener. `openapi` is the document that is made from them.
+pub(super) fn endpoints(openapi: Bytes) -> Vec<Endpoint<AdminState>> {
     use Role::{Admin, Operator, Viewer};
     let mut all = vec![
         Endpoint::documented(Route::Admin, routes!(servers::whoami)).needs(Viewer),
@@ -161,7 +160,7 @@ pub(super) fn endpoints() -> Vec<Endpoint<AdminState>> {
         Endpoint::get(Route::Metrics, "/metrics", metrics),
         Endpoint::get(Route::Health, "/healthz", health::healthz),
         Endpoint::get(Route::Ready, "/readyz", health::readyz_with_names),
-        Endpoint::get(Route::OpenApi, "/openapi.json", async || openapi::serve(Document::Admin)),
+        Endpoint::openapi(openapi),
     ];
     for path in console::paths() {
         let file = async move |headers: HeaderMap| {
@@ -185,7 +184,7 @@ pub(super) const UNDOCUMENTED: [(&str, &str); 4] = [
 /// What the admin listener serves: every method of every path, with the role that it needs.
 #[must_use]
 pub fn listed() -> Vec<Listed> {
-    endpoints().iter().map(Endpoint::listed).collect()
+    endpoints(Bytes::new()).iter().map(Endpoint::listed).collect()
 }
 
 async fn metrics(State(state): State<AdminState>) -> hyper::Response<Full<Bytes>> {
@@ -262,13 +261,13 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Serves the endpoints with this state.
+    /// Serves the endpoints with this state, and the document that is made from them.
     #[must_use]
-    pub fn new(state: &AdminState) -> Arc<Self> {
+    pub fn new(state: &AdminState, openapi: Bytes) -> Arc<Self> {
         let layers = |route, methods| layered(state, route, methods);
         // Below the root of the API, unknown paths have the route of the API, so the guard comes before the 404.
         let unknown = |path: &str| if path.starts_with(ROOT) { Route::Admin } else { Route::Other };
-        Arc::new(Self { router: endpoint::router(endpoints(), state, &state.intake, layers, unknown) })
+        Arc::new(Self { router: endpoint::router(endpoints(openapi), state, &state.intake, layers, unknown) })
     }
 
     /// Answers one request.

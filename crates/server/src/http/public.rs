@@ -38,7 +38,6 @@ use super::{
     endpoint::{self, Endpoint},
     health::{self, Lifecycle, Readiness},
     layers::{self, Intake},
-    openapi::{self, Document},
     stream::{self, Streams},
     traffic::{self, Poll},
     wait::{self, Pages},
@@ -95,8 +94,8 @@ impl FromRef<PublicState> for Readiness {
     }
 }
 
-/// The endpoints of the public listener.
-pub(super) fn endpoints() -> Vec<Endpoint<PublicState>> {
+/// The endpoints of the public listener. `openapi` is the document that is made from them.
+pub(super) fn endpoints(openapi: Bytes) -> Vec<Endpoint<PublicState>> {
     vec![
         Endpoint::documented(Route::Wait, routes!(traffic::wait)),
         Endpoint::documented(Route::Entry, routes!(traffic::entry)),
@@ -110,7 +109,7 @@ pub(super) fn endpoints() -> Vec<Endpoint<PublicState>> {
         Endpoint::documented(Route::Jwks, routes!(jwks)),
         Endpoint::documented(Route::Health, routes!(health::healthz)),
         Endpoint::documented(Route::Ready, routes!(health::readyz)),
-        Endpoint::get(Route::OpenApi, "/openapi.json", async || openapi::serve(Document::Public)),
+        Endpoint::openapi(openapi),
     ]
 }
 
@@ -186,11 +185,11 @@ pub struct Public {
 }
 
 impl Public {
-    /// Serves the endpoints with this state.
+    /// Serves the endpoints with this state, and the document that is made from them.
     #[must_use]
-    pub fn new(state: PublicState) -> Arc<Self> {
+    pub fn new(state: PublicState, openapi: Bytes) -> Arc<Self> {
         let layers = |route, methods| layered(&state, route, methods);
-        let router = endpoint::router(endpoints(), &state, &state.intake, layers, unknown);
+        let router = endpoint::router(endpoints(openapi), &state, &state.intake, layers, unknown);
         Arc::new(Self { state, router })
     }
 
