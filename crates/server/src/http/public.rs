@@ -55,7 +55,7 @@ pub struct PublicParts {
     /// How often one client may call.
     pub limits: Limits,
     /// Signs the passes of holders who entered. A reload replaces it.
-    pub passes: ArcSwap<Passes>,
+    pub passes: Arc<ArcSwap<Passes>>,
     /// The streams of waiting users.
     pub streams: Arc<Streams>,
     /// The pages of other origins that may call.

@@ -87,7 +87,7 @@ async fn open(
         Problem::from(TOO_MANY_STREAMS).retry_after(5)
     })?;
     let first = state.gate.follow(zone.as_str(), token).await?;
-    Ok(waiting::open(state.clone(), zone, first, share))
+    Ok(state.streams.open(zone, first, share))
 }
 
 /// A request for the stream of a waiting user.

@@ -99,7 +99,9 @@ pub(super) async fn assemble(
     if let Some(certificates) = &certificates {
         tasks.spawn(Arc::clone(certificates).follow(Arc::clone(bus)));
     }
+    let passes = Arc::new(ArcSwap::from_pointee(passes));
     let streams = Arc::new(Streams::new(
+        (Arc::clone(&gate), Arc::clone(&passes)),
         metrics.streams.clone(),
         config.max_streams_per_client.map(|most| PerClient { most, ipv6_prefix: config.limit.ipv6_prefix }),
         Uncounted::new(&config.trusted_proxies, &config.limit.carrier_nats),
@@ -169,7 +171,7 @@ pub(super) async fn assemble(
     let public = PublicState::from(PublicParts {
         gate: Arc::clone(&gate),
         limits: Limits::new(&config.limit, zones.buckets_of),
-        passes: ArcSwap::from_pointee(passes),
+        passes,
         streams: Arc::clone(&streams),
         cors_origins: config.cors_origins.clone(),
         pages: ArcSwap::from_pointee(pages),
