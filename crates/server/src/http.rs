@@ -41,6 +41,7 @@ pub mod public;
 mod query;
 mod reply;
 pub mod request;
+pub mod served;
 pub mod stream;
 mod traffic;
 pub mod wait;

@@ -45,12 +45,12 @@ use utoipa_axum::routes;
 use super::{
     Listed, Peer,
     body::BodyRead,
-    check::served::ServedRoutes,
     console,
     endpoint::{self, Endpoint},
     health::{self, Lifecycle, Readiness},
     layers::{self, Client, Intake},
     problem::{NOT_FOUND, Problem},
+    served::ServedRoutes,
     stream::Streams,
     text,
 };

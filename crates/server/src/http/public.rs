@@ -6,6 +6,7 @@
 //! proxy is matched there, too, and is not in the list: it has every method and any path, as the visitor's request has.
 
 pub(super) mod shape;
+mod unused;
 
 use std::{convert::Infallible, future::Future, net::SocketAddr, ops::Deref, sync::Arc};
 
@@ -32,17 +33,18 @@ use tower_service::Service as _;
 use utoipa_axum::routes;
 
 use super::{
-    Peer, boxed,
-    check::{self, served::ServedRoutes},
+    Peer, boxed, check,
     cors::Origins,
     endpoint::{self, Endpoint},
     health::{self, Lifecycle, Readiness},
     layers::{self, Intake},
+    served::ServedRoutes,
     stream::{self, Streams},
     traffic::{self, Poll},
     wait::{self, Pages},
 };
 use crate::{metrics::Route, passes::Passes};
+pub use unused::UnusedVisits;
 
 /// What the handlers of the public listener share.
 #[derive(Clone)]
@@ -64,6 +66,8 @@ pub struct PublicParts {
     pub pages: ArcSwap<Pages>,
     /// What proxies may ask about. A reload replaces it.
     pub routes: Arc<ServedRoutes>,
+    /// The visits of newcomers.
+    pub unused_visits: UnusedVisits,
     /// The cells that keep the zones. Empty for a store in this process.
     pub cells: Arc<[Arc<Health>]>,
     /// Metrics and limits of all requests.

@@ -24,8 +24,8 @@ use super::{
 use crate::{
     http::{
         body::Whole,
-        check::served::{self, Counted, Source},
         problem::{BAD_ROUTE, CHANGED_MEANWHILE, NO_CELL, Problem},
+        served::{self, Counted, Source},
     },
     past_events::Act,
 };
