@@ -20,10 +20,12 @@ use tower_service::Service as _;
 
 use super::{
     Peer, Replied,
-    check::{self, envoy},
     layers::{self, Client},
     problem::{HEAD_TOO_LARGE, ODD_TARGET, Problem},
-    public::PublicState,
+    public::{
+        PublicState,
+        check::{self, envoy},
+    },
 };
 use crate::metrics::Route;
 

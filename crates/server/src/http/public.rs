@@ -5,23 +5,26 @@
 //! also in the list of endpoints: the router answers their other methods, and the document describes them. The check of a
 //! proxy is matched there, too, and is not in the list: it has every method and any path, as the visitor's request has.
 
-pub(super) mod shape;
+pub mod check;
+mod pages;
+mod shape;
+mod state;
+mod stream;
+mod traffic;
 mod unused;
 
-use std::{convert::Infallible, future::Future, net::SocketAddr, ops::Deref, sync::Arc};
+use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc};
 
-use arc_swap::ArcSwap;
 use axum::{
     Router,
     body::Body,
-    extract::{FromRef, Request, State},
+    extract::{Request, State},
     middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse as _, Response},
     routing::MethodRouter,
 };
 use bytes::Bytes;
 use edge::{Received, decode_body_early};
-use gate::{AnyStore, Gate, cells::Health, limits::Limits};
 use http_body_util::{Either, Full};
 use hyper::{
     Method,
@@ -33,70 +36,15 @@ use tower_service::Service as _;
 use utoipa_axum::routes;
 
 use super::{
-    Peer, boxed, check,
-    cors::Origins,
+    Peer, boxed,
     endpoint::{self, Endpoint},
-    health::{self, Lifecycle, Readiness},
-    layers::{self, Intake},
-    served::ServedRoutes,
-    stream::{self, Streams},
-    traffic::{self, Poll},
-    wait::{self, Pages},
+    health, layers,
 };
-use crate::{metrics::Route, passes::Passes};
+use crate::metrics::Route;
+
+pub use state::{PublicParts, PublicState};
+use traffic::Poll;
 pub use unused::UnusedVisits;
-
-/// What the handlers of the public listener share.
-#[derive(Clone)]
-pub struct PublicState(Arc<PublicParts>);
-
-/// The parts of a [`PublicState`].
-pub struct PublicParts {
-    /// The zones.
-    pub gate: Arc<Gate<AnyStore>>,
-    /// How often one client may call.
-    pub limits: Limits,
-    /// Signs the passes of holders who entered. A reload replaces it.
-    pub passes: Arc<ArcSwap<Passes>>,
-    /// The streams of waiting users.
-    pub streams: Arc<Streams>,
-    /// The pages of other origins that may call.
-    pub cors_origins: Origins,
-    /// The waiting pages. A reload replaces them.
-    pub pages: ArcSwap<Pages>,
-    /// What proxies may ask about. A reload replaces it.
-    pub routes: Arc<ServedRoutes>,
-    /// The visits of newcomers.
-    pub unused_visits: UnusedVisits,
-    /// The cells that keep the zones. Empty for a store in this process.
-    pub cells: Arc<[Arc<Health>]>,
-    /// Metrics and limits of all requests.
-    pub intake: Arc<Intake>,
-    /// Whether the server takes new work.
-    pub lifecycle: Arc<Lifecycle>,
-}
-
-impl From<PublicParts> for PublicState {
-    fn from(parts: PublicParts) -> Self {
-        Self(Arc::new(parts))
-    }
-}
-
-impl Deref for PublicState {
-    type Target = PublicParts;
-
-    fn deref(&self) -> &PublicParts {
-        &self.0
-    }
-}
-
-impl FromRef<PublicState> for Readiness {
-    fn from_ref(state: &PublicState) -> Self {
-        let (gate, cells, lifecycle) =
-            (Arc::clone(&state.gate), Arc::clone(&state.cells), Arc::clone(&state.lifecycle));
-        Self { gate, cells, lifecycle }
-    }
-}
 
 /// The endpoints of the public listener. `openapi` is the document that is made from them.
 pub(super) fn endpoints(openapi: Bytes) -> Vec<Endpoint<PublicState>> {
@@ -105,11 +53,11 @@ pub(super) fn endpoints(openapi: Bytes) -> Vec<Endpoint<PublicState>> {
         Endpoint::documented(Route::Entry, routes!(traffic::entry)),
         Endpoint::documented(Route::Leave, routes!(traffic::leave)),
         Endpoint::documented(Route::Stream, routes!(stream::stream)),
-        Endpoint::documented(Route::Notice, routes!(wait::handlers::notice)),
-        Endpoint::documented(Route::Page, routes!(wait::handlers::page)),
-        Endpoint::get(Route::Page, "/wait/{zone}/", wait::handlers::page_with_slash),
-        Endpoint::documented(Route::Asset, routes!(wait::handlers::library)),
-        Endpoint::get(Route::Asset, "/wait-assets/{name}", wait::handlers::asset),
+        Endpoint::documented(Route::Notice, routes!(pages::notice)),
+        Endpoint::documented(Route::Page, routes!(pages::page)),
+        Endpoint::get(Route::Page, "/wait/{zone}/", pages::page_with_slash),
+        Endpoint::documented(Route::Asset, routes!(pages::library)),
+        Endpoint::get(Route::Asset, "/wait-assets/{name}", pages::asset),
         Endpoint::documented(Route::Jwks, routes!(jwks)),
         Endpoint::documented(Route::Health, routes!(health::healthz)),
         Endpoint::documented(Route::Ready, routes!(health::readyz)),

@@ -15,7 +15,7 @@ use utoipa::{
 /// A request for a place.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::http) struct Wait {
+pub(super) struct Wait {
     #[schema(example = "TEST_ZONE")]
     zone_id: String,
     /// For the app's own use. The server ignores it.
@@ -29,7 +29,7 @@ pub(in crate::http) struct Wait {
 /// A poll: may the holder of this place enter now?
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::http) struct Entry {
+pub(super) struct Entry {
     #[schema(example = "TEST_ZONE")]
     zone_id: String,
     /// For the app's own use. The server ignores it.
@@ -43,7 +43,7 @@ pub(in crate::http) struct Entry {
 /// The holder of an entry leaves.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::http) struct Leave {
+pub(super) struct Leave {
     #[schema(example = "TEST_ZONE")]
     zone_id: String,
     /// For the app's own use. The server ignores it.
@@ -57,7 +57,7 @@ pub(in crate::http) struct Leave {
 /// The holder entered, or still waits.
 #[derive(ToSchema)]
 #[serde(untagged)]
-pub(in crate::http) enum Answer {
+pub(super) enum Answer {
     In(Entered),
     NotYet(NotYet),
 }
@@ -65,7 +65,7 @@ pub(in crate::http) enum Answer {
 /// The holder entered.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::http) struct Entered {
+pub(super) struct Entered {
     #[schema(schema_with = always::<true>)]
     can_enter: bool,
     /// A poll with this token returns the same pass until the pass expires.
@@ -77,7 +77,7 @@ pub(in crate::http) struct Entered {
 /// The holder waits.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::http) struct NotYet {
+pub(super) struct NotYet {
     #[schema(schema_with = always::<false>)]
     can_enter: bool,
     /// The token for the next poll.
@@ -93,7 +93,7 @@ fn always<const VALUE: bool>() -> Object {
 /// Place and wait.
 #[derive(ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::http) struct Waiting {
+pub(super) struct Waiting {
     /// The position in the line, from 1.
     #[schema(minimum = 1)]
     rank: u64,
@@ -114,7 +114,7 @@ pub(in crate::http) struct Waiting {
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(in crate::http) enum Reason {
+pub(super) enum Reason {
     Held,
     Slowed,
     Interrupted,
@@ -124,7 +124,7 @@ pub(in crate::http) enum Reason {
 
 /// An event of a stream.
 #[derive(ToSchema)]
-pub(in crate::http) struct StreamEvent {
+pub(super) struct StreamEvent {
     event: StreamEventName,
     /// JSON, depending on the event: the object `waiting` of a poll, a whole answer, a problem document, or `{}`.
     data: String,
@@ -138,7 +138,7 @@ pub(in crate::http) struct StreamEvent {
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub(in crate::http) enum StreamEventName {
+pub(super) enum StreamEventName {
     Wait,
     Enter,
     Problem,
@@ -147,13 +147,13 @@ pub(in crate::http) enum StreamEventName {
 
 /// Texts by language.
 #[derive(ToSchema)]
-pub(in crate::http) struct Notice {
+pub(super) struct Notice {
     #[schema(example = json!({"en": "Back at noon."}))]
     notice: BTreeMap<String, String>,
 }
 
 /// Public keys; RFC 7517.
 #[derive(ToSchema)]
-pub(in crate::http) struct Jwks {
+pub(super) struct Jwks {
     keys: Vec<serde_json::Map<String, serde_json::Value>>,
 }

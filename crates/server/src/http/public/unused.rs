@@ -74,7 +74,7 @@ impl UnusedVisits {
 
     /// Keeps one of the unused visits that `client` may have for a place that is asked for now; none if it has as many as it may. In a
     /// zone that limits no one inside, each may have any number.
-    pub(in crate::http) fn permit(
+    pub(super) fn permit(
         &self,
         zone: &ZoneId,
         policy: &Policy,
@@ -103,12 +103,12 @@ impl UnusedVisits {
     }
 
     /// Whether there is none.
-    pub(in crate::http) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
 
     /// A visitor has shown the visit, or left.
-    pub(in crate::http) fn is_used(&self, zone: &ZoneId, visit: &Visit) {
+    pub(super) fn is_used(&self, zone: &ZoneId, visit: &Visit) {
         if self.is_empty() {
             return;
         }
@@ -125,7 +125,7 @@ impl UnusedVisits {
 
 /// A client may begin one more visit. It is kept until the answer is known, so that requests at the same time get no more than the
 /// client may have; what is dropped without a visit is free again.
-pub(in crate::http) struct Permit<'a> {
+pub(super) struct Permit<'a> {
     unused: &'a UnusedVisits,
     zone: ZoneId,
     client: IpAddr,
@@ -136,7 +136,7 @@ pub(in crate::http) struct Permit<'a> {
 
 impl Permit<'_> {
     /// The visit began, and its cookie goes out.
-    pub(in crate::http) fn began(mut self, visit: &Visit) {
+    pub(super) fn began(mut self, visit: &Visit) {
         if !std::mem::take(&mut self.is_held) {
             return;
         }

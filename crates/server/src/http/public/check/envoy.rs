@@ -19,10 +19,8 @@ use hyper::{
     header::{CONNECTION, CONTENT_LENGTH, HeaderName, HeaderValue, SET_COOKIE, TRANSFER_ENCODING},
 };
 
-use super::{
-    super::problem::{HEAD_TOO_LARGE, MISSING_FIELD, Problem},
-    asked::{Asked, Wanted},
-};
+use super::asked::{Asked, Wanted};
+use crate::http::problem::{HEAD_TOO_LARGE, MISSING_FIELD, Problem};
 
 /// The most header fields of a request. Envoy itself takes 100 unless it is told otherwise.
 const MOST_FIELDS: usize = 1_000;

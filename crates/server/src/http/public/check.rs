@@ -38,21 +38,22 @@ use hyper::{
 };
 use tokio::time::Instant;
 
-use super::{
-    Peer, Replied,
-    clients::address_digest,
-    layers::Client,
-    origin,
-    problem::{
-        ADMITTED, DENIED, LEFT, MISDIRECTED, NO_PLACE, NOT_FOUND, NOTHING_TO_LEAVE, ODD_TARGET,
-        OTHER_ADDRESS, Problem, STORE_AWAY, UNTRUSTED_PROXY, WAITING,
+use super::{state::PublicState, traffic};
+use crate::{
+    clock,
+    http::{
+        Peer, Replied,
+        clients::address_digest,
+        layers::Client,
+        origin,
+        problem::{
+            ADMITTED, DENIED, LEFT, MISDIRECTED, NO_PLACE, NOT_FOUND, NOTHING_TO_LEAVE, ODD_TARGET,
+            OTHER_ADDRESS, Problem, STORE_AWAY, UNTRUSTED_PROXY, WAITING,
+        },
+        served::{Counted, InForce},
+        wait::language::Language,
     },
-    public::PublicState,
-    served::{Counted, InForce},
-    traffic,
-    wait::language::Language,
 };
-use crate::clock;
 use asked::{Asked, Wanted};
 use newcomer::{NoPlace, accepts_page, no_place};
 use page::{Blocked, Why};
@@ -91,7 +92,11 @@ pub(super) async fn answer(
 }
 
 /// Answers a proxy over gRPC, as [`answer`] does.
-pub(super) async fn answer_envoy(state: &PublicState, request: &CheckRequest, peer: Peer) -> Replied {
+pub(in crate::http) async fn answer_envoy(
+    state: &PublicState,
+    request: &CheckRequest,
+    peer: Peer,
+) -> Replied {
     let routes = routes_for(state, peer.0.ip())?;
     let described = envoy::Described::of(request)?;
     let client = state.intake.client(peer, &described.headers);

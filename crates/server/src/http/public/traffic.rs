@@ -16,18 +16,20 @@ use hyper::{
 };
 use limiter::{Decision, layer::Announced};
 
-use super::{
-    JSON, MAX_BODY, Replied,
-    body::{self, BodyRead},
-    boxed,
-    clients::address_digest,
-    layers::Client,
-    origin,
-    problem::Problem,
-    public::{PublicState, shape},
-    reply, request,
+use super::{shape, state::PublicState};
+use crate::{
+    http::{
+        JSON, MAX_BODY, Replied,
+        body::{self, BodyRead},
+        boxed,
+        clients::address_digest,
+        layers::Client,
+        origin,
+        problem::Problem,
+        reply, request,
+    },
+    metrics::Route,
 };
-use crate::metrics::Route;
 
 /// Takes a place in a zone's line, or resumes the token's.
 #[utoipa::path(
