@@ -8,7 +8,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use admission::{Forecast, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, View, Zone};
+use admission::{Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Zone};
+use wait::{Forecast, View};
 
 pub use served::Served;
 

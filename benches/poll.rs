@@ -11,13 +11,13 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Departure, FirstTold, Joined, Leaver, PagePolls, Policy, SealKey, Seals, Ticket, View,
-    ZoneId,
+    Claim, Decided, Departure, FirstTold, Joined, Leaver, PagePolls, Policy, SealKey, Seals, Ticket, ZoneId,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 use events::Bus;
 use gate::{Gate, Reply, Token};
 use store::{Kept, Left, Store, StoreError};
+use wait::View;
 use weir_benches::{Counting, LINES, NOW, line, policy, view};
 
 #[global_allocator]

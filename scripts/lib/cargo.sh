@@ -41,7 +41,7 @@ check_wasm() {
         command -v rustup >/dev/null || { note "the rules were not checked for $wasm: the target is missing, and so is rustup"; return; }
         rustup target add "$wasm"
     fi
-    cargo check --package admission --target "$wasm" --locked --quiet
+    cargo check --package admission --package wait --target "$wasm" --locked --quiet
     cargo check --package limiter --no-default-features --target "$wasm" --locked --quiet
 }
 

@@ -18,7 +18,7 @@ use std::{
 
 use admission::{
     Claim, Decided, Definition, Departure, Joined, Leaver, Mode, PagePolls, Policy, SealKey, Sealer, Seals,
-    Verdict, View, ZoneId,
+    Verdict, ZoneId,
 };
 use bytes::Bytes;
 use events::Bus;
@@ -37,6 +37,7 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
+use wait::View;
 
 use crate::{
     auditor::{Answer, Auditor, Figures},

@@ -14,7 +14,7 @@ use std::{
 
 use admission::{
     Claim, Decided, Definition, Departure, Joined, Leaver, Mode, PagePolls, Policy, Proof, SealKey, Sealer,
-    Seals, View, Visit, VisitState, ZoneId,
+    Seals, Visit, VisitState, ZoneId,
 };
 use events::{Bus, LimitedCall};
 use gate::{
@@ -31,6 +31,7 @@ use tokio::{
     task::{JoinHandle, JoinSet, LocalSet},
     time::sleep,
 };
+use wait::View;
 
 use crate::{
     auditor::{Auditor, Figures, Promise, Ticket},

@@ -6,9 +6,10 @@ use std::{ops::Range, time::Duration};
 
 use admission::{
     Claim, Decided, Departure, Entry, Joined, Leaver, Mode, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy,
-    Position, Proof, Verdict, View, ZoneId,
+    Position, Proof, Verdict, ZoneId,
 };
 use store::{Store, StoreError};
+use wait::View;
 
 use crate::{
     backend::Backend,

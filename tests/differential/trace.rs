@@ -3,13 +3,14 @@
 use std::{collections::BTreeMap, fmt, future::Future, task};
 
 use admission::{
-    Claim, Departure, Dump, Forecast, Leaver, Mode, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Proof,
-    Verdict, View, Zone, ZoneId,
+    Claim, Departure, Dump, Leaver, Mode, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Proof, Verdict,
+    Zone, ZoneId,
 };
 use store::{
     Store as _,
     redis::{Durability, Redis},
 };
+use wait::{Forecast, View};
 
 use crate::{
     plain::{Connection, Plain},
@@ -420,8 +421,7 @@ impl Pair<'_> {
         self.same("a view's plan", &redis.plan, &rules.plan);
         self.same("a view's outlook", &redis.outlook, &rules.outlook);
         let pages = |view: &View| -> Vec<_> {
-            let of =
-                |page: &admission::ViewPage| (page.live_before, page.present_before, page.live, page.present);
+            let of = |page: &wait::ViewPage| (page.live_before, page.present_before, page.live, page.present);
             view.pages.iter().map(of).collect()
         };
         self.same("a view's pages", &pages(redis), &pages(rules));

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, future::Future, net::Ipv4Addr};
 
 use http_body_util::Full;
-use server::http::check::envoy::messages::{
+use server::http::public::check::envoy::messages::{
     Address, AttributeContext, CheckRequest, CheckResponse, HeaderValueOption, HttpRequest, HttpResponse,
     Peer, Request, SocketAddress,
 };

@@ -10,12 +10,12 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Delta, Departure, Entry, Header, Joined, Leaver, Now, PagePolls, Policy, Verdict, View,
-    ZoneId,
+    Claim, Decided, Delta, Departure, Entry, Header, Joined, Leaver, Now, PagePolls, Policy, Verdict, ZoneId,
     sabotage::{Rule, on},
 };
 use store::{Batch, Engine, Journal, JournalError, Kept, Left, Loaded, MemoryJournal, Store, StoreError};
 use tokio::time::Instant;
+use wait::View;
 
 use crate::{
     auditor::Auditor,

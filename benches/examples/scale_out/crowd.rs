@@ -10,10 +10,11 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Departure, Joined, Leaver, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, View, ZoneId,
+    Claim, Decided, Departure, Joined, Leaver, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, ZoneId,
 };
 use store::{Kept, Left, Store, StoreError, redis::Redis};
 use tokio::time::Instant;
+use wait::View;
 
 /// The polling period of the people, in seconds: the default of a zone.
 pub(crate) const PERIOD_S: u64 = 3;

@@ -173,7 +173,7 @@ pub(crate) const LAST_STEP_MS: u64 = 700;
 
 /// How long nobody enters a zone whose visitors are not known, in milliseconds. Visitors who are active show themselves in that
 /// time.
-pub(crate) const BLIND_MS: u64 = 60_000;
+pub const BLIND_MS: u64 = 60_000;
 
 /// The grace time after two polling periods, in milliseconds.
 pub(crate) const GRACE_MS: u64 = 500;
@@ -291,7 +291,7 @@ impl Policy {
     /// The highest age (see the module `segment`) at which somebody is present who was told `period_ms`: whoever polls every
     /// period has polled within the last two and a grace time.
     #[must_use]
-    pub(crate) fn present_age(&self, period_ms: u32) -> u64 {
+    pub fn present_age(&self, period_ms: u32) -> u64 {
         (u64::from(period_ms) * 2 + GRACE_MS).div_ceil(self.generation_ms()).min(IDLE_AGE - 1)
     }
 

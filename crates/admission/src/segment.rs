@@ -32,7 +32,7 @@ pub(crate) const SEGMENT_WORDS: usize = PAGES * PAGE_WORDS;
 
 /// A ticket of this age is evicted: since a report of its holder, thirteen whole generations have passed. Twelve are the idle time;
 /// the other one is for the next report. Whoever asks just before the idle time is over is reported up to a second after it.
-pub(crate) const IDLE_AGE: u64 = 14;
+pub const IDLE_AGE: u64 = 14;
 
 /// The unit of [`Clock::seen_all`] for holders who were all treated as just heard.
 pub(crate) const HEARD: u64 = 1 << 16;

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use crate::Policy;
 
 /// The length of the window, in milliseconds.
-pub(crate) const MINUTE_MS: u64 = 60_000;
+pub const MINUTE_MS: u64 = 60_000;
 
 /// A zone's log of entries.
 #[derive(Clone, Debug)]
@@ -125,7 +125,8 @@ impl Window {
     }
 
     /// The slots that become free from `now_ms` on, if each is used at once. Advance the window to `now_ms` first.
-    pub(crate) fn upcoming(&self, now_ms: u64) -> Upcoming<'_> {
+    #[must_use]
+    pub fn upcoming(&self, now_ms: u64) -> Upcoming<'_> {
         Upcoming {
             window: self,
             now_ms,
@@ -149,7 +150,7 @@ fn free(minute: u64, sub: u64, strict: bool) -> u32 {
 }
 
 /// Iterates over future slots: instant and count. Has no end.
-pub(crate) struct Upcoming<'a> {
+pub struct Upcoming<'a> {
     window: &'a Window,
     now_ms: u64,
     planned: Vec<(u64, u32)>,
@@ -166,7 +167,7 @@ impl Upcoming<'_> {
     }
 
     /// Continues at `at_ms` at the earliest.
-    pub(crate) fn skip_to(&mut self, at_ms: u64) {
+    pub fn skip_to(&mut self, at_ms: u64) {
         self.now_ms = self.now_ms.max(at_ms);
         while let Some((entered_ms, count)) = self.get(self.sub_from)
             && entered_ms + self.window.sub_ms < self.now_ms

@@ -4,8 +4,9 @@
 
 use std::sync::Arc;
 
-use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, View, ZoneId};
+use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, ZoneId};
 use store::{Defined, Embedded, Expected, Kept, Left, RoutesDefined, Store, StoreError, redis::Redis};
+use wait::View;
 
 use crate::cells::Cells;
 

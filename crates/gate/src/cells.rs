@@ -16,10 +16,11 @@ use std::{
     time::Duration,
 };
 
-use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, View, ZoneId};
+use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, ZoneId};
 use cache::{Cache, LoadError, Settings};
 use store::{Defined, Expected, Kept, Left, RoutesDefined, Store, StoreError};
 use tokio::{sync::SetOnce, time::timeout};
+use wait::View;
 
 /// How long the list of a cell's zones is reused. Callers learn of a change at most this much later.
 const LIFE: Duration = Duration::from_millis(150);

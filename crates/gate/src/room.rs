@@ -46,7 +46,7 @@ use std::sync::{
 };
 
 use admission::{
-    BadSeal, Definition, Notice, Policy, Sealer, Seals, Ticket, VISIT_LEN, View, Visit, VisitSealer, ZoneId,
+    BadSeal, Definition, Notice, Policy, Sealer, Seals, Ticket, VISIT_LEN, Visit, VisitSealer, ZoneId,
 };
 use arc_swap::ArcSwap;
 use events::{Bus, NoticeChanged, StoreCall};
@@ -55,6 +55,7 @@ use tokio::{
     sync::{Mutex as AsyncMutex, mpsc},
     time::Instant,
 };
+use wait::View;
 
 use crate::{limits::ZoneLimits, pace::Pace, reply::Token, trouble::Trouble};
 use calls::Call;

@@ -5,19 +5,21 @@
 //!
 //! | module | concern |
 //! |---|---|
-//! | [`public`], [`admin`] | the two listeners: state, endpoints, service |
+//! | [`public`] | the public listener: its state, endpoints, handlers and service |
+//! | [`admin`] | the admin listener: the same |
+//! | [`grpc`] | the listener for proxies that ask over gRPC; the answer is that of [`public::check`] |
+//! | [`openapi`] | the documents, made from the endpoints of both |
 //! | `endpoint` | the entries of a list, and the router that is built from a list |
-//! | [`layers`] | the layers around handlers: metrics, caching, size of heads, CORS |
-//! | `body` | reading bodies, with their limits |
-//! | `origin` | whose pages may take and leave places |
-//! | `traffic`, [`request`], `reply` | the two polling calls: handlers, the JSON of requests, the JSON of replies |
-//! | [`check`], [`grpc`] | proxies that ask about their visitors, over HTTP and over gRPC |
-//! | [`stream`] | server-sent events |
+//! | [`layers`] | the layers around handlers: metrics, caching, size of heads |
+//! | [`served`] | the routes of proxies that are in force |
+//! | [`stream`] | server-sent events, and the streams of waiting users |
 //! | [`wait`], [`console`], `asset` | pages and files |
+//! | `reply` | the JSON of replies to polls |
+//! | [`request`], `query`, `body` | reading requests: the JSON of polls, the fields of a query, bodies with their limits |
+//! | `origin`, [`cors`] | whose pages may take and leave places, and read replies |
 //! | `health` | whether the server runs and is ready |
-//! | [`clients`] | whose connections and streams are counted |
+//! | [`clients`] | whose connections and streams are counted, and the digest of an address |
 //! | [`problem`] | every error, as HTTP |
-//! | [`openapi`] | the documents |
 //! | [`listener`] | what the edge reports |
 //!
 //! Invariant: every request gets exactly one reply, and is counted once, under its route and status. A stream is one
@@ -26,7 +28,6 @@
 pub mod admin;
 mod asset;
 mod body;
-pub mod check;
 pub mod clients;
 pub mod console;
 pub mod cors;
@@ -38,10 +39,11 @@ pub mod listener;
 pub mod openapi;
 mod origin;
 pub mod public;
+mod query;
 mod reply;
 pub mod request;
+pub mod served;
 pub mod stream;
-mod traffic;
 pub mod wait;
 
 use std::net::SocketAddr;

@@ -33,7 +33,10 @@ use crate::{
     audit::Audit,
     config::{Config, GRPC_CONNECTIONS, Sources},
     failure::{self, Failure},
-    http::{admin::Admin, clients::Uncounted, grpc::Grpc, listener::ListenerObserver, public::Public},
+    http::{
+        admin::Admin, clients::Uncounted, grpc::Grpc, listener::ListenerObserver, openapi::Document,
+        public::Public,
+    },
 };
 use assembly::{Assembled, assemble};
 use greeting::Addresses;
@@ -129,7 +132,7 @@ async fn serve(
     };
     let protocol =
         |plain| certificates.as_ref().map_or(plain, |certificates| Protocol::Tls(certificates.tls()));
-    let service = Public::new(public.clone());
+    let service = Public::new(public.clone(), Document::Public.text().into());
     let public_edge = Edge::new(
         move |peer| {
             let public = Arc::clone(&service);
@@ -152,7 +155,7 @@ async fn serve(
         ),
         protocol(Protocol::Http1),
     );
-    let service = Admin::new(&admin);
+    let service = Admin::new(&admin, Document::Admin.text().into());
     let admin_edge = Edge::new(
         move |peer| {
             let admin = Arc::clone(&service);

@@ -14,8 +14,9 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use admission::{Claim, Decided, Departure, Joined, Leaver, Now, PagePolls, Policy, View, ZoneId};
+use admission::{Claim, Decided, Departure, Joined, Leaver, Now, PagePolls, Policy, ZoneId};
 use tokio::sync::oneshot;
+use wait::View;
 
 use crate::{Clock, DiskJournal, Engine, JournalError, Kept, Left, MAX_BATCH, Store, StoreError};
 

@@ -10,9 +10,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use admission::{
-    Claim, Decided, Departure, Forecast, Image, Joined, Learned, Leaver, Now, PagePolls, Policy, Verdict,
-    View, Zone, ZoneId,
+    Claim, Decided, Departure, Image, Joined, Leaver, Now, PagePolls, Policy, Verdict, Zone, ZoneId,
 };
+use wait::{Forecast, Learned, View};
 
 use crate::{Batch, Journal, JournalError, Left, Loaded, StoreError, keeper::Keeper};
 

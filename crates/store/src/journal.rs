@@ -10,7 +10,8 @@ mod memory;
 
 use std::{collections::BTreeMap, io, path::PathBuf};
 
-use admission::{Delta, Image, Learned, ZoneId};
+use admission::{Delta, Image, ZoneId};
+use wait::Learned;
 
 pub use self::{disk::DiskJournal, memory::MemoryJournal};
 

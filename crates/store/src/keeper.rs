@@ -2,7 +2,7 @@
 //!
 //! Invariant: it looks at most once a minute and when a line ends, and what is no news is not written. So an idle zone writes nothing.
 
-use admission::{Forecast, Learned};
+use wait::{Forecast, Learned};
 
 /// The time between two looks, in milliseconds.
 const EVERY_MS: u64 = 60_000;

@@ -8,9 +8,8 @@
 
 use std::{future::Future, sync::Arc};
 
-use admission::{
-    Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, View, Words, ZoneId,
-};
+use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Words, ZoneId};
+use wait::View;
 
 /// Why a store did not answer. The call may or may not have happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -37,10 +37,11 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Definition, Departure, Joined, Leaver, PAGE_TICKETS, PagePolls, Policy, View, ZoneId,
+    Claim, Decided, Definition, Departure, Joined, Leaver, PAGE_TICKETS, PagePolls, Policy, ZoneId,
 };
 use bytes::Bytes;
 use tokio::sync::OnceCell;
+use wait::View;
 
 use crate::{Defined, Expected, Kept, Left, MAX_BATCH, RoutesDefined, Store, StoreError};
 pub use redis_script::{address, client};

@@ -2,8 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use admission::{Entry, Lookup, Position, Ticket, Verdict};
+use admission::{Entry, Position, Ticket, Verdict};
 use tokio::time::Instant;
+use wait::Lookup;
 
 use super::{Room, WaitStatus, causes::NO_EPOCH, current_view::CurrentView};
 use crate::reply::{PassClaims, Refusal, Reply};

@@ -4,7 +4,8 @@
 //! been silent. A holder hears of a longer wait with the next poll, so a cause counts for as long as a silent place is kept.
 //! Invariant: a cause explains a longer wait; it never makes one.
 
-use admission::{Mode, Policy, View};
+use admission::{Mode, Policy};
+use wait::View;
 
 use crate::reply::Reason;
 

@@ -7,10 +7,11 @@ use std::{
     time::Duration,
 };
 
-use admission::{Mode, Occupancy, Outlook, Plan, Policy, Tally, View, Window};
+use admission::{Mode, Occupancy, Policy, Tally, Window};
 use events::{Evicted, ModeChanged, PolicyChanged, Tallied, ViewShown};
 use store::StoreError;
 use tokio::time::Instant;
+use wait::{Outlook, Plan, View};
 
 use super::{
     Room,

@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use admission::{Lookup, Ticket};
+use admission::Ticket;
 use tokio::time::Instant;
+use wait::Lookup;
 
 use super::{CurrentView, Room, WaitStatus};
 use crate::reply::Token;

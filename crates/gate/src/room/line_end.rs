@@ -9,8 +9,9 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use admission::{Mode, Verdict, View};
+use admission::{Mode, Verdict};
 use tokio::time::Instant;
+use wait::View;
 
 use super::{Room, calls::JoinedOne};
 use crate::reply::Refusal;

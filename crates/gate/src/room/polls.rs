@@ -8,7 +8,8 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use admission::{PAGE_TICKETS, PAGE_WORDS, PagePolls, View, Words};
+use admission::{PAGE_TICKETS, PAGE_WORDS, PagePolls, Words};
+use wait::View;
 
 /// One bit for each ticket of a page, set without a lock.
 pub(super) struct Page([AtomicU64; PAGE_WORDS]);
@@ -97,7 +98,8 @@ impl PollMap {
 
 #[cfg(test)]
 mod tests {
-    use admission::{Policy, SnapshotPage, ViewPage};
+    use admission::{Policy, SnapshotPage};
+    use wait::ViewPage;
 
     use super::*;
     use crate::room::current_view::before_the_first;

@@ -8,7 +8,8 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
 };
 
-use admission::{Told, View};
+use admission::Told;
+use wait::View;
 
 use super::Room;
 

@@ -3,8 +3,9 @@
 //! The token remembers what was told last. Invariant: a told wait counts down to the instant told before, or to an
 //! earlier one. It moves to a later instant only beyond a tolerance, and together with a reason.
 
-use admission::{Estimate, FirstTold, Position, Ticket, View};
+use admission::{Estimate, FirstTold, Position, Ticket};
 use tokio::time::Instant;
+use wait::View;
 
 use super::current_view::CurrentView;
 use crate::{

@@ -9,7 +9,7 @@ use std::{
 
 use admission::{
     Claim, Decided, Definition, Departure, Joined, Leaver, Mode, Now, PagePolls, Policy, SealKey, Seals,
-    View, ZoneId,
+    ZoneId,
 };
 use events::Bus;
 use gate::{
@@ -23,6 +23,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
+use wait::View;
 
 pub(crate) type Result<T> = std::result::Result<T, StoreError>;
 

@@ -9,7 +9,7 @@ use crate::{
     clock,
     config::{Config, ConfigFault},
     failure::{self, Failure},
-    http::check::address_digest,
+    http::clients::address_digest,
     keys::{IfMissing, Keys},
 };
 

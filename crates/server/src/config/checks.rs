@@ -2,12 +2,7 @@
 //!
 //! Invariant: a value that is not valid is refused even if it is not used.
 
-use std::{
-    collections::BTreeMap,
-    net::{IpAddr, SocketAddr},
-    path::PathBuf,
-    time::Duration,
-};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, time::Duration};
 
 use admission::{Definition, ZoneId};
 use check::{Gated, Outcome, Route, Routes};
@@ -20,7 +15,8 @@ use store::redis::{
 
 use super::{
     Config, ConfigFault, GRPC_CONNECTIONS, RESERVED_FILES,
-    file::{self, FileText},
+    file::FileText,
+    parse::{network, one_of, socket_address, store_address},
     settings::{self, Origin, SettingValue, Value},
 };
 use crate::{
@@ -81,13 +77,13 @@ impl Settings {
 
     fn address(&self, name: &str) -> Result<SocketAddr, ConfigFault> {
         let (text, origin) = self.text_or_default(name);
-        address_of(text, origin, settings::default_of(name).unwrap_or_default())
+        socket_address(text, origin, settings::default_of(name).unwrap_or_default())
     }
 
     /// The address for proxies that ask over gRPC. `others` are those of the other listeners.
     fn gate_grpc_listen(&self, others: &[SocketAddr]) -> Result<Option<SocketAddr>, ConfigFault> {
         let Some((text, origin)) = self.text("gate_grpc_listen") else { return Ok(None) };
-        let at = address_of(text, origin, "127.0.0.1:8082")?;
+        let at = socket_address(text, origin, "127.0.0.1:8082")?;
         if others.iter().any(|other| is_same(*other, at)) {
             return Err(origin.fault(format!("{at} is the address of another listener; change one")));
         }
@@ -128,7 +124,7 @@ impl Settings {
         name: &str,
         words: [(T, &'static str); N],
     ) -> Result<T, ConfigFault> {
-        self.text(name).map_or_else(|| Ok(T::default()), |(word, origin)| file::one_of(words, word, origin))
+        self.text(name).map_or_else(|| Ok(T::default()), |(word, origin)| one_of(words, word, origin))
     }
 
     fn store(&self, cells: Vec<CellSettings>) -> Result<StoreSettings, ConfigFault> {
@@ -142,7 +138,11 @@ impl Settings {
             Some(("memory", _)) => return Ok(StoreSettings::Memory),
             Some((text, origin)) => {
                 let tenants = vec![cells::REST.to_owned()];
-                vec![CellSettings { name: "redis".to_owned(), address: address(text, origin)?, tenants }]
+                vec![CellSettings {
+                    name: "redis".to_owned(),
+                    address: store_address(text, origin)?,
+                    tenants,
+                }]
             }
             None => cells,
         };
@@ -365,38 +365,6 @@ impl Settings {
             dangers: Vec::new(),
         })
     }
-}
-
-/// A network, or a single address.
-pub(super) fn network(text: &str, origin: &Origin) -> Result<IpNet, ConfigFault> {
-    let net = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
-    net.map_err(|_| origin.fault(format!("`{text}` is not a network; write one as in 10.0.0.0/8")))
-}
-
-fn address_of(text: &str, origin: &Origin, example: &str) -> Result<SocketAddr, ConfigFault> {
-    text.parse().map_err(|_| {
-        let name = text.rsplit_once(':').filter(|(name, port)| {
-            name.starts_with(|c: char| c.is_ascii_alphabetic()) && port.parse::<u16>().is_ok()
-        });
-        let hint = match name {
-            Some(("localhost", port)) => format!("; write 127.0.0.1:{port}"),
-            Some(_) => "; names are not looked up".to_owned(),
-            None => String::new(),
-        };
-        origin.fault(format!("`{text}` is not an address with a port; write one as in {example}{hint}"))
-    })
-}
-
-/// The address of a Redis.
-pub(super) fn address(text: &str, origin: &Origin) -> Result<Address, ConfigFault> {
-    if text.starts_with("redis") {
-        return Address::parse(text).map_err(|fault| origin.fault(fault));
-    }
-    // The part before the @ of an address may hold a password.
-    let shown = text.rsplit('@').next().unwrap_or(text);
-    Err(origin.fault(format!(
-        "`{shown}` is not a store; use `memory`, or the address of a Redis, as in redis://127.0.0.1:6379"
-    )))
 }
 
 /// Checks all values together. `file` is the name of the file with the zones.

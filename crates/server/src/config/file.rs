@@ -19,6 +19,7 @@ use crate::{access::AdminToken, stores::CellSettings};
 
 use super::{
     ConfigFault,
+    parse::no_such_word,
     settings::{Kind, Origin, SETTINGS, Setting, SettingValue, Value, out_of_range},
 };
 use crate::http::wait::target::Target;
@@ -244,22 +245,6 @@ fn unknown<'a>(field: &str, known: impl Iterator<Item = &'a str>) -> String {
         }
         _ => format!("there is no such field as `{field}`; the fields are {}", known.join(", ")),
     }
-}
-
-/// The value that a word stands for.
-pub(super) fn one_of<T, const N: usize>(
-    words: [(T, &'static str); N],
-    word: &str,
-    origin: &Origin,
-) -> Result<T, ConfigFault> {
-    let found = words.iter().position(|(_, known)| *known == word);
-    let at =
-        found.ok_or_else(|| origin.fault(no_such_word(word, &words.each_ref().map(|(_, known)| *known))))?;
-    Ok(words.into_iter().nth(at).expect("it was found").0)
-}
-
-fn no_such_word(word: &str, known: &[&str]) -> String {
-    format!("is `{word}`, and must be one of {}", known.join(", "))
 }
 
 /// Reads the texts of a `notice`.

@@ -14,59 +14,47 @@ mod refusals;
 mod routes;
 mod servers;
 mod shape;
+mod state;
+mod stream;
 mod zones;
 
-use std::{convert::Infallible, future::Future, net::SocketAddr, ops::Deref, sync::Arc};
+use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc};
 
-use arc_swap::ArcSwap;
 use axum::{
     Router,
     body::Body,
-    extract::{FromRef, Request, State},
+    extract::{Request, State},
     middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse as _, Response},
     routing::MethodRouter,
 };
 use bytes::Bytes;
 use edge::{KnownClient, Received};
-use events::Bus;
-use gate::{
-    AnyStore, Gate,
-    cells::Health,
-    definitions::{Author, ZoneEditor},
-};
+use gate::definitions::Author;
 use http_body_util::Full;
 use hyper::{HeaderMap, body::Body as _, http::request::Parts};
-use tokio::sync::Semaphore;
 use tower_service::Service as _;
 use utoipa_axum::routes;
 
 use super::{
     Listed, Peer,
     body::BodyRead,
-    check::served::ServedRoutes,
     console,
     endpoint::{self, Endpoint},
-    health::{self, Lifecycle, Readiness},
-    layers::{self, Client, Intake},
-    openapi::{self, Document},
+    health,
+    layers::{self, Client},
     problem::{NOT_FOUND, Problem},
-    stream::{self, Streams},
     text,
 };
 use crate::{
     access::{Caller, Role},
-    audit::Recorder,
-    change_log::ChangeLog,
     metrics::Route,
-    past_events::PastEvents,
-    servers::Servers,
-    stats::Stats,
 };
 
 pub use guard::Guard;
 use json::Json;
 pub use refusals::Refusals;
+pub use state::{AdminParts, AdminState};
 
 /// The longest body of an operator's request, in bytes.
 const MAX_BODY: usize = 64 << 10;
@@ -74,70 +62,8 @@ const MAX_BODY: usize = 64 << 10;
 /// The start of every path of the admin API.
 const ROOT: &str = "/admin/v1/";
 
-/// What the handlers of the admin listener share.
-#[derive(Clone)]
-pub struct AdminState(Arc<AdminParts>);
-
-/// The parts of an [`AdminState`].
-pub struct AdminParts {
-    /// The zones.
-    pub gate: Arc<Gate<AnyStore>>,
-    /// Changes the definitions of zones.
-    pub editor: Arc<ZoneEditor<AnyStore>>,
-    /// The cells that keep the zones. Empty for a store in this process.
-    pub cells: Arc<[Arc<Health>]>,
-    /// The events that operators may follow.
-    pub bus: Arc<Bus>,
-    /// Ends the streams of operators when the server stops.
-    pub streams: Arc<Streams>,
-    /// One permit for each stream of an operator that may be open at the same time.
-    pub stream_permits: Arc<Semaphore>,
-    /// Who may use the admin API. A reload replaces it.
-    pub guard: ArcSwap<Guard>,
-    /// What the log says about requests that were refused.
-    pub refusals: Refusals,
-    /// The last hours of the zones.
-    pub stats: Arc<Stats>,
-    /// The last changes of the zones.
-    pub changes: Arc<ChangeLog>,
-    /// The last rare events.
-    pub past: Arc<PastEvents>,
-    /// The routes of proxies' requests.
-    pub routes: Arc<ServedRoutes>,
-    /// Records what operators do. The editor records the changes of the zones by it, too.
-    pub recorder: Recorder,
-    /// This server and the others.
-    pub servers: Arc<Servers>,
-    /// Metrics and limits of all requests.
-    pub intake: Arc<Intake>,
-    /// Whether the server takes new work.
-    pub lifecycle: Arc<Lifecycle>,
-}
-
-impl From<AdminParts> for AdminState {
-    fn from(parts: AdminParts) -> Self {
-        Self(Arc::new(parts))
-    }
-}
-
-impl Deref for AdminState {
-    type Target = AdminParts;
-
-    fn deref(&self) -> &AdminParts {
-        &self.0
-    }
-}
-
-impl FromRef<AdminState> for Readiness {
-    fn from_ref(state: &AdminState) -> Self {
-        let (gate, cells, lifecycle) =
-            (Arc::clone(&state.gate), Arc::clone(&state.cells), Arc::clone(&state.lifecycle));
-        Self { gate, cells, lifecycle }
-    }
-}
-
-/// The endpoints of the admin listener.
-pub(super) fn endpoints() -> Vec<Endpoint<AdminState>> {
+/// The endpoints of the admin listener. `openapi` is the document that is made from them.
+pub(super) fn endpoints(openapi: Bytes) -> Vec<Endpoint<AdminState>> {
     use Role::{Admin, Operator, Viewer};
     let mut all = vec![
         Endpoint::documented(Route::Admin, routes!(servers::whoami)).needs(Viewer),
@@ -160,7 +86,7 @@ pub(super) fn endpoints() -> Vec<Endpoint<AdminState>> {
         Endpoint::get(Route::Metrics, "/metrics", metrics),
         Endpoint::get(Route::Health, "/healthz", health::healthz),
         Endpoint::get(Route::Ready, "/readyz", health::readyz_with_names),
-        Endpoint::get(Route::OpenApi, "/openapi.json", async || openapi::serve(Document::Admin)),
+        Endpoint::openapi(openapi),
     ];
     for path in console::paths() {
         let file = async move |headers: HeaderMap| {
@@ -184,7 +110,7 @@ pub(super) const UNDOCUMENTED: [(&str, &str); 4] = [
 /// What the admin listener serves: every method of every path, with the role that it needs.
 #[must_use]
 pub fn listed() -> Vec<Listed> {
-    endpoints().iter().map(Endpoint::listed).collect()
+    endpoints(Bytes::new()).iter().map(Endpoint::listed).collect()
 }
 
 async fn metrics(State(state): State<AdminState>) -> hyper::Response<Full<Bytes>> {
@@ -261,13 +187,13 @@ pub struct Admin {
 }
 
 impl Admin {
-    /// Serves the endpoints with this state.
+    /// Serves the endpoints with this state, and the document that is made from them.
     #[must_use]
-    pub fn new(state: &AdminState) -> Arc<Self> {
+    pub fn new(state: &AdminState, openapi: Bytes) -> Arc<Self> {
         let layers = |route, methods| layered(state, route, methods);
         // Below the root of the API, unknown paths have the route of the API, so the guard comes before the 404.
         let unknown = |path: &str| if path.starts_with(ROOT) { Route::Admin } else { Route::Other };
-        Arc::new(Self { router: endpoint::router(endpoints(), state, &state.intake, layers, unknown) })
+        Arc::new(Self { router: endpoint::router(endpoints(openapi), state, &state.intake, layers, unknown) })
     }
 
     /// Answers one request.

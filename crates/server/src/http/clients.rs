@@ -1,4 +1,5 @@
-//! Which client addresses are counted, where connections and streams are capped per client.
+//! The addresses of clients: which are counted, where connections and streams are capped per client, and the digest by which a
+//! visit or a bypass token names one.
 //!
 //! Invariant: an address that many users share by the operator's word is not counted: a trusted proxy, and a carrier's NAT.
 //! Neither is this machine itself: behind it is a proxy that nobody listed, or a load test, and no attacker.
@@ -6,6 +7,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
+use limiter::Prefixes;
 
 /// The addresses that are not counted.
 #[derive(Clone, Debug, Default)]
@@ -27,6 +29,14 @@ impl Uncounted {
             [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)].contains(&address);
         is_here || self.0.iter().any(|net| net.contains(&address))
     }
+}
+
+/// A digest of a client's address, or of its network if that is IPv6. Never 0.
+pub(crate) fn address_digest(address: IpAddr) -> u64 {
+    // Phones change the rest of an IPv6 address every day.
+    let digest = blake3::hash(Prefixes::default().key(address).as_ref());
+    let first = digest.as_bytes().first_chunk().expect("a digest has 32 bytes");
+    u64::from_be_bytes(*first).max(1)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use axum::{
     response::IntoResponse as _,
     routing::{MethodFilter, MethodRouter, any, get},
 };
+use bytes::Bytes;
 use hyper::Method;
 use tower_service::Service;
 use utoipa::openapi::{OpenApi, path::Paths};
@@ -21,6 +22,7 @@ use utoipa_axum::router::UtoipaMethodRouter;
 use super::{
     layers::{Intake, count},
     problem::{NOT_FOUND, Problem},
+    text,
 };
 use crate::{
     access::{Caller, Role},
@@ -72,6 +74,11 @@ impl<S: Clone + Send + Sync + 'static> Endpoint<S> {
     pub(super) fn get<H: Handler<T, S>, T: 'static>(route: Route, path: &str, handler: H) -> Self {
         let handler = MethodRouter::new().on(MethodFilter::GET, handler);
         Self { route, method: Method::GET, path: path.to_owned(), role: None, handler, operation: None }
+    }
+
+    /// `GET /openapi.json`, which answers with this document. The document does not describe it.
+    pub(super) fn openapi(document: Bytes) -> Self {
+        Self::get(Route::OpenApi, "/openapi.json", async move || text(document.clone(), "application/json"))
     }
 
     /// The same endpoint, for operators of at least this role. The guard of the admin API must be around it.

@@ -23,16 +23,18 @@ use tonic_prost::ProstCodec;
 
 use super::{
     Peer, Replied,
-    check::{
-        self,
-        envoy::{
-            self,
-            messages::{CheckRequest, CheckResponse},
-        },
-    },
     layers::{self, Client},
     problem::{HEAD_TOO_LARGE, ODD_TARGET, Problem},
-    public::PublicState,
+    public::{
+        PublicState,
+        check::{
+            self,
+            envoy::{
+                self,
+                messages::{CheckRequest, CheckResponse},
+            },
+        },
+    },
 };
 use crate::metrics::Route;
 

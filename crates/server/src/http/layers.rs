@@ -1,8 +1,8 @@
-//! The layers around the handlers of a router: metrics and logs of each request, caching, the size of heads, CORS.
+//! The layers around the handlers of both routers: metrics and logs of each request, caching, the size of heads.
 //!
 //! The two polling calls do not go through a router (see [`public`](super::public)), so each layer is a function here, and
-//! the polls call the same functions. Order, from the outside: `count`, CORS, the number of header fields, and then
-//! the handler. On the admin API the check of the operator is between the last two.
+//! the polls call the same functions. Order, from the outside: `count`, CORS on the public listener, the number of header
+//! fields, and then the handler. On the admin API the check of the operator is between the last two.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -24,7 +24,6 @@ use super::{
     MAX_FIELDS, NO_STORE, Peer,
     body::BodyRead,
     problem::{HEAD_TOO_LARGE, Problem},
-    public::PublicState,
 };
 use crate::metrics::{Metrics, Route};
 
@@ -120,13 +119,4 @@ pub(super) fn check_fields(headers: &HeaderMap) -> Result<(), Problem> {
         return Err(Problem::from(HEAD_TOO_LARGE).closing());
     }
     Ok(())
-}
-
-/// Tells browsers which pages may read the reply.
-pub(super) async fn cors(State(state): State<PublicState>, request: Request, next: Next) -> Response {
-    let origins = &state.cors_origins;
-    let origin = origins.allowed(request.headers());
-    let mut response = next.run(request).await;
-    origins.write(origin, response.headers_mut());
-    response
 }

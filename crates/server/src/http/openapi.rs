@@ -6,12 +6,9 @@
 //! server, and fails on a field that is not described.
 
 mod complete;
-pub(super) mod public;
-
-use std::sync::OnceLock;
+mod public;
 
 use bytes::Bytes;
-use http_body_util::Full;
 use utoipa::{
     Modify, OpenApi,
     openapi::{
@@ -31,7 +28,7 @@ use super::{
         TOO_LARGE, TOO_MANY_ZONES, UNAUTHORIZED, UNKNOWN_FIELD, UNKNOWN_ZONE, UNSUPPORTED_MEDIA_TYPE,
         WRONG_TYPE, ZONE_EXISTS,
     },
-    public as public_listener, text,
+    public as public_listener,
 };
 
 /// An error; RFC 9457.
@@ -65,18 +62,11 @@ impl Document {
     pub fn text(self) -> String {
         let document = match self {
             Self::Public => {
-                describe(public::Base::openapi(), public_listener::endpoints(), &public::Refusals)
+                describe(public::Base::openapi(), public_listener::endpoints(Bytes::new()), &public::Refusals)
             }
-            Self::Admin => describe(AdminBase::openapi(), admin::endpoints(), &AdminRefusals),
+            Self::Admin => describe(AdminBase::openapi(), admin::endpoints(Bytes::new()), &AdminRefusals),
         };
         document.to_pretty_json().expect("documents are plain values") + "\n"
-    }
-
-    /// The same text, made once.
-    #[must_use]
-    pub fn bytes(self) -> Bytes {
-        static MADE: [OnceLock<Bytes>; 2] = [const { OnceLock::new() }; 2];
-        MADE[self as usize].get_or_init(|| self.text().into()).clone()
     }
 }
 
@@ -104,11 +94,6 @@ fn describe<S: Clone + Send + Sync + 'static>(
     refusals.modify(&mut base);
     complete::complete(&mut base);
     base
-}
-
-/// Answers `GET /openapi.json`.
-pub(super) fn serve(document: Document) -> hyper::Response<Full<Bytes>> {
-    text(document.bytes(), "application/json")
 }
 
 struct AdminRefusals;

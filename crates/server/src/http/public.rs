@@ -5,20 +5,26 @@
 //! also in the list of endpoints: the router answers their other methods, and the document describes them. The check of a
 //! proxy is matched there, too, and is not in the list: it has every method and any path, as the visitor's request has.
 
-use std::{convert::Infallible, future::Future, net::SocketAddr, ops::Deref, sync::Arc};
+pub mod check;
+mod pages;
+mod shape;
+mod state;
+mod stream;
+mod traffic;
+mod unused;
 
-use arc_swap::ArcSwap;
+use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc};
+
 use axum::{
     Router,
     body::Body,
-    extract::{FromRef, Request, State},
+    extract::{Request, State},
     middleware::{Next, from_fn, from_fn_with_state},
     response::{IntoResponse as _, Response},
     routing::MethodRouter,
 };
 use bytes::Bytes;
 use edge::{Received, decode_body_early};
-use gate::{AnyStore, Gate, cells::Health, limits::Limits};
 use http_body_util::{Either, Full};
 use hyper::{
     Method,
@@ -31,91 +37,38 @@ use utoipa_axum::routes;
 
 use super::{
     Peer, boxed,
-    check::{self, served::ServedRoutes},
-    cors::Origins,
     endpoint::{self, Endpoint},
-    health::{self, Lifecycle, Readiness},
-    layers::{self, Intake},
-    openapi::{self, Document},
-    stream::{self, Streams},
-    traffic::{self, Poll},
-    wait::{self, Pages},
+    health, layers,
 };
-use crate::{metrics::Route, passes::Passes};
+use crate::metrics::Route;
 
-/// What the handlers of the public listener share.
-#[derive(Clone)]
-pub struct PublicState(Arc<PublicParts>);
+pub use state::{PublicParts, PublicState};
+use traffic::Poll;
+pub use unused::UnusedVisits;
 
-/// The parts of a [`PublicState`].
-pub struct PublicParts {
-    /// The zones.
-    pub gate: Arc<Gate<AnyStore>>,
-    /// How often one client may call.
-    pub limits: Limits,
-    /// Signs the passes of holders who entered. A reload replaces it.
-    pub passes: ArcSwap<Passes>,
-    /// The streams of waiting users.
-    pub streams: Arc<Streams>,
-    /// The pages of other origins that may call.
-    pub cors_origins: Origins,
-    /// The waiting pages. A reload replaces them.
-    pub pages: ArcSwap<Pages>,
-    /// What proxies may ask about. A reload replaces it.
-    pub routes: Arc<ServedRoutes>,
-    /// The cells that keep the zones. Empty for a store in this process.
-    pub cells: Arc<[Arc<Health>]>,
-    /// Metrics and limits of all requests.
-    pub intake: Arc<Intake>,
-    /// Whether the server takes new work.
-    pub lifecycle: Arc<Lifecycle>,
-}
-
-impl From<PublicParts> for PublicState {
-    fn from(parts: PublicParts) -> Self {
-        Self(Arc::new(parts))
-    }
-}
-
-impl Deref for PublicState {
-    type Target = PublicParts;
-
-    fn deref(&self) -> &PublicParts {
-        &self.0
-    }
-}
-
-impl FromRef<PublicState> for Readiness {
-    fn from_ref(state: &PublicState) -> Self {
-        let (gate, cells, lifecycle) =
-            (Arc::clone(&state.gate), Arc::clone(&state.cells), Arc::clone(&state.lifecycle));
-        Self { gate, cells, lifecycle }
-    }
-}
-
-/// The endpoints of the public listener.
-pub(super) fn endpoints() -> Vec<Endpoint<PublicState>> {
+/// The endpoints of the public listener. `openapi` is the document that is made from them.
+pub(super) fn endpoints(openapi: Bytes) -> Vec<Endpoint<PublicState>> {
     vec![
         Endpoint::documented(Route::Wait, routes!(traffic::wait)),
         Endpoint::documented(Route::Entry, routes!(traffic::entry)),
         Endpoint::documented(Route::Leave, routes!(traffic::leave)),
         Endpoint::documented(Route::Stream, routes!(stream::stream)),
-        Endpoint::documented(Route::Notice, routes!(wait::handlers::notice)),
-        Endpoint::documented(Route::Page, routes!(wait::handlers::page)),
-        Endpoint::get(Route::Page, "/wait/{zone}/", wait::handlers::page_with_slash),
-        Endpoint::documented(Route::Asset, routes!(wait::handlers::library)),
-        Endpoint::get(Route::Asset, "/wait-assets/{name}", wait::handlers::asset),
+        Endpoint::documented(Route::Notice, routes!(pages::notice)),
+        Endpoint::documented(Route::Page, routes!(pages::page)),
+        Endpoint::get(Route::Page, "/wait/{zone}/", pages::page_with_slash),
+        Endpoint::documented(Route::Asset, routes!(pages::library)),
+        Endpoint::get(Route::Asset, "/wait-assets/{name}", pages::asset),
         Endpoint::documented(Route::Jwks, routes!(jwks)),
         Endpoint::documented(Route::Health, routes!(health::healthz)),
         Endpoint::documented(Route::Ready, routes!(health::readyz)),
-        Endpoint::get(Route::OpenApi, "/openapi.json", async || openapi::serve(Document::Public)),
+        Endpoint::openapi(openapi),
     ]
 }
 
 /// The keys that passes are signed with.
 #[utoipa::path(
     get, path = "/.well-known/jwks.json", tag = "passes",
-    responses((status = 200, content_type = "application/jwk-set+json", body = openapi::public::Jwks))
+    responses((status = 200, content_type = "application/jwk-set+json", body = shape::Jwks))
 )]
 async fn jwks(State(state): State<PublicState>) -> hyper::Response<Full<Bytes>> {
     let mut response = hyper::Response::new(Full::new(state.passes.load().jwks()));
@@ -141,7 +94,7 @@ fn layered(
     methods
         .layer(from_fn_with_state((state.clone(), method), preflight))
         .layer(from_fn(layers::limit_fields))
-        .layer(from_fn_with_state(state.clone(), layers::cors))
+        .layer(from_fn_with_state(state.clone(), cors))
 }
 
 /// Answers browsers that ask whether a page may use `method`.
@@ -155,6 +108,15 @@ async fn preflight(
         Some(Err(problem)) => problem.into_response(),
         None => next.run(request).await,
     }
+}
+
+/// Tells browsers which pages may read the reply.
+async fn cors(State(state): State<PublicState>, request: Request, next: Next) -> Response {
+    let origins = &state.cors_origins;
+    let origin = origins.allowed(request.headers());
+    let mut response = next.run(request).await;
+    origins.write(origin, response.headers_mut());
+    response
 }
 
 /// The route under which metrics count a path that is not in the list.
@@ -175,11 +137,11 @@ pub struct Public {
 }
 
 impl Public {
-    /// Serves the endpoints with this state.
+    /// Serves the endpoints with this state, and the document that is made from them.
     #[must_use]
-    pub fn new(state: PublicState) -> Arc<Self> {
+    pub fn new(state: PublicState, openapi: Bytes) -> Arc<Self> {
         let layers = |route, methods| layered(&state, route, methods);
-        let router = endpoint::router(endpoints(), &state, &state.intake, layers, unknown);
+        let router = endpoint::router(endpoints(openapi), &state, &state.intake, layers, unknown);
         Arc::new(Self { state, router })
     }
 

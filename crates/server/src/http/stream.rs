@@ -1,196 +1,28 @@
-//! Streams of server-sent events ([EventSource](https://html.spec.whatwg.org/multipage/server-sent-events.html)): how they
-//! are requested, and how events are written.
+//! Streams of server-sent events ([EventSource](https://html.spec.whatwg.org/multipage/server-sent-events.html)).
 //!
-//! Waiting users have streams about their own place (`waiting`); operators have streams about all events
-//! (`operators`). A stream is the reply to one request, and takes the connection over. Invariant: a waiting user gets only
+//! Here is how events are written, and `waiting` has the streams of waiting users, about their own places. `public::stream` opens
+//! one. Operators have streams about all events (`admin::stream`). A stream is the reply to one request, and takes the connection over. Invariant: a waiting user gets only
 //! the events `wait`, `enter`, `problem` and `reconnect`. They contain the same data as the reply to a poll, and
 //! only about this user's place.
 
-mod operators;
 mod waiting;
 
-use std::{borrow::Cow, fmt::Write as _, sync::Arc, time::Duration};
+use std::{fmt::Write as _, time::Duration};
 
-use admission::ZoneId;
-use axum::{
-    extract::{RawQuery, State},
-    response::{IntoResponse as _, Response},
-};
-use edge::{KnownClient, Outlet, Takeover};
-use events::LimitedCall;
-use form_urlencoded::parse;
-use gate::limits::Asked;
-use hyper::{
-    Uri, Version,
-    header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
-};
+use axum::response::Response;
+use edge::{Outlet, Takeover};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use tokio::sync::watch;
 
-use super::{
-    NO_STORE,
-    admin::AdminState,
-    layers::Client,
-    openapi::public as shapes,
-    origin,
-    problem::{
-        MISSING_FIELD, OVERLOADED, Problem, TOO_MANY_STREAMS, UNKNOWN_FIELD, UNKNOWN_ZONE, WRONG_TYPE,
-    },
-    public::PublicState,
-    traffic::{check_limit, write_limit},
-};
-use crate::access::Role;
+use super::NO_STORE;
 
 pub use waiting::Streams;
-
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// Tells nginx to pass events on at once.
 const X_ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 
-/// Follows a place: server-sent events `wait` (what polls have in `waiting`), `enter` (what they are answered), `problem`, and
-/// `reconnect`. An event's id is the newest token.
-#[utoipa::path(
-    get,
-    path = "/traffic/stream",
-    tag = "waiting",
-    params(
-        ("zone" = String, Query, description = "The zone's id", example = "TEST_ZONE"),
-        ("token" = String, Query, description = "The place's token"),
-        ("Last-Event-ID" = Option<String>, Header, description = "A newer token. Browsers send it when they reconnect"),
-    ),
-    responses((status = 200, content_type = "text/event-stream", body = shapes::StreamEvent)),
-)]
-pub(super) async fn stream(
-    State(state): State<PublicState>,
-    client: Client,
-    RawQuery(query): RawQuery,
-    headers: HeaderMap,
-) -> Response {
-    let mut asked = None;
-    let opened = open(&state, client, query.as_deref(), &headers, &mut asked).await;
-    let mut response = opened.unwrap_or_else(Problem::into_response);
-    if let Some(asked) = asked {
-        write_limit(&asked, response.headers_mut());
-    }
-    response
-}
-
-async fn open(
-    state: &PublicState,
-    client: Client,
-    query: Option<&str>,
-    headers: &HeaderMap,
-    asked: &mut Option<Asked>,
-) -> Result<Response, Problem> {
-    origin::check(&state.cors_origins, headers)?;
-    if state.lifecycle.is_out_of_service() {
-        return Err(Problem::stopping());
-    }
-    let request = StreamRequest::read(query, headers)?;
-    let zone = ZoneId::parse(&request.zone).map_err(|_| Problem::from(UNKNOWN_ZONE))?;
-    let token = request.token.as_bytes();
-    // However long it lasts, a stream counts as one call.
-    check_limit(state, zone.as_str(), LimitedCall::Entry, client, Some(token), asked).await?;
-    let share = state.streams.share(client.0).ok_or_else(|| {
-        state.intake.metrics.streams_refused.increment(1);
-        Problem::from(TOO_MANY_STREAMS).retry_after(5)
-    })?;
-    let first = state.gate.follow(zone.as_str(), token).await?;
-    Ok(waiting::open(state.clone(), zone, first, share))
-}
-
-/// What happens from now on, as server-sent events. Each has the name of its kind in `kind`, and its own fields; `lost` says how many
-/// events a slow reader lost, and `reconnect` that the server stops.
-#[utoipa::path(
-    get,
-    path = "/admin/v1/events",
-    operation_id = "follow_events",
-    tag = "servers",
-    params(("kinds" = Option<String>, Query, description = "The kinds, separated by commas; all if it is missing", example = "StoreLost,StoreBack")),
-    responses((status = 200, description = "The stream", content_type = "text/event-stream", body = String)),
-)]
-pub(super) async fn events(
-    State(state): State<AdminState>,
-    RawQuery(query): RawQuery,
-    version: Version,
-    target: Uri,
-    headers: HeaderMap,
-    Client(from): Client,
-) -> Result<Response, Problem> {
-    // An operator who took the server out of service can still watch it.
-    if state.lifecycle.is_stopping() {
-        return Err(Problem::stopping());
-    }
-    let caller = state.guard.load().admit(version, &target, &headers);
-    caller.inspect_err(|problem| state.refusals.by_the_guard(from, problem))?.needs(Role::Viewer)?;
-    let kinds = operators::kinds(query.as_deref())?;
-    let permit = Arc::clone(&state.stream_permits).try_acquire_owned().map_err(|_| {
-        let what =
-            "as many streams of events are open as this listener allows; close one, or ask again later";
-        Problem::new(OVERLOADED, what).retry_after(5)
-    })?;
-    let subscription = state.bus.subscribe("operator", operators::SCOPE, kinds)?;
-    let mut response = operators::open(state.bus.clone(), subscription, permit, state.streams.stopped());
-    response.extensions_mut().insert(KnownClient);
-    Ok(response)
-}
-
-/// A request for the stream of a waiting user.
-#[derive(Debug, PartialEq, Eq)]
-struct StreamRequest<'a> {
-    /// The zone's id, as it was sent.
-    zone: Cow<'a, str>,
-    /// The newest token: the `Last-Event-ID` that browsers send when they reconnect, or `token`.
-    token: Cow<'a, str>,
-}
-
-impl<'a> StreamRequest<'a> {
-    fn read(query: Option<&'a str>, headers: &'a HeaderMap) -> Result<Self, Problem> {
-        let [zone, token] = fields(query, ["zone", "token"], Others::Ignored)?;
-        // It is newer than the token in the address, which never changes.
-        let last = headers.get(LAST_EVENT_ID).map(HeaderValue::as_bytes).filter(|last| !last.is_empty());
-        let token = last.map(String::from_utf8_lossy).or(token);
-        let missing = |name| Problem::new(MISSING_FIELD, format!("`{name}`, in the address"));
-        Ok(Self { zone: zone.ok_or_else(|| missing("zone"))?, token: token.ok_or_else(|| missing("token"))? })
-    }
-}
-
-/// What happens to a field of a query whose name is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Others {
-    /// It is ignored: libraries of apps and caches add fields of their own.
-    Ignored,
-    /// It is refused: an operator may have misspelled it.
-    Refused,
-}
-
-/// The fields of a query, each at most once.
-///
-/// # Errors
-/// A field that is there twice, or one of another name, if those are refused.
-pub(super) fn fields<'a, const N: usize>(
-    query: Option<&'a str>,
-    names: [&str; N],
-    others: Others,
-) -> Result<[Option<Cow<'a, str>>; N], Problem> {
-    let mut found = [const { None }; N];
-    for (name, value) in parse(query.unwrap_or_default().as_bytes()) {
-        let Some(at) = names.iter().position(|known| *known == name) else {
-            if others == Others::Ignored {
-                continue;
-            }
-            let shown: String = name.chars().take(64).collect();
-            return Err(Problem::new(UNKNOWN_FIELD, format!("`{shown}`, in the address")));
-        };
-        if found[at].replace(value).is_some() {
-            return Err(Problem::new(WRONG_TYPE, format!("`{name}` is there twice, in the address")));
-        }
-    }
-    Ok(found)
-}
-
 /// A reply whose events `write` sends.
-fn response(write: impl FnOnce(Outlet) + Send + 'static) -> Response {
+pub(super) fn response(write: impl FnOnce(Outlet) + Send + 'static) -> Response {
     let mut response: Response = Takeover::response(write);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -200,55 +32,23 @@ fn response(write: impl FnOnce(Outlet) + Send + 'static) -> Response {
 }
 
 /// Writes one event. `data` is one line.
-fn event(out: &mut String, name: &str, data: &str) {
+pub(super) fn event(out: &mut String, name: &str, data: &str) {
     debug_assert!(!data.contains(['\r', '\n']), "one line");
     let written = write!(out, "event: {name}\ndata: {data}\n\n");
     debug_assert!(written.is_ok(), "writing to a String does not fail");
 }
 
 /// Returns when the server stops.
-async fn stop(stopped: &mut watch::Receiver<bool>) {
+pub(super) async fn stop(stopped: &mut watch::Receiver<bool>) {
     // A dropped sender counts as a stop.
     let _ = stopped.wait_for(|stop| *stop).await;
 }
 
 /// Sent when there is nothing else to send: it shows that the connection is alive.
-const HEARTBEAT: &str = ":\n\n";
+pub(super) const HEARTBEAT: &str = ":\n\n";
 
 /// The longest time without a message.
-const SILENCE: Duration = Duration::from_secs(5);
+pub(super) const SILENCE: Duration = Duration::from_secs(5);
 
 /// The event that says: this server is about to stop, reconnect by the same address.
-const RECONNECT: &str = "reconnect";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_place_is_asked_for_by_token_or_by_the_last_event() {
-        let none = HeaderMap::new();
-        let back = HeaderMap::from_iter([(LAST_EVENT_ID, HeaderValue::from_static("newer"))]);
-        let fresh = HeaderMap::from_iter([(LAST_EVENT_ID, HeaderValue::from_static(""))]);
-        let at = |zone, token| Ok(StreamRequest { zone: Cow::Borrowed(zone), token: Cow::Borrowed(token) });
-        assert_eq!(StreamRequest::read(Some("zone=Z&token=t"), &none), at("Z", "t"));
-        assert_eq!(
-            StreamRequest::read(Some("token=t&zone=shop%3Acheckout"), &fresh),
-            at("shop:checkout", "t")
-        );
-        assert_eq!(StreamRequest::read(Some("zone=Z&token=t"), &back), at("Z", "newer"));
-        assert_eq!(StreamRequest::read(Some("zone=Z"), &back), at("Z", "newer"));
-        assert_eq!(StreamRequest::read(Some("zone=Z&token=t&lastEventId=1&_=2&_=3"), &none), at("Z", "t"));
-        for (query, code, word) in [
-            (None, MISSING_FIELD, "`zone`"),
-            (Some("zone=Z"), MISSING_FIELD, "`token`"),
-            (Some("token=t"), MISSING_FIELD, "`zone`"),
-            (Some("zoneId=Z&token=t"), MISSING_FIELD, "`zone`"),
-            (Some("zone=Z&zone=Z&token=t"), WRONG_TYPE, "`zone`"),
-        ] {
-            let problem = StreamRequest::read(query, &none).expect_err("refused");
-            assert_eq!(problem.code, code, "{query:?}");
-            assert!(problem.detail.starts_with(word), "{query:?}: {}", problem.detail);
-        }
-    }
-}
+pub(super) const RECONNECT: &str = "reconnect";

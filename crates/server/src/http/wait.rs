@@ -4,7 +4,6 @@
 //! inline script, contacts no other host, and goes on only to the target that the operator configured. Its content security
 //! policy ([CSP](https://www.w3.org/TR/CSP3/)) enforces that.
 
-pub(super) mod handlers;
 pub mod language;
 pub mod target;
 pub mod template;

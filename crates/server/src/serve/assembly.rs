@@ -24,10 +24,10 @@ use crate::{
     http::{
         Lifecycle,
         admin::{AdminParts, AdminState, Guard, Refusals},
-        check::served::ServedRoutes,
         clients::Uncounted,
         layers::Intake,
-        public::{PublicParts, PublicState},
+        public::{PublicParts, PublicState, UnusedVisits},
+        served::ServedRoutes,
         stream::Streams,
         wait::Pages,
     },
@@ -99,7 +99,9 @@ pub(super) async fn assemble(
     if let Some(certificates) = &certificates {
         tasks.spawn(Arc::clone(certificates).follow(Arc::clone(bus)));
     }
+    let passes = Arc::new(ArcSwap::from_pointee(passes));
     let streams = Arc::new(Streams::new(
+        (Arc::clone(&gate), Arc::clone(&passes)),
         metrics.streams.clone(),
         config.max_streams_per_client.map(|most| PerClient { most, ipv6_prefix: config.limit.ipv6_prefix }),
         Uncounted::new(&config.trusted_proxies, &config.limit.carrier_nats),
@@ -169,11 +171,12 @@ pub(super) async fn assemble(
     let public = PublicState::from(PublicParts {
         gate: Arc::clone(&gate),
         limits: Limits::new(&config.limit, zones.buckets_of),
-        passes: ArcSwap::from_pointee(passes),
+        passes,
         streams: Arc::clone(&streams),
         cors_origins: config.cors_origins.clone(),
         pages: ArcSwap::from_pointee(pages),
         routes: Arc::clone(&routes),
+        unused_visits: UnusedVisits::default(),
         cells: Arc::clone(&zones.cells),
         intake: Arc::clone(&intake),
         lifecycle: Arc::clone(&lifecycle),

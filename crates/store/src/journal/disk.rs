@@ -23,11 +23,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admission::{Delta, Entry, Header, Image, Learned, PAGE_WORDS, Words, ZoneId};
+use admission::{Delta, Entry, Header, Image, PAGE_WORDS, Words, ZoneId};
 use redb::{
     Builder, Database, Durability, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError,
     TableHandle as _, WriteTransaction,
 };
+use wait::Learned;
 
 use self::{mark::Mark, record::Record};
 use super::{Batch, Journal, JournalError, Loaded};

@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use admission::{Delta, Entry, Header, Image, Learned, Words, ZoneId};
+use admission::{Delta, Entry, Header, Image, Words, ZoneId};
+use wait::Learned;
 
 use super::{Batch, Journal, JournalError, Loaded};
 

@@ -4,8 +4,9 @@
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
-use admission::{Definition, FIELDS, FieldUsedBy, Mode, PAGE_TICKETS, PagePolls, View};
+use admission::{Definition, FIELDS, FieldUsedBy, Mode, PAGE_TICKETS, PagePolls};
 use tokio::time::Instant;
+use wait::View;
 
 use super::{
     PAGE_BYTES, Redis, Result, Zone,

@@ -6,8 +6,8 @@
 //! Invariants: nothing here delays a beat by more than one call, or lets it fail. What no server can have written is not used, and
 //! the next news replace it.
 
-use admission::Learned;
 use bytes::Bytes;
+use wait::Learned;
 
 use super::{Redis, Zone, client::Client, lock, scripts, text, wire::Reply};
 

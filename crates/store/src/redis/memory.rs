@@ -13,11 +13,11 @@ use std::{
 };
 
 use admission::{
-    Entry, Forecast, Learned, PAGE_TICKETS, PAGE_WORDS, Policy, Position, Snapshot, SnapshotPage, Tally,
-    Verdict, View, Window, Words,
+    Entry, PAGE_TICKETS, PAGE_WORDS, Policy, Position, Snapshot, SnapshotPage, Tally, Verdict, Window, Words,
 };
 use bytes::Bytes;
 use tokio::time::Instant;
+use wait::{Forecast, Learned, View};
 
 use super::wire::{self, Counts, Garbled, Header, SEGMENT, SEGMENT_BYTES};
 use crate::keeper::Keeper;

@@ -6,7 +6,7 @@ use toml::{Spanned, de::DeValue};
 
 use super::{Lines, in_order, unknown, wrong_type};
 use crate::{
-    config::{ConfigFault, checks::address, settings::Kind},
+    config::{ConfigFault, parse::store_address, settings::Kind},
     stores::CellSettings,
 };
 
@@ -55,7 +55,7 @@ fn cell(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<CellSettings,
                 }
                 name = Some(text.to_string());
             }
-            ("store", DeValue::String(text)) => store = Some(address(text, &origin)?),
+            ("store", DeValue::String(text)) => store = Some(store_address(text, &origin)?),
             ("tenants", DeValue::Array(items)) => {
                 let text = |item: &Spanned<DeValue<'_>>| item.get_ref().as_str().map(str::to_owned);
                 let texts: Vec<String> =

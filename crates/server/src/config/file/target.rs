@@ -4,9 +4,9 @@ use std::borrow::Cow;
 
 use toml::{Spanned, de::DeValue};
 
-use super::{Lines, in_order, one_of, unknown, wrong_type};
+use super::{Lines, in_order, unknown, wrong_type};
 use crate::{
-    config::{ConfigFault, settings::Kind},
+    config::{ConfigFault, parse::one_of, settings::Kind},
     http::wait::target::{HandOver, Target, TargetFault},
 };
 

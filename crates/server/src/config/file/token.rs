@@ -3,10 +3,10 @@
 use check::digest::SecretDigest;
 use toml::{Spanned, de::DeValue};
 
-use super::{Lines, in_order, one_of, unknown, wrong_type};
+use super::{Lines, in_order, unknown, wrong_type};
 use crate::{
     access::{AdminToken, MAX_TOKENS, Role},
-    config::{ConfigFault, settings::Kind},
+    config::{ConfigFault, parse::one_of, settings::Kind},
 };
 
 const TOKEN_FIELDS: [&str; 3] = ["name", "role", "sha256"];

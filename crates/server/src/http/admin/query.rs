@@ -12,7 +12,7 @@ use crate::{
     access::Caller,
     http::{
         problem::{Problem, UNKNOWN_ZONE, WRONG_TYPE},
-        stream::{Others, fields},
+        query::{Others, fields},
     },
     stats::MINUTES,
 };

@@ -16,16 +16,17 @@ use store::RoutesDefined;
 use utoipa::ToSchema;
 
 use super::{
-    AdminState, Json,
+    Json,
     body::{missing, object, rest, wrong},
     precondition::Wanted,
     query::{DryRun, NoQuery, Operator},
+    state::AdminState,
 };
 use crate::{
     http::{
         body::Whole,
-        check::served::{self, Counted, Source},
         problem::{BAD_ROUTE, CHANGED_MEANWHILE, NO_CELL, Problem},
+        served::{self, Counted, Source},
     },
     past_events::Act,
 };

@@ -6,9 +6,10 @@ use axum::extract::State;
 use events::Event;
 
 use super::{
-    AdminState, Json, body,
+    Json, body,
     query::{NoQuery, Operator},
     shape::{CellShape, Drain, PastEventShape, PastEventsShape, ServerShape, Servers, WhoAmI},
+    state::AdminState,
 };
 use crate::{
     http::{body::Whole, problem::Problem},

@@ -13,20 +13,21 @@ use hyper::StatusCode;
 use store::Expected;
 
 use super::{
-    AdminState, Json, body,
+    Json, body,
     precondition::{Wanted, etag},
     query::{DryRun, NoQuery, Operator, ZoneChange, ZoneInPath, minutes},
     shape::{
         ChangeShape, DefinitionPatch, EtaChange, Leaver, NewDefinition, NewZone, Now, PastChange,
         PastChanges, StatsShape, ZoneShape, Zones,
     },
+    state::AdminState,
 };
 use crate::{
     clock::unix_ms,
     http::{
         body::Whole,
         problem::{NOTHING_TO_LEAVE, Problem, UNKNOWN_ZONE},
-        stream::{Others, fields},
+        query::{Others, fields},
     },
 };
 

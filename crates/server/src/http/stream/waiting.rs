@@ -24,10 +24,11 @@ use std::{
 };
 
 use admission::{Ticket, ZoneId};
+use arc_swap::ArcSwap;
 use axum::response::Response;
 use edge::{Held, PerAddress, PerClient};
 use events::{Bus, Event, Kind, Kinds, Scope, SubscribeError, Subscription};
-use gate::Reply;
+use gate::{AnyStore, Gate, Reply};
 use metrics::Gauge;
 use tokio::{
     sync::{Notify, watch},
@@ -35,7 +36,7 @@ use tokio::{
 };
 
 use super::response;
-use crate::http::{clients::Uncounted, public::PublicState};
+use crate::{http::clients::Uncounted, passes::Passes};
 use follower::Follower;
 use task::ZoneTask;
 
@@ -50,7 +51,9 @@ const RETRY_MS: std::ops::Range<u64> = 1_000..3_000;
 
 /// All streams of waiting users.
 pub struct Streams {
-    zones: Mutex<HashMap<ZoneId, Arc<Mailbox>>>,
+    gate: Arc<Gate<AnyStore>>,
+    passes: Arc<ArcSwap<Passes>>,
+    mailboxes: Arc<Mailboxes>,
     stop: watch::Sender<bool>,
     open: Gauge,
     /// Counts the streams of each client; none without a cap.
@@ -59,7 +62,10 @@ pub struct Streams {
 }
 
 /// What a stream holds of its client's share. Nothing, where the client is not counted.
-pub(super) struct Share(#[expect(dead_code, reason = "it counts until it is dropped")] Option<Held>);
+pub(in crate::http) struct Share(#[expect(dead_code, reason = "it counts until it is dropped")] Option<Held>);
+
+/// The mailboxes of the zones that have a task.
+type Mailboxes = Mutex<HashMap<ZoneId, Arc<Mailbox>>>;
 
 /// Messages to a zone's task.
 #[derive(Default)]
@@ -79,16 +85,21 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Streams {
-    /// No streams yet. `open` is the gauge of open streams; a client has no more than `per_client` says, unless it is
-    /// `uncounted`.
+    /// No streams yet. `passes` signs the passes of those who enter. `open` is the gauge of open streams; a client has no more than
+    /// `per_client` says, unless it is `uncounted`.
     #[must_use]
-    pub fn new(open: Gauge, per_client: Option<PerClient>, uncounted: Uncounted) -> Self {
-        let of_clients = per_client.map(PerAddress::new);
-        Self { zones: Mutex::default(), stop: watch::Sender::new(false), open, of_clients, uncounted }
+    pub fn new(
+        (gate, passes): (Arc<Gate<AnyStore>>, Arc<ArcSwap<Passes>>),
+        open: Gauge,
+        per_client: Option<PerClient>,
+        uncounted: Uncounted,
+    ) -> Self {
+        let (of_clients, stop) = (per_client.map(PerAddress::new), watch::Sender::new(false));
+        Self { gate, passes, mailboxes: Arc::default(), stop, open, of_clients, uncounted }
     }
 
     /// Takes a share for one more stream of the client at this address. None if it has too many.
-    pub(super) fn share(&self, client: IpAddr) -> Option<Share> {
+    pub(in crate::http) fn share(&self, client: IpAddr) -> Option<Share> {
         match &self.of_clients {
             Some(of_clients) if !self.uncounted.has(client) => {
                 of_clients.hold(client).map(|held| Share(Some(held)))
@@ -97,12 +108,32 @@ impl Streams {
         }
     }
 
+    /// A stream for the holder of the ticket. `first` is what it gets first.
+    pub(in crate::http) fn open(
+        self: &Arc<Self>,
+        zone: ZoneId,
+        first: (Reply, Ticket),
+        share: Share,
+    ) -> Response {
+        let streams = Arc::clone(self);
+        response(move |mut outlet| {
+            outlet.limit(UNREAD, LOST_AFTER);
+            let follower = Follower::new(outlet, &first, &streams.open, share);
+            let mut text = String::new();
+            let written = writeln!(text, "retry: {}", retry_ms(&first.1));
+            debug_assert!(written.is_ok(), "writing to a String does not fail");
+            if let Some(arrival) = follower.answer(&streams.passes.load(), &zone, first, &mut text) {
+                arrive(streams, zone, arrival);
+            }
+        })
+    }
+
     /// Ends all streams, also those of operators, with the event `reconnect`.
     pub fn stop(&self) {
         self.stop.send_replace(true);
     }
 
-    pub(super) fn stopped(&self) -> watch::Receiver<bool> {
+    pub(in crate::http) fn stopped(&self) -> watch::Receiver<bool> {
         self.stop.subscribe()
     }
 
@@ -120,7 +151,7 @@ impl Streams {
             for event in batch.events {
                 if let Event::ViewShown(shown) = event
                     && let Some(zone) = bus.zone_id(shown.zone)
-                    && let Some(mailbox) = lock(&self.zones).get(&zone)
+                    && let Some(mailbox) = lock(&self.mailboxes).get(&zone)
                 {
                     mailbox.has_view.store(true, Ordering::Relaxed);
                     mailbox.wake.notify_one();
@@ -130,60 +161,46 @@ impl Streams {
     }
 }
 
-/// A stream for the holder of the ticket. `first` is what it gets first.
-pub(super) fn open(state: PublicState, zone: ZoneId, first: (Reply, Ticket), share: Share) -> Response {
-    response(move |mut outlet| {
-        outlet.limit(UNREAD, LOST_AFTER);
-        let follower = Follower::new(outlet, &first, &state.streams.open, share);
-        let mut text = String::new();
-        let written = writeln!(text, "retry: {}", retry_ms(&first.1));
-        debug_assert!(written.is_ok(), "writing to a String does not fail");
-        if let Some(arrival) = follower.answer(&state, &zone, first, &mut text) {
-            arrive(state, zone, arrival);
-        }
-    })
-}
-
 fn retry_ms(ticket: &Ticket) -> u64 {
     // Neighbours in the line reconnect far apart. The multiplier is that of Fibonacci hashing.
     let spread = ticket.seq.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     RETRY_MS.start + spread % (RETRY_MS.end - RETRY_MS.start)
 }
 
-/// The entry of a zone's task in [`Streams`]. If the task panics, the entry goes with it, and the next stream starts
+/// The entry of a zone's task in [`Mailboxes`]. If the task panics, the entry goes with it, and the next stream starts
 /// another task.
 struct Registration {
-    streams: Arc<Streams>,
+    mailboxes: Arc<Mailboxes>,
     zone: ZoneId,
     mailbox: Arc<Mailbox>,
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        let mut zones = lock(&self.streams.zones);
-        if zones.get(&self.zone).is_some_and(|current| Arc::ptr_eq(current, &self.mailbox)) {
-            zones.remove(&self.zone);
+        let mut mailboxes = lock(&self.mailboxes);
+        if mailboxes.get(&self.zone).is_some_and(|current| Arc::ptr_eq(current, &self.mailbox)) {
+            mailboxes.remove(&self.zone);
         }
     }
 }
 
 /// Hands a stream to its zone's task. Starts the task if there is none.
-fn arrive(state: PublicState, zone: ZoneId, arrival: Arrival) {
+fn arrive(streams: Arc<Streams>, zone: ZoneId, arrival: Arrival) {
     let mut started = None;
-    let mut zones = lock(&state.streams.zones);
-    let mailbox = Arc::clone(zones.entry(zone.clone()).or_insert_with(|| {
+    let mut mailboxes = lock(&streams.mailboxes);
+    let mailbox = Arc::clone(mailboxes.entry(zone.clone()).or_insert_with(|| {
         let mailbox = Arc::default();
-        let streams = Arc::clone(&state.streams);
-        started = Some(Registration { streams, zone, mailbox: Arc::clone(&mailbox) });
+        let mailboxes = Arc::clone(&streams.mailboxes);
+        started = Some(Registration { mailboxes, zone, mailbox: Arc::clone(&mailbox) });
         mailbox
     }));
     // A task ends only under this lock, and only without arrivals.
     lock(&mailbox.arrivals).push(arrival);
-    drop(zones);
+    drop(mailboxes);
     mailbox.wake.notify_one();
     // Not under the lock: a runtime that is shutting down drops the task at once, and that takes the lock.
     if let Some(registration) = started {
-        tokio::spawn(ZoneTask::new(state, registration).run());
+        tokio::spawn(ZoneTask::new(streams, registration).run());
     }
 }
 
@@ -193,19 +210,23 @@ mod tests {
 
     #[test]
     fn a_task_that_panics_is_not_registered_any_more() {
-        let streams = Arc::new(Streams::new(Gauge::noop(), None, Uncounted::default()));
+        let mailboxes = Arc::new(Mailboxes::default());
         let zone = ZoneId::parse("Z").expect("a name");
         let register = |mailbox: &Arc<Mailbox>| {
-            lock(&streams.zones).insert(zone.clone(), Arc::clone(mailbox));
-            Registration { streams: Arc::clone(&streams), zone: zone.clone(), mailbox: Arc::clone(mailbox) }
+            lock(&mailboxes).insert(zone.clone(), Arc::clone(mailbox));
+            Registration {
+                mailboxes: Arc::clone(&mailboxes),
+                zone: zone.clone(),
+                mailbox: Arc::clone(mailbox),
+            }
         };
         let [one, two] = [Arc::default(), Arc::default()];
         drop(register(&one));
-        assert!(lock(&streams.zones).is_empty());
+        assert!(lock(&mailboxes).is_empty());
         let (first, second) = (register(&one), register(&two));
         drop(first);
-        assert_eq!(lock(&streams.zones).len(), 1, "the other task stays registered");
+        assert_eq!(lock(&mailboxes).len(), 1, "the other task stays registered");
         drop(second);
-        assert!(lock(&streams.zones).is_empty());
+        assert!(lock(&mailboxes).is_empty());
     }
 }

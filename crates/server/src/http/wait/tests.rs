@@ -56,7 +56,7 @@ fn all_languages_have_the_same_texts_and_all_are_used() {
         let made =
             ["heading_", "explanation_", "reason_", "trouble_", "seconds", "minutes", "hours", "title"];
         // What a proxy's visitor sees: its script gets the texts by the end of their names.
-        let gate = include_str!("../check/page.rs").contains(&format!("\"{name}\""));
+        let gate = include_str!("../public/check/page.rs").contains(&format!("\"{name}\""));
         let used = script
             || gate
             || include_str!("page.html").contains(&format!("{{{{text.{name}}}}}"))
@@ -106,24 +106,6 @@ fn a_page_that_the_browser_has_is_not_sent_again() {
     }
     assert!(pages.asset("page.html", &HeaderMap::new()).is_none());
     assert!(pages.asset("../weir.js", &HeaderMap::new()).is_none());
-}
-
-/// The path of a page names its zone. No other path reaches the handler.
-#[tokio::test]
-async fn paths_name_zones() {
-    use super::handlers::PageOf;
-    let handler = async |PageOf(zone): PageOf| zone.to_string();
-    let router = axum::Router::<()>::new().route("/wait/{zone}", axum::routing::get(handler));
-    let get = async |path: &str| {
-        let request = hyper::Request::get(path).body(axum::body::Body::empty()).expect("a request");
-        tower::ServiceExt::oneshot(router.clone(), request).await.expect("infallible")
-    };
-    let named =
-        axum::body::to_bytes(get("/wait/shop%3Acheckout").await.into_body(), 100).await.expect("a body");
-    assert_eq!(named, "shop:checkout");
-    for wrong in ["/wait/", "/wait/a/b", "/wait/%FF", "/wait/..%2F..", "/wait/%3Cscript%3E"] {
-        assert_eq!(get(wrong).await.status(), StatusCode::NOT_FOUND, "{wrong}");
-    }
 }
 
 #[test]

@@ -9,11 +9,13 @@ use metrics::Gauge;
 use tokio::time::Instant;
 
 use super::{Arrival, Share};
-use crate::http::{
-    problem::Problem,
-    public::PublicState,
-    reply::{self, common_part, token_text, write_waiting},
-    stream::{HEARTBEAT, RECONNECT, SILENCE, event},
+use crate::{
+    http::{
+        problem::Problem,
+        reply::{self, common_part, token_text, write_waiting},
+        stream::{HEARTBEAT, RECONNECT, SILENCE, event},
+    },
+    passes::Passes,
 };
 
 /// One stream.
@@ -65,10 +67,11 @@ impl Follower {
         }
     }
 
-    /// Sends `text` and the answer of the store or a view. If the stream goes on, returns it and when to ask next.
+    /// Sends `text` and the answer of the store or a view. `passes` signs the pass of a holder who
+    /// entered. If the stream goes on, returns it and when to ask next.
     pub(super) fn answer(
         mut self,
-        state: &PublicState,
+        passes: &Passes,
         zone: &ZoneId,
         (reply, ticket): (Reply, Ticket),
         text: &mut String,
@@ -76,7 +79,7 @@ impl Follower {
         match reply {
             Reply::Entered { token, .. } => {
                 write_id(text, &token);
-                event(text, "enter", &reply::write(&state.passes.load(), zone.as_str(), &reply));
+                event(text, "enter", &reply::write(passes, zone.as_str(), &reply));
                 self.outlet.send(text.as_bytes());
                 self.finish();
                 None

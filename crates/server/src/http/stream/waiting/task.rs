@@ -1,6 +1,11 @@
 //! The task of a zone that has followers.
 
-use std::{collections::BTreeMap, mem, sync::atomic::Ordering, time::Duration};
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use admission::Ticket;
 use gate::{FollowerView, Refusal, Reply};
@@ -10,11 +15,11 @@ use tokio::{
 };
 
 use super::{
-    Registration,
+    Registration, Streams,
     follower::{Follower, write_wait},
     lock,
 };
-use crate::http::{problem::UNKNOWN_ZONE, public::PublicState, reply::common_part, stream::stop};
+use crate::http::{problem::UNKNOWN_ZONE, reply::common_part, stream::stop};
 
 /// After this time without a new view, the task updates its followers anyway, because the store may be away.
 const QUIET: Duration = Duration::from_millis(1_500);
@@ -30,7 +35,7 @@ type Claimed = (Follower, Result<(Reply, Ticket), Refusal>);
 
 /// The task of a zone that has followers.
 pub(super) struct ZoneTask {
-    state: PublicState,
+    streams: Arc<Streams>,
     registration: Registration,
     /// The followers that are updated from the view.
     behind: Vec<Follower>,
@@ -42,9 +47,9 @@ pub(super) struct ZoneTask {
 }
 
 impl ZoneTask {
-    pub(super) fn new(state: PublicState, registration: Registration) -> Self {
+    pub(super) fn new(streams: Arc<Streams>, registration: Registration) -> Self {
         Self {
-            state,
+            streams,
             registration,
             behind: Vec::new(),
             front: BTreeMap::new(),
@@ -56,7 +61,7 @@ impl ZoneTask {
 
     /// Runs until the last stream has ended.
     pub(super) async fn run(mut self) {
-        let mut stopped = self.state.streams.stopped();
+        let mut stopped = self.streams.stopped();
         let mut update_at = Instant::now() + QUIET;
         loop {
             let due = self.front.first_key_value().map_or(update_at, |(&(due, _), _)| due.min(update_at));
@@ -90,10 +95,10 @@ impl ZoneTask {
         if !(self.behind.is_empty() && self.front.is_empty() && self.claims.is_empty()) {
             return false;
         }
-        let mut zones = lock(&self.state.streams.zones);
+        let mut mailboxes = lock(&self.registration.mailboxes);
         let over = lock(&self.registration.mailbox.arrivals).is_empty();
         if over {
-            zones.remove(&self.registration.zone);
+            mailboxes.remove(&self.registration.zone);
         }
         over
     }
@@ -107,7 +112,7 @@ impl ZoneTask {
 
     /// Puts a follower behind, if a view answers for it, or in the front.
     fn seat(&mut self, follower: Follower, due: Instant) {
-        let view = self.state.gate.follower_view(self.registration.zone.as_str());
+        let view = self.streams.gate.follower_view(self.registration.zone.as_str());
         if view.is_some_and(|view| view.look(follower.ticket).is_some()) {
             self.behind.push(follower);
         } else {
@@ -119,7 +124,7 @@ impl ZoneTask {
     /// Updates the followers behind from the view.
     async fn update_all(&mut self) {
         let now = Instant::now();
-        let Some(view) = self.state.gate.follower_view(self.registration.zone.as_str()) else {
+        let Some(view) = self.streams.gate.follower_view(self.registration.zone.as_str()) else {
             return self.refuse_all();
         };
         let common = common_part(view.polling_period_ms(), view.is_stale());
@@ -176,7 +181,7 @@ impl ZoneTask {
             && first.key().0 <= now
         {
             let mut follower = first.remove();
-            let view = self.state.gate.follower_view(self.registration.zone.as_str());
+            let view = self.streams.gate.follower_view(self.registration.zone.as_str());
             if follower.outlet.flush() {
                 if view.is_some_and(|view| view.look(follower.ticket).is_some()) {
                     self.behind.push(follower);
@@ -191,9 +196,9 @@ impl ZoneTask {
     }
 
     fn claim(&mut self, follower: Follower) {
-        let (state, zone) = (self.state.clone(), self.registration.zone.clone());
+        let (gate, zone) = (Arc::clone(&self.streams.gate), self.registration.zone.clone());
         self.claims.spawn(async move {
-            let claimed = state.gate.claim(zone.as_str(), follower.ticket).await;
+            let claimed = gate.claim(zone.as_str(), follower.ticket).await;
             (follower, claimed)
         });
     }
@@ -202,9 +207,8 @@ impl ZoneTask {
         match claimed {
             Ok(told) => {
                 self.text.clear();
-                if let Some((follower, due)) =
-                    follower.answer(&self.state, &self.registration.zone, told, &mut self.text)
-                {
+                let (passes, zone) = (self.streams.passes.load(), &self.registration.zone);
+                if let Some((follower, due)) = follower.answer(&passes, zone, told, &mut self.text) {
                     self.seat(follower, due);
                 }
             }

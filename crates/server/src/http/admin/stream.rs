@@ -6,21 +6,33 @@
 use std::{sync::Arc, time::Duration};
 
 use admission::{Mode, Policy, ZoneId};
-use axum::response::Response;
-use edge::Outlet;
+use axum::{
+    extract::{RawQuery, State},
+    response::Response,
+};
+use edge::{KnownClient, Outlet};
 use events::{Bus, Event, Kind, Kinds, LimitedCall, RefusalReason, Scope, StoreCall, Subscription, Zone};
 use gate::definitions::PolicyJson;
+use hyper::{Uri, Version, header::HeaderMap};
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use tokio::{
     sync::{OwnedSemaphorePermit, watch},
     time::timeout,
 };
 
-use super::{HEARTBEAT, Others, RECONNECT, SILENCE, event, fields, response, stop};
-use crate::http::problem::{Problem, WRONG_TYPE};
+use super::state::AdminState;
+use crate::{
+    access::Role,
+    http::{
+        layers::Client,
+        problem::{OVERLOADED, Problem, WRONG_TYPE},
+        query::{Others, fields},
+        stream::{HEARTBEAT, RECONNECT, SILENCE, event, response, stop},
+    },
+};
 
 /// The scope whose events operators may see.
-pub(super) const SCOPE: Scope = Scope::Private;
+const SCOPE: Scope = Scope::Private;
 
 /// What the system buffers for an operator who does not read, in bytes: some thousand events. Later events wait in the bus,
 /// as long as its ring holds them.
@@ -30,11 +42,47 @@ const UNREAD: usize = 65_536;
 /// events may be slow.
 const LOST_AFTER: Duration = Duration::from_secs(60);
 
+/// What happens from now on, as server-sent events. Each has the name of its kind in `kind`, and its own fields; `lost` says how many
+/// events a slow reader lost, and `reconnect` that the server stops.
+#[utoipa::path(
+    get,
+    path = "/admin/v1/events",
+    operation_id = "follow_events",
+    tag = "servers",
+    params(("kinds" = Option<String>, Query, description = "The kinds, separated by commas; all if it is missing", example = "StoreLost,StoreBack")),
+    responses((status = 200, description = "The stream", content_type = "text/event-stream", body = String)),
+)]
+pub(super) async fn events(
+    State(state): State<AdminState>,
+    RawQuery(query): RawQuery,
+    version: Version,
+    target: Uri,
+    headers: HeaderMap,
+    Client(from): Client,
+) -> Result<Response, Problem> {
+    // An operator who took the server out of service can still watch it.
+    if state.lifecycle.is_stopping() {
+        return Err(Problem::stopping());
+    }
+    let caller = state.guard.load().admit(version, &target, &headers);
+    caller.inspect_err(|problem| state.refusals.by_the_guard(from, problem))?.needs(Role::Viewer)?;
+    let kinds = kinds(query.as_deref())?;
+    let permit = Arc::clone(&state.stream_permits).try_acquire_owned().map_err(|_| {
+        let what =
+            "as many streams of events are open as this listener allows; close one, or ask again later";
+        Problem::new(OVERLOADED, what).retry_after(5)
+    })?;
+    let subscription = state.bus.subscribe("operator", SCOPE, kinds)?;
+    let mut response = open(state.bus.clone(), subscription, permit, state.streams.stopped());
+    response.extensions_mut().insert(KnownClient);
+    Ok(response)
+}
+
 /// The kinds that a query selects. If it names none, all kinds that operators may see.
 ///
 /// # Errors
 /// A [`Problem`] that lists the kinds.
-pub(super) fn kinds(query: Option<&str>) -> Result<Kinds, Problem> {
+fn kinds(query: Option<&str>) -> Result<Kinds, Problem> {
     let [named] = fields(query, ["kinds"], Others::Refused)?;
     let all = Kinds::within(SCOPE);
     let Some(named) = named else { return Ok(all) };
@@ -52,7 +100,7 @@ pub(super) fn kinds(query: Option<&str>) -> Result<Kinds, Problem> {
 }
 
 /// A stream of the events of `subscription`, until `stopped`. It holds `permit` for as long as its connection is open.
-pub(super) fn open(
+fn open(
     bus: Arc<Bus>,
     subscription: Subscription,
     permit: OwnedSemaphorePermit,

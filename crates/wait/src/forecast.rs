@@ -5,16 +5,16 @@
 
 use std::sync::Arc;
 
+use admission::{Estimate, MINUTE_MS, Mode, Occupancy, Policy, Snapshot, Tally, Verdict, Window};
+
 use crate::{
-    Estimate, Learned, Mode, Occupancy, Outlook, Plan, Policy, Snapshot, Tally, Verdict, View, ViewPage,
-    Window,
+    Learned, Outlook, Plan, View, ViewPage,
     crowd::Crowd,
-    estimate::SlotMeter,
     hindsight::{Hindsight, kind},
     number,
     outlook::{Cell, Line},
+    plan::SlotMeter,
     turnover::StayMeter,
-    window::MINUTE_MS,
 };
 
 /// A line that begins is walked over again after this time, in milliseconds, because the first people use the free slots.

@@ -11,15 +11,11 @@ use hyper::{
     header::{ACCEPT, HeaderName, ORIGIN},
 };
 
-use super::{
-    super::{
-        cors::Origins,
-        origin,
-        problem::{NO_COOKIE, NO_PLACE, Problem},
-    },
-    FIRST, POLL,
-    asked::Asked,
-    is_safe,
+use super::{FIRST, POLL, asked::Asked, is_safe};
+use crate::http::{
+    cors::Origins,
+    origin,
+    problem::{NO_COOKIE, NO_PLACE, Problem},
 };
 
 const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
@@ -92,10 +88,8 @@ pub(super) fn accepts_page(headers: &HeaderMap) -> bool {
 mod tests {
     use hyper::{Method, Uri};
 
-    use super::{
-        super::{super::problem::FOREIGN_ORIGIN, tests::headers},
-        *,
-    };
+    use super::{super::tests::headers, *};
+    use crate::http::problem::FOREIGN_ORIGIN;
 
     #[test]
     fn what_nobody_asked_for_takes_no_place() {

@@ -15,10 +15,8 @@ use self::messages::{
     AttributeContext, CheckRequest, CheckResponse, DeniedHttpResponse, HeaderAppendAction,
     HeaderValue as Pair, HeaderValueOption, HttpRequest, HttpResponse, HttpStatus, OkHttpResponse, Status,
 };
-use super::{
-    super::problem::{HEAD_TOO_LARGE, MISSING_FIELD, Problem},
-    asked::{Asked, Wanted},
-};
+use super::asked::{Asked, Wanted};
+use crate::http::problem::{HEAD_TOO_LARGE, MISSING_FIELD, Problem};
 
 /// The most header fields of a request. Envoy itself takes 100 unless it is told otherwise.
 const MOST_FIELDS: usize = 1_000;

@@ -16,12 +16,13 @@
 )]
 mod tests;
 
+use admission::{Estimate, MINUTE_MS, Mode, Policy};
+
 use crate::{
-    Estimate, Mode, NINE_OF_TEN, Plan, Policy,
+    NINE_OF_TEN, Plan,
     hindsight::{Factors, KINDS, Side, kind},
     number,
     patience::{Counts, Hazard, Patience, Rates},
-    window::MINUTE_MS,
 };
 
 /// The cells of a line, at most.

@@ -4,10 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use admission::{
-    Claim, Estimate, Forecast, Learned, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Plan, Policy, Verdict,
-    View, Words, Zone,
-};
+use admission::{Claim, Estimate, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Verdict, Words, Zone};
+use wait::{Forecast, Learned, Plan, View};
 
 use crate::{
     law::{Arrivals, Dice, Law, Patience},

@@ -1,6 +1,7 @@
 //! The estimator that Weir had before, to compare with: it assumes that people go on leaving as they do now.
 
-use admission::{Plan, Policy, Tally};
+use admission::{Policy, Tally};
+use wait::Plan;
 
 /// How a line moves, measured over the last minutes.
 pub(crate) struct Previous {

@@ -61,7 +61,7 @@ impl OfZone {
 
 /// The unused visits of all zones.
 #[derive(Default)]
-pub(super) struct UnusedVisits {
+pub struct UnusedVisits {
     zones: Mutex<HashMap<ZoneId, OfZone>>,
     /// How many there are, so that a check where there is none looks no further.
     count: AtomicUsize,

@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use check::host::{bare, is_https};
 use hyper::{HeaderMap, Method, Uri, header::HOST};
 
-use super::super::problem::{MISSING_FIELD, Problem};
+use crate::http::problem::{MISSING_FIELD, Problem};
 
 /// The path of the calls.
 pub(super) const PATH: &str = "/gate/check";

@@ -10,16 +10,16 @@ use hyper::{
     http::request::Parts,
 };
 
-use super::super::{
+use super::{shape, state::PublicState};
+use crate::http::{
     Replied,
-    openapi::public as shapes,
     problem::{MISSING_FIELD, NOT_FOUND, Problem, STORE_AWAY, UNKNOWN_ZONE},
-    public::PublicState,
-    stream::{Others, fields},
+    query::{Others, fields},
+    wait,
 };
 
 /// The zone that a page's path names. A name that no zone can have is not found.
-pub(in crate::http) struct PageOf(pub(super) ZoneId);
+pub(super) struct PageOf(ZoneId);
 
 impl<S: Send + Sync> FromRequestParts<S> for PageOf {
     type Rejection = Problem;
@@ -42,7 +42,7 @@ impl<S: Send + Sync> FromRequestParts<S> for PageOf {
     ),
     responses((status = 200, description = "The page", content_type = "text/html", body = String)),
 )]
-pub(in crate::http) async fn page(
+pub(super) async fn page(
     State(state): State<PublicState>,
     PageOf(zone): PageOf,
     RawQuery(query): RawQuery,
@@ -56,7 +56,7 @@ pub(in crate::http) async fn page(
 }
 
 /// The address of a page with a slash behind it, as people type it: leads to the page.
-pub(in crate::http) async fn page_with_slash(
+pub(super) async fn page_with_slash(
     PageOf(zone): PageOf,
     RawQuery(query): RawQuery,
 ) -> Response<Full<Bytes>> {
@@ -75,9 +75,9 @@ pub(in crate::http) async fn page_with_slash(
     path = "/traffic/notice",
     tag = "waiting",
     params(("zone" = String, Query, description = "The zone's id", example = "TEST_ZONE")),
-    responses((status = 200, body = shapes::Notice)),
+    responses((status = 200, body = shape::Notice)),
 )]
-pub(in crate::http) async fn notice(
+pub(super) async fn notice(
     State(state): State<PublicState>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -85,7 +85,7 @@ pub(in crate::http) async fn notice(
     let [zone] = fields(query.as_deref(), ["zone"], Others::Ignored)?;
     let zone = zone.ok_or_else(|| Problem::new(MISSING_FIELD, "`zone`, in the address"))?;
     match state.gate.notice(&zone) {
-        Some(notice) => Ok(super::notice(&notice, &headers)),
+        Some(notice) => Ok(wait::notice(&notice, &headers)),
         None if state.gate.may_keep(&zone).await => Err(Problem::from(STORE_AWAY).retry_after(3)),
         None => Err(UNKNOWN_ZONE.into()),
     }
@@ -98,16 +98,38 @@ pub(in crate::http) async fn notice(
     tag = "pages",
     responses((status = 200, description = "The library", content_type = "text/javascript", body = String)),
 )]
-pub(in crate::http) async fn library(headers: HeaderMap) -> Response<Full<Bytes>> {
-    super::library(&headers)
+pub(super) async fn library(headers: HeaderMap) -> Response<Full<Bytes>> {
+    wait::library(&headers)
 }
 
 /// A file that waiting pages show.
-pub(in crate::http) async fn asset(
+pub(super) async fn asset(
     State(state): State<PublicState>,
     name: Result<Path<String>, PathRejection>,
     headers: HeaderMap,
 ) -> Replied {
     let found = name.ok().and_then(|Path(name)| state.pages.load().asset(&name, &headers));
     found.ok_or_else(|| NOT_FOUND.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The path of a page names its zone. No other path reaches the handler.
+    #[tokio::test]
+    async fn paths_name_zones() {
+        let handler = async |PageOf(zone): PageOf| zone.to_string();
+        let router = axum::Router::<()>::new().route("/wait/{zone}", axum::routing::get(handler));
+        let get = async |path: &str| {
+            let request = hyper::Request::get(path).body(axum::body::Body::empty()).expect("a request");
+            tower::ServiceExt::oneshot(router.clone(), request).await.expect("infallible")
+        };
+        let named =
+            axum::body::to_bytes(get("/wait/shop%3Acheckout").await.into_body(), 100).await.expect("a body");
+        assert_eq!(named, "shop:checkout");
+        for wrong in ["/wait/", "/wait/a/b", "/wait/%FF", "/wait/..%2F..", "/wait/%3Cscript%3E"] {
+            assert_eq!(get(wrong).await.status(), StatusCode::NOT_FOUND, "{wrong}");
+        }
+    }
 }

@@ -1,5 +1,6 @@
 use super::*;
-use crate::{Policy, Window, estimate::tests::plan_after, patience::AGES};
+use crate::{patience::AGES, plan::tests::plan_after};
+use admission::Window;
 
 /// A line of `people` who came `age_s` ago, cut into cells. All leave at `per_s`.
 fn line(people: u32, age_s: f64, per_s: f64) -> Line {
@@ -118,7 +119,7 @@ fn there_is_no_estimate_while_nobody_is_admitted() {
     let (plan, policy) = plan_after(600, 0);
     let wait =
         |mode| Outlook::unknown().estimate(5, &plan, &Policy { mode, ..policy }, 2_000).map(|e| e.wait_ms);
-    assert_eq!(wait(crate::Mode::Hold), None);
-    assert_eq!(wait(crate::Mode::Closed), None);
-    assert_eq!(wait(crate::Mode::Open), Some(0));
+    assert_eq!(wait(Mode::Hold), None);
+    assert_eq!(wait(Mode::Closed), None);
+    assert_eq!(wait(Mode::Open), Some(0));
 }

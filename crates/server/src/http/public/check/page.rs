@@ -19,7 +19,7 @@ use hyper::{
 };
 use serde_json::{Map, Value, json};
 
-use super::super::{
+use crate::http::{
     problem::{NO_COOKIE, NO_PLACE, Problem, TOO_MANY_REQUESTS, UNKNOWN_ZONE, ZONE_CLOSED, ZONE_FULL},
     wait::{
         language::Language,
@@ -59,7 +59,7 @@ struct BuiltIn {
 
 static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
     let template = Template::of_weir(include_str!("page.html"), texts(Language::English), &VALUES);
-    let (style, script) = (lean(include_str!("../wait/page.css")), lean(include_str!("page.js")));
+    let (style, script) = (lean(include_str!("../../wait/page.css")), lean(include_str!("page.js")));
     let source =
         |text: &str| format!("'sha256-{}'", BASE64_STANDARD.encode(digest(&SHA256, text.as_bytes())));
     let policy = format!(

@@ -14,7 +14,6 @@ use check::{Route, Routes, written};
 use serde_json::Value;
 use tokio::sync::watch;
 
-use super::unused::UnusedVisits;
 use crate::metrics::{Metrics, ReadableCounter};
 
 /// The most names that are counted on their own. An operator may set new names every minute.
@@ -114,8 +113,6 @@ pub struct ServedRoutes {
     pub none: ReadableCounter,
     /// Visitors who leave.
     pub left: ReadableCounter,
-    /// The visits of newcomers.
-    pub(super) unused: UnusedVisits,
     /// Requests that are refused without a route: for their host, or for their target.
     pub refused: ReadableCounter,
 }
@@ -151,8 +148,7 @@ impl ServedRoutes {
         let lists = Lists { file, api: (None, Vec::new()), counts: HashMap::new() };
         let empty = InForce { routes: Routes::default(), of_api: 0, counts: Vec::new() };
         let (lists, in_force) = (Mutex::new(lists), ArcSwap::from_pointee(empty));
-        let unused = UnusedVisits::default();
-        let served = Self { metrics, lists, in_force, none, left, refused, unused };
+        let served = Self { metrics, lists, in_force, none, left, refused };
         served.change(|_| {});
         served
     }

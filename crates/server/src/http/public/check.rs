@@ -4,10 +4,8 @@
 //! |---|---|
 //! | `asked` | the request of a visitor, as a proxy describes it |
 //! | `envoy` | the same over gRPC, and the reply |
-//! | `served` | the routes in force, with their counts |
 //! | `cookie` | the cookies that replies give out |
 //! | `newcomer` | whether a request may take a new place |
-//! | `unused` | visits whose cookie has not come back |
 //! | `page` | what a visitor sees who may not go on |
 //!
 //! The crate `check` decides which route a request has to obey. Here its zone is asked, and the reply is worded. A visitor with an open visit is let through from memory: the seal is checked, and no store is asked. Invariants: only trusted
@@ -19,8 +17,6 @@ mod cookie;
 pub mod envoy;
 mod newcomer;
 mod page;
-pub mod served;
-mod unused;
 
 use std::{borrow::Cow, collections::BTreeMap, net::IpAddr, sync::Arc, time::Duration};
 
@@ -39,26 +35,27 @@ use hyper::{
     HeaderMap, Method, Response, StatusCode, Uri,
     header::{CONNECTION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER, SET_COOKIE},
 };
-use limiter::Prefixes;
 use tokio::time::Instant;
 
-use super::{
-    Peer, Replied,
-    layers::Client,
-    origin,
-    problem::{
-        ADMITTED, DENIED, LEFT, MISDIRECTED, NO_PLACE, NOT_FOUND, NOTHING_TO_LEAVE, ODD_TARGET,
-        OTHER_ADDRESS, Problem, STORE_AWAY, UNTRUSTED_PROXY, WAITING,
+use super::{state::PublicState, traffic};
+use crate::{
+    clock,
+    http::{
+        Peer, Replied,
+        clients::address_digest,
+        layers::Client,
+        origin,
+        problem::{
+            ADMITTED, DENIED, LEFT, MISDIRECTED, NO_PLACE, NOT_FOUND, NOTHING_TO_LEAVE, ODD_TARGET,
+            OTHER_ADDRESS, Problem, STORE_AWAY, UNTRUSTED_PROXY, WAITING,
+        },
+        served::{Counted, InForce},
+        wait::language::Language,
     },
-    public::PublicState,
-    traffic,
-    wait::language::Language,
 };
-use crate::clock;
 use asked::{Asked, Wanted};
 use newcomer::{NoPlace, accepts_page, no_place};
 use page::{Blocked, Why};
-use served::{Counted, InForce};
 
 /// The page's script sends this with its questions. They get no 200, so that they never reach the site.
 const POLL: HeaderName = HeaderName::from_static("weir-poll");
@@ -94,7 +91,7 @@ pub(super) async fn answer(
 }
 
 /// Answers a proxy over gRPC, as [`answer`] does.
-pub(super) async fn answer_envoy(
+pub(in crate::http) async fn answer_envoy(
     state: &PublicState,
     request: &envoy::messages::CheckRequest,
     peer: Peer,
@@ -200,7 +197,7 @@ async fn decide(
 
 /// Notes that a browser sent the cookies of these visits, with a request that waits for no zone.
 fn use_visits(state: &PublicState, in_force: &InForce, asked: &Asked<'_>, headers: &HeaderMap) {
-    let unused = &state.routes.unused;
+    let unused = &state.unused_visits;
     if unused.is_empty() || headers.contains_key(GIVEN) {
         return;
     }
@@ -407,7 +404,7 @@ impl Call<'_> {
                 self.state.gate.note_visit(zone, &visit);
                 // What the proxy was given a moment ago has not been at the browser.
                 if !self.headers.contains_key(GIVEN) {
-                    self.state.routes.unused.is_used(zone, &visit);
+                    self.state.unused_visits.is_used(zone, &visit);
                 }
                 // Some browsers send only a cookie that they just got with the form that the page is about to send again.
                 let is_first = self.headers.get(POLL).is_some_and(|page| page.as_bytes() == FIRST);
@@ -473,7 +470,7 @@ impl Call<'_> {
         traffic::check_limit(state, zone.as_str(), LimitedCall::Wait, self.client, None, limit).await?;
         let (policy, client) = (self.policy(), self.client.0.to_canonical());
         let permit = if state.limits.tells_apart(client) {
-            let permit = state.routes.unused.permit(zone, &policy, client, Instant::now());
+            let permit = state.unused_visits.permit(zone, &policy, client, Instant::now());
             Some(permit.ok_or_else(|| Problem::too_many_requests(10))?)
         } else {
             None
@@ -575,14 +572,6 @@ impl Call<'_> {
     fn address(&self) -> u64 {
         address_digest(self.client.0)
     }
-}
-
-/// A digest of a client's address, or of its network if that is IPv6. Never 0.
-pub(crate) fn address_digest(address: IpAddr) -> u64 {
-    // Phones change the rest of an IPv6 address every day.
-    let digest = blake3::hash(Prefixes::default().key(address).as_ref());
-    let first = digest.as_bytes().first_chunk().expect("a digest has 32 bytes");
-    u64::from_be_bytes(*first).max(1)
 }
 
 #[cfg(test)]

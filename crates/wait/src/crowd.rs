@@ -12,13 +12,13 @@ mod lags;
 
 use std::{collections::VecDeque, sync::Arc};
 
+use admission::{IDLE_AGE, PAGE_TICKETS, Snapshot, Words};
+
 use crate::{
-    PAGE_TICKETS, Snapshot, Words,
     arrivals::Arrivals,
     number,
     outlook::{Cell, MOST_CELLS},
     patience::{AGES, BOUNDS_S, Count, Counts, Patience, Rates, age_class, told_class},
-    segment::IDLE_AGE,
 };
 
 use lags::Lags;

@@ -16,23 +16,25 @@ use hyper::{
 };
 use limiter::{Decision, layer::Announced};
 
-use super::{
-    JSON, MAX_BODY, Replied,
-    body::{self, BodyRead},
-    boxed, check,
-    layers::Client,
-    openapi::public as shapes,
-    origin,
-    problem::Problem,
-    public::PublicState,
-    reply, request,
+use super::{shape, state::PublicState};
+use crate::{
+    http::{
+        JSON, MAX_BODY, Replied,
+        body::{self, BodyRead},
+        boxed,
+        clients::address_digest,
+        layers::Client,
+        origin,
+        problem::Problem,
+        reply, request,
+    },
+    metrics::Route,
 };
-use crate::metrics::Route;
 
 /// Takes a place in a zone's line, or resumes the token's.
 #[utoipa::path(
     post, path = "/traffic/wait", tag = "waiting",
-    request_body = shapes::Wait, responses((status = 200, body = shapes::Answer))
+    request_body = shape::Wait, responses((status = 200, body = shape::Answer))
 )]
 pub(super) async fn wait(
     State(state): State<PublicState>,
@@ -45,7 +47,7 @@ pub(super) async fn wait(
 /// Asks for a place: whether its holder may enter now.
 #[utoipa::path(
     post, path = "/traffic/entry", tag = "waiting",
-    request_body = shapes::Entry, responses((status = 200, body = shapes::Answer))
+    request_body = shape::Entry, responses((status = 200, body = shape::Answer))
 )]
 pub(super) async fn entry(
     State(state): State<PublicState>,
@@ -59,7 +61,7 @@ pub(super) async fn entry(
 /// as `navigator.sendBeacon` sends a string.
 #[utoipa::path(
     post, path = "/traffic/leave", tag = "waiting",
-    request_body = shapes::Leave, responses((status = 204, description = "The place is free, or the visit is over"))
+    request_body = shape::Leave, responses((status = 204, description = "The place is free, or the visit is over"))
 )]
 pub(super) async fn leave(
     State(state): State<PublicState>,
@@ -73,7 +75,7 @@ pub(super) async fn leave(
     let request::Ask { zone, token } = request::parse(&body, true)?;
     let token = token.as_deref().unwrap_or_default().as_bytes();
     check_limit(&state, &zone, LimitedCall::Entry, client, Some(token), &mut None).await?;
-    state.gate.leave_with(&zone, token, check::address_digest(client.0)).await?;
+    state.gate.leave_with(&zone, token, address_digest(client.0)).await?;
     Ok((StatusCode::NO_CONTENT, Extension(BodyRead)))
 }
 

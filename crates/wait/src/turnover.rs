@@ -8,7 +8,9 @@
 
 use std::array;
 
-use crate::{NINE_OF_TEN, Policy, number, policy::BLIND_MS};
+use admission::{BLIND_MS, Occupancy, Policy};
+
+use crate::{NINE_OF_TEN, number};
 
 /// What was seen so long ago, in seconds, counts 1/e. Longer where visits last long.
 const MEMORY_S: f64 = 180.0;
@@ -22,22 +24,6 @@ const LONGEST_IDLE_TIMES: f64 = 4.0;
 const LENGTHS: usize = 48;
 /// After so many ends the gamma distribution is used, because the lengths are too far apart.
 const MANY: f64 = 12.0;
-
-/// The people inside a zone that limits them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Occupancy {
-    /// How many are inside and known.
-    pub inside: u64,
-    /// How many may be inside: also those who have not shown themselves since the state was lost.
-    pub most: u64,
-    /// Visits that have ended since they are counted.
-    pub ended: u64,
-    /// How many the policy allows.
-    pub max_active: u32,
-    /// Nobody enters before this instant, because nobody knows who is inside until then; 0 if it is known. In milliseconds on the
-    /// store's clock.
-    pub blind_until_ms: u64,
-}
 
 /// Measures how fast visits end, with sums that decay.
 #[derive(Clone, Debug)]

@@ -1,6 +1,8 @@
 //! How late a snapshot shows that somebody left.
 
-use crate::{Snapshot, number, segment::IDLE_AGE};
+use admission::{IDLE_AGE, Snapshot};
+
+use crate::number;
 
 /// How late it is known that somebody left, in seconds, when a generation ends. It is known of everybody who left before that,
 /// and of nobody who left later.

@@ -1,0 +1,138 @@
+//! What a store reports about a zone: who waits, how many are present, and who is inside.
+
+use std::sync::Arc;
+
+use crate::{Estimate, PAGE_TICKETS, Policy, Words};
+
+/// One bit per ticket of a page: its holder polled since the last report.
+#[derive(Clone, Debug)]
+pub struct PagePolls {
+    /// The page's number: `seq / PAGE_TICKETS`.
+    pub page: u64,
+    /// One bit for each of the page's tickets.
+    pub words: Box<Words>,
+}
+
+/// The position of one ticket in the line, at one instant.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Position {
+    /// 1 + the number of live tickets ahead.
+    pub rank: u64,
+    /// The number of present tickets ahead.
+    pub present_ahead: u64,
+    /// The wait from now; `None` while nobody is admitted. A forecast of the crate `wait` fills it in.
+    pub estimate: Option<Estimate>,
+    /// When the holder should poll again, in milliseconds from now.
+    pub poll_in_ms: u32,
+    /// When the holder's slot becomes free, in milliseconds from now. Set at the front only.
+    pub slot_in_ms: Option<u32>,
+}
+
+/// Totals of a zone. All except `waiting` and `present` only grow, from 0 at the start of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Live tickets.
+    pub waiting: u64,
+    /// Live tickets whose holders poll.
+    pub present: u64,
+    /// Issued tickets, including those that entered at once.
+    pub joined: u64,
+    /// Entries.
+    pub entered: u64,
+    /// Evictions.
+    pub evicted: u64,
+    /// Slots that became free while people waited, counted as if each had been used at once.
+    pub slots_offered: u64,
+    /// Entries from the line.
+    pub slots_used: u64,
+}
+
+/// A store's report about a zone after a beat. A forecast of the crate `wait` makes a view of it.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// The instant of the beat, in milliseconds on the store's clock.
+    pub now_ms: u64,
+    /// The policy in force.
+    pub policy: Policy,
+    /// The line's epoch.
+    pub epoch: u32,
+    /// The first ticket of the first page, a multiple of [`PAGE_TICKETS`]. All tickets before it are gone.
+    pub base: u64,
+    /// The next ticket to be issued.
+    pub next: u64,
+    /// Tickets below this number belong to the front.
+    pub front_end: u64,
+    /// Tickets below this number belong to the front or approach it.
+    pub approach_end: u64,
+    /// The longest polling period that people may keep to, in milliseconds.
+    pub told_ms: u32,
+    /// The pages from `base` on; at least one.
+    pub pages: Vec<SnapshotPage>,
+    /// Totals. `slots_offered` is not known here.
+    pub tally: Tally,
+    /// The people inside; `None` where nobody counts.
+    pub occupancy: Option<Occupancy>,
+}
+
+/// One page of a snapshot.
+#[derive(Clone, Debug)]
+pub struct SnapshotPage {
+    /// One bit per ticket: it entered or was evicted.
+    pub gone: Arc<Words>,
+    /// Live tickets in this page.
+    pub live: u32,
+    /// Present tickets in this page.
+    pub present: u32,
+}
+
+impl SnapshotPage {
+    /// A page in which nobody waits.
+    pub(crate) fn all_gone(gone: Arc<Words>) -> Self {
+        Self { gone, live: 0, present: 0 }
+    }
+
+    /// The pages of a stretch of `issued` tickets that begins with a page; at least one page.
+    ///
+    /// The number of present tickets is known for the whole stretch only. They are treated as spread evenly over the live
+    /// tickets.
+    #[must_use]
+    pub fn spread(gone: &[Arc<Words>], issued: usize, present: u32) -> Vec<Self> {
+        let count = issued.div_ceil(PAGE_TICKETS).clamp(1, gone.len());
+        let mut left = issued;
+        let mut pages: Vec<_> = gone[..count]
+            .iter()
+            .map(|gone| {
+                let here = left.min(PAGE_TICKETS);
+                left -= here;
+                let gone_here: u32 = gone.iter().map(|word| word.count_ones()).sum();
+                let live = u32::try_from(here).unwrap_or(u32::MAX).saturating_sub(gone_here);
+                Self { gone: Arc::clone(gone), live, present: 0 }
+            })
+            .collect();
+        let live: u64 = pages.iter().map(|page| u64::from(page.live)).sum();
+        let mut before = 0;
+        for page in &mut pages {
+            let present_before = |live_before: u64| u64::from(present) * live_before / live.max(1);
+            let here = present_before(before + u64::from(page.live)) - present_before(before);
+            page.present = u32::try_from(here).unwrap_or(u32::MAX);
+            before += u64::from(page.live);
+        }
+        pages
+    }
+}
+
+/// The people inside a zone that limits them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Occupancy {
+    /// How many are inside and known.
+    pub inside: u64,
+    /// How many may be inside: also those who have not shown themselves since the state was lost.
+    pub most: u64,
+    /// Visits that have ended since they are counted.
+    pub ended: u64,
+    /// How many the policy allows.
+    pub max_active: u32,
+    /// Nobody enters before this instant, because nobody knows who is inside until then; 0 if it is known. In milliseconds on the
+    /// store's clock.
+    pub blind_until_ms: u64,
+}

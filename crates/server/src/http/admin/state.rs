@@ -1,0 +1,86 @@
+//! What the handlers of the admin listener share.
+
+use std::{ops::Deref, sync::Arc};
+
+use arc_swap::ArcSwap;
+use axum::extract::FromRef;
+use events::Bus;
+use gate::{AnyStore, Gate, cells::Health, definitions::ZoneEditor};
+use tokio::sync::Semaphore;
+
+use super::{guard::Guard, refusals::Refusals};
+use crate::{
+    audit::Recorder,
+    change_log::ChangeLog,
+    http::{
+        health::{Lifecycle, Readiness},
+        layers::Intake,
+        served::ServedRoutes,
+        stream::Streams,
+    },
+    past_events::PastEvents,
+    servers::Servers,
+    stats::Stats,
+};
+
+/// What the handlers of the admin listener share.
+#[derive(Clone)]
+pub struct AdminState(Arc<AdminParts>);
+
+/// The parts of an [`AdminState`].
+pub struct AdminParts {
+    /// The zones.
+    pub gate: Arc<Gate<AnyStore>>,
+    /// Changes the definitions of zones.
+    pub editor: Arc<ZoneEditor<AnyStore>>,
+    /// The cells that keep the zones. Empty for a store in this process.
+    pub cells: Arc<[Arc<Health>]>,
+    /// The events that operators may follow.
+    pub bus: Arc<Bus>,
+    /// Ends the streams of operators when the server stops.
+    pub streams: Arc<Streams>,
+    /// One permit for each stream of an operator that may be open at the same time.
+    pub stream_permits: Arc<Semaphore>,
+    /// Who may use the admin API. A reload replaces it.
+    pub guard: ArcSwap<Guard>,
+    /// What the log says about requests that were refused.
+    pub refusals: Refusals,
+    /// The last hours of the zones.
+    pub stats: Arc<Stats>,
+    /// The last changes of the zones.
+    pub changes: Arc<ChangeLog>,
+    /// The last rare events.
+    pub past: Arc<PastEvents>,
+    /// The routes of proxies' requests.
+    pub routes: Arc<ServedRoutes>,
+    /// Records what operators do. The editor records the changes of the zones by it, too.
+    pub recorder: Recorder,
+    /// This server and the others.
+    pub servers: Arc<Servers>,
+    /// Metrics and limits of all requests.
+    pub intake: Arc<Intake>,
+    /// Whether the server takes new work.
+    pub lifecycle: Arc<Lifecycle>,
+}
+
+impl From<AdminParts> for AdminState {
+    fn from(parts: AdminParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for AdminState {
+    type Target = AdminParts;
+
+    fn deref(&self) -> &AdminParts {
+        &self.0
+    }
+}
+
+impl FromRef<AdminState> for Readiness {
+    fn from_ref(state: &AdminState) -> Self {
+        let (gate, cells, lifecycle) =
+            (Arc::clone(&state.gate), Arc::clone(&state.cells), Arc::clone(&state.lifecycle));
+        Self { gate, cells, lifecycle }
+    }
+}

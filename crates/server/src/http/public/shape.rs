@@ -1,0 +1,159 @@
+//! The JSON of the calls of apps, for the OpenAPI document.
+//!
+//! No value of these types is ever made: the JSON of polls is written straight into a string (`reply`). `tests/openapi`
+//! compares the replies of a running server with the document.
+#![expect(dead_code, reason = "only the document uses these shapes")]
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use utoipa::{
+    ToSchema,
+    openapi::{Object, schema::ObjectBuilder, schema::Type},
+};
+
+/// A request for a place.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Wait {
+    #[schema(example = "TEST_ZONE")]
+    zone_id: String,
+    /// For the app's own use. The server ignores it.
+    client_ip: Option<String>,
+    /// For the app's own use. The server ignores it.
+    client_agent: Option<String>,
+    /// Resumes the place of this token.
+    token: Option<String>,
+}
+
+/// A poll: may the holder of this place enter now?
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Entry {
+    #[schema(example = "TEST_ZONE")]
+    zone_id: String,
+    /// For the app's own use. The server ignores it.
+    client_ip: Option<String>,
+    /// For the app's own use. The server ignores it.
+    client_agent: Option<String>,
+    /// The newest token.
+    token: String,
+}
+
+/// The holder of an entry leaves.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Leave {
+    #[schema(example = "TEST_ZONE")]
+    zone_id: String,
+    /// For the app's own use. The server ignores it.
+    client_ip: Option<String>,
+    /// For the app's own use. The server ignores it.
+    client_agent: Option<String>,
+    /// The token that came with the pass.
+    token: String,
+}
+
+/// The holder entered, or still waits.
+#[derive(ToSchema)]
+#[serde(untagged)]
+pub(super) enum Answer {
+    In(Entered),
+    NotYet(NotYet),
+}
+
+/// The holder entered.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Entered {
+    #[schema(schema_with = always::<true>)]
+    can_enter: bool,
+    /// A poll with this token returns the same pass until the pass expires.
+    token: String,
+    /// A JWT, for the protected service.
+    pass: String,
+}
+
+/// The holder waits.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NotYet {
+    #[schema(schema_with = always::<false>)]
+    can_enter: bool,
+    /// The token for the next poll.
+    token: String,
+    waiting: Waiting,
+}
+
+/// A field with this one value, so that programs can tell the two answers apart by it.
+fn always<const VALUE: bool>() -> Object {
+    ObjectBuilder::new().schema_type(Type::Boolean).enum_values(Some([VALUE])).build()
+}
+
+/// Place and wait.
+#[derive(ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Waiting {
+    /// The position in the line, from 1.
+    #[schema(minimum = 1)]
+    rank: u64,
+    /// The expected wait; null while nobody may enter.
+    #[schema(required, minimum = 1)]
+    eta_seconds: Option<u32>,
+    /// The range that holds the wait in nine of ten cases; null while nobody may enter.
+    #[schema(required)]
+    eta_range: Option<[u32; 2]>,
+    /// The time until the next poll, in milliseconds.
+    polling_period: u32,
+    /// The store does not answer, and this is the last known state.
+    stale: bool,
+    /// Why the wait is null, or longer than before.
+    #[schema(nullable = false)]
+    reason: Option<Reason>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Reason {
+    Held,
+    Slowed,
+    Interrupted,
+    Returned,
+    Slower,
+}
+
+/// An event of a stream.
+#[derive(ToSchema)]
+pub(super) struct StreamEvent {
+    event: StreamEventName,
+    /// JSON, depending on the event: the object `waiting` of a poll, a whole answer, a problem document, or `{}`.
+    data: String,
+    /// The newest token.
+    #[schema(nullable = false)]
+    id: Option<String>,
+    /// The time until the browser reconnects, in milliseconds.
+    #[schema(nullable = false)]
+    retry: Option<u32>,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum StreamEventName {
+    Wait,
+    Enter,
+    Problem,
+    Reconnect,
+}
+
+/// Texts by language.
+#[derive(ToSchema)]
+pub(super) struct Notice {
+    #[schema(example = json!({"en": "Back at noon."}))]
+    notice: BTreeMap<String, String>,
+}
+
+/// Public keys; RFC 7517.
+#[derive(ToSchema)]
+pub(super) struct Jwks {
+    keys: Vec<serde_json::Map<String, serde_json::Value>>,
+}

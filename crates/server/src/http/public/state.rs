@@ -1,0 +1,72 @@
+//! What the handlers of the public listener share.
+
+use std::{ops::Deref, sync::Arc};
+
+use arc_swap::ArcSwap;
+use axum::extract::FromRef;
+use gate::{AnyStore, Gate, cells::Health, limits::Limits};
+
+use super::unused::UnusedVisits;
+use crate::{
+    http::{
+        cors::Origins,
+        health::{Lifecycle, Readiness},
+        layers::Intake,
+        served::ServedRoutes,
+        stream::Streams,
+        wait::Pages,
+    },
+    passes::Passes,
+};
+
+/// What the handlers of the public listener share.
+#[derive(Clone)]
+pub struct PublicState(Arc<PublicParts>);
+
+/// The parts of a [`PublicState`].
+pub struct PublicParts {
+    /// The zones.
+    pub gate: Arc<Gate<AnyStore>>,
+    /// How often one client may call.
+    pub limits: Limits,
+    /// Signs the passes of holders who entered. A reload replaces it.
+    pub passes: Arc<ArcSwap<Passes>>,
+    /// The streams of waiting users.
+    pub streams: Arc<Streams>,
+    /// The pages of other origins that may call.
+    pub cors_origins: Origins,
+    /// The waiting pages. A reload replaces them.
+    pub pages: ArcSwap<Pages>,
+    /// What proxies may ask about. A reload replaces it.
+    pub routes: Arc<ServedRoutes>,
+    /// The visits of newcomers.
+    pub unused_visits: UnusedVisits,
+    /// The cells that keep the zones. Empty for a store in this process.
+    pub cells: Arc<[Arc<Health>]>,
+    /// Metrics and limits of all requests.
+    pub intake: Arc<Intake>,
+    /// Whether the server takes new work.
+    pub lifecycle: Arc<Lifecycle>,
+}
+
+impl From<PublicParts> for PublicState {
+    fn from(parts: PublicParts) -> Self {
+        Self(Arc::new(parts))
+    }
+}
+
+impl Deref for PublicState {
+    type Target = PublicParts;
+
+    fn deref(&self) -> &PublicParts {
+        &self.0
+    }
+}
+
+impl FromRef<PublicState> for Readiness {
+    fn from_ref(state: &PublicState) -> Self {
+        let (gate, cells, lifecycle) =
+            (Arc::clone(&state.gate), Arc::clone(&state.cells), Arc::clone(&state.lifecycle));
+        Self { gate, cells, lifecycle }
+    }
+}
