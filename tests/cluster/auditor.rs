@@ -6,12 +6,15 @@
 
 mod ending;
 mod excuses;
+mod tickets;
 
 use std::collections::BTreeMap;
 
 use admission::Departure;
 use gate::{PassClaims, Refusal, Reply};
 
+pub(crate) use self::tickets::Exchange;
+use self::tickets::Tickets;
 use crate::{
     inside::Visitors,
     judged::judged,
@@ -43,6 +46,12 @@ pub(crate) enum Promise {
     LeftAndBack,
     /// The state in Redis contradicts itself.
     Unsound,
+    /// A server took a ticket that none of its keys sealed.
+    ForeignTaken,
+    /// A server refused a ticket that one of its keys sealed, or sealed one with a key that it does not seal with.
+    SealRefused,
+    /// A ticket was exchanged for a visit after its visit had ended, or for one that begins anew.
+    VisitAgain,
 }
 
 /// A ticket's name.
@@ -58,10 +67,39 @@ struct Decision {
     server: Option<usize>,
 }
 
+/// A call that was answered, as far as it can be seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) asked: u64,
+    pub(crate) now: u64,
+    /// The user who took the ticket.
+    pub(crate) user: usize,
+    /// The server, and the number of its process.
+    pub(crate) at: (usize, u64),
+    /// That of the token or, for a join, of the answer.
+    pub(crate) ticket: Option<Ticket>,
+    /// The key that sealed the token that was shown; nothing for a join.
+    pub(crate) key: Option<usize>,
+    /// The key that sealed the token of the answer.
+    pub(crate) sealed: Option<usize>,
+    pub(crate) is_join: bool,
+    /// It came from a copy of the ticket: another device, or another person.
+    pub(crate) by_copy: bool,
+}
+
+/// A place that its holder took another one for, because a server refused the ticket.
+#[derive(Clone, Debug)]
+struct Earlier {
+    ticket: Ticket,
+    pass: Option<(u64, PassClaims)>,
+    told: Vec<(usize, u64)>,
+}
+
 /// One user as the auditor knows it.
 #[derive(Clone, Debug)]
 struct Seen {
     kind: Kind,
+    earlier: Vec<Earlier>,
     ticket: Option<Ticket>,
     /// When the join was sent, and when its answer came.
     joined: (u64, u64),
@@ -71,11 +109,6 @@ struct Seen {
     pass: Option<(u64, PassClaims)>,
     /// Which server returned the pass, and when, for each time.
     told: Vec<(usize, u64)>,
-    /// No longer waits.
-    left: bool,
-    /// Said that the place or the visit is given up; and when that was answered.
-    said: bool,
-    answered: Option<u64>,
     /// The server's process that answered last has answered this user before.
     known_by: Vec<(usize, u64)>,
 }
@@ -124,6 +157,9 @@ pub(crate) struct Auditor {
     lives: Vec<Life>,
     /// The lines that nodes began: first epoch and first number.
     begun: Vec<Ticket>,
+    /// The tickets whose holders said that they give up the place or the visit, and when that was answered.
+    given_up: BTreeMap<Ticket, Option<u64>>,
+    tickets: Tickets,
     judged: Judged,
     pub(crate) broken: Vec<(Promise, String)>,
     pub(crate) calls: u64,
@@ -152,6 +188,20 @@ judged! {
     replays = "tickets tried after leaving";
     /// States of the zone in Redis, each after a script, in runs in which no key vanishes.
     states = "states in Redis";
+    /// Tickets that a server refused because none of its keys had sealed them.
+    refused = "tickets refused by other keys";
+    /// Of those, tickets that another server, or the same one later, then took: the place or the pass was still there.
+    kept = "tickets taken after a refusal";
+    /// Answers while servers go from one key to the next.
+    rotated = "answers in a change of keys";
+    /// Answers to copies of a ticket.
+    copies = "answers to copied tickets";
+    /// Of those, passes.
+    copied_passes = "passes for copied tickets";
+    /// Places of which there were copies and that entered, once.
+    entered_once = "copied places that entered once";
+    /// Exchanges of a ticket for a visit, by copies, of which it is known how they must end.
+    exchanges = "tickets exchanged again";
 }
 
 /// What a run came to.
@@ -183,14 +233,12 @@ impl Auditor {
     pub(crate) fn new(plan: &Plan) -> Self {
         let user = |user: &crate::plan::User| Seen {
             kind: user.kind,
+            earlier: Vec::new(),
             ticket: None,
             joined: (0, 0),
             polls: Vec::new(),
             pass: None,
             told: Vec::new(),
-            left: false,
-            said: false,
-            answered: None,
             known_by: Vec::new(),
         };
         Self {
@@ -215,6 +263,8 @@ impl Auditor {
             silent: Vec::new(),
             lives: Vec::new(),
             begun: Vec::new(),
+            given_up: BTreeMap::new(),
+            tickets: Tickets::new(plan.servers),
             judged: Judged::default(),
             broken: Vec::new(),
             calls: 0,
@@ -312,29 +362,35 @@ impl Auditor {
         }
     }
 
-    pub(crate) fn left(&mut self, user: usize) {
-        self.users[user].left = true;
-    }
-
-    /// A user says that the place or the visit is given up.
-    pub(crate) fn gives_up(&mut self, user: usize) {
-        self.users[user].said = true;
+    /// A holder says that the place or the visit is given up.
+    pub(crate) fn gives_up(&mut self, ticket: Ticket) {
+        self.given_up.entry(ticket).or_default();
     }
 
     /// A server answered that.
-    pub(crate) fn gave_up(&mut self, now: u64, user: usize, answer: &Result<Departure, Refusal>) {
+    pub(crate) fn gave_up(&mut self, now: u64, ticket: Ticket, answer: &Result<Departure, Refusal>) {
         if matches!(answer, Ok(Departure::Place | Departure::Visit | Departure::Gone)) {
-            self.users[user].answered.get_or_insert(now);
+            self.given_up.entry(ticket).or_default().get_or_insert(now);
         }
     }
 
-    /// A ticket was tried again after its holder had left. The other servers hear of that with their next view. A decision may be
-    /// lost as any other if something is wrong.
-    fn check_replay(&mut self, now: u64, asked: u64, user: usize, answer: &Result<Reply, Refusal>) {
-        let Some(at) = self.users[user].answered.filter(|at| at + VIEW_MS < asked) else { return };
-        if self.disturbed.iter().any(|&(from, until)| from <= now && at <= until) {
-            return;
-        }
+    /// When the place or the visit was left, so that each server knows of it and nothing was wrong until `now`. The other servers hear
+    /// of it with their next view. A decision may be lost as any other if something is wrong.
+    fn left_before(&self, ticket: Ticket, asked: u64, now: u64) -> Option<u64> {
+        let at = self.given_up.get(&ticket).copied().flatten().filter(|at| at + VIEW_MS < asked)?;
+        (!self.is_disturbed(at, now)).then_some(at)
+    }
+
+    /// Whether something was wrong at some time from `from` to `until`.
+    fn is_disturbed(&self, from: u64, until: u64) -> bool {
+        self.disturbed.iter().any(|&(begins, ends)| begins <= until && from <= ends)
+    }
+
+    /// A ticket was tried again after its holder had left.
+    fn check_replay(&mut self, call: &Call, answer: &Result<Reply, Refusal>) {
+        let (now, user) = (call.now, call.user);
+        let left = call.ticket.and_then(|ticket| self.left_before(ticket, call.asked, now));
+        let Some(at) = left else { return };
         self.judged.replays += 1;
         if answer.is_ok() {
             let how = format!("{now} ms: user {user} had left at {at} ms: {answer:?}");
@@ -342,33 +398,38 @@ impl Auditor {
         }
     }
 
-    /// A server answered a call of `user` that was sent at `asked`. `ticket` is that of the call or, for a join, of the answer.
-    #[expect(clippy::too_many_arguments, reason = "all that can be seen of a call")]
-    pub(crate) fn answered(
-        &mut self,
-        now: u64,
-        asked: u64,
-        user: usize,
-        (server, number): (usize, u64),
-        ticket: Option<Ticket>,
-        is_join: bool,
-        answer: &Result<Reply, Refusal>,
-    ) {
+    /// A server answered a call.
+    pub(crate) fn answered(&mut self, call: &Call, answer: &Result<Reply, Refusal>) {
+        let &Call { asked, now, user, at: (server, number), ticket, is_join, by_copy, .. } = call;
         self.calls += 1;
+        if self.check_seal(call, answer).is_break() {
+            return;
+        }
         if !is_join {
-            self.check_replay(now, asked, user, answer);
+            self.check_replay(call, answer);
+        }
+        if by_copy {
+            self.count_copy(ticket, answer);
+        }
+        if !is_join && self.users[user].ticket != ticket {
+            self.answered_earlier(call, answer);
+            return;
         }
         let idle_ms = self.idle_ms;
+        let said = ticket.is_some_and(|ticket| self.given_up.contains_key(&ticket));
         let seen = &mut self.users[user];
         let known = seen.known_by.contains(&(server, number));
         if answer.is_ok() && !known {
             seen.known_by.push((server, number));
         }
         if is_join && answer.is_ok() {
-            (seen.ticket, seen.joined) = (ticket, (asked, now));
+            let before = (seen.ticket.replace(ticket.expect("of the answer")), seen.pass.take());
+            let told = std::mem::take(&mut seen.told);
+            if let (Some(ticket), pass) = before {
+                seen.earlier.push(Earlier { ticket, pass, told });
+            }
+            seen.joined = (asked, now);
             seen.polls.clear();
-            seen.pass = None;
-            seen.told.clear();
         }
         match answer {
             Ok(Reply::Waiting { polling_period_ms, .. }) => {
@@ -379,16 +440,21 @@ impl Auditor {
                 self.judged.half_moved_places += during(&self.half_moved);
                 self.judged.demoted_places += during(&self.demoted);
                 let asked_again = seen.pass;
-                seen.polls.push((asked, u64::from(*polling_period_ms)));
+                if !by_copy {
+                    seen.polls.push((asked, u64::from(*polling_period_ms)));
+                }
                 // After a loss a holder is told to wait until the servers have said what they remember.
                 let is_recovering = self.disturbed.iter().any(|&(from, until)| (from..=until).contains(&now));
                 // While a server is missing, this takes a minute. The holder of a pass that has ended may wait so long.
                 let is_valid = |at: u64, pass: &PassClaims| now < at + u64::from(pass.ttl_s) * 1_000;
+                // A call that was under way when the pass was told may have been answered before the entry.
                 if let Some((at, pass)) = asked_again
+                    && at <= asked
                     && !is_recovering
                     && is_valid(self.decision_of(&pass).map_or(at, |decision| decision.ms), &pass)
                 {
-                    self.pass_lost(now, at, user, &pass, "the holder waits again");
+                    let told = self.users[user].told.clone();
+                    self.pass_lost((now, at), user, &told, &pass, "the holder waits again");
                 }
             }
             Ok(Reply::Entered { pass, .. }) => {
@@ -407,7 +473,8 @@ impl Auditor {
                                 format!("{now} ms: user {user} has {before:?} and {pass:?}"),
                             );
                         } else {
-                            self.pass_lost(now, at, user, &before, &format!("now it is {pass:?}"));
+                            let told = seen.told.clone();
+                            self.pass_lost((now, at), user, &told, &before, &format!("now it is {pass:?}"));
                         }
                     }
                     Some(_) => {}
@@ -416,9 +483,8 @@ impl Auditor {
             Err(Refusal::Gone) => {
                 let (pass, last, first) =
                     (seen.pass, seen.polls.last().map(|&(sent, _)| sent), seen.joined.1);
-                seen.left = true;
                 match (pass, last) {
-                    _ if seen.said => {}
+                    _ if said => {}
                     // A node's clock may be wrong, and with it what the pass says. It is valid for as long as it says,
                     // from the decision on, which may be long before the holder hears of it.
                     (Some((at, pass)), _)
@@ -427,7 +493,8 @@ impl Auditor {
                                 + u64::from(pass.ttl_s) * 1_000
                             && ticket == Some((pass.epoch, pass.seq)) =>
                     {
-                        self.pass_lost(now, at, user, &pass, "it is gone");
+                        let told = self.users[user].told.clone();
+                        self.pass_lost((now, at), user, &told, &pass, "it is gone");
                     }
                     (None, Some(last))
                         if asked <= last + idle_ms
@@ -451,7 +518,7 @@ impl Auditor {
                     .any(|life| life.server == server && life.from < seen.joined.1 && life.until == u64::MAX);
                 let is_in = ticket.is_some_and(|ticket| self.decided.contains_key(&ticket));
                 // Whoever gave up the place holds none.
-                if known && knows && !is_in && !is_join && seen.pass.is_none() && !seen.said {
+                if known && knows && !is_in && !is_join && seen.pass.is_none() && !said {
                     self.breaks(
                         Promise::StoreTroubleShown,
                         format!("{now} ms: user {user}, ticket {ticket:?}, server {server}: {refusal:?}"),

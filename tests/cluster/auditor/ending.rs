@@ -1,7 +1,16 @@
 //! What can only be judged at the end of a run: windows, people inside, order and progress.
 
-use super::{Auditor, CLOCK_MS, Figures, Promise, RECOVERY_MS, Seen};
+use super::{Auditor, CLOCK_MS, Figures, Promise, RECOVERY_MS, Seen, Ticket};
 use crate::plan::Kind;
+
+/// Somebody got in: the decision whose pass reached its holder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    ms: u64,
+    user: usize,
+    ticket: Ticket,
+    by_join: bool,
+}
 
 impl Auditor {
     fn quiet(&self, from: u64, until: u64) -> bool {
@@ -19,19 +28,33 @@ impl Auditor {
         self.rates(from, until).max().unwrap_or(0)
     }
 
-    /// The people who got in: the time of the decision whose pass they got, who, and whether by a join.
-    fn entries(&self) -> Vec<(u64, usize, bool)> {
+    /// The people who got in, in the order of the decisions. A user who took another place may have got in twice.
+    fn entries(&self) -> Vec<Entry> {
         let mut entries = Vec::new();
         for (user, seen) in self.users.iter().enumerate() {
-            if let Some((at, pass)) = seen.pass {
-                entries.push(
-                    self.decision_of(&pass)
-                        .map_or((at, user, false), |decision| (decision.ms, user, decision.by_join)),
-                );
-            }
+            let passes = seen.earlier.iter().filter_map(|place| place.pass).chain(seen.pass);
+            entries.extend(passes.map(|(at, pass)| {
+                let decision = self.decision_of(&pass);
+                let (ms, by_join) = decision.map_or((at, false), |of| (of.ms, of.by_join));
+                Entry { ms, user, ticket: (pass.epoch, pass.seq), by_join }
+            }));
         }
         entries.sort_unstable();
         entries
+    }
+
+    /// When each user got in with the ticket that they have now; `u64::MAX` for those who did not.
+    fn entered_with_last(&self, entries: &[Entry]) -> Vec<u64> {
+        let mut entered = vec![u64::MAX; self.users.len()];
+        for entry in entries.iter().filter(|entry| self.is_last(entry)) {
+            entered[entry.user] = entry.ms;
+        }
+        entered
+    }
+
+    /// Whether it is the entry of the last place that its user took.
+    fn is_last(&self, entry: &Entry) -> bool {
+        self.users[entry.user].ticket == Some(entry.ticket)
     }
 
     /// Checks what can only be judged at the end.
@@ -41,6 +64,7 @@ impl Auditor {
         self.check_inside(&entries);
         self.check_order(&entries);
         self.check_progress(&entries, ends);
+        self.check_copied_places();
         let (users, entries) = (self.users.len() as u64, entries.len() as u64);
         Figures { users, entries, calls: self.calls, judged: self.judged }
     }
@@ -50,23 +74,23 @@ impl Auditor {
         self.disturbed.iter().filter(|&&(begins, ends)| begins <= until && ends >= from).count() as u64
     }
 
-    fn check_windows(&mut self, entries: &[(u64, usize, bool)]) {
+    fn check_windows(&mut self, entries: &[Entry]) {
         for (length_ms, subs) in [(60_000, 1), (60_000 / u64::from(self.sub_windows), self.sub_windows)] {
-            for (last, &(at, _, by_join)) in entries.iter().enumerate() {
+            for (last, &Entry { ms: at, by_join, .. }) in entries.iter().enumerate() {
                 self.judged.windows += 1;
                 let changes = self.clock_changes(at.saturating_sub(length_ms), at);
                 self.judged.exact_windows += u64::from(changes == 0);
                 let within_ms = length_ms.saturating_sub(CLOCK_MS * changes);
-                let first = entries.partition_point(|&(entered, ..)| entered + within_ms < at);
+                let first = entries.partition_point(|entry| entry.ms + within_ms < at);
                 let count = last - first + 1;
-                let cap = self.cap(entries[first].0, at).div_ceil(subs) as usize;
+                let cap = self.cap(entries[first].ms, at).div_ceil(subs) as usize;
                 // A burst without a line may use the whole minute at once.
-                let burst = subs > 1 && (by_join || entries[first..=last].iter().any(|entry| entry.2));
+                let burst = subs > 1 && (by_join || entries[first..=last].iter().any(|entry| entry.by_join));
                 if count > cap && !burst {
                     let promise = if subs == 1 { Promise::TooMany } else { Promise::TooManyInASubWindow };
                     let how = format!(
                         "{count} people entered from {} ms to {at} ms, {cap} may; {changes} faults then",
-                        entries[first].0
+                        entries[first].ms
                     );
                     self.breaks(promise, how);
                     return;
@@ -75,28 +99,21 @@ impl Auditor {
         }
     }
 
-    /// Who was inside at `at`, if visits end `idle_ms` after the last activity.
-    fn inside<'a>(
-        &'a self,
-        entries: &'a [(u64, usize, bool)],
-        at: u64,
-        idle_ms: u64,
-    ) -> impl Iterator<Item = usize> {
-        let until = entries.partition_point(|&(decided, ..)| decided <= at);
-        let inside = move |&&(decided, user, _): &&(u64, usize, bool)| {
-            self.visitors.is_inside(user, decided, at, idle_ms)
-        };
-        entries[..until].iter().filter(inside).map(|&(_, user, _)| user)
+    /// How many were inside at `at`, if visits end `idle_ms` after the last activity.
+    fn inside(&self, entries: &[Entry], at: u64, idle_ms: u64) -> usize {
+        let until = entries.partition_point(|entry| entry.ms <= at);
+        let inside = move |entry: &&Entry| self.visitors.is_inside(entry.ticket, entry.ms, at, idle_ms);
+        entries[..until].iter().filter(inside).count()
     }
 
     /// Nobody enters while as many people as may are inside.
-    fn check_inside(&mut self, entries: &[(u64, usize, bool)]) {
+    fn check_inside(&mut self, entries: &[Entry]) {
         if self.max_active == 0 {
             return;
         }
-        for &(at, user, _) in entries {
+        for &Entry { ms: at, user, .. } in entries {
             self.judged.insides += 1;
-            let inside = self.inside(entries, at, self.visit_idle_ms - 1_000).count();
+            let inside = self.inside(entries, at, self.visit_idle_ms - 1_000);
             if inside > self.max_active as usize {
                 let how =
                     format!("{at} ms: user {user} makes it {inside} inside, {} may be", self.max_active);
@@ -106,18 +123,28 @@ impl Auditor {
         }
     }
 
+    /// How many entries count as inside at `at` of which nobody has heard, because the answer was lost.
+    fn unheard(&self, entries: &[Entry], at: u64, idle_ms: u64) -> usize {
+        let is_heard = |ticket: &Ticket| entries.iter().any(|entry| entry.ticket == *ticket);
+        let lately = |ms: u64| ms <= at && at < ms + idle_ms;
+        let inside = self.decided.iter().filter(|(ticket, decisions)| {
+            decisions.iter().any(|decision| lately(decision.ms)) && !is_heard(ticket)
+        });
+        inside.count()
+    }
+
     /// Whether more people must be let in at `at`, as far as the limit of those inside goes. After a server fell silent that may have
     /// seen somebody, visits do not grow idle for up to twice the idle time of the line, and a quarter of it until that is
     /// noticed. After a wipe, people who left and whose entries are remembered count until they are idle.
-    fn has_room(&self, entries: &[(u64, usize, bool)], at: u64) -> bool {
+    fn has_room(&self, entries: &[Entry], at: u64) -> bool {
         let idle_ms = self.visit_idle_ms * 3 / 2;
         let spares =
             |from: u64, until: u64| from <= at && at <= until.saturating_add(self.idle_ms * 9 / 4 + idle_ms);
         let spared = self.lives.iter().any(|life| spares(life.until, life.until.saturating_add(RECOVERY_MS)))
             || self.silent.iter().any(|&(from, until, _)| spares(from, until))
             || self.wiped.iter().any(|&wiped| spares(wiped, wiped));
-        self.max_active == 0
-            || !spared && self.inside(entries, at, idle_ms).count() < self.max_active as usize
+        let inside = || self.inside(entries, at, idle_ms) + self.unheard(entries, at, idle_ms);
+        self.max_active == 0 || !spared && inside() < self.max_active as usize
     }
 
     /// Whether a user polled as told from `from` to `until`.
@@ -145,14 +172,12 @@ impl Auditor {
         epoch(one) != epoch(other) && self.divided.iter().any(|time| within(one, time) && within(other, time))
     }
 
-    fn check_order(&mut self, entries: &[(u64, usize, bool)]) {
+    fn check_order(&mut self, entries: &[Entry]) {
         let patience_ms = 4 * self.period_ms + 10_000;
-        let mut entered = vec![u64::MAX; self.users.len()];
-        for &(at, user, _) in entries {
-            entered[user] = at;
-        }
-        for &(at, user, _) in entries {
-            if !self.quiet(at, at + patience_ms) {
+        let entered = self.entered_with_last(entries);
+        for entry in entries {
+            let &Entry { ms: at, user, .. } = entry;
+            if !self.is_last(entry) || !self.quiet(at, at + patience_ms) {
                 continue;
             }
             let mine = &self.users[user];
@@ -169,7 +194,9 @@ impl Auditor {
                 }
                 // Only of two who waited at the same time one could overtake the other.
                 pairs += u64::from(entered[other] > mine.joined.1 && other != user);
-                if entered[other] > at + patience_ms && self.polled(other, others.joined.0, at + patience_ms)
+                if entered[other] > at + patience_ms
+                    && self.polled(other, others.joined.0, at + patience_ms)
+                    && !self.gave_way(entries, others, (at, at + patience_ms))
                 {
                     let how = format!(
                         "user {user} joined at {} ms and entered at {at} ms; user {other} joined at {} ms, polled, and entered at {}",
@@ -185,9 +212,21 @@ impl Auditor {
         }
     }
 
+    /// Whether somebody who waits had no slot from `from` to `until` because people ahead came back who had been silent, and entered as
+    /// they may. Where all slots of a minute become free at once, the next ones are far away then.
+    fn gave_way(&self, entries: &[Entry], who: &Seen, (from, until): (u64, u64)) -> bool {
+        let is_ahead = |entry: &&Entry| {
+            (from + 1..=until).contains(&entry.ms)
+                && who.ticket.is_some_and(|(epoch, seq)| entry.ticket.0 == epoch && entry.ticket.1 < seq)
+        };
+        let Some(last) = entries.iter().rev().find(is_ahead) else { return false };
+        let cap = self.rates(from, until).min().unwrap_or(0);
+        self.free_ms(entries, cap, last.ms, until) <= self.period_ms
+    }
+
     /// How long slots were free from `from` to `until`: neither the minute nor the sub-window before had used all of them.
     /// Whoever was let in used a slot, with or without hearing of it.
-    fn free_ms(&self, entries: &[(u64, usize, bool)], cap: u32, from: u64, until: u64) -> u64 {
+    fn free_ms(&self, entries: &[Entry], cap: u32, from: u64, until: u64) -> u64 {
         const STEP_MS: usize = 250;
         let used = |length_ms: u64, at: u64| {
             let decisions = self.decided.values().flatten();
@@ -203,11 +242,8 @@ impl Auditor {
 
     /// While people wait and poll, and nothing is wrong, the slots are used. A burst may have used those of the minute at once,
     /// and then few are free in the minute after it.
-    fn check_progress(&mut self, entries: &[(u64, usize, bool)], ends: u64) {
-        let mut entered = vec![u64::MAX; self.users.len()];
-        for &(at, user, _) in entries {
-            entered[user] = at;
-        }
+    fn check_progress(&mut self, entries: &[Entry], ends: u64) {
+        let entered = self.entered_with_last(entries);
         // Hold after a loss, presumptions and appointments: the minute before the one that is measured is quiet too.
         // A zone of a file admits nobody in its first minute.
         let first = if self.from_file { 60_000 } else { 0 };
@@ -228,20 +264,23 @@ impl Auditor {
                         && self.polled(user, from.max(seen.joined.0), until)
                 })
                 .count();
-            let within: Vec<_> = entries.iter().filter(|&&(at, ..)| (from..until).contains(&at)).collect();
+            let within: Vec<_> = entries.iter().filter(|entry| (from..until).contains(&entry.ms)).collect();
             // Somebody who never claims holds one slot, once, for two periods and a second.
-            let numbers = within.iter().filter_map(|&&(_, user, _)| Some(self.users[user].ticket?.1));
+            let numbers = within.iter().map(|entry| entry.ticket.1);
             let passed = numbers.clone().min().zip(numbers.max());
             let held = self.users.iter().filter(|seen| {
                 let number = seen.ticket.map(|(_, number)| number);
                 let is_passed = number.zip(passed).is_some_and(|(at, (low, high))| low < at && at < high);
                 seen.kind == Kind::NeverClaims && is_passed
             });
-            let count = within.len() + held.count();
+            let held = held.count();
+            let count = within.len() + held;
+            // So long these slots were free, and nobody else's.
+            let held_ms = held as u64 * (2 * self.period_ms + 1_000);
             let least = cap as usize * 8 / 10;
             if waiting > cap.div_ceil(10) as usize + 2
                 && count < least
-                && self.free_ms(entries, cap, from, until) > 12_000
+                && self.free_ms(entries, cap, from, until) > 12_000 + held_ms
             {
                 let how = format!(
                     "{count} of {cap} slots were used from {from} ms to {until} ms while {waiting} people waited"

@@ -13,10 +13,9 @@ impl Auditor {
         decisions.iter().rev().find(|decision| decision.unix_s == pass.entered_unix_s).copied()
     }
 
-    /// A pass was not returned again. That can't be helped if the servers that were told have ended or were cut off, and
-    /// the only node that knew was lost or cut off, or the store was emptied.
-    pub(super) fn pass_lost(&mut self, now: u64, at: u64, user: usize, pass: &PassClaims, how: &str) {
-        let decision = self.decision_of(pass);
+    /// Whether a decision may be lost by `now`, of which the servers in `told` were told: those have ended or were cut off, and the
+    /// only node that knew was lost or cut off, or the store was emptied.
+    pub(super) fn may_be_lost(&self, decision: Decision, told: &[(usize, u64)], now: u64) -> bool {
         // Whether a process that was told of the decision at `told` could tell the store at all times.
         let knows = |&(server, told): &(usize, u64)| {
             let runs = |life: &Life| life.server == server && life.from <= told && life.until > now;
@@ -25,16 +24,25 @@ impl Auditor {
             };
             self.lives.iter().any(runs) && !self.silent.iter().any(cut)
         };
-        let excused = decision.is_some_and(|decision| {
-            let mut told: Vec<_> = decision.server.map(|server| (server, decision.ms)).into_iter().collect();
-            told.extend(&self.users[user].told);
-            let lost = |&(from, until): &(u64, u64)| {
-                decision.ms <= until && decision.ms + 10_000 >= from && from <= now
-            };
-            !told.iter().any(knows)
-                && (self.disturbed.iter().any(lost)
-                    || self.wiped.iter().any(|at| (decision.ms..=now).contains(at)))
-        });
+        let by = decision.server.map(|server| (server, decision.ms));
+        let lost =
+            |&(from, until): &(u64, u64)| decision.ms <= until && decision.ms + 10_000 >= from && from <= now;
+        !by.iter().chain(told).any(knows)
+            && (self.disturbed.iter().any(lost)
+                || self.wiped.iter().any(|at| (decision.ms..=now).contains(at)))
+    }
+
+    /// A pass that was told at `at` was not returned again at `now`. `told` are the servers that returned it before.
+    pub(super) fn pass_lost(
+        &mut self,
+        (now, at): (u64, u64),
+        user: usize,
+        told: &[(usize, u64)],
+        pass: &PassClaims,
+        how: &str,
+    ) {
+        let decision = self.decision_of(pass);
+        let excused = decision.is_some_and(|decision| self.may_be_lost(decision, told, now));
         // A clock that is set while no server knows the zone's clock makes passes end early or late.
         let is_unknown = |at: u64| self.nobody_knows(at, now) || self.nobody_knows_the_time(at, now);
         if !excused && !decision.is_some_and(|decision| is_unknown(decision.ms)) {
