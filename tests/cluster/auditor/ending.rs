@@ -3,6 +3,9 @@
 use super::{Auditor, CLOCK_MS, Figures, Promise, RECOVERY_MS, Seen, Ticket};
 use crate::plan::Kind;
 
+/// How often people near the front are told to ask at least.
+const NEAR_PERIOD_MS: u64 = 3_000;
+
 /// Somebody got in: the decision whose pass reached its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
@@ -275,8 +278,8 @@ impl Auditor {
             });
             let held = held.count();
             let count = within.len() + held;
-            // So long these slots were free, and nobody else's.
-            let held_ms = held as u64 * (2 * self.period_ms + 1_000);
+            // So long these slots were free, and nobody else's. Whoever is next has been told the near period.
+            let held_ms = held as u64 * (2 * self.period_ms.min(NEAR_PERIOD_MS) + 1_000);
             let least = cap as usize * 8 / 10;
             if waiting > cap.div_ceil(10) as usize + 2
                 && count < least
