@@ -48,6 +48,9 @@ local function is_unlikely_in(s, bit)
   return not is_recovering() or z.now >= max(z.hold_until, floor((z.hold_until + z.recover_until) / 2))
 end
 
+-- The verdict where the state was lost, and whether the ticket waits is not known yet. Its rank is 0, which nobody's is who waits.
+local function not_yet() return waiting(0, 0, z.period, -1) end
+
 local claims, verdicts, asking = ARGV[from], {}, {}
 for at = 1, #claims, 10 do
   local epoch, seq = unpack_struct('>I4I6', claims, at)
@@ -64,7 +67,7 @@ for at = 1, #claims, 10 do
   end
   if of_line == nil and z.now < z.recover_until then
     -- The servers on the list may all have spoken, but the list of this state need not have the one that knows this epoch.
-    verdicts[i] = waiting(1, 0, z.period, -1)
+    verdicts[i] = not_yet()
   elseif of_line then
     if s.index >= z.base then touch(s) end
     local stamp = call('GETRANGE', s.entry_key, bit * 12, bit * 12 + 11)
@@ -110,7 +113,7 @@ for at = 1, #claims, 10 do
     end
     if out_at == 0 and not live and epoch ~= z.epoch and is_recovering() then
       -- Another server may remember that it entered.
-      verdicts[i] = waiting(1, 0, z.period, -1)
+      verdicts[i] = not_yet()
     end
   end
 end

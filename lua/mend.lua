@@ -64,6 +64,11 @@ if ends then
   end
   past = table.concat(epochs)
   begin_epoch(z.now, 0, 0, { z.epoch, next_known })
-  if not is_whole then presume(0) end
+  if not is_whole then
+    presume(0)
+  elseif z.presumed_at == 0 then
+    -- The log says which slots are taken. But the servers have to say who entered, as after any loss.
+    z.presumed_at, z.presumed = z.now, 0
+  end
 end
 return finish()

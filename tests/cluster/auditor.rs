@@ -4,11 +4,17 @@
 //! call was decided that let somebody in. It knows nothing of epochs, revisions, witnesses or rules. An entry counts
 //! only if its holder received the pass. Invariant: it shares no code with the rules.
 
+mod ending;
+mod excuses;
+mod tickets;
+
 use std::collections::BTreeMap;
 
 use admission::Departure;
 use gate::{PassClaims, Refusal, Reply};
 
+pub(crate) use self::tickets::Exchange;
+use self::tickets::Tickets;
 use crate::{
     inside::Visitors,
     judged::judged,
@@ -40,6 +46,12 @@ pub(crate) enum Promise {
     LeftAndBack,
     /// The state in Redis contradicts itself.
     Unsound,
+    /// A server took a ticket that none of its keys sealed.
+    ForeignTaken,
+    /// A server refused a ticket that one of its keys sealed, or sealed one with a key that it does not seal with.
+    SealRefused,
+    /// A ticket was exchanged for a visit after its visit had ended, or for one that begins anew.
+    VisitAgain,
 }
 
 /// A ticket's name.
@@ -55,10 +67,39 @@ struct Decision {
     server: Option<usize>,
 }
 
+/// A call that was answered, as far as it can be seen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Call {
+    pub(crate) asked: u64,
+    pub(crate) now: u64,
+    /// The user who took the ticket.
+    pub(crate) user: usize,
+    /// The server, and the number of its process.
+    pub(crate) at: (usize, u64),
+    /// That of the token or, for a join, of the answer.
+    pub(crate) ticket: Option<Ticket>,
+    /// The key that sealed the token that was shown; nothing for a join.
+    pub(crate) key: Option<usize>,
+    /// The key that sealed the token of the answer.
+    pub(crate) sealed: Option<usize>,
+    pub(crate) is_join: bool,
+    /// It came from a copy of the ticket: another device, or another person.
+    pub(crate) by_copy: bool,
+}
+
+/// A place that its holder took another one for, because a server refused the ticket.
+#[derive(Clone, Debug)]
+struct Earlier {
+    ticket: Ticket,
+    pass: Option<(u64, PassClaims)>,
+    told: Vec<(usize, u64)>,
+}
+
 /// One user as the auditor knows it.
 #[derive(Clone, Debug)]
 struct Seen {
     kind: Kind,
+    earlier: Vec<Earlier>,
     ticket: Option<Ticket>,
     /// When the join was sent, and when its answer came.
     joined: (u64, u64),
@@ -68,11 +109,6 @@ struct Seen {
     pass: Option<(u64, PassClaims)>,
     /// Which server returned the pass, and when, for each time.
     told: Vec<(usize, u64)>,
-    /// No longer waits.
-    left: bool,
-    /// Said that the place or the visit is given up; and when that was answered.
-    said: bool,
-    answered: Option<u64>,
     /// The server's process that answered last has answered this user before.
     known_by: Vec<(usize, u64)>,
 }
@@ -121,6 +157,9 @@ pub(crate) struct Auditor {
     lives: Vec<Life>,
     /// The lines that nodes began: first epoch and first number.
     begun: Vec<Ticket>,
+    /// The tickets whose holders said that they give up the place or the visit, and when that was answered.
+    given_up: BTreeMap<Ticket, Option<u64>>,
+    tickets: Tickets,
     judged: Judged,
     pub(crate) broken: Vec<(Promise, String)>,
     pub(crate) calls: u64,
@@ -149,6 +188,20 @@ judged! {
     replays = "tickets tried after leaving";
     /// States of the zone in Redis, each after a script, in runs in which no key vanishes.
     states = "states in Redis";
+    /// Tickets that a server refused because none of its keys had sealed them.
+    refused = "tickets refused by other keys";
+    /// Of those, tickets that another server, or the same one later, then took: the place or the pass was still there.
+    kept = "tickets taken after a refusal";
+    /// Answers while servers go from one key to the next.
+    rotated = "answers in a change of keys";
+    /// Answers to copies of a ticket.
+    copies = "answers to copied tickets";
+    /// Of those, passes.
+    copied_passes = "passes for copied tickets";
+    /// Places of which there were copies and that entered, once.
+    entered_once = "copied places that entered once";
+    /// Exchanges of a ticket for a visit, by copies, of which it is known how they must end.
+    exchanges = "tickets exchanged again";
 }
 
 /// What a run came to.
@@ -180,14 +233,12 @@ impl Auditor {
     pub(crate) fn new(plan: &Plan) -> Self {
         let user = |user: &crate::plan::User| Seen {
             kind: user.kind,
+            earlier: Vec::new(),
             ticket: None,
             joined: (0, 0),
             polls: Vec::new(),
             pass: None,
             told: Vec::new(),
-            left: false,
-            said: false,
-            answered: None,
             known_by: Vec::new(),
         };
         Self {
@@ -212,6 +263,8 @@ impl Auditor {
             silent: Vec::new(),
             lives: Vec::new(),
             begun: Vec::new(),
+            given_up: BTreeMap::new(),
+            tickets: Tickets::new(plan.servers),
             judged: Judged::default(),
             broken: Vec::new(),
             calls: 0,
@@ -309,29 +362,35 @@ impl Auditor {
         }
     }
 
-    pub(crate) fn left(&mut self, user: usize) {
-        self.users[user].left = true;
-    }
-
-    /// A user says that the place or the visit is given up.
-    pub(crate) fn gives_up(&mut self, user: usize) {
-        self.users[user].said = true;
+    /// A holder says that the place or the visit is given up.
+    pub(crate) fn gives_up(&mut self, ticket: Ticket) {
+        self.given_up.entry(ticket).or_default();
     }
 
     /// A server answered that.
-    pub(crate) fn gave_up(&mut self, now: u64, user: usize, answer: &Result<Departure, Refusal>) {
+    pub(crate) fn gave_up(&mut self, now: u64, ticket: Ticket, answer: &Result<Departure, Refusal>) {
         if matches!(answer, Ok(Departure::Place | Departure::Visit | Departure::Gone)) {
-            self.users[user].answered.get_or_insert(now);
+            self.given_up.entry(ticket).or_default().get_or_insert(now);
         }
     }
 
-    /// A ticket was tried again after its holder had left. The other servers hear of that with their next view. A decision may be
-    /// lost as any other if something is wrong.
-    fn check_replay(&mut self, now: u64, asked: u64, user: usize, answer: &Result<Reply, Refusal>) {
-        let Some(at) = self.users[user].answered.filter(|at| at + VIEW_MS < asked) else { return };
-        if self.disturbed.iter().any(|&(from, until)| from <= now && at <= until) {
-            return;
-        }
+    /// When the place or the visit was left, so that each server knows of it and nothing was wrong until `now`. The other servers hear
+    /// of it with their next view. A decision may be lost as any other if something is wrong.
+    fn left_before(&self, ticket: Ticket, asked: u64, now: u64) -> Option<u64> {
+        let at = self.given_up.get(&ticket).copied().flatten().filter(|at| at + VIEW_MS < asked)?;
+        (!self.is_disturbed(at, now)).then_some(at)
+    }
+
+    /// Whether something was wrong at some time from `from` to `until`.
+    fn is_disturbed(&self, from: u64, until: u64) -> bool {
+        self.disturbed.iter().any(|&(begins, ends)| begins <= until && from <= ends)
+    }
+
+    /// A ticket was tried again after its holder had left.
+    fn check_replay(&mut self, call: &Call, answer: &Result<Reply, Refusal>) {
+        let (now, user) = (call.now, call.user);
+        let left = call.ticket.and_then(|ticket| self.left_before(ticket, call.asked, now));
+        let Some(at) = left else { return };
         self.judged.replays += 1;
         if answer.is_ok() {
             let how = format!("{now} ms: user {user} had left at {at} ms: {answer:?}");
@@ -339,33 +398,38 @@ impl Auditor {
         }
     }
 
-    /// A server answered a call of `user` that was sent at `asked`. `ticket` is that of the call or, for a join, of the answer.
-    #[expect(clippy::too_many_arguments, reason = "all that can be seen of a call")]
-    pub(crate) fn answered(
-        &mut self,
-        now: u64,
-        asked: u64,
-        user: usize,
-        (server, number): (usize, u64),
-        ticket: Option<Ticket>,
-        is_join: bool,
-        answer: &Result<Reply, Refusal>,
-    ) {
+    /// A server answered a call.
+    pub(crate) fn answered(&mut self, call: &Call, answer: &Result<Reply, Refusal>) {
+        let &Call { asked, now, user, at: (server, number), ticket, is_join, by_copy, .. } = call;
         self.calls += 1;
+        if self.check_seal(call, answer).is_break() {
+            return;
+        }
         if !is_join {
-            self.check_replay(now, asked, user, answer);
+            self.check_replay(call, answer);
+        }
+        if by_copy {
+            self.count_copy(ticket, answer);
+        }
+        if !is_join && self.users[user].ticket != ticket {
+            self.answered_earlier(call, answer);
+            return;
         }
         let idle_ms = self.idle_ms;
+        let said = ticket.is_some_and(|ticket| self.given_up.contains_key(&ticket));
         let seen = &mut self.users[user];
         let known = seen.known_by.contains(&(server, number));
         if answer.is_ok() && !known {
             seen.known_by.push((server, number));
         }
         if is_join && answer.is_ok() {
-            (seen.ticket, seen.joined) = (ticket, (asked, now));
+            let before = (seen.ticket.replace(ticket.expect("of the answer")), seen.pass.take());
+            let told = std::mem::take(&mut seen.told);
+            if let (Some(ticket), pass) = before {
+                seen.earlier.push(Earlier { ticket, pass, told });
+            }
+            seen.joined = (asked, now);
             seen.polls.clear();
-            seen.pass = None;
-            seen.told.clear();
         }
         match answer {
             Ok(Reply::Waiting { polling_period_ms, .. }) => {
@@ -376,16 +440,21 @@ impl Auditor {
                 self.judged.half_moved_places += during(&self.half_moved);
                 self.judged.demoted_places += during(&self.demoted);
                 let asked_again = seen.pass;
-                seen.polls.push((asked, u64::from(*polling_period_ms)));
+                if !by_copy {
+                    seen.polls.push((asked, u64::from(*polling_period_ms)));
+                }
                 // After a loss a holder is told to wait until the servers have said what they remember.
                 let is_recovering = self.disturbed.iter().any(|&(from, until)| (from..=until).contains(&now));
                 // While a server is missing, this takes a minute. The holder of a pass that has ended may wait so long.
                 let is_valid = |at: u64, pass: &PassClaims| now < at + u64::from(pass.ttl_s) * 1_000;
+                // A call that was under way when the pass was told may have been answered before the entry.
                 if let Some((at, pass)) = asked_again
+                    && at <= asked
                     && !is_recovering
                     && is_valid(self.decision_of(&pass).map_or(at, |decision| decision.ms), &pass)
                 {
-                    self.pass_lost(now, at, user, &pass, "the holder waits again");
+                    let told = self.users[user].told.clone();
+                    self.pass_lost((now, at), user, &told, &pass, "the holder waits again");
                 }
             }
             Ok(Reply::Entered { pass, .. }) => {
@@ -404,7 +473,8 @@ impl Auditor {
                                 format!("{now} ms: user {user} has {before:?} and {pass:?}"),
                             );
                         } else {
-                            self.pass_lost(now, at, user, &before, &format!("now it is {pass:?}"));
+                            let told = seen.told.clone();
+                            self.pass_lost((now, at), user, &told, &before, &format!("now it is {pass:?}"));
                         }
                     }
                     Some(_) => {}
@@ -413,9 +483,8 @@ impl Auditor {
             Err(Refusal::Gone) => {
                 let (pass, last, first) =
                     (seen.pass, seen.polls.last().map(|&(sent, _)| sent), seen.joined.1);
-                seen.left = true;
                 match (pass, last) {
-                    _ if seen.said => {}
+                    _ if said => {}
                     // A node's clock may be wrong, and with it what the pass says. It is valid for as long as it says,
                     // from the decision on, which may be long before the holder hears of it.
                     (Some((at, pass)), _)
@@ -424,7 +493,8 @@ impl Auditor {
                                 + u64::from(pass.ttl_s) * 1_000
                             && ticket == Some((pass.epoch, pass.seq)) =>
                     {
-                        self.pass_lost(now, at, user, &pass, "it is gone");
+                        let told = self.users[user].told.clone();
+                        self.pass_lost((now, at), user, &told, &pass, "it is gone");
                     }
                     (None, Some(last))
                         if asked <= last + idle_ms
@@ -448,382 +518,12 @@ impl Auditor {
                     .any(|life| life.server == server && life.from < seen.joined.1 && life.until == u64::MAX);
                 let is_in = ticket.is_some_and(|ticket| self.decided.contains_key(&ticket));
                 // Whoever gave up the place holds none.
-                if known && knows && !is_in && !is_join && seen.pass.is_none() && !seen.said {
+                if known && knows && !is_in && !is_join && seen.pass.is_none() && !said {
                     self.breaks(
                         Promise::StoreTroubleShown,
                         format!("{now} ms: user {user}, ticket {ticket:?}, server {server}: {refusal:?}"),
                     );
                 }
-            }
-        }
-    }
-
-    /// The decision that a pass tells of.
-    fn decision_of(&self, pass: &PassClaims) -> Option<Decision> {
-        let decisions = self.decided.get(&(pass.epoch, pass.seq))?;
-        decisions.iter().rev().find(|decision| decision.unix_s == pass.entered_unix_s).copied()
-    }
-
-    /// A pass was not returned again. That can't be helped if the servers that were told have ended or were cut off, and
-    /// the only node that knew was lost or cut off, or the store was emptied.
-    fn pass_lost(&mut self, now: u64, at: u64, user: usize, pass: &PassClaims, how: &str) {
-        let decision = self.decision_of(pass);
-        // Whether a process that was told of the decision at `told` could tell the store at all times.
-        let knows = |&(server, told): &(usize, u64)| {
-            let runs = |life: &Life| life.server == server && life.from <= told && life.until > now;
-            let cut = |&(from, until, cut): &(u64, u64, usize)| {
-                cut == server && until - from > SILENCE_MS && from <= now && until >= told
-            };
-            self.lives.iter().any(runs) && !self.silent.iter().any(cut)
-        };
-        let excused = decision.is_some_and(|decision| {
-            let mut told: Vec<_> = decision.server.map(|server| (server, decision.ms)).into_iter().collect();
-            told.extend(&self.users[user].told);
-            let lost = |&(from, until): &(u64, u64)| {
-                decision.ms <= until && decision.ms + 10_000 >= from && from <= now
-            };
-            !told.iter().any(knows)
-                && (self.disturbed.iter().any(lost)
-                    || self.wiped.iter().any(|at| (decision.ms..=now).contains(at)))
-        });
-        // A clock that is set while no server knows the zone's clock makes passes end early or late.
-        let is_unknown = |at: u64| self.nobody_knows(at, now) || self.nobody_knows_the_time(at, now);
-        if !excused && !decision.is_some_and(|decision| is_unknown(decision.ms)) {
-            let how =
-                format!("{now} ms: user {user} got {pass:?} at {at} ms, decided by {decision:?}; {how}");
-            self.breaks(Promise::PassDiffers, how);
-        }
-    }
-
-    /// When a server could reach the store from `at` on, if it runs then. This counts only if servers have to tell of the ticket:
-    /// in an operator's zone, the ticket itself proves the place.
-    fn reaches_at(&self, server: usize, at: u64) -> u64 {
-        let mut from = at;
-        if !self.from_file {
-            return from;
-        }
-        for &(cut, until, of) in &self.silent {
-            if of == server && cut <= from + 1_000 && until > from {
-                from = until;
-            }
-        }
-        from
-    }
-
-    /// Whether the store was emptied while no server ran that had seen a ticket of `since`. A server that was silent from then on
-    /// has not seen it; and one that is silent after the loss, until it ends or for too long, does not tell of it.
-    fn nobody_knows(&self, since: u64, now: u64) -> bool {
-        let tells = |life: &Life, at: u64| {
-            let (seen, from) = (self.reaches_at(life.server, since), self.reaches_at(life.server, at));
-            life.from < since && seen < at && life.until > from + 5_000 && from < at + self.idle_ms
-        };
-        let emptied = |at: u64| !self.lives.iter().any(|life| tells(life, at));
-        self.wiped.iter().any(|&at| (since..=now).contains(&at) && emptied(at))
-    }
-
-    /// Whether the holder entered by a call that no replica confirmed, so that nobody told so, and the pass has ended since.
-    fn ended_untold(&self, ticket: Option<Ticket>, now: u64) -> bool {
-        let decisions = ticket.and_then(|ticket| self.decided.get(&ticket));
-        let has_ended = |decision: &Decision| decision.server.is_none() && decision.ms + self.pass_ms < now;
-        decisions.is_some_and(|decisions| decisions.iter().any(has_ended))
-    }
-
-    /// Whether a ticket of another line has nearly the same number, so that one of the lines had to end. Lines begin at random
-    /// numbers.
-    fn is_crowded(&self, ticket: Option<Ticket>) -> bool {
-        let Some((epoch, seq)) = ticket else { return false };
-        let near = |other: &Seen| {
-            other.ticket.is_some_and(|(of, number)| of != epoch && number.abs_diff(seq) < CROWDED)
-        };
-        let begun = self.begun.iter().filter(|&&(of, number)| of != epoch && number.abs_diff(seq) < CROWDED);
-        // Chance does not give two lines the same first number.
-        let is_same =
-            |&(of, number): &Ticket| self.begun.iter().any(|&(o, n)| (o, n) != (of, number) && n == number);
-        if self.begun.iter().any(is_same) {
-            return false;
-        }
-        self.begun.len() > 1 && (begun.count() > 0 || self.users.iter().any(near))
-    }
-
-    /// A node began a line with this epoch and number, because it had none.
-    pub(crate) fn line_begins(&mut self, epoch: u32, number: u64) {
-        if !self.begun.contains(&(epoch, number)) {
-            self.begun.push((epoch, number));
-        }
-    }
-
-    /// Whether one of two people took a ticket of a line that was begun without the other one's. Nobody knows then which line
-    /// is the earlier one.
-    fn of_two_lines(&self, one: &Seen, other: &Seen) -> bool {
-        let epoch = |seen: &Seen| seen.ticket.map(|(epoch, _)| epoch);
-        let is_new = |seen: &Seen| self.begun.iter().skip(1).any(|&(begun, _)| epoch(seen) == Some(begun));
-        epoch(one) != epoch(other) && (is_new(one) || is_new(other))
-    }
-
-    /// Whether the ticket is of a line that no server remembers, and whose numbers another one may have. Only an operator's zone
-    /// leaves room for such tickets.
-    fn has_no_place(&self, seen: &Seen, now: u64) -> bool {
-        self.from_file && (self.nobody_knows(seen.joined.1, now) || self.is_crowded(seen.ticket))
-    }
-
-    /// Whether a node's clock was set while no server ran that had seen a ticket of `since`. A server that stands still or is
-    /// cut off, from then until now or until it is too late, does not run.
-    fn nobody_knows_the_time(&self, since: u64, now: u64) -> bool {
-        self.clock_set.iter().any(|&at| {
-            let is_silent = |life: &Life| {
-                self.silent.iter().any(|&(from, until, server)| {
-                    server == life.server && from <= at + 5_000 && until >= now.min(at + self.idle_ms)
-                })
-            };
-            let tells = |life: &Life| life.from < since && life.until > at + 5_000 && !is_silent(life);
-            (since..=now).contains(&at) && !self.lives.iter().any(tells)
-        })
-    }
-
-    fn quiet(&self, from: u64, until: u64) -> bool {
-        let apart = |&(a, b): &(u64, u64)| until < a || from > b;
-        self.disturbed.iter().all(apart) && self.held.iter().all(apart)
-    }
-
-    /// The N of each policy that may be in force at some time from `from` to `until`.
-    fn rates(&self, from: u64, until: u64) -> impl Iterator<Item = u32> {
-        let in_force = self.policies.iter().filter(move |&&(a, b, _)| a <= until && b >= from);
-        in_force.map(|&(_, _, n)| n)
-    }
-
-    fn cap(&self, from: u64, until: u64) -> u32 {
-        self.rates(from, until).max().unwrap_or(0)
-    }
-
-    /// The people who got in: the time of the decision whose pass they got, who, and whether by a join.
-    fn entries(&self) -> Vec<(u64, usize, bool)> {
-        let mut entries = Vec::new();
-        for (user, seen) in self.users.iter().enumerate() {
-            if let Some((at, pass)) = seen.pass {
-                entries.push(
-                    self.decision_of(&pass)
-                        .map_or((at, user, false), |decision| (decision.ms, user, decision.by_join)),
-                );
-            }
-        }
-        entries.sort_unstable();
-        entries
-    }
-
-    /// Checks what can only be judged at the end.
-    pub(crate) fn finish(&mut self, ends: u64) -> Figures {
-        let entries = self.entries();
-        self.check_windows(&entries);
-        self.check_inside(&entries);
-        self.check_order(&entries);
-        self.check_progress(&entries, ends);
-        let (users, entries) = (self.users.len() as u64, entries.len() as u64);
-        Figures { users, entries, calls: self.calls, judged: self.judged }
-    }
-
-    /// How often the zone's clock may have changed from `from` to `until`: by the faults that were in force then.
-    fn clock_changes(&self, from: u64, until: u64) -> u64 {
-        self.disturbed.iter().filter(|&&(begins, ends)| begins <= until && ends >= from).count() as u64
-    }
-
-    fn check_windows(&mut self, entries: &[(u64, usize, bool)]) {
-        for (length_ms, subs) in [(60_000, 1), (60_000 / u64::from(self.sub_windows), self.sub_windows)] {
-            for (last, &(at, _, by_join)) in entries.iter().enumerate() {
-                self.judged.windows += 1;
-                let changes = self.clock_changes(at.saturating_sub(length_ms), at);
-                self.judged.exact_windows += u64::from(changes == 0);
-                let within_ms = length_ms.saturating_sub(CLOCK_MS * changes);
-                let first = entries.partition_point(|&(entered, ..)| entered + within_ms < at);
-                let count = last - first + 1;
-                let cap = self.cap(entries[first].0, at).div_ceil(subs) as usize;
-                // A burst without a line may use the whole minute at once.
-                let burst = subs > 1 && (by_join || entries[first..=last].iter().any(|entry| entry.2));
-                if count > cap && !burst {
-                    let promise = if subs == 1 { Promise::TooMany } else { Promise::TooManyInASubWindow };
-                    let how = format!(
-                        "{count} people entered from {} ms to {at} ms, {cap} may; {changes} faults then",
-                        entries[first].0
-                    );
-                    self.breaks(promise, how);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Who was inside at `at`, if visits end `idle_ms` after the last activity.
-    fn inside<'a>(
-        &'a self,
-        entries: &'a [(u64, usize, bool)],
-        at: u64,
-        idle_ms: u64,
-    ) -> impl Iterator<Item = usize> {
-        let until = entries.partition_point(|&(decided, ..)| decided <= at);
-        let inside = move |&&(decided, user, _): &&(u64, usize, bool)| {
-            self.visitors.is_inside(user, decided, at, idle_ms)
-        };
-        entries[..until].iter().filter(inside).map(|&(_, user, _)| user)
-    }
-
-    /// Nobody enters while as many people as may are inside.
-    fn check_inside(&mut self, entries: &[(u64, usize, bool)]) {
-        if self.max_active == 0 {
-            return;
-        }
-        for &(at, user, _) in entries {
-            self.judged.insides += 1;
-            let inside = self.inside(entries, at, self.visit_idle_ms - 1_000).count();
-            if inside > self.max_active as usize {
-                let how =
-                    format!("{at} ms: user {user} makes it {inside} inside, {} may be", self.max_active);
-                self.breaks(Promise::TooManyInside, how);
-                return;
-            }
-        }
-    }
-
-    /// Whether more people must be let in at `at`, as far as the limit of those inside goes. After a server fell silent that may have
-    /// seen somebody, visits do not grow idle for up to twice the idle time of the line, and a quarter of it until that is
-    /// noticed. After a wipe, people who left and whose entries are remembered count until they are idle.
-    fn has_room(&self, entries: &[(u64, usize, bool)], at: u64) -> bool {
-        let idle_ms = self.visit_idle_ms * 3 / 2;
-        let spares =
-            |from: u64, until: u64| from <= at && at <= until.saturating_add(self.idle_ms * 9 / 4 + idle_ms);
-        let spared = self.lives.iter().any(|life| spares(life.until, life.until.saturating_add(RECOVERY_MS)))
-            || self.silent.iter().any(|&(from, until, _)| spares(from, until))
-            || self.wiped.iter().any(|&wiped| spares(wiped, wiped));
-        self.max_active == 0
-            || !spared && self.inside(entries, at, idle_ms).count() < self.max_active as usize
-    }
-
-    /// Whether a user polled as told from `from` to `until`.
-    fn polled(&self, user: usize, from: u64, until: u64) -> bool {
-        let seen = &self.users[user];
-        let mut at = from;
-        for &(sent, told) in &seen.polls {
-            if sent > at {
-                return false;
-            }
-            at = at.max(sent + told + told / 10 + 1_500);
-            if at >= until {
-                return true;
-            }
-        }
-        false
-    }
-
-    /// Whether two people joined while the network was divided, or before the parts had one line again, and one of them in
-    /// another part or before. The people of one part stand behind those of the other.
-    fn joined_apart(&self, one: &Seen, other: &Seen) -> bool {
-        let epoch = |seen: &Seen| seen.ticket.map(|(epoch, _)| epoch);
-        let within =
-            |seen: &Seen, &(from, until): &(u64, u64)| (from..=until + RECOVERY_MS).contains(&seen.joined.1);
-        epoch(one) != epoch(other) && self.divided.iter().any(|time| within(one, time) && within(other, time))
-    }
-
-    fn check_order(&mut self, entries: &[(u64, usize, bool)]) {
-        let patience_ms = 4 * self.period_ms + 10_000;
-        let mut entered = vec![u64::MAX; self.users.len()];
-        for &(at, user, _) in entries {
-            entered[user] = at;
-        }
-        for &(at, user, _) in entries {
-            if !self.quiet(at, at + patience_ms) {
-                continue;
-            }
-            let mine = &self.users[user];
-            let mut pairs = 0;
-            for (other, others) in self.users.iter().enumerate() {
-                if others.ticket.is_none()
-                    || self.joined_apart(mine, others)
-                    || self.of_two_lines(mine, others)
-                    || self.has_no_place(others, at)
-                    || !matches!(others.kind, Kind::Stays | Kind::Returns)
-                    || others.joined.1 >= mine.joined.0
-                {
-                    continue;
-                }
-                // Only of two who waited at the same time one could overtake the other.
-                pairs += u64::from(entered[other] > mine.joined.1 && other != user);
-                if entered[other] > at + patience_ms && self.polled(other, others.joined.0, at + patience_ms)
-                {
-                    let how = format!(
-                        "user {user} joined at {} ms and entered at {at} ms; user {other} joined at {} ms, polled, and entered at {}",
-                        mine.joined.0,
-                        others.joined.1,
-                        entered[other].cast_signed()
-                    );
-                    self.breaks(Promise::OutOfOrder, how);
-                    return;
-                }
-            }
-            self.judged.pairs += pairs;
-        }
-    }
-
-    /// How long slots were free from `from` to `until`: neither the minute nor the sub-window before had used all of them.
-    /// Whoever was let in used a slot, with or without hearing of it.
-    fn free_ms(&self, entries: &[(u64, usize, bool)], cap: u32, from: u64, until: u64) -> u64 {
-        const STEP_MS: usize = 250;
-        let used = |length_ms: u64, at: u64| {
-            let decisions = self.decided.values().flatten();
-            decisions.filter(|decision| decision.ms <= at && decision.ms + length_ms >= at).count()
-        };
-        let is_free = |&at: &u64| {
-            used(60_000, at) < cap as usize
-                && used(60_000 / u64::from(self.sub_windows), at) < cap.div_ceil(self.sub_windows) as usize
-                && self.has_room(entries, at)
-        };
-        (STEP_MS * (from..until).step_by(STEP_MS).filter(is_free).count()) as u64
-    }
-
-    /// While people wait and poll, and nothing is wrong, the slots are used. A burst may have used those of the minute at once,
-    /// and then few are free in the minute after it.
-    fn check_progress(&mut self, entries: &[(u64, usize, bool)], ends: u64) {
-        let mut entered = vec![u64::MAX; self.users.len()];
-        for &(at, user, _) in entries {
-            entered[user] = at;
-        }
-        // Hold after a loss, presumptions and appointments: the minute before the one that is measured is quiet too.
-        // A zone of a file admits nobody in its first minute.
-        let first = if self.from_file { 60_000 } else { 0 };
-        for from in (first..ends.saturating_sub(60_000)).step_by(5_000) {
-            let until = from + 60_000;
-            if !self.quiet(from.saturating_sub(60_000), until) {
-                continue;
-            }
-            let cap = self.rates(from, until).min().unwrap_or(0);
-            self.judged.minutes += 1;
-            let waiting = (0..self.users.len())
-                .filter(|&user| {
-                    let seen = &self.users[user];
-                    matches!(seen.kind, Kind::Stays | Kind::Returns)
-                        && seen.ticket.is_some()
-                        && seen.joined.1 < from
-                        && entered[user] > until
-                        && self.polled(user, from.max(seen.joined.0), until)
-                })
-                .count();
-            let within: Vec<_> = entries.iter().filter(|&&(at, ..)| (from..until).contains(&at)).collect();
-            // Somebody who never claims holds one slot, once, for two periods and a second.
-            let numbers = within.iter().filter_map(|&&(_, user, _)| Some(self.users[user].ticket?.1));
-            let passed = numbers.clone().min().zip(numbers.max());
-            let held = self.users.iter().filter(|seen| {
-                let number = seen.ticket.map(|(_, number)| number);
-                let is_passed = number.zip(passed).is_some_and(|(at, (low, high))| low < at && at < high);
-                seen.kind == Kind::NeverClaims && is_passed
-            });
-            let count = within.len() + held.count();
-            let least = cap as usize * 8 / 10;
-            if waiting > cap.div_ceil(10) as usize + 2
-                && count < least
-                && self.free_ms(entries, cap, from, until) > 12_000
-            {
-                let how = format!(
-                    "{count} of {cap} slots were used from {from} ms to {until} ms while {waiting} people waited"
-                );
-                self.breaks(Promise::Stalled, how);
-                return;
             }
         }
     }

@@ -320,7 +320,7 @@ impl Client for SimClient {
 /// One state in so many is judged: it takes as long as the script itself.
 const JUDGE_EACH: u64 = 5;
 
-/// The scripts that read and write a zone's state.
+/// The scripts that read and write a zone's state. Each returns its header first.
 const OF_A_ZONE: [&str; 9] =
     ["join", "enter", "beat", "visits", "leave", "retire", "policy", "restore", "mend"];
 
@@ -333,8 +333,8 @@ fn tap(
     args: &[Bytes],
     value: &Value,
 ) {
-    // The other scripts return no header.
-    if !matches!(script.name, "join" | "enter" | "beat" | "visits" | "retire" | "policy" | "restore") {
+    // The other scripts are of no zone's state, and return no header.
+    if !OF_A_ZONE.contains(&script.name) {
         return;
     }
     let Value::Array(parts) = value else { return };

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-/// One visitor, by the number of the user.
+use crate::auditor::Ticket;
+
+/// One visit.
 #[derive(Clone, Debug, Default)]
 struct Stay {
     /// When a server that took it in, and lived to report it, saw the visitor: server, process, time.
@@ -16,7 +18,7 @@ struct Stay {
 /// The visitors of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Visitors {
-    stays: BTreeMap<usize, Stay>,
+    stays: BTreeMap<Ticket, Stay>,
     /// When processes ended: server, process, time.
     ended: Vec<(usize, u64, u64)>,
 }
@@ -25,22 +27,22 @@ pub(crate) struct Visitors {
 const REPORT_MS: u64 = 3_000;
 
 impl Visitors {
-    pub(crate) fn active(&mut self, now: u64, user: usize, (server, process): (usize, u64)) {
-        self.stays.entry(user).or_default().active.push((server, process, now));
+    pub(crate) fn active(&mut self, now: u64, ticket: Ticket, (server, process): (usize, u64)) {
+        self.stays.entry(ticket).or_default().active.push((server, process, now));
     }
 
-    pub(crate) fn leaves(&mut self, now: u64, user: usize) {
-        self.stays.entry(user).or_default().left = Some(now);
+    pub(crate) fn leaves(&mut self, now: u64, ticket: Ticket) {
+        self.stays.entry(ticket).or_default().left = Some(now);
     }
 
     pub(crate) fn process_ends(&mut self, now: u64, server: usize, process: u64) {
         self.ended.push((server, process, now));
     }
 
-    /// Whether a user who was let in at `decided` is inside at `at`, if a visit ends `idle_ms` after the last activity.
-    pub(crate) fn is_inside(&self, user: usize, decided: u64, at: u64, idle_ms: u64) -> bool {
+    /// Whether the holder of a ticket who was let in at `decided` is inside at `at`, if a visit ends `idle_ms` after the last activity.
+    pub(crate) fn is_inside(&self, ticket: Ticket, decided: u64, at: u64, idle_ms: u64) -> bool {
         let lately = |seen: u64| seen <= at && at < seen + idle_ms;
-        let Some(stay) = self.stays.get(&user) else { return lately(decided) };
+        let Some(stay) = self.stays.get(&ticket) else { return lately(decided) };
         let reported = |&&(server, process, seen): &&(usize, u64, u64)| {
             let ends = |&(of, number, end): &(usize, u64, u64)| {
                 (of, number) == (server, process) && end < seen + REPORT_MS

@@ -8,7 +8,7 @@ use std::{fmt::Display, str::SplitWhitespace};
 
 use admission::{Mode, Policy};
 
-use crate::plan::{Cut, Fault, Kind, Plan, Stay, User};
+use crate::plan::{Copied, Cut, Fault, Kind, Plan, Stay, User};
 
 /// The list of a plan: one line each for the policy, the cluster, its nodes, its servers, each user and each fault.
 pub(crate) fn written(plan: &Plan) -> String {
@@ -66,7 +66,10 @@ fn user(user: &User) -> String {
         (_, false) => format!(" inside {for_ms} {every_ms}"),
         (_, true) => format!(" inside {for_ms} {every_ms} says"),
     };
-    format!("user {} {} {} {kind}{inside}", user.joins_ms, user.side, user.seed)
+    let copied = user.copied.map_or_else(String::new, |Copied { after_ms, every_ms, side }| {
+        format!(" copied {after_ms} {every_ms} {side}")
+    });
+    format!("user {} {} {} {kind}{inside}{copied}", user.joins_ms, user.side, user.seed)
 }
 
 fn fault(fault: Fault) -> String {
@@ -101,6 +104,9 @@ fn fault(fault: Fault) -> String {
         Fault::Demote { by_force, for_ms } => {
             format!("demote {} {for_ms}", if by_force { "by-force" } else { "in-order" })
         }
+        Fault::WrongKey { server, for_ms } => format!("wrong-key {server} {for_ms}"),
+        Fault::ChangeKey { every_ms } => format!("change-key {every_ms}"),
+        Fault::ForgetKey { every_ms } => format!("forget-key {every_ms}"),
     }
 }
 
@@ -188,13 +194,19 @@ fn read_user(line: &mut Line<'_>) -> User {
         "naps" => Kind::Naps(line.number(), line.number()),
         other => panic!("no user `{other}`"),
     };
-    let stay = match line.words.next() {
-        Some(_) => {
-            Stay { for_ms: line.number(), every_ms: line.number(), says: line.words.next() == Some("says") }
+    let (mut stay, mut copied) = (Stay::default(), None);
+    while let Some(word) = line.words.next() {
+        match word {
+            "inside" => stay = Stay { for_ms: line.number(), every_ms: line.number(), says: false },
+            "says" => stay.says = true,
+            "copied" => {
+                let (after_ms, every_ms, side) = (line.number(), line.number(), line.number());
+                copied = Some(Copied { after_ms, every_ms, side });
+            }
+            other => panic!("no user has `{other}`"),
         }
-        None => Stay::default(),
-    };
-    User { seed, joins_ms, kind, side, stay }
+    }
+    User { seed, joins_ms, kind, side, stay, copied }
 }
 
 fn read_fault(line: &mut Line<'_>) -> Fault {
@@ -234,6 +246,9 @@ fn read_fault(line: &mut Line<'_>) -> Fault {
         "period" => Fault::Period { period_ms: line.number() },
         "half-move" => Fault::HalfMove { number: line.number(), for_ms: line.number() },
         "demote" => Fault::Demote { by_force: line.next() == "by-force", for_ms: line.number() },
+        "wrong-key" => Fault::WrongKey { server: line.number(), for_ms: line.number() },
+        "change-key" => Fault::ChangeKey { every_ms: line.number() },
+        "forget-key" => Fault::ForgetKey { every_ms: line.number() },
         other => panic!("no fault `{other}`"),
     }
 }
@@ -251,6 +266,7 @@ fn a_plan_is_the_same_after_its_list_is_read() {
             plan().with_keys_lost(),
             plan().with_moves(),
             plan().with_one_asked(),
+            plan().with_tickets_misused(),
         ];
         for plan in plans {
             let list = written(&plan);

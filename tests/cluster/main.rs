@@ -1,7 +1,7 @@
 //! A whole cluster on one virtual clock: real gates and real scripts over simulated nodes, networks and clocks.
 //!
 //! `WEIR_CLUSTER_SEEDS` makes so many runs, from `WEIR_CLUSTER_SEED` on. The first run that breaks a promise is reduced to the
-//! fewest events that still break it, and tells its story. The same seed repeats it. `mended/` has lists of the events of
+//! fewest events that still break it, by `WEIR_CLUSTER_TRIES` runs at most (200), and tells its story. The same seed repeats it. `mended/` has lists of the events of
 //! faults that were found, some of which show that a guard of the store is needed.
 
 mod against_redis;
@@ -39,6 +39,7 @@ use std::{
     time::Instant,
 };
 
+use admission::sabotage::{Rule as RuleOfTickets, break_rule};
 use auditor::{Judged, Promise};
 use list::List;
 use plan::Plan;
@@ -63,10 +64,10 @@ fn broken(plan: &Plan) -> Option<Promise> {
 
 /// The plan with the fewest faults and users that still breaks the same promise, as `breaks` says.
 fn reduce(mut plan: Plan, breaks: impl Fn(&Plan) -> bool) -> Plan {
-    let mut tries = 0;
+    let (mut tries, most) = (0, setting("WEIR_CLUSTER_TRIES", 200));
     let mut still = |plan: &Plan| {
         tries += 1;
-        tries < 200 && breaks(plan)
+        tries < most && breaks(plan)
     };
     let mut i = 0;
     while i < plan.faults.len() {
@@ -159,6 +160,20 @@ const FLOORS_OF_MOVES: [(&str, u64); 4] = [
     ("places at a demoted primary", 1_800),
 ];
 
+/// The same where tickets are copied, and servers have different seal keys.
+const FLOORS_OF_TICKETS: [(&str, u64); 10] = [
+    ("windows without a fault", 3_200),
+    ("minutes of slots", 240),
+    ("tickets refused by other keys", 7_000),
+    ("tickets taken after a refusal", 1_600),
+    ("answers in a change of keys", 2_600),
+    ("answers to copied tickets", 46_000),
+    ("passes for copied tickets", 15_000),
+    ("copied places that entered once", 880),
+    ("tickets exchanged again", 5_300),
+    ("tickets tried after leaving", 3_000),
+];
+
 /// The same where the people inside are limited.
 const FLOOR_INSIDE: (&str, u64) = ("entries with people inside", 2_400);
 
@@ -223,6 +238,28 @@ fn every_promise_holds_with_people_inside() {
 fn every_promise_holds_when_slots_and_primaries_move() {
     let plan = |seed| Plan::of(seed).with_moves();
     explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 60), plan, &FLOORS_OF_MOVES);
+}
+
+/// The same, while tickets are copied, tried again and exchanged, and servers have different seal keys for a while.
+#[test]
+fn every_promise_holds_with_tickets_misused() {
+    let plan = |seed| Plan::of(seed).with_tickets_misused();
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 80), plan, &FLOORS_OF_TICKETS);
+}
+
+/// Rules of tickets that are broken on purpose are caught: a server takes tickets that others sealed, and each exchange of a ticket
+/// begins another visit. The rules are broken for one thread.
+#[test]
+fn broken_rules_of_tickets_are_caught() {
+    let is_caught = |rule: RuleOfTickets, promise: Promise| {
+        break_rule(Some(rule));
+        let caught = (1..30).find(|&seed| broken(&Plan::of(seed).with_tickets_misused()) == Some(promise));
+        assert!(caught.is_some(), "with {rule:?} broken, no run breaks {promise:?} first");
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| is_caught(RuleOfTickets::AnySeal, Promise::ForeignTaken));
+        scope.spawn(|| is_caught(RuleOfTickets::FreshVisit, Promise::VisitAgain));
+    });
 }
 
 /// The guard that a process of this program breaks, by its name in [`RULES`].

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a plan is a value. A run depends on nothing else, so a plan with fewer users or faults can be run again.
 
+mod suites;
+
 use admission::{Mode, Policy};
 
 use crate::seed::Random;
@@ -17,6 +19,18 @@ pub(crate) struct User {
     pub(crate) side: usize,
     /// What the user does inside, where the people inside are limited.
     pub(crate) stay: Stay,
+    /// Who else shows the ticket, if somebody does.
+    pub(crate) copied: Option<Copied>,
+}
+
+/// Another device, or another person, that shows a user's ticket.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copied {
+    /// When it begins, after the user got the ticket.
+    pub(crate) after_ms: u64,
+    /// The time between two calls, unless it keeps to what it is told.
+    pub(crate) every_ms: u64,
+    pub(crate) side: usize,
 }
 
 /// A visit.
@@ -140,6 +154,19 @@ pub(crate) enum Fault {
         by_force: bool,
         for_ms: u64,
     },
+    /// An operator starts a server again with another seal key than the others have, and later with the right one.
+    WrongKey {
+        server: usize,
+        for_ms: u64,
+    },
+    /// An operator changes the seal key: the servers learn the next one in turn, and then seal with it in turn.
+    ChangeKey {
+        every_ms: u64,
+    },
+    /// The servers forget the key before, in turn, long after the last one sealed with it.
+    ForgetKey {
+        every_ms: u64,
+    },
 }
 
 impl Fault {
@@ -149,6 +176,7 @@ impl Fault {
             Self::KillServer { server, .. }
             | Self::StopServer { server, .. }
             | Self::FreezeServer { server, .. }
+            | Self::WrongKey { server, .. }
             | Self::Cut { cut: Cut::Server(server), .. } => Some(server),
             _ => None,
         }
@@ -181,13 +209,16 @@ impl Fault {
             | Self::StopServer { for_ms, .. }
             | Self::FreezeServer { for_ms, .. }
             | Self::HalfMove { for_ms, .. }
+            | Self::WrongKey { for_ms, .. }
             | Self::Demote { for_ms, .. } => for_ms,
             Self::Flush
             | Self::LoseKey { .. }
             | Self::ClockJump { .. }
             | Self::Change { .. }
             | Self::PassTtl { .. }
-            | Self::Period { .. } => 0,
+            | Self::Period { .. }
+            | Self::ChangeKey { .. }
+            | Self::ForgetKey { .. } => 0,
         }
     }
 }
@@ -323,7 +354,14 @@ impl Plan {
                     () if dice.chance(returning) => Kind::Returns,
                     () => Kind::Stays,
                 };
-                User { seed: dice.0.bits(), joins_ms, kind, side: dice.below(2), stay: Stay::default() }
+                User {
+                    seed: dice.0.bits(),
+                    joins_ms,
+                    kind,
+                    side: dice.below(2),
+                    stay: Stay::default(),
+                    copied: None,
+                }
             })
             .collect();
         let mut faults = Vec::new();
@@ -360,138 +398,10 @@ impl Plan {
         }
     }
 
-    /// The same run in which keys of the zone vanish, one at a time.
-    pub(crate) fn with_keys_lost(mut self) -> Self {
-        let mut dice = Dice(Random::of(self.seed ^ 0x0105_7E55));
-        for _ in 0..=dice.below(3) {
-            let at_ms = dice.between(5_000, self.ends_ms - 90_000);
-            self.faults.push((at_ms, Fault::LoseKey { number: dice.0.bits() }));
-        }
-        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
-        self
-    }
-
-    /// The same run in which the zone's slot is left half moved, and primaries are demoted.
-    pub(crate) fn with_moves(mut self) -> Self {
-        let mut dice = Dice(Random::of(self.seed ^ 0x3A1F_0E0D));
-        for _ in 0..=dice.below(3) {
-            let at_ms = dice.between(5_000, self.ends_ms - 90_000);
-            let for_ms = dice.between(500, 12_000);
-            let half_move = Fault::HalfMove { number: dice.0.bits(), for_ms };
-            let demote = Fault::Demote { by_force: dice.chance(50), for_ms };
-            let fault =
-                if self.data_nodes > 1 { dice.one_of(&[half_move, demote, demote]) } else { half_move };
-            self.faults.push((at_ms, fault));
-        }
-        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
-        self
-    }
-
-    /// The same run with a period of 20 s, which an operator changes in some runs. People near the front are told 3 s.
-    pub(crate) fn with_long_periods(mut self) -> Self {
-        let mut dice = Dice(Random::of(self.seed ^ 0x10_6E27));
-        self.policy.polling_period_ms = 20_000;
-        for user in &mut self.users {
-            // Together with a period and its delays, no longer than the idle time.
-            if let Kind::Naps(_, lasts_ms) = &mut user.kind {
-                *lasts_ms = (*lasts_ms).min(30_000);
-            }
-        }
-        for _ in 0..dice.one_of(&[0, 0, 1, 3]) {
-            let at_ms = dice.between(5_000, self.ends_ms - 80_000);
-            let period_ms = dice.one_of(&[500, 3_000, 3_001, 10_000, 20_000]);
-            self.faults.push((at_ms, Fault::Period { period_ms }));
-        }
-        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
-        self
-    }
-
-    /// The same run with servers that are busy at times, so that their users would have to poll every few seconds.
-    #[expect(clippy::cast_precision_loss, reason = "small")]
-    pub(crate) fn with_busy_servers(mut self) -> Self {
-        let mut dice = Dice(Random::of(self.seed ^ 0xB057));
-        for server in 0..self.servers {
-            for _ in 0..=dice.below(2) {
-                let from = dice.between(0, 100_000);
-                let period_s = dice.between(2, 30);
-                let cost_ms =
-                    700.0 * (period_s * self.servers as u64) as f64 / self.users.len().max(1) as f64;
-                self.busy.push((server, (from, from + dice.between(5_000, 200_000)), cost_ms));
-            }
-        }
-        for user in &mut self.users {
-            // Together with a period and its delays, no longer than the idle time.
-            if let Kind::Naps(_, lasts_ms) = &mut user.kind {
-                *lasts_ms = (*lasts_ms).min(30_000);
-            }
-        }
-        self
-    }
-
-    /// The same run with a zone that a configuration file defines. More often than by chance, the store is emptied, and a server
-    /// that has just started is the first to call.
-    pub(crate) fn with_a_file(mut self) -> Self {
-        let mut dice = Dice(Random::of(self.seed ^ 0xF11E));
-        self.from_file = true;
-        let times = if self.servers > 1 { dice.one_of(&[0, 1, 1, 2]) } else { 0 };
-        for _ in 0..times {
-            let at_ms = dice.between(5_000, self.ends_ms - 100_000);
-            let new = dice.below(self.servers);
-            self.faults.push((at_ms, Fault::KillServer { server: new, for_ms: dice.between(100, 1_000) }));
-            for server in (0..self.servers).filter(|server| *server != new) {
-                let for_ms = dice.between(500, 8_000);
-                let cut = Fault::Cut { cut: Cut::Server(server), for_ms };
-                self.faults.push((at_ms, dice.one_of(&[cut, Fault::FreezeServer { server, for_ms }])));
-            }
-            self.faults.push((at_ms + dice.between(0, 100), Fault::Flush));
-        }
-        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
-        self
-    }
-
-    /// The same run with users who all ask one server, so that the others know little of the zone. More often than by chance, that
-    /// server ends or is cut off, and the store is emptied.
-    pub(crate) fn with_one_asked(mut self) -> Self {
-        let mut dice = Dice(Random::of(self.seed ^ 0x0A5C_ED00));
-        self.servers = self.servers.max(2);
-        self.server_sides = (0..self.servers).map(|server| server % 2).collect();
-        self.in_turn_ms = dice.between(20_000, 90_000);
-        for _ in 0..dice.one_of(&[1, 1, 2]) {
-            let at_ms = dice.between(5_000, self.ends_ms - 100_000);
-            let server = self.asked_at(at_ms).unwrap_or(0);
-            let for_ms = dice.between(100, 10_000);
-            let fault = dice.one_of(&[
-                None,
-                Some(Fault::KillServer { server, for_ms }),
-                Some(Fault::StopServer { server, for_ms }),
-                Some(Fault::Cut { cut: Cut::Server(server), for_ms }),
-            ]);
-            self.faults.extend(fault.map(|fault| (at_ms, fault)));
-            self.faults.push((at_ms + dice.between(0, 500), Fault::Flush));
-        }
-        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
-        self
-    }
-
     /// The server that all users ask at an instant, if they ask one.
     pub(crate) fn asked_at(&self, now_ms: u64) -> Option<usize> {
         let turn = now_ms.checked_div(self.in_turn_ms)?;
         usize::try_from(turn).ok().map(|turn| turn % self.servers)
-    }
-
-    /// The same run with a limit of the people inside, who stay for a while and are active at most every ten seconds.
-    pub(crate) fn with_people_inside(mut self) -> Self {
-        let mut dice = Dice(Random::of(self.seed ^ 0x1251_DE00));
-        self.policy.visit_idle_s = 30;
-        self.policy.max_active = self.policy.admit_per_minute * dice.one_of(&[1, 2, 3]) / 3;
-        for user in &mut self.users {
-            user.stay = Stay {
-                for_ms: dice.between(1_000, 60_000),
-                every_ms: dice.between(1_000, 10_000),
-                says: dice.chance(70),
-            };
-        }
-        self
     }
 
     /// What a call costs a server at `now_ms`, in seconds.

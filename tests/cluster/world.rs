@@ -3,7 +3,9 @@
 //! Everything runs on one thread with a paused clock that jumps from one event to the next. Invariant: the same plan gives
 //! the same run.
 
+mod copies;
 mod faults;
+mod seals;
 
 use std::{
     cell::RefCell,
@@ -13,8 +15,8 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Definition, Departure, Joined, Leaver, Mode, PagePolls, Policy, Proof, SealKey, Sealer,
-    Seals, Visit, VisitState, ZoneId,
+    Claim, Decided, Definition, Departure, Joined, Leaver, Mode, PagePolls, Policy, Proof, Visit, VisitState,
+    ZoneId,
 };
 use events::{Bus, LimitedCall};
 use gate::{
@@ -34,7 +36,7 @@ use tokio::{
 use wait::View;
 
 use crate::{
-    auditor::{Auditor, Figures, Promise, Ticket},
+    auditor::{Auditor, Call, Figures, Promise, Ticket},
     client::{Net, Shared, SimClient, lock},
     panics,
     plan::{Cut, Kind, Plan, Stay, User},
@@ -102,8 +104,7 @@ struct Server {
 struct World {
     plan: Plan,
     zone: ZoneId,
-    seals: Seals,
-    sealer: Sealer,
+    seals: seals::Keys,
     net: Shared,
     servers: RefCell<Vec<Option<Rc<Server>>>>,
     policy: RefCell<Policy>,
@@ -140,17 +141,15 @@ pub(crate) fn run(plan: &Plan) -> Run {
 
 async fn play(plan: Plan) -> Run {
     let zone = ZoneId::parse("ZONE").expect("a name");
-    let seals = Seals::only(SealKey { id: 1, secret: [1; 32] });
     let net: Shared = Arc::new(Mutex::new(Net::new(&plan)));
     let world = Rc::new(World {
-        sealer: seals.sealer(&zone),
+        seals: seals::Keys::new(&plan, &zone),
         servers: RefCell::new(plan.servers_empty()),
         policy: RefCell::new(plan.policy),
         operator: tokio::sync::Mutex::new(()),
         tasks: RefCell::default(),
         net: Arc::clone(&net),
         zone,
-        seals,
         plan,
     });
     let definition = Definition::from(world.plan.policy);
@@ -240,6 +239,7 @@ impl World {
             (process.number, process.up, process.frozen_until) = (process.number + 1, true, 0);
             let number = process.number;
             net.auditor.server_starts(now, server);
+            net.auditor.set_keys(now, server, self.seals.of_server(server));
             SimClient { net: Arc::clone(&self.net), server, number }
         };
         let durability = if self.plan.replicated { Durability::Replicated } else { Durability::Async };
@@ -250,7 +250,7 @@ impl World {
         };
         let cells = Arc::new(Cells::new(vec![Cell::new("only", vec!["*".to_owned()], connect)]));
         let gate = Arc::new(
-            Gate::new(SharedCells(Arc::clone(&cells)), self.seals.clone(), Arc::clone(&BUS))
+            Gate::new(SharedCells(Arc::clone(&cells)), self.seals.seals_of(server), Arc::clone(&BUS))
                 .paced(Pace::new(1.0)),
         );
         let watcher = Watcher::new(Arc::clone(&gate), Arc::clone(&cells), 0, file);
@@ -261,6 +261,10 @@ impl World {
         drop(tokio::time::timeout(Duration::from_secs(5), first).await);
         let is_current = lock(&self.net).servers[server].number == client.number;
         if is_current {
+            // The files may have changed while it started.
+            let (now, keys) = (self.now(), self.seals.of_server(server));
+            self.audit(|auditor| auditor.set_keys(now, server, keys));
+            gate.set_seals(self.seals.seals_of(server)).await;
             if !self.plan.busy.is_empty() {
                 tokio::task::spawn_local(pace(
                     Arc::downgrade(&gate),
@@ -325,14 +329,14 @@ impl World {
         }
     }
 
-    /// A server that the user's load balancer finds.
-    fn reach(&self, user: &User, random: &mut Random) -> Option<Rc<Server>> {
+    /// A server that the load balancer of somebody on this side finds.
+    fn reach(&self, side: usize, random: &mut Random) -> Option<Rc<Server>> {
         let cut = lock(&self.net).cluster.cuts.contains(&Cut::Sides);
         let servers = self.servers.borrow();
         let found: Vec<_> = servers
             .iter()
             .enumerate()
-            .filter(|(i, server)| server.is_some() && (!cut || self.plan.server_sides[*i] == user.side))
+            .filter(|(i, server)| server.is_some() && (!cut || self.plan.server_sides[*i] == side))
             .filter_map(|(_, server)| server.clone())
             .collect();
         let any = |random: &mut Random| Rc::clone(&found[random.below(found.len())]);
@@ -349,10 +353,10 @@ impl World {
     }
 
     fn ticket(&self, token: &Token) -> Option<Ticket> {
-        self.sealer.open(token).ok().map(|ticket| (ticket.epoch, ticket.seq))
+        self.seals.open(token).map(|(_, ticket)| ticket)
     }
 
-    /// One call: a join without a token. `None` if no answer came.
+    /// One call of a user: a join without a token. `None` if no answer came.
     async fn call(
         &self,
         number: usize,
@@ -360,8 +364,19 @@ impl World {
         token: Option<Token>,
         random: &mut Random,
     ) -> Option<std::result::Result<Reply, Refusal>> {
+        let server = self.reach(user.side, random)?;
+        self.ask(&server, (number, false), token, random).await
+    }
+
+    /// One call at a server, by the user who has this number or by a copy of that user's ticket.
+    async fn ask(
+        &self,
+        server: &Server,
+        (number, by_copy): (usize, bool),
+        token: Option<Token>,
+        random: &mut Random,
+    ) -> Option<std::result::Result<Reply, Refusal>> {
         let asked = self.now();
-        let server = self.reach(user, random)?;
         let (out, back) = (20 + random.bits() % 40, 20 + random.bits() % 40);
         // One message in a hundred is lost on the way there, and one on the way back.
         if random.below(100) == 0 {
@@ -383,14 +398,26 @@ impl World {
         if random.below(100) == 0 {
             return None;
         }
-        let ticket = match (&answer, &token) {
-            (_, Some(token)) => self.ticket(token),
-            (Ok(Reply::Waiting { token, .. } | Reply::Entered { token, .. }), None) => self.ticket(token),
-            (Err(_), None) => None,
+        let shown = token.as_ref().and_then(|token| self.seals.open(token));
+        let told = match &answer {
+            Ok(Reply::Waiting { token, .. } | Reply::Entered { token, .. }) => self.seals.open(token),
+            Err(_) => None,
         };
+        let ticket = if token.is_some() { shown } else { told }.map(|(_, ticket)| ticket);
         let now = self.now();
         let at = (server.client.server, server.client.number);
-        self.audit(|auditor| auditor.answered(now, asked, number, at, ticket, token.is_none(), &answer));
+        let call = Call {
+            asked,
+            now,
+            user: number,
+            at,
+            ticket,
+            key: shown.map(|(key, _)| key),
+            sealed: told.map(|(key, _)| key),
+            is_join: token.is_none(),
+            by_copy,
+        };
+        self.audit(|auditor| auditor.answered(&call, &answer));
         if self.plan.users.len() <= FEW {
             let answer = match &answer {
                 Ok(Reply::Waiting { rank, stale, polling_period_ms, .. }) => {
@@ -402,8 +429,9 @@ impl World {
                 Ok(Reply::Entered { pass, .. }) => format!("{pass:?}"),
                 Err(refusal) => format!("{refusal:?}"),
             };
+            let who = if by_copy { "a copy of user" } else { "user" };
             let line =
-                format!("user {number}, ticket {ticket:?}, asked server {} at {asked} ms: {answer}", at.0);
+                format!("{who} {number}, ticket {ticket:?}, asked server {} at {asked} ms: {answer}", at.0);
             lock(&self.net).cluster.tell(now, line);
         }
         Some(answer)
@@ -415,7 +443,9 @@ impl World {
         sleep(Duration::from_millis(user.joins_ms)).await;
         let mut token: Option<Token> = None;
         let mut joined = self.now();
-        let mut stays = false;
+        let mut stays = None;
+        // Every token of the place, for those who copy them.
+        let had = Rc::new(RefCell::new(Vec::new()));
         let mut repeats = if user.kind == Kind::Returns { 60 } else { 2 };
         let mut nap = match user.kind {
             Kind::Naps(after, length) => Some((after, length)),
@@ -425,9 +455,8 @@ impl World {
             if let Kind::Leaves(after) = user.kind
                 && self.now() > joined + after
             {
-                self.audit(|auditor| auditor.left(number));
                 // Some close the app, and some say that they go. Whoever is inside says so at the end of the visit.
-                if let (true, Some(token)) = (number.is_multiple_of(2) && !stays, token) {
+                if let (true, Some(token)) = (number.is_multiple_of(2) && stays.is_none(), token) {
                     self.give_up(number, &user, token, &mut random).await;
                 }
                 return;
@@ -440,7 +469,7 @@ impl World {
             }
             if let (Kind::NeverClaims, Some(token)) = (user.kind, &token) {
                 // The server refuses the poll because of a client limit, and notes it.
-                if let Some(server) = self.reach(&user, &mut random) {
+                if let Some(server) = self.reach(user.side, &mut random) {
                     server.client.runs().await;
                     server.gate.limited(self.zone.as_str(), LimitedCall::Entry, 1, Some(&token[..]));
                 }
@@ -452,16 +481,19 @@ impl World {
                     if token.is_none() {
                         joined = self.now();
                     }
+                    self.hand_out(number, &user, newer, &had);
                     token = Some(newer);
                     u64::from(polling_period_ms) * (900 + random.bits() % 201) / 1_000
                 }
                 Some(Ok(Reply::Entered { token: newer, .. })) => {
+                    let ticket = self.ticket(&newer);
                     if self.plan.policy.max_active > 0
-                        && !std::mem::replace(&mut stays, true)
-                        && let Some(ticket) = self.ticket(&newer)
+                        && stays.replace(ticket) != Some(ticket)
+                        && let Some(ticket) = ticket
                     {
-                        self.beside(Rc::clone(&self).stay(number, user.clone(), ticket));
+                        self.beside(Rc::clone(&self).stay(user.clone(), ticket));
                     }
+                    self.hand_out(number, &user, newer, &had);
                     token = Some(newer);
                     if repeats == 0 {
                         return;
@@ -471,6 +503,14 @@ impl World {
                 }
                 // A user whose place is gone gives up: the auditor judges whether it had to be.
                 Some(Err(Refusal::Gone)) => return,
+                // The server has other keys than the one that sealed the token. Some apps take a new place, and others ask again,
+                // and so another server.
+                Some(Err(Refusal::BadToken)) => {
+                    if random.below(2) == 0 {
+                        token = None;
+                    }
+                    RETRY_MS
+                }
                 Some(Err(_)) | None => RETRY_MS,
             };
             sleep(Duration::from_millis(pause_ms)).await;
@@ -479,15 +519,17 @@ impl World {
 
     /// A user gives up the place, or the entry of an app that keeps its ticket, and tries the ticket again later, by any server.
     async fn give_up(&self, number: usize, user: &User, token: Token, random: &mut Random) {
-        let Some(server) = self.reach(user, random) else { return };
+        let (Some(server), Some(ticket)) = (self.reach(user.side, random), self.ticket(&token)) else {
+            return;
+        };
         let asked = server.client.runs();
         if tokio::time::timeout(Duration::from_millis(PATIENCE_MS), asked).await.is_err() {
             return;
         }
-        self.audit(|auditor| auditor.gives_up(number));
+        self.audit(|auditor| auditor.gives_up(ticket));
         let answer = server.gate.leave_with(self.zone.as_str(), &token, 0).await;
         let now = self.now();
-        self.audit(|auditor| auditor.gave_up(now, number, &answer));
+        self.audit(|auditor| auditor.gave_up(now, ticket, &answer));
         for _ in 0..2 {
             sleep(Duration::from_millis(3_500 + random.bits() % 10_000)).await;
             self.call(number, user, Some(token), random).await;
@@ -495,7 +537,8 @@ impl World {
     }
 
     /// The visit of a user who entered.
-    async fn stay(self: Rc<Self>, number: usize, user: User, (epoch, seq): Ticket) {
+    async fn stay(self: Rc<Self>, user: User, ticket: Ticket) {
+        let (epoch, seq) = ticket;
         let Stay { for_ms, every_ms, says } = user.stay;
         let mut random = Random::of(user.seed ^ 0x57A7);
         let (began_s, ends) = (self.now() / 1_000, self.now() + for_ms);
@@ -506,7 +549,7 @@ impl World {
             if is_last && !says {
                 return;
             }
-            let Some(server) = self.reach(&user, &mut random) else {
+            let Some(server) = self.reach(user.side, &mut random) else {
                 sleep(Duration::from_millis(RETRY_MS)).await;
                 continue;
             };
@@ -518,7 +561,7 @@ impl World {
             let sealed = server.gate.seal_visit(&self.zone, &visit);
             let found = server.gate.visit(&self.zone, &sealed, now / 1_000);
             let Some((_, VisitState::Open | VisitState::Renew)) = found else {
-                self.audit(|auditor| auditor.visitors.leaves(now, number));
+                self.audit(|auditor| auditor.visitors.leaves(now, ticket));
                 return;
             };
             if is_last {
@@ -526,18 +569,18 @@ impl World {
                 // A visitor is outside from the word on: the next one may enter before the answer is heard. If nobody answers, the visit
                 // counts until it is idle.
                 self.audit(|auditor| {
-                    auditor.visitors.leaves(now, number);
-                    auditor.gives_up(number);
+                    auditor.visitors.leaves(now, ticket);
+                    auditor.gives_up(ticket);
                 });
                 let answer = server.gate.leave(&self.zone, leaver).await;
                 let now = self.now();
-                self.audit(|auditor| auditor.gave_up(now, number, &answer));
+                self.audit(|auditor| auditor.gave_up(now, ticket, &answer));
                 return;
             }
             server.gate.note_visit(&self.zone, &visit);
             visit = visit.seen_at(now / 1_000);
             let by = (server.client.server, server.client.number);
-            self.audit(|auditor| auditor.visitors.active(now, number, by));
+            self.audit(|auditor| auditor.visitors.active(now, ticket, by));
         }
     }
 }

@@ -24,7 +24,10 @@ impl World {
 
     async fn inject(self: Rc<Self>, fault: Fault) {
         let now = self.now();
-        let quiet = matches!(fault, Fault::PassTtl { .. } | Fault::Period { .. });
+        let quiet = matches!(
+            fault,
+            Fault::PassTtl { .. } | Fault::Period { .. } | Fault::ChangeKey { .. } | Fault::ForgetKey { .. }
+        );
         if !quiet {
             self.audit(|auditor| auditor.disturb(now, now + fault.lasts_ms()));
         }
@@ -144,6 +147,9 @@ impl World {
                     net.auditor.demoted.push((now, now + for_ms));
                 }
             }
+            Fault::WrongKey { server, .. } => self.start_with_wrong_key(server, pause).await,
+            Fault::ChangeKey { every_ms } => self.change_key(every_ms).await,
+            Fault::ForgetKey { every_ms } => self.forget_key(every_ms).await,
             Fault::PassTtl { ttl_s } => {
                 self.audit(|auditor| auditor.change_pass(ttl_s));
                 self.change(|policy| Policy { pass_ttl_s: ttl_s, ..policy }).await;
@@ -152,7 +158,7 @@ impl World {
     }
 
     /// A server's process ends, and another one starts in its place.
-    async fn replace(&self, server: usize, pause: Duration) {
+    pub(super) async fn replace(&self, server: usize, pause: Duration) {
         self.stop(server);
         sleep(pause).await;
         let file = [(self.zone.clone(), Definition::from(*self.policy.borrow()))];

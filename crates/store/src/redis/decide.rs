@@ -101,8 +101,15 @@ impl<C: Client> Redis<C> {
         }
         let mut memory = lock(&zone.memory);
         let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
-        memory.note(claims.iter().map(|(seq, _)| *seq).zip(verdicts.iter().copied()));
+        // Of a ticket that the state does not know yet after a loss, this server has learnt nothing. If it took the ticket for one that
+        // waits, it would give it back as such after the next loss, also if its holder has entered or left.
+        let is_known = |verdict: &Verdict| !matches!(verdict, Verdict::Waiting(Position { rank: 0, .. }));
+        let known = claims.iter().zip(&verdicts).filter(|(_, verdict)| is_known(verdict));
+        memory.note(known.map(|((seq, _), verdict)| (*seq, *verdict)));
         for ((seq, epoch), verdict) in claims.iter().zip(&mut verdicts) {
+            if let Verdict::Waiting(position) = verdict {
+                position.rank = position.rank.max(1);
+            }
             if *verdict == Verdict::Gone && memory.is_ahead(*epoch, *seq, &answer.header) {
                 *verdict = Verdict::Waiting(Position {
                     rank: 1,

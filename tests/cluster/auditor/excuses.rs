@@ -1,0 +1,139 @@
+//! What no store could help: who knew of a ticket, an entry or the time, and whether all of them were gone.
+//!
+//! Invariant: an excuse names the fault that is its cause, and the people whom that fault reached.
+
+use gate::PassClaims;
+
+use super::{Auditor, CROWDED, Decision, Life, Promise, SILENCE_MS, Seen, Ticket};
+
+impl Auditor {
+    /// The decision that a pass tells of.
+    pub(super) fn decision_of(&self, pass: &PassClaims) -> Option<Decision> {
+        let decisions = self.decided.get(&(pass.epoch, pass.seq))?;
+        decisions.iter().rev().find(|decision| decision.unix_s == pass.entered_unix_s).copied()
+    }
+
+    /// Whether a decision may be lost by `now`, of which the servers in `told` were told: those have ended or were cut off, and the
+    /// only node that knew was lost or cut off, or the store was emptied.
+    pub(super) fn may_be_lost(&self, decision: Decision, told: &[(usize, u64)], now: u64) -> bool {
+        // Whether a process that was told of the decision at `told` could tell the store at all times.
+        let knows = |&(server, told): &(usize, u64)| {
+            let runs = |life: &Life| life.server == server && life.from <= told && life.until > now;
+            let cut = |&(from, until, cut): &(u64, u64, usize)| {
+                cut == server && until - from > SILENCE_MS && from <= now && until >= told
+            };
+            self.lives.iter().any(runs) && !self.silent.iter().any(cut)
+        };
+        let by = decision.server.map(|server| (server, decision.ms));
+        let lost =
+            |&(from, until): &(u64, u64)| decision.ms <= until && decision.ms + 10_000 >= from && from <= now;
+        !by.iter().chain(told).any(knows)
+            && (self.disturbed.iter().any(lost)
+                || self.wiped.iter().any(|at| (decision.ms..=now).contains(at)))
+    }
+
+    /// A pass that was told at `at` was not returned again at `now`. `told` are the servers that returned it before.
+    pub(super) fn pass_lost(
+        &mut self,
+        (now, at): (u64, u64),
+        user: usize,
+        told: &[(usize, u64)],
+        pass: &PassClaims,
+        how: &str,
+    ) {
+        let decision = self.decision_of(pass);
+        let excused = decision.is_some_and(|decision| self.may_be_lost(decision, told, now));
+        // A clock that is set while no server knows the zone's clock makes passes end early or late.
+        let is_unknown = |at: u64| self.nobody_knows(at, now) || self.nobody_knows_the_time(at, now);
+        if !excused && !decision.is_some_and(|decision| is_unknown(decision.ms)) {
+            let how =
+                format!("{now} ms: user {user} got {pass:?} at {at} ms, decided by {decision:?}; {how}");
+            self.breaks(Promise::PassDiffers, how);
+        }
+    }
+
+    /// When a server could reach the store from `at` on, if it runs then. This counts only if servers have to tell of the ticket:
+    /// in an operator's zone, the ticket itself proves the place.
+    fn reaches_at(&self, server: usize, at: u64) -> u64 {
+        let mut from = at;
+        if !self.from_file {
+            return from;
+        }
+        for &(cut, until, of) in &self.silent {
+            if of == server && cut <= from + 1_000 && until > from {
+                from = until;
+            }
+        }
+        from
+    }
+
+    /// Whether the store was emptied while no server ran that had seen a ticket of `since`. A server that was silent from then on
+    /// has not seen it; and one that is silent after the loss, until it ends or for too long, does not tell of it.
+    pub(super) fn nobody_knows(&self, since: u64, now: u64) -> bool {
+        let tells = |life: &Life, at: u64| {
+            let (seen, from) = (self.reaches_at(life.server, since), self.reaches_at(life.server, at));
+            life.from < since && seen < at && life.until > from + 5_000 && from < at + self.idle_ms
+        };
+        let emptied = |at: u64| !self.lives.iter().any(|life| tells(life, at));
+        self.wiped.iter().any(|&at| (since..=now).contains(&at) && emptied(at))
+    }
+
+    /// Whether the holder entered by a call that no replica confirmed, so that nobody told so, and the pass has ended since.
+    pub(super) fn ended_untold(&self, ticket: Option<Ticket>, now: u64) -> bool {
+        let decisions = ticket.and_then(|ticket| self.decided.get(&ticket));
+        let has_ended = |decision: &Decision| decision.server.is_none() && decision.ms + self.pass_ms < now;
+        decisions.is_some_and(|decisions| decisions.iter().any(has_ended))
+    }
+
+    /// Whether a ticket of another line has nearly the same number, so that one of the lines had to end. Lines begin at random
+    /// numbers.
+    pub(super) fn is_crowded(&self, ticket: Option<Ticket>) -> bool {
+        let Some((epoch, seq)) = ticket else { return false };
+        let near = |other: &Seen| {
+            other.ticket.is_some_and(|(of, number)| of != epoch && number.abs_diff(seq) < CROWDED)
+        };
+        let begun = self.begun.iter().filter(|&&(of, number)| of != epoch && number.abs_diff(seq) < CROWDED);
+        // Chance does not give two lines the same first number.
+        let is_same =
+            |&(of, number): &Ticket| self.begun.iter().any(|&(o, n)| (o, n) != (of, number) && n == number);
+        if self.begun.iter().any(is_same) {
+            return false;
+        }
+        self.begun.len() > 1 && (begun.count() > 0 || self.users.iter().any(near))
+    }
+
+    /// A node began a line with this epoch and number, because it had none.
+    pub(crate) fn line_begins(&mut self, epoch: u32, number: u64) {
+        if !self.begun.contains(&(epoch, number)) {
+            self.begun.push((epoch, number));
+        }
+    }
+
+    /// Whether one of two people took a ticket of a line that was begun without the other one's. Nobody knows then which line
+    /// is the earlier one.
+    pub(super) fn of_two_lines(&self, one: &Seen, other: &Seen) -> bool {
+        let epoch = |seen: &Seen| seen.ticket.map(|(epoch, _)| epoch);
+        let is_new = |seen: &Seen| self.begun.iter().skip(1).any(|&(begun, _)| epoch(seen) == Some(begun));
+        epoch(one) != epoch(other) && (is_new(one) || is_new(other))
+    }
+
+    /// Whether the ticket is of a line that no server remembers, and whose numbers another one may have. Only an operator's zone
+    /// leaves room for such tickets.
+    pub(super) fn has_no_place(&self, seen: &Seen, now: u64) -> bool {
+        self.from_file && (self.nobody_knows(seen.joined.1, now) || self.is_crowded(seen.ticket))
+    }
+
+    /// Whether a node's clock was set while no server ran that had seen a ticket of `since`. A server that stands still or is
+    /// cut off, from then until now or until it is too late, does not run.
+    fn nobody_knows_the_time(&self, since: u64, now: u64) -> bool {
+        self.clock_set.iter().any(|&at| {
+            let is_silent = |life: &Life| {
+                self.silent.iter().any(|&(from, until, server)| {
+                    server == life.server && from <= at + 5_000 && until >= now.min(at + self.idle_ms)
+                })
+            };
+            let tells = |life: &Life| life.from < since && life.until > at + 5_000 && !is_silent(life);
+            (since..=now).contains(&at) && !self.lives.iter().any(tells)
+        })
+    }
+}

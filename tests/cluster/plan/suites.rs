@@ -1,0 +1,177 @@
+//! What each suite adds to the plan of a seed.
+//!
+//! Invariant: a suite's choices come from its own random numbers, so the rest of the plan stays as it is.
+
+use super::{Copied, Cut, Dice, Fault, Kind, Plan, Stay};
+use crate::seed::Random;
+
+impl Plan {
+    /// The same run in which keys of the zone vanish, one at a time.
+    pub(crate) fn with_keys_lost(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0x0105_7E55));
+        for _ in 0..=dice.below(3) {
+            let at_ms = dice.between(5_000, self.ends_ms - 90_000);
+            self.faults.push((at_ms, Fault::LoseKey { number: dice.0.bits() }));
+        }
+        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
+        self
+    }
+
+    /// The same run in which the zone's slot is left half moved, and primaries are demoted.
+    pub(crate) fn with_moves(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0x3A1F_0E0D));
+        for _ in 0..=dice.below(3) {
+            let at_ms = dice.between(5_000, self.ends_ms - 90_000);
+            let for_ms = dice.between(500, 12_000);
+            let half_move = Fault::HalfMove { number: dice.0.bits(), for_ms };
+            let demote = Fault::Demote { by_force: dice.chance(50), for_ms };
+            let fault =
+                if self.data_nodes > 1 { dice.one_of(&[half_move, demote, demote]) } else { half_move };
+            self.faults.push((at_ms, fault));
+        }
+        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
+        self
+    }
+
+    /// The same run with a period of 20 s, which an operator changes in some runs. People near the front are told 3 s.
+    pub(crate) fn with_long_periods(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0x10_6E27));
+        self.policy.polling_period_ms = 20_000;
+        for user in &mut self.users {
+            // Together with a period and its delays, no longer than the idle time.
+            if let Kind::Naps(_, lasts_ms) = &mut user.kind {
+                *lasts_ms = (*lasts_ms).min(30_000);
+            }
+        }
+        for _ in 0..dice.one_of(&[0, 0, 1, 3]) {
+            let at_ms = dice.between(5_000, self.ends_ms - 80_000);
+            let period_ms = dice.one_of(&[500, 3_000, 3_001, 10_000, 20_000]);
+            self.faults.push((at_ms, Fault::Period { period_ms }));
+        }
+        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
+        self
+    }
+
+    /// The same run with servers that are busy at times, so that their users would have to poll every few seconds.
+    #[expect(clippy::cast_precision_loss, reason = "small")]
+    pub(crate) fn with_busy_servers(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0xB057));
+        for server in 0..self.servers {
+            for _ in 0..=dice.below(2) {
+                let from = dice.between(0, 100_000);
+                let period_s = dice.between(2, 30);
+                let cost_ms =
+                    700.0 * (period_s * self.servers as u64) as f64 / self.users.len().max(1) as f64;
+                self.busy.push((server, (from, from + dice.between(5_000, 200_000)), cost_ms));
+            }
+        }
+        for user in &mut self.users {
+            // Together with a period and its delays, no longer than the idle time.
+            if let Kind::Naps(_, lasts_ms) = &mut user.kind {
+                *lasts_ms = (*lasts_ms).min(30_000);
+            }
+        }
+        self
+    }
+
+    /// The same run with a zone that a configuration file defines. More often than by chance, the store is emptied, and a server
+    /// that has just started is the first to call.
+    pub(crate) fn with_a_file(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0xF11E));
+        self.from_file = true;
+        let times = if self.servers > 1 { dice.one_of(&[0, 1, 1, 2]) } else { 0 };
+        for _ in 0..times {
+            let at_ms = dice.between(5_000, self.ends_ms - 100_000);
+            let new = dice.below(self.servers);
+            self.faults.push((at_ms, Fault::KillServer { server: new, for_ms: dice.between(100, 1_000) }));
+            for server in (0..self.servers).filter(|server| *server != new) {
+                let for_ms = dice.between(500, 8_000);
+                let cut = Fault::Cut { cut: Cut::Server(server), for_ms };
+                self.faults.push((at_ms, dice.one_of(&[cut, Fault::FreezeServer { server, for_ms }])));
+            }
+            self.faults.push((at_ms + dice.between(0, 100), Fault::Flush));
+        }
+        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
+        self
+    }
+
+    /// The same run with users who all ask one server, so that the others know little of the zone. More often than by chance, that
+    /// server ends or is cut off, and the store is emptied.
+    pub(crate) fn with_one_asked(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0x0A5C_ED00));
+        self.servers = self.servers.max(2);
+        self.server_sides = (0..self.servers).map(|server| server % 2).collect();
+        self.in_turn_ms = dice.between(20_000, 90_000);
+        for _ in 0..dice.one_of(&[1, 1, 2]) {
+            let at_ms = dice.between(5_000, self.ends_ms - 100_000);
+            let server = self.asked_at(at_ms).unwrap_or(0);
+            let for_ms = dice.between(100, 10_000);
+            let fault = dice.one_of(&[
+                None,
+                Some(Fault::KillServer { server, for_ms }),
+                Some(Fault::StopServer { server, for_ms }),
+                Some(Fault::Cut { cut: Cut::Server(server), for_ms }),
+            ]);
+            self.faults.extend(fault.map(|fault| (at_ms, fault)));
+            self.faults.push((at_ms + dice.between(0, 500), Fault::Flush));
+        }
+        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
+        self
+    }
+
+    /// The same run with a limit of the people inside, who stay for a while and are active at most every ten seconds.
+    pub(crate) fn with_people_inside(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0x1251_DE00));
+        self.policy.visit_idle_s = 30;
+        self.policy.max_active = self.policy.admit_per_minute * dice.one_of(&[1, 2, 3]) / 3;
+        for user in &mut self.users {
+            user.stay = Stay {
+                for_ms: dice.between(1_000, 60_000),
+                every_ms: dice.between(1_000, 10_000),
+                says: dice.chance(70),
+            };
+        }
+        self
+    }
+
+    /// The same run in which tickets are copied, and servers have different seal keys for a while: because one has a wrong one, or
+    /// because the key is changed. In some runs the people inside are limited, too.
+    pub(crate) fn with_tickets_misused(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0x71C4_E750));
+        if dice.chance(50) {
+            self = self.with_people_inside();
+        }
+        self.servers = self.servers.max(2);
+        self.server_sides = (0..self.servers).map(|server| server % 2).collect();
+        // Half of the runs have none of the other faults, so that no tolerance hides anything.
+        if dice.chance(50) {
+            self.faults.clear();
+        }
+        let (has_wrong, changes) = dice.one_of(&[(true, false), (true, false), (false, true), (true, true)]);
+        if has_wrong {
+            let at_ms = dice.between(5_000, self.ends_ms - 120_000);
+            let server = dice.below(self.servers);
+            self.faults.push((at_ms, Fault::WrongKey { server, for_ms: dice.between(3_000, 40_000) }));
+        }
+        if changes {
+            let (at_ms, every_ms) = (dice.between(5_000, 30_000), dice.between(200, 3_000));
+            self.faults.push((at_ms, Fault::ChangeKey { every_ms }));
+            if dice.chance(50) {
+                // Whoever asked within the idle time has a token of the next key by then.
+                let at_ms = at_ms + 2 * every_ms * self.servers as u64 + 75_000;
+                self.faults.push((at_ms, Fault::ForgetKey { every_ms }));
+            }
+        }
+        self.faults.sort_by_key(|(at_ms, _)| *at_ms);
+        for user in &mut self.users {
+            if user.kind != Kind::NeverClaims && dice.chance(30) {
+                user.copied = Some(Copied {
+                    after_ms: dice.between(0, 60_000),
+                    every_ms: dice.between(500, 15_000),
+                    side: dice.below(2),
+                });
+            }
+        }
+        self
+    }
+}
