@@ -1,8 +1,9 @@
 //! The visits: reports who is active inside a zone, and to whom an entry is bound.
 //!
-//! Invariant: every segment in which anybody is inside is passed to a report, so that time passes for all visits.
+//! Invariant: every segment in which anybody is inside is passed to a report, so that time passes for all visits. Those without
+//! tickets take turns.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::atomic::Ordering};
 
 use admission::{Claim, PagePolls};
 use bytes::Bytes;
@@ -26,13 +27,19 @@ impl<C: Client> Redis<C> {
     pub(super) async fn report_visits(&self, zone: &Zone, seen: &[PagePolls]) -> Result<Left> {
         let seen = by_segment(seen);
         let range = self.inside_of(zone)?;
-        // Between two lines that began without each other there may be a thousand segments without a ticket: seventy calls.
-        let used: Vec<u64> = {
+        // Between two lines that began without each other there may be a thousand segments without a ticket, which would be seventy
+        // calls. Only visits of an earlier line can be there, so one call's worth of them is enough at a time.
+        let (mut unused, used): (Vec<u64>, Vec<u64>) = {
             let memory = lock(&zone.memory);
             let memory = memory.as_ref().ok_or(StoreError::UnknownZone)?;
-            range.filter(|segment| !memory.is_unused(*segment)).collect()
+            range.partition(|segment| memory.is_unused(*segment))
         };
-        let segments: BTreeSet<u64> = used.into_iter().chain(seen.keys().copied()).collect();
+        let from = zone.unused_from.load(Ordering::Relaxed);
+        let later = unused.partition_point(|segment| *segment < from);
+        unused.rotate_left(later);
+        unused.truncate(self.max_segments);
+        zone.unused_from.store(unused.last().map_or(0, |segment| segment + 1), Ordering::Relaxed);
+        let segments: BTreeSet<u64> = used.into_iter().chain(unused).chain(seen.keys().copied()).collect();
         let segments: Vec<u64> = segments.into_iter().collect();
         for slice in segments.chunks(self.max_segments) {
             self.report_slice(zone, slice, &seen).await?;
