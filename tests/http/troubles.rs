@@ -4,17 +4,18 @@
 
 use std::{
     fs,
-    io::Write as _,
+    io::{Write as _, stderr},
     net::{Ipv4Addr, TcpListener, TcpStream},
     process::{Command, Output},
-    thread,
+    thread::{self, ScopedJoinHandle},
+    time::Instant,
 };
 
 use libtest_mimic::Trial;
 
 use crate::{
     app::{Answer, body},
-    clock::eventually,
+    clock::{eventually, now},
     redis::{Cluster, Options, Reply, Standalone, Wire},
     weir::{Setup, Weir, binary, without_variables, zone},
 };
@@ -305,6 +306,12 @@ impl Watched {
         reply.status
     }
 
+    /// Says how long after the end of the trouble somebody joined.
+    fn joins_again(&self, ended: Instant) -> String {
+        eventually("people join again", || (self.join() == 200).then_some(()));
+        format!("{} serves again after {} ms", self.library, (now() - ended).as_millis())
+    }
+
     fn log_has(&self, words: &str) {
         let what = format!("the log of {} has: {words}", self.library);
         eventually(&what, || self.weir.log().contains(words).then_some(()));
@@ -329,6 +336,10 @@ fn says_it_everywhere(weir: &Weir, kind: &str, words: &str, name: &str) {
         let is_over = weir.log().contains("answers again");
         (is_over || told && commands.iter().all(|command| has(&asked(command)))).then_some(())
     });
+}
+
+fn joined<T>(handle: ScopedJoinHandle<'_, T>) -> T {
+    handle.join().expect("somebody joins again")
 }
 
 fn judge(row: &Row) {
@@ -362,9 +373,14 @@ fn judge(row: &Row) {
                 one.log_has("the zone is away, and nobody joins or enters by its store");
             }
             (row.end)(&store);
+            let ended = now();
+            for took in thread::scope(|scope| {
+                both.each_ref().map(|one| scope.spawn(|| one.joins_again(ended))).map(joined)
+            }) {
+                drop(writeln!(stderr(), "{}: {took}", row.name));
+            }
             for one in &both {
                 one.log_has("the zone's store answers again");
-                eventually("people join again", || (one.join() == 200).then_some(()));
                 eventually("places are fresh", || (!one.is_stale()).then_some(()));
                 eventually("ready", || (one.weir.admin_get("/readyz").status == 200).then_some(()));
             }
