@@ -9,14 +9,13 @@ export CARGO_INCREMENTAL=0
 # Everything with tests, and the programs that they start. The benchmarks are linted, not built here. One selection and one set of
 # features, so that each crate is compiled once: the programs under test could break rules, too, if somebody told them. Those of
 # the image are built without that.
-tested=(--workspace --exclude weir-fuzz --exclude weir-benches --features "weir-tests/sabotage,weir-simulations/sabotage" --locked --quiet)
+selected=(--workspace --exclude weir-fuzz --features "weir-tests/sabotage,weir-simulations/sabotage" --locked --quiet)
+tested=("${selected[@]}" --exclude weir-benches)
 
 check_format() { cargo fmt --all --check; }
 
 # The fuzz targets are linted where they are built: their library is compiled from C++.
-check_lints() {
-    cargo clippy --workspace --exclude weir-fuzz --features "weir-tests/sabotage,weir-simulations/sabotage" --all-targets --locked --quiet -- -D warnings
-}
+check_lints() { cargo clippy "${selected[@]}" --all-targets -- -D warnings; }
 
 # Lints each script as Redis gets it: the store names its parts. What one script has no use for, another has: 211, 231 and 311 are
 # about that.

@@ -301,8 +301,7 @@ impl World {
         let mut random = Random::seeded(setting.name);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(2)
-            // As in the server.
-            .thread_stack_size(8 << 20)
+            .thread_stack_size(server::serve::STACK_BYTES)
             .enable_all()
             .build()
             .expect("a runtime");

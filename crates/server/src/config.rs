@@ -42,7 +42,8 @@ use crate::{
 };
 use checks::check;
 use file::FileText;
-use settings::{Origin, SETTINGS, SettingValue};
+pub(crate) use settings::{Origin, not_empty};
+use settings::{SETTINGS, SettingValue};
 
 /// Open files that a server needs beside its public connections: journal, admin listener, refusals, and a reserve.
 pub const RESERVED_FILES: u64 = 256;

@@ -57,8 +57,8 @@ impl Room {
         self.orders.give(|pending| pending.follow = Some(policy));
     }
 
-    /// Lets the lane report everything, say that this server stops, and end. The receiver hears whether the
-    /// store was told.
+    /// Lets the lane report everything, say that this server stops, and end. The receiver hears whether
+    /// the store was told.
     pub(crate) fn order_retirement(&self) -> oneshot::Receiver<bool> {
         let (done, retired) = oneshot::channel();
         self.orders.give(|pending| pending.retire = Some(done));

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     access::{AdminToken, Role},
     audit,
-    config::{self, ConfigFault, Sources},
+    config::{self, ConfigFault, Origin, Sources, not_empty},
     http::openapi::Document,
     remote::{Call, Format, Server},
     secret::Secret,
@@ -201,12 +201,10 @@ fn sources(
     variable: impl Fn(&str) -> Option<String>,
     open_files: u64,
 ) -> Result<Sources, ConfigFault> {
-    let named = args.text("config").map(|text| ("--config", text));
-    let named = named.or_else(|| Some(("WEIR_CONFIG", variable("WEIR_CONFIG")?)));
-    if let Some((origin, _)) = named.as_ref().filter(|(_, text)| text.is_empty()) {
-        return Err(ConfigFault::new(format!("{origin}: is empty; set it, or take it away")));
-    }
-    let named = named.map(|(_, text)| PathBuf::from(text));
+    let by_flag = || Some((args.text("config")?, Origin::Flag("config".to_owned())));
+    let by_variable = || Some((variable("WEIR_CONFIG")?, Origin::Variable("WEIR_CONFIG".to_owned())));
+    let named = by_flag().or_else(by_variable);
+    let named = named.map(|(text, origin)| not_empty(&text, &origin).map(PathBuf::from)).transpose()?;
     let argument = args.text("file").map(PathBuf::from);
     // `zones apply` takes the settings from the named file and the zones from its argument.
     let (file, zones_file) = match word {

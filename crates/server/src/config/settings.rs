@@ -77,7 +77,7 @@ impl Setting {
 
 /// Where a value comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(crate) enum Origin {
     /// It was not given: it is a default.
     Default,
     Flag(String),
@@ -129,11 +129,13 @@ impl fmt::Debug for SettingValue {
 impl Value {
     /// A text. Deployments that fill in variables leave them empty by mistake. No text may be empty, a password least of all.
     pub(super) fn of_text(text: &str, origin: &Origin) -> Result<Self, ConfigFault> {
-        if text.is_empty() {
-            return Err(origin.fault("is empty; set it, or take it away"));
-        }
-        Ok(Self::Text(text.to_owned()))
+        Ok(Self::Text(not_empty(text, origin)?.to_owned()))
     }
+}
+
+/// A text that is given, and so may not be empty.
+pub(crate) fn not_empty<'a>(text: &'a str, origin: &Origin) -> Result<&'a str, ConfigFault> {
+    if text.is_empty() { Err(origin.fault("is empty; set it, or take it away")) } else { Ok(text) }
 }
 
 impl Setting {

@@ -63,7 +63,7 @@ const MAX_BODY: usize = 64 << 10;
 const ROOT: &str = "/admin/v1/";
 
 /// The endpoints of the admin listener. `openapi` is the document that is made from them.
-pub(super) fn endpoints(openapi: Bytes) -> Vec<Endpoint<AdminState>> {
+pub(super) fn endpoints(openapi: fn() -> String) -> Vec<Endpoint<AdminState>> {
     use Role::{Admin, Operator, Viewer};
     let mut all = vec![
         Endpoint::documented(Route::Admin, routes!(servers::whoami)).needs(Viewer),
@@ -110,7 +110,7 @@ pub(super) const UNDOCUMENTED: [(&str, &str); 4] = [
 /// What the admin listener serves: every method of every path, with the role that it needs.
 #[must_use]
 pub fn listed() -> Vec<Listed> {
-    endpoints(Bytes::new()).iter().map(Endpoint::listed).collect()
+    endpoints(String::new).iter().map(Endpoint::listed).collect()
 }
 
 async fn metrics(State(state): State<AdminState>) -> hyper::Response<Full<Bytes>> {
@@ -189,7 +189,7 @@ pub struct Admin {
 impl Admin {
     /// Serves the endpoints with this state, and the document that is made from them.
     #[must_use]
-    pub fn new(state: &AdminState, openapi: Bytes) -> Arc<Self> {
+    pub fn new(state: &AdminState, openapi: fn() -> String) -> Arc<Self> {
         let layers = |route, methods| layered(state, route, methods);
         // Below the root of the API, unknown paths have the route of the API, so the guard comes before the 404.
         let unknown = |path: &str| if path.starts_with(ROOT) { Route::Admin } else { Route::Other };

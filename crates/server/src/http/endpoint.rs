@@ -3,7 +3,10 @@
 //! Invariant: a path is served if and only if it is in the list, and then by the methods of the list; every other method of
 //! the path gets a 405 that names them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
 
 use axum::{
     Router,
@@ -76,9 +79,12 @@ impl<S: Clone + Send + Sync + 'static> Endpoint<S> {
         Self { route, method: Method::GET, path: path.to_owned(), role: None, handler, operation: None }
     }
 
-    /// `GET /openapi.json`, which answers with this document. The document does not describe it.
-    pub(super) fn openapi(document: Bytes) -> Self {
-        Self::get(Route::OpenApi, "/openapi.json", async move || text(document.clone(), "application/json"))
+    /// `GET /openapi.json`, which answers with this document, and makes it when somebody asks first. The document does not describe it.
+    pub(super) fn openapi(document: fn() -> String) -> Self {
+        let made = Arc::new(OnceLock::new());
+        let serve =
+            async move || text(made.get_or_init(|| Bytes::from(document())).clone(), "application/json");
+        Self::get(Route::OpenApi, "/openapi.json", serve)
     }
 
     /// The same endpoint, for operators of at least this role. The guard of the admin API must be around it.

@@ -8,7 +8,6 @@
 mod complete;
 mod public;
 
-use bytes::Bytes;
 use utoipa::{
     Modify, OpenApi,
     openapi::{
@@ -62,9 +61,9 @@ impl Document {
     pub fn text(self) -> String {
         let document = match self {
             Self::Public => {
-                describe(public::Base::openapi(), public_listener::endpoints(Bytes::new()), &public::Refusals)
+                describe(public::Base::openapi(), public_listener::endpoints(String::new), &public::Refusals)
             }
-            Self::Admin => describe(AdminBase::openapi(), admin::endpoints(Bytes::new()), &AdminRefusals),
+            Self::Admin => describe(AdminBase::openapi(), admin::endpoints(String::new), &AdminRefusals),
         };
         document.to_pretty_json().expect("documents are plain values") + "\n"
     }

@@ -47,7 +47,7 @@ use traffic::Poll;
 pub use unused::UnusedVisits;
 
 /// The endpoints of the public listener. `openapi` is the document that is made from them.
-pub(super) fn endpoints(openapi: Bytes) -> Vec<Endpoint<PublicState>> {
+pub(super) fn endpoints(openapi: fn() -> String) -> Vec<Endpoint<PublicState>> {
     vec![
         Endpoint::documented(Route::Wait, routes!(traffic::wait)),
         Endpoint::documented(Route::Entry, routes!(traffic::entry)),
@@ -139,7 +139,7 @@ pub struct Public {
 impl Public {
     /// Serves the endpoints with this state, and the document that is made from them.
     #[must_use]
-    pub fn new(state: PublicState, openapi: Bytes) -> Arc<Self> {
+    pub fn new(state: PublicState, openapi: fn() -> String) -> Arc<Self> {
         let layers = |route, methods| layered(&state, route, methods);
         let router = endpoint::router(endpoints(openapi), &state, &state.intake, layers, unknown);
         Arc::new(Self { state, router })

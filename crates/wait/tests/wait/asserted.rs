@@ -5,26 +5,12 @@ use std::collections::BTreeMap;
 use crate::{
     law::{Arrivals, Patience},
     line::{Scenario, Told, run},
-    table::{coverage, errors, say, seeds},
+    table::{base, coverage, errors, say, seeds},
 };
 
 /// Lines of 3,000 people at 300 a minute.
 fn small(patience: Patience, leaving: f64, lines_before: usize) -> Scenario {
-    Scenario {
-        per_minute: 300,
-        people: 3_000,
-        arrivals: Arrivals::Burst(2.0),
-        patience,
-        leaving,
-        leaving_before: None,
-        scale_s: None,
-        restarts: false,
-        balks_s: f64::INFINITY,
-        change: None,
-        servers: 1,
-        vanish_s: None,
-        lines_before,
-    }
+    Scenario { per_minute: 300, people: 3_000, patience, leaving, lines_before, ..base() }
 }
 
 /// What was told in many lines about waits of more than two minutes.
