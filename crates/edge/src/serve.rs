@@ -346,8 +346,9 @@ where
         if phase == Phase::Idle && age >= PARK_TICKS {
             connection.ask_to_park();
         }
-        if draining && connection.is_multiplexed() {
-            // It hears at once that it gets no more requests. Those that are on their way are still answered.
+        if draining && connection.is_multiplexed() && phase != Phase::Fresh {
+            // It hears at once that it gets no more requests. Those that are on their way are still answered. A client that
+            // has not made its first one would not make it: it is told later, see below.
             connection.ask_to_end();
         }
         match phase {
@@ -393,4 +394,48 @@ fn accept(listener: &net::TcpListener) -> io::Result<(net::TcpStream, SocketAddr
 fn concerns_one_connection(e: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(e.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use http_body_util::Full;
+    use tower::service_fn;
+
+    use super::*;
+    use crate::connection::accepted;
+
+    /// During a drain, a connection with HTTP/2 whose client has made no request yet has a second for the first one.
+    /// Otherwise it is told at once that it gets no more.
+    #[tokio::test]
+    async fn a_drain_waits_for_the_first_request_of_a_connection() {
+        let (connection, shared, _client) = accepted().await;
+        let five_seconds = Duration::from_secs(5);
+        let limits = Limits {
+            connections: 8,
+            reserved: 0,
+            per_client: None,
+            unknown_client: None,
+            header: five_seconds,
+            write: five_seconds,
+            idle: five_seconds,
+        };
+        let serve = |_| service_fn(|_| async { Ok(Response::new(Full::new(Bytes::new()))) });
+        let edge = Edge::new(serve, Arc::clone(&shared.observer), limits, Protocol::Http2);
+        connection.multiplex();
+        connection.make_told();
+        let is_told = |tick| {
+            edge.end_if_late(&connection, tick, true);
+            connection.is_asked_to_end(Waker::noop())
+        };
+        assert!(!is_told(0) && !is_told(DRAIN_FRESH_TICKS), "its first request may be on its way");
+        assert!(is_told(DRAIN_FRESH_TICKS + 1), "it made none");
+
+        let (connection, _shared, _client) = accepted().await;
+        connection.multiplex();
+        connection.set(Phase::Busy);
+        edge.end_if_late(&connection, 0, true);
+        assert!(connection.is_asked_to_end(Waker::noop()), "it has had one");
+    }
 }
