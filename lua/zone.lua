@@ -11,7 +11,8 @@
 --                `front` belong to the front of the line, as of the last beat; the holders of those below `near` have been told
 --                the near period; `stamped` is 1 if anybody has an entry in `entry`. And, while periods are long, marks -> "seen_all instant end instant end ...": where the
 --                approach of the front ended lately. And of each segment with people inside, v<segment> -> "generation left_rev
---                left_until", see visits.lua
+--                left_until", see visits.lua. And kept -> "segment instant segment instant ...": until when the entries of segments must be
+--                there that were freed lately, the last one first
 --       5 on     exists while this process is known to hold the state; since when calls have been late, or nothing; not replicated
 --       6 t1, 7 t2  temporary, empty between calls
 --       8 srv    hash: server that makes decisions -> "epoch seen": up to which epoch it has given back what it remembers,
@@ -48,6 +49,8 @@ local AUTO, HOLD, OPEN, CLOSED = 0, 1, 2, 3
 local POLL_SCALE, ON_MS = 65536, 1500
 -- The bytes of the past epochs that are remembered. A holder may live through so many losses.
 local PAST = 64 * 32
+-- How many freed segments are remembered: more than have valid passes, except on the largest days.
+local KEPT = 64
 -- How far the clock can leap, and entries leave their window by that. How long the presumption waits for a server that has
 -- not called. How far beyond its bounds the clock may be, and for how long before it counts as set.
 local LEAP_MS, SERVER_MS, LATE_MS, SET_MS = 1000, 70000, 500, 700
@@ -197,7 +200,15 @@ end
 local function unix_s() return floor(wall / 1000) end
 -- The entries of a segment that was freed are kept for as long as passes last, and longer: by the clock of a node that takes over,
 -- they may have ended already. Whether a pass is valid does not depend on this.
-local function keep_entries(s) call('PEXPIRE', s.entry_key, max(z.ttl * 1000, z.keep_until - z.now) + APART_MS) end
+local function keep_entries(s)
+  local kept_ms = max(z.ttl * 1000, z.keep_until - z.now)
+  if call('PEXPIRE', s.entry_key, kept_ms + APART_MS) == 0 then return end
+  local kept = { int(s.index) .. ' ' .. int(z.now + kept_ms) }
+  for index, ends in string.gmatch(call('HGET', KEYS[4], 'kept') or '', '(%d+) (%d+)') do
+    if #kept < KEPT and tonumber(index) ~= s.index and tonumber(ends) > z.now then kept[#kept + 1] = index .. ' ' .. ends end
+  end
+  call('HSET', KEYS[4], 'kept', table.concat(kept, ' '))
+end
 
 -- The segments that were passed.
 local function segment_of(seq) return floor(seq / SEGMENT) end
@@ -731,17 +742,27 @@ local function missing_log()
   if #last ~= min(records, 1) * 12 then return KEYS[2] end
 end
 
+-- The entries of passed segments that were freed, as far as they must be there still.
+local function add_kept(freed, parts)
+  for index, ends in string.gmatch(call('HGET', KEYS[4], 'kept') or '', '(%d+) (%d+)') do
+    local s = freed[tonumber(index)]
+    if s and tonumber(ends) > z.now then parts[#parts + 1] = s.entry_key end
+  end
+end
+
 local function missing_part(has_list)
   local log = missing_log()
   if log then return log end
-  local parts = {}
+  local parts, freed = {}, {}
   if has_list then parts[1] = KEYS[4] end
   for i = 1, #segments do
     local s = segments[i]
     if s.live > 0 then parts[#parts + 1] = s.live_key end
     if s.present > 0 then parts[#parts + 1] = s.here_key end
     if s.stamped > 0 and s.index >= z.base then parts[#parts + 1] = s.entry_key end
+    if s.live == 0 and (s.stamped == 0 or s.index < z.base) then freed[s.index] = s end
   end
+  if next(freed) then add_kept(freed, parts) end
   if #parts == 0 or call('EXISTS', unpack(parts)) == #parts then return nil end
   for i = 1, #parts do
     if call('EXISTS', parts[i]) == 0 then return parts[i] end

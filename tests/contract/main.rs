@@ -130,6 +130,7 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         nobody_is_spared_for_a_server_that_retired,
         a_server_that_nobody_asked_knows_nothing_of_a_lost_state,
         a_full_segment_in_which_nobody_waits_is_freed,
+        visits_far_from_the_line_end,
         state_of_the_first_version_is_read,
         policy_put_by_one_is_in_the_others_view,
         zone_that_is_kept_keeps_its_policy_when_opened,

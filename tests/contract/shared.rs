@@ -360,6 +360,33 @@ pub(crate) async fn nobody_is_spared_for_a_server_that_retired(backend: &InRedis
     }
 }
 
+/// Visits of an earlier line may be far from all tickets of this one. They end, too, and whoever is active stays inside.
+pub(crate) async fn visits_far_from_the_line_end(backend: &InRedis, zone: &ZoneId) {
+    const SEGMENT: u64 = 65_536;
+    const IDLE_S: u32 = 30;
+    let limited = Policy { max_active: 10, visit_idle_s: IDLE_S, ..policy() };
+    let store = backend.open().await;
+    let mut now_ms = store.put_zone(zone, limited).await.expect("put").now_ms;
+    entry(&store.join(zone, 1).await.expect("joins").verdicts[0]);
+    let far = [0, 300 * SEGMENT, 600 * SEGMENT + 7, 900 * SEGMENT + 65_535];
+    let mut report = async |active: &[u64]| {
+        now_ms += 1_000;
+        store.hold_clock(now_ms);
+        store.visits(zone, pages(active)).await.expect("reported");
+        inside(&store.beat(zone, Vec::new(), 0).await.expect("beats")).0
+    };
+    assert_eq!(report(&far).await, 4);
+    // The segments between them take turns: 900 of them in some dozens of reports.
+    for _ in 0..IDLE_S * 6 {
+        report(&far[2..3]).await;
+    }
+    assert_eq!(report(&[]).await, 1, "only the active one");
+    for _ in 0..IDLE_S * 6 {
+        report(&[]).await;
+    }
+    assert_eq!(report(&[]).await, 0);
+}
+
 /// One holder at the front does not keep what those had who came later and left.
 pub(crate) async fn a_full_segment_in_which_nobody_waits_is_freed(backend: &InRedis, zone: &ZoneId) {
     const SEGMENT: u64 = 65_536;
@@ -395,6 +422,18 @@ pub(crate) async fn a_full_segment_in_which_nobody_waits_is_freed(backend: &InRe
         again.verdicts.iter().for_each(|verdict| {
             entry(verdict);
         });
+    }
+
+    // Somebody deletes its entries. The server that decided them gives them back.
+    backend.servers.command(holder, &["DEL", &format!("weir:v1:{{{zone}}}:1:entry")]);
+    for server in [&other, &store] {
+        eventually("the entries are there again", || async {
+            store.beat(zone, Vec::new(), 0).await.expect("beats");
+            let again = server.enter(zone, claims(epoch, [SEGMENT, 2 * SEGMENT - 1])).await.expect("decided");
+            assert!(!again.verdicts.contains(&Verdict::Gone), "{again:?}");
+            again.verdicts.iter().all(|verdict| matches!(verdict, Verdict::Entered(_))).then_some(())
+        })
+        .await;
     }
 }
 

@@ -38,6 +38,8 @@ pub enum Rule {
     Inside = 10,
     /// After a loss, nobody is inside who has not shown themselves.
     Unseen = 11,
+    /// Nobody looks whether the entries of freed segments are missing.
+    Kept = 12,
 }
 
 impl Rule {
@@ -64,6 +66,7 @@ impl Rule {
             Self::Apart => &[("z.floor = AFTER_LOSS + spot", "z.floor = AFTER_LOSS")],
             Self::Inside => &[("return max(z.max_active - most_inside() - presumed, 0)", "return 1000000")],
             Self::Unseen => &[("local hidden = max(w.inside - z.inside, 0)", "local hidden = 0")],
+            Self::Kept => &[("  if next(freed) then add_kept(freed, parts) end\n", "")],
         }
     }
 }
@@ -106,7 +109,7 @@ pub(super) fn script(script: &'static Script) -> &'static Script {
 }
 
 /// All rules.
-pub const RULES: [Rule; 11] = [
+pub const RULES: [Rule; 12] = [
     Rule::Revision,
     Rule::Cap,
     Rule::Restore,
@@ -118,6 +121,7 @@ pub const RULES: [Rule; 11] = [
     Rule::Apart,
     Rule::Inside,
     Rule::Unseen,
+    Rule::Kept,
 ];
 
 #[cfg(test)]
