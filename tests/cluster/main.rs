@@ -205,16 +205,12 @@ fn every_promise_holds_with_zones_of_a_file() {
     explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 180), plan, &[]);
 }
 
-/// The same, while single keys of the zone vanish.
+/// The same, while single keys of the zone vanish. Few minutes stay without a fault for long: 26 in a hundred runs of one range.
 #[test]
 fn every_promise_holds_when_keys_vanish() {
     let plan = |seed| Plan::of(seed).with_keys_lost();
-    explore(
-        setting("WEIR_CLUSTER_SEED", 1),
-        setting("WEIR_CLUSTER_SEEDS", 60),
-        plan,
-        &[("states in Redis", 0)],
-    );
+    let floors = [("states in Redis", 0), ("minutes of slots", 13)];
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 60), plan, &floors);
 }
 
 /// The same, while all users ask one server, so that the others know little.
