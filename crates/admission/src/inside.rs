@@ -2,7 +2,7 @@
 //!
 //! They are counted like a line, by bitmaps with ages. A visitor's activity is one bit of a server's next report, so it costs the
 //! store nothing at that moment. A visit ends when its holder leaves, or after fourteen generations without activity. A generation
-//! is a twelfth of nine eighths of `visit_idle_s`, because a visitor's own proof of the visit lasts that long.
+//! is 3/32 of `visit_idle_s`: twelve of them are nine eighths of it, which is how long a visitor's own proof of the visit lasts.
 //!
 //! Time passes for a visit only while reports come: each report ends one generation at most. So nobody is taken for idle because
 //! a server or a store stood still.
@@ -132,7 +132,7 @@ pub struct DumpInside {
     pub unseen: Unseen,
 }
 
-/// The length of a generation of visits, in milliseconds: a twelfth of nine eighths of the idle time.
+/// The length of a generation of visits, in milliseconds: 3/32 of the idle time.
 fn generation_ms(policy: &Policy) -> u64 {
     u64::from(policy.visit_idle_s) * 375 / 4
 }

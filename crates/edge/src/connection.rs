@@ -121,7 +121,7 @@ pub(crate) struct Connection {
     head_is_late: AtomicBool,
     service_closes: AtomicBool,
     /// Whether its task hears that it is to end: with TLS or with HTTP/2.
-    told: AtomicBool,
+    end_signal: AtomicBool,
     /// Whether it has HTTP/2.
     multiplexed: AtomicBool,
     /// It is to end as soon as it has no request.
@@ -171,7 +171,7 @@ impl Connection {
             engine_status: AtomicU16::new(0),
             head_is_late: AtomicBool::new(false),
             service_closes: AtomicBool::new(false),
-            told: AtomicBool::new(false),
+            end_signal: AtomicBool::new(false),
             multiplexed: AtomicBool::new(false),
             ending: AtomicBool::new(false),
             engine: AtomicU8::new(engine::PARKED),
@@ -331,12 +331,12 @@ impl Connection {
     }
 
     /// From now on its task hears that it is to end.
-    pub(crate) fn make_told(&self) {
-        self.told.store(true, Relaxed);
+    pub(crate) fn enable_end_signal(&self) {
+        self.end_signal.store(true, Relaxed);
     }
 
-    pub(crate) fn is_told(&self) -> bool {
-        self.told.load(Relaxed)
+    pub(crate) fn has_end_signal(&self) -> bool {
+        self.end_signal.load(Relaxed)
     }
 
     /// From now on it has HTTP/2.

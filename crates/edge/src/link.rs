@@ -56,7 +56,7 @@ impl Exchanges {
 
 impl Link {
     pub(crate) fn new(connection: Arc<Connection>) -> Arc<Self> {
-        connection.make_told();
+        connection.enable_end_signal();
         Arc::new(Self {
             connection,
             stalled: AtomicBool::new(false),

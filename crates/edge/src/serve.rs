@@ -376,7 +376,7 @@ fn let_go(connection: &Connection, age: u32, most: u32) {
     if age <= most {
         return;
     }
-    if connection.is_told() && age <= most.saturating_add(LINGER_TICKS) {
+    if connection.has_end_signal() && age <= most.saturating_add(LINGER_TICKS) {
         connection.ask_to_end();
     } else {
         connection.cut();
@@ -424,7 +424,7 @@ mod tests {
         let serve = |_| service_fn(|_| async { Ok(Response::new(Full::new(Bytes::new()))) });
         let edge = Edge::new(serve, Arc::clone(&shared.observer), limits, Protocol::Http2);
         connection.multiplex();
-        connection.make_told();
+        connection.enable_end_signal();
         let is_told = |tick| {
             edge.end_if_late(&connection, tick, true);
             connection.is_asked_to_end(Waker::noop())

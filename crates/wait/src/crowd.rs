@@ -5,7 +5,7 @@
 //! eviction. The newly absent tickets of the time since then are spread over the ages as the rates expect. Silence is counted in
 //! generations, so people who left are counted when a generation ends.
 //!
-//! Invariants: at most [`MOST_BLOCKS`] generations are kept. Nobody is counted twice: a
+//! Invariants: at most [`MOST_PENDING`] generations are kept. Nobody is counted twice: a
 //! generation's absent tickets are forgotten when its evictions are counted.
 
 mod lags;
@@ -17,14 +17,14 @@ use admission::{IDLE_AGE, PAGE_TICKETS, Snapshot, Words};
 use crate::{
     arrivals::Arrivals,
     number,
-    outlook::{Cell, MOST_CELLS},
+    outlook::{MOST_SLICES, Slice},
     patience::{AGES, BOUNDS_S, Count, Counts, Patience, Rates, age_class, told_class},
 };
 
 use lags::Lags;
 
 /// The generations in which absent tickets are not evicted yet, at most.
-const MOST_BLOCKS: usize = 16;
+const MOST_PENDING: usize = 16;
 
 /// People who stand next to each other, as a snapshot shows them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +50,7 @@ impl Stretch {
 
 /// The people who became absent in a generation.
 #[derive(Clone, Debug)]
-struct Block {
+struct PendingGeneration {
     /// They left before this instant.
     until_ms: f64,
     counts: Counts,
@@ -58,7 +58,7 @@ struct Block {
 
 /// The state at the end of a generation.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct GenerationEnd {
     generation: u64,
     absent: f64,
     evicted: u64,
@@ -90,15 +90,15 @@ pub(crate) struct Crowd {
     pages: Vec<Arc<Words>>,
     first_page: u64,
     /// The newly absent of the last generations, the oldest first.
-    blocks: VecDeque<Block>,
-    turn: Option<Turn>,
+    pending: VecDeque<PendingGeneration>,
+    last_end: Option<GenerationEnd>,
     last: Option<Last>,
     /// The people who had entered by the last snapshot.
     slots_used: u64,
     /// The ticket in the middle of those who entered since the snapshot before.
     entered: Option<u64>,
     /// Everybody before this ticket who is still there is absent: people behind have entered.
-    passed: u64,
+    overtaken_until: u64,
     /// Until when absences say nothing, because all holders were treated as just heard.
     unsettled_until_ms: u64,
 }
@@ -113,12 +113,12 @@ impl Crowd {
             arrivals: Arrivals::default(),
             pages: Vec::new(),
             first_page: 0,
-            blocks: VecDeque::new(),
-            turn: None,
+            pending: VecDeque::new(),
+            last_end: None,
             last: None,
             slots_used: 0,
             entered: None,
-            passed: 0,
+            overtaken_until: 0,
             unsettled_until_ms: 0,
         }
     }
@@ -143,7 +143,7 @@ impl Crowd {
 
     /// Learns from a snapshot. Returns the line as it is now. `wait_s` is the wait of a place with so many present people
     /// ahead, in seconds.
-    pub(crate) fn observe(&mut self, snapshot: &Snapshot, wait_s: impl Fn(f64) -> f64) -> Vec<Cell> {
+    pub(crate) fn observe(&mut self, snapshot: &Snapshot, wait_s: impl Fn(f64) -> f64) -> Vec<Slice> {
         let now_ms = snapshot.now_ms;
         let lags = Lags::of(snapshot);
         if self.last.is_some_and(|last| last.epoch != snapshot.epoch) {
@@ -161,8 +161,8 @@ impl Crowd {
                     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "minutes")]
                     let settles_ms = now_ms + (lags.evicted_s * 1_000.0) as u64;
                     self.unsettled_until_ms = self.unsettled_until_ms.max(settles_ms);
-                    self.blocks.clear();
-                    self.passed = 0;
+                    self.pending.clear();
+                    self.overtaken_until = 0;
                 }
                 (last.now_ms, last.front_end)
             }
@@ -182,7 +182,7 @@ impl Crowd {
         self.patience.fade(number(now_ms.saturating_sub(then_ms)) / 1_000.0);
         if snapshot.tally.waiting == 0 {
             self.patience.end_line();
-            self.blocks.clear();
+            self.pending.clear();
         }
         let past_s = number(now_ms % snapshot.policy.generation_ms()) / 1_000.0;
         let here = self.here(&line, lags, past_s, absent);
@@ -191,7 +191,7 @@ impl Crowd {
         let counted = |end: u64| -> f64 {
             line.iter().filter(|stretch| stretch.first < end).map(|stretch| stretch.counted).sum()
         };
-        let turn = Turn {
+        let end = GenerationEnd {
             generation,
             absent,
             evicted: snapshot.tally.evicted,
@@ -200,32 +200,32 @@ impl Crowd {
             counted: counted(u64::MAX),
             in_front: counted(front),
         };
-        match self.turn {
-            Some(last) if last.generation == generation && last.evicted <= turn.evicted => {}
+        match self.last_end {
+            Some(last) if last.generation == generation && last.evicted <= end.evicted => {}
             last => {
-                self.turn = Some(turn);
+                self.last_end = Some(end);
                 if let Some(last) = last.filter(|_| now_ms >= self.unsettled_until_ms) {
                     let seen = Seen { line: &line, here: &here, lags, front_end, past_s };
-                    let known = self.end_generation(now_ms, last, turn, &seen);
-                    if let Some(turn) = &mut self.turn {
-                        turn.absent = known;
+                    let known = self.end_generation(now_ms, last, end, &seen);
+                    if let Some(end) = &mut self.last_end {
+                        end.absent = known;
                     }
                 }
             }
         }
         let mut pending = Counts::default();
-        for block in &self.blocks {
-            pending.add(&block.counts, 1.0);
+        for generation in &self.pending {
+            pending.add(&generation.counts, 1.0);
         }
         self.rates = self.patience.rates(&pending);
-        let cell = |(stretch, &here): (&Stretch, &f64)| Cell {
+        let slice = |(stretch, &here): (&Stretch, &f64)| Slice {
             end: stretch.end,
             counted: stretch.counted,
             here,
             seen_s: stretch.age_s - past_s - lags.absent_s,
             age_s: stretch.age_s,
         };
-        line.iter().zip(&here).map(cell).collect()
+        line.iter().zip(&here).map(slice).collect()
     }
 
     /// The ticket in the middle of those who entered lately, if anybody did.
@@ -235,8 +235,8 @@ impl Crowd {
 
     /// Cuts the line into stretches of about equally many live tickets.
     fn stretches(&mut self, snapshot: &Snapshot, front_end: u64) -> Vec<Stretch> {
-        let each = (number(snapshot.tally.waiting) / (MOST_CELLS as f64 - 2.0)).max(1.0);
-        let mut line: Vec<Stretch> = Vec::with_capacity(MOST_CELLS);
+        let each = (number(snapshot.tally.waiting) / (MOST_SLICES as f64 - 2.0)).max(1.0);
+        let mut line: Vec<Stretch> = Vec::with_capacity(MOST_SLICES);
         let mut open = Stretch::default();
         let mut gone_in_front = Vec::new();
         let oldest_eviction_ms =
@@ -248,7 +248,9 @@ impl Crowd {
                 .and_then(|i| self.pages.get(usize::try_from(i).ok()?));
             let changed = before.is_none_or(|before| !Arc::ptr_eq(before, &page.gone));
             if page.live == 0 && !changed {
-                if (first + 1..=first + PAGE_TICKETS as u64).contains(&self.passed) && open.live > 0.0 {
+                if (first + 1..=first + PAGE_TICKETS as u64).contains(&self.overtaken_until)
+                    && open.live > 0.0
+                {
                     line.push(std::mem::take(&mut open));
                 }
                 continue;
@@ -267,7 +269,7 @@ impl Crowd {
                 if newly != 0 && seq < front_end {
                     gone_in_front.extend((0..64).filter(|bit| newly >> bit & 1 == 1).map(|bit| seq + bit));
                 }
-                if seq < self.passed && self.passed <= seq + 64 && open.live > 0.0 {
+                if seq < self.overtaken_until && self.overtaken_until <= seq + 64 && open.live > 0.0 {
                     line.push(std::mem::take(&mut open));
                 }
                 if live > 0.0 {
@@ -298,7 +300,7 @@ impl Crowd {
             .checked_sub(entered.div_ceil(2))
             .filter(|_| entered > 0)
             .map(|i| gone_in_front[i]);
-        self.passed = self.passed.max(self.entered.unwrap_or(0));
+        self.overtaken_until = self.overtaken_until.max(self.entered.unwrap_or(0));
         for stretch in &mut line {
             let middle = stretch.first + (stretch.end - stretch.first) / 2;
             stretch.age_s = (number(snapshot.now_ms) - self.arrivals.of(middle)).max(0.0) / 1_000.0;
@@ -314,14 +316,17 @@ impl Crowd {
                 self.rates.expected.between(age_s - lags.evicted_s, age_s - lags.absent_s, stretch.told_s());
             stretch.live * -(-rate).exp_m1()
         };
-        let behind = || line.iter().filter(|stretch| stretch.end > self.passed);
-        let passed: f64 =
-            line.iter().filter(|stretch| stretch.end <= self.passed).map(|stretch| stretch.live).sum();
+        let behind = || line.iter().filter(|stretch| stretch.end > self.overtaken_until);
+        let passed: f64 = line
+            .iter()
+            .filter(|stretch| stretch.end <= self.overtaken_until)
+            .map(|stretch| stretch.live)
+            .sum();
         let absent = (absent - passed).max(0.0);
         let all: f64 = behind().map(silent).sum();
         let live: f64 = behind().map(|stretch| stretch.live).sum();
         let here = |stretch: &Stretch| {
-            if stretch.end <= self.passed {
+            if stretch.end <= self.overtaken_until {
                 return 0.0;
             }
             let share = if all > 0.0 { silent(stretch) / all } else { stretch.live / live.max(1.0) };
@@ -331,8 +336,14 @@ impl Crowd {
     }
 
     /// Counts who left, at the end of a generation. Returns the number of absent tickets that are counted now.
-    fn end_generation(&mut self, now_ms: u64, last: Turn, turn: Turn, seen: &Seen<'_>) -> f64 {
-        let length_s = number(turn.generation.saturating_sub(last.generation)) * seen.lags.generation_s;
+    fn end_generation(
+        &mut self,
+        now_ms: u64,
+        last: GenerationEnd,
+        end: GenerationEnd,
+        seen: &Seen<'_>,
+    ) -> f64 {
+        let length_s = number(end.generation.saturating_sub(last.generation)) * seen.lags.generation_s;
         let (mut expected, mut parts) = (0.0, Vec::new());
         for (stretch, here) in seen.line.iter().zip(seen.here) {
             let told_s = stretch.told_s();
@@ -361,19 +372,19 @@ impl Crowd {
             let enters = stretch.wait_s + seen.lags.absent_s < seen.lags.evicted_s;
             // In the front it is known sooner.
             let lag_s = |end: u64| if stretch.first < end { seen.lags.front_s } else { seen.lags.absent_s };
-            let (from_s, to_s) = (age_s - lag_s(last.front_end) - length_s, age_s - lag_s(turn.front_end));
+            let (from_s, to_s) = (age_s - lag_s(last.front_end) - length_s, age_s - lag_s(end.front_end));
             for (age, lasts_s, weight) in spread(from_s, to_s, &self.rates) {
                 let weight = weight * factor(&self.rates, age, told_s) * here;
                 expected += weight;
                 parts.push((age, told_s, weight, here * lasts_s, enters));
             }
         }
-        // Who entered meanwhile could have left until then. So far their time was counted only up to the lag before the last turn.
-        let entered = number(turn.slots_used.saturating_sub(last.slots_used)).min(last.counted);
+        // Who entered meanwhile could have left until then. So far their time was counted only up to the lag before the end of the last generation.
+        let entered = number(end.slots_used.saturating_sub(last.slots_used)).min(last.counted);
         if entered > 0.0 {
             let front = last.in_front.min(entered) / entered;
             let lag_s = front * seen.lags.front_s + (1.0 - front) * seen.lags.absent_s;
-            let age_s = (number(now_ms) - self.arrivals.of(self.passed)) / 1_000.0 - seen.past_s;
+            let age_s = (number(now_ms) - self.arrivals.of(self.overtaken_until)) / 1_000.0 - seen.past_s;
             for (age, lasts_s, weight) in spread(age_s - length_s / 2.0 - lag_s, age_s, &self.rates) {
                 let weight = weight * factor(&self.rates, age, age_s) * entered;
                 expected += weight;
@@ -382,11 +393,11 @@ impl Crowd {
         }
         let exact_ms = number(now_ms) - (seen.past_s + seen.lags.evicted_s) * 1_000.0;
         let generation_ms = seen.lags.generation_s * 1_000.0;
-        self.blocks.retain(|block| block.until_ms > exact_ms + generation_ms / 10.0);
-        let newly = turn.absent - last.absent + number(turn.evicted) - number(last.evicted);
+        self.pending.retain(|generation| generation.until_ms > exact_ms + generation_ms / 10.0);
+        let newly = end.absent - last.absent + number(end.evicted) - number(last.evicted);
         if expected <= 0.0 {
             // Nobody should be absent yet. They are counted next time.
-            return last.absent - number(turn.evicted) + number(last.evicted);
+            return last.absent - number(end.evicted) + number(last.evicted);
         }
         let ratio = newly.max(0.0) / expected;
         let mut counts = Counts::default();
@@ -397,12 +408,12 @@ impl Crowd {
             add(counts, &self.rates, age, told_s, left, exposed + left * length_s / 2.0);
         }
         let until_ms = number(now_ms) - (seen.past_s + seen.lags.absent_s) * 1_000.0;
-        self.blocks.push_back(Block { until_ms, counts });
-        if self.blocks.len() > MOST_BLOCKS {
-            self.blocks.pop_front();
+        self.pending.push_back(PendingGeneration { until_ms, counts });
+        if self.pending.len() > MOST_PENDING {
+            self.pending.pop_front();
         }
         // People who came back are not counted again when they leave.
-        turn.absent - newly.min(0.0)
+        end.absent - newly.min(0.0)
     }
 }
 
@@ -430,7 +441,7 @@ fn spread(from_s: f64, to_s: f64, rates: &Rates) -> Vec<(usize, f64, f64)> {
 
 /// How much more often people of this age leave who were told this wait.
 fn factor(rates: &Rates, age: usize, told_s: f64) -> f64 {
-    if age == 0 { rates.expected.at_once[told_class(told_s)] } else { 1.0 }
+    if age == 0 { rates.expected.first_5s_by_told_wait[told_class(told_s)] } else { 1.0 }
 }
 
 /// Adds people of an age who left, and the time in which they could.
@@ -439,7 +450,7 @@ fn add(counts: &mut Counts, rates: &Rates, age: usize, told_s: f64, left: f64, e
     let weighted = exposed * factor(rates, age, told_s);
     *of_age = Count { left: of_age.left + left, exposed: of_age.exposed + weighted };
     if age == 0 {
-        let of_wait = &mut counts.at_once[told_class(told_s)];
+        let of_wait = &mut counts.first_5s_by_told_wait[told_class(told_s)];
         let expected = exposed * rates.expected.per_s(age);
         *of_wait = Count { left: of_wait.left + left, exposed: of_wait.exposed + expected };
     }

@@ -9,10 +9,10 @@ use admission::{Estimate, MINUTE_MS, Mode, Occupancy, Policy, Snapshot, Tally, V
 
 use crate::{
     Learned, Outlook, Plan, View, ViewPage,
+    calibration::{Calibration, kind},
     crowd::Crowd,
-    hindsight::{Hindsight, kind},
     number,
-    outlook::{Cell, Line},
+    outlook::{Line, Slice},
     plan::SlotMeter,
     turnover::StayMeter,
 };
@@ -28,23 +28,23 @@ const NOTE_MS: u64 = 5_000;
 pub struct Forecast {
     policy: Policy,
     /// The window if the line had used each slot at once. It counts the offered slots.
-    ideal: Window,
-    /// The instant up to which `ideal` was advanced.
+    ideal_window: Window,
+    /// The instant up to which `ideal_window` was advanced.
     ideal_ms: u64,
-    /// The present tickets that `ideal` may still admit before the next snapshot.
+    /// The present tickets that `ideal_window` may still admit before the next snapshot.
     ideal_line: u64,
     slots_offered: u64,
-    /// From then on, `ideal` is ahead of the line by what the line is late. In the first minute both use the slots of before.
+    /// From then on, `ideal_window` is ahead of the line by what the line is late. In the first minute both use the slots of before.
     comparable_ms: u64,
     /// The share of the slots that is lost now, because people leave who stand at the front.
-    losing: f64,
+    front_loss_share: f64,
     plan: Arc<Plan>,
     plan_is_old: bool,
     meter: SlotMeter,
     stays: StayMeter,
     crowd: Crowd,
     outlook: Arc<Outlook>,
-    hindsight: Hindsight,
+    calibration: Calibration,
     noted_ms: u64,
     walked_ms: u64,
     line_was_empty: bool,
@@ -60,18 +60,18 @@ impl Forecast {
         Self {
             policy: *policy,
             plan: Arc::new(Plan::new(&window, policy, now_ms)),
-            ideal: window,
+            ideal_window: window,
             ideal_ms: now_ms,
             ideal_line: 0,
             slots_offered: 0,
             comparable_ms: 0,
-            losing: 0.0,
+            front_loss_share: 0.0,
             plan_is_old: true,
             meter: SlotMeter::new(),
             stays: StayMeter::new(),
             crowd: Crowd::new(),
             outlook: Arc::new(Outlook::unknown()),
-            hindsight: Hindsight::new(),
+            calibration: Calibration::new(),
             noted_ms: 0,
             walked_ms: 0,
             line_was_empty: true,
@@ -90,14 +90,14 @@ impl Forecast {
     /// Goes on from what another server learnt about the zone, in place of what this one did.
     pub fn relearn(&mut self, learned: &Learned) {
         self.crowd.relearn(learned.counts.clone());
-        self.hindsight.set_factors(learned.factors);
+        self.calibration.set_factors(learned.factors);
         self.walked_ms = 0;
     }
 
     /// What this line and earlier ones taught.
     #[must_use]
     pub fn learned(&self) -> Learned {
-        Learned { counts: self.crowd.counts(), factors: *self.hindsight.factors() }
+        Learned { counts: self.crowd.counts(), factors: *self.calibration.factors() }
     }
 
     /// Learns from a snapshot and the window at the same instant, and makes the view.
@@ -178,22 +178,22 @@ impl Forecast {
     fn look_out(&mut self, snapshot: &Snapshot) {
         let (plan, before) = (&*self.plan, &*self.outlook);
         let wait_s = |ahead: f64| before.wait_s(ahead, plan, snapshot.now_ms);
-        let cells = self.crowd.observe(snapshot, wait_s);
-        self.line_was_empty = cells.is_empty();
-        self.walk(cells, snapshot.now_ms);
+        let slices = self.crowd.observe(snapshot, wait_s);
+        self.line_was_empty = slices.is_empty();
+        self.walk(slices, snapshot.now_ms);
         self.compare(snapshot);
     }
 
     /// Compares earlier estimates with the entries, and notes some estimates of now.
     fn compare(&mut self, snapshot: &Snapshot) {
         let outlook = Arc::clone(&self.outlook);
-        let cells = outlook.cells();
+        let slices = outlook.slices();
         let now_ms = snapshot.now_ms;
         if let Some(seq) = self.crowd.entered() {
-            self.hindsight.reach(number(seq), number(now_ms));
+            self.calibration.reach(number(seq), number(now_ms));
         }
-        if snapshot.policy.mode != Mode::Auto || cells.is_empty() {
-            self.hindsight.forget();
+        if snapshot.policy.mode != Mode::Auto || slices.is_empty() {
+            self.calibration.forget();
             return;
         }
         if now_ms < self.noted_ms + NOTE_MS {
@@ -203,25 +203,26 @@ impl Forecast {
         let known = self.crowd.rates().known;
         let mut ahead = 0.0;
         let mut quarter = 1;
-        for (i, cell) in cells.iter().enumerate() {
-            ahead += cell.counted;
-            if (i + 1) * 4 < quarter * cells.len() {
+        for (i, slice) in slices.iter().enumerate() {
+            ahead += slice.counted;
+            if (i + 1) * 4 < quarter * slices.len() {
                 continue;
             }
             quarter += 1;
             let wait_s = self.outlook.wait_s(ahead, &self.plan, now_ms);
             let expected_ms = number(now_ms) + wait_s * 1_000.0;
-            self.hindsight.note(cell.end, kind(wait_s, known), expected_ms, self.outlook.sides(ahead));
+            self.calibration.note(slice.end, kind(wait_s, known), expected_ms, self.outlook.halves(ahead));
         }
     }
 
-    fn walk(&mut self, cells: Vec<Cell>, now_ms: u64) {
-        self.losing = cells.first().map_or(0.0, |cell| self.crowd.rates().expected.lost(cell.age_s));
+    fn walk(&mut self, slices: Vec<Slice>, now_ms: u64) {
+        self.front_loss_share =
+            slices.first().map_or(0.0, |slice| self.crowd.rates().expected.lost(slice.age_s));
         let line = Line {
-            cells,
+            slices,
             slots_used: self.meter.slots_used(),
             rates: self.crowd.rates().clone(),
-            factors: *self.hindsight.factors(),
+            factors: *self.calibration.factors(),
             period_ms: f64::from(self.policy.near_period_ms()),
         };
         self.outlook = Arc::new(Outlook::new(line, &self.plan, now_ms));
@@ -235,7 +236,7 @@ impl Forecast {
         let mut taken = Vec::new();
         let mut line = self.ideal_line.min(room);
         if self.policy.mode == Mode::Auto {
-            for (at_ms, count) in self.ideal.upcoming(from_ms) {
+            for (at_ms, count) in self.ideal_window.upcoming(from_ms) {
                 if at_ms > now_ms || line == 0 {
                     break;
                 }
@@ -246,17 +247,17 @@ impl Forecast {
             }
         }
         for (at_ms, count) in taken {
-            self.ideal.advance(at_ms);
-            self.ideal.record(at_ms, count);
+            self.ideal_window.advance(at_ms);
+            self.ideal_window.record(at_ms, count);
         }
-        self.ideal.advance(now_ms);
+        self.ideal_window.advance(now_ms);
         // Without a line, newcomers use slots that no snapshot reports. Start again from the real window.
         if self.ideal_line == 0 || snapshot.tally.present == 0 || snapshot.policy != self.policy {
-            self.ideal = window.clone();
+            self.ideal_window = window.clone();
             self.comparable_ms = now_ms + MINUTE_MS;
         }
         if snapshot.policy != self.policy {
-            self.hindsight.forget();
+            self.calibration.forget();
         }
         self.policy = snapshot.policy;
         self.ideal_ms = now_ms;
@@ -272,7 +273,7 @@ impl Forecast {
             self.meter.observe(
                 since(now_ms, then_ms) / 1_000.0,
                 since(tally.slots_used, then.slots_used),
-                since(tally.slots_offered, then.slots_offered) * (1.0 - self.losing),
+                since(tally.slots_offered, then.slots_offered) * (1.0 - self.front_loss_share),
             );
         }
         if tally.waiting == 0 {

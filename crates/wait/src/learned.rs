@@ -4,7 +4,7 @@
 //! read back equals what was written to seven digits.
 
 use crate::{
-    hindsight::{AT_FIRST, Factors, KINDS, LEAST, MOST},
+    calibration::{AT_FIRST, Factors, KINDS, LEAST, MOST},
     patience::{AGES, Count, Counts, TOLD},
 };
 
@@ -59,7 +59,7 @@ impl Learned {
     /// The bytes: a version, and numbers of four bytes each, little-endian.
     #[must_use]
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
-        let counts = self.counts.ages.iter().chain(&self.counts.at_once);
+        let counts = self.counts.ages.iter().chain(&self.counts.first_5s_by_told_wait);
         let counts = counts.flat_map(|count| [count.left, count.exposed]);
         let numbers = counts.chain(self.factors.iter().flat_map(|of| [of.early, of.late]));
         let mut bytes = [VERSION; Self::LEN];
@@ -94,7 +94,7 @@ impl Learned {
         Ok(Self {
             counts: Counts {
                 ages: std::array::from_fn(count),
-                at_once: std::array::from_fn(|i| count(AGES + i)),
+                first_5s_by_told_wait: std::array::from_fn(|i| count(AGES + i)),
             },
             factors: std::array::from_fn(factor),
         })
@@ -109,7 +109,7 @@ mod tests {
 
     fn learned(numbers: &[f32]) -> Learned {
         let mut counts = Counts::default();
-        let all = counts.ages.iter_mut().chain(&mut counts.at_once);
+        let all = counts.ages.iter_mut().chain(&mut counts.first_5s_by_told_wait);
         for (count, pair) in all.zip(numbers.chunks(2)) {
             *count = Count { left: pair[0].into(), exposed: pair[1].into() };
         }

@@ -5,9 +5,9 @@
 //! decides anything. A lost forecast is learnt again within minutes.
 
 mod arrivals;
+mod calibration;
 mod crowd;
 mod forecast;
-mod hindsight;
 mod learned;
 mod outlook;
 mod patience;

@@ -1,6 +1,6 @@
 //! The outlook of a line: how many slots the people ahead of each place will need.
 //!
-//! The line is cut into cells. The walk goes over them from the front. For each cell it asks when its slots come, how many of
+//! The line is cut into slices. The walk goes over them from the front. For each slice it asks when its slots come, how many of
 //! its people will still be there then, and counts so many slots. The walk is done for the rates that are expected and for a slow
 //! and a fast guess; their difference, and the chance in who leaves, give the range.
 //!
@@ -20,16 +20,16 @@ use admission::{Estimate, MINUTE_MS, Mode, Policy};
 
 use crate::{
     NINE_OF_TEN, Plan,
-    hindsight::{Factors, KINDS, Side, kind},
+    calibration::{Factors, KINDS, RangeHalf, kind},
     number,
     patience::{Counts, Hazard, Patience, Rates},
 };
 
-/// The cells of a line, at most.
-pub(crate) const MOST_CELLS: usize = 128;
+/// The slices of a line, at most.
+pub(crate) const MOST_SLICES: usize = 128;
 /// Lines are at most so many people longer than a view knows.
 const NEWCOMERS: usize = 22;
-const MOST_KNOTS: usize = 1 + MOST_CELLS + NEWCOMERS;
+const MOST_KNOTS: usize = 1 + MOST_SLICES + NEWCOMERS;
 
 /// The part of the wait by which it may be wrong, however many people are known: the share of the slots that is used changes, and
 /// people are counted by classes of ages.
@@ -40,7 +40,7 @@ const LEAST_IN_TIME: f64 = 0.95;
 
 /// People who stand next to each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Cell {
+pub(crate) struct Slice {
     /// The ticket behind them.
     pub(crate) end: u64,
     /// The people who count as present, as positions are counted.
@@ -70,7 +70,7 @@ struct Knot {
 pub struct Outlook {
     knots: Vec<Knot>,
     /// Of each knot, how the early and the late end of the range are made.
-    sides: Vec<[Side; 2]>,
+    halves: Vec<[RangeHalf; 2]>,
     line: Line,
 }
 
@@ -78,7 +78,7 @@ pub struct Outlook {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Line {
     /// The people who wait, from the front on.
-    pub(crate) cells: Vec<Cell>,
+    pub(crate) slices: Vec<Slice>,
     /// The share of the slots that is used.
     pub(crate) slots_used: f64,
     pub(crate) rates: Rates,
@@ -105,11 +105,11 @@ impl Outlook {
         let knots = vec![zero, Knot { ahead: 1.0, slots: 1.0, ..zero }];
         let factors = [Factors { early: 1.0, late: 1.0 }; KINDS];
         let rates = Patience::default().rates(&Counts::default());
-        let sides = vec![[Side::default(); 2]; 2];
+        let halves = vec![[RangeHalf::default(); 2]; 2];
         Self {
             knots,
-            sides,
-            line: Line { cells: Vec::new(), slots_used: 1.0, rates, factors, period_ms: 0.0 },
+            halves,
+            line: Line { slices: Vec::new(), slots_used: 1.0, rates, factors, period_ms: 0.0 },
         }
     }
 
@@ -118,34 +118,34 @@ impl Outlook {
         Self::new(self.line.clone(), plan, now_ms)
     }
 
-    /// Walks over the line's cells, and over people who may come behind them.
+    /// Walks over the line's slices, and over people who may come behind them.
     pub(crate) fn new(line: Line, plan: &Plan, now_ms: u64) -> Self {
-        let last = line.cells.iter().map(|cell| cell.counted).sum::<f64>();
+        let last = line.slices.iter().map(|slice| slice.counted).sum::<f64>();
         let newcomers = (0..NEWCOMERS).map(|i| {
             let count = (last / 64.0).clamp(8.0, 4_096.0) * f64::from(1_u32 << i.min(20));
-            Cell { end: u64::MAX, counted: count, here: count, seen_s: 0.0, age_s: 0.0 }
+            Slice { end: u64::MAX, counted: count, here: count, seen_s: 0.0, age_s: 0.0 }
         });
-        let cells: Vec<Cell> = line.cells.iter().copied().take(MOST_CELLS).chain(newcomers).collect();
-        let course = Course { plan, slots_used: line.slots_used, now_ms };
-        let expected = walk(&cells, &course, &line.rates.expected);
-        let most = walk(&cells, &course, &line.rates.slow);
-        let least = walk(&cells, &course, &line.rates.fast);
+        let slices: Vec<Slice> = line.slices.iter().copied().take(MOST_SLICES).chain(newcomers).collect();
+        let schedule = SlotSchedule { plan, slots_used: line.slots_used, now_ms };
+        let expected = walk(&slices, &schedule, &line.rates.expected);
+        let most = walk(&slices, &schedule, &line.rates.slow);
+        let least = walk(&slices, &schedule, &line.rates.fast);
         let mut ahead = 0.0;
         let mut knots = Vec::with_capacity(MOST_KNOTS);
-        let wait = |slots: f64| course.wait_ms(slots);
-        let (early_ms, late_ms) = course.spread_ms(0.0);
+        let wait = |slots: f64| schedule.wait_ms(slots);
+        let (early_ms, late_ms) = schedule.spread_ms(0.0);
         knots.push(Knot { ahead, slots: 0.0, early_ms, late_ms });
-        let of_first = |fixed_ms| Side { fixed_ms, scaled_ms: 0.0 };
-        let mut sides = vec![[of_first(early_ms), of_first(late_ms)]];
-        for (((cell, expected), most), least) in cells.iter().zip(&expected).zip(&most).zip(&least) {
-            if cell.counted <= 0.0 {
+        let of_first = |fixed_ms| RangeHalf { fixed_ms, scaled_ms: 0.0 };
+        let mut halves = vec![[of_first(early_ms), of_first(late_ms)]];
+        for (((slice, expected), most), least) in slices.iter().zip(&expected).zip(&most).zip(&least) {
+            if slice.counted <= 0.0 {
                 continue;
             }
-            ahead += cell.counted;
+            ahead += slice.counted;
             let chance = NINE_OF_TEN * expected.1.sqrt();
             let centre = wait(expected.0);
             // A place is told a whole slot.
-            let (sooner_ms, later_ms) = course.spread_ms(expected.0.round());
+            let (sooner_ms, later_ms) = schedule.spread_ms(expected.0.round());
             let side = |slots: f64, other: f64, of_stays: f64| {
                 let (of_rates, of_chance) =
                     (wait(slots) - centre, wait((expected.0 + other).max(0.0)) - centre);
@@ -154,13 +154,13 @@ impl Outlook {
                 // While little is known, the guesses are extremes that often come true, as that nobody leaves. A claim may be a period
                 // late then, too.
                 if line.rates.known {
-                    Side { fixed_ms: of_rates.hypot(of_stays), scaled_ms: other }
+                    RangeHalf { fixed_ms: of_rates.hypot(of_stays), scaled_ms: other }
                 } else {
-                    Side { fixed_ms: of_stays, scaled_ms: of_rates.abs() + other + line.period_ms / 2.0 }
+                    RangeHalf { fixed_ms: of_stays, scaled_ms: of_rates.abs() + other + line.period_ms / 2.0 }
                 }
             };
             let [early, late] = [side(least.0, -chance, sooner_ms), side(most.0, chance, later_ms)];
-            sides.push([early, late]);
+            halves.push([early, late]);
             let factors = line.factors[kind(centre / 1_000.0, line.rates.known)];
             knots.push(Knot {
                 ahead,
@@ -169,7 +169,7 @@ impl Outlook {
                 late_ms: late.ms(factors.late),
             });
         }
-        debug_assert!(knots.len() <= MOST_KNOTS && knots.len() == sides.len(), "{} knots", knots.len());
+        debug_assert!(knots.len() <= MOST_KNOTS && knots.len() == halves.len(), "{} knots", knots.len());
         debug_assert!(
             knots.is_sorted_by(|one, next| one.slots <= next.slots),
             "nobody behind needs fewer slots"
@@ -178,18 +178,18 @@ impl Outlook {
             knots.iter().all(|knot| knot.early_ms >= 0.0 && knot.late_ms >= 0.0),
             "ranges have two ends"
         );
-        Self { knots, sides, line }
+        Self { knots, halves, line }
     }
 
     /// How the range of a place with so many present people ahead is made.
-    pub(crate) fn sides(&self, ahead: f64) -> [Side; 2] {
-        let after = self.knots.partition_point(|knot| knot.ahead < ahead).min(self.sides.len() - 1);
-        self.sides[after]
+    pub(crate) fn halves(&self, ahead: f64) -> [RangeHalf; 2] {
+        let after = self.knots.partition_point(|knot| knot.ahead < ahead).min(self.halves.len() - 1);
+        self.halves[after]
     }
 
     /// The people who wait, from the front on.
-    pub(crate) fn cells(&self) -> &[Cell] {
-        &self.line.cells
+    pub(crate) fn slices(&self) -> &[Slice] {
+        &self.line.slices
     }
 
     /// The wait of a place with so many present people ahead, in seconds.
@@ -205,8 +205,8 @@ impl Outlook {
             reason = "not negative, and `as` saturates"
         )]
         let need = self.need(ahead as u64);
-        let course = Course { plan, slots_used: self.line.slots_used, now_ms };
-        (course.wait_ms(need.slots) / 1_000.0, need.early_ms, need.late_ms)
+        let schedule = SlotSchedule { plan, slots_used: self.line.slots_used, now_ms };
+        (schedule.wait_ms(need.slots) / 1_000.0, need.early_ms, need.late_ms)
     }
 
     /// The wait of a person with `present_ahead` present people ahead. `None` in the modes `hold` and `closed`.
@@ -224,8 +224,8 @@ impl Outlook {
             Mode::Auto => {}
         }
         let need = self.need(present_ahead);
-        let course = Course { plan, slots_used: self.line.slots_used, now_ms };
-        let wait = course.wait_ms(need.slots.round());
+        let schedule = SlotSchedule { plan, slots_used: self.line.slots_used, now_ms };
+        let wait = schedule.wait_ms(need.slots.round());
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
@@ -253,13 +253,13 @@ impl Outlook {
 }
 
 /// When slots come, and which share of them is used.
-struct Course<'a> {
+struct SlotSchedule<'a> {
     plan: &'a Plan,
     slots_used: f64,
     now_ms: u64,
 }
 
-impl Course<'_> {
+impl SlotSchedule<'_> {
     /// When somebody enters who has so many others ahead, in milliseconds from now. A slot is used some time after it becomes
     /// free, and is free again a minute after its use. So the delays of all minutes add up, and half a one on average is of the
     /// minute that has begun. Slots that are lost count as slots of others.
@@ -269,7 +269,7 @@ impl Course<'_> {
         wait_ms + (wait_ms + number(MINUTE_MS) / 2.0) * (1.0 / in_time - 1.0)
     }
 
-    /// How much earlier and later than [`Course::wait_ms`] somebody may enter because of the people inside, in milliseconds.
+    /// How much earlier and later than [`SlotSchedule::wait_ms`] somebody may enter because of the people inside, in milliseconds.
     fn spread_ms(&self, slots: f64) -> (f64, f64) {
         let (early_ms, late_ms) = self.plan.spread_ms(self.with_lost(slots));
         (number(early_ms), number(late_ms))
@@ -287,22 +287,22 @@ impl Course<'_> {
     }
 }
 
-/// The slots needed after each cell, and the variance of the number of people.
-fn walk(cells: &[Cell], course: &Course<'_>, hazard: &Hazard) -> Vec<(f64, f64)> {
+/// The slots needed after each slice, and the variance of the number of people.
+fn walk(slices: &[Slice], schedule: &SlotSchedule<'_>, hazard: &Hazard) -> Vec<(f64, f64)> {
     let (mut slots, mut variance) = (0.0, 0.0);
-    let step = |cell: &Cell| {
-        if cell.here <= 0.0 {
+    let step = |slice: &Slice| {
+        if slice.here <= 0.0 {
             return (slots, variance);
         }
         let (mut stay, mut lost) = (1.0, 0.0);
         for _ in 0..3 {
-            let wait_s = course.wait_ms(slots + cell.here * stay / 2.0) / 1_000.0;
-            stay = (-hazard.between(cell.seen_s, cell.age_s + wait_s, cell.age_s + wait_s)).exp();
-            lost = hazard.lost(cell.age_s + wait_s);
+            let wait_s = schedule.wait_ms(slots + slice.here * stay / 2.0) / 1_000.0;
+            stay = (-hazard.between(slice.seen_s, slice.age_s + wait_s, slice.age_s + wait_s)).exp();
+            lost = hazard.lost(slice.age_s + wait_s);
         }
-        slots += cell.here * stay / (1.0 - lost);
-        variance += cell.here * stay * (1.0 - stay);
+        slots += slice.here * stay / (1.0 - lost);
+        variance += slice.here * stay * (1.0 - stay);
         (slots, variance)
     };
-    cells.iter().map(step).collect()
+    slices.iter().map(step).collect()
 }

@@ -70,17 +70,17 @@ pub(crate) struct Counts {
     /// By age: how many left, and the person-seconds.
     pub(crate) ages: [Count; AGES],
     /// By the wait that was told: how many left at once, and how many were expected to.
-    pub(crate) at_once: [Count; TOLD],
+    pub(crate) first_5s_by_told_wait: [Count; TOLD],
 }
 
 impl Counts {
     fn each(&mut self) -> impl Iterator<Item = &mut Count> {
-        self.ages.iter_mut().chain(&mut self.at_once)
+        self.ages.iter_mut().chain(&mut self.first_5s_by_told_wait)
     }
 
     /// Adds a share of other counts.
     pub(crate) fn add(&mut self, other: &Self, share: f64) {
-        let others = other.ages.iter().chain(&other.at_once);
+        let others = other.ages.iter().chain(&other.first_5s_by_told_wait);
         for (count, other) in self.each().zip(others) {
             count.add(*other, share);
         }
@@ -115,14 +115,14 @@ pub(crate) struct Hazard {
     /// The sum of the rates up to the lower bound of each age.
     before: [f64; AGES],
     /// How much more often people leave at once who were told this wait.
-    pub(crate) at_once: [f64; TOLD],
+    pub(crate) first_5s_by_told_wait: [f64; TOLD],
     /// Somebody who leaves at the front takes the slots along that come within so many seconds.
     lost_s: f64,
 }
 
 impl Hazard {
-    fn new(per_s: [f64; AGES], at_once: [f64; TOLD]) -> Self {
-        let mut hazard = Self { per_s, before: [0.0; AGES], at_once, lost_s: LOST_S };
+    fn new(per_s: [f64; AGES], first_5s_by_told_wait: [f64; TOLD]) -> Self {
+        let mut hazard = Self { per_s, before: [0.0; AGES], first_5s_by_told_wait, lost_s: LOST_S };
         for age in 1..AGES {
             let length_s = BOUNDS_S[age] - BOUNDS_S[age - 1];
             hazard.before[age] = hazard.before[age - 1] + hazard.per_s[age - 1] * length_s;
@@ -156,7 +156,7 @@ impl Hazard {
         let at_once_s = BOUNDS_S[1];
         let at_once = self.until(to_s.min(at_once_s)) - self.until(from_s.min(at_once_s));
         let later = self.until(to_s.max(at_once_s)) - self.until(from_s.max(at_once_s));
-        at_once * self.at_once[told_class(told_s)] + later
+        at_once * self.first_5s_by_told_wait[told_class(told_s)] + later
     }
 }
 
@@ -214,7 +214,7 @@ impl Patience {
     /// The slow guess of a class behind which nobody leaves any more is lower by this part.
     const MOST_DROP: f64 = 0.6;
     /// The weight of the mean when a class is estimated, in people who left.
-    const SHRINKS: f64 = 30.0;
+    const PRIOR_WEIGHT: f64 = 30.0;
     /// The same for a class of earlier lines. The published curves know little about where people stop leaving.
     const WARM_SHRINKS: f64 = 3.0;
     /// The weight of the usual behaviour of those who were told a wait, in people who left at once.
@@ -278,8 +278,8 @@ impl Patience {
         let mut rates = [[0.0; AGES]; 3];
         for age in 0..AGES {
             let count = line.ages[age];
-            let weight = count.left + Self::SHRINKS;
-            let expected = weight / (count.exposed + Self::SHRINKS / mean[age].max(1e-7));
+            let weight = count.left + Self::PRIOR_WEIGHT;
+            let expected = weight / (count.exposed + Self::PRIOR_WEIGHT / mean[age].max(1e-7));
             // Of a crowd of which nothing is known, a tenth leaves, however long the wait is.
             let expected = expected * (trust + (1.0 - trust) / (1.0 + BOUNDS_S[age] / 600.0).powi(2));
             rates[0][age] = expected.clamp(0.0, MOST_PER_S);
@@ -308,7 +308,7 @@ impl Patience {
             rates[1][age] *= 1.0 - Self::MOST_DROP * drop * drop;
         }
         let at_once = std::array::from_fn(|class| {
-            let count = all.at_once[class];
+            let count = all.first_5s_by_told_wait[class];
             ((count.left + Self::AT_ONCE_SHRINKS) / (count.exposed + Self::AT_ONCE_SHRINKS)).clamp(0.1, 10.0)
         });
         let [expected, slow, fast] = rates.map(|per_s| Hazard::new(per_s, at_once));
@@ -346,8 +346,8 @@ fn guesses(
         let (mut sum, mut noise, mut before) = (0.0, 0.0, [0.0; 2]);
         for age in ages {
             let (count, length_s) = (line[age], upper_s(age) - BOUNDS_S[age]);
-            let all = count.left + Patience::SHRINKS;
-            let unseen = Patience::SHRINKS / all;
+            let all = count.left + Patience::PRIOR_WEIGHT;
+            let unseen = Patience::PRIOR_WEIGHT / all;
             let each = expected[age] * length_s;
             let beyond = (BOUNDS_S[age] / upper_s(reached)).log2().max(0.0) * Patience::UNKNOWN_SPREAD;
             let mut levels = (f64::NAN, [0.0; LEVELS.len()]);
@@ -618,8 +618,9 @@ mod tests {
     #[test]
     fn who_is_told_a_long_wait_leaves_at_once_more_often() {
         let mut patience = Patience { recent: counts(|s| s / 300.0, 600.0), ..Patience::default() };
-        patience.recent.at_once[told_class(100.0)] = Count { left: 100.0, exposed: 400.0 };
-        patience.recent.at_once[told_class(2_000.0)] = Count { left: 3_000.0, exposed: 1_000.0 };
+        patience.recent.first_5s_by_told_wait[told_class(100.0)] = Count { left: 100.0, exposed: 400.0 };
+        patience.recent.first_5s_by_told_wait[told_class(2_000.0)] =
+            Count { left: 3_000.0, exposed: 1_000.0 };
         let hazard = patience.rates(&Counts::default()).expected;
         assert!(hazard.between(0.0, 5.0, 100.0) < hazard.between(0.0, 5.0, 500.0));
         assert!(hazard.between(0.0, 5.0, 500.0) < hazard.between(0.0, 5.0, 2_000.0));

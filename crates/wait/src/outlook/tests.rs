@@ -2,13 +2,13 @@ use super::*;
 use crate::{patience::AGES, plan::tests::plan_after};
 use admission::Window;
 
-/// A line of `people` who came `age_s` ago, cut into cells. All leave at `per_s`.
+/// A line of `people` who came `age_s` ago, cut into slices. All leave at `per_s`.
 fn line(people: u32, age_s: f64, per_s: f64) -> Line {
-    let cell = |end: u32| Cell { end: end.into(), counted: 2.0, here: 2.0, seen_s: age_s, age_s };
+    let slice = |end: u32| Slice { end: end.into(), counted: 2.0, here: 2.0, seen_s: age_s, age_s };
     let rates = Rates::steady([per_s; AGES]);
     let factors = [Factors { early: 1.0, late: 1.0 }; KINDS];
     Line {
-        cells: (1..=people / 2).map(|i| cell(2 * i)).collect(),
+        slices: (1..=people / 2).map(|i| slice(2 * i)).collect(),
         slots_used: 1.0,
         rates,
         factors,

@@ -21,7 +21,7 @@ pub(crate) const MOST: f64 = 20.0;
 /// The least factor of lines of which much is known. With 0.9, the outlook's ranges cover nine of ten waits on average, but single tenths of
 /// a line less.
 const LEAST_OF_KNOWN: f64 = 1.1;
-/// The factors before anything was compared, of lines of which much is known. Of the others the outlook knows that it knows little.
+/// The factors before anything was compared, of lines of which much is known. The ranges of the others are wide already.
 const OF_KNOWN: f64 = 2.0;
 /// The share of the waits that may be shorter, and that may be longer than the range.
 const OUTSIDE: f64 = 0.05;
@@ -33,12 +33,12 @@ pub(crate) const KINDS: usize = 8;
 /// How far an end of the range is from the expected wait, in milliseconds. The difference of the guesses at the rates is `fixed_ms`, where
 /// much is known. The rest is scaled by a factor that is learnt.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Side {
+pub(crate) struct RangeHalf {
     pub(crate) fixed_ms: f64,
     pub(crate) scaled_ms: f64,
 }
 
-impl Side {
+impl RangeHalf {
     pub(crate) fn ms(self, factor: f64) -> f64 {
         // A guess that is an extreme may come true, as that nobody leaves any more. The rest comes on top of it then.
         self.fixed_ms.hypot(factor * self.scaled_ms).max(self.fixed_ms + factor.min(0.5) * self.scaled_ms)
@@ -70,7 +70,7 @@ struct Note {
     kind: usize,
     expected_ms: f64,
     /// How much earlier and later it was expected to be possible.
-    sides: [Side; 2],
+    halves: [RangeHalf; 2],
 }
 
 /// The factors before anything was compared.
@@ -82,14 +82,14 @@ pub(crate) const AT_FIRST: [Factors; KINDS] = {
 
 /// What was learnt by comparing.
 #[derive(Clone, Debug)]
-pub(crate) struct Hindsight {
+pub(crate) struct Calibration {
     factors: [Factors; KINDS],
     notes: VecDeque<Note>,
     /// Up to which ticket people had entered, and when.
     reached: Option<(f64, f64)>,
 }
 
-impl Hindsight {
+impl Calibration {
     pub(crate) fn new() -> Self {
         Self { factors: AT_FIRST, notes: VecDeque::new(), reached: None }
     }
@@ -114,7 +114,7 @@ impl Hindsight {
     }
 
     /// Notes what is expected for a place. The instant is on the store's clock.
-    pub(crate) fn note(&mut self, seq: u64, kind: usize, expected_ms: f64, sides: [Side; 2]) {
+    pub(crate) fn note(&mut self, seq: u64, kind: usize, expected_ms: f64, halves: [RangeHalf; 2]) {
         if self.notes.len() >= MOST_NOTES {
             let mut i = 0;
             self.notes.retain(|_| {
@@ -122,7 +122,7 @@ impl Hindsight {
                 i % 2 == 0
             });
         }
-        self.notes.push_back(Note { seq, kind, expected_ms, sides });
+        self.notes.push_back(Note { seq, kind, expected_ms, halves });
     }
 
     /// People up to `seq` had entered by `now_ms`.
@@ -147,7 +147,7 @@ impl Hindsight {
                 let miss = f64::from(u8::from(outside)) - OUTSIDE;
                 *factor = (*factor * (STEP * miss / OUTSIDE.sqrt()).exp()).clamp(least(note.kind), MOST);
             };
-            let [early_side, late_side] = note.sides;
+            let [early_side, late_side] = note.halves;
             learn(early, -late_ms > early_side.ms(*early));
             learn(late, late_ms > late_side.ms(*late));
             false
@@ -164,27 +164,27 @@ mod tests {
     #[test]
     fn nine_of_ten_are_right_in_the_long_run() {
         for (width_ms, known) in [(5_000.0, true), (5_000.0, false), (200_000.0, false)] {
-            let mut hindsight = Hindsight::new();
+            let mut calibration = Calibration::new();
             let kind = kind(600.0, known);
             let (mut right, mut width, mut seed) = (0.0, 0.0, 7_u64);
             for i in 0..6_000_u32 {
                 seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
                 let error_ms = 120_000.0 * f64::from((seed >> 40) as u32) / f64::from(1_u32 << 24) - 60_000.0;
                 let at_ms = 1e6 * f64::from(i + 1);
-                let Factors { early, late } = hindsight.factors()[kind];
+                let Factors { early, late } = calibration.factors()[kind];
                 if i >= 3_000 {
                     right +=
                         f64::from(u8::from(-early * width_ms <= error_ms && error_ms <= late * width_ms));
                     width += (early + late) * width_ms;
                 }
-                hindsight.reach(f64::from(2 * i), at_ms - 1.0);
-                hindsight.note(
+                calibration.reach(f64::from(2 * i), at_ms - 1.0);
+                calibration.note(
                     u64::from(2 * i + 1),
                     kind,
                     at_ms - error_ms,
-                    [Side { fixed_ms: 0.0, scaled_ms: width_ms }; 2],
+                    [RangeHalf { fixed_ms: 0.0, scaled_ms: width_ms }; 2],
                 );
-                hindsight.reach(f64::from(2 * i + 1), at_ms);
+                calibration.reach(f64::from(2 * i + 1), at_ms);
             }
             let (right, width_s) = (right / 30.0, width / 3e6);
             assert!((88.0..92.0).contains(&right), "{right:.1} % are right");
@@ -195,24 +195,24 @@ mod tests {
     /// The servers of a store that was written by an earlier version start so.
     #[test]
     fn ranges_of_well_known_lines_stay_wide_enough() {
-        let mut hindsight = Hindsight::new();
-        hindsight.set_factors([Factors { early: LEAST, late: LEAST }; KINDS]);
-        assert!(hindsight.factors()[0].early <= LEAST);
+        let mut calibration = Calibration::new();
+        calibration.set_factors([Factors { early: LEAST, late: LEAST }; KINDS]);
+        assert!(calibration.factors()[0].early <= LEAST);
         let kind = kind(600.0, true);
         for i in 0..10_000_u32 {
-            let Factors { early, late } = hindsight.factors()[kind];
+            let Factors { early, late } = calibration.factors()[kind];
             assert!(early >= LEAST_OF_KNOWN && late >= LEAST_OF_KNOWN, "{early}, {late}");
-            hindsight.note(u64::from(i), kind, 1e6, [Side { fixed_ms: 0.0, scaled_ms: 1_000.0 }; 2]);
-            hindsight.reach(f64::from(i), 1e6);
+            calibration.note(u64::from(i), kind, 1e6, [RangeHalf { fixed_ms: 0.0, scaled_ms: 1_000.0 }; 2]);
+            calibration.reach(f64::from(i), 1e6);
         }
     }
 
     #[test]
     fn notes_are_bounded() {
-        let mut hindsight = Hindsight::new();
+        let mut calibration = Calibration::new();
         for seq in 0..10_000 {
-            hindsight.note(seq, 0, 1.0, [Side { fixed_ms: 0.0, scaled_ms: 1.0 }; 2]);
-            assert!(hindsight.notes.len() <= MOST_NOTES);
+            calibration.note(seq, 0, 1.0, [RangeHalf { fixed_ms: 0.0, scaled_ms: 1.0 }; 2]);
+            assert!(calibration.notes.len() <= MOST_NOTES);
         }
     }
 }
