@@ -30,7 +30,6 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::{
     access::{AdminToken, Role},
-    audit,
     config::{self, Config, ConfigFault, Sources},
     failure::{self, Failure},
     http::wait::Pages,

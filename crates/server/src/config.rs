@@ -32,7 +32,6 @@ use ipnet::IpNet;
 
 use crate::{
     access::AdminToken,
-    audit,
     fanout::FanoutSettings,
     http::{cors::Origins, wait::WaitSettings},
     keys::SealSettings,

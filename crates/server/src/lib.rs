@@ -6,7 +6,7 @@
 //! |---|---|
 //! | [`clock`], [`secret`], [`problem`] | the wall clock; texts that are never printed; error replies (RFC 9457) |
 //! | [`access`] | roles and tokens of the admin API |
-//! | [`audit`], [`change_log`] | the log of what must not be lost; the list of the last changes |
+//! | [`change_log`] | the list of the last changes |
 //! | [`keys`], [`passes`] | keys on disk; signed passes |
 //! | [`metrics`], [`stats`] | series for Prometheus; figures for operators, minute by minute |
 //! | `load` | measures how busy the server is, and paces polls |
@@ -25,7 +25,6 @@
 #![recursion_limit = "256"]
 
 pub mod access;
-pub mod audit;
 pub mod change_log;
 pub mod cli;
 pub mod clock;

@@ -23,6 +23,7 @@ use std::{
     time::Duration,
 };
 
+use audit::Audit;
 use edge::{Edge, PerClient, Protocol};
 use events::{Bus, Reloaded};
 use gate::{AnyStore, Gate};
@@ -30,7 +31,6 @@ use tokio::{net::TcpListener, runtime, sync::watch};
 use tower::service_fn;
 
 use crate::{
-    audit::Audit,
     config::{Config, GRPC_CONNECTIONS, Sources},
     failure::{self, Failure},
     http::{

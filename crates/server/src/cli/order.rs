@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{
     access::{AdminToken, Role},
-    audit,
     config::{self, ConfigFault, Origin, Sources, not_empty},
     http::openapi::Document,
     remote::{Call, Format, Server},

@@ -21,7 +21,6 @@ use super::{
 };
 use crate::{
     access::AdminToken,
-    audit,
     fanout::{FanoutSettings, nats},
     http::{
         cors::Origins,

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use audit::{Audit, Recorder};
 use edge::{PerClient, listen};
 use events::Bus;
 use gate::{AnyStore, Gate, definitions::OnChange, limits::Limits};
@@ -17,7 +18,6 @@ use tokio::{
 
 use super::zones::{self, Followers};
 use crate::{
-    audit::{Audit, Recorder},
     change_log::ChangeLog,
     config::Config,
     failure::{self, Failure},

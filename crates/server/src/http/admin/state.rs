@@ -3,6 +3,7 @@
 use std::{ops::Deref, sync::Arc};
 
 use arc_swap::ArcSwap;
+use audit::Recorder;
 use axum::extract::FromRef;
 use events::Bus;
 use gate::{AnyStore, Gate, cells::Health, definitions::ZoneEditor};
@@ -10,7 +11,6 @@ use tokio::sync::Semaphore;
 
 use super::{guard::Guard, refusals::Refusals};
 use crate::{
-    audit::Recorder,
     change_log::ChangeLog,
     http::{
         health::{Lifecycle, Readiness},

@@ -13,7 +13,7 @@ use serde_json::{Value, value::RawValue};
 use tokio::time::timeout;
 
 use super::*;
-use crate::audit::{
+use crate::{
     record::{ChangeRecord, Event, Record, RoutesRecord, raw},
     writer::HEAD_EVERY,
 };

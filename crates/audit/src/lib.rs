@@ -7,6 +7,7 @@
 //! until the server stops.
 
 mod chain;
+mod clock;
 mod fault;
 mod files;
 mod reader;
