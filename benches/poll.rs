@@ -87,7 +87,7 @@ fn polls(criterion: &mut Criterion) {
         };
         let tokens: Vec<Token> = (0..65_536).map(|i| sealer.seal(&told(seq(i)))).collect();
         let mut next = tokens.iter().cycle();
-        let mut ask = || now(gate.entry("ZONE", next.next().expect("a cycle")));
+        let mut ask = || now(gate.poll("ZONE", next.next().expect("a cycle")));
         assert!(matches!(ask(), Ok(Reply::Waiting { .. })), "{:?}", ask());
         let before = Counting::allocations();
         for _ in 0..10_000 {

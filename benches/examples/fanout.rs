@@ -397,7 +397,7 @@ async fn people() {
                 for i in first..first + tenth {
                     let (at, token) = &waiting[i % count];
                     let gate = &servers[i % 2].gate;
-                    let reply = gate.entry(zone(*at).as_str(), token).await.expect("served");
+                    let reply = gate.poll(zone(*at).as_str(), token).await.expect("served");
                     assert!(matches!(reply, Reply::Waiting { .. }), "{reply:?}");
                 }
                 calls += tenth;
@@ -427,8 +427,7 @@ async fn join(servers: &[Server], count: usize) -> Vec<(usize, Token)> {
     for i in 0..count {
         let (at, gate) = (i % ZONES, Arc::clone(&servers[i % servers.len()].gate));
         joining.spawn(async move {
-            let Reply::Waiting { token, .. } = gate.wait(zone(at).as_str(), None).await.expect("served")
-            else {
+            let Reply::Waiting { token, .. } = gate.join(zone(at).as_str()).await.expect("served") else {
                 unreachable!("nobody enters a held zone")
             };
             (at, token)

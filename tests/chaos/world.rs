@@ -439,7 +439,7 @@ impl World {
                 };
                 tokio::spawn(async move {
                     let asked = Instant::now();
-                    match gate.wait(&zone, None).await {
+                    match gate.join(&zone).await {
                         Ok(_) => beside.joined.fetch_add(1, Ordering::Relaxed),
                         Err(_) => beside.refused.fetch_add(1, Ordering::Relaxed),
                     };
@@ -654,8 +654,8 @@ async fn ask(
     };
     let answered = async {
         match token {
-            None => gate.wait(scene.zone.as_str(), None).await,
-            Some(token) => gate.entry(scene.zone.as_str(), token).await,
+            None => gate.join(scene.zone.as_str()).await,
+            Some(token) => gate.poll(scene.zone.as_str(), token).await,
         }
     };
     tokio::select! {

@@ -18,7 +18,7 @@ use admission::{
     Claim, Decided, Definition, Departure, Joined, Leaver, Mode, PagePolls, Policy, Proof, Visit, VisitState,
     ZoneId,
 };
-use events::{Bus, LimitedCall};
+use events::Bus;
 use gate::{
     Gate, Refusal, Reply, Token, Watcher,
     cells::{Cell, Cells},
@@ -251,7 +251,7 @@ impl World {
         let cells = Arc::new(Cells::new(vec![Cell::new("only", vec!["*".to_owned()], connect)]));
         let gate = Arc::new(
             Gate::new(SharedCells(Arc::clone(&cells)), self.seals.seals_of(server), Arc::clone(&BUS))
-                .paced(Pace::new(1.0)),
+                .with_pace(Pace::new(1.0)),
         );
         let watcher = Watcher::new(Arc::clone(&gate), Arc::clone(&cells), 0, file);
         let (told, first) = oneshot::channel();
@@ -386,8 +386,8 @@ impl World {
         let answer = async {
             server.client.runs().await;
             let answer = match &token {
-                None => server.gate.wait(self.zone.as_str(), None).await,
-                Some(token) => server.gate.entry(self.zone.as_str(), token).await,
+                None => server.gate.join(self.zone.as_str()).await,
+                Some(token) => server.gate.poll(self.zone.as_str(), token).await,
             };
             server.client.runs().await;
             answer
@@ -471,7 +471,9 @@ impl World {
                 // The server refuses the poll because of a client limit, and notes it.
                 if let Some(server) = self.reach(user.side, &mut random) {
                     server.client.runs().await;
-                    server.gate.limited(self.zone.as_str(), LimitedCall::Entry, 1, Some(&token[..]));
+                    if let Ok(holder) = server.gate.holder(self.zone.as_str(), token).await {
+                        holder.note_rate_limited(1);
+                    }
                 }
                 sleep(Duration::from_millis(1_000)).await;
                 continue;
@@ -527,7 +529,7 @@ impl World {
             return;
         }
         self.audit(|auditor| auditor.gives_up(ticket));
-        let answer = server.gate.leave_with(self.zone.as_str(), &token, 0).await;
+        let answer = async { server.gate.holder(self.zone.as_str(), &token).await?.leave(0).await }.await;
         let now = self.now();
         self.audit(|auditor| auditor.gave_up(now, ticket, &answer));
         for _ in 0..2 {

@@ -58,9 +58,9 @@ async fn killed_and_frozen_under_load() {
             let (gate, ended) = (Arc::clone(&server.gate), Arc::clone(&ended));
             tokio::spawn(async move {
                 while !ended.load(Ordering::Relaxed) {
-                    let joined = gate.wait("Z", None).await.expect("the store is there");
+                    let joined = gate.join("Z").await.expect("the store is there");
                     let Reply::Waiting { token, stale: false, .. } = joined else { panic!("{joined:?}") };
-                    let polled = gate.entry("Z", &token).await.expect("the store is there");
+                    let polled = gate.poll("Z", &token).await.expect("the store is there");
                     assert!(matches!(polled, Reply::Waiting { stale: false, .. }), "{polled:?}");
                 }
             })

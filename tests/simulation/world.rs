@@ -14,7 +14,7 @@ use std::{
 };
 
 use admission::{Claim, Leaver, Mode, Proof, SealKey, Sealer, Seals, Ticket, Visit, VisitState, ZoneId};
-use events::{Bus, LimitedCall};
+use events::Bus;
 use gate::{
     Gate, PassClaims, Refusal, Reply, Token,
     pace::{Load, Pace},
@@ -145,7 +145,7 @@ impl World {
             starts,
             Arc::clone(&dead),
         );
-        let gate = Gate::new(store, self.seals.clone(), Arc::clone(&BUS)).paced(Pace::new(1.0));
+        let gate = Gate::new(store, self.seals.clone(), Arc::clone(&BUS)).with_pace(Pace::new(1.0));
         let server = Rc::new(Server { gate, killed: Notify::new(), dead });
         // A server does not start while the disk is full.
         while self.serve(&server.gate).await.is_err() {
@@ -341,7 +341,7 @@ impl World {
     async fn give_up(&self, plan: &Plan, user: usize, token: Token, seq: u64, random: &mut Random) {
         let Some(server) = self.server.borrow().clone() else { return };
         lock(&self.auditor).gives_up(seq);
-        let answer = server.gate.leave_with(self.zone.as_str(), &token, 0).await;
+        let answer = async { server.gate.holder(self.zone.as_str(), &token).await?.leave(0).await }.await;
         lock(&self.auditor).gave_up(self.now_ms(), seq, &answer);
         // By then another process may serve.
         sleep(Duration::from_millis(1 + random.bits() % 20_000)).await;
@@ -424,20 +424,20 @@ impl World {
         if plan.never_claims
             && let Some(token) = &token
         {
-            server.gate.limited(self.zone.as_str(), LimitedCall::Entry, 1, Some(token));
+            if let Ok(holder) = server.gate.holder(self.zone.as_str(), token).await {
+                holder.note_rate_limited(1);
+            }
             if let Ok(ticket) = self.sealer.open(token) {
                 lock(&self.auditor).refused(asked_ms, ticket.seq);
             }
             return None;
         }
-        let resumes = random.below(10) == 0;
         let answer = {
             let zone = self.zone.as_str();
             let asked = async {
                 match &token {
-                    Some(token) if resumes => server.gate.wait(zone, Some(token)).await,
-                    Some(token) => server.gate.entry(zone, token).await,
-                    None => server.gate.wait(zone, None).await,
+                    Some(token) => server.gate.poll(zone, token).await,
+                    None => server.gate.join(zone).await,
                 }
             };
             tokio::select! {
@@ -469,17 +469,17 @@ impl World {
             lock(&self.auditor).stranger_left(seq, &answer);
         }
         let answer = match (random.below(3), token) {
-            (0, Some(token)) => server.gate.entry(self.other.as_str(), &token).await,
+            (0, Some(token)) => server.gate.poll(self.other.as_str(), &token).await,
             (1, Some(mut token)) => {
                 let at = random.below(token.len());
                 token[at] = if token[at] == b'A' { b'B' } else { b'A' };
-                server.gate.entry(self.zone.as_str(), &token).await
+                server.gate.poll(self.zone.as_str(), &token).await
             }
             _ => {
                 let ahead = Ticket { epoch: 77, seq: 0, issued_ms: 0, first_told: None, told_s: None };
                 let stranger = Seals::only(SealKey { id: 1, secret: [9; 32] });
                 let token = stranger.sealer(&self.zone).seal(&ahead);
-                server.gate.wait(self.zone.as_str(), Some(&token)).await
+                server.gate.poll(self.zone.as_str(), &token).await
             }
         };
         lock(&self.auditor).forged(&answer);

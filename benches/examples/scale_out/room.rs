@@ -177,7 +177,7 @@ impl Room {
             sleep_until(due).await;
             let (gate, zone) = (Arc::clone(gate), self.zone.clone());
             calls.spawn(async move {
-                let joined = gate.wait(zone.as_str(), None).await;
+                let joined = gate.join(zone.as_str()).await;
                 joined.is_ok().then(|| due.elapsed())
             });
         }
@@ -200,7 +200,7 @@ async fn ask(
 ) {
     let mut ticket = Ticket { epoch, seq, issued_ms: 0, first_told: None, told_s: None };
     loop {
-        match gate.claim(zone.as_str(), ticket).await {
+        match gate.poll_for_stream(zone.as_str(), ticket).await {
             Ok((Reply::Waiting { polling_period_ms, stale, .. }, newer)) => {
                 refused.fetch_add(u64::from(stale), Relaxed);
                 ticket = newer;

@@ -26,7 +26,7 @@ use wait::View;
 const LIFE: Duration = Duration::from_millis(150);
 
 /// How long a cell may take to list its zones. The store's own timeouts are shorter.
-const PATIENCE: Duration = Duration::from_secs(6);
+const LIST_TIMEOUT: Duration = Duration::from_secs(6);
 
 /// Stands for all tenants that no cell names.
 pub const REST: &str = "*";
@@ -131,7 +131,7 @@ impl<S: Store> Cell<S> {
         let cell = Arc::clone(self);
         let ask = async move |()| {
             let late = Err(cell.named(StoreError::Away("no answer in time".to_owned())));
-            timeout(PATIENCE, cell.ask()).await.unwrap_or(late)
+            timeout(LIST_TIMEOUT, cell.ask()).await.unwrap_or(late)
         };
         self.listed.get(&(), ask).await.map_err(|error| match error {
             LoadError::Failed(error) => StoreError::clone(&error),

@@ -1,4 +1,4 @@
-//! All served zones, and the calls of people who wait.
+//! All served zones, and where a call of a client begins.
 //!
 //! A poll from behind the front is answered from the zone's last view: the seal is checked, a bit is set, and rank and
 //! wait are read. This takes no lock, no allocation and no round trip. Joins and claims of the front go to the store
@@ -21,11 +21,11 @@ use std::{
 };
 
 use admission::{
-    BypassSealer, Claim, Definition, Departure, Leaver, Mode, Notice, Policy, Proof, Seals, Ticket,
-    VISIT_LEN, Verdict, Visit, VisitState, ZoneId,
+    BypassSealer, Definition, Departure, Leaver, Notice, Policy, Seals, Ticket, VISIT_LEN, Visit, VisitState,
+    ZoneId,
 };
 use arc_swap::ArcSwap;
-use events::{Bus, Limited, LimitedCall, Refused};
+use events::{Bus, Refused};
 use store::Store;
 use tokio::{
     sync::{Mutex, watch},
@@ -33,17 +33,13 @@ use tokio::{
 };
 
 use crate::{
-    limits::ZoneLimits,
+    caller::{Holder, Newcomer},
     pace::Pace,
     reply::{PassClaims, Refusal, Reply},
     room::{FollowerView, OperatorView, Room, RoomSealers, Shared, ZoneTotals},
     trouble::Trouble,
 };
 pub use zones::Listing;
-
-/// A poll whose slot becomes free within this time is held until then, in milliseconds. This is how early apps and
-/// networks usually are. A longer time would use hardly more slots, and would show in the latencies.
-const HOLD_MS: u32 = 150;
 
 /// How long a store must have been away before zones whose policy says so open without it, unless another time is set. A
 /// failover takes some seconds: the time until a primary counts as dead, an election, and the next beat.
@@ -54,7 +50,7 @@ const LOOK_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long after its start a server takes a zone that it does not know for lost if a token proves that there was one. The
 /// other servers write it back within a second, or when they run again.
-const TOLD_WITHIN: Duration = Duration::from_secs(60);
+const LOST_ZONE_GRACE: Duration = Duration::from_secs(60);
 
 type Rooms = HashMap<ZoneId, Arc<Room>>;
 
@@ -76,7 +72,7 @@ pub struct Gate<S> {
     seals: ArcSwap<Keys>,
     rooms: ArcSwap<Rooms>,
     /// When this server started.
-    born: Instant,
+    started_at: Instant,
     /// The routes that operators set, as a text that the gate does not read; none where there never were any.
     routes: watch::Sender<Option<Arc<str>>>,
     /// The zones that were served and removed.
@@ -95,7 +91,7 @@ impl<S: Store> Gate<S> {
             shared,
             seals: ArcSwap::from_pointee(Keys::new(seals)),
             rooms: ArcSwap::default(),
-            born: Instant::now(),
+            started_at: Instant::now(),
             routes: watch::Sender::default(),
             removed: std::sync::Mutex::default(),
             changing: Mutex::default(),
@@ -105,7 +101,7 @@ impl<S: Store> Gate<S> {
 
     /// The same gate, with another pace.
     #[must_use]
-    pub fn paced(mut self, pace: Pace) -> Self {
+    pub fn with_pace(mut self, pace: Pace) -> Self {
         self.shared.pace = Arc::new(pace);
         self
     }
@@ -151,75 +147,44 @@ impl<S: Store> Gate<S> {
         self.seals.store(Arc::new(Keys::new(seals)));
     }
 
-    /// Takes a ticket in a zone's line, or resumes the token's ticket.
+    /// The holder of a token, who polls or leaves.
+    ///
+    /// # Errors
+    /// [`Refusal::BadToken`], or the zone is not served; see [`Refusal`].
+    pub async fn holder(&self, zone: &str, token: &[u8]) -> Result<Holder, Refusal> {
+        Holder::of_token(self.room(zone, Some(token)).await?, token)
+    }
+
+    /// Somebody without a ticket, who joins.
+    ///
+    /// # Errors
+    /// The zone is not served; see [`Refusal`].
+    pub async fn newcomer(&self, zone: &str) -> Result<Newcomer, Refusal> {
+        Ok(Newcomer::of(self.room(zone, None).await?))
+    }
+
+    /// Asks whether the token's holder may enter now. No limit of a client is asked.
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub async fn wait(&self, zone: &str, token: Option<&[u8]>) -> Result<Reply, Refusal> {
-        if let Some(token) = token {
-            return self.entry(zone, token).await;
-        }
-        let room = self.room(zone, None).await?;
-        self.join(&room).await.inspect_err(|refusal| self.refused(room.id, *refusal))
+    pub async fn poll(&self, zone: &str, token: &[u8]) -> Result<Reply, Refusal> {
+        self.holder(zone, token).await?.poll().await
     }
 
-    async fn join(&self, room: &Room) -> Result<Reply, Refusal> {
-        self.shared.pace.note_join();
-        if room.policy().mode == Mode::Closed {
-            return Err(Refusal::Closed { retry_after_s: 60 });
-        }
-        if let Some(reply) = room.admit_without_store(None) {
-            return Ok(reply);
-        }
-        let joining = room.begin_join()?;
-        let joined = room.join().await?;
-        room.note_joined(&joined);
-        drop(joining);
-        let ticket = Ticket {
-            epoch: joined.epoch,
-            seq: joined.seq,
-            issued_ms: joined.at_ms,
-            first_told: None,
-            told_s: None,
-        };
-        room.reply(ticket, joined.verdict, joined.at_ms)
-    }
-
-    /// Asks whether the token's holder may enter now.
+    /// Takes a ticket in a zone's line. No limit of a client is asked.
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub async fn entry(&self, zone: &str, token: &[u8]) -> Result<Reply, Refusal> {
-        let room = self.room(zone, Some(token)).await?;
-        self.ask(&room, token).await.inspect_err(|refusal| self.refused(room.id, *refusal))
+    pub async fn join(&self, zone: &str) -> Result<Reply, Refusal> {
+        self.newcomer(zone).await?.join().await
     }
 
-    /// Like [`Gate::entry`], for a stream: also returns the ticket that the reply's token holds.
+    /// The poll of a ticket that a stream keeps. Also returns the ticket that the reply's token holds.
     ///
     /// # Errors
     /// See [`Refusal`].
-    pub async fn follow(&self, zone: &str, token: &[u8]) -> Result<(Reply, Ticket), Refusal> {
-        let room = self.room(zone, Some(token)).await?;
-        let ticket = room.open_token(token).map_err(Refusal::from);
-        let ticket = ticket.inspect_err(|refusal| self.refused(room.id, *refusal))?;
-        self.claim_of(&room, ticket).await
-    }
-
-    /// Like [`Gate::follow`], with a ticket instead of a token.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    pub async fn claim(&self, zone: &str, ticket: Ticket) -> Result<(Reply, Ticket), Refusal> {
-        let room = self.room(zone, None).await?;
-        self.claim_of(&room, ticket).await
-    }
-
-    async fn claim_of(&self, room: &Room, ticket: Ticket) -> Result<(Reply, Ticket), Refusal> {
-        let reply = self.decide(room, ticket).await.inspect_err(|refusal| self.refused(room.id, *refusal))?;
-        let (Reply::Waiting { token, .. } | Reply::Entered { token, .. }) = &reply;
-        // If the reply's key was withdrawn during the call, the ticket still counts, without the wait told last.
-        let newer = room.open_token(token).unwrap_or(ticket);
-        Ok((reply, newer))
+    pub async fn poll_for_stream(&self, zone: &str, ticket: Ticket) -> Result<(Reply, Ticket), Refusal> {
+        Holder::of_ticket(self.room(zone, None).await?, ticket).poll_for_stream().await
     }
 
     /// The visit that `sealed` holds, and its state at `unix_s`, in seconds since 1970. `None` if the zone is not served or did not
@@ -279,21 +244,6 @@ impl<S: Store> Gate<S> {
         }
     }
 
-    /// Like [`Gate::leave`], for the holder of this token. `address` is a digest of the client's address; 0 where any may.
-    ///
-    /// # Errors
-    /// See [`Refusal`].
-    pub async fn leave_with(&self, zone: &str, token: &[u8], address: u64) -> Result<Departure, Refusal> {
-        let room = self.room(zone, Some(token)).await?;
-        let left = match room.open_token(token) {
-            Ok(Ticket { epoch, seq, .. }) => {
-                room.leave(Leaver { claim: Claim { epoch, seq }, proof: Proof::Token, address }).await
-            }
-            Err(fault) => Err(fault.into()),
-        };
-        left.inspect_err(|refusal| self.refused(room.id, *refusal))
-    }
-
     /// A zone at this instant for streams, if it is served.
     #[must_use]
     pub fn follower_view(&self, zone: &str) -> Option<FollowerView> {
@@ -306,64 +256,10 @@ impl<S: Store> Gate<S> {
         self.rooms.load().get(zone).map(|room| OperatorView::of(room))
     }
 
-    async fn ask(&self, room: &Room, token: &[u8]) -> Result<Reply, Refusal> {
-        self.decide(room, room.open_token(token)?).await
-    }
-
-    async fn decide(&self, room: &Room, ticket: Ticket) -> Result<Reply, Refusal> {
-        if let Some(reply) = room.look_without_store(&ticket) {
-            return reply;
-        }
-        if let Some(reply) = room.admit_without_store(Some(ticket)).or_else(|| room.look(ticket)) {
-            return Ok(reply);
-        }
-        if room.is_known_gone(&ticket) {
-            return Err(Refusal::Gone);
-        }
-        let era = room.era();
-        let mut claimed = room.claim(ticket).await;
-        // The call waits for an appointment this near, so the slot is used when it becomes free, and not one network
-        // round trip later.
-        if let Ok((Verdict::Waiting(position), _)) = &claimed
-            && let Some(slot_in_ms @ 0..=HOLD_MS) = position.slot_in_ms
-        {
-            tokio::time::sleep(Duration::from_millis(slot_in_ms.into())).await;
-            claimed = room.claim(ticket).await;
-        }
-        match claimed {
-            Ok((verdict, at_ms)) => {
-                if verdict == Verdict::Gone {
-                    room.note_gone(&ticket, era);
-                }
-                room.reply(ticket, verdict, at_ms)
-            }
-            // Without the store's answer, holders at the front keep their tickets and hear what was last known.
-            Err(refusal) => room.look_stale(ticket).ok_or(refusal),
-        }
-    }
-
-    /// The limits of a zone's clients, if it is served.
+    /// Whether a zone issued the token. This takes about a microsecond, and asks no store.
     #[must_use]
-    pub fn limits(&self, zone: &str) -> Option<Arc<ZoneLimits>> {
-        self.rooms.load().get(zone).map(|room| room.limits())
-    }
-
-    /// Whether a zone gave out the token. This takes about a microsecond and calls nobody. Only such tokens are charged to a
-    /// client's limit. Other tokens cost the server no more than this and a refusal, and the connections of a client are
-    /// capped.
-    #[must_use]
-    pub fn gave_out(&self, zone: &str, token: &[u8]) -> bool {
+    pub fn issued(&self, zone: &str, token: &[u8]) -> bool {
         self.rooms.load().get(zone).is_some_and(|room| room.open_token(token).is_ok())
-    }
-
-    /// Notes that a call is refused because its client calls too often. If the call has a token, its holder keeps the
-    /// place; a holder at the front loses the slot without a claim. This asks no store, now or later.
-    pub fn limited(&self, zone: &str, call: LimitedCall, retry_after_s: u32, token: Option<&[u8]>) {
-        let Some(room) = self.rooms.load().get(zone).cloned() else { return };
-        self.shared.bus.publish(Limited { zone: room.id, call, count: 1, retry_after_s });
-        if let Some(Ok(ticket)) = token.map(|token| room.open_token(token)) {
-            room.note(&ticket);
-        }
     }
 
     /// What `read` says of each zone served, in the order of their names.
@@ -498,13 +394,13 @@ impl<S: Store> Gate<S> {
         }
         // Another server may have defined it a moment ago. This server will serve it too. Or the store lost it, and this
         // server is too new to know: then the token proves that there was such a zone, and other servers will say so.
-        let is_lost =
-            token.is_some_and(|token| self.born.elapsed() < TOLD_WITHIN && self.proves(zone, token));
+        let is_lost = token
+            .is_some_and(|token| self.started_at.elapsed() < LOST_ZONE_GRACE && self.proves(zone, token));
         let refusal = match is_lost || self.may_keep(zone).await {
             true => Refusal::StoreAway { retry_after_s: 3 },
             false => Refusal::UnknownZone,
         };
-        self.refused(events::Zone::NONE, refusal);
+        self.shared.bus.publish(Refused { zone: events::Zone::NONE, why: refusal.into(), count: 1 });
         Err(refusal)
     }
 
@@ -516,9 +412,5 @@ impl<S: Store> Gate<S> {
 
     fn removed(&self) -> std::sync::MutexGuard<'_, HashSet<ZoneId>> {
         self.removed.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    fn refused(&self, zone: events::Zone, refusal: Refusal) {
-        self.shared.bus.publish(Refused { zone, why: refusal.into(), count: 1 });
     }
 }

@@ -6,7 +6,8 @@
 //! |---|---|
 //! | `reply` | What a holder hears: waiting, entered, or why not. |
 //! | [`pace`] | When people behind the front should ask again, so that this server is not overloaded. |
-//! | `gate` | All served zones, and the calls `wait`, `entry`, `follow` and `claim`. |
+//! | `gate` | All served zones, and where a call of a client begins. |
+//! | `caller` | The calls of one client about one zone: poll, join, leave, and the client's limit. |
 //! | `room` | One served zone: its view, polls, told waits, lane to the store, and fail-open. |
 //! | [`limits`] | How often one client address may call. |
 //! | [`cells`] | Several Redis deployments, and which zone is in which. |
@@ -15,13 +16,14 @@
 //! | [`definitions`] | Policies and notices as operators see them, and the code that changes them. |
 //!
 //! Modules import only modules above them in this order: `reply`, `limits`, `cells`, `any_store`, `refresh`, `pace`, `trouble`,
-//! `room`, `gate`, `definitions`, `watcher`. The crate knows no HTTP, no configuration file, no command line and no metrics
+//! `room`, `caller`, `gate`, `definitions`, `watcher`. The crate knows no HTTP, no configuration file, no command line and no metrics
 //! registry: it takes plain values, and reports on the event bus.
 
 // The futures of a call through the gate, a cell and a client are nested deeper than the compiler's default limit.
 #![recursion_limit = "256"]
 
 mod any_store;
+mod caller;
 mod caught;
 pub mod cells;
 pub mod definitions;
@@ -35,6 +37,7 @@ mod trouble;
 mod watcher;
 
 pub use any_store::AnyStore;
+pub use caller::{Holder, Newcomer};
 pub use gate::{Gate, Listing};
 pub use refresh::Refresh;
 pub use reply::{Eta, PassClaims, Reason, Refusal, Reply, Token};

@@ -38,7 +38,7 @@ pub const PUBLIC_WAITS: u32 = 3_000;
 
 /// The limits of a zone's clients.
 #[derive(Debug)]
-pub struct ZoneLimits {
+pub(crate) struct ZoneLimits {
     /// As the policy has them; 0 for none.
     rates: (u32, u32),
     waits: Option<Limit>,
@@ -47,8 +47,7 @@ pub struct ZoneLimits {
 
 impl ZoneLimits {
     /// The limits of a policy. `before` is reused where its rates are the same.
-    #[must_use]
-    pub fn new(zone: &ZoneId, policy: &Policy, before: Option<&Arc<Self>>) -> Arc<Self> {
+    pub(crate) fn new(zone: &ZoneId, policy: &Policy, before: Option<&Arc<Self>>) -> Arc<Self> {
         let rates = (policy.waits_per_minute_per_client, policy.entries_per_minute_per_client);
         if let Some(before) = before.filter(|before| before.rates == rates) {
             return Arc::clone(before);
@@ -66,8 +65,7 @@ impl ZoneLimits {
     }
 
     /// Whether calls of this kind are limited at all.
-    #[must_use]
-    pub fn limits(&self, call: LimitedCall) -> bool {
+    pub(crate) fn limits(&self, call: LimitedCall) -> bool {
         self.of(call).is_some()
     }
 
@@ -97,6 +95,24 @@ pub struct Asked {
     pub name: &'static str,
     /// The decision.
     pub decision: Decision,
+}
+
+impl Asked {
+    /// When to try again, in seconds, if the call is refused. A limiter that could not decide refuses nobody.
+    #[must_use]
+    pub fn retry_after_s(&self) -> Option<u32> {
+        if self.is_unknown() || self.decision.is_allowed() {
+            return None;
+        }
+        let seconds = self.decision.retry_after_s().unwrap_or(1);
+        Some(u32::try_from(seconds).unwrap_or(u32::MAX))
+    }
+
+    /// Whether the limiter could not decide.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        matches!(self.decision, Decision::Unknown { .. })
+    }
 }
 
 type Connecting = Pin<Box<dyn Future<Output = Option<Limiter>> + Send>>;
@@ -179,7 +195,7 @@ impl Limits {
     }
 
     /// Asks whether `client` may make a call now. None where the call is not limited.
-    pub async fn ask(
+    pub(crate) async fn ask(
         &self,
         zone: &str,
         limits: &ZoneLimits,

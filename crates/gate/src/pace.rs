@@ -46,7 +46,7 @@ pub struct Pacing {
 
 /// Paces the polls of one server.
 pub struct Pace {
-    born: Instant,
+    started_at: Instant,
     calendar: Calendar,
     answered: AtomicU64,
     joins: AtomicU64,
@@ -77,7 +77,7 @@ impl Pace {
     #[must_use]
     pub fn new(processors: f64) -> Self {
         Self {
-            born: Instant::now(),
+            started_at: Instant::now(),
             calendar: Calendar::new(),
             answered: AtomicU64::new(0),
             joins: AtomicU64::new(0),
@@ -178,7 +178,7 @@ impl Pace {
     }
 
     fn ms_at(&self, now: Instant) -> u64 {
-        u64::try_from((now - self.born).as_millis()).unwrap_or(0)
+        u64::try_from((now - self.started_at).as_millis()).unwrap_or(0)
     }
 }
 

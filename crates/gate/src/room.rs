@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `current_view` | the view in use, and its replacement by a newer one |
 //! | `polls` | one bit per ticket: its holder polled since the last report |
-//! | `answer` | replies from the view and from the store's verdicts |
+//! | `answer` | replies to polls and joins, from the view and from the store's verdicts |
 //! | `wait_status` | the wait that a holder is told |
 //! | `causes` | why waits became longer |
 //! | `lane` | the task that sends calls to the store, one batch at a time |
@@ -17,9 +17,10 @@
 //! | `published` | which entries were published already |
 //! | `report` | events on the bus |
 //! | `visitors` | who is active inside, and who left |
-//! | `told` | the polling periods that were told, and what the store hears of them |
+//! | `announced_periods` | the polling periods that were told, and what the store hears of them |
 //! | `follower_view`, `operator_view` | the zone at one instant, for streams and for operators |
 
+mod announced_periods;
 mod answer;
 mod availability;
 mod calls;
@@ -36,7 +37,6 @@ mod orders;
 mod polls;
 mod published;
 mod report;
-mod told;
 mod visitors;
 mod wait_status;
 
@@ -49,7 +49,7 @@ use admission::{
     BadSeal, Definition, Notice, Policy, Sealer, Seals, Ticket, VISIT_LEN, Visit, VisitSealer, ZoneId,
 };
 use arc_swap::ArcSwap;
-use events::{Bus, NoticeChanged, StoreCall};
+use events::{Bus, LimitedCall, NoticeChanged, StoreCall};
 use store::{Store, StoreError};
 use tokio::{
     sync::{Mutex as AsyncMutex, mpsc},
@@ -58,6 +58,7 @@ use tokio::{
 use wait::View;
 
 use crate::{limits::ZoneLimits, pace::Pace, reply::Token, trouble::Trouble};
+use announced_periods::AnnouncedPeriods;
 use calls::Call;
 use causes::Causes;
 use current_view::CurrentView;
@@ -70,7 +71,6 @@ pub use operator_view::{OperatorView, Standing};
 use orders::Orders;
 use polls::PollMap;
 use published::PublishedEntries;
-use told::ToldHere;
 use visitors::Visitors;
 pub use wait_status::WaitStatus;
 
@@ -78,8 +78,8 @@ pub use wait_status::WaitStatus;
 /// more than a client waits for.
 const MAX_WAITING: usize = 16_384;
 
-/// How many numbers may have been given out since the view in use was made.
-const LATELY_JOINED: u64 = 1 << 20;
+/// How many tickets may have been issued since the view in use was made.
+const MAX_TICKETS_BEYOND_VIEW: u64 = 1 << 20;
 
 /// Who decides which zones exist, and with what policies.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -138,8 +138,8 @@ pub(crate) struct Room {
     keeper: Keeper,
     /// The store knows the zone, as far as this server knows.
     open: AtomicBool,
-    born: Instant,
-    /// Since when the store has failed, in milliseconds after `born`, plus 1; 0 while it answers.
+    started_at: Instant,
+    /// Since when the store has failed, in milliseconds after `started_at`, plus 1; 0 while it answers.
     away_since: AtomicU64,
     /// Why; `None` while it answers.
     trouble: Mutex<Option<Trouble>>,
@@ -151,7 +151,7 @@ pub(crate) struct Room {
     open_after_ms: u64,
     /// When holders should ask again.
     pace: Arc<Pace>,
-    told: ToldHere,
+    announced: AnnouncedPeriods,
     visitors: Visitors,
     calls: mpsc::Sender<Call>,
     orders: Arc<Orders>,
@@ -189,7 +189,7 @@ impl Room {
     }
 
     /// A room for a zone that the store keeps. The store is still to be asked about it.
-    pub(crate) fn follow<S: Store>(
+    pub(crate) fn unopened<S: Store>(
         shared: &Shared<S>,
         zone: ZoneId,
         definition: &Definition,
@@ -234,20 +234,26 @@ impl Room {
             defined: ArcSwap::from_pointee(Defined::by(definition)),
             keeper,
             open: AtomicBool::new(open),
-            born: now,
+            started_at: now,
             away_since: AtomicU64::new(0),
             trouble: Mutex::default(),
             failed_at: AtomicU64::new(0),
             unreported: AtomicBool::new(false),
             open_after_ms: shared.open_after_ms,
             pace: Arc::clone(&shared.pace),
-            told: ToldHere::default(),
+            announced: AnnouncedPeriods::default(),
             visitors: Visitors::default(),
             calls,
             orders: Arc::clone(&orders),
         });
         tokio::spawn(lane::run(Arc::clone(&shared.store), Arc::downgrade(&room), called, orders, open));
         room
+    }
+
+    /// The limits of the zone's clients, if the policy in force limits calls of this kind.
+    pub(crate) fn limits_of(&self, call: LimitedCall) -> Option<Arc<ZoneLimits>> {
+        let current = self.current.load();
+        current.limits.limits(call).then(|| Arc::clone(&current.limits))
     }
 
     /// The ticket of a token of this zone.

@@ -101,7 +101,7 @@ impl<S: Store> Gate<S> {
                 || {
                     changed = true;
                     let sealers = RoomSealers::of(&self.seals.load().keys, &zone);
-                    let room = Room::follow(&self.shared, zone.clone(), &definition, sealers);
+                    let room = Room::unopened(&self.shared, zone.clone(), &definition, sealers);
                     if listing == Listing::Unknown {
                         room.set_away();
                     }

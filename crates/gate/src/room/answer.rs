@@ -1,18 +1,81 @@
-//! Replies from the view, and from the store's verdicts.
+//! Replies to polls and joins: from the view, and from the store's verdicts.
+//!
+//! A poll is answered by the first of these that can: a ticket that entered without the store, fail-open, the view, the memory of gone
+//! tickets, the store. Invariant: up to the view, nothing takes a lock, allocates or waits.
 
-use std::sync::atomic::Ordering;
+use std::{sync::atomic::Ordering, time::Duration};
 
-use admission::{Entry, Position, Ticket, Verdict};
-use tokio::time::Instant;
+use admission::{Entry, Mode, Position, Ticket, Verdict};
+use tokio::time::{Instant, sleep};
 use wait::Lookup;
 
 use super::{Room, WaitStatus, causes::NO_EPOCH, current_view::CurrentView};
 use crate::reply::{PassClaims, Refusal, Reply};
 
+/// A poll whose slot becomes free within this time is held until then, in milliseconds. This is how early apps and
+/// networks usually are. A longer time would use hardly more slots, and would show in the latencies.
+const HOLD_MS: u32 = 150;
+
 impl Room {
-    /// The answer to a poll, where the view has it. Nearly every call ends here: no lock, no allocation. The clock
+    /// Whether the ticket's holder may enter now.
+    pub(crate) async fn poll(&self, ticket: Ticket) -> Result<Reply, Refusal> {
+        if let Some(reply) = self.reply_to_fail_open_ticket(&ticket) {
+            return reply;
+        }
+        if let Some(reply) = self.admit_without_store(Some(ticket)).or_else(|| self.poll_from_view(ticket)) {
+            return Ok(reply);
+        }
+        if self.is_known_gone(&ticket) {
+            return Err(Refusal::Gone);
+        }
+        let generation = self.gone_generation();
+        let mut decided = self.ask_to_enter(ticket).await;
+        // The call waits for an appointment this near, so the slot is used when it becomes free, and not one network
+        // round trip later.
+        if let Ok((Verdict::Waiting(position), _)) = &decided
+            && let Some(slot_in_ms @ 0..=HOLD_MS) = position.slot_in_ms
+        {
+            sleep(Duration::from_millis(slot_in_ms.into())).await;
+            decided = self.ask_to_enter(ticket).await;
+        }
+        match decided {
+            Ok((verdict, at_ms)) => {
+                if verdict == Verdict::Gone {
+                    self.note_gone(&ticket, generation);
+                }
+                self.reply(ticket, verdict, at_ms)
+            }
+            // Without the store's answer, holders at the front keep their tickets and hear what was last known.
+            Err(refusal) => self.last_known_reply(ticket).ok_or(refusal),
+        }
+    }
+
+    /// Takes a ticket for a newcomer.
+    pub(crate) async fn join(&self) -> Result<Reply, Refusal> {
+        self.pace.note_join();
+        if self.policy().mode == Mode::Closed {
+            return Err(Refusal::Closed { retry_after_s: 60 });
+        }
+        if let Some(reply) = self.admit_without_store(None) {
+            return Ok(reply);
+        }
+        let joining = self.begin_join()?;
+        let joined = self.ask_to_join().await?;
+        self.note_joined(&joined);
+        drop(joining);
+        let ticket = Ticket {
+            epoch: joined.epoch,
+            seq: joined.seq,
+            issued_ms: joined.at_ms,
+            first_told: None,
+            told_s: None,
+        };
+        self.reply(ticket, joined.verdict, joined.at_ms)
+    }
+
+    /// The reply to a poll, where the view has it. Nearly every poll ends here: no lock, no allocation. The clock
     /// is read once.
-    pub(crate) fn look(&self, ticket: Ticket) -> Option<Reply> {
+    fn poll_from_view(&self, ticket: Ticket) -> Option<Reply> {
         let (current, now) = (self.current.load(), Instant::now());
         let now_ms = current.ms_at(now);
         match current.view.lookup(ticket.epoch, ticket.seq, now_ms) {
@@ -33,9 +96,9 @@ impl Room {
         self.current.load().note(ticket.seq);
     }
 
-    /// The last known position of a ticket that only the store could decide about. A ticket of an earlier epoch is taken
+    /// The reply for a ticket that only the store could decide about, from its last known position. A ticket of an earlier epoch is taken
     /// for one of this epoch, as in [`Self::note`], and for one that waits: after a loss only the store can know better.
-    pub(crate) fn look_stale(&self, ticket: Ticket) -> Option<Reply> {
+    fn last_known_reply(&self, ticket: Ticket) -> Option<Reply> {
         let (current, now) = (self.current.load(), Instant::now());
         let now_ms = current.ms_at(now);
         let view = &current.view;
@@ -52,7 +115,7 @@ impl Room {
     }
 
     /// The answer to a call that the store decided at `at_ms`.
-    pub(crate) fn reply(&self, ticket: Ticket, verdict: Verdict, at_ms: u64) -> Result<Reply, Refusal> {
+    fn reply(&self, ticket: Ticket, verdict: Verdict, at_ms: u64) -> Result<Reply, Refusal> {
         match verdict {
             Verdict::Waiting(position) => {
                 let current = self.current.load();

@@ -80,7 +80,7 @@ impl Room {
 
     /// Counts the store as away, if it is not already.
     pub(crate) fn set_away(&self) {
-        let now = 1 + self.since_born_ms();
+        let now = 1 + self.since_start_ms();
         if self.away_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             // It may come back with an older state.
             self.gone.forget();
@@ -98,7 +98,7 @@ impl Room {
     pub(super) fn away_ms(&self) -> u64 {
         match self.away_since.load(Ordering::Relaxed) {
             0 => 0,
-            since => (1 + self.since_born_ms()).saturating_sub(since),
+            since => (1 + self.since_start_ms()).saturating_sub(since),
         }
     }
 
@@ -111,12 +111,12 @@ impl Room {
         }
     }
 
-    pub(super) fn since_born_ms(&self) -> u64 {
+    pub(super) fn since_start_ms(&self) -> u64 {
         self.ms_at(Instant::now())
     }
 
     fn ms_at(&self, at: Instant) -> u64 {
-        u64::try_from(at.saturating_duration_since(self.born).as_millis()).unwrap_or(u64::MAX - 1)
+        u64::try_from(at.saturating_duration_since(self.started_at).as_millis()).unwrap_or(u64::MAX - 1)
     }
 
     /// Whether the store knows the zone, as far as this server knows.

@@ -23,17 +23,17 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) type Answer<T> = oneshot::Sender<Result<T, StoreError>>;
 
 /// What the store decided about one join.
-pub(crate) struct JoinedOne {
-    pub(crate) epoch: u32,
-    pub(crate) seq: u64,
-    pub(crate) at_ms: u64,
-    pub(crate) verdict: Verdict,
+pub(super) struct JoinOutcome {
+    pub(super) epoch: u32,
+    pub(super) seq: u64,
+    pub(super) at_ms: u64,
+    pub(super) verdict: Verdict,
 }
 
 /// A holder's call that waits for the store.
 pub(super) enum Call {
     /// Take a ticket.
-    Join(Answer<JoinedOne>),
+    Join(Answer<JoinOutcome>),
     /// Decide about a ticket.
     Claim(Claim, Answer<(Verdict, u64)>),
     /// Let a holder leave.
@@ -54,7 +54,7 @@ impl Room {
     /// Makes the lane fetch a view. If that has another policy than this one, which the store keeps, the lane opens the
     /// zone with this one.
     pub(crate) fn order_policy(&self, policy: Policy) {
-        self.orders.give(|pending| pending.follow = Some(policy));
+        self.orders.give(|pending| pending.verify_policy = Some(policy));
     }
 
     /// Lets the lane report everything, say that this server stops, and end. The receiver hears whether
@@ -68,7 +68,7 @@ impl Room {
     /// Waits until the lane has done what was ordered so far, or has failed to.
     pub(crate) async fn settled(&self) {
         let (done, settled) = oneshot::channel();
-        self.orders.settle(done);
+        self.orders.notify_when_done(done);
         // An error means that the lane has ended.
         let _ = settled.await;
     }
@@ -78,13 +78,13 @@ impl Room {
         self.unreported.swap(false, Ordering::Relaxed)
     }
 
-    pub(crate) async fn join(&self) -> Result<JoinedOne, Refusal> {
+    pub(super) async fn ask_to_join(&self) -> Result<JoinOutcome, Refusal> {
         let (answer, answered) = oneshot::channel();
         self.call(Call::Join(answer))?;
         within(JOIN_TIMEOUT, answered).await
     }
 
-    pub(crate) async fn claim(&self, ticket: Ticket) -> Result<(Verdict, u64), Refusal> {
+    pub(super) async fn ask_to_enter(&self, ticket: Ticket) -> Result<(Verdict, u64), Refusal> {
         let (answer, answered) = oneshot::channel();
         self.call(Call::Claim(Claim { epoch: ticket.epoch, seq: ticket.seq }, answer))?;
         within(CLAIM_TIMEOUT, answered).await

@@ -104,11 +104,6 @@ impl Room {
         self.current.load().view.policy
     }
 
-    /// The client limits of the policy in force.
-    pub(crate) fn limits(&self) -> Arc<ZoneLimits> {
-        Arc::clone(&self.current.load().limits)
-    }
-
     /// The totals of the view in use.
     pub(crate) fn totals(&self) -> ZoneTotals {
         let current = self.current.load();

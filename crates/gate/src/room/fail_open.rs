@@ -18,7 +18,7 @@ const EPOCH: u32 = 0;
 
 impl Room {
     /// Admits the ticket's holder, or a newcomer, without the store, if the policy says so now.
-    pub(crate) fn admit_without_store(&self, ticket: Option<Ticket>) -> Option<Reply> {
+    pub(super) fn admit_without_store(&self, ticket: Option<Ticket>) -> Option<Reply> {
         if !self.fails_open() {
             return None;
         }
@@ -55,7 +55,7 @@ impl Room {
     }
 
     /// The answer for a ticket that entered without the store; none for an ordinary ticket.
-    pub(crate) fn look_without_store(&self, ticket: &Ticket) -> Option<Result<Reply, Refusal>> {
+    pub(super) fn reply_to_fail_open_ticket(&self, ticket: &Ticket) -> Option<Result<Reply, Refusal>> {
         if ticket.epoch != EPOCH {
             return None;
         }

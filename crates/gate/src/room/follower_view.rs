@@ -1,7 +1,7 @@
 //! A zone at one instant, for streams that tell many holders at once.
 //!
 //! The view is looked up once for all holders. What a holder is told depends on the view and the ticket only. Invariant:
-//! a look counts as a poll of the ticket's holder and answers what a poll would answer.
+//! this counts as a poll of the ticket's holder and answers what a poll would answer.
 
 use std::sync::Arc;
 
@@ -51,9 +51,9 @@ impl FollowerView {
     }
 
     /// What the holder of `ticket` is told, and the ticket that remembers it; none where the store has to be asked (see
-    /// [`Gate::claim`](crate::Gate::claim)). Counts as a poll. No allocation, no call.
+    /// [`Gate::poll_for_stream`](crate::Gate::poll_for_stream)). Counts as a poll. No allocation, no call.
     #[must_use]
-    pub fn look(&self, mut ticket: Ticket) -> Option<(WaitStatus, Ticket)> {
+    pub fn poll(&self, mut ticket: Ticket) -> Option<(WaitStatus, Ticket)> {
         if self.fails_open {
             return None;
         }

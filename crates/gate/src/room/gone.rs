@@ -29,9 +29,9 @@ const LIFE: Duration = Duration::from_secs(30);
 /// none: there the first token goes to the store, and wakes the lane.
 const FRESH: Duration = Duration::from_secs(2);
 
-/// The state of a zone in which an answer was asked for.
+/// A number that grows with each [`GoneTickets::forget`]. It tells whether the memory was cleared while the store was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Era(u64);
+pub(super) struct CacheGeneration(u64);
 
 /// Epoch and number of a ticket.
 type Key = (u32, u64);
@@ -45,7 +45,7 @@ pub(super) struct GoneTickets {
 
 #[derive(Default)]
 struct Memory {
-    era: u64,
+    generation: u64,
     tickets: HashSet<Key>,
     /// In the order of their ends.
     ends: VecDeque<(Instant, Key)>,
@@ -57,22 +57,22 @@ impl GoneTickets {
         self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn era(&self) -> Era {
-        Era(self.memory().era)
+    pub(super) fn generation(&self) -> CacheGeneration {
+        CacheGeneration(self.memory().generation)
     }
 
     /// Forgets all tickets, and does not take in answers that are under way.
     pub(super) fn forget(&self) {
         let mut memory = self.memory();
-        memory.era += 1;
+        memory.generation += 1;
         memory.tickets.clear();
         memory.ends.clear();
         self.len.store(0, Ordering::Relaxed);
     }
 
-    pub(super) fn remember(&self, ticket: Key, era: Era, now: Instant) {
+    pub(super) fn remember(&self, ticket: Key, generation: CacheGeneration, now: Instant) {
         let mut memory = self.memory();
-        if memory.era != era.0 {
+        if memory.generation != generation.0 {
             return;
         }
         memory.end_old(now);
@@ -110,19 +110,19 @@ impl Memory {
 
 impl Room {
     /// Whether the store recently answered that this ticket is gone, and nothing has happened since that could bring it back.
-    pub(crate) fn is_known_gone(&self, ticket: &Ticket) -> bool {
+    pub(super) fn is_known_gone(&self, ticket: &Ticket) -> bool {
         !self.is_away()
             && self.current.load().taken_at.elapsed() <= FRESH
             && self.gone.has((ticket.epoch, ticket.seq), Instant::now())
     }
 
-    /// The zone's state now, for [`Room::note_gone`].
-    pub(crate) fn era(&self) -> Era {
-        self.gone.era()
+    /// The generation of the memory now, for [`Room::note_gone`].
+    pub(super) fn gone_generation(&self) -> CacheGeneration {
+        self.gone.generation()
     }
 
-    /// Remembers that the store answered that a ticket is gone. It was asked in this era.
-    pub(crate) fn note_gone(&self, ticket: &Ticket, asked_in: Era) {
+    /// Remembers that the store answered that a ticket is gone. It was asked in this generation.
+    pub(super) fn note_gone(&self, ticket: &Ticket, asked_in: CacheGeneration) {
         let current = self.current.load();
         let view = &current.view;
         // A number that was not given out yet may be given out.
@@ -141,11 +141,11 @@ mod tests {
     #[test]
     fn the_memory_is_bounded_in_count_and_time() {
         let (gone, start) = (GoneTickets::default(), Instant::now());
-        let era = gone.era();
+        let generation = gone.generation();
         let most = u64::try_from(CAPACITY).expect("small");
         for seq in 0..most + 10 {
-            gone.remember((1, seq), era, start);
-            gone.remember((1, seq), era, start);
+            gone.remember((1, seq), generation, start);
+            gone.remember((1, seq), generation, start);
         }
         assert_eq!(gone.memory().tickets.len(), CAPACITY);
         assert_eq!(gone.memory().ends.len(), CAPACITY);
@@ -156,15 +156,15 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_of_an_earlier_era_is_not_remembered() {
+    fn an_answer_of_an_earlier_generation_is_not_remembered() {
         let (gone, now) = (GoneTickets::default(), Instant::now());
-        let before = gone.era();
+        let before = gone.generation();
         gone.remember((1, 1), before, now);
         gone.forget();
         assert!(!gone.has((1, 1), now));
         gone.remember((1, 1), before, now);
         assert!(!gone.has((1, 1), now), "the call began before");
-        gone.remember((1, 1), gone.era(), now);
+        gone.remember((1, 1), gone.generation(), now);
         assert!(gone.has((1, 1), now));
     }
 }

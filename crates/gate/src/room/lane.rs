@@ -19,7 +19,7 @@ use tokio::{
 
 use super::{
     Room,
-    calls::{Answer, Call, JoinedOne, away},
+    calls::{Answer, Call, JoinOutcome, away},
     orders::Orders,
 };
 use crate::caught::caught;
@@ -31,7 +31,7 @@ const BEAT: Duration = Duration::from_secs(1);
 /// What goes out with the next calls.
 #[derive(Default)]
 struct Batch {
-    joins: Vec<Answer<JoinedOne>>,
+    joins: Vec<Answer<JoinOutcome>>,
     claims: Vec<(Claim, Answer<(Verdict, u64)>)>,
     leavers: Vec<(Leaver, Answer<Departure>)>,
 }
@@ -130,13 +130,13 @@ async fn serve<S: Store>(
             && (room.take_unreported()
                 || orders.renew
                 || departed.iter().any(|(_, departure)| *departure == Departure::Place)
-                || orders.follow.is_some()
+                || orders.verify_policy.is_some()
                 || orders.retire.is_some()
                 || (!idle && beat_at <= Instant::now()))
         {
             beat(store, &room).await;
             // Another server that opened the zone during the change may have put the old policy there last.
-            if let Some(policy) = orders.follow
+            if let Some(policy) = orders.verify_policy
                 && !room.is_away()
                 && room.policy() != policy
             {
@@ -149,7 +149,7 @@ async fn serve<S: Store>(
         for (answer, departure) in departed {
             let _ = answer.send(Ok(departure));
         }
-        for done in orders.settle {
+        for done in orders.completion_waiters {
             // The caller may have gone.
             let _ = done.send(());
         }
@@ -201,7 +201,7 @@ async fn join<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
             }
             room.bus.publish(Joined { zone: room.id, epoch, first, count, entered, at_ms });
             for ((answer, seq), verdict) in batch.joins.drain(..).zip(first..).zip(joined.verdicts) {
-                let _ = answer.send(Ok(JoinedOne { epoch, seq, at_ms, verdict }));
+                let _ = answer.send(Ok(JoinOutcome { epoch, seq, at_ms, verdict }));
             }
         }
         // A full line concerns no claim.
@@ -299,7 +299,7 @@ async fn beat<S: Store>(store: &S, room: &Room) {
     let beaten = room.replace_view(beat).await;
     if beaten.is_err() {
         current.polls.give_back(again);
-        room.declare_again(told_ms);
+        room.restore_undeclared(told_ms);
     }
     if matches!(beaten, Err(StoreError::UnknownZone)) && room.is_open() {
         open(store, room, current.view.policy).await;

@@ -47,7 +47,7 @@ impl Room {
             let current = self.current.load();
             (current.view.next, current.view.epoch)
         };
-        let (left_in, refused_in) = (self.leavers.left.era(), self.leavers.refused.era());
+        let (left_in, refused_in) = (self.leavers.left.generation(), self.leavers.refused.generation());
         match self.ask_to_leave(leaver).await? {
             departure @ (Departure::Place | Departure::Visit) => {
                 self.leavers.left.remember(key, left_in, Instant::now());

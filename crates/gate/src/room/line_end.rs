@@ -13,7 +13,7 @@ use admission::{Mode, Verdict};
 use tokio::time::Instant;
 use wait::View;
 
-use super::{Room, calls::JoinedOne};
+use super::{Room, calls::JoinOutcome};
 use crate::reply::Refusal;
 
 /// The most numbers from the first kept segment to the end of the line. The embedded store takes twice as many, so that
@@ -54,7 +54,7 @@ impl LineEnd {
 }
 
 /// A join that is under way. It counts until this is dropped.
-pub(crate) struct Joining<'a>(&'a AtomicU32);
+pub(super) struct Joining<'a>(&'a AtomicU32);
 
 impl Drop for Joining<'_> {
     fn drop(&mut self) {
@@ -67,7 +67,7 @@ impl Room {
     ///
     /// # Errors
     /// [`Refusal::Full`].
-    pub(crate) fn begin_join(&self) -> Result<Joining<'_>, Refusal> {
+    pub(super) fn begin_join(&self) -> Result<Joining<'_>, Refusal> {
         let joining = u64::from(self.joining.fetch_add(1, Ordering::Relaxed)) + 1;
         let counted = Joining(&self.joining);
         let current = self.current.load();
@@ -76,7 +76,7 @@ impl Room {
     }
 
     /// Notes what the store answered to a join.
-    pub(crate) fn note_joined(&self, joined: &JoinedOne) {
+    pub(super) fn note_joined(&self, joined: &JoinOutcome) {
         let current = self.current.load();
         // The numbers of another line say nothing about this one.
         if joined.epoch == current.view.epoch {

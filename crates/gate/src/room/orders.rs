@@ -19,9 +19,9 @@ pub(super) struct Pending {
     /// Fetch a view now.
     pub(super) renew: bool,
     /// Fetch a view now. If it has another policy than this one, which the store keeps, open the zone with this one.
-    pub(super) follow: Option<Policy>,
-    /// Report when the orders given before are done. There is one for each change of the zone that is being made.
-    pub(super) settle: Vec<oneshot::Sender<()>>,
+    pub(super) verify_policy: Option<Policy>,
+    /// Are told when the orders given before are done. There is one for each change of the zone that is being made.
+    pub(super) completion_waiters: Vec<oneshot::Sender<()>>,
     /// Report everything, say that this server stops, report that it is done, and end.
     pub(super) retire: Option<oneshot::Sender<bool>>,
 }
@@ -41,11 +41,11 @@ impl Orders {
     }
 
     /// Reports to `done` when the orders given before are done.
-    pub(super) fn settle(&self, done: oneshot::Sender<()>) {
+    pub(super) fn notify_when_done(&self, done: oneshot::Sender<()>) {
         self.give(|pending| {
             // Callers that gave up are dropped here, so the list is as long as callers wait.
-            pending.settle.retain(|waiting| !waiting.is_closed());
-            pending.settle.push(done);
+            pending.completion_waiters.retain(|waiting| !waiting.is_closed());
+            pending.completion_waiters.push(done);
         });
     }
 

@@ -1,15 +1,16 @@
-//! What a room publishes about entries and store calls.
+//! What a room publishes about entries, refusals and store calls.
 //!
 //! Invariant: an entry is published as admitted once by each server, for as long as the entry can be reported again.
 
 use std::sync::PoisonError;
 
 use admission::{Entry, FirstTold, Ticket};
-use events::{Admitted, AdmittedEntry, Bus, Entered, StoreCall, StoreCalled};
+use events::{Admitted, AdmittedEntry, Bus, Entered, Limited, LimitedCall, Refused, StoreCall, StoreCalled};
 use store::StoreError;
 use tokio::time::Instant;
 
 use super::Room;
+use crate::reply::Refusal;
 
 impl Room {
     /// Publishes an entry of this very call, with the wait as its holder was told.
@@ -35,7 +36,7 @@ impl Room {
 
     /// Notes that a ticket's holder entered; returns whether that is new to this server.
     pub(super) fn is_new_entry(&self, epoch: u32, seq: u64) -> bool {
-        let now_ms = self.since_born_ms();
+        let now_ms = self.since_start_ms();
         self.published.lock().unwrap_or_else(PoisonError::into_inner).note(epoch, seq, now_ms)
     }
 
@@ -43,6 +44,16 @@ impl Room {
         let (zone, policy) = (self.id, self.policy());
         let entry = AdmittedEntry { seq, entered_unix_s: entry.unix_s, at_ms };
         self.bus.publish(Admitted { zone, epoch, entry, policy });
+    }
+
+    /// Publishes that a call is refused.
+    pub(crate) fn note_refused(&self, refusal: Refusal) {
+        self.bus.publish(Refused { zone: self.id, why: refusal.into(), count: 1 });
+    }
+
+    /// Publishes that a call is refused because its client calls too often.
+    pub(crate) fn note_rate_limited(&self, call: LimitedCall, retry_after_s: u32) {
+        self.bus.publish(Limited { zone: self.id, call, count: 1, retry_after_s });
     }
 
     /// Awaits a store call and publishes how it went.

@@ -15,7 +15,7 @@ use admission::{PAGE_TICKETS, PAGE_WORDS, PagePolls, Words};
 use arc_swap::ArcSwap;
 use store::Left;
 
-use super::{LATELY_JOINED, Room, polls::Page};
+use super::{MAX_TICKETS_BEYOND_VIEW, Room, polls::Page};
 
 /// A page that nobody was active in for so many reports is forgotten.
 const QUIET_REPORTS: u32 = 60;
@@ -120,7 +120,7 @@ impl Room {
         let current = self.current.load();
         let view = &current.view;
         if epoch == view.epoch {
-            return seq < view.next + LATELY_JOINED;
+            return seq < view.next + MAX_TICKETS_BEYOND_VIEW;
         }
         self.visitors.epochs.load().iter().any(|&(of, below)| of == epoch && seq < below)
     }

@@ -61,16 +61,16 @@ fn what_is_changed_is_in_force_here_at_once_and_everywhere_within_a_second() {
             let made = one.define(&new, Expected::Absent, Some(now.clone())).await.expect("made");
             assert_eq!(made, Change { before: None, after: Some(now.clone()) });
             assert_eq!(one.served(&new).as_ref(), Some(&now));
-            let newcomer = one.gate.wait(&new, None).await;
+            let newcomer = one.gate.join(&new).await;
             assert!(now.policy == closed() || newcomer.is_ok(), "round {round}: {newcomer:?}");
 
             one.define("B", Expected::Any, None).await.expect("deleted");
-            assert_eq!(one.gate.wait("B", None).await, Err(Refusal::UnknownZone), "round {round}");
+            assert_eq!(one.gate.join("B").await, Err(Refusal::UnknownZone), "round {round}");
             assert_eq!(one.editor.get("B"), None);
             pass(1.0).await;
             assert_eq!(two.served("A").as_ref(), Some(&now), "round {round}");
             assert_eq!(two.served(&new).as_ref(), Some(&now));
-            assert_eq!(two.gate.wait("B", None).await, Err(Refusal::UnknownZone), "round {round}");
+            assert_eq!(two.gate.join("B").await, Err(Refusal::UnknownZone), "round {round}");
             two.define("B", Expected::Absent, Some(hold().into())).await.expect("made again");
             pass(1.0).await;
             assert_eq!(one.served("B"), Some(hold().into()));
@@ -110,17 +110,17 @@ fn a_new_server_sends_nobody_away_who_shows_a_token() {
     in_virtual_time(async {
         let fake = Fake::new();
         let old = serve_one(&fake, &zones(&["A"], hold())).await;
-        let token = waits(&old.gate.wait("A", None).await.expect("served")).0;
+        let token = waits(&old.gate.join("A").await.expect("served")).0;
         old.define("A", Expected::Any, None).await.expect("deleted");
         pass(1.0).await;
-        assert_eq!(old.gate.entry("A", &token).await, Err(Refusal::UnknownZone), "it saw the zone go");
+        assert_eq!(old.gate.poll("A", &token).await, Err(Refusal::UnknownZone), "it saw the zone go");
         let new = serve_one(&fake, &[]).await;
-        assert_eq!(new.gate.entry("A", &token).await, Err(AWAY));
-        assert_eq!(new.gate.entry("A", b"forged").await, Err(Refusal::UnknownZone));
-        assert_eq!(new.gate.entry("B", &token).await, Err(Refusal::UnknownZone), "it is of another zone");
-        assert_eq!(new.gate.wait("A", None).await, Err(Refusal::UnknownZone));
+        assert_eq!(new.gate.poll("A", &token).await, Err(AWAY));
+        assert_eq!(new.gate.poll("A", b"forged").await, Err(Refusal::UnknownZone));
+        assert_eq!(new.gate.poll("B", &token).await, Err(Refusal::UnknownZone), "it is of another zone");
+        assert_eq!(new.gate.join("A").await, Err(Refusal::UnknownZone));
         pass(60.0).await;
-        assert_eq!(new.gate.entry("A", &token).await, Err(Refusal::UnknownZone));
+        assert_eq!(new.gate.poll("A", &token).await, Err(Refusal::UnknownZone));
     });
 }
 
@@ -131,25 +131,25 @@ fn what_is_deleted_stays_away_whoever_watches() {
         let file = zones(&["A", "B"], hold());
         let servers = [serve_one(&fake, &file).await, serve_one(&fake, &file).await];
         // One holder waits and keeps polling.
-        let token = waits(&servers[1].gate.wait("A", None).await.expect("served")).0;
+        let token = waits(&servers[1].gate.join("A").await.expect("served")).0;
         for name in ["A", "B"] {
             servers[0].define(name, Expected::Any, None).await.expect("deleted");
         }
         for _ in 0..200 {
-            let _ = servers[1].gate.entry("A", &token).await;
+            let _ = servers[1].gate.poll("A", &token).await;
             pass(0.1).await;
             assert_eq!(fake.lock().zones.len(), 0, "a file does not fill a store that was emptied");
         }
         for server in &servers {
             assert_eq!(server.editor.list(), []);
-            assert_eq!(server.gate.entry("A", &token).await, Err(Refusal::UnknownZone));
+            assert_eq!(server.gate.poll("A", &token).await, Err(Refusal::UnknownZone));
         }
         let late = serve_one(&fake, &file).await;
         pass(2.0).await;
         assert_eq!(late.editor.list(), [], "a server that starts later does not fill it either");
         // A zone that is created again has the same line.
         servers[0].define("A", Expected::Absent, Some(hold().into())).await.expect("made");
-        waits(&servers[0].gate.entry("A", &token).await.expect("the place is kept"));
+        waits(&servers[0].gate.poll("A", &token).await.expect("the place is kept"));
     });
 }
 
@@ -252,7 +252,7 @@ fn a_change_is_in_force_when_it_is_answered_though_the_lane_is_full() {
         let mut flood = async |count| {
             for _ in 0..count {
                 let gate = Arc::clone(&server.gate);
-                joining.spawn(async move { gate.wait("A", None).await });
+                joining.spawn(async move { gate.join("A").await });
             }
             pass(0.001).await;
             let refused = |answer| matches!(answer, Some(Ok(Err(Refusal::Busy { .. }))));

@@ -25,70 +25,70 @@ fn an_open_zone_lets_people_in_while_the_store_is_away() {
         let (gate, unseen) = (&server.gate, || server.bus.published(Kind::AdmittedWithoutStore));
         let mut holders = Vec::new();
         for name in ["OPEN", "SHUT", "HELD"] {
-            gate.wait(name, None).await.expect("the first one enters or waits");
-            holders.push(waits(&gate.wait(name, None).await.expect("served")).0);
+            gate.join(name).await.expect("the first one enters or waits");
+            holders.push(waits(&gate.join(name).await.expect("served")).0);
         }
         pass(2.0).await;
         let mine = seals().sealer(&zone("OPEN")).open(&holders[0]).expect("ours");
 
         // A single failed call does not open the zone.
         fake.set(Is::Down);
-        assert_eq!(gate.wait("OPEN", None).await, Err(AWAY));
-        assert!(waits(&gate.entry("OPEN", &holders[0]).await.expect("stale")).1);
+        assert_eq!(gate.join("OPEN").await, Err(AWAY));
+        assert!(waits(&gate.poll("OPEN", &holders[0]).await.expect("stale")).1);
         fake.set(Is::Up);
         pass(1.5).await;
-        assert!(!waits(&gate.entry("OPEN", &holders[0]).await.expect("fresh")).1);
+        assert!(!waits(&gate.poll("OPEN", &holders[0]).await.expect("fresh")).1);
         assert_eq!(unseen(), 0);
 
         // The time in which the server stood still shows nothing, even if a call was under way.
         fake.set(Is::Hanging);
         pass(4.0).await;
-        assert!(waits(&gate.entry("OPEN", &holders[0]).await.expect("stale")).1);
+        assert!(waits(&gate.poll("OPEN", &holders[0]).await.expect("stale")).1);
         tokio::time::advance(Duration::from_secs(20)).await;
-        assert!(waits(&gate.entry("OPEN", &holders[0]).await.expect("stale")).1);
+        assert!(waits(&gate.poll("OPEN", &holders[0]).await.expect("stale")).1);
         fake.set(Is::Up);
         pass(4.0).await;
-        assert!(!waits(&gate.entry("OPEN", &holders[0]).await.expect("fresh")).1);
+        assert!(!waits(&gate.poll("OPEN", &holders[0]).await.expect("fresh")).1);
         assert_eq!(unseen(), 0);
 
         // A failover does not open it either.
         fake.set(Is::Hanging);
         for _ in 0..12 {
             pass(1.0).await;
-            assert!(waits(&gate.entry("OPEN", &holders[0]).await.expect("stale")).1);
-            assert_eq!(gate.wait("OPEN", None).await, Err(AWAY));
+            assert!(waits(&gate.poll("OPEN", &holders[0]).await.expect("stale")).1);
+            assert_eq!(gate.join("OPEN").await, Err(AWAY));
         }
         assert_eq!(unseen(), 0);
 
         pass(8.0).await;
-        let newcomers = [gate.wait("OPEN", None).await, gate.wait("OPEN", None).await];
+        let newcomers = [gate.join("OPEN").await, gate.join("OPEN").await];
         let newcomers = newcomers.map(|reply| is_in(&reply.expect("open")));
         assert!(newcomers[0].1.0 == 0 && newcomers[1].1.0 == 0 && newcomers[0].1 != newcomers[1].1);
-        let (token, entry, _) = is_in(&gate.entry("OPEN", &holders[0]).await.expect("open"));
+        let (token, entry, _) = is_in(&gate.poll("OPEN", &holders[0]).await.expect("open"));
         assert_eq!(entry, (mine.epoch, mine.seq));
         assert_eq!(unseen(), 3);
-        let again = gate.wait("OPEN", Some(&newcomers[0].0)).await.map(|reply| is_in(&reply));
+        let again = gate.poll("OPEN", &newcomers[0].0).await.map(|reply| is_in(&reply));
         assert_eq!(again, Ok(newcomers[0]));
         assert_eq!(unseen(), 3, "a repeated reply is not another entry");
         assert_eq!(
-            gate.entry("OPEN", &holders[1]).await,
+            gate.poll("OPEN", &holders[1]).await,
             Err(Refusal::BadToken),
             "the token is of another zone"
         );
         for (name, holder) in [("SHUT", &holders[1]), ("HELD", &holders[2])] {
-            assert!(waits(&gate.entry(name, holder).await.expect("polls are answered")).1, "{name}");
-            assert_eq!(gate.wait(name, None).await, Err(AWAY), "{name}");
+            assert!(waits(&gate.poll(name, holder).await.expect("polls are answered")).1, "{name}");
+            assert_eq!(gate.join(name).await, Err(AWAY), "{name}");
         }
 
         fake.set(Is::Up);
         pass(5.0).await;
-        let again = gate.entry("OPEN", &newcomers[0].0).await.map(|reply| is_in(&reply));
+        let again = gate.poll("OPEN", &newcomers[0].0).await.map(|reply| is_in(&reply));
         assert_eq!(again, Ok(newcomers[0]), "the same pass, with the store back");
-        let mut later = gate.entry("OPEN", &token).await.expect("served");
+        let mut later = gate.poll("OPEN", &token).await.expect("served");
         waits(&later);
         while let Reply::Waiting { polling_period_ms, .. } = later {
             sleep(Duration::from_millis(polling_period_ms.into())).await;
-            later = gate.entry("OPEN", &token).await.expect("served");
+            later = gate.poll("OPEN", &token).await.expect("served");
         }
         assert_eq!(is_in(&later).1, entry, "both ways lead to the same entry");
         assert_eq!(unseen(), 3);
@@ -100,14 +100,14 @@ fn a_hanging_store_holds_a_bounded_number_for_a_bounded_time() {
     in_virtual_time(async {
         let fake = Fake::new();
         let server = serve_one(&fake, &zones(&["A"], hold())).await;
-        let holder = waits(&server.gate.wait("A", None).await.expect("served")).0;
+        let holder = waits(&server.gate.join("A").await.expect("served")).0;
         pass(1.5).await;
         fake.set(Is::Hanging);
         let started = Instant::now();
         let mut asking = JoinSet::new();
         for _ in 0..20_000 {
             let gate = Arc::clone(&server.gate);
-            asking.spawn(async move { gate.wait("A", None).await });
+            asking.spawn(async move { gate.join("A").await });
         }
         let (mut busy, mut away) = (0, 0);
         while let Some(answer) = asking.join_next().await {
@@ -120,8 +120,8 @@ fn a_hanging_store_holds_a_bounded_number_for_a_bounded_time() {
         assert!(busy > 1_000 && busy + away == 20_000, "{busy} busy, {away} away");
         assert!(started.elapsed() < Duration::from_millis(5_100), "{:?}", started.elapsed());
         let asked = Instant::now();
-        assert!(waits(&server.gate.entry("A", &holder).await.expect("answered")).1);
-        assert_eq!(server.gate.wait("A", None).await, Err(AWAY));
+        assert!(waits(&server.gate.poll("A", &holder).await.expect("answered")).1);
+        assert_eq!(server.gate.join("A").await, Err(AWAY));
         assert!(
             asked.elapsed() < Duration::from_millis(10),
             "the store is known to be away, so the call does not wait"
@@ -129,7 +129,7 @@ fn a_hanging_store_holds_a_bounded_number_for_a_bounded_time() {
 
         fake.set(Is::Up);
         pass(4.5).await;
-        assert!(!waits(&server.gate.entry("A", &holder).await.expect("answered")).1);
-        assert!(server.gate.wait("A", None).await.is_ok());
+        assert!(!waits(&server.gate.poll("A", &holder).await.expect("answered")).1);
+        assert!(server.gate.join("A").await.is_ok());
     });
 }

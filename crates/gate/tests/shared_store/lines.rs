@@ -3,7 +3,6 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use admission::{Mode, Policy, ZoneId};
-use events::LimitedCall;
 use gate::{Refusal, Reply, Token, WaitStatus, cells::Cell};
 use store::Store as _;
 use tokio::{task::JoinSet, time::Instant};
@@ -17,25 +16,25 @@ fn a_zone_goes_on_after_its_task_panicked() {
         let server =
             serve_one(&fake, &zones(&["z"], Policy { admit_per_minute: 1, ..Policy::default() })).await;
         let gate = &server.gate;
-        is_in(&gate.wait("z", None).await.expect("served"));
-        let (first, _) = waits(&gate.wait("z", None).await.expect("served"));
+        is_in(&gate.join("z").await.expect("served"));
+        let (first, _) = waits(&gate.join("z").await.expect("served"));
         for panics in 1..=3 {
             fake.lock().panics = true;
-            let told = gate.wait("z", None).await;
+            let told = gate.join("z").await;
             assert!(matches!(told, Err(Refusal::StoreAway { .. })), "panic {panics}: {told:?}");
-            let (token, stale) = waits(&gate.entry("z", &first).await.expect("the place stays"));
+            let (token, stale) = waits(&gate.poll("z", &first).await.expect("the place stays"));
             assert!(stale && token == first, "told from the last view");
             // The beat by which the task begins again panics, too.
             fake.lock().panics = panics == 3;
             pass(6.0).await;
-            let (_, stale) = waits(&gate.entry("z", &first).await.expect("the place stays"));
+            let (_, stale) = waits(&gate.poll("z", &first).await.expect("the place stays"));
             assert!(!stale, "after panic {panics}");
-            waits(&gate.wait("z", None).await.expect("served again"));
+            waits(&gate.join("z").await.expect("served again"));
         }
         let mut token = first;
         for _ in 0..25 {
             pass(3.0).await;
-            match gate.entry("z", &token).await.expect("the place stays") {
+            match gate.poll("z", &token).await.expect("the place stays") {
                 Reply::Waiting { token: newer, .. } => token = newer,
                 Reply::Entered { .. } => return,
             }
@@ -56,11 +55,11 @@ fn a_cell_that_is_away_is_no_other_cells_trouble() {
         let server = serve(cells, &zones(&["shop:a", "plain", "gov:a"], hold())).await;
         let gate = &server.gate;
         let up = || server.cells.all().iter().map(|cell| cell.health().is_up()).collect::<Vec<_>>();
-        let shopper = waits(&gate.wait("shop:a", None).await.expect("served")).0;
-        waits(&gate.wait("plain", None).await.expect("a zone without a tenant is served"));
-        assert_eq!(gate.wait("gov:a", None).await, Err(AWAY));
-        assert_eq!(gate.wait("gov:in_the_store_only", None).await, Err(AWAY), "the cell was never reached");
-        assert_eq!(gate.wait("elsewhere:a", None).await, Err(Refusal::UnknownZone));
+        let shopper = waits(&gate.join("shop:a").await.expect("served")).0;
+        waits(&gate.join("plain").await.expect("a zone without a tenant is served"));
+        assert_eq!(gate.join("gov:a").await, Err(AWAY));
+        assert_eq!(gate.join("gov:in_the_store_only").await, Err(AWAY), "the cell was never reached");
+        assert_eq!(gate.join("elsewhere:a").await, Err(Refusal::UnknownZone));
         assert_eq!(up(), [true, false]);
         pass(0.2).await;
         let told = server.cells.zones().await.expect("one answers").expect("kept");
@@ -69,8 +68,8 @@ fn a_cell_that_is_away_is_no_other_cells_trouble() {
         pass(7.0).await;
         gov.set(Is::Up);
         pass(3.0).await;
-        let official = waits(&gate.wait("gov:a", None).await.expect("served")).0;
-        assert_eq!(gate.wait("gov:in_the_store_only", None).await, Err(Refusal::UnknownZone));
+        let official = waits(&gate.join("gov:a").await.expect("served")).0;
+        assert_eq!(gate.join("gov:in_the_store_only").await, Err(Refusal::UnknownZone));
         assert_eq!(up(), [true, true]);
 
         for is in [Is::Down, Is::Hanging] {
@@ -78,9 +77,9 @@ fn a_cell_that_is_away_is_no_other_cells_trouble() {
             gov.set(is);
             for round in 0..40 {
                 let asked = Instant::now();
-                assert!(!waits(&gate.entry("shop:a", &shopper).await.expect("served")).1);
+                assert!(!waits(&gate.poll("shop:a", &shopper).await.expect("served")).1);
                 assert!(asked.elapsed() < Duration::from_millis(200), "a failing cell delayed another one");
-                let (_, stale) = waits(&gate.entry("gov:a", &official).await.expect("polls are answered"));
+                let (_, stale) = waits(&gate.poll("gov:a", &official).await.expect("polls are answered"));
                 assert!(asked.elapsed() < Duration::from_millis(1_200));
                 assert!(stale || round <= 6, "the view is 3 s old and not marked stale");
                 pass(0.5).await;
@@ -89,7 +88,7 @@ fn a_cell_that_is_away_is_no_other_cells_trouble() {
             assert_eq!(gate.zones().iter().filter(|(_, answers)| !answers).count(), 1);
             gov.set(Is::Up);
             pass(4.0).await;
-            assert!(!waits(&gate.entry("gov:a", &official).await.expect("served")).1, "fresh again");
+            assert!(!waits(&gate.poll("gov:a", &official).await.expect("served")).1, "fresh again");
         }
     });
 }
@@ -108,12 +107,12 @@ fn the_file_fills_an_empty_store_once() {
             assert_eq!(server.gate.policies(), policies(&["A", "B"], hold()));
         }
         assert_eq!(fake.lock().zones.len(), 2, "a file does not add to a store that has zones");
-        let first = waits(&one.gate.wait("A", None).await.expect("served")).0;
-        let Reply::Waiting { rank, .. } = two.gate.wait("A", None).await.expect("served") else {
+        let first = waits(&one.gate.join("A").await.expect("served")).0;
+        let Reply::Waiting { rank, .. } = two.gate.join("A").await.expect("served") else {
             panic!("nobody enters a held zone")
         };
         assert_eq!(rank, 2, "one line for both servers");
-        waits(&two.gate.entry("A", &first).await.expect("the place of the other server is valid"));
+        waits(&two.gate.poll("A", &first).await.expect("the place of the other server is valid"));
     });
 }
 
@@ -124,7 +123,7 @@ fn a_file_does_not_add_to_a_store_that_was_away_at_the_start() {
         fake.put_zone(&zone("KEPT"), hold()).await.expect("put");
         fake.set(Is::Down);
         let server = serve_one(&fake, &zones(&["FILE"], hold())).await;
-        assert_eq!(server.gate.wait("FILE", None).await, Err(AWAY));
+        assert_eq!(server.gate.join("FILE").await, Err(AWAY));
         pass(10.0).await;
         fake.set(Is::Up);
         pass(3.0).await;
@@ -146,17 +145,17 @@ fn a_change_in_the_store_is_in_force_within_a_second() {
             fake.put_zone(&zone("NEW"), hold()).await.expect("put");
             fake.lock().zones.remove(&zone("B"));
             pass(1.0).await;
-            let refused = server.gate.wait("A", None).await;
+            let refused = server.gate.join("A").await;
             assert_eq!(refused, Err(Refusal::Closed { retry_after_s: 60 }), "round {round}");
-            waits(&server.gate.wait("NEW", None).await.expect("served"));
-            assert_eq!(server.gate.wait("B", None).await, Err(Refusal::UnknownZone), "round {round}");
+            waits(&server.gate.join("NEW").await.expect("served"));
+            assert_eq!(server.gate.join("B").await, Err(Refusal::UnknownZone), "round {round}");
             assert!(!fake.lock().zones.contains_key(&zone("B")), "a deleted zone stays deleted");
             fake.put_zone(&zone("A"), hold()).await.expect("put");
             fake.put_zone(&zone("B"), hold()).await.expect("put");
             fake.lock().zones.remove(&zone("NEW"));
             pass(1.0).await;
-            waits(&server.gate.wait("A", None).await.expect("open again"));
-            waits(&server.gate.wait("B", None).await.expect("back"));
+            waits(&server.gate.join("A").await.expect("open again"));
+            waits(&server.gate.join("B").await.expect("back"));
         }
     });
 }
@@ -174,23 +173,23 @@ fn a_full_line_refuses_newcomers_and_keeps_everybody() {
         let mut burst = JoinSet::new();
         for _ in 0..20 {
             let gate = Arc::clone(&one.gate);
-            burst.spawn(async move { gate.wait("A", None).await });
+            burst.spawn(async move { gate.join("A").await });
         }
         let (placed, refused): (Vec<_>, Vec<_>) =
             burst.join_all().await.into_iter().partition(std::result::Result::is_ok);
         assert_eq!((placed.len(), refused), (3, vec![Err(full); 17]));
         let tokens: Vec<Token> = placed.into_iter().map(|reply| waits(&reply.expect("a place")).0).collect();
         // An idle server learns of the full line with its first join, and a busy one every second.
-        let late = two.gate.wait("A", None).await;
-        assert_eq!(two.gate.wait("A", None).await, Err(full));
+        let late = two.gate.join("A").await;
+        assert_eq!(two.gate.join("A").await, Err(full));
         pass(1.1).await;
         for server in [&one, &two] {
-            assert_eq!(server.gate.wait("A", None).await, Err(full));
-            waits(&server.gate.wait("B", None).await.expect("another zone has room"));
+            assert_eq!(server.gate.join("A").await, Err(full));
+            waits(&server.gate.join("B").await.expect("another zone has room"));
         }
         let mut ranks = Vec::new();
         for token in &tokens {
-            match two.gate.entry("A", token).await.expect("keeps the place") {
+            match two.gate.poll("A", token).await.expect("keeps the place") {
                 Reply::Waiting { rank, .. } => ranks.push(rank),
                 Reply::Entered { .. } => panic!("nobody enters a held zone"),
             }
@@ -202,18 +201,18 @@ fn a_full_line_refuses_newcomers_and_keeps_everybody() {
         fake.put_zone(&zone("A"), Policy { mode: Mode::Auto, ..bounded }).await.expect("put");
         pass(1.5).await;
         for token in tokens.iter().chain([&waits(&late.expect("one was let through")).0]) {
-            is_in(&two.gate.entry("A", token).await.expect("enters"));
+            is_in(&two.gate.poll("A", token).await.expect("enters"));
         }
         pass(1.1).await;
         for _ in 0..10 {
-            is_in(&one.gate.wait("A", None).await.expect("nobody waits"));
+            is_in(&one.gate.join("A").await.expect("nobody waits"));
         }
         fake.put_zone(&zone("A"), bounded).await.expect("put");
         pass(1.5).await;
         for _ in 0..3 {
-            waits(&one.gate.wait("A", None).await.expect("there is room again"));
+            waits(&one.gate.join("A").await.expect("there is room again"));
         }
-        assert_eq!(one.gate.wait("A", None).await, Err(full));
+        assert_eq!(one.gate.join("A").await, Err(full));
     });
 }
 
@@ -229,13 +228,13 @@ fn a_zone_that_was_just_put_is_not_called_unknown() {
             fake.put_zone(&zone(&new), hold()).await.expect("put");
             // The information of a server is at most this old.
             pass(0.15).await;
-            match server.gate.wait(&new, None).await {
+            match server.gate.join(&new).await {
                 refused @ Err(_) => assert_eq!(refused, Err(AWAY)),
                 answer => drop(waits(&answer.expect("served already"))),
             }
             pass(1.0).await;
-            waits(&server.gate.wait(&new, None).await.expect("served"));
-            assert_eq!(server.gate.wait("OTHER", None).await, Err(Refusal::UnknownZone));
+            waits(&server.gate.join(&new).await.expect("served"));
+            assert_eq!(server.gate.join("OTHER").await, Err(Refusal::UnknownZone));
         }
     });
 }
@@ -250,7 +249,7 @@ fn unknown_names_cost_the_store_little() {
             let mut asking = JoinSet::new();
             for name in 0..100 {
                 let gate = Arc::clone(&server.gate);
-                asking.spawn(async move { gate.wait(&format!("NO{name}"), None).await });
+                asking.spawn(async move { gate.join(&format!("NO{name}")).await });
             }
             while let Some(answer) = asking.join_next().await {
                 assert_eq!(answer.expect("no panic"), Err(Refusal::UnknownZone));
@@ -262,7 +261,7 @@ fn unknown_names_cost_the_store_little() {
         // While the store does not answer, no zone is called unknown.
         fake.set(Is::Down);
         pass(1.0).await;
-        assert_eq!(server.gate.wait("NO", None).await, Err(AWAY));
+        assert_eq!(server.gate.join("NO").await, Err(AWAY));
     });
 }
 
@@ -274,17 +273,17 @@ fn an_emptied_store_is_given_its_zones_back() {
         fake.put_zone(&zone("KEPT"), policy).await.expect("put");
         let servers = [serve_one(&fake, &[]).await, serve_one(&fake, &[]).await];
         pass(0.3).await;
-        is_in(&servers[0].gate.wait("KEPT", None).await.expect("the minute's only slot"));
+        is_in(&servers[0].gate.join("KEPT").await.expect("the minute's only slot"));
         fake.wipe();
         for _ in 0..100 {
             for server in &servers {
-                let answer = server.gate.wait("KEPT", None).await;
+                let answer = server.gate.join("KEPT").await;
                 assert_ne!(answer, Err(Refusal::UnknownZone));
             }
             pass(0.03).await;
         }
         assert_eq!(fake.policies(), [(zone("KEPT"), policy)]);
-        assert!(servers[1].gate.wait("KEPT", None).await.is_ok());
+        assert!(servers[1].gate.join("KEPT").await.is_ok());
     });
 }
 
@@ -299,7 +298,7 @@ fn idle_zones_cost_nothing() {
         let before = fake.lock().calls;
         pass(600.0).await;
         assert_eq!(fake.lock().calls, before, "an unused zone was called");
-        is_in(&server.gate.wait("Z7", None).await.expect("served all the same"));
+        is_in(&server.gate.join("Z7").await.expect("served all the same"));
     });
 }
 
@@ -310,31 +309,29 @@ fn who_asks_too_often_keeps_the_place_and_costs_the_store_nothing() {
         let policy = Policy { idle_timeout_s: 10, ..hold() };
         let server = serve_one(&fake, &zones(&["a"], policy)).await;
         let gate = &server.gate;
-        let silent = waits(&gate.wait("a", None).await.expect("served")).0;
-        let eager = waits(&gate.wait("a", None).await.expect("served")).0;
+        let silent = waits(&gate.join("a").await.expect("served")).0;
+        let eager = waits(&gate.join("a").await.expect("served")).0;
         let calls = || fake.lock().calls;
         let before = calls();
         // For three idle times, no poll is answered.
         for _ in 0..3_000 {
-            gate.limited("a", LimitedCall::Entry, 1, Some(&eager));
+            gate.holder("a", &eager).await.expect("ours").note_rate_limited(1);
             pass(0.01).await;
         }
         assert!(calls() - before <= 32, "{} calls: more than a beat a second", calls() - before);
-        assert_eq!(gate.entry("a", &silent).await, Err(Refusal::Gone));
-        let Ok(Reply::Waiting { rank, .. }) = gate.entry("a", &eager).await else { panic!("is gone") };
+        assert_eq!(gate.poll("a", &silent).await, Err(Refusal::Gone));
+        let Ok(Reply::Waiting { rank, .. }) = gate.poll("a", &eager).await else { panic!("is gone") };
         assert_eq!(rank, 1);
-        // Without a valid token of the zone, no presence is noted.
+        // Only a valid token of the zone has a holder, whose presence could be noted.
         let before = calls();
-        gate.limited("a", LimitedCall::Wait, 1, None);
-        gate.limited("a", LimitedCall::Entry, 1, Some(b"nonsense"));
-        gate.limited("nowhere", LimitedCall::Entry, 1, Some(&eager));
+        assert_eq!(gate.holder("a", b"nonsense").await.err(), Some(Refusal::BadToken));
         assert_eq!(calls(), before);
     });
 }
 
 /// A stream gets what a poll at the same instant would get, and it counts as a poll: its holder stays.
 #[test]
-fn a_look_is_a_poll() {
+fn a_stream_gets_what_a_poll_gets() {
     in_virtual_time(async {
         let fake = Fake::new();
         let policy = Policy { admit_per_minute: 60, polling_period_ms: 20_000, ..Policy::default() };
@@ -342,7 +339,7 @@ fn a_look_is_a_poll() {
         let server = serve_one(&fake, &[(zone("MOVES"), policy.into()), (zone("HELD"), held.into())]).await;
         let gate = &server.gate;
         let join = async |name: &str| {
-            let joined = gate.wait(name, None).await.expect("served");
+            let joined = gate.join(name).await.expect("served");
             let (Reply::Waiting { token, .. } | Reply::Entered { token, .. }) = joined;
             seals().sealer(&zone(name)).open(&token).expect("ours")
         };
@@ -355,8 +352,8 @@ fn a_look_is_a_poll() {
             pass(1.0).await;
             let view = gate.follower_view("MOVES").expect("served");
             for ticket in &tickets {
-                let Some((status, newer)) = view.look(*ticket) else { continue };
-                let polled = gate.claim("MOVES", *ticket).await.expect("served");
+                let Some((status, newer)) = view.poll(*ticket) else { continue };
+                let polled = gate.poll_for_stream("MOVES", *ticket).await.expect("served");
                 let token = view.seal(&newer);
                 let WaitStatus { rank, eta, reason, polling_period_ms, stale } = status;
                 let wanted = Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale };
@@ -365,16 +362,16 @@ fn a_look_is_a_poll() {
                 periods.insert(polling_period_ms);
             }
         }
-        assert!(looked >= 1_000 && periods.len() >= 100, "{looked} looks, {} periods", periods.len());
+        assert!(looked >= 1_000 && periods.len() >= 100, "{looked} answers, {} periods", periods.len());
 
         let [looked_at, silent] = [join("HELD").await, join("HELD").await];
         for _ in 0..90 {
             pass(1.0).await;
             let view = gate.follower_view("HELD").expect("served");
-            assert!(view.look(looked_at).is_some());
+            assert!(view.poll(looked_at).is_some());
         }
-        assert!(gate.claim("HELD", looked_at).await.is_ok());
-        assert_eq!(gate.claim("HELD", silent).await, Err(Refusal::Gone));
+        assert!(gate.poll_for_stream("HELD", looked_at).await.is_ok());
+        assert_eq!(gate.poll_for_stream("HELD", silent).await, Err(Refusal::Gone));
     });
 }
 
@@ -389,13 +386,13 @@ fn replayed_gone_tokens_cost_the_store_little() {
         let gate = &server.gate;
         let mut tokens = Vec::new();
         for _ in 0..TOKENS {
-            tokens.push(waits(&gate.wait("A", None).await.expect("served")).0);
+            tokens.push(waits(&gate.join("A").await.expect("served")).0);
         }
         pass(15.0).await;
         let replay = async || {
             let before = fake.lock().calls;
             for token in &tokens {
-                assert_eq!(gate.entry("A", token).await, Err(Refusal::Gone));
+                assert_eq!(gate.poll("A", token).await, Err(Refusal::Gone));
             }
             fake.lock().calls - before
         };
@@ -408,7 +405,7 @@ fn replayed_gone_tokens_cost_the_store_little() {
 
         // The store was away: it may have come back with an older state.
         fake.set(Is::Down);
-        gate.wait("A", None).await.expect_err("away");
+        gate.join("A").await.expect_err("away");
         fake.set(Is::Up);
         pass(2.0).await;
         assert!(replay().await >= TOKENS);
@@ -426,7 +423,7 @@ fn replayed_gone_tokens_cost_the_store_little() {
         // Without a fresh view nothing is known.
         pass(20.0).await;
         let before = fake.lock().calls;
-        assert_eq!(gate.entry("A", &tokens[0]).await, Err(Refusal::Gone));
+        assert_eq!(gate.poll("A", &tokens[0]).await, Err(Refusal::Gone));
         assert!(fake.lock().calls > before);
     });
 }

@@ -21,7 +21,7 @@ impl Line {
     async fn of(server: &Server, count: usize) -> Self {
         let mut people = Vec::new();
         for _ in 0..count {
-            let joined = server.gate.wait(ZONE, None).await.expect("served");
+            let joined = server.gate.join(ZONE).await.expect("served");
             people.push(match joined {
                 Reply::Waiting { token, .. } => Some(token),
                 Reply::Entered { .. } => None,
@@ -37,7 +37,7 @@ impl Line {
             pass(3.0).await;
             for (at, person) in self.people.iter_mut().enumerate().filter(|(at, _)| polls(*at)) {
                 let Some(before) = *person else { continue };
-                match self.gate.entry(ZONE, &before).await {
+                match self.gate.poll(ZONE, &before).await {
                     Ok(Reply::Waiting { token, reason, .. }) => {
                         *person = Some(token);
                         heard.extend(reason);

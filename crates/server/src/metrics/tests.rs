@@ -89,7 +89,7 @@ fn events_are_shown_and_the_series_of_a_removed_zone_go() {
     heard.bus.publish(Refused { zone: a, why: RefusalReason::Full, count: 2 });
     heard.bus.publish(Refused { zone: a, why: RefusalReason::Closed, count: 4 });
     heard.bus.publish(Reloaded { ok: false });
-    heard.runtime.block_on(heard.gate.wait("B", None)).expect("served");
+    heard.runtime.block_on(heard.gate.join("B")).expect("served");
     // Serving the zones again publishes the zone's totals again.
     heard.serve(&["A", "B"]);
     heard.hear();
@@ -139,7 +139,7 @@ fn lost_events_are_counted_and_no_total_is_wrong() {
     let names: Vec<_> = (0..20).map(|n| format!("Z{n}")).collect();
     heard.serve(&names.iter().map(String::as_str).collect::<Vec<_>>());
     for name in &names {
-        heard.runtime.block_on(heard.gate.wait(name, None)).expect("served");
+        heard.runtime.block_on(heard.gate.join(name)).expect("served");
     }
     let unseen = (1..=7).map(|total| AdmittedWithoutStore { zone: heard.bus.zone(&zone("Z3")), total });
     unseen.for_each(|event| heard.bus.publish(event));

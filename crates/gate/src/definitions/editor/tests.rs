@@ -122,7 +122,7 @@ async fn what_is_changed_is_in_force_and_kept_over_a_restart_and_a_reload() {
     assert_eq!(made, Ok(Change { before: None, after: Some(holding(7)) }));
     let now = file([("A", after), ("C", holding(60)), ("NEW", holding(7))]);
     assert_eq!(site.zones(), now);
-    assert_eq!(site.editor().gate.wait("B", None).await, Err(Refusal::UnknownZone));
+    assert_eq!(site.editor().gate.join("B").await, Err(Refusal::UnknownZone));
 
     for _ in 0..2 {
         site.editor().reload(written.clone()).await.expect("read again");
@@ -210,7 +210,7 @@ async fn of_changes_that_expect_the_same_one_succeeds() {
 async fn a_notice_disturbs_no_line() {
     let mut site = Site::new();
     site.start(file([("A", holding(60))])).await;
-    site.editor().gate.wait("A", None).await.expect("a place");
+    site.editor().gate.join("A").await.expect("a place");
     let mut calls = site.bus.subscribe("test", Scope::Root, Kinds::of(&[Kind::StoreCalled])).expect("room");
     site.define("A", Expected::Any, Some(saying("a"))).await.expect("changed");
     while let Some(batch) = calls.try_next() {
@@ -243,7 +243,7 @@ async fn a_disk_that_fails_leaves_everything_as_it_was() {
                 "{refused:?}"
             );
             assert_eq!(site.zones(), before);
-            assert_eq!(site.editor().gate.wait("NEW", None).await, Err(Refusal::UnknownZone));
+            assert_eq!(site.editor().gate.join("NEW").await, Err(Refusal::UnknownZone));
         }
         let edited = site.editor().reload(file([("A", holding(61))])).await;
         assert!(matches!(edited, Err(DefineError::Disk(_))), "{edited:?}");

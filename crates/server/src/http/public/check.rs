@@ -28,7 +28,6 @@ use check::{
     path,
     token::{self, Tokens},
 };
-use events::LimitedCall;
 use gate::{Refusal, Reply, limits::Asked as Limit};
 use http_body_util::Full;
 use hyper::{
@@ -258,7 +257,7 @@ async fn leave(
 /// Whether the zone gave out what a cookie holds. A page of the site may plant others of the same name.
 fn is_of_zone(state: &PublicState, zone: &ZoneId, held: &Held<'_>, now_s: u64) -> bool {
     match held {
-        Held::Place(token) => state.gate.gave_out(zone.as_str(), token),
+        Held::Place(token) => state.gate.issued(zone.as_str(), token),
         Held::Visit(sealed) => state.gate.visit(zone, sealed, now_s).is_some(),
     }
 }
@@ -272,11 +271,14 @@ async fn leave_zone(
 ) -> Result<bool, Problem> {
     let address = address_digest(client.0);
     let left = match held {
-        Held::Place(token) => {
-            traffic::check_limit(state, zone.as_str(), LimitedCall::Entry, client, Some(token), &mut None)
-                .await?;
-            state.gate.leave_with(zone.as_str(), token, address).await
-        }
+        Held::Place(token) => match state.gate.holder(zone.as_str(), token).await {
+            Ok(holder) => {
+                let asked = holder.ask_limits(&state.limits, client.0).await;
+                traffic::obey_limit(state, asked.as_ref())?;
+                holder.leave(address).await
+            }
+            Err(refusal) => Err(refusal),
+        },
         Held::Visit(sealed) => {
             let now_s = clock::unix_ms() / 1_000;
             let Some((visit, of_visit)) = state.gate.visit(zone, sealed, now_s) else {
@@ -369,13 +371,13 @@ struct Places<'a> {
 }
 
 impl<'a> Places<'a> {
-    /// `gave_out` says whether the zone gave out a token. Almost always there is one place, and then it is not asked.
-    fn add(&mut self, token: &'a [u8], gave_out: impl Fn(&[u8]) -> bool) {
+    /// `issued` says whether the zone issued a token. Almost always there is one place, and then it is not asked.
+    fn add(&mut self, token: &'a [u8], issued: impl Fn(&[u8]) -> bool) {
         match self.best {
             None => self.best = Some(token),
             Some(first) if !self.is_sure => {
-                self.is_sure = gave_out(first);
-                if !self.is_sure && gave_out(token) {
+                self.is_sure = issued(first);
+                if !self.is_sure && issued(token) {
                     (self.best, self.is_sure) = (Some(token), true);
                 }
             }
@@ -393,7 +395,7 @@ impl Call<'_> {
             let sealed = match held {
                 Held::Visit(sealed) => sealed,
                 Held::Place(token) => {
-                    places.add(token, |token| self.state.gate.gave_out(zone.as_str(), token));
+                    places.add(token, |token| self.state.gate.issued(zone.as_str(), token));
                     continue;
                 }
             };
@@ -454,9 +456,15 @@ impl Call<'_> {
     ) -> Result<ZoneAnswer, Problem> {
         let (state, zone) = (self.state, &self.gated.zone);
         if let Some(token) = token {
-            let call = LimitedCall::Entry;
-            traffic::check_limit(state, zone.as_str(), call, self.client, Some(token), limit).await?;
-            match state.gate.entry(zone.as_str(), token).await {
+            let polled = match state.gate.holder(zone.as_str(), token).await {
+                Ok(holder) => {
+                    *limit = holder.ask_limits(&state.limits, self.client.0).await;
+                    traffic::obey_limit(state, limit.as_ref())?;
+                    holder.poll().await
+                }
+                Err(refusal) => Err(refusal),
+            };
+            match polled {
                 Err(Refusal::BadToken | Refusal::Gone) => {}
                 Err(refusal) => return Err(refusal.into()),
                 Ok(reply) => {
@@ -467,7 +475,9 @@ impl Call<'_> {
             }
         }
         self.may_take_place(token.is_some())?;
-        traffic::check_limit(state, zone.as_str(), LimitedCall::Wait, self.client, None, limit).await?;
+        let newcomer = state.gate.newcomer(zone.as_str()).await?;
+        *limit = newcomer.ask_limits(&state.limits, self.client.0).await;
+        traffic::obey_limit(state, limit.as_ref())?;
         let (policy, client) = (self.policy(), self.client.0.to_canonical());
         let permit = if state.limits.tells_apart(client) {
             let permit = state.unused_visits.permit(zone, &policy, client, Instant::now());
@@ -475,7 +485,7 @@ impl Call<'_> {
         } else {
             None
         };
-        let reply = state.gate.wait(zone.as_str(), None).await?;
+        let reply = newcomer.join().await?;
         // The visit of a new entry is over at once only if the store lost the entry.
         let answer = self.zone_answer(&reply, now_s).await?;
         if let (Some(permit), Some(ZoneAnswer::Entered(visit))) = (permit, &answer) {

@@ -7,14 +7,13 @@ use axum::{
     extract::{RawQuery, State},
     response::{IntoResponse as _, Response},
 };
-use events::LimitedCall;
 use gate::limits::Asked;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
 use super::{
     shape,
     state::PublicState,
-    traffic::{check_limit, write_limit},
+    traffic::{obey_limit, write_limit},
 };
 use crate::http::{
     layers::Client,
@@ -66,14 +65,15 @@ async fn open(
     }
     let request = StreamRequest::read(query, headers)?;
     let zone = ZoneId::parse(&request.zone).map_err(|_| Problem::from(UNKNOWN_ZONE))?;
-    let token = request.token.as_bytes();
+    let holder = state.gate.holder(zone.as_str(), request.token.as_bytes()).await?;
     // However long it lasts, a stream counts as one call.
-    check_limit(state, zone.as_str(), LimitedCall::Entry, client, Some(token), asked).await?;
+    *asked = holder.ask_limits(&state.limits, client.0).await;
+    obey_limit(state, asked.as_ref())?;
     let share = state.streams.share(client.0).ok_or_else(|| {
         state.intake.metrics.streams_refused.increment(1);
         Problem::from(TOO_MANY_STREAMS).retry_after(5)
     })?;
-    let first = state.gate.follow(zone.as_str(), token).await?;
+    let first = holder.poll_for_stream().await?;
     Ok(state.streams.open(zone, first, share))
 }
 

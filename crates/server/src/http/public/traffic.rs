@@ -6,7 +6,6 @@ use axum::{
     response::IntoResponse,
 };
 use bytes::Bytes;
-use events::LimitedCall;
 use gate::limits::Asked;
 use http_body_util::Full;
 use hyper::{
@@ -14,7 +13,7 @@ use hyper::{
     body::Body,
     header::{CONTENT_TYPE, HeaderMap},
 };
-use limiter::{Decision, layer::Announced};
+use limiter::layer::Announced;
 
 use super::{shape, state::PublicState};
 use crate::{
@@ -74,8 +73,9 @@ pub(super) async fn leave(
     let body = body::read(&mut body, MAX_BODY, state.intake.body_timeout).await?;
     let request::Ask { zone, token } = request::parse(&body, true)?;
     let token = token.as_deref().unwrap_or_default().as_bytes();
-    check_limit(&state, &zone, LimitedCall::Entry, client, Some(token), &mut None).await?;
-    state.gate.leave_with(&zone, token, address_digest(client.0)).await?;
+    let holder = state.gate.holder(&zone, token).await?;
+    obey_limit(&state, holder.ask_limits(&state.limits, client.0).await.as_ref())?;
+    holder.leave(address_digest(client.0)).await?;
     Ok((StatusCode::NO_CONTENT, Extension(BodyRead)))
 }
 
@@ -132,14 +132,20 @@ where
     body::check(headers, body, MAX_BODY)?;
     let body = body::read(body, MAX_BODY, state.intake.body_timeout).await?;
     *body_left = false;
-    let is_entry = poll == Poll::Entry;
-    let ask = request::parse(&body, is_entry)?;
-    let token = ask.token.as_deref().map(str::as_bytes);
-    let call = if token.is_some() { LimitedCall::Entry } else { LimitedCall::Wait };
-    check_limit(state, &ask.zone, call, client, token, asked).await?;
-    let answer = match token {
-        Some(token) if is_entry => state.gate.entry(&ask.zone, token).await?,
-        token => state.gate.wait(&ask.zone, token).await?,
+    let ask = request::parse(&body, poll == Poll::Entry)?;
+    let answer = match &ask.token {
+        Some(token) => {
+            let holder = state.gate.holder(&ask.zone, token.as_bytes()).await?;
+            *asked = holder.ask_limits(&state.limits, client.0).await;
+            obey_limit(state, asked.as_ref())?;
+            holder.poll().await?
+        }
+        None => {
+            let newcomer = state.gate.newcomer(&ask.zone).await?;
+            *asked = newcomer.ask_limits(&state.limits, client.0).await;
+            obey_limit(state, asked.as_ref())?;
+            newcomer.join().await?
+        }
     };
     let text = reply::write(&state.passes.load(), &ask.zone, &answer);
     let mut response = Response::new(Full::new(Bytes::from(text)));
@@ -147,38 +153,18 @@ where
     Ok(response)
 }
 
-/// Asks the zone's limits whether the client may call, and leaves their decision in `asked`. If a call with a
-/// `token` is refused, its holder keeps the place. A call with a token that the zone did not give out is not counted: it is
-/// refused for its token.
+/// Refuses a call that the client's limit refuses, and counts those about which the limiter could not decide.
 ///
 /// The limit depends on the zone and on whether there is a token, and both are in the body. So this cannot be a layer.
 ///
 /// # Errors
 /// The client calls too often.
-pub(super) async fn check_limit(
-    state: &PublicState,
-    zone: &str,
-    call: LimitedCall,
-    client: Client,
-    token: Option<&[u8]>,
-    asked: &mut Option<Asked>,
-) -> Result<(), Problem> {
-    if let Some(limits) = state.gate.limits(zone).filter(|limits| limits.limits(call))
-        && token.is_none_or(|token| state.gate.gave_out(zone, token))
-    {
-        *asked = state.limits.ask(zone, &limits, call, client.0).await;
+pub(super) fn obey_limit(state: &PublicState, asked: Option<&Asked>) -> Result<(), Problem> {
+    let Some(asked) = asked else { return Ok(()) };
+    if asked.is_unknown() {
+        state.intake.metrics.limits_unknown.increment(1);
     }
-    match asked.as_ref().map(|asked| asked.decision) {
-        Some(Decision::Unknown { .. }) => state.intake.metrics.limits_unknown.increment(1),
-        Some(refusal) if !refusal.is_allowed() => {
-            let seconds = refusal.retry_after_s().unwrap_or(1);
-            let retry_after_s = u32::try_from(seconds).unwrap_or(u32::MAX);
-            state.gate.limited(zone, call, retry_after_s, token);
-            return Err(Problem::too_many_requests(retry_after_s));
-        }
-        _ => {}
-    }
-    Ok(())
+    asked.retry_after_s().map_or(Ok(()), |seconds| Err(Problem::too_many_requests(seconds)))
 }
 
 /// Writes the limiter's decision into the headers of the reply.

@@ -113,7 +113,7 @@ impl ZoneTask {
     /// Puts a follower behind, if a view answers for it, or in the front.
     fn seat(&mut self, follower: Follower, due: Instant) {
         let view = self.streams.gate.follower_view(self.registration.zone.as_str());
-        if view.is_some_and(|view| view.look(follower.ticket).is_some()) {
+        if view.is_some_and(|view| view.poll(follower.ticket).is_some()) {
             self.behind.push(follower);
         } else {
             self.number += 1;
@@ -157,7 +157,7 @@ impl ZoneTask {
     /// Updates one follower behind. Returns false where the store must be asked.
     fn update(&mut self, at: usize, view: &FollowerView, common: &str, now: Instant) -> bool {
         let follower = &mut self.behind[at];
-        let Some((mut wait, ticket)) = view.look(follower.ticket) else { return false };
+        let Some((mut wait, ticket)) = view.poll(follower.ticket) else { return false };
         wait.rank = follower.rank(wait.rank, view.taken_at());
         if follower.is_news(&wait, &ticket, now) {
             // The browser has the token already, unless it remembers an older wait, or a key that will be forgotten sealed it.
@@ -183,7 +183,7 @@ impl ZoneTask {
             let mut follower = first.remove();
             let view = self.streams.gate.follower_view(self.registration.zone.as_str());
             if follower.outlet.flush() {
-                if view.is_some_and(|view| view.look(follower.ticket).is_some()) {
+                if view.is_some_and(|view| view.poll(follower.ticket).is_some()) {
                     self.behind.push(follower);
                 } else {
                     self.claim(follower);
@@ -198,7 +198,7 @@ impl ZoneTask {
     fn claim(&mut self, follower: Follower) {
         let (gate, zone) = (Arc::clone(&self.streams.gate), self.registration.zone.clone());
         self.claims.spawn(async move {
-            let claimed = gate.claim(zone.as_str(), follower.ticket).await;
+            let claimed = gate.poll_for_stream(zone.as_str(), follower.ticket).await;
             (follower, claimed)
         });
     }

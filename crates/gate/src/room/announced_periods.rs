@@ -1,4 +1,4 @@
-//! The polling periods that this server told in a zone, and what the store hears of them.
+//! The polling periods that this server announced in a zone, and what the store hears of them.
 //!
 //! Invariant: the store knows of a period before anybody is told it, and for as long as somebody may keep to it. If it forgets one, because
 //! its state was lost, the next beat says so again.
@@ -13,13 +13,13 @@ use wait::View;
 
 use super::Room;
 
-/// What was told here.
+/// The periods that this server told lately.
 #[derive(Default)]
-pub(super) struct ToldHere {
+pub(super) struct AnnouncedPeriods {
     /// The longest period told since the last beat beyond the policy's, in milliseconds; 0 if none was.
     lately_ms: AtomicU32,
     /// A beat was ordered before its time, so that the store hears of a longer period.
-    hurries: AtomicBool,
+    early_beat_requested: AtomicBool,
     /// By the time since the room was made.
     memory: Mutex<Told>,
 }
@@ -29,25 +29,25 @@ impl Room {
     pub(super) fn note_told(&self, period_ms: u32, view: &View) {
         // In a sudden crowd each tenth of a second counts.
         if view.told_ms < self.pace.wanted_ms().min(view.policy.longest_period_ms()) / 2
-            && !self.told.hurries.load(Relaxed)
+            && !self.announced.early_beat_requested.load(Relaxed)
             && !self.is_away()
-            && !self.told.hurries.swap(true, Relaxed)
+            && !self.announced.early_beat_requested.swap(true, Relaxed)
         {
             self.order_renewal();
         }
-        if period_ms > view.policy.polling_period_ms && self.told.lately_ms.load(Relaxed) < period_ms {
-            self.told.lately_ms.fetch_max(period_ms, Relaxed);
+        if period_ms > view.policy.polling_period_ms && self.announced.lately_ms.load(Relaxed) < period_ms {
+            self.announced.lately_ms.fetch_max(period_ms, Relaxed);
         }
     }
 
     /// The longest period that this server told lately or may tell until the next beat, beyond the policy's, in milliseconds; 0 if
     /// there is none. `view` is the view in use.
     pub(super) fn period_to_declare(&self, view: &View) -> u32 {
-        self.told.hurries.store(false, Relaxed);
+        self.announced.early_beat_requested.store(false, Relaxed);
         let policy = &view.policy;
-        let now_ms = u64::try_from(self.born.elapsed().as_millis()).unwrap_or(0);
-        let told_ms = self.told.lately_ms.swap(0, Relaxed).max(policy.polling_period_ms);
-        let mut memory = self.told.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        let now_ms = u64::try_from(self.started_at.elapsed().as_millis()).unwrap_or(0);
+        let told_ms = self.announced.lately_ms.swap(0, Relaxed).max(policy.polling_period_ms);
+        let mut memory = self.announced.memory.lock().unwrap_or_else(PoisonError::into_inner);
         memory.advance(now_ms);
         memory.note(told_ms, now_ms);
         let wanted_ms = self.pace.wanted_ms().min(policy.longest_period_ms());
@@ -56,8 +56,8 @@ impl Room {
         if period_ms > policy.polling_period_ms { period_ms } else { 0 }
     }
 
-    /// The store did not hear of this period. The next beat says it again.
-    pub(super) fn declare_again(&self, period_ms: u32) {
-        self.told.lately_ms.fetch_max(period_ms, Relaxed);
+    /// The store did not hear of this period. The next beat declares it again.
+    pub(super) fn restore_undeclared(&self, period_ms: u32) {
+        self.announced.lately_ms.fetch_max(period_ms, Relaxed);
     }
 }
