@@ -1,7 +1,7 @@
 //! The HTTP side of the server: the calls and streams of apps, the waiting page, the operators' API and console.
 //!
 //! One list of endpoints per listener ([`public`], [`admin`]) feeds both its axum router and its OpenAPI document. The crate
-//! `edge` is beneath and turns sockets into requests. A request passes the layers of [`layers`], then its handler.
+//! `edge` is beneath and turns sockets into requests. A request gets its context ([`context`]), passes the layers, then its handler.
 //!
 //! | module | concern |
 //! |---|---|
@@ -10,7 +10,8 @@
 //! | [`grpc`] | the listener for proxies that ask over gRPC; the answer is that of [`public::check`] |
 //! | [`openapi`] | the documents, made from the endpoints of both |
 //! | `endpoint` | the entries of a list, and the router that is built from a list |
-//! | [`layers`] | the layers around handlers: metrics, caching, size of heads |
+//! | [`context`] | a request from its head to its reply: the client, metrics, caching, CORS, limits, the unread body |
+//! | `layers` | the layers around handlers |
 //! | [`served`] | the routes of proxies that are in force |
 //! | [`stream`] | server-sent events, and the streams of waiting users |
 //! | [`wait`], [`console`], `asset` | pages and files |
@@ -30,11 +31,12 @@ mod asset;
 mod body;
 pub mod clients;
 pub mod console;
+pub mod context;
 pub mod cors;
 mod endpoint;
 pub mod grpc;
 mod health;
-pub mod layers;
+mod layers;
 pub mod listener;
 pub mod openapi;
 mod origin;

@@ -21,7 +21,7 @@ mod zones;
 use std::{convert::Infallible, future::Future, net::SocketAddr, sync::Arc};
 
 use axum::{
-    Router,
+    Extension, Router,
     body::Body,
     extract::{Request, State},
     middleware::{Next, from_fn, from_fn_with_state},
@@ -37,12 +37,10 @@ use tower_service::Service as _;
 use utoipa_axum::routes;
 
 use super::{
-    Listed, Peer,
-    body::BodyRead,
-    console,
+    Listed, Peer, console,
+    context::RequestContext,
     endpoint::{self, Endpoint},
-    health,
-    layers::{self, Client},
+    health, layers,
     problem::{NOT_FOUND, Problem},
     text,
 };
@@ -114,7 +112,7 @@ pub fn listed() -> Vec<Listed> {
 }
 
 async fn metrics(State(state): State<AdminState>) -> hyper::Response<Full<Bytes>> {
-    text(state.intake.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")
+    text(state.requests.metrics.render(), "text/plain; version=0.0.4; charset=utf-8")
 }
 
 /// Puts the layers of a route around its methods; `count` is the outermost layer.
@@ -131,19 +129,18 @@ fn layered(state: &AdminState, route: Route, methods: MethodRouter<AdminState>) 
 /// is that of a known client: it keeps its place when the listener is full.
 async fn check_operator(
     State(state): State<AdminState>,
-    client: Client,
+    Extension(context): Extension<Arc<RequestContext>>,
     request: Request,
     next: Next,
 ) -> Response {
     let (mut head, body) = request.into_parts();
-    match read_request(&state, client, &mut head, body).await {
+    match read_request(&state, &context, &mut head, body).await {
         Ok(bytes) => {
             let caller = head.extensions.get::<Caller>().cloned();
             let mut response = next.run(Request::from_parts(head, Body::from(bytes))).await;
             if let Some(caller) = caller {
-                state.refusals.by_role(client.0, &caller, response.status());
+                state.refusals.by_role(context.client.0, &caller, response.status());
             }
-            response.extensions_mut().insert(BodyRead);
             response.extensions_mut().insert(KnownClient);
             response
         }
@@ -163,19 +160,20 @@ async fn check_host(State(state): State<AdminState>, request: Request, next: Nex
 
 async fn read_request(
     state: &AdminState,
-    client: Client,
+    context: &RequestContext,
     head: &mut Parts,
     mut body: Body,
 ) -> Result<Bytes, Problem> {
+    let client = context.client.0;
     let caller = state.guard.load().admit(head.version, &head.uri, &head.headers);
-    let caller = caller.inspect_err(|problem| state.refusals.by_the_guard(client.0, problem))?;
+    let caller = caller.inspect_err(|problem| state.refusals.by_the_guard(client, problem))?;
     guard::says_json(&head.method, &head.headers, !body.is_end_stream())?;
     super::body::check_change(&head.headers, &body, MAX_BODY)?;
-    let bytes = super::body::read(&mut body, MAX_BODY, state.intake.body_timeout).await?;
+    let bytes = context.read_body(&mut body, MAX_BODY, state.requests.body_timeout).await?;
     head.extensions.insert(Author {
         name: caller.name.to_string(),
         role: caller.role.as_str().to_owned(),
-        from: Some(client.0),
+        from: Some(client),
     });
     head.extensions.insert(caller);
     Ok(bytes)
@@ -193,7 +191,9 @@ impl Admin {
         let layers = |route, methods| layered(state, route, methods);
         // Below the root of the API, unknown paths have the route of the API, so the guard comes before the 404.
         let unknown = |path: &str| if path.starts_with(ROOT) { Route::Admin } else { Route::Other };
-        Arc::new(Self { router: endpoint::router(endpoints(openapi), state, &state.intake, layers, unknown) })
+        Arc::new(Self {
+            router: endpoint::router(endpoints(openapi), state, &state.requests, layers, unknown),
+        })
     }
 
     /// Answers one request.

@@ -18,11 +18,6 @@ use tokio::time::timeout;
 
 use super::problem::{MALFORMED_HTTP, Problem, SLOW_BODY, UNSUPPORTED_MEDIA_TYPE};
 
-/// An extension of responses: the request's body was read to its end. Without it, the connection closes after a request
-/// that has a body, because the rest of the body would be taken for the next request.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct BodyRead;
-
 /// A body that a layer has read already.
 pub(super) struct Whole(pub(super) Bytes);
 

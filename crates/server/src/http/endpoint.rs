@@ -23,7 +23,8 @@ use utoipa::openapi::{OpenApi, path::Paths};
 use utoipa_axum::router::UtoipaMethodRouter;
 
 use super::{
-    layers::{Intake, count},
+    context::Requests,
+    layers::count,
     problem::{NOT_FOUND, Problem},
     text,
 };
@@ -145,12 +146,13 @@ const UNKNOWN: [Route; 4] = [Route::Admin, Route::Page, Route::Asset, Route::Oth
 pub(super) fn router<S: Clone + Send + Sync + 'static>(
     endpoints: Vec<Endpoint<S>>,
     state: &S,
-    intake: &Arc<Intake>,
+    requests: &Arc<Requests>,
     layers: impl Fn(Route, MethodRouter<S>) -> MethodRouter<S>,
     unknown: fn(&str) -> Route,
 ) -> Router {
-    let counted =
-        |route, methods| layers(route, methods).layer(from_fn_with_state((Arc::clone(intake), route), count));
+    let counted = |route, methods| {
+        layers(route, methods).layer(from_fn_with_state((Arc::clone(requests), route), count))
+    };
     let mut paths: BTreeMap<String, (Route, String, MethodRouter<S>)> = BTreeMap::new();
     for endpoint in endpoints {
         let allows = endpoint.allows().to_owned();

@@ -10,10 +10,10 @@ use bytes::Bytes;
 use edge::{KnownClient, Received};
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use hyper::{
-    Request, Response,
+    HeaderMap, Request, Response,
     header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderValue},
 };
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tonic::{
     Code, Status,
     body::Body,
@@ -23,7 +23,6 @@ use tonic_prost::ProstCodec;
 
 use super::{
     Peer, Replied,
-    layers::{self, Client},
     problem::{HEAD_TOO_LARGE, ODD_TARGET, Problem},
     public::{
         PublicState,
@@ -81,7 +80,7 @@ impl Grpc {
         peer: SocketAddr,
     ) -> Result<Response<Body>, Infallible> {
         let (mut head, body) = request.into_parts();
-        let is_trusted = self.state.intake.trusts(peer.ip());
+        let is_trusted = self.state.requests.trusts(peer.ip());
         // Nobody else makes this server keep a message.
         let message = if is_trusted { self.message(body).await } else { Ok(Some(EMPTY.into())) };
         let message = match message {
@@ -122,7 +121,7 @@ impl Grpc {
     /// The message of a call. None if it is too long.
     async fn message(&self, body: Received) -> Result<Option<Bytes>, Status> {
         let read = Limited::new(body, MAX_MESSAGE + PREFIX).collect();
-        match timeout(self.state.intake.body_timeout, read).await {
+        match timeout(self.state.requests.body_timeout, read).await {
             Ok(Ok(message)) => Ok(Some(message.to_bytes())),
             Ok(Err(e)) if e.is::<LengthLimitError>() => Ok(None),
             Ok(Err(e)) => Err(Status::cancelled(e.to_string())),
@@ -142,8 +141,8 @@ impl UnaryService<CheckRequest> for Check {
 }
 
 async fn answer(state: &PublicState, call: tonic::Request<CheckRequest>) -> CheckResponse {
-    let started = Instant::now();
     let peer = *call.extensions().get::<Peer>().expect("`serve` puts it there");
+    let context = state.requests.begin(Route::Check, peer, &HeaderMap::new(), &Full::<Bytes>::default());
     let not_read = call.extensions().get::<NotRead>().copied();
     let request = call.into_inner();
     let replied: Replied = match not_read {
@@ -157,11 +156,7 @@ async fn answer(state: &PublicState, call: tonic::Request<CheckRequest>) -> Chec
         }
         None => check::answer_envoy(state, &request, peer).await,
     };
-    let mut response = replied.unwrap_or_else(|problem| {
-        layers::log_refusal(Route::Check, Client(peer.0.ip()), &problem, "over gRPC");
-        problem.into_reply()
-    });
-    state.intake.finish(Route::Check, started, false, &mut response);
+    let response = state.requests.reply(&context, replied, "over gRPC");
     let (head, body) = response.into_parts();
     let Ok(body) = body.collect().await;
     envoy::reply(&Response::from_parts(head, body.to_bytes()))

@@ -28,10 +28,8 @@ use edge::{Received, decode_body_early};
 use http_body_util::{Either, Full};
 use hyper::{
     Method,
-    body::Body as _,
     header::{ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, CONTENT_TYPE, HeaderValue},
 };
-use tokio::time::Instant;
 use tower_service::Service as _;
 use utoipa_axum::routes;
 
@@ -91,10 +89,7 @@ fn layered(
     }
     let method =
         if matches!(route, Route::Wait | Route::Entry | Route::Leave) { Method::POST } else { Method::GET };
-    methods
-        .layer(from_fn_with_state((state.clone(), method), preflight))
-        .layer(from_fn(layers::limit_fields))
-        .layer(from_fn_with_state(state.clone(), cors))
+    methods.layer(from_fn_with_state((state.clone(), method), preflight)).layer(from_fn(layers::limit_fields))
 }
 
 /// Answers browsers that ask whether a page may use `method`.
@@ -103,20 +98,11 @@ async fn preflight(
     request: Request,
     next: Next,
 ) -> Response {
-    match state.cors_origins.preflight(request.method(), request.headers(), &method) {
+    match state.requests.cors_origins.preflight(request.method(), request.headers(), &method) {
         Some(Ok(preflight)) => boxed(preflight),
         Some(Err(problem)) => problem.into_response(),
         None => next.run(request).await,
     }
-}
-
-/// Tells browsers which pages may read the reply.
-async fn cors(State(state): State<PublicState>, request: Request, next: Next) -> Response {
-    let origins = &state.cors_origins;
-    let origin = origins.allowed(request.headers());
-    let mut response = next.run(request).await;
-    origins.write(origin, response.headers_mut());
-    response
 }
 
 /// The route under which metrics count a path that is not in the list.
@@ -141,7 +127,7 @@ impl Public {
     #[must_use]
     pub fn new(state: PublicState, openapi: fn() -> String) -> Arc<Self> {
         let layers = |route, methods| layered(&state, route, methods);
-        let router = endpoint::router(endpoints(openapi), &state, &state.intake, layers, unknown);
+        let router = endpoint::router(endpoints(openapi), &state, &state.requests, layers, unknown);
         Arc::new(Self { state, router })
     }
 
@@ -181,46 +167,25 @@ impl Public {
 
     /// Answers a proxy. The number of header fields is the visitor's, so only the edge limits it.
     async fn check(&self, request: hyper::Request<Received>, peer: Peer) -> hyper::Response<Full<Bytes>> {
-        let (started, state) = (Instant::now(), &self.state);
         let (head, body) = request.into_parts();
-        let client = state.intake.client(peer, &head.headers);
+        let requests = &self.state.requests;
+        let context = requests.begin(Route::Check, peer, &head.headers, &body);
         let asked = (&head.method, &head.uri, &head.headers);
-        let mut response = check::answer(state, asked, peer.0.ip(), client).await.unwrap_or_else(|problem| {
-            layers::log_refusal(Route::Check, client, &problem, head.uri.path());
-            problem.into_reply()
-        });
-        state.intake.finish(Route::Check, started, !body.is_end_stream(), &mut response);
-        response
+        let replied = check::answer(&self.state, asked, peer.0.ip(), context.client).await;
+        requests.reply(&context, replied, head.uri.path())
     }
 
-    /// Answers a poll, with the same layers as the router puts around one.
+    /// Answers a poll.
     async fn poll(
         &self,
         poll: Poll,
         request: hyper::Request<Received>,
         peer: Peer,
     ) -> hyper::Response<Full<Bytes>> {
-        let (started, state) = (Instant::now(), &self.state);
         let (head, mut body) = request.into_parts();
-        let client = state.intake.client(peer, &head.headers);
-        let (mut body_left, mut asked) = (!body.is_end_stream(), None);
-        let replied = match layers::check_fields(&head.headers) {
-            Ok(()) => {
-                traffic::answer(poll, state, client, &head.headers, &mut body, &mut body_left, &mut asked)
-                    .await
-            }
-            Err(problem) => Err(problem),
-        };
-        let mut response = replied.unwrap_or_else(|problem| {
-            layers::log_refusal(poll.route(), client, &problem, head.uri.path());
-            problem.into_reply()
-        });
-        if let Some(asked) = asked {
-            traffic::write_limit(&asked, response.headers_mut());
-        }
-        let origin = state.cors_origins.allowed(&head.headers);
-        state.cors_origins.write(origin, response.headers_mut());
-        state.intake.finish(poll.route(), started, body_left, &mut response);
-        response
+        let requests = &self.state.requests;
+        let context = requests.begin(poll.route(), peer, &head.headers, &body);
+        let replied = traffic::answer(poll, &self.state, &context, &head.headers, &mut body).await;
+        requests.reply(&context, replied, head.uri.path())
     }
 }

@@ -25,7 +25,7 @@ use crate::{
         Lifecycle,
         admin::{AdminParts, AdminState, Guard, Refusals},
         clients::Uncounted,
-        layers::Intake,
+        context::Requests,
         public::{PublicParts, PublicState, UnusedVisits},
         served::ServedRoutes,
         stream::Streams,
@@ -163,22 +163,22 @@ pub(super) async fn assemble(
     for cell in cells.iter().flat_map(|cells| cells.all()) {
         tasks.spawn(Arc::clone(&servers).run(Arc::clone(cell)));
     }
-    let intake = Arc::new(Intake {
+    let requests = Arc::new(Requests {
         metrics: Arc::clone(&metrics),
         trusted_proxies: config.trusted_proxies.clone(),
         body_timeout: config.body_timeout,
+        cors_origins: config.cors_origins.clone(),
     });
     let public = PublicState::from(PublicParts {
         gate: Arc::clone(&gate),
         limits: Limits::new(&config.limit, zones.buckets_of),
         passes,
         streams: Arc::clone(&streams),
-        cors_origins: config.cors_origins.clone(),
         pages: ArcSwap::from_pointee(pages),
         routes: Arc::clone(&routes),
         unused_visits: UnusedVisits::default(),
         cells: Arc::clone(&zones.cells),
-        intake: Arc::clone(&intake),
+        requests: Arc::clone(&requests),
         lifecycle: Arc::clone(&lifecycle),
     });
     let admin = AdminState::from(AdminParts {
@@ -196,7 +196,7 @@ pub(super) async fn assemble(
         routes,
         recorder,
         servers,
-        intake,
+        requests,
         lifecycle,
     });
     Ok(Assembled {

@@ -336,7 +336,7 @@ impl AdminState {
         if let Some((index, what)) = written::fault_of_list(&routes) {
             return Err(bad(index, "", &what));
         }
-        if !routes.is_empty() && self.intake.trusted_proxies.is_empty() {
+        if !routes.is_empty() && self.requests.trusted_proxies.is_empty() {
             let what = "no proxy may ask about its visitors; name the proxies' addresses in trusted_proxies";
             return Err(bad(0, "", what));
         }

@@ -13,8 +13,8 @@ use super::{guard::Guard, refusals::Refusals};
 use crate::{
     change_log::ChangeLog,
     http::{
+        context::Requests,
         health::{Lifecycle, Readiness},
-        layers::Intake,
         served::ServedRoutes,
         stream::Streams,
     },
@@ -57,8 +57,8 @@ pub struct AdminParts {
     pub recorder: Recorder,
     /// This server and the others.
     pub servers: Arc<Servers>,
-    /// Metrics and limits of all requests.
-    pub intake: Arc<Intake>,
+    /// Begins and finishes requests.
+    pub requests: Arc<Requests>,
     /// Whether the server takes new work.
     pub lifecycle: Arc<Lifecycle>,
 }

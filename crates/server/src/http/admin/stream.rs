@@ -24,7 +24,7 @@ use super::state::AdminState;
 use crate::{
     access::Role,
     http::{
-        layers::Client,
+        context::Client,
         problem::{OVERLOADED, Problem, WRONG_TYPE},
         query::{Others, fields},
         stream::{HEARTBEAT, RECONNECT, SILENCE, event, response, stop},

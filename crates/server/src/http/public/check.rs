@@ -36,13 +36,13 @@ use hyper::{
 };
 use tokio::time::Instant;
 
-use super::{state::PublicState, traffic};
+use super::state::PublicState;
 use crate::{
     clock,
     http::{
         Peer, Replied,
         clients::address_digest,
-        layers::Client,
+        context::{Client, write_limit},
         origin,
         problem::{
             ADMITTED, DENIED, LEFT, MISDIRECTED, NO_PLACE, NOT_FOUND, NOTHING_TO_LEAVE, ODD_TARGET,
@@ -97,13 +97,13 @@ pub(in crate::http) async fn answer_envoy(
 ) -> Replied {
     let routes = routes_for(state, peer.0.ip())?;
     let described = envoy::Described::of(request)?;
-    let client = state.intake.client(peer, &described.headers);
+    let client = state.requests.client(peer, &described.headers);
     Ok(decide(state, &routes, &described.asked(), &described.headers, client).await)
 }
 
 /// The routes, for a proxy that may ask.
 fn routes_for(state: &PublicState, peer: IpAddr) -> Result<Guard<Arc<InForce>>, Problem> {
-    if !state.intake.trusts(peer) {
+    if !state.requests.trusts(peer) {
         let what = format!("{peer} is not one of `trusted_proxies`; add the address of the proxy");
         return Err(Problem::new(UNTRUSTED_PROXY, what));
     }
@@ -142,7 +142,9 @@ async fn decide(
     let (index, (counted, reply)) = match in_force.routes.decide(&request) {
         Decision::Leave => {
             state.routes.left.inc();
-            if let Err(problem) = origin::check_of(&state.cors_origins, headers, &[Some(&asked.host)]) {
+            if let Err(problem) =
+                origin::check_of(&state.requests.cors_origins, headers, &[Some(&asked.host)])
+            {
                 return asked.finish(problem.into_reply());
             }
             return leave(state, in_force, asked, headers, client).await;
@@ -274,7 +276,7 @@ async fn leave_zone(
         Held::Place(token) => match state.gate.holder(zone.as_str(), token).await {
             Ok(holder) => {
                 let asked = holder.ask_limits(&state.limits, client.0).await;
-                traffic::obey_limit(state, asked.as_ref())?;
+                state.requests.obey(asked.as_ref())?;
                 holder.leave(address).await
             }
             Err(refusal) => Err(refusal),
@@ -441,7 +443,7 @@ impl Call<'_> {
             Err(problem) => (Counted::Refused, self.blocked(Why::Refused(&problem), problem.clone())),
         };
         if let Some(limit) = limit {
-            traffic::write_limit(&limit, response.headers_mut());
+            write_limit(&limit, response.headers_mut());
         }
         (counted, response)
     }
@@ -459,7 +461,7 @@ impl Call<'_> {
             let polled = match state.gate.holder(zone.as_str(), token).await {
                 Ok(holder) => {
                     *limit = holder.ask_limits(&state.limits, self.client.0).await;
-                    traffic::obey_limit(state, limit.as_ref())?;
+                    state.requests.obey(limit.as_ref())?;
                     holder.poll().await
                 }
                 Err(refusal) => Err(refusal),
@@ -477,7 +479,7 @@ impl Call<'_> {
         self.may_take_place(token.is_some())?;
         let newcomer = state.gate.newcomer(zone.as_str()).await?;
         *limit = newcomer.ask_limits(&state.limits, self.client.0).await;
-        traffic::obey_limit(state, limit.as_ref())?;
+        state.requests.obey(limit.as_ref())?;
         let (policy, client) = (self.policy(), self.client.0.to_canonical());
         let permit = if state.limits.tells_apart(client) {
             let permit = state.unused_visits.permit(zone, &policy, client, Instant::now());
@@ -497,7 +499,7 @@ impl Call<'_> {
     /// Refuses a new place to what no visitor asked for.
     fn may_take_place(&self, has_place: bool) -> Result<(), Problem> {
         let has_cookie = has_place || self.has_cookie();
-        match no_place(self.asked, self.headers, has_cookie, &self.state.cors_origins) {
+        match no_place(self.asked, self.headers, has_cookie, &self.state.requests.cors_origins) {
             None => Ok(()),
             Some(NoPlace::Refused(problem)) => Err(problem),
             Some(NoPlace::PageOfForm) => Err(Problem::from(NO_PLACE).retry_after(1)),
@@ -563,8 +565,8 @@ impl Call<'_> {
         };
         let is_page = accepts_page(self.headers) && !self.headers.contains_key(POLL);
         let mut response = if is_page { blocked.page() } else { blocked.document(problem) };
-        let page_of = self.state.cors_origins.allowed(self.headers);
-        self.state.cors_origins.write_with_cookies(page_of, response.headers_mut());
+        let page_of = self.state.requests.cors_origins.allowed(self.headers);
+        self.state.requests.cors_origins.write_with_cookies(page_of, response.headers_mut());
         self.asked.finish(response)
     }
 

@@ -9,9 +9,8 @@ use gate::{AnyStore, Gate, cells::Health, limits::Limits};
 use super::unused::UnusedVisits;
 use crate::{
     http::{
-        cors::Origins,
+        context::Requests,
         health::{Lifecycle, Readiness},
-        layers::Intake,
         served::ServedRoutes,
         stream::Streams,
         wait::Pages,
@@ -33,8 +32,6 @@ pub struct PublicParts {
     pub passes: Arc<ArcSwap<Passes>>,
     /// The streams of waiting users.
     pub streams: Arc<Streams>,
-    /// The pages of other origins that may call.
-    pub cors_origins: Origins,
     /// The waiting pages. A reload replaces them.
     pub pages: ArcSwap<Pages>,
     /// What proxies may ask about. A reload replaces it.
@@ -43,8 +40,8 @@ pub struct PublicParts {
     pub unused_visits: UnusedVisits,
     /// The cells that keep the zones. Empty for a store in this process.
     pub cells: Arc<[Arc<Health>]>,
-    /// Metrics and limits of all requests.
-    pub intake: Arc<Intake>,
+    /// Begins and finishes requests.
+    pub requests: Arc<Requests>,
     /// Whether the server takes new work.
     pub lifecycle: Arc<Lifecycle>,
 }

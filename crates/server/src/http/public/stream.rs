@@ -1,22 +1,18 @@
 //! The call by which a waiting user asks for the stream of a place.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 use admission::ZoneId;
 use axum::{
+    Extension,
     extract::{RawQuery, State},
-    response::{IntoResponse as _, Response},
+    response::Response,
 };
-use gate::limits::Asked;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{
-    shape,
-    state::PublicState,
-    traffic::{obey_limit, write_limit},
-};
+use super::{shape, state::PublicState};
 use crate::http::{
-    layers::Client,
+    context::RequestContext,
     origin,
     problem::{MISSING_FIELD, Problem, TOO_MANY_STREAMS, UNKNOWN_ZONE},
     query::{Others, fields},
@@ -39,38 +35,22 @@ const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 )]
 pub(super) async fn stream(
     State(state): State<PublicState>,
-    client: Client,
+    Extension(context): Extension<Arc<RequestContext>>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
-) -> Response {
-    let mut asked = None;
-    let opened = open(&state, client, query.as_deref(), &headers, &mut asked).await;
-    let mut response = opened.unwrap_or_else(Problem::into_response);
-    if let Some(asked) = asked {
-        write_limit(&asked, response.headers_mut());
-    }
-    response
-}
-
-async fn open(
-    state: &PublicState,
-    client: Client,
-    query: Option<&str>,
-    headers: &HeaderMap,
-    asked: &mut Option<Asked>,
 ) -> Result<Response, Problem> {
-    origin::check(&state.cors_origins, headers)?;
+    let (requests, client) = (&state.requests, context.client.0);
+    origin::check(&requests.cors_origins, &headers)?;
     if state.lifecycle.is_out_of_service() {
         return Err(Problem::stopping());
     }
-    let request = StreamRequest::read(query, headers)?;
+    let request = StreamRequest::read(query.as_deref(), &headers)?;
     let zone = ZoneId::parse(&request.zone).map_err(|_| Problem::from(UNKNOWN_ZONE))?;
     let holder = state.gate.holder(zone.as_str(), request.token.as_bytes()).await?;
     // However long it lasts, a stream counts as one call.
-    *asked = holder.ask_limits(&state.limits, client.0).await;
-    obey_limit(state, asked.as_ref())?;
-    let share = state.streams.share(client.0).ok_or_else(|| {
-        state.intake.metrics.streams_refused.increment(1);
+    requests.obey(context.show_limit(holder.ask_limits(&state.limits, client).await))?;
+    let share = state.streams.share(client).ok_or_else(|| {
+        requests.metrics.streams_refused.increment(1);
         Problem::from(TOO_MANY_STREAMS).retry_after(5)
     })?;
     let first = holder.poll_for_stream().await?;
