@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, fmt, future::Future, task};
 
 use admission::{
-    Claim, Departure, Dump, Leaver, Mode, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Proof, Verdict,
-    Zone, ZoneId,
+    Claim, Departure, Dump, Leaver, Mode, Now, PAGE_TICKETS, PAGE_WORDS, Page, PagePolls, Policy, Proof,
+    Verdict, Zone, ZoneId,
 };
 use store::{
     Store as _,
@@ -421,7 +421,7 @@ impl Pair<'_> {
         self.same("a view's plan", &redis.plan, &rules.plan);
         self.same("a view's outlook", &redis.outlook, &rules.outlook);
         let pages = |view: &View| -> Vec<_> {
-            let of = |page: &wait::ViewPage| (page.live_before, page.present_before, page.live, page.present);
+            let of = |page: &Page| (page.live_before, page.present_before, page.live, page.present);
             view.pages.iter().map(of).collect()
         };
         self.same("a view's pages", &pages(redis), &pages(rules));

@@ -13,6 +13,7 @@ mod estimate;
 mod first_told;
 mod inside;
 mod notice;
+mod page;
 mod policy;
 #[cfg(feature = "sabotage")]
 pub mod sabotage;
@@ -31,13 +32,14 @@ pub use estimate::Estimate;
 pub use first_told::FirstTold;
 pub use inside::{DumpInside, DumpVisit, Unseen};
 pub use notice::{Notice, NoticeFault};
+pub use page::{Page, Pages};
 pub use policy::{
     BLIND_MS, FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, FieldKind, FieldUsedBy, Mode, OnStoreFailure, Policy,
     PolicyFault, RULE_FIELDS, SECOND_FIELDS, ZoneId, ZoneIdFault,
 };
 pub use seal::{BadSeal, BypassSealer, KeyId, SEALED_LEN, SealKey, Sealer, Seals, VISIT_LEN, VisitSealer};
 pub use segment::{IDLE_AGE, PAGE_TICKETS, PAGE_WORDS, Words};
-pub use snapshot::{Occupancy, PagePolls, Position, Snapshot, SnapshotPage, Tally};
+pub use snapshot::{Occupancy, PagePolls, Position, Snapshot, Tally};
 pub use ticket::Ticket;
 pub use told::Told;
 pub use visit::{Visit, VisitState};

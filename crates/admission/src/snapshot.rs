@@ -1,8 +1,6 @@
 //! What a store reports about a zone: who waits, how many are present, and who is inside.
 
-use std::sync::Arc;
-
-use crate::{Estimate, PAGE_TICKETS, Policy, Words};
+use crate::{Estimate, Page, Policy, Words};
 
 /// One bit per ticket of a page: its holder polled since the last report.
 #[derive(Clone, Debug)]
@@ -60,65 +58,18 @@ pub struct Snapshot {
     pub base: u64,
     /// The next ticket to be issued.
     pub next: u64,
-    /// Tickets below this number belong to the front.
+    /// Tickets below this number belong to the front: the store decides about them.
     pub front_end: u64,
-    /// Tickets below this number belong to the front or approach it.
+    /// Tickets below this number belong to the front or approach it: their holders are told the near period.
     pub approach_end: u64,
-    /// The longest polling period that people may keep to, in milliseconds.
+    /// The longest polling period that people may keep to, in milliseconds. Whoever was told a longer one would be taken for absent.
     pub told_ms: u32,
     /// The pages from `base` on; at least one.
-    pub pages: Vec<SnapshotPage>,
-    /// Totals. `slots_offered` is not known here.
+    pub pages: Vec<Page>,
+    /// Totals. A store does not know `slots_offered`; a forecast fills it in.
     pub tally: Tally,
     /// The people inside; `None` where nobody counts.
     pub occupancy: Option<Occupancy>,
-}
-
-/// One page of a snapshot.
-#[derive(Clone, Debug)]
-pub struct SnapshotPage {
-    /// One bit per ticket: it entered or was evicted.
-    pub gone: Arc<Words>,
-    /// Live tickets in this page.
-    pub live: u32,
-    /// Present tickets in this page.
-    pub present: u32,
-}
-
-impl SnapshotPage {
-    /// A page in which nobody waits.
-    pub(crate) fn all_gone(gone: Arc<Words>) -> Self {
-        Self { gone, live: 0, present: 0 }
-    }
-
-    /// The pages of a stretch of `issued` tickets that begins with a page; at least one page.
-    ///
-    /// The number of present tickets is known for the whole stretch only. They are treated as spread evenly over the live
-    /// tickets.
-    #[must_use]
-    pub fn spread(gone: &[Arc<Words>], issued: usize, present: u32) -> Vec<Self> {
-        let count = issued.div_ceil(PAGE_TICKETS).clamp(1, gone.len());
-        let mut left = issued;
-        let mut pages: Vec<_> = gone[..count]
-            .iter()
-            .map(|gone| {
-                let here = left.min(PAGE_TICKETS);
-                left -= here;
-                let gone_here: u32 = gone.iter().map(|word| word.count_ones()).sum();
-                let live = u32::try_from(here).unwrap_or(u32::MAX).saturating_sub(gone_here);
-                Self { gone: Arc::clone(gone), live, present: 0 }
-            })
-            .collect();
-        let live: u64 = pages.iter().map(|page| u64::from(page.live)).sum();
-        let mut before = 0;
-        for page in &mut pages {
-            let present_before = |live_before: u64| u64::from(present) * live_before / live.max(1);
-            let here = present_before(before + u64::from(page.live)) - present_before(before);
-            page.present = u32::try_from(here).unwrap_or(u32::MAX);
-            before += u64::from(page.live);
-        }
-        pages
-    }
 }
 
 /// The people inside a zone that limits them.

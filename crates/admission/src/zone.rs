@@ -34,7 +34,7 @@ use std::{
 };
 
 use crate::{
-    Mode, Now, Occupancy, PagePolls, Policy, Position, Snapshot, SnapshotPage, Tally, Told, Window, Words,
+    Mode, Now, Occupancy, PagePolls, Pages, Policy, Position, Snapshot, Tally, Told, Window, Words,
     inside::Inside,
     policy::near_told_ms,
     segment::{Clock, HEARD, PAGES, SEGMENT_TICKETS, Segment, split},
@@ -422,14 +422,15 @@ impl Zone {
     }
 
     fn snapshot(&self, front_end: u64, approach_end: u64) -> Snapshot {
-        let mut pages = Vec::with_capacity(self.segments.len() * PAGES);
+        let mut pages = Pages::with_capacity(self.segments.len() * PAGES);
         for segment in &self.segments {
             if segment.is_freed() {
-                pages.extend(segment.gone.iter().map(|gone| SnapshotPage::all_gone(Arc::clone(gone))));
+                segment.gone.iter().for_each(|gone| pages.add_empty(gone));
             } else {
-                pages.extend(SnapshotPage::spread(&segment.gone, segment.issued, segment.present));
+                pages.add_spread(&segment.gone, segment.issued, segment.present);
             }
         }
+        let pages = pages.finish();
         self.check_pages(&pages);
         Snapshot {
             now_ms: self.now_ms,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use admission::{Estimate, MINUTE_MS, Mode, Occupancy, Policy, Snapshot, Tally, Verdict, Window};
 
 use crate::{
-    Learned, Outlook, Plan, View, ViewPage,
+    Learned, Outlook, Plan, View,
     calibration::{Calibration, kind},
     crowd::Crowd,
     number,
@@ -109,29 +109,8 @@ impl Forecast {
         self.plan = Arc::new(self.plan_of(window, snapshot.occupancy, snapshot.now_ms));
         self.plan_is_old = false;
         self.look_out(&snapshot);
-        let (mut live_before, mut present_before) = (0, 0);
-        let mut pages: Vec<ViewPage> = Vec::with_capacity(snapshot.pages.len());
-        for page in snapshot.pages {
-            let page = ViewPage::behind(pages.last(), page, live_before, present_before);
-            live_before += u64::from(page.live);
-            present_before += u64::from(page.present);
-            pages.push(page);
-        }
-        let view = View {
-            now_ms: snapshot.now_ms,
-            policy: snapshot.policy,
-            epoch: snapshot.epoch,
-            base: snapshot.base,
-            next: snapshot.next,
-            front_end: snapshot.front_end,
-            approach_end: snapshot.approach_end,
-            told_ms: snapshot.told_ms,
-            pages,
-            outlook: Arc::clone(&self.outlook),
-            plan: Arc::clone(&self.plan),
-            tally,
-            occupancy: snapshot.occupancy,
-        };
+        let snapshot = Snapshot { tally, ..snapshot };
+        let view = View { snapshot, outlook: Arc::clone(&self.outlook), plan: Arc::clone(&self.plan) };
         view.check();
         view
     }

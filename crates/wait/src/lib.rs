@@ -19,7 +19,7 @@ pub use forecast::Forecast;
 pub use learned::{Learned, NotLearned};
 pub use outlook::Outlook;
 pub use plan::Plan;
-pub use view::{Lookup, View, ViewPage};
+pub use view::{Lookup, View};
 
 /// Nine of ten values of a normal distribution are within so many standard deviations.
 pub(crate) const NINE_OF_TEN: f64 = 1.645;

@@ -5,7 +5,7 @@
 //! with a million people takes no longer for it.
 
 use super::Zone;
-use crate::{Mode, SnapshotPage, segment::SEGMENT_TICKETS};
+use crate::{Mode, Page, segment::SEGMENT_TICKETS};
 
 impl Zone {
     /// Checks the invariants of the zone and of its parts.
@@ -63,7 +63,7 @@ impl Zone {
     }
 
     /// Checks that a snapshot shows all who wait, and who is present.
-    pub(super) fn check_pages(&self, pages: &[SnapshotPage]) {
+    pub(super) fn check_pages(&self, pages: &[Page]) {
         if !is_checked() {
             return;
         }

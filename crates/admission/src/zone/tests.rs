@@ -363,17 +363,6 @@ fn after_a_long_pause_every_holder_has_the_whole_idle_time() {
 }
 
 #[test]
-fn present_tickets_of_a_segment_are_spread_over_its_pages() {
-    let none = std::sync::Arc::new([0; crate::PAGE_WORDS]);
-    let mut gone = vec![none; 8];
-    gone[1] = std::sync::Arc::new([u64::MAX >> 32; crate::PAGE_WORDS]);
-    let pages = crate::SnapshotPage::spread(&gone, 2 * PAGE_TICKETS + 100, 1_000);
-    let counts: Vec<_> = pages.iter().map(|page| (page.live, page.present)).collect();
-    assert_eq!(counts, [(8_192, 661), (4_096, 330), (100, 9)]);
-    assert_eq!(crate::SnapshotPage::spread(&gone, 0, 0).len(), 1);
-}
-
-#[test]
 fn a_line_saved_from_the_middle_of_a_segment_starts_with_that_segment() {
     let next = 11 * PAGE_TICKETS as u64 + 5;
     let header = Header { epoch: EPOCH, next, base_page: 11, inside: None };

@@ -99,7 +99,9 @@ mod tests {
     fn view(now_s: u64, present: u64) -> View {
         let policy = Policy { admit_per_minute: 60, ..Policy::default() };
         let tally = Tally { waiting: 1_000, present, joined: 1_000, ..Tally::default() };
-        View { now_ms: now_s * 1_000, epoch: 1, tally, ..before_the_first(policy) }
+        let mut view = before_the_first(policy);
+        (view.snapshot.now_ms, view.snapshot.epoch, view.snapshot.tally) = (now_s * 1_000, 1, tally);
+        view
     }
 
     /// An operator who also shortens the idle time.
@@ -115,7 +117,7 @@ mod tests {
     }
 
     fn with(mut view: View, change: impl FnOnce(&mut Policy)) -> View {
-        change(&mut view.policy);
+        change(&mut view.snapshot.policy);
         view
     }
 
@@ -153,7 +155,8 @@ mod tests {
         let causes = Causes::default().next(&before, &after, true);
         assert_eq!(reason(causes, &after, 10), Reason::Interrupted, "and nobody came back");
         assert_eq!(Causes::default().reason(&before, before.now_ms, true, 20), Reason::Interrupted);
-        let other_line = View { epoch: 2, ..view(11, 900) };
+        let mut other_line = view(11, 900);
+        other_line.snapshot.epoch = 2;
         let causes = Causes::default().next(&before, &other_line, false);
         assert_eq!(reason(causes, &other_line, 0), Reason::Interrupted);
         // A server that starts has not seen what was before.
@@ -182,10 +185,10 @@ mod tests {
     fn newcomers_and_entries_are_nobody_who_came_back() {
         let before = view(10, 900);
         let mut after = view(11, 900 + 50 - 20);
-        after.tally.joined += 50;
-        after.tally.entered += 20;
+        after.snapshot.tally.joined += 50;
+        after.snapshot.tally.entered += 20;
         assert_eq!(Causes::default().next(&before, &after, false), Causes::default());
-        after.tally.present -= 100;
+        after.snapshot.tally.present -= 100;
         assert_eq!(Causes::default().next(&before, &after, false), Causes::default(), "people became silent");
     }
 }

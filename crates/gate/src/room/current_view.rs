@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{Mode, Occupancy, Policy, Tally, Window};
+use admission::{Mode, Occupancy, Policy, Snapshot, Tally, Window};
 use events::{Evicted, ModeChanged, PolicyChanged, Tallied, ViewShown};
 use store::StoreError;
 use tokio::time::Instant;
@@ -77,7 +77,7 @@ impl CurrentView {
 
 /// The view of a zone before the store reports one.
 pub(super) fn before_the_first(policy: Policy) -> View {
-    View {
+    let snapshot = Snapshot {
         now_ms: 0,
         policy,
         epoch: NO_EPOCH,
@@ -87,11 +87,11 @@ pub(super) fn before_the_first(policy: Policy) -> View {
         approach_end: 0,
         told_ms: policy.polling_period_ms,
         pages: Vec::new(),
-        outlook: Arc::new(Outlook::unknown()),
-        plan: Arc::new(Plan::new(&Window::new(&policy), &policy, 0)),
         tally: Tally::default(),
         occupancy: None,
-    }
+    };
+    let plan = Plan::new(&Window::new(&policy), &policy, 0);
+    View { snapshot, outlook: Arc::new(Outlook::unknown()), plan: Arc::new(plan) }
 }
 
 impl Room {

@@ -96,12 +96,9 @@ mod tests {
     use crate::room::current_view::before_the_first;
 
     fn line(policy: Policy, waiting: u64, present: u64) -> (View, LineEnd) {
-        let view = View {
-            base: 65_536,
-            next: 65_536 + waiting,
-            tally: Tally { waiting, present, ..Tally::default() },
-            ..before_the_first(policy)
-        };
+        let mut view = before_the_first(policy);
+        (view.snapshot.base, view.snapshot.next) = (65_536, 65_536 + waiting);
+        view.snapshot.tally = Tally { waiting, present, ..Tally::default() };
         let end = LineEnd::of(&view);
         (view, end)
     }

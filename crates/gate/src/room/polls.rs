@@ -98,8 +98,7 @@ impl PollMap {
 
 #[cfg(test)]
 mod tests {
-    use admission::{Policy, SnapshotPage};
-    use wait::ViewPage;
+    use admission::{Page, Policy};
 
     use super::*;
     use crate::room::current_view::before_the_first;
@@ -108,10 +107,10 @@ mod tests {
     fn a_page_in_which_nobody_waits_any_more_costs_nothing() {
         let per_page = PAGE_TICKETS as u64;
         let gone = Arc::new([0; PAGE_WORDS]);
-        let page = |live| ViewPage::new(SnapshotPage { gone: Arc::clone(&gone), live, present: 0 }, 0, 0);
+        let page = |live| Page::first(Arc::clone(&gone), live, 0);
         let mut view = before_the_first(Policy::default());
-        view.pages = vec![page(1), page(0), page(0)];
-        view.next = 3 * per_page - 1;
+        view.snapshot.pages = vec![page(1), page(0), page(0)];
+        view.snapshot.next = 3 * per_page - 1;
         let polls = PollMap::default().for_view(&view);
         let has_bits = |polls: &PollMap| polls.pages.iter().map(Option::is_some).collect::<Vec<_>>();
         assert_eq!(has_bits(&polls), [true, false, true], "the last page has a ticket to issue");
@@ -123,7 +122,7 @@ mod tests {
 
         // A state that was lost and rebuilt may have people there again. Polls noted for the view before are kept.
         polls.note(5);
-        view.pages[1].live = 1;
+        view.snapshot.pages[1].live = 1;
         let again = polls.for_view(&view);
         again.note(per_page + 5);
         assert_eq!(pages(&again), [0, 1]);

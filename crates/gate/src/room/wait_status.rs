@@ -141,8 +141,10 @@ mod tests {
         // 10,000 people wait; 100 of them belong to the front, and 400 approach it.
         let view = |period_ms: u32, told_ms: u32| {
             let policy = Policy { polling_period_ms: period_ms, ..Policy::default() };
-            let view = before_the_first(policy);
-            View { next: 10_000, front_end: 100, approach_end: 500, told_ms, ..view }
+            let mut view = before_the_first(policy);
+            let of = &mut view.snapshot;
+            (of.next, of.front_end, of.approach_end, of.told_ms) = (10_000, 100, 500, told_ms);
+            view
         };
         let wish = |view: &View, seq, slot_in_ms, poll_in_ms| {
             let position = Position { rank: 9, present_ahead: 8, estimate: None, poll_in_ms, slot_in_ms };

@@ -82,7 +82,7 @@ impl<C: Client> Redis<C> {
         // The zone's state has only what the rules read. The limits that servers check come from the register.
         if let Some(Definition { policy, .. }) = lock(&self.register).zones.get(&zone.id) {
             for field in FIELDS.iter().filter(|field| field.used_by == FieldUsedBy::Servers) {
-                field.set(&mut view.policy, field.number(policy));
+                field.set(&mut view.snapshot.policy, field.number(policy));
             }
         }
         Ok(view)

@@ -13,7 +13,7 @@ use std::{
 };
 
 use admission::{
-    Entry, PAGE_TICKETS, PAGE_WORDS, Policy, Position, Snapshot, SnapshotPage, Tally, Verdict, Window, Words,
+    Entry, PAGE_TICKETS, PAGE_WORDS, Pages, Policy, Position, Snapshot, Tally, Verdict, Window, Words,
 };
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -457,24 +457,20 @@ impl Memory {
         let (front_end, approach_end) = ends;
         let header = Header { base, ..self.header };
         self.segments = self.segments.split_off(&header.base);
-        let mut pages = Vec::with_capacity(counts.len() * PAGES);
+        let mut pages = Pages::with_capacity(counts.len() * PAGES);
         let unknown = Bits::new();
         let last = split(header.next).0;
         self.unused.clear();
         for (segment, counts) in (header.base..).zip(counts) {
             if counts.rev == 0 && segment < last {
                 self.unused.insert(segment);
-                pages.extend((0..PAGES).map(|_| SnapshotPage {
-                    gone: Arc::clone(&NOBODY),
-                    live: 0,
-                    present: 0,
-                }));
+                (0..PAGES).for_each(|_| pages.add_empty(&NOBODY));
                 continue;
             }
             let given = given_of(segment, header.next);
             let bits = self.segments.get(&segment).unwrap_or(&unknown);
             let gone: Vec<Arc<Words>> = pages_of(&bits.gone(given)).collect();
-            pages.extend(SnapshotPage::spread(&gone, given, counts.present));
+            pages.add_spread(&gone, given, counts.present);
         }
         let snapshot = Snapshot {
             now_ms: header.now,
@@ -485,7 +481,7 @@ impl Memory {
             front_end,
             approach_end,
             told_ms: header.told_ms.max(header.policy.polling_period_ms),
-            pages,
+            pages: pages.finish(),
             tally: Tally {
                 waiting: header.live,
                 present: header.present,
