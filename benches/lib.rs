@@ -9,7 +9,6 @@ use std::{
 };
 
 use admission::{Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Zone};
-use wait::{Forecast, View};
 
 pub use served::Served;
 
@@ -37,12 +36,6 @@ pub fn line(people: u64) -> Zone {
     }
     zone.beat(&[], NOW);
     zone
-}
-
-/// The view of a server after a beat.
-pub fn view(zone: &mut Zone) -> View {
-    let sight = zone.beat(&[], NOW);
-    Forecast::new(&policy(), NOW.ms).observe(sight, zone.window())
 }
 
 /// The report of a second in which everybody in a line polled.

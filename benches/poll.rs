@@ -11,29 +11,29 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Departure, FirstTold, Joined, Leaver, PagePolls, Policy, SealKey, Seals, Ticket, ZoneId,
+    Claim, Decided, Departure, FirstTold, Joined, Leaver, PagePolls, Policy, SealKey, Seals, Snapshot,
+    Ticket, ZoneId,
 };
 use criterion::{Criterion, criterion_group, criterion_main};
 use events::Bus;
 use gate::{Gate, Reply, Token};
 use store::{Kept, Left, Store, StoreError};
-use wait::View;
-use weir_benches::{Counting, LINES, NOW, line, policy, view};
+use weir_benches::{Counting, LINES, NOW, line, policy};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// A store with one view. Its decisions never end.
-struct FixedView(View);
+/// A store with one snapshot. Its decisions never end.
+struct FixedSnapshot(Snapshot);
 
-impl Store for FixedView {
+impl Store for FixedSnapshot {
     async fn zones(&self) -> Result<Option<Kept>, StoreError> {
         Ok(None)
     }
-    async fn open_zone(&self, _: &ZoneId, _: Policy) -> Result<View, StoreError> {
+    async fn open_zone(&self, _: &ZoneId, _: Policy) -> Result<Snapshot, StoreError> {
         Ok(self.0.clone())
     }
-    async fn put_zone(&self, _: &ZoneId, _: Policy) -> Result<View, StoreError> {
+    async fn put_zone(&self, _: &ZoneId, _: Policy) -> Result<Snapshot, StoreError> {
         Ok(self.0.clone())
     }
     async fn join(&self, _: &ZoneId, _: u32) -> Result<Joined, StoreError> {
@@ -42,7 +42,7 @@ impl Store for FixedView {
     async fn enter(&self, _: &ZoneId, _: Vec<Claim>) -> Result<Decided, StoreError> {
         pending().await
     }
-    async fn beat(&self, _: &ZoneId, _: Vec<PagePolls>, _: u32) -> Result<View, StoreError> {
+    async fn beat(&self, _: &ZoneId, _: Vec<PagePolls>, _: u32) -> Result<Snapshot, StoreError> {
         pending().await
     }
     async fn visits(&self, _: &ZoneId, _: Vec<PagePolls>) -> Result<Left, StoreError> {
@@ -74,7 +74,7 @@ fn polls(criterion: &mut Criterion) {
     let _entered = runtime.enter();
     let bus = Arc::new(Bus::new().expect("a thread"));
     for (people, name) in LINES {
-        let gate = Gate::new(FixedView(view(&mut line(people))), seals.clone(), Arc::clone(&bus));
+        let gate = Gate::new(FixedSnapshot(line(people).beat(&[], NOW)), seals.clone(), Arc::clone(&bus));
         runtime.block_on(gate.serve_zones(vec![(zone.clone(), policy().into())])).expect("served");
         // Holders all over the line in random order, because neighbours would share cache lines.
         let seq = |i: u64| 2_000 + i * 7_919_777 % (people - 4_000);

@@ -18,7 +18,7 @@ use std::{
 
 use admission::{
     Claim, Decided, Definition, Departure, Joined, Leaver, Mode, PagePolls, Policy, SealKey, Sealer, Seals,
-    Verdict, ZoneId,
+    Snapshot, Verdict, ZoneId,
 };
 use bytes::Bytes;
 use events::Bus;
@@ -37,7 +37,6 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep, timeout},
 };
-use wait::View;
 
 use crate::{
     auditor::{Answer, Auditor, Figures},
@@ -196,11 +195,11 @@ impl Store for Watched {
         self.redis.zones().await
     }
 
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View, StoreError> {
+    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot, StoreError> {
         self.redis.open_zone(zone, policy).await
     }
 
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View, StoreError> {
+    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot, StoreError> {
         self.redis.put_zone(zone, policy).await
     }
 
@@ -239,7 +238,7 @@ impl Store for Watched {
         Ok(decided)
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<View, StoreError> {
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot, StoreError> {
         self.heard(zone, self.redis.beat(zone, marks, told_ms).await)
     }
 
@@ -253,6 +252,14 @@ impl Store for Watched {
 
     async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64, StoreError> {
         self.heard(zone, self.redis.bind(zone, claim, address).await)
+    }
+
+    async fn exchange_learned(
+        &self,
+        zone: &ZoneId,
+        new: Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.redis.exchange_learned(zone, new).await
     }
 
     async fn retire(&self, zone: &ZoneId) -> Result<(), StoreError> {

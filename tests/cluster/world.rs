@@ -15,8 +15,8 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Definition, Departure, Joined, Leaver, Mode, PagePolls, Policy, Proof, Visit, VisitState,
-    ZoneId,
+    Claim, Decided, Definition, Departure, Joined, Leaver, Mode, PagePolls, Policy, Proof, Snapshot, Visit,
+    VisitState, ZoneId,
 };
 use events::Bus;
 use gate::{
@@ -33,7 +33,6 @@ use tokio::{
     task::{JoinHandle, JoinSet, LocalSet},
     time::sleep,
 };
-use wait::View;
 
 use crate::{
     auditor::{Auditor, Call, Figures, Promise, Ticket},
@@ -61,10 +60,10 @@ impl Store for SharedCells {
     async fn may_keep(&self, zone: &str) -> bool {
         self.0.may_keep(zone).await
     }
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
         self.0.open_zone(zone, policy).await
     }
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
         self.0.put_zone(zone, policy).await
     }
     async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined> {
@@ -73,7 +72,7 @@ impl Store for SharedCells {
     async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
         self.0.enter(zone, claims).await
     }
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
         self.0.beat(zone, polls, told_ms).await
     }
     async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
@@ -86,6 +85,10 @@ impl Store for SharedCells {
 
     async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
         self.0.bind(zone, claim, address).await
+    }
+
+    async fn exchange_learned(&self, zone: &ZoneId, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        self.0.exchange_learned(zone, new).await
     }
 
     async fn retire(&self, zone: &ZoneId) -> Result<()> {

@@ -6,10 +6,9 @@ use std::{ops::Range, time::Duration};
 
 use admission::{
     Claim, Decided, Departure, Entry, Joined, Leaver, Mode, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy,
-    Position, Proof, Verdict, ZoneId,
+    Position, Proof, Snapshot, Verdict, ZoneId,
 };
 use store::{Store, StoreError};
-use wait::View;
 
 use crate::{
     backend::Backend,
@@ -99,7 +98,6 @@ pub(crate) async fn minutes_slots_are_given_at_once_and_the_next_one_waits(
     let told = place(&next.verdicts[0]);
     assert_eq!((told.rank, told.present_ahead), (1, 0));
     assert!((1..=60_001).contains(&told.slot_in_ms.expect("of the front")), "{told:?}");
-    assert!(told.estimate.is_some(), "{told:?}");
     assert_eq!(ranks(&store.join(zone, 3).await.expect("joins").verdicts), [2, 3, 4]);
 
     let tally = store.beat(zone, Vec::new(), 0).await.expect("beats").tally;
@@ -197,10 +195,7 @@ pub(crate) async fn hold_and_closed_let_nobody_in_and_open_everybody(backend: &i
     let epoch = store.put_zone(zone, with(Mode::Hold)).await.expect("put").epoch;
     let held = store.join(zone, 700).await.expect("joins");
     assert_eq!(ranks(&held.verdicts), (1..=700).collect::<Vec<_>>());
-    assert!(held.verdicts.iter().all(|verdict| {
-        let place = place(verdict);
-        place.slot_in_ms.is_none() && place.estimate.is_none()
-    }));
+    assert!(held.verdicts.iter().all(|verdict| place(verdict).slot_in_ms.is_none()));
     for mode in [Mode::Hold, Mode::Closed] {
         let view = store.put_zone(zone, with(mode)).await.expect("put");
         assert_eq!((view.policy.mode, view.tally.waiting), (mode, 700));
@@ -297,7 +292,7 @@ pub(crate) async fn the_silent_leave_and_who_is_marked_stays(backend: &impl Back
     .await;
     assert_eq!((view.tally.waiting, view.tally.present, view.tally.evicted), (34, 34, 66));
     for seq in 0..100 {
-        let rank = view.position(seq, view.now_ms).map(|place| place.rank);
+        let rank = view.rank(seq);
         assert_eq!(rank, marked(seq).then_some(seq / 3 + 1), "ticket {seq}");
     }
     let verdicts = enter(&store, zone, view.epoch, 0..100).await.verdicts;
@@ -396,7 +391,7 @@ pub(crate) async fn places_are_counted_over_segments_ends(backend: &impl Backend
     let across = store.join(zone, 1_024).await.expect("joins");
     assert_eq!(ranks(&across.verdicts), (end + 1..=end + 1_024).collect::<Vec<_>>());
 
-    let everybody = |view: &View| -> Vec<PagePolls> {
+    let everybody = |view: &Snapshot| -> Vec<PagePolls> {
         let pages = view.next.div_ceil(PAGE_TICKETS as u64);
         (0..pages)
             .map(|segment| PagePolls { page: segment, words: Box::new([u64::MAX; PAGE_WORDS]) })
@@ -406,7 +401,7 @@ pub(crate) async fn places_are_counted_over_segments_ends(backend: &impl Backend
     let view = store.beat(zone, everybody(&view), 0).await.expect("beats");
     assert_eq!((view.next, view.tally.waiting, view.tally.present), (end + 1_024, end + 1_024, end + 1_024));
     for seq in edges {
-        assert_eq!(view.position(seq, view.now_ms).expect("waits").rank, seq + 1);
+        assert_eq!(view.rank(seq).expect("waits"), seq + 1);
     }
 
     store.put_zone(zone, with(Mode::Open)).await.expect("put");
@@ -420,10 +415,10 @@ pub(crate) async fn places_are_counted_over_segments_ends(backend: &impl Backend
     for (seq, rank) in
         [(SEGMENT - 2, SEGMENT - 1), (SEGMENT + 1, SEGMENT), (2 * SEGMENT - 1, 2 * SEGMENT - 2)]
     {
-        assert_eq!(view.position(seq, view.now_ms).expect("waits").rank, rank);
+        assert_eq!(view.rank(seq).expect("waits"), rank);
         assert_eq!(ranks(&enter(&store, zone, epoch, seq..seq + 1).await.verdicts), [rank]);
     }
-    assert!(leaving.iter().all(|&seq| view.position(seq, view.now_ms).is_none()));
+    assert!(leaving.iter().all(|&seq| view.rank(seq).is_none()));
 }
 
 pub(crate) async fn base_moves_past_a_segment_and_entries_are_told_again(
@@ -443,7 +438,7 @@ pub(crate) async fn base_moves_past_a_segment_and_entries_are_told_again(
     }
     let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
     assert_eq!((view.base, view.next, view.tally.waiting), (SEGMENT, SEGMENT + 1_024, 1_024));
-    assert_eq!(view.position(SEGMENT, view.now_ms).expect("waits").rank, 1);
+    assert_eq!(view.rank(SEGMENT).expect("waits"), 1);
     let again = store.enter(zone, claims(epoch, [0, SEGMENT])).await.expect("decided");
     assert_eq!(again.verdicts[0], first.expect("some were let in"));
     assert_eq!(entry(&again.verdicts[1]).at_ms, again.at_ms);
@@ -476,7 +471,7 @@ pub(crate) fn pages(seqs: &[u64]) -> Vec<PagePolls> {
 }
 
 /// How many are inside, and how many may be.
-pub(crate) fn inside(view: &View) -> (u64, u64) {
+pub(crate) fn inside(view: &Snapshot) -> (u64, u64) {
     let people = view.occupancy.expect("the zone counts the people inside");
     (people.inside, people.most)
 }
@@ -490,10 +485,11 @@ pub(crate) async fn whoever_leaves_makes_room_for_the_next(backend: &impl Backen
         entry(verdict);
     }
     assert_eq!(ranks(&verdicts[3..]), [1, 2], "600 a minute may enter, and 3 may be inside");
-    let asked = place(&enter(&store, zone, epoch, 3..5).await.verdicts[0]);
+    let asked = enter(&store, zone, epoch, 3..5).await;
+    assert_eq!(asked.slots.occupancy.map(|people| people.most), Some(3));
+    let asked = place(&asked.verdicts[0]);
     assert_eq!(asked.slot_in_ms, None, "nobody knows when somebody leaves");
     assert!(asked.poll_in_ms < 1_000, "the next place is to be used within a second");
-    assert!(asked.estimate.expect("an estimate").wait_ms > 1_000, "people stay for a while");
     let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
     assert_eq!(inside(&view), (3, 3));
 

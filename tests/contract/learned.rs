@@ -1,7 +1,8 @@
 //! What one server learnt about the patience of a zone's people, another one knows. The zone's clock is held and moved on, so that
 //! lines of minutes take seconds.
 
-use admission::{Joined, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Verdict, ZoneId};
+use admission::{PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Verdict, ZoneId};
+use gate::ZoneForecast;
 use store::{Store as _, redis::Redis};
 
 use crate::{
@@ -15,6 +16,12 @@ fn policy() -> Policy {
     Policy { admit_per_minute: 200, ..Policy::default() }
 }
 
+/// A server's store and forecast, as a room holds them.
+struct Server {
+    store: Redis,
+    forecast: ZoneForecast,
+}
+
 /// A zone whose clock the test moves.
 struct Clock<'a> {
     backend: &'a InRedis,
@@ -24,24 +31,28 @@ struct Clock<'a> {
 
 impl Clock<'_> {
     /// A server that has just started.
-    async fn start(&self) -> Redis {
-        let server = self.backend.open().await;
-        server.hold_clock(self.now_ms);
-        server.open_zone(self.zone, policy()).await.expect("opened");
+    async fn start(&self) -> Server {
+        let server = Server { store: self.backend.open().await, forecast: ZoneForecast::new(&policy()) };
+        server.store.hold_clock(self.now_ms);
+        let snapshot = server.store.open_zone(self.zone, policy()).await.expect("opened");
+        server.forecast.exchange(&server.store, self.zone, self.now_ms).await;
+        server.forecast.observe(snapshot);
         server
     }
 
-    async fn beat(&mut self, store: &Redis, polls: Vec<PagePolls>, after_ms: u64) {
+    async fn beat(&mut self, server: &Server, polls: Vec<PagePolls>, after_ms: u64) {
         self.now_ms += after_ms;
-        store.hold_clock(self.now_ms);
-        store.beat(self.zone, polls, 0).await.expect("beats");
+        server.store.hold_clock(self.now_ms);
+        server.forecast.observe(server.store.beat(self.zone, polls, 0).await.expect("beats"));
+        server.forecast.exchange(&server.store, self.zone, self.now_ms).await;
     }
 
     /// Plays a line of [`PEOPLE`] of which two fifths leave within a minute. Returns by what share the wait was wrong that the last one
     /// was told.
-    async fn line(&mut self, store: &Redis) -> f64 {
+    async fn line(&mut self, server: &Server) -> f64 {
         let waits = |verdict: &Verdict| matches!(verdict, Verdict::Waiting(_));
-        let joined: Joined = store.join(self.zone, PEOPLE).await.expect("joins");
+        let mut joined = server.store.join(self.zone, PEOPLE).await.expect("joins");
+        server.forecast.estimate(&mut joined.verdicts, &joined.slots, joined.at_ms);
         let last = place(joined.verdicts.last().expect("they joined"));
         let told_s = last.estimate.expect("known").wait_ms as f64 / 1_000.0;
         // When a person leaves, in seconds after the join; the last one stays.
@@ -62,14 +73,14 @@ impl Clock<'_> {
                 let ticket = usize::try_from(seq % PAGE_TICKETS as u64).expect("small");
                 polls.last_mut().expect("pushed").words[ticket / 64] |= 1 << (ticket % 64);
             }
-            self.beat(store, polls, 1_000).await;
+            self.beat(server, polls, 1_000).await;
             let front = waiting.len().min(100);
             if front == 0 {
                 continue;
             }
             had_s = second;
             let claims = claims(joined.epoch, waiting[..front].iter().map(|i| joined.first + i));
-            let decided = store.enter(self.zone, claims).await.expect("decides");
+            let decided = server.store.enter(self.zone, claims).await.expect("decides");
             let mut verdicts = decided.verdicts.iter();
             waiting.retain(|_| verdicts.next().is_none_or(waits));
         }
@@ -93,11 +104,12 @@ fn is_warm(error: f64) {
     assert!(error.abs() < 0.08, "an earlier line taught it: {error:.3}");
 }
 
-async fn begin<'a>(backend: &'a InRedis, zone: &'a ZoneId) -> (Clock<'a>, Redis) {
+async fn begin<'a>(backend: &'a InRedis, zone: &'a ZoneId) -> (Clock<'a>, Server) {
     let first = backend.open().await;
     let now_ms = first.put_zone(zone, policy()).await.expect("put").now_ms + 1_000;
-    first.hold_clock(now_ms);
-    (Clock { backend, zone, now_ms }, first)
+    let clock = Clock { backend, zone, now_ms };
+    let first = clock.start().await;
+    (clock, first)
 }
 
 pub(crate) async fn what_one_server_learnt_another_one_knows(backend: &InRedis, zone: &ZoneId) {

@@ -52,7 +52,7 @@ pub(crate) async fn two_servers_have_one_line(backend: &InRedis, zone: &ZoneId) 
     let by_a = a.enter(zone, claims(epoch, [600, 601])).await.expect("decided").verdicts;
     let view = b.beat(zone, Vec::new(), 0).await.expect("beats");
     assert_eq!((view.tally.entered, view.tally.waiting), (602, 2));
-    let rank = |seq| view.position(seq, view.now_ms).map(|place| place.rank);
+    let rank = |seq| view.rank(seq);
     assert_eq!([600, 601, 602, 603].map(rank), [None, None, Some(1), Some(2)]);
     assert_eq!(b.enter(zone, claims(epoch, [600, 601])).await.expect("decided").verdicts, by_a);
     by_a.iter().for_each(|verdict| {
@@ -412,7 +412,7 @@ pub(crate) async fn a_full_segment_in_which_nobody_waits_is_freed(backend: &InRe
     other.open_zone(zone, policy()).await.expect("opened");
     for store in [&store, &other] {
         let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
-        let rank = |seq| view.position(seq, view.now_ms).map(|place| place.rank);
+        let rank = |seq| view.rank(seq);
         let last = u32::try_from(SEGMENT).expect("small") + 1;
         assert_eq!(
             [0, SEGMENT, 2 * SEGMENT - 1, 2 * SEGMENT].map(rank),

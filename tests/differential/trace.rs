@@ -3,8 +3,8 @@
 use std::{collections::BTreeMap, fmt, future::Future, task};
 
 use admission::{
-    Claim, Departure, Dump, Leaver, Mode, Now, PAGE_TICKETS, PAGE_WORDS, Page, PagePolls, Policy, Proof,
-    Verdict, Zone, ZoneId,
+    Claim, Departure, Dump, Joined, Leaver, Mode, Now, PAGE_TICKETS, PAGE_WORDS, Page, PagePolls, Policy,
+    Proof, SlotState, Snapshot, Verdict, Zone, ZoneId,
 };
 use store::{
     Store as _,
@@ -74,14 +74,19 @@ fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
+/// What a server learns from each side. It is the same if the sides report the same.
+struct Forecasts {
+    redis: Forecast,
+    rules: Forecast,
+}
+
 /// Both sides, and what the test knows.
 struct Pair<'a> {
     redis: Redis<Connection>,
     connection: &'a Connection,
     zone: ZoneId,
     rules: Zone,
-    forecast: Forecast,
-    entered: u64,
+    forecasts: Forecasts,
     evicted: u64,
     ended: u64,
     inside: Vec<u64>,
@@ -130,17 +135,17 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
     let now_ms = 2_000_000_000_000 + dice.bits() % 100_000;
     redis.hold_clock(now_ms);
     let policy = policy(&mut dice);
-    let view = now(redis.put_zone(&zone, policy)).expect("puts");
-    let rules = Zone::new(policy, view.epoch, Now { ms: now_ms, unix_s: 0 });
-    let forecast = Forecast::new(&policy, now_ms);
-    let (epoch, connection) = (view.epoch, &connection);
+    let seen = now(redis.put_zone(&zone, policy)).expect("puts");
+    let rules = Zone::new(policy, seen.epoch, Now { ms: now_ms, unix_s: 0 });
+    let forecasts =
+        Forecasts { redis: Forecast::new(&policy, now_ms), rules: Forecast::new(&policy, now_ms) };
+    let (epoch, connection) = (seen.epoch, &connection);
     let mut pair = Pair {
         redis,
         connection,
         zone,
         rules,
-        forecast,
-        entered: 0,
+        forecasts,
         evicted: 0,
         ended: 0,
         inside: Vec::new(),
@@ -152,8 +157,8 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
         seed,
         call: 0,
     };
-    let seen = pair.beat_rules(&[]);
-    pair.compare_views(&view, &seen);
+    let rules = pair.rules.beat(&[], pair.at());
+    pair.compare_views(seen, rules);
     if dice.below(4) == 0 {
         // Nearly a whole segment; most of it will leave.
         for _ in 0..63 {
@@ -270,21 +275,22 @@ impl Pair<'_> {
 
     fn put(&mut self, policy: Policy, kinds: &mut Kinds) {
         kinds.note("policies", 1);
-        let view = now(self.redis.put_zone(&self.zone, policy)).expect("puts");
+        let redis = now(self.redis.put_zone(&self.zone, policy)).expect("puts");
         self.rules.set_policy(policy, self.at());
         self.policy = policy;
-        let seen = self.beat_rules(&[]);
-        self.compare_views(&view, &seen);
+        let rules = self.rules.beat(&[], self.at());
+        self.compare_views(redis, rules);
         self.call += 1;
     }
 
     fn join(&mut self, count: u32, kinds: &mut Kinds) {
         let mut redis = now(self.redis.join(&self.zone, count)).expect("joins");
         let mut rules = self.rules.join(count, self.at());
-        self.estimate(&mut rules.verdicts);
+        self.estimate((&mut redis.verdicts, &redis.slots), (&mut rules.verdicts, &rules.slots));
         kinds.note("joins", u64::from(count));
         strip(&mut redis.verdicts);
-        self.same("a join", &redis, &rules);
+        let of = |joined: &Joined| (joined.epoch, joined.first, joined.at_ms, joined.verdicts.clone());
+        self.same("a join", &of(&redis), &of(&rules));
         self.next = redis.first + u64::from(count);
         self.call += 1;
     }
@@ -292,7 +298,7 @@ impl Pair<'_> {
     fn enter(&mut self, claims: Vec<Claim>, kinds: &mut Kinds) -> Vec<Verdict> {
         let mut redis = now(self.redis.enter(&self.zone, claims.clone())).expect("enters");
         let mut rules = self.rules.enter(&claims, self.at());
-        self.estimate(&mut rules.verdicts);
+        self.estimate((&mut redis.verdicts, &redis.slots), (&mut rules.verdicts, &rules.slots));
         for verdict in &redis.verdicts {
             let kind = match verdict {
                 Verdict::Gone => "gone",
@@ -306,18 +312,19 @@ impl Pair<'_> {
         for (claim, (redis, rules)) in claims.iter().zip(redis.verdicts.iter().zip(&rules.verdicts)) {
             self.same(&format!("the claim of {}", claim.seq), redis, rules);
         }
-        self.same("claims", &redis, &rules);
+        self.same("the instant of claims", &redis.at_ms, &rules.at_ms);
         self.call += 1;
         rules.verdicts
     }
 
     fn beat(&mut self, marks: &[PagePolls], told_ms: u32, kinds: &mut Kinds) -> View {
-        let view = now(self.redis.beat(&self.zone, marks.to_vec(), told_ms)).expect("beats");
+        let redis = now(self.redis.beat(&self.zone, marks.to_vec(), told_ms)).expect("beats");
         self.rules.note_told(told_ms, self.at());
-        let seen = self.beat_rules(marks);
-        self.compare_views(&view, &seen);
-        kinds.note("evicted", seen.tally.evicted - std::mem::replace(&mut self.evicted, seen.tally.evicted));
-        kinds.note("bases moved", u64::from(seen.base != std::mem::replace(&mut self.base, seen.base)));
+        let rules = self.rules.beat(marks, self.at());
+        let (evicted, base) = (rules.tally.evicted, rules.base);
+        let view = self.compare_views(redis, rules);
+        kinds.note("evicted", evicted - std::mem::replace(&mut self.evicted, evicted));
+        kinds.note("bases moved", u64::from(base != std::mem::replace(&mut self.base, base)));
         self.call += 1;
         view
     }
@@ -390,22 +397,18 @@ impl Pair<'_> {
         self.call += 1;
     }
 
-    fn estimate(&mut self, verdicts: &mut [Verdict]) {
-        let entered = self.rules.tally().entered;
-        let changed = entered != self.entered;
-        self.entered = entered;
-        let state = (self.rules.window(), self.rules.occupancy());
-        self.forecast.estimate(verdicts, state, changed, self.now_ms);
+    /// Fills in the waits of both sides.
+    fn estimate(&mut self, redis: (&mut [Verdict], &SlotState), rules: (&mut [Verdict], &SlotState)) {
+        self.forecasts.redis.estimate(redis.0, redis.1, self.now_ms);
+        self.forecasts.rules.estimate(rules.0, rules.1, self.now_ms);
+        self.same("the people inside", &redis.1.occupancy, &rules.1.occupancy);
     }
 
-    fn beat_rules(&mut self, marks: &[PagePolls]) -> View {
-        let sight = self.rules.beat(marks, self.at());
-        self.entered = sight.tally.entered;
-        self.forecast.observe(sight, self.rules.window())
-    }
-
+    /// Makes the views of both sides. Returns the one of Redis.
     #[track_caller]
-    fn compare_views(&self, redis: &View, rules: &View) {
+    fn compare_views(&mut self, redis: Snapshot, rules: Snapshot) -> View {
+        let redis = self.forecasts.redis.observe(redis);
+        let rules = self.forecasts.rules.observe(rules);
         let numbers = |view: &View| {
             (
                 view.now_ms,
@@ -417,17 +420,18 @@ impl Pair<'_> {
                 (view.tally, view.occupancy),
             )
         };
-        self.same("a view's numbers", &numbers(redis), &numbers(rules));
+        self.same("a view's numbers", &numbers(&redis), &numbers(&rules));
         self.same("a view's plan", &redis.plan, &rules.plan);
         self.same("a view's outlook", &redis.outlook, &rules.outlook);
         let pages = |view: &View| -> Vec<_> {
             let of = |page: &Page| (page.live_before, page.present_before, page.live, page.present);
             view.pages.iter().map(of).collect()
         };
-        self.same("a view's pages", &pages(redis), &pages(rules));
+        self.same("a view's pages", &pages(&redis), &pages(&rules));
         for (page, (redis, rules)) in redis.pages.iter().zip(&rules.pages).enumerate() {
             self.same(&format!("page {page}'s bits"), &redis.gone, &rules.gone);
         }
+        redis
     }
 
     fn compare_states(&self, kinds: &mut Kinds) {

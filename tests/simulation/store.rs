@@ -10,12 +10,12 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Delta, Departure, Entry, Header, Joined, Leaver, Now, PagePolls, Policy, Verdict, ZoneId,
+    Claim, Decided, Delta, Departure, Entry, Header, Joined, Leaver, Now, PagePolls, Policy, Snapshot,
+    Verdict, ZoneId,
     sabotage::{Rule, on},
 };
 use store::{Batch, Engine, Journal, JournalError, Kept, Left, Loaded, MemoryJournal, Store, StoreError};
 use tokio::time::Instant;
-use wait::View;
 
 use crate::{
     auditor::Auditor,
@@ -204,11 +204,11 @@ impl Store for SimStore {
         Ok(None)
     }
 
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View, StoreError> {
+    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot, StoreError> {
         self.put_zone(zone, policy).await
     }
 
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View, StoreError> {
+    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot, StoreError> {
         self.decide(zone, |engine, now| engine.put_zone(zone, policy, 77, now), |_| Vec::new()).await
     }
 
@@ -223,7 +223,7 @@ impl Store for SimStore {
         self.decide(zone, decision, |decided| tickets(&decided.verdicts, seqs, false)).await
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<View, StoreError> {
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot, StoreError> {
         self.decide(zone, |engine, now| engine.beat(zone, &marks, told_ms, now), |_| Vec::new()).await
     }
 
@@ -237,5 +237,13 @@ impl Store for SimStore {
 
     async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64, StoreError> {
         self.decide(zone, |engine, now| engine.bind(zone, claim, address, now), |_| Vec::new()).await
+    }
+
+    async fn exchange_learned(
+        &self,
+        zone: &ZoneId,
+        new: Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.decide(zone, |engine, now| engine.exchange_learned(zone, new, now), |_| Vec::new()).await
     }
 }

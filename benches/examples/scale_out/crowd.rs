@@ -10,11 +10,10 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Departure, Joined, Leaver, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, ZoneId,
+    Claim, Decided, Departure, Joined, Leaver, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Snapshot, ZoneId,
 };
 use store::{Kept, Left, Store, StoreError, redis::Redis};
 use tokio::time::Instant;
-use wait::View;
 
 /// The polling period of the people, in seconds: the default of a zone.
 pub(crate) const PERIOD_S: u64 = 3;
@@ -113,11 +112,11 @@ impl Store for Crowd {
         self.redis.zones().await
     }
 
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View, StoreError> {
+    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot, StoreError> {
         self.redis.open_zone(zone, policy).await
     }
 
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View, StoreError> {
+    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot, StoreError> {
         self.redis.put_zone(zone, policy).await
     }
 
@@ -129,18 +128,18 @@ impl Store for Crowd {
         self.redis.enter(zone, claims).await
     }
 
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View, StoreError> {
+    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot, StoreError> {
         let mut all = self.polls();
         merge(&mut all, polls);
         let asked = Instant::now();
         let beat = self.redis.beat(zone, all, told_ms).await;
         let mut beats = self.ear.lock();
         match &beat {
-            Ok(view) => {
+            Ok(snapshot) => {
                 beats.took.push(asked.elapsed());
                 (beats.epoch, beats.front_end, beats.next) =
-                    (view.epoch, view.front_end.max(view.base), view.next);
-                beats.present = view.tally.present as f64 / view.tally.waiting.max(1) as f64;
+                    (snapshot.epoch, snapshot.front_end.max(snapshot.base), snapshot.next);
+                beats.present = snapshot.tally.present as f64 / snapshot.tally.waiting.max(1) as f64;
             }
             Err(_) => beats.failed += 1,
         }
@@ -157,5 +156,13 @@ impl Store for Crowd {
 
     async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64, StoreError> {
         self.redis.bind(zone, claim, address).await
+    }
+
+    async fn exchange_learned(
+        &self,
+        zone: &ZoneId,
+        new: Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.redis.exchange_learned(zone, new).await
     }
 }

@@ -19,6 +19,7 @@ mod policy;
 pub mod sabotage;
 mod seal;
 mod segment;
+mod slots;
 mod snapshot;
 mod ticket;
 mod told;
@@ -39,6 +40,7 @@ pub use policy::{
 };
 pub use seal::{BadSeal, BypassSealer, KeyId, SEALED_LEN, SealKey, Sealer, Seals, VISIT_LEN, VisitSealer};
 pub use segment::{IDLE_AGE, PAGE_TICKETS, PAGE_WORDS, Words};
+pub use slots::SlotState;
 pub use snapshot::{Occupancy, PagePolls, Position, Snapshot, Tally};
 pub use ticket::Ticket;
 pub use told::Told;

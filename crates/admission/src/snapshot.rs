@@ -1,6 +1,8 @@
 //! What a store reports about a zone: who waits, how many are present, and who is inside.
 
-use crate::{Estimate, Page, Policy, Words};
+use std::sync::Arc;
+
+use crate::{Estimate, PAGE_TICKETS, Page, Policy, Window, Words};
 
 /// One bit per ticket of a page: its holder polled since the last report.
 #[derive(Clone, Debug)]
@@ -70,6 +72,65 @@ pub struct Snapshot {
     pub tally: Tally,
     /// The people inside; `None` where nobody counts.
     pub occupancy: Option<Occupancy>,
+    /// The entries of the last minute.
+    pub window: Arc<Window>,
+}
+
+impl Snapshot {
+    /// The live and the present tickets ahead of a ticket; `None` if it is gone. A ticket newer than the snapshot stands behind all
+    /// tickets of the snapshot.
+    #[must_use]
+    pub fn ahead_of(&self, seq: u64) -> Option<(u64, u64)> {
+        self.ahead(seq, false)
+    }
+
+    /// The live and the present tickets ahead of a ticket, also of one that is gone; `None` if it is before the first page.
+    #[must_use]
+    pub fn ahead_if_waiting(&self, seq: u64) -> Option<(u64, u64)> {
+        self.ahead(seq, true)
+    }
+
+    fn ahead(&self, seq: u64, even_if_gone: bool) -> Option<(u64, u64)> {
+        if let Some(newer) = seq.checked_sub(self.next) {
+            return Some((self.tally.waiting + newer, self.tally.present + newer));
+        }
+        let offset = usize::try_from(seq.checked_sub(self.base)?).ok()?;
+        let page = self.pages.get(offset / PAGE_TICKETS)?;
+        let within = offset % PAGE_TICKETS;
+        (even_if_gone || !page.is_gone(within)).then(|| page.ahead_of(within))
+    }
+
+    /// The rank of a live ticket; `None` if it is gone.
+    #[must_use]
+    pub fn rank(&self, seq: u64) -> Option<u64> {
+        self.ahead_of(seq).map(|(live, _)| live + 1)
+    }
+
+    /// Whether a ticket approaches the front or belongs to it. If the whole line does, then newcomers do so, too.
+    #[must_use]
+    pub fn is_near(&self, seq: u64) -> bool {
+        seq < self.approach_end || self.approach_end >= self.next
+    }
+
+    /// The polling period of a ticket behind the front, in milliseconds, of a server that is not busy.
+    #[must_use]
+    pub fn period_ms(&self, seq: u64) -> u32 {
+        if self.is_near(seq) { self.policy.near_period_ms() } else { self.policy.polling_period_ms }
+    }
+
+    /// Checks that the ends are in order and within the line. The pages may be newer than the totals where a store fetches them by
+    /// several calls.
+    ///
+    /// # Panics
+    /// In builds with debug assertions, if they are not.
+    pub fn check(&self) {
+        debug_assert!(
+            self.base <= self.next && self.front_end <= self.next,
+            "the front is a part of the line"
+        );
+        debug_assert!(self.approach_end >= self.front_end, "who is in the front has approached it");
+        debug_assert!(self.tally.present <= self.tally.waiting, "whoever is present waits");
+    }
 }
 
 /// The people inside a zone that limits them.

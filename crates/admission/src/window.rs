@@ -12,7 +12,7 @@ use crate::Policy;
 pub const MINUTE_MS: u64 = 60_000;
 
 /// A zone's log of entries.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Window {
     minute_cap: u32,
     sub_cap: u32,
@@ -54,6 +54,21 @@ impl Window {
     /// The entries of the last minute: instant and count, oldest first.
     pub fn log(&self) -> impl Iterator<Item = (u64, u32)> {
         self.log.iter().copied()
+    }
+
+    /// The last record: instant and count.
+    #[must_use]
+    pub fn last(&self) -> Option<(u64, u32)> {
+        self.log.back().copied()
+    }
+
+    /// Whether an entry has left the window, or its sub-window, by `now_ms`.
+    #[must_use]
+    pub(crate) fn is_past(&self, now_ms: u64) -> bool {
+        let is_past = |entry: Option<&(u64, u32)>, length_ms| {
+            entry.is_some_and(|(at_ms, _)| at_ms + length_ms < now_ms)
+        };
+        is_past(self.log.front(), MINUTE_MS) || is_past(self.log.get(self.sub_from), self.sub_ms)
     }
 
     /// Applies the caps of another policy. The entries stay.

@@ -34,7 +34,8 @@ use std::{
 };
 
 use crate::{
-    Mode, Now, Occupancy, PagePolls, Pages, Policy, Position, Snapshot, Tally, Told, Window, Words,
+    Mode, Now, Occupancy, PagePolls, Pages, Policy, Position, SlotState, Snapshot, Tally, Told, Window,
+    Words,
     inside::Inside,
     policy::near_told_ms,
     segment::{Clock, HEARD, PAGES, SEGMENT_TICKETS, Segment, split},
@@ -96,8 +97,10 @@ pub struct Joined {
     pub first: u64,
     /// The instant of the call, in milliseconds on the store's clock.
     pub at_ms: u64,
-    /// One verdict per ticket.
+    /// One verdict per ticket, without estimates.
     pub verdicts: Vec<Verdict>,
+    /// The slots after the call.
+    pub slots: SlotState,
 }
 
 /// The reply to [`Zone::enter`].
@@ -105,8 +108,10 @@ pub struct Joined {
 pub struct Decided {
     /// The instant of the call, in milliseconds on the store's clock. An entry with this instant is new; an earlier one is repeated.
     pub at_ms: u64,
-    /// One verdict per claim, in the claims' order.
+    /// One verdict per claim, in the claims' order, without estimates.
     pub verdicts: Vec<Verdict>,
+    /// The slots after the call.
+    pub slots: SlotState,
 }
 
 /// When a holder of the front is overdue, and after how long the holder was asked to come (0 if a beat made the
@@ -143,7 +148,8 @@ pub struct Zone {
     seen_all: u64,
     /// Until when nobody is evicted, because people may come back later than a new idle time allows.
     spare_until_ms: u64,
-    window: Window,
+    /// Shared with the replies: a call that changes it while a reply is read copies it.
+    window: Arc<Window>,
     /// The longest period that people may keep to beside the policy's.
     told: Told,
     /// Where the approach ended lately: instants and tickets. The oldest is the newest that everybody has heard of.
@@ -185,7 +191,7 @@ impl Zone {
             segments: VecDeque::new(),
             seen_all: 0,
             spare_until_ms: 0,
-            window: Window::new(&policy),
+            window: Arc::new(Window::new(&policy)),
             told: Told::default(),
             marks: VecDeque::new(),
             appointments: HashMap::new(),
@@ -205,6 +211,11 @@ impl Zone {
     #[must_use]
     pub fn window(&self) -> &Window {
         &self.window
+    }
+
+    /// The slots, as of the last call.
+    fn slots(&self) -> SlotState {
+        SlotState { window: Arc::clone(&self.window), occupancy: self.occupancy(), held_until_ms: 0 }
     }
 
     /// Totals, as of the last call.
@@ -231,7 +242,7 @@ impl Zone {
         if policy.polling_period_ms < old.polling_period_ms {
             self.told.note(old.polling_period_ms, self.now_ms);
         }
-        self.window.set_policy(&policy, self.now_ms);
+        Arc::make_mut(&mut self.window).set_policy(&policy, self.now_ms);
         if old.max_active == 0 && policy.max_active > 0 {
             self.inside.begin(&policy, self.now_ms);
         }
@@ -326,7 +337,9 @@ impl Zone {
     fn advance(&mut self, now_ms: u64) {
         let past_ms = now_ms.saturating_sub(self.now_ms);
         self.now_ms = self.now_ms.max(now_ms);
-        self.window.advance(self.now_ms);
+        if self.window.is_past(self.now_ms) {
+            Arc::make_mut(&mut self.window).advance(self.now_ms);
+        }
         self.told.advance(self.now_ms);
         if past_ms > PAUSE_MS && self.waiting() > 0 {
             if past_ms > LONG_PAUSE_MS {
@@ -444,6 +457,7 @@ impl Zone {
             pages,
             tally: self.tally(),
             occupancy: self.occupancy(),
+            window: Arc::clone(&self.window),
         }
     }
 

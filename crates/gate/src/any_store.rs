@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
-use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, ZoneId};
+use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Snapshot, ZoneId};
 use store::{Defined, Embedded, Expected, Kept, Left, RoutesDefined, Store, StoreError, redis::Redis};
-use wait::View;
 
 use crate::cells::Cells;
 
@@ -56,14 +55,14 @@ impl Store for AnyStore {
         }
     }
 
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
         match self {
             Self::Embedded(store) => store.open_zone(zone, policy).await,
             Self::Cells(store) => store.open_zone(zone, policy).await,
         }
     }
 
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
         match self {
             Self::Embedded(store) => store.put_zone(zone, policy).await,
             Self::Cells(store) => store.put_zone(zone, policy).await,
@@ -84,7 +83,7 @@ impl Store for AnyStore {
         }
     }
 
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
         match self {
             Self::Embedded(store) => store.beat(zone, polls, told_ms).await,
             Self::Cells(store) => store.beat(zone, polls, told_ms).await,
@@ -109,6 +108,13 @@ impl Store for AnyStore {
         match self {
             Self::Embedded(store) => store.bind(zone, claim, address).await,
             Self::Cells(store) => store.bind(zone, claim, address).await,
+        }
+    }
+
+    async fn exchange_learned(&self, zone: &ZoneId, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        match self {
+            Self::Embedded(store) => store.exchange_learned(zone, new).await,
+            Self::Cells(store) => store.exchange_learned(zone, new).await,
         }
     }
 

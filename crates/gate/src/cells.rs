@@ -16,11 +16,10 @@ use std::{
     time::Duration,
 };
 
-use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, ZoneId};
+use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Snapshot, ZoneId};
 use cache::{Cache, LoadError, Settings};
 use store::{Defined, Expected, Kept, Left, RoutesDefined, Store, StoreError};
 use tokio::{sync::SetOnce, time::timeout};
-use wait::View;
 
 /// How long the list of a cell's zones is reused. Callers learn of a change at most this much later.
 const LIFE: Duration = Duration::from_millis(150);
@@ -284,12 +283,12 @@ impl<S: Store> Store for Cells<S> {
             .map_or(true, |kept| kept.zones.binary_search_by(|(kept, _)| kept.as_str().cmp(zone)).is_ok())
     }
 
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
         let cell = self.cell(zone)?;
         cell.store()?.open_zone(zone, policy).await.map_err(|error| cell.named(error))
     }
 
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
         let cell = self.cell(zone)?;
         cell.store()?.put_zone(zone, policy).await.map_err(|error| cell.named(error))
     }
@@ -304,7 +303,7 @@ impl<S: Store> Store for Cells<S> {
         cell.store()?.enter(zone, claims).await.map_err(|error| cell.named(error))
     }
 
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
         let cell = self.cell(zone)?;
         cell.store()?.beat(zone, polls, told_ms).await.map_err(|error| cell.named(error))
     }
@@ -322,6 +321,11 @@ impl<S: Store> Store for Cells<S> {
     async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
         let cell = self.cell(zone)?;
         cell.store()?.bind(zone, claim, address).await.map_err(|error| cell.named(error))
+    }
+
+    async fn exchange_learned(&self, zone: &ZoneId, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        let cell = self.cell(zone)?;
+        cell.store()?.exchange_learned(zone, new).await.map_err(|error| cell.named(error))
     }
 
     async fn retire(&self, zone: &ZoneId) -> Result<()> {

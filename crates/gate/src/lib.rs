@@ -12,11 +12,12 @@
 //! | [`limits`] | How often one client address may call. |
 //! | [`cells`] | Several Redis deployments, and which zone is in which. |
 //! | `any_store` | The store that was chosen: embedded, or cells. |
+//! | `forecast` | Makes views of a store's snapshots, and lets the store keep what was learnt. |
 //! | `watcher`, `refresh` | Follow the register of a cell, so that all servers serve the same definitions. |
 //! | [`definitions`] | Policies and notices as operators see them, and the code that changes them. |
 //!
-//! Modules import only modules above them in this order: `reply`, `limits`, `cells`, `any_store`, `refresh`, `pace`, `trouble`,
-//! `room`, `caller`, `gate`, `definitions`, `watcher`. The crate knows no HTTP, no configuration file, no command line and no metrics
+//! Modules import only modules above them in this order: `reply`, `limits`, `cells`, `any_store`, `forecast`, `refresh`, `pace`,
+//! `trouble`, `room`, `caller`, `gate`, `definitions`, `watcher`. The crate knows no HTTP, no configuration file, no command line and no metrics
 //! registry: it takes plain values, and reports on the event bus.
 
 // The futures of a call through the gate, a cell and a client are nested deeper than the compiler's default limit.
@@ -27,6 +28,7 @@ mod caller;
 mod caught;
 pub mod cells;
 pub mod definitions;
+mod forecast;
 mod gate;
 pub mod limits;
 pub mod pace;
@@ -38,6 +40,7 @@ mod watcher;
 
 pub use any_store::AnyStore;
 pub use caller::{Holder, Newcomer};
+pub use forecast::ZoneForecast;
 pub use gate::{Gate, Listing};
 pub use refresh::Refresh;
 pub use reply::{Eta, PassClaims, Reason, Refusal, Reply, Token};

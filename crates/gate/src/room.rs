@@ -57,7 +57,7 @@ use tokio::{
 };
 use wait::View;
 
-use crate::{limits::ZoneLimits, pace::Pace, reply::Token, trouble::Trouble};
+use crate::{forecast::ZoneForecast, limits::ZoneLimits, pace::Pace, reply::Token, trouble::Trouble};
 use announced_periods::AnnouncedPeriods;
 use calls::Call;
 use causes::Causes;
@@ -131,6 +131,8 @@ pub(crate) struct Room {
     /// How many people entered without the store.
     without_store: AtomicU64,
     current: ArcSwap<CurrentView>,
+    /// Makes the views, and the waits that people are told.
+    forecast: ZoneForecast,
     /// Held from asking the store for a view until that view is in use, so that an older view never replaces a newer
     /// one.
     replacing: AsyncMutex<()>,
@@ -177,15 +179,22 @@ impl Room {
     ) -> Result<Arc<Self>, StoreError> {
         let (bus, store) = (&shared.bus, &shared.store);
         let id = bus.zone(&zone);
-        let put = report::timed(bus, id, StoreCall::Put, 1, store.put_zone(&zone, definition.policy)).await;
-        if let Err(error @ StoreError::Unreadable(_)) = put.clone() {
-            tracing::error!(%zone, %error, "the zone is not available; the others are served");
-            let view = current_view::before_the_first(definition.policy);
-            let room = Self::start(shared, zone, (view, definition), sealers, Keeper::Configuration);
+        let forecast = ZoneForecast::new(&definition.policy);
+        let put = report::timed(bus, id, StoreCall::Put, 1, store.put_zone(&zone, definition.policy));
+        let (put, ()) = tokio::join!(put, forecast.exchange(&**store, &zone, 0));
+        let (view, trouble) = match put {
+            Ok(snapshot) => (forecast.observe(snapshot), None),
+            Err(error @ StoreError::Unreadable(_)) => {
+                tracing::error!(%zone, %error, "the zone is not available; the others are served");
+                (current_view::before_the_first(definition.policy), Some(error))
+            }
+            Err(error) => return Err(error),
+        };
+        let room = Self::start(shared, zone, (view, forecast), definition, sealers, Keeper::Configuration);
+        if let Some(error) = trouble {
             room.note_trouble(&error);
-            return Ok(room);
         }
-        Ok(Self::start(shared, zone, (put?, definition), sealers, Keeper::Configuration))
+        Ok(room)
     }
 
     /// A room for a zone that the store keeps. The store is still to be asked about it.
@@ -196,13 +205,15 @@ impl Room {
         sealers: RoomSealers,
     ) -> Arc<Self> {
         let view = current_view::before_the_first(definition.policy);
-        Self::start(shared, zone, (view, definition), sealers, Keeper::Store)
+        let forecast = ZoneForecast::new(&definition.policy);
+        Self::start(shared, zone, (view, forecast), definition, sealers, Keeper::Store)
     }
 
     fn start<S: Store>(
         shared: &Shared<S>,
         zone: ZoneId,
-        (view, definition): (View, &Definition),
+        (view, forecast): (View, ZoneForecast),
+        definition: &Definition,
         sealers: RoomSealers,
         keeper: Keeper,
     ) -> Arc<Self> {
@@ -231,6 +242,7 @@ impl Room {
                 causes: Causes::default(),
                 taken_at: now,
             }),
+            forecast,
             defined: ArcSwap::from_pointee(Defined::by(definition)),
             keeper,
             open: AtomicBool::new(open),
@@ -289,7 +301,7 @@ impl Room {
     /// Puts another policy into the store, and takes the view under that policy into use.
     pub(crate) async fn set_policy<S: Store>(&self, store: &S, policy: Policy) -> Result<(), StoreError> {
         let put = self.timed(StoreCall::Put, 1, store.put_zone(&self.zone, policy));
-        let replaced = self.replace_view(put).await;
+        let replaced = self.replace_view_on_opening(store, put).await;
         if replaced.is_err() {
             // An idle lane would not notice when the store is back.
             self.order_renewal();

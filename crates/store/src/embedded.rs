@@ -14,9 +14,8 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use admission::{Claim, Decided, Departure, Joined, Leaver, Now, PagePolls, Policy, ZoneId};
+use admission::{Claim, Decided, Departure, Joined, Leaver, Now, PagePolls, Policy, Snapshot, ZoneId};
 use tokio::sync::oneshot;
-use wait::View;
 
 use crate::{Clock, DiskJournal, Engine, JournalError, Kept, Left, MAX_BATCH, Store, StoreError};
 
@@ -93,11 +92,11 @@ impl Store for Embedded {
         Ok(None)
     }
 
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
         self.put_zone(zone, policy).await
     }
 
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
         let zone = zone.clone();
         // The epoch must differ from those of earlier lines of the zone. The hasher's keys are random.
         let [a, b, c, d, ..] = RandomState::new().hash_one(&zone).to_ne_bytes();
@@ -117,7 +116,7 @@ impl Store for Embedded {
         self.ask(move |engine, now| engine.enter(&zone, &claims, now)).await
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
         let zone = zone.clone();
         self.ask(move |engine, now| engine.beat(&zone, &marks, told_ms, now)).await
     }
@@ -136,6 +135,11 @@ impl Store for Embedded {
     async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
         let zone = zone.clone();
         self.ask(move |engine, now| engine.bind(&zone, claim, address, now)).await
+    }
+
+    async fn exchange_learned(&self, zone: &ZoneId, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        let zone = zone.clone();
+        self.ask(move |engine, now| engine.exchange_learned(&zone, new, now)).await
     }
 }
 

@@ -10,11 +10,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use admission::{
-    Claim, Decided, Departure, Image, Joined, Leaver, Now, PagePolls, Policy, Verdict, Zone, ZoneId,
+    Claim, Decided, Departure, Image, Joined, Leaver, Now, PagePolls, Policy, Snapshot, Zone, ZoneId,
 };
-use wait::{Forecast, Learned, View};
 
-use crate::{Batch, Journal, JournalError, Left, Loaded, StoreError, keeper::Keeper};
+use crate::{Batch, Journal, JournalError, Left, Loaded, StoreError};
 
 /// How long to wait before a failed journal is tried again, in milliseconds.
 pub const RELOAD_AFTER_MS: u64 = 250;
@@ -22,42 +21,11 @@ pub const RELOAD_AFTER_MS: u64 = 250;
 /// The policy and the epoch of a zone's last put.
 type Put = (Policy, u32);
 
-/// What the journal has of a zone: its state, and what was learnt about its people.
-type Known<'a> = (Option<&'a Image>, Option<&'a Learned>);
-
-/// A zone and its forecast.
-struct Line {
-    zone: Zone,
-    forecast: Forecast,
-    keeper: Keeper,
-    /// The people who waited at the last beat.
-    waiting: u64,
-}
-
-impl Line {
-    /// A zone from the journal's image, or a new one.
-    fn load(policy: Policy, epoch: u32, (image, learned): Known<'_>, now: Now) -> Result<Self, String> {
-        let zone = match image {
-            Some(image) => Zone::restore(policy, image.clone(), now).map_err(|fault| fault.to_string())?,
-            None => Zone::new(policy, epoch, now),
-        };
-        let learned = learned.cloned().unwrap_or_default();
-        let forecast = Forecast::after(&learned, &policy, now.ms);
-        Ok(Self { zone, forecast, keeper: Keeper::of(learned), waiting: 0 })
-    }
-
-    fn beat(&mut self, marks: &[PagePolls], told_ms: u32, now: Now) -> View {
-        self.zone.note_told(told_ms, now);
-        let snapshot = self.zone.beat(marks, now);
-        self.waiting = snapshot.tally.waiting;
-        self.forecast.observe(snapshot, self.zone.window())
-    }
-
-    fn estimate(&mut self, verdicts: &mut [Verdict], at_ms: u64) {
-        let entered =
-            verdicts.iter().any(|verdict| matches!(verdict, Verdict::Entered(e) if e.at_ms == at_ms));
-        let state = (self.zone.window(), self.zone.occupancy());
-        self.forecast.estimate(verdicts, state, entered, at_ms);
+/// A zone from the journal's image, or a new one.
+fn load_zone(policy: Policy, epoch: u32, image: Option<&Image>, now: Now) -> Result<Zone, String> {
+    match image {
+        Some(image) => Zone::restore(policy, image.clone(), now).map_err(|fault| fault.to_string()),
+        None => Ok(Zone::new(policy, epoch, now)),
     }
 }
 
@@ -65,11 +33,13 @@ impl Line {
 pub struct Engine<J> {
     journal: J,
     /// The zones that were put.
-    zones: BTreeMap<ZoneId, Line>,
+    zones: BTreeMap<ZoneId, Zone>,
     /// The zones of the journal that were not put yet, or whose state cannot be used.
     inactive: BTreeMap<ZoneId, Image>,
-    /// What was learnt about the people of the zones, as it was read from the journal.
-    learned: BTreeMap<ZoneId, Learned>,
+    /// What servers learnt about the people of the zones.
+    learned: BTreeMap<ZoneId, Vec<u8>>,
+    /// The zones of which that changed since the last commit.
+    newly_learned: BTreeSet<ZoneId>,
     /// How to load the zones again after the journal failed.
     puts: BTreeMap<ZoneId, Put>,
     /// The puts of the group that is not committed yet.
@@ -96,6 +66,7 @@ impl<J: Journal> Engine<J> {
             zones: BTreeMap::new(),
             inactive: images,
             learned,
+            newly_learned: BTreeSet::new(),
             puts: BTreeMap::new(),
             new_puts: Vec::new(),
             touched: BTreeSet::new(),
@@ -127,18 +98,18 @@ impl<J: Journal> Engine<J> {
         policy: Policy,
         epoch: u32,
         now: Now,
-    ) -> Result<View, StoreError> {
+    ) -> Result<Snapshot, StoreError> {
         let now = self.ready(now)?;
         if !self.zones.contains_key(id) {
-            let known = (self.inactive.get(id), self.learned.get(id));
-            let line = Line::load(policy, epoch, known, now).map_err(StoreError::Unreadable)?;
+            let zone =
+                load_zone(policy, epoch, self.inactive.get(id), now).map_err(StoreError::Unreadable)?;
             self.inactive.remove(id);
-            self.zones.insert(id.clone(), line);
+            self.zones.insert(id.clone(), zone);
         }
         self.new_puts.push((id.clone(), (policy, epoch)));
-        let line = self.line(id)?;
-        line.zone.set_policy(policy, now);
-        Ok(line.beat(&[], 0, now))
+        let zone = self.zone(id)?;
+        zone.set_policy(policy, now);
+        Ok(zone.beat(&[], now))
     }
 
     /// See [`Store::join`](crate::Store::join).
@@ -148,13 +119,11 @@ impl<J: Journal> Engine<J> {
     /// numbers.
     pub fn join(&mut self, id: &ZoneId, count: u32, now: Now) -> Result<Joined, StoreError> {
         let now = self.ready(now)?;
-        let line = self.line(id)?;
-        if !line.zone.has_numbers(count) {
+        let zone = self.zone(id)?;
+        if !zone.has_numbers(count) {
             return Err(StoreError::Full);
         }
-        let mut joined = line.zone.join(count, now);
-        line.estimate(&mut joined.verdicts, joined.at_ms);
-        Ok(joined)
+        Ok(zone.join(count, now))
     }
 
     /// See [`Store::enter`](crate::Store::enter).
@@ -163,10 +132,7 @@ impl<J: Journal> Engine<J> {
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
     pub fn enter(&mut self, id: &ZoneId, claims: &[Claim], now: Now) -> Result<Decided, StoreError> {
         let now = self.ready(now)?;
-        let line = self.line(id)?;
-        let mut decided = line.zone.enter(claims, now);
-        line.estimate(&mut decided.verdicts, decided.at_ms);
-        Ok(decided)
+        Ok(self.zone(id)?.enter(claims, now))
     }
 
     /// See [`Store::beat`](crate::Store::beat).
@@ -179,9 +145,11 @@ impl<J: Journal> Engine<J> {
         marks: &[PagePolls],
         told_ms: u32,
         now: Now,
-    ) -> Result<View, StoreError> {
+    ) -> Result<Snapshot, StoreError> {
         let now = self.ready(now)?;
-        Ok(self.line(id)?.beat(marks, told_ms, now))
+        let zone = self.zone(id)?;
+        zone.note_told(told_ms, now);
+        Ok(zone.beat(marks, now))
     }
 
     /// See [`Store::visits`](crate::Store::visits).
@@ -190,8 +158,8 @@ impl<J: Journal> Engine<J> {
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
     pub fn visits(&mut self, id: &ZoneId, seen: &[PagePolls], now: Now) -> Result<Left, StoreError> {
         let now = self.ready(now)?;
-        let pages = self.line(id)?.zone.visits(seen, now);
-        // The line has one epoch, which its view has.
+        let pages = self.zone(id)?.visits(seen, now);
+        // The line has one epoch, which its snapshot has.
         Ok(Left { pages, epochs: Vec::new() })
     }
 
@@ -201,7 +169,7 @@ impl<J: Journal> Engine<J> {
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
     pub fn leave(&mut self, id: &ZoneId, leavers: &[Leaver], now: Now) -> Result<Vec<Departure>, StoreError> {
         let now = self.ready(now)?;
-        Ok(self.line(id)?.zone.leave(leavers, now))
+        Ok(self.zone(id)?.leave(leavers, now))
     }
 
     /// See [`Store::bind`](crate::Store::bind).
@@ -210,7 +178,23 @@ impl<J: Journal> Engine<J> {
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
     pub fn bind(&mut self, id: &ZoneId, claim: Claim, address: u64, now: Now) -> Result<u64, StoreError> {
         let now = self.ready(now)?;
-        Ok(self.line(id)?.zone.bind(claim, address, now))
+        Ok(self.zone(id)?.bind(claim, address, now))
+    }
+
+    /// See [`Store::exchange_learned`](crate::Store::exchange_learned).
+    ///
+    /// # Errors
+    /// [`StoreError::Away`].
+    pub fn exchange_learned(
+        &mut self,
+        id: &ZoneId,
+        new: Option<Vec<u8>>,
+        now: Now,
+    ) -> Result<Option<Vec<u8>>, StoreError> {
+        self.ready(now)?;
+        let Some(new) = new else { return Ok(self.learned.get(id).cloned()) };
+        self.newly_learned.insert(id.clone());
+        Ok(self.learned.insert(id.clone(), new))
     }
 
     /// Makes all changes since the last commit durable. If nothing changed, the journal is not called.
@@ -222,19 +206,15 @@ impl<J: Journal> Engine<J> {
             return Err(StoreError::Away(why.clone()));
         }
         let now = self.not_before(now);
-        let (mut zones, mut learned) = (Vec::new(), Vec::new());
+        let mut zones = Vec::new();
         for id in std::mem::take(&mut self.touched) {
-            let Some(line) = self.zones.get_mut(&id) else { continue };
-            if let Some(known) = line.keeper.look(&line.forecast, line.waiting, now.ms)
-                && line.keeper.is_news(&known)
-            {
-                line.keeper.note(known.clone());
-                learned.push((id.clone(), known));
-            }
-            if let Some(changes) = line.zone.take_delta() {
+            if let Some(changes) = self.zones.get_mut(&id).and_then(Zone::take_delta) {
                 zones.push((id, changes));
             }
         }
+        let of_zone = |id: ZoneId| self.learned.get(&id).map(|learned| (id, learned.clone()));
+        let learned: Vec<_> =
+            std::mem::take(&mut self.newly_learned).into_iter().filter_map(of_zone).collect();
         if (!zones.is_empty() || !learned.is_empty())
             && let Err(error) = self.journal.commit(&Batch { at_ms: now.ms, zones, learned })
         {
@@ -251,6 +231,7 @@ impl<J: Journal> Engine<J> {
         self.inactive.clear();
         self.new_puts.clear();
         self.touched.clear();
+        self.newly_learned.clear();
         self.away = Some(why.clone());
         StoreError::Away(why)
     }
@@ -276,10 +257,10 @@ impl<J: Journal> Engine<J> {
     fn reload(&mut self, now: Now) -> Result<(), String> {
         let mut loaded = self.journal.load().map_err(|error| error.to_string())?;
         for (id, &(policy, epoch)) in &self.puts {
-            match Line::load(policy, epoch, (loaded.images.get(id), loaded.learned.get(id)), now) {
-                Ok(line) => {
+            match load_zone(policy, epoch, loaded.images.get(id), now) {
+                Ok(zone) => {
                     loaded.images.remove(id);
-                    self.zones.insert(id.clone(), line);
+                    self.zones.insert(id.clone(), zone);
                     self.touched.insert(id.clone());
                 }
                 // It is no longer active, and its next put fails. The others work.
@@ -296,11 +277,11 @@ impl<J: Journal> Engine<J> {
         Now { ms: self.floor_ms, ..now }
     }
 
-    fn line(&mut self, id: &ZoneId) -> Result<&mut Line, StoreError> {
-        let line = self.zones.get_mut(id).ok_or(StoreError::UnknownZone)?;
+    fn zone(&mut self, id: &ZoneId) -> Result<&mut Zone, StoreError> {
+        let zone = self.zones.get_mut(id).ok_or(StoreError::UnknownZone)?;
         if !self.touched.contains(id) {
             self.touched.insert(id.clone());
         }
-        Ok(line)
+        Ok(zone)
     }
 }

@@ -11,7 +11,6 @@ mod memory;
 use std::{collections::BTreeMap, io, path::PathBuf};
 
 use admission::{Delta, Image, ZoneId};
-use wait::Learned;
 
 pub use self::{disk::DiskJournal, memory::MemoryJournal};
 
@@ -23,8 +22,8 @@ pub struct Batch {
     /// The changes, each zone at most once. The first changes of a zone create it in the journal. Apply `pages` before
     /// `dropped`, and `entered` before `forgotten`.
     pub zones: Vec<(ZoneId, Delta)>,
-    /// What was learnt about the people of some zones. It replaces what was learnt before.
-    pub learned: Vec<(ZoneId, Learned)>,
+    /// What servers learnt about the people of some zones. It replaces what was kept before.
+    pub learned: Vec<(ZoneId, Vec<u8>)>,
 }
 
 /// What a journal holds.
@@ -34,8 +33,8 @@ pub struct Loaded {
     pub last_ms: u64,
     /// The zones.
     pub images: BTreeMap<ZoneId, Image>,
-    /// What was learnt about their people. A value that can't be read is missing.
-    pub learned: BTreeMap<ZoneId, Learned>,
+    /// What servers learnt about their people.
+    pub learned: BTreeMap<ZoneId, Vec<u8>>,
 }
 
 /// Stores zones. Called by one thread; calls may block.

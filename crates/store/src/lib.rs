@@ -25,7 +25,6 @@ mod clock;
 mod embedded;
 mod engine;
 mod journal;
-mod keeper;
 mod port;
 pub mod redis;
 

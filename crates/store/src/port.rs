@@ -8,8 +8,9 @@
 
 use std::{future::Future, sync::Arc};
 
-use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Words, ZoneId};
-use wait::View;
+use admission::{
+    Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Snapshot, Words, ZoneId,
+};
 
 /// Why a store did not answer. The call may or may not have happened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -144,14 +145,14 @@ pub trait Store: Send + Sync + 'static {
         &self,
         zone: &ZoneId,
         policy: Policy,
-    ) -> impl Future<Output = Result<View, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
 
     /// Creates a zone or changes its policy. Tickets and the notice stay.
     fn put_zone(
         &self,
         zone: &ZoneId,
         policy: Policy,
-    ) -> impl Future<Output = Result<View, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
 
     /// Gives out `count` tickets (1 to [`MAX_BATCH`](crate::MAX_BATCH)) at the end of the line. If nobody waits, the holders
     /// may enter at once.
@@ -166,19 +167,19 @@ pub trait Store: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Decided, StoreError>> + Send;
 
     /// Reports the polls since the last report, lets the store do what is due (evictions, generations), and returns the
-    /// zone's view. Call it about once a second for a zone that is in use or has people waiting.
+    /// zone's snapshot. Call it about once a second for a zone that is in use or has people waiting.
     ///
     /// `told_ms` is the longest polling period that this server tells, or may tell until the next call; 0 if that is the policy's.
-    /// It may tell it once a view says so ([`View::told_ms`]).
+    /// It may tell it once a snapshot says so ([`Snapshot::told_ms`]).
     fn beat(
         &self,
         zone: &ZoneId,
         marks: Vec<PagePolls>,
         told_ms: u32,
-    ) -> impl Future<Output = Result<View, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
 
     /// Reports which visitors were active since the last report, and ends the visits that are idle. Returns whose visits were left
-    /// lately. Call it about once a second for a zone that limits the people inside; the next view counts them.
+    /// lately. Call it about once a second for a zone that limits the people inside; the next snapshot counts them.
     fn visits(
         &self,
         zone: &ZoneId,
@@ -201,6 +202,16 @@ pub trait Store: Send + Sync + 'static {
         claim: Claim,
         address: u64,
     ) -> impl Future<Output = Result<u64, StoreError>> + Send;
+
+    /// Exchanges what servers learnt about the people of a zone: words that mean nothing to a store. `new` replaces what is kept.
+    /// Returns what was kept before. A store that keeps nothing returns `None`.
+    fn exchange_learned(
+        &self,
+        _zone: &ZoneId,
+        _new: Option<Vec<u8>>,
+    ) -> impl Future<Output = Result<Option<Vec<u8>>, StoreError>> + Send {
+        std::future::ready(Ok(None))
+    }
 
     /// This server has reported everything that it heard in the zone, and stops. Nobody is spared any more because of what it might
     /// have heard. If it calls again, it counts as running again.

@@ -5,7 +5,7 @@
 //! - `call` makes a call and parses its reply; `decide`, `leave`, `beat` and `visits` are the calls; `restore` rebuilds a lost state,
 //!   `mend` one that lacks a part.
 //! - `memory` is what this server remembers of a zone; `wire` converts bytes.
-//! - `learned` keeps what was learnt about the people who wait.
+//! - `learned` keeps what servers learnt about the people who wait.
 //! - `register` keeps the zones' definitions, `channel` announces changes, `servers` lists the servers.
 //!
 //! Invariant: every answer was decided by a script, and a reply older than the last one is never shown.
@@ -37,11 +37,10 @@ use std::{
 };
 
 use admission::{
-    Claim, Decided, Definition, Departure, Joined, Leaver, PAGE_TICKETS, PagePolls, Policy, ZoneId,
+    Claim, Decided, Definition, Departure, Joined, Leaver, PAGE_TICKETS, PagePolls, Policy, Snapshot, ZoneId,
 };
 use bytes::Bytes;
 use tokio::sync::OnceCell;
-use wait::View;
 
 use crate::{Defined, Expected, Kept, Left, MAX_BATCH, RoutesDefined, Store, StoreError};
 pub use redis_script::{address, client};
@@ -169,11 +168,11 @@ impl<C: Client> Redis<C> {
     }
 
     /// Makes a zone known to this server, and gives its policy to Redis. If it `is_new`, its state can't have been lost.
-    async fn open(&self, id: &ZoneId, policy: Policy, is_new: bool) -> Result<View> {
+    async fn open(&self, id: &ZoneId, policy: Policy, is_new: bool) -> Result<Snapshot> {
         let zone = Arc::clone(lock(&self.zones).entry(id.clone()).or_insert_with(|| {
             Arc::new(Zone {
                 id: id.clone(),
-                prefix: format!("weir:v1:{{{id}}}:"),
+                prefix: prefix(id),
                 memory: Mutex::default(),
                 decides: AtomicBool::new(false),
                 unused_from: AtomicU64::new(0),
@@ -184,7 +183,6 @@ impl<C: Client> Redis<C> {
         for _ in 0..ATTEMPTS {
             match self.give_policy(&zone, &policy, is_new).await {
                 Ok(()) => {
-                    self.compare_learned(&zone).await;
                     return self.beat_all(&zone, &[], 0).await;
                 }
                 Err(Refused::Other(StoreError::UnknownZone)) => self.restore(&zone).await?,
@@ -269,13 +267,13 @@ impl<C: Client> Store for Redis<C> {
         Ok(defined)
     }
 
-    async fn open_zone(&self, zone: &ZoneId, _: Policy) -> Result<View> {
+    async fn open_zone(&self, zone: &ZoneId, _: Policy) -> Result<Snapshot> {
         let register = self.registered(&[]).await?;
         let policy = register.zones.get(zone).ok_or(StoreError::UnknownZone)?.policy;
         self.open(zone, policy, false).await
     }
 
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
         let with_policy =
             |before: Option<&Definition>| Some(Definition { policy, ..before.cloned().unwrap_or_default() });
         // The futures are boxed, because the compiler limits how deeply they are nested.
@@ -297,11 +295,8 @@ impl<C: Client> Store for Redis<C> {
         self.decide(&*self.zone(zone)?, &claims).await
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<View> {
-        let zone = self.zone(zone)?;
-        // At the same time, so that a beat takes no longer.
-        let (view, ()) = tokio::join!(self.beat_all(&zone, &marks, told_ms), self.compare_learned(&zone));
-        view
+    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
+        self.beat_all(&*self.zone(zone)?, &marks, told_ms).await
     }
 
     async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
@@ -317,9 +312,18 @@ impl<C: Client> Store for Redis<C> {
         self.bind_entry(&*self.zone(zone)?, claim, address).await
     }
 
+    async fn exchange_learned(&self, zone: &ZoneId, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        self.exchange(zone, new).await
+    }
+
     async fn retire(&self, zone: &ZoneId) -> Result<()> {
         self.retire_from(&*self.zone(zone)?).await
     }
+}
+
+/// The first part of a zone's keys.
+fn prefix(zone: &ZoneId) -> String {
+    format!("weir:v1:{{{zone}}}:")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -3,6 +3,7 @@
 use admission::{Claim, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Verdict, ZoneId};
 use redb::{Database, TableDefinition};
 use store::{DiskJournal, Engine, Journal, MemoryJournal};
+use wait::{Forecast, Keeper, Learned};
 
 const PEOPLE: u64 = 1_500;
 
@@ -10,16 +11,51 @@ fn zone() -> ZoneId {
     ZoneId::parse("Z").expect("a name")
 }
 
+/// What a server learns beside a store, as a room holds it.
+struct Server {
+    forecast: Forecast,
+    keeper: Keeper,
+}
+
+impl Server {
+    fn start<J: Journal>(engine: &mut Engine<J>, now_ms: u64) -> Self {
+        let mut server = Self { forecast: Forecast::new(&policy(), now_ms), keeper: Keeper::default() };
+        engine.put_zone(&zone(), policy(), 7, at(now_ms)).expect("put");
+        server.exchange(engine, now_ms);
+        server
+    }
+
+    fn beat<J: Journal>(&mut self, engine: &mut Engine<J>, pages: &[PagePolls], now_ms: u64) {
+        self.forecast.observe(engine.beat(&zone(), pages, 0, at(now_ms)).expect("beats"));
+        self.exchange(engine, now_ms);
+    }
+
+    fn exchange<J: Journal>(&mut self, engine: &mut Engine<J>, now_ms: u64) {
+        let Some(known) = self.keeper.due(&self.forecast, now_ms) else { return };
+        let mut exchange = |new| engine.exchange_learned(&zone(), new, at(now_ms)).expect("exchanges");
+        let kept = exchange(None).and_then(|bytes| Learned::from_bytes(&bytes).ok());
+        if self.keeper.compare(&mut self.forecast, &known, kept) {
+            exchange(Some(known.to_bytes().to_vec()));
+            self.keeper.note(known);
+        }
+    }
+}
+
+fn at(ms: u64) -> Now {
+    Now { ms, unix_s: ms / 1_000 }
+}
+
+fn policy() -> Policy {
+    Policy { admit_per_minute: 300, ..Policy::default() }
+}
+
 /// Plays a line of which two fifths leave within a minute. Returns the wait that the last one was told, and the one that was had, both
 /// in seconds. `now_ms` goes on.
-fn play<J: Journal>(engine: &mut Engine<J>, now_ms: &mut u64) -> (f64, f64) {
+fn play<J: Journal>(server: &mut Server, engine: &mut Engine<J>, now_ms: &mut u64) -> (f64, f64) {
     let (zone, mut told_s) = (zone(), 0.0);
-    let now = |ms| Now { ms, unix_s: ms / 1_000 };
     let begin_ms = *now_ms;
-    engine
-        .put_zone(&zone, Policy { admit_per_minute: 300, ..Policy::default() }, 7, now(begin_ms))
-        .expect("put");
-    let joined = engine.join(&zone, u32::try_from(PEOPLE).expect("few"), now(begin_ms)).expect("joins");
+    let mut joined = engine.join(&zone, u32::try_from(PEOPLE).expect("few"), at(begin_ms)).expect("joins");
+    server.forecast.estimate(&mut joined.verdicts, &joined.slots, begin_ms);
     if let Some(Verdict::Waiting(position)) = joined.verdicts.last() {
         told_s = position.estimate.map_or(0.0, |estimate| estimate.wait_ms as f64 / 1_000.0);
     }
@@ -44,11 +80,11 @@ fn play<J: Journal>(engine: &mut Engine<J>, now_ms: &mut u64) -> (f64, f64) {
             }
             pages.last_mut().expect("pushed").words[ticket / 64] |= 1 << (ticket % 64);
         }
-        engine.beat(&zone, &pages, 0, now(*now_ms)).expect("beats");
+        server.beat(engine, &pages, *now_ms);
         let claims: Vec<Claim> =
             waiting.iter().map(|i| Claim { seq: joined.first + i, epoch: joined.epoch }).collect();
-        let decided = engine.enter(&zone, &claims, now(*now_ms)).expect("decides");
-        engine.commit(now(*now_ms)).expect("commits");
+        let decided = engine.enter(&zone, &claims, at(*now_ms)).expect("decides");
+        engine.commit(at(*now_ms)).expect("commits");
         let mut verdicts = decided.verdicts.iter();
         waiting.retain(|_| verdicts.next().is_some_and(waits));
         had_s = second as f64;
@@ -56,8 +92,8 @@ fn play<J: Journal>(engine: &mut Engine<J>, now_ms: &mut u64) -> (f64, f64) {
     // Those who left are evicted, and the minute of the last entries passes.
     for _ in 0..100 {
         *now_ms += 1_000;
-        engine.beat(&zone, &[], 0, now(*now_ms)).expect("beats");
-        engine.commit(now(*now_ms)).expect("commits");
+        server.beat(engine, &[], *now_ms);
+        engine.commit(at(*now_ms)).expect("commits");
     }
     (told_s, had_s)
 }
@@ -82,10 +118,10 @@ fn the_second_line_after_a_restart_is_told_right() {
     let journal = || DiskJournal::open(dir.path()).expect("opens");
     let mut now_ms = 2_000_000_000_000;
     let mut engine = Engine::new(journal()).expect("reads");
-    is_cold(play(&mut engine, &mut now_ms));
+    is_cold(play(&mut Server::start(&mut engine, now_ms), &mut engine, &mut now_ms));
     drop(engine);
     let mut engine = Engine::new(journal()).expect("reads");
-    is_warm(play(&mut engine, &mut now_ms));
+    is_warm(play(&mut Server::start(&mut engine, now_ms), &mut engine, &mut now_ms));
     drop(engine);
 
     // Bytes that no version wrote cost the memory and nothing else.
@@ -99,7 +135,7 @@ fn the_second_line_after_a_restart_is_told_right() {
     };
     change(&[0xFF; 321]);
     let mut engine = Engine::new(journal()).expect("reads it all the same");
-    is_cold(play(&mut engine, &mut now_ms));
+    is_cold(play(&mut Server::start(&mut engine, now_ms), &mut engine, &mut now_ms));
     drop(engine);
 
     // A journal of a version that kept nothing has no such table.
@@ -109,8 +145,9 @@ fn the_second_line_after_a_restart_is_told_right() {
     write.commit().expect("commits");
     drop(db);
     let mut engine = Engine::new(journal()).expect("reads it all the same");
-    is_cold(play(&mut engine, &mut now_ms));
-    is_warm(play(&mut engine, &mut now_ms));
+    let mut server = Server::start(&mut engine, now_ms);
+    is_cold(play(&mut server, &mut engine, &mut now_ms));
+    is_warm(play(&mut server, &mut engine, &mut now_ms));
 }
 
 #[test]
@@ -128,14 +165,14 @@ fn an_idle_zone_writes_nothing() {
     }
     let mut now_ms = 1_000_000;
     let mut engine = Engine::new(Counted(MemoryJournal::default(), 0)).expect("reads");
-    play(&mut engine, &mut now_ms);
+    let mut server = Server::start(&mut engine, now_ms);
+    play(&mut server, &mut engine, &mut now_ms);
     let written = engine.journal().1;
     assert!((3..=10).contains(&written), "once a minute and at the end: {written}");
     for _ in 0..1_000 {
         now_ms += 1_000;
-        let now = Now { ms: now_ms, unix_s: now_ms / 1_000 };
-        engine.beat(&zone(), &[], 0, now).expect("beats");
-        engine.commit(now).expect("commits");
+        server.beat(&mut engine, &[], now_ms);
+        engine.commit(at(now_ms)).expect("commits");
     }
     assert_eq!(engine.journal().1, written);
 }

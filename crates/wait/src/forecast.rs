@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use admission::{Estimate, MINUTE_MS, Mode, Occupancy, Policy, Snapshot, Tally, Verdict, Window};
+use admission::{Estimate, MINUTE_MS, Mode, Occupancy, Policy, SlotState, Snapshot, Tally, Verdict, Window};
 
 use crate::{
     Learned, Outlook, Plan, View,
@@ -39,7 +39,8 @@ pub struct Forecast {
     /// The share of the slots that is lost now, because people leave who stand at the front.
     front_loss_share: f64,
     plan: Arc<Plan>,
-    plan_is_old: bool,
+    /// The last entry that the plan knows of; `None` before the first plan.
+    planned_after: Option<Option<(u64, u32)>>,
     meter: SlotMeter,
     stays: StayMeter,
     crowd: Crowd,
@@ -66,7 +67,7 @@ impl Forecast {
             slots_offered: 0,
             comparable_ms: 0,
             front_loss_share: 0.0,
-            plan_is_old: true,
+            planned_after: None,
             meter: SlotMeter::new(),
             stays: StayMeter::new(),
             crowd: Crowd::new(),
@@ -94,20 +95,26 @@ impl Forecast {
         self.walked_ms = 0;
     }
 
+    /// The people who wait, as of the last snapshot.
+    pub(crate) fn waiting(&self) -> u64 {
+        self.last.map_or(0, |(_, tally)| tally.waiting)
+    }
+
     /// What this line and earlier ones taught.
     #[must_use]
     pub fn learned(&self) -> Learned {
         Learned { counts: self.crowd.counts(), factors: *self.calibration.factors() }
     }
 
-    /// Learns from a snapshot and the window at the same instant, and makes the view.
-    pub fn observe(&mut self, snapshot: Snapshot, window: &Window) -> View {
+    /// Learns from a snapshot, and makes the view.
+    pub fn observe(&mut self, snapshot: Snapshot) -> View {
+        let window = &*snapshot.window;
         let room = self.stays.observe(snapshot.occupancy, &snapshot.policy, snapshot.now_ms);
         self.offer(&snapshot, window, room);
         let tally = Tally { slots_offered: self.slots_offered, ..snapshot.tally };
         self.measure(snapshot.now_ms, tally);
         self.plan = Arc::new(self.plan_of(window, snapshot.occupancy, snapshot.now_ms));
-        self.plan_is_old = false;
+        self.planned_after = Some(window.last());
         self.look_out(&snapshot);
         let snapshot = Snapshot { tally, ..snapshot };
         let view = View { snapshot, outlook: Arc::clone(&self.outlook), plan: Arc::clone(&self.plan) };
@@ -120,20 +127,15 @@ impl Forecast {
         Plan::new(window, &self.policy, now_ms).within(turnover)
     }
 
-    /// Fills in the estimates of positions that were decided at `now_ms`. `window` and `occupancy` are those after that decision;
-    /// `window_changed` says whether the window changed since the last call.
-    pub fn estimate(
-        &mut self,
-        verdicts: &mut [Verdict],
-        (window, occupancy): (&Window, Option<Occupancy>),
-        window_changed: bool,
-        now_ms: u64,
-    ) {
-        self.plan_is_old |= window_changed;
+    /// Fills in the estimates of positions that were decided at `now_ms`. `slots` are those after that decision.
+    pub fn estimate(&mut self, verdicts: &mut [Verdict], slots: &SlotState, now_ms: u64) {
+        let last = Some(slots.window.last());
+        let held_ms = slots.held_until_ms.saturating_sub(now_ms);
         for verdict in verdicts {
             let Verdict::Waiting(position) = verdict else { continue };
-            if std::mem::take(&mut self.plan_is_old) {
-                self.plan = Arc::new(self.plan_of(window, occupancy, now_ms));
+            if self.planned_after != last {
+                self.planned_after = last;
+                self.plan = Arc::new(self.plan_of(&slots.window, slots.occupancy, now_ms));
                 if self.line_was_empty && self.walked_ms + WALK_AGAIN_MS <= now_ms {
                     // The first people of a line came and used the slots that the last walk knew of.
                     self.walk(Vec::new(), now_ms);
@@ -150,6 +152,10 @@ impl Forecast {
                     Some(exact) => outlook().map(|outlook| outlook.at_most(exact)),
                     None => outlook(),
                 };
+            if let Some(estimate) = &mut position.estimate {
+                estimate.wait_ms = estimate.wait_ms.max(held_ms);
+                estimate.high_ms = estimate.high_ms.max(estimate.wait_ms);
+            }
         }
     }
 

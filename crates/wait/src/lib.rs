@@ -8,6 +8,7 @@ mod arrivals;
 mod calibration;
 mod crowd;
 mod forecast;
+mod keeper;
 mod learned;
 mod outlook;
 mod patience;
@@ -16,6 +17,7 @@ mod turnover;
 mod view;
 
 pub use forecast::Forecast;
+pub use keeper::Keeper;
 pub use learned::{Learned, NotLearned};
 pub use outlook::Outlook;
 pub use plan::Plan;

@@ -5,7 +5,7 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use admission::{Estimate, Mode, PAGE_TICKETS, Policy, Position, Snapshot};
+use admission::{Estimate, Mode, Policy, Position, Snapshot};
 
 use crate::{Outlook, Plan};
 
@@ -51,7 +51,8 @@ impl View {
     /// stands behind all tickets of the view.
     #[must_use]
     pub fn position(&self, seq: u64, now_ms: u64) -> Option<Position> {
-        self.place(seq, now_ms, false)
+        let ahead = self.ahead_of(seq)?;
+        Some(self.behind(ahead, self.period_ms(seq), now_ms))
     }
 
     /// The position that a ticket of an earlier epoch has if it waits. A view that was made while servers still say what they
@@ -59,56 +60,17 @@ impl View {
     #[must_use]
     pub fn position_if_waiting(&self, seq: u64, now_ms: u64) -> Position {
         // Numbers between two epochs were never given out, so a newer number says nothing about how many people are between.
-        self.place(seq.min(self.next), now_ms, true)
-            .unwrap_or_else(|| self.behind(0, 0, self.policy.near_period_ms(), now_ms))
-    }
-
-    fn place(&self, seq: u64, now_ms: u64, even_if_gone: bool) -> Option<Position> {
-        let poll_in_ms = self.period_ms(seq);
-        if let Some(newer) = seq.checked_sub(self.next) {
-            let (ahead, present_ahead) = (self.tally.waiting + newer, self.tally.present + newer);
-            return Some(self.behind(ahead, present_ahead, poll_in_ms, now_ms));
+        let seq = seq.min(self.next);
+        match self.ahead_if_waiting(seq) {
+            Some(ahead) => self.behind(ahead, self.period_ms(seq), now_ms),
+            None => self.behind((0, 0), self.policy.near_period_ms(), now_ms),
         }
-        let offset = usize::try_from(seq.checked_sub(self.base)?).ok()?;
-        let page = self.pages.get(offset / PAGE_TICKETS)?;
-        let within = offset % PAGE_TICKETS;
-        if page.is_gone(within) && !even_if_gone {
-            return None;
-        }
-        let (ahead, present_ahead) = page.ahead_of(within);
-        Some(self.behind(ahead, present_ahead, poll_in_ms, now_ms))
     }
 
     /// Whether anybody entered in the minute before the view was made. Until that is past, what a server knows of the zone matters.
     #[must_use]
     pub fn has_entries(&self) -> bool {
         self.plan.has_entries()
-    }
-
-    /// Checks that the ends are in order and within the line. The pages may be newer than the totals where a store fetches them by
-    /// several calls.
-    ///
-    /// # Panics
-    /// They are not.
-    pub(crate) fn check(&self) {
-        debug_assert!(
-            self.base <= self.next && self.front_end <= self.next,
-            "the front is a part of the line"
-        );
-        debug_assert!(self.approach_end >= self.front_end, "who is in the front has approached it");
-        debug_assert!(self.tally.present <= self.tally.waiting, "whoever is present waits");
-    }
-
-    /// Whether a ticket approaches the front or belongs to it. If the whole line does, then newcomers do so, too.
-    #[must_use]
-    pub fn is_near(&self, seq: u64) -> bool {
-        seq < self.approach_end || self.approach_end >= self.next
-    }
-
-    /// The polling period of a ticket behind the front, in milliseconds, of a server that is not busy.
-    #[must_use]
-    pub fn period_ms(&self, seq: u64) -> u32 {
-        if self.is_near(seq) { self.policy.near_period_ms() } else { self.policy.polling_period_ms }
     }
 
     /// The wait of a person with `present_ahead` people ahead, if `policy` came into force at `now_ms`. `None` if that
@@ -125,7 +87,7 @@ impl View {
         self.outlook.under(&plan, now_ms).estimate(present_ahead, &plan, policy, now_ms)
     }
 
-    fn behind(&self, ahead: u64, present_ahead: u64, poll_in_ms: u32, now_ms: u64) -> Position {
+    fn behind(&self, (ahead, present_ahead): (u64, u64), poll_in_ms: u32, now_ms: u64) -> Position {
         Position {
             rank: 1 + ahead,
             present_ahead,

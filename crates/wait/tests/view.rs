@@ -32,7 +32,7 @@ fn polls(seqs: impl IntoIterator<Item = u64>) -> Vec<PagePolls> {
 fn whoever_is_behind_a_burst_waits_until_it_has_left_the_window() {
     let mut zone = Zone::new(policy(600), EPOCH, at(0));
     let mut joined = zone.join(601, at(5));
-    Forecast::new(&policy(600), 5).estimate(&mut joined.verdicts, (zone.window(), None), true, joined.at_ms);
+    Forecast::new(&policy(600), 5).estimate(&mut joined.verdicts, &joined.slots, joined.at_ms);
     let Verdict::Waiting(last) = joined.verdicts[600] else { panic!("the minute is used") };
     assert_eq!(last.estimate.expect("auto").wait_ms, 60_001);
 }
@@ -48,7 +48,7 @@ fn a_view_ranks_those_who_wait_and_asks_for_the_front() {
         zone.beat(&polls(line.iter().copied()), at(second * 1_000));
     }
     let snapshot = zone.beat(&[], at(76_000));
-    let view = Forecast::new(&policy(10), 76_000).observe(snapshot, zone.window());
+    let view = Forecast::new(&policy(10), 76_000).observe(snapshot);
     assert!(view.front_end > line[0] && view.front_end < line[1_000], "some are in the front");
     for (&seq, rank) in line.iter().zip(1..) {
         assert_eq!(view.position(seq, 76_000).expect("waits").rank, rank);
@@ -70,7 +70,7 @@ fn a_ticket_of_an_earlier_epoch_has_the_rank_that_its_number_gives() {
     let held = Policy { mode: Mode::Hold, ..policy(10) };
     let mut zone = Zone::restore(held, image, at(0)).expect("consistent");
     let snapshot = zone.beat(&[], at(1));
-    let view = Forecast::new(&held, 1).observe(snapshot, zone.window());
+    let view = Forecast::new(&held, 1).observe(snapshot);
     assert_eq!(view.position(base + 2, 1), None, "gone, as far as the view knows");
     let rank = |seq| view.position_if_waiting(seq, 1).rank;
     assert_eq!([base - 1, base, base + 1, base + 2, base + 3, base + 5].map(rank), [1, 1, 2, 3, 3, 5]);

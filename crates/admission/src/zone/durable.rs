@@ -11,7 +11,7 @@ use std::{cmp::Reverse, sync::Arc};
 
 use super::{Entry, MOST_NUMBERS, Zone};
 use crate::{
-    Now, PAGE_TICKETS, PAGE_WORDS, Policy, Words,
+    Now, PAGE_TICKETS, PAGE_WORDS, Policy, Window, Words,
     segment::{PAGES, SEGMENT_TICKETS, Segment},
 };
 
@@ -169,6 +169,7 @@ impl Zone {
         zone.segments[0].dirty[..before].fill(true);
         let mut entries = image.entries;
         entries.sort_unstable_by_key(|&(seq, entry)| (entry.at_ms, seq));
+        let mut window = Window::new(&policy);
         for &(seq, entry) in &entries {
             if seq >= header.next || zone.is_live(seq) {
                 if sabotaged([1; PAGE_WORDS]) == [0; PAGE_WORDS] {
@@ -178,14 +179,15 @@ impl Zone {
             }
             // An entry in the future means that the clock lost time. It counts as an entry at `now`, so that the window
             // stays closed at least as long as it must.
-            zone.window.record(entry.at_ms.min(now.ms), 1);
+            window.record(entry.at_ms.min(now.ms), 1);
             zone.entries.insert(seq, entry);
             // An entry that was left still counts in the window.
             zone.expiries.push(Reverse((entry.expires_ms().max(entry.at_ms + MINUTE_MS), seq)));
         }
         let of_entries = image.bound.into_iter().filter(|(seq, _)| zone.entries.contains_key(seq));
         zone.bound = of_entries.collect();
-        zone.window.advance(now.ms);
+        window.advance(now.ms);
+        zone.window = Arc::new(window);
         // What people were told is not durable. A busy server may have told them the longest period.
         zone.note_told(policy.longest_period_ms(), now);
         zone.marks.clear();

@@ -103,6 +103,8 @@ fn is_checked() -> bool {
 mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
+    use std::sync::Arc;
+
     use super::*;
     use crate::{Now, Policy};
 
@@ -115,7 +117,7 @@ mod tests {
             (|zone| zone.segments[0].present -= 1, "left == right"),
             (|zone| zone.segments[0].seen_all += 1, "ahead of the zone's time"),
             (|zone| zone.inside.count += 1, "counts once"),
-            (|zone| zone.window.record(zone.now_ms + 1, 1), "of the last minute"),
+            (|zone| Arc::make_mut(&mut zone.window).record(zone.now_ms + 1, 1), "of the last minute"),
             (|zone| zone.bound.insert(7, 1).map_or((), drop), "bound to an address"),
         ];
         for (harm, named) in harms {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: all claims of one call are decided on the line as the call finds it, in the line's order.
 
-use std::{cmp::Reverse, collections::VecDeque};
+use std::{cmp::Reverse, collections::VecDeque, sync::Arc};
 
 use super::{Appointment, Claim, Decided, Entry, Joined, Verdict, Zone};
 use crate::{
@@ -41,7 +41,7 @@ impl Zone {
             verdicts.push(Verdict::Entered(entry));
         }
         if free > 0 {
-            self.window.record(self.now_ms, free);
+            Arc::make_mut(&mut self.window).record(self.now_ms, free);
         }
         let (mut ahead, mut present_ahead) = (self.waiting(), self.present());
         let mut standing = Vec::with_capacity((count - free) as usize);
@@ -53,7 +53,7 @@ impl Zone {
         verdicts.extend(self.positions(&standing).into_iter().map(Verdict::Waiting));
         self.tally.joined += u64::from(count);
         self.check();
-        Joined { epoch: self.epoch, first, at_ms: self.now_ms, verdicts }
+        Joined { epoch: self.epoch, first, at_ms: self.now_ms, verdicts, slots: self.slots() }
     }
 
     fn issue(&mut self, gone: bool) -> u64 {
@@ -100,7 +100,7 @@ impl Zone {
             if let Some(&earlier) = self.entries.get(&seq).filter(|entry| self.is_remembered(entry)) {
                 let again = sabotaged_twice() && self.window.free(true) > 0;
                 if again {
-                    self.window.record(self.now_ms, 1);
+                    Arc::make_mut(&mut self.window).record(self.now_ms, 1);
                     self.note_entry(seq, entry);
                 }
                 decided.push((seq, Verdict::Entered(if again { entry } else { earlier })));
@@ -122,7 +122,8 @@ impl Zone {
             Ok(i) if claim.epoch == self.epoch => decided[i].1,
             _ => Verdict::Gone,
         };
-        Decided { at_ms: self.now_ms, verdicts: claims.iter().map(verdict).collect() }
+        let verdicts = claims.iter().map(verdict).collect();
+        Decided { at_ms: self.now_ms, verdicts, slots: self.slots() }
     }
 
     /// Admits those of `waiting` (ticket, segment, and number there; in the line's order) that have a slot beside one for
@@ -155,7 +156,7 @@ impl Zone {
             self.tally.slots_used += 1;
         }
         if let Ok(count @ 1..) = u32::try_from(entered.len()) {
-            self.window.record(self.now_ms, count);
+            Arc::make_mut(&mut self.window).record(self.now_ms, count);
         }
         (entered, standing)
     }

@@ -9,7 +9,7 @@ use std::{
 
 use admission::{Mode, Occupancy, Policy, Snapshot, Tally, Window};
 use events::{Evicted, ModeChanged, PolicyChanged, Tallied, ViewShown};
-use store::StoreError;
+use store::{Store, StoreError};
 use tokio::time::Instant;
 use wait::{Outlook, Plan, View};
 
@@ -89,8 +89,9 @@ pub(super) fn before_the_first(policy: Policy) -> View {
         pages: Vec::new(),
         tally: Tally::default(),
         occupancy: None,
+        window: Arc::new(Window::new(&policy)),
     };
-    let plan = Plan::new(&Window::new(&policy), &policy, 0);
+    let plan = Plan::new(&snapshot.window, &policy, 0);
     View { snapshot, outlook: Arc::new(Outlook::unknown()), plan: Arc::new(plan) }
 }
 
@@ -143,17 +144,17 @@ impl Room {
         self.is_away() || (current.view.tally.waiting > 0 && now - current.taken_at > STALE_AFTER)
     }
 
-    /// Awaits `view`, which asks the store, and takes the result into use. One caller at a time.
+    /// Awaits `snapshot`, which asks the store, and takes the view of it into use. One caller at a time.
     pub(super) async fn replace_view(
         &self,
-        view: impl Future<Output = Result<View, StoreError>>,
+        snapshot: impl Future<Output = Result<Snapshot, StoreError>>,
     ) -> Result<(), StoreError> {
         let _replacing = self.replacing.lock().await;
         let asked = Instant::now();
-        let view = view.await;
+        let snapshot = snapshot.await;
         let was_stale = self.is_stale();
-        self.note_answer(asked, &view);
-        let view = view?;
+        self.note_answer(asked, &snapshot);
+        let view = self.forecast.observe(snapshot?);
         let before = self.current.load();
         let mut taken_at = Instant::now();
         if taken_at - asked > PROMPT {
@@ -175,6 +176,20 @@ impl Room {
         self.publish_differences(&before.view);
         self.publish_view();
         Ok(())
+    }
+
+    /// Like [`Room::replace_view`], with the snapshot of a zone that is opened. What earlier lines taught is fetched at the same time.
+    pub(super) async fn replace_view_on_opening<S: Store>(
+        &self,
+        store: &S,
+        opened: impl Future<Output = Result<Snapshot, StoreError>>,
+    ) -> Result<(), StoreError> {
+        self.replace_view(async { tokio::join!(opened, self.exchange_learned(store)).0 }).await
+    }
+
+    /// Compares what this server learnt with what the store keeps, if it is time.
+    pub(super) async fn exchange_learned<S: Store>(&self, store: &S) {
+        self.forecast.exchange(store, &self.zone, self.since_start_ms()).await;
     }
 
     /// Publishes in what the view in use differs from the one before.

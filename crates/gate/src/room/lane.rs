@@ -189,8 +189,9 @@ async fn join<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
     let joined = room.timed(StoreCall::Join, batch.joins.len(), store.join(&room.zone, count)).await;
     room.note_answer(asked, &joined);
     match joined {
-        Ok(joined) => {
+        Ok(mut joined) => {
             debug_assert_eq!(joined.verdicts.len(), batch.joins.len(), "each caller is answered");
+            room.forecast.estimate(&mut joined.verdicts, &joined.slots, joined.at_ms);
             let (epoch, first, at_ms) = (joined.epoch, joined.first, joined.at_ms);
             let mut entered = 0;
             for (seq, verdict) in (first..).zip(&joined.verdicts) {
@@ -221,8 +222,9 @@ async fn enter<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
     let decided = room.timed(StoreCall::Enter, batch.claims.len(), store.enter(&room.zone, claims)).await;
     room.note_answer(asked, &decided);
     match decided {
-        Ok(decided) => {
+        Ok(mut decided) => {
             debug_assert_eq!(decided.verdicts.len(), batch.claims.len(), "each caller is answered");
+            room.forecast.estimate(&mut decided.verdicts, &decided.slots, decided.at_ms);
             for ((claim, answer), verdict) in batch.claims.drain(..).zip(decided.verdicts) {
                 if let Verdict::Entered(entry) = verdict {
                     room.note_admitted(claim.epoch, claim.seq, entry, decided.at_ms);
@@ -297,9 +299,12 @@ async fn beat<S: Store>(store: &S, room: &Room) {
     let told_ms = room.period_to_declare(&current.view);
     let beat = room.timed(StoreCall::Beat, polled, store.beat(&room.zone, polls, told_ms));
     let beaten = room.replace_view(beat).await;
-    if beaten.is_err() {
-        current.polls.give_back(again);
-        room.restore_undeclared(told_ms);
+    match &beaten {
+        Ok(()) => room.exchange_learned(store).await,
+        Err(_) => {
+            current.polls.give_back(again);
+            room.restore_undeclared(told_ms);
+        }
     }
     if matches!(beaten, Err(StoreError::UnknownZone)) && room.is_open() {
         open(store, room, current.view.policy).await;
@@ -317,5 +322,5 @@ async fn retire<S: Store>(store: &S, room: &Room) -> bool {
 async fn open<S: Store>(store: &S, room: &Room, policy: Policy) {
     let opened = room.timed(StoreCall::Open, 1, store.open_zone(&room.zone, policy));
     // The room notes what went wrong.
-    let _ = room.replace_view(opened).await;
+    let _ = room.replace_view_on_opening(store, opened).await;
 }

@@ -9,7 +9,7 @@ use std::{
 
 use admission::{
     Claim, Decided, Definition, Departure, Joined, Leaver, Mode, Now, PagePolls, Policy, SealKey, Seals,
-    ZoneId,
+    Snapshot, ZoneId,
 };
 use events::Bus;
 use gate::{
@@ -23,7 +23,6 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
-use wait::View;
 
 pub(crate) type Result<T> = std::result::Result<T, StoreError>;
 
@@ -150,7 +149,7 @@ impl Fake {
     }
 
     /// Puts a policy into the line.
-    async fn open(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+    async fn open(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
         self.answer(|state, now| {
             state.calls += 1;
             let view = state.engine.put_zone(zone, policy, state.epoch, now);
@@ -216,12 +215,12 @@ impl Store for Fake {
         .await
     }
 
-    async fn open_zone(&self, zone: &ZoneId, _: Policy) -> Result<View> {
+    async fn open_zone(&self, zone: &ZoneId, _: Policy) -> Result<Snapshot> {
         let kept = self.lock().zones.get(zone).map(|kept| kept.policy);
         self.open(zone, kept.ok_or(StoreError::UnknownZone)?).await
     }
 
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
         let view = self.open(zone, policy).await?;
         let mut state = self.lock();
         state.begun = true;
@@ -237,7 +236,7 @@ impl Store for Fake {
         self.decide(zone, |engine, now| engine.enter(zone, &claims, now)).await
     }
 
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
         self.decide(zone, |engine, now| engine.beat(zone, &polls, told_ms, now)).await
     }
 
@@ -271,10 +270,10 @@ impl Store for Shared {
         self.0.define_routes(expected, new).await
     }
 
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
         self.0.open_zone(zone, policy).await
     }
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<View> {
+    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
         self.0.put_zone(zone, policy).await
     }
     async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined> {
@@ -283,7 +282,7 @@ impl Store for Shared {
     async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
         self.0.enter(zone, claims).await
     }
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<View> {
+    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
         self.0.beat(zone, polls, told_ms).await
     }
     async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {

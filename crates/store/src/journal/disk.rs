@@ -28,7 +28,6 @@ use redb::{
     Builder, Database, Durability, ReadableDatabase as _, ReadableTable as _, TableDefinition, TableError,
     TableHandle as _, WriteTransaction,
 };
-use wait::Learned;
 
 use self::{mark::Mark, record::Record};
 use super::{Batch, Journal, JournalError, Loaded};
@@ -214,7 +213,7 @@ impl Open {
             }
         }
         for (id, learned) in &batch.learned {
-            write.open_table(LEARNED)?.insert(id.as_str(), learned.to_bytes().as_slice())?;
+            write.open_table(LEARNED)?.insert(id.as_str(), learned.as_slice())?;
         }
         self.record.commits += 1;
         self.record.last_ms = batch.at_ms;
@@ -345,8 +344,8 @@ fn read(db: &Database) -> Result<Read, Fault> {
     Ok((record, numbers, images.into_values().collect()))
 }
 
-/// What was learnt about the zones' people. A value that no version wrote is left out.
-fn read_learned(db: &Database) -> Result<BTreeMap<ZoneId, Learned>, Fault> {
+/// What servers learnt about the zones' people.
+fn read_learned(db: &Database) -> Result<BTreeMap<ZoneId, Vec<u8>>, Fault> {
     let table = match db.begin_read()?.open_table(LEARNED) {
         Err(TableError::TableDoesNotExist(_)) => return Ok(BTreeMap::new()),
         table => table?,
@@ -354,10 +353,9 @@ fn read_learned(db: &Database) -> Result<BTreeMap<ZoneId, Learned>, Fault> {
     let mut learned = BTreeMap::new();
     for row in table.iter()? {
         let (name, bytes) = row?;
-        match (ZoneId::parse(name.value()), Learned::from_bytes(bytes.value())) {
-            (Ok(id), Ok(of_zone)) => drop(learned.insert(id, of_zone)),
-            (_, Err(error)) => tracing::warn!(zone = name.value(), "{error}"),
-            (Err(fault), _) => tracing::warn!(zone = name.value(), "{fault}"),
+        match ZoneId::parse(name.value()) {
+            Ok(id) => drop(learned.insert(id, bytes.value().to_vec())),
+            Err(fault) => tracing::warn!(zone = name.value(), "{fault}"),
         }
     }
     Ok(learned)

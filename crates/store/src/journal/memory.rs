@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use admission::{Delta, Entry, Header, Image, Words, ZoneId};
-use wait::Learned;
 
 use super::{Batch, Journal, JournalError, Loaded};
 
@@ -14,7 +13,7 @@ use super::{Batch, Journal, JournalError, Loaded};
 pub struct MemoryJournal {
     last_ms: u64,
     zones: BTreeMap<ZoneId, Kept>,
-    learned: BTreeMap<ZoneId, Learned>,
+    learned: BTreeMap<ZoneId, Vec<u8>>,
 }
 
 #[derive(Clone, Debug)]
@@ -65,12 +64,7 @@ impl Journal for MemoryJournal {
             };
             self.zones.entry(id.clone()).or_insert_with(new).apply(changes);
         }
-        for (id, learned) in &batch.learned {
-            // With as many digits as the bytes have.
-            if let Ok(kept) = Learned::from_bytes(&learned.to_bytes()) {
-                self.learned.insert(id.clone(), kept);
-            }
-        }
+        self.learned.extend(batch.learned.iter().cloned());
         Ok(())
     }
 }

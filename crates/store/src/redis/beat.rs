@@ -1,12 +1,11 @@
-//! The beat: reports polls, lets the scripts do what is due, and makes the view.
+//! The beat: reports polls, lets the scripts do what is due, and makes the snapshot.
 //!
-//! Invariant: a view is made from one reply's counts; segments that are older here than those counts are fetched before.
+//! Invariant: a snapshot is made from one reply's counts; segments that are older here than those counts are fetched before.
 
 use std::{collections::BTreeMap, sync::atomic::Ordering};
 
-use admission::{Definition, FIELDS, FieldUsedBy, Mode, PAGE_TICKETS, PagePolls};
+use admission::{Definition, FIELDS, FieldUsedBy, Mode, PAGE_TICKETS, PagePolls, Snapshot};
 use tokio::time::Instant;
-use wait::View;
 
 use super::{
     PAGE_BYTES, Redis, Result, Zone,
@@ -23,8 +22,8 @@ use crate::StoreError;
 pub(super) type Polls<'a> = BTreeMap<u64, BTreeMap<usize, &'a PagePolls>>;
 
 impl<C: Client> Redis<C> {
-    /// Beats the whole line, some segments a call, and makes the view.
-    pub(super) async fn beat_all(&self, zone: &Zone, polls: &[PagePolls], told_ms: u32) -> Result<View> {
+    /// Beats the whole line, some segments a call, and makes the snapshot.
+    pub(super) async fn beat_all(&self, zone: &Zone, polls: &[PagePolls], told_ms: u32) -> Result<Snapshot> {
         let by_segment = by_segment(polls);
         let all: Vec<u64> = {
             let memory = lock(&zone.memory);
@@ -34,11 +33,11 @@ impl<C: Client> Redis<C> {
                 .filter(|segment| *segment == last || !memory.is_unused(*segment))
                 .collect()
         };
-        // The segments of the front come last: the view is asked for with them.
+        // The segments of the front come last: the counts are asked for with them.
         let mut slices = all.chunks(self.max_segments).rev().peekable();
         while let Some(slice) = slices.next() {
-            let with_view = slices.peek().is_none();
-            let (answer, counts) = self.beat_slice(zone, slice, &by_segment, with_view, told_ms).await?;
+            let with_counts = slices.peek().is_none();
+            let (answer, counts) = self.beat_slice(zone, slice, &by_segment, with_counts, told_ms).await?;
             let Some((ends, counts)) = counts else { continue };
             let front = self.front(&answer, ends.0, &counts);
             if front.iter().all(|segment| slice.contains(segment)) {
@@ -66,8 +65,14 @@ impl<C: Client> Redis<C> {
         front
     }
 
-    /// Fetches the segments that the view lacks, and makes it.
-    async fn complete(&self, zone: &Zone, ends: (u64, u64), counts: Vec<Counts>, of: Header) -> Result<View> {
+    /// Fetches the segments that the snapshot lacks, and makes it.
+    async fn complete(
+        &self,
+        zone: &Zone,
+        ends: (u64, u64),
+        counts: Vec<Counts>,
+        of: Header,
+    ) -> Result<Snapshot> {
         let outdated = {
             let memory = lock(&zone.memory);
             memory.as_ref().map(|memory| memory.outdated(of.base, &counts)).unwrap_or_default()
@@ -75,17 +80,17 @@ impl<C: Client> Redis<C> {
         for slice in outdated.chunks(self.max_segments) {
             self.beat_slice(zone, slice, &Polls::new(), false, 0).await?;
         }
-        let mut view = {
+        let mut snapshot = {
             let mut memory = lock(&zone.memory);
-            memory.as_mut().ok_or(StoreError::UnknownZone)?.show(of.base, ends, &counts)
+            memory.as_mut().ok_or(StoreError::UnknownZone)?.make_snapshot(of.base, ends, &counts)
         };
         // The zone's state has only what the rules read. The limits that servers check come from the register.
         if let Some(Definition { policy, .. }) = lock(&self.register).zones.get(&zone.id) {
             for field in FIELDS.iter().filter(|field| field.used_by == FieldUsedBy::Servers) {
-                field.set(&mut view.snapshot.policy, field.number(policy));
+                field.set(&mut snapshot.policy, field.number(policy));
             }
         }
-        Ok(view)
+        Ok(snapshot)
     }
 
     /// Makes this server known to the zone before its first decision there: whoever may have been told of an entry is on the
@@ -99,14 +104,14 @@ impl<C: Client> Redis<C> {
         Box::pin(zone.signed.get_or_try_init(sign)).await.copied()
     }
 
-    /// Beats some segments. With `with_view`, also returns the ends of the front and of its approach, and the counts
+    /// Beats some segments. With `with_counts`, also returns the ends of the front and of its approach, and the counts
     /// of all segments.
     async fn beat_slice(
         &self,
         zone: &Zone,
         slice: &[u64],
         polls: &Polls<'_>,
-        with_view: bool,
+        with_counts: bool,
         told_ms: u32,
     ) -> Result<(Header, Option<((u64, u64), Vec<Counts>)>)> {
         let own = |memory: &Memory| {
@@ -115,7 +120,7 @@ impl<C: Client> Redis<C> {
                 let (at, bytes) = polls.get(segment).map_or((0, Vec::new()), poll_bytes);
                 args.extend([text(memory.rev_of(*segment)), text(at), bytes.into()]);
             }
-            args.extend([text(u32::from(with_view)), text(told_ms)]);
+            args.extend([text(u32::from(with_counts)), text(told_ms)]);
             args
         };
         let asked = Instant::now();
@@ -144,10 +149,10 @@ impl<C: Client> Redis<C> {
                 memory.take_bits(*segment, rev, header.next, &bits)?;
             }
         }
-        if with_view {
+        if with_counts {
             memory.list(servers, asked);
         }
-        Ok((header, with_view.then_some((ends, counts))))
+        Ok((header, with_counts.then_some((ends, counts))))
     }
 }
 

@@ -28,8 +28,6 @@ pub(super) struct Answer {
     pub(super) header: Header,
     /// What the script returned behind header and log.
     pub(super) rest: Reply,
-    /// Whether the log had records that this server did not have.
-    pub(super) window_changed: bool,
 }
 
 /// Why a call failed.
@@ -144,12 +142,12 @@ impl<C: Client> Redis<C> {
         let first = rest.number()?;
         let log = rest.bytes()?;
         let presumed = header.presumed;
-        let (owes_witness, window_changed, is_new_epoch) = {
+        let (owes_witness, is_new_epoch) = {
             let mut memory = lock(&zone.memory);
             match &mut *memory {
                 None => {
                     *memory = Some(Memory::new(header, past, &log, sent)?);
-                    (false, true, true)
+                    (false, true)
                 }
                 Some(memory) => {
                     // Another server began a new epoch. It may lack what only this server remembers.
@@ -158,8 +156,8 @@ impl<C: Client> Redis<C> {
                         memory.keep_witness(sent);
                     }
                     memory.note_call(sent, true);
-                    let changed = memory.take(header, past, first, &log, sent)?;
-                    (!memory.witnesses.is_empty(), changed, is_new_epoch)
+                    memory.take(header, past, first, &log, sent)?;
+                    (!memory.witnesses.is_empty(), is_new_epoch)
                 }
             }
         };
@@ -174,7 +172,7 @@ impl<C: Client> Redis<C> {
         if owes_witness && let Err(error) = self.give_witnesses(zone).await {
             tracing::warn!(zone = %zone.id, %error, "could not give Redis yet what this server remembers");
         }
-        Ok(Answer { header, rest, window_changed })
+        Ok(Answer { header, rest })
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use admission::{Claim, Decided, Joined, Position, Verdict};
+use admission::{Claim, Decided, Joined, Position, SlotState, Verdict};
 use bytes::Bytes;
 
 use super::{
@@ -48,23 +48,28 @@ impl<C: Client> Redis<C> {
         let order: BTreeSet<(u64, u32)> = claims.iter().map(|claim| (claim.seq, claim.epoch)).collect();
         let order: Vec<(u64, u32)> = order.into_iter().collect();
         let mut verdicts = HashMap::with_capacity(order.len());
-        let mut at_ms = 0;
         let mut rest = &order[..];
-        while !rest.is_empty() {
-            let (now_ms, decided) = self.decide_some(zone, rest).await?;
+        let (at_ms, slots) = loop {
+            let (at_ms, decided, slots) = self.decide_some(zone, rest).await?;
             for (claim, verdict) in rest.iter().zip(&decided) {
                 verdicts.insert(*claim, *verdict);
             }
             rest = &rest[decided.len()..];
-            at_ms = now_ms;
-        }
+            if rest.is_empty() {
+                break (at_ms, slots);
+            }
+        };
         let verdict =
             |claim: &Claim| verdicts.get(&(claim.seq, claim.epoch)).copied().unwrap_or(Verdict::Gone);
-        Ok(Decided { at_ms, verdicts: claims.iter().map(verdict).collect() })
+        Ok(Decided { at_ms, verdicts: claims.iter().map(verdict).collect(), slots })
     }
 
     /// Decides the first of `claims`: at most [`MAX_CLAIMS`], in as many segments as one call passes.
-    async fn decide_some(&self, zone: &Zone, claims: &[(u64, u32)]) -> Result<(u64, Vec<Verdict>)> {
+    async fn decide_some(
+        &self,
+        zone: &Zone,
+        claims: &[(u64, u32)],
+    ) -> Result<(u64, Vec<Verdict>, SlotState)> {
         let mut segments = BTreeSet::new();
         {
             let memory = lock(&zone.memory);
@@ -120,8 +125,7 @@ impl<C: Client> Redis<C> {
                 });
             }
         }
-        memory.estimate(&mut verdicts, answer.window_changed);
-        Ok((answer.header.now, verdicts))
+        Ok((answer.header.now, verdicts, memory.slots()))
     }
 }
 
@@ -149,6 +153,5 @@ fn joined(zone: &Zone, count: u32, mut answer: Answer) -> Result<Joined> {
     let mut memory = lock(&zone.memory);
     let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
     memory.note((first..).zip(verdicts.iter().copied()));
-    memory.estimate(&mut verdicts, answer.window_changed);
-    Ok(Joined { epoch: answer.header.epoch, first, at_ms, verdicts })
+    Ok(Joined { epoch: answer.header.epoch, first, at_ms, verdicts, slots: memory.slots() })
 }

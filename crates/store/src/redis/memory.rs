@@ -1,4 +1,4 @@
-//! What a server remembers of a zone. Its views are made from this memory, and a lost state is rebuilt from it.
+//! What a server remembers of a zone. Its snapshots are made from this memory, and a lost state is rebuilt from it.
 //!
 //! Each reply carries the header and the new records of the log; a beat also carries the bits of the segments that
 //! changed. The tickets and entries of this server's own calls are added at once.
@@ -13,14 +13,12 @@ use std::{
 };
 
 use admission::{
-    Entry, PAGE_TICKETS, PAGE_WORDS, Pages, Policy, Position, Snapshot, Tally, Verdict, Window, Words,
+    Entry, PAGE_TICKETS, PAGE_WORDS, Pages, Policy, SlotState, Snapshot, Tally, Verdict, Window, Words,
 };
 use bytes::Bytes;
 use tokio::time::Instant;
-use wait::{Forecast, Learned, View};
 
 use super::wire::{self, Counts, Garbled, Header, SEGMENT, SEGMENT_BYTES};
-use crate::keeper::Keeper;
 
 /// The network delay, in milliseconds, that the upper bound of the zone's clock allows for.
 const SLACK_MS: u64 = 250;
@@ -113,7 +111,8 @@ pub(super) struct Memory {
     /// The line's earlier epochs, as the scripts write them.
     past: Bytes,
     clock: ClockReading,
-    window: Window,
+    /// Shared with the replies.
+    window: Arc<Window>,
     /// The number of the record after the last one in `window`.
     next_record: u64,
     /// The instant and the running total of the last record in `window`.
@@ -125,9 +124,6 @@ pub(super) struct Memory {
     left: BTreeMap<u64, (u64, Bytes)>,
     /// The entries that this server was told, sorted by instant and ticket.
     entries: VecDeque<(u64, Entry)>,
-    forecast: Forecast,
-    /// What Redis has of what was learnt.
-    pub(super) keeper: Keeper,
     /// The servers that make decisions, as the last view listed them.
     servers: Vec<String>,
     /// When the last call was sent that listed the servers.
@@ -151,9 +147,6 @@ const SLOW_MS: u64 = 5_000;
 
 /// A server that last saw the list of servers so long before the state was lost did not watch the zone. Views come once a second.
 const WATCHED: Duration = Duration::from_millis(2_500);
-
-/// After what time what was learnt is compared again if Redis did not answer, in milliseconds of the zone's clock.
-const LOOK_AGAIN_MS: u64 = 5_000;
 
 fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -192,15 +185,13 @@ impl Memory {
             header,
             past,
             clock: ClockReading::new(header.now, sent),
-            window: Window::new(&header.policy),
+            window: Arc::new(Window::new(&header.policy)),
             next_record: 0,
             last_record: (0, 0),
             segments: BTreeMap::new(),
             unused: BTreeSet::new(),
             left: BTreeMap::new(),
             entries: VecDeque::new(),
-            forecast: Forecast::new(&header.policy, header.now),
-            keeper: Keeper::default(),
             servers: Vec::new(),
             listed: None,
             missed: None,
@@ -226,8 +217,7 @@ impl Memory {
         self.segments.get(&segment).map_or(0, |bits| bits.rev)
     }
 
-    /// Takes in a reply's header and records. Returns whether the window changed. A reply that is older than the last one
-    /// changes nothing.
+    /// Takes in a reply's header and records. A reply that is older than the last one changes nothing.
     pub(super) fn take(
         &mut self,
         header: Header,
@@ -235,11 +225,10 @@ impl Memory {
         first: u64,
         log: &[u8],
         sent: Instant,
-    ) -> Result<bool, Garbled> {
+    ) -> Result<(), Garbled> {
         if (header.epoch, header.rev) <= (self.header.epoch, self.header.rev) {
-            return Ok(false);
+            return Ok(());
         }
-        let changed = header.total != self.header.total || header.policy != self.header.policy;
         let same_epoch = header.epoch == self.header.epoch;
         if !same_epoch {
             // Revisions and record numbers of two epochs cannot be compared.
@@ -249,11 +238,11 @@ impl Memory {
             self.left.clear();
             self.unused.clear();
             self.next_record = 0;
-            self.window = Window::new(&header.policy);
+            self.window = Arc::new(Window::new(&header.policy));
             self.move_entries(&header, sent);
         }
         if header.policy != self.header.policy {
-            self.window.set_policy(&header.policy, header.now);
+            Arc::make_mut(&mut self.window).set_policy(&header.policy, header.now);
         }
         self.header = header;
         self.past = past;
@@ -263,7 +252,7 @@ impl Memory {
         if same_epoch || first == header.first {
             self.take_log(first, log)?;
         }
-        Ok(changed)
+        Ok(())
     }
 
     /// Tells the instants of the entries by the clock of the line that `header` shows, as `lua/restore.lua` does. A line that
@@ -283,9 +272,10 @@ impl Memory {
         let records = wire::records(log)?;
         if first >= self.next_record || self.header.first >= self.next_record {
             // The log has none of the known records any more, or is a new one.
-            self.window = Window::new(&self.header.policy);
+            self.window = Arc::new(Window::new(&self.header.policy));
             self.last_record = (0, self.header.total_first);
         }
+        let window = Arc::make_mut(&mut self.window);
         for (record, &(at_ms, total)) in (first..).zip(&records) {
             if record + 1 < self.next_record || total <= self.last_record.1 {
                 continue;
@@ -294,11 +284,11 @@ impl Memory {
             if at_ms < self.last_record.0 {
                 return Err(Garbled("the log"));
             }
-            self.window.record(at_ms, count);
+            window.record(at_ms, count);
             self.last_record = (at_ms, total);
         }
         self.next_record = first + records.len() as u64;
-        self.window.advance(self.header.now);
+        window.advance(self.header.now);
         Ok(())
     }
 
@@ -411,34 +401,10 @@ impl Memory {
         first.elapsed() < Duration::from_secs(of_state.policy.idle_timeout_s.into())
     }
 
-    /// Fills in the waits of the last reply's verdicts.
-    pub(super) fn estimate(&mut self, verdicts: &mut [Verdict], window_changed: bool) {
-        let state = (&self.window, self.header.occupancy());
-        self.forecast.estimate(verdicts, state, window_changed, self.header.now);
-        let held_ms = self.header.hold_until.saturating_sub(self.header.now);
-        for verdict in verdicts {
-            if let Verdict::Waiting(Position { estimate: Some(estimate), .. }) = verdict {
-                estimate.wait_ms = estimate.wait_ms.max(held_ms);
-                estimate.high_ms = estimate.high_ms.max(estimate.wait_ms);
-            }
-        }
-    }
-
-    /// What was learnt, if it is time to compare it with what Redis has. The clock of an idle zone's last reply is old.
-    pub(super) fn look(&mut self, held_ms: u64) -> Option<Learned> {
-        let now_ms = if held_ms == 0 { self.bounds().0 } else { held_ms };
-        self.keeper.look(&self.forecast, self.header.live, now_ms)
-    }
-
-    /// It could not be compared.
-    pub(super) fn look_again_soon(&mut self) {
-        self.keeper.look_at(self.header.now + LOOK_AGAIN_MS);
-    }
-
-    /// Goes on from what another server learnt.
-    pub(super) fn relearn(&mut self, kept: Learned) {
-        self.forecast.relearn(&kept);
-        self.keeper.note(kept);
+    /// The slots as of the last reply.
+    pub(super) fn slots(&self) -> SlotState {
+        let window = Arc::clone(&self.window);
+        SlotState { window, occupancy: self.header.occupancy(), held_until_ms: self.header.hold_until }
     }
 
     /// Whether a segment has no tickets, and gets none in this epoch.
@@ -452,8 +418,8 @@ impl Memory {
         newer.map(|(segment, _)| segment).collect()
     }
 
-    /// Makes the view of the last reply: the ends of the front and of its approach, and the counts of all segments from `base` on.
-    pub(super) fn show(&mut self, base: u64, ends: (u64, u64), counts: &[Counts]) -> View {
+    /// Makes the snapshot of the last reply: the ends of the front and of its approach, and the counts of all segments from `base` on.
+    pub(super) fn make_snapshot(&mut self, base: u64, ends: (u64, u64), counts: &[Counts]) -> Snapshot {
         let (front_end, approach_end) = ends;
         let header = Header { base, ..self.header };
         self.segments = self.segments.split_off(&header.base);
@@ -472,7 +438,7 @@ impl Memory {
             let gone: Vec<Arc<Words>> = pages_of(&bits.gone(given)).collect();
             pages.add_spread(&gone, given, counts.present);
         }
-        let snapshot = Snapshot {
+        Snapshot {
             now_ms: header.now,
             policy: header.policy,
             epoch: header.epoch,
@@ -492,8 +458,8 @@ impl Memory {
                 slots_used: header.used,
             },
             occupancy: header.occupancy(),
-        };
-        self.forecast.observe(snapshot, &self.window)
+            window: Arc::clone(&self.window),
+        }
     }
 
     /// Notes that a call, sent at this instant, was answered or failed.

@@ -240,7 +240,7 @@ impl<'a> World<'a> {
             .map(|(page, words)| PagePolls { page, words })
             .collect();
         let snapshot = self.zone.beat(&polls, now(self.now_ms));
-        let view = server.forecast.observe(snapshot, self.zone.window());
+        let view = server.forecast.observe(snapshot);
         server.previous.observe(self.now_ms, view.tally);
         server.view = Some(view);
     }
@@ -260,7 +260,7 @@ impl<'a> World<'a> {
         let plan = Plan::new(self.zone.window(), &self.policy, now_ms);
         let which = self.users.len() % servers;
         let server = &mut self.servers[which];
-        server.forecast.estimate(&mut joined.verdicts, (self.zone.window(), None), true, now_ms);
+        server.forecast.estimate(&mut joined.verdicts, &joined.slots, now_ms);
         for (i, verdict) in joined.verdicts.iter().enumerate() {
             let index = self.users.len();
             let mut user = User {
