@@ -12,7 +12,7 @@
 -- Cost  about 30 us; 20 us per segment with polls, 25 us more when a generation ends; with the counts, 0.2 us per segment
 --       of the line, and 1 us for each ticket that comes into the front.
 
-local from, fault = begin()
+local from, fault = begin(nil, true)
 if fault then return fault end
 local told = tonumber(ARGV[from + #segments * 3 + 1])
 if told > z.period then

@@ -11,7 +11,7 @@ local from, fault = begin(function(from)
     local _, seq = unpack_struct('>I4I6', claims, at)
     if not by_index[segment_of(seq)] then return 'WEIR_KEYS ' .. int(z.next) .. ' a claim\'s segment is missing' end
   end
-end)
+end, true)
 if fault then return fault end
 end_missed_appointments()
 

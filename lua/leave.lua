@@ -19,7 +19,7 @@ local from, fault = begin(function(from)
     local _, seq = unpack_struct('>I4I6', ARGV[from], at)
     if not by_index[segment_of(seq)] then return 'WEIR_KEYS ' .. int(z.next) .. ' a leaver\'s segment is missing' end
   end
-end)
+end, true)
 if fault then return fault end
 
 for i = 1, #segments do

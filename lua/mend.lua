@@ -3,7 +3,8 @@
 --
 -- KEYS  see zone.lua; no segments there. Then further keys of the zone. Of these, `bound` is a hash, and the others are strings
 -- ARGV  1-7 as in zone.lua, with 0 0 for epoch and rev, and n = 0; then the epoch that was found so, 0 for any: if a later one
---       has begun, only values of a wrong type are dropped; and the next number that the server knows of that epoch
+--       has begun, only values of a wrong type are dropped; and the next number that the server knows of that epoch; then the
+--       segments whose keys were passed
 -- Returns zone.lua's
 -- Errors  WEIR_NONE  the header cannot be read: it was dropped, and the state is lost altogether
 -- Cost  about 40 us, and 1 us for each further key.
@@ -20,22 +21,42 @@ for i = FIXED + 1, #KEYS do
   if string.sub(KEYS[i], -6) == ':bound' then drop_other(KEYS[i], 'HGET', '0') else drop_other(KEYS[i], 'GETRANGE', 0, 0) end
 end
 
+local all = call('HGETALL', KEYS[8])
+for i = 2, #all, 2 do
+  if not string.match(all[i], '^%d+ %d+') then call('HDEL', KEYS[8], all[i - 1]) end
+end
+
 local raw = call('GET', KEYS[1])
 if not raw then return redis.error_reply('WEIR_NONE there is no such zone') end
-if not pcall(read_header, raw) or z.epoch < 1 or z.n < 1 or z.subs < 1 or z.records < z.first or z.next < 0 then
+local function is_header()
+  if not pcall(read_header, raw) then return false end
+  for i = 1, #FIELDS do
+    local name, number = FIELDS[i], z[FIELDS[i]]
+    if abs(number) > 9007199254740992 or number < 0 and name ~= 'offset' and name ~= 'lateness' then return false end
+  end
+  return z.epoch >= 1 and z.epoch < 4294967296 and z.n >= 1 and z.subs >= 1 and z.period >= 1 and z.idle >= 1 and
+    z.mode <= CLOSED and z.records >= z.first and z.total >= z.total_first and z.next >= z.start and
+    segment_of(z.next) >= z.base
+end
+if not is_header() then
   call('UNLINK', KEYS[1])
   return redis.error_reply('WEIR_NONE there is no header that can be read')
 end
 local found, next_known = tonumber(ARGV[8]), tonumber(ARGV[9])
 local ends = found == 0 or found == z.epoch
 local is_whole = true
+-- A bitmap that no script has written would let people wait who do not, and entries that none has written are no entries.
+for i = ends and 10 or #ARGV + 1, #ARGV do
+  local at = FIXED + (i - 10) * PER_SEGMENT
+  local row = call('HGET', KEYS[4], ARGV[i])
+  local waits, _, _, _, _, stamped = string.match(row or '', '(%d+) (%d+) (%d+) (%d+) (%d+) ?%d* ?%d* ?(%d*)')
+  if waits and call('BITCOUNT', KEYS[at + 1]) ~= tonumber(waits) then call('UNLINK', KEYS[at + 1]) end
+  if waits and (tonumber(stamped) or 0) > 0 and not ends_with_entry(KEYS[at + 7]) then call('UNLINK', KEYS[at + 7]) end
+end
 if ends then
   is_whole = missing_log() == nil
   if not is_whole then
     call('UNLINK', KEYS[2])
-    -- Servers that remember entries of the last minute count them again.
-    local presumed = z.presumed_at >= z.now - MINUTE_MS and z.presumed or 0
-    z.entered = max(z.entered - max(z.total - z.minute_before - presumed, 0), 0)
     z.first, z.total_first = z.records, z.total
     z.minute_from, z.minute_before, z.sub_from, z.sub_before = z.first, z.total, z.first, z.total
   end

@@ -5,7 +5,8 @@
 -- KEYS  see zone.lua; the segments of the memory
 -- ARGV  1-7 as in zone.lua, with 0 0 for epoch and rev, and the clock of the line that the server remembers; then its
 --       memory: epoch, rev, next, first segment, start, born, floor; 1 if it remembers nothing else; how many
---       people may be inside, or -1 if it does not know; 1 if it watched the zone until it was lost; the servers that it
+--       people may be inside, or -1 if it does not know; 1 if it watched the zone until it was lost; how many people had
+--       entered; the servers that it
 --       knows of, with spaces between; all segments of which it knows tickets, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
 --       bytes per record: instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the
 --       policy as in policy.lua; then for each segment passed its live bits, its gone bits, and the bits of those gone who
@@ -17,11 +18,11 @@
 local w, log, out, policy_at = {}, nil, nil, nil
 do
   local at = 8 + tonumber(ARGV[7])
-  for i, name in ipairs({ 'epoch', 'rev', 'next', 'base', 'start', 'born', 'floor', 'last', 'inside', 'watched' }) do
+  for i, name in ipairs({ 'epoch', 'rev', 'next', 'base', 'start', 'born', 'floor', 'last', 'inside', 'watched', 'entered' }) do
     w[name] = tonumber(ARGV[at + i - 1])
   end
-  w.servers, w.segments, w.past = ARGV[at + 10], ARGV[at + 11], ARGV[at + 12]
-  log, out, policy_at = ARGV[at + 13], ARGV[at + 14], at + 15
+  w.servers, w.segments, w.past = ARGV[at + 11], ARGV[at + 12], ARGV[at + 13]
+  log, out, policy_at = ARGV[at + 14], ARGV[at + 15], at + 16
 end
 
 -- The clock of the line that the server remembers.
@@ -252,7 +253,7 @@ end
 
 -- The log, without the presumption. Of two records of one instant, the larger one is newer. What the state has no record of
 -- is as old as the server's own clock says.
-local counts, instants, before, used = {}, {}, 0, 0
+local counts, instants, used = {}, {}, 0
 do
   local last = z.minute_before
   for i = z.minute_from, z.records - 1 do
@@ -261,7 +262,7 @@ do
     last = total
     if at == z.presumed_at then count = count - z.presumed end
     if count > 0 then
-      counts[at], before = count, before + count
+      counts[at] = count
       instants[#instants + 1] = at
     end
   end
@@ -295,7 +296,9 @@ for i = 1, #instants do
 end
 call('SET', KEYS[2], table.concat(lines))
 z.first, z.total_first = z.records, z.total
-z.records, z.entered, z.total = z.first + #lines, z.entered + used - before, total
+z.records, z.total = z.first + #lines, total
+-- The log also has what a lost state presumed, so it does not say how many entered.
+if taken == 1 then z.entered = max(z.entered, w.entered) end
 z.minute_from, z.minute_before, z.sub_from, z.sub_before = z.first, z.total_first, z.first, z.total_first
 chunk_from, chunk_to = 0, 0
 slide()

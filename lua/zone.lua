@@ -33,7 +33,7 @@
 -- Returns {header, first record returned, records, ...}. Errors come before anything is written:
 --       WEIR_NONE  there is no such zone          WEIR_LOST  the state is older than the server's
 --       WEIR_KEYS next  the keys of the end of the line were not passed
---       WEIR_TORN epoch key  a part of the state is missing; see mend.lua
+--       WEIR_TORN epoch text  a part of the state is missing, or is not what a script has written; see mend.lua
 -- Cost  about 25 us with one segment. Loops run over the arguments, or over the next slots of the front.
 
 local call, pack, unpack_struct = redis.call, struct.pack, struct.unpack
@@ -62,7 +62,7 @@ local RETIRED, ANYBODY = 'retired', '?'
 -- How long nobody enters a zone whose visitors are not known.
 local BLIND_MS = 60000
 -- By how much the clocks of two nodes may differ. Redis deletes a key by the clock of the primary that it has then.
-local APART_MS = 600000
+local APART_MS, DAY_MS = 600000, 86400000
 
 -- The header. Tests read the names, so there are no comments among them.
 --   born, floor, start    the line's first epoch, which tells lines apart; its first number; the first number of this epoch
@@ -750,6 +750,22 @@ local function add_kept(freed, parts)
   end
 end
 
+-- Whether entries end with one that a script may have written: of an instant that is not far ahead. A text never does.
+local function ends_with_entry(entry_key)
+  local last = call('GETRANGE', entry_key, -12, -1)
+  if #last < 12 then return false end
+  local at = unpack_struct('>I6', last)
+  return at > 0 and at < z.now + DAY_MS
+end
+
+-- What is wrong with the bitmap of who waits, or the entries, of a segment: a value that no script has written. Nil if both are as the
+-- list says. It costs two commands.
+local function spoiled_part(s)
+  if not s.known then return nil end
+  if call('BITCOUNT', s.live_key) ~= s.live then return s.live_key end
+  if s.stamped > 0 and s.index >= z.base and not ends_with_entry(s.entry_key) then return s.entry_key end
+end
+
 local function missing_part(has_list)
   local log = missing_log()
   if log then return log end
@@ -769,9 +785,9 @@ local function missing_part(has_list)
   end
 end
 
--- Begins a call on an existing zone. `refuses` may return an error before anything is written. Returns the index of the
--- script's first own argument, or nil and an error.
-local function begin(refuses)
+-- Begins a call on an existing zone. `refuses` may return an error before anything is written. A script that says who is gone
+-- `looks_closely` first. Returns the index of the script's first own argument, or nil and an error.
+local function begin(refuses, looks_closely)
   local raw = call('GET', KEYS[1])
   if not raw then return nil, redis.error_reply('WEIR_NONE there is no such zone') end
   read_header(raw)
@@ -789,6 +805,10 @@ local function begin(refuses)
   local from = use_segments()
   local part = missing_part(has_list)
   if part then return nil, redis.error_reply('WEIR_TORN ' .. int(z.epoch) .. ' ' .. part .. ' is missing') end
+  for i = 1, looks_closely and #segments or 0 do
+    part = spoiled_part(segments[i])
+    if part then return nil, redis.error_reply('WEIR_TORN ' .. int(z.epoch) .. ' ' .. part .. ' was changed') end
+  end
   local fault = refuses and refuses(from)
   if fault then return nil, redis.error_reply(fault) end
   z.rev = z.rev + 1

@@ -131,6 +131,7 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
         a_server_that_nobody_asked_knows_nothing_of_a_lost_state,
         a_full_segment_in_which_nobody_waits_is_freed,
         visits_far_from_the_line_end,
+        nobody_entered_by_what_is_presumed,
         state_of_the_first_version_is_read,
         policy_put_by_one_is_in_the_others_view,
         zone_that_is_kept_keeps_its_policy_when_opened,
@@ -145,7 +146,12 @@ fn shared_behaviours(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'sta
 }
 
 fn parts(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<Trial> {
-    trials![of, start, parts: each_key_may_vanish_alone, each_key_may_get_a_value_of_another_type]
+    trials![of, start, parts:
+        each_key_may_vanish_alone,
+        each_key_may_get_a_value_of_another_type,
+        each_key_may_be_spoiled,
+        each_key_may_go_back,
+    ]
 }
 
 fn of_the_register(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'static) -> Vec<Trial> {

@@ -1,5 +1,5 @@
-//! One key of a zone vanishes, or gets a value of another type, and all others stay: by a hand, or by a slot that was being moved
-//! when a node died. It is a loss like any other: nobody who asks loses the place or the entry, and the zone goes on.
+//! One key of a zone vanishes, gets another value, or goes back to an earlier one, and all others stay: by a hand, or by a slot that
+//! was being moved when a node died. It is a loss like any other: nobody who asks loses the place or the entry, and the zone goes on.
 
 use std::sync::{Arc, LazyLock};
 
@@ -26,6 +26,10 @@ const KEYS: [&str; 24] = [
 enum Harm {
     Vanishes,
     HasAnotherType,
+    /// It has a text that no script has written.
+    IsSpoiled,
+    /// It has the value that it had before people joined.
+    GoesBack,
 }
 
 /// People who entered, and people who wait behind them.
@@ -47,9 +51,22 @@ pub(crate) async fn each_key_may_get_a_value_of_another_type(backend: &InRedis, 
     each_key_suffers(backend, zone, Harm::HasAnotherType).await;
 }
 
+/// The bits of who is present, of ages and of who was lost are left out: what is wrong there costs nobody the place, and ends by itself.
+pub(crate) async fn each_key_may_be_spoiled(backend: &InRedis, zone: &ZoneId) {
+    keys_suffer(backend, zone, Harm::IsSpoiled, &["z", "log", "seg", "srv", "0:live", "0:entry"]).await;
+}
+
+pub(crate) async fn each_key_may_go_back(backend: &InRedis, zone: &ZoneId) {
+    keys_suffer(backend, zone, Harm::GoesBack, &["z", "log", "seg", "srv"]).await;
+}
+
 async fn each_key_suffers(backend: &InRedis, zone: &ZoneId, harm: Harm) {
+    keys_suffer(backend, zone, harm, &KEYS).await;
+}
+
+async fn keys_suffer(backend: &InRedis, zone: &ZoneId, harm: Harm, keys: &'static [&'static str]) {
     let mut all = JoinSet::new();
-    for key in KEYS {
+    for key in keys {
         let own = ZoneId::parse(&format!("{zone}-{}", key.replace(':', "-"))).expect("a name");
         let (servers, settings) = (Arc::clone(&backend.servers), backend.settings());
         all.spawn(async move { key_suffers(&servers, &settings, &own, key, harm).await });
@@ -60,13 +77,33 @@ async fn each_key_suffers(backend: &InRedis, zone: &ZoneId, harm: Harm) {
 fn harm_key(servers: &Servers, zone: &ZoneId, key: &str, harm: Harm) {
     let whole = format!("weir:v1:{{{zone}}}:{key}");
     let holder = servers.holder(&whole);
-    servers.command(holder, &["DEL", &whole]);
-    if harm == Harm::HasAnotherType {
-        match key {
-            "due" | "seg" | "srv" | "0:bound" => servers.command(holder, &["SET", &whole, "x"]),
-            _ => servers.command(holder, &["HSET", &whole, "f", "v"]),
-        };
+    let is_string = !["due", "seg", "srv", "0:bound"].contains(&key);
+    match harm {
+        Harm::GoesBack => {
+            servers.command(holder, &["COPY", &earlier(zone, key), &whole, "REPLACE"]);
+        }
+        Harm::IsSpoiled if key == "z" => {
+            servers.command(holder, &["SETRANGE", &whole, "0", "garbagegarbage"]);
+        }
+        Harm::IsSpoiled if is_string => {
+            servers.command(holder, &["SET", &whole, "hello"]);
+        }
+        Harm::IsSpoiled => {
+            servers.command(holder, &["HSET", &whole, "0", "garbage"]);
+        }
+        Harm::Vanishes | Harm::HasAnotherType => {
+            servers.command(holder, &["DEL", &whole]);
+        }
     }
+    if harm == Harm::HasAnotherType {
+        let other: &[&str] = if is_string { &["HSET", &whole, "f", "v"] } else { &["SET", &whole, "x"] };
+        servers.command(holder, other);
+    }
+}
+
+/// A key in the slot of the zone.
+fn earlier(zone: &ZoneId, key: &str) -> String {
+    format!("earlier:{{{zone}}}:{key}")
 }
 
 async fn key_suffers(
@@ -81,6 +118,12 @@ async fn key_suffers(
     let [a, b] = [connect().await, connect().await];
     a.put_zone(zone, limited(Mode::Auto)).await.expect("put");
     b.open_zone(zone, limited(Mode::Auto)).await.expect("opened");
+    let inside_before = u64::from(harm == Harm::GoesBack);
+    if harm == Harm::GoesBack {
+        b.join(zone, 1).await.expect("joins");
+        let whole = format!("weir:v1:{{{zone}}}:{key}");
+        servers.command(servers.holder(&whole), &["COPY", &whole, &earlier(zone, key)]);
+    }
     let Joined { epoch, first, verdicts, .. } = a.join(zone, ENTERED).await.expect("joins");
     let entries: Vec<_> = verdicts.iter().map(entry).collect();
     let had = claims(epoch, first..first + u64::from(ENTERED));
@@ -117,8 +160,8 @@ async fn key_suffers(
             (ranks(&decided).into_iter().eq(1..=u64::from(WAITING))
                 && repeated.iter().zip(&entries).all(|(verdict, entry)| *verdict == Verdict::Entered(*entry))
                 && view.tally.waiting == u64::from(WAITING)
-                && view.tally.entered == u64::from(ENTERED)
-                && inside(&view).1 == u64::from(ENTERED))
+                && view.tally.entered == inside_before + u64::from(ENTERED)
+                && inside(&view).1 == inside_before + u64::from(ENTERED))
             .then_some(())
         })
         .await;

@@ -360,6 +360,29 @@ pub(crate) async fn nobody_is_spared_for_a_server_that_retired(backend: &InRedis
     }
 }
 
+/// After a loss slots count as taken that nobody may have had, and after the next one, too. Nobody is counted for them.
+pub(crate) async fn nobody_entered_by_what_is_presumed(backend: &InRedis, zone: &ZoneId) {
+    let (a, b) = (backend.open().await, backend.open().await);
+    a.put_zone(zone, policy()).await.expect("put");
+    b.open_zone(zone, policy()).await.expect("opened");
+    for server in [&a, &b] {
+        server.join(zone, 2).await.expect("joins").verdicts.iter().for_each(|verdict| {
+            entry(verdict);
+        });
+        server.beat(zone, Vec::new(), 0).await.expect("beats");
+    }
+    a.beat(zone, Vec::new(), 0).await.expect("beats");
+    // The second server does not say what it remembers, so its slots are presumed to be taken.
+    for loss in 0..3 {
+        let holder = backend.servers.holder(&format!("{{{zone}}}"));
+        for key in ["z", "log", "due", "seg", "on", "srv", "0:live", "0:here", "0:entry"] {
+            backend.servers.command(holder, &["DEL", &format!("weir:v1:{{{zone}}}:{key}")]);
+        }
+        let entered = a.beat(zone, Vec::new(), 0).await.expect("beats").tally.entered;
+        assert_eq!(entered, 4, "after loss {loss}");
+    }
+}
+
 /// Visits of an earlier line may be far from all tickets of this one. They end, too, and whoever is active stays inside.
 pub(crate) async fn visits_far_from_the_line_end(backend: &InRedis, zone: &ZoneId) {
     const SEGMENT: u64 = 65_536;

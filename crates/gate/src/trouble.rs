@@ -76,6 +76,9 @@ kinds! {
     WrongKind, "wrong_kind", "the address leads to another kind of server than it says; weir doctor names the right form of it";
     /// A script failed.
     Script, "script", "the value of a key of this zone cannot be used; keep a copy of Redis's data, and report it";
+    /// Keys of the zone vanish faster than it makes sense to begin its state anew.
+    KeysVanish, "keys_vanish",
+        "Redis must not evict (maxmemory-policy noeviction, and memory enough), and nobody else may delete keys; weir doctor looks at the policy";
     /// The embedded store can't use what it has of the zone.
     Unreadable, "unreadable", "put back a good copy of the store's files, or give the zone another id";
     /// Anything else.
@@ -121,7 +124,9 @@ impl TroubleKind {
             ("does not know the service", Self::WrongKind),
             ("WRONGTYPE", Self::Script),
             ("user_script", Self::Script),
+            ("vanish again and again", Self::KeysVanish),
             ("is missing", Self::Script),
+            ("was changed", Self::Script),
             ("no answer", Self::NoAnswer),
             ("did not answer with", Self::Other),
         ];
@@ -199,6 +204,7 @@ mod tests {
                 TroubleKind::WrongKind,
             ),
             ("no answer within 2000 ms", TroubleKind::NoAnswer),
+            ("keys of the zone vanish again and again: its state was lost 9 times", TroubleKind::KeysVanish),
             ("127.0.0.1:6379: Connection refused (os error 111)", TroubleKind::Unreachable),
         ] {
             assert_eq!(TroubleKind::of(&StoreError::Away(why.to_owned())), kind, "{why}");

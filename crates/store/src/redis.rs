@@ -16,6 +16,7 @@ mod channel;
 mod decide;
 mod learned;
 mod leave;
+mod losses;
 mod memory;
 mod mend;
 mod register;
@@ -48,6 +49,7 @@ pub use redis_script::{address, client};
 use address::{Address, Settings};
 use call::{ATTEMPTS, Refused, common_args};
 use client::{AnyClient, Client, Confirm};
+use losses::Losses;
 use memory::Memory;
 use mend::Mended;
 use register::Register;
@@ -90,6 +92,7 @@ struct Zone {
     signed: OnceCell<()>,
     /// When this server last began the state anew, and how often in a short time.
     mended: Mutex<Mended>,
+    losses: Mutex<Losses>,
     /// Where the next report of visits goes on with the segments without tickets.
     unused_from: AtomicU64,
 }
@@ -178,6 +181,7 @@ impl<C: Client> Redis<C> {
                 unused_from: AtomicU64::new(0),
                 signed: OnceCell::new(),
                 mended: Mutex::default(),
+                losses: Mutex::default(),
             })
         }));
         for _ in 0..ATTEMPTS {
@@ -185,7 +189,7 @@ impl<C: Client> Redis<C> {
                 Ok(()) => {
                     return self.beat_all(&zone, &[], 0).await;
                 }
-                Err(Refused::Other(StoreError::UnknownZone)) => self.restore(&zone).await?,
+                Err(Refused::Other(StoreError::UnknownZone)) => self.recover(&zone).await?,
                 Err(Refused::Torn(torn)) => self.mend(&zone, torn).await?,
                 Err(Refused::Other(error)) => return Err(error),
                 Err(Refused::Keys(_)) => return Err(Garbled("a policy's reply").into()),

@@ -3,7 +3,7 @@
 //! Invariant: each call carries the newest revision that this server has seen of the zone. A script refuses a call whose
 //! revision is newer than its own state, so a state that lost something decides nothing before it is rebuilt.
 
-use std::sync::atomic::Ordering;
+use std::{fmt, sync::atomic::Ordering};
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -39,6 +39,16 @@ pub(super) enum Refused {
     Other(StoreError),
 }
 
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Keys(_) => f.write_str("the call had the keys of other segments"),
+            Self::Torn(torn) => f.write_str(&torn.why),
+            Self::Other(error) => error.fmt(f),
+        }
+    }
+}
+
 /// A state that cannot be used as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Torn {
@@ -46,6 +56,8 @@ pub(super) struct Torn {
     pub(super) epoch: Option<u32>,
     /// What is wrong with it, as Redis says it.
     pub(super) why: String,
+    /// The segment whose key it is, if it is one.
+    pub(super) segment: Option<u64>,
 }
 
 impl From<StoreError> for Refused {
@@ -102,7 +114,7 @@ impl<C: Client> Redis<C> {
             let mut keys = keys(&zone.prefix, segments);
             keys.extend_from_slice(more);
             match self.call(zone, script, keys, args).await {
-                Err(Refused::Other(StoreError::UnknownZone)) => self.restore(zone).await?,
+                Err(Refused::Other(StoreError::UnknownZone)) => self.recover(zone).await?,
                 Err(Refused::Torn(torn)) => self.mend(zone, torn).await?,
                 other => return other,
             }
@@ -136,7 +148,11 @@ impl<C: Client> Redis<C> {
         let mut rest = Reply::new(value)?;
         let raw = rest.bytes()?;
         let garbled = |Garbled(what)| {
-            Refused::Torn(Torn { epoch: None, why: format!("Redis did not answer with {what}") })
+            Refused::Torn(Torn {
+                epoch: None,
+                why: format!("Redis did not answer with {what}"),
+                segment: None,
+            })
         };
         let (header, past) = (Header::parse(&raw).map_err(garbled)?, wire::past(&raw));
         let first = rest.number()?;
@@ -153,6 +169,7 @@ impl<C: Client> Redis<C> {
                     // Another server began a new epoch. It may lack what only this server remembers.
                     let is_new_epoch = header.epoch != memory.header.epoch;
                     if is_new_epoch {
+                        lock(&zone.losses).note(sent);
                         memory.keep_witness(sent);
                     }
                     memory.note_call(sent, true);
@@ -169,8 +186,8 @@ impl<C: Client> Redis<C> {
             );
         }
         // The decision stands even if this fails. It is tried again with the next call.
-        if owes_witness && let Err(error) = self.give_witnesses(zone).await {
-            tracing::warn!(zone = %zone.id, %error, "could not give Redis yet what this server remembers");
+        if owes_witness && let Err(why) = self.give_witnesses(zone).await {
+            tracing::warn!(zone = %zone.id, %why, "could not give Redis yet what this server remembers");
         }
         Ok(Answer { header, rest })
     }
@@ -182,7 +199,7 @@ fn is_decision(script: &'static Script) -> bool {
 }
 
 /// Parses a script's error.
-fn refused(message: &str) -> Refused {
+pub(super) fn refused(message: &str) -> Refused {
     // Redis adds text before or after the script's.
     let found = |word: &str| message.find(word).map(|at| &message[at + word.len()..]);
     if found("WEIR_LOST").is_some() || found("WEIR_NONE").is_some() {
@@ -196,11 +213,13 @@ fn refused(message: &str) -> Refused {
     }
     if let Some(rest) = found("WEIR_TORN ") {
         let (epoch, why) = rest.split_once(' ').unwrap_or_default();
-        let why = why.split(" is missing").next().unwrap_or_default();
-        return Refused::Torn(Torn { epoch: epoch.parse().ok(), why: format!("{why} is missing") });
+        let key = why.split(' ').next().unwrap_or_default();
+        let what = if why.contains("was changed") { "was changed" } else { "is missing" };
+        let segment = key.rsplit(':').nth(1).and_then(|segment| segment.parse().ok());
+        return Refused::Torn(Torn { epoch: epoch.parse().ok(), why: format!("{key} {what}"), segment });
     }
     if is_own_fault(message) {
-        return Refused::Torn(Torn { epoch: None, why: message.to_owned() });
+        return Refused::Torn(Torn { epoch: None, why: message.to_owned(), segment: None });
     }
     Refused::Other(StoreError::Away(message.to_owned()))
 }

@@ -521,6 +521,7 @@ impl Memory {
             servers: self.servers.clone(),
             policy: self.header.policy,
             log: self.window.log().collect(),
+            entered: self.header.entered,
             entries: self.entries.iter().copied().collect(),
             segments,
         }
@@ -546,6 +547,8 @@ pub(super) struct Witness {
     pub(super) servers: Vec<String>,
     pub(super) policy: Policy,
     pub(super) log: Vec<(u64, u32)>,
+    /// How many people had entered. The log also has slots that were only presumed to be taken.
+    pub(super) entered: u64,
     pub(super) entries: Vec<(u64, Entry)>,
     pub(super) segments: BTreeMap<u64, WitnessSegment>,
 }

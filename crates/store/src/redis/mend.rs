@@ -48,8 +48,10 @@ impl Mended {
 impl<C: Client> Redis<C> {
     /// Begins the state anew. The caller repeats its call then.
     pub(super) async fn mend(&self, zone: &Zone, torn: Torn) -> Result<()> {
-        let Torn { epoch, why } = torn;
-        if !lock(&zone.mended).may(Instant::now()) {
+        let Torn { epoch, why, segment } = torn;
+        let now = Instant::now();
+        lock(&zone.losses).check(now)?;
+        if !lock(&zone.mended).may(now) {
             return Err(StoreError::Away(why));
         }
         let (known, clock, segments) = {
@@ -62,6 +64,10 @@ impl<C: Client> Redis<C> {
             segments.dedup();
             if segments.len() > LOOKED_THROUGH {
                 segments.drain(LOOKED_THROUGH / 2..segments.len() - LOOKED_THROUGH / 2);
+            }
+            if let Some(segment) = segment {
+                segments.retain(|other| *other != segment);
+                segments.insert(0, segment);
             }
             let of_epoch = header.filter(|of| epoch.is_none_or(|epoch| epoch == of.epoch));
             // The bounds of another epoch's clock say nothing here.
@@ -85,6 +91,7 @@ impl<C: Client> Redis<C> {
             // The first call ends the epoch. The others drop what is of a wrong type.
             args.push(if i == 0 { text(epoch) } else { text(u32::MAX) });
             args.push(text(next));
+            args.extend(slice.iter().map(text));
             let mut keys = call::keys(&zone.prefix, slice);
             keys.extend(slice.iter().flat_map(|segment| {
                 ["i0", "i1", "i2", "i3", "left", "bound"]

@@ -12,18 +12,31 @@ use tokio::time::Instant;
 use super::sabotage;
 use super::{
     Redis, Result, Zone,
-    call::{Refused, common_args, keys},
-    client::{Client, Script},
+    call::{Refused, common_args, keys, refused},
+    client::{Client, ClientError, Script},
     lock,
     memory::{Witness, split},
     scripts, text,
-    wire::{self, Header, Reply},
+    wire::{self, Garbled, Header, Reply},
 };
 use crate::StoreError;
 
+/// Whether Redis took what it was given.
+type Gave = std::result::Result<(), Refused>;
+
 impl<C: Client> Redis<C> {
-    /// Rebuilds a lost state.
-    pub(super) async fn restore(&self, zone: &Zone) -> Result<()> {
+    /// Rebuilds a lost state. If what is there instead lacks a part, too, that is begun anew, and the caller comes back.
+    pub(super) async fn recover(&self, zone: &Zone) -> Result<()> {
+        match self.restore(zone).await {
+            Ok(()) => Ok(()),
+            Err(Refused::Torn(torn)) => self.mend(zone, torn).await,
+            Err(Refused::Other(error)) => Err(error),
+            Err(Refused::Keys(_)) => Err(Garbled("the reply to a memory").into()),
+        }
+    }
+
+    async fn restore(&self, zone: &Zone) -> Gave {
+        lock(&zone.losses).check(Instant::now())?;
         {
             let mut memory = lock(&zone.memory);
             let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
@@ -40,14 +53,14 @@ impl<C: Client> Redis<C> {
             Some(policy) => self.give_policy(zone, &policy, false).await.or_else(|refused| match refused {
                 // The state was lost again, and the caller comes back.
                 Refused::Other(StoreError::UnknownZone) | Refused::Keys(_) | Refused::Torn(_) => Ok(()),
-                Refused::Other(error) => Err(error),
+                other => Err(other),
             }),
             None => Ok(()),
         }
     }
 
     /// Gives Redis all witnesses that it has not taken yet.
-    pub(super) async fn give_witnesses(&self, zone: &Zone) -> Result<()> {
+    pub(super) async fn give_witnesses(&self, zone: &Zone) -> Gave {
         loop {
             let first = lock(&zone.memory).as_ref().and_then(|memory| {
                 memory.witnesses.front().map(|first| (Arc::clone(first), memory.witnesses.len() == 1))
@@ -61,7 +74,7 @@ impl<C: Client> Redis<C> {
     }
 
     /// Gives Redis one witness, some segments a call. `is_last` says that this server remembers nothing else.
-    async fn give(&self, zone: &Zone, witness: &Witness, is_last: bool) -> Result<()> {
+    async fn give(&self, zone: &Zone, witness: &Witness, is_last: bool) -> Gave {
         #[cfg(feature = "sabotage")]
         let emptied = sabotage::emptied(witness);
         #[cfg(feature = "sabotage")]
@@ -86,6 +99,7 @@ impl<C: Client> Redis<C> {
             args.push(text(u32::from(is_last && i + 1 == count)));
             args.push(witness.inside.map_or_else(|| text(-1), text));
             args.push(text(u32::from(witness.watched)));
+            args.push(text(witness.entered));
             args.push(witness.servers.join(" ").into());
             args.push(names.clone().into());
             args.push(witness.past.clone());
@@ -108,18 +122,18 @@ impl<C: Client> Redis<C> {
             #[cfg(feature = "sabotage")]
             let script = sabotage::script(script);
             let sent = Instant::now();
-            let value = self
-                .client
-                .run(script, keys(&zone.prefix, slice), args, None)
-                .await
-                .map_err(StoreError::from)?;
+            let value = match self.client.run(script, keys(&zone.prefix, slice), args, None).await {
+                Ok(value) => value,
+                Err(ClientError::Script(text)) => return Err(refused(&text)),
+                Err(error) => return Err(StoreError::from(error).into()),
+            };
             let mut reply = Reply::new(value)?;
             let raw = reply.bytes()?;
             let (header, past) = (Header::parse(&raw)?, wire::past(&raw));
             let (first, log, taken) = (reply.number()?, reply.bytes()?, reply.bytes()?);
             if i == 0 {
                 tracing::warn!(
-                    zone = %zone.id, of_epoch = witness.epoch, epoch = header.epoch, taken = ?taken,
+                    zone = %zone.id, of_epoch = witness.epoch, epoch = header.epoch, taken = %String::from_utf8_lossy(&taken),
                     entries = witness.entries.len(), next = witness.next, "gave Redis what this server remembers"
                 );
             }
