@@ -207,6 +207,7 @@ if taken == 1 then
       if s.known and call('SETBIT', s.live_key, bit, 0) == 1 then
         set_live(s, s.live - 1)
         if call('SETBIT', s.here_key, bit, 0) == 1 then set_present(s, s.present - 1) end
+        for plane = 1, 4 do call('SETBIT', s.ages[plane], bit, 0) end
       end
       if life > 0 and z.now - entered_at < 12 * visit_generation_ms() then go_in(s, bit) end
     end
