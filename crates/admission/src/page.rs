@@ -167,7 +167,8 @@ mod tests {
 
     #[test]
     fn present_tickets_of_a_segment_are_spread_over_its_pages() {
-        let mut gone = vec![Arc::new([0; PAGE_WORDS]); 8];
+        let none = Arc::new([0; PAGE_WORDS]);
+        let mut gone = vec![none; 8];
         gone[1] = Arc::new([u64::MAX >> 32; PAGE_WORDS]);
         let spread = |issued, present| {
             let mut pages = Pages::with_capacity(8);

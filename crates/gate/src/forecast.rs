@@ -1,7 +1,7 @@
 //! The forecast of one zone: what this server learnt about its people, and the exchange of that with the store.
 //!
 //! A store knows positions. This makes views of its snapshots, and fills the waits into its verdicts. Invariants: the forecast sees
-//! each snapshot before the view of it is in use; the exchange delays nothing by more than two calls, and fails nothing.
+//! each snapshot before the view of it is in use; the exchange fails nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

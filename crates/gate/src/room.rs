@@ -301,7 +301,7 @@ impl Room {
     /// Puts another policy into the store, and takes the view under that policy into use.
     pub(crate) async fn set_policy<S: Store>(&self, store: &S, policy: Policy) -> Result<(), StoreError> {
         let put = self.timed(StoreCall::Put, 1, store.put_zone(&self.zone, policy));
-        let replaced = self.replace_view_on_opening(store, put).await;
+        let replaced = self.replace_view(store, put).await;
         if replaced.is_err() {
             // An idle lane would not notice when the store is back.
             self.order_renewal();

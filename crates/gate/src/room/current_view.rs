@@ -144,14 +144,17 @@ impl Room {
         self.is_away() || (current.view.tally.waiting > 0 && now - current.taken_at > STALE_AFTER)
     }
 
-    /// Awaits `snapshot`, which asks the store, and takes the view of it into use. One caller at a time.
-    pub(super) async fn replace_view(
+    /// Awaits `snapshot`, which asks the store, and takes the view of it into use. At the same time, what this server learnt is compared
+    /// with what the store keeps, if it is due. One caller at a time.
+    pub(super) async fn replace_view<S: Store>(
         &self,
+        store: &S,
         snapshot: impl Future<Output = Result<Snapshot, StoreError>>,
     ) -> Result<(), StoreError> {
         let _replacing = self.replacing.lock().await;
         let asked = Instant::now();
-        let snapshot = snapshot.await;
+        let exchange = self.forecast.exchange(store, &self.zone, self.since_start_ms());
+        let (snapshot, ()) = tokio::join!(snapshot, exchange);
         let was_stale = self.is_stale();
         self.note_answer(asked, &snapshot);
         let view = self.forecast.observe(snapshot?);
@@ -176,20 +179,6 @@ impl Room {
         self.publish_differences(&before.view);
         self.publish_view();
         Ok(())
-    }
-
-    /// Like [`Room::replace_view`], with the snapshot of a zone that is opened. What earlier lines taught is fetched at the same time.
-    pub(super) async fn replace_view_on_opening<S: Store>(
-        &self,
-        store: &S,
-        opened: impl Future<Output = Result<Snapshot, StoreError>>,
-    ) -> Result<(), StoreError> {
-        self.replace_view(async { tokio::join!(opened, self.exchange_learned(store)).0 }).await
-    }
-
-    /// Compares what this server learnt with what the store keeps, if it is time.
-    pub(super) async fn exchange_learned<S: Store>(&self, store: &S) {
-        self.forecast.exchange(store, &self.zone, self.since_start_ms()).await;
     }
 
     /// Publishes in what the view in use differs from the one before.

@@ -298,13 +298,10 @@ async fn beat<S: Store>(store: &S, room: &Room) {
     let again = polls.clone();
     let told_ms = room.period_to_declare(&current.view);
     let beat = room.timed(StoreCall::Beat, polled, store.beat(&room.zone, polls, told_ms));
-    let beaten = room.replace_view(beat).await;
-    match &beaten {
-        Ok(()) => room.exchange_learned(store).await,
-        Err(_) => {
-            current.polls.give_back(again);
-            room.restore_undeclared(told_ms);
-        }
+    let beaten = room.replace_view(store, beat).await;
+    if beaten.is_err() {
+        current.polls.give_back(again);
+        room.restore_undeclared(told_ms);
     }
     if matches!(beaten, Err(StoreError::UnknownZone)) && room.is_open() {
         open(store, room, current.view.policy).await;
@@ -322,5 +319,5 @@ async fn retire<S: Store>(store: &S, room: &Room) -> bool {
 async fn open<S: Store>(store: &S, room: &Room, policy: Policy) {
     let opened = room.timed(StoreCall::Open, 1, store.open_zone(&room.zone, policy));
     // The room notes what went wrong.
-    let _ = room.replace_view_on_opening(store, opened).await;
+    let _ = room.replace_view(store, opened).await;
 }
