@@ -2,24 +2,24 @@
 --
 -- KEYS  1 the register, see register.lua; 2 the mark of this change, because a client that lost the answer asks again. It
 --       may be left out while the slot is being moved and the two keys are on two nodes
--- ARGV  1 the revision that the server has (0 for none); 2 zone, or "#routes"; 3 the expected definition, '' for none; 4 the
---       new one, '' for none; 5 how long the mark is kept, in seconds
+-- ARGV  1 the revision that the server has (0 for none); 2 when that register was created (0 if not known); 3 zone, or
+--       "#routes"; 4 the expected definition, '' for none; 5 the new one, '' for none; 6 how long the mark is kept, in seconds
 -- Returns {1, revision} if it is done; {1} if an earlier call did it; {0, the current definition, '' for none} if another
 --         one was found; {-1} if the register lost something that the server knows
 -- Cost  about 5 us.
 
 local made = KEYS[2]
 if made and redis.call('EXISTS', made) == 1 then return { '1' } end
-if lost(tonumber(ARGV[1])) then return { '-1' } end
-local now = redis.call('HGET', KEYS[1], ARGV[2]) or ''
-if now ~= ARGV[3] then return { '0', now } end
-if now ~= ARGV[4] then
+if lost(tonumber(ARGV[1]), tonumber(ARGV[2])) then return { '-1' } end
+local now = redis.call('HGET', KEYS[1], ARGV[3]) or ''
+if now ~= ARGV[4] then return { '0', now } end
+if now ~= ARGV[5] then
   set_rev(kept and rev + 1 or first_rev())
-  if ARGV[4] == '' then
-    redis.call('HDEL', KEYS[1], ARGV[2])
+  if ARGV[5] == '' then
+    redis.call('HDEL', KEYS[1], ARGV[3])
   else
-    redis.call('HSET', KEYS[1], ARGV[2], ARGV[4])
+    redis.call('HSET', KEYS[1], ARGV[3], ARGV[5])
   end
 end
-if made then redis.call('SET', made, '1', 'EX', ARGV[5]) end
+if made then redis.call('SET', made, '1', 'EX', ARGV[6]) end
 return { '1', string.format('%.0f', rev) }

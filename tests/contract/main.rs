@@ -160,6 +160,7 @@ fn of_the_register(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'stati
         register_that_is_lost_comes_back_whole,
         who_knows_a_later_change_writes_it_back,
         register_of_before_is_read_and_written,
+        lives_of_one_minute_are_told_apart,
         equal_revisions_of_different_pasts_are_found,
         of_changes_that_expect_the_same_one_is_made,
         deleted_zone_is_not_brought_back_by_opening_it,

@@ -34,6 +34,11 @@ fn kept<const N: usize>(zones: [(&ZoneId, &Definition); N]) -> Option<Kept> {
     Some(Kept { zones, routes: None, is_new: false })
 }
 
+async fn define(store: &impl store::Store, zone: &ZoneId, definition: &Definition) {
+    let done = store.define(zone, &Expected::Any, Some(definition)).await.expect("answered");
+    assert!(matches!(done, Defined::Done(_)), "{done:?}");
+}
+
 pub(crate) async fn of_changes_that_expect_the_same_one_is_made(backend: &InRedis, zone: &ZoneId) {
     let (a, b) = (backend.open().await, backend.open().await);
     let mut before = None;
@@ -102,7 +107,7 @@ pub(crate) async fn change_that_is_sent_again_is_made_once(backend: &InRedis, zo
     };
     let send = async |made: &str, expected: &'static str, new: &'static str| {
         let keys = [REGISTER.to_owned(), format!("{REGISTER}:made:{zone}{made}")].map(Bytes::from);
-        let texts = ["0", zone.as_str(), expected, new, "60"];
+        let texts = ["0", "0", zone.as_str(), expected, new, "60"];
         let args = texts.map(|text| Bytes::copy_from_slice(text.as_bytes())).to_vec();
         let answer = store.client().run(&scripts::DEFINE, keys.to_vec(), args, None).await.expect("answered");
         let Value::Array(parts) = answer else { panic!("{answer:?}") };
@@ -199,6 +204,63 @@ pub(crate) async fn who_knows_a_later_change_writes_it_back(backend: &InRedis, z
     assert_eq!(older.zones().await.expect("lists"), kept([(&x, &first)]), "all that it knows");
     for store in [&knows, &older, &knows, &older, &older] {
         assert_eq!(store.zones().await.expect("lists"), kept([(&x, &second)]));
+    }
+}
+
+/// Two servers began a register in the same minute, because Redis was emptied in between. The earlier one is right, however many
+/// changes each of them had. Uses its own register, because the test reads all zones.
+pub(crate) async fn lives_of_one_minute_are_told_apart(backend: &InRedis, zone: &ZoneId) {
+    let servers = Servers::start(backend.servers.topology());
+    let holder = servers.holder(REGISTER);
+    let connect = async || servers.connect(&backend.settings(), Durability::Async).await;
+    let all = || {
+        let fields = servers.command(holder, &["HGETALL", REGISTER]);
+        fields.parts().iter().map(|part| part.text()).collect::<Vec<String>>()
+    };
+    let replace = |by: &[String]| {
+        // In one step, so that no server finds it missing in between.
+        let put = "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], unpack(ARGV))";
+        let fields = by.iter().map(String::as_str);
+        let put: Vec<&str> = ["EVAL", put, "1", REGISTER].into_iter().chain(fields).collect();
+        servers.command(holder, &put);
+    };
+    let [x, new] = ["X", "NEW"].map(|name| named(zone, name));
+    let [first, second] = ["a", "b"].map(|text| saying(with(Mode::Hold), text));
+    for (changes_of_first, changes_of_second) in [(0, 0), (4, 0), (0, 4), (2, 2)] {
+        let change = async |store: &_, zone: &ZoneId, to: &Definition, times: u32| {
+            for admit_per_minute in 1..=times {
+                let definition = saying(Policy { admit_per_minute, ..policy() }, "c");
+                define(store, zone, &definition).await;
+            }
+            define(store, zone, to).await;
+        };
+        servers.command(holder, &["DEL", REGISTER]);
+        let of_first = connect().await;
+        of_first.begin(&[(x.clone(), policy().into())]).await.expect("begins");
+        change(&of_first, &x, &first, changes_of_first).await;
+        let backup = all();
+
+        // It is lost, and a server that does not know it begins another one.
+        servers.command(holder, &["DEL", REGISTER]);
+        let of_second = connect().await;
+        let zones = [(x.clone(), policy().into()), (new.clone(), policy().into())];
+        of_second.begin(&zones).await.expect("begins");
+        change(&of_second, &x, &second, changes_of_second).await;
+        let lives = format!("{changes_of_first} and {changes_of_second} changes");
+        let is_of_second = of_second.zones().await.expect("lists");
+        assert_eq!(is_of_second, kept([(&new, &policy().into()), (&x, &second)]), "{lives}");
+        let other = all();
+
+        // The backup is restored.
+        replace(&backup);
+        for store in [&of_second, &of_first, &connect().await] {
+            assert_eq!(store.zones().await.expect("lists"), kept([(&x, &first)]), "{lives}");
+        }
+        // A server that knows the earlier one finds the later one, and writes the earlier one back.
+        replace(&other);
+        for store in [&of_first, &connect().await, &of_second] {
+            assert_eq!(store.zones().await.expect("lists"), kept([(&x, &first)]), "{lives}: found");
+        }
     }
 }
 

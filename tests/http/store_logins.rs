@@ -121,6 +121,7 @@ pub(crate) fn a_register_that_goes_back_is_reported() {
     let rev: u64 = redis.command(&["HGET", REGISTER, "#rev"]).text().parse().expect("a revision");
     let earlier = ((rev / LIFE - 5) * LIFE + 7).to_string();
     let (z, old) = ("1 30 10 3000 60 300 0", "1 600 10 3000 60 300 0");
+    let born = redis.command(&["HGET", REGISTER, "#born"]).text();
     // In one step, so that no server finds it missing in between.
     let restore = "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], unpack(ARGV))";
     let fields = ["#rev", &earlier, "Z", z, "OLD", old];
@@ -139,4 +140,19 @@ pub(crate) fn a_register_that_goes_back_is_reported() {
         (zone["policy"]["admit_per_minute"] == 30).then_some(())
     });
     assert_eq!(weir.log().matches(told).count(), 1);
+
+    // The earlier life began in the same minute, and had more changes.
+    let setup = Setup::new(&format!("store = \"{}\"\n{}", redis.url(), zone("Z", 120, "mode = \"hold\"")));
+    drop(weir);
+    redis.command(&["DEL", REGISTER]);
+    let weir = setup.start();
+    assert_eq!(join(&weir), 200);
+    let [rev, now]: [u64; 2] = ["#rev", "#born"]
+        .map(|field| redis.command(&["HGET", REGISTER, field]).text().parse().expect("a number"));
+    assert!(now > born.parse().expect("a number"), "it is another life");
+    let (rev, born) = ((rev + 7).to_string(), (now - 1_000_000).to_string());
+    let fields = ["#rev", &rev, "#born", &born, "Z", z];
+    redis.command(&[&["EVAL", restore, "1", REGISTER], &fields[..]].concat());
+    eventually("the log says it", || weir.log().contains(told).then_some(()));
+    assert!(weir.log().contains("Z has admit_per_minute 120 -> 30"), "{}", weir.log());
 }

@@ -8,9 +8,10 @@
 //! back only by a change. What a server remembers has one revision.
 
 use std::{
+    cmp::Ordering::{self, Equal, Greater, Less},
     collections::BTreeMap,
     hash::{BuildHasher as _, RandomState},
-    sync::{Arc, atomic::Ordering},
+    sync::{Arc, atomic::Ordering::Relaxed},
 };
 
 use admission::{Definition, ZoneId};
@@ -28,6 +29,9 @@ const REGISTER: &str = "weir:v1:{zones}";
 
 /// The field of the routes. No zone has such a name.
 const ROUTES: &str = "#routes";
+
+/// The field that says when the register was created.
+const BORN: &str = "#born";
 
 /// How many revisions one life of the register can have, as in `lua/register.lua`.
 const LIFE: u64 = 1 << 28;
@@ -47,6 +51,8 @@ const REMEMBERED_S: u32 = 60;
 pub(super) struct Register {
     /// 0 if there never was a register.
     rev: u64,
+    /// When it was created, in microseconds since 1970; 0 if that is not known, because an older version created it.
+    born: u64,
     pub(super) zones: BTreeMap<ZoneId, Definition>,
     routes: Option<Arc<str>>,
 }
@@ -66,11 +72,23 @@ impl Register {
         Kept { zones: self.zones.into_iter().collect(), routes: self.routes, is_new: self.rev == 0 }
     }
 
-    /// Whether `other` is older than this: an earlier revision of the same life, or a later life with a smaller number.
-    /// Such an answer came late.
+    /// Whether the life of this register began before, with or after the life of another one. Revisions tell lives apart that began in
+    /// different minutes.
+    fn began(&self, other: &Self) -> Ordering {
+        match (self.rev / LIFE).cmp(&(other.rev / LIFE)) {
+            Equal if self.born != 0 && other.born != 0 => self.born.cmp(&other.born),
+            by_minute => by_minute,
+        }
+    }
+
+    /// Whether this counts and not `other`: an earlier revision of the same life, or a later life. Such an answer came late.
     fn is_after(&self, other: &Self) -> bool {
-        let [life, of] = [self.rev, other.rev].map(|rev| rev / LIFE);
-        self.rev != 0 && (life < of || (life == of && self.rev > other.rev))
+        let counts = match self.began(other) {
+            Less => true,
+            Equal => self.rev > other.rev,
+            Greater => false,
+        };
+        self.rev != 0 && counts
     }
 
     /// What changes if `earlier` takes the place of this one.
@@ -94,7 +112,7 @@ impl Register {
     /// replaced by an empty one. It is right by the rule, and it may be what nobody wants any more.
     fn warn_of_earlier(&self, earlier: &Self) {
         const NAMED: usize = 10;
-        if self.rev / LIFE <= earlier.rev / LIFE {
+        if self.began(earlier) != Greater {
             return;
         }
         let mut changes = self.changes(earlier);
@@ -111,7 +129,7 @@ impl Register {
     }
 
     fn args(&self, wanted: &'static str, zones: &[(ZoneId, Definition)]) -> Vec<Bytes> {
-        let mut args = vec![text(self.rev), Bytes::from_static(wanted.as_bytes())];
+        let mut args = vec![text(self.rev), text(self.born), Bytes::from_static(wanted.as_bytes())];
         for (zone, definition) in zones {
             args.push(Bytes::copy_from_slice(zone.as_str().as_bytes()));
             args.push(wire::definition_text(definition).into());
@@ -132,32 +150,34 @@ impl Register {
     /// Parses the reply to a question that was asked with `self`.
     fn read(self, mut reply: Reply, whole: bool) -> Result<Self> {
         let rev = reply.number()?;
-        if rev == self.rev && !whole {
+        if rev == self.rev && reply.is_empty() && !whole {
             return Ok(self);
         }
-        let (mut zones, mut routes) = (BTreeMap::new(), None);
+        let (mut zones, mut routes, mut born) = (BTreeMap::new(), None, 0);
         while !reply.is_empty() {
             let (zone, definition) = (reply.bytes()?, reply.bytes()?);
             if zone.starts_with(b"#") {
-                // Other such fields are those of a later version.
+                let value = std::str::from_utf8(&definition);
                 if zone == ROUTES {
-                    routes =
-                        Some(std::str::from_utf8(&definition).map_err(|_| Garbled("the routes"))?.into());
+                    routes = Some(value.map_err(|_| Garbled("the routes"))?.into());
+                } else if zone == BORN {
+                    born = value.ok().and_then(|number| number.parse().ok()).unwrap_or(0);
                 }
+                // Other such fields are those of a later version.
                 continue;
             }
             let zone = std::str::from_utf8(&zone).ok().and_then(|zone| ZoneId::parse(zone).ok());
             zones
                 .insert(zone.ok_or(Garbled("a zone of the register"))?, wire::parse_definition(&definition)?);
         }
-        Ok(Self { rev, zones, routes })
+        Ok(Self { rev, born, zones, routes })
     }
 }
 
 impl<C: Client> Redis<C> {
     /// Reads the register. If there never was one, it is created with the zones of `first`, if there are any.
     pub(super) async fn registered(&self, first: &[(ZoneId, Definition)]) -> Result<Register> {
-        let whole = self.register_reads.fetch_add(1, Ordering::Relaxed) % WHOLE_EVERY == WHOLE_EVERY - 1;
+        let whole = self.register_reads.fetch_add(1, Relaxed) % WHOLE_EVERY == WHOLE_EVERY - 1;
         let wanted = match first {
             [] if whole => "all",
             [] => "",
@@ -204,7 +224,7 @@ impl<C: Client> Redis<C> {
             let after = new(before);
             let texts =
                 (found.take().filter(same).unwrap_or_else(|| written(before)), written(after.as_ref()));
-            match self.try_change(register.rev, zone.as_str(), texts, &mut made).await? {
+            match self.try_change(&register, zone.as_str(), texts, &mut made).await? {
                 Tried::Made(rev) => {
                     let before = before.cloned();
                     self.remember_change(register, rev, |register| match after {
@@ -234,7 +254,7 @@ impl<C: Client> Redis<C> {
             }
             let texts =
                 [expected.unwrap_or_default(), new].map(|text| Bytes::copy_from_slice(text.as_bytes()));
-            if let Tried::Made(rev) = self.try_change(register.rev, ROUTES, texts.into(), &mut made).await? {
+            if let Tried::Made(rev) = self.try_change(&register, ROUTES, texts.into(), &mut made).await? {
                 self.remember_change(register, rev, |register| register.routes = Some(new.into()));
                 return Ok(RoutesDefined::Done);
             }
@@ -242,17 +262,17 @@ impl<C: Client> Redis<C> {
         Err(StoreError::Busy)
     }
 
-    /// Asks Redis to change one field from one text to another. `rev` is the revision that the server has; `made` marks the change,
-    /// however often it is sent.
+    /// Asks Redis to change one field from one text to another. `register` is what the server has; `made` marks the change, however
+    /// often it is sent.
     async fn try_change(
         &self,
-        rev: u64,
+        register: &Register,
         field: &str,
         (before, after): (Bytes, Bytes),
         made: &mut Vec<Bytes>,
     ) -> Result<Tried> {
         let field = Bytes::copy_from_slice(field.as_bytes());
-        let args = vec![text(rev), field, before, after, text(REMEMBERED_S)];
+        let args = vec![text(register.rev), text(register.born), field, before, after, text(REMEMBERED_S)];
         let mut reply = match self.of_register(&scripts::DEFINE, made, args).await {
             // The slot is being moved and the script did not run. With a single key it can run.
             Err(StoreError::Away(why)) if why.contains("TRYAGAIN") && !made.is_empty() => {
