@@ -201,12 +201,16 @@ pub(crate) fn every_act_of_an_operator_is_in_it() {
             _ => assert_ne!(line["before"], line["after"]),
         }
     }
-    // What changes nothing is no act: the same drain again, a question, a dry run, and refused calls.
+    // What changes nothing is no act: the same again, a question, a dry run, and refused calls.
     let count =
         || fs::read_to_string(log.join(FIRST)).expect("there is a log").matches(r#""name":"ada""#).count();
     let before = count();
     for (method, path, body, status) in [
         ("PUT", "/admin/v1/drain", r#"{"draining":true}"#, 200),
+        ("PUT", "/admin/v1/routes", r#"{"routes":[{"name":"abuse","deny":true,"path":"/x"}]}"#, 200),
+        ("PATCH", "/admin/v1/zones/NEW", r#"{"policy":{"mode":"auto"}}"#, 200),
+        ("PATCH", "/admin/v1/zones/NEW", "{}", 200),
+        ("PUT", "/admin/v1/zones/NEW", r#"{"policy":{}}"#, 200),
         ("POST", "/admin/v1/routes/explain", r#"{"url":"https://shop.example/"}"#, 200),
         ("PUT", "/admin/v1/routes?dry_run=true", r#"{"routes":[]}"#, 200),
         ("POST", "/admin/v1/zones?dry_run=true", r#"{"id":"OTHER"}"#, 200),
@@ -221,6 +225,8 @@ pub(crate) fn every_act_of_an_operator_is_in_it() {
     eventually("the end of the drain is in the log", || (told(&log, "drain").len() == 2).then_some(()));
     assert_eq!(count(), before + 1);
     let said = weir.log();
+    assert_eq!(said.matches("a zone was changed").count(), 4, "{said}");
+    assert_eq!(said.matches("the routes were changed").count(), 1, "{said}");
     for told in ["an operator ended a visit", "an operator took this server out of service"] {
         let line = said.lines().find(|line| line.contains(told)).unwrap_or_else(|| panic!("{told}: {said}"));
         assert!(line.contains("ada") && line.contains("203.0.113.5"), "{line}");

@@ -27,7 +27,7 @@ pub struct Change {
     pub after: Option<Definition>,
 }
 
-/// Called with each change right after it was made, before its author has the answer. Must not block.
+/// Called with each change right after it was made, before its author has the answer; not if nothing differs. Must not block.
 pub type OnChange = dyn Fn(&Author, &ZoneId, &Change) + Send + Sync;
 
 /// Why a zone was not changed.

@@ -3,7 +3,8 @@
 //! With a store that keeps the zones, the store makes the change if the zone is as expected, and this server refreshes.
 //! Without such a store, the change is kept beside the configuration file ([`super::overrides`]). Invariants: of changes
 //! that expect the same definition, one succeeds; a change that was made is in force here when [`ZoneEditor::define`]
-//! returns, and is reported to [`OnChange`], even if its caller has gone; a change that fails changes nothing.
+//! returns, and is reported to [`OnChange`], even if its caller has gone; a change that fails, or that finds the zone as it
+//! would make it, changes nothing and is not reported.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -147,6 +148,9 @@ impl<S: Store> ZoneEditor<S> {
         if !expected.holds(before.as_ref()) {
             return Err(otherwise(expected, before));
         }
+        if before == new {
+            return Ok(Change { before, after: new });
+        }
         if before.is_none() && overrides.zones().len() >= ZONES_MAX {
             return Err(DefineError::TooMany);
         }
@@ -186,7 +190,9 @@ impl<S: Store> ZoneEditor<S> {
             Defined::Otherwise(now) => return Err(otherwise(expected, now)),
         };
         let change = Change { before, after: new };
-        (self.on_change)(author, zone, &change);
+        if change.before != change.after {
+            (self.on_change)(author, zone, &change);
+        }
         let in_force = async {
             refresh.wait().await;
             self.gate.settled(zone.as_str()).await;

@@ -1,6 +1,10 @@
 //! The editor over a file: overrides are kept, and count until the file is edited.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs,
+    path::PathBuf,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 use admission::{Mode, Notice, Policy, SealKey, Seals};
 use events::{Bus, Event, Kind, Kinds, Scope, StoreCall};
@@ -37,12 +41,14 @@ struct Site {
     dir: TempDir,
     bus: Arc<Bus>,
     editor: Option<Arc<ZoneEditor<Embedded>>>,
+    /// How many changes were reported.
+    reported: Arc<AtomicUsize>,
 }
 
 impl Site {
     fn new() -> Self {
         let (dir, bus) = (tempfile::tempdir().expect("a directory"), Bus::new().expect("a thread"));
-        Self { dir, bus: Arc::new(bus), editor: None }
+        Self { dir, bus: Arc::new(bus), editor: None, reported: Arc::default() }
     }
 
     async fn try_start(&mut self, file: File) -> Result<(), DefineError> {
@@ -56,7 +62,11 @@ impl Site {
         };
         let seals = Seals::only(SealKey { id: 1, secret: [1; 32] });
         let gate = Arc::new(Gate::new(store, seals, Arc::clone(&self.bus)));
-        let editor = ZoneEditor::over_file(gate, self.dir.path(), file, Box::new(|_, _, _| {})).await?;
+        let reported = Arc::clone(&self.reported);
+        let count: Box<OnChange> = Box::new(move |_, _, _| {
+            reported.fetch_add(1, Relaxed);
+        });
+        let editor = ZoneEditor::over_file(gate, self.dir.path(), file, count).await?;
         self.editor = Some(Arc::new(editor));
         Ok(())
     }
@@ -131,6 +141,23 @@ async fn what_is_changed_is_in_force_and_kept_over_a_restart_and_a_reload() {
         assert_eq!(site.zones(), now);
     }
     assert_eq!(site.files(), ["zones.json"], "nothing unfinished is left");
+}
+
+#[tokio::test]
+async fn a_change_to_what_is_there_already_is_none() {
+    let mut site = Site::new();
+    site.start(file([("A", holding(60))])).await;
+    let same = site.define("A", Expected::Any, Some(holding(60))).await;
+    assert_eq!(same, Ok(Change { before: Some(holding(60)), after: Some(holding(60)) }));
+    assert_eq!(site.reported.load(Relaxed), 0);
+    assert_eq!(site.files(), [""; 0], "the file still counts");
+    site.editor().reload(file([("A", holding(61))])).await.expect("read again");
+    assert_eq!(site.zones(), file([("A", holding(61))]));
+
+    for _ in 0..2 {
+        site.define("A", Expected::Any, Some(saying("a"))).await.expect("changed");
+    }
+    assert_eq!(site.reported.load(Relaxed), 1);
 }
 
 #[tokio::test]

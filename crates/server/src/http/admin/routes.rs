@@ -360,11 +360,12 @@ impl AdminState {
         for _ in 0..TRIES {
             let Checked { kept, before, after } = self.checked(wanted, new.clone())?;
             let text: Arc<str> = served::list_text(&after).into();
-            match self.editor.set_routes(kept, Arc::clone(&text)).await {
+            match self.editor.set_routes(kept.clone(), Arc::clone(&text)).await {
                 Ok(RoutesDefined::Done) => {
                     let change = RoutesChange::new(false, &before, &after);
-                    self.recorder.write_routes(&operator.author, &change.before, &change.after);
-                    if change.before != change.after {
+                    // A list that another version wrote may not be readable, and is another one then.
+                    if kept.as_deref().unwrap_or("[]") != &*text {
+                        self.recorder.write_routes(&operator.author, &change.before, &change.after);
                         self.past.note_act(Act::RoutesChanged, operator.caller.clone());
                     }
                     // This list was checked. A later one of another server may not be readable, and is logged elsewhere.
