@@ -181,6 +181,16 @@ pub(crate) fn a_store_that_does_not_work_is_a_problem() {
     report.has_problem("the server does not have: GETBIT");
     report.has_problem("SETRANGE");
 
+    let full = Standalone::start_with(&saving().arg(&["--maxclients", "8"]));
+    let clients: Vec<TcpStream> = (0..16)
+        .map(|_| TcpStream::connect(("127.0.0.1", full.port())).expect("the kernel accepts"))
+        .collect();
+    let report = about(&full.url());
+    report.has_problem("does not answer: 127.0.0.1:");
+    report.has_problem("ERR max number of clients reached");
+    report.has_no_problem("perhaps");
+    drop(clients);
+
     let busy = Standalone::start_with(&saving().arg(&["--busy-reply-threshold", "1"]));
     let mut looping = TcpStream::connect(("127.0.0.1", busy.port())).expect("the server listens");
     looping.write_all(b"EVAL \"while true do end\" 0\r\n").expect("the server reads");

@@ -53,6 +53,9 @@ kinds! {
     Unreachable, "unreachable", "look whether the store runs, and whether this machine reaches its address";
     /// The server takes calls and does not answer in time.
     NoAnswer, "no_answer", "look at the store's load, its disk, and the network between";
+    /// Redis has as many clients as it takes.
+    TooManyClients, "max_clients",
+        "raise maxclients of Redis and its limit of open files, or end idle connections of other programs (redis-cli CLIENT LIST)";
     /// Redis reached `maxmemory`.
     OutOfMemory, "out_of_memory", "give Redis more memory, or raise maxmemory; its policy must be noeviction";
     /// No replica confirms writes.
@@ -102,6 +105,7 @@ impl TroubleKind {
         // Redis's own words first: an error of a script names the code as well as the script.
         let by_code = [
             ("OOM ", Self::OutOfMemory),
+            ("max number of clients", Self::TooManyClients),
             ("NOREPLICAS", Self::NoReplica),
             ("no replica has the change", Self::NoReplica),
             ("READONLY", Self::ReadOnly),
@@ -121,6 +125,7 @@ impl TroubleKind {
             ("unknown command", Self::WrongKind),
             ("cluster support disabled", Self::WrongKind),
             ("is a Sentinel", Self::WrongKind),
+            ("is no Sentinel", Self::WrongKind),
             ("does not know the service", Self::WrongKind),
             ("WRONGTYPE", Self::Script),
             ("user_script", Self::Script),
@@ -190,6 +195,8 @@ mod tests {
             ("TRYAGAIN Multiple keys request during rehashing of slot", TroubleKind::SlotMoving),
             ("CLUSTERDOWN Hash slot not served", TroubleKind::NoSlot),
             ("no server has slot 12", TroubleKind::NoSlot),
+            ("127.0.0.1:6379: ERR max number of clients reached", TroubleKind::TooManyClients),
+            ("127.0.0.1:6379: is no Sentinel (ERR unknown command 'SENTINEL')", TroubleKind::WrongKind),
             ("ERR The user executing the script can't run this command or subcommand", TroubleKind::Denied),
             (
                 "ERR ACL failure in script: User weir has no permissions to run the 'hset' command script: 16e3, on @user_script:9.",

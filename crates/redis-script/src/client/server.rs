@@ -12,6 +12,7 @@ use std::{
 };
 
 use tokio::{
+    io::AsyncReadExt as _,
     net::TcpStream,
     sync::{Semaphore, watch},
     task::AbortHandle,
@@ -57,11 +58,12 @@ impl Access {
         let open = async {
             let link = L::open(host, *port, &self.address, &self.settings).await?;
             match link.send(vec![Command::new("PING", [])]).await?.pop() {
-                Some(Err(text)) if text.starts_with("NOAUTH") => Err(text),
+                Some(Err(text)) if is_refused(&text) => Err(text),
                 _ => Ok(link),
             }
         };
         let opened = match timeout(limit, open).await {
+            Ok(Err(error)) if is_cut(&error) => Err(refusal_at_once(host, *port).await.unwrap_or(error)),
             Ok(opened) => opened,
             Err(_) if accepts(host, *port).await => {
                 Err(format!("no answer within {} ms, though connections are accepted", limit.as_millis()))
@@ -94,6 +96,36 @@ impl Access {
 async fn accepts(host: &str, port: u16) -> bool {
     const LIMIT: Duration = Duration::from_millis(250);
     matches!(timeout(LIMIT, TcpStream::connect((host, port))).await, Ok(Ok(_)))
+}
+
+/// Whether a server that answers this to a PING serves nobody over this connection: a login is missing, it has too many clients, or it is
+/// in protected mode. In the last two cases it has closed the connection.
+fn is_refused(error: &str) -> bool {
+    error.starts_with("NOAUTH") || error.starts_with("DENIED") || error.contains("max number of clients")
+}
+
+/// Whether an error only says that the other side closed the connection.
+fn is_cut(error: &str) -> bool {
+    let error = error.to_lowercase();
+    ["broken pipe", "reset by peer", "unexpected end", "eof", "closed"]
+        .iter()
+        .any(|word| error.contains(word))
+}
+
+/// What a server says to whom it does not serve, before it closes the connection: it has too many clients, or is in protected mode.
+/// A client that has written something by then may get an error of the system, and lose the text.
+async fn refusal_at_once(host: &str, port: u16) -> Option<String> {
+    const LIMIT: Duration = Duration::from_millis(250);
+    const MAX_LEN: u64 = 1_024;
+    let read = async {
+        let mut text = Vec::new();
+        let stream = TcpStream::connect((host, port)).await.ok()?;
+        stream.take(MAX_LEN).read_to_end(&mut text).await.ok()?;
+        Some(text)
+    };
+    let text = timeout(LIMIT, read).await.ok().flatten()?;
+    let line = text.strip_prefix(b"-")?.split(|byte| matches!(byte, b'\r' | b'\n')).next()?;
+    Some(String::from_utf8_lossy(line).into_owned())
 }
 
 /// A server. Dropping it closes its connections.

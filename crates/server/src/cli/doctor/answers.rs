@@ -31,6 +31,9 @@ pub(super) fn refusal(why: &str) -> (&'static str, &'static str) {
     ("Weir's scripts need INFO, so nobody enters", GIVE_RIGHTS)
 }
 
+/// What Redis says to a client that is one too many.
+const TOO_MANY_CLIENTS: &str = "max number of clients";
+
 /// How Weir connects to a server.
 #[derive(Clone, Copy)]
 pub(super) struct Link {
@@ -48,6 +51,12 @@ pub(super) fn advice(why: &str, otherwise: &'static str) -> &'static str {
     }
     if says(&["noperm"]) {
         return GIVE_RIGHTS;
+    }
+    if says(&["write store = "]) {
+        return "write store as the text says: the address leads to another kind of server, or names another service";
+    }
+    if says(&[TOO_MANY_CLIENTS]) {
+        return "raise maxclients, and the limit of open files of Redis; CLIENT LIST shows who is connected";
     }
     for answer in ["BUSY", "LOADING"] {
         if let Some(at) = why.find(answer) {
@@ -132,6 +141,11 @@ mod tests {
             ("invalid peer certificate: UnknownIssuer", "redis.ca_file"),
             ("received fatal alert: CertificateRequired", "redis.certificate_file"),
             ("received fatal alert: UnknownCA", "redis.certificate_file"),
+            ("h:1: ERR max number of clients reached", "raise maxclients"),
+            (
+                "h:1: does not know the service x; it knows y: write store = \"redis-sentinel://h:1?service=y\"",
+                "as the text says",
+            ),
             ("Connection refused (os error 111)", "start it"),
         ] {
             assert!(advice(why, "start it").contains(word), "{why}: {}", advice(why, "start it"));
