@@ -271,6 +271,34 @@ pub(crate) fn dangers_of_topologies_are_found() {
     about(&format!("redis://{at}"))
         .has_problem("is a Sentinel, and store names it as a server; it knows these services: weir");
     about(&format!("redis://{at},{at}")).has_problem("write store = \"redis-sentinel://");
+    // Other kinds of servers than the address says, and another service. What the text says is what to do.
+    let of_sentinel = "write store = \"redis-sentinel://";
+    let server = format!("127.0.0.1:{}", primary.port());
+    let of_cluster = format!("127.0.0.1:{}", cluster.port(0));
+    for (url, problem) in [
+        (format!("redis-cluster://{at}"), of_sentinel.to_owned()),
+        (
+            format!("redis-sentinel://{server}?service=weir"),
+            "is no Sentinel (ERR unknown command 'SENTINEL'".to_owned(),
+        ),
+        (format!("redis-sentinel://{server}?service=weir"), format!("write store = \"redis://{server}\"")),
+        (
+            format!("redis-sentinel://{of_cluster}?service=weir"),
+            format!("write store = \"redis-cluster://{of_cluster}\""),
+        ),
+        (format!("redis-cluster://{server}"), format!("write store = \"redis://{server}\"")),
+        (
+            format!("redis-sentinel://{at}?service=nope"),
+            format!(
+                "does not know the service nope; it knows weir: write store = \"redis-sentinel://{at}?service=weir\""
+            ),
+        ),
+    ] {
+        let report = about(&url);
+        report.has_problem(&problem);
+        let line = report.lines.iter().find(|line| line[2].contains(&problem)).expect("it was found");
+        assert!(line[4].contains("as the text says"), "{line:?}");
+    }
     report.has_problem("no replica in sync");
 
     let gone = {

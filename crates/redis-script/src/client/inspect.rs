@@ -5,6 +5,7 @@
 use bytes::Bytes;
 use tokio::time::{Instant, timeout};
 
+pub use super::topology::services;
 use super::{
     Value,
     link::{Answer, Command, Link as _},

@@ -51,8 +51,7 @@ pub(super) async fn ask<L: Link>(
                 Some(Ok(Value::Array(parts)))
                     if parts.first().and_then(text).as_deref() == Some("sentinel") =>
                 {
-                    let written = sentinel_form(&access.address);
-                    Err(error(&format!("is a Sentinel, which keeps no data; write store = \"{written}\"")))
+                    Err(error(&is_sentinel(&access.address)))
                 }
                 Some(Err(text)) => Err(error(&text)),
                 _ => Err(error("is not the primary")),
@@ -71,21 +70,42 @@ pub(super) async fn ask<L: Link>(
                         _ => Err(error("names no primary")),
                     }
                 }
+                Some(Err(text)) if is_unknown_command(&text) => {
+                    let is = match info(&link).await.as_deref().and_then(kind_in) {
+                        Some(Kind::Cluster) => Some(Topology::Cluster),
+                        Some(Kind::Alone) => Some(Topology::Standalone),
+                        Some(Kind::Sentinel) | None => None,
+                    };
+                    let is = is.map(|topology| Address { topology, service: None, ..access.address.clone() });
+                    Err(error(&match is {
+                        Some(written) => format!("is no Sentinel ({text}); write store = \"{written}\""),
+                        None => format!("is no Sentinel ({text})"),
+                    }))
+                }
                 Some(Err(text)) => Err(error(&text)),
-                _ => Err(error(&format!("does not know the service {service}; look at SENTINEL MASTERS"))),
+                _ => Err(error(&unknown_service(&link, &access.address, &service).await)),
             }
         }
         Topology::Cluster => {
             let link: L = access.open(&asked).await?;
             let commands = vec![Command::new("CLUSTER", ["INFO"]), Command::new("CLUSTER", ["SLOTS"])];
             let answers = link.send(commands).await?.into_iter().collect::<Result<Vec<_>, _>>();
-            let answers = answers.map_err(|text| match text.contains("cluster support disabled") {
-                true => {
+            let answers = match answers {
+                Ok(answers) => answers,
+                Err(text) if text.contains("cluster support disabled") => {
                     let written = Address { topology: Topology::Standalone, ..access.address.clone() };
-                    error(&format!("belongs to no cluster ({text}); write store = \"{written}\""))
+                    return Err(error(&format!(
+                        "belongs to no cluster ({text}); write store = \"{written}\""
+                    )));
                 }
-                false => error(&text),
-            })?;
+                Err(text)
+                    if is_unknown_command(&text)
+                        && info(&link).await.as_deref().and_then(kind_in) == Some(Kind::Sentinel) =>
+                {
+                    return Err(error(&is_sentinel(&access.address)));
+                }
+                Err(text) => return Err(error(&text)),
+            };
             let [info, Value::Array(ranges)] = answers.as_slice() else { return Err(error("no answer")) };
             let certain = text(info).is_some_and(|info| info.contains("cluster_state:ok"));
             let layout = layout(ranges, &asked, certain)
@@ -106,14 +126,64 @@ pub(super) enum Kind {
 /// What a server says that it is; none if it does not say it, or may not be asked.
 pub(super) async fn kind<L: Link>(access: &Access, asked: &HostPort) -> Option<Kind> {
     let link: L = access.open(asked).await.ok()?;
-    let answer = link.send(vec![Command::new("INFO", ["server"])]).await.ok()?.pop()?.ok()?;
-    let info = text(&answer)?;
+    kind_in(&info(&link).await?)
+}
+
+/// What a server says about itself; none if it may not be asked.
+async fn info<L: Link>(link: &L) -> Option<String> {
+    let answer = link.send(vec![Command::new("INFO", [])]).await.ok()?.pop()?.ok()?;
+    text(&answer)
+}
+
+/// What the server is that answered this to `INFO`.
+fn kind_in(info: &str) -> Option<Kind> {
     match info.lines().find_map(|line| line.trim_end().strip_prefix("redis_mode:"))? {
         "standalone" => Some(Kind::Alone),
         "cluster" => Some(Kind::Cluster),
         "sentinel" => Some(Kind::Sentinel),
         _ => None,
     }
+}
+
+fn is_unknown_command(error: &str) -> bool {
+    error.to_lowercase().contains("unknown command")
+}
+
+/// What is wrong with an address that leads to a Sentinel as if it were a server.
+fn is_sentinel(address: &Address) -> String {
+    format!("is a Sentinel, which keeps no data; write store = \"{}\"", sentinel_form(address))
+}
+
+/// What is wrong with an address that names a service which a Sentinel does not know.
+async fn unknown_service<L: Link>(link: &L, address: &Address, service: &str) -> String {
+    let fault = format!("does not know the service {service}");
+    let Some(info) = info(link).await else { return format!("{fault}; look at SENTINEL MASTERS") };
+    match &services(&info)[..] {
+        [] => format!("{fault}, nor any other; write sentinel monitor into its configuration"),
+        [only] => {
+            let written = Address { service: Some(only.clone()), ..address.clone() };
+            format!("{fault}; it knows {only}: write store = \"{written}\"")
+        }
+        all => {
+            let written = Address { service: Some("NAME".to_owned()), ..address.clone() };
+            format!(
+                "{fault}; it knows {}: write store = \"{written}\" with one of these names",
+                all.join(", ")
+            )
+        }
+    }
+}
+
+/// The services that a Sentinel names in its answer to `INFO`, on lines like `master0:name=weir,status=ok,…`.
+#[must_use]
+pub fn services(info: &str) -> Vec<String> {
+    let service = |line: &str| {
+        let (number, about) = line.strip_prefix("master")?.split_once(':')?;
+        let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        let name = about.split(',').find_map(|part| part.trim_end().strip_prefix("name="))?;
+        is_number.then(|| name.to_owned())
+    };
+    info.lines().filter_map(service).collect()
 }
 
 /// How the address of these hosts is written if they are Sentinels.

@@ -11,7 +11,7 @@ use store::redis::{
     address::{Address, Topology},
     client::{
         Value,
-        inspect::{Inspector, Question},
+        inspect::{Inspector, Question, services},
     },
     servers::Heard,
 };
@@ -215,21 +215,12 @@ async fn look(
     }
 }
 
-/// The service on a line of a Sentinel's `INFO`: `master0:name=weir,status=ok,…`.
-fn service(line: &str) -> Option<&str> {
-    let (_, about) = line
-        .strip_prefix("master")
-        .filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))?
-        .split_once(':')?;
-    about.split(',').find_map(|part| part.trim_end().strip_prefix("name="))
-}
-
 /// A primary, which comes first, and its replicas.
 async fn check_group(cell: &Cell<'_>, group: &[Server], inspector: &Inspector, report: &mut Report) {
     let primary = &group[0];
     let place = &primary.place;
     if primary.field("redis_mode") == Some("sentinel") {
-        let services: Vec<&str> = primary.info.lines().filter_map(service).collect();
+        let services = services(&primary.info);
         let services = if services.is_empty() { "none".to_owned() } else { services.join(", ") };
         report.problem(
             place,
