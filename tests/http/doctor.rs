@@ -424,6 +424,14 @@ pub(crate) fn what_a_start_needs_is_there() {
     with(&format!("--data-dir={}", file.display())).has_problem("is not a directory");
     with(&format!("--data-dir={}/x", file.display())).has_problem("data_dir");
     with(&format!("--audit-dir={}", file.display())).has_problem("audit.dir");
+    // A right to write is no room. A limit of the size of files stands for a full disk.
+    let no_room = "trap '' XFSZ; ulimit -f 0;";
+    examine(&setup, &args, no_room).has_problem("and cannot be made in");
+    fs::create_dir(setup.data()).expect("it was not there");
+    examine(&setup, &args, no_room).has_problem("cannot be written: File too large");
+    let report = examine(&setup, &args, "");
+    assert!(report.found("ok").iter().any(|found| found.contains("can be written; ")), "{:#?}", report.lines);
+    assert_eq!(fs::read_dir(setup.data()).expect("listed").count(), 0, "nothing is left behind");
     with(&format!("--wait-templates-dir={}/nowhere", setup.dir().display())).has_problem("nowhere");
     with("--seal-key-file=nowhere.key").has_problem("nowhere.key: cannot be read");
     let key = setup.dir().join("seal.key");

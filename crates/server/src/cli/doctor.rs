@@ -10,7 +10,7 @@
 //! | `said` | what the running servers say of themselves |
 //! | `answers` | what a server of Redis answers, or why it does not |
 //!
-//! Invariant: the doctor changes nothing, neither in the store nor in the data directory.
+//! Invariant: the doctor changes nothing, neither in the store nor in the data directory. It writes a file without a name there, for a moment.
 
 mod answers;
 mod machine;
@@ -24,11 +24,12 @@ use std::{io, io::IsTerminal as _, process::ExitCode};
 
 use store::redis::client::inspect::Inspector;
 
-use super::{on_this_thread, print};
+use super::on_this_thread;
 use crate::{
     config::Config,
     failure::Failure,
     keys::{IfMissing, Keys, fingerprints},
+    output::print,
     stores::{Connections, StoreSettings},
 };
 use report::Report;
@@ -67,6 +68,6 @@ pub(super) fn run(config: &Config, open_files: u64) -> Result<ExitCode, Failure>
         }
     }
     let pretty = io::stdout().is_terminal();
-    print(&report.text(pretty));
+    print(&report.text(pretty))?;
     Ok(if report.problems() > 0 { ExitCode::from(PROBLEMS) } else { ExitCode::SUCCESS })
 }

@@ -1,14 +1,18 @@
 //! What a start needs: keys, addresses, directories and pages. Each is tried as a start tries it.
 //!
-//! Invariant: nothing is made or changed. An address is bound for a moment, and nothing is accepted at it.
+//! Invariant: nothing is left behind. An address is bound for a moment, and nothing is accepted at it; a directory gets a file without a
+//! name for a moment.
 
 use std::{
-    fs, io,
+    fs::{self, File, OpenOptions},
+    io::{self, Write as _},
     net::{SocketAddr, TcpListener},
+    os::unix::fs::OpenOptionsExt as _,
     path::Path,
+    process,
 };
 
-use rustix::fs::{Access, access};
+use rustix::fs::{Access, OFlags, access, statvfs};
 
 use super::{
     super::{contradictions, idle_routes, unknown_variables},
@@ -108,35 +112,88 @@ fn listens(setting: &str, address: SocketAddr, report: &mut Report) {
     }
 }
 
-/// Whether this user may write to a directory, or make it.
+/// Whether this user can write to a directory, or make it.
 pub(super) fn writable(place: &str, setting: &str, dir: &Path, why: &'static str, report: &mut Report) {
     let advice = "run the doctor as the server's user, and let that user write to it";
-    let is_writable = |dir: &Path| access(dir, Access::WRITE_OK | Access::EXEC_OK).is_ok();
+    let name = format!("{setting} {}", dir.display());
     match fs::metadata(dir) {
         Ok(about) if !about.is_dir() => {
-            let found = format!("{setting} {} is not a directory", dir.display());
-            report.problem(place, found, why, "name a directory");
+            report.problem(place, format!("{name} is not a directory"), why, "name a directory");
         }
-        Ok(_) => {
-            let is = if is_writable(dir) { "is" } else { "cannot be written:" };
-            report.judge(is_writable(dir), place, format!("{setting} {is} {}", dir.display()), why, advice);
-        }
+        Ok(_) => match try_to_write(dir) {
+            Ok(()) => report.ok(place, format!("{name} can be written{}", free(dir)), why),
+            Err(error) => {
+                let found = format!("{name} cannot be written: {error}{}", free(dir));
+                report.problem(place, found, why, advice_on(&error, advice));
+            }
+        },
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             // The start makes it, with all directories above it.
             let above = dir.ancestors().skip(1).find(|above| above.as_os_str().is_empty() || above.exists());
             let above = above.filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let found = format!("{setting} {} does not exist", dir.display());
-            if is_writable(above) {
-                let advice = "nothing, if the server has never run here: it makes the directory";
-                report.unknown(place, found, why, advice);
-            } else {
-                let found = format!("{found}, and cannot be made in {}", above.display());
-                report.problem(place, found, why, advice);
+            let found = format!("{name} does not exist");
+            match try_to_write(above) {
+                Ok(()) => {
+                    let advice = "nothing, if the server has never run here: it makes the directory";
+                    report.unknown(place, format!("{found}{}", free(above)), why, advice);
+                }
+                Err(error) => {
+                    let above_name = above.display();
+                    let found =
+                        format!("{found}, and cannot be made in {above_name}: {error}{}", free(above));
+                    report.problem(place, found, why, advice_on(&error, advice));
+                }
             }
         }
-        Err(error) => {
-            report.problem(place, format!("{setting} {}: {error}", dir.display()), why, advice);
+        Err(error) => report.problem(place, format!("{name}: {error}"), why, advice),
+    }
+}
+
+/// How much a file system must take: a start writes less.
+const PROBE_LEN: usize = 64 << 10;
+
+/// Writes a file to a directory, syncs it and removes it. A right to write says nothing about room on the disk.
+fn try_to_write(dir: &Path) -> io::Result<()> {
+    access(dir, Access::WRITE_OK | Access::EXEC_OK)?;
+    let write = |mut file: File| file.write_all(&[0; PROBE_LEN]).and_then(|()| file.sync_all());
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    let flags = i32::try_from(OFlags::TMPFILE.bits()).expect("a flag of open(2)");
+    match options.clone().custom_flags(flags).open(dir) {
+        // It has no name, so nothing is left behind, whatever happens.
+        Ok(file) => write(file),
+        // Not every file system has such files.
+        Err(error) if is_unsupported(&error) => {
+            let path = dir.join(format!(".weir-doctor-{}", process::id()));
+            let written = options.create_new(true).open(&path).and_then(write);
+            let removed = fs::remove_file(&path);
+            written.and(removed)
         }
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether a system or file system refuses files without a name.
+fn is_unsupported(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidInput, IsADirectory, NotFound, Unsupported};
+    matches!(error.kind(), InvalidInput | IsADirectory | NotFound | Unsupported)
+}
+
+/// What is free on the disk of a directory, to go on a line; nothing if the system does not say it.
+fn free(dir: &Path) -> String {
+    let Ok(about) = statvfs(dir) else { return String::new() };
+    let mib = (u128::from(about.f_bavail) * u128::from(about.f_frsize)) >> 20;
+    let size = if mib < 10 << 10 { format!("{mib} MiB") } else { format!("{} GiB", mib >> 10) };
+    format!("; {size} free")
+}
+
+fn advice_on(error: &io::Error, otherwise: &'static str) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room on its disk, or name a directory on another one"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "mount its file system for writing, or name another directory",
+        _ => otherwise,
     }
 }
 
@@ -154,5 +211,24 @@ fn targets(config: &Config, report: &mut Report) {
             StoreSettings::Redis(_) => "correct the name, unless the store has the zone (`weir zones list`)",
         };
         report.unknown(CONFIG, found, "nobody is forwarded by it as long as there is no such zone", advice);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_tried_and_left_as_it_was() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let before = fs::metadata(dir.path()).expect("it is there").modified().expect("a time");
+        try_to_write(dir.path()).expect("it can be written");
+        assert_eq!(fs::read_dir(dir.path()).expect("listed").count(), 0);
+        let after = fs::metadata(dir.path()).expect("it is there").modified().expect("a time");
+        assert_eq!(after, before, "the file has no name");
+        assert!(free(dir.path()).ends_with("iB free"), "{}", free(dir.path()));
+        assert!(try_to_write(Path::new("/proc/self")).is_err());
+        let full = advice_on(&io::Error::from(io::ErrorKind::StorageFull), "else");
+        assert!(full.contains("make room"), "{full}");
     }
 }
