@@ -188,11 +188,11 @@ struct Out {
 
 impl Out {
     /// Prints what people read: on standard error if the JSON takes standard output.
-    fn say(&self, text: &str) -> std::io::Result<()> {
+    fn say(&self, text: &str) -> Result<()> {
         if self.json.as_ref().is_some_and(|path| path.as_os_str() == file::STANDARD_OUTPUT) {
-            std::io::stderr().lock().write_all(text.as_bytes())
+            std::io::stderr().lock().write_all(text.as_bytes()).context("standard error")
         } else {
-            std::io::stdout().lock().write_all(text.as_bytes())
+            print(text)
         }
     }
 }
@@ -233,8 +233,10 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            drop(error.print());
-            return ExitCode::SUCCESS;
+            return match print(&error.to_string()) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => refuse(&format!("{error:#}")),
+            };
         }
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             // The list of commands, without the options and the exit codes of the whole help.
@@ -272,6 +274,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// Prints to standard output.
+fn print(text: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("standard output")
+}
+
 fn refuse(why: &str) -> ExitCode {
     drop(writeln!(std::io::stderr().lock(), "loadgen: {why}"));
     Exit::Failed.into()
@@ -282,10 +290,9 @@ fn execute(command: Command) -> Result<ExitCode> {
         Command::Run(run) => rehearse(*run),
         Command::Find(find) => search(*find),
         Command::Profiles => {
-            let mut out = std::io::stdout().lock();
-            for profile in profile::builtin() {
-                writeln!(out, "{:<12} {}", profile.name, profile.meaning)?;
-            }
+            let profiles = profile::builtin();
+            let lines = profiles.iter().map(|profile| format!("{:<12} {}\n", profile.name, profile.meaning));
+            print(&lines.collect::<String>())?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Merge(merge) => {
@@ -443,10 +450,11 @@ fn search(find: Find) -> Result<ExitCode> {
         prepared.check_target().await?;
         find::search((find.from, most), prepared.idle_s, async |users| prepared.rehearse(users).await).await
     })?;
-    if let Some((report, gathered)) = &best {
-        write_files(report, gathered, &prepared.out)?;
-    }
+    let written =
+        best.as_ref().map_or(Ok(()), |(report, gathered)| write_files(report, gathered, &prepared.out));
+    // What was found is said even if a file cannot be written.
     prepared.out.say(&said)?;
+    written?;
     Ok(best.map_or(Exit::Bad, |(report, _)| conclusion::of(&report).exit).into())
 }
 
@@ -457,19 +465,19 @@ fn writable(path: &std::path::Path) -> Result<()> {
 }
 
 fn conclude(report: &Report, gathered: &Gathered, out: &Out) -> Result<ExitCode> {
-    write_files(report, gathered, out)?;
+    let written = write_files(report, gathered, out);
+    // A long run is not lost because a file cannot be written.
     out.say(&summary::of(report))?;
+    written?;
     Ok(conclusion::of(report).exit.into())
 }
 
 fn write_files(report: &Report, gathered: &Gathered, out: &Out) -> Result<()> {
-    if let Some(path) = &out.json {
-        file::write(path, report, gathered)?;
-    }
-    if let Some(path) = &out.html {
-        std::fs::write(path, html::page(report)?).with_context(|| path.display().to_string())?;
-    }
-    Ok(())
+    let json = out.json.as_ref().map_or(Ok(()), |path| file::write(path, report, gathered));
+    let html = out.html.as_ref().map_or(Ok(()), |path| {
+        std::fs::write(path, html::page(report)?).with_context(|| path.display().to_string())
+    });
+    json.and(html)
 }
 
 #[cfg(test)]

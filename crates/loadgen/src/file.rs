@@ -59,9 +59,9 @@ pub fn write(path: &Path, report: &Report, gathered: &Gathered) -> Result<()> {
     };
     let name = || path.display().to_string();
     if path.as_os_str() == STANDARD_OUTPUT {
-        let mut out = std::io::stdout().lock();
-        serde_json::to_writer(BufWriter::new(&mut out), &run).context("standard output")?;
-        return writeln!(out).context("standard output");
+        let mut out = BufWriter::new(std::io::stdout().lock());
+        serde_json::to_writer(&mut out, &run).context("standard output")?;
+        return writeln!(out).and_then(|()| out.flush()).context("standard output");
     }
     let mut file = BufWriter::new(File::create(path).with_context(name)?);
     serde_json::to_writer(&mut file, &run).with_context(name)?;

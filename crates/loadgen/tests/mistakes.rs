@@ -1,6 +1,8 @@
 //! Each invalid command line gives one line on standard error and exit code 2.
 
-use std::process::Command;
+use std::{fs::OpenOptions, process::Command};
+
+use loadgen::{file, gather::Gathered, report::Plan};
 
 fn refusal(arguments: &[&str]) -> String {
     let ended = Command::new(env!("CARGO_BIN_EXE_loadgen")).args(arguments).output().expect("loadgen runs");
@@ -85,5 +87,50 @@ fn each_mistake_is_reported_in_one_line() {
     ] {
         let said = refusal(arguments);
         assert!(said.contains(why) && arguments.last().is_none_or(|last| said.contains(last)), "{said}");
+    }
+}
+
+/// A run takes minutes. Its verdict is said even if the report cannot be written.
+#[test]
+fn a_full_disk_does_not_cost_the_verdict() {
+    let plan = Plan {
+        target: "http://127.0.0.1:1".to_owned(),
+        zone: "Z".to_owned(),
+        profile: "none".to_owned(),
+        users: 1,
+        planned_ms: 1_000,
+        abandon: 0.0,
+        streams: 0,
+        start_unix_ms: 1_700_000_000_000,
+        admit_per_minute: None,
+        sub_windows: 10,
+        idle_s: 60,
+    };
+    let dir = tempfile::tempdir().expect("a directory");
+    let (gathered, path) = (Gathered::default(), dir.path().join("run.json"));
+    file::write(&path, &gathered.report(plan, &[]), &gathered).expect("written");
+    let path = path.to_str().expect("UTF-8");
+    let merge = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loadgen"));
+        command.args(["merge", path]).args(more);
+        command
+    };
+    let verdict = merge(&[]).output().expect("loadgen runs").stdout;
+    assert!(verdict.len() > 20, "{}", String::from_utf8_lossy(&verdict));
+    for flag in ["--json", "--html"] {
+        let ended = merge(&[flag, "/dev/full"]).output().expect("loadgen runs");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(2), "{said}");
+        assert_eq!(ended.stdout, verdict, "{flag}");
+        assert!(said.contains("/dev/full: No space left on device") && said.lines().count() == 1, "{said}");
+    }
+    // The JSON and the verdict have no room: the verdict is on standard error.
+    let full = || OpenOptions::new().write(true).open("/dev/full").expect("Linux");
+    for (arguments, has_verdict) in [(&["--json", "-"][..], true), (&[], false)] {
+        let ended = merge(arguments).stdout(full()).output().expect("loadgen runs");
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(2), "{said}");
+        assert_eq!(said.contains(&*String::from_utf8_lossy(&verdict)), has_verdict, "{said}");
+        assert!(said.contains("loadgen: standard output: No space left on device"), "{said}");
     }
 }
