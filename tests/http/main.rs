@@ -233,6 +233,7 @@ fn together() -> Vec<Trial> {
         startup::readable_keys_are_refused,
         print::curl_lines_work_as_pasted,
         pages::pages_are_served_with_their_policy_and_cached,
+        print::output_that_cannot_be_written_is_a_failure,
         pages::a_notice_is_served,
         pages::templates_are_read_again,
         passes::es256_verifies,

@@ -1,10 +1,14 @@
 //! The output of a starting server is for people, and its commands work as pasted.
 
-use std::process::Command;
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    process::{Command, Stdio},
+};
 
 use serde_json::Value;
 
-use crate::weir::Setup;
+use crate::weir::{Setup, binary, without_variables, zone};
 
 /// The server prints two lines of curl, and the second works after the first.
 pub(crate) fn curl_lines_work_as_pasted() {
@@ -25,4 +29,44 @@ pub(crate) fn curl_lines_work_as_pasted() {
     let (_, page) = printed.split_once("or wait as people do: http://").expect("the waiting page");
     let path = page.trim().strip_prefix(&weir.public.to_string()).expect("at the public address");
     assert_eq!(weir.get(path).status, 200, "{path}");
+}
+
+/// A full disk, or a reader that has gone, under standard output: each command says it, with its exit code.
+pub(crate) fn output_that_cannot_be_written_is_a_failure() {
+    let weir = Setup::new(&format!("[audit]\ndir = \"audit\"\n{}", zone("Z", 60, ""))).start();
+    let (admin, config) = (format!("--admin=http://{}", weir.admin), weir.setup().config_path());
+    let config = format!("--config={}", config.to_str().expect("UTF-8"));
+    let audit = weir.setup().dir().join("audit");
+    let (audit, url) = (audit.to_str().expect("UTF-8"), "https://shop.example/");
+    for args in [
+        &["--help"][..],
+        &["--version"],
+        &["token", "new", "--name", "ada", "--role", "viewer"],
+        &["openapi", "public"],
+        &["openapi", "admin"],
+        &["check-config", &config],
+        &["doctor", &config],
+        &["audit", "verify", audit],
+        &["route", "explain", url, &config],
+        &["stats", &admin],
+        &["zones", "list", &admin, "-o", "json"],
+        &["servers", &admin],
+    ] {
+        let ended = |out: Stdio| {
+            let mut command = Command::new(binary());
+            let command = without_variables(command.args(args)).current_dir(weir.setup().dir()).stdout(out);
+            let ended = command.stderr(Stdio::piped()).output().expect("the binary runs");
+            (ended.status.code(), String::from_utf8(ended.stderr).expect("UTF-8"))
+        };
+        let full: File = OpenOptions::new().write(true).open("/dev/full").expect("Linux");
+        let (code, said) = ended(full.into());
+        assert_eq!(code, Some(74), "{args:?}: {said}");
+        let told = "weir: standard output cannot be written: No space left on device";
+        assert!(said.contains(told) && said.lines().count() == 1, "{args:?}: {said}");
+
+        let (reader, writer) = io::pipe().expect("a pipe");
+        drop(reader);
+        let (code, said) = ended(writer.into());
+        assert_eq!((code, said.as_str()), (Some(141), "weir: nobody reads the output\n"), "{args:?}");
+    }
 }

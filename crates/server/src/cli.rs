@@ -33,6 +33,7 @@ use crate::{
     config::{self, Config, ConfigFault, Sources},
     failure::{self, Failure},
     http::wait::Pages,
+    output::print,
     panics, remote, serve,
     stores::{self, StoreSettings},
     tls::TlsSettings,
@@ -60,7 +61,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 fn run(order: Order) -> Result<ExitCode, Failure> {
     match order {
-        Order::Print(text) => print(&text),
+        Order::Print(text) => print(&text)?,
         Order::Check(sources) => {
             let config = load(&sources)?;
             Pages::read(&config.wait).map_err(Failure::with(failure::USAGE))?;
@@ -74,11 +75,11 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
             for danger in unknown.chain(of_config) {
                 let _ = writeln!(io::stderr(), "weir: warning: {danger}");
             }
-            print(&format!("{}\nthe configuration is right\n", serve::describe(&config, &config.zones)));
+            print(&format!("{}\nthe configuration is right\n", serve::describe(&config, &config.zones)))?;
         }
         Order::Doctor(sources) => return doctor::run(&load(&sources)?, open_files()),
-        Order::ExplainRoute(sources, question) => print(&route::explain(&load(&sources)?, &question)?),
-        Order::NewBypass(sources, wanted) => print(&route::new_bypass(&load(&sources)?, &wanted)?),
+        Order::ExplainRoute(sources, question) => print(&route::explain(&load(&sources)?, &question)?)?,
+        Order::NewBypass(sources, wanted) => print(&route::new_bypass(&load(&sources)?, &wanted)?)?,
         Order::ApplyZones(sources) => zones::apply(&load(&sources)?)?,
         Order::ListZones(sources) => zones::list(&load(&sources)?)?,
         Order::Call(call, server, format) => on_this_thread(remote::run(&call, &server, format))?,
@@ -130,8 +131,7 @@ fn new_token(name: &str, role: Role) -> Result<(), Failure> {
         "{token}\n\n\
          This is shown once. In the configuration file of each server:\n\n\
          [[admin_token]]\nname = \"{name}\"\nrole = \"{role}\"\nsha256 = \"{sha256}\"\n"
-    ));
-    Ok(())
+    ))
 }
 
 /// Prints what the log's verification found.
@@ -146,7 +146,7 @@ fn verify(
         paths.push(configured.dir);
     }
     let report = audit::verify(&paths, head).map_err(Failure::with(UNREADABLE))?;
-    print(&report.to_string());
+    print(&report.to_string())?;
     Ok(if report.fault.is_some() { ExitCode::from(CHANGED) } else { ExitCode::SUCCESS })
 }
 
@@ -210,12 +210,6 @@ fn start_log(filter: &str) {
     // Fails where a test has set one already.
     let _ = tracing::subscriber::set_global_default(subscriber);
     panics::watch();
-}
-
-/// Prints to standard output. A closed standard output is not a failure.
-fn print(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 //!
 //! Exit codes are those of `sysexits.h`: 64 for a configuration or command line that is not valid, 69 for an address that
 //! cannot be opened or a store that does not answer a command, 73 for keys, a directory or an audit log that cannot be made,
-//! 74 for a store that cannot be opened, 77 for keys that other users may read. A command that calls a running server also
-//! ends with 65 if the server refused a change, 77 if the caller lacks a permission, and 141 if nobody reads its output. 1
+//! 74 for a store that cannot be opened, 77 for keys that other users may read. A command ends with 74 if standard output cannot be
+//! written, and with 141 if nobody reads it. A command that calls a running server also ends with 65 if the server refused a
+//! change, and 77 if the caller lacks a permission. 1
 //! means that a stop was cut short, or that `weir doctor` found a problem. `weir audit verify` has 1 for a log that was changed, and 2 for one that cannot be read.
 
 use std::fmt::{self, Display};
@@ -22,7 +23,7 @@ pub const CANNOT_CREATE: u8 = 73;
 pub const DATA: u8 = 65;
 /// Nobody reads the output of a command, as shells report it.
 pub const UNREAD: u8 = 141;
-/// The store or the zones' file cannot be read or written.
+/// The store, the zones' file or standard output cannot be read or written.
 pub const IO: u8 = 74;
 /// Other users may read a key, or the caller lacks a permission.
 pub const NO_PERMISSION: u8 = 77;

@@ -16,7 +16,7 @@
 //! | [`remote`] | the commands that ask a running server |
 //! | [`config`] | settings: where they come from, how they are checked and printed |
 //! | [`serve`] | the assembly of a server, reload and shutdown |
-//! | [`cli`], [`failure`] | the command line; exit codes |
+//! | [`cli`], [`output`], [`failure`] | the command line; standard output; exit codes |
 //!
 //! Each module owns the type of its settings. [`config`] reads and checks them, and only [`serve`] and [`cli`] use `config`.
 //! The modules form no circle: `scripts/check-layers` fails on one, and `scripts/check-layers weir` prints the order.
@@ -35,6 +35,7 @@ pub mod http;
 pub mod keys;
 mod load;
 pub mod metrics;
+pub mod output;
 mod panics;
 pub mod passes;
 pub mod past_events;

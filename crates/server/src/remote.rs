@@ -9,7 +9,7 @@ mod client;
 mod show;
 
 use std::{
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _},
     path::PathBuf,
     time::Duration,
 };
@@ -23,6 +23,7 @@ use tokio::time::sleep;
 use crate::{
     failure::{self, Failure},
     keys,
+    output::print,
     secret::Secret,
 };
 use client::Client;
@@ -155,10 +156,10 @@ pub async fn run(call: &Call, server: &Server, format: Format) -> Result<(), Fai
             Format::Text => shown(call, &reply, style),
         };
         if !matches!(call, Call::Stats { watch: true, .. }) {
-            return say(&text);
+            return print(&text);
         }
         // A terminal is cleared first; in a pipe the looks follow each other, with an empty line between tables.
-        say(&match format {
+        print(&match format {
             Format::Json => text,
             Format::Text if style.pretty => format!("\x1b[H\x1b[2J{text}"),
             Format::Text => format!("{text}\n"),
@@ -274,14 +275,6 @@ fn body_of(fields: &[(String, String)]) -> Result<Map<String, Value>, Failure> {
         body.insert("notice".to_owned(), notice.into());
     }
     Ok(body)
-}
-
-fn say(text: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    // An error means that the reader of a pipe has closed it.
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|_| Failure::new(failure::UNREAD, "nobody reads the output"))
 }
 
 #[cfg(test)]

@@ -16,12 +16,7 @@ mod reload;
 mod shutdown;
 mod zones;
 
-use std::{
-    io::{self, Write as _},
-    net::SocketAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use audit::Audit;
 use edge::{Edge, PerClient, Protocol};
@@ -37,6 +32,7 @@ use crate::{
         admin::Admin, clients::Uncounted, grpc::Grpc, listener::ListenerObserver, openapi::Document,
         public::Public,
     },
+    output,
 };
 use assembly::{Assembled, assemble};
 use greeting::Addresses;
@@ -189,7 +185,10 @@ async fn serve(
     let task = tokio::spawn(admin_edge.serve(admin_listener, stopped, ADMIN_DRAIN));
     let serving_admin = Serving { stop, task };
     let at = Addresses { public: public_at, admin: admin_at, grpc: grpc_at };
-    print(&greeting::greeting(&config, &public.gate.definitions(), at));
+    // A server serves also where nobody can read its greeting.
+    if let Err(unwritten) = output::print(&greeting::greeting(&config, &public.gate.definitions(), at)) {
+        tracing::warn!("{unwritten}");
+    }
 
     let mut in_force = config.clone();
     loop {
@@ -217,10 +216,4 @@ async fn serve(
 /// The longest polling period of the zones that are served, in milliseconds.
 fn longest_polling_ms(gate: &Gate<AnyStore>) -> u32 {
     gate.policies().iter().map(|(_, policy)| policy.longest_period_ms()).max().unwrap_or(0)
-}
-
-/// Prints to standard output. A closed standard output does not stop the server.
-fn print(text: &str) {
-    let mut out = io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
 }

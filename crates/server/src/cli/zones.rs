@@ -9,11 +9,12 @@ use gate::{
 };
 use store::redis::Redis;
 
-use super::{on_this_thread, print};
+use super::on_this_thread;
 use crate::{
     config::Config,
     failure::{self, Failure},
     fanout::{self, SenderId},
+    output::print,
     stores::{self, Connections, RedisSettings, StoreSettings},
 };
 
@@ -33,13 +34,13 @@ pub(super) fn apply(config: &Config) -> Result<(), Failure> {
         let cells = Connections::read(redis)?.cells();
         Ok(apply_to(&cells, config).await)
     })?;
-    print(&applied.to_string());
+    let printed = print(&applied.to_string());
     if let Some(why) = not_told {
         let _ =
             writeln!(io::stderr(), "weir: the servers were not told ({why}); they see it within a second");
     }
     match applied.failure() {
-        None => Ok(()),
+        None => printed,
         Some(why) => Err(Failure::new(failure::UNAVAILABLE, format_args!("{why}; apply the file again"))),
     }
 }
@@ -66,7 +67,7 @@ pub(super) fn list(config: &Config) -> Result<(), Failure> {
         let mut away = None;
         for cell in Connections::read(redis)?.cells().all() {
             match cell.zones().await {
-                Ok(kept) => print(&kept.zones.iter().map(zone_text).collect::<String>()),
+                Ok(kept) => print(&kept.zones.iter().map(zone_text).collect::<String>())?,
                 Err(error) => away = Some(error),
             }
         }

@@ -1,0 +1,42 @@
+//! Writes to standard output, for all commands.
+//!
+//! Invariant: output that could not be written never ends with exit code 0. A standard output that was closed before the start is not a
+//! failure, because the caller wants no output.
+
+use std::io::{self, ErrorKind, Write};
+
+use crate::failure::{self, Failure};
+
+/// Prints a text.
+///
+/// # Errors
+/// A [`Failure`] with the exit code for a reader that has gone, or for anything else, such as a full disk.
+pub fn print(text: &str) -> Result<(), Failure> {
+    write(&mut io::stdout().lock(), text)
+}
+
+fn write(out: &mut impl Write, text: &str) -> Result<(), Failure> {
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Failure::new(failure::UNREAD, "nobody reads the output"),
+        _ => Failure::new(failure::IO, format_args!("standard output cannot be written: {error}")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_and_a_reader_that_has_gone_are_told_apart() {
+        assert_eq!(write(&mut Vec::new(), "x"), Ok(()));
+        let mut full = OpenOptions::new().write(true).open("/dev/full").expect("Linux");
+        let refused = write(&mut full, "x").expect_err("it is full");
+        assert_eq!(refused.exit, failure::IO);
+        assert!(refused.line.contains("No space left on device"), "{refused}");
+        let (reader, mut writer) = io::pipe().expect("a pipe");
+        drop(reader);
+        assert_eq!(write(&mut writer, "x").expect_err("nobody reads").exit, failure::UNREAD);
+    }
+}
