@@ -29,11 +29,6 @@ struct Body<'a> {
     zone_id: Cow<'a, str>,
     #[serde(borrow, default)]
     token: Option<Text<'a>>,
-    // Apps may send these two. Only their type is checked.
-    #[serde(borrow, default, rename = "clientIp")]
-    _client_ip: Option<Text<'a>>,
-    #[serde(borrow, default, rename = "clientAgent")]
-    _client_agent: Option<Text<'a>>,
 }
 
 /// Parses a body. `entry` requires a token.
@@ -67,7 +62,6 @@ fn explain(body: &[u8], entry: bool) -> Problem {
         let may_be_null = match name.as_str() {
             "zoneId" => false,
             "token" => !entry,
-            "clientIp" | "clientAgent" => true,
             _ => continue,
         };
         if !(value.is_string() || value.is_null() && may_be_null) {
@@ -95,6 +89,9 @@ mod tests {
         assert_eq!(ask(r#"{"token":null,"clientIp":null,"zoneId":"Z"}"#, false), plain);
         let full = r#" {"zoneId":"Z","clientIp":"1.2.3.4","clientAgent":"\u00e4\"","token":"t"} "#;
         assert!(matches!(ask(full, true).token, Some(Cow::Borrowed("t"))));
+        // Apps of old releases may send these two, which mean nothing, in any form and twice.
+        let ignored = r#"{"clientIp":7,"clientAgent":["x"],"zoneId":"Z","clientIp":{},"clientAgent":null}"#;
+        assert_eq!(ask(ignored, false), plain);
         assert_eq!(ask(r#"{"zone\u0049d":"\u005a","token":"t"}"#, true).zone, "Z");
     }
 
@@ -102,13 +99,10 @@ mod tests {
         /// Whatever else an app sends, a request whose known fields are right is accepted.
         #[test]
         fn other_fields_are_ignored(
-            others in proptest::collection::btree_map("[a-zA-Z_$ \u{e4}]{0,12}", json(), 0..6),
+            others in proptest::collection::btree_map("[a-zA-Z_$ \u{e4}]{0,12}|client(Ip|Agent)", json(), 0..6),
             entry in proptest::bool::ANY,
         ) {
             let mut fields: serde_json::Map<String, Value> = others.into_iter().collect();
-            for name in ["clientIp", "clientAgent"] {
-                fields.remove(name);
-            }
             fields.insert("zoneId".to_owned(), "Z".into());
             fields.insert("token".to_owned(), "t".into());
             let body = Value::Object(fields).to_string();
@@ -151,7 +145,6 @@ mod tests {
             (b"{\"zoneId\":null}", false, "wrong_type", "`zoneId` must be a string"),
             (b"{\"zoneId\":\"Z\",\"token\":{}}", false, "wrong_type", "`token` must be a string"),
             (b"{\"zoneId\":\"Z\",\"token\":null}", true, "wrong_type", "`token` must be a string"),
-            (b"{\"zoneId\":\"Z\",\"clientIp\":1e999}", true, "malformed_json", "at line 1, column 30"),
             (b"{\"zoneID\":\"Z\",\"zone\":\"Z\"}", false, "missing_field", "`zoneId`"),
             (b"{}", false, "missing_field", "`zoneId`"),
             (b"{\"zoneId\":\"Z\"}", true, "missing_field", "`token`"),

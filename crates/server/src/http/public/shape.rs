@@ -18,9 +18,9 @@ use utoipa::{
 pub(super) struct Wait {
     #[schema(example = "TEST_ZONE")]
     zone_id: String,
-    /// For the app's own use. The server ignores it.
+    /// For the app's own use. The server ignores it, whatever its type.
     client_ip: Option<String>,
-    /// For the app's own use. The server ignores it.
+    /// For the app's own use. The server ignores it, whatever its type.
     client_agent: Option<String>,
     /// Resumes the place of this token.
     token: Option<String>,
@@ -32,9 +32,9 @@ pub(super) struct Wait {
 pub(super) struct Entry {
     #[schema(example = "TEST_ZONE")]
     zone_id: String,
-    /// For the app's own use. The server ignores it.
+    /// For the app's own use. The server ignores it, whatever its type.
     client_ip: Option<String>,
-    /// For the app's own use. The server ignores it.
+    /// For the app's own use. The server ignores it, whatever its type.
     client_agent: Option<String>,
     /// The newest token.
     token: String,
@@ -46,9 +46,9 @@ pub(super) struct Entry {
 pub(super) struct Leave {
     #[schema(example = "TEST_ZONE")]
     zone_id: String,
-    /// For the app's own use. The server ignores it.
+    /// For the app's own use. The server ignores it, whatever its type.
     client_ip: Option<String>,
-    /// For the app's own use. The server ignores it.
+    /// For the app's own use. The server ignores it, whatever its type.
     client_agent: Option<String>,
     /// The token that came with the pass.
     token: String,
