@@ -431,12 +431,11 @@ pub(crate) fn readable_keys_are_refused() {
 /// A file without zones changes nothing. It says so, and counts what the store keeps.
 pub(crate) fn an_empty_file_is_applied_as_such() {
     let redis = Standalone::start();
+    let url = redis.url();
     let setup = Setup::new(&[zone("Z", 60, ""), zone("OTHER", 60, "")].concat());
     let apply = || {
         let mut command = Command::new(binary());
-        without_variables(&mut command)
-            .args(["zones", "apply", "--store", &redis.url()])
-            .arg(setup.config_path());
+        without_variables(&mut command).args(["zones", "apply", "--store", &url]).arg(setup.config_path());
         run(&mut command)
     };
     assert_eq!(apply().0, Some(0));
@@ -445,4 +444,9 @@ pub(crate) fn an_empty_file_is_applied_as_such() {
     assert_eq!(code, Some(0), "{complaint}");
     assert_eq!(said, "0 created, 0 changed, 0 unchanged, 0 failed; 2 more in the store stay as they are\n");
     assert!(complaint.contains("the file has no [[zone]], so nothing is put into the store"), "{complaint}");
+    // A store that does not answer is no store to which nothing had to be put.
+    drop(redis);
+    let (code, _, complaint) = apply();
+    assert_eq!(code, Some(69), "{complaint}");
+    assert!(complaint.contains("apply the file again"), "{complaint}");
 }

@@ -30,8 +30,8 @@ pub struct Applied {
     pub zones: Vec<(ZoneId, Outcome)>,
     /// Zones of the store that are not in the file.
     pub others: usize,
-    /// The cells that did not list their zones.
-    pub uncounted: Vec<String>,
+    /// The cells that did not list their zones, and why.
+    pub uncounted: Vec<(String, StoreError)>,
 }
 
 /// Puts zones into the cells that keep them. Calls `tell` with the cell's index for each zone that was created or
@@ -51,7 +51,7 @@ pub async fn apply<S: Store>(
                 let is_other = |zone: &ZoneId| !of_cell.iter().any(|(wanted, _)| wanted == zone);
                 applied.others += kept.zones.iter().filter(|(zone, _)| is_other(zone)).count();
             }
-            Err(_) => applied.uncounted.push(cell.health().name.clone()),
+            Err(why) => applied.uncounted.push((cell.health().name.clone(), why.clone())),
         }
         for (zone, wanted) in of_cell {
             let outcome = match &kept {
@@ -85,13 +85,15 @@ async fn put<S: Store>(cells: &Cells<S>, zone: &ZoneId, wanted: &Definition) -> 
 }
 
 impl Applied {
-    /// The first failure.
+    /// The first failure. Without zones, it is that of the first cell that did not answer: nothing else shows that the store is away.
     #[must_use]
     pub fn failure(&self) -> Option<&StoreError> {
-        self.zones.iter().find_map(|(_, outcome)| match outcome {
+        let mut failed = self.zones.iter().filter_map(|(_, outcome)| match outcome {
             Outcome::Failed(error) => Some(error),
             _ => None,
-        })
+        });
+        let mut away = self.uncounted.iter().filter(|_| self.zones.is_empty());
+        failed.next().or_else(|| away.next().map(|(_, why)| why))
     }
 }
 
@@ -116,7 +118,10 @@ impl fmt::Display for Applied {
         write!(f, "{counts}; {} more in the store stay as they are", self.others)?;
         match &self.uncounted[..] {
             [] => writeln!(f),
-            cells => writeln!(f, "; not counted, because it does not answer: {}", cells.join(", ")),
+            cells => {
+                let names: Vec<&str> = cells.iter().map(|(name, _)| name.as_str()).collect();
+                writeln!(f, "; not counted, because it does not answer: {}", names.join(", "))
+            }
         }
     }
 }
