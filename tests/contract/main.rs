@@ -161,6 +161,7 @@ fn of_the_register(of: &str, start: impl Fn() -> InRedis + Clone + Send + 'stati
         who_knows_a_later_change_writes_it_back,
         register_of_before_is_read_and_written,
         lives_of_one_minute_are_told_apart,
+        a_spoiled_entry_is_written_back,
         equal_revisions_of_different_pasts_are_found,
         of_changes_that_expect_the_same_one_is_made,
         deleted_zone_is_not_brought_back_by_opening_it,

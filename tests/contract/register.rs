@@ -309,6 +309,56 @@ pub(crate) async fn equal_revisions_of_different_pasts_are_found(backend: &InRed
     }
 }
 
+/// Somebody writes nonsense into the register past the servers. A server that knows better writes it back; one that does not know says
+/// what is wrong. Uses its own register, because the test reads all zones.
+pub(crate) async fn a_spoiled_entry_is_written_back(backend: &InRedis, zone: &ZoneId) {
+    let servers = Servers::start(backend.servers.topology());
+    let holder = servers.holder(REGISTER);
+    let connect = async || servers.connect(&backend.settings(), Durability::Async).await;
+    let knows = connect().await;
+    let [first, second] = ["a", "b"].map(|text| saying(with(Mode::Hold), text));
+    let other = named(zone, "OTHER");
+    for zone in [zone, &other] {
+        knows.define(zone, &Expected::Absent, Some(&first)).await.expect("answered");
+    }
+    let all = kept([(zone, &first), (&other, &first)]);
+    assert_eq!(knows.zones().await.expect("lists"), all);
+    servers
+        .command(holder, &["HSET", REGISTER, zone.as_str(), "garbage", other.as_str(), "1\n2", "a b", "x"]);
+
+    let told = connect().await.zones().await.expect_err("it does not know better").to_string();
+    assert!(told.contains("its field `") && told.contains("HDEL"), "{told}");
+    for _ in 0..20 {
+        assert_eq!(knows.zones().await.expect("no question fails"), all, "at two questions a second, 10 s");
+    }
+    for store in [&connect().await, &knows] {
+        assert_eq!(store.zones().await.expect("lists"), all);
+    }
+    let fields = servers.command(holder, &["HKEYS", REGISTER]);
+    assert!(!fields.parts().iter().any(|field| field.text() == "a b"), "{fields:?}");
+
+    // Another server's change comes in between. Whoever made it has the revision that it led to.
+    servers.command(holder, &["HSET", REGISTER, zone.as_str(), "garbage"]);
+    define(&knows, &other, &second).await;
+    for _ in 0..20 {
+        knows.zones().await.expect("no question fails");
+    }
+    let all = kept([(zone, &first), (&other, &second)]);
+    assert_eq!(connect().await.zones().await.expect("lists"), all);
+
+    // A text that came with another revision may be a later version's, and stays.
+    servers.command(holder, &["HSET", REGISTER, zone.as_str(), "9 9 9 9"]);
+    servers.command(holder, &["HINCRBY", REGISTER, "#rev", "1"]);
+    for _ in 0..20 {
+        knows.zones().await.expect_err("it cannot be read");
+    }
+    assert_eq!(servers.command(holder, &["HGET", REGISTER, zone.as_str()]).text(), "9 9 9 9");
+
+    // A revision that is no number is none.
+    servers.command(holder, &["HSET", REGISTER, zone.as_str(), "garbage", "#rev", "garbage"]);
+    assert_eq!(knows.zones().await.expect("it is lost, and written back"), all);
+}
+
 /// Uses its own register, because the test reads all of it.
 pub(crate) async fn routes_are_changed_once_and_come_back_with_the_zones(backend: &InRedis, zone: &ZoneId) {
     let servers = Servers::start(backend.servers.topology());

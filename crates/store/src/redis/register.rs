@@ -57,6 +57,43 @@ pub(super) struct Register {
     routes: Option<Arc<str>>,
 }
 
+/// Why a reply with the register cannot be used.
+enum Fault {
+    /// A field has a text that no server wrote, or that a later version wrote.
+    Spoiled {
+        rev: u64,
+        born: u64,
+        field: Bytes,
+        text: Bytes,
+    },
+    Other(Garbled),
+}
+
+impl From<Garbled> for Fault {
+    fn from(garbled: Garbled) -> Self {
+        Self::Other(garbled)
+    }
+}
+
+impl From<Fault> for StoreError {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Spoiled { field, text, .. } => Self::Away(format!(
+                "the register of zones did not answer with a definition: its field `{}` has the value `{}`; upgrade this server if a \
+                 newer one wrote it, otherwise correct it, or remove it by HDEL {REGISTER} and define the zone again",
+                shown(&field),
+                shown(&text)
+            )),
+            Fault::Other(garbled) => garbled.into(),
+        }
+    }
+}
+
+/// The beginning of what Redis has, without control characters.
+fn shown(bytes: &[u8]) -> String {
+    bytes[..bytes.len().min(64)].escape_ascii().to_string()
+}
+
 /// The answer of Redis to a change of one field.
 enum Tried {
     /// It is made, now as this revision or by an earlier call.
@@ -148,29 +185,56 @@ impl Register {
     }
 
     /// Parses the reply to a question that was asked with `self`.
-    fn read(self, mut reply: Reply, whole: bool) -> Result<Self> {
+    fn read(&self, mut reply: Reply, whole: bool) -> std::result::Result<Self, Fault> {
         let rev = reply.number()?;
         if rev == self.rev && reply.is_empty() && !whole {
-            return Ok(self);
+            return Ok(self.clone());
         }
-        let (mut zones, mut routes, mut born) = (BTreeMap::new(), None, 0);
+        let mut read = Self { rev, ..Self::default() };
+        let mut spoiled = None;
         while !reply.is_empty() {
-            let (zone, definition) = (reply.bytes()?, reply.bytes()?);
-            if zone.starts_with(b"#") {
-                let value = std::str::from_utf8(&definition);
-                if zone == ROUTES {
-                    routes = Some(value.map_err(|_| Garbled("the routes"))?.into());
-                } else if zone == BORN {
-                    born = value.ok().and_then(|number| number.parse().ok()).unwrap_or(0);
-                }
-                // Other such fields are those of a later version.
-                continue;
+            let (field, text) = (reply.bytes()?, reply.bytes()?);
+            if !read.put(&field, &text) {
+                spoiled = Some((field, text));
             }
-            let zone = std::str::from_utf8(&zone).ok().and_then(|zone| ZoneId::parse(zone).ok());
-            zones
-                .insert(zone.ok_or(Garbled("a zone of the register"))?, wire::parse_definition(&definition)?);
         }
-        Ok(Self { rev, born, zones, routes })
+        match spoiled {
+            None => Ok(read),
+            Some((field, text)) => Err(Fault::Spoiled { rev, born: read.born, field, text }),
+        }
+    }
+
+    /// Takes in one field. Returns whether it can be read.
+    fn put(&mut self, field: &[u8], text: &[u8]) -> bool {
+        let utf8 = std::str::from_utf8(text);
+        if field.starts_with(b"#") {
+            if field == ROUTES.as_bytes() {
+                self.routes = utf8.ok().map(Into::into);
+                return self.routes.is_some();
+            }
+            if field == BORN.as_bytes() {
+                self.born = utf8.ok().and_then(|number| number.parse().ok()).unwrap_or(0);
+            }
+            // Other such fields are those of a later version.
+            return true;
+        }
+        let zone = std::str::from_utf8(field).ok().and_then(|zone| ZoneId::parse(zone).ok());
+        match (zone, wire::parse_definition(text)) {
+            (Some(zone), Ok(definition)) => {
+                self.zones.insert(zone, definition);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// The text of a field as this register has it; empty if it has none.
+    fn text_of(&self, field: &[u8]) -> Bytes {
+        if field == ROUTES.as_bytes() {
+            return self.routes.as_deref().unwrap_or_default().to_owned().into();
+        }
+        let zone = self.zones.iter().find(|(zone, _)| zone.as_str().as_bytes() == field);
+        zone.map(|(_, definition)| wire::definition_text(definition)).unwrap_or_default().into()
     }
 }
 
@@ -183,23 +247,59 @@ impl<C: Client> Redis<C> {
             [] => "",
             _ => "first",
         };
-        let before = lock(&self.register).clone();
-        let args = before.args(wanted, first);
-        let mut reply = self.of_register(&scripts::ZONES, &[], args).await?;
-        if reply.is(b"-1") {
+        for _ in 0..MAX_TRIES {
+            let before = lock(&self.register).clone();
+            let args = before.args(wanted, first);
+            let mut reply = self.of_register(&scripts::ZONES, &[], args).await?;
+            if reply.is(b"-1") {
+                tracing::warn!(
+                    zones = before.zones.len(),
+                    "the register of zones in Redis is older than what this server has seen; it is written back"
+                );
+                reply = self.of_register(&scripts::ZONES, &[], before.again()).await?;
+            }
+            let register = match before.read(reply, wanted == "all") {
+                Ok(register) => register,
+                Err(fault) => {
+                    self.put_right(before, fault).await?;
+                    continue;
+                }
+            };
+            let mut kept = lock(&self.register);
+            if !kept.is_after(&register) {
+                kept.warn_of_earlier(&register);
+                kept.clone_from(&register);
+            }
+            return Ok(register);
+        }
+        Err(StoreError::Busy)
+    }
+
+    /// Writes a field of the register as this server remembers it, if the register has a text there that cannot be read, and
+    /// has the revision that the server has seen. So no server wrote that text, not even a newer one: its change would have
+    /// another revision.
+    async fn put_right(&self, before: Register, fault: Fault) -> Result<()> {
+        let (field, text) = match &fault {
+            Fault::Spoiled { rev, born, field, text } if (*rev, *born) == (before.rev, before.born) => {
+                (field, text)
+            }
+            _ => return Err(fault.into()),
+        };
+        let (Ok(name), remembered) = (std::str::from_utf8(field), before.text_of(field)) else {
+            return Err(fault.into());
+        };
+        if remembered == text {
+            return Err(fault.into());
+        }
+        let (was, texts) = (shown(text), (text.clone(), remembered));
+        if let Tried::Made(rev) = self.try_change(&before, name, texts, &mut mark(name)).await? {
             tracing::warn!(
-                zones = before.zones.len(),
-                "the register of zones in Redis is older than what this server has seen; it is written back"
+                "the field `{name}` of the register of zones in Redis had the value `{was}`, which no server wrote; it is written back \
+                 as this server remembers it"
             );
-            reply = self.of_register(&scripts::ZONES, &[], before.again()).await?;
+            self.remember_change(before, rev, |_| {});
         }
-        let register = before.read(reply, wanted == "all")?;
-        let mut kept = lock(&self.register);
-        if !kept.is_after(&register) {
-            kept.warn_of_earlier(&register);
-            kept.clone_from(&register);
-        }
-        Ok(register)
+        Ok(())
     }
 
     /// Changes a zone that is as expected to what `new` returns.
