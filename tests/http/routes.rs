@@ -313,6 +313,7 @@ pub(crate) fn the_command_line_shows_and_sets_them() {
     for (text, told) in [
         ("[[route]]\nname = \"x\"\npath = \"/\"\n", "routes.toml:1: route: needs exactly one of"),
         ("listen = \"127.0.0.1:0\"\n", "has more than [[route]] tables"),
+        ("# a route\n[[route]]\ndeny = true\n", "routes.toml:2: route: has no name; write one"),
     ] {
         let (code, _, complaint) = set(text, &[]);
         assert!(code == Some(64) && complaint.contains(told), "{complaint}");

@@ -81,7 +81,7 @@ fn one_line(text: &str) -> String {
     line
 }
 
-/// Reads the routes of a file that has nothing else.
+/// Reads the routes of a file that has nothing else. Each has a name, which no route of a configuration file has by its number.
 ///
 /// # Errors
 /// A [`ConfigFault`] with the line of the fault.
@@ -90,6 +90,9 @@ pub fn routes_of(path: &Path) -> Result<Vec<Route>, ConfigFault> {
     if !found.has_only_routes() {
         let what = "has more than [[route]] tables; put the routes into a file of their own";
         return Err(ConfigFault(format!("{}: {what}", path.display())));
+    }
+    if let Some(unnamed) = &found.unnamed_route {
+        return Err(unnamed.fault("has no name; write one that no route of the configuration file has: counts and the audit log need it"));
     }
     Ok(found.routes.into_iter().map(|(route, _)| route).collect())
 }

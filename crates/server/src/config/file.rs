@@ -41,6 +41,8 @@ pub(super) struct FileText {
     pub(super) targets: Vec<Target>,
     /// The routes, and their positions in the file.
     pub(super) routes: Vec<(Route, Origin)>,
+    /// The first route that has no name.
+    pub(super) unnamed_route: Option<Origin>,
     /// The fields that hold secrets as plain text.
     pub(super) secrets: Vec<String>,
 }
@@ -48,7 +50,8 @@ pub(super) struct FileText {
 impl FileText {
     /// Whether there is nothing but routes.
     pub(super) fn has_only_routes(&self) -> bool {
-        let Self { settings, cells, admin_tokens, zones, targets, routes: _, secrets: _ } = self;
+        let Self { settings, cells, admin_tokens, zones, targets, routes: _, unnamed_route: _, secrets: _ } =
+            self;
         settings.is_empty()
             && cells.is_empty()
             && admin_tokens.is_empty()
@@ -106,6 +109,7 @@ pub(super) fn parse(name: &str, text: &str) -> Result<FileText, ConfigFault> {
             }
             ("route", DeValue::Array(tables)) => {
                 found.routes = route::all(&lines, tables)?;
+                found.unnamed_route = route::unnamed(&lines, tables);
                 if tables.iter().any(|table| route::has_secret(table.get_ref())) {
                     found.secrets.push("route".to_owned());
                 }

@@ -35,6 +35,14 @@ pub(super) fn all(
     Ok(routes.into_iter().zip(origins).collect())
 }
 
+/// The first route without a name.
+pub(super) fn unnamed(lines: &Lines<'_>, tables: &[Spanned<DeValue<'_>>]) -> Option<Origin> {
+    let has_name =
+        |table: &DeValue<'_>| matches!(table, DeValue::Table(fields) if fields.contains_key("name"));
+    let table = tables.iter().find(|table| !has_name(table.get_ref()))?;
+    Some(lines.at(&table.span(), "route"))
+}
+
 /// Whether a route has a secret as plain text, and not as a digest.
 pub(super) fn has_secret(table: &DeValue<'_>) -> bool {
     let DeValue::Table(fields) = table else { return false };
