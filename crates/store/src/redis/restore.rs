@@ -132,8 +132,14 @@ impl<C: Client> Redis<C> {
             let (header, past) = (Header::parse(&raw)?, wire::past(&raw));
             let (first, log, taken) = (reply.number()?, reply.bytes()?, reply.bytes()?);
             if i == 0 {
+                // See `lua/restore.lua`.
+                let taken = match &*taken {
+                    b"1" => "yes",
+                    b"0" => "it has all of it already",
+                    _ => "no, another line has its numbers",
+                };
                 tracing::warn!(
-                    zone = %zone.id, of_epoch = witness.epoch, epoch = header.epoch, taken = %String::from_utf8_lossy(&taken),
+                    zone = %zone.id, of_epoch = witness.epoch, epoch = header.epoch, taken,
                     entries = witness.entries.len(), next = witness.next, "gave Redis what this server remembers"
                 );
             }
