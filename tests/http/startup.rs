@@ -450,3 +450,19 @@ pub(crate) fn an_empty_file_is_applied_as_such() {
     assert_eq!(code, Some(69), "{complaint}");
     assert!(complaint.contains("apply the file again"), "{complaint}");
 }
+
+/// Without a configuration file, nobody wants the zone to try in a store that keeps others.
+pub(crate) fn without_a_file_nothing_differs_from_it() {
+    let redis = Standalone::start();
+    let setup = Setup::new(&zone("Z", 60, ""));
+    let mut command = Command::new(binary());
+    without_variables(&mut command)
+        .args(["zones", "apply", "--store", &redis.url()])
+        .arg(setup.config_path());
+    assert_eq!(run(&mut command).0, Some(0));
+    let weir = Setup::new("").arg(format!("--store={}", redis.url())).start();
+    assert_eq!(weir.post("/traffic/wait", &crate::app::body("Z", None)).status, 200);
+    weir.signal(Signal::HUP);
+    eventually("it is read again", || weir.log().contains("the configuration was read again").then_some(()));
+    assert!(!weir.log().contains("the file differs"), "{}", weir.log());
+}

@@ -52,6 +52,8 @@ pub struct Watcher<S, C> {
     at: usize,
     /// What the cell should keep: at first the file's zones, later what it listed last.
     known: Zones,
+    /// Whether an operator wrote the first `known` into a file.
+    has_file: bool,
     every: Duration,
     pause: Duration,
     refresh: Arc<Refresh>,
@@ -73,6 +75,7 @@ impl<S: Store, C: Store> Watcher<S, C> {
             cells,
             at,
             known,
+            has_file: true,
             every: EVERY,
             pause: EVERY,
             refresh: Arc::new(Refresh::new()),
@@ -86,6 +89,12 @@ impl<S: Store, C: Store> Watcher<S, C> {
     #[must_use]
     pub fn asking_every(self, every: Duration) -> Self {
         Self { every, ..self }
+    }
+
+    /// The zones are those that a server has without a configuration file: a store that keeps others is as it should be.
+    #[must_use]
+    pub fn without_file(self) -> Self {
+        Self { has_file: false, ..self }
     }
 
     /// Notify this, and the watcher refreshes at once.
@@ -189,7 +198,7 @@ impl<S: Store, C: Store> Watcher<S, C> {
     async fn take_in(&mut self, mut listed: Zones, is_first: bool) {
         listed.retain(|(zone, _)| self.is_mine(zone));
         if is_first {
-            let differ = differences(&self.known, &listed);
+            let differ = if self.has_file { differences(&self.known, &listed) } else { Vec::new() };
             if !differ.is_empty() {
                 warn_of_differences(&differ);
             }

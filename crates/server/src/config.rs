@@ -170,6 +170,8 @@ pub struct Config {
     pub log: String,
     /// The zones of the file. At least one, unless the store keeps the zones.
     pub zones: Vec<(ZoneId, Definition)>,
+    /// Whether a file has the zones. Without a file, there is one zone to try.
+    pub has_file: bool,
     /// What is dangerous in the files of this configuration: each is a line that says where, what and what to do.
     pub dangers: Vec<String>,
 }
@@ -220,7 +222,7 @@ impl Sources {
         text.settings.extend(self.outside.iter().cloned());
         let file = self.zones_file.as_ref().or(self.file.as_ref());
         let name = file.map_or(String::new(), |file| file.display().to_string());
-        Ok(Config { dangers, ..check(&name, text, self.open_files)? })
+        Ok(Config { dangers, has_file: file.is_some(), ..check(&name, text, self.open_files)? })
     }
 
     /// The configuration file, if one was named.

@@ -361,6 +361,7 @@ impl Settings {
             }),
             log: log.to_owned(),
             zones,
+            has_file: true,
             dangers: Vec::new(),
         })
     }

@@ -74,7 +74,7 @@ pub(super) async fn reload(
                 return None;
             }
         }
-    } else {
+    } else if new.has_file {
         let differ = definitions::differences(&new.zones, &admin.gate.definitions());
         if !differ.is_empty() {
             warn_of_differences(&differ);

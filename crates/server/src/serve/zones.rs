@@ -120,6 +120,8 @@ async fn follow(
         let (listed, first) = oneshot::channel();
         firsts.push(first);
         let watcher = Watcher::new(Arc::clone(gate), Arc::clone(cells), at, &config.zones);
+        // The zone to try is nobody's wish if the store has others.
+        let watcher = if config.has_file { watcher } else { watcher.without_file() };
         news.push(watcher.news());
         refreshes.push(watcher.refresh());
         tasks.spawn(watcher.run(listed, Arc::clone(changed)));
