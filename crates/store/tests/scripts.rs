@@ -33,10 +33,10 @@ const PINNED: [(&str, &str); 14] = [
     ("bind", "08bc5b084221138d275111256ab559dd565be158"),
     ("retire", "36f38d779dacfc1d9dd2c54759fc6f7fb00893f1"),
     ("policy", "2c933ab68ac92444d6f06f5dac1230942c8b1a76"),
-    ("restore", "4920b1dd9420560c41b9b469e26a58228eb0a711"),
+    ("restore", "048faaa8d67ab2103b436aa7e08db7d0e5c199ae"),
     ("mend", "5cb2b83f9e1a0dff4de89978a3f880e329b1e323"),
-    ("zones", "2e12e7e991e72fffe58cc9a18de745493cf9e632"),
-    ("define", "255209b08618c3103be13252d3a6b19ae3b6e66a"),
+    ("zones", "bbe462632918bd6c2bc42c980bd9762ed2f98304"),
+    ("define", "2c017f804ed7e00c814175151a7ca71f8094deee"),
     ("learned", "5356420f63b92d77a7fb0e87103999ee3dd191bc"),
     ("servers", "9972a20b89a7ccccd71bea10ccc5f56a6b6bdd1d"),
 ];
