@@ -28,6 +28,17 @@ for i = 1, #segments do
   s.left_key, s.bound_key = KEYS[key + 5], KEYS[key + 6]
 end
 
+-- A server may still remember that the holder waits. The ticket does not wait again, as if it had entered and left: without a life, no
+-- server is asked for the entry.
+local function end_for_good(s, bit)
+  if z.now >= z.recover_until then return end
+  call('SETBIT', s.lost_key, bit, 1)
+  call('SETBIT', s.lost_key, SEGMENT + bit, 1)
+  call('SETRANGE', s.entry_key, bit * 12, pack('>I6I4I2', z.now, unix_s(), 0))
+  s.stamped, s.changed = 1, s.known
+  if not s.known then keep_entries(s) end
+end
+
 -- A holder who waits gives up the place.
 local function give_up(s, seq, bit)
   call('SETBIT', s.live_key, bit, 0)
@@ -36,14 +47,7 @@ local function give_up(s, seq, bit)
   set_live(s, s.live - 1)
   call('ZREM', KEYS[3], int(seq))
   z.evicted = z.evicted + 1
-  if z.now < z.recover_until then
-    -- A server may still remember that it waits. It does not wait again, as if it had entered and left: without a life, no server is
-    -- asked for the entry.
-    call('SETBIT', s.lost_key, bit, 1)
-    call('SETBIT', s.lost_key, SEGMENT + bit, 1)
-    call('SETRANGE', s.entry_key, bit * 12, pack('>I6I4I2', z.now, unix_s(), 0))
-    s.stamped = 1
-  end
+  end_for_good(s, bit)
 end
 
 -- When the marks of who left of a segment end; 0 for none.
@@ -108,7 +112,11 @@ local function leave(epoch, seq, proof, address)
     local bound = call('HGET', s.bound_key, int(epoch) .. ':' .. int(seq))
     if bound and bound ~= address then return ELSEWHERE end
   end
-  if is_in then call('SETRANGE', s.entry_key, bit * 12 + 10, '\0\0') end
+  if is_in then
+    call('SETRANGE', s.entry_key, bit * 12 + 10, '\0\0')
+  elseif out_at == 0 then
+    end_for_good(s, bit)
+  end
   if z.max_active > 0 then end_visit(s, bit) end
   return VISIT
 end

@@ -29,7 +29,7 @@ const PINNED: [(&str, &str); 14] = [
     ("enter", "382781de3bad8183b56621651e54bd4f83abaf07"),
     ("beat", "8199d9e85517aeb93275e3ebead4feba43ee0959"),
     ("visits", "074519f5a7096da387235814810094093e5e8991"),
-    ("leave", "9218185ead77e98acb473311efff89c865ec86d0"),
+    ("leave", "d18bba05b97acb3f45437b5ff03499365bc808bd"),
     ("bind", "08bc5b084221138d275111256ab559dd565be158"),
     ("retire", "36f38d779dacfc1d9dd2c54759fc6f7fb00893f1"),
     ("policy", "2c933ab68ac92444d6f06f5dac1230942c8b1a76"),
