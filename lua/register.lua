@@ -34,19 +34,20 @@ local function lost(has, has_born)
   return has > 0 and (not kept or life > of or (life == of and (rev < has or knew_less)))
 end
 
-local function set_born(to)
-  born = to
-  redis.call('HSET', KEYS[1], '#born', string.format('%.0f', to))
-end
-
--- Creates the register: returns its first revision.
+-- The first revision of a register that is created now.
 local function first_rev()
   local now = redis.call('TIME')
-  set_born(now[1] * 1000000 + now[2])
+  born = now[1] * 1000000 + now[2]
   return (math.floor(now[1] / 60) - FIRST_MINUTE) * LIFE + 1
 end
 
+-- Writes the revision, and when the register was created if that is known, in one effect.
 local function set_rev(to)
   rev = to
-  redis.call('HSET', KEYS[1], '#rev', string.format('%.0f', to))
+  local text = string.format('%.0f', to)
+  if born > 0 then
+    redis.call('HSET', KEYS[1], '#rev', text, '#born', string.format('%.0f', born))
+  else
+    redis.call('HSET', KEYS[1], '#rev', text)
+  end
 end

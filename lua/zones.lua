@@ -16,7 +16,7 @@ if lost(has, has_born) then
   redis.call('DEL', KEYS[1])
   put = true
   redis.call('HSET', KEYS[1], '#from', string.format('%.0f', has))
-  if has_born > 0 then set_born(has_born) end
+  born = has_born
   set_rev(has + AGAIN)
 elseif wanted == 'first' and not kept then
   put = true
