@@ -35,8 +35,8 @@ const PINNED: [(&str, &str); 14] = [
     ("policy", "2c933ab68ac92444d6f06f5dac1230942c8b1a76"),
     ("restore", "048faaa8d67ab2103b436aa7e08db7d0e5c199ae"),
     ("mend", "5cb2b83f9e1a0dff4de89978a3f880e329b1e323"),
-    ("zones", "bbe462632918bd6c2bc42c980bd9762ed2f98304"),
-    ("define", "2c017f804ed7e00c814175151a7ca71f8094deee"),
+    ("zones", "20674d066f369f58b36e710da5929f107dce8429"),
+    ("define", "1ad4d1105e5324b4f2e49208ec60d4cb0bad16d5"),
     ("learned", "5356420f63b92d77a7fb0e87103999ee3dd191bc"),
     ("servers", "9972a20b89a7ccccd71bea10ccc5f56a6b6bdd1d"),
 ];

@@ -1,7 +1,7 @@
 //! A request from its head to its reply: who calls, and what the reply says beside the answer.
 //!
-//! Every request of every listener begins and finishes here, whether it goes through a router (the layer [`count`](super::layers)) or
-//! past it (polls, and the check of a proxy; see [`public`](super::public)). A handler says by its [`RequestContext`] that it read the
+//! Every request of every listener begins and finishes here, whether it goes through a router (the layer `count` in `layers`) or
+//! past it (polls, and the check of a proxy; see [`public`](super::public)). A handler says by its `RequestContext` that it read the
 //! body, and which limit the reply shows. Invariants: each request is counted once, under its route and status; a connection whose
 //! request has a body that nobody read closes, because the rest would be taken for the next request.
 
