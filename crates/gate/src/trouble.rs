@@ -130,6 +130,7 @@ impl TroubleKind {
             ("WRONGTYPE", Self::Script),
             ("user_script", Self::Script),
             ("vanish again and again", Self::KeysVanish),
+            ("could not be rebuilt", Self::KeysVanish),
             ("is missing", Self::Script),
             ("was changed", Self::Script),
             ("no answer", Self::NoAnswer),

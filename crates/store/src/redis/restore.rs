@@ -144,6 +144,9 @@ impl<C: Client> Redis<C> {
                 );
             }
             if let Some(memory) = &mut *lock(&zone.memory) {
+                if header.epoch != memory.header.epoch {
+                    lock(&zone.losses).note(sent);
+                }
                 memory.take(header, past, first, &log, sent)?;
             }
         }
