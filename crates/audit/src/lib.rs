@@ -7,7 +7,6 @@
 //! until the server stops.
 
 mod chain;
-mod clock;
 mod fault;
 mod files;
 mod reader;

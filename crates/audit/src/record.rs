@@ -8,8 +8,7 @@ use std::net::IpAddr;
 use admission::ZoneId;
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
-
-use crate::clock::unix_ms;
+use store::unix_ms;
 
 /// A line's content: when it was written, and what happened.
 #[derive(Debug, Serialize)]

@@ -12,10 +12,10 @@ use std::sync::{
 use admission::ZoneId;
 use gate::definitions::{self, Author, definition_json};
 use serde_json::Value;
+use store::unix_ms;
 use tokio::sync::mpsc;
 
 use super::record::{ChangeRecord, DrainRecord, LeftRecord, RoutesRecord, raw};
-use crate::clock::unix_ms;
 
 /// The most changes that wait for the log, for example while its disk is full. Operators make a few changes a minute; one
 /// change has at most 57 KB.

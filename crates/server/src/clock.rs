@@ -1,17 +1,9 @@
 //! The wall clock, for instants that people and logs read. Deadlines and durations use `tokio::time::Instant`.
 
-use std::time::SystemTime;
-
 use jiff::Timestamp;
 use tokio::time::Instant;
 
-/// Milliseconds since 1970.
-#[expect(clippy::disallowed_methods, reason = "people read these instants, so they are the wall clock's")]
-#[must_use]
-pub fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
+pub use store::unix_ms;
 
 /// An instant of this process in milliseconds since 1970.
 #[must_use]

@@ -40,13 +40,15 @@ impl Clock {
     #[must_use]
     pub fn now(&self) -> Now {
         let ms = since_boot_ms().saturating_add(self.offset_ms);
-        Now { ms: u64::try_from(ms).unwrap_or(0), unix_s: wall_ms() / 1_000 }
+        Now { ms: u64::try_from(ms).unwrap_or(0), unix_s: unix_ms() / 1_000 }
     }
 }
 
-/// The wall clock. A new journal's clock starts there, so that its numbers look like dates; no rule relies on that.
+/// The wall clock, in milliseconds since 1970: for instants that people, passes and logs read. A new journal's clock starts there, so that
+/// its numbers look like dates. No rule relies on it.
 #[expect(clippy::disallowed_methods, reason = "this is the store's clock")]
-pub(crate) fn wall_ms() -> u64 {
+#[must_use]
+pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
@@ -91,7 +93,7 @@ mod tests {
 
     #[test]
     fn this_machine_has_a_clock() {
-        let clock = Clock::resume(Clock { boot: None, offset_ms: 0 }, wall_ms());
+        let clock = Clock::resume(Clock { boot: None, offset_ms: 0 }, unix_ms());
         let (a, b) = (clock.now(), clock.now());
         assert!(a.ms <= b.ms && a.unix_s > 1_700_000_000 && a.ms / 1_000 > 1_700_000_000);
         assert_eq!(Clock::resume(clock, b.ms), clock);

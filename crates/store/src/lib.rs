@@ -31,7 +31,7 @@ pub mod redis;
 /// The largest number of tickets or claims of one call.
 pub const MAX_BATCH: usize = 1_024;
 
-pub use clock::Clock;
+pub use clock::{Clock, unix_ms};
 pub use embedded::Embedded;
 pub use engine::{Engine, RELOAD_AFTER_MS};
 pub use journal::{Batch, DiskJournal, Journal, JournalError, Loaded, MemoryJournal};

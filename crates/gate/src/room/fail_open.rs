@@ -5,10 +5,11 @@
 //! entry by the store is the same entry. Invariant: nobody enters this way before the store has been away for as long as
 //! [`Gate::open_after`](crate::Gate::open_after) says, and a call that began then has failed. A failover is shorter than that, and opens nothing.
 
-use std::{sync::atomic::Ordering, time::SystemTime};
+use std::sync::atomic::Ordering;
 
 use admission::{Entry, FirstTold, Mode, OnStoreFailure, Ticket};
 use events::AdmittedWithoutStore;
+use store::unix_ms;
 
 use super::Room;
 use crate::reply::{Refusal, Reply};
@@ -66,12 +67,6 @@ impl Room {
         let is_good = now_ms <= entry.expires_ms();
         Some(if is_good { Ok(self.entered(ticket, entry, now_ms)) } else { Err(Refusal::Gone) })
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "without the store, the wall clock dates the pass")]
-fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// 48 random bits; none where the system has no random numbers.

@@ -117,7 +117,7 @@ impl DiskJournal {
     /// The store's clock, which continues that of the journal's last process. Before the first load, a new clock.
     #[must_use]
     pub fn clock(&self) -> Clock {
-        self.clock.unwrap_or_else(|| Clock::resume(Clock { boot: None, offset_ms: 0 }, clock::wall_ms()))
+        self.clock.unwrap_or_else(|| Clock::resume(Clock { boot: None, offset_ms: 0 }, clock::unix_ms()))
     }
 
     /// Creates the database. After a kill in here, the next start overwrites the temporary file.
@@ -135,7 +135,7 @@ impl DiskJournal {
             let record = Record {
                 commits: 0,
                 clock: Clock { boot: None, offset_ms: 0 },
-                last_ms: clock::wall_ms(),
+                last_ms: clock::unix_ms(),
                 digest: 0,
             };
             write.open_table(RECORD)?.insert((), record.to_bytes().as_slice())?;
