@@ -48,8 +48,7 @@ local is_whole = true
 -- A bitmap that no script has written would let people wait who do not, and entries that none has written are no entries.
 for i = ends and 10 or #ARGV + 1, #ARGV do
   local at = FIXED + (i - 10) * PER_SEGMENT
-  local row = call('HGET', KEYS[4], ARGV[i])
-  local waits, _, _, _, _, stamped = string.match(row or '', '(%d+) (%d+) (%d+) (%d+) (%d+) ?%d* ?%d* ?(%d*)')
+  local waits, _, _, _, _, _, _, stamped = read_row(call('HGET', KEYS[4], ARGV[i]))
   if waits and call('BITCOUNT', KEYS[at + 1]) ~= tonumber(waits) then call('UNLINK', KEYS[at + 1]) end
   if waits and (tonumber(stamped) or 0) > 0 and not ends_with_entry(KEYS[at + 7]) then call('UNLINK', KEYS[at + 7]) end
 end

@@ -213,6 +213,11 @@ end
 -- The segments that were passed.
 local function segment_of(seq) return floor(seq / SEGMENT) end
 
+-- The eight numbers of a segment's row, as texts; nothing if it is no row. Earlier versions wrote no `front`, no `near` and no `stamped`.
+local function read_row(row)
+  return string.match(row or '', '(%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*) ?(%d*)')
+end
+
 local function use_segments()
   local count = tonumber(ARGV[7])
   if count == 0 then return 8 end
@@ -229,10 +234,8 @@ local function use_segments()
       entry_key = KEYS[from + 7], lost_key = KEYS[from + 8], in_key = KEYS[from + 9],
     }
     if rows[i] then
-      local live, present, generation, seen_all, rev, front, near, stamped =
-        string.match(rows[i], '(%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*) ?(%d*) ?(%d*)')
+      local live, present, generation, seen_all, rev, front, near, stamped = read_row(rows[i])
       s.live, s.present, s.rev = tonumber(live), tonumber(present), tonumber(rev)
-      -- Earlier versions wrote no `front`, no `near` and no `stamped`.
       s.generation, s.seen_all = tonumber(generation), tonumber(seen_all)
       s.front, s.near, s.stamped = tonumber(front) or 0, tonumber(near) or 0, tonumber(stamped) or 0
     end

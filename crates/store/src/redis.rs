@@ -49,7 +49,6 @@ pub use redis_script::{address, client};
 use address::{Address, Settings};
 use call::{ATTEMPTS, Refused, common_args};
 use client::{AnyClient, Client, Confirm};
-use losses::Losses;
 use memory::Memory;
 use mend::Mended;
 use register::Register;
@@ -92,7 +91,6 @@ struct Zone {
     signed: OnceCell<()>,
     /// When this server last began the state anew, and how often in a short time.
     mended: Mutex<Mended>,
-    losses: Mutex<Losses>,
     /// Where the next report of visits goes on with the segments without tickets.
     unused_from: AtomicU64,
 }
@@ -181,7 +179,6 @@ impl<C: Client> Redis<C> {
                 unused_from: AtomicU64::new(0),
                 signed: OnceCell::new(),
                 mended: Mutex::default(),
-                losses: Mutex::default(),
             })
         }));
         for _ in 0..ATTEMPTS {

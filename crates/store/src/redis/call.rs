@@ -60,6 +60,13 @@ pub(super) struct Torn {
     pub(super) segment: Option<u64>,
 }
 
+impl Torn {
+    /// The script could not say where the fault is.
+    fn of_any_epoch(why: String) -> Refused {
+        Refused::Torn(Self { epoch: None, why, segment: None })
+    }
+}
+
 impl From<StoreError> for Refused {
     fn from(error: StoreError) -> Self {
         Self::Other(error)
@@ -147,13 +154,7 @@ impl<C: Client> Redis<C> {
         };
         let mut rest = Reply::new(value)?;
         let raw = rest.bytes()?;
-        let garbled = |Garbled(what)| {
-            Refused::Torn(Torn {
-                epoch: None,
-                why: format!("Redis did not answer with {what}"),
-                segment: None,
-            })
-        };
+        let garbled = |Garbled(what)| Torn::of_any_epoch(format!("Redis did not answer with {what}"));
         let (header, past) = (Header::parse(&raw).map_err(garbled)?, wire::past(&raw));
         let first = rest.number()?;
         let log = rest.bytes()?;
@@ -169,7 +170,6 @@ impl<C: Client> Redis<C> {
                     // Another server began a new epoch. It may lack what only this server remembers.
                     let is_new_epoch = header.epoch != memory.header.epoch;
                     if is_new_epoch {
-                        lock(&zone.losses).note(sent);
                         memory.keep_witness(sent);
                     }
                     memory.note_call(sent, true);
@@ -219,7 +219,7 @@ pub(super) fn refused(message: &str) -> Refused {
         return Refused::Torn(Torn { epoch: epoch.parse().ok(), why: format!("{key} {what}"), segment });
     }
     if is_own_fault(message) {
-        return Refused::Torn(Torn { epoch: None, why: message.to_owned(), segment: None });
+        return Torn::of_any_epoch(message.to_owned());
     }
     Refused::Other(StoreError::Away(message.to_owned()))
 }

@@ -21,7 +21,7 @@ const AT_ONCE: usize = 8;
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// The epochs that began lately, as far as this server saw them.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Losses(VecDeque<Instant>);
 
 impl Losses {

@@ -18,7 +18,10 @@ use admission::{
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::wire::{self, Counts, Garbled, Header, SEGMENT, SEGMENT_BYTES};
+use super::{
+    losses::Losses,
+    wire::{self, Counts, Garbled, Header, SEGMENT, SEGMENT_BYTES},
+};
 
 /// The network delay, in milliseconds, that the upper bound of the zone's clock allows for.
 const SLACK_MS: u64 = 250;
@@ -132,6 +135,8 @@ pub(super) struct Memory {
     missed: Option<Instant>,
     /// Epochs that began after the state that answered, and when their first ticket was shown.
     ahead: BTreeMap<u32, Instant>,
+    /// How often the state was lost lately.
+    pub(super) losses: Losses,
     /// What Redis still has to be given of states that it lost, the oldest first.
     pub(super) witnesses: VecDeque<Arc<Witness>>,
 }
@@ -196,6 +201,7 @@ impl Memory {
             listed: None,
             missed: None,
             ahead: BTreeMap::new(),
+            losses: Losses::default(),
             witnesses: VecDeque::new(),
         };
         memory.take_log(header.first, log)?;
@@ -240,6 +246,7 @@ impl Memory {
             self.next_record = 0;
             self.window = Arc::new(Window::new(&header.policy));
             self.move_entries(&header, sent);
+            self.losses.note(sent);
         }
         if header.policy != self.header.policy {
             Arc::make_mut(&mut self.window).set_policy(&header.policy, header.now);

@@ -50,7 +50,9 @@ impl<C: Client> Redis<C> {
     pub(super) async fn mend(&self, zone: &Zone, torn: Torn) -> Result<()> {
         let Torn { epoch, why, segment } = torn;
         let now = Instant::now();
-        lock(&zone.losses).check(now)?;
+        if let Some(memory) = &mut *lock(&zone.memory) {
+            memory.losses.check(now)?;
+        }
         if !lock(&zone.mended).may(now) {
             return Err(StoreError::Away(why));
         }

@@ -36,10 +36,10 @@ impl<C: Client> Redis<C> {
     }
 
     async fn restore(&self, zone: &Zone) -> Gave {
-        lock(&zone.losses).check(Instant::now())?;
         {
             let mut memory = lock(&zone.memory);
             let memory = memory.as_mut().ok_or(StoreError::UnknownZone)?;
+            memory.losses.check(Instant::now())?;
             tracing::warn!(
                 zone = %zone.id, epoch = memory.header.epoch, revision = memory.header.rev,
                 "the state in Redis is older than what this server has seen; it is rebuilt"
@@ -144,9 +144,6 @@ impl<C: Client> Redis<C> {
                 );
             }
             if let Some(memory) = &mut *lock(&zone.memory) {
-                if header.epoch != memory.header.epoch {
-                    lock(&zone.losses).note(sent);
-                }
                 memory.take(header, past, first, &log, sent)?;
             }
         }
