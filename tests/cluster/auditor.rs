@@ -444,8 +444,10 @@ impl Auditor {
                     seen.polls.push((asked, u64::from(*polling_period_ms)));
                 }
                 // After a loss a holder is told to wait until the servers have said what they remember.
-                let is_recovering = self.disturbed.iter().any(|&(from, until)| (from..=until).contains(&now));
-                // While a server is missing, this takes a minute. The holder of a pass that has ended may wait so long.
+                // While a server is missing, this takes the idle time. The holder of a pass that has ended, or who has left, may wait so long.
+                let more_ms = if said { idle_ms } else { 0 };
+                let is_recovering =
+                    self.disturbed.iter().any(|&(from, until)| (from..=until + more_ms).contains(&now));
                 let is_valid = |at: u64, pass: &PassClaims| now < at + u64::from(pass.ttl_s) * 1_000;
                 // A call that was under way when the pass was told may have been answered before the entry.
                 if let Some((at, pass)) = asked_again

@@ -385,7 +385,7 @@ fn explore(first: u64, count: u64, plan_of: fn(u64) -> Plan, floors: &[(&'static
     }
     let is_own = |name| floors.iter().any(|(of, _)| *of == name);
     let floors: Vec<_> = FLOORS.iter().filter(|(name, _)| !is_own(*name)).chain(floors).copied().collect();
-    judged::assert_enough(&judged, &floors, count);
+    judged::assert_enough(&judged, &floors, (first, count));
 }
 
 #[test]

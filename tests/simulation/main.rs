@@ -82,7 +82,7 @@ fn every_promise_holds_for_every_seed() {
         .map(|(seed, promise, how)| format!("seed {seed}: {promise:?}: {how}"))
         .collect();
     assert!(broken.is_empty(), "{} broken promises:\n{}", broken.len(), examples.join("\n"));
-    judged::assert_enough(&judged, &FLOORS, count);
+    judged::assert_enough(&judged, &FLOORS, (first, count));
 }
 
 #[test]
