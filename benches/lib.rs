@@ -16,7 +16,7 @@ pub use served::Served;
 pub const LINES: [(u64, &str); 2] = [(600_000, "600k"), (10_000_000, "10M")];
 
 /// The time of the lines.
-pub const NOW: Now = Now { ms: 1_790_000_000_000, unix_s: 1_790_000_000 };
+pub const NOW: Now = Now { ms: 1_790_000_000_000, unix_ms: 1_790_000_000_000 };
 
 /// The policy of the lines: 600 per minute.
 #[must_use]

@@ -16,8 +16,9 @@ if fault then return fault end
 local changed = false
 for i = 1, #POLICY do changed = changed or z[POLICY[i]] ~= tonumber(ARGV[from + i]) end
 if changed then
-  local period, told, idle, ttl, max_active = z.period, told_period(), z.idle, z.ttl, z.max_active
+  local period, told, idle, ttl, max_active, opens_at = z.period, told_period(), z.idle, z.ttl, z.max_active, z.opens_at
   for i = 1, #POLICY do z[POLICY[i]] = tonumber(ARGV[from + i]) end
+  if z.opens_at ~= opens_at then z.opens = opening() end
   z.policy_rev = z.policy_rev + 1
   if max_active == 0 then begin_blind() end
   if z.max_active == 0 then z.ended, z.unseen, z.unseen_until, z.unseen_told = 0, 0, 0, 0 end

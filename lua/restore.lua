@@ -6,7 +6,7 @@
 -- ARGV  1-7 as in zone.lua, with 0 0 for epoch and rev, and the clock of the line that the server remembers; then its
 --       memory: epoch, rev, next, first segment, start, born, floor; 1 if it remembers nothing else; how many
 --       people may be inside, or -1 if it does not know; 1 if it watched the zone until it was lost; how many people had
---       entered; the servers that it knows of, with spaces between; all segments of which it knows tickets, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
+--       entered; when the zone opens, by its clock, 0 for none; the servers that it knows of, with spaces between; all segments of which it knows tickets, with spaces between; the line's earlier epochs, as in the header; the log of the last minute (10
 --       bytes per record: instant 6, count 4); entries (18 bytes each: number 6, instant 6, unix seconds 4, life 2); the
 --       policy as in policy.lua; then for each segment passed its live bits, its gone bits, and the bits of those gone who
 --       had entered, each of which may be empty
@@ -17,11 +17,12 @@
 local w, log, out, policy_at = {}, nil, nil, nil
 do
   local at = 8 + tonumber(ARGV[7])
-  for i, name in ipairs({ 'epoch', 'rev', 'next', 'base', 'start', 'born', 'floor', 'last', 'inside', 'watched', 'entered' }) do
+  for i, name in ipairs({ 'epoch', 'rev', 'next', 'base', 'start', 'born', 'floor', 'last', 'inside', 'watched', 'entered',
+    'opens' }) do
     w[name] = tonumber(ARGV[at + i - 1])
   end
-  w.servers, w.segments, w.past = ARGV[at + 11], ARGV[at + 12], ARGV[at + 13]
-  log, out, policy_at = ARGV[at + 14], ARGV[at + 15], at + 16
+  w.servers, w.segments, w.past = ARGV[at + 12], ARGV[at + 13], ARGV[at + 14]
+  log, out, policy_at = ARGV[at + 15], ARGV[at + 16], at + 17
 end
 
 -- The clock of the line that the server remembers.
@@ -34,6 +35,8 @@ if raw then
 else
   create(w.epoch, policy_at, true)
   z.born, z.floor, z.start, z.next, z.base = w.born, w.floor, w.start, w.next, w.base
+  -- By the clock of the line that goes on.
+  if z.opens > 0 and w.opens > 0 then z.opens = w.opens end
   begin_epoch(z.now, 0, 0)
   begin_blind()
   blind_since = 0

@@ -78,6 +78,7 @@ local APART_MS, DAY_MS = 600000, 86400000
 --   unseen, unseen_until, unseen_told  people who may be inside and have not shown themselves since the state was lost; until when
 --                         they count; 1 if a server remembered how many they are
 --   inside_from, inside_end  the segments with people inside, or who left lately, are in this range
+--   opens_at, opens       nobody enters before this instant, in seconds since 1970 and by the zone's clock; 0 for none
 local FIELDS = {
   'epoch', 'rev', 'now', 'offset', 'next', 'base', 'first', 'total_first', 'records', 'total', 'minute_from', 'minute_before',
   'sub_from', 'sub_before', 'paused', 'seen_all', 'lateness', 'due_base', 'appointed', 'live', 'present', 'joined',
@@ -86,9 +87,10 @@ local FIELDS = {
   'born', 'floor', 'start', 'presumed_at', 'presumed', 'spare_until', 'told', 'told_until', 'told_next',
   'visit_idle', 'max_active',
   'inside', 'ended', 'unseen', 'unseen_until', 'unseen_told', 'inside_from', 'inside_end',
+  'opens_at', 'opens',
 }
--- How many numbers a header has that does not say it, and one of a zone that does not count the people inside.
-local FIRST_FIELDS, PLAIN_FIELDS = 36, 48
+-- How many numbers a header has that does not say it, one of a zone without the people inside, and one without an opening.
+local FIRST_FIELDS, PLAIN_FIELDS, INSIDE_FIELDS = 36, 48, 55
 
 local z, past = {}, ''
 local segments, by_index = {}, {}
@@ -110,7 +112,8 @@ local function read_header(raw)
 end
 
 local function header()
-  local values, count = {}, (z.max_active > 0 or z.inside_end > 0) and #FIELDS or PLAIN_FIELDS
+  local values, count = {}, (z.max_active > 0 or z.inside_end > 0) and INSIDE_FIELDS or PLAIN_FIELDS
+  if z.opens_at > 0 then count = #FIELDS end
   for i = 1, count do values[i] = z[FIELDS[i]] end
   return pack('>' .. string.rep('i8', count), unpack(values)) .. past .. string.char(count)
 end
@@ -208,6 +211,14 @@ local function keep_entries(s)
     if #kept < KEPT and tonumber(index) ~= s.index and tonumber(ends) > z.now then kept[#kept + 1] = index .. ' ' .. ends end
   end
   call('HSET', KEYS[4], 'kept', table.concat(kept, ' '))
+end
+
+-- The opening by the zone's clock. It is computed once: a clock that is set later neither opens the zone early nor keeps it closed.
+-- A clock that is held, as tests hold it, is its own wall clock.
+local function opening()
+  if z.opens_at == 0 then return 0 end
+  local is_clock_held = ARGV[3] == ARGV[4] and tonumber(ARGV[4]) > 0
+  return max(z.opens_at * 1000 - (is_clock_held and 0 or z.offset), 1)
 end
 
 -- The segments that were passed.
@@ -437,7 +448,7 @@ local function free(strict)
   return max(minute, 0)
 end
 
-local function is_held() return z.mode == HOLD or z.mode == CLOSED or z.now < z.hold_until or is_late end
+local function is_held() return z.mode == HOLD or z.mode == CLOSED or z.now < max(z.hold_until, z.opens) or is_late end
 
 -- Adds a record to the log: so many slots were taken now.
 local function take_slots(count)
@@ -560,7 +571,7 @@ end
 
 local function slot_ms(j)
   if slots[j] then return slots[j] end
-  local at, cap = max(z.now, z.hold_until), sub_cap()
+  local at, cap = max(z.now, z.hold_until, z.opens), sub_cap()
   local back = z.total + j - cap
   if back >= z.total then
     at = max(at, slot_ms(j - cap) + sub_ms() + 1)
@@ -672,7 +683,7 @@ end
 local function note_unknown() call('HSET', KEYS[8], ANYBODY, '0 ' .. int(z.now) .. ' ' .. RETIRED) end
 
 -- Creates a zone with the policy from ARGV[at] on. If the zone may have been there before, it begins as after a loss.
-local POLICY = { 'mode', 'n', 'subs', 'period', 'idle', 'ttl', 'failure', 'visit_idle', 'max_active' }
+local POLICY = { 'mode', 'n', 'subs', 'period', 'idle', 'ttl', 'failure', 'visit_idle', 'max_active', 'opens_at' }
 
 local function create(epoch, at, is_new)
   for i = 1, #FIELDS do z[FIELDS[i]] = 0 end
@@ -682,6 +693,7 @@ local function create(epoch, at, is_new)
   wall = time[1] * 1000 + floor(time[2] / 1000)
   z.now = max(hi > 0 and min(wall, hi) or wall, lo)
   z.offset = wall - z.now
+  z.opens = opening()
   z.due_base, z.epoch = z.now, epoch or tonumber(time[1])
   if not is_new then
     -- Nearby instants give spots that are far apart.

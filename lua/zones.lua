@@ -5,7 +5,7 @@
 --       read; 'all' read all zones whatever the revision; 'first' create the register with the zones that follow, if there
 --       never was one; 'again' write back the zones that follow, which are those of the server's revision, if the register
 --       is older; then zone and definition alternately, and the routes in the same way, under "#routes"
--- Returns {revision, then zone and definition alternately, with the routes and "#born", if that is not what the server has};
+-- Returns {revision, milliseconds since 1970 by this node's clock, then zone and definition alternately, with the routes and "#born", if that is not what the server has};
 --       {-1} if the register is older than the server's and the mode is not 'again'; nothing is changed then.
 -- Cost  about 2 us if nothing changed; otherwise 0.2 us per zone.
 
@@ -25,7 +25,8 @@ end
 if put then
   for i = 4, #ARGV, 2 do redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1]) end
 end
-local reply = { string.format('%.0f', rev) }
+local time = redis.call('TIME')
+local reply = { string.format('%.0f', rev), string.format('%.0f', time[1] * 1000 + math.floor(time[2] / 1000)) }
 if rev ~= has or (born > 0 and born ~= has_born) or wanted == 'all' then
   local all = redis.call('HGETALL', KEYS[1])
   for i = 1, #all, 2 do

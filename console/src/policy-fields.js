@@ -15,4 +15,5 @@ export const FIELDS = [
   {"name":"visit_ttl_s","unit":"s","low":60,"high":86400,"is_optional_limit":false,"default":3600},
   {"name":"visit_idle_s","unit":"s","low":30,"high":86400,"is_optional_limit":false,"default":900},
   {"name":"max_active","unit":"people","low":0,"high":10000000,"is_optional_limit":true,"default":0},
+  {"name":"opens_at","is_instant":true},
 ];

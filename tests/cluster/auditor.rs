@@ -16,9 +16,10 @@ use gate::{PassClaims, Refusal, Reply};
 pub(crate) use self::tickets::Exchange;
 use self::tickets::Tickets;
 use crate::{
+    cluster::START_UNIX_MS,
     inside::Visitors,
     judged::judged,
-    plan::{Kind, Plan},
+    plan::{Fault, Kind, Plan},
 };
 
 /// A broken promise.
@@ -28,6 +29,8 @@ pub(crate) enum Promise {
     TooMany,
     /// More people than a sub-window allows entered from the line within a sub-window.
     TooManyInASubWindow,
+    /// Somebody entered before the zone opened.
+    TooEarly,
     /// Somebody entered while as many people as may were inside.
     TooManyInside,
     /// Somebody entered long before a person who joined earlier and polled all the time.
@@ -142,6 +145,8 @@ pub(crate) struct Auditor {
     disturbed: Vec<(u64, u64)>,
     /// When nobody may enter because an operator holds the line.
     held: Vec<(u64, u64)>,
+    /// The earliest instant at which the zone may open, by any clock that a node ever had; 0 if it is open.
+    opens_ms: u64,
     /// When a store without any data came into use.
     wiped: Vec<u64>,
     /// When a node's clock was set.
@@ -184,6 +189,8 @@ judged! {
     passes = "passes repeated";
     /// Entries while the people inside are limited.
     insides = "entries with people inside";
+    /// Openings of a zone, with people who waited for them.
+    openings = "openings";
     /// Tickets that were tried again after their holders had left.
     replays = "tickets tried after leaving";
     /// States of the zone in Redis, each after a script, in runs in which no key vanishes.
@@ -229,6 +236,28 @@ const VIEW_MS: u64 = 3_000;
 /// Two lines whose numbers are nearer than this may have a segment in common.
 const CROWDED: u64 = 3 * 65_536;
 
+/// The earliest and the latest instant at which the zone may open. The store's clock says it: that of the node which had the state when
+/// the policy came into force, and nodes have other clocks.
+fn opening(plan: &Plan) -> Option<(u64, u64)> {
+    let opens_ms = match plan.policy.opens_at.0 {
+        0 => return None,
+        unix_s => i64::from(unix_s) * 1_000 - START_UNIX_MS,
+    };
+    let jumps = plan.faults.iter().filter_map(|(_, fault)| match fault {
+        Fault::ClockJump { by_ms, .. } => Some(*by_ms),
+        _ => None,
+    });
+    let (back, ahead) =
+        jumps.fold((0, 0), |(back, ahead), by_ms| (back + by_ms.min(0), ahead + by_ms.max(0)));
+    let offsets = &plan.clock_offsets_ms;
+    let (least, most) = (
+        offsets.iter().min().copied().unwrap_or(0) + back,
+        offsets.iter().max().copied().unwrap_or(0) + ahead,
+    );
+    let at = |ms: i64| u64::try_from(ms).unwrap_or(0);
+    Some((at(opens_ms - most), at(opens_ms - least)))
+}
+
 impl Auditor {
     pub(crate) fn new(plan: &Plan) -> Self {
         let user = |user: &crate::plan::User| Seen {
@@ -254,7 +283,8 @@ impl Auditor {
             decided: BTreeMap::new(),
             users: plan.users.iter().map(user).collect(),
             disturbed: Vec::new(),
-            held: Vec::new(),
+            held: opening(plan).map(|(_, latest)| (0, latest)).into_iter().collect(),
+            opens_ms: opening(plan).map_or(0, |(earliest, _)| earliest),
             wiped: Vec::new(),
             clock_set: Vec::new(),
             half_moved: Vec::new(),

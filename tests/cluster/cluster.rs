@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// 2026-09-21, in milliseconds since 1970.
-const START_UNIX_MS: i64 = 1_790_000_000_000;
+pub(crate) const START_UNIX_MS: i64 = 1_790_000_000_000;
 
 /// How long a node takes to fetch all data of its primary.
 const RESYNC_MS: u64 = 300;

@@ -35,6 +35,9 @@ pub(crate) fn written(plan: &Plan) -> String {
     let traits =
         [(plan.persistent, "on-disk"), (plan.replicated, "replicated"), (plan.from_file, "of-a-file")];
     lines.extend(traits.into_iter().filter(|(is, _)| *is).map(|(_, name)| name.to_owned()));
+    if plan.policy.opens_at.0 > 0 {
+        lines.push(format!("opens {}", plan.policy.opens_at.0));
+    }
     if plan.in_turn_ms > 0 {
         lines.push(format!("in-turn {}", plan.in_turn_ms));
     }
@@ -173,6 +176,7 @@ pub(crate) fn read(text: &str) -> List {
             "on-disk" => plan.persistent = true,
             "replicated" => plan.replicated = true,
             "of-a-file" => plan.from_file = true,
+            "opens" => plan.policy.opens_at = line.number::<u32>().into(),
             "in-turn" => plan.in_turn_ms = line.number(),
             "busy" => plan.busy.push((line.number(), (line.number(), line.number()), line.number())),
             "user" => plan.users.push(read_user(&mut line)),

@@ -174,6 +174,10 @@ const FLOORS_OF_TICKETS: [(&str, u64); 10] = [
     ("tickets tried after leaving", 3_000),
 ];
 
+/// The same where the zone opens later. Most of a run is over then; and where clocks differ by more than the time until then, nothing is
+/// early.
+const FLOORS_OF_OPENINGS: [(&str, u64); 2] = [("openings", 50), ("minutes of slots", 30)];
+
 /// The same where the people inside are limited.
 const FLOOR_INSIDE: (&str, u64) = ("entries with people inside", 2_400);
 
@@ -227,6 +231,13 @@ fn every_promise_holds_when_one_server_is_asked() {
 fn every_promise_holds_with_people_inside() {
     let plan = |seed| Plan::of(seed).with_people_inside();
     explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 150), plan, &[FLOOR_INSIDE]);
+}
+
+/// The same, while the zone opens at an instant that is still to come.
+#[test]
+fn every_promise_holds_when_a_zone_opens() {
+    let plan = |seed| Plan::of(seed).with_an_opening();
+    explore(setting("WEIR_CLUSTER_SEED", 1), setting("WEIR_CLUSTER_SEEDS", 80), plan, &FLOORS_OF_OPENINGS);
 }
 
 /// The same, while the zone's slot is left half moved, and primaries are demoted and stay up.
@@ -310,6 +321,7 @@ fn without_a_guard() {
     let mut seeds = first..first + setting("WEIR_CLUSTER_SEEDS", 2_000);
     let plan = |seed| match rule {
         Rule::Apart => Plan::of(seed).with_a_file(),
+        Rule::Opening => Plan::of(seed).with_an_opening(),
         Rule::Inside | Rule::Unseen => Plan::of(seed).with_people_inside(),
         _ if setting("WEIR_CLUSTER_OF_A_FILE", 0) == 1 => Plan::of(seed).with_a_file(),
         _ => Plan::of(seed),

@@ -104,6 +104,38 @@ pub(crate) async fn minutes_slots_are_given_at_once_and_the_next_one_waits(
     assert_eq!((tally.waiting, tally.present, tally.joined, tally.entered), (4, 4, 604, 600));
 }
 
+/// Nobody enters before the instant, not even a newcomer without anybody ahead. The front is told the instant, and enters from then on.
+pub(crate) async fn a_zone_opens_at_its_instant(backend: &impl Backend, zone: &ZoneId) {
+    let store = backend.open().await;
+    let now_s = u32::try_from(store::unix_ms() / 1_000).expect("before 2106");
+    let opening = Policy { opens_at: (now_s + 3).into(), ..policy() };
+    let view = store.put_zone(zone, opening).await.expect("put");
+    // The instant by the zone's clock, which the wall clock of a store may differ from.
+    let opens_ms = u64::from(opening.opens_at.0) * 1_000 + view.now_ms - view.unix_ms;
+    assert!(view.window.opens_ms().abs_diff(opens_ms) <= 1, "{} and {opens_ms}", view.window.opens_ms());
+    let joined = store.join(zone, 70).await.expect("joins");
+    assert!(joined.at_ms < opens_ms, "the test was held up for seconds");
+    for (verdict, slot) in joined.verdicts.iter().zip(0..) {
+        // 60 in a sub-window. Its end is another millisecond.
+        let slot_ms = if slot < 60 { opens_ms } else { opens_ms + 6_001 };
+        let told_ms = joined.at_ms + u64::from(place(verdict).slot_in_ms.expect("of the front"));
+        assert!(told_ms.abs_diff(slot_ms) <= 1, "slot {slot}: {told_ms}, not {slot_ms}");
+    }
+    // The same policy again changes nothing.
+    let again = store.put_zone(zone, opening).await.expect("put");
+    assert_eq!(again.window.opens_ms(), view.window.opens_ms());
+    let decided = eventually("somebody enters", async || {
+        let decided =
+            store.enter(zone, claims(joined.epoch, joined.first..joined.first + 1)).await.expect("decided");
+        matches!(decided.verdicts[0], Verdict::Entered(_)).then_some(decided)
+    })
+    .await;
+    assert!(entry(&decided.verdicts[0]).at_ms >= view.window.opens_ms(), "{decided:?}");
+    // An operator opens it earlier, or not at a set time any more.
+    let other = Policy { opens_at: 0.into(), ..policy() };
+    assert_eq!(store.put_zone(zone, other).await.expect("put").window.opens_ms(), 0);
+}
+
 pub(crate) async fn newcomers_enter_directly_only_where_nobody_waits(backend: &impl Backend, zone: &ZoneId) {
     let store = backend.open().await;
     let epoch = store.put_zone(zone, with(Mode::Hold)).await.expect("put").epoch;

@@ -102,6 +102,7 @@ fn behaviours<B: Backend>(of: &str, start: impl Fn() -> B + Clone + Send + 'stat
         base_moves_past_a_segment_and_entries_are_told_again,
         minutes_slots_are_given_at_once_and_the_next_one_waits,
         newcomers_enter_directly_only_where_nobody_waits,
+        a_zone_opens_at_its_instant,
         repeated_claims_give_the_same_entry,
         foreign_and_unknown_tickets_are_gone,
         hold_and_closed_let_nobody_in_and_open_everybody,

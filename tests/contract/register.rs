@@ -20,9 +20,8 @@ use crate::{
 const REGISTER: &str = "weir:v1:{zones}";
 
 fn saying(policy: Policy, text: &str) -> Definition {
-    Definition {
-        policy, notice: Notice::new([("en", text), ("ko", "안내\n둘째 줄")]).expect("a notice")
-    }
+    let notice = Notice::new([("en", text), ("ko", "안내\n둘째 줄")]).expect("a notice");
+    Definition { notice, ..policy.into() }
 }
 
 fn named(zone: &ZoneId, name: &str) -> ZoneId {
@@ -31,7 +30,7 @@ fn named(zone: &ZoneId, name: &str) -> ZoneId {
 
 fn kept<const N: usize>(zones: [(&ZoneId, &Definition); N]) -> Option<Kept> {
     let zones = zones.map(|(zone, definition)| (zone.clone(), definition.clone())).to_vec();
-    Some(Kept { zones, routes: None, is_new: false })
+    Some(Kept { zones, ..Kept::default() })
 }
 
 async fn define(store: &impl store::Store, zone: &ZoneId, definition: &Definition) {
@@ -380,7 +379,7 @@ pub(crate) async fn routes_are_changed_once_and_come_back_with_the_zones(backend
     let all = Some(Kept {
         zones: vec![(zone.clone(), policy().into())],
         routes: before.as_deref().map(Into::into),
-        is_new: false,
+        ..Kept::default()
     });
     for store in [&a, &b, &connect().await] {
         assert_eq!(store.zones().await.expect("lists"), all);

@@ -99,6 +99,8 @@ pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
         lateness_ms: z["lateness"],
         paused_ms: get("paused"),
         seen_all: get("seen_all"),
+        // A header without an opening does not say it.
+        opens_ms: z.get("opens").map_or(0, |&opens| number(opens)),
         told: Told::from_parts(number(z["told"]), get("told_until"), number(z["told_next"])),
         tally: admission::Tally {
             waiting: get("live"),

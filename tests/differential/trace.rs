@@ -40,6 +40,7 @@ impl Kinds {
             "evicted",
             "bases moved",
             "policies",
+            "openings",
             "marks",
             "dumps",
             "visits",
@@ -99,7 +100,7 @@ struct Pair<'a> {
     call: u64,
 }
 
-fn policy(dice: &mut Random) -> Policy {
+fn policy(dice: &mut Random, now_ms: u64) -> Policy {
     let pick = |dice: &mut Random, of: &[u32]| of[dice.below(of.len())];
     let polling_period_ms = pick(dice, &[500, 1_000, 3_000, 3_000, 7_000, 10_000]);
     let admit_per_minute = pick(dice, &[1, 3, 10, 60, 100, 600, 5_000]);
@@ -118,6 +119,12 @@ fn policy(dice: &mut Random) -> Policy {
         pass_ttl_s: pick(dice, &[60, 300]),
         visit_idle_s: pick(dice, &[30, 60, 900]),
         max_active: pick(dice, &[0, 0, 5, 40, 2_000]),
+        opens_at: if dice.below(4) == 0 {
+            u32::try_from(now_ms / 1_000).expect("before 2106") + pick(dice, &[0, 1, 4, 20, 90]) - 2
+        } else {
+            0
+        }
+        .into(),
         ..Policy::default()
     };
     policy.check().expect("in range")
@@ -134,9 +141,9 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
     // Far ahead of the machine's clock, so that the zone's clock is that of the trace.
     let now_ms = 2_000_000_000_000 + dice.bits() % 100_000;
     redis.hold_clock(now_ms);
-    let policy = policy(&mut dice);
+    let policy = policy(&mut dice, now_ms);
     let seen = now(redis.put_zone(&zone, policy)).expect("puts");
-    let rules = Zone::new(policy, seen.epoch, Now { ms: now_ms, unix_s: 0 });
+    let rules = Zone::new(policy, seen.epoch, Now { ms: now_ms, unix_ms: now_ms });
     let forecasts =
         Forecasts { redis: Forecast::new(&policy, now_ms), rules: Forecast::new(&policy, now_ms) };
     let (epoch, connection) = (seen.epoch, &connection);
@@ -190,7 +197,7 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
         pair.redis.hold_clock(pair.now_ms);
         match dice.below(100) {
             0 => {
-                let policy = self::policy(&mut dice);
+                let policy = self::policy(&mut dice, pair.now_ms);
                 let policy =
                     if dice.below(2) == 0 { Policy { mode: policy.mode, ..pair.policy } } else { policy };
                 pair.put(policy, kinds);
@@ -258,8 +265,9 @@ impl Pair<'_> {
         Claim { epoch, seq }
     }
 
+    /// A clock that is held is its own wall clock: see `opening` in `lua/zone.lua`.
     fn at(&self) -> Now {
-        Now { ms: self.now_ms, unix_s: 0 }
+        Now { ms: self.now_ms, unix_ms: self.now_ms }
     }
 
     #[track_caller]
@@ -275,6 +283,7 @@ impl Pair<'_> {
 
     fn put(&mut self, policy: Policy, kinds: &mut Kinds) {
         kinds.note("policies", 1);
+        kinds.note("openings", u64::from(u64::from(policy.opens_at.0) * 1_000 > self.now_ms));
         let redis = now(self.redis.put_zone(&self.zone, policy)).expect("puts");
         self.rules.set_policy(policy, self.at());
         self.policy = policy;
@@ -289,6 +298,7 @@ impl Pair<'_> {
         self.estimate((&mut redis.verdicts, &redis.slots), (&mut rules.verdicts, &rules.slots));
         kinds.note("joins", u64::from(count));
         strip(&mut redis.verdicts);
+        strip(&mut rules.verdicts);
         let of = |joined: &Joined| (joined.epoch, joined.first, joined.at_ms, joined.verdicts.clone());
         self.same("a join", &of(&redis), &of(&rules));
         self.next = redis.first + u64::from(count);
@@ -309,6 +319,7 @@ impl Pair<'_> {
             kinds.note(kind, 1);
         }
         strip(&mut redis.verdicts);
+        strip(&mut rules.verdicts);
         for (claim, (redis, rules)) in claims.iter().zip(redis.verdicts.iter().zip(&rules.verdicts)) {
             self.same(&format!("the claim of {}", claim.seq), redis, rules);
         }

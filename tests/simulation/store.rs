@@ -96,10 +96,10 @@ impl Clocks {
     fn now(&self) -> Now {
         let true_ms = self.true_ms();
         let stepped_s = *self.stepped_s.lock().expect("nobody panics here");
-        let unix_s = 1_790_000_000 + i64::try_from(true_ms / 1_000).expect("short") + stepped_s;
-        let unix_s = u64::try_from(unix_s).expect("after 1970");
-        let believed = if on(Rule::WallClock) { unix_s * 1_000 } else { 1_790_000_000_000 + true_ms };
-        Now { ms: believed, unix_s }
+        let unix_ms = 1_790_000_000_000 + i64::try_from(true_ms).expect("short") + stepped_s * 1_000;
+        let unix_ms = u64::try_from(unix_ms).expect("after 1970");
+        let believed = if on(Rule::WallClock) { unix_ms } else { 1_790_000_000_000 + true_ms };
+        Now { ms: believed, unix_ms }
     }
 }
 

@@ -1,8 +1,8 @@
-//! A zone's definition: the policy and the notice that its operators set.
+//! A zone's definition: the policy, the notice and the events that its operators set.
 //!
 //! Invariant: two definitions have the same tag only if they are equal, up to a collision of BLAKE3.
 
-use crate::{Field, Notice, Policy, SECOND_FIELDS};
+use crate::{Field, Notice, Policy, SECOND_FIELDS, Schedule};
 
 /// Everything that operators set for one zone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,6 +11,8 @@ pub struct Definition {
     pub policy: Policy,
     /// The text for people who wait. No rule reads it.
     pub notice: Notice,
+    /// Its events. They say which policy and notice are in force when: [`Definition::policy_at`].
+    pub schedule: Schedule,
 }
 
 /// The length of a tag, in hexadecimal digits.
@@ -40,6 +42,9 @@ impl Definition {
         for (language, notice) in self.notice.iter() {
             text.extend(["\t", language, "\t", notice]);
         }
+        for event in self.schedule.events() {
+            text.extend(["\t@event\t", &event.text()]);
+        }
         let mut tag = blake3::hash(text.as_bytes()).to_hex().to_string();
         tag.truncate(TAG_LEN);
         tag
@@ -56,13 +61,14 @@ impl Definition {
         if self.notice != new.notice {
             changes.push(format!("{} -> {}", self.notice.sentence(), new.notice.sentence()));
         }
+        changes.extend(self.schedule.changes(&new.schedule));
         changes
     }
 }
 
 impl From<Policy> for Definition {
     fn from(policy: Policy) -> Self {
-        Self { policy, notice: Notice::default() }
+        Self { policy, ..Self::default() }
     }
 }
 
@@ -79,6 +85,7 @@ mod tests {
         let with_notice = |texts: &[(&str, &str)]| Definition {
             policy,
             notice: Notice::new(texts.iter().copied()).expect("a notice"),
+            ..Definition::default()
         };
         let all = [
             policy.into(),
@@ -120,8 +127,10 @@ mod tests {
             ..Policy::default()
         };
         let policy = Policy { waits_per_minute_per_client: 5, entries_per_minute_per_client: 60, ..rules };
-        let definition =
-            Definition { policy, notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice") };
+        let definition = Definition {
+            notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice"),
+            ..policy.into()
+        };
         assert_eq!(Definition::default().etag(), "a5b8431fdc02ba89b77945af381b4ec1");
         assert_eq!(definition.etag(), "f04ee1ddc8ec68b8b5edd9c617e7869d");
     }

@@ -12,11 +12,13 @@ mod definition;
 mod estimate;
 mod first_told;
 mod inside;
+mod instant;
 mod notice;
 mod page;
 mod policy;
 #[cfg(feature = "sabotage")]
 pub mod sabotage;
+mod schedule;
 mod seal;
 mod segment;
 mod slots;
@@ -32,12 +34,14 @@ pub use definition::Definition;
 pub use estimate::Estimate;
 pub use first_told::FirstTold;
 pub use inside::{DumpInside, DumpVisit, Unseen};
+pub use instant::{InstantFault, instant_text, parse_instant};
 pub use notice::{Notice, NoticeFault};
 pub use page::{Page, Pages};
 pub use policy::{
-    BLIND_MS, FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, FieldKind, FieldUsedBy, Mode, OnStoreFailure, Policy,
-    PolicyFault, RULE_FIELDS, SECOND_FIELDS, ZoneId, ZoneIdFault,
+    BLIND_MS, FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, FieldKind, FieldUsedBy, Mode, OnStoreFailure, Opening,
+    Policy, PolicyFault, RULE_FIELDS, SECOND_FIELDS, TextFault, ZoneId, ZoneIdFault,
 };
+pub use schedule::{Event, Moment, NoEvent, Outside, Phase, Schedule, ScheduleFault};
 pub use seal::{BadSeal, BypassSealer, KeyId, SEALED_LEN, SealKey, Sealer, Seals, VISIT_LEN, VisitSealer};
 pub use segment::{IDLE_AGE, PAGE_TICKETS, PAGE_WORDS, Words};
 pub use slots::SlotState;
@@ -57,6 +61,15 @@ pub struct Now {
     /// Milliseconds on a clock that never goes back and is not stepped. Its origin does not matter: a zone only compares
     /// such instants with each other.
     pub ms: u64,
-    /// Seconds since 1970-01-01 UTC by the wall clock, for the dates in passes. May step; no rule reads it.
-    pub unix_s: u64,
+    /// Milliseconds since 1970-01-01 UTC by the wall clock, for the dates in passes, and for the instant at which a zone opens. May
+    /// step.
+    pub unix_ms: u64,
+}
+
+impl Now {
+    /// Whole seconds since 1970-01-01 UTC by the wall clock.
+    #[must_use]
+    pub fn unix_s(&self) -> u64 {
+        self.unix_ms / 1_000
+    }
 }

@@ -10,7 +10,7 @@ use std::{fmt, sync::Arc};
 use crate::segment::IDLE_AGE;
 
 pub use fields::{
-    FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, Kind as FieldKind, RULE_FIELDS, SECOND_FIELDS,
+    FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, Kind as FieldKind, RULE_FIELDS, SECOND_FIELDS, TextFault,
     UsedBy as FieldUsedBy,
 };
 
@@ -145,6 +145,30 @@ pub struct Policy {
     pub visit_idle_s: u32,
     /// The most people who may be inside; 0 for no limit.
     pub max_active: u32,
+    /// Nobody enters before this instant.
+    pub opens_at: Opening,
+}
+
+/// When a zone opens: seconds since 1970-01-01 UTC by the store's wall clock; 0 if it is not closed until an instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Opening(pub u32);
+
+impl From<u32> for Opening {
+    fn from(unix_s: u32) -> Self {
+        Self(unix_s)
+    }
+}
+
+impl Opening {
+    /// The instant in milliseconds on a clock that shows `now.ms` now; 0 for none. It is computed once, when the policy comes into
+    /// force, so a wall clock that is set later neither opens a zone early nor keeps it closed.
+    #[must_use]
+    pub fn on_clock(self, now: crate::Now) -> u64 {
+        match self.0 {
+            0 => 0,
+            unix_s => (u64::from(unix_s) * 1_000 + now.ms).saturating_sub(now.unix_ms).max(1),
+        }
+    }
 }
 
 /// A number of a policy is out of its range.

@@ -11,6 +11,8 @@ pub enum Rule {
     Cap,
     /// The sub-window is ignored.
     SubWindow,
+    /// A zone opens at once, whatever its policy says.
+    Opening,
     /// Absent tickets hold slots as present ones do.
     Presence,
     /// A claim is granted regardless of the people ahead.

@@ -52,6 +52,8 @@ pub struct Tally {
 pub struct Snapshot {
     /// The instant of the beat, in milliseconds on the store's clock.
     pub now_ms: u64,
+    /// The same instant by the store's wall clock, in milliseconds since 1970. It may be set; no rule reads it.
+    pub unix_ms: u64,
     /// The policy in force.
     pub policy: Policy,
     /// The line's epoch.

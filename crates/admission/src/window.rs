@@ -23,6 +23,10 @@ pub struct Window {
     /// The index of the first record that lies in the sub-window.
     sub_from: usize,
     in_sub: u64,
+    /// Nobody enters before this instant; 0 for none.
+    opens_ms: u64,
+    /// Whether that instant is still to come.
+    is_early: bool,
 }
 
 impl Window {
@@ -37,7 +41,20 @@ impl Window {
             in_minute: 0,
             sub_from: 0,
             in_sub: 0,
+            opens_ms: 0,
+            is_early: false,
         }
+    }
+
+    /// Has slots from `opens_ms` on only; 0 for slots at once.
+    pub fn set_opening(&mut self, opens_ms: u64, now_ms: u64) {
+        (self.opens_ms, self.is_early) = (opens_ms, now_ms < opens_ms);
+    }
+
+    /// The instant before which nobody enters; 0 for none.
+    #[must_use]
+    pub fn opens_ms(&self) -> u64 {
+        self.opens_ms
     }
 
     /// A window with these entries (instant and count, oldest first), advanced to `now_ms`.
@@ -62,22 +79,26 @@ impl Window {
         self.log.back().copied()
     }
 
-    /// Whether an entry has left the window, or its sub-window, by `now_ms`.
+    /// Whether an entry has left the window, or its sub-window, by `now_ms`, or the window opens.
     #[must_use]
     pub(crate) fn is_past(&self, now_ms: u64) -> bool {
         let is_past = |entry: Option<&(u64, u32)>, length_ms| {
             entry.is_some_and(|(at_ms, _)| at_ms + length_ms < now_ms)
         };
-        is_past(self.log.front(), MINUTE_MS) || is_past(self.log.get(self.sub_from), self.sub_ms)
+        let opens = self.is_early && self.opens_ms <= now_ms;
+        opens || is_past(self.log.front(), MINUTE_MS) || is_past(self.log.get(self.sub_from), self.sub_ms)
     }
 
     /// Applies the caps of another policy. The entries stay.
     pub fn set_policy(&mut self, policy: &Policy, now_ms: u64) {
+        let opens_ms = self.opens_ms;
         *self = Self::from_log(policy, std::mem::take(&mut self.log), now_ms);
+        self.set_opening(opens_ms, now_ms);
     }
 
     /// Drops the entries that have left the window by `now_ms`. An entry counts through its 60th second.
     pub fn advance(&mut self, now_ms: u64) {
+        self.is_early = now_ms < self.opens_ms;
         while let Some(&(at_ms, count)) = self.log.get(self.sub_from)
             && at_ms + self.sub_ms < now_ms
         {
@@ -96,6 +117,9 @@ impl Window {
     /// How many people may enter now. With `strict`, the sub-window limits them too.
     #[must_use]
     pub fn free(&self, strict: bool) -> u32 {
+        if self.is_early && !sabotaged_opening() {
+            return 0;
+        }
         free(
             u64::from(self.minute_cap).saturating_sub(self.in_minute),
             u64::from(self.sub_cap).saturating_sub(self.in_sub),
@@ -142,7 +166,7 @@ impl Window {
     /// The slots that become free from `now_ms` on, if each is used at once. Advance the window to `now_ms` first.
     #[must_use]
     pub fn upcoming(&self, now_ms: u64) -> Upcoming<'_> {
-        Upcoming {
+        let mut upcoming = Upcoming {
             window: self,
             now_ms,
             planned: Vec::new(),
@@ -150,8 +174,22 @@ impl Window {
             in_minute: self.in_minute,
             sub_from: self.sub_from,
             in_sub: self.in_sub,
+        };
+        if self.is_early {
+            upcoming.skip_to(self.opens_ms);
         }
+        upcoming
     }
+}
+
+#[cfg(feature = "sabotage")]
+fn sabotaged_opening() -> bool {
+    crate::sabotage::on(crate::sabotage::Rule::Opening)
+}
+
+#[cfg(not(feature = "sabotage"))]
+const fn sabotaged_opening() -> bool {
+    false
 }
 
 fn free(minute: u64, sub: u64, strict: bool) -> u32 {

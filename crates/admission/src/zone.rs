@@ -176,22 +176,24 @@ impl Zone {
     /// A zone with an empty line. No two lines of one zone may have the same `epoch`.
     #[must_use]
     pub fn new(policy: Policy, epoch: u32, now: Now) -> Self {
-        let mut zone = Self::at(policy, epoch, 0, 0, now.ms);
+        let mut zone = Self::at(policy, epoch, 0, 0, now);
         zone.segments.push_back(Segment::new(zone.clock()));
         zone
     }
 
-    fn at(policy: Policy, epoch: u32, next: u64, base: u64, now_ms: u64) -> Self {
+    fn at(policy: Policy, epoch: u32, next: u64, base: u64, now: Now) -> Self {
+        let mut window = Window::new(&policy);
+        window.set_opening(policy.opens_at.on_clock(now), now.ms);
         Self {
             policy,
             epoch,
-            now_ms,
+            now_ms: now.ms,
             next,
             base,
             segments: VecDeque::new(),
             seen_all: 0,
             spare_until_ms: 0,
-            window: Arc::new(Window::new(&policy)),
+            window: Arc::new(window),
             told: Told::default(),
             marks: VecDeque::new(),
             appointments: HashMap::new(),
@@ -242,7 +244,11 @@ impl Zone {
         if policy.polling_period_ms < old.polling_period_ms {
             self.told.note(old.polling_period_ms, self.now_ms);
         }
-        Arc::make_mut(&mut self.window).set_policy(&policy, self.now_ms);
+        let window = Arc::make_mut(&mut self.window);
+        window.set_policy(&policy, self.now_ms);
+        if old.opens_at != policy.opens_at {
+            window.set_opening(policy.opens_at.on_clock(Now { ms: self.now_ms, ..now }), self.now_ms);
+        }
         if old.max_active == 0 && policy.max_active > 0 {
             self.inside.begin(&policy, self.now_ms);
         }
@@ -300,7 +306,7 @@ impl Zone {
         let approach_end = self.move_approach(front_end);
         self.move_front(front_end);
         self.check();
-        self.snapshot(front_end, approach_end)
+        self.snapshot(front_end, approach_end, now.unix_ms)
     }
 
     /// Takes in which visitors were active since the last report, and ends the visits that are idle. Returns the pages of tickets whose
@@ -434,7 +440,7 @@ impl Zone {
         }
     }
 
-    fn snapshot(&self, front_end: u64, approach_end: u64) -> Snapshot {
+    fn snapshot(&self, front_end: u64, approach_end: u64, unix_ms: u64) -> Snapshot {
         let mut pages = Pages::with_capacity(self.segments.len() * PAGES);
         for segment in &self.segments {
             if segment.is_freed() {
@@ -447,6 +453,7 @@ impl Zone {
         self.check_pages(&pages);
         Snapshot {
             now_ms: self.now_ms,
+            unix_ms,
             policy: self.policy,
             epoch: self.epoch,
             base: self.base * SEGMENT_TICKETS as u64,

@@ -15,6 +15,7 @@ fn policies() -> impl Strategy<Value = Policy> {
         .map(|field| match field.kind {
             FieldKind::Number { low, high, .. } => low..=high,
             FieldKind::Word { words, .. } => 0..=u32::try_from(words.len() - 1).expect("few words"),
+            FieldKind::Instant => 0..=u32::MAX,
         })
         .collect();
     numbers.prop_map(|numbers| {

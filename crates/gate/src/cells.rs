@@ -228,10 +228,12 @@ impl<S: Store> Store for Cells<S> {
     /// The zones of the cells that answer; an error if none answers.
     async fn zones(&self) -> Result<Option<Kept>> {
         let (mut zones, mut routes, mut is_new, mut silent) = (Vec::new(), None, true, Vec::new());
+        let mut unix_ms = 0;
         for (at, cell) in self.cells.iter().enumerate() {
             match cell.zones().await {
                 Ok(of_cell) => {
                     is_new &= of_cell.is_new;
+                    unix_ms = unix_ms.max(of_cell.unix_ms);
                     if self.place_of_routes() == Some(at) {
                         routes.clone_from(&of_cell.routes);
                     }
@@ -244,7 +246,7 @@ impl<S: Store> Store for Cells<S> {
             Some(error) if silent.len() + 1 == self.cells.len() => Err(error),
             _ => {
                 zones.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-                Ok(Some(Kept { zones, routes, is_new }))
+                Ok(Some(Kept { zones, routes, is_new, unix_ms }))
             }
         }
     }

@@ -6,25 +6,27 @@
 mod apply;
 mod change;
 mod editor;
+mod event_json;
 mod overrides;
 mod routes;
 mod routes_file;
 
 use std::collections::BTreeMap;
 
-use admission::{Definition, FIELDS, Field, Policy, ZoneId};
+use admission::{Definition, FIELDS, Field, FieldKind, Policy, ZoneId};
 use serde::{Serialize, Serializer};
 
 pub use apply::{Applied, Outcome, apply};
 pub use change::{Author, Change, DefineError, OnChange};
 pub use editor::{RefreshOf, ZoneEditor};
+pub use event_json::{EventFault, EventJson};
 pub use overrides::OverridesFault;
 pub use routes_file::ROUTES_MAX_LEN;
 
 /// The largest number of zones in a file, and of zones that operators may define.
 pub const ZONES_MAX: usize = 4_096;
 
-/// A policy in JSON: an object of [`FIELDS`], numbers as numbers.
+/// A policy in JSON: an object of [`FIELDS`], numbers as numbers, instants as texts or null.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyJson<'a>(pub &'a Policy);
 
@@ -35,10 +37,15 @@ impl Serialize for PolicyJson<'_> {
         enum Value {
             Word(&'static str),
             Number(u32),
+            /// An instant, or none.
+            Instant(Option<String>),
         }
-        let value = |field: &Field| match field.word(self.0) {
-            Some(word) => Value::Word(word),
-            None => Value::Number(field.number(self.0)),
+        let value = |field: &Field| match (field.word(self.0), field.kind) {
+            (Some(word), _) => Value::Word(word),
+            (None, FieldKind::Instant) => {
+                Value::Instant(Some(field.text(self.0)).filter(|_| field.number(self.0) > 0))
+            }
+            (None, _) => Value::Number(field.number(self.0)),
         };
         serializer.collect_map(FIELDS.iter().map(|field| (field.name, value(field))))
     }
@@ -50,16 +57,19 @@ pub fn policy_json(policy: &Policy) -> String {
     serde_json::to_string(&PolicyJson(policy)).expect("words and numbers are JSON")
 }
 
-/// A definition as a JSON text: `policy`, and `notice` by language.
+/// A definition as a JSON text: `policy`, `notice` by language, and `events` if there are any.
 #[must_use]
 pub fn definition_json(definition: &Definition) -> String {
     #[derive(Serialize)]
     struct DefinitionJson<'a> {
         policy: PolicyJson<'a>,
         notice: BTreeMap<&'a str, &'a str>,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        events: Vec<EventJson>,
     }
-    let Definition { policy, notice } = definition;
-    let json = DefinitionJson { policy: PolicyJson(policy), notice: notice.iter().collect() };
+    let Definition { policy, notice, schedule } = definition;
+    let events = schedule.events().iter().map(EventJson::from).collect();
+    let json = DefinitionJson { policy: PolicyJson(policy), notice: notice.iter().collect(), events };
     serde_json::to_string(&json).expect("texts and numbers are JSON")
 }
 
@@ -104,8 +114,10 @@ mod tests {
             ..Policy::default()
         };
         let policy = Policy { waits_per_minute_per_client: 5, entries_per_minute_per_client: 60, ..rules };
-        let definition =
-            Definition { policy, notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice") };
+        let definition = Definition {
+            notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice"),
+            ..policy.into()
+        };
         assert_eq!(
             definition_json(&Definition::default()),
             r#"{"policy":{"mode":"auto","admit_per_minute":10000,"sub_windows":10,"polling_period_ms":3000,"#

@@ -77,6 +77,8 @@ pub enum Reply {
         polling_period_ms: u32,
         /// The store is away, and this is what was last known.
         stale: bool,
+        /// How long it is until the zone opens, in milliseconds; 0 if it is open, or opens when an operator says so.
+        opens_in_ms: u32,
     },
     /// The holder entered.
     Entered {

@@ -92,13 +92,14 @@ enum Keeper {
 
 /// A zone as its keeper defines it. The policy in force is the view's.
 struct Defined {
-    policy: Policy,
+    definition: Definition,
+    /// The notice in force by the schedule.
     notice: Arc<Notice>,
 }
 
 impl Defined {
-    fn by(definition: &Definition) -> Self {
-        Self { policy: definition.policy, notice: Arc::new(definition.notice.clone()) }
+    fn by(definition: &Definition, unix_s: u64) -> Self {
+        Self { definition: definition.clone(), notice: Arc::new(definition.notice_at(unix_s).clone()) }
     }
 }
 
@@ -179,14 +180,15 @@ impl Room {
     ) -> Result<Arc<Self>, StoreError> {
         let (bus, store) = (&shared.bus, &shared.store);
         let id = bus.zone(&zone);
-        let forecast = ZoneForecast::new(&definition.policy);
-        let put = report::timed(bus, id, StoreCall::Put, 1, store.put_zone(&zone, definition.policy));
+        let policy = definition.policy_at(store::unix_ms() / 1_000);
+        let forecast = ZoneForecast::new(&policy);
+        let put = report::timed(bus, id, StoreCall::Put, 1, store.put_zone(&zone, policy));
         let (put, ()) = tokio::join!(put, forecast.exchange(&**store, &zone, 0));
         let (view, trouble) = match put {
             Ok(snapshot) => (forecast.observe(snapshot), None),
             Err(error @ StoreError::Unreadable(_)) => {
                 tracing::error!(%zone, %error, "the zone is not available; the others are served");
-                (current_view::before_the_first(definition.policy), Some(error))
+                (current_view::before_the_first(policy), Some(error))
             }
             Err(error) => return Err(error),
         };
@@ -243,7 +245,7 @@ impl Room {
                 taken_at: now,
             }),
             forecast,
-            defined: ArcSwap::from_pointee(Defined::by(definition)),
+            defined: ArcSwap::from_pointee(Defined::by(definition, store::unix_ms() / 1_000)),
             keeper,
             open: AtomicBool::new(open),
             started_at: now,
@@ -309,24 +311,39 @@ impl Room {
         replaced
     }
 
-    /// Notes how the zone is defined from now on. The policy comes into force by the store.
-    pub(crate) fn set_definition(&self, definition: &Definition) {
+    /// Notes how the zone is defined from now on, and what its schedule says at `unix_s` (seconds since 1970 by the store's clock). The
+    /// policy comes into force by the store.
+    pub(crate) fn set_definition(&self, definition: &Definition, unix_s: u64) {
         let before = self.defined.load();
-        let new_notice = *before.notice != definition.notice;
-        if new_notice || before.policy != definition.policy {
-            self.defined.store(Arc::new(Defined::by(definition)));
+        let new_notice = *before.notice != *definition.notice_at(unix_s);
+        if new_notice || before.definition != *definition {
+            self.defined.store(Arc::new(Defined::by(definition, unix_s)));
         }
         if new_notice {
             self.bus.publish(NoticeChanged { zone: self.id });
         }
     }
 
-    /// How the zone is defined.
-    pub(crate) fn definition(&self) -> Definition {
-        let defined = self.defined.load();
-        Definition { policy: defined.policy, notice: Notice::clone(&defined.notice) }
+    /// Whether the zone has events.
+    pub(crate) fn has_schedule(&self) -> bool {
+        !self.defined.load().definition.schedule.is_empty()
     }
 
+    /// The time by the store's clock, in milliseconds since 1970. Before its first answer, this server's clock has to do.
+    pub(crate) fn unix_ms(&self) -> u64 {
+        let current = self.current.load();
+        match current.view.unix_ms {
+            0 => store::unix_ms(),
+            unix_ms => unix_ms + u64::try_from(current.taken_at.elapsed().as_millis()).unwrap_or(0),
+        }
+    }
+
+    /// How the zone is defined.
+    pub(crate) fn definition(&self) -> Definition {
+        self.defined.load().definition.clone()
+    }
+
+    /// The notice in force.
     pub(crate) fn notice(&self) -> Arc<Notice> {
         Arc::clone(&self.defined.load().notice)
     }

@@ -275,10 +275,13 @@ pub async fn say(
     transport.say(message.to_bytes()).await
 }
 
-/// A zone with the policy in force, if it is served. A policy that is defined but not in force yet counts as news.
+/// The definition of a zone, if it is served, with the policy in force if that is not the one that the definition says for now. Then it
+/// counts as news.
 fn in_force<S: Store>(gate: &Gate<S>, zone: &ZoneId) -> Option<Definition> {
-    let policy = gate.policy(zone.as_str())?;
-    Some(Definition { policy, ..gate.definition(zone.as_str())? })
+    let (policy, definition) = (gate.policy(zone.as_str())?, gate.definition(zone.as_str())?);
+    let is_in_force =
+        gate.unix_ms(zone.as_str()).is_some_and(|ms| definition.policy_at(ms / 1_000) == policy);
+    Some(if is_in_force { definition } else { Definition { policy, ..definition } })
 }
 
 /// Cuts a message that is too long to be valid.

@@ -6,7 +6,7 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
-use admission::PolicyFault;
+use admission::{PolicyFault, ScheduleFault};
 use axum::{body::Body, response::IntoResponse};
 use bytes::Bytes;
 use events::SubscribeError;
@@ -134,6 +134,7 @@ impl From<DefineError> for Problem {
             DefineError::UnknownZone => UNKNOWN_ZONE.into(),
             DefineError::NoCell => Self::new(NO_CELL, error.to_string()),
             DefineError::TooMany => Self::new(TOO_MANY_ZONES, error.to_string()),
+            DefineError::Schedule(fault) => Self::schedule_fault(&fault),
             DefineError::OutOfRange(fault) => Self::policy_fault(&fault, fault.value.into()),
             DefineError::Busy => Self::from(BUSY).retry_after(1),
             DefineError::Away(_) | DefineError::Disk(_) => {
@@ -219,6 +220,12 @@ impl Problem {
     #[must_use]
     pub fn policy_fault(fault: &PolicyFault, value: Value) -> Self {
         Self::field_out_of_range(&format!("policy.{}", fault.field), value, fault.low, fault.high)
+    }
+
+    /// The events of a zone do not fit each other, or its policy.
+    #[must_use]
+    pub fn schedule_fault(fault: &ScheduleFault) -> Self {
+        Self::new(OUT_OF_RANGE, format!("`events`: {fault}"))
     }
 
     /// The body has more than `most` bytes. The connection ends, because the rest is not read.

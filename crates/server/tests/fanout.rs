@@ -96,7 +96,7 @@ impl Hearing {
     /// What is served under a name, with the policy in force.
     fn served(&self, name: &str) -> Option<Definition> {
         let notice = Notice::clone(&*self.gate.notice(name)?);
-        Some(Definition { policy: self.gate.policy(name)?, notice })
+        Some(Definition { notice, ..self.gate.policy(name)?.into() })
     }
 }
 
@@ -263,7 +263,7 @@ fn a_notice_disturbs_no_line_and_is_told_like_a_policy() {
         });
         let before = policies();
         let notice = Notice::new([("en", "Back at noon.")]).expect("a notice");
-        let said = Definition { policy: hold(), notice };
+        let said = Definition { notice, ..hold().into() };
         let author = Author { name: "ada".to_owned(), role: "admin".to_owned(), from: None };
         one.editor.define(author, &zone("A"), Expected::Any, Some(said.clone())).await.expect("changed");
         assert_eq!(one.served("A").as_ref(), Some(&said));

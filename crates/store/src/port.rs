@@ -35,8 +35,8 @@ pub enum StoreError {
     UnknownZone,
 }
 
-/// The zones of a store, with their definitions.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The zones of a store, with their definitions. Two are equal if they have the same, whenever they were read.
+#[derive(Clone, Debug, Default, Eq)]
 pub struct Kept {
     /// The zones, sorted by name.
     pub zones: Vec<(ZoneId, Definition)>,
@@ -44,6 +44,14 @@ pub struct Kept {
     pub routes: Option<Arc<str>>,
     /// Whether the store never had a zone, not even one that was deleted.
     pub is_new: bool,
+    /// The time by the store's clock, in milliseconds since 1970: it says where the zones are in their schedules.
+    pub unix_ms: u64,
+}
+
+impl PartialEq for Kept {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.zones, &self.routes, self.is_new) == (&other.zones, &other.routes, other.is_new)
+    }
 }
 
 /// The result of a change of the routes.

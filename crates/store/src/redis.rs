@@ -218,8 +218,9 @@ impl<C: Client> Redis<C> {
         // So that this server can give the change back if Redis loses it now.
         let register = self.registered(&[]).await;
         if let Defined::Done(None) = defined {
-            let opened = match register.as_ref().map(|register| register.zones.get(zone)) {
-                Ok(Some(new)) => self.open(zone, new.policy, true).await.map(drop),
+            let new = register.as_ref().map(|register| register.policy_of(zone));
+            let opened = match new {
+                Ok(Some(policy)) => self.open(zone, policy, true).await.map(drop),
                 Ok(None) => Ok(()),
                 Err(_) => register.map(drop),
             };
@@ -270,7 +271,7 @@ impl<C: Client> Store for Redis<C> {
 
     async fn open_zone(&self, zone: &ZoneId, _: Policy) -> Result<Snapshot> {
         let register = self.registered(&[]).await?;
-        let policy = register.zones.get(zone).ok_or(StoreError::UnknownZone)?.policy;
+        let policy = register.policy_of(zone).ok_or(StoreError::UnknownZone)?;
         self.open(zone, policy, false).await
     }
 

@@ -50,7 +50,7 @@ fn zone(name: &str) -> ZoneId {
 /// Random changes of some zones, of all kinds.
 fn live(engine: &mut Engine<Both>, dice: &mut Dice, from_ms: u64, steps: u64) -> u64 {
     let zones = ["A", "LONGER-NAME", "Z"].map(zone);
-    let mut now = Now { ms: from_ms, unix_s: from_ms / 1_000 };
+    let mut now = Now { ms: from_ms, unix_ms: from_ms };
     for (id, mode) in zones.iter().zip([Mode::Auto, Mode::Open, Mode::Hold]) {
         engine
             .put_zone(id, policy(mode), 1 + u32::try_from(dice.below(1 << 30)).expect("small"), now)
@@ -118,8 +118,8 @@ fn the_disk_keeps_what_memory_keeps() {
         now_ms = live(&mut engine, &mut dice, now_ms, 40);
         if round == 0 {
             // They enter at once, so the line's base moves past them.
-            engine.join(&zone("LONGER-NAME"), 65_536, Now { ms: now_ms, unix_s: 0 }).expect("joins");
-            engine.commit(Now { ms: now_ms, unix_s: 0 }).expect("kept");
+            engine.join(&zone("LONGER-NAME"), 65_536, Now { ms: now_ms, unix_ms: 0 }).expect("joins");
+            engine.commit(Now { ms: now_ms, unix_ms: 0 }).expect("kept");
         }
         let kept = engine.journal_mut().memory.load().expect("in memory");
         let on_disk = engine.journal_mut().disk.load().expect("loads again");

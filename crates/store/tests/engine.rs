@@ -50,7 +50,7 @@ fn engine(inner: MemoryJournal) -> Engine<Faulty> {
 }
 
 fn at(ms: u64) -> Now {
-    Now { ms: 1_000_000 + ms, unix_s: 1_700_000_000 + ms / 1_000 }
+    Now { ms: 1_000_000 + ms, unix_ms: 1_700_000_000_000 + ms }
 }
 
 fn zone(name: &str) -> ZoneId {

@@ -42,7 +42,7 @@ impl Server {
 }
 
 fn at(ms: u64) -> Now {
-    Now { ms, unix_s: ms / 1_000 }
+    Now { ms, unix_ms: ms }
 }
 
 fn policy() -> Policy {

@@ -59,6 +59,8 @@ pub struct Plan {
     /// The slots used in the last minute (instant and count, oldest first), for plans under another policy. Entries of one
     /// step are merged at the instant of the last one.
     used: Vec<(u64, u32)>,
+    /// Nobody enters before this instant; 0 for none.
+    opens_ms: u64,
     /// Where the number of people inside is limited.
     turnover: Option<Turnover>,
 }
@@ -88,7 +90,7 @@ impl Plan {
                 _ => used.push((at_ms, count)),
             }
         }
-        Self { steps, used, turnover: None }
+        Self { steps, used, opens_ms: window.opens_ms(), turnover: None }
     }
 
     /// Whether anybody entered in the minute before it was made.
@@ -102,10 +104,30 @@ impl Plan {
         Self { turnover, ..self }
     }
 
-    /// The plan if `policy` came into force at `now_ms`. Exact to one step, because used slots are merged into steps.
+    /// When the zone opens, by its clock; 0 if it does not wait for that.
+    #[must_use]
+    pub fn opens_ms(&self) -> u64 {
+        self.opens_ms
+    }
+
+    /// The same plan where the zone opens at another instant.
+    #[must_use]
+    pub(crate) fn opening_at(self, opens_ms: u64) -> Self {
+        Self { opens_ms, ..self }
+    }
+
+    /// The window if `policy` came into force at `now_ms`, and opened the zone when this plan does.
+    fn window_under(&self, policy: &Policy, now_ms: u64) -> Window {
+        let mut window = Window::from_log(policy, self.used.iter().copied(), now_ms);
+        window.set_opening(self.opens_ms, now_ms);
+        window
+    }
+
+    /// The plan if `policy` came into force at `now_ms`, and opened the zone when this plan does. Exact to one step, because used
+    /// slots are merged into steps.
     #[must_use]
     pub fn under(&self, policy: &Policy, now_ms: u64) -> Self {
-        let window = Window::from_log(policy, self.used.iter().copied(), now_ms);
+        let window = self.window_under(policy, now_ms);
         Self::new(&window, policy, now_ms).within(self.turnover_under(policy, now_ms))
     }
 
@@ -121,7 +143,7 @@ impl Plan {
     #[must_use]
     pub fn has_room(&self, policy: &Policy, now_ms: u64) -> bool {
         let is_full = self.turnover_under(policy, now_ms).is_some_and(|turnover| turnover.is_full(now_ms));
-        !is_full && Window::from_log(policy, self.used.iter().copied(), now_ms).free(false) > 0
+        !is_full && self.window_under(policy, now_ms).free(false) > 0
     }
 
     /// The instant at which the slot becomes free that follows `before` other slots, in milliseconds on the store's clock.

@@ -5,7 +5,7 @@
 
 use std::{ops::Deref, sync::Arc};
 
-use admission::{Estimate, Mode, Policy, Position, Snapshot};
+use admission::{Estimate, Mode, Now, Policy, Position, Snapshot};
 
 use crate::{Outlook, Plan};
 
@@ -77,14 +77,29 @@ impl View {
     /// policy admits nobody. A newcomer to an empty line enters at once while the minute has room.
     #[must_use]
     pub fn estimate_under(&self, policy: &Policy, present_ahead: u64, now_ms: u64) -> Option<Estimate> {
-        if policy.mode == Mode::Auto && self.tally.present == 0 && self.plan.has_room(policy, now_ms) {
+        let other = (policy.opens_at != self.policy.opens_at).then(|| {
+            let unix_ms = self.unix_ms + now_ms.saturating_sub(self.now_ms);
+            Plan::clone(&self.plan).opening_at(policy.opens_at.on_clock(Now { ms: now_ms, unix_ms }))
+        });
+        let plan = other.as_ref().unwrap_or(&self.plan);
+        if policy.mode == Mode::Auto && self.tally.present == 0 && plan.has_room(policy, now_ms) {
             return Some(Estimate::NONE);
         }
         if *policy == self.policy {
-            return self.outlook.estimate(present_ahead, &self.plan, policy, now_ms);
+            return self.outlook.estimate(present_ahead, plan, policy, now_ms);
         }
-        let plan = self.plan.under(policy, now_ms);
+        let plan = plan.under(policy, now_ms);
         self.outlook.under(&plan, now_ms).estimate(present_ahead, &plan, policy, now_ms)
+    }
+
+    /// How long it is at `now_ms` until the zone opens, in milliseconds; 0 if no instant is set, or it has come. While the mode is not
+    /// `auto`, an operator has to open it.
+    #[must_use]
+    pub fn opens_in_ms(&self, now_ms: u64) -> u32 {
+        match self.policy.mode {
+            Mode::Auto => u32::try_from(self.plan.opens_ms().saturating_sub(now_ms)).unwrap_or(u32::MAX),
+            Mode::Hold | Mode::Open | Mode::Closed => 0,
+        }
     }
 
     fn behind(&self, (ahead, present_ahead): (u64, u64), poll_in_ms: u32, now_ms: u64) -> Position {

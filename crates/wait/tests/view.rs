@@ -8,7 +8,7 @@ use admission::{
 use wait::{Forecast, Lookup};
 
 fn at(ms: u64) -> Now {
-    Now { ms, unix_s: ms / 1_000 }
+    Now { ms, unix_ms: ms }
 }
 
 fn policy(n: u32) -> Policy {

@@ -65,6 +65,7 @@ impl Auditor {
         let entries = self.entries();
         self.check_windows(&entries);
         self.check_inside(&entries);
+        self.check_opening(&entries);
         self.check_order(&entries);
         self.check_progress(&entries, ends);
         self.check_copied_places();
@@ -107,6 +108,21 @@ impl Auditor {
         let until = entries.partition_point(|entry| entry.ms <= at);
         let inside = move |entry: &&Entry| self.visitors.is_inside(entry.ticket, entry.ms, at, idle_ms);
         entries[..until].iter().filter(inside).count()
+    }
+
+    /// Nobody enters before the zone opens.
+    fn check_opening(&mut self, entries: &[Entry]) {
+        if self.opens_ms == 0 {
+            return;
+        }
+        self.judged.openings += 1;
+        if let Some(early) = entries.iter().find(|entry| entry.ms + CLOCK_MS < self.opens_ms) {
+            let how = format!(
+                "user {} entered at {} ms, and the zone opens at {} ms",
+                early.user, early.ms, self.opens_ms
+            );
+            self.breaks(Promise::TooEarly, how);
+        }
     }
 
     /// Nobody enters while as many people as may are inside.

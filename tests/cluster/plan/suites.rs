@@ -3,7 +3,7 @@
 //! Invariant: a suite's choices come from its own random numbers, so the rest of the plan stays as it is.
 
 use super::{Copied, Cut, Dice, Fault, Kind, Plan, Stay};
-use crate::seed::Random;
+use crate::{cluster::START_UNIX_MS, seed::Random};
 
 impl Plan {
     /// The same run in which keys of the zone vanish, one at a time.
@@ -131,6 +131,15 @@ impl Plan {
                 says: dice.chance(70),
             };
         }
+        self
+    }
+
+    /// The same run with a zone that opens a while after most people have come. The instant is one of the nodes' clocks, which differ.
+    pub(crate) fn with_an_opening(mut self) -> Self {
+        let mut dice = Dice(Random::of(self.seed ^ 0x09E4_1245));
+        let opens_s = dice.between(20, 100);
+        self.policy.opens_at =
+            u32::try_from(START_UNIX_MS / 1_000 + opens_s.cast_signed()).expect("before 2106").into();
         self
     }
 

@@ -9,7 +9,8 @@
 //! - A row never moves, because the register keeps values in the order of the rows. A new row comes last.
 //! - The fields that [`UsedBy::Rules`] marks are those of POLICY in `lua/zone.lua`, in the same order.
 
-use super::{Mode, OnStoreFailure, Policy, PolicyFault};
+use super::{Mode, OnStoreFailure, Opening, Policy, PolicyFault};
+use crate::{InstantFault, instant_text, parse_instant};
 
 /// The number of fields that the first version had. The register and a policy's sentence always contain these fields. They
 /// contain a later field only if it has another value than its default.
@@ -42,7 +43,12 @@ pub enum Kind {
         /// All words.
         words: &'static [&'static str],
     },
+    /// An instant, as [`parse_instant`] reads it, or `none`. Its number is the seconds since 1970; 0 for none.
+    Instant,
 }
+
+/// The text of an instant that is not set.
+const NONE: &str = "none";
 
 /// Which code gives a field its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +92,16 @@ impl Value for u32 {
 
     fn of(number: u32) -> Option<Self> {
         Some(number)
+    }
+}
+
+impl Value for Opening {
+    fn number(self) -> u32 {
+        self.0
+    }
+
+    fn of(number: u32) -> Option<Self> {
+        Some(Self(number))
     }
 }
 
@@ -179,7 +195,7 @@ macro_rules! table {
 
         impl Default for Policy {
             fn default() -> Self {
-                Self { $($field: $default),* }
+                Self { $($field: Value::of($default as u32).expect("a default is a value")),* }
             }
         }
 
@@ -217,6 +233,8 @@ table! {
         "How long a visit lasts without a request. It is counted in steps of an eighth, so a visit may end by that much later; its place inside is free up to a third of the time later.";
     max_active = 0, optional_limit(|_| 0, "people", 10_000_000), Rules, ", at most {} inside",
         "The most people who may be inside: those who entered, have not left, and were active within `visit_idle_s`. 0 means no limit, and nobody counts. In the mode `open` people enter beyond it, and are counted. When the limit is set, nobody enters for a minute, in which people who are inside show themselves.";
+    opens_at = 0, Kind::Instant, Rules, ", opens at {}",
+        "Nobody enters before this instant, by the store's clock; the line forms and keeps its order. People are told how long that is, and those at the front are asked to come at that instant. Written as `2026-12-01T08:00:00Z`, or with a time zone as `2026-12-01T09:00[Europe/Berlin]`. It counts in the mode `auto`.";
 }
 
 impl Field {
@@ -241,14 +259,20 @@ impl Field {
     /// The value in `policy`, as configuration files have it.
     #[must_use]
     pub fn text(&self, policy: &Policy) -> String {
-        self.word(policy).map_or_else(|| self.number(policy).to_string(), str::to_owned)
+        match (self.kind, self.number(policy)) {
+            (Kind::Instant, 0) => NONE.to_owned(),
+            (Kind::Instant, unix_s) => instant_text(unix_s),
+            (Kind::Number { .. } | Kind::Word { .. }, number) => {
+                self.word(policy).map_or_else(|| number.to_string(), str::to_owned)
+            }
+        }
     }
 
     /// The value in `policy`, if the field holds a word.
     #[must_use]
     pub fn word(&self, policy: &Policy) -> Option<&'static str> {
         match self.kind {
-            Kind::Number { .. } => None,
+            Kind::Number { .. } | Kind::Instant => None,
             Kind::Word { words, .. } => words.get(self.number(policy) as usize).copied(),
         }
     }
@@ -259,14 +283,24 @@ impl Field {
         (self.set)(policy, number)
     }
 
-    /// Changes the value to this word. Returns false, and changes nothing, if the field holds no such word.
-    pub fn set_word(&self, policy: &mut Policy, word: &str) -> bool {
-        let Kind::Word { words, .. } = self.kind else { return false };
-        words
-            .iter()
-            .zip(0..)
-            .find(|(known, _)| **known == word)
-            .is_some_and(|(_, index)| self.set(policy, index))
+    /// Changes the value to what this text says: one of the field's words, or an instant.
+    ///
+    /// # Errors
+    /// [`TextFault`] if the text says no value of the field. Nothing is changed then.
+    pub fn set_text(&'static self, policy: &mut Policy, text: &str) -> Result<(), TextFault> {
+        let number = match self.kind {
+            Kind::Number { .. } => None,
+            Kind::Word { words, .. } => {
+                words.iter().zip(0..).find(|(word, _)| **word == text).map(|(_, at)| at)
+            }
+            Kind::Instant if text == NONE => Some(0),
+            Kind::Instant => Some(parse_instant(text)?),
+        };
+        if number.is_some_and(|number| self.set(policy, number)) {
+            Ok(())
+        } else {
+            Err(TextFault::Word(self))
+        }
     }
 
     /// The number of bits that hold every allowed value.
@@ -275,6 +309,7 @@ impl Field {
         match self.kind {
             Kind::Number { high, .. } => u32::BITS - high.leading_zeros(),
             Kind::Word { words, .. } => usize::BITS - (words.len() - 1).leading_zeros(),
+            Kind::Instant => u32::BITS,
         }
     }
 
@@ -283,8 +318,27 @@ impl Field {
     pub fn range(&self, policy: &Policy) -> Option<(u32, u32)> {
         match self.kind {
             Kind::Number { low, high, least, .. } => Some((least(policy).max(low), high)),
-            Kind::Word { .. } => None,
+            Kind::Word { .. } | Kind::Instant => None,
         }
+    }
+}
+
+/// A text says no value of a field.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum TextFault {
+    /// The field holds one of several words, and none is this text.
+    #[error("is not one of {}", words_of(.0))]
+    Word(&'static Field),
+    /// The field holds an instant.
+    #[error(transparent)]
+    Instant(#[from] InstantFault),
+}
+
+/// The words that a field may hold, in a sentence.
+fn words_of(field: &Field) -> String {
+    match field.kind {
+        Kind::Word { words, .. } => words.join(", "),
+        Kind::Number { .. } | Kind::Instant => String::new(),
     }
 }
 
@@ -337,8 +391,14 @@ mod tests {
             match field.kind {
                 Kind::Number { .. } => assert!(field.set(&mut policy, at + 100)),
                 Kind::Word { words, .. } => {
-                    assert!(field.set_word(&mut policy, words[words.len() - 1]));
-                    assert!(!field.set_word(&mut policy, "no such word") && !field.set(&mut policy, 100));
+                    assert!(field.set_text(&mut policy, words[words.len() - 1]).is_ok());
+                    assert!(
+                        field.set_text(&mut policy, "no such word").is_err() && !field.set(&mut policy, 100)
+                    );
+                }
+                Kind::Instant => {
+                    assert!(field.set_text(&mut policy, "2026-12-01T08:00:00Z").is_ok());
+                    assert!(field.set_text(&mut policy, "at nine").is_err());
                 }
             }
             let changed = before.iter().zip(policy.fields()).filter(|(before, after)| **before != *after);
@@ -351,6 +411,7 @@ mod tests {
         let values = policy.fields().map(|(_, value)| value);
         let expected = ["closed", "101", "102", "103", "104", "105", "open", "107", "108", "109", "110"];
         assert_eq!(values[..expected.len()], expected);
+        assert_eq!(values[values.len() - 1], "2026-12-01T08:00:00Z");
         assert!(Field::named("colour").is_none());
     }
 
@@ -383,6 +444,8 @@ mod tests {
             "polling_period_max_ms",
             "visit_ttl_s",
             "visit_idle_s",
+            "max_active",
+            "opens_at",
         ];
         assert_eq!(names[..first.len()], first);
     }

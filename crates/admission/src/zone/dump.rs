@@ -22,6 +22,8 @@ pub struct Dump {
     pub paused_ms: u64,
     /// How often all holders were treated as just heard.
     pub seen_all: u64,
+    /// Nobody enters before this instant; 0 for none.
+    pub opens_ms: u64,
     /// The longest polling period that people may keep to beside the policy's.
     pub told: Told,
     /// Totals. `waiting` and `present` are sums over the segments.
@@ -100,6 +102,7 @@ impl Zone {
             lateness_ms: self.lateness_ms,
             paused_ms: self.paused_ms,
             seen_all: self.seen_all,
+            opens_ms: self.window.opens_ms(),
             told: self.told,
             tally: self.tally(),
             window: self.window.log().collect(),

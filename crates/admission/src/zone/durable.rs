@@ -149,7 +149,7 @@ impl Zone {
                 None => return inconsistent(format!("page {index} is outside the line")),
             }
         }
-        let mut zone = Self::at(policy, header.epoch, header.next, base, now.ms);
+        let mut zone = Self::at(policy, header.epoch, header.next, base, now);
         let mut left = usize::try_from(header.next - base * SEGMENT_TICKETS as u64).unwrap_or(usize::MAX);
         for (gone, number) in pages.chunks_exact(PAGES).zip(base..) {
             let issued = left.min(SEGMENT_TICKETS);
@@ -170,6 +170,7 @@ impl Zone {
         let mut entries = image.entries;
         entries.sort_unstable_by_key(|&(seq, entry)| (entry.at_ms, seq));
         let mut window = Window::new(&policy);
+        window.set_opening(policy.opens_at.on_clock(now), now.ms);
         for &(seq, entry) in &entries {
             if seq >= header.next || zone.is_live(seq) {
                 if sabotaged([1; PAGE_WORDS]) == [0; PAGE_WORDS] {

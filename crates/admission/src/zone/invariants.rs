@@ -122,8 +122,8 @@ mod tests {
         ];
         for (harm, named) in harms {
             let policy = Policy { admit_per_minute: 10, max_active: 5, ..Policy::default() };
-            let mut zone = Zone::new(policy, 1, Now { ms: 1_000, unix_s: 0 });
-            zone.join(8, Now { ms: 70_000, unix_s: 69 });
+            let mut zone = Zone::new(policy, 1, Now { ms: 1_000, unix_ms: 0 });
+            zone.join(8, Now { ms: 70_000, unix_ms: 69_000 });
             zone.check();
             harm(&mut zone);
             let found = catch_unwind(AssertUnwindSafe(|| zone.check())).expect_err(named);
@@ -138,6 +138,6 @@ mod tests {
     #[should_panic(expected = "fewer slots are free")]
     fn an_entry_without_a_slot_is_found() {
         let policy = Policy { admit_per_minute: 10, ..Policy::default() };
-        Zone::new(policy, 1, Now { ms: 1_000, unix_s: 0 }).check_slots(2, true);
+        Zone::new(policy, 1, Now { ms: 1_000, unix_ms: 0 }).check_slots(2, true);
     }
 }

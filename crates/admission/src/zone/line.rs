@@ -69,7 +69,7 @@ impl Zone {
 
     /// An entry of this call.
     fn entry_at(&self, now: Now) -> Entry {
-        Entry { at_ms: self.now_ms, unix_s: now.unix_s, life_s: self.policy.pass_ttl_s }
+        Entry { at_ms: self.now_ms, unix_s: now.unix_s(), life_s: self.policy.pass_ttl_s }
     }
 
     fn note_entry(&mut self, seq: u64, entry: Entry) {

@@ -10,7 +10,7 @@ use super::*;
 use crate::{PAGE_TICKETS, Position, Words};
 
 fn at(ms: u64) -> Now {
-    Now { ms, unix_s: ms / 1_000 }
+    Now { ms, unix_ms: ms }
 }
 
 fn policy(n: u32) -> Policy {

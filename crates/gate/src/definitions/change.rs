@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use admission::{Definition, PolicyFault, ZoneId};
+use admission::{Definition, PolicyFault, ScheduleFault, ZoneId};
 use store::StoreError;
 
 use super::{ZONES_MAX, overrides::OverridesFault};
@@ -51,6 +51,9 @@ pub enum DefineError {
     /// A number of the new policy is out of its range.
     #[error(transparent)]
     OutOfRange(#[from] PolicyFault),
+    /// The events do not fit each other, or the policy.
+    #[error(transparent)]
+    Schedule(ScheduleFault),
     /// The store did not answer. It may have made the change nevertheless.
     #[error("the store is away: {0}")]
     Away(String),

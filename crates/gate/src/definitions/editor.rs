@@ -8,7 +8,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use admission::{Definition, ZoneId};
+use admission::{Definition, Schedule, ZoneId};
 use store::{Defined, Expected, Store};
 use tokio::{
     sync::{Mutex, Notify},
@@ -104,7 +104,12 @@ impl<S: Store> ZoneEditor<S> {
         new: Option<Definition>,
     ) -> Result<Change, DefineError> {
         match &new {
-            Some(definition) => drop(definition.policy.check()?),
+            Some(definition) => {
+                definition.policy.check()?;
+                // The policy may have changed under the events.
+                let events = definition.schedule.events().to_vec();
+                Schedule::new(events, &definition.policy).map_err(DefineError::Schedule)?;
+            }
             None if expected == Expected::Absent => return Err(DefineError::UnknownZone),
             None => {}
         }

@@ -13,13 +13,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use admission::{Definition, FIELDS, Field, FieldKind, Notice, Policy, SECOND_FIELDS, ZoneId};
+use admission::{Definition, FIELDS, Field, FieldKind, Notice, Policy, SECOND_FIELDS, Schedule, ZoneId};
 use serde::{
     Deserialize, Deserializer,
     de::{Error as _, MapAccess, Visitor},
 };
 
-use super::definition_json;
+use super::{definition_json, event_json::EventJson};
 
 /// The name in the data directory.
 const NAME: &str = "zones.json";
@@ -261,14 +261,18 @@ struct OfZone {
 struct Defined {
     policy: WrittenPolicy,
     notice: BTreeMap<String, String>,
+    #[serde(default)]
+    events: Vec<EventJson>,
 }
 
 impl Defined {
     fn definition(&self) -> Result<Definition, String> {
-        Ok(Definition {
-            policy: self.policy.0.clone()?,
-            notice: Notice::new(&self.notice).map_err(|e| e.to_string())?,
-        })
+        let policy = self.policy.0.clone()?;
+        let notice = Notice::new(&self.notice).map_err(|e| e.to_string())?;
+        let events: Result<Vec<_>, _> = self.events.iter().map(EventJson::event).collect();
+        let schedule =
+            Schedule::new(events.map_err(|e| e.to_string())?, &policy).map_err(|e| e.to_string())?;
+        Ok(Definition { policy, notice, schedule })
     }
 }
 
@@ -306,7 +310,11 @@ impl<'de> Visitor<'de> for PolicyVisitor {
                 }
                 FieldKind::Word { .. } => {
                     let word = map.next_value::<String>()?;
-                    (field.set_word(&mut policy, &word), word)
+                    (field.set_text(&mut policy, &word).is_ok(), word)
+                }
+                FieldKind::Instant => {
+                    let text = map.next_value::<Option<String>>()?.unwrap_or_else(|| "none".to_owned());
+                    (field.set_text(&mut policy, &text).is_ok(), text)
                 }
             };
             if !is_set {

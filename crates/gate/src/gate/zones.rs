@@ -45,10 +45,11 @@ impl<S: Store> Gate<S> {
         let _changing = self.changing.lock().await;
         let before = self.rooms.load_full();
         let mut rooms = Rooms::clone(&before);
+        let unix_s = store::unix_ms() / 1_000;
         match (before.get(zone), new) {
             // A changed notice does not affect the line.
-            (Some(room), Some(definition)) if room.policy() == definition.policy => {
-                room.set_definition(definition);
+            (Some(room), Some(definition)) if room.policy() == definition.policy_at(unix_s) => {
+                room.set_definition(definition, unix_s);
             }
             (room, Some(definition)) => {
                 let room = self.put(room, zone, definition).await?;
@@ -67,12 +68,13 @@ impl<S: Store> Gate<S> {
         definition: &Definition,
     ) -> Result<Arc<Room>, StoreError> {
         if let Some(room) = room {
-            match room.set_policy(&*self.shared.store, definition.policy).await {
+            let unix_s = store::unix_ms() / 1_000;
+            match room.set_policy(&*self.shared.store, definition.policy_at(unix_s)).await {
                 // The zone stays unavailable. That must not keep others from being served as they are defined now.
                 Err(StoreError::Unreadable(_)) => {}
                 set => set?,
             }
-            room.set_definition(definition);
+            room.set_definition(definition, unix_s);
             return Ok(Arc::clone(room));
         }
         Room::open(&self.shared, zone.clone(), definition, RoomSealers::of(&self.seals.load().keys, zone))
@@ -80,12 +82,13 @@ impl<S: Store> Gate<S> {
     }
 
     /// Of the zones that are `mine`, serves exactly these from now on, as a store's register lists them. Waits for no
-    /// store call: each zone's lane opens the zone in the store, and the zone counts as away until then. Returns whether
-    /// anything changed. Must be called on a tokio runtime.
+    /// store call: each zone's lane opens the zone in the store, and the zone counts as away until then. `unix_s` says where the zones
+    /// are in their schedules: seconds since 1970 by the store's clock. Returns whether anything changed. Must be called on a tokio runtime.
     pub async fn follow_zones(
         &self,
         mine: impl Fn(&ZoneId) -> bool,
         zones: Vec<(ZoneId, Definition, Listing)>,
+        unix_s: u64,
     ) -> bool {
         let _changing = self.changing.lock().await;
         let before = self.rooms.load_full();
@@ -96,7 +99,7 @@ impl<S: Store> Gate<S> {
             .map(|(zone, room)| (zone.clone(), Arc::clone(room)))
             .collect();
         for (zone, definition, listing) in zones {
-            let policy = definition.policy;
+            let policy = definition.policy_at(unix_s);
             let room = before.get(&zone).map_or_else(
                 || {
                     changed = true;
@@ -109,7 +112,7 @@ impl<S: Store> Gate<S> {
                 },
                 Arc::clone,
             );
-            room.set_definition(&definition);
+            room.set_definition(&definition, unix_s);
             match listing {
                 Listing::Unknown => {}
                 Listing::Listed if room.is_open() => {
@@ -127,6 +130,22 @@ impl<S: Store> Gate<S> {
             self.serve(&before, rooms);
         }
         changed
+    }
+
+    /// Brings the policies and notices into force that the schedules of the configuration's zones say for now.
+    pub async fn follow_schedules(&self) {
+        let unix_s = store::unix_ms() / 1_000;
+        let rooms = self.rooms.load_full();
+        for room in rooms.values().filter(|room| room.has_schedule()) {
+            let _changing = self.changing.lock().await;
+            let definition = room.definition();
+            let policy = definition.policy_at(unix_s);
+            room.set_definition(&definition, unix_s);
+            if room.policy() != policy {
+                // The next call tries again.
+                let _ = room.set_policy(&*self.shared.store, policy).await;
+            }
+        }
     }
 
     /// Takes these rooms into use, then publishes which are new and which are gone. A subscriber that hears of it finds

@@ -148,9 +148,9 @@ impl Room {
         (now, now_ms): (Instant, u64),
         stale: bool,
     ) -> Reply {
-        let WaitStatus { rank, eta, reason, polling_period_ms, stale } =
+        let WaitStatus { rank, eta, reason, polling_period_ms, stale, opens_in_ms } =
             WaitStatus::new(&mut ticket, &position, current, now_ms, stale, Some((&self.pace, now)));
         self.note_told(polling_period_ms, &current.view);
-        Reply::Waiting { token: self.seal(&ticket), rank, eta, reason, polling_period_ms, stale }
+        Reply::Waiting { token: self.seal(&ticket), rank, eta, reason, polling_period_ms, stale, opens_in_ms }
     }
 }

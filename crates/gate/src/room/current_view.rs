@@ -79,6 +79,7 @@ impl CurrentView {
 pub(super) fn before_the_first(policy: Policy) -> View {
     let snapshot = Snapshot {
         now_ms: 0,
+        unix_ms: 0,
         policy,
         epoch: NO_EPOCH,
         base: 0,

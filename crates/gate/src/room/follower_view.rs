@@ -50,6 +50,12 @@ impl FollowerView {
         self.current.view.policy.polling_period_ms
     }
 
+    /// How long it is until the zone opens, in milliseconds; 0 if it is open, or opens when an operator says so.
+    #[must_use]
+    pub fn opens_in_ms(&self) -> u32 {
+        self.current.view.opens_in_ms(self.now_ms)
+    }
+
     /// What the holder of `ticket` is told, and the ticket that remembers it; none where the store has to be asked (see
     /// [`Gate::poll_for_stream`](crate::Gate::poll_for_stream)). Counts as a poll. No allocation, no call.
     #[must_use]

@@ -26,6 +26,8 @@ pub struct WaitStatus {
     pub polling_period_ms: u32,
     /// The store is away, and this is what was last known.
     pub stale: bool,
+    /// How long it is until the zone opens, in milliseconds; 0 if it is open, or opens when an operator says so.
+    pub opens_in_ms: u32,
 }
 
 impl WaitStatus {
@@ -47,7 +49,8 @@ impl WaitStatus {
         let scatter = u32::try_from(scattered).unwrap_or(0);
         let wish = next_poll(position, view, ticket.seq, scatter);
         let polling_period_ms = pace.map_or(wish.period_ms, |(pace, now)| pace.book(now, wish, scatter));
-        Self { rank: position.rank, eta, reason, polling_period_ms, stale }
+        let opens_in_ms = view.opens_in_ms(now_ms);
+        Self { rank: position.rank, eta, reason, polling_period_ms, stale, opens_in_ms }
     }
 }
 

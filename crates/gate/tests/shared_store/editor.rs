@@ -21,7 +21,7 @@ fn author() -> Author {
 }
 
 fn saying(policy: Policy, text: &str) -> Definition {
-    Definition { policy, notice: Notice::new([("en", text)]).expect("a notice") }
+    Definition { notice: Notice::new([("en", text)]).expect("a notice"), ..policy.into() }
 }
 
 impl Server {
@@ -37,7 +37,7 @@ impl Server {
     /// The definition that is served under a name, with the policy in force.
     fn served(&self, name: &str) -> Option<Definition> {
         let notice = Notice::clone(&*self.gate.notice(name)?);
-        Some(Definition { policy: self.gate.policy(name)?, notice })
+        Some(Definition { notice, ..self.gate.policy(name)?.into() })
     }
 }
 

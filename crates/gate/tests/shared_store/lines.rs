@@ -355,8 +355,9 @@ fn a_stream_gets_what_a_poll_gets() {
                 let Some((status, newer)) = view.poll(*ticket) else { continue };
                 let polled = gate.poll_for_stream("MOVES", *ticket).await.expect("served");
                 let token = view.seal(&newer);
-                let WaitStatus { rank, eta, reason, polling_period_ms, stale } = status;
-                let wanted = Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale };
+                let WaitStatus { rank, eta, reason, polling_period_ms, stale, opens_in_ms } = status;
+                let wanted =
+                    Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale, opens_in_ms };
                 assert_eq!(polled, (wanted, newer));
                 looked += 1;
                 periods.insert(polling_period_ms);

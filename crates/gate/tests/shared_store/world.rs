@@ -125,7 +125,7 @@ impl Fake {
             }
         }
         let ms = u64::try_from(self.start.elapsed().as_millis()).expect("short");
-        let now = Now { ms: 1_790_000_000_000 + ms, unix_s: 1_790_000_000 + ms / 1_000 };
+        let now = Now { ms: 1_790_000_000_000 + ms, unix_ms: 1_790_000_000_000 + ms };
         decide(&mut self.lock(), now)
     }
 
@@ -168,7 +168,7 @@ impl Fake {
 impl Held {
     fn kept(&self) -> Kept {
         let zones = self.zones.iter().map(|(zone, kept)| (zone.clone(), kept.clone())).collect();
-        Kept { zones, routes: self.routes.clone(), is_new: !self.begun }
+        Kept { zones, routes: self.routes.clone(), is_new: !self.begun, unix_ms: store::unix_ms() }
     }
 }
 

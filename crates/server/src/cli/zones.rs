@@ -93,5 +93,12 @@ fn zone_text((zone, definition): &(ZoneId, Definition)) -> String {
     for (language, text) in definition.notice.iter() {
         let _ = writeln!(out, "  {language}: {}", text.replace('\n', "\n      "));
     }
+    for event in definition.schedule.events() {
+        let _ = writeln!(
+            out,
+            "  event {}: places from {}, begins {}, ends {}",
+            event.id, event.prequeue_from, event.begins, event.ends
+        );
+    }
     out
 }

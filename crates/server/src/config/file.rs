@@ -7,9 +7,10 @@ mod token;
 
 use std::{collections::HashMap, ops::Range, path::Path};
 
-use admission::{Definition, FIELDS, Field, FieldKind, Notice, Policy, ZoneId};
+use admission::{Definition, Event, FIELDS, Field, FieldKind, Notice, Policy, Schedule, ZoneId};
 use check::Route;
-use gate::definitions::ZONES_MAX;
+use gate::definitions::{EventJson, ZONES_MAX};
+use serde::{Deserialize as _, de::IntoDeserializer as _};
 use toml::{
     Spanned,
     de::{DeTable, DeValue},
@@ -269,9 +270,23 @@ fn notice(lines: &Lines<'_>, field: &Origin, value: &DeValue<'_>) -> Result<Noti
     Notice::new(found).map_err(|e| field.fault(e))
 }
 
+/// The events of a zone: `[[zone.event]]` tables.
+fn events(lines: &Lines<'_>, field: &Origin, value: &DeValue<'_>) -> Result<Vec<Event>, ConfigFault> {
+    let DeValue::Array(tables) = value else {
+        return Err(field.fault("events are written as [[zone.event]] tables"));
+    };
+    let read = |table: &Spanned<DeValue<'_>>| {
+        let here = lines.at(&table.span(), "zone.event");
+        let event: EventJson = EventJson::deserialize(table.clone().into_deserializer())
+            .map_err(|fault| here.fault(fault.message()))?;
+        event.event().map_err(|fault| here.fault(fault))
+    };
+    tables.iter().map(read).collect()
+}
+
 /// The fields of a zone's table.
 fn zone_fields() -> impl Iterator<Item = &'static str> {
-    ["id"].into_iter().chain(FIELDS.iter().map(|field| field.name)).chain(["notice"])
+    ["id"].into_iter().chain(FIELDS.iter().map(|field| field.name)).chain(["notice", "event"])
 }
 
 fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Definition), ConfigFault> {
@@ -280,7 +295,7 @@ fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Defi
         return Err(here.fault("zones are written as [[zone]] tables"));
     };
     let (mut id, mut policy, mut numbers) = (None, Policy::default(), Vec::new());
-    let mut said = Notice::default();
+    let (mut said, mut events) = (Notice::default(), Vec::new());
     for (key, value) in in_order(fields) {
         let field = key.get_ref().as_ref();
         let origin = lines.at(&key.span(), &format!("zone.{field}"));
@@ -297,14 +312,25 @@ fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Defi
                 said = notice(lines, &origin, value.get_ref())?;
                 continue;
             }
+            "event" => {
+                events = self::events(lines, &origin, value.get_ref())?;
+                continue;
+            }
             other => Field::named(other).ok_or_else(|| origin.fault(unknown(other, zone_fields())))?,
         };
-        if let FieldKind::Word { words, .. } = target.kind {
-            let word = text()?;
-            if !target.set_word(&mut policy, word) {
-                return Err(origin.fault(no_such_word(word, words)));
+        match target.kind {
+            FieldKind::Number { .. } => {}
+            FieldKind::Word { words, .. } => {
+                let word = text()?;
+                target.set_text(&mut policy, word).map_err(|_| origin.fault(no_such_word(word, words)))?;
+                continue;
             }
-            continue;
+            FieldKind::Instant => {
+                let instant = text()?;
+                let fault = |fault| origin.fault(format!("{instant:?} {fault}"));
+                target.set_text(&mut policy, instant).map_err(fault)?;
+                continue;
+            }
         }
         let DeValue::Integer(number) = value.get_ref() else {
             return Err(origin.fault(wrong_type(Kind::Number(0, 0), value.get_ref())));
@@ -319,5 +345,6 @@ fn zone(lines: &Lines<'_>, table: &Spanned<DeValue<'_>>) -> Result<(ZoneId, Defi
         None => here.fault(format!("{e} here; say it")),
     })?;
     let id = id.ok_or_else(|| here.fault("has no `id`; give it one"))?;
-    Ok((id, Definition { policy, notice: said }))
+    let schedule = Schedule::new(events, &policy).map_err(|e| here.fault(e))?;
+    Ok((id, Definition { policy, notice: said, schedule }))
 }

@@ -34,12 +34,15 @@ impl State {
     /// The state of a zone with this definition; `None` if it was deleted.
     #[must_use]
     pub fn of(definition: Option<&Definition>) -> Self {
-        let Some(Definition { policy, notice }) = definition else { return Self::Gone };
+        let Some(Definition { policy, notice, schedule }) = definition else { return Self::Gone };
         let part = |field: &Field| format!("{}={}", field.name, field.text(policy));
         let mut text = policy.used_fields(SECOND_FIELDS).map(part).collect::<Vec<_>>().join(" ");
         // Without a notice, the digest is the same as that of older servers, which know no notices.
         for (language, notice) in notice.iter() {
             text.extend(["\t", language, "\t", notice]);
+        }
+        for event in schedule.events() {
+            text.extend(["\t@event\t", &event.text()]);
         }
         let digest = digest::digest(&digest::SHA256, text.as_bytes());
         let first = digest.as_ref().first_chunk().expect("a digest is longer than that");
@@ -156,7 +159,7 @@ mod tests {
     fn each_field_of_a_definition_counts() {
         let policy = Policy::default();
         let said = |text: &str| Notice::new([("en", text)]).expect("a notice");
-        let [one, other] = ["a", "b"].map(|text| Definition { policy, notice: said(text) });
+        let [one, other] = ["a", "b"].map(|text| Definition { notice: said(text), ..policy.into() });
         assert_ne!(State::of(Some(&one)), State::of(Some(&policy.into())));
         assert_ne!(State::of(Some(&one)), State::of(Some(&other)));
         let others = [
@@ -191,8 +194,10 @@ mod tests {
             ..Policy::default()
         };
         let policy = Policy { waits_per_minute_per_client: 5, entries_per_minute_per_client: 60, ..rules };
-        let definition =
-            Definition { policy, notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice") };
+        let definition = Definition {
+            notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice"),
+            ..policy.into()
+        };
         assert_eq!(State::of(Some(&Definition::default())), State::Has(0x7fae_3a74_1ccd_5059));
         assert_eq!(State::of(Some(&definition)), State::Has(0xd6e4_317a_1a60_0234));
     }

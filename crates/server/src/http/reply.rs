@@ -3,7 +3,7 @@
 //! It is written straight into a string, since this happens for every poll. Streams write the same `waiting` object.
 
 use std::{
-    fmt::{Display, Write as _},
+    fmt::{self, Display, Write as _},
     str,
 };
 
@@ -23,12 +23,13 @@ pub(super) fn write(passes: &Passes, zone: &str, reply: &Reply) -> String {
             out.push_str("\"}");
             out
         }
-        Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale } => {
+        Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale, opens_in_ms } => {
             let mut out = String::with_capacity(256);
             out.push_str(r#"{"canEnter":false,"token":""#);
             out.push_str(token_text(token));
             out.push_str(r#"","waiting":"#);
-            let common = format_args!(r#","pollingPeriod":{polling_period_ms},"stale":{stale}"#);
+            let common =
+                Common { polling_period_ms: *polling_period_ms, stale: *stale, opens_in_ms: *opens_in_ms };
             write_waiting(&mut out, *rank, *eta, *reason, common);
             out.push('}');
             out
@@ -41,8 +42,24 @@ pub(super) fn token_text(token: &Token) -> &str {
 }
 
 /// The part of `waiting` that is the same for all who wait in a zone, for [`write_waiting`].
-pub(super) fn common_part(polling_period_ms: u32, stale: bool) -> String {
-    format!(r#","pollingPeriod":{polling_period_ms},"stale":{stale}"#)
+pub(super) fn common_part(polling_period_ms: u32, stale: bool, opens_in_ms: u32) -> String {
+    Common { polling_period_ms, stale, opens_in_ms }.to_string()
+}
+
+struct Common {
+    polling_period_ms: u32,
+    stale: bool,
+    opens_in_ms: u32,
+}
+
+impl Display for Common {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, r#","pollingPeriod":{},"stale":{}"#, self.polling_period_ms, self.stale)?;
+        if self.opens_in_ms > 0 {
+            write!(f, r#","opensInMs":{}"#, self.opens_in_ms)?;
+        }
+        Ok(())
+    }
 }
 
 /// Writes the object `waiting`. `common` is what [`common_part`] returns.

@@ -114,7 +114,7 @@ pub(super) async fn assemble(
     let on_change: Box<OnChange> = Box::new(move |author, zone, change| of_zones.write(author, zone, change));
     let zones_changed = Arc::new(Notify::new());
     let zones = match cells.as_ref().zip(connections.as_ref()) {
-        None => zones::of_file(config, &gate, on_change).await?,
+        None => zones::of_file(config, &gate, on_change, &mut tasks).await?,
         Some(cells) => {
             let followers = Followers { tasks: &mut tasks, bus, metrics: &metrics, changed: &zones_changed };
             zones::of_cells(config, &gate, cells, on_change, followers).await?

@@ -14,7 +14,7 @@ use store::{Embedded, redis::Redis};
 use tokio::{
     sync::{Notify, oneshot},
     task::JoinSet,
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use crate::{
@@ -58,6 +58,9 @@ pub(super) struct Zones {
     pub(super) buckets_of: Box<BucketsOf>,
 }
 
+/// How often the zones of the file are compared with their schedules. A zone opens by itself, in the store.
+const SCHEDULE_EVERY: Duration = Duration::from_millis(250);
+
 /// What follows the cells.
 pub(super) struct Followers<'a> {
     /// The tasks that follow.
@@ -73,6 +76,7 @@ pub(super) async fn of_file(
     config: &Config,
     gate: &Arc<Gate<AnyStore>>,
     on_change: Box<OnChange>,
+    tasks: &mut JoinSet<()>,
 ) -> Result<Zones, Failure> {
     let editor =
         ZoneEditor::over_file(Arc::clone(gate), &config.data_dir, config.zones.clone(), on_change).await;
@@ -81,6 +85,13 @@ pub(super) async fn of_file(
         DefineError::Disk(why) => Failure::new(failure::IO, why),
         fault => Failure::new(failure::IO, fault),
     })?;
+    let gate = Arc::clone(gate);
+    tasks.spawn(async move {
+        loop {
+            sleep(SCHEDULE_EVERY).await;
+            gate.follow_schedules().await;
+        }
+    });
     Ok(Zones { editor, cells: Arc::new([]), buckets_of: Box::new(|_| None) })
 }
 

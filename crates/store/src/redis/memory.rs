@@ -183,6 +183,13 @@ fn pages_of(bits: &[u8]) -> impl Iterator<Item = Arc<Words>> {
     })
 }
 
+/// A window without entries.
+fn new_window(header: &Header) -> Window {
+    let mut window = Window::new(&header.policy);
+    window.set_opening(header.opens_ms, header.now);
+    window
+}
+
 impl Memory {
     /// The memory after the first reply.
     pub(super) fn new(header: Header, past: Bytes, log: &[u8], sent: Instant) -> Result<Self, Garbled> {
@@ -190,7 +197,7 @@ impl Memory {
             header,
             past,
             clock: ClockReading::new(header.now, sent),
-            window: Arc::new(Window::new(&header.policy)),
+            window: Arc::new(new_window(&header)),
             next_record: 0,
             last_record: (0, 0),
             segments: BTreeMap::new(),
@@ -244,12 +251,14 @@ impl Memory {
             self.left.clear();
             self.unused.clear();
             self.next_record = 0;
-            self.window = Arc::new(Window::new(&header.policy));
+            self.window = Arc::new(new_window(&header));
             self.move_entries(&header, sent);
             self.losses.note(sent);
         }
-        if header.policy != self.header.policy {
-            Arc::make_mut(&mut self.window).set_policy(&header.policy, header.now);
+        if header.policy != self.header.policy || header.opens_ms != self.header.opens_ms {
+            let window = Arc::make_mut(&mut self.window);
+            window.set_policy(&header.policy, header.now);
+            window.set_opening(header.opens_ms, header.now);
         }
         self.header = header;
         self.past = past;
@@ -279,7 +288,7 @@ impl Memory {
         let records = wire::records(log)?;
         if first >= self.next_record || self.header.first >= self.next_record {
             // The log has none of the known records any more, or is a new one.
-            self.window = Arc::new(Window::new(&self.header.policy));
+            self.window = Arc::new(new_window(&self.header));
             self.last_record = (0, self.header.total_first);
         }
         let window = Arc::make_mut(&mut self.window);
@@ -447,6 +456,7 @@ impl Memory {
         }
         Snapshot {
             now_ms: header.now,
+            unix_ms: header.unix_ms,
             policy: header.policy,
             epoch: header.epoch,
             base: header.base * SEGMENT,
@@ -529,6 +539,7 @@ impl Memory {
             policy: self.header.policy,
             log: self.window.log().collect(),
             entered: self.header.entered,
+            opens_ms: self.header.opens_ms,
             entries: self.entries.iter().copied().collect(),
             segments,
         }
@@ -556,6 +567,8 @@ pub(super) struct Witness {
     pub(super) log: Vec<(u64, u32)>,
     /// How many people had entered. The log also has slots that were only presumed to be taken.
     pub(super) entered: u64,
+    /// When the zone opens, by its clock; 0 if it does not wait for that.
+    pub(super) opens_ms: u64,
     pub(super) entries: Vec<(u64, Entry)>,
     pub(super) segments: BTreeMap<u64, WitnessSegment>,
 }

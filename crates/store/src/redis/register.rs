@@ -14,8 +14,9 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use admission::{Definition, ZoneId};
+use admission::{Definition, Policy, ZoneId};
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use super::{
     Redis, Result,
@@ -23,7 +24,7 @@ use super::{
     lock, scripts, text,
     wire::{self, Garbled, Reply},
 };
-use crate::{Defined, Expected, Kept, RoutesDefined, StoreError};
+use crate::{Defined, Expected, Kept, RoutesDefined, StoreError, clock::unix_ms};
 
 const REGISTER: &str = "weir:v1:{zones}";
 
@@ -55,6 +56,8 @@ pub(super) struct Register {
     born: u64,
     pub(super) zones: BTreeMap<ZoneId, Definition>,
     routes: Option<Arc<str>>,
+    /// What the clock of its node showed, in milliseconds since 1970, and when the answer came.
+    clock: Option<(u64, Instant)>,
 }
 
 /// Why a reply with the register cannot be used.
@@ -106,7 +109,19 @@ enum Tried {
 
 impl Register {
     pub(super) fn kept(self) -> Kept {
-        Kept { zones: self.zones.into_iter().collect(), routes: self.routes, is_new: self.rev == 0 }
+        let unix_ms = self.unix_ms();
+        Kept { zones: self.zones.into_iter().collect(), routes: self.routes, is_new: self.rev == 0, unix_ms }
+    }
+
+    /// The time by the clock of its node, in milliseconds since 1970. Without an answer, this server's clock has to do.
+    pub(super) fn unix_ms(&self) -> u64 {
+        let passed = |at: Instant| u64::try_from(at.elapsed().as_millis()).unwrap_or(0);
+        self.clock.map_or_else(unix_ms, |(unix_ms, at)| unix_ms + passed(at))
+    }
+
+    /// The policy of a zone that is in force now by its schedule.
+    pub(super) fn policy_of(&self, zone: &ZoneId) -> Option<Policy> {
+        Some(self.zones.get(zone)?.policy_at(self.unix_ms() / 1_000))
     }
 
     /// Whether the life of this register began before, with or after the life of another one. Revisions tell lives apart that began in
@@ -187,10 +202,11 @@ impl Register {
     /// Parses the reply to a question that was asked with `self`.
     fn read(&self, mut reply: Reply, whole: bool) -> std::result::Result<Self, Fault> {
         let rev = reply.number()?;
+        let clock = (reply.number()?, Instant::now());
         if rev == self.rev && reply.is_empty() && !whole {
-            return Ok(self.clone());
+            return Ok(Self { clock: Some(clock), ..self.clone() });
         }
-        let mut read = Self { rev, ..Self::default() };
+        let mut read = Self { rev, clock: Some(clock), ..Self::default() };
         let mut spoiled = None;
         while !reply.is_empty() {
             let (field, text) = (reply.bytes()?, reply.bytes()?);
@@ -266,7 +282,9 @@ impl<C: Client> Redis<C> {
                 }
             };
             let mut kept = lock(&self.register);
-            if !kept.is_after(&register) {
+            if kept.is_after(&register) {
+                kept.clock = register.clock;
+            } else {
                 kept.warn_of_earlier(&register);
                 kept.clone_from(&register);
             }

@@ -48,7 +48,7 @@ impl<C: Client> Redis<C> {
         }
         self.give_witnesses(zone).await?;
         // An operator's last change may be lost with the state.
-        let policy = lock(&self.register).zones.get(&zone.id).map(|definition| definition.policy);
+        let policy = lock(&self.register).policy_of(&zone.id);
         match policy {
             Some(policy) => self.give_policy(zone, &policy, false).await.or_else(|refused| match refused {
                 // The state was lost again, and the caller comes back.
@@ -99,7 +99,7 @@ impl<C: Client> Redis<C> {
             args.push(text(u32::from(is_last && i + 1 == count)));
             args.push(witness.inside.map_or_else(|| text(-1), text));
             args.push(text(u32::from(witness.watched)));
-            args.push(text(witness.entered));
+            args.extend([text(witness.entered), text(witness.opens_ms)]);
             args.push(witness.servers.join(" ").into());
             args.push(names.clone().into());
             args.push(witness.past.clone());

@@ -40,6 +40,8 @@ pub enum Rule {
     Unseen = 11,
     /// Nobody looks whether the entries of freed segments are missing.
     Kept = 12,
+    /// A zone opens at once, whatever its policy says.
+    Opening = 13,
 }
 
 impl Rule {
@@ -66,6 +68,7 @@ impl Rule {
             Self::Apart => &[("z.floor = AFTER_LOSS + spot", "z.floor = AFTER_LOSS")],
             Self::Inside => &[("return max(z.max_active - most_inside() - presumed, 0)", "return 1000000")],
             Self::Unseen => &[("local hidden = max(w.inside - z.inside, 0)", "local hidden = 0")],
+            Self::Opening => &[("z.now < max(z.hold_until, z.opens) or", "z.now < z.hold_until or")],
             Self::Kept => &[("  if next(freed) then add_kept(freed, parts) end\n", "")],
         }
     }
@@ -109,7 +112,7 @@ pub(super) fn script(script: &'static Script) -> &'static Script {
 }
 
 /// All rules.
-pub const RULES: [Rule; 12] = [
+pub const RULES: [Rule; 13] = [
     Rule::Revision,
     Rule::Cap,
     Rule::Restore,
@@ -122,6 +125,7 @@ pub const RULES: [Rule; 12] = [
     Rule::Inside,
     Rule::Unseen,
     Rule::Kept,
+    Rule::Opening,
 ];
 
 #[cfg(test)]

@@ -52,6 +52,10 @@ pub(super) struct Header {
     pub(super) evicted: u64,
     pub(super) used: u64,
     pub(super) hold_until: u64,
+    /// Nobody enters before this instant, by the policy; 0 for none.
+    pub(super) opens_ms: u64,
+    /// The wall clock of the node that has the state, in milliseconds since 1970.
+    pub(super) unix_ms: u64,
     /// When the line was created. It tells lines of the same name apart.
     pub(super) born: u64,
     /// The first number of the line.
@@ -85,7 +89,8 @@ pub(super) struct Inside {
 /// How many numbers the header has, in the order of FIELDS in `lua/zone.lua`: of a zone that does not count the people inside, and
 /// of one that does.
 const PLAIN_NUMBERS: usize = 48;
-const HEADER_NUMBERS: usize = 55;
+const INSIDE_NUMBERS: usize = 55;
+const HEADER_NUMBERS: usize = 57;
 
 /// The past epochs behind a header's numbers, as `lua/zone.lua` writes them.
 pub(super) fn past(header: &Bytes) -> Bytes {
@@ -128,7 +133,7 @@ impl Header {
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, Garbled> {
         let fault = Garbled("the header");
         let count = numbers_of(bytes);
-        if ![PLAIN_NUMBERS, HEADER_NUMBERS].contains(&count)
+        if ![PLAIN_NUMBERS, INSIDE_NUMBERS, HEADER_NUMBERS].contains(&count)
             || bytes.len() < count * 8
             || bytes.len() % 8 != 1
         {
@@ -146,7 +151,7 @@ impl Header {
             };
         }
         let small = |number: u64| u32::try_from(number).map_err(|_| Garbled("the header"));
-        let (epoch, rev, now, _offset) = (small(next!())?, next!(), next!(), signed()?);
+        let (epoch, rev, now, offset) = (small(next!())?, next!(), next!(), signed()?);
         let (next, base, first, total_first, records, total) =
             (next!(), next!(), next!(), next!(), next!(), next!());
         let _windows = (next!(), next!(), next!(), next!());
@@ -164,10 +169,9 @@ impl Header {
         // The state keeps the number; after a minute no window counts these slots any more.
         let presumed = if now.saturating_sub(presumed_at) < MINUTE_MS { presumed } else { 0 };
         let (_spare_until, told_ms, _told_until, _told_next) = (next!(), small(next!())?, next!(), next!());
-        for number in &mut numbers[policy::FIRST_RULES..] {
+        for number in &mut numbers[policy::FIRST_RULES..policy::SECOND_RULES] {
             *number = small(next!())?;
         }
-        let policy = policy::of_rule_numbers(&numbers).ok_or(fault)?;
         let inside = if count == PLAIN_NUMBERS {
             Inside::default()
         } else {
@@ -178,6 +182,14 @@ impl Header {
             let blind_until_ms = if counts && unseen_told == 0 { unseen_until } else { 0 };
             Inside { count, ended, most, blind_until_ms, from: next!(), end: next!() }
         };
+        let mut opens_ms = 0;
+        if count == HEADER_NUMBERS {
+            for number in &mut numbers[policy::SECOND_RULES..] {
+                *number = small(next!())?;
+            }
+            opens_ms = next!();
+        }
+        let policy = policy::of_rule_numbers(&numbers).ok_or(fault)?;
         Ok(Self {
             epoch,
             rev,
@@ -207,6 +219,8 @@ impl Header {
             told_ms,
             inside,
             policy,
+            opens_ms,
+            unix_ms: now.saturating_add_signed(offset),
         })
     }
 }
@@ -361,7 +375,7 @@ mod tests {
             .chain(first.iter().copied())
             .chain(between)
             .chain([presumed_at, 60, 0, 3_000, 0, 0])
-            .chain(rest.iter().copied());
+            .chain(rest[..policy::SECOND_RULES - policy::FIRST_RULES].iter().copied());
         let mut bytes: Vec<u8> = numbers.flat_map(i64::to_be_bytes).collect();
         assert_eq!(bytes.len(), PLAIN_NUMBERS * 8);
         bytes.push(48);

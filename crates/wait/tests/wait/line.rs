@@ -115,7 +115,7 @@ pub(crate) struct World<'a> {
 }
 
 fn now(ms: u64) -> Now {
-    Now { ms, unix_s: ms / 1_000 }
+    Now { ms, unix_ms: ms }
 }
 
 impl<'a> World<'a> {

@@ -100,6 +100,7 @@ fn policy_row(field: &Field) -> String {
             let all: Vec<_> = words.iter().map(code).collect();
             ("", all.join(", "), all[field.default() as usize].clone())
         }
+        FieldKind::Instant => ("", "an instant, or `none`".to_owned(), "`none`".to_owned()),
     };
     let space = if unit.is_empty() { "" } else { " " };
     format!("| `{}` |{space}{unit} | {range} | {default} | {} |\n", field.name, cell(field.help))

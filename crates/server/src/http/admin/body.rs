@@ -5,7 +5,8 @@
 
 use std::fmt;
 
-use admission::{Claim, Definition, Field, FieldKind, Notice, NoticeFault, Policy, ZoneId};
+use admission::{Claim, Definition, Event, Field, FieldKind, Notice, NoticeFault, Policy, Schedule, ZoneId};
+use gate::definitions::{EventFault, EventJson};
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
@@ -181,7 +182,7 @@ pub(super) fn rest(fields: &Object, of: &str) -> Result<(), Problem> {
 }
 
 fn definition(mut fields: Object, old: &Definition) -> Result<Definition, Problem> {
-    let given = (fields.remove("policy"), fields.remove("notice"));
+    let given = (fields.remove("policy"), fields.remove("notice"), fields.remove("events"));
     rest(&fields, "")?;
     let policy = match given.0 {
         None => old.policy,
@@ -195,7 +196,37 @@ fn definition(mut fields: Object, old: &Definition) -> Result<Definition, Proble
         Some(Value::Object(texts)) => notice(texts, &old.notice)?,
         Some(_) => return Err(wrong("notice", "an object of texts by language, or null")),
     };
-    Ok(Definition { policy, notice })
+    let events = match given.2 {
+        None => old.schedule.events().to_vec(),
+        Some(Value::Null) => Vec::new(),
+        Some(Value::Array(events)) => {
+            let numbered = events.into_iter().enumerate();
+            numbered.map(|(at, event)| self::event(at, event)).collect::<Result<_, _>>()?
+        }
+        Some(_) => return Err(wrong("events", "an array of events, or null")),
+    };
+    let schedule = Schedule::new(events, &policy).map_err(|fault| Problem::schedule_fault(&fault))?;
+    Ok(Definition { policy, notice, schedule })
+}
+
+/// Reads one event.
+fn event(at: usize, value: Value) -> Result<Event, Problem> {
+    if !value.is_object() {
+        return Err(wrong(&format!("events.{at}"), "an object"));
+    }
+    let read = EventJson::deserialize(value).map_err(|fault| {
+        let code = if fault.to_string().starts_with("missing field") {
+            MISSING_FIELD
+        } else if fault.to_string().starts_with("unknown field") {
+            UNKNOWN_FIELD
+        } else {
+            WRONG_TYPE
+        };
+        Problem::new(code, format!("`events.{at}`: {fault}"))
+    })?;
+    let wrong =
+        |EventFault { field, what }| Problem::new(WRONG_TYPE, format!("`events.{at}.{field}`: {what}"));
+    read.event().map_err(wrong)
 }
 
 /// `null` gives a field its default.
@@ -211,9 +242,14 @@ fn policy(fields: Object, mut policy: Policy) -> Result<Policy, Problem> {
                 field.set(&mut policy, field.default());
             }
             FieldKind::Word { words, .. } => {
-                if !value.as_str().is_some_and(|word| field.set_word(&mut policy, word)) {
+                if !value.as_str().is_some_and(|word| field.set_text(&mut policy, word).is_ok()) {
                     return Err(wrong(&path, &format!("one of {}", words.join(", "))));
                 }
+            }
+            FieldKind::Instant => {
+                let text = value.as_str().ok_or_else(|| wrong(&path, "an instant as a string, or null"))?;
+                let fault = |fault| Problem::new(WRONG_TYPE, format!("`{path}`: {text:?} {fault}"));
+                field.set_text(&mut policy, text).map_err(fault)?;
             }
             FieldKind::Number { .. } => {
                 field.set(&mut policy, whole(&value).ok_or_else(|| wrong(&path, "a whole number"))?);
@@ -295,6 +331,7 @@ mod tests {
                 FieldKind::Word { words, .. } => {
                     (Value::from(words[words.len() - 1]), u32::try_from(words.len() - 1).expect("few words"))
                 }
+                FieldKind::Instant => (Value::from("2026-12-01T09:00[Europe/Berlin]"), 1_796_112_000),
                 FieldKind::Number { .. } => {
                     let (_, high) = field.range(&before).expect("a number");
                     (high.into(), high)
@@ -310,7 +347,10 @@ mod tests {
 
     fn old() -> Definition {
         let policy = Policy { admit_per_minute: 600, mode: Mode::Hold, ..Policy::default() };
-        Definition { policy, notice: Notice::new([("en", "Hello."), ("ko", "안녕")]).expect("a notice") }
+        Definition {
+            notice: Notice::new([("en", "Hello."), ("ko", "안녕")]).expect("a notice"),
+            ..policy.into()
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod policy;
 use std::collections::BTreeMap;
 
 use admission::{Definition, Estimate, Notice, Policy};
-use gate::{OperatorView, Standing, Trouble};
+use gate::{OperatorView, Standing, Trouble, definitions::EventJson};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -32,11 +32,53 @@ impl From<&Notice> for NoticeShape {
 pub(in crate::http) struct DefinitionShape {
     policy: PolicyShape,
     notice: NoticeShape,
+    /// The events, in the order of time.
+    #[schema(value_type = Vec<EventShape>)]
+    events: Vec<EventJson>,
+}
+
+/// An event of a zone's schedule. Instants name their time zone: `2026-12-01T09:00[Europe/Berlin]`, or have an offset:
+/// `2026-12-01T08:00:00Z`.
+#[derive(ToSchema)]
+#[schema(as = Event)]
+#[expect(dead_code, reason = "a shape for the document: `gate::definitions::EventJson` is written and read")]
+pub(in crate::http) struct EventShape {
+    /// Its name among the events of the zone, written as a zone's id.
+    #[schema(example = "spring-sale")]
+    id: String,
+    /// From when on people take places. At least a minute before `begins`.
+    #[schema(example = "2026-12-01T08:30[Europe/Berlin]")]
+    prequeue_from: String,
+    /// From when on people enter.
+    #[schema(example = "2026-12-01T09:00[Europe/Berlin]")]
+    begins: String,
+    /// When it is over.
+    #[schema(example = "2026-12-01T12:00[Europe/Berlin]")]
+    ends: String,
+    /// What applies until `prequeue_from`: `usual` (the zone's policy), `hold` or `closed`.
+    #[schema(required = false, default = "usual")]
+    before: String,
+    /// What applies from `ends` on, until the next event.
+    #[schema(required = false, default = "usual")]
+    after: String,
+    /// How many people may enter in a minute, where that differs from the policy.
+    #[schema(nullable = false)]
+    admit_per_minute: Option<u32>,
+    /// How many people may be inside, where that differs from the policy.
+    #[schema(nullable = false)]
+    max_active: Option<u32>,
+    /// The text for people who wait, by language; without one, the zone's own counts.
+    #[schema(required = false)]
+    notice: BTreeMap<String, String>,
 }
 
 impl From<&Definition> for DefinitionShape {
     fn from(definition: &Definition) -> Self {
-        Self { policy: (&definition.policy).into(), notice: (&definition.notice).into() }
+        Self {
+            policy: (&definition.policy).into(),
+            notice: (&definition.notice).into(),
+            events: definition.schedule.events().iter().map(EventJson::from).collect(),
+        }
     }
 }
 
@@ -505,6 +547,8 @@ pub(in crate::http) struct NewZone {
     #[schema(nullable = false)]
     policy: Option<SomeOfPolicy>,
     notice: Option<NoticeShape>,
+    /// At most 32. They do not overlap, from `prequeue_from` to `ends`.
+    events: Option<Vec<EventShape>>,
 }
 
 /// A definition that replaces the zone's definition.
@@ -515,6 +559,8 @@ pub(in crate::http) struct NewDefinition {
     /// Fields that are missing have their defaults.
     policy: SomeOfPolicy,
     notice: Option<NoticeShape>,
+    /// Without them, the zone has none.
+    events: Option<Vec<EventShape>>,
 }
 
 /// The fields to change; RFC 7396.
@@ -526,4 +572,6 @@ pub(in crate::http) struct DefinitionPatch {
     policy: Option<SomeOfPolicy>,
     /// A null instead of a text removes that language; a null instead of the object removes all.
     notice: Option<BTreeMap<String, Option<String>>>,
+    /// Replaces all events; null deletes them.
+    events: Option<Vec<EventShape>>,
 }

@@ -426,8 +426,14 @@ impl Call<'_> {
                 if self.asked.wanted == Wanted::Page && !self.has_cookie() {
                     // The visitor has just entered, between the proxy's two questions. A redirect to the same address would go round for a
                     // browser that refuses cookies, with a new visit each time; the page asks again by itself.
-                    let why =
-                        Why::Waiting { rank: 1, eta: None, reason: None, stale: false, period_ms: 1_000 };
+                    let why = Why::Waiting {
+                        rank: 1,
+                        eta: None,
+                        reason: None,
+                        stale: false,
+                        period_ms: 1_000,
+                        opens_in_ms: 0,
+                    };
                     let mut response = self.blocked(why, WAITING.into());
                     response.headers_mut().insert(SET_COOKIE, cookie);
                     return (Counted::Entered, response);
@@ -515,8 +521,9 @@ impl Call<'_> {
     /// What a reply means for the visitor; none if it is an entry whose visit is over or another one's.
     async fn zone_answer(&self, reply: &Reply, now_s: u64) -> Result<Option<ZoneAnswer>, Problem> {
         Ok(match *reply {
-            Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale } => {
-                let why = Why::Waiting { rank, eta, reason, stale, period_ms: polling_period_ms };
+            Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale, opens_in_ms } => {
+                let why =
+                    Why::Waiting { rank, eta, reason, stale, period_ms: polling_period_ms, opens_in_ms };
                 Some(ZoneAnswer::Waits { why, token })
             }
             Reply::Entered { pass, age_s, .. } => {

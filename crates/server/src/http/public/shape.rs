@@ -110,6 +110,9 @@ pub(super) struct Waiting {
     /// Why the wait is null, or longer than before.
     #[schema(nullable = false)]
     reason: Option<Reason>,
+    /// The time until the zone opens, in milliseconds, by the server's clock. Only while that is to come: nobody enters before.
+    #[schema(minimum = 1, nullable = false)]
+    opens_in_ms: Option<u32>,
 }
 
 #[derive(Serialize, ToSchema)]

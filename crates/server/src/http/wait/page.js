@@ -49,6 +49,8 @@
   function kept_for(seconds) {
     return seconds % 60 === 0 && seconds > 60 ? span(seconds / 60) : count("seconds", seconds);
   }
+  /// How long something takes still, in words.
+  const until = (seconds) => (seconds > 120 ? span(Math.ceil(seconds / 60)) : count("seconds", seconds));
   const idle = idle_timeout_s ? kept_for(idle_timeout_s) : say("a_while");
 
   let state = "connecting";
@@ -59,6 +61,8 @@
   let is_troubled = false;
   let is_halted = false;
   let pass = null;
+  // When the zone opens; null if it is open, or nobody knows. By the server's clock, which says how long it is still.
+  let opens_at = null;
 
   function announce(text, now = true) {
     if (!now && performance.now() - announced_at < ANNOUNCE_MS) return;
@@ -82,7 +86,13 @@
     }
   }
 
-  function waiting({ rank, progress, eta, reason, stale }) {
+  function countdown() {
+    if (opens_at === null || state !== "waiting") return;
+    const seconds = Math.ceil((opens_at - performance.now()) / 1_000);
+    write("reason", seconds > 0 ? say("reason_early", { opens: until(seconds) }) : say("reason_opening"));
+  }
+
+  function waiting({ rank, progress, eta, reason, stale, opens_in_ms }) {
     const arrived = state !== "waiting";
     show("waiting");
     write("trouble", "");
@@ -90,16 +100,18 @@
     write("eta", eta ? words(eta) : say("eta_unknown"));
     for (const bar of all("progress")) bar.value = progress;
     document.title = say("title_waiting", { rank: number.format(rank), title: texts.title });
-    const why = reason ?? (stale ? "stale" : null);
-    const lasts = ["held", "stale"].includes(why);
+    opens_at = opens_in_ms ? performance.now() + opens_in_ms : null;
+    const why = opens_at ? "early" : (reason ?? (stale ? "stale" : null));
+    const lasts = ["early", "held", "stale"].includes(why);
+    const values = opens_at ? { opens: until(Math.ceil(opens_in_ms / 1_000)) } : {};
     const is_over = is_troubled || (is_halted && !lasts);
     [is_troubled, is_halted] = [false, lasts];
     if (why) reason_until = performance.now() + (lasts ? 0 : REASON_MS);
     if (why || performance.now() >= reason_until) {
       const news = why && !document.querySelector(`[data-weir~="reason"][data-reason="${why}"]`);
-      write("reason", why ? say(`reason_${why}`) : "");
+      write("reason", why ? say(`reason_${why}`, values) : "");
       for (const element of all("reason")) element.dataset.reason = why ?? "";
-      if (news || (lasts && is_over)) return announce(say(`reason_${why}`));
+      if (news || (lasts && is_over)) return announce(say(`reason_${why}`, values));
     }
     const now = { rank: number.format(rank), eta: eta ? words(eta) : say("eta_unknown") };
     announce(say("announce_waiting", now), arrived || is_over);
@@ -182,4 +194,5 @@
   for (const button of all("go")) button.addEventListener("click", go);
   for (const button of all("reload")) button.addEventListener("click", () => location.reload());
   notice();
+  setInterval(countdown, 1_000);
 })();

@@ -5,14 +5,17 @@
 //! in all versions, and a text with more numbers than this server knows is refused.
 
 use admission::{
-    Definition, FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, FieldUsedBy, Notice, OnStoreFailure, Policy,
-    RULE_FIELDS, SECOND_FIELDS,
+    Definition, Event, FIELDS, FIELDS_LEN, FIRST_FIELDS, Field, FieldUsedBy, Notice, OnStoreFailure, Policy,
+    RULE_FIELDS, SECOND_FIELDS, Schedule,
 };
 
 use super::Garbled;
 
 /// How many of the fields that the rules read the first version had. In a header, the others come behind everything else.
 pub(super) const FIRST_RULES: usize = 7;
+
+/// And how many the version had that counted the people inside.
+pub(super) const SECOND_RULES: usize = 9;
 
 fn rule_fields() -> impl Iterator<Item = &'static Field> {
     FIELDS.iter().filter(|field| field.used_by == FieldUsedBy::Rules)
@@ -78,12 +81,18 @@ fn parse_policy(text: &str) -> Result<Policy, Garbled> {
     }
 }
 
-/// A definition as the register has it: the policy, then languages and texts, each after a tab. No text contains a tab.
-/// So an older server can read the zones that have no notice.
+/// Names an event where a notice has its language.
+const EVENT: &str = "@event";
+
+/// A definition as the register has it: the policy, then languages and texts, and events, each after a tab. No text contains a tab.
+/// So an older server can read the zones that have no notice and no event.
 pub(in crate::redis) fn definition_text(definition: &Definition) -> String {
     let mut text = policy_text(&definition.policy);
     for (language, notice) in definition.notice.iter() {
         text.extend(["\t", language, "\t", notice]);
+    }
+    for event in definition.schedule.events() {
+        text.extend(["\t", EVENT, "\t", &event.text()]);
     }
     text
 }
@@ -94,11 +103,18 @@ pub(in crate::redis) fn parse_definition(text: &[u8]) -> Result<Definition, Garb
     let text = std::str::from_utf8(text).map_err(|_| fault.clone())?;
     let mut parts = text.split('\t');
     let policy = parse_policy(parts.next().unwrap_or_default())?;
-    let mut notice = Vec::new();
-    while let Some(language) = parts.next() {
-        notice.push((language, parts.next().ok_or_else(|| fault.clone())?));
+    let (mut notice, mut events) = (Vec::new(), Vec::new());
+    while let Some(name) = parts.next() {
+        let text = parts.next().ok_or_else(|| fault.clone())?;
+        if name == EVENT {
+            events.push(Event::parse(text).map_err(|_| fault.clone())?);
+        } else {
+            notice.push((name, text));
+        }
     }
-    Ok(Definition { policy, notice: Notice::new(notice).map_err(|_| fault)? })
+    let notice = Notice::new(notice).map_err(|_| fault.clone())?;
+    let schedule = Schedule::new(events, &policy).map_err(|_| fault)?;
+    Ok(Definition { policy, notice, schedule })
 }
 
 #[cfg(test)]
@@ -114,6 +130,7 @@ mod tests {
             let number = match field.kind {
                 FieldKind::Number { high, .. } => high,
                 FieldKind::Word { words, .. } => u32::try_from(words.len() - 1).expect("few words"),
+                FieldKind::Instant => 1_790_000_000,
             };
             assert!(field.set(&mut policy, number), "{}", field.name);
             assert_eq!(parse_policy(&policy_text(&policy)), Ok(policy), "{}", field.name);
@@ -125,7 +142,7 @@ mod tests {
         let policy = Policy::default();
         for said in [&[][..], &[("en", "One.\n\nTwo. ")], &[("en", "a"), ("ko", "안내 \u{1f44b}")]] {
             let notice = Notice::new(said.iter().copied()).expect("a notice");
-            let definition = Definition { policy, notice };
+            let definition = Definition { notice, ..policy.into() };
             let text = definition_text(&definition);
             assert_eq!(parse_definition(text.as_bytes()), Ok(definition));
             assert!(text.starts_with(&policy_text(&policy)));
@@ -176,12 +193,12 @@ mod tests {
             let text = format!("1 600 10 3000 60 300 {number}");
             let read = parse_policy(&text).expect("a policy");
             assert_eq!((read.mode, read.on_store_failure), (Mode::Hold, OnStoreFailure::Open), "{number}");
-            assert_eq!(of_rule_numbers(&[1, 600, 10, 3_000, 60, 300, number, 900, 0]), Some(read));
+            assert_eq!(of_rule_numbers(&[1, 600, 10, 3_000, 60, 300, number, 900, 0, 0]), Some(read));
             assert_eq!(policy_text(&read), "1 600 10 3000 60 300 1");
         }
         assert!(parse_policy("4 600 10 3000 60 300 0").is_err(), "there is no such mode");
-        assert_eq!(of_rule_numbers(&[4, 600, 10, 3_000, 60, 300, 0, 900, 0]), None);
-        assert_eq!(of_rule_numbers(&[0, 0, 10, 3_000, 60, 300, 0, 900, 0]), None, "out of its range");
+        assert_eq!(of_rule_numbers(&[4, 600, 10, 3_000, 60, 300, 0, 900, 0, 0]), None);
+        assert_eq!(of_rule_numbers(&[0, 0, 10, 3_000, 60, 300, 0, 900, 0, 0]), None, "out of its range");
     }
 
     /// The names in a list of `lua/zone.lua`.
@@ -196,11 +213,12 @@ mod tests {
         let (header, policy) = (names("FIELDS"), names("POLICY"));
         assert_eq!(header.len(), super::super::HEADER_NUMBERS);
         assert_eq!(policy.len(), RULE_FIELDS, "{policy:?}");
-        for part in [&policy[..FIRST_RULES], &policy[FIRST_RULES..]] {
+        for part in [&policy[..FIRST_RULES], &policy[FIRST_RULES..SECOND_RULES], &policy[SECOND_RULES..]] {
             assert!(header.windows(part.len()).any(|window| window == part), "{header:?}");
         }
         let inside = header.iter().position(|name| *name == "inside");
         assert_eq!(inside, Some(super::super::PLAIN_NUMBERS));
+        assert_eq!(header.iter().position(|name| *name == "opens_at"), Some(super::super::INSIDE_NUMBERS));
     }
 
     /// Servers of different versions share a register.
@@ -217,10 +235,12 @@ mod tests {
             ..Policy::default()
         };
         let policy = Policy { waits_per_minute_per_client: 5, entries_per_minute_per_client: 60, ..rules };
-        let definition =
-            Definition { policy, notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice") };
-        assert_eq!(policy_numbers(&Policy::default()), [0, 10_000, 10, 3_000, 60, 300, 0, 900, 0]);
-        assert_eq!(policy_numbers(&policy), [1, 600, 12, 4_000, 61, 301, 1, 900, 0]);
+        let definition = Definition {
+            notice: Notice::new([("en", "a"), ("ko", "안내")]).expect("a notice"),
+            ..policy.into()
+        };
+        assert_eq!(policy_numbers(&Policy::default()), [0, 10_000, 10, 3_000, 60, 300, 0, 900, 0, 0]);
+        assert_eq!(policy_numbers(&policy), [1, 600, 12, 4_000, 61, 301, 1, 900, 0, 0]);
         assert_eq!(definition_text(&Definition::default()), "0 10000 10 3000 60 300 0");
         assert_eq!(definition_text(&definition), "1 600 12 4000 61 301 1 5 60\ten\ta\tko\t안내");
         for (mode, number) in [(Mode::Auto, 0), (Mode::Hold, 1), (Mode::Open, 2), (Mode::Closed, 3)] {

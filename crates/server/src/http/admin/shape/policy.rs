@@ -11,7 +11,7 @@ use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
         KnownFormat, Object, Ref, RefOr, Schema, SchemaFormat, Type,
-        schema::{AdditionalProperties, ObjectBuilder},
+        schema::{AdditionalProperties, ObjectBuilder, SchemaType},
     },
 };
 
@@ -96,6 +96,10 @@ fn value_schema(field: &Field) -> RefOr<Schema> {
             .minimum(Some(low))
             .maximum(Some(high))
             .into(),
+        FieldKind::Instant => ObjectBuilder::new()
+            .schema_type(SchemaType::from_iter([Type::String, Type::Null]))
+            .format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime)))
+            .into(),
     }
 }
 
@@ -135,6 +139,10 @@ mod tests {
             words: &'static [&'static str],
             default: &'static str,
         },
+        Instant {
+            name: &'static str,
+            is_instant: bool,
+        },
         Number {
             name: &'static str,
             unit: &'static str,
@@ -150,6 +158,7 @@ mod tests {
             let (name, default) = (field.name, field.default());
             match field.kind {
                 FieldKind::Word { words, .. } => Self::Word { name, words, default: words[default as usize] },
+                FieldKind::Instant => Self::Instant { name, is_instant: true },
                 FieldKind::Number { unit, low, high, is_optional_limit, .. } => {
                     Self::Number { name, unit, low, high, is_optional_limit, default }
                 }

@@ -76,7 +76,14 @@ static BUILT_IN: LazyLock<BuiltIn> = LazyLock::new(|| {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Why<'a> {
     /// There are people ahead.
-    Waiting { rank: u64, eta: Option<Eta>, reason: Option<Reason>, stale: bool, period_ms: u32 },
+    Waiting {
+        rank: u64,
+        eta: Option<Eta>,
+        reason: Option<Reason>,
+        stale: bool,
+        period_ms: u32,
+        opens_in_ms: u32,
+    },
     /// The call was refused.
     Refused(&'a Problem),
 }
@@ -131,10 +138,14 @@ impl Blocked<'_> {
         let kept = self.kept(texts);
         let say = |name: &str| texts.get(name).replace("{idle}", &kept);
         match self.why {
-            Why::Waiting { rank, eta, reason, stale, .. } => {
+            Why::Waiting { rank, eta, reason, stale, opens_in_ms, .. } => {
                 let rank = grouped(rank);
                 let eta = eta.map_or_else(|| say("eta_unknown"), |eta| range(texts, eta.low_s, eta.high_s));
                 let reason = match (reason, stale) {
+                    _ if opens_in_ms > 0 => {
+                        let opens = until(texts, opens_in_ms.div_ceil(1_000));
+                        fill(texts.get("reason_early"), &[("opens", &opens)])
+                    }
                     (Some(Reason::Held), _) => say("reason_held"),
                     (_, true) => say("reason_stale"),
                     (Some(reason), _) => say(&format!("reason_{}", reason.as_str())),
@@ -245,13 +256,14 @@ impl Blocked<'_> {
             "announcement": announcement, "notice": self.notice, "period_ms": self.period_ms(),
         });
         let waiting = match self.why {
-            Why::Waiting { rank, eta, reason, stale, period_ms } => json!({
+            Why::Waiting { rank, eta, reason, stale, period_ms, opens_in_ms } => json!({
                 "rank": rank,
                 "etaSeconds": eta.map(|eta| eta.seconds),
                 "etaRange": eta.map(|eta| [eta.low_s, eta.high_s]),
                 "reason": reason.map(Reason::as_str),
                 "pollingPeriod": period_ms,
                 "stale": stale,
+                "opensInMs": (opens_in_ms > 0).then_some(opens_in_ms),
             }),
             Why::Refused(_) => Value::Null,
         };
@@ -319,6 +331,11 @@ fn kept_for(texts: &Texts, seconds: u32) -> String {
     }
 }
 
+/// How long something takes still, in words, as `until` of the waiting page's script says it.
+fn until(texts: &Texts, seconds: u32) -> String {
+    if seconds > 120 { span(texts, seconds.div_ceil(60)) } else { count(texts, "seconds", seconds) }
+}
+
 /// A range of seconds in words, as `words` of the waiting page's script says it: the words get coarser only as the range grows.
 fn range(texts: &Texts, low_s: u32, high_s: u32) -> String {
     if high_s <= 60 {
@@ -359,7 +376,7 @@ mod tests {
 
     fn waiting() -> Why<'static> {
         let eta = Some(Eta { seconds: 200, low_s: 150, high_s: 270 });
-        Why::Waiting { rank: 1_202, eta, reason: None, stale: false, period_ms: 3_000 }
+        Why::Waiting { rank: 1_202, eta, reason: None, stale: false, period_ms: 3_000, opens_in_ms: 0 }
     }
 
     fn text(response: Response<Full<Bytes>>) -> String {

@@ -84,9 +84,9 @@ impl Follower {
                 self.finish();
                 None
             }
-            Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale } => {
-                let wait = WaitStatus { rank, eta, reason, polling_period_ms, stale };
-                write_wait(text, &wait, &common_part(polling_period_ms, stale), &token);
+            Reply::Waiting { token, rank, eta, reason, polling_period_ms, stale, opens_in_ms } => {
+                let wait = WaitStatus { rank, eta, reason, polling_period_ms, stale, opens_in_ms };
+                write_wait(text, &wait, &common_part(polling_period_ms, stale, opens_in_ms), &token);
                 self.tell(wait, ticket, token, text);
                 let due = Instant::now() + Duration::from_millis(polling_period_ms.into());
                 Some((self, due))

@@ -127,7 +127,7 @@ impl ZoneTask {
         let Some(view) = self.streams.gate.follower_view(self.registration.zone.as_str()) else {
             return self.refuse_all();
         };
-        let common = common_part(view.polling_period_ms(), view.is_stale());
+        let common = common_part(view.polling_period_ms(), view.is_stale(), view.opens_in_ms());
         let mut at = 0;
         while at < self.behind.len() {
             if at % AT_ONCE == AT_ONCE - 1 {
@@ -164,7 +164,8 @@ impl ZoneTask {
             let has_it = follower.ticket == ticket && view.is_current(&follower.token);
             let token = if has_it { follower.token } else { view.seal(&ticket) };
             let period_ms = wait.polling_period_ms;
-            let own = (period_ms != view.polling_period_ms()).then(|| common_part(period_ms, wait.stale));
+            let own = (period_ms != view.polling_period_ms())
+                .then(|| common_part(period_ms, wait.stale, wait.opens_in_ms));
             self.text.clear();
             write_wait(&mut self.text, &wait, own.as_deref().unwrap_or(common), &token);
             follower.tell(wait, ticket, token, &self.text);

@@ -1,0 +1,139 @@
+//! Instants that operators write, in whole seconds.
+//!
+//! An instant is written as RFC 3339 has it (`2026-12-01T08:00:00Z`), or with the name of a time zone as RFC 9557 has it
+//! (`2026-12-01T09:00[Europe/Berlin]`). Invariant: a text that is read without an error means one instant. A time of day that the
+//! clocks of its zone skip, or show twice, is refused.
+
+use jiff::{
+    Timestamp,
+    fmt::temporal::{DateTimeParser, Pieces},
+    tz::{Disambiguation, OffsetConflict},
+};
+
+/// A text is no instant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum InstantFault {
+    /// It is written in another way.
+    #[error("is not an instant as 2026-12-01T08:00:00Z or 2026-12-01T09:00[Europe/Berlin]: {0}")]
+    Form(String),
+    /// The time zone's clocks skip this time of day, or show it twice.
+    #[error("{0}; say which by an offset, as in 2026-10-25T02:30+01:00[Europe/Berlin]")]
+    Ambiguous(String),
+    /// It has a fraction of a second.
+    #[error("has a fraction of a second; instants are whole seconds")]
+    Fraction,
+    /// It is before 1970 or after 2106.
+    #[error("is not between 1970 and 2106")]
+    Range,
+}
+
+/// Reads an instant. Returns the seconds since 1970-01-01 UTC, not 0.
+///
+/// # Errors
+/// An [`InstantFault`].
+///
+/// # Examples
+/// ```
+/// use admission::parse_instant;
+/// assert_eq!(parse_instant("2026-12-01T08:00:00Z"), parse_instant("2026-12-01T09:00[Europe/Berlin]"));
+/// assert!(parse_instant("2026-03-29T02:30[Europe/Berlin]").is_err(), "the clocks skip it");
+/// ```
+pub fn parse_instant(text: &str) -> Result<u32, InstantFault> {
+    const PARSER: DateTimeParser =
+        DateTimeParser::new().offset_conflict(OffsetConflict::Reject).disambiguation(Disambiguation::Reject);
+    // jiff reads a space between date and time, too. Instants are words of texts.
+    if text.contains(char::is_whitespace) {
+        return Err(InstantFault::Form("it has a space".to_owned()));
+    }
+    let instant = if text.contains('[') {
+        match PARSER.parse_zoned(text) {
+            Ok(zoned) => zoned.timestamp(),
+            Err(fault) if is_ambiguous(text) => return Err(InstantFault::Ambiguous(fault.to_string())),
+            Err(fault) => return Err(InstantFault::Form(fault.to_string())),
+        }
+    } else {
+        text.parse::<Timestamp>().map_err(|fault| InstantFault::Form(fault.to_string()))?
+    };
+    if instant.subsec_nanosecond() != 0 {
+        return Err(InstantFault::Fraction);
+    }
+    u32::try_from(instant.as_second()).ok().filter(|&second| second > 0).ok_or(InstantFault::Range)
+}
+
+/// Whether a text has a time of day, without an offset, that the clocks of its zone skip or show twice.
+fn is_ambiguous(text: &str) -> bool {
+    let Ok(pieces) = Pieces::parse(text) else { return false };
+    let zone = pieces.to_time_zone().ok().flatten().filter(|_| pieces.to_numeric_offset().is_none());
+    let local = pieces.date().to_datetime(pieces.time().unwrap_or_default());
+    zone.is_some_and(|zone| zone.to_ambiguous_timestamp(local).is_ambiguous())
+}
+
+/// An instant in UTC, as RFC 3339 has it.
+#[must_use]
+pub fn instant_text(unix_s: u32) -> String {
+    Timestamp::from_second(unix_s.into()).map_or_else(|_| String::new(), |instant| instant.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_read_with_the_zone_that_they_name() {
+        let read = |text| parse_instant(text).map(instant_text);
+        for (text, utc) in [
+            ("2026-12-01T08:00:00Z", "2026-12-01T08:00:00Z"),
+            ("2026-12-01T08:00Z", "2026-12-01T08:00:00Z"),
+            ("2026-12-01T17:00:00+09:00", "2026-12-01T08:00:00Z"),
+            ("2026-12-01T09:00[Europe/Berlin]", "2026-12-01T08:00:00Z"),
+            ("2026-07-01T09:00[Europe/Berlin]", "2026-07-01T07:00:00Z"),
+            ("2026-12-01T17:00:00[Asia/Seoul]", "2026-12-01T08:00:00Z"),
+            ("2026-10-25T02:30+02:00[Europe/Berlin]", "2026-10-25T00:30:00Z"),
+            ("2026-10-25T02:30+01:00[Europe/Berlin]", "2026-10-25T01:30:00Z"),
+        ] {
+            assert_eq!(read(text).as_deref(), Ok(utc), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_that_the_clocks_skip_or_show_twice_is_refused() {
+        for text in ["2026-03-29T02:30[Europe/Berlin]", "2026-10-25T02:30[Europe/Berlin]"] {
+            assert!(
+                matches!(parse_instant(text), Err(InstantFault::Ambiguous(_))),
+                "{text}: {:?}",
+                parse_instant(text)
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_instant_is_refused() {
+        for text in [
+            "",
+            "none",
+            "0",
+            "1790000000",
+            "2026-12-01",
+            "2026-12-01T08:00",
+            "2026-12-01T08:00:00",
+            "2026-12-01T08:00:00Z ",
+            "2026-13-01T08:00:00Z",
+            "2026-12-01T09:00[Europe/Nowhere]",
+            "2026-12-01T09:00+05:00[Europe/Berlin]",
+            "2026-12-01T09:00[Europe/Berlin",
+            "tomorrow",
+        ] {
+            assert!(
+                matches!(parse_instant(text), Err(InstantFault::Form(_))),
+                "{text:?}: {:?}",
+                parse_instant(text)
+            );
+        }
+        assert_eq!(parse_instant("2026-12-01T08:00:00.5Z"), Err(InstantFault::Fraction));
+        for text in
+            ["1969-12-31T23:59:59Z", "1970-01-01T00:00:00Z", "2106-02-07T06:28:16Z", "9999-12-01T00:00:00Z"]
+        {
+            assert_eq!(parse_instant(text), Err(InstantFault::Range), "{text}");
+        }
+    }
+}

@@ -1,0 +1,498 @@
+//! The schedule of a zone: events that begin and end at set times, and what applies before and after them.
+//!
+//! An event has a pre-queue: people take places from then on, and nobody enters until the event begins. The store opens the zone at
+//! that instant by its own clock, because the policy of an event has [`Policy::opens_at`]. So no server has to do anything then.
+//! Invariant: the events of a schedule are sorted and do not overlap, from the beginning of the pre-queue to the end.
+
+use std::{fmt, sync::Arc};
+
+use crate::{Definition, InstantFault, Mode, Notice, Policy, PolicyFault, ZoneId, parse_instant};
+
+/// An instant as an operator wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Moment {
+    unix_s: u32,
+    text: Arc<str>,
+}
+
+impl Moment {
+    /// Reads an instant, see [`parse_instant`].
+    ///
+    /// # Errors
+    /// An [`InstantFault`].
+    pub fn parse(text: &str) -> Result<Self, InstantFault> {
+        Ok(Self { unix_s: parse_instant(text)?, text: text.into() })
+    }
+
+    /// Seconds since 1970-01-01 UTC.
+    #[must_use]
+    pub fn unix_s(&self) -> u32 {
+        self.unix_s
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// What applies before the pre-queue of an event, or after its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Outside {
+    /// The zone's policy.
+    #[default]
+    Usual,
+    /// As the mode `hold`.
+    Hold,
+    /// As the mode `closed`.
+    Closed,
+}
+
+impl Outside {
+    /// All values with their names in configuration files.
+    pub const ALL: [(Self, &'static str); 3] =
+        [(Self::Usual, "usual"), (Self::Hold, "hold"), (Self::Closed, "closed")];
+
+    /// The value of this name.
+    #[must_use]
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(_, known)| *known == word).map(|(value, _)| *value)
+    }
+
+    /// The value's name in configuration files.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        Self::ALL.iter().find(|(value, _)| *value == self).map_or("", |(_, word)| word)
+    }
+}
+
+/// A sale, or whatever else begins at a set time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Its name among the events of the zone. It is written as a zone's id.
+    pub id: ZoneId,
+    /// From when on people take places.
+    pub prequeue_from: Moment,
+    /// From when on people enter.
+    pub begins: Moment,
+    /// When it is over.
+    pub ends: Moment,
+    /// What applies until the pre-queue begins.
+    pub before: Outside,
+    /// What applies from the end on, until the next event.
+    pub after: Outside,
+    /// How many people may enter in a minute, where that differs from the zone's policy.
+    pub admit_per_minute: Option<u32>,
+    /// How many people may be inside, where that differs from the zone's policy.
+    pub max_active: Option<u32>,
+    /// The text for people who wait; if it is empty, the zone's own counts.
+    pub notice: Notice,
+}
+
+/// Why events are no schedule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScheduleFault {
+    /// There are too many events.
+    #[error("there are {0} events, and {max} are the most; delete those that are over", max = Schedule::EVENTS_MAX)]
+    TooMany(usize),
+    /// Two events have the same id.
+    #[error("two events have the id {0}")]
+    Twice(ZoneId),
+    /// The pre-queue begins too late for all servers to be ready at the start.
+    #[error(
+        "event {0}: prequeue_from must be at least {least} s before begins, so that all servers are ready in time",
+        least = Schedule::LEAST_PREQUEUE_S
+    )]
+    ShortPrequeue(ZoneId),
+    /// The event ends before it begins.
+    #[error("event {0}: ends must be after begins")]
+    EndsFirst(ZoneId),
+    /// Two events overlap.
+    #[error("event {1} has its pre-queue from {2} on, and event {0} ends only at {3}")]
+    Overlap(ZoneId, ZoneId, Moment, Moment),
+    /// A number of the event does not fit the zone's policy.
+    #[error("event {0}: {1}")]
+    Policy(ZoneId, PolicyFault),
+}
+
+/// Where an instant is in a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase<'a> {
+    /// No event says what applies.
+    Usual,
+    /// Before the pre-queue of this event.
+    Before(&'a Event),
+    /// People take places for this event.
+    Prequeue(&'a Event),
+    /// People enter.
+    Open(&'a Event),
+    /// This event is over, and no other one has come.
+    After(&'a Event),
+}
+
+/// The events of a zone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule(Arc<[Event]>);
+
+impl Schedule {
+    /// The most events of a zone.
+    pub const EVENTS_MAX: usize = 32;
+
+    /// How long a pre-queue is at least, in seconds.
+    pub const LEAST_PREQUEUE_S: u32 = 60;
+
+    /// A schedule of these events, in any order, for a zone with this policy.
+    ///
+    /// # Errors
+    /// The first [`ScheduleFault`].
+    pub fn new(mut events: Vec<Event>, policy: &Policy) -> Result<Self, ScheduleFault> {
+        if events.len() > Self::EVENTS_MAX {
+            return Err(ScheduleFault::TooMany(events.len()));
+        }
+        events.sort_by(|a, b| (a.prequeue_from.unix_s, &a.id).cmp(&(b.prequeue_from.unix_s, &b.id)));
+        for (at, event) in events.iter().enumerate() {
+            let id = || event.id.clone();
+            if events[..at].iter().any(|other| other.id == event.id) {
+                return Err(ScheduleFault::Twice(id()));
+            }
+            if event.prequeue_from.unix_s.saturating_add(Self::LEAST_PREQUEUE_S) > event.begins.unix_s {
+                return Err(ScheduleFault::ShortPrequeue(id()));
+            }
+            if event.begins.unix_s >= event.ends.unix_s {
+                return Err(ScheduleFault::EndsFirst(id()));
+            }
+            event.policy(policy).check().map_err(|fault| ScheduleFault::Policy(id(), fault))?;
+        }
+        for pair in events.windows(2) {
+            if let [one, next] = pair
+                && one.ends.unix_s > next.prequeue_from.unix_s
+            {
+                return Err(ScheduleFault::Overlap(
+                    one.id.clone(),
+                    next.id.clone(),
+                    next.prequeue_from.clone(),
+                    one.ends.clone(),
+                ));
+            }
+        }
+        Ok(Self(events.into()))
+    }
+
+    /// Whether there is no event.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The events, in the order of time.
+    #[must_use]
+    pub fn events(&self) -> &[Event] {
+        &self.0
+    }
+
+    /// The event of this name.
+    #[must_use]
+    pub fn get(&self, id: &str) -> Option<&Event> {
+        self.0.iter().find(|event| event.id.as_str() == id)
+    }
+
+    /// What is different in `new`, one text for each event.
+    #[must_use]
+    pub fn changes(&self, new: &Self) -> Vec<String> {
+        let gone = self.0.iter().filter(|event| new.get(event.id.as_str()).is_none());
+        let mut changes: Vec<String> = gone.map(|event| format!("event {} deleted", event.id)).collect();
+        for event in new.events() {
+            match self.get(event.id.as_str()) {
+                None => changes.push(format!("event {} from {} to {}", event.id, event.begins, event.ends)),
+                Some(old) if old == event => {}
+                Some(old) => changes.push(format!("event {}: {}", event.id, old.changes(event).join(", "))),
+            }
+        }
+        changes
+    }
+
+    /// Where the instant `unix_s` (seconds since 1970) is. Between two events, the later one counts, if it says what applies before it.
+    #[must_use]
+    pub fn phase(&self, unix_s: u64) -> Phase<'_> {
+        let second = |moment: &Moment| u64::from(moment.unix_s);
+        let begun = self.0.partition_point(|event| second(&event.prequeue_from) <= unix_s);
+        let (last, next) = (begun.checked_sub(1).and_then(|at| self.0.get(at)), self.0.get(begun));
+        match (last, next) {
+            (Some(event), _) if unix_s < second(&event.begins) => Phase::Prequeue(event),
+            (Some(event), _) if unix_s < second(&event.ends) => Phase::Open(event),
+            (_, Some(event)) if event.before != Outside::Usual => Phase::Before(event),
+            (Some(event), _) if event.after != Outside::Usual => Phase::After(event),
+            _ => Phase::Usual,
+        }
+    }
+}
+
+/// A text is no event. See [`Event::text`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the text of an event")]
+pub struct NoEvent;
+
+/// Separates the parts of an event's text. No notice has this character.
+const UNIT: char = '\u{1f}';
+
+impl Event {
+    /// All of it in one text, for registers and tags.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let number = |number: Option<u32>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+        let Self { id, prequeue_from, begins, ends, before, after, .. } = self;
+        let mut text = format!(
+            "{id} {prequeue_from} {begins} {ends} {} {} {} {}",
+            before.word(),
+            after.word(),
+            number(self.admit_per_minute),
+            number(self.max_active)
+        );
+        for (language, notice) in self.notice.iter() {
+            text.extend([UNIT.encode_utf8(&mut [0; 4]), language, UNIT.encode_utf8(&mut [0; 4]), notice]);
+        }
+        text
+    }
+
+    /// Reads the text of [`Event::text`].
+    ///
+    /// # Errors
+    /// [`NoEvent`] if it is not such a text.
+    pub fn parse(text: &str) -> Result<Self, NoEvent> {
+        let mut parts = text.split(UNIT);
+        let words: Vec<&str> = parts.next().unwrap_or_default().split(' ').collect();
+        let &[id, prequeue_from, begins, ends, before, after, per_minute, max_active] = &words[..] else {
+            return Err(NoEvent);
+        };
+        let moment = |text| Moment::parse(text).map_err(|_| NoEvent);
+        let number = |text: &str| match text {
+            "-" => Ok(None),
+            number => number.parse().map(Some).map_err(|_| NoEvent),
+        };
+        let mut notice = Vec::new();
+        while let Some(language) = parts.next() {
+            notice.push((language, parts.next().ok_or(NoEvent)?));
+        }
+        Ok(Self {
+            id: ZoneId::parse(id).map_err(|_| NoEvent)?,
+            prequeue_from: moment(prequeue_from)?,
+            begins: moment(begins)?,
+            ends: moment(ends)?,
+            before: Outside::named(before).ok_or(NoEvent)?,
+            after: Outside::named(after).ok_or(NoEvent)?,
+            admit_per_minute: number(per_minute)?,
+            max_active: number(max_active)?,
+            notice: Notice::new(notice).map_err(|_| NoEvent)?,
+        })
+    }
+
+    /// Where it differs from `new`, as in `begins A -> B`.
+    fn changes(&self, new: &Self) -> Vec<String> {
+        let number =
+            |number: Option<u32>| number.map_or_else(|| "the zone's".to_owned(), |number| number.to_string());
+        let all = |of: &Self| {
+            [
+                ("prequeue_from", of.prequeue_from.to_string()),
+                ("begins", of.begins.to_string()),
+                ("ends", of.ends.to_string()),
+                ("before", of.before.word().to_owned()),
+                ("after", of.after.word().to_owned()),
+                ("admit_per_minute", number(of.admit_per_minute)),
+                ("max_active", number(of.max_active)),
+                ("notice", of.notice.sentence()),
+            ]
+        };
+        let pairs = all(self).into_iter().zip(all(new));
+        let differ = pairs.filter(|((_, old), (_, new))| old != new);
+        let mut changes: Vec<_> =
+            differ.map(|((name, old), (_, new))| format!("{name} {old} -> {new}")).collect();
+        if changes.is_empty() && self != new {
+            changes.push("another notice".to_owned());
+        }
+        changes
+    }
+
+    /// The policy of its pre-queue, and while it lasts. The zone opens by itself when the event begins. An operator who sets another
+    /// mode than `auto` stops the event.
+    #[must_use]
+    pub fn policy(&self, usual: &Policy) -> Policy {
+        Policy {
+            opens_at: self.begins.unix_s.into(),
+            admit_per_minute: self.admit_per_minute.unwrap_or(usual.admit_per_minute),
+            max_active: self.max_active.unwrap_or(usual.max_active),
+            ..*usual
+        }
+    }
+}
+
+impl Phase<'_> {
+    fn policy(&self, usual: &Policy) -> Policy {
+        let outside = |what| match what {
+            // Whoever set another mode than `auto` meant now.
+            _ if usual.mode != Mode::Auto => *usual,
+            Outside::Usual => *usual,
+            Outside::Hold => Policy { mode: Mode::Hold, ..*usual },
+            Outside::Closed => Policy { mode: Mode::Closed, ..*usual },
+        };
+        match self {
+            Self::Usual => *usual,
+            Self::Before(event) => outside(event.before),
+            Self::Prequeue(event) | Self::Open(event) => event.policy(usual),
+            Self::After(event) => outside(event.after),
+        }
+    }
+}
+
+impl Definition {
+    /// The policy in force at an instant, in seconds since 1970.
+    #[must_use]
+    pub fn policy_at(&self, unix_s: u64) -> Policy {
+        self.schedule.phase(unix_s).policy(&self.policy)
+    }
+
+    /// The notice in force at an instant, in seconds since 1970.
+    #[must_use]
+    pub fn notice_at(&self, unix_s: u64) -> &Notice {
+        match self.schedule.phase(unix_s) {
+            Phase::Prequeue(event) | Phase::Open(event) if !event.notice.is_empty() => &event.notice,
+            _ => &self.notice,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn moment(text: &str) -> Moment {
+        Moment::parse(text).expect(text)
+    }
+
+    fn event(id: &str, prequeue_from: &str, begins: &str, ends: &str) -> Event {
+        Event {
+            id: ZoneId::parse(id).expect("a name"),
+            prequeue_from: moment(prequeue_from),
+            begins: moment(begins),
+            ends: moment(ends),
+            before: Outside::Usual,
+            after: Outside::Usual,
+            admit_per_minute: None,
+            max_active: None,
+            notice: Notice::default(),
+        }
+    }
+
+    fn sale() -> Event {
+        Event {
+            before: Outside::Closed,
+            after: Outside::Hold,
+            admit_per_minute: Some(600),
+            max_active: Some(50),
+            notice: Notice::new([("en", "Soon."), ("ko", "곧\n시작")]).expect("a notice"),
+            ..event(
+                "sale",
+                "2026-12-01T08:30[Europe/Berlin]",
+                "2026-12-01T09:00[Europe/Berlin]",
+                "2026-12-01T11:00:00Z",
+            )
+        }
+    }
+
+    fn at(text: &str) -> u64 {
+        moment(text).unix_s().into()
+    }
+
+    #[test]
+    fn a_policy_follows_the_phases_of_its_events() {
+        let usual = Policy { admit_per_minute: 60, ..Policy::default() };
+        let schedule = Schedule::new(vec![sale()], &usual).expect("a schedule");
+        let definition = Definition { schedule, ..usual.into() };
+        let modes = |text| definition.policy_at(at(text)).mode;
+        assert_eq!(modes("2026-01-01T00:00:00Z"), Mode::Closed);
+        assert_eq!(modes("2026-12-01T07:29:59Z"), Mode::Closed);
+        let of_event = definition.policy_at(at("2026-12-01T07:30:00Z"));
+        let opens_at = moment("2026-12-01T08:00:00Z").unix_s().into();
+        assert_eq!(of_event, Policy { opens_at, admit_per_minute: 600, max_active: 50, ..usual });
+        // Nothing changes when it begins: the store opens the zone.
+        assert_eq!(definition.policy_at(at("2026-12-01T10:59:59Z")), of_event);
+        assert_eq!(modes("2026-12-01T11:00:00Z"), Mode::Hold);
+        let said = |text| definition.notice_at(at(text)).get("en");
+        assert_eq!([said("2026-12-01T07:30:00Z"), said("2026-12-01T11:00:00Z")], [Some("Soon."), None]);
+        // An operator stops it.
+        let stopped = Definition { policy: Policy { mode: Mode::Hold, ..usual }, ..definition };
+        assert_eq!(stopped.policy_at(at("2026-12-01T09:00:00Z")).mode, Mode::Hold);
+        assert_eq!(stopped.policy_at(at("2026-01-01T00:00:00Z")).mode, Mode::Hold);
+    }
+
+    #[test]
+    fn between_two_events_the_later_one_counts() {
+        let other = event("other", "2026-12-03T08:00:00Z", "2026-12-03T09:00:00Z", "2026-12-03T10:00:00Z");
+        let phase = |before| {
+            let other = Event { before, ..other.clone() };
+            let schedule = Schedule::new(vec![other, sale()], &Policy::default()).expect("a schedule");
+            match schedule.phase(at("2026-12-02T00:00:00Z")) {
+                Phase::Before(event) => format!("before {}", event.id),
+                Phase::After(event) => format!("after {}", event.id),
+                other => format!("{other:?}"),
+            }
+        };
+        assert_eq!(phase(Outside::Closed), "before other");
+        assert_eq!(phase(Outside::Usual), "after sale");
+    }
+
+    #[test]
+    fn events_that_are_no_schedule_are_refused() {
+        let refused = |events| Schedule::new(events, &Policy::default()).expect_err("refused").to_string();
+        let (day, next) = ("2026-12-01T09:00:00Z", "2026-12-01T10:00:00Z");
+        let short = event("a", "2026-12-01T08:59:01Z", day, next);
+        assert!(refused(vec![short]).contains("at least 60 s"));
+        assert!(
+            refused(vec![event("a", "2026-12-01T08:00:00Z", day, day)]).contains("ends must be after begins")
+        );
+        let one = event("a", "2026-12-01T08:00:00Z", day, next);
+        assert!(refused(vec![one.clone(), one.clone()]).contains("two events have the id a"));
+        let meets = event("b", next, "2026-12-01T11:00:00Z", "2026-12-01T12:00:00Z");
+        assert!(Schedule::new(vec![meets.clone(), one.clone()], &Policy::default()).is_ok());
+        let overlaps = Event { prequeue_from: moment("2026-12-01T09:59:59Z"), ..meets };
+        assert_eq!(
+            refused(vec![overlaps, one.clone()]),
+            "event b has its pre-queue from 2026-12-01T09:59:59Z on, and event a ends only at 2026-12-01T10:00:00Z"
+        );
+        let fast = Event { admit_per_minute: Some(0), ..one.clone() };
+        assert_eq!(refused(vec![fast]), "event a: admit_per_minute is 0, and must be 1 to 600000");
+        let many =
+            (0..33).map(|at| Event { id: ZoneId::parse(&format!("e{at}")).expect("a name"), ..one.clone() });
+        assert!(refused(many.collect()).starts_with("there are 33 events, and 32 are the most"));
+    }
+
+    #[test]
+    fn the_text_of_an_event_says_all_of_it() {
+        for event in
+            [sale(), event("a", "2026-12-01T08:00:00Z", "2026-12-01T09:00:00Z", "2026-12-01T10:00:00Z")]
+        {
+            assert_eq!(Event::parse(&event.text()), Ok(event.clone()));
+            for (cut, _) in event.text().char_indices() {
+                let read = Event::parse(&event.text()[..cut]);
+                assert!(read.as_ref() != Ok(&event), "{cut}");
+            }
+        }
+    }
+
+    #[test]
+    fn changes_name_the_event_and_what_differs() {
+        let schedule = |events| Schedule::new(events, &Policy::default()).expect("a schedule");
+        let later = Event { begins: moment("2026-12-01T09:05[Europe/Berlin]"), max_active: None, ..sale() };
+        assert_eq!(
+            schedule(vec![sale()]).changes(&schedule(vec![later])),
+            [
+                "event sale: begins 2026-12-01T09:00[Europe/Berlin] -> 2026-12-01T09:05[Europe/Berlin], max_active 50 -> the zone's"
+            ]
+        );
+        assert_eq!(schedule(vec![sale()]).changes(&Schedule::default()), ["event sale deleted"]);
+        assert_eq!(
+            Schedule::default().changes(&schedule(vec![sale()])),
+            ["event sale from 2026-12-01T09:00[Europe/Berlin] to 2026-12-01T11:00:00Z"]
+        );
+    }
+}
