@@ -6,7 +6,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use admission::{Policy, SlotState, Snapshot, Verdict, ZoneId};
-use store::Store;
+use store::Line;
 use wait::{Forecast, Keeper, Learned, View};
 
 /// What this server learnt about one zone.
@@ -38,13 +38,13 @@ impl ZoneForecast {
 
     /// Compares what this server learnt with what the store keeps, if it is time, and lets the one that knows more replace the other.
     /// The zone works without it, so a failure is not one of the caller's. `now_ms` is on any clock that does not go back.
-    pub async fn exchange<S: Store>(&self, store: &S, zone: &ZoneId, now_ms: u64) {
+    pub async fn exchange<L: Line>(&self, line: &L, zone: &ZoneId, now_ms: u64) {
         let due = {
             let known = &mut *self.lock();
             known.keeper.due(&known.forecast, now_ms)
         };
         let Some(learned) = due else { return };
-        let kept = match store.exchange_learned(zone, None).await {
+        let kept = match line.exchange_learned(None).await {
             Ok(kept) => kept,
             Err(error) => {
                 tracing::debug!(%zone, %error, "what was learnt about the zone's people could not be compared");
@@ -59,7 +59,7 @@ impl ZoneForecast {
             let known = &mut *self.lock();
             known.keeper.compare(&mut known.forecast, &learned, kept)
         };
-        if has_news && store.exchange_learned(zone, Some(learned.to_bytes().to_vec())).await.is_ok() {
+        if has_news && line.exchange_learned(Some(learned.to_bytes().to_vec())).await.is_ok() {
             self.lock().keeper.note(learned);
         }
     }

@@ -62,12 +62,12 @@ impl<S: Store> Gate<S> {
 
     async fn put(
         &self,
-        room: Option<&Arc<Room>>,
+        room: Option<&Arc<Room<S::Line>>>,
         zone: &ZoneId,
         definition: &Definition,
-    ) -> Result<Arc<Room>, StoreError> {
+    ) -> Result<Arc<Room<S::Line>>, StoreError> {
         if let Some(room) = room {
-            match room.set_policy(&*self.shared.store, definition.policy).await {
+            match room.set_policy(definition.policy).await {
                 // The zone stays unavailable. That must not keep others from being served as they are defined now.
                 Err(StoreError::Unreadable(_)) => {}
                 set => set?,
@@ -90,7 +90,7 @@ impl<S: Store> Gate<S> {
         let _changing = self.changing.lock().await;
         let before = self.rooms.load_full();
         let mut changed = false;
-        let mut rooms: Rooms = before
+        let mut rooms: Rooms<S::Line> = before
             .iter()
             .filter(|(zone, _)| !mine(zone))
             .map(|(zone, room)| (zone.clone(), Arc::clone(room)))
@@ -131,7 +131,7 @@ impl<S: Store> Gate<S> {
 
     /// Takes these rooms into use, then publishes which are new and which are gone. A subscriber that hears of it finds
     /// the gate in that state, or in a newer one.
-    fn serve(&self, before: &Rooms, rooms: Rooms) {
+    fn serve(&self, before: &Rooms<S::Line>, rooms: Rooms<S::Line>) {
         let rooms = Arc::new(rooms);
         self.rooms.store(Arc::clone(&rooms));
         for room in before.iter().filter_map(|(zone, room)| (!rooms.contains_key(zone)).then_some(room)) {
