@@ -17,43 +17,58 @@ use admission::{
 use criterion::{Criterion, criterion_group, criterion_main};
 use events::Bus;
 use gate::{Gate, Reply, Token};
-use store::{Kept, Left, Store, StoreError};
+use store::{Kept, Left, Line, Store, StoreError};
 use weir_benches::{Counting, LINES, NOW, line, policy};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
 /// A store with one snapshot. Its decisions never end.
+#[derive(Clone)]
 struct FixedSnapshot(Snapshot);
 
 impl Store for FixedSnapshot {
+    type Line = Self;
+
     async fn zones(&self) -> Result<Option<Kept>, StoreError> {
         Ok(None)
     }
-    async fn open_zone(&self, _: &ZoneId, _: Policy) -> Result<Snapshot, StoreError> {
+
+    fn line(self: &Arc<Self>, _: &ZoneId) -> Self {
+        Self::clone(self)
+    }
+}
+
+impl Line for FixedSnapshot {
+    async fn open(&self, _: Policy) -> Result<Snapshot, StoreError> {
         Ok(self.0.clone())
     }
-    async fn put_zone(&self, _: &ZoneId, _: Policy) -> Result<Snapshot, StoreError> {
+
+    async fn put(&self, _: Policy) -> Result<Snapshot, StoreError> {
         Ok(self.0.clone())
     }
-    async fn join(&self, _: &ZoneId, _: u32) -> Result<Joined, StoreError> {
-        pending().await
-    }
-    async fn enter(&self, _: &ZoneId, _: Vec<Claim>) -> Result<Decided, StoreError> {
-        pending().await
-    }
-    async fn beat(&self, _: &ZoneId, _: Vec<PagePolls>, _: u32) -> Result<Snapshot, StoreError> {
-        pending().await
-    }
-    async fn visits(&self, _: &ZoneId, _: Vec<PagePolls>) -> Result<Left, StoreError> {
+
+    async fn join(&self, _: u32) -> Result<Joined, StoreError> {
         pending().await
     }
 
-    async fn leave(&self, _: &ZoneId, _: Vec<Leaver>) -> Result<Vec<Departure>, StoreError> {
+    async fn enter(&self, _: Vec<Claim>) -> Result<Decided, StoreError> {
         pending().await
     }
 
-    async fn bind(&self, _: &ZoneId, _: Claim, _: u64) -> Result<u64, StoreError> {
+    async fn beat(&self, _: Vec<PagePolls>, _: u32) -> Result<Snapshot, StoreError> {
+        pending().await
+    }
+
+    async fn visits(&self, _: Vec<PagePolls>) -> Result<Left, StoreError> {
+        pending().await
+    }
+
+    async fn leave(&self, _: Vec<Leaver>) -> Result<Vec<Departure>, StoreError> {
+        pending().await
+    }
+
+    async fn bind(&self, _: Claim, _: u64) -> Result<u64, StoreError> {
         pending().await
     }
 }
@@ -74,7 +89,8 @@ fn polls(criterion: &mut Criterion) {
     let _entered = runtime.enter();
     let bus = Arc::new(Bus::new().expect("a thread"));
     for (people, name) in LINES {
-        let gate = Gate::new(FixedSnapshot(line(people).beat(&[], NOW)), seals.clone(), Arc::clone(&bus));
+        let gate =
+            Gate::new(Arc::new(FixedSnapshot(line(people).beat(&[], NOW))), seals.clone(), Arc::clone(&bus));
         runtime.block_on(gate.serve_zones(vec![(zone.clone(), policy().into())])).expect("served");
         // Holders all over the line in random order, because neighbours would share cache lines.
         let seq = |i: u64| 2_000 + i * 7_919_777 % (people - 4_000);

@@ -21,7 +21,7 @@ use admission::{Policy, ZoneId};
 use bytes::Bytes;
 use redis::{Standalone, cpu_time};
 use store::{
-    Store as _,
+    Line as _, Store as _,
     redis::{
         Durability, Redis,
         address::{Address, Library, Settings},
@@ -77,11 +77,11 @@ async fn main() {
                 for (name, library) in LIBRARIES {
                     let store = Redis::connect(&address(&server), &settings(library), durability).await;
                     let store = Arc::new(store.expect("Redis runs"));
-                    let zone = ZoneId::parse("ZONE").expect("a name");
-                    store.put_zone(&zone, Policy::default()).await.expect("put");
+                    let line = Arc::new(store.line(&ZoneId::parse("ZONE").expect("a name")));
+                    line.put(Policy::default()).await.expect("put");
                     measure(&format!("{name}, {what}"), in_flight, &server, move |_| {
-                        let (store, zone) = (Arc::clone(&store), zone.clone());
-                        async move { drop(store.join(&zone, 1).await.expect("joins")) }
+                        let line = Arc::clone(&line);
+                        async move { drop(line.join(1).await.expect("joins")) }
                     })
                     .await;
                 }

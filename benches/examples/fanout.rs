@@ -250,7 +250,8 @@ async fn servers(count: usize, config: &Config) -> Vec<Server> {
         let (cells, bus) = (cells(config), Arc::new(Bus::new().expect("a thread")));
         let seals = Seals::only(SealKey { id: 1, secret: [1; 32] });
         let meter = Metrics::new(Arc::clone(&bus)).fanout("redis");
-        let gate = Arc::new(Gate::new(AnyStore::Cells(Arc::clone(&cells)), seals, Arc::clone(&bus)));
+        let gate =
+            Arc::new(Gate::new(Arc::new(AnyStore::Cells(Arc::clone(&cells))), seals, Arc::clone(&bus)));
         let mut tasks = JoinSet::new();
         let (answers, first) = oneshot::channel();
         let watcher = Watcher::new(Arc::clone(&gate), Arc::clone(&cells), 0, &config.zones);

@@ -25,7 +25,7 @@ use admission::{Claim, Mode, Policy, Verdict, ZoneId};
 use bytes::Bytes;
 use redis::Standalone;
 use store::{
-    MAX_BATCH, Store as _,
+    Line as _, MAX_BATCH, Store as _,
     redis::{
         Durability, Redis,
         address::{Address, Settings},
@@ -84,10 +84,10 @@ async fn weir(moves: bool) -> Cost {
     let server = Standalone::start();
     let store =
         Redis::connect(&address(&server), &Settings::default(), Durability::Async).await.expect("Redis runs");
-    let zone = ZoneId::parse("ZONE").expect("a name");
+    let line = Arc::new(store).line(&ZoneId::parse("ZONE").expect("a name"));
     let policy = Policy::default();
     let mode = if moves { Mode::Hold } else { Mode::Auto };
-    store.put_zone(&zone, Policy { mode, ..policy }).await.expect("put");
+    line.put(Policy { mode, ..policy }).await.expect("put");
     let empty = server.used_memory();
     // While nobody waits, newcomers enter until the slots of the minute are used.
     let first = if moves { 0 } else { u64::from(policy.admit_per_minute) };
@@ -95,9 +95,9 @@ async fn weir(moves: bool) -> Cost {
     while next < first + PEOPLE {
         let count = u32::try_from(first + PEOPLE - next).map_or(1_000, |left| left.min(1_000));
         next += u64::from(count);
-        store.join(&zone, count).await.expect("joins");
+        line.join(count).await.expect("joins");
     }
-    let mut view = store.put_zone(&zone, policy).await.expect("put");
+    let mut view = line.put(policy).await.expect("put");
     let memory = server.used_memory() - empty;
 
     let (from, before) = (Instant::now(), server.cpu_time());
@@ -124,7 +124,7 @@ async fn weir(moves: bool) -> Cost {
         }
         let mut idle = true;
         if now >= next_beat {
-            view = store.beat(&zone, third(view.base, next, second), 0).await.expect("beats");
+            view = line.beat(third(view.base, next, second), 0).await.expect("beats");
             come(&mut asks, &mut front, view.front_end, now);
             (second, next_beat, idle, calls) =
                 (second + 1, next_beat + Duration::from_secs(1), false, calls + 1);
@@ -135,7 +135,7 @@ async fn weir(moves: bool) -> Cost {
             / 60_000;
         if moves && due > joined {
             let count = u32::try_from(due - joined).expect("few").min(1_000);
-            store.join(&zone, count).await.expect("joins");
+            line.join(count).await.expect("joins");
             (joined, next, idle, calls) =
                 (joined + u64::from(count), next + u64::from(count), false, calls + 1);
         }
@@ -153,7 +153,7 @@ async fn weir(moves: bool) -> Cost {
             }
         }
         if !asking.is_empty() {
-            let verdicts = store.enter(&zone, asking.clone()).await.expect("decided").verdicts;
+            let verdicts = line.enter(asking.clone()).await.expect("decided").verdicts;
             (claims, idle, calls) = (claims + asking.len(), false, calls + 1);
             let now = Instant::now();
             for (claim, verdict) in asking.iter().zip(verdicts) {
@@ -172,7 +172,7 @@ async fn weir(moves: bool) -> Cost {
         }
     }
     let spent = server.cpu_time() - before;
-    let tally = store.beat(&zone, Vec::new(), 0).await.expect("beats").tally;
+    let tally = line.beat(Vec::new(), 0).await.expect("beats").tally;
     assert_eq!(tally.evicted, 0, "everybody polls");
     let polls = f64::from(SECONDS) * f64::from(u32::try_from(PEOPLE).expect("small")) / PERIOD.as_secs_f64();
     println!(

@@ -19,7 +19,7 @@ use std::{collections::BTreeMap, process::ExitCode, sync::Arc, time::Duration};
 use admission::{Claim, Mode, Policy, ZoneId};
 use redis::{Options, Reply, Standalone};
 use store::{
-    Store as _,
+    Line as _, Store as _,
     redis::{
         Durability, Redis,
         address::{Address, Settings},
@@ -62,10 +62,10 @@ struct Line {
 impl Line {
     /// A beat with the polls of the next third, for those of whom `polls` is true.
     async fn beat(&mut self, polls: impl Fn(u64) -> bool) {
-        let view = self.store.beat(&self.zone, Vec::new(), 0).await.expect("beats");
+        let view = self.store.line(&self.zone).beat(Vec::new(), 0).await.expect("beats");
         let mut marks = third(view.base, view.next, self.second);
         marks.retain(|mark| polls(mark.page));
-        self.store.beat(&self.zone, marks, 0).await.expect("beats");
+        self.store.line(&self.zone).beat(marks, 0).await.expect("beats");
         self.second += 1;
     }
 
@@ -113,12 +113,12 @@ async fn measure(people: u64) {
     let policy = Policy::default();
     let store = Arc::clone(&line.store);
     let zone = line.zone.clone();
-    store.put_zone(&zone, Policy { mode: Mode::Hold, ..policy }).await.expect("put");
+    store.line(&zone).put(Policy { mode: Mode::Hold, ..policy }).await.expect("put");
     println!("{people} wait; calls of {LEAST_US} us and more, durations in microseconds");
     println!("\n| phase | script | calls | median | p99 | max |\n|---|---|---|---|---|---|");
     let mut next_beat = Instant::now() + SECOND;
     for _ in 0..people.div_ceil(1_024) {
-        store.join(&zone, 1_024).await.expect("joins");
+        store.line(&zone).join(1_024).await.expect("joins");
         if Instant::now() >= next_beat {
             line.beat(|_| true).await;
             next_beat = Instant::now() + SECOND;
@@ -127,40 +127,40 @@ async fn measure(people: u64) {
     line.tell("the line forms");
     line.beats(12, |_| true).await;
     line.tell("everybody polls");
-    let view = store.put_zone(&zone, policy).await.expect("put");
+    let view = store.line(&zone).put(policy).await.expect("put");
     for at in 0..6 {
         for half in 0..2 {
             // The whole front, in full batches.
             let claims =
                 (half * 1_024..(half + 1) * 1_024).map(|seq| Claim { epoch: view.epoch, seq }).collect();
-            store.enter(&zone, claims).await.expect("decided");
+            store.line(&zone).enter(claims).await.expect("decided");
         }
         for count in [1, 64, 1_024] {
-            store.join(&zone, count).await.expect("joins");
+            store.line(&zone).join(count).await.expect("joins");
         }
         // Some claims at the far end of the line as well.
         let seqs = (0..64).map(|i| people / 64 * i + at);
         let claims = seqs.map(|seq| Claim { epoch: view.epoch, seq }).collect();
-        store.enter(&zone, claims).await.expect("decided");
+        store.line(&zone).enter(claims).await.expect("decided");
         line.beats(1, |_| true).await;
     }
     line.tell("claims by the thousand");
 
     // The front is wider at a higher limit.
-    store.put_zone(&zone, Policy { admit_per_minute: 600_000, ..policy }).await.expect("put");
+    store.line(&zone).put(Policy { admit_per_minute: 600_000, ..policy }).await.expect("put");
     for batch in 2..40 {
         let claims =
             (batch * 1_024..(batch + 1) * 1_024).map(|seq| Claim { epoch: view.epoch, seq }).collect();
-        store.enter(&zone, claims).await.expect("decided");
+        store.line(&zone).enter(claims).await.expect("decided");
     }
     line.tell("thousands enter");
-    store.put_zone(&zone, Policy { mode: Mode::Hold, idle_timeout_s: 10, ..policy }).await.expect("put");
+    store.line(&zone).put(Policy { mode: Mode::Hold, idle_timeout_s: 10, ..policy }).await.expect("put");
     line.beats(14, |page| page % 3 > 0).await;
     line.tell("a third is swept");
-    let tally = store.beat(&zone, Vec::new(), 0).await.expect("beats").tally;
+    let tally = store.line(&zone).beat(Vec::new(), 0).await.expect("beats").tally;
     println!("\nafter the sweep {} wait, {} were evicted", tally.waiting, tally.evicted);
 
-    store.put_zone(&zone, Policy { mode: Mode::Hold, ..policy }).await.expect("put");
+    store.line(&zone).put(Policy { mode: Mode::Hold, ..policy }).await.expect("put");
     newcomers(&mut line, 94, "a join of 64 about every 0.1 s").await;
     newcomers(&mut line, 9_375, "600,000 in 10 s").await;
 }
@@ -176,7 +176,7 @@ async fn newcomers(line: &mut Line, joins: u32, what: &str) {
             sleep_until(due).await;
             let (store, zone) = (Arc::clone(&store), zone.clone());
             calls.spawn(async move {
-                store.join(&zone, 64).await.expect("joins");
+                store.line(&zone).join(64).await.expect("joins");
                 due.elapsed()
             });
         }

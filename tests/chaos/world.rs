@@ -24,9 +24,9 @@ use bytes::Bytes;
 use events::Bus;
 use gate::{Gate, Refusal, Reply, Token};
 use store::{
-    Kept, Left, Store, StoreError,
+    Kept, Left, Line, Store, StoreError,
     redis::{
-        Durability, Redis,
+        Durability, Redis, RedisLine,
         address::{Address, Library, Settings},
         client::{AnyClient, Client, ClientError, Confirm, Script, Value},
         scripts::{BEAT, ENTER, JOIN},
@@ -173,40 +173,61 @@ impl Client for Caller {
 
 /// A store that reports to the auditor.
 struct Watched {
-    redis: Redis<Caller>,
+    redis: Arc<Redis<Caller>>,
     scene: Arc<Scene>,
     /// The number of the server whose store it is.
     server: usize,
 }
 
-impl Watched {
-    fn heard<T>(&self, zone: &ZoneId, answer: Result<T, StoreError>) -> Result<T, StoreError> {
+impl Store for Watched {
+    type Line = WatchedLine;
+
+    async fn zones(&self) -> Result<Option<Kept>, StoreError> {
+        self.redis.zones().await
+    }
+
+    fn line(self: &Arc<Self>, zone: &ZoneId) -> WatchedLine {
+        WatchedLine {
+            line: self.redis.line(zone),
+            is_watched: *zone == self.scene.zone,
+            scene: Arc::clone(&self.scene),
+            server: self.server,
+        }
+    }
+}
+
+/// The line of a zone. That of the scene's zone reports to the auditor.
+struct WatchedLine {
+    line: RedisLine<Caller>,
+    is_watched: bool,
+    scene: Arc<Scene>,
+    server: usize,
+}
+
+impl WatchedLine {
+    fn heard<T>(&self, answer: Result<T, StoreError>) -> Result<T, StoreError> {
         match &answer {
             Err(error) => self.scene.audit().failed(error.to_string()),
-            Ok(_) if *zone == self.scene.zone => self.scene.audit().answers[self.server] += 1,
+            Ok(_) if self.is_watched => self.scene.audit().answers[self.server] += 1,
             Ok(_) => {}
         }
         answer
     }
 }
 
-impl Store for Watched {
-    async fn zones(&self) -> Result<Option<Kept>, StoreError> {
-        self.redis.zones().await
+impl Line for WatchedLine {
+    async fn open(&self, policy: Policy) -> Result<Snapshot, StoreError> {
+        self.line.open(policy).await
     }
 
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot, StoreError> {
-        self.redis.open_zone(zone, policy).await
+    async fn put(&self, policy: Policy) -> Result<Snapshot, StoreError> {
+        self.line.put(policy).await
     }
 
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot, StoreError> {
-        self.redis.put_zone(zone, policy).await
-    }
-
-    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined, StoreError> {
+    async fn join(&self, count: u32) -> Result<Joined, StoreError> {
         let asked_ms = self.scene.now_ms();
-        let joined = self.heard(zone, self.redis.join(zone, count).await)?;
-        if *zone == self.scene.zone {
+        let joined = self.heard(self.line.join(count).await)?;
+        if self.is_watched {
             let mut auditor = self.scene.audit();
             let heard_ms = self.scene.now_ms();
             let answer = Answer { server: self.server, asked_ms, heard_ms, at_ms: joined.at_ms };
@@ -221,10 +242,10 @@ impl Store for Watched {
         Ok(joined)
     }
 
-    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided, StoreError> {
+    async fn enter(&self, claims: Vec<Claim>) -> Result<Decided, StoreError> {
         let asked_ms = self.scene.now_ms();
-        let decided = self.heard(zone, self.redis.enter(zone, claims.clone()).await)?;
-        if *zone == self.scene.zone {
+        let decided = self.heard(self.line.enter(claims.clone()).await)?;
+        if self.is_watched {
             let mut auditor = self.scene.audit();
             let heard_ms = self.scene.now_ms();
             let answer = Answer { server: self.server, asked_ms, heard_ms, at_ms: decided.at_ms };
@@ -238,32 +259,28 @@ impl Store for Watched {
         Ok(decided)
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot, StoreError> {
-        self.heard(zone, self.redis.beat(zone, marks, told_ms).await)
+    async fn beat(&self, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot, StoreError> {
+        self.heard(self.line.beat(polls, told_ms).await)
     }
 
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left, StoreError> {
-        self.heard(zone, self.redis.visits(zone, seen).await)
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left, StoreError> {
+        self.heard(self.line.visits(seen).await)
     }
 
-    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>, StoreError> {
-        self.heard(zone, self.redis.leave(zone, leavers).await)
+    async fn leave(&self, leavers: Vec<Leaver>) -> Result<Vec<Departure>, StoreError> {
+        self.heard(self.line.leave(leavers).await)
     }
 
-    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64, StoreError> {
-        self.heard(zone, self.redis.bind(zone, claim, address).await)
+    async fn bind(&self, claim: Claim, address: u64) -> Result<u64, StoreError> {
+        self.heard(self.line.bind(claim, address).await)
     }
 
-    async fn exchange_learned(
-        &self,
-        zone: &ZoneId,
-        new: Option<Vec<u8>>,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
-        self.redis.exchange_learned(zone, new).await
+    async fn retire(&self) -> Result<(), StoreError> {
+        self.heard(self.line.retire().await)
     }
 
-    async fn retire(&self, zone: &ZoneId) -> Result<(), StoreError> {
-        self.heard(zone, self.redis.retire(zone).await)
+    async fn exchange_learned(&self, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>, StoreError> {
+        self.line.exchange_learned(new).await
     }
 }
 
@@ -332,10 +349,10 @@ impl World {
                 let address = Address::parse(&url(USERS[server])).expect("an address");
                 let client = AnyClient::connect(&address, &settings).await.expect("Redis is there");
                 let caller = Caller { client, hides_clock: setting.hides_clock };
-                let redis = Redis::new(caller, setting.durability);
+                let redis = Arc::new(Redis::new(caller, setting.durability));
                 let store = Watched { redis, scene: Arc::clone(&scene), server };
                 let bus = Arc::new(Bus::with_rings(|_| 2).expect("a thread"));
-                let started = Gate::new(store, seals.clone(), bus);
+                let started = Gate::new(Arc::new(store), seals.clone(), bus);
                 started
                     .serve_zones(setting.zones(&zone, &beside_zone, mode))
                     .await

@@ -14,10 +14,7 @@ use std::{
     time::Duration,
 };
 
-use admission::{
-    Claim, Decided, Definition, Departure, Joined, Leaver, Mode, PagePolls, Policy, Proof, Snapshot, Visit,
-    VisitState, ZoneId,
-};
+use admission::{Claim, Definition, Leaver, Mode, Policy, Proof, Visit, VisitState, ZoneId};
 use events::Bus;
 use gate::{
     Gate, Refusal, Reply, Token, Watcher,
@@ -25,7 +22,7 @@ use gate::{
     pace::{Load, Pace},
 };
 use store::{
-    Defined, Expected, Kept, Left, Store, StoreError,
+    Defined, Expected, Store as _,
     redis::{Durability, Redis},
 };
 use tokio::{
@@ -45,61 +42,10 @@ use crate::{
 /// The event bus, without listeners.
 static BUS: LazyLock<Arc<Bus>> = LazyLock::new(|| Arc::new(Bus::with_rings(|_| 2).expect("a thread")));
 
-type Result<T> = std::result::Result<T, StoreError>;
-
-/// The cells of one server: its watcher and its gate share them.
-struct SharedCells(Arc<Cells<Redis<SimClient>>>);
-
-impl Store for SharedCells {
-    async fn zones(&self) -> Result<Option<Kept>> {
-        self.0.zones().await
-    }
-    async fn define(&self, zone: &ZoneId, expected: &Expected, new: Option<&Definition>) -> Result<Defined> {
-        self.0.define(zone, expected, new).await
-    }
-    async fn may_keep(&self, zone: &str) -> bool {
-        self.0.may_keep(zone).await
-    }
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
-        self.0.open_zone(zone, policy).await
-    }
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
-        self.0.put_zone(zone, policy).await
-    }
-    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined> {
-        self.0.join(zone, count).await
-    }
-    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
-        self.0.enter(zone, claims).await
-    }
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
-        self.0.beat(zone, polls, told_ms).await
-    }
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
-        self.0.visits(zone, seen).await
-    }
-
-    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
-        self.0.leave(zone, leavers).await
-    }
-
-    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
-        self.0.bind(zone, claim, address).await
-    }
-
-    async fn exchange_learned(&self, zone: &ZoneId, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
-        self.0.exchange_learned(zone, new).await
-    }
-
-    async fn retire(&self, zone: &ZoneId) -> Result<()> {
-        self.0.retire(zone).await
-    }
-}
-
 /// A server's process.
 struct Server {
     client: SimClient,
-    gate: Arc<Gate<SharedCells>>,
+    gate: Arc<Gate<Cells<Redis<SimClient>>>>,
     cells: Arc<Cells<Redis<SimClient>>>,
     _watching: JoinSet<()>,
 }
@@ -207,7 +153,7 @@ impl Plan {
 }
 
 /// Tells a server how busy it is, until it ends.
-async fn pace(gate: Weak<Gate<SharedCells>>, plan: Plan, server: usize, net: Shared) {
+async fn pace(gate: Weak<Gate<Cells<Redis<SimClient>>>>, plan: Plan, server: usize, net: Shared) {
     let mut before = 0;
     loop {
         sleep(Duration::from_millis(250)).await;
@@ -253,7 +199,7 @@ impl World {
         };
         let cells = Arc::new(Cells::new(vec![Cell::new("only", vec!["*".to_owned()], connect)]));
         let gate = Arc::new(
-            Gate::new(SharedCells(Arc::clone(&cells)), self.seals.seals_of(server), Arc::clone(&BUS))
+            Gate::new(Arc::clone(&cells), self.seals.seals_of(server), Arc::clone(&BUS))
                 .with_pace(Pace::new(1.0)),
         );
         let watcher = Watcher::new(Arc::clone(&gate), Arc::clone(&cells), 0, file);
@@ -366,7 +312,7 @@ impl World {
         user: &User,
         token: Option<Token>,
         random: &mut Random,
-    ) -> Option<std::result::Result<Reply, Refusal>> {
+    ) -> Option<Result<Reply, Refusal>> {
         let server = self.reach(user.side, random)?;
         self.ask(&server, (number, false), token, random).await
     }
@@ -378,7 +324,7 @@ impl World {
         (number, by_copy): (usize, bool),
         token: Option<Token>,
         random: &mut Random,
-    ) -> Option<std::result::Result<Reply, Refusal>> {
+    ) -> Option<Result<Reply, Refusal>> {
         let asked = self.now();
         let (out, back) = (20 + random.bits() % 40, 20 + random.bits() % 40);
         // One message in a hundred is lost on the way there, and one on the way back.

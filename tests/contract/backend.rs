@@ -24,7 +24,7 @@ pub(crate) trait Backend: Send + 'static {
     type Store: Store;
 
     /// Makes a new store object over it.
-    async fn open(&self) -> Self::Store;
+    async fn open(&self) -> Arc<Self::Store>;
 }
 
 /// A directory for the embedded store. Only one store object may use it at a time.
@@ -39,8 +39,8 @@ impl Files {
 impl Backend for Files {
     type Store = Embedded;
 
-    async fn open(&self) -> Embedded {
-        Embedded::open(self.0.path()).expect("the directory is free")
+    async fn open(&self) -> Arc<Embedded> {
+        Arc::new(Embedded::open(self.0.path()).expect("the directory is free"))
     }
 }
 
@@ -105,10 +105,14 @@ impl Servers {
         }
     }
 
-    /// Connects a store to them. They must answer.
-    pub(crate) async fn connect(&self, settings: &Settings, durability: Durability) -> Redis {
+    async fn connected(&self, settings: &Settings, durability: Durability) -> Redis {
         let address = Address::parse(&self.url()).expect("an address");
         Redis::connect(&address, settings, durability).await.expect("Redis answers")
+    }
+
+    /// Connects a store to them. They must answer.
+    pub(crate) async fn connect(&self, settings: &Settings, durability: Durability) -> Arc<Redis> {
+        Arc::new(self.connected(settings, durability).await)
     }
 }
 
@@ -129,11 +133,11 @@ impl InRedis {
 impl Backend for InRedis {
     type Store = Redis;
 
-    async fn open(&self) -> Redis {
-        let store = self.servers.connect(&self.settings(), Durability::Async).await;
-        match self.max_segments {
+    async fn open(&self) -> Arc<Redis> {
+        let store = self.servers.connected(&self.settings(), Durability::Async).await;
+        Arc::new(match self.max_segments {
             Some(most) => store.with_max_segments(most),
             None => store,
-        }
+        })
     }
 }

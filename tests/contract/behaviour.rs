@@ -2,13 +2,13 @@
 //!
 //! Tests wait for conditions that need time, and assert nothing about how soon they come.
 
-use std::{ops::Range, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use admission::{
     Claim, Decided, Departure, Entry, Joined, Leaver, Mode, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy,
     Position, Proof, Snapshot, Verdict, ZoneId,
 };
-use store::{Store, StoreError};
+use store::{Line as _, Store, StoreError};
 
 use crate::{
     backend::Backend,
@@ -67,19 +67,19 @@ pub(crate) async fn eventually<T, F: Future<Output = Option<T>>>(
 }
 
 /// Fills a line with `count` tickets, in the largest batches. Nobody is admitted.
-pub(crate) async fn fill(store: &impl Store, zone: &ZoneId, count: u64) -> u32 {
-    let view = store.put_zone(zone, with(Mode::Hold)).await.expect("put");
+pub(crate) async fn fill(store: &Arc<impl Store>, zone: &ZoneId, count: u64) -> u32 {
+    let view = store.line(zone).put(with(Mode::Hold)).await.expect("put");
     let mut next = 0;
     while next < count {
-        let joined = store.join(zone, 1_024).await.expect("joins");
+        let joined = store.line(zone).join(1_024).await.expect("joins");
         assert_eq!(joined.first, next);
         next += 1_024;
     }
     view.epoch
 }
 
-pub(crate) async fn enter(store: &impl Store, zone: &ZoneId, epoch: u32, seqs: Range<u64>) -> Decided {
-    store.enter(zone, claims(epoch, seqs)).await.expect("decided")
+pub(crate) async fn enter(store: &Arc<impl Store>, zone: &ZoneId, epoch: u32, seqs: Range<u64>) -> Decided {
+    store.line(zone).enter(claims(epoch, seqs)).await.expect("decided")
 }
 
 pub(crate) async fn minutes_slots_are_given_at_once_and_the_next_one_waits(
@@ -87,20 +87,20 @@ pub(crate) async fn minutes_slots_are_given_at_once_and_the_next_one_waits(
     zone: &ZoneId,
 ) {
     let store = backend.open().await;
-    let view = store.put_zone(zone, policy()).await.expect("put");
+    let view = store.line(zone).put(policy()).await.expect("put");
     assert_eq!((view.next, view.policy, view.tally.waiting), (0, policy(), 0));
-    let first = store.join(zone, 600).await.expect("joins");
+    let first = store.line(zone).join(600).await.expect("joins");
     assert_eq!((first.first, first.epoch, first.verdicts.len()), (0, view.epoch, 600));
     assert!(first.verdicts.iter().all(|verdict| entry(verdict).at_ms == first.at_ms), "{first:?}");
 
-    let next = store.join(zone, 1).await.expect("joins");
+    let next = store.line(zone).join(1).await.expect("joins");
     assert_eq!((next.first, next.epoch), (600, view.epoch));
     let told = place(&next.verdicts[0]);
     assert_eq!((told.rank, told.present_ahead), (1, 0));
     assert!((1..=60_001).contains(&told.slot_in_ms.expect("of the front")), "{told:?}");
-    assert_eq!(ranks(&store.join(zone, 3).await.expect("joins").verdicts), [2, 3, 4]);
+    assert_eq!(ranks(&store.line(zone).join(3).await.expect("joins").verdicts), [2, 3, 4]);
 
-    let tally = store.beat(zone, Vec::new(), 0).await.expect("beats").tally;
+    let tally = store.line(zone).beat(Vec::new(), 0).await.expect("beats").tally;
     assert_eq!((tally.waiting, tally.present, tally.joined, tally.entered), (4, 4, 604, 600));
 }
 
@@ -109,11 +109,11 @@ pub(crate) async fn a_zone_opens_at_its_instant(backend: &impl Backend, zone: &Z
     let store = backend.open().await;
     let now_s = u32::try_from(store::unix_ms() / 1_000).expect("before 2106");
     let opening = Policy { opens_at: (now_s + 3).into(), ..policy() };
-    let view = store.put_zone(zone, opening).await.expect("put");
+    let view = store.line(zone).put(opening).await.expect("put");
     // The instant by the zone's clock, which the wall clock of a store may differ from.
     let opens_ms = u64::from(opening.opens_at.0) * 1_000 + view.now_ms - view.unix_ms;
     assert!(view.window.opens_ms().abs_diff(opens_ms) <= 1, "{} and {opens_ms}", view.window.opens_ms());
-    let joined = store.join(zone, 70).await.expect("joins");
+    let joined = store.line(zone).join(70).await.expect("joins");
     assert!(joined.at_ms < opens_ms, "the test was held up for seconds");
     for (verdict, slot) in joined.verdicts.iter().zip(0..) {
         // 60 in a sub-window. Its end is another millisecond.
@@ -122,33 +122,33 @@ pub(crate) async fn a_zone_opens_at_its_instant(backend: &impl Backend, zone: &Z
         assert!(told_ms.abs_diff(slot_ms) <= 1, "slot {slot}: {told_ms}, not {slot_ms}");
     }
     // The same policy again changes nothing.
-    let again = store.put_zone(zone, opening).await.expect("put");
+    let again = store.line(zone).put(opening).await.expect("put");
     assert_eq!(again.window.opens_ms(), view.window.opens_ms());
     let decided = eventually("somebody enters", async || {
         let decided =
-            store.enter(zone, claims(joined.epoch, joined.first..joined.first + 1)).await.expect("decided");
+            store.line(zone).enter(claims(joined.epoch, joined.first..joined.first + 1)).await.expect("decided");
         matches!(decided.verdicts[0], Verdict::Entered(_)).then_some(decided)
     })
     .await;
     assert!(entry(&decided.verdicts[0]).at_ms >= view.window.opens_ms(), "{decided:?}");
     // An operator opens it earlier, or not at a set time any more.
     let other = Policy { opens_at: 0.into(), ..policy() };
-    assert_eq!(store.put_zone(zone, other).await.expect("put").window.opens_ms(), 0);
+    assert_eq!(store.line(zone).put(other).await.expect("put").window.opens_ms(), 0);
 }
 
 pub(crate) async fn newcomers_enter_directly_only_where_nobody_waits(backend: &impl Backend, zone: &ZoneId) {
     let store = backend.open().await;
-    let epoch = store.put_zone(zone, with(Mode::Hold)).await.expect("put").epoch;
-    place(&store.join(zone, 1).await.expect("joins").verdicts[0]);
-    store.put_zone(zone, policy()).await.expect("put");
+    let epoch = store.line(zone).put(with(Mode::Hold)).await.expect("put").epoch;
+    place(&store.line(zone).join(1).await.expect("joins").verdicts[0]);
+    store.line(zone).put(policy()).await.expect("put");
     // The free slots belong to those who wait.
-    assert_eq!(ranks(&store.join(zone, 2).await.expect("joins").verdicts), [2, 3]);
+    assert_eq!(ranks(&store.line(zone).join(2).await.expect("joins").verdicts), [2, 3]);
     for (seq, waiting) in [(0, 2), (1, 1), (2, 0)] {
         let decided = enter(&store, zone, epoch, seq..seq + 1).await;
         assert_eq!(entry(&decided.verdicts[0]).at_ms, decided.at_ms);
-        assert_eq!(store.beat(zone, Vec::new(), 0).await.expect("beats").tally.waiting, waiting);
+        assert_eq!(store.line(zone).beat(Vec::new(), 0).await.expect("beats").tally.waiting, waiting);
     }
-    entry(&store.join(zone, 1).await.expect("joins").verdicts[0]);
+    entry(&store.line(zone).join(1).await.expect("joins").verdicts[0]);
 }
 
 pub(crate) async fn claims_are_granted_in_order_as_slots_fall_free(backend: &impl Backend, zone: &ZoneId) {
@@ -156,9 +156,9 @@ pub(crate) async fn claims_are_granted_in_order_as_slots_fall_free(backend: &imp
     // Ten in any second.
     let fast = Policy { sub_windows: 60, ..policy() };
     let store = backend.open().await;
-    let epoch = store.put_zone(zone, Policy { mode: Mode::Hold, ..fast }).await.expect("put").epoch;
-    store.join(zone, u32::try_from(PEOPLE).expect("small")).await.expect("joins");
-    store.put_zone(zone, fast).await.expect("put");
+    let epoch = store.line(zone).put(Policy { mode: Mode::Hold, ..fast }).await.expect("put").epoch;
+    store.line(zone).join(u32::try_from(PEOPLE).expect("small")).await.expect("joins");
+    store.line(zone).put(fast).await.expect("put");
     // Tickets further back get no slot although slots are free, because those ahead are present.
     let early = enter(&store, zone, epoch, 10..PEOPLE).await;
     assert_eq!(ranks(&early.verdicts), (11..=PEOPLE).collect::<Vec<_>>());
@@ -172,7 +172,7 @@ pub(crate) async fn claims_are_granted_in_order_as_slots_fall_free(backend: &imp
             async move {
                 // In reverse order: the order within a call does not matter.
                 let mut verdicts =
-                    store.enter(zone, claims(epoch, (0..PEOPLE).rev())).await.expect("decided").verdicts;
+                    store.line(zone).enter(claims(epoch, (0..PEOPLE).rev())).await.expect("decided").verdicts;
                 verdicts.reverse();
                 let entered = verdicts.partition_point(|verdict| matches!(verdict, Verdict::Entered(_)));
                 let waiting = ranks(&verdicts[entered..]);
@@ -192,19 +192,19 @@ pub(crate) async fn claims_are_granted_in_order_as_slots_fall_free(backend: &imp
 
 pub(crate) async fn repeated_claims_give_the_same_entry(backend: &impl Backend, zone: &ZoneId) {
     let store = backend.open().await;
-    store.put_zone(zone, policy()).await.expect("put");
-    let Joined { epoch, verdicts, .. } = store.join(zone, 20).await.expect("joins");
+    store.line(zone).put(policy()).await.expect("put");
+    let Joined { epoch, verdicts, .. } = store.line(zone).join(20).await.expect("joins");
     for _ in 0..2 {
         assert_eq!(enter(&store, zone, epoch, 0..20).await.verdicts, verdicts);
     }
-    let tally = store.beat(zone, Vec::new(), 0).await.expect("beats").tally;
+    let tally = store.line(zone).beat(Vec::new(), 0).await.expect("beats").tally;
     assert_eq!((tally.entered, tally.waiting), (20, 0));
 }
 
 pub(crate) async fn foreign_and_unknown_tickets_are_gone(backend: &impl Backend, zone: &ZoneId) {
     let store = backend.open().await;
-    store.put_zone(zone, with(Mode::Hold)).await.expect("put");
-    let Joined { epoch, .. } = store.join(zone, 3).await.expect("joins");
+    store.line(zone).put(with(Mode::Hold)).await.expect("put");
+    let Joined { epoch, .. } = store.line(zone).join(3).await.expect("joins");
     let asked = [
         Claim { epoch: epoch ^ 1, seq: 0 },
         Claim { epoch: 0, seq: 1 },
@@ -212,45 +212,45 @@ pub(crate) async fn foreign_and_unknown_tickets_are_gone(backend: &impl Backend,
         Claim { epoch, seq: SEGMENT + 1 },
         Claim { epoch, seq: (1 << 48) - 1 },
     ];
-    assert_eq!(store.enter(zone, asked.to_vec()).await.expect("decided").verdicts, [Verdict::Gone; 5]);
+    assert_eq!(store.line(zone).enter(asked.to_vec()).await.expect("decided").verdicts, [Verdict::Gone; 5]);
     // They do not affect other claims of the same call.
     let mixed = [asked[0], Claim { epoch, seq: 2 }, asked[2], Claim { epoch, seq: 0 }];
-    let verdicts = store.enter(zone, mixed.to_vec()).await.expect("decided").verdicts;
+    let verdicts = store.line(zone).enter(mixed.to_vec()).await.expect("decided").verdicts;
     assert_eq!([&verdicts[0], &verdicts[2]], [&Verdict::Gone; 2]);
     assert_eq!((place(&verdicts[1]).rank, place(&verdicts[3]).rank), (3, 1));
-    let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
+    let view = store.line(zone).beat(Vec::new(), 0).await.expect("beats");
     assert_eq!((view.next, view.tally.waiting, view.tally.joined), (3, 3, 3));
 }
 
 pub(crate) async fn hold_and_closed_let_nobody_in_and_open_everybody(backend: &impl Backend, zone: &ZoneId) {
     let store = backend.open().await;
-    let epoch = store.put_zone(zone, with(Mode::Hold)).await.expect("put").epoch;
-    let held = store.join(zone, 700).await.expect("joins");
+    let epoch = store.line(zone).put(with(Mode::Hold)).await.expect("put").epoch;
+    let held = store.line(zone).join(700).await.expect("joins");
     assert_eq!(ranks(&held.verdicts), (1..=700).collect::<Vec<_>>());
     assert!(held.verdicts.iter().all(|verdict| place(verdict).slot_in_ms.is_none()));
     for mode in [Mode::Hold, Mode::Closed] {
-        let view = store.put_zone(zone, with(mode)).await.expect("put");
+        let view = store.line(zone).put(with(mode)).await.expect("put");
         assert_eq!((view.policy.mode, view.tally.waiting), (mode, 700));
         assert_eq!(ranks(&enter(&store, zone, epoch, 0..700).await.verdicts), (1..=700).collect::<Vec<_>>());
     }
-    store.put_zone(zone, with(Mode::Open)).await.expect("put");
+    store.line(zone).put(with(Mode::Open)).await.expect("put");
     // More than the minute allows, and the last ticket first.
     entry(&enter(&store, zone, epoch, 699..700).await.verdicts[0]);
     enter(&store, zone, epoch, 0..699).await.verdicts.iter().for_each(|verdict| {
         entry(verdict);
     });
-    store.join(zone, 700).await.expect("joins").verdicts.iter().for_each(|verdict| {
+    store.line(zone).join(700).await.expect("joins").verdicts.iter().for_each(|verdict| {
         entry(verdict);
     });
     // The entries count, so the windows are full.
-    store.put_zone(zone, policy()).await.expect("put");
-    assert_eq!(ranks(&store.join(zone, 1).await.expect("joins").verdicts), [1]);
+    store.line(zone).put(policy()).await.expect("put");
+    assert_eq!(ranks(&store.line(zone).join(1).await.expect("joins").verdicts), [1]);
 }
 
 pub(crate) async fn policy_changes_keep_places_and_entries(backend: &impl Backend, zone: &ZoneId) {
     let store = backend.open().await;
-    store.put_zone(zone, policy()).await.expect("put");
-    let Joined { epoch, verdicts, .. } = store.join(zone, 610).await.expect("joins");
+    store.line(zone).put(policy()).await.expect("put");
+    let Joined { epoch, verdicts, .. } = store.line(zone).join(610).await.expect("joins");
     let changed = Policy {
         admit_per_minute: 601,
         polling_period_ms: 1_000,
@@ -260,7 +260,7 @@ pub(crate) async fn policy_changes_keep_places_and_entries(backend: &impl Backen
         max_waiting: 1_000,
         ..policy()
     };
-    let view = store.put_zone(zone, changed).await.expect("put");
+    let view = store.line(zone).put(changed).await.expect("put");
     assert_eq!((view.policy, view.epoch, view.next), (changed, epoch, 610));
     assert_eq!((view.tally.waiting, view.tally.present, view.tally.entered), (10, 10, 600));
     let again = enter(&store, zone, epoch, 0..610).await.verdicts;
@@ -273,43 +273,43 @@ pub(crate) async fn policy_changes_keep_places_and_entries(backend: &impl Backen
 pub(crate) async fn passes_keep_their_life_when_the_policy_changes(backend: &impl Backend, zone: &ZoneId) {
     let lives = |pass_ttl_s| Policy { pass_ttl_s, ..policy() };
     let store = backend.open().await;
-    let epoch = store.put_zone(zone, lives(60)).await.expect("put").epoch;
-    let short = store.join(zone, 1).await.expect("joins").verdicts[0];
-    store.put_zone(zone, lives(3_600)).await.expect("put");
-    let long = store.join(zone, 1).await.expect("joins").verdicts[0];
-    store.put_zone(zone, lives(61)).await.expect("put");
+    let epoch = store.line(zone).put(lives(60)).await.expect("put").epoch;
+    let short = store.line(zone).join(1).await.expect("joins").verdicts[0];
+    store.line(zone).put(lives(3_600)).await.expect("put");
+    let long = store.line(zone).join(1).await.expect("joins").verdicts[0];
+    store.line(zone).put(lives(61)).await.expect("put");
     assert_eq!((entry(&short).life_s, entry(&long).life_s), (60, 3_600));
     let both = || async { enter(&store, zone, epoch, 0..2).await.verdicts };
     assert_eq!(both().await, [short, long]);
     // Another store object reads the same.
     drop(store);
     let store = backend.open().await;
-    store.open_zone(zone, lives(61)).await.expect("opened");
+    store.line(zone).open(lives(61)).await.expect("opened");
     for after_ms in [30_000, 60_001] {
         eventually("the life of the first pass goes by", || async {
-            let now_ms = store.beat(zone, Vec::new(), 0).await.expect("beats").now_ms;
+            let now_ms = store.line(zone).beat(Vec::new(), 0).await.expect("beats").now_ms;
             (now_ms >= entry(&short).at_ms + after_ms).then_some(())
         })
         .await;
         let told = if after_ms < 60_000 { short } else { Verdict::Gone };
         assert_eq!(enter(&store, zone, epoch, 0..2).await.verdicts, [told, long]);
     }
-    store.put_zone(zone, lives(3_600)).await.expect("put");
+    store.line(zone).put(lives(3_600)).await.expect("put");
     assert_eq!(enter(&store, zone, epoch, 0..2).await.verdicts, [Verdict::Gone, long], "nothing is revived");
 }
 
 pub(crate) async fn the_silent_leave_and_who_is_marked_stays(backend: &impl Backend, zone: &ZoneId) {
     let restless = Policy { polling_period_ms: 500, idle_timeout_s: 10, ..with(Mode::Hold) };
     let store = backend.open().await;
-    store.put_zone(zone, restless).await.expect("put");
-    store.join(zone, 100).await.expect("joins");
+    store.line(zone).put(restless).await.expect("put");
+    store.line(zone).join(100).await.expect("joins");
     let marked = |seq: u64| seq.is_multiple_of(3);
     let mut words = Box::new([0; PAGE_WORDS]);
     for seq in (0..100).filter(|&seq| marked(seq)) {
         words[usize::try_from(seq / 64).expect("small")] |= 1 << (seq % 64);
     }
     let beat = || async {
-        store.beat(zone, vec![PagePolls { page: 0, words: words.clone() }], 0).await.expect("beats")
+        store.line(zone).beat(vec![PagePolls { page: 0, words: words.clone() }], 0).await.expect("beats")
     };
     let view = beat().await;
     assert_eq!((view.tally.waiting, view.tally.present), (100, 100));
@@ -345,13 +345,13 @@ pub(crate) async fn who_never_claims_loses_the_slot_and_keeps_the_place(
         ..policy()
     };
     let store = backend.open().await;
-    let epoch = store.put_zone(zone, Policy { mode: Mode::Hold, ..slow }).await.expect("put").epoch;
-    store.join(zone, 2).await.expect("joins");
-    store.put_zone(zone, slow).await.expect("put");
+    let epoch = store.line(zone).put(Policy { mode: Mode::Hold, ..slow }).await.expect("put").epoch;
+    store.line(zone).join(2).await.expect("joins");
+    store.line(zone).put(slow).await.expect("put");
     let mut words = Box::new([0; PAGE_WORDS]);
     words[0] = 0b11;
     let beat = || async {
-        store.beat(zone, vec![PagePolls { page: 0, words: words.clone() }], 0).await.expect("beats")
+        store.line(zone).beat(vec![PagePolls { page: 0, words: words.clone() }], 0).await.expect("beats")
     };
     let ask = |seq| {
         let store = &store;
@@ -381,21 +381,21 @@ pub(crate) async fn who_never_claims_loses_the_slot_and_keeps_the_place(
 
 pub(crate) async fn full_batches_are_answered_in_the_claims_order(backend: &impl Backend, zone: &ZoneId) {
     let store = backend.open().await;
-    store.put_zone(zone, policy()).await.expect("put");
-    let joined = store.join(zone, 1_024).await.expect("joins");
+    store.line(zone).put(policy()).await.expect("put");
+    let joined = store.line(zone).join(1_024).await.expect("joins");
     assert_eq!(joined.verdicts.len(), 1_024);
     joined.verdicts[..600].iter().for_each(|verdict| {
         entry(verdict);
     });
     assert_eq!(ranks(&joined.verdicts[600..]), (1..=424).collect::<Vec<_>>());
-    let next = store.join(zone, 1_024).await.expect("joins");
+    let next = store.line(zone).join(1_024).await.expect("joins");
     assert_eq!(next.first, 1_024);
     assert_eq!(ranks(&next.verdicts), (425..=424 + 1_024).collect::<Vec<_>>());
 
     let mut asked = claims(joined.epoch, (0..1_024).rev());
     // One of them twice.
     asked[0] = asked[500];
-    let verdicts = store.enter(zone, asked.clone()).await.expect("decided").verdicts;
+    let verdicts = store.line(zone).enter(asked.clone()).await.expect("decided").verdicts;
     assert_eq!(verdicts.len(), asked.len());
     for (claim, verdict) in asked.iter().zip(&verdicts) {
         match claim.seq.checked_sub(600) {
@@ -411,16 +411,16 @@ pub(crate) async fn places_are_counted_over_segments_ends(backend: &impl Backend
     let epoch = fill(&store, zone, 2 * SEGMENT + 1_024).await;
     let next = 2 * SEGMENT + 1_024;
     let edges = [0, SEGMENT - 1, SEGMENT, SEGMENT + 1, 2 * SEGMENT - 1, 2 * SEGMENT, next - 1];
-    let verdicts = store.enter(zone, claims(epoch, edges)).await.expect("decided").verdicts;
+    let verdicts = store.line(zone).enter(claims(epoch, edges)).await.expect("decided").verdicts;
     assert_eq!(ranks(&verdicts), edges.map(|seq| seq + 1));
     // A batch that crosses a segment's end.
-    store.join(zone, 1_000).await.expect("joins");
+    store.line(zone).join(1_000).await.expect("joins");
     for _ in 0..63 {
-        store.join(zone, 1_024).await.expect("joins");
+        store.line(zone).join(1_024).await.expect("joins");
     }
     let end = next + 1_000 + 63 * 1_024;
     assert!(end > 3 * SEGMENT - 1_024 && !end.is_multiple_of(1_024));
-    let across = store.join(zone, 1_024).await.expect("joins");
+    let across = store.line(zone).join(1_024).await.expect("joins");
     assert_eq!(ranks(&across.verdicts), (end + 1..=end + 1_024).collect::<Vec<_>>());
 
     let everybody = |view: &Snapshot| -> Vec<PagePolls> {
@@ -429,20 +429,20 @@ pub(crate) async fn places_are_counted_over_segments_ends(backend: &impl Backend
             .map(|segment| PagePolls { page: segment, words: Box::new([u64::MAX; PAGE_WORDS]) })
             .collect()
     };
-    let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
-    let view = store.beat(zone, everybody(&view), 0).await.expect("beats");
+    let view = store.line(zone).beat(Vec::new(), 0).await.expect("beats");
+    let view = store.line(zone).beat(everybody(&view), 0).await.expect("beats");
     assert_eq!((view.next, view.tally.waiting, view.tally.present), (end + 1_024, end + 1_024, end + 1_024));
     for seq in edges {
         assert_eq!(view.rank(seq).expect("waits"), seq + 1);
     }
 
-    store.put_zone(zone, with(Mode::Open)).await.expect("put");
+    store.line(zone).put(with(Mode::Open)).await.expect("put");
     let leaving = [SEGMENT - 1, SEGMENT, 2 * SEGMENT];
-    let verdicts = store.enter(zone, claims(epoch, leaving)).await.expect("decided").verdicts;
+    let verdicts = store.line(zone).enter(claims(epoch, leaving)).await.expect("decided").verdicts;
     verdicts.iter().for_each(|verdict| {
         entry(verdict);
     });
-    let view = store.put_zone(zone, with(Mode::Hold)).await.expect("put");
+    let view = store.line(zone).put(with(Mode::Hold)).await.expect("put");
     assert_eq!(view.tally.waiting, end + 1_024 - 3);
     for (seq, rank) in
         [(SEGMENT - 2, SEGMENT - 1), (SEGMENT + 1, SEGMENT), (2 * SEGMENT - 1, 2 * SEGMENT - 2)]
@@ -459,7 +459,7 @@ pub(crate) async fn base_moves_past_a_segment_and_entries_are_told_again(
 ) {
     let store = backend.open().await;
     let epoch = fill(&store, zone, SEGMENT + 1_024).await;
-    store.put_zone(zone, with(Mode::Open)).await.expect("put");
+    store.line(zone).put(with(Mode::Open)).await.expect("put");
     let mut first = None;
     for batch in 0..64 {
         let decided = enter(&store, zone, epoch, batch * 1_024..(batch + 1) * 1_024).await;
@@ -468,26 +468,26 @@ pub(crate) async fn base_moves_past_a_segment_and_entries_are_told_again(
         });
         first = first.or(Some(decided.verdicts[0]));
     }
-    let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
+    let view = store.line(zone).beat(Vec::new(), 0).await.expect("beats");
     assert_eq!((view.base, view.next, view.tally.waiting), (SEGMENT, SEGMENT + 1_024, 1_024));
     assert_eq!(view.rank(SEGMENT).expect("waits"), 1);
-    let again = store.enter(zone, claims(epoch, [0, SEGMENT])).await.expect("decided");
+    let again = store.line(zone).enter(claims(epoch, [0, SEGMENT])).await.expect("decided");
     assert_eq!(again.verdicts[0], first.expect("some were let in"));
     assert_eq!(entry(&again.verdicts[1]).at_ms, again.at_ms);
 }
 
 pub(crate) async fn new_store_object_finds_everything(backend: &impl Backend, zone: &ZoneId) {
     let store = backend.open().await;
-    store.put_zone(zone, policy()).await.expect("put");
-    let Joined { epoch, verdicts, .. } = store.join(zone, 610).await.expect("joins");
+    store.line(zone).put(policy()).await.expect("put");
+    let Joined { epoch, verdicts, .. } = store.line(zone).join(610).await.expect("joins");
     drop(store);
     let store = backend.open().await;
-    let view = store.open_zone(zone, policy()).await.expect("opened");
+    let view = store.line(zone).open(policy()).await.expect("opened");
     assert_eq!((view.epoch, view.next, view.tally.waiting), (epoch, 610, 10));
     let again = enter(&store, zone, epoch, 0..610).await.verdicts;
     assert_eq!(again[..600], verdicts[..600]);
     assert_eq!(ranks(&again[600..]), (1..=10).collect::<Vec<_>>());
-    let next = store.join(zone, 1).await.expect("joins");
+    let next = store.line(zone).join(1).await.expect("joins");
     assert_eq!((next.first, ranks(&next.verdicts)), (610, vec![11]));
 }
 
@@ -511,8 +511,8 @@ pub(crate) fn inside(view: &Snapshot) -> (u64, u64) {
 pub(crate) async fn whoever_leaves_makes_room_for_the_next(backend: &impl Backend, zone: &ZoneId) {
     let limited = Policy { max_active: 3, ..policy() };
     let store = backend.open().await;
-    store.put_zone(zone, limited).await.expect("put");
-    let Joined { epoch, verdicts, .. } = store.join(zone, 5).await.expect("joins");
+    store.line(zone).put(limited).await.expect("put");
+    let Joined { epoch, verdicts, .. } = store.line(zone).join(5).await.expect("joins");
     for verdict in &verdicts[..3] {
         entry(verdict);
     }
@@ -522,17 +522,17 @@ pub(crate) async fn whoever_leaves_makes_room_for_the_next(backend: &impl Backen
     let asked = place(&asked.verdicts[0]);
     assert_eq!(asked.slot_in_ms, None, "nobody knows when somebody leaves");
     assert!(asked.poll_in_ms < 1_000, "the next place is to be used within a second");
-    let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
+    let view = store.line(zone).beat(Vec::new(), 0).await.expect("beats");
     assert_eq!(inside(&view), (3, 3));
 
     // Two are active, and the third one leaves. Activity after that does not bring the visit back.
-    store.visits(zone, pages(&[0, 1, 2])).await.expect("reports");
+    store.line(zone).visits(pages(&[0, 1, 2])).await.expect("reports");
     assert_eq!(leave(&store, zone, epoch, 1, Proof::Visit).await, Departure::Visit);
-    let left = store.visits(zone, Vec::new()).await.expect("reports");
+    let left = store.line(zone).visits(Vec::new()).await.expect("reports");
     assert_eq!(left.pages.iter().map(|(page, words)| (*page, words[0])).collect::<Vec<_>>(), [(0, 2)]);
-    let again = store.visits(zone, pages(&[1])).await.expect("reports");
+    let again = store.line(zone).visits(pages(&[1])).await.expect("reports");
     assert_eq!(again, left);
-    assert_eq!(inside(&store.beat(zone, Vec::new(), 0).await.expect("beats")), (2, 2));
+    assert_eq!(inside(&store.line(zone).beat(Vec::new(), 0).await.expect("beats")), (2, 2));
     let next = enter(&store, zone, epoch, 3..5).await.verdicts;
     entry(&next[0]);
     assert_eq!(ranks(&next[1..]), [1]);
@@ -540,28 +540,28 @@ pub(crate) async fn whoever_leaves_makes_room_for_the_next(backend: &impl Backen
     // Who is inside, or at least how many, outlives the store object.
     drop(store);
     let store = backend.open().await;
-    let view = store.open_zone(zone, limited).await.expect("opened");
+    let view = store.line(zone).open(limited).await.expect("opened");
     assert_eq!(inside(&view).1, 3);
     assert_eq!(ranks(&enter(&store, zone, epoch, 4..5).await.verdicts), [1]);
     // Those who show themselves are counted once.
-    store.visits(zone, pages(&[0, 2, 3])).await.expect("reports");
-    assert_eq!(inside(&store.beat(zone, Vec::new(), 0).await.expect("beats")), (3, 3));
+    store.line(zone).visits(pages(&[0, 2, 3])).await.expect("reports");
+    assert_eq!(inside(&store.line(zone).beat(Vec::new(), 0).await.expect("beats")), (3, 3));
     assert_eq!(leave(&store, zone, epoch, 0, Proof::Token).await, Departure::Visit);
     entry(&enter(&store, zone, epoch, 4..5).await.verdicts[0]);
 
     // Without a limit nobody counts. When it comes back, nobody enters until those inside had time to show themselves.
-    store.put_zone(zone, policy()).await.expect("put");
-    store.visits(zone, Vec::new()).await.expect("reports");
-    assert_eq!(store.beat(zone, Vec::new(), 0).await.expect("beats").occupancy, None);
-    store.put_zone(zone, limited).await.expect("put");
-    assert_eq!(ranks(&store.join(zone, 1).await.expect("joins").verdicts), [1]);
-    store.visits(zone, pages(&[2, 3])).await.expect("reports");
-    assert_eq!(inside(&store.beat(zone, Vec::new(), 0).await.expect("beats")), (2, 3));
+    store.line(zone).put(policy()).await.expect("put");
+    store.line(zone).visits(Vec::new()).await.expect("reports");
+    assert_eq!(store.line(zone).beat(Vec::new(), 0).await.expect("beats").occupancy, None);
+    store.line(zone).put(limited).await.expect("put");
+    assert_eq!(ranks(&store.line(zone).join(1).await.expect("joins").verdicts), [1]);
+    store.line(zone).visits(pages(&[2, 3])).await.expect("reports");
+    assert_eq!(inside(&store.line(zone).beat(Vec::new(), 0).await.expect("beats")), (2, 3));
 }
 
-async fn leave(store: &impl Store, zone: &ZoneId, epoch: u32, seq: u64, proof: Proof) -> Departure {
+async fn leave(store: &Arc<impl Store>, zone: &ZoneId, epoch: u32, seq: u64, proof: Proof) -> Departure {
     let leaver = Leaver { claim: Claim { epoch, seq }, proof, address: 0 };
-    store.leave(zone, vec![leaver]).await.expect("answered")[0]
+    store.line(zone).leave(vec![leaver]).await.expect("answered")[0]
 }
 
 /// A holder who waits gives up the place at once and for good, also when the store object is made anew. A visit ends once, and its ticket
@@ -569,8 +569,8 @@ async fn leave(store: &impl Store, zone: &ZoneId, epoch: u32, seq: u64, proof: P
 pub(crate) async fn whoever_leaves_the_line_has_no_place(backend: &impl Backend, zone: &ZoneId) {
     let limited = Policy { max_active: 2, ..policy() };
     let store = backend.open().await;
-    store.put_zone(zone, limited).await.expect("put");
-    let Joined { epoch, verdicts, .. } = store.join(zone, 5).await.expect("joins");
+    store.line(zone).put(limited).await.expect("put");
+    let Joined { epoch, verdicts, .. } = store.line(zone).join(5).await.expect("joins");
     assert_eq!(ranks(&verdicts[2..]), [1, 2, 3]);
     for (of, seq) in [(epoch ^ 0x5A, 0), (epoch ^ 0x5A, 2), (epoch, 5), (epoch, 1 << 40)] {
         for proof in [Proof::Name, Proof::Token, Proof::Visit] {
@@ -580,7 +580,7 @@ pub(crate) async fn whoever_leaves_the_line_has_no_place(backend: &impl Backend,
     assert_eq!(leave(&store, zone, epoch, 2, Proof::Name).await, Departure::Waits);
     assert_eq!(leave(&store, zone, epoch, 2, Proof::Token).await, Departure::Place);
     assert_eq!(leave(&store, zone, epoch, 2, Proof::Token).await, Departure::Gone);
-    let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
+    let view = store.line(zone).beat(Vec::new(), 0).await.expect("beats");
     assert_eq!((view.tally.waiting, view.tally.present, view.tally.evicted), (2, 2, 1));
     let decided = enter(&store, zone, epoch, 2..5).await.verdicts;
     assert_eq!(decided[0], Verdict::Gone);
@@ -594,7 +594,7 @@ pub(crate) async fn whoever_leaves_the_line_has_no_place(backend: &impl Backend,
     entry(&decided[3]);
     drop(store);
     let store = backend.open().await;
-    store.open_zone(zone, limited).await.expect("opened");
+    store.line(zone).open(limited).await.expect("opened");
     let decided = enter(&store, zone, epoch, 0..4).await.verdicts;
     assert_eq!((decided[0], decided[2]), (Verdict::Gone, Verdict::Gone));
     entry(&decided[1]);
@@ -603,20 +603,20 @@ pub(crate) async fn whoever_leaves_the_line_has_no_place(backend: &impl Backend,
 /// The first address that asks has the entry, for every server and after a restart. Another one does not end its visit.
 pub(crate) async fn an_entry_is_bound_to_one_address(backend: &impl Backend, zone: &ZoneId) {
     let store = backend.open().await;
-    store.put_zone(zone, policy()).await.expect("put");
-    let Joined { epoch, verdicts, .. } = store.join(zone, 1).await.expect("joins");
+    store.line(zone).put(policy()).await.expect("put");
+    let Joined { epoch, verdicts, .. } = store.line(zone).join(1).await.expect("joins");
     entry(&verdicts[0]);
     let claim = Claim { epoch, seq: 0 };
     for asked in [7, 8, 7, u64::MAX] {
-        assert_eq!(store.bind(zone, claim, asked).await.expect("bound"), 7);
+        assert_eq!(store.line(zone).bind(claim, asked).await.expect("bound"), 7);
     }
     drop(store);
     let store = backend.open().await;
-    store.open_zone(zone, policy()).await.expect("opened");
-    assert_eq!(store.bind(zone, claim, 9).await.expect("bound"), 7);
+    store.line(zone).open(policy()).await.expect("opened");
+    assert_eq!(store.line(zone).bind(claim, 9).await.expect("bound"), 7);
     let departs = async |address| {
         let leaver = Leaver { claim, proof: Proof::Token, address };
-        store.leave(zone, vec![leaver]).await.expect("answered")[0]
+        store.line(zone).leave(vec![leaver]).await.expect("answered")[0]
     };
     assert_eq!(departs(9).await, Departure::Elsewhere);
     assert_eq!(departs(7).await, Departure::Visit);
@@ -625,13 +625,13 @@ pub(crate) async fn an_entry_is_bound_to_one_address(backend: &impl Backend, zon
 pub(crate) async fn zones_that_were_not_opened_are_unknown(backend: &impl Backend, zone: &ZoneId) {
     let store = backend.open().await;
     let unknown = StoreError::UnknownZone;
-    assert_eq!(store.join(zone, 1).await.expect_err("unknown"), unknown);
-    assert_eq!(store.enter(zone, claims(1, [0])).await.expect_err("unknown"), unknown);
-    assert_eq!(store.beat(zone, Vec::new(), 0).await.expect_err("unknown"), unknown);
+    assert_eq!(store.line(zone).join(1).await.expect_err("unknown"), unknown);
+    assert_eq!(store.line(zone).enter(claims(1, [0])).await.expect_err("unknown"), unknown);
+    assert_eq!(store.line(zone).beat(Vec::new(), 0).await.expect_err("unknown"), unknown);
     // Each store object must open the zone itself, whatever is stored.
-    store.put_zone(zone, policy()).await.expect("put");
-    store.join(zone, 1).await.expect("joins");
+    store.line(zone).put(policy()).await.expect("put");
+    store.line(zone).join(1).await.expect("joins");
     drop(store);
     let store = backend.open().await;
-    assert_eq!(store.join(zone, 1).await.expect_err("unknown"), unknown);
+    assert_eq!(store.line(zone).join(1).await.expect_err("unknown"), unknown);
 }

@@ -1,9 +1,14 @@
 //! What one server learnt about the patience of a zone's people, another one knows. The zone's clock is held and moved on, so that
 //! lines of minutes take seconds.
 
+use std::sync::Arc;
+
 use admission::{PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Verdict, ZoneId};
 use gate::ZoneForecast;
-use store::{Store as _, redis::Redis};
+use store::{
+    Line as _, Store as _,
+    redis::{Redis, RedisLine},
+};
 
 use crate::{
     backend::{Backend as _, InRedis},
@@ -16,9 +21,10 @@ fn policy() -> Policy {
     Policy { admit_per_minute: 200, ..Policy::default() }
 }
 
-/// A server's store and forecast, as a room holds them.
+/// A server's store, and its line and forecast, as a room holds them.
 struct Server {
-    store: Redis,
+    store: Arc<Redis>,
+    line: RedisLine,
     forecast: ZoneForecast,
 }
 
@@ -32,10 +38,12 @@ struct Clock<'a> {
 impl Clock<'_> {
     /// A server that has just started.
     async fn start(&self) -> Server {
-        let server = Server { store: self.backend.open().await, forecast: ZoneForecast::new(&policy()) };
+        let store = self.backend.open().await;
+        let line = store.line(self.zone);
+        let server = Server { store, line, forecast: ZoneForecast::new(&policy()) };
         server.store.hold_clock(self.now_ms);
-        let snapshot = server.store.open_zone(self.zone, policy()).await.expect("opened");
-        server.forecast.exchange(&server.store, self.zone, self.now_ms).await;
+        let snapshot = server.line.open(policy()).await.expect("opened");
+        server.forecast.exchange(&server.line, self.zone, self.now_ms).await;
         server.forecast.observe(snapshot);
         server
     }
@@ -43,15 +51,15 @@ impl Clock<'_> {
     async fn beat(&mut self, server: &Server, polls: Vec<PagePolls>, after_ms: u64) {
         self.now_ms += after_ms;
         server.store.hold_clock(self.now_ms);
-        server.forecast.observe(server.store.beat(self.zone, polls, 0).await.expect("beats"));
-        server.forecast.exchange(&server.store, self.zone, self.now_ms).await;
+        server.forecast.observe(server.line.beat(polls, 0).await.expect("beats"));
+        server.forecast.exchange(&server.line, self.zone, self.now_ms).await;
     }
 
     /// Plays a line of [`PEOPLE`] of which two fifths leave within a minute. Returns by what share the wait was wrong that the last one
     /// was told.
     async fn line(&mut self, server: &Server) -> f64 {
         let waits = |verdict: &Verdict| matches!(verdict, Verdict::Waiting(_));
-        let mut joined = server.store.join(self.zone, PEOPLE).await.expect("joins");
+        let mut joined = server.line.join(PEOPLE).await.expect("joins");
         server.forecast.estimate(&mut joined.verdicts, &joined.slots, joined.at_ms);
         let last = place(joined.verdicts.last().expect("they joined"));
         let told_s = last.estimate.expect("known").wait_ms as f64 / 1_000.0;
@@ -80,7 +88,7 @@ impl Clock<'_> {
             }
             had_s = second;
             let claims = claims(joined.epoch, waiting[..front].iter().map(|i| joined.first + i));
-            let decided = server.store.enter(self.zone, claims).await.expect("decides");
+            let decided = server.line.enter(claims).await.expect("decides");
             let mut verdicts = decided.verdicts.iter();
             waiting.retain(|_| verdicts.next().is_none_or(waits));
         }
@@ -106,7 +114,7 @@ fn is_warm(error: f64) {
 
 async fn begin<'a>(backend: &'a InRedis, zone: &'a ZoneId) -> (Clock<'a>, Server) {
     let first = backend.open().await;
-    let now_ms = first.put_zone(zone, policy()).await.expect("put").now_ms + 1_000;
+    let now_ms = first.line(zone).put(policy()).await.expect("put").now_ms + 1_000;
     let clock = Clock { backend, zone, now_ms };
     let first = clock.start().await;
     (clock, first)

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use admission::{Joined, Mode, Policy, Verdict, ZoneId};
 use store::{
-    Store as _,
+    Line as _, Store as _,
     redis::{Durability, Redis, address::Settings},
 };
 use tokio::task::JoinSet;
@@ -116,47 +116,48 @@ async fn key_suffers(
     let what = format!("{key} {harm:?}");
     let connect = async || servers.connect(settings, Durability::Async).await;
     let [a, b] = [connect().await, connect().await];
-    a.put_zone(zone, limited(Mode::Auto)).await.expect("put");
-    b.open_zone(zone, limited(Mode::Auto)).await.expect("opened");
+    a.line(zone).put(limited(Mode::Auto)).await.expect("put");
+    b.line(zone).open(limited(Mode::Auto)).await.expect("opened");
     let inside_before = u64::from(harm == Harm::GoesBack);
     if harm == Harm::GoesBack {
-        b.join(zone, 1).await.expect("joins");
+        b.line(zone).join(1).await.expect("joins");
         let whole = format!("weir:v1:{{{zone}}}:{key}");
         servers.command(servers.holder(&whole), &["COPY", &whole, &earlier(zone, key)]);
     }
-    let Joined { epoch, first, verdicts, .. } = a.join(zone, ENTERED).await.expect("joins");
+    let Joined { epoch, first, verdicts, .. } = a.line(zone).join(ENTERED).await.expect("joins");
     let entries: Vec<_> = verdicts.iter().map(entry).collect();
     let had = claims(epoch, first..first + u64::from(ENTERED));
-    b.put_zone(zone, limited(Mode::Hold)).await.expect("put");
-    let waiting = b.join(zone, WAITING).await.expect("joins");
+    b.line(zone).put(limited(Mode::Hold)).await.expect("put");
+    let waiting = b.line(zone).join(WAITING).await.expect("joins");
     let line = claims(epoch, waiting.first..waiting.first + u64::from(WAITING));
     for server in [&a, &b] {
-        server.beat(zone, Vec::new(), 0).await.expect("beats");
-        server.visits(zone, pages(&[first])).await.expect("reports");
+        server.line(zone).beat(Vec::new(), 0).await.expect("beats");
+        server.line(zone).visits(pages(&[first])).await.expect("reports");
     }
-    assert_eq!(a.bind(zone, had[0], ADDRESS).await, Ok(ADDRESS));
+    assert_eq!(a.line(zone).bind(had[0], ADDRESS).await, Ok(ADDRESS));
 
     harm_key(servers, zone, key, harm);
 
     // Who asks never hears that the place is gone.
     for server in [&b, &a] {
         let verdicts =
-            server.enter(zone, line.clone()).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            server.line(zone).enter(line.clone()).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         for verdict in &verdicts.verdicts {
             assert!(matches!(verdict, Verdict::Waiting(_)), "{what}: {verdict:?}");
         }
-        let again = server.enter(zone, had.clone()).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let again =
+            server.line(zone).enter(had.clone()).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         assert!(again.verdicts.iter().all(|verdict| *verdict != Verdict::Gone), "{what}: {again:?}");
     }
-    assert_eq!(a.bind(zone, had[0], ADDRESS).await, Ok(ADDRESS), "{what}");
+    assert_eq!(a.line(zone).bind(had[0], ADDRESS).await, Ok(ADDRESS), "{what}");
     // With what both servers remember, all places and entries are there.
     for server in [&a, &b] {
         eventually(&what, || async {
-            server.visits(zone, pages(&[first])).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            server.line(zone).visits(pages(&[first])).await.unwrap_or_else(|error| panic!("{what}: {error}"));
             let view =
-                server.beat(zone, Vec::new(), 0).await.unwrap_or_else(|error| panic!("{what}: {error}"));
-            let decided = server.enter(zone, line.clone()).await.expect("decided").verdicts;
-            let repeated = server.enter(zone, had.clone()).await.expect("decided").verdicts;
+                server.line(zone).beat(Vec::new(), 0).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+            let decided = server.line(zone).enter(line.clone()).await.expect("decided").verdicts;
+            let repeated = server.line(zone).enter(had.clone()).await.expect("decided").verdicts;
             (ranks(&decided).into_iter().eq(1..=u64::from(WAITING))
                 && repeated.iter().zip(&entries).all(|(verdict, entry)| *verdict == Verdict::Entered(*entry))
                 && view.tally.waiting == u64::from(WAITING)
@@ -170,19 +171,19 @@ async fn key_suffers(
 }
 
 /// People enter again, and the minute's share of those who entered before is kept.
-async fn goes_on(server: &Redis, zone: &ZoneId, line: &[admission::Claim], what: &str) {
-    server.put_zone(zone, limited(Mode::Auto)).await.expect("put");
+async fn goes_on(server: &Arc<Redis>, zone: &ZoneId, line: &[admission::Claim], what: &str) {
+    server.line(zone).put(limited(Mode::Auto)).await.expect("put");
     eventually(what, || async {
-        server.beat(zone, Vec::new(), 0).await.unwrap_or_else(|error| panic!("{what}: {error}"));
-        let decided = server.enter(zone, line.to_vec()).await.expect("decided").verdicts;
+        server.line(zone).beat(Vec::new(), 0).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let decided = server.line(zone).enter(line.to_vec()).await.expect("decided").verdicts;
         decided.iter().all(|verdict| matches!(verdict, Verdict::Entered(_))).then_some(())
     })
     .await;
-    let joined = server.join(zone, 1).await.expect("joins");
+    let joined = server.line(zone).join(1).await.expect("joins");
     eventually(what, || async {
-        server.beat(zone, Vec::new(), 0).await.unwrap_or_else(|error| panic!("{what}: {error}"));
+        server.line(zone).beat(Vec::new(), 0).await.unwrap_or_else(|error| panic!("{what}: {error}"));
         let decided =
-            server.enter(zone, claims(joined.epoch, [joined.first])).await.expect("decided").verdicts;
+            server.line(zone).enter(claims(joined.epoch, [joined.first])).await.expect("decided").verdicts;
         if let Verdict::Waiting(_) = decided[0] {
             place(&decided[0]);
             return None;

@@ -1,11 +1,13 @@
 //! The register of zones: what servers that share a Redis can rely on. Each store object acts as a server.
 
+use std::sync::Arc;
+
 use admission::{Definition, Mode, Notice, Policy, ZoneId};
 use bytes::Bytes;
 use store::{
-    Defined, Expected, Kept, RoutesDefined, Store as _, StoreError,
+    Defined, Expected, Kept, Line as _, RoutesDefined, Store as _, StoreError,
     redis::{
-        Durability,
+        Durability, Redis,
         client::{Client as _, Value},
         scripts,
     },
@@ -33,7 +35,7 @@ fn kept<const N: usize>(zones: [(&ZoneId, &Definition); N]) -> Option<Kept> {
     Some(Kept { zones, ..Kept::default() })
 }
 
-async fn define(store: &impl store::Store, zone: &ZoneId, definition: &Definition) {
+async fn define(store: &Arc<Redis>, zone: &ZoneId, definition: &Definition) {
     let done = store.define(zone, &Expected::Any, Some(definition)).await.expect("answered");
     assert!(matches!(done, Defined::Done(_)), "{done:?}");
 }
@@ -84,17 +86,17 @@ pub(crate) async fn deleted_zone_is_not_brought_back_by_opening_it(backend: &InR
     let (a, b) = (backend.open().await, backend.open().await);
     let definition = saying(with(Mode::Hold), "a");
     a.define(zone, &Expected::Absent, Some(&definition)).await.expect("answered");
-    let epoch = b.open_zone(zone, policy()).await.expect("opened").epoch;
-    b.join(zone, 3).await.expect("joins");
+    let epoch = b.line(zone).open(policy()).await.expect("opened").epoch;
+    b.line(zone).join(3).await.expect("joins");
     a.define(zone, &Expected::Any, None).await.expect("answered");
-    assert_eq!(b.open_zone(zone, definition.policy).await.expect_err("deleted"), StoreError::UnknownZone);
+    assert_eq!(b.line(zone).open(definition.policy).await.expect_err("deleted"), StoreError::UnknownZone);
     for store in [&a, &b] {
         let kept = store.zones().await.expect("lists").expect("it keeps zones");
         assert!(!kept.zones.iter().any(|(kept, _)| kept == zone), "{kept:?}");
     }
     // The line is unchanged.
     a.define(zone, &Expected::Absent, Some(&definition)).await.expect("answered");
-    let view = b.open_zone(zone, policy()).await.expect("opened");
+    let view = b.line(zone).open(policy()).await.expect("opened");
     assert_eq!((view.epoch, view.tally.waiting, view.policy.mode), (epoch, 3, Mode::Hold));
 }
 
@@ -226,7 +228,7 @@ pub(crate) async fn lives_of_one_minute_are_told_apart(backend: &InRedis, zone: 
     let [x, new] = ["X", "NEW"].map(|name| named(zone, name));
     let [first, second] = ["a", "b"].map(|text| saying(with(Mode::Hold), text));
     for (changes_of_first, changes_of_second) in [(0, 0), (4, 0), (0, 4), (2, 2)] {
-        let change = async |store: &_, zone: &ZoneId, to: &Definition, times: u32| {
+        let change = async |store: &Arc<Redis>, zone: &ZoneId, to: &Definition, times: u32| {
             for admit_per_minute in 1..=times {
                 let definition = saying(Policy { admit_per_minute, ..policy() }, "c");
                 define(store, zone, &definition).await;

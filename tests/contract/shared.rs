@@ -1,10 +1,10 @@
 //! What servers that share a Redis can rely on, in addition to the behaviour of one. Each store object acts as a server.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use admission::{Joined, Mode, PagePolls, Policy, Verdict, ZoneId};
 use store::{
-    Kept, Store as _, StoreError,
+    Kept, Line as _, Store as _, StoreError,
     redis::{Durability, Redis, address::Settings},
 };
 
@@ -21,10 +21,10 @@ const REGISTER: &str = "weir:v1:{zones}";
 pub(crate) async fn two_servers_have_one_line(backend: &InRedis, zone: &ZoneId) {
     const BATCH: u32 = 15;
     let (a, b) = (backend.open().await, backend.open().await);
-    let epoch = a.put_zone(zone, policy()).await.expect("put").epoch;
-    assert_eq!(b.open_zone(zone, policy()).await.expect("opened").epoch, epoch);
+    let epoch = a.line(zone).put(policy()).await.expect("put").epoch;
+    assert_eq!(b.line(zone).open(policy()).await.expect("opened").epoch, epoch);
     // Both at once, with several calls of each in flight.
-    let join = async |store: &Redis| store.join(zone, BATCH).await.expect("joins");
+    let join = async |store: &Arc<Redis>| store.line(zone).join(BATCH).await.expect("joins");
     let mut first = BTreeSet::new();
     for _ in 0..10 {
         let joined: [Joined; 4] = tokio::join!(join(&a), join(&b), join(&a), join(&b)).into();
@@ -38,23 +38,23 @@ pub(crate) async fn two_servers_have_one_line(backend: &InRedis, zone: &ZoneId) 
     assert!(first.into_iter().eq((0..600).step_by(15)), "all numbers, each once");
 
     // Both share the slots of the minute.
-    assert_eq!(ranks(&a.join(zone, 2).await.expect("joins").verdicts), [1, 2]);
-    assert_eq!(ranks(&b.join(zone, 2).await.expect("joins").verdicts), [3, 4]);
+    assert_eq!(ranks(&a.line(zone).join(2).await.expect("joins").verdicts), [1, 2]);
+    assert_eq!(ranks(&b.line(zone).join(2).await.expect("joins").verdicts), [3, 4]);
     for store in [&a, &b] {
-        let verdicts = store.enter(zone, claims(epoch, 600..604)).await.expect("decided").verdicts;
+        let verdicts = store.line(zone).enter(claims(epoch, 600..604)).await.expect("decided").verdicts;
         assert_eq!(ranks(&verdicts), [1, 2, 3, 4]);
-        let tally = store.beat(zone, Vec::new(), 0).await.expect("beats").tally;
+        let tally = store.line(zone).beat(Vec::new(), 0).await.expect("beats").tally;
         assert_eq!((tally.joined, tally.entered, tally.waiting), (604, 600, 4));
     }
 
     // An entry through one server counts for the other, and is not ahead of anybody any more.
-    a.put_zone(zone, with(Mode::Open)).await.expect("put");
-    let by_a = a.enter(zone, claims(epoch, [600, 601])).await.expect("decided").verdicts;
-    let view = b.beat(zone, Vec::new(), 0).await.expect("beats");
+    a.line(zone).put(with(Mode::Open)).await.expect("put");
+    let by_a = a.line(zone).enter(claims(epoch, [600, 601])).await.expect("decided").verdicts;
+    let view = b.line(zone).beat(Vec::new(), 0).await.expect("beats");
     assert_eq!((view.tally.entered, view.tally.waiting), (602, 2));
     let rank = |seq| view.rank(seq);
     assert_eq!([600, 601, 602, 603].map(rank), [None, None, Some(1), Some(2)]);
-    assert_eq!(b.enter(zone, claims(epoch, [600, 601])).await.expect("decided").verdicts, by_a);
+    assert_eq!(b.line(zone).enter(claims(epoch, [600, 601])).await.expect("decided").verdicts, by_a);
     by_a.iter().for_each(|verdict| {
         entry(verdict);
     });
@@ -71,24 +71,24 @@ pub(crate) async fn entry_learnt_from_a_repeated_claim_survives_a_lost_state(
     let settings = backend.settings();
     let a = servers.connect(&settings, Durability::Async).await;
     let b = servers.connect(&settings, Durability::Async).await;
-    a.put_zone(zone, with(Mode::Hold)).await.expect("put");
-    let Joined { epoch, .. } = a.join(zone, 1).await.expect("joins");
-    let view = b.open_zone(zone, policy()).await.expect("opened");
+    a.line(zone).put(with(Mode::Hold)).await.expect("put");
+    let Joined { epoch, .. } = a.line(zone).join(1).await.expect("joins");
+    let view = b.line(zone).open(policy()).await.expect("opened");
     assert_eq!(view.tally.waiting, 1);
-    a.put_zone(zone, policy()).await.expect("put");
-    let admitted = entry(&a.enter(zone, claims(epoch, [0])).await.expect("decided").verdicts[0]);
+    a.line(zone).put(policy()).await.expect("put");
+    let admitted = entry(&a.line(zone).enter(claims(epoch, [0])).await.expect("decided").verdicts[0]);
     eventually("the clock advances", || async {
-        let view = b.beat(zone, Vec::new(), 0).await.expect("beats");
+        let view = b.line(zone).beat(Vec::new(), 0).await.expect("beats");
         (view.now_ms > admitted.at_ms).then_some(())
     })
     .await;
-    let repeated = b.enter(zone, claims(epoch, [0])).await.expect("decided").verdicts;
+    let repeated = b.line(zone).enter(claims(epoch, [0])).await.expect("decided").verdicts;
     assert_eq!(repeated, [Verdict::Entered(admitted)]);
 
     drop(a);
     servers.command(servers.holder(&format!("{{{zone}}}")), &["FLUSHALL"]);
     let verdict = eventually("the rebuilt state decides", || async {
-        let decided = b.enter(zone, claims(epoch, [0])).await.expect("decided");
+        let decided = b.line(zone).enter(claims(epoch, [0])).await.expect("decided");
         decided.verdicts.into_iter().find(|verdict| !matches!(verdict, Verdict::Waiting(_)))
     })
     .await;
@@ -96,10 +96,10 @@ pub(crate) async fn entry_learnt_from_a_repeated_claim_survives_a_lost_state(
 }
 
 /// A server with the zone of its configuration, held. An operator would begin a new line; this may continue one.
-async fn of_a_file(servers: &Servers, settings: &Settings, zone: &ZoneId) -> Redis {
+async fn of_a_file(servers: &Servers, settings: &Settings, zone: &ZoneId) -> Arc<Redis> {
     let server = servers.connect(settings, Durability::Async).await;
     server.begin(&[(zone.clone(), with(Mode::Hold).into())]).await.expect("begun");
-    server.open_zone(zone, with(Mode::Hold)).await.expect("opened");
+    server.line(zone).open(with(Mode::Hold)).await.expect("opened");
     server
 }
 
@@ -110,14 +110,14 @@ pub(crate) async fn lines_that_began_without_each_other_lose_nobody(backend: &In
     let servers = Servers::start(backend.servers.topology());
     let settings = backend.settings();
     let connect = async || of_a_file(&servers, &settings, zone).await;
-    let join = async |server: &Redis, count: u32| {
-        let Joined { epoch, first, .. } = server.join(zone, count).await.expect("joins");
+    let join = async |server: &Arc<Redis>, count: u32| {
+        let Joined { epoch, first, .. } = server.line(zone).join(count).await.expect("joins");
         (first..first + u64::from(count)).map(|seq| (epoch, seq)).collect::<Vec<(u32, u64)>>()
     };
-    let ranks_of = async |server: &Redis, tickets: &[(u32, u64)]| {
+    let ranks_of = async |server: &Arc<Redis>, tickets: &[(u32, u64)]| {
         let mut verdicts = Vec::new();
         for (epoch, seq) in tickets {
-            verdicts.extend(server.enter(zone, claims(*epoch, [*seq])).await.expect("decided").verdicts);
+            verdicts.extend(server.line(zone).enter(claims(*epoch, [*seq])).await.expect("decided").verdicts);
         }
         ranks(&verdicts)
     };
@@ -136,11 +136,11 @@ pub(crate) async fn lines_that_began_without_each_other_lose_nobody(backend: &In
         };
         tickets.extend(newcomers);
         for server in &known {
-            server.beat(zone, Vec::new(), 0).await.expect("beats");
+            server.line(zone).beat(Vec::new(), 0).await.expect("beats");
         }
         known.push(ignorant);
         for server in &known {
-            let view = server.beat(zone, Vec::new(), 0).await.expect("beats");
+            let view = server.line(zone).beat(Vec::new(), 0).await.expect("beats");
             assert_eq!(view.tally.waiting, tickets.len() as u64);
         }
         tickets.extend(join(&known[0], 10).await);
@@ -164,37 +164,38 @@ pub(crate) async fn people_inside_are_counted_after_a_loss(backend: &InRedis, zo
         servers.connect(&settings, Durability::Async).await,
         servers.connect(&settings, Durability::Async).await,
     ];
-    a.put_zone(zone, limited).await.expect("put");
-    b.open_zone(zone, limited).await.expect("opened");
+    a.line(zone).put(limited).await.expect("put");
+    b.line(zone).open(limited).await.expect("opened");
     let wipe = || servers.command(servers.holder(&format!("{{{zone}}}")), &["FLUSHALL"]);
-    let beat = async |server: &Redis| inside(&server.beat(zone, Vec::new(), 0).await.expect("beats"));
-    let by_a = a.join(zone, 2).await.expect("joins");
-    let by_b = b.join(zone, 2).await.expect("joins");
+    let beat =
+        async |server: &Arc<Redis>| inside(&server.line(zone).beat(Vec::new(), 0).await.expect("beats"));
+    let by_a = a.line(zone).join(2).await.expect("joins");
+    let by_b = b.line(zone).join(2).await.expect("joins");
     assert_eq!((beat(&a).await, beat(&b).await), ((4, 4), (4, 4)));
     wipe();
     assert_eq!(beat(&a).await, (2, 4), "the others are only a number");
-    b.visits(zone, pages(&[by_b.first])).await.expect("reports");
+    b.line(zone).visits(pages(&[by_b.first])).await.expect("reports");
     assert_eq!(beat(&a).await, (4, 4), "this server knows who entered by it");
     wipe();
     drop(b);
     assert_eq!(beat(&a).await, (2, 4));
     // The visitor who shows herself is one of those.
-    a.visits(zone, pages(&[by_b.first, by_a.first])).await.expect("reports");
+    a.line(zone).visits(pages(&[by_b.first, by_a.first])).await.expect("reports");
     assert_eq!(beat(&a).await, (3, 4));
     // A server that remembers nothing is first: it lets nobody in for a minute, and knows better as soon as another one has spoken.
     wipe();
     let c = servers.connect(&settings, Durability::Async).await;
     c.begin(&[(zone.clone(), limited.into())]).await.expect("begun");
-    let view = c.open_zone(zone, limited).await.expect("opened");
+    let view = c.line(zone).open(limited).await.expect("opened");
     assert_eq!(inside(&view), (0, 5));
     assert_eq!(beat(&a).await, (2, 4));
     // Nobody knows in the minute after a limit was set, also if the store is lost in it.
-    a.put_zone(zone, policy()).await.expect("put");
-    a.put_zone(zone, limited).await.expect("put");
+    a.line(zone).put(policy()).await.expect("put");
+    a.line(zone).put(limited).await.expect("put");
     wipe();
     beat(&a).await;
-    a.put_zone(zone, Policy { max_active: 50, ..limited }).await.expect("put");
-    let Joined { verdicts, .. } = a.join(zone, 1).await.expect("joins");
+    a.line(zone).put(Policy { max_active: 50, ..limited }).await.expect("put");
+    let Joined { verdicts, .. } = a.line(zone).join(1).await.expect("joins");
     assert_eq!(ranks(&verdicts), [1], "nobody enters until those inside had time to show themselves");
 }
 
@@ -206,13 +207,13 @@ pub(crate) async fn tickets_that_no_server_remembers_keep_their_places(backend: 
     let settings = backend.settings();
     let connect = async || of_a_file(&servers, &settings, zone).await;
     let of_before = connect().await;
-    let Joined { epoch, first, .. } = connect().await.join(zone, 3).await.expect("joins");
+    let Joined { epoch, first, .. } = connect().await.line(zone).join(3).await.expect("joins");
     let tickets = claims(epoch, first..first + 3);
     servers.command(servers.holder(&format!("{{{zone}}}")), &["FLUSHALL"]);
     let ignorant = connect().await;
-    of_before.beat(zone, Vec::new(), 0).await.expect("beats");
+    of_before.line(zone).beat(Vec::new(), 0).await.expect("beats");
     for server in [&ignorant, &of_before] {
-        let verdicts = server.enter(zone, tickets.clone()).await.expect("decided").verdicts;
+        let verdicts = server.line(zone).enter(tickets.clone()).await.expect("decided").verdicts;
         assert!(ranks(&verdicts).iter().copied().eq(1..=3), "{verdicts:?}");
     }
 }
@@ -232,11 +233,11 @@ pub(crate) async fn a_server_that_nobody_asked_knows_nothing_of_a_lost_state(
     let of_slots = Policy { admit_per_minute: 30, ..policy() };
     let zones = [(zone, of_slots, 30), (&inside, Policy { max_active: 5, ..policy() }, 5)];
     for (zone, policy, _) in zones {
-        asked.put_zone(zone, policy).await.expect("put");
-        idle.open_zone(zone, policy).await.expect("opened");
+        asked.line(zone).put(policy).await.expect("put");
+        idle.line(zone).open(policy).await.expect("opened");
     }
     for (zone, _, count) in zones {
-        let joined = asked.join(zone, count).await.expect("joins");
+        let joined = asked.line(zone).join(count).await.expect("joins");
         joined.verdicts.iter().for_each(|verdict| {
             entry(verdict);
         });
@@ -249,12 +250,12 @@ pub(crate) async fn a_server_that_nobody_asked_knows_nothing_of_a_lost_state(
     }
     for _ in 0..16 {
         for (zone, ..) in zones {
-            let joined = idle.join(zone, 1).await.expect("joins");
+            let joined = idle.line(zone).join(1).await.expect("joins");
             assert_eq!(ranks(&joined.verdicts).len(), 1, "nobody enters: {joined:?}");
             let first = claims(joined.epoch, [joined.first]);
-            let decided = idle.enter(zone, first).await.expect("decided");
+            let decided = idle.line(zone).enter(first).await.expect("decided");
             assert_eq!(ranks(&decided.verdicts).len(), 1, "nobody enters: {decided:?}");
-            idle.beat(zone, Vec::new(), 0).await.expect("beats");
+            idle.line(zone).beat(Vec::new(), 0).await.expect("beats");
         }
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
@@ -264,11 +265,11 @@ pub(crate) async fn a_server_that_nobody_asked_knows_nothing_of_a_lost_state(
 pub(crate) async fn freed_segment_keeps_its_longest_life(backend: &InRedis, zone: &ZoneId) {
     let store = backend.open().await;
     let lives = |pass_ttl_s| Policy { pass_ttl_s, ..with(Mode::Open) };
-    store.put_zone(zone, lives(3_600)).await.expect("put");
+    store.line(zone).put(lives(3_600)).await.expect("put");
     for _ in 0..64 {
-        store.join(zone, 1_024).await.expect("joins");
+        store.line(zone).join(1_024).await.expect("joins");
     }
-    let view = store.put_zone(zone, lives(60)).await.expect("put");
+    let view = store.line(zone).put(lives(60)).await.expect("put");
     assert_eq!((view.base, view.next), (65_536, 65_536));
     let holder = backend.servers.holder(&format!("{{{zone}}}"));
     let key = format!("weir:v1:{{{zone}}}:0:entry");
@@ -280,10 +281,10 @@ pub(crate) async fn freed_segment_keeps_its_longest_life(backend: &InRedis, zone
 /// A server that can't reach Redis for longer than the idle time keeps the places of those who ask it.
 pub(crate) async fn who_asks_a_server_that_is_cut_off_keeps_the_place(backend: &InRedis, zone: &ZoneId) {
     let (a, b) = (backend.open().await, backend.open().await);
-    let view = a.put_zone(zone, with(Mode::Hold)).await.expect("put");
-    b.open_zone(zone, policy()).await.expect("opened");
-    let epoch = a.join(zone, 3).await.expect("joins").epoch;
-    b.join(zone, 1).await.expect("joins");
+    let view = a.line(zone).put(with(Mode::Hold)).await.expect("put");
+    b.line(zone).open(policy()).await.expect("opened");
+    let epoch = a.line(zone).join(3).await.expect("joins").epoch;
+    b.line(zone).join(1).await.expect("joins");
     let polls = |tickets: u64| {
         vec![PagePolls {
             page: 0,
@@ -291,10 +292,10 @@ pub(crate) async fn who_asks_a_server_that_is_cut_off_keeps_the_place(backend: &
         }]
     };
     let mut now_ms = view.now_ms + 1_000;
-    let mut beat = async |server: &Redis, tickets: u64| {
+    let mut beat = async |server: &Arc<Redis>, tickets: u64| {
         now_ms += 1_000;
         server.hold_clock(now_ms);
-        server.beat(zone, polls(tickets), 0).await.expect("beats").tally
+        server.line(zone).beat(polls(tickets), 0).await.expect("beats").tally
     };
     for _ in 0..100 {
         beat(&b, 0b1000).await;
@@ -307,7 +308,7 @@ pub(crate) async fn who_asks_a_server_that_is_cut_off_keeps_the_place(backend: &
         beat(&b, 0b1000).await;
     }
     assert_eq!(beat(&a, 0b0011).await.waiting, 3, "nobody has heard the third");
-    let verdicts = a.enter(zone, claims(epoch, [0, 1, 2, 3])).await.expect("decided").verdicts;
+    let verdicts = a.line(zone).enter(claims(epoch, [0, 1, 2, 3])).await.expect("decided").verdicts;
     assert_eq!(verdicts[2], Verdict::Gone);
     assert!([0, 1, 3].iter().all(|&i| matches!(verdicts[i], Verdict::Waiting(_))), "{verdicts:?}");
 }
@@ -320,25 +321,25 @@ pub(crate) async fn nobody_is_spared_for_a_server_that_retired(backend: &InRedis
     for (retires, i) in [(true, 0), (false, 1)] {
         let zone = &ZoneId::parse(&format!("{zone}-{i}")).expect("a name");
         let (a, b) = (backend.open().await, backend.open().await);
-        let mut now_ms = a.put_zone(zone, limited).await.expect("put").now_ms;
-        b.open_zone(zone, limited).await.expect("opened");
-        let Joined { verdicts, .. } = a.join(zone, 4).await.expect("joins");
+        let mut now_ms = a.line(zone).put(limited).await.expect("put").now_ms;
+        b.line(zone).open(limited).await.expect("opened");
+        let Joined { verdicts, .. } = a.line(zone).join(4).await.expect("joins");
         verdicts[..2].iter().for_each(|verdict| {
             entry(verdict);
         });
         // The third falls silent, too. The fourth stays.
-        let mut beat = async |server: &Redis, active: &[u64]| {
+        let mut beat = async |server: &Arc<Redis>, active: &[u64]| {
             now_ms += 500;
             server.hold_clock(now_ms);
-            server.visits(zone, pages(active)).await.expect("reported");
-            server.beat(zone, pages(&[3]), 0).await.expect("beats")
+            server.line(zone).visits(pages(active)).await.expect("reported");
+            server.line(zone).beat(pages(&[3]), 0).await.expect("beats")
         };
         for _ in 0..10 {
             beat(&b, &[1]).await;
             beat(&a, &[0]).await;
         }
         if retires {
-            a.retire(zone).await.expect("said");
+            a.line(zone).retire().await.expect("said");
         }
         // So long after their last activity, visits have ended, and places, too: 4/3 of the idle time, and 70 s.
         let mut seen = Vec::new();
@@ -363,22 +364,22 @@ pub(crate) async fn nobody_is_spared_for_a_server_that_retired(backend: &InRedis
 /// After a loss slots count as taken that nobody may have had, and after the next one, too. Nobody is counted for them.
 pub(crate) async fn nobody_entered_by_what_is_presumed(backend: &InRedis, zone: &ZoneId) {
     let (a, b) = (backend.open().await, backend.open().await);
-    a.put_zone(zone, policy()).await.expect("put");
-    b.open_zone(zone, policy()).await.expect("opened");
+    a.line(zone).put(policy()).await.expect("put");
+    b.line(zone).open(policy()).await.expect("opened");
     for server in [&a, &b] {
-        server.join(zone, 2).await.expect("joins").verdicts.iter().for_each(|verdict| {
+        server.line(zone).join(2).await.expect("joins").verdicts.iter().for_each(|verdict| {
             entry(verdict);
         });
-        server.beat(zone, Vec::new(), 0).await.expect("beats");
+        server.line(zone).beat(Vec::new(), 0).await.expect("beats");
     }
-    a.beat(zone, Vec::new(), 0).await.expect("beats");
+    a.line(zone).beat(Vec::new(), 0).await.expect("beats");
     // The second server does not say what it remembers, so its slots are presumed to be taken.
     for loss in 0..3 {
         let holder = backend.servers.holder(&format!("{{{zone}}}"));
         for key in ["z", "log", "due", "seg", "on", "srv", "0:live", "0:here", "0:entry"] {
             backend.servers.command(holder, &["DEL", &format!("weir:v1:{{{zone}}}:{key}")]);
         }
-        let entered = a.beat(zone, Vec::new(), 0).await.expect("beats").tally.entered;
+        let entered = a.line(zone).beat(Vec::new(), 0).await.expect("beats").tally.entered;
         assert_eq!(entered, 4, "after loss {loss}");
     }
 }
@@ -389,14 +390,14 @@ pub(crate) async fn visits_far_from_the_line_end(backend: &InRedis, zone: &ZoneI
     const IDLE_S: u32 = 30;
     let limited = Policy { max_active: 10, visit_idle_s: IDLE_S, ..policy() };
     let store = backend.open().await;
-    let mut now_ms = store.put_zone(zone, limited).await.expect("put").now_ms;
-    entry(&store.join(zone, 1).await.expect("joins").verdicts[0]);
+    let mut now_ms = store.line(zone).put(limited).await.expect("put").now_ms;
+    entry(&store.line(zone).join(1).await.expect("joins").verdicts[0]);
     let far = [0, 300 * SEGMENT, 600 * SEGMENT + 7, 900 * SEGMENT + 65_535];
     let mut report = async |active: &[u64]| {
         now_ms += 1_000;
         store.hold_clock(now_ms);
-        store.visits(zone, pages(active)).await.expect("reported");
-        inside(&store.beat(zone, Vec::new(), 0).await.expect("beats")).0
+        store.line(zone).visits(pages(active)).await.expect("reported");
+        inside(&store.line(zone).beat(Vec::new(), 0).await.expect("beats")).0
     };
     assert_eq!(report(&far).await, 4);
     // The segments between them take turns: 900 of them in some dozens of reports.
@@ -420,28 +421,28 @@ pub(crate) async fn a_full_segment_in_which_nobody_waits_is_freed(backend: &InRe
         let key = format!("weir:v1:{{{zone}}}:{segment}:{of}");
         backend.servers.command(holder, &["EXISTS", &key]).int() == 1
     };
-    store.put_zone(zone, with(Mode::Open)).await.expect("put");
+    store.line(zone).put(with(Mode::Open)).await.expect("put");
     for batch in 64..128 {
         enter(&store, zone, epoch, batch * 1_024..(batch + 1) * 1_024).await;
     }
     assert!(exists(1, "live"));
-    let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
+    let view = store.line(zone).beat(Vec::new(), 0).await.expect("beats");
     assert_eq!((view.base, view.tally.waiting), (0, SEGMENT + 1_024));
     assert_eq!([0, 1, 2].map(|segment| exists(segment, "live")), [true, false, true]);
     assert!(exists(1, "entry"));
 
     // What is known of it stays the same, also to a server that was not there.
     let other = backend.open().await;
-    other.open_zone(zone, policy()).await.expect("opened");
+    other.line(zone).open(policy()).await.expect("opened");
     for store in [&store, &other] {
-        let view = store.beat(zone, Vec::new(), 0).await.expect("beats");
+        let view = store.line(zone).beat(Vec::new(), 0).await.expect("beats");
         let rank = |seq| view.rank(seq);
         let last = u32::try_from(SEGMENT).expect("small") + 1;
         assert_eq!(
             [0, SEGMENT, 2 * SEGMENT - 1, 2 * SEGMENT].map(rank),
             [Some(1), None, None, Some(last.into())]
         );
-        let again = store.enter(zone, claims(epoch, [SEGMENT, 2 * SEGMENT - 1])).await.expect("decided");
+        let again = store.line(zone).enter(claims(epoch, [SEGMENT, 2 * SEGMENT - 1])).await.expect("decided");
         again.verdicts.iter().for_each(|verdict| {
             entry(verdict);
         });
@@ -451,8 +452,9 @@ pub(crate) async fn a_full_segment_in_which_nobody_waits_is_freed(backend: &InRe
     backend.servers.command(holder, &["DEL", &format!("weir:v1:{{{zone}}}:1:entry")]);
     for server in [&other, &store] {
         eventually("the entries are there again", || async {
-            store.beat(zone, Vec::new(), 0).await.expect("beats");
-            let again = server.enter(zone, claims(epoch, [SEGMENT, 2 * SEGMENT - 1])).await.expect("decided");
+            store.line(zone).beat(Vec::new(), 0).await.expect("beats");
+            let again =
+                server.line(zone).enter(claims(epoch, [SEGMENT, 2 * SEGMENT - 1])).await.expect("decided");
             assert!(!again.verdicts.contains(&Verdict::Gone), "{again:?}");
             again.verdicts.iter().all(|verdict| matches!(verdict, Verdict::Entered(_))).then_some(())
         })
@@ -463,8 +465,8 @@ pub(crate) async fn a_full_segment_in_which_nobody_waits_is_freed(backend: &InRe
 /// The header of a zone that the first version wrote has fewer numbers, and may have past epochs behind them.
 pub(crate) async fn state_of_the_first_version_is_read(backend: &InRedis, zone: &ZoneId) {
     let store = backend.open().await;
-    store.put_zone(zone, with(Mode::Hold)).await.expect("put");
-    let Joined { epoch, .. } = store.join(zone, 3).await.expect("joins");
+    store.line(zone).put(with(Mode::Hold)).await.expect("put");
+    let Joined { epoch, .. } = store.line(zone).join(3).await.expect("joins");
     let (holder, key) = (backend.servers.holder(&format!("{{{zone}}}")), format!("weir:v1:{{{zone}}}:z"));
     for epochs in [0, 1, 3] {
         let shorten = format!(
@@ -472,20 +474,20 @@ pub(crate) async fn state_of_the_first_version_is_read(backend: &InRedis, zone: 
              .. string.rep('x', {epochs} * 32)); return 1"
         );
         assert_eq!(backend.servers.command(holder, &["EVAL", &shorten, "1", &key]).int(), 1);
-        let verdicts = store.enter(zone, claims(epoch, 0..3)).await.expect("decided").verdicts;
+        let verdicts = store.line(zone).enter(claims(epoch, 0..3)).await.expect("decided").verdicts;
         assert_eq!(ranks(&verdicts), [1, 2, 3]);
-        assert_eq!(store.beat(zone, Vec::new(), 0).await.expect("beats").tally.waiting, 3);
+        assert_eq!(store.line(zone).beat(Vec::new(), 0).await.expect("beats").tally.waiting, 3);
     }
 }
 
 pub(crate) async fn policy_put_by_one_is_in_the_others_view(backend: &InRedis, zone: &ZoneId) {
     let (a, b) = (backend.open().await, backend.open().await);
-    a.put_zone(zone, with(Mode::Hold)).await.expect("put");
-    b.open_zone(zone, policy()).await.expect("opened");
-    let Joined { epoch, .. } = a.join(zone, 3).await.expect("joins");
+    a.line(zone).put(with(Mode::Hold)).await.expect("put");
+    b.line(zone).open(policy()).await.expect("opened");
+    let Joined { epoch, .. } = a.line(zone).join(3).await.expect("joins");
     let other = Policy { admit_per_minute: 700, polling_period_ms: 2_000, ..policy() };
-    b.put_zone(zone, other).await.expect("put");
-    assert_eq!(a.beat(zone, Vec::new(), 0).await.expect("beats").policy, other);
+    b.line(zone).put(other).await.expect("put");
+    assert_eq!(a.line(zone).beat(Vec::new(), 0).await.expect("beats").policy, other);
     // The limits that servers check are only in the register. A server that has read the register knows them.
     let limited = Policy {
         waits_per_minute_per_client: 5,
@@ -493,12 +495,12 @@ pub(crate) async fn policy_put_by_one_is_in_the_others_view(backend: &InRedis, z
         max_waiting: 1_000,
         ..other
     };
-    b.put_zone(zone, limited).await.expect("put");
+    b.line(zone).put(limited).await.expect("put");
     let zones = a.zones().await.expect("lists").expect("this store keeps zones");
     assert_eq!(zones.zones.into_iter().find(|(kept, _)| kept == zone), Some((zone.clone(), limited.into())));
-    assert_eq!(a.beat(zone, Vec::new(), 0).await.expect("beats").policy, limited);
+    assert_eq!(a.line(zone).beat(Vec::new(), 0).await.expect("beats").policy, limited);
     // The server also decides by the new policy.
-    let verdicts = a.enter(zone, claims(epoch, 0..3)).await.expect("decided").verdicts;
+    let verdicts = a.line(zone).enter(claims(epoch, 0..3)).await.expect("decided").verdicts;
     verdicts.iter().for_each(|verdict| {
         entry(verdict);
     });
@@ -507,9 +509,9 @@ pub(crate) async fn policy_put_by_one_is_in_the_others_view(backend: &InRedis, z
 pub(crate) async fn zone_that_is_kept_keeps_its_policy_when_opened(backend: &InRedis, zone: &ZoneId) {
     let (a, b) = (backend.open().await, backend.open().await);
     let first = Policy { admit_per_minute: 700, ..policy() };
-    assert_eq!(a.open_zone(zone, first).await.expect_err("nobody put it"), StoreError::UnknownZone);
-    assert_eq!(a.put_zone(zone, first).await.expect("put").policy, first);
-    assert_eq!(b.open_zone(zone, policy()).await.expect("opened").policy, first);
+    assert_eq!(a.line(zone).open(first).await.expect_err("nobody put it"), StoreError::UnknownZone);
+    assert_eq!(a.line(zone).put(first).await.expect("put").policy, first);
+    assert_eq!(b.line(zone).open(policy()).await.expect("opened").policy, first);
     let zones = b.zones().await.expect("lists").expect("this store keeps zones");
     assert_eq!(zones.zones.into_iter().find(|(kept, _)| kept == zone), Some((zone.clone(), first.into())));
 }
@@ -525,15 +527,15 @@ pub(crate) async fn register_lists_zones_in_order_and_is_put_again_when_lost(
     assert_eq!(a.zones().await.expect("lists"), Some(Kept { is_new: true, ..Kept::default() }));
     let named = |name: &str| ZoneId::parse(&format!("{zone}-{name}")).expect("a name");
     let (x, y) = (named("X"), named("Y"));
-    a.put_zone(&y, policy()).await.expect("put");
-    a.put_zone(&x, with(Mode::Hold)).await.expect("put");
+    a.line(&y).put(policy()).await.expect("put");
+    a.line(&x).put(with(Mode::Hold)).await.expect("put");
     let b = servers.connect(&settings, Durability::Async).await;
     let listed = |mode| {
         let zones = vec![(x.clone(), with(mode).into()), (y.clone(), policy().into())];
         Some(Kept { zones, ..Kept::default() })
     };
     assert_eq!(b.zones().await.expect("lists"), listed(Mode::Hold));
-    b.put_zone(&x, with(Mode::Open)).await.expect("put");
+    b.line(&x).put(with(Mode::Open)).await.expect("put");
     assert_eq!(a.zones().await.expect("lists"), listed(Mode::Open));
 
     let holder = servers.holder(REGISTER);
@@ -549,23 +551,23 @@ pub(crate) async fn frozen_redis_is_away_in_time_and_comes_back(backend: &InRedi
     let servers = Servers::start(backend.servers.topology());
     let settings = Settings { command_timeout: Duration::from_millis(500), ..backend.settings() };
     let store = servers.connect(&settings, Durability::Async).await;
-    let epoch = store.put_zone(zone, with(Mode::Hold)).await.expect("put").epoch;
-    store.join(zone, 3).await.expect("joins");
+    let epoch = store.line(zone).put(with(Mode::Hold)).await.expect("put").epoch;
+    store.line(zone).join(3).await.expect("joins");
 
     let holder = servers.holder(&format!("{{{zone}}}"));
     servers.stop(holder);
     // Each call ends by itself.
     let refused = [
-        store.join(zone, 1).await.expect_err("frozen"),
-        store.enter(zone, claims(epoch, [0])).await.expect_err("frozen"),
-        store.beat(zone, Vec::new(), 0).await.expect_err("frozen"),
-        store.put_zone(zone, policy()).await.expect_err("frozen"),
+        store.line(zone).join(1).await.expect_err("frozen"),
+        store.line(zone).enter(claims(epoch, [0])).await.expect_err("frozen"),
+        store.line(zone).beat(Vec::new(), 0).await.expect_err("frozen"),
+        store.line(zone).put(policy()).await.expect_err("frozen"),
     ];
     servers.cont(holder);
     assert!(refused.iter().all(|error| matches!(error, StoreError::Away(_))), "{refused:?}");
 
     let verdicts = eventually("it is back", || async {
-        store.enter(zone, claims(epoch, 0..3)).await.ok().map(|decided| decided.verdicts)
+        store.line(zone).enter(claims(epoch, 0..3)).await.ok().map(|decided| decided.verdicts)
     })
     .await;
     assert!(verdicts.iter().all(|verdict| *verdict != Verdict::Gone), "{verdicts:?}");
@@ -574,13 +576,13 @@ pub(crate) async fn frozen_redis_is_away_in_time_and_comes_back(backend: &InRedi
 pub(crate) async fn decisions_without_a_replica_are_not_answered(backend: &InRedis, zone: &ZoneId) {
     let store = backend.servers.connect(&backend.settings(), Durability::Replicated).await;
     // A change of policy is not a decision, and needs no replica.
-    store.put_zone(zone, policy()).await.expect("put");
-    let Err(StoreError::Away(text)) = store.join(zone, 1).await else {
+    store.line(zone).put(policy()).await.expect("put");
+    let Err(StoreError::Away(text)) = store.line(zone).join(1).await else {
         panic!("nobody but the primary knows of this entry");
     };
     assert!(text.contains("no replica"), "{text}");
     // The join happened, as it may after any failed call.
-    assert_eq!(store.beat(zone, Vec::new(), 0).await.expect("beats").next, 1);
+    assert_eq!(store.line(zone).beat(Vec::new(), 0).await.expect("beats").next, 1);
 }
 
 pub(crate) async fn decisions_that_a_replica_confirmed_are_answered(backend: &InRedis, zone: &ZoneId) {
@@ -593,9 +595,9 @@ pub(crate) async fn decisions_that_a_replica_confirmed_are_answered(backend: &In
     primary.wait_replicas(1);
     let servers = Servers::One(primary);
     let store = servers.connect(&backend.settings(), Durability::Replicated).await;
-    store.put_zone(zone, policy()).await.expect("put");
-    let Joined { epoch, verdicts, .. } = store.join(zone, 2).await.expect("joins");
-    assert_eq!(store.enter(zone, claims(epoch, 0..2)).await.expect("decided").verdicts, verdicts);
+    store.line(zone).put(policy()).await.expect("put");
+    let Joined { epoch, verdicts, .. } = store.line(zone).join(2).await.expect("joins");
+    assert_eq!(store.line(zone).enter(claims(epoch, 0..2)).await.expect("decided").verdicts, verdicts);
     // The replica has both entries.
     let key = format!("weir:v1:{{{zone}}}:0:entry");
     assert_eq!(replica.command(&["STRLEN", &key]).int(), 24);

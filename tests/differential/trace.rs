@@ -1,13 +1,13 @@
 //! One trace: the same random calls to the store in Redis and to the rules, at the same instants.
 
-use std::{collections::BTreeMap, fmt, future::Future, task};
+use std::{collections::BTreeMap, fmt, future::Future, sync::Arc, task};
 
 use admission::{
     Claim, Departure, Dump, Joined, Leaver, Mode, Now, PAGE_TICKETS, PAGE_WORDS, Page, PagePolls, Policy,
     Proof, SlotState, Snapshot, Verdict, Zone, ZoneId,
 };
 use store::{
-    Store as _,
+    Line as _, Store as _,
     redis::{Durability, Redis},
 };
 use wait::{Forecast, View};
@@ -83,7 +83,7 @@ struct Forecasts {
 
 /// Both sides, and what the test knows.
 struct Pair<'a> {
-    redis: Redis<Connection>,
+    redis: Arc<Redis<Connection>>,
     connection: &'a Connection,
     zone: ZoneId,
     rules: Zone,
@@ -137,12 +137,13 @@ pub(crate) fn run(plain: &Plain, seed: u64, kinds: &mut Kinds) -> u64 {
     connection.command(&[b"FLUSHALL"]).expect("flushes");
     // Claims pass half of them for the front, whose appointments end, and a trace's line has up to two segments.
     let redis = Redis::new(plain.connect(), Durability::Async).with_max_segments([4, 16][dice.below(2)]);
+    let redis = Arc::new(redis);
     let zone = ZoneId::parse(&format!("Z{seed}")).expect("a name");
     // Far ahead of the machine's clock, so that the zone's clock is that of the trace.
     let now_ms = 2_000_000_000_000 + dice.bits() % 100_000;
     redis.hold_clock(now_ms);
     let policy = policy(&mut dice, now_ms);
-    let seen = now(redis.put_zone(&zone, policy)).expect("puts");
+    let seen = now(redis.line(&zone).put(policy)).expect("puts");
     let rules = Zone::new(policy, seen.epoch, Now { ms: now_ms, unix_ms: now_ms });
     let forecasts =
         Forecasts { redis: Forecast::new(&policy, now_ms), rules: Forecast::new(&policy, now_ms) };
@@ -284,7 +285,7 @@ impl Pair<'_> {
     fn put(&mut self, policy: Policy, kinds: &mut Kinds) {
         kinds.note("policies", 1);
         kinds.note("openings", u64::from(u64::from(policy.opens_at.0) * 1_000 > self.now_ms));
-        let redis = now(self.redis.put_zone(&self.zone, policy)).expect("puts");
+        let redis = now(self.redis.line(&self.zone).put(policy)).expect("puts");
         self.rules.set_policy(policy, self.at());
         self.policy = policy;
         let rules = self.rules.beat(&[], self.at());
@@ -293,7 +294,7 @@ impl Pair<'_> {
     }
 
     fn join(&mut self, count: u32, kinds: &mut Kinds) {
-        let mut redis = now(self.redis.join(&self.zone, count)).expect("joins");
+        let mut redis = now(self.redis.line(&self.zone).join(count)).expect("joins");
         let mut rules = self.rules.join(count, self.at());
         self.estimate((&mut redis.verdicts, &redis.slots), (&mut rules.verdicts, &rules.slots));
         kinds.note("joins", u64::from(count));
@@ -306,7 +307,7 @@ impl Pair<'_> {
     }
 
     fn enter(&mut self, claims: Vec<Claim>, kinds: &mut Kinds) -> Vec<Verdict> {
-        let mut redis = now(self.redis.enter(&self.zone, claims.clone())).expect("enters");
+        let mut redis = now(self.redis.line(&self.zone).enter(claims.clone())).expect("enters");
         let mut rules = self.rules.enter(&claims, self.at());
         self.estimate((&mut redis.verdicts, &redis.slots), (&mut rules.verdicts, &rules.slots));
         for verdict in &redis.verdicts {
@@ -329,7 +330,7 @@ impl Pair<'_> {
     }
 
     fn beat(&mut self, marks: &[PagePolls], told_ms: u32, kinds: &mut Kinds) -> View {
-        let redis = now(self.redis.beat(&self.zone, marks.to_vec(), told_ms)).expect("beats");
+        let redis = now(self.redis.line(&self.zone).beat(marks.to_vec(), told_ms)).expect("beats");
         self.rules.note_told(told_ms, self.at());
         let rules = self.rules.beat(marks, self.at());
         let (evicted, base) = (rules.tally.evicted, rules.base);
@@ -357,13 +358,13 @@ impl Pair<'_> {
             // Only entries are bound.
             if dice.below(3) == 0 && matches!(self.enter(vec![claim], kinds)[0], Verdict::Entered(_)) {
                 let address = 1 + dice.below(2) as u64;
-                let redis = now(self.redis.bind(&self.zone, claim, address)).expect("binds");
+                let redis = now(self.redis.line(&self.zone).bind(claim, address)).expect("binds");
                 let rules = self.rules.bind(claim, address, self.at());
                 self.same("the address of an entry", &redis, &rules);
                 kinds.note("bound", 1);
             }
         }
-        let redis = now(self.redis.leave(&self.zone, leavers.clone())).expect("leaves");
+        let redis = now(self.redis.line(&self.zone).leave(leavers.clone())).expect("leaves");
         let rules = self.rules.leave(&leavers, self.at());
         for (leaver, (redis, rules)) in leavers.iter().zip(redis.iter().zip(&rules)) {
             self.same(&format!("{leaver:?}"), redis, rules);
@@ -392,7 +393,7 @@ impl Pair<'_> {
             seen.push(dice.bits() % self.next);
         }
         let seen = marks(&seen);
-        let redis = now(self.redis.visits(&self.zone, seen.clone())).expect("reports");
+        let redis = now(self.redis.line(&self.zone).visits(seen.clone())).expect("reports");
         let rules = self.rules.visits(&seen, self.at());
         self.same("who left", &redis.pages, &rules);
         let inside = self.rules.dump().inside;

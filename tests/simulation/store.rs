@@ -14,7 +14,9 @@ use admission::{
     Verdict, ZoneId,
     sabotage::{Rule, on},
 };
-use store::{Batch, Engine, Journal, JournalError, Kept, Left, Loaded, MemoryJournal, Store, StoreError};
+use store::{
+    Batch, Engine, Journal, JournalError, Kept, Left, Line, Loaded, MemoryJournal, Store, StoreError,
+};
 use tokio::time::Instant;
 
 use crate::{
@@ -200,50 +202,73 @@ fn tickets(
 }
 
 impl Store for SimStore {
+    type Line = SimLine;
+
     async fn zones(&self) -> Result<Option<Kept>, StoreError> {
         Ok(None)
     }
 
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot, StoreError> {
-        self.put_zone(zone, policy).await
+    fn line(self: &Arc<Self>, zone: &ZoneId) -> SimLine {
+        SimLine { store: Arc::clone(self), zone: zone.clone() }
     }
+}
 
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot, StoreError> {
-        self.decide(zone, |engine, now| engine.put_zone(zone, policy, 77, now), |_| Vec::new()).await
-    }
+/// The line of one zone.
+pub(crate) struct SimLine {
+    store: Arc<SimStore>,
+    zone: ZoneId,
+}
 
-    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined, StoreError> {
-        let decision = |engine: &mut Engine<Disk>, now| engine.join(zone, count, now);
-        self.decide(zone, decision, |joined| tickets(&joined.verdicts, joined.first.., true)).await
-    }
-
-    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided, StoreError> {
-        let decision = |engine: &mut Engine<Disk>, now| engine.enter(zone, &claims, now);
-        let seqs = claims.iter().map(|claim| claim.seq);
-        self.decide(zone, decision, |decided| tickets(&decided.verdicts, seqs, false)).await
-    }
-
-    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot, StoreError> {
-        self.decide(zone, |engine, now| engine.beat(zone, &marks, told_ms, now), |_| Vec::new()).await
-    }
-
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left, StoreError> {
-        self.decide(zone, |engine, now| engine.visits(zone, &seen, now), |_| Vec::new()).await
-    }
-
-    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>, StoreError> {
-        self.decide(zone, |engine, now| engine.leave(zone, &leavers, now), |_| Vec::new()).await
-    }
-
-    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64, StoreError> {
-        self.decide(zone, |engine, now| engine.bind(zone, claim, address, now), |_| Vec::new()).await
-    }
-
-    async fn exchange_learned(
+impl SimLine {
+    /// A decision that shows no ticket.
+    async fn decide<T>(
         &self,
-        zone: &ZoneId,
-        new: Option<Vec<u8>>,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
-        self.decide(zone, |engine, now| engine.exchange_learned(zone, new, now), |_| Vec::new()).await
+        decision: impl FnOnce(&mut Engine<Disk>, &ZoneId, Now) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let zone = &self.zone;
+        self.store.decide(zone, |engine, now| decision(engine, zone, now), |_| Vec::new()).await
+    }
+}
+
+impl Line for SimLine {
+    async fn open(&self, policy: Policy) -> Result<Snapshot, StoreError> {
+        self.put(policy).await
+    }
+
+    async fn put(&self, policy: Policy) -> Result<Snapshot, StoreError> {
+        self.decide(|engine, zone, now| engine.put_zone(zone, policy, 77, now)).await
+    }
+
+    async fn join(&self, count: u32) -> Result<Joined, StoreError> {
+        let decision = |engine: &mut Engine<Disk>, now| engine.join(&self.zone, count, now);
+        let tickets = |joined: &Joined| tickets(&joined.verdicts, joined.first.., true);
+        self.store.decide(&self.zone, decision, tickets).await
+    }
+
+    async fn enter(&self, claims: Vec<Claim>) -> Result<Decided, StoreError> {
+        let decision = |engine: &mut Engine<Disk>, now| engine.enter(&self.zone, &claims, now);
+        let seqs = claims.iter().map(|claim| claim.seq);
+        let tickets = |decided: &Decided| tickets(&decided.verdicts, seqs, false);
+        self.store.decide(&self.zone, decision, tickets).await
+    }
+
+    async fn beat(&self, marks: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot, StoreError> {
+        self.decide(|engine, zone, now| engine.beat(zone, &marks, told_ms, now)).await
+    }
+
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left, StoreError> {
+        self.decide(|engine, zone, now| engine.visits(zone, &seen, now)).await
+    }
+
+    async fn leave(&self, leavers: Vec<Leaver>) -> Result<Vec<Departure>, StoreError> {
+        self.decide(|engine, zone, now| engine.leave(zone, &leavers, now)).await
+    }
+
+    async fn bind(&self, claim: Claim, address: u64) -> Result<u64, StoreError> {
+        self.decide(|engine, zone, now| engine.bind(zone, claim, address, now)).await
+    }
+
+    async fn exchange_learned(&self, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>, StoreError> {
+        self.decide(|engine, zone, now| engine.exchange_learned(zone, new, now)).await
     }
 }

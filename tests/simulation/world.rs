@@ -145,7 +145,7 @@ impl World {
             starts,
             Arc::clone(&dead),
         );
-        let gate = Gate::new(store, self.seals.clone(), Arc::clone(&BUS)).with_pace(Pace::new(1.0));
+        let gate = Gate::new(Arc::new(store), self.seals.clone(), Arc::clone(&BUS)).with_pace(Pace::new(1.0));
         let server = Rc::new(Server { gate, killed: Notify::new(), dead });
         // A server does not start while the disk is full.
         while self.serve(&server.gate).await.is_err() {

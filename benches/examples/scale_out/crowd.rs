@@ -12,7 +12,10 @@ use std::{
 use admission::{
     Claim, Decided, Departure, Joined, Leaver, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Snapshot, ZoneId,
 };
-use store::{Kept, Left, Store, StoreError, redis::Redis};
+use store::{
+    Kept, Left, Line, Store, StoreError,
+    redis::{Redis, RedisLine},
+};
 use tokio::time::Instant;
 
 /// The polling period of the people, in seconds: the default of a zone.
@@ -108,32 +111,46 @@ fn merge(into: &mut Vec<PagePolls>, from: Vec<PagePolls>) {
 }
 
 impl Store for Crowd {
+    type Line = CrowdLine;
+
     async fn zones(&self) -> Result<Option<Kept>, StoreError> {
         self.redis.zones().await
     }
 
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot, StoreError> {
-        self.redis.open_zone(zone, policy).await
+    fn line(self: &Arc<Self>, zone: &ZoneId) -> CrowdLine {
+        CrowdLine { crowd: Arc::clone(self), line: self.redis.line(zone) }
+    }
+}
+
+/// The line of the zone.
+pub(crate) struct CrowdLine {
+    crowd: Arc<Crowd>,
+    line: RedisLine,
+}
+
+impl Line for CrowdLine {
+    async fn open(&self, policy: Policy) -> Result<Snapshot, StoreError> {
+        self.line.open(policy).await
     }
 
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot, StoreError> {
-        self.redis.put_zone(zone, policy).await
+    async fn put(&self, policy: Policy) -> Result<Snapshot, StoreError> {
+        self.line.put(policy).await
     }
 
-    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined, StoreError> {
-        self.redis.join(zone, count).await
+    async fn join(&self, count: u32) -> Result<Joined, StoreError> {
+        self.line.join(count).await
     }
 
-    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided, StoreError> {
-        self.redis.enter(zone, claims).await
+    async fn enter(&self, claims: Vec<Claim>) -> Result<Decided, StoreError> {
+        self.line.enter(claims).await
     }
 
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot, StoreError> {
-        let mut all = self.polls();
+    async fn beat(&self, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot, StoreError> {
+        let mut all = self.crowd.polls();
         merge(&mut all, polls);
         let asked = Instant::now();
-        let beat = self.redis.beat(zone, all, told_ms).await;
-        let mut beats = self.ear.lock();
+        let beat = self.line.beat(all, told_ms).await;
+        let mut beats = self.crowd.ear.lock();
         match &beat {
             Ok(snapshot) => {
                 beats.took.push(asked.elapsed());
@@ -146,23 +163,19 @@ impl Store for Crowd {
         beat
     }
 
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left, StoreError> {
-        self.redis.visits(zone, seen).await
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left, StoreError> {
+        self.line.visits(seen).await
     }
 
-    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>, StoreError> {
-        self.redis.leave(zone, leavers).await
+    async fn leave(&self, leavers: Vec<Leaver>) -> Result<Vec<Departure>, StoreError> {
+        self.line.leave(leavers).await
     }
 
-    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64, StoreError> {
-        self.redis.bind(zone, claim, address).await
+    async fn bind(&self, claim: Claim, address: u64) -> Result<u64, StoreError> {
+        self.line.bind(claim, address).await
     }
 
-    async fn exchange_learned(
-        &self,
-        zone: &ZoneId,
-        new: Option<Vec<u8>>,
-    ) -> Result<Option<Vec<u8>>, StoreError> {
-        self.redis.exchange_learned(zone, new).await
+    async fn exchange_learned(&self, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>, StoreError> {
+        self.line.exchange_learned(new).await
     }
 }

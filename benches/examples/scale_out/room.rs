@@ -15,7 +15,7 @@ use admission::{Definition, Mode, Policy, SealKey, Seals, Ticket, ZoneId};
 use events::Bus;
 use gate::{Gate, Listing, Reply};
 use store::{
-    Store as _,
+    Line as _, Store as _,
     redis::{
         Durability, Redis,
         address::{Address, Settings},
@@ -61,8 +61,8 @@ async fn connect(server: &Standalone, command_timeout: Duration) -> Arc<Redis> {
 }
 
 /// Reports a poll of everybody.
-async fn hear_all(redis: &Redis, zone: &ZoneId, people: u64) {
-    redis.beat(zone, everybody(people), 0).await.expect("beats");
+async fn hear_all(redis: &Arc<Redis>, zone: &ZoneId, people: u64) {
+    redis.line(zone).beat(everybody(people), 0).await.expect("beats");
 }
 
 /// The gates, and what their people did.
@@ -84,7 +84,7 @@ impl Room {
         let zone = ZoneId::parse("ZONE").expect("a name");
         let operator = connect(server, PATIENCE).await;
         let hold = policy(Mode::Hold);
-        operator.put_zone(&zone, hold).await.expect("put");
+        operator.line(&zone).put(hold).await.expect("put");
         let (mut joins, mut heard) = (JoinSet::new(), Instant::now());
         for joined in 0..people.div_ceil(1_024) {
             if heard.elapsed() > HEARD {
@@ -96,7 +96,7 @@ impl Room {
                 joins.join_next().await.expect("there are some").expect("no panic");
             }
             let (store, zone) = (Arc::clone(&operator), zone.clone());
-            joins.spawn(async move { drop(store.join(&zone, 1_024).await.expect("joins")) });
+            joins.spawn(async move { drop(store.line(&zone).join(1_024).await.expect("joins")) });
         }
         joins.join_all().await;
         hear_all(&operator, &zone, people).await;
@@ -115,7 +115,7 @@ impl Room {
             let (redis, ear) = (connect(server, Settings::default().command_timeout).await, Ear::default());
             let crowd = Crowd { redis: Arc::clone(&redis), ear: ear.clone(), gate, gates, from };
             let seals = Seals::only(SealKey { id: 1, secret: [1; 32] });
-            let served = Arc::new(Gate::new(crowd, seals, Arc::clone(&BUS)));
+            let served = Arc::new(Gate::new(Arc::new(crowd), seals, Arc::clone(&BUS)));
             let listed = vec![(room.zone.clone(), Definition::from(hold), Listing::Listed)];
             served.follow_zones(|_| true, listed).await;
             while !served.zone_totals(room.zone.as_str()).is_some_and(|totals| totals.known) {
@@ -133,7 +133,7 @@ impl Room {
 
     /// Lets the line move from now on: people come to the front, and enter.
     pub(crate) async fn release(&mut self) {
-        self.operator.put_zone(&self.zone, policy(Mode::Auto)).await.expect("put");
+        self.operator.line(&self.zone).put(policy(Mode::Auto)).await.expect("put");
         let (ears, gates, zone) = (self.ears.clone(), self.gates.clone(), self.zone.clone());
         let (entered, refused) = (Arc::clone(&self.entered), Arc::clone(&self.refused));
         self.tasks.spawn(async move {

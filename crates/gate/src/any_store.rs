@@ -5,123 +5,110 @@
 use std::sync::Arc;
 
 use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Snapshot, ZoneId};
-use store::{Defined, Embedded, Expected, Kept, Left, RoutesDefined, Store, StoreError, redis::Redis};
+use store::{
+    Defined, Embedded, EmbeddedLine, Expected, Kept, Left, Line, RoutesDefined, Store, StoreError,
+    redis::Redis,
+};
 
-use crate::cells::Cells;
+use crate::cells::{CellLine, Cells};
+
+/// Makes the call of the store, or of the line, that was chosen.
+macro_rules! chosen {
+    ($self:ident.$call:ident($($argument:expr),*)) => {
+        match $self {
+            Self::Embedded(chosen) => chosen.$call($($argument),*).await,
+            Self::Cells(chosen) => chosen.$call($($argument),*).await,
+        }
+    };
+}
 
 type Result<T> = std::result::Result<T, StoreError>;
 
 /// The store that was chosen.
 pub enum AnyStore {
     /// In this process, over its journal.
-    Embedded(Embedded),
+    Embedded(Arc<Embedded>),
     /// In Redis: one cell or several.
     Cells(Arc<Cells<Redis>>),
 }
 
 impl Store for AnyStore {
+    type Line = AnyLine;
+
     async fn zones(&self) -> Result<Option<Kept>> {
-        match self {
-            Self::Embedded(store) => store.zones().await,
-            Self::Cells(store) => store.zones().await,
-        }
+        chosen!(self.zones())
     }
 
     async fn begin(&self, zones: &[(ZoneId, Definition)]) -> Result<Kept> {
-        match self {
-            Self::Embedded(store) => store.begin(zones).await,
-            Self::Cells(store) => store.begin(zones).await,
-        }
+        chosen!(self.begin(zones))
     }
 
     async fn define(&self, zone: &ZoneId, expected: &Expected, new: Option<&Definition>) -> Result<Defined> {
-        match self {
-            Self::Embedded(store) => store.define(zone, expected, new).await,
-            Self::Cells(store) => store.define(zone, expected, new).await,
-        }
+        chosen!(self.define(zone, expected, new))
     }
 
     async fn define_routes(&self, expected: Option<&str>, new: &str) -> Result<RoutesDefined> {
-        match self {
-            Self::Embedded(store) => store.define_routes(expected, new).await,
-            Self::Cells(store) => store.define_routes(expected, new).await,
-        }
+        chosen!(self.define_routes(expected, new))
     }
 
     async fn may_keep(&self, zone: &str) -> bool {
-        match self {
-            Self::Embedded(store) => store.may_keep(zone).await,
-            Self::Cells(store) => store.may_keep(zone).await,
-        }
+        chosen!(self.may_keep(zone))
     }
 
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
-        match self {
-            Self::Embedded(store) => store.open_zone(zone, policy).await,
-            Self::Cells(store) => store.open_zone(zone, policy).await,
+    fn line(self: &Arc<Self>, zone: &ZoneId) -> AnyLine {
+        match &**self {
+            Self::Embedded(store) => AnyLine::Embedded(store.line(zone)),
+            Self::Cells(store) => AnyLine::Cells(store.line(zone)),
         }
     }
+}
 
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
-        match self {
-            Self::Embedded(store) => store.put_zone(zone, policy).await,
-            Self::Cells(store) => store.put_zone(zone, policy).await,
-        }
+/// The line of one zone in the store that was chosen.
+pub enum AnyLine {
+    /// In this process.
+    Embedded(EmbeddedLine),
+    /// In the zone's cell.
+    Cells(CellLine<Redis>),
+}
+
+impl Line for AnyLine {
+    async fn open(&self, policy: Policy) -> Result<Snapshot> {
+        chosen!(self.open(policy))
     }
 
-    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined> {
-        match self {
-            Self::Embedded(store) => store.join(zone, count).await,
-            Self::Cells(store) => store.join(zone, count).await,
-        }
+    async fn put(&self, policy: Policy) -> Result<Snapshot> {
+        chosen!(self.put(policy))
     }
 
-    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
-        match self {
-            Self::Embedded(store) => store.enter(zone, claims).await,
-            Self::Cells(store) => store.enter(zone, claims).await,
-        }
+    async fn join(&self, count: u32) -> Result<Joined> {
+        chosen!(self.join(count))
     }
 
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
-        match self {
-            Self::Embedded(store) => store.beat(zone, polls, told_ms).await,
-            Self::Cells(store) => store.beat(zone, polls, told_ms).await,
-        }
+    async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {
+        chosen!(self.enter(claims))
     }
 
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
-        match self {
-            Self::Embedded(store) => store.visits(zone, seen).await,
-            Self::Cells(store) => store.visits(zone, seen).await,
-        }
+    async fn beat(&self, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
+        chosen!(self.beat(polls, told_ms))
     }
 
-    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
-        match self {
-            Self::Embedded(store) => store.leave(zone, leavers).await,
-            Self::Cells(store) => store.leave(zone, leavers).await,
-        }
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {
+        chosen!(self.visits(seen))
     }
 
-    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
-        match self {
-            Self::Embedded(store) => store.bind(zone, claim, address).await,
-            Self::Cells(store) => store.bind(zone, claim, address).await,
-        }
+    async fn leave(&self, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
+        chosen!(self.leave(leavers))
     }
 
-    async fn exchange_learned(&self, zone: &ZoneId, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
-        match self {
-            Self::Embedded(store) => store.exchange_learned(zone, new).await,
-            Self::Cells(store) => store.exchange_learned(zone, new).await,
-        }
+    async fn bind(&self, claim: Claim, address: u64) -> Result<u64> {
+        chosen!(self.bind(claim, address))
     }
 
-    async fn retire(&self, zone: &ZoneId) -> Result<()> {
-        match self {
-            Self::Embedded(store) => store.retire(zone).await,
-            Self::Cells(store) => store.retire(zone).await,
-        }
+    async fn exchange_learned(&self, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        chosen!(self.exchange_learned(new))
+    }
+
+    async fn retire(&self) -> Result<()> {
+        chosen!(self.retire())
     }
 }

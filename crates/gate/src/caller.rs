@@ -9,6 +9,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use admission::{Claim, Departure, Leaver, Proof, Ticket};
 use events::LimitedCall;
+use store::Line;
 
 use crate::{
     limits::{Asked, Limits},
@@ -17,18 +18,18 @@ use crate::{
 };
 
 /// The holder of a ticket, who calls.
-pub struct Holder {
-    room: Arc<Room>,
+pub struct Holder<L> {
+    room: Arc<Room<L>>,
     ticket: Ticket,
 }
 
 /// Somebody without a ticket, who calls.
-pub struct Newcomer {
-    room: Arc<Room>,
+pub struct Newcomer<L> {
+    room: Arc<Room<L>>,
 }
 
-impl Holder {
-    pub(crate) fn of_token(room: Arc<Room>, token: &[u8]) -> Result<Self, Refusal> {
+impl<L: Line> Holder<L> {
+    pub(crate) fn of_token(room: Arc<Room<L>>, token: &[u8]) -> Result<Self, Refusal> {
         match room.open_token(token) {
             Ok(ticket) => Ok(Self { room, ticket }),
             Err(fault) => {
@@ -39,7 +40,7 @@ impl Holder {
         }
     }
 
-    pub(crate) fn of_ticket(room: Arc<Room>, ticket: Ticket) -> Self {
+    pub(crate) fn of_ticket(room: Arc<Room<L>>, ticket: Ticket) -> Self {
         Self { room, ticket }
     }
 
@@ -91,8 +92,8 @@ impl Holder {
     }
 }
 
-impl Newcomer {
-    pub(crate) fn of(room: Arc<Room>) -> Self {
+impl<L: Line> Newcomer<L> {
+    pub(crate) fn of(room: Arc<Room<L>>) -> Self {
         Self { room }
     }
 
@@ -114,7 +115,12 @@ impl Newcomer {
     }
 }
 
-async fn ask_limits(room: &Room, limits: &Limits, call: LimitedCall, client: IpAddr) -> Option<Asked> {
+async fn ask_limits<L: Line>(
+    room: &Room<L>,
+    limits: &Limits,
+    call: LimitedCall,
+    client: IpAddr,
+) -> Option<Asked> {
     let of_zone = room.limits_of(call)?;
     limits.ask(room.zone.as_str(), &of_zone, call, client).await
 }

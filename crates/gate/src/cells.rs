@@ -10,7 +10,7 @@ use std::{
     collections::HashMap,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -18,7 +18,7 @@ use std::{
 
 use admission::{Claim, Decided, Definition, Departure, Joined, Leaver, PagePolls, Policy, Snapshot, ZoneId};
 use cache::{Cache, LoadError, Settings};
-use store::{Defined, Expected, Kept, Left, RoutesDefined, Store, StoreError};
+use store::{Defined, Expected, Kept, Left, Line, RoutesDefined, Store, StoreError};
 use tokio::{sync::SetOnce, time::timeout};
 
 /// How long the list of a cell's zones is reused. Callers learn of a change at most this much later.
@@ -66,7 +66,7 @@ impl Health {
 pub struct Cell<S> {
     health: Arc<Health>,
     tenants: Vec<String>,
-    store: SetOnce<S>,
+    store: SetOnce<Arc<S>>,
     /// It has listed its zones at least once.
     answered: AtomicBool,
     connect: Box<Connect<S>>,
@@ -111,7 +111,7 @@ impl<S: Store> Cell<S> {
     }
 
     /// Its store, once there is a connection.
-    pub async fn connected(&self) -> &S {
+    pub async fn connected(&self) -> &Arc<S> {
         self.store.wait().await
     }
 
@@ -154,7 +154,7 @@ impl<S: Store> Cell<S> {
             None => {
                 let connected = (self.connect)().await.map_err(|error| self.named(error))?;
                 // Another task may have connected first.
-                let _ = self.store.set(connected);
+                let _ = self.store.set(Arc::new(connected));
                 self.store.wait().await
             }
         };
@@ -172,7 +172,7 @@ impl<S: Store> Cell<S> {
     ///
     /// # Errors
     /// [`StoreError::Away`] before the first connection.
-    pub fn store(&self) -> Result<&S> {
+    pub fn store(&self) -> Result<&Arc<S>> {
         self.store.get().ok_or_else(|| self.named(StoreError::Away("not connected yet".to_owned())))
     }
 
@@ -225,6 +225,8 @@ impl<S: Store> Cells<S> {
 }
 
 impl<S: Store> Store for Cells<S> {
+    type Line = CellLine<S>;
+
     /// The zones of the cells that answer; an error if none answers.
     async fn zones(&self) -> Result<Option<Kept>> {
         let (mut zones, mut routes, mut is_new, mut silent) = (Vec::new(), None, true, Vec::new());
@@ -285,53 +287,76 @@ impl<S: Store> Store for Cells<S> {
             .map_or(true, |kept| kept.zones.binary_search_by(|(kept, _)| kept.as_str().cmp(zone)).is_ok())
     }
 
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
-        let cell = self.cell(zone)?;
-        cell.store()?.open_zone(zone, policy).await.map_err(|error| cell.named(error))
+    fn line(self: &Arc<Self>, zone: &ZoneId) -> CellLine<S> {
+        CellLine { cell: self.cell(zone).ok().cloned(), zone: zone.clone(), line: OnceLock::new() }
+    }
+}
+
+/// The line of one zone in its cell.
+pub struct CellLine<S: Store> {
+    /// `None` where no cell is for the zone's tenant.
+    cell: Option<Arc<Cell<S>>>,
+    zone: ZoneId,
+    /// The line in the cell's store. The first call after the store is connected makes it.
+    line: OnceLock<S::Line>,
+}
+
+impl<S: Store> CellLine<S> {
+    /// Makes a call. Its error names the cell.
+    async fn call<'a, T, F>(&'a self, call: impl FnOnce(&'a S::Line) -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let cell = self.cell.as_ref().ok_or(StoreError::UnknownZone)?;
+        let line = match self.line.get() {
+            Some(line) => line,
+            None => {
+                let store = cell.store()?;
+                self.line.get_or_init(|| store.line(&self.zone))
+            }
+        };
+        call(line).await.map_err(|error| cell.named(error))
+    }
+}
+
+impl<S: Store> Line for CellLine<S> {
+    async fn open(&self, policy: Policy) -> Result<Snapshot> {
+        self.call(|line| line.open(policy)).await
     }
 
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
-        let cell = self.cell(zone)?;
-        cell.store()?.put_zone(zone, policy).await.map_err(|error| cell.named(error))
+    async fn put(&self, policy: Policy) -> Result<Snapshot> {
+        self.call(|line| line.put(policy)).await
     }
 
-    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined> {
-        let cell = self.cell(zone)?;
-        cell.store()?.join(zone, count).await.map_err(|error| cell.named(error))
+    async fn join(&self, count: u32) -> Result<Joined> {
+        self.call(|line| line.join(count)).await
     }
 
-    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
-        let cell = self.cell(zone)?;
-        cell.store()?.enter(zone, claims).await.map_err(|error| cell.named(error))
+    async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {
+        self.call(|line| line.enter(claims)).await
     }
 
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
-        let cell = self.cell(zone)?;
-        cell.store()?.beat(zone, polls, told_ms).await.map_err(|error| cell.named(error))
+    async fn beat(&self, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
+        self.call(|line| line.beat(polls, told_ms)).await
     }
 
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
-        let cell = self.cell(zone)?;
-        cell.store()?.visits(zone, seen).await.map_err(|error| cell.named(error))
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {
+        self.call(|line| line.visits(seen)).await
     }
 
-    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
-        let cell = self.cell(zone)?;
-        cell.store()?.leave(zone, leavers).await.map_err(|error| cell.named(error))
+    async fn leave(&self, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
+        self.call(|line| line.leave(leavers)).await
     }
 
-    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
-        let cell = self.cell(zone)?;
-        cell.store()?.bind(zone, claim, address).await.map_err(|error| cell.named(error))
+    async fn bind(&self, claim: Claim, address: u64) -> Result<u64> {
+        self.call(|line| line.bind(claim, address)).await
     }
 
-    async fn exchange_learned(&self, zone: &ZoneId, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
-        let cell = self.cell(zone)?;
-        cell.store()?.exchange_learned(zone, new).await.map_err(|error| cell.named(error))
+    async fn exchange_learned(&self, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        self.call(|line| line.exchange_learned(new)).await
     }
 
-    async fn retire(&self, zone: &ZoneId) -> Result<()> {
-        let cell = self.cell(zone)?;
-        cell.store()?.retire(zone).await.map_err(|error| cell.named(error))
+    async fn retire(&self) -> Result<()> {
+        self.call(Line::retire).await
     }
 }

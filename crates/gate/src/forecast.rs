@@ -6,8 +6,8 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use admission::{Policy, SlotState, Snapshot, Verdict, ZoneId};
-use store::Store;
-use wait::{Forecast, Keeper, Learned, View};
+use store::Line;
+use wait::{Comparison, Forecast, Learned, View};
 
 /// What this server learnt about one zone.
 #[derive(Debug)]
@@ -16,14 +16,14 @@ pub struct ZoneForecast(Mutex<Known>);
 #[derive(Debug)]
 struct Known {
     forecast: Forecast,
-    keeper: Keeper,
+    comparison: Comparison,
 }
 
 impl ZoneForecast {
     /// Nothing was learnt yet.
     #[must_use]
     pub fn new(policy: &Policy) -> Self {
-        Self(Mutex::new(Known { forecast: Forecast::new(policy, 0), keeper: Keeper::default() }))
+        Self(Mutex::new(Known { forecast: Forecast::new(policy, 0), comparison: Comparison::default() }))
     }
 
     /// Learns from a snapshot, and makes the view of it.
@@ -38,17 +38,17 @@ impl ZoneForecast {
 
     /// Compares what this server learnt with what the store keeps, if it is time, and lets the one that knows more replace the other.
     /// The zone works without it, so a failure is not one of the caller's. `now_ms` is on any clock that does not go back.
-    pub async fn exchange<S: Store>(&self, store: &S, zone: &ZoneId, now_ms: u64) {
+    pub async fn exchange<L: Line>(&self, line: &L, zone: &ZoneId, now_ms: u64) {
         let due = {
             let known = &mut *self.lock();
-            known.keeper.due(&known.forecast, now_ms)
+            known.comparison.due(&known.forecast, now_ms)
         };
         let Some(learned) = due else { return };
-        let kept = match store.exchange_learned(zone, None).await {
+        let kept = match line.exchange_learned(None).await {
             Ok(kept) => kept,
             Err(error) => {
                 tracing::debug!(%zone, %error, "what was learnt about the zone's people could not be compared");
-                return self.lock().keeper.postpone(now_ms);
+                return self.lock().comparison.postpone(now_ms);
             }
         };
         let read = |bytes: Vec<u8>| {
@@ -57,10 +57,10 @@ impl ZoneForecast {
         let kept = kept.and_then(read);
         let has_news = {
             let known = &mut *self.lock();
-            known.keeper.compare(&mut known.forecast, &learned, kept)
+            known.comparison.compare(&mut known.forecast, &learned, kept)
         };
-        if has_news && store.exchange_learned(zone, Some(learned.to_bytes().to_vec())).await.is_ok() {
-            self.lock().keeper.note(learned);
+        if has_news && line.exchange_learned(Some(learned.to_bytes().to_vec())).await.is_ok() {
+            self.lock().comparison.note(learned);
         }
     }
 

@@ -52,7 +52,7 @@ const LOOK_WITHIN: Duration = Duration::from_secs(1);
 /// other servers write it back within a second, or when they run again.
 const LOST_ZONE_GRACE: Duration = Duration::from_secs(60);
 
-type Rooms = HashMap<ZoneId, Arc<Room>>;
+type Rooms<L> = HashMap<ZoneId, Arc<Room<L>>>;
 
 /// The keys, and what is derived from them for all zones.
 struct Keys {
@@ -67,10 +67,10 @@ impl Keys {
 }
 
 /// All zones that are served, over one store.
-pub struct Gate<S> {
+pub struct Gate<S: Store> {
     shared: Shared<S>,
     seals: ArcSwap<Keys>,
-    rooms: ArcSwap<Rooms>,
+    rooms: ArcSwap<Rooms<S::Line>>,
     /// When this server started.
     started_at: Instant,
     /// The routes that operators set, as a text that the gate does not read; none where there never were any.
@@ -83,10 +83,10 @@ pub struct Gate<S> {
 
 impl<S: Store> Gate<S> {
     /// A gate that serves no zone yet. It publishes on `bus`, and uses all processors of the machine.
-    pub fn new(store: S, seals: Seals, bus: Arc<Bus>) -> Self {
+    pub fn new(store: Arc<S>, seals: Seals, bus: Arc<Bus>) -> Self {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let pace = Arc::new(Pace::new(processors as f64));
-        let shared = Shared { store: Arc::new(store), bus, pace, open_after_ms: 0 };
+        let shared = Shared { store, bus, pace, open_after_ms: 0 };
         Self {
             shared,
             seals: ArcSwap::from_pointee(Keys::new(seals)),
@@ -151,7 +151,7 @@ impl<S: Store> Gate<S> {
     ///
     /// # Errors
     /// [`Refusal::BadToken`], or the zone is not served; see [`Refusal`].
-    pub async fn holder(&self, zone: &str, token: &[u8]) -> Result<Holder, Refusal> {
+    pub async fn holder(&self, zone: &str, token: &[u8]) -> Result<Holder<S::Line>, Refusal> {
         Holder::of_token(self.room(zone, Some(token)).await?, token)
     }
 
@@ -159,7 +159,7 @@ impl<S: Store> Gate<S> {
     ///
     /// # Errors
     /// The zone is not served; see [`Refusal`].
-    pub async fn newcomer(&self, zone: &str) -> Result<Newcomer, Refusal> {
+    pub async fn newcomer(&self, zone: &str) -> Result<Newcomer<S::Line>, Refusal> {
         Ok(Newcomer::of(self.room(zone, None).await?))
     }
 
@@ -222,7 +222,7 @@ impl<S: Store> Gate<S> {
         unix_s: u64,
     ) -> Result<Option<Visit>, Refusal> {
         let room = self.room(zone.as_str(), None).await?;
-        room.visit_of(&*self.shared.store, pass, age_s, address, unix_s).await
+        room.visit_of(pass, age_s, address, unix_s).await
     }
 
     /// Somebody leaves the zone: a place in line becomes free, or a visit ends, and where the people inside are limited, somebody else
@@ -246,7 +246,7 @@ impl<S: Store> Gate<S> {
 
     /// A zone at this instant for streams, if it is served.
     #[must_use]
-    pub fn follower_view(&self, zone: &str) -> Option<FollowerView> {
+    pub fn follower_view(&self, zone: &str) -> Option<FollowerView<S::Line>> {
         self.rooms.load().get(zone).map(|room| FollowerView::of(Arc::clone(room)))
     }
 
@@ -263,7 +263,7 @@ impl<S: Store> Gate<S> {
     }
 
     /// What `read` says of each zone served, in the order of their names.
-    fn each_zone<T>(&self, read: impl Fn(&Room) -> T) -> Vec<(ZoneId, T)> {
+    fn each_zone<T>(&self, read: impl Fn(&Room<S::Line>) -> T) -> Vec<(ZoneId, T)> {
         let mut zones: Vec<_> =
             self.rooms.load().iter().map(|(zone, room)| (zone.clone(), read(room))).collect();
         zones.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -394,7 +394,7 @@ impl<S: Store> Gate<S> {
         self.shared.store.may_keep(zone).await
     }
 
-    async fn room(&self, zone: &str, token: Option<&[u8]>) -> Result<Arc<Room>, Refusal> {
+    async fn room(&self, zone: &str, token: Option<&[u8]>) -> Result<Arc<Room<S::Line>>, Refusal> {
         if let Some(room) = self.rooms.load().get(zone) {
             return Ok(Arc::clone(room));
         }

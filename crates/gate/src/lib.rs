@@ -38,7 +38,7 @@ mod room;
 mod trouble;
 mod watcher;
 
-pub use any_store::AnyStore;
+pub use any_store::{AnyLine, AnyStore};
 pub use caller::{Holder, Newcomer};
 pub use forecast::ZoneForecast;
 pub use gate::{Gate, Listing};

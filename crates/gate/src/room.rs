@@ -50,7 +50,7 @@ use admission::{
 };
 use arc_swap::ArcSwap;
 use events::{Bus, LimitedCall, NoticeChanged, StoreCall};
-use store::{Store, StoreError};
+use store::{Line, Store, StoreError};
 use tokio::{
     sync::{Mutex as AsyncMutex, mpsc},
     time::Instant,
@@ -117,8 +117,10 @@ impl RoomSealers {
 }
 
 /// One zone.
-pub(crate) struct Room {
+pub(crate) struct Room<L> {
     pub(crate) zone: ZoneId,
+    /// The zone's line in the store.
+    line: L,
     /// A rotation of the keys replaces them.
     sealers: ArcSwap<RoomSealers>,
     bus: Arc<Bus>,
@@ -169,21 +171,21 @@ pub(crate) struct Shared<S> {
     pub(crate) open_after_ms: u64,
 }
 
-impl Room {
+impl<L: Line> Room<L> {
     /// Puts the zone into the store and starts its lane, which ends with the room. If the store cannot use its state of the
     /// zone, the zone counts as away, and no others do.
-    pub(crate) async fn open<S: Store>(
+    pub(crate) async fn open<S: Store<Line = L>>(
         shared: &Shared<S>,
         zone: ZoneId,
         definition: &Definition,
         sealers: RoomSealers,
     ) -> Result<Arc<Self>, StoreError> {
-        let (bus, store) = (&shared.bus, &shared.store);
+        let (bus, line) = (&shared.bus, shared.store.line(&zone));
         let id = bus.zone(&zone);
         let policy = definition.policy_at(store::unix_ms() / 1_000);
         let forecast = ZoneForecast::new(&policy);
-        let put = report::timed(bus, id, StoreCall::Put, 1, store.put_zone(&zone, policy));
-        let (put, ()) = tokio::join!(put, forecast.exchange(&**store, &zone, 0));
+        let put = report::timed(bus, id, StoreCall::Put, 1, line.put(policy));
+        let (put, ()) = tokio::join!(put, forecast.exchange(&line, &zone, 0));
         let (view, trouble) = match put {
             Ok(snapshot) => (forecast.observe(snapshot), None),
             Err(error @ StoreError::Unreadable(_)) => {
@@ -192,7 +194,8 @@ impl Room {
             }
             Err(error) => return Err(error),
         };
-        let room = Self::start(shared, zone, (view, forecast), definition, sealers, Keeper::Configuration);
+        let room =
+            Self::start(shared, (zone, line), (view, forecast), definition, sealers, Keeper::Configuration);
         if let Some(error) = trouble {
             room.note_trouble(&error);
         }
@@ -200,7 +203,7 @@ impl Room {
     }
 
     /// A room for a zone that the store keeps. The store is still to be asked about it.
-    pub(crate) fn unopened<S: Store>(
+    pub(crate) fn unopened<S: Store<Line = L>>(
         shared: &Shared<S>,
         zone: ZoneId,
         definition: &Definition,
@@ -208,12 +211,13 @@ impl Room {
     ) -> Arc<Self> {
         let view = current_view::before_the_first(definition.policy);
         let forecast = ZoneForecast::new(&definition.policy);
-        Self::start(shared, zone, (view, forecast), definition, sealers, Keeper::Store)
+        let line = shared.store.line(&zone);
+        Self::start(shared, (zone, line), (view, forecast), definition, sealers, Keeper::Store)
     }
 
-    fn start<S: Store>(
+    fn start<S: Store<Line = L>>(
         shared: &Shared<S>,
-        zone: ZoneId,
+        (zone, line): (ZoneId, L),
         (view, forecast): (View, ZoneForecast),
         definition: &Definition,
         sealers: RoomSealers,
@@ -228,6 +232,7 @@ impl Room {
         let room = Arc::new(Self {
             id: shared.bus.zone(&zone),
             zone,
+            line,
             sealers: ArcSwap::from_pointee(sealers),
             bus: Arc::clone(&shared.bus),
             published: Mutex::default(),
@@ -260,7 +265,7 @@ impl Room {
             calls,
             orders: Arc::clone(&orders),
         });
-        tokio::spawn(lane::run(Arc::clone(&shared.store), Arc::downgrade(&room), called, orders, open));
+        tokio::spawn(lane::run(Arc::downgrade(&room), called, orders, open));
         room
     }
 
@@ -301,9 +306,9 @@ impl Room {
     }
 
     /// Puts another policy into the store, and takes the view under that policy into use.
-    pub(crate) async fn set_policy<S: Store>(&self, store: &S, policy: Policy) -> Result<(), StoreError> {
-        let put = self.timed(StoreCall::Put, 1, store.put_zone(&self.zone, policy));
-        let replaced = self.replace_view(store, put).await;
+    pub(crate) async fn set_policy(&self, policy: Policy) -> Result<(), StoreError> {
+        let put = self.timed(StoreCall::Put, 1, self.line.put(policy));
+        let replaced = self.replace_view(put).await;
         if replaced.is_err() {
             // An idle lane would not notice when the store is back.
             self.order_renewal();

@@ -46,7 +46,7 @@ enum Outcome {
 }
 
 /// Watches one cell for one gate.
-pub struct Watcher<S, C> {
+pub struct Watcher<S: Store, C> {
     gate: Arc<Gate<S>>,
     cells: Arc<Cells<C>>,
     at: usize,

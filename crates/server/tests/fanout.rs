@@ -16,7 +16,7 @@ use admission::{Definition, Notice, Policy, ZoneId};
 use bytes::Bytes;
 use events::Kind;
 use gate::definitions::Author;
-use store::{Expected, Store as _};
+use store::{Expected, Line as _, Store as _};
 use tokio::{
     sync::{broadcast, mpsc},
     time::Instant,
@@ -131,7 +131,7 @@ fn what_is_said_is_asked_for_at_once_and_nobody_repeats_it() {
         let servers = hearing(&fake, &air, 8).await;
         assert_eq!(air.count(), 0, "a starting server announces nothing");
         for (round, policy) in (1..).zip([closed(), hold(), closed()]) {
-            fake.put_zone(&zone("A"), policy).await.expect("put");
+            fake.line(&zone("A")).put(policy).await.expect("put");
             fanout::say(&air, SenderId::new(), &zone("A"), Some(&policy.into())).await.expect("said");
             pass(0.03).await;
             assert_eq!(in_force(&servers, "A", policy), 8, "round {round}");
@@ -139,7 +139,7 @@ fn what_is_said_is_asked_for_at_once_and_nobody_repeats_it() {
             assert_eq!(air.count(), round, "a server that received a change does not announce it again");
             assert!(servers.iter().all(|server| server.heard.heard.get() == round as u64));
         }
-        fake.put_zone(&zone("NEW"), hold()).await.expect("put");
+        fake.line(&zone("NEW")).put(hold()).await.expect("put");
         fanout::say(&air, SenderId::new(), &zone("NEW"), Some(&hold().into())).await.expect("said");
         pass(0.03).await;
         assert_eq!(in_force(&servers, "NEW", hold()), 8);
@@ -155,7 +155,7 @@ fn who_finds_a_change_that_nobody_said_says_so() {
         let policies = (1..=10).map(|n| Policy { admit_per_minute: n, ..hold() });
         for policy in policies {
             let said = air.count();
-            fake.put_zone(&zone("A"), policy).await.expect("put");
+            fake.line(&zone("A")).put(policy).await.expect("put");
             while in_force(&servers, "A", policy) == 0 {
                 pass(0.001).await;
             }
@@ -183,7 +183,7 @@ fn nothing_depends_on_what_is_said() {
         for round in 0..10 {
             pass(3.0 + 0.07 * f64::from(round)).await;
             for policy in [closed(), hold()] {
-                fake.put_zone(&zone("A"), policy).await.expect("put");
+                fake.line(&zone("A")).put(policy).await.expect("put");
                 pass(1.0).await;
                 assert_eq!(in_force(&servers, "A", policy), 3, "round {round}");
             }
@@ -243,7 +243,7 @@ fn a_cell_that_is_away_is_not_asked_more_often_for_being_talked_of() {
         }
         assert!(fake.lock().lists - lists <= 4, "asked {} times", fake.lock().lists - lists);
         fake.set(Is::Up);
-        fake.put_zone(&zone("A"), closed()).await.expect("put");
+        fake.line(&zone("A")).put(closed()).await.expect("put");
         pass(1.0).await;
         assert_eq!(in_force(&servers, "A", closed()), 1);
     });

@@ -10,14 +10,17 @@ use std::{
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
-    sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    sync::{
+        Arc,
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    },
     thread::{self, JoinHandle},
 };
 
 use admission::{Claim, Decided, Departure, Joined, Leaver, Now, PagePolls, Policy, Snapshot, ZoneId};
 use tokio::sync::oneshot;
 
-use crate::{Clock, DiskJournal, Engine, JournalError, Kept, Left, MAX_BATCH, Store, StoreError};
+use crate::{Clock, DiskJournal, Engine, JournalError, Kept, Left, Line, MAX_BATCH, Store, StoreError};
 
 /// How many calls may wait. Further calls get [`StoreError::Busy`].
 const QUEUE: usize = 1_024;
@@ -88,58 +91,74 @@ impl Drop for Embedded {
 }
 
 impl Store for Embedded {
+    type Line = EmbeddedLine;
+
     async fn zones(&self) -> Result<Option<Kept>> {
         Ok(None)
     }
 
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
-        self.put_zone(zone, policy).await
+    fn line(self: &Arc<Self>, zone: &ZoneId) -> EmbeddedLine {
+        EmbeddedLine { store: Arc::clone(self), zone: zone.clone() }
+    }
+}
+
+/// The line of one zone in the embedded store. It has the zone's name, because the engine may drop all zones and load them again.
+pub struct EmbeddedLine {
+    store: Arc<Embedded>,
+    zone: ZoneId,
+}
+
+impl EmbeddedLine {
+    async fn ask<T: Send + 'static>(
+        &self,
+        decide: impl FnOnce(&mut Engine<DiskJournal>, &ZoneId, Now) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let zone = self.zone.clone();
+        self.store.ask(move |engine, now| decide(engine, &zone, now)).await
+    }
+}
+
+impl Line for EmbeddedLine {
+    async fn open(&self, policy: Policy) -> Result<Snapshot> {
+        self.put(policy).await
     }
 
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
-        let zone = zone.clone();
+    async fn put(&self, policy: Policy) -> Result<Snapshot> {
         // The epoch must differ from those of earlier lines of the zone. The hasher's keys are random.
-        let [a, b, c, d, ..] = RandomState::new().hash_one(&zone).to_ne_bytes();
+        let [a, b, c, d, ..] = RandomState::new().hash_one(&self.zone).to_ne_bytes();
         let epoch = u32::from_ne_bytes([a, b, c, d]).max(1);
-        self.ask(move |engine, now| engine.put_zone(&zone, policy, epoch, now)).await
+        self.ask(move |engine, zone, now| engine.put_zone(zone, policy, epoch, now)).await
     }
 
-    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined> {
+    async fn join(&self, count: u32) -> Result<Joined> {
         assert!((1..=MAX_BATCH).contains(&(count as usize)), "a join of {count}");
-        let zone = zone.clone();
-        self.ask(move |engine, now| engine.join(&zone, count, now)).await
+        self.ask(move |engine, zone, now| engine.join(zone, count, now)).await
     }
 
-    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
+    async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {
         assert!((1..=MAX_BATCH).contains(&claims.len()), "{} claims", claims.len());
-        let zone = zone.clone();
-        self.ask(move |engine, now| engine.enter(&zone, &claims, now)).await
+        self.ask(move |engine, zone, now| engine.enter(zone, &claims, now)).await
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
-        let zone = zone.clone();
-        self.ask(move |engine, now| engine.beat(&zone, &marks, told_ms, now)).await
+    async fn beat(&self, marks: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
+        self.ask(move |engine, zone, now| engine.beat(zone, &marks, told_ms, now)).await
     }
 
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
-        let zone = zone.clone();
-        self.ask(move |engine, now| engine.visits(&zone, &seen, now)).await
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {
+        self.ask(move |engine, zone, now| engine.visits(zone, &seen, now)).await
     }
 
-    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
+    async fn leave(&self, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
         assert!((1..=MAX_BATCH).contains(&leavers.len()), "{} leavers", leavers.len());
-        let zone = zone.clone();
-        self.ask(move |engine, now| engine.leave(&zone, &leavers, now)).await
+        self.ask(move |engine, zone, now| engine.leave(zone, &leavers, now)).await
     }
 
-    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
-        let zone = zone.clone();
-        self.ask(move |engine, now| engine.bind(&zone, claim, address, now)).await
+    async fn bind(&self, claim: Claim, address: u64) -> Result<u64> {
+        self.ask(move |engine, zone, now| engine.bind(zone, claim, address, now)).await
     }
 
-    async fn exchange_learned(&self, zone: &ZoneId, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
-        let zone = zone.clone();
-        self.ask(move |engine, now| engine.exchange_learned(&zone, new, now)).await
+    async fn exchange_learned(&self, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        self.ask(move |engine, zone, now| engine.exchange_learned(zone, new, now)).await
     }
 }
 
@@ -184,30 +203,30 @@ mod tests {
     #[test]
     fn a_panic_fails_its_group_and_loses_nothing() {
         let dir = tempfile::tempdir().expect("a directory");
-        let store = Embedded::open(dir.path()).expect("opens");
-        let zone = ZoneId::parse("Z").expect("a name");
+        let store = Arc::new(Embedded::open(dir.path()).expect("opens"));
+        let line = store.line(&ZoneId::parse("Z").expect("a name"));
         runtime().block_on(async {
-            store.put_zone(&zone, Policy::default()).await.expect("put");
-            assert_eq!(store.join(&zone, 3).await.expect("joins").first, 0);
+            line.put(Policy::default()).await.expect("put");
+            assert_eq!(line.join(3).await.expect("joins").first, 0);
             let failed = store.ask::<()>(|_, _| panic!("on purpose")).await;
             assert!(matches!(failed, Err(StoreError::Away(_))));
-            assert_eq!(store.join(&zone, 1).await.expect("joins again").first, 3);
+            assert_eq!(line.join(1).await.expect("joins again").first, 3);
         });
     }
 
     #[test]
     fn a_full_queue_is_busy_and_callers_may_leave() {
         let dir = tempfile::tempdir().expect("a directory");
-        let store = Embedded::open(dir.path()).expect("opens");
-        let zone = ZoneId::parse("Z").expect("a name");
+        let store = Arc::new(Embedded::open(dir.path()).expect("opens"));
+        let line = store.line(&ZoneId::parse("Z").expect("a name"));
         runtime().block_on(async {
-            store.put_zone(&zone, Policy::default()).await.expect("put");
+            line.put(Policy::default()).await.expect("put");
             let (release, released) = std::sync::mpsc::channel::<()>();
             let mut stuck = Box::pin(store.ask(move |_, _| Ok(released.recv().is_ok())));
             let mut left = 0;
             // Each call is polled once, which sends it, and dropped.
             let busy = loop {
-                let mut join = Box::pin(store.join(&zone, 1));
+                let mut join = Box::pin(line.join(1));
                 tokio::select! {
                     biased;
                     _ = &mut stuck => unreachable!("held until released"),
@@ -220,7 +239,7 @@ mod tests {
             release.send(()).expect("the thread waits");
             assert_eq!(stuck.await, Ok(true));
             let next = loop {
-                match store.join(&zone, 1).await {
+                match line.join(1).await {
                     Err(StoreError::Busy) => {}
                     other => break other.expect("joins").first,
                 }

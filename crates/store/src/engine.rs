@@ -86,7 +86,7 @@ impl<J: Journal> Engine<J> {
         &mut self.journal
     }
 
-    /// See [`Store::put_zone`](crate::Store::put_zone). A zone that the journal does not know starts in `epoch`. It must
+    /// See [`Line::put`](crate::Line::put). A zone that the journal does not know starts in `epoch`. It must
     /// differ from the epochs of earlier lines of this zone, so choose it at random.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl<J: Journal> Engine<J> {
         Ok(zone.beat(&[], now))
     }
 
-    /// See [`Store::join`](crate::Store::join).
+    /// See [`Line::join`](crate::Line::join).
     ///
     /// # Errors
     /// [`StoreError::UnknownZone`], [`StoreError::Away`]; [`StoreError::Full`] if the journal could not be read with more
@@ -126,7 +126,7 @@ impl<J: Journal> Engine<J> {
         Ok(zone.join(count, now))
     }
 
-    /// See [`Store::enter`](crate::Store::enter).
+    /// See [`Line::enter`](crate::Line::enter).
     ///
     /// # Errors
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
@@ -135,7 +135,7 @@ impl<J: Journal> Engine<J> {
         Ok(self.zone(id)?.enter(claims, now))
     }
 
-    /// See [`Store::beat`](crate::Store::beat).
+    /// See [`Line::beat`](crate::Line::beat).
     ///
     /// # Errors
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
@@ -152,7 +152,7 @@ impl<J: Journal> Engine<J> {
         Ok(zone.beat(marks, now))
     }
 
-    /// See [`Store::visits`](crate::Store::visits).
+    /// See [`Line::visits`](crate::Line::visits).
     ///
     /// # Errors
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
@@ -163,7 +163,7 @@ impl<J: Journal> Engine<J> {
         Ok(Left { pages, epochs: Vec::new() })
     }
 
-    /// See [`Store::leave`](crate::Store::leave).
+    /// See [`Line::leave`](crate::Line::leave).
     ///
     /// # Errors
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
@@ -172,7 +172,7 @@ impl<J: Journal> Engine<J> {
         Ok(self.zone(id)?.leave(leavers, now))
     }
 
-    /// See [`Store::bind`](crate::Store::bind).
+    /// See [`Line::bind`](crate::Line::bind).
     ///
     /// # Errors
     /// [`StoreError::UnknownZone`], [`StoreError::Away`].
@@ -181,7 +181,7 @@ impl<J: Journal> Engine<J> {
         Ok(self.zone(id)?.bind(claim, address, now))
     }
 
-    /// See [`Store::exchange_learned`](crate::Store::exchange_learned).
+    /// See [`Line::exchange_learned`](crate::Line::exchange_learned).
     ///
     /// # Errors
     /// [`StoreError::Away`].

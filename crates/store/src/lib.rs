@@ -1,6 +1,6 @@
 //! Where the state of a zone lives.
 //!
-//! [`Store`] is the port: whole decisions, each atomic on the store's clock. A store may be a millisecond away and may
+//! [`Store`] and its [`Line`]s are the port: whole decisions, each atomic on the store's clock. A store may be a millisecond away and may
 //! fail. [`Embedded`] is the store inside the process: it runs the rules of `admission` on one thread, over a [`Journal`]
 //! that has each decision on disk before it is answered. [`redis`] is the store in Redis.
 //!
@@ -32,7 +32,7 @@ pub mod redis;
 pub const MAX_BATCH: usize = 1_024;
 
 pub use clock::{Clock, unix_ms};
-pub use embedded::Embedded;
+pub use embedded::{Embedded, EmbeddedLine};
 pub use engine::{Engine, RELOAD_AFTER_MS};
 pub use journal::{Batch, DiskJournal, Journal, JournalError, Loaded, MemoryJournal};
-pub use port::{Defined, Expected, Kept, Left, RoutesDefined, Store, StoreError};
+pub use port::{Defined, Expected, Kept, Left, Line, RoutesDefined, Store, StoreError};

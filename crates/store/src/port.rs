@@ -1,5 +1,7 @@
 //! The port: what a waiting room needs from its store.
 //!
+//! A [`Store`] has the zones and their definitions. A [`Line`] has the calls about one zone.
+//!
 //! A call is a whole decision about one zone, made atomically on the store's clock. A failed call may or may not have
 //! happened. Each call can be repeated safely; a repeated `join` gives out more tickets, which have no holders and are
 //! evicted later.
@@ -97,6 +99,9 @@ pub enum Defined {
 
 /// A store of zones.
 pub trait Store: Send + Sync + 'static {
+    /// The calls about one zone.
+    type Line: Line;
+
     /// The zones of the store; `None` if the configuration defines the zones. Cheap enough to be called every second.
     fn zones(&self) -> impl Future<Output = Result<Option<Kept>, StoreError>> + Send;
 
@@ -144,35 +149,32 @@ pub trait Store: Send + Sync + 'static {
         std::future::ready(false)
     }
 
-    /// Makes a zone known to this server, with the policy of the store, or with `policy` if the configuration defines the
+    /// The line of a zone, for the calls about it. This asks nothing: the zone is still to be opened or put. All lines of one zone share
+    /// what this server knows of it.
+    fn line(self: &Arc<Self>, zone: &ZoneId) -> Self::Line;
+}
+
+/// The line of one zone in a store. Make it once for each zone that is served: it holds what a call needs, so a call looks up nothing.
+///
+/// Until the zone was opened or put by this server, calls fail with [`StoreError::UnknownZone`].
+pub trait Line: Send + Sync + 'static {
+    /// Makes the zone known to this server, with the policy of the store, or with `policy` if the configuration defines the
     /// zones.
     ///
     /// # Errors
     /// [`StoreError`]; [`StoreError::UnknownZone`] if the store defines the zones and does not have this one.
-    fn open_zone(
-        &self,
-        zone: &ZoneId,
-        policy: Policy,
-    ) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
+    fn open(&self, policy: Policy) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
 
-    /// Creates a zone or changes its policy. Tickets and the notice stay.
-    fn put_zone(
-        &self,
-        zone: &ZoneId,
-        policy: Policy,
-    ) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
+    /// Creates the zone or changes its policy. Tickets and the notice stay.
+    fn put(&self, policy: Policy) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
 
     /// Gives out `count` tickets (1 to [`MAX_BATCH`](crate::MAX_BATCH)) at the end of the line. If nobody waits, the holders
     /// may enter at once.
-    fn join(&self, zone: &ZoneId, count: u32) -> impl Future<Output = Result<Joined, StoreError>> + Send;
+    fn join(&self, count: u32) -> impl Future<Output = Result<Joined, StoreError>> + Send;
 
     /// Decides claims (1 to [`MAX_BATCH`](crate::MAX_BATCH)), and admits those whose turn it is. The verdicts are in the
     /// order of the claims. The holders count as present.
-    fn enter(
-        &self,
-        zone: &ZoneId,
-        claims: Vec<Claim>,
-    ) -> impl Future<Output = Result<Decided, StoreError>> + Send;
+    fn enter(&self, claims: Vec<Claim>) -> impl Future<Output = Result<Decided, StoreError>> + Send;
 
     /// Reports the polls since the last report, lets the store do what is due (evictions, generations), and returns the
     /// zone's snapshot. Call it about once a second for a zone that is in use or has people waiting.
@@ -181,41 +183,26 @@ pub trait Store: Send + Sync + 'static {
     /// It may tell it once a snapshot says so ([`Snapshot::told_ms`]).
     fn beat(
         &self,
-        zone: &ZoneId,
         marks: Vec<PagePolls>,
         told_ms: u32,
     ) -> impl Future<Output = Result<Snapshot, StoreError>> + Send;
 
     /// Reports which visitors were active since the last report, and ends the visits that are idle. Returns whose visits were left
     /// lately. Call it about once a second for a zone that limits the people inside; the next snapshot counts them.
-    fn visits(
-        &self,
-        zone: &ZoneId,
-        seen: Vec<PagePolls>,
-    ) -> impl Future<Output = Result<Left, StoreError>> + Send;
+    fn visits(&self, seen: Vec<PagePolls>) -> impl Future<Output = Result<Left, StoreError>> + Send;
 
     /// Lets holders leave (1 to [`MAX_BATCH`](crate::MAX_BATCH)): places become free, visits end. Returns what became of each, in the
     /// order of the leavers.
-    fn leave(
-        &self,
-        zone: &ZoneId,
-        leavers: Vec<Leaver>,
-    ) -> impl Future<Output = Result<Vec<Departure>, StoreError>> + Send;
+    fn leave(&self, leavers: Vec<Leaver>) -> impl Future<Output = Result<Vec<Departure>, StoreError>> + Send;
 
     /// Binds the entry of a ticket to an address (a digest, not 0), unless it is bound already, for as long as a claim returns it.
     /// Returns the address that it is bound to, or 0 if the ticket has no entry.
-    fn bind(
-        &self,
-        zone: &ZoneId,
-        claim: Claim,
-        address: u64,
-    ) -> impl Future<Output = Result<u64, StoreError>> + Send;
+    fn bind(&self, claim: Claim, address: u64) -> impl Future<Output = Result<u64, StoreError>> + Send;
 
     /// Exchanges what servers learnt about the people of a zone: words that mean nothing to a store. `new` replaces what is kept.
     /// Returns what was kept before. A store that keeps nothing returns `None`.
     fn exchange_learned(
         &self,
-        _zone: &ZoneId,
         _new: Option<Vec<u8>>,
     ) -> impl Future<Output = Result<Option<Vec<u8>>, StoreError>> + Send {
         std::future::ready(Ok(None))
@@ -223,7 +210,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// This server has reported everything that it heard in the zone, and stops. Nobody is spared any more because of what it might
     /// have heard. If it calls again, it counts as running again.
-    fn retire(&self, _zone: &ZoneId) -> impl Future<Output = Result<(), StoreError>> + Send {
+    fn retire(&self) -> impl Future<Output = Result<(), StoreError>> + Send {
         std::future::ready(Ok(()))
     }
 }

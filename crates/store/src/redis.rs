@@ -43,7 +43,7 @@ use admission::{
 use bytes::Bytes;
 use tokio::sync::OnceCell;
 
-use crate::{Defined, Expected, Kept, Left, MAX_BATCH, RoutesDefined, Store, StoreError};
+use crate::{Defined, Expected, Kept, Left, Line, MAX_BATCH, RoutesDefined, Store, StoreError};
 pub use redis_script::{address, client};
 
 use address::{Address, Settings};
@@ -164,35 +164,34 @@ impl<C: Client> Redis<C> {
         self.held_clock_ms.load(Ordering::Relaxed)
     }
 
-    fn zone(&self, id: &ZoneId) -> Result<Arc<Zone>> {
-        lock(&self.zones).get(id).cloned().ok_or(StoreError::UnknownZone)
-    }
-
-    /// Makes a zone known to this server, and gives its policy to Redis. If it `is_new`, its state can't have been lost.
-    async fn open(&self, id: &ZoneId, policy: Policy, is_new: bool) -> Result<Snapshot> {
-        let zone = Arc::clone(lock(&self.zones).entry(id.clone()).or_insert_with(|| {
+    /// A zone as this server knows it; it knows nothing of it before it is opened. This outlives the lines, so that a zone that is
+    /// served again is still known.
+    fn zone(&self, id: &ZoneId) -> Arc<Zone> {
+        Arc::clone(lock(&self.zones).entry(id.clone()).or_insert_with(|| {
             Arc::new(Zone {
                 id: id.clone(),
-                prefix: prefix(id),
+                prefix: format!("weir:v1:{{{id}}}:"),
                 memory: Mutex::default(),
                 decides: AtomicBool::new(false),
                 unused_from: AtomicU64::new(0),
                 signed: OnceCell::new(),
                 mended: Mutex::default(),
             })
-        }));
+        }))
+    }
+
+    /// Makes a zone known to this server, and gives its policy to Redis. If it `is_new`, its state can't have been lost.
+    async fn open(&self, zone: &Zone, policy: Policy, is_new: bool) -> Result<Snapshot> {
         for _ in 0..ATTEMPTS {
-            match self.give_policy(&zone, &policy, is_new).await {
-                Ok(()) => {
-                    return self.beat_all(&zone, &[], 0).await;
-                }
-                Err(Refused::Other(StoreError::UnknownZone)) => self.recover(&zone).await?,
-                Err(Refused::Torn(torn)) => self.mend(&zone, torn).await?,
+            match self.give_policy(zone, &policy, is_new).await {
+                Ok(()) => return self.beat_all(zone, &[], 0).await,
+                Err(Refused::Other(StoreError::UnknownZone)) => self.recover(zone).await?,
+                Err(Refused::Torn(torn)) => self.mend(zone, torn).await?,
                 Err(Refused::Other(error)) => return Err(error),
                 Err(Refused::Keys(_)) => return Err(Garbled("a policy's reply").into()),
             }
         }
-        Err(StoreError::Away(format!("the state of zone {id} could not be rebuilt")))
+        Err(StoreError::Away(format!("the state of zone {} could not be rebuilt", zone.id)))
     }
 
     /// Notes that this server calls no more.
@@ -220,7 +219,7 @@ impl<C: Client> Redis<C> {
         if let Defined::Done(None) = defined {
             let new = register.as_ref().map(|register| register.policy_of(zone));
             let opened = match new {
-                Ok(Some(policy)) => self.open(zone, policy, true).await.map(drop),
+                Ok(Some(policy)) => self.open(&self.zone(zone), policy, true).await.map(drop),
                 Ok(None) => Ok(()),
                 Err(_) => register.map(drop),
             };
@@ -248,6 +247,8 @@ impl<C: Client> Redis<C> {
 }
 
 impl<C: Client> Store for Redis<C> {
+    type Line = RedisLine<C>;
+
     async fn zones(&self) -> Result<Option<Kept>> {
         Ok(Some(self.registered(&[]).await?.kept()))
     }
@@ -269,63 +270,71 @@ impl<C: Client> Store for Redis<C> {
         Ok(defined)
     }
 
-    async fn open_zone(&self, zone: &ZoneId, _: Policy) -> Result<Snapshot> {
-        let register = self.registered(&[]).await?;
-        let policy = register.policy_of(zone).ok_or(StoreError::UnknownZone)?;
-        self.open(zone, policy, false).await
+    fn line(self: &Arc<Self>, zone: &ZoneId) -> RedisLine<C> {
+        RedisLine { redis: Arc::clone(self), zone: self.zone(zone) }
+    }
+}
+
+/// The line of one zone in Redis.
+pub struct RedisLine<C = AnyClient> {
+    redis: Arc<Redis<C>>,
+    zone: Arc<Zone>,
+}
+
+impl<C: Client> Line for RedisLine<C> {
+    async fn open(&self, _: Policy) -> Result<Snapshot> {
+        let register = self.redis.registered(&[]).await?;
+        let policy = register.policy_of(&self.zone.id).ok_or(StoreError::UnknownZone)?;
+        self.redis.open(&self.zone, policy, false).await
     }
 
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
+    async fn put(&self, policy: Policy) -> Result<Snapshot> {
         let with_policy =
             |before: Option<&Definition>| Some(Definition { policy, ..before.cloned().unwrap_or_default() });
         // The futures are boxed, because the compiler limits how deeply they are nested.
         for expected in [Expected::Any, Expected::Absent, Expected::Any] {
-            if let Defined::Done(_) = Box::pin(self.define_and_open(zone, &expected, with_policy)).await? {
-                return Box::pin(self.open_zone(zone, policy)).await;
+            let defined = Box::pin(self.redis.define_and_open(&self.zone.id, &expected, with_policy)).await?;
+            if let Defined::Done(_) = defined {
+                return Box::pin(self.open(policy)).await;
             }
         }
         Err(StoreError::Busy)
     }
 
-    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined> {
+    async fn join(&self, count: u32) -> Result<Joined> {
         assert!((1..=MAX_BATCH).contains(&(count as usize)), "a join of {count}");
-        self.join_line(&*self.zone(zone)?, count).await
+        self.redis.join_line(&self.zone, count).await
     }
 
-    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
+    async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {
         assert!((1..=MAX_BATCH).contains(&claims.len()), "{} claims", claims.len());
-        self.decide(&*self.zone(zone)?, &claims).await
+        self.redis.decide(&self.zone, &claims).await
     }
 
-    async fn beat(&self, zone: &ZoneId, marks: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
-        self.beat_all(&*self.zone(zone)?, &marks, told_ms).await
+    async fn beat(&self, marks: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
+        self.redis.beat_all(&self.zone, &marks, told_ms).await
     }
 
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
-        self.report_visits(&*self.zone(zone)?, &seen).await
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {
+        self.redis.report_visits(&self.zone, &seen).await
     }
 
-    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
+    async fn leave(&self, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
         assert!((1..=MAX_BATCH).contains(&leavers.len()), "{} leavers", leavers.len());
-        self.let_go(&*self.zone(zone)?, &leavers).await
+        self.redis.let_go(&self.zone, &leavers).await
     }
 
-    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
-        self.bind_entry(&*self.zone(zone)?, claim, address).await
+    async fn bind(&self, claim: Claim, address: u64) -> Result<u64> {
+        self.redis.bind_entry(&self.zone, claim, address).await
     }
 
-    async fn exchange_learned(&self, zone: &ZoneId, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
-        self.exchange(zone, new).await
+    async fn exchange_learned(&self, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        self.redis.exchange(&self.zone, new).await
     }
 
-    async fn retire(&self, zone: &ZoneId) -> Result<()> {
-        self.retire_from(&*self.zone(zone)?).await
+    async fn retire(&self) -> Result<()> {
+        self.redis.retire_from(&self.zone).await
     }
-}
-
-/// The first part of a zone's keys.
-fn prefix(zone: &ZoneId) -> String {
-    format!("weir:v1:{{{zone}}}:")
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,12 +1,12 @@
 //! The journal on disk: stored state comes back, and a file that can't be trusted is refused. It is never used, and never
 //! replaced silently.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, sync::Arc};
 
 use admission::{Claim, Delta, Header, MOST_NUMBERS, Mode, Now, Policy, Verdict, ZoneId};
 use store::{
-    Batch, Clock, DiskJournal, Embedded, Engine, Journal, JournalError, Loaded, MemoryJournal, Store as _,
-    StoreError,
+    Batch, Clock, DiskJournal, Embedded, Engine, Journal, JournalError, Line as _, Loaded, MemoryJournal,
+    Store as _, StoreError,
 };
 
 /// Stores everything on disk and in memory.
@@ -141,18 +141,18 @@ async fn a_restart_keeps_places_entries_and_clock() {
     let dir = tempfile::tempdir().expect("a directory");
     let z = zone("Z");
     let narrow = Policy { admit_per_minute: 3, sub_windows: 1, ..Policy::default() };
-    let store = Embedded::open(dir.path()).expect("opens");
-    store.put_zone(&z, narrow).await.expect("put");
-    let joined = store.join(&z, 5).await.expect("joins");
+    let store = Arc::new(Embedded::open(dir.path()).expect("opens"));
+    store.line(&z).put(narrow).await.expect("put");
+    let joined = store.line(&z).join(5).await.expect("joins");
     drop(store);
-    let store = Embedded::open(dir.path()).expect("opens again");
-    store.put_zone(&z, narrow).await.expect("put");
+    let store = Arc::new(Embedded::open(dir.path()).expect("opens again"));
+    store.line(&z).put(narrow).await.expect("put");
     let claims = (0..5).map(|seq| Claim { epoch: joined.epoch, seq }).collect();
-    let again = store.enter(&z, claims).await.expect("asks");
+    let again = store.line(&z).enter(claims).await.expect("asks");
     assert_eq!(again.verdicts[..3], joined.verdicts[..3]);
     assert!(matches!(again.verdicts[3], Verdict::Waiting(place) if place.rank == 1));
     assert!(matches!(again.verdicts[4], Verdict::Waiting(place) if place.rank == 2));
-    let next = store.join(&z, 1).await.expect("joins");
+    let next = store.line(&z).join(1).await.expect("joins");
     assert_eq!((next.epoch, next.first), (joined.epoch, 5));
     assert!(joined.at_ms <= again.at_ms && again.at_ms <= next.at_ms && next.at_ms < joined.at_ms + 60_000);
 }
@@ -283,23 +283,23 @@ fn spoil(dir: &Path, id: &ZoneId) {
 async fn one_bad_zone_is_refused_alone() {
     let dir = tempfile::tempdir().expect("a directory");
     let (bad, good) = (zone("BAD"), zone("GOOD"));
-    let store = Embedded::open(dir.path()).expect("opens");
+    let store = Arc::new(Embedded::open(dir.path()).expect("opens"));
     for id in [&bad, &good] {
-        store.put_zone(id, policy(Mode::Hold)).await.expect("put");
-        store.join(id, 3).await.expect("joins");
+        store.line(id).put(policy(Mode::Hold)).await.expect("put");
+        store.line(id).join(3).await.expect("joins");
     }
     drop(store);
     spoil(dir.path(), &bad);
     for round in 0..2 {
-        let store = Embedded::open(dir.path()).expect("opens");
-        let refused = store.put_zone(&bad, policy(Mode::Hold)).await.expect_err("refused");
+        let store = Arc::new(Embedded::open(dir.path()).expect("opens"));
+        let refused = store.line(&bad).put(policy(Mode::Hold)).await.expect_err("refused");
         assert!(matches!(refused, StoreError::Unreadable(_)), "{refused}");
         for word in ["268435457 numbers", "good copy", "another id"] {
             assert!(refused.to_string().contains(word), "{refused} does not say {word}");
         }
-        let view = store.put_zone(&good, policy(Mode::Hold)).await.expect("put");
+        let view = store.line(&good).put(policy(Mode::Hold)).await.expect("put");
         assert_eq!(view.tally.waiting, 3 + round, "nobody lost the place");
-        assert_eq!(store.join(&good, 1).await.expect("joins").first, 3 + round);
+        assert_eq!(store.line(&good).join(1).await.expect("joins").first, 3 + round);
     }
 }
 

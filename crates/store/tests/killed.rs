@@ -17,7 +17,7 @@ use std::{
 use admission::{Claim, Entry, Joined, Mode, Policy, Verdict, ZoneId};
 use libtest_mimic::{Arguments, Trial};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use store::{Embedded, JournalError, Store as _, StoreError};
+use store::{Embedded, JournalError, Line as _, Store as _, StoreError};
 
 const ROLE: &str = "STORE_TEST_ROLE";
 const CAP: u32 = 600;
@@ -61,10 +61,10 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().expect("a runtime")
 }
 
-async fn opened(dir: &Path) -> Embedded {
-    let store = Embedded::open(dir).expect("opens");
+async fn opened(dir: &Path) -> Arc<Embedded> {
+    let store = Arc::new(Embedded::open(dir).expect("opens"));
     for (id, policy) in zones() {
-        store.put_zone(&id, policy).await.expect("put");
+        store.line(&id).put(policy).await.expect("put");
     }
     store
 }
@@ -105,26 +105,26 @@ fn say_entered(id: &ZoneId, seq: u64, verdict: &Verdict) {
 }
 
 async fn load(dir: &Path) {
-    let store = Arc::new(opened(dir).await);
+    let store = opened(dir).await;
     let users = (0..6).map(|user| {
         let (id, _) = zones()[user % 2].clone();
         let store = Arc::clone(&store);
         tokio::spawn(async move {
             let mut waiting = VecDeque::new();
             for round in 0_u32.. {
-                let joined = store.join(&id, 1 + round % 7).await.expect("joins");
+                let joined = store.line(&id).join(1 + round % 7).await.expect("joins");
                 say_joined(&id, &joined);
                 waiting.extend((joined.first..).take(joined.verdicts.len()));
                 let claims: Vec<_> = waiting
                     .drain(..waiting.len().min(10))
                     .map(|seq| Claim { epoch: joined.epoch, seq })
                     .collect();
-                let decided = store.enter(&id, claims.clone()).await.expect("asks");
+                let decided = store.line(&id).enter(claims.clone()).await.expect("asks");
                 for (claim, verdict) in claims.iter().zip(&decided.verdicts) {
                     assert!(*verdict != Verdict::Gone, "ticket {} of {id} is gone", claim.seq);
                     say_entered(&id, claim.seq, verdict);
                 }
-                store.beat(&id, Vec::new(), 0).await.expect("beats");
+                store.line(&id).beat(Vec::new(), 0).await.expect("beats");
             }
         })
     });
@@ -142,7 +142,7 @@ async fn full(dir: &Path) {
     setrlimit(Resource::Fsize, Rlimit { current: Some(size), ..limit }).expect("limits");
     let mut next = 0;
     let refused = loop {
-        match store.join(&id, 1_024).await {
+        match store.line(&id).join(1_024).await {
             Ok(joined) => {
                 assert!(joined.first >= next, "given out twice");
                 next = joined.first + 1_024;
@@ -157,7 +157,7 @@ async fn full(dir: &Path) {
     setrlimit(Resource::Fsize, limit).expect("lifts the limit");
     let back = async {
         loop {
-            match store.join(&id, 1).await {
+            match store.line(&id).join(1).await {
                 Ok(joined) => break joined,
                 Err(StoreError::Away(_)) => tokio::time::sleep(Duration::from_millis(10)).await,
                 Err(error) => panic!("{error}"),
@@ -239,7 +239,7 @@ impl Answers {
             given.sort_unstable();
             for some in given.chunks(1_024) {
                 let claims = some.iter().map(|&seq| Claim { epoch, seq }).collect();
-                let decided = store.enter(&id, claims).await.expect("asks");
+                let decided = store.line(&id).enter(claims).await.expect("asks");
                 assert!(decided.at_ms >= self.last_ms, "the clock went back");
                 for (&seq, verdict) in some.iter().zip(&decided.verdicts) {
                     match verdict {
@@ -257,7 +257,7 @@ impl Answers {
                     }
                 }
             }
-            let next = store.join(&id, 1).await.expect("joins");
+            let next = store.line(&id).join(1).await.expect("joins");
             not_given_before(&given, &next);
         }
         let entered = self.entered.entry("AUTO".into()).or_default();

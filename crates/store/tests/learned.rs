@@ -3,7 +3,7 @@
 use admission::{Claim, Now, PAGE_TICKETS, PAGE_WORDS, PagePolls, Policy, Verdict, ZoneId};
 use redb::{Database, TableDefinition};
 use store::{DiskJournal, Engine, Journal, MemoryJournal};
-use wait::{Forecast, Keeper, Learned};
+use wait::{Comparison, Forecast, Learned};
 
 const PEOPLE: u64 = 1_500;
 
@@ -14,12 +14,13 @@ fn zone() -> ZoneId {
 /// What a server learns beside a store, as a room holds it.
 struct Server {
     forecast: Forecast,
-    keeper: Keeper,
+    comparison: Comparison,
 }
 
 impl Server {
     fn start<J: Journal>(engine: &mut Engine<J>, now_ms: u64) -> Self {
-        let mut server = Self { forecast: Forecast::new(&policy(), now_ms), keeper: Keeper::default() };
+        let mut server =
+            Self { forecast: Forecast::new(&policy(), now_ms), comparison: Comparison::default() };
         engine.put_zone(&zone(), policy(), 7, at(now_ms)).expect("put");
         server.exchange(engine, now_ms);
         server
@@ -31,12 +32,12 @@ impl Server {
     }
 
     fn exchange<J: Journal>(&mut self, engine: &mut Engine<J>, now_ms: u64) {
-        let Some(known) = self.keeper.due(&self.forecast, now_ms) else { return };
+        let Some(known) = self.comparison.due(&self.forecast, now_ms) else { return };
         let mut exchange = |new| engine.exchange_learned(&zone(), new, at(now_ms)).expect("exchanges");
         let kept = exchange(None).and_then(|bytes| Learned::from_bytes(&bytes).ok());
-        if self.keeper.compare(&mut self.forecast, &known, kept) {
+        if self.comparison.compare(&mut self.forecast, &known, kept) {
             exchange(Some(known.to_bytes().to_vec()));
-            self.keeper.note(known);
+            self.comparison.note(known);
         }
     }
 }

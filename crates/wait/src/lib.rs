@@ -6,9 +6,9 @@
 
 mod arrivals;
 mod calibration;
+mod comparison;
 mod crowd;
 mod forecast;
-mod keeper;
 mod learned;
 mod outlook;
 mod patience;
@@ -16,8 +16,8 @@ mod plan;
 mod turnover;
 mod view;
 
+pub use comparison::Comparison;
 pub use forecast::Forecast;
-pub use keeper::Keeper;
 pub use learned::{Learned, NotLearned};
 pub use outlook::Outlook;
 pub use plan::Plan;

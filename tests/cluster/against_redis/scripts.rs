@@ -16,7 +16,7 @@ use admission::{Claim, Definition, Mode, PAGE_TICKETS, PAGE_WORDS, PagePolls, Po
 use bytes::Bytes;
 use redis_script::client::{Client, ClientError, Confirm, Script, Value};
 use store::{
-    Expected, Store as _,
+    Expected, Line as _, Store as _,
     redis::{Durability, Redis, scripts},
 };
 
@@ -244,7 +244,7 @@ fn polls(seqs: impl Iterator<Item = u64>) -> Vec<PagePolls> {
 struct Trace<'a> {
     dice: Random,
     both: &'a Both,
-    stores: [Redis<Both>; 2],
+    stores: [Arc<Redis<Both>>; 2],
     zone: ZoneId,
     others: Vec<ZoneId>,
     /// Tickets that were given out, and some of states that were lost.
@@ -285,7 +285,7 @@ impl Trace<'_> {
         match self.dice.below(100) {
             0..3 => {
                 let policy = policy(&mut self.dice);
-                drop(self.stores[at].put_zone(&self.zone, policy).await);
+                drop(self.stores[at].line(&self.zone).put(policy).await);
             }
             3..20 => self.join(at).await,
             20..55 => self.claim(at).await,
@@ -297,7 +297,8 @@ impl Trace<'_> {
 
     async fn join(&mut self, at: usize) {
         let count = if self.dice.below(20) == 0 { 1_024 } else { 1 + self.dice.below(12) };
-        if let Ok(joined) = self.stores[at].join(&self.zone, u32::try_from(count).expect("small")).await {
+        if let Ok(joined) = self.stores[at].line(&self.zone).join(u32::try_from(count).expect("small")).await
+        {
             let seqs = joined.first..joined.first + count as u64;
             self.tickets.extend(seqs.map(|seq| Claim { epoch: joined.epoch, seq }));
         }
@@ -322,7 +323,7 @@ impl Trace<'_> {
                 claim.seq += self.dice.below(70_000) as u64;
             }
         }
-        drop(self.stores[at].enter(&self.zone, claims).await);
+        drop(self.stores[at].line(&self.zone).enter(claims).await);
     }
 
     async fn beat(&mut self, at: usize) {
@@ -332,9 +333,9 @@ impl Trace<'_> {
         let told_ms = [0, 0, 4_000, 8_000, 20_000][self.dice.below(5)];
         if self.dice.below(40) == 0 {
             let new = (self.dice.below(2) == 0).then(|| b"what a server learnt".to_vec());
-            drop(self.stores[at].exchange_learned(&self.zone, new).await);
+            drop(self.stores[at].line(&self.zone).exchange_learned(new).await);
         }
-        if let Ok(view) = self.stores[at].beat(&self.zone, marks, told_ms).await {
+        if let Ok(view) = self.stores[at].line(&self.zone).beat(marks, told_ms).await {
             // The base has passed most of the first tickets.
             if self.dice.below(10) == 0 && self.tickets.len() > 3_000 {
                 self.tickets.retain(|ticket| ticket.seq >= view.base);
@@ -412,12 +413,12 @@ impl Trace<'_> {
     async fn run(mut self, steps: usize) {
         let policy = policy(&mut self.dice);
         self.hold();
-        self.stores[0].put_zone(&self.zone, policy).await.expect("puts");
-        self.stores[1].open_zone(&self.zone, policy).await.expect("opens");
+        self.stores[0].line(&self.zone).put(policy).await.expect("puts");
+        self.stores[1].line(&self.zone).open(policy).await.expect("opens");
         if self.dice.below(6) == 0 {
             // The line reaches the next segment.
             for _ in 0..63 {
-                self.stores[0].join(&self.zone, 1_024).await.expect("joins");
+                self.stores[0].line(&self.zone).join(1_024).await.expect("joins");
             }
         }
         for step in 0..steps {
@@ -456,7 +457,8 @@ fn the_model_and_redis_run_the_scripts_alike() {
             let mut dice = Random::of(seed);
             both.world().reset(seed, &mut dice);
             let max_segments = [2, 3, 16][dice.below(3)];
-            let store = || Redis::new(both.clone(), Durability::Async).with_max_segments(max_segments);
+            let store =
+                || Arc::new(Redis::new(both.clone(), Durability::Async).with_max_segments(max_segments));
             let named = |name: &str| ZoneId::parse(name).expect("a name");
             let trace = Trace {
                 both: &both,

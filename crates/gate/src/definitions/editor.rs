@@ -37,7 +37,7 @@ pub(super) enum Keeper {
 }
 
 /// Changes zone definitions.
-pub struct ZoneEditor<S> {
+pub struct ZoneEditor<S: Store> {
     pub(super) gate: Arc<Gate<S>>,
     pub(super) keeper: Keeper,
     on_change: Box<OnChange>,

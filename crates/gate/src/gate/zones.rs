@@ -63,13 +63,13 @@ impl<S: Store> Gate<S> {
 
     async fn put(
         &self,
-        room: Option<&Arc<Room>>,
+        room: Option<&Arc<Room<S::Line>>>,
         zone: &ZoneId,
         definition: &Definition,
-    ) -> Result<Arc<Room>, StoreError> {
+    ) -> Result<Arc<Room<S::Line>>, StoreError> {
         if let Some(room) = room {
             let unix_s = store::unix_ms() / 1_000;
-            match room.set_policy(&*self.shared.store, definition.policy_at(unix_s)).await {
+            match room.set_policy(definition.policy_at(unix_s)).await {
                 // The zone stays unavailable. That must not keep others from being served as they are defined now.
                 Err(StoreError::Unreadable(_)) => {}
                 set => set?,
@@ -93,7 +93,7 @@ impl<S: Store> Gate<S> {
         let _changing = self.changing.lock().await;
         let before = self.rooms.load_full();
         let mut changed = false;
-        let mut rooms: Rooms = before
+        let mut rooms: Rooms<S::Line> = before
             .iter()
             .filter(|(zone, _)| !mine(zone))
             .map(|(zone, room)| (zone.clone(), Arc::clone(room)))
@@ -143,14 +143,14 @@ impl<S: Store> Gate<S> {
             room.set_definition(&definition, unix_s);
             if room.policy() != policy {
                 // The next call tries again.
-                let _ = room.set_policy(&*self.shared.store, policy).await;
+                let _ = room.set_policy(policy).await;
             }
         }
     }
 
     /// Takes these rooms into use, then publishes which are new and which are gone. A subscriber that hears of it finds
     /// the gate in that state, or in a newer one.
-    fn serve(&self, before: &Rooms, rooms: Rooms) {
+    fn serve(&self, before: &Rooms<S::Line>, rooms: Rooms<S::Line>) {
         let rooms = Arc::new(rooms);
         self.rooms.store(Arc::clone(&rooms));
         for room in before.iter().filter_map(|(zone, room)| (!rooms.contains_key(zone)).then_some(room)) {

@@ -9,6 +9,7 @@ use std::sync::{
 };
 
 use admission::Told;
+use store::Line;
 use wait::View;
 
 use super::Room;
@@ -24,7 +25,7 @@ pub(super) struct AnnouncedPeriods {
     memory: Mutex<Told>,
 }
 
-impl Room {
+impl<L: Line> Room<L> {
     /// A holder was told this period by `view`.
     pub(super) fn note_told(&self, period_ms: u32, view: &View) {
         // In a sudden crowd each tenth of a second counts.

@@ -6,6 +6,7 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use admission::{Entry, Mode, Position, Ticket, Verdict};
+use store::Line;
 use tokio::time::{Instant, sleep};
 use wait::Lookup;
 
@@ -16,7 +17,7 @@ use crate::reply::{PassClaims, Refusal, Reply};
 /// networks usually are. A longer time would use hardly more slots, and would show in the latencies.
 const HOLD_MS: u32 = 150;
 
-impl Room {
+impl<L: Line> Room<L> {
     /// Whether the ticket's holder may enter now.
     pub(crate) async fn poll(&self, ticket: Ticket) -> Result<Reply, Refusal> {
         if let Some(reply) = self.reply_to_fail_open_ticket(&ticket) {

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError, atomic::Ordering};
 
 use events::{StoreBack, StoreLost};
-use store::StoreError;
+use store::{Line, StoreError};
 use tokio::time::Instant;
 
 use super::{Keeper, Room};
@@ -13,7 +13,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Room {
+impl<L: Line> Room<L> {
     /// Notes whether the store answered a call that began at `asked`.
     pub(super) fn note_answer<T>(&self, asked: Instant, answer: &Result<T, StoreError>) {
         match answer {

@@ -3,7 +3,7 @@
 use std::{sync::atomic::Ordering, time::Duration};
 
 use admission::{Claim, Departure, Leaver, Policy, Ticket, Verdict};
-use store::StoreError;
+use store::{Line, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
 use super::Room;
@@ -40,7 +40,7 @@ pub(super) enum Call {
     Leave(Leaver, Answer<Departure>),
 }
 
-impl Room {
+impl<L: Line> Room<L> {
     /// Makes the lane open the zone in the store, which keeps it or is to keep it with this policy.
     pub(crate) fn order_open(&self, policy: Policy) {
         self.orders.give(|pending| pending.open = Some(policy));

@@ -9,7 +9,7 @@ use std::{
 
 use admission::{Mode, Occupancy, Policy, Snapshot, Tally, Window};
 use events::{Evicted, ModeChanged, PolicyChanged, Tallied, ViewShown};
-use store::{Store, StoreError};
+use store::{Line, StoreError};
 use tokio::time::Instant;
 use wait::{Outlook, Plan, View};
 
@@ -96,7 +96,7 @@ pub(super) fn before_the_first(policy: Policy) -> View {
     View { snapshot, outlook: Arc::new(Outlook::unknown()), plan: Arc::new(plan) }
 }
 
-impl Room {
+impl<L: Line> Room<L> {
     pub(super) fn current(&self) -> Arc<CurrentView> {
         self.current.load_full()
     }
@@ -147,14 +147,13 @@ impl Room {
 
     /// Awaits `snapshot`, which asks the store, and takes the view of it into use. At the same time, what this server learnt is compared
     /// with what the store keeps, if it is due. One caller at a time.
-    pub(super) async fn replace_view<S: Store>(
+    pub(super) async fn replace_view(
         &self,
-        store: &S,
         snapshot: impl Future<Output = Result<Snapshot, StoreError>>,
     ) -> Result<(), StoreError> {
         let _replacing = self.replacing.lock().await;
         let asked = Instant::now();
-        let exchange = self.forecast.exchange(store, &self.zone, self.since_start_ms());
+        let exchange = self.forecast.exchange(&self.line, &self.zone, self.since_start_ms());
         let (snapshot, ()) = tokio::join!(snapshot, exchange);
         let was_stale = self.is_stale();
         self.note_answer(asked, &snapshot);

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use admission::{Entry, FirstTold, Mode, OnStoreFailure, Ticket};
 use events::AdmittedWithoutStore;
-use store::unix_ms;
+use store::{Line, unix_ms};
 
 use super::Room;
 use crate::reply::{Refusal, Reply};
@@ -17,7 +17,7 @@ use crate::reply::{Refusal, Reply};
 /// The epoch of newcomers who entered without the store.
 const EPOCH: u32 = 0;
 
-impl Room {
+impl<L: Line> Room<L> {
     /// Admits the ticket's holder, or a newcomer, without the store, if the policy says so now.
     pub(super) fn admit_without_store(&self, ticket: Option<Ticket>) -> Option<Reply> {
         if !self.fails_open() {

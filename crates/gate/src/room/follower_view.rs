@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use admission::Ticket;
+use store::Line;
 use tokio::time::Instant;
 use wait::Lookup;
 
@@ -13,8 +14,8 @@ use super::{CurrentView, Room, WaitStatus};
 use crate::reply::Token;
 
 /// A zone at one instant.
-pub struct FollowerView {
-    room: Arc<Room>,
+pub struct FollowerView<L> {
+    room: Arc<Room<L>>,
     current: Arc<CurrentView>,
     now_ms: u64,
     stale: bool,
@@ -22,8 +23,8 @@ pub struct FollowerView {
     fails_open: bool,
 }
 
-impl FollowerView {
-    pub(crate) fn of(room: Arc<Room>) -> Self {
+impl<L: Line> FollowerView<L> {
+    pub(crate) fn of(room: Arc<Room<L>>) -> Self {
         let current = room.current();
         let now = Instant::now();
         let (now_ms, stale) = (current.ms_at(now), room.is_view_stale(&current, now));

@@ -15,6 +15,7 @@ use std::{
 };
 
 use admission::Ticket;
+use store::Line;
 use tokio::time::Instant;
 
 use super::Room;
@@ -108,7 +109,7 @@ impl Memory {
     }
 }
 
-impl Room {
+impl<L: Line> Room<L> {
     /// Whether the store recently answered that this ticket is gone, and nothing has happened since that could bring it back.
     pub(super) fn is_known_gone(&self, ticket: &Ticket) -> bool {
         !self.is_away()

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 
 use admission::{Claim, Departure, Leaver, Policy, Verdict};
 use events::{Joined, StoreCall};
-use store::{MAX_BATCH, Store, StoreError};
+use store::{Line, MAX_BATCH, StoreError};
 use tokio::{
     sync::mpsc,
     time::{Duration, Instant, sleep, sleep_until},
@@ -68,14 +68,13 @@ fn refuse<T>(answers: impl Iterator<Item = Answer<T>>, error: &StoreError) {
 
 /// Runs until the room is gone or the server stops. A lane that panics begins again: its zone counts as away until the next beat,
 /// and nobody loses anything but an answer.
-pub(super) async fn run<S: Store>(
-    store: Arc<S>,
-    room: Weak<Room>,
+pub(super) async fn run<L: Line>(
+    room: Weak<Room<L>>,
     mut calls: mpsc::Receiver<Call>,
     orders: Arc<Orders>,
     mut opened: bool,
 ) {
-    while let Err(panic) = caught(serve(&*store, &room, &mut calls, &orders, opened)).await {
+    while let Err(panic) = caught(serve(&room, &mut calls, &orders, opened)).await {
         let Some(lives) = room.upgrade() else { return };
         tracing::error!(zone = %lives.zone, panic, "the task of a zone panicked, which is a fault of this server; it begins again");
         lives.note_trouble(&StoreError::Away(format!("the server's task of the zone panicked: {panic}")));
@@ -85,9 +84,8 @@ pub(super) async fn run<S: Store>(
     }
 }
 
-async fn serve<S: Store>(
-    store: &S,
-    room: &Weak<Room>,
+async fn serve<L: Line>(
+    room: &Weak<Room<L>>,
     calls: &mut mpsc::Receiver<Call>,
     orders: &Orders,
     opened: bool,
@@ -121,11 +119,11 @@ async fn serve<S: Store>(
             beat_at = beat_at.max(Instant::now());
         }
         let orders = orders.take();
-        let departed = leave(store, &room, &mut batch).await;
+        let departed = leave(&room, &mut batch).await;
         // The beat goes first. It reports who polled while the store was slow, before the store decides about others.
         let mut beaten = true;
         if let Some(policy) = orders.open {
-            open(store, &room, policy).await;
+            open(&room, policy).await;
         } else if room.is_open()
             && (room.take_unreported()
                 || orders.renew
@@ -134,13 +132,13 @@ async fn serve<S: Store>(
                 || orders.retire.is_some()
                 || (!idle && beat_at <= Instant::now()))
         {
-            beat(store, &room).await;
+            beat(&room).await;
             // Another server that opened the zone during the change may have put the old policy there last.
             if let Some(policy) = orders.verify_policy
                 && !room.is_away()
                 && room.policy() != policy
             {
-                open(store, &room, policy).await;
+                open(&room, policy).await;
             }
         } else {
             beaten = false;
@@ -164,8 +162,8 @@ async fn serve<S: Store>(
         if room.is_away() {
             batch.refuse(&away());
         } else {
-            join(store, &room, &mut batch).await;
-            enter(store, &room, &mut batch).await;
+            join(&room, &mut batch).await;
+            enter(&room, &mut batch).await;
             if room.is_away() {
                 // A beat at once shows whether the call or the store failed.
                 (idle, beat_at) = (false, Instant::now());
@@ -173,7 +171,7 @@ async fn serve<S: Store>(
         }
         if let Some(done) = orders.retire {
             // What was not reported may still be somebody's, so this server stays one that may have heard it.
-            let is_told = !room.is_open() || (!room.is_stale() && retire(store, &room).await);
+            let is_told = !room.is_open() || (!room.is_stale() && retire(&room).await);
             let _ = done.send(is_told);
             return;
         }
@@ -182,11 +180,11 @@ async fn serve<S: Store>(
     }
 }
 
-async fn join<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
+async fn join<L: Line>(room: &Room<L>, batch: &mut Batch) {
     batch.joins.retain(|answer| !answer.is_closed());
     let Ok(count @ 1..) = u32::try_from(batch.joins.len()) else { return };
     let asked = Instant::now();
-    let joined = room.timed(StoreCall::Join, batch.joins.len(), store.join(&room.zone, count)).await;
+    let joined = room.timed(StoreCall::Join, batch.joins.len(), room.line.join(count)).await;
     room.note_answer(asked, &joined);
     match joined {
         Ok(mut joined) => {
@@ -212,14 +210,14 @@ async fn join<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
     }
 }
 
-async fn enter<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
+async fn enter<L: Line>(room: &Room<L>, batch: &mut Batch) {
     batch.claims.retain(|(_, answer)| !answer.is_closed());
     if batch.claims.is_empty() {
         return;
     }
     let claims = batch.claims.iter().map(|&(claim, _)| claim).collect();
     let asked = Instant::now();
-    let decided = room.timed(StoreCall::Enter, batch.claims.len(), store.enter(&room.zone, claims)).await;
+    let decided = room.timed(StoreCall::Enter, batch.claims.len(), room.line.enter(claims)).await;
     room.note_answer(asked, &decided);
     match decided {
         Ok(mut decided) => {
@@ -237,7 +235,7 @@ async fn enter<S: Store>(store: &S, room: &Room, batch: &mut Batch) {
 }
 
 /// Lets holders leave. Returns what to answer.
-async fn leave<S: Store>(store: &S, room: &Room, batch: &mut Batch) -> Vec<(Answer<Departure>, Departure)> {
+async fn leave<L: Line>(room: &Room<L>, batch: &mut Batch) -> Vec<(Answer<Departure>, Departure)> {
     batch.leavers.retain(|(_, answer)| !answer.is_closed());
     if batch.leavers.is_empty() || room.is_away() {
         return Vec::new();
@@ -247,7 +245,7 @@ async fn leave<S: Store>(store: &S, room: &Room, batch: &mut Batch) -> Vec<(Answ
     leavers.sort_unstable();
     leavers.dedup();
     let asked = Instant::now();
-    let call = store.leave(&room.zone, leavers.clone());
+    let call = room.line.leave(leavers.clone());
     let departures = room.timed(StoreCall::Leave, leavers.len(), call).await;
     room.note_answer(asked, &departures);
     match departures {
@@ -270,10 +268,10 @@ async fn leave<S: Store>(store: &S, room: &Room, batch: &mut Batch) -> Vec<(Answ
 }
 
 /// Reports who is active inside.
-async fn report_visits<S: Store>(store: &S, room: &Room) {
+async fn report_visits<L: Line>(room: &Room<L>) {
     let seen = room.visitors.take();
     let asked = Instant::now();
-    let call = store.visits(&room.zone, seen.clone());
+    let call = room.line.visits(seen.clone());
     let reported = room.timed(StoreCall::Visits, seen.len(), call).await;
     room.note_answer(asked, &reported);
     match reported {
@@ -283,11 +281,11 @@ async fn report_visits<S: Store>(store: &S, room: &Room) {
     }
 }
 
-async fn beat<S: Store>(store: &S, room: &Room) {
+async fn beat<L: Line>(room: &Room<L>) {
     let current = room.current();
     // The view after it counts who left.
     if !room.is_away() && room.visitors.is_due(current.view.policy.max_active > 0) {
-        report_visits(store, room).await;
+        report_visits(room).await;
     }
     let polls = current.polls.drain();
     let polled = polls
@@ -297,27 +295,27 @@ async fn beat<S: Store>(store: &S, room: &Room) {
     // A failed report is made again with the next beat.
     let again = polls.clone();
     let told_ms = room.period_to_declare(&current.view);
-    let beat = room.timed(StoreCall::Beat, polled, store.beat(&room.zone, polls, told_ms));
-    let beaten = room.replace_view(store, beat).await;
+    let beat = room.timed(StoreCall::Beat, polled, room.line.beat(polls, told_ms));
+    let beaten = room.replace_view(beat).await;
     if beaten.is_err() {
         current.polls.give_back(again);
         room.restore_undeclared(told_ms);
     }
     if matches!(beaten, Err(StoreError::UnknownZone)) && room.is_open() {
-        open(store, room, current.view.policy).await;
+        open(room, current.view.policy).await;
     }
 }
 
 /// Whether the store was told that this server stops.
-async fn retire<S: Store>(store: &S, room: &Room) -> bool {
+async fn retire<L: Line>(room: &Room<L>) -> bool {
     let asked = Instant::now();
-    let retired = room.timed(StoreCall::Retire, 1, store.retire(&room.zone)).await;
+    let retired = room.timed(StoreCall::Retire, 1, room.line.retire()).await;
     room.note_answer(asked, &retired);
     retired.is_ok()
 }
 
-async fn open<S: Store>(store: &S, room: &Room, policy: Policy) {
-    let opened = room.timed(StoreCall::Open, 1, store.open_zone(&room.zone, policy));
+async fn open<L: Line>(room: &Room<L>, policy: Policy) {
+    let opened = room.timed(StoreCall::Open, 1, room.line.open(policy));
     // The room notes what went wrong.
-    let _ = room.replace_view(store, opened).await;
+    let _ = room.replace_view(opened).await;
 }

@@ -6,7 +6,7 @@
 
 use admission::{Claim, Departure, Leaver, Visit, VisitState};
 use events::StoreCall;
-use store::Store;
+use store::Line;
 use tokio::time::Instant;
 
 use super::{Room, gone::GoneTickets};
@@ -28,7 +28,7 @@ impl Leavers {
     }
 }
 
-impl Room {
+impl<L: Line> Room<L> {
     /// Lets a holder leave. Whoever left by this server before has left.
     ///
     /// # Errors
@@ -70,9 +70,8 @@ impl Room {
     ///
     /// # Errors
     /// Those of the store.
-    pub(crate) async fn visit_of<S: Store>(
+    pub(crate) async fn visit_of(
         &self,
-        store: &S,
         pass: &PassClaims,
         age_s: u64,
         address: u64,
@@ -85,7 +84,7 @@ impl Room {
         }
         if address != 0 && !self.fails_open() {
             let claim = Claim { epoch: visit.epoch, seq: visit.seq };
-            let bound = self.timed(StoreCall::Bind, 1, store.bind(&self.zone, claim, address)).await?;
+            let bound = self.timed(StoreCall::Bind, 1, self.line.bind(claim, address)).await?;
             if bound != address {
                 return Ok(None);
             }

@@ -10,6 +10,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use admission::{Mode, Verdict};
+use store::Line;
 use tokio::time::Instant;
 use wait::View;
 
@@ -62,7 +63,7 @@ impl Drop for Joining<'_> {
     }
 }
 
-impl Room {
+impl<L: Line> Room<L> {
     /// Counts a join from now on, if the line takes another person.
     ///
     /// # Errors

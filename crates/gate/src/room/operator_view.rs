@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use admission::{Estimate, Occupancy, Policy, Tally};
+use store::Line;
 use tokio::time::Instant;
 
 use super::{CurrentView, Room};
@@ -26,7 +27,7 @@ pub enum Standing {
 }
 
 impl OperatorView {
-    pub(crate) fn of(room: &Room) -> Self {
+    pub(crate) fn of<L: Line>(room: &Room<L>) -> Self {
         let current = room.current();
         let now = Instant::now();
         let (now_ms, stale) = (current.ms_at(now), room.is_view_stale(&current, now));

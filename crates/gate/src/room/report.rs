@@ -6,13 +6,13 @@ use std::sync::PoisonError;
 
 use admission::{Entry, FirstTold, Ticket};
 use events::{Admitted, AdmittedEntry, Bus, Entered, Limited, LimitedCall, Refused, StoreCall, StoreCalled};
-use store::StoreError;
+use store::{Line, StoreError};
 use tokio::time::Instant;
 
 use super::Room;
 use crate::reply::Refusal;
 
-impl Room {
+impl<L: Line> Room<L> {
     /// Publishes an entry of this very call, with the wait as its holder was told.
     pub(super) fn publish_entered(&self, ticket: &Ticket, at_ms: u64) {
         let (told_low_s, told_high_s) = ticket.first_told.and_then(FirstTold::range_s).unwrap_or((0, 0));

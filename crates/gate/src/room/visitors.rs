@@ -13,7 +13,7 @@ use std::{
 
 use admission::{PAGE_TICKETS, PAGE_WORDS, PagePolls, Words};
 use arc_swap::ArcSwap;
-use store::Left;
+use store::{Left, Line};
 
 use super::{MAX_TICKETS_BEYOND_VIEW, Room, polls::Page};
 
@@ -113,7 +113,7 @@ impl Visitors {
     }
 }
 
-impl Room {
+impl<L: Line> Room<L> {
     /// Whether a ticket is one of this line, as far as this server knows. Numbers may have been given out since the view in use was
     /// made.
     fn is_of_line(&self, epoch: u32, seq: u64) -> bool {

@@ -5,7 +5,7 @@ use gate::{
     cells::{Cell, Cells},
     definitions::{Outcome, apply},
 };
-use store::{Store as _, StoreError};
+use store::{Line as _, StoreError};
 
 use super::world::*;
 
@@ -20,7 +20,7 @@ fn zones_are_applied_and_what_was_there_stays() {
         ]);
         let other = Policy { admit_per_minute: 60, ..Policy::default() };
         for (name, policy) in [("same", other), ("changed", Policy::default()), ("mine", hold())] {
-            one.put_zone(&zone(name), policy).await.expect("put");
+            one.line(&zone(name)).put(policy).await.expect("put");
         }
         let wanted = zones(&["same", "changed", "new", "two:a"], other);
         let applied = apply(&cells, &wanted, async |_, _, _| {}).await;

@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use admission::{Mode, Policy, ZoneId};
 use gate::{Refusal, Reply, Token, WaitStatus, cells::Cell};
-use store::Store as _;
+use store::{Line as _, Store as _};
 use tokio::{task::JoinSet, time::Instant};
 
 use super::world::*;
@@ -120,7 +120,7 @@ fn the_file_fills_an_empty_store_once() {
 fn a_file_does_not_add_to_a_store_that_was_away_at_the_start() {
     in_virtual_time(async {
         let fake = Fake::new();
-        fake.put_zone(&zone("KEPT"), hold()).await.expect("put");
+        fake.line(&zone("KEPT")).put(hold()).await.expect("put");
         fake.set(Is::Down);
         let server = serve_one(&fake, &zones(&["FILE"], hold())).await;
         assert_eq!(server.gate.join("FILE").await, Err(AWAY));
@@ -141,8 +141,8 @@ fn a_change_in_the_store_is_in_force_within_a_second() {
         for round in 0..10 {
             pass(3.0 + 0.07 * f64::from(round)).await;
             let closed = Policy { mode: Mode::Closed, ..Policy::default() };
-            fake.put_zone(&zone("A"), closed).await.expect("put");
-            fake.put_zone(&zone("NEW"), hold()).await.expect("put");
+            fake.line(&zone("A")).put(closed).await.expect("put");
+            fake.line(&zone("NEW")).put(hold()).await.expect("put");
             fake.lock().zones.remove(&zone("B"));
             pass(1.0).await;
             let refused = server.gate.join("A").await;
@@ -150,8 +150,8 @@ fn a_change_in_the_store_is_in_force_within_a_second() {
             waits(&server.gate.join("NEW").await.expect("served"));
             assert_eq!(server.gate.join("B").await, Err(Refusal::UnknownZone), "round {round}");
             assert!(!fake.lock().zones.contains_key(&zone("B")), "a deleted zone stays deleted");
-            fake.put_zone(&zone("A"), hold()).await.expect("put");
-            fake.put_zone(&zone("B"), hold()).await.expect("put");
+            fake.line(&zone("A")).put(hold()).await.expect("put");
+            fake.line(&zone("B")).put(hold()).await.expect("put");
             fake.lock().zones.remove(&zone("NEW"));
             pass(1.0).await;
             waits(&server.gate.join("A").await.expect("open again"));
@@ -198,7 +198,7 @@ fn a_full_line_refuses_newcomers_and_keeps_everybody() {
         assert_eq!(ranks, [1, 2, 3]);
 
         // Room comes when people enter. Newcomers who enter at once need none.
-        fake.put_zone(&zone("A"), Policy { mode: Mode::Auto, ..bounded }).await.expect("put");
+        fake.line(&zone("A")).put(Policy { mode: Mode::Auto, ..bounded }).await.expect("put");
         pass(1.5).await;
         for token in tokens.iter().chain([&waits(&late.expect("one was let through")).0]) {
             is_in(&two.gate.poll("A", token).await.expect("enters"));
@@ -207,7 +207,7 @@ fn a_full_line_refuses_newcomers_and_keeps_everybody() {
         for _ in 0..10 {
             is_in(&one.gate.join("A").await.expect("nobody waits"));
         }
-        fake.put_zone(&zone("A"), bounded).await.expect("put");
+        fake.line(&zone("A")).put(bounded).await.expect("put");
         pass(1.5).await;
         for _ in 0..3 {
             waits(&one.gate.join("A").await.expect("there is room again"));
@@ -225,7 +225,7 @@ fn a_zone_that_was_just_put_is_not_called_unknown() {
         for round in 0..10 {
             pass(3.0 + 0.07 * f64::from(round)).await;
             let new = format!("NEW{round}");
-            fake.put_zone(&zone(&new), hold()).await.expect("put");
+            fake.line(&zone(&new)).put(hold()).await.expect("put");
             // The information of a server is at most this old.
             pass(0.15).await;
             match server.gate.join(&new).await {
@@ -270,7 +270,7 @@ fn an_emptied_store_is_given_its_zones_back() {
     in_virtual_time(async {
         let fake = Fake::new();
         let policy = Policy { admit_per_minute: 1, ..Policy::default() };
-        fake.put_zone(&zone("KEPT"), policy).await.expect("put");
+        fake.line(&zone("KEPT")).put(policy).await.expect("put");
         let servers = [serve_one(&fake, &[]).await, serve_one(&fake, &[]).await];
         pass(0.3).await;
         is_in(&servers[0].gate.join("KEPT").await.expect("the minute's only slot"));

@@ -3,8 +3,8 @@
 use std::{collections::HashSet, sync::Arc};
 
 use admission::Policy;
-use gate::{Gate, Reason, Reply, Token};
-use store::Store as _;
+use gate::{Gate, Reason, Reply, Token, cells::Cells};
+use store::Line as _;
 
 use super::world::*;
 
@@ -12,7 +12,7 @@ const ZONE: &str = "Z";
 
 /// The people of a line, from its front on, with their tokens. One who has entered has none.
 struct Line {
-    gate: Arc<Gate<Shared>>,
+    gate: Arc<Gate<Cells<Fake>>>,
     people: Vec<Option<Token>>,
 }
 
@@ -81,7 +81,7 @@ fn a_longer_wait_comes_with_its_cause() {
 
         line.poll(90, |_| true).await;
         let slower = Policy { admit_per_minute: 30, ..policy() };
-        fake.put_zone(&zone(ZONE), slower).await.expect("put");
+        fake.line(&zone(ZONE)).put(slower).await.expect("put");
         let after = line.poll(12, |_| true).await;
         assert_eq!(after, HashSet::from([Reason::Slowed]));
     });

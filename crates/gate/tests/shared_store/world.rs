@@ -17,7 +17,7 @@ use gate::{
     cells::{Cell, Cells},
     definitions::ZoneEditor,
 };
-use store::{Defined, Engine, Expected, Kept, Left, MemoryJournal, RoutesDefined, Store, StoreError};
+use store::{Defined, Engine, Expected, Kept, Left, Line, MemoryJournal, RoutesDefined, Store, StoreError};
 use tokio::{
     sync::{Notify, oneshot},
     task::JoinSet,
@@ -80,6 +80,11 @@ impl Fake {
             panics: false,
         };
         Self { state: Arc::new(Mutex::new(state)), start: Instant::now() }
+    }
+
+    /// The line of a zone; here and not only in the trait, because a clone shares the state like an `Arc`.
+    pub(crate) fn line(&self, zone: &ZoneId) -> FakeLine {
+        FakeLine { fake: self.clone(), zone: zone.clone() }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Held> {
@@ -173,6 +178,8 @@ impl Held {
 }
 
 impl Store for Fake {
+    type Line = FakeLine;
+
     async fn zones(&self) -> Result<Option<Kept>> {
         self.lock().lists += 1;
         self.answer(|state, _| Ok(Some(state.kept()))).await
@@ -215,93 +222,69 @@ impl Store for Fake {
         .await
     }
 
-    async fn open_zone(&self, zone: &ZoneId, _: Policy) -> Result<Snapshot> {
-        let kept = self.lock().zones.get(zone).map(|kept| kept.policy);
-        self.open(zone, kept.ok_or(StoreError::UnknownZone)?).await
-    }
-
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
-        let view = self.open(zone, policy).await?;
-        let mut state = self.lock();
-        state.begun = true;
-        state.zones.entry(zone.clone()).or_default().policy = policy;
-        Ok(view)
-    }
-
-    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined> {
-        self.decide(zone, |engine, now| engine.join(zone, count, now)).await
-    }
-
-    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
-        self.decide(zone, |engine, now| engine.enter(zone, &claims, now)).await
-    }
-
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
-        self.decide(zone, |engine, now| engine.beat(zone, &polls, told_ms, now)).await
-    }
-
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
-        self.decide(zone, |engine, now| engine.visits(zone, &seen, now)).await
-    }
-
-    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
-        self.decide(zone, |engine, now| engine.leave(zone, &leavers, now)).await
-    }
-
-    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
-        self.decide(zone, |engine, now| engine.bind(zone, claim, address, now)).await
+    fn line(self: &Arc<Self>, zone: &ZoneId) -> FakeLine {
+        Fake::line(self, zone)
     }
 }
 
-/// The cells of one server: its watchers and its gate share them.
-pub(crate) struct Shared(pub Arc<Cells<Fake>>);
+/// The line of one zone.
+pub(crate) struct FakeLine {
+    fake: Fake,
+    zone: ZoneId,
+}
 
-impl Store for Shared {
-    async fn zones(&self) -> Result<Option<Kept>> {
-        self.0.zones().await
+impl FakeLine {
+    async fn decide<T>(
+        &self,
+        decide: impl FnOnce(&mut Engine<MemoryJournal>, &ZoneId, Now) -> Result<T>,
+    ) -> Result<T> {
+        self.fake.decide(&self.zone, |engine, now| decide(engine, &self.zone, now)).await
     }
-    async fn define(&self, zone: &ZoneId, expected: &Expected, new: Option<&Definition>) -> Result<Defined> {
-        self.0.define(zone, expected, new).await
-    }
-    async fn may_keep(&self, zone: &str) -> bool {
-        self.0.may_keep(zone).await
-    }
-    async fn define_routes(&self, expected: Option<&str>, new: &str) -> Result<RoutesDefined> {
-        self.0.define_routes(expected, new).await
-    }
+}
 
-    async fn open_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
-        self.0.open_zone(zone, policy).await
-    }
-    async fn put_zone(&self, zone: &ZoneId, policy: Policy) -> Result<Snapshot> {
-        self.0.put_zone(zone, policy).await
-    }
-    async fn join(&self, zone: &ZoneId, count: u32) -> Result<Joined> {
-        self.0.join(zone, count).await
-    }
-    async fn enter(&self, zone: &ZoneId, claims: Vec<Claim>) -> Result<Decided> {
-        self.0.enter(zone, claims).await
-    }
-    async fn beat(&self, zone: &ZoneId, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
-        self.0.beat(zone, polls, told_ms).await
-    }
-    async fn visits(&self, zone: &ZoneId, seen: Vec<PagePolls>) -> Result<Left> {
-        self.0.visits(zone, seen).await
+impl Line for FakeLine {
+    async fn open(&self, _: Policy) -> Result<Snapshot> {
+        let kept = self.fake.lock().zones.get(&self.zone).map(|kept| kept.policy);
+        self.fake.open(&self.zone, kept.ok_or(StoreError::UnknownZone)?).await
     }
 
-    async fn leave(&self, zone: &ZoneId, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
-        self.0.leave(zone, leavers).await
+    async fn put(&self, policy: Policy) -> Result<Snapshot> {
+        let snapshot = self.fake.open(&self.zone, policy).await?;
+        let mut state = self.fake.lock();
+        state.begun = true;
+        state.zones.entry(self.zone.clone()).or_default().policy = policy;
+        Ok(snapshot)
     }
 
-    async fn bind(&self, zone: &ZoneId, claim: Claim, address: u64) -> Result<u64> {
-        self.0.bind(zone, claim, address).await
+    async fn join(&self, count: u32) -> Result<Joined> {
+        self.decide(|engine, zone, now| engine.join(zone, count, now)).await
+    }
+
+    async fn enter(&self, claims: Vec<Claim>) -> Result<Decided> {
+        self.decide(|engine, zone, now| engine.enter(zone, &claims, now)).await
+    }
+
+    async fn beat(&self, polls: Vec<PagePolls>, told_ms: u32) -> Result<Snapshot> {
+        self.decide(|engine, zone, now| engine.beat(zone, &polls, told_ms, now)).await
+    }
+
+    async fn visits(&self, seen: Vec<PagePolls>) -> Result<Left> {
+        self.decide(|engine, zone, now| engine.visits(zone, &seen, now)).await
+    }
+
+    async fn leave(&self, leavers: Vec<Leaver>) -> Result<Vec<Departure>> {
+        self.decide(|engine, zone, now| engine.leave(zone, &leavers, now)).await
+    }
+
+    async fn bind(&self, claim: Claim, address: u64) -> Result<u64> {
+        self.decide(|engine, zone, now| engine.bind(zone, claim, address, now)).await
     }
 }
 
 /// A server as `weir serve` assembles it. Its watchers end with it.
 pub(crate) struct Server {
-    pub(crate) gate: Arc<Gate<Shared>>,
-    pub(crate) editor: Arc<ZoneEditor<Shared>>,
+    pub(crate) gate: Arc<Gate<Cells<Fake>>>,
+    pub(crate) editor: Arc<ZoneEditor<Cells<Fake>>>,
     pub(crate) cells: Arc<Cells<Fake>>,
     pub(crate) bus: Arc<Bus>,
     /// Notify this, and the last cell's watcher refreshes at once.
@@ -316,7 +299,7 @@ pub(crate) fn seals() -> Seals {
 pub(crate) async fn serve(cells: Vec<Cell<Fake>>, file: &[(ZoneId, Definition)]) -> Server {
     let cells = Arc::new(Cells::new(cells));
     let bus = Arc::new(Bus::with_rings(|_| 64).expect("a thread"));
-    let gate = Gate::new(Shared(Arc::clone(&cells)), seals(), Arc::clone(&bus));
+    let gate = Gate::new(Arc::clone(&cells), seals(), Arc::clone(&bus));
     let gate = Arc::new(gate);
     let mut watching = JoinSet::new();
     let (mut firsts, mut news, mut refreshes) = (Vec::new(), Arc::default(), Vec::new());

@@ -29,7 +29,7 @@ impl Heard {
         let metrics = Metrics::new(Arc::clone(&bus));
         let subscription = metrics.subscribe().expect("room");
         let seals = Seals::only(SealKey { id: 1, secret: [1; 32] });
-        let gate = Gate::new(Embedded::open(dir.path()).expect("empty"), seals, Arc::clone(&bus));
+        let gate = Gate::new(Arc::new(Embedded::open(dir.path()).expect("empty")), seals, Arc::clone(&bus));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
         Self { bus, gate, metrics, subscription, runtime: runtime.expect("a runtime"), _dir: dir }
     }

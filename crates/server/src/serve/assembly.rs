@@ -82,7 +82,7 @@ pub(super) async fn assemble(
     let certificates = certificates
         .map(|(settings, read)| Certificates::new(settings, read, Arc::clone(&metrics)))
         .transpose()?;
-    let gate = Arc::new(Gate::new(store, seals, Arc::clone(bus)).open_after(config.open_after));
+    let gate = Arc::new(Gate::new(Arc::new(store), seals, Arc::clone(bus)).open_after(config.open_after));
     let pace = Arc::clone(gate.pace());
 
     let counted = metrics.subscribe().map_err(Failure::with(failure::UNAVAILABLE))?;

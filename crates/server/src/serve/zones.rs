@@ -36,7 +36,7 @@ pub(super) fn open_store(config: &Config, connections: Option<&Connections>) -> 
     match connections {
         None => {
             let store = Embedded::open(&config.data_dir).map_err(Failure::with(failure::IO))?;
-            Ok((AnyStore::Embedded(store), None))
+            Ok((AnyStore::Embedded(Arc::new(store)), None))
         }
         Some(connections) => {
             let cells = Arc::new(connections.cells());

@@ -97,6 +97,10 @@ impl<C: Client> Redis<C> {
     /// list.
     pub(super) async fn sign(&self, zone: &Zone) -> Result<()> {
         let sign = || async {
+            // A zone that was not opened here has no list.
+            if lock(&zone.memory).is_none() {
+                return Err(StoreError::UnknownZone);
+            }
             zone.decides.store(true, Ordering::Relaxed);
             self.beat_slice(zone, &[], &Polls::new(), false, 0).await.map(drop)
         };

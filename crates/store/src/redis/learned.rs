@@ -2,10 +2,9 @@
 //!
 //! Invariant: this is no part of the zone's state, so it works before the zone is opened, and its loss costs the zone nothing.
 
-use admission::ZoneId;
 use bytes::Bytes;
 
-use super::{Redis, Result, client::Client, prefix, scripts, text, wire::Reply};
+use super::{Redis, Result, Zone, client::Client, scripts, text, wire::Reply};
 use crate::StoreError;
 
 /// How long it is kept after the last writing, in milliseconds: 90 days, so that a zone that is used once a month keeps it.
@@ -13,8 +12,8 @@ const KEPT_MS: u64 = 90 * 86_400_000;
 
 impl<C: Client> Redis<C> {
     /// Replaces what is kept with `new`, if there is any. Returns what was kept.
-    pub(super) async fn exchange(&self, zone: &ZoneId, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
-        let keys = vec![Bytes::from(format!("{}learned", prefix(zone)))];
+    pub(super) async fn exchange(&self, zone: &Zone, new: Option<Vec<u8>>) -> Result<Option<Vec<u8>>> {
+        let keys = vec![Bytes::from(format!("{}learned", zone.prefix))];
         // No words replace nothing.
         let args = vec![new.unwrap_or_default().into(), text(KEPT_MS)];
         let reply = self.client.run(&scripts::LEARNED, keys, args, None).await;

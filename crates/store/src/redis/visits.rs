@@ -52,6 +52,9 @@ impl<C: Client> Redis<C> {
 
     /// Binds an entry to an address, unless it is bound already. Returns the address that it is bound to.
     pub(super) async fn bind_entry(&self, zone: &Zone, claim: Claim, address: u64) -> Result<u64> {
+        if lock(&zone.memory).is_none() {
+            return Err(StoreError::UnknownZone);
+        }
         let keys = vec![Bytes::from(format!("{}{}:bound", zone.prefix, split(claim.seq).0))];
         let field = text(format_args!("{}:{}", claim.epoch, claim.seq));
         let args = vec![field, Bytes::copy_from_slice(&address.to_be_bytes()), text(LONGEST_PASS_MS)];

@@ -61,7 +61,7 @@ impl Site {
             }
         };
         let seals = Seals::only(SealKey { id: 1, secret: [1; 32] });
-        let gate = Arc::new(Gate::new(store, seals, Arc::clone(&self.bus)));
+        let gate = Arc::new(Gate::new(Arc::new(store), seals, Arc::clone(&self.bus)));
         let reported = Arc::clone(&self.reported);
         let count: Box<OnChange> = Box::new(move |_, _, _| {
             reported.fetch_add(1, Relaxed);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use admission::Ticket;
-use gate::{FollowerView, Refusal, Reply};
+use gate::{AnyLine, FollowerView, Refusal, Reply};
 use tokio::{
     task::{JoinSet, yield_now},
     time::{Instant, sleep_until},
@@ -155,7 +155,7 @@ impl ZoneTask {
     }
 
     /// Updates one follower behind. Returns false where the store must be asked.
-    fn update(&mut self, at: usize, view: &FollowerView, common: &str, now: Instant) -> bool {
+    fn update(&mut self, at: usize, view: &FollowerView<AnyLine>, common: &str, now: Instant) -> bool {
         let follower = &mut self.behind[at];
         let Some((mut wait, ticket)) = view.poll(follower.ticket) else { return false };
         wait.rank = follower.rank(wait.rank, view.taken_at());

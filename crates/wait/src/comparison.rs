@@ -16,15 +16,16 @@ const AGAIN_MS: u64 = 5_000;
 /// Servers that saw the same line know so nearly the same.
 const ABOUT: f64 = 0.95;
 
-/// What the store keeps of one zone, as far as this server knows.
+/// Compares what a server learnt about one zone with what the store keeps.
 #[derive(Clone, Debug, Default)]
-pub struct Keeper {
+pub struct Comparison {
+    /// What the store keeps, as far as this server knows.
     kept: Learned,
     /// When the next comparison is due.
     next_ms: u64,
 }
 
-impl Keeper {
+impl Comparison {
     /// What was learnt, if it is time to compare it: at first, once a minute, and when nobody waits any more and there are news.
     /// `now_ms` is on any clock that does not go back.
     pub fn due(&mut self, forecast: &Forecast, now_ms: u64) -> Option<Learned> {
