@@ -14,7 +14,7 @@
 //! fallback wait                             or: arrival, or: later <seconds>
 //! ```
 //!
-//! The origin contains event and zone, because a witness signs only one tree of a size for an origin, so it signs only one
+//! The origin contains event and zone, because a cosigner signs only one tree of a size for an origin, so it signs only one
 //! list for a draw. Invariant: a text that is read is exactly the text that is written from what was read.
 
 use crate::{

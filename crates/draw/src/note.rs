@@ -1,6 +1,6 @@
 //! Signed notes (<https://c2sp.org/signed-note>): a text, an empty line, and a line for each signature.
 //!
-//! Only Ed25519 (type 1) is verified. Signatures of other keys, such as the cosignatures of witnesses, are kept and not looked
+//! Only Ed25519 (type 1) is verified. Signatures of other keys, such as cosignatures, are kept and not looked
 //! at, as the specification demands. Invariant: a text counts as signed only if exactly one signature of the key that was
 //! asked for is there, and fits every byte of the text.
 
@@ -235,8 +235,8 @@ mod tests {
             Err(Fault::Unsigned { what: "the note", key: other.key().to_string() })
         );
         let line = |note: &str| note.rsplit_once("\n\n").map(|(_, line)| line.to_owned()).expect("a line");
-        let witness = format!("\u{2014} witness.example/ünï {}\n", to_base64([9; 2_424]));
-        let both = format!("{}{}{witness}{}", &note[..5], line(&other.sign("a\nb\n")), line(&note));
+        let cosigner = format!("\u{2014} cosigner.example/ünï {}\n", to_base64([9; 2_424]));
+        let both = format!("{}{}{cosigner}{}", &note[..5], line(&other.sign("a\nb\n")), line(&note));
         let parsed = Note::parse("the note", &both).expect("a note");
         assert_eq!((parsed.signatures(), parsed.verify(signer.key())), (3, Ok(())));
         assert_eq!(parsed.verify(other.key()), Ok(()));

@@ -89,7 +89,7 @@ impl Record {
     /// # Errors
     /// [`Fault::Format`] if this is not a record.
     pub fn parse(json: &[u8]) -> Result<Self, Fault> {
-        parse(json, "the record", RECORD_MAX, RECORD_FORMAT, |record: &Self| &record.format)
+        parse(json, "the record", RECORD_MAX, RECORD_FORMAT)
     }
 
     /// The record as compact JSON.
@@ -133,7 +133,7 @@ impl Receipt {
     /// # Errors
     /// [`Fault::Format`] if this is not a receipt.
     pub fn parse(json: &[u8]) -> Result<Self, Fault> {
-        parse(json, "the receipt", RECEIPT_MAX, RECEIPT_FORMAT, |receipt: &Self| &receipt.format)
+        parse(json, "the receipt", RECEIPT_MAX, RECEIPT_FORMAT)
     }
 
     /// The receipt as compact JSON.
@@ -156,27 +156,18 @@ impl Receipt {
     }
 }
 
-fn parse<T: DeserializeOwned>(
-    json: &[u8],
-    what: &str,
-    max: usize,
-    format: &str,
-    format_of: impl Fn(&T) -> &str,
-) -> Result<T, Fault> {
+fn parse<T: DeserializeOwned>(json: &[u8], what: &str, max: usize, format: &str) -> Result<T, Fault> {
     if json.len() > max {
         return Err(Fault::format(what, format!("it has {} bytes; at most {max} are read", json.len())));
     }
-    let read: T = serde_json::from_slice(json).map_err(|why| {
-        let is_other = serde_json::from_slice::<Format>(json).is_ok_and(|other| other.format != format);
-        let hint =
-            if is_other { format!(" (it does not say `\"format\":\"{format}\"`)") } else { String::new() };
-        Fault::format(what, format!("{why}{hint}"))
-    })?;
-    if format_of(&read) != format {
-        let why = format!("its format is `{}`, and {format} is expected", format_of(&read).escape_debug());
+    // A file of another format is called that, and not by the first of its fields that differs.
+    if let Ok(other) = serde_json::from_slice::<Format>(json)
+        && other.format != format
+    {
+        let why = format!("it is a `{}`, and a {format} is expected", other.format.escape_debug());
         return Err(Fault::format(what, why));
     }
-    Ok(read)
+    serde_json::from_slice(json).map_err(|why| Fault::format(what, why.to_string()))
 }
 
 /// The format of any file of ours.

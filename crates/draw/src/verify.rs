@@ -181,7 +181,7 @@ fn signed_checkpoint(
     ));
     let others = note.signatures() - 1;
     if others > 0 {
-        report.limit(format!("{others} more signatures are on the checkpoint, such as those of witnesses; they were not checked"));
+        report.limit(format!("{others} more signatures are on the checkpoint, such as those of cosigners; they were not checked"));
     }
     Ok((checkpoint, key))
 }
@@ -221,7 +221,7 @@ fn tell_randomness(
                 ));
             }
             report.limit(format!(
-                "that the checkpoint was public before {} is shown only by a copy from before that instant, or by a witness: \
+                "that the checkpoint was public before {} is shown only by a copy from before that instant, or by a cosigner: \
                  compare its root with yours",
                 instant(QUICKNET.round_unix_s(*round))
             ));
@@ -233,7 +233,7 @@ fn tell_randomness(
                 format!("whether the value is right must be looked up there: {source}")
             });
             report.limit(
-                "that the checkpoint was public before the value was known is shown only by a copy from before, or by a witness: \
+                "that the checkpoint was public before the value was known is shown only by a copy from before, or by a cosigner: \
                  compare its root with yours",
             );
         }

@@ -282,12 +282,12 @@ fn files_above_their_limits_and_other_files_are_refused() {
     assert!(Record::parse(twice.as_bytes()).is_err_and(|fault| fault.to_string().contains("duplicate")));
 }
 
-/// Signatures of others, such as witnesses, change nothing but a note in the report.
+/// Signatures of others, such as cosigners, change nothing but a note in the report.
 #[test]
-fn signatures_of_witnesses_are_kept_and_not_checked() {
+fn signatures_of_cosigners_are_kept_and_not_checked() {
     let world = World::stated(5);
-    let witness = Signer::new("witness.example/w1", &[5; 32]).expect("a key");
-    let line = witness.sign(world.checkpoint.text());
+    let cosigner = Signer::new("cosigner.example/w1", &[5; 32]).expect("a key");
+    let line = cosigner.sign(world.checkpoint.text());
     let line = &line[world.checkpoint.text().len() + 1..];
     let record = Record { checkpoint: format!("{}{line}", world.note), ..world.record() };
     let (report, drawn) = verify(&record, Some(world.signer.key()));

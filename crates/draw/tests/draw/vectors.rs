@@ -220,7 +220,7 @@ fn wrong() -> Vec<Wrong> {
         field("The list has a bit beyond its last place.", &|record| record["places"] = "Ow==".into()),
         field("The list has a byte too many.", &|record| record["places"] = "GwA=".into()),
         field("The base64 of the list has bits left over.", &|record| record["places"] = "Gx==".into()),
-        field("The ID of the key is in upper case, or does not fit.", &|record| {
+        field("The ID of the key does not fit.", &|record| {
             let key = record["key"].as_str().expect("text").to_owned();
             let (name, rest) = key.split_once('+').expect("a key");
             record["key"] = format!("{name}+00000000{}", &rest[8..]).into();
