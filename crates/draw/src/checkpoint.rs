@@ -62,7 +62,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`Fault::Format`] if a term is out of its range.
-    pub fn new(terms: Terms, tree: &Tree<'_>) -> Result<Self, Fault> {
+    pub fn new(terms: Terms, tree: &Tree) -> Result<Self, Fault> {
         Self::checked(terms, tree.places().count(), tree.places().in_line(), tree.root())
     }
 

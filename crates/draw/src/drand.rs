@@ -47,7 +47,7 @@ impl Chain {
     /// When a round comes, in seconds since 1970.
     ///
     /// # Panics
-    /// If the round is 0 or beyond [`ROUND_MAX`], which no checkpoint has.
+    /// If the round is 0 or above 80,000,000,000, which no checkpoint has.
     #[must_use]
     pub fn round_unix_s(&self, round: u64) -> u64 {
         assert!((1..=ROUND_MAX).contains(&round), "round {round}");

@@ -3,18 +3,20 @@
 //! Place `i` is bit `i % 8` of byte `i / 8`, the lowest bit first. Invariant: bits beyond the last place are zero, so a list
 //! has one spelling.
 
+use std::sync::Arc;
+
 use crate::{PLACES_MAX, fault::Fault};
 
 /// After so many bytes of the bitmap the number of people before is remembered.
 const STRIDE: usize = 64;
 
-/// Places numbered from 0 in order of arrival, each with whether it is still in line.
+/// Places numbered from 0 in order of arrival, each with whether it is still in line. A clone shares the list.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Places {
     count: u32,
-    bits: Box<[u8]>,
+    bits: Arc<[u8]>,
     /// The number of people in line before each stride.
-    before: Box<[u32]>,
+    before: Arc<[u32]>,
     in_line: u32,
 }
 
@@ -24,7 +26,7 @@ impl Places {
     /// # Errors
     /// [`Fault::Format`] if there are too many places, if the bitmap has another length than `count / 8`, rounded up, or if a
     /// bit beyond the last place is set.
-    pub fn from_bytes(count: u32, bits: impl Into<Box<[u8]>>) -> Result<Self, Fault> {
+    pub fn from_bytes(count: u32, bits: impl Into<Arc<[u8]>>) -> Result<Self, Fault> {
         let (bits, what) = (bits.into(), "the list of places");
         if count > PLACES_MAX {
             return Err(Fault::format(
@@ -44,7 +46,7 @@ impl Places {
         Ok(Self::index(count, bits))
     }
 
-    fn index(count: u32, bits: Box<[u8]>) -> Self {
+    fn index(count: u32, bits: Arc<[u8]>) -> Self {
         let mut in_line = 0;
         let before = bits
             .chunks(STRIDE)

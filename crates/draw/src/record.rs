@@ -112,7 +112,7 @@ impl Record {
 impl Receipt {
     /// The receipt of a place, from a draw, its tree, and the signed checkpoint. `None` if the place does not exist.
     #[must_use]
-    pub fn new(drawn: &Drawn, tree: &Tree<'_>, key: &VerifierKey, note: &str, place: u32) -> Option<Self> {
+    pub fn new(drawn: &Drawn, tree: &Tree, key: &VerifierKey, note: &str, place: u32) -> Option<Self> {
         let terms = drawn.checkpoint().terms();
         Some(Self {
             format: RECEIPT_FORMAT.to_owned(),

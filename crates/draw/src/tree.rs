@@ -16,16 +16,16 @@ const LOW_LEVELS: u32 = 8;
 const CHUNK: u32 = 1 << LOW_LEVELS;
 
 /// The tree over a list of places.
-pub struct Tree<'a> {
-    places: &'a Places,
+pub struct Tree {
+    places: Places,
     /// The roots of the chunks, the nodes above them, and so on up to the root. Empty without places.
     levels: Vec<Vec<Hash>>,
 }
 
-impl<'a> Tree<'a> {
+impl Tree {
     /// Hashes the whole list: three blocks of SHA-256 a place.
     #[must_use]
-    pub fn new(places: &'a Places) -> Self {
+    pub fn new(places: &Places) -> Self {
         let mut scratch = Vec::with_capacity(CHUNK as usize);
         let chunks = (0..places.count()).step_by(CHUNK as usize);
         let mut level: Vec<Hash> = chunks
@@ -45,13 +45,13 @@ impl<'a> Tree<'a> {
         if !level.is_empty() {
             levels.push(level);
         }
-        Self { places, levels }
+        Self { places: places.clone(), levels }
     }
 
     /// The list under the tree.
     #[must_use]
-    pub fn places(&self) -> &'a Places {
-        self.places
+    pub fn places(&self) -> &Places {
+        &self.places
     }
 
     /// The root; that of an empty list is the SHA-256 of nothing.
@@ -69,7 +69,7 @@ impl<'a> Tree<'a> {
         }
         let mut path = Vec::new();
         let mut scratch = Vec::with_capacity(CHUNK as usize);
-        leaves(self.places, place - place % CHUNK, &mut scratch);
+        leaves(&self.places, place - place % CHUNK, &mut scratch);
         let mut at = (place % CHUNK) as usize;
         while scratch.len() > 1 {
             path.extend(scratch.get(at ^ 1));
