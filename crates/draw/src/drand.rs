@@ -105,6 +105,20 @@ mod tests {
         assert_eq!(QUICKNET.verify(1_000, &infinity), None);
     }
 
+    /// The signature of round 1000 plus a point outside of the group. The pairing alone accepts it, so without the check of the
+    /// group a round would have many signatures, and whoever publishes it could choose among their hashes.
+    #[test]
+    fn a_signature_outside_of_its_group_is_refused() {
+        let outside = "94385d48ab9d338824a523ff7d310fbeeac0184598d56b49f27857bcd3ef91f6ead1c7ef99c9beee47784ebba5c635de";
+        let signature = from_hex(outside).expect("hex");
+        assert_eq!(QUICKNET.verify(1_000, &signature), None);
+        let point = Signature::uncompress(&signature).expect("a point of the curve");
+        let key = PublicKey::key_validate(&QUICKNET.public_key).expect("the chain's key");
+        let message = Sha256::digest(1_000_u64.to_be_bytes());
+        let unchecked = point.verify(false, &message, DOMAIN, &[], &key, false);
+        assert_eq!(unchecked, BLST_ERROR::BLST_SUCCESS, "only the check of the group refuses it");
+    }
+
     #[test]
     fn rounds_come_every_three_seconds() {
         assert_eq!(QUICKNET.round_unix_s(1), QUICKNET.genesis_unix_s);

@@ -93,9 +93,6 @@ impl Record {
     }
 
     /// The record as compact JSON.
-    ///
-    /// # Panics
-    /// Never.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("texts and numbers are JSON")
@@ -137,9 +134,6 @@ impl Receipt {
     }
 
     /// The receipt as compact JSON.
-    ///
-    /// # Panics
-    /// Never.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("texts and numbers are JSON")

@@ -233,6 +233,13 @@ fn wrong() -> Vec<Wrong> {
         field("The randomness has an unknown kind.", &|record| record["randomness"]["kind"] = "dice".into()),
         drand_with("Another round than the announced one.", of_round(1_001, ROUND_1000)),
         drand_with("A signature of no round.", of_round(1_000, &changed_signature)),
+        drand_with(
+            "The signature plus a point outside of its group. The pairing alone would accept it.",
+            of_round(
+                1_000,
+                "94385d48ab9d338824a523ff7d310fbeeac0184598d56b49f27857bcd3ef91f6ead1c7ef99c9beee47784ebba5c635de",
+            ),
+        ),
         drand_with("A signature in upper case.", of_round(1_000, &ROUND_1000.to_uppercase())),
         drand_with(
             "A stated value instead of the announced round.",
