@@ -80,6 +80,22 @@ test("a receipt without its record is verified alone, and its position is said n
   assert.ok(lines.some((line) => line.includes("NOT computed again")), lines.join("\n"));
 });
 
+test("a repeated field and a key that is none are refused", async (t) => {
+  const at = await opened(t);
+  const json = JSON.stringify(vector("lottery.json").record);
+  for (const [text, key, expected] of [
+    [json.replace("{", '{"key" : "x\\\\\\"",'), "", words.en.field({ what: "record", field: "key" })],
+    [json.replace('{"kind"', '{"kind":"stated","\\u006bind"'), "", words.en.field({ what: "record", field: "kind" })],
+    [json, "shop.example/weir+c77d8173", words.en.given_key()],
+  ]) {
+    await at.fill("#record-text", text);
+    await at.fill("#key", key);
+    const { heading, lines } = await verified(at);
+    assert.equal(heading, words.en.all_wrong, text);
+    assert.ok(lines.some((line) => line.endsWith(expected)), lines.join("\n"));
+  }
+});
+
 test("the verifier works by keyboard and says what is missing", async (t) => {
   const at = await opened(t);
   await at.focus("#verify");

@@ -2,7 +2,7 @@
 //
 // Invariant: what is returned has the type that the format says.
 
-import { Fault, from_base64 } from "./spelling.js";
+import { Fault, from_base64, utf8 } from "./spelling.js";
 
 const RECORD = { what: "record", max: 4_000_000, format: "weir-draw-record-1", fields: { format: is_text, key: is_text, checkpoint: is_text, places: is_text, randomness: is_randomness } };
 const RECEIPT = {
@@ -41,8 +41,29 @@ function wrong_field(value, fields) {
   return Object.keys(value).find((name) => !Object.hasOwn(fields, name)) ?? null;
 }
 
+/** The first name that is there twice in a JSON text, or null. `JSON.parse` would take the last one without a word. */
+function repeated_name(json) {
+  const names = new Set();
+  for (let at = json.indexOf('"'); at >= 0; at = json.indexOf('"', at)) {
+    let end = at, slashes = 0;
+    // An odd number of backslashes escapes the quote.
+    do {
+      end = json.indexOf('"', end + 1);
+      for (slashes = 0; json[end - 1 - slashes] === "\\"; slashes += 1);
+    } while (slashes % 2 === 1);
+    const text = json.slice(at, end + 1);
+    at = end + 1;
+    while (" \t\n\r".includes(json[at] ?? "x")) at += 1;
+    if (json[at] !== ":") continue;
+    const name = JSON.parse(text);
+    if (names.has(name)) return name;
+    names.add(name);
+  }
+  return null;
+}
+
 function read(json, { what, max, format, fields }) {
-  if (json.length > max) throw new Fault("too_long", { what, max });
+  if (utf8(json).length > max) throw new Fault("too_long", { what, max });
   let value;
   try {
     value = JSON.parse(json);
@@ -50,7 +71,8 @@ function read(json, { what, max, format, fields }) {
     throw new Fault("not_json", { what, why: error.message });
   }
   if (is_text(value?.format) && value.format !== format) throw new Fault("format", { what, found: value.format, expected: format });
-  const field = wrong_field(value, fields);
+  // Names inside differ from those around them, so one set is enough.
+  const field = wrong_field(value, fields) ?? repeated_name(json);
   if (field !== null) throw new Fault("field", { what, field });
   return value;
 }

@@ -96,9 +96,19 @@ export async function verify_receipt(json, drawn, known) {
   return report;
 }
 
+/** The key that the reader gave. */
+function given_key(text) {
+  try {
+    return read_key(text);
+  } catch (fault) {
+    if (!(fault instanceof Fault)) throw fault;
+    throw new Fault("given_key");
+  }
+}
+
 function signed_checkpoint(report, of, file, known) {
   const key = read_key(file.key);
-  if (known && read_key(known).text !== key.text) throw new Fault("other_key", { of, found: key.text });
+  if (known && given_key(known).text !== key.text) throw new Fault("other_key", { of, found: key.text });
   if (known) report.step("known_key", { key: key.text });
   else report.limit("own_key", { of, key: key.text });
   const { text, others } = open_note("checkpoint", file.checkpoint, key);
