@@ -280,6 +280,11 @@ fn files_above_their_limits_and_other_files_are_refused() {
     assert!(Record::parse(newer.as_bytes()).is_err_and(|fault| fault.to_string().contains("record-2")));
     let twice = world.record().to_json().replacen('{', "{\"key\":\"x\",", 1);
     assert!(Record::parse(twice.as_bytes()).is_err_and(|fault| fault.to_string().contains("duplicate")));
+    for name in ["kind", "statement"] {
+        let twice =
+            world.record().to_json().replace("{\"kind\"", &format!("{{\"{name}\":\"stated\",\"kind\""));
+        assert!(Record::parse(twice.as_bytes()).is_err_and(|fault| fault.to_string().contains("duplicate")));
+    }
 }
 
 /// Signatures of others, such as cosigners, change nothing but a note in the report.
