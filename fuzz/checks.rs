@@ -2,6 +2,7 @@
 //! seeds.
 
 use admission::{Definition, FirstTold, SEALED_LEN, SealKey, Sealer, Seals, Ticket, ZoneId};
+use draw::{Checkpoint, Note, Receipt, Record, VerifierKey};
 use server::{config, http::request, stores::StoreSettings};
 
 fn sealer(zone: &str, secret: u8) -> Sealer {
@@ -90,5 +91,29 @@ pub(crate) fn config(data: &[u8]) {
             let line = fault.to_string();
             assert!(line.starts_with("weir.toml") && line.lines().count() == 1, "{line:?}");
         }
+    }
+}
+
+/// What is read of a draw is written again as it was, and verifying it ends with a report.
+pub(crate) fn draw(data: &[u8]) {
+    if let Ok(text) = std::str::from_utf8(data) {
+        if let Ok(checkpoint) = Checkpoint::parse(text) {
+            assert_eq!(checkpoint.text(), text, "a checkpoint has one spelling");
+        }
+        if let Ok(key) = VerifierKey::parse(text) {
+            assert_eq!(key.to_string(), text, "a key has one spelling");
+        }
+        if let Ok(note) = Note::parse("the note", text) {
+            assert!(text.starts_with(note.text()) && note.text().ends_with('\n') && note.signatures() > 0);
+        }
+    }
+    if let Ok(record) = Record::parse(data) {
+        assert_eq!(Record::parse(record.to_json().as_bytes()).as_ref(), Ok(&record));
+        let (report, drawn) = draw::verify(&record, None);
+        assert_eq!(report.is_right(), drawn.is_some());
+    }
+    if let Ok(receipt) = Receipt::parse(data) {
+        assert_eq!(Receipt::parse(receipt.to_json().as_bytes()).as_ref(), Ok(&receipt));
+        assert!(!draw::verify_receipt(&receipt, None, None).to_string().is_empty());
     }
 }

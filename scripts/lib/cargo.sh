@@ -132,14 +132,14 @@ loadgen_tests() { tests_of '$1 ~ "/loadgen$"'; }
 build_fuzzers() {
     cargo clippy --package weir-fuzz --locked --quiet -- -D warnings
     RUSTC_WORKSPACE_WRAPPER=$PWD/fuzz/watched cargo build --workspace --exclude weir-benches --locked --quiet \
-        --bin token --bin request --bin config ||
+        --bin token --bin request --bin config --bin draw ||
         die "the fuzz targets don't build; they need a C++ compiler and the pinned Rust"
 }
 
 # Runs the fuzz targets side by side: each has one thread. The tests replay the seeds too, without a fuzzer.
 fuzz() {
     local name running=() failed=0
-    for name in token request config; do
+    for name in token request config draw; do
         fuzz_one "$name" 10 &
         running+=($!)
     done

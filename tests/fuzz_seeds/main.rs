@@ -35,3 +35,8 @@ fn request() {
 fn config() {
     replay("config", checks::config);
 }
+
+#[test]
+fn draw() {
+    replay("draw", checks::draw);
+}

@@ -25,6 +25,7 @@ mod browser;
 mod check;
 mod doctor;
 mod drain;
+mod draw;
 mod edge;
 mod errors;
 mod flood;
@@ -147,6 +148,7 @@ fn together() -> Vec<Trial> {
         audit::a_killed_server_goes_on_with_it,
         audit::every_act_of_an_operator_is_in_it,
         audit::a_log_that_cannot_be_opened_ends_the_start,
+        draw::a_record_and_receipts_are_verified,
         admin::changes_are_made_once_and_written_down,
         admin::roles_and_routes,
         admin::the_command_line_asks_the_server,

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `arguments` | the arguments of all commands |
 //! | `doctor` | `weir doctor`: what is dangerous in a configuration and a store |
+//! | `draw` | `weir draw verify` |
 //! | `order` | from arguments to an [`Order`] |
 //! | `route` | `weir route explain` and `weir route token` |
 //! | `zones` | commands about the zones that a store keeps |
@@ -13,6 +14,7 @@
 
 mod arguments;
 mod doctor;
+mod draw;
 mod order;
 mod route;
 mod zones;
@@ -40,10 +42,10 @@ use crate::{
 };
 pub use order::{Order, read};
 
-/// The exit code of `weir audit verify` for a log that was changed.
+/// The exit code of `weir audit verify` for a log that was changed, and of `weir draw verify` for a file that is wrong.
 const CHANGED: u8 = 1;
 
-/// The exit code of `weir audit verify` for a log that cannot be read.
+/// The exit code of these commands for a file that cannot be read.
 const UNREADABLE: u8 = 2;
 
 /// Does what the command line says; returns when that is done.
@@ -103,6 +105,7 @@ fn run(order: Order) -> Result<ExitCode, Failure> {
             serve::run(config, &sources)?;
         }
         Order::VerifyAudit(sources, paths, head) => return verify(&sources, paths, head),
+        Order::VerifyDraw(wanted) => return draw::run(&wanted),
     }
     Ok(ExitCode::SUCCESS)
 }

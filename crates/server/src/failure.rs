@@ -5,7 +5,8 @@
 //! 74 for a store that cannot be opened, 77 for keys that other users may read. A command ends with 74 if standard output cannot be
 //! written, and with 141 if nobody reads it. A command that calls a running server also ends with 65 if the server refused a
 //! change, and 77 if the caller lacks a permission. 1
-//! means that a stop was cut short, or that `weir doctor` found a problem. `weir audit verify` has 1 for a log that was changed, and 2 for one that cannot be read.
+//! means that a stop was cut short, or that `weir doctor` found a problem. `weir audit verify` and `weir draw verify` have 1 for
+//! a file that was changed, and 2 for one that cannot be read.
 
 use std::fmt::{self, Display};
 

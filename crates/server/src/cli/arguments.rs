@@ -39,6 +39,7 @@ pub(super) fn command() -> Command {
         .subcommand(zones(&settings))
         .subcommand(route(&settings))
         .subcommand(audit(&settings))
+        .subcommand(draw())
         .subcommand(stats())
         .subcommand(changes())
         .subcommand(servers())
@@ -54,12 +55,7 @@ fn file(help: &'static str) -> Arg {
 /// The running server that is called, the token for it, and how its reply is printed.
 fn server() -> [Arg; 3] {
     [
-        Arg::new("output")
-            .long("output")
-            .short('o')
-            .value_name("FORMAT")
-            .value_parser(words(&["json"]))
-            .help("Print the server's reply as one line of JSON, and not as a table"),
+        output("Print the server's reply as one line of JSON, and not as a table"),
         Arg::new("admin")
             .long("admin")
             .value_name("URL")
@@ -69,6 +65,11 @@ fn server() -> [Arg; 3] {
             .value_name("FILE")
             .help(format!("File with the token, mode 0600 [default: the token in {TOKEN_VARIABLE}]")),
     ]
+}
+
+fn output(help: &'static str) -> Arg {
+    let output = Arg::new("output").long("output").short('o').value_name("FORMAT");
+    output.value_parser(words(&["json"])).help(help)
 }
 
 fn zone() -> Arg {
@@ -206,6 +207,22 @@ fn audit(settings: &[Arg]) -> Command {
         .arg(head)
         .arg(path);
     Command::new("audit").about("Check the audit log").subcommand_required(true).subcommand(verify)
+}
+
+fn draw() -> Command {
+    let record = Arg::new("record").value_name("RECORD").required(true).help("The record of the draw");
+    let receipt = Arg::new("receipt").value_name("RECEIPT").num_args(0..).help("Receipts of it");
+    let key = Arg::new("key").long("key").value_name("NAME+ID+KEY").help(
+        "The operator's public key, as the operator published it [default: the key in the file, which anybody may have made]",
+    );
+    let verify = Command::new("verify")
+        .about(
+            "Compute a published draw again, and hold receipts against it; calls nobody; exit code 0 if all is right, 1 if \
+             not, 2 if a file cannot be read",
+        )
+        .arg(output("Print what was found as one line of JSON"))
+        .args([key, record, receipt]);
+    Command::new("draw").about("Check a published draw").subcommand_required(true).subcommand(verify)
 }
 
 fn stats() -> Command {

@@ -7,6 +7,7 @@ use clap::ArgMatches;
 
 use super::{
     arguments::{self, DEFAULT_SERVER, TOKEN_VARIABLE},
+    draw::Draw,
     route::NewBypass,
 };
 use crate::{
@@ -32,6 +33,8 @@ pub enum Order {
     ListZones(Sources),
     /// Verify the audit log in these paths against its chain and a head. Without paths, the configured log.
     VerifyAudit(Sources, Vec<PathBuf>, Option<audit::Head>),
+    /// Verify a published draw.
+    VerifyDraw(Draw),
     /// Say which route of these sources decides about a request.
     ExplainRoute(Sources, Question),
     /// Make a bypass token with the keys of these sources.
@@ -65,12 +68,18 @@ pub fn read(
     };
     let (mut word, mut args) = matches.subcommand().unwrap_or(("serve", &matches));
     let of = word;
-    if matches!(word, "zones" | "audit" | "token" | "route")
+    if matches!(word, "zones" | "audit" | "draw" | "token" | "route")
         && let Some(inner) = args.subcommand()
     {
         (word, args) = inner;
     }
     let args = Arguments(args);
+    if of == "draw" {
+        let record = args.text("record").unwrap_or_default().into();
+        let receipts = args.texts("receipt").into_iter().map(PathBuf::from).collect();
+        let draw = Draw::new(record, receipts, args.text("key").as_deref(), format(&args))?;
+        return Ok(Order::VerifyDraw(draw));
+    }
     if of == "route" {
         return route(word, &args, variable, open_files);
     }

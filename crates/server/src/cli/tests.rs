@@ -203,3 +203,18 @@ fn variables_that_are_no_settings_are_noticed() {
         assert_eq!(is_unknown(name), unknown, "{name}");
     }
 }
+
+#[test]
+fn a_draw_is_verified_with_or_without_a_key() {
+    let read = |args: &[&str]| read(&[&["draw", "verify"], args].concat());
+    let key = "shop.example/weir+c77d8173+AYqI4910CfGV/VLbLTy6XXLKZwm/HZQSG/N0iAG0D29c";
+    assert!(matches!(read(&["record.json"]), Ok(Order::VerifyDraw(_))));
+    assert!(matches!(
+        read(&["record.json", "a.json", "b.json", "--key", key, "-o", "json"]),
+        Ok(Order::VerifyDraw(_))
+    ));
+    assert!(read(&[]).is_err());
+    let fault =
+        read(&["record.json", "--key", &key.replace("c77d", "c77e")]).expect_err("its ID does not fit");
+    assert!(fault.to_string().contains("--key") && fault.to_string().contains("does not fit"), "{fault}");
+}
