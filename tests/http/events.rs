@@ -83,7 +83,10 @@ pub(crate) fn an_event_begins_and_ends_by_itself() {
     let notice = || weir.get("/traffic/notice?zone=Z").json()["notice"]["en"].clone();
     assert_eq!(notice(), "Soon.");
     let shown = weir.admin_ask("GET", "/admin/v1/zones/Z", &[], None).json();
-    assert_eq!((&shown["policy"]["admit_per_minute"], &shown["policy"]["opens_at"]), (&600.into(), &Value::Null));
+    assert_eq!(
+        (&shown["policy"]["admit_per_minute"], &shown["policy"]["opens_at"]),
+        (&600.into(), &Value::Null)
+    );
     assert_eq!(shown["events"][0]["id"], "sale");
     eventually("the first one enters", || {
         Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&first.token)))).pass
@@ -127,7 +130,9 @@ pub(crate) fn events_of_a_file() {
     let weir = Setup::new(&with("")).start();
     let answer = Answer::of(&weir.post("/traffic/wait", &body("Z", None)));
     assert!(answer.can_enter || answer.waiting().opens_in_ms.is_some(), "{answer:?}");
-    eventually("it begins", || Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&answer.token)))).pass);
+    eventually("it begins", || {
+        Answer::of(&weir.post("/traffic/entry", &body("Z", Some(&answer.token)))).pass
+    });
     assert!(unix_ms() >= begins_ms + 2_000);
     for (more, why) in [
         ("before = \"shut\"", "weir.toml:4: zone.event: before: \"shut\" is not one of usual, hold, closed"),
@@ -161,7 +166,12 @@ pub(crate) fn wrong_events_are_refused() {
         (json!({ "events": [{ "id": "a" }] }), 400, "missing_field", "missing field `prequeue_from`"),
         (with("colour", "red".into()), 400, "unknown_field", "unknown field `colour`"),
         (with("id", "a b".into()), 400, "wrong_type", "`events.0.id`"),
-        (with("begins", "tomorrow".into()), 400, "wrong_type", "`events.0.begins`: \"tomorrow\" is not an instant"),
+        (
+            with("begins", "tomorrow".into()),
+            400,
+            "wrong_type",
+            "`events.0.begins`: \"tomorrow\" is not an instant",
+        ),
         (with("ends", "2026-03-29T02:30[Europe/Berlin]".into()), 400, "wrong_type", "say which by an offset"),
         (with("begins", in_s(-119).0.into()), 422, "out_of_range", "at least 60 s before begins"),
         (with("ends", in_s(600).0.into()), 422, "out_of_range", "ends must be after begins"),
