@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use admission::{Dump, DumpInside, DumpSegment, DumpTicket, DumpVisit, Told, Unseen};
+use admission::{Dump, DumpInside, DumpSegment, DumpTicket, DumpVisit, LongestPeriod, Unseen};
 use store::redis::client::Value;
 
 use crate::{header, plain::Connection};
@@ -99,7 +99,11 @@ pub(crate) fn dump(zone: &str, connection: &Connection) -> Dump {
         lateness_ms: z["lateness"],
         paused_ms: get("paused"),
         seen_all: get("seen_all"),
-        told: Told::from_parts(number(z["told"]), get("told_until"), number(z["told_next"])),
+        longest_period: LongestPeriod::from_parts(
+            number(z["told"]),
+            get("told_until"),
+            number(z["told_next"]),
+        ),
         tally: admission::Tally {
             waiting: get("live"),
             present: get("present"),

@@ -3,7 +3,7 @@
 //! Invariant: two zones with equal dumps give the same replies to the same later calls.
 
 use super::{Entry, Zone};
-use crate::{DumpInside, Tally, Told, segment::SEGMENT_TICKETS};
+use crate::{DumpInside, LongestPeriod, Tally, segment::SEGMENT_TICKETS};
 
 /// Everything that a zone's replies depend on, sorted by ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub struct Dump {
     /// How often all holders were treated as just heard.
     pub seen_all: u64,
     /// The longest polling period that people may keep to beside the policy's.
-    pub told: Told,
+    pub longest_period: LongestPeriod,
     /// Totals. `waiting` and `present` are sums over the segments.
     pub tally: Tally,
     /// The entries of the last minute: instant and count.
@@ -100,7 +100,7 @@ impl Zone {
             lateness_ms: self.lateness_ms,
             paused_ms: self.paused_ms,
             seen_all: self.seen_all,
-            told: self.told,
+            longest_period: self.longest_period,
             tally: self.tally(),
             window: self.window.log().collect(),
             tickets: tickets.collect(),
