@@ -1,12 +1,14 @@
 -- Creates a zone, or changes its policy. Tickets keep their places.
 --
 -- KEYS  see zone.lua; no segments
--- ARGV  1-7 as in zone.lua (n = 0); then 1 if the zone is known to be new; then the policy, see POLICY in zone.lua
+-- ARGV  1-7 as in zone.lua (n = 0); then 1 if the zone is known to be new, 2 if the policy counts only where there is no zone yet: a server
+--       that has not seen the zone does not know its time; then the policy, see POLICY in zone.lua
 -- Returns zone.lua's
 -- Errors  WEIR_LOST  the server knows the zone, but it does not exist any more
 -- Cost  about 30 us.
 
-if call('EXISTS', KEYS[1]) == 0 then
+local is_there = call('EXISTS', KEYS[1]) == 1
+if not is_there then
   if tonumber(ARGV[1]) > 0 then return redis.error_reply('WEIR_LOST there is no such zone any more') end
   create(nil, 9, ARGV[8] == '1')
   call('SET', KEYS[1], header())
@@ -14,7 +16,7 @@ end
 local from, fault = begin()
 if fault then return fault end
 local changed = false
-for i = 1, #POLICY do changed = changed or z[POLICY[i]] ~= tonumber(ARGV[from + i]) end
+for i = 1, is_there and ARGV[from] == '2' and 0 or #POLICY do changed = changed or z[POLICY[i]] ~= tonumber(ARGV[from + i]) end
 if changed then
   local period, told, idle, ttl, max_active, opens_at = z.period, told_period(), z.idle, z.ttl, z.max_active, z.opens_at
   for i = 1, #POLICY do z[POLICY[i]] = tonumber(ARGV[from + i]) end

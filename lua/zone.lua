@@ -71,7 +71,7 @@ local APART_MS, DAY_MS = 600000, 86400000
 --   spare_until           until when nobody is evicted: people may have been heard by a server that is silent, or come back
 --                         later than a new idle time allows
 --   told, told_until, told_next  the longest polling period that people may keep to beside the policy's, and until when; the longest
---                         of the shorter ones that were noted since; 0 for none. See `Told` in the crate `admission`
+--                         of the shorter ones that were noted since; 0 for none. See `LongestPeriod` in the crate `admission`
 --   max_active            the most people who may be inside; 0 for no limit. Without one, the following numbers are kept until a report
 --                         has forgotten who was inside, and who left
 --   inside, ended         people inside, and visits that have ended

@@ -160,6 +160,14 @@ impl From<u32> for Opening {
 }
 
 impl Opening {
+    /// The wall clock when a zone's clock shows `now_ms`, in milliseconds since 1970: by the clock that put the opening at `opens_ms`.
+    /// None without an opening.
+    #[must_use]
+    pub fn unix_ms(self, opens_ms: u64, now_ms: u64) -> Option<u64> {
+        let is_set = self.0 > 0 && opens_ms > 0;
+        is_set.then(|| (u64::from(self.0) * 1_000 + now_ms).saturating_sub(opens_ms))
+    }
+
     /// The instant in milliseconds on a clock that shows `now.ms` now; 0 for none. It is computed once, when the policy comes into
     /// force, so a wall clock that is set later neither opens a zone early nor keeps it closed.
     #[must_use]

@@ -313,12 +313,12 @@ impl Event {
         changes
     }
 
-    /// The policy of its pre-queue, and while it lasts. The zone opens by itself when the event begins. An operator who sets another
-    /// mode than `auto` stops the event.
+    /// The policy of its pre-queue, and while it lasts. The zone opens by itself when the event begins, or later if the zone's own policy
+    /// says so. An operator who sets another mode than `auto` stops the event.
     #[must_use]
     pub fn policy(&self, usual: &Policy) -> Policy {
         Policy {
-            opens_at: self.begins.unix_s.into(),
+            opens_at: usual.opens_at.max(self.begins.unix_s.into()),
             admit_per_minute: self.admit_per_minute.unwrap_or(usual.admit_per_minute),
             max_active: self.max_active.unwrap_or(usual.max_active),
             ..*usual
@@ -327,7 +327,7 @@ impl Event {
 }
 
 impl Phase<'_> {
-    fn policy(&self, usual: &Policy) -> Policy {
+    fn policy(self, usual: &Policy) -> Policy {
         let outside = |what| match what {
             // Whoever set another mode than `auto` meant now.
             _ if usual.mode != Mode::Auto => *usual,
@@ -346,9 +346,37 @@ impl Phase<'_> {
 
 impl Definition {
     /// The policy in force at an instant, in seconds since 1970.
+    ///
+    /// After an event it still has the event's opening, which is over. So the store goes on to tell the time by the clock that opened
+    /// the event ([`Snapshot::unix_ms`](crate::Snapshot::unix_ms)), and a wall clock that was set back does not bring the event back.
     #[must_use]
     pub fn policy_at(&self, unix_s: u64) -> Policy {
-        self.schedule.phase(unix_s).policy(&self.policy)
+        let policy = self.schedule.phase(unix_s).policy(&self.policy);
+        let over = self.schedule.0.iter().rev().find(|event| u64::from(event.ends.unix_s) <= unix_s);
+        match over {
+            Some(event) if policy.opens_at.0 == 0 => Policy { opens_at: event.begins.unix_s.into(), ..policy },
+            _ => policy,
+        }
+    }
+
+    /// What contradicts itself in this definition, though each part is right: see [`Policy::contradiction`].
+    #[must_use]
+    pub fn contradictions(&self) -> Vec<String> {
+        let events = self.schedule.events();
+        let mut all: Vec<String> = self.policy.contradiction().into_iter().collect();
+        for event in events {
+            let what = event.policy(&self.policy).contradiction();
+            all.extend(what.filter(|what| !all.contains(what)).map(|what| format!("event {}: {what}", event.id)));
+        }
+        if let (Some(event), true) = (events.first(), self.policy.mode != Mode::Auto) {
+            all.push(format!(
+                "mode = {} keeps the events of the zone from beginning, as {}; set mode = auto, and say by `before` and `after` of an event \
+                 what applies outside of it",
+                self.policy.mode.word(),
+                event.id
+            ));
+        }
+        all
     }
 
     /// The notice in force at an instant, in seconds since 1970.
@@ -419,10 +447,12 @@ mod tests {
         assert_eq!(modes("2026-12-01T11:00:00Z"), Mode::Hold);
         let said = |text| definition.notice_at(at(text)).get("en");
         assert_eq!([said("2026-12-01T07:30:00Z"), said("2026-12-01T11:00:00Z")], [Some("Soon."), None]);
+        assert_eq!(definition.contradictions(), [""; 0]);
         // An operator stops it.
         let stopped = Definition { policy: Policy { mode: Mode::Hold, ..usual }, ..definition };
         assert_eq!(stopped.policy_at(at("2026-12-01T09:00:00Z")).mode, Mode::Hold);
         assert_eq!(stopped.policy_at(at("2026-01-01T00:00:00Z")).mode, Mode::Hold);
+        assert!(stopped.contradictions()[0].starts_with("mode = hold keeps the events of the zone from beginning, as sale"));
     }
 
     #[test]

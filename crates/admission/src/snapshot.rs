@@ -52,7 +52,8 @@ pub struct Tally {
 pub struct Snapshot {
     /// The instant of the beat, in milliseconds on the store's clock.
     pub now_ms: u64,
-    /// The same instant by the store's wall clock, in milliseconds since 1970. It may be set; no rule reads it.
+    /// The same instant by the store's wall clock, in milliseconds since 1970. With an opening, the wall clock is the one that put the
+    /// opening on the zone's clock, so it is not set while an event lasts. No rule reads it.
     pub unix_ms: u64,
     /// The policy in force.
     pub policy: Policy,

@@ -453,7 +453,7 @@ impl Zone {
         self.check_pages(&pages);
         Snapshot {
             now_ms: self.now_ms,
-            unix_ms,
+            unix_ms: self.policy.opens_at.unix_ms(self.window.opens_ms(), self.now_ms).unwrap_or(unix_ms),
             policy: self.policy,
             epoch: self.epoch,
             base: self.base * SEGMENT_TICKETS as u64,

@@ -308,10 +308,10 @@ impl<S: Store> Gate<S> {
         self.rooms.load().get(zone).map(|room| room.definition())
     }
 
-    /// The time by the clock of a zone's store, in milliseconds since 1970, if the zone is served.
+    /// The time that counts for a zone's schedule, in seconds since 1970, if the zone is served.
     #[must_use]
-    pub fn unix_ms(&self, zone: &str) -> Option<u64> {
-        self.rooms.load().get(zone).map(|room| room.unix_ms())
+    pub fn schedule_s(&self, zone: &str) -> Option<u64> {
+        self.rooms.load().get(zone).map(|room| room.schedule_s(store::unix_ms()))
     }
 
     /// The notice of a zone, if it is served. It may be empty.

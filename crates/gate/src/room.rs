@@ -334,13 +334,13 @@ impl<L: Line> Room<L> {
         !self.defined.load().definition.schedule.is_empty()
     }
 
-    /// The time by the store's clock, in milliseconds since 1970. Before its first answer, this server's clock has to do.
-    pub(crate) fn unix_ms(&self) -> u64 {
+    /// The time that counts for the schedule, in seconds since 1970. While the zone has an opening, that is the zone's own clock, which
+    /// nobody sets; otherwise `unix_ms`, the clock of its store.
+    pub(crate) fn schedule_s(&self, unix_ms: u64) -> u64 {
         let current = self.current.load();
-        match current.view.unix_ms {
-            0 => store::unix_ms(),
-            unix_ms => unix_ms + u64::try_from(current.taken_at.elapsed().as_millis()).unwrap_or(0),
-        }
+        let of_zone = Some(current.view.unix_ms).filter(|_| current.view.plan.opens_ms() > 0);
+        let passed_ms = u64::try_from(current.taken_at.elapsed().as_millis()).unwrap_or(0);
+        of_zone.map_or(unix_ms, |of_zone| of_zone + passed_ms) / 1_000
     }
 
     /// How the zone is defined.

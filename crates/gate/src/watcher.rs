@@ -162,7 +162,7 @@ impl<S: Store, C: Store> Watcher<S, C> {
                 if self.cells.place_of_routes() == Some(self.at) {
                     take_in_routes(&self.gate, kept.routes.clone());
                 }
-                self.take_in(kept.zones.clone(), !answered, kept.unix_ms / 1_000).await;
+                self.take_in(kept.zones.clone(), !answered, kept.unix_ms).await;
                 Outcome::Listed
             }
             Err(error) => {
@@ -187,9 +187,9 @@ impl<S: Store, C: Store> Watcher<S, C> {
                         .known
                         .iter()
                         .map(|(zone, known)| (zone.clone(), known.clone(), Listing::Unknown));
-                    let unix_s = store::unix_ms() / 1_000;
+                    let zones = unknown.collect();
                     self.changed =
-                        self.gate.follow_zones(|zone| self.is_mine(zone), unknown.collect(), unix_s).await;
+                        self.gate.follow_zones(|zone| self.is_mine(zone), zones, store::unix_ms()).await;
                     self.gate.note_never_listed(|zone| self.is_mine(zone), &error);
                 }
                 Outcome::Away
@@ -197,7 +197,7 @@ impl<S: Store, C: Store> Watcher<S, C> {
         }
     }
 
-    async fn take_in(&mut self, mut listed: Zones, is_first: bool, unix_s: u64) {
+    async fn take_in(&mut self, mut listed: Zones, is_first: bool, unix_ms: u64) {
         listed.retain(|(zone, _)| self.is_mine(zone));
         if is_first {
             let differ = if self.has_file { differences(&self.known, &listed) } else { Vec::new() };
@@ -213,7 +213,7 @@ impl<S: Store, C: Store> Watcher<S, C> {
         }
         let serve = listed.iter().map(|(zone, kept)| (zone.clone(), kept.clone(), Listing::Listed)).collect();
         self.known = listed;
-        let changed = self.gate.follow_zones(|zone| self.is_mine(zone), serve, unix_s).await;
+        let changed = self.gate.follow_zones(|zone| self.is_mine(zone), serve, unix_ms).await;
         // A new policy comes into force a moment after the lane was asked. So the refresh after a change counts as a
         // change too.
         self.changed = std::mem::replace(&mut self.changing, changed) || changed;

@@ -27,7 +27,6 @@ use std::{
     process::ExitCode,
 };
 
-use admission::{Definition, ZoneId};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use crate::{
@@ -173,10 +172,9 @@ fn idle_routes(config: &Config) -> impl Iterator<Item = String> {
 
 /// What is said about zones whose fields contradict each other.
 fn contradictions(config: &Config) -> impl Iterator<Item = String> {
-    let of_zone = |(zone, definition): &(ZoneId, Definition)| {
-        definition.policy.contradiction().map(|what| format!("zone {zone}: {what}"))
-    };
-    config.zones.iter().filter_map(of_zone)
+    config.zones.iter().flat_map(|(zone, definition)| {
+        definition.contradictions().into_iter().map(move |what| format!("zone {zone}: {what}"))
+    })
 }
 
 /// Whether this looks like a variable of a setting, but is none.

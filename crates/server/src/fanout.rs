@@ -279,8 +279,7 @@ pub async fn say(
 /// counts as news.
 fn in_force<S: Store>(gate: &Gate<S>, zone: &ZoneId) -> Option<Definition> {
     let (policy, definition) = (gate.policy(zone.as_str())?, gate.definition(zone.as_str())?);
-    let is_in_force =
-        gate.unix_ms(zone.as_str()).is_some_and(|ms| definition.policy_at(ms / 1_000) == policy);
+    let is_in_force = gate.schedule_s(zone.as_str()).is_some_and(|at| definition.policy_at(at) == policy);
     Some(if is_in_force { definition } else { Definition { policy, ..definition } })
 }
 

@@ -78,6 +78,17 @@ impl Durability {
     }
 }
 
+/// What a server knows of a zone to which it gives a policy, as `lua/policy.lua` reads it.
+#[derive(Clone, Copy)]
+enum Known {
+    /// It has seen the zone.
+    Seen = 0,
+    /// The zone is new, so its state can't have been lost.
+    New = 1,
+    /// It has not seen the zone. The policy counts only if there is none.
+    Unseen = 2,
+}
+
 /// One zone, as this server knows it.
 struct Zone {
     id: ZoneId,
@@ -180,10 +191,29 @@ impl<C: Client> Redis<C> {
         }))
     }
 
-    /// Makes a zone known to this server, and gives its policy to Redis. If it `is_new`, its state can't have been lost.
-    async fn open(&self, zone: &Zone, policy: Policy, is_new: bool) -> Result<Snapshot> {
+    /// The policy of a zone that is in force now by its schedule; none if the register does not have the zone. The zone's own clock
+    /// counts while it has an opening, and otherwise that of the register.
+    fn policy_of(&self, zone: &Zone) -> Option<Policy> {
+        let of_zone = lock(&zone.memory).as_ref().and_then(Memory::unix_ms);
+        let register = lock(&self.register);
+        let unix_ms = of_zone.unwrap_or_else(|| register.unix_ms());
+        Some(register.zones.get(&zone.id)?.policy_at(unix_ms / 1_000))
+    }
+
+    /// Makes a zone known to this server, and gives Redis the policy that the register has for it. If it `is_new`, its state can't have
+    /// been lost.
+    async fn open(&self, zone: &Zone, is_new: bool) -> Result<Snapshot> {
         for _ in 0..ATTEMPTS {
-            match self.give_policy(zone, &policy, is_new).await {
+            let is_unknown = !is_new && lock(&zone.memory).is_none();
+            let policy = self.policy_of(zone).ok_or(StoreError::UnknownZone)?;
+            let known = match (is_new, is_unknown) {
+                (true, _) => Known::New,
+                (false, true) => Known::Unseen,
+                (false, false) => Known::Seen,
+            };
+            match self.give_policy(zone, &policy, known).await {
+                // What the zone's clock says, this server knows only now.
+                Ok(()) if is_unknown && !self.has_policy(zone) => {}
                 Ok(()) => return self.beat_all(zone, &[], 0).await,
                 Err(Refused::Other(StoreError::UnknownZone)) => self.recover(zone).await?,
                 Err(Refused::Torn(torn)) => self.mend(zone, torn).await?,
@@ -217,10 +247,9 @@ impl<C: Client> Redis<C> {
         // So that this server can give the change back if Redis loses it now.
         let register = self.registered(&[]).await;
         if let Defined::Done(None) = defined {
-            let new = register.as_ref().map(|register| register.policy_of(zone));
-            let opened = match new {
-                Ok(Some(policy)) => self.open(&self.zone(zone), policy, true).await.map(drop),
-                Ok(None) => Ok(()),
+            let opened = match register.as_ref().map(|register| register.zones.contains_key(zone)) {
+                Ok(true) => self.open(&self.zone(zone), true).await.map(drop),
+                Ok(false) => Ok(()),
                 Err(_) => register.map(drop),
             };
             // A zone that any server opens before this begins as after a loss, because the server can't know that it is new.
@@ -231,16 +260,23 @@ impl<C: Client> Redis<C> {
         Ok(defined)
     }
 
-    /// Gives a zone's policy to Redis, and creates the zone if it does not exist. If it `is_new`, it can't have been lost.
+    /// Whether the zone has the policy that is in force now by its schedule, as this server last saw it.
+    fn has_policy(&self, zone: &Zone) -> bool {
+        let wanted = self.policy_of(zone).as_ref().map(wire::policy_numbers);
+        let has = lock(&zone.memory).as_ref().map(|memory| wire::policy_numbers(&memory.header.policy));
+        has == wanted
+    }
+
+    /// Gives a zone's policy to Redis, and creates the zone if it does not exist.
     async fn give_policy(
         &self,
         zone: &Zone,
         policy: &Policy,
-        is_new: bool,
+        known: Known,
     ) -> std::result::Result<(), Refused> {
         let name = self.name_at(zone);
         let mut args = common_args(lock(&zone.memory).as_ref(), self.held_clock_ms(), &name, &[]);
-        args.push(text(u32::from(is_new)));
+        args.push(text(known as u32));
         args.extend(wire::policy_numbers(policy).map(text));
         self.call(zone, &scripts::POLICY, call::keys(&zone.prefix, &[]), args).await.map(drop)
     }
@@ -283,9 +319,9 @@ pub struct RedisLine<C = AnyClient> {
 
 impl<C: Client> Line for RedisLine<C> {
     async fn open(&self, _: Policy) -> Result<Snapshot> {
-        let register = self.redis.registered(&[]).await?;
-        let policy = register.policy_of(&self.zone.id).ok_or(StoreError::UnknownZone)?;
-        self.redis.open(&self.zone, policy, false).await
+        // So that the register is as of now.
+        self.redis.registered(&[]).await?;
+        self.redis.open(&self.zone, false).await
     }
 
     async fn put(&self, policy: Policy) -> Result<Snapshot> {

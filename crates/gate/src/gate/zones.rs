@@ -45,7 +45,7 @@ impl<S: Store> Gate<S> {
         let _changing = self.changing.lock().await;
         let before = self.rooms.load_full();
         let mut rooms = Rooms::clone(&before);
-        let unix_s = store::unix_ms() / 1_000;
+        let unix_s = before.get(zone).map_or_else(|| store::unix_ms() / 1_000, |room| room.schedule_s(store::unix_ms()));
         match (before.get(zone), new) {
             // A changed notice does not affect the line.
             (Some(room), Some(definition)) if room.policy() == definition.policy_at(unix_s) => {
@@ -68,7 +68,7 @@ impl<S: Store> Gate<S> {
         definition: &Definition,
     ) -> Result<Arc<Room<S::Line>>, StoreError> {
         if let Some(room) = room {
-            let unix_s = store::unix_ms() / 1_000;
+            let unix_s = room.schedule_s(store::unix_ms());
             match room.set_policy(definition.policy_at(unix_s)).await {
                 // The zone stays unavailable. That must not keep others from being served as they are defined now.
                 Err(StoreError::Unreadable(_)) => {}
@@ -82,13 +82,13 @@ impl<S: Store> Gate<S> {
     }
 
     /// Of the zones that are `mine`, serves exactly these from now on, as a store's register lists them. Waits for no
-    /// store call: each zone's lane opens the zone in the store, and the zone counts as away until then. `unix_s` says where the zones
-    /// are in their schedules: seconds since 1970 by the store's clock. Returns whether anything changed. Must be called on a tokio runtime.
+    /// store call: each zone's lane opens the zone in the store, and the zone counts as away until then. `unix_ms` is the time by
+    /// the store's clock, in milliseconds since 1970: it says where the zones are in their schedules. Returns whether anything changed. Must be called on a tokio runtime.
     pub async fn follow_zones(
         &self,
         mine: impl Fn(&ZoneId) -> bool,
         zones: Vec<(ZoneId, Definition, Listing)>,
-        unix_s: u64,
+        unix_ms: u64,
     ) -> bool {
         let _changing = self.changing.lock().await;
         let before = self.rooms.load_full();
@@ -99,6 +99,7 @@ impl<S: Store> Gate<S> {
             .map(|(zone, room)| (zone.clone(), Arc::clone(room)))
             .collect();
         for (zone, definition, listing) in zones {
+            let unix_s = before.get(&zone).map_or(unix_ms / 1_000, |room| room.schedule_s(unix_ms));
             let policy = definition.policy_at(unix_s);
             let room = before.get(&zone).map_or_else(
                 || {
@@ -134,11 +135,10 @@ impl<S: Store> Gate<S> {
 
     /// Brings the policies and notices into force that the schedules of the configuration's zones say for now.
     pub async fn follow_schedules(&self) {
-        let unix_s = store::unix_ms() / 1_000;
         let rooms = self.rooms.load_full();
         for room in rooms.values().filter(|room| room.has_schedule()) {
             let _changing = self.changing.lock().await;
-            let definition = room.definition();
+            let (definition, unix_s) = (room.definition(), room.schedule_s(store::unix_ms()));
             let policy = definition.policy_at(unix_s);
             room.set_definition(&definition, unix_s);
             if room.policy() != policy {

@@ -10,6 +10,7 @@ use std::sync::atomic::Ordering;
 use admission::{Entry, FirstTold, Mode, OnStoreFailure, Ticket};
 use events::AdmittedWithoutStore;
 use store::{Line, unix_ms};
+use tokio::time::Instant;
 
 use super::Room;
 use crate::reply::{Refusal, Reply};
@@ -50,9 +51,12 @@ impl<L: Line> Room<L> {
         if !self.is_away() || self.shown_away_ms() < self.open_after_ms {
             return false;
         }
-        let policy = self.policy();
-        // A line that an operator holds, or a zone that is closed, stays so.
-        policy.on_store_failure == OnStoreFailure::Open && matches!(policy.mode, Mode::Auto | Mode::Open)
+        let current = self.current.load();
+        let policy = &current.view.policy;
+        // A line that an operator holds, or a zone that is closed or not yet open, stays so.
+        policy.on_store_failure == OnStoreFailure::Open
+            && matches!(policy.mode, Mode::Auto | Mode::Open)
+            && current.view.opens_in_ms(current.ms_at(Instant::now())) == 0
     }
 
     /// The answer for a ticket that entered without the store; none for an ordinary ticket.

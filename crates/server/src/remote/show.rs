@@ -5,7 +5,7 @@
 mod away;
 mod routes;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};
@@ -99,21 +99,7 @@ fn definition(reply: &Value) -> String {
     let mut out: String = fields.map(|(name, value)| format!("{name} = {}\n", text(value))).collect();
     let notices = reply["notice"].as_object().into_iter().flatten();
     out.extend(notices.map(|(language, notice)| format!("notice.{language} = {}\n", text(notice))));
-    for event in list(&reply["events"]) {
-        let of = format!("event.{}", text(&event["id"]));
-        for (name, value) in event.as_object().into_iter().flatten().filter(|(name, _)| *name != "id") {
-            match value.as_object() {
-                Some(texts) => {
-                    out.extend(
-                        texts
-                            .iter()
-                            .map(|(of_text, said)| format!("{of}.{name}.{of_text} = {}\n", text(said))),
-                    );
-                }
-                None => out.push_str(&format!("{of}.{name} = {}\n", text(value))),
-            }
-        }
-    }
+    out.extend(event_fields(reply).into_iter().map(|(name, value)| format!("{name} = {value}\n")));
     out
 }
 
@@ -182,6 +168,23 @@ pub(super) fn changes(reply: &Value, style: Style) -> String {
     table(&heading, list(&reply["changes"]).iter().map(row).collect(), style)
 }
 
+/// The fields of a definition's events, by name, as `weir zones set` takes them.
+fn event_fields(definition: &Value) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    for event in list(&definition["events"]) {
+        let of = format!("event.{}", text(&event["id"]));
+        for (name, value) in event.as_object().into_iter().flatten().filter(|(name, _)| *name != "id") {
+            match value.as_object() {
+                Some(texts) => all.extend(
+                    texts.iter().map(|(language, said)| (format!("{of}.{name}.{language}"), text(said))),
+                ),
+                None => all.push((format!("{of}.{name}"), text(value))),
+            }
+        }
+    }
+    all
+}
+
 /// What a change changed, on one line.
 fn difference(change: &Value) -> String {
     let (before, after) = (&change["before"], &change["after"]);
@@ -200,6 +203,12 @@ fn difference(change: &Value) -> String {
                 out.push(format!("{prefix}{name} {} -> {}", text(old), text(new)));
             }
         }
+    }
+    let [old, new] = [before, after].map(|of| BTreeMap::from_iter(event_fields(of)));
+    let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+    let shown = |of: &BTreeMap<String, String>, name| of.get(name).map_or_else(|| "none".to_owned(), Clone::clone);
+    for name in names.into_iter().filter(|name| old.get(*name) != new.get(*name)) {
+        out.push(format!("{name} {} -> {}", shown(&old, name), shown(&new, name)));
     }
     out.join(", ")
 }

@@ -215,6 +215,12 @@ impl Memory {
         Ok(memory)
     }
 
+    /// The time by the clock that opened the zone, in milliseconds since 1970; none if the zone has no opening.
+    pub(super) fn unix_ms(&self) -> Option<u64> {
+        let Header { opens_ms, policy, .. } = self.header;
+        policy.opens_at.unix_ms(opens_ms, self.bounds().0)
+    }
+
     /// The bounds of the zone's clock now.
     pub(super) fn bounds(&self) -> (u64, u64) {
         self.clock.bounds()

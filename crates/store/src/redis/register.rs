@@ -14,7 +14,7 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
-use admission::{Definition, Policy, ZoneId};
+use admission::{Definition, ZoneId};
 use bytes::Bytes;
 use tokio::time::Instant;
 
@@ -117,11 +117,6 @@ impl Register {
     pub(super) fn unix_ms(&self) -> u64 {
         let passed = |at: Instant| u64::try_from(at.elapsed().as_millis()).unwrap_or(0);
         self.clock.map_or_else(unix_ms, |(unix_ms, at)| unix_ms + passed(at))
-    }
-
-    /// The policy of a zone that is in force now by its schedule.
-    pub(super) fn policy_of(&self, zone: &ZoneId) -> Option<Policy> {
-        Some(self.zones.get(zone)?.policy_at(self.unix_ms() / 1_000))
     }
 
     /// Whether the life of this register began before, with or after the life of another one. Revisions tell lives apart that began in

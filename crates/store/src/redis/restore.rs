@@ -11,7 +11,7 @@ use tokio::time::Instant;
 #[cfg(feature = "sabotage")]
 use super::sabotage;
 use super::{
-    Redis, Result, Zone,
+    Known, Redis, Result, Zone,
     call::{Refused, common_args, keys, refused},
     client::{Client, ClientError, Script},
     lock,
@@ -48,9 +48,9 @@ impl<C: Client> Redis<C> {
         }
         self.give_witnesses(zone).await?;
         // An operator's last change may be lost with the state.
-        let policy = lock(&self.register).policy_of(&zone.id);
+        let policy = self.policy_of(zone);
         match policy {
-            Some(policy) => self.give_policy(zone, &policy, false).await.or_else(|refused| match refused {
+            Some(policy) => self.give_policy(zone, &policy, Known::Seen).await.or_else(|refused| match refused {
                 // The state was lost again, and the caller comes back.
                 Refused::Other(StoreError::UnknownZone) | Refused::Keys(_) | Refused::Torn(_) => Ok(()),
                 other => Err(other),

@@ -54,7 +54,7 @@ pub(super) struct Header {
     pub(super) hold_until: u64,
     /// Nobody enters before this instant, by the policy; 0 for none.
     pub(super) opens_ms: u64,
-    /// The wall clock of the node that has the state, in milliseconds since 1970.
+    /// The wall clock, in milliseconds since 1970; see [`admission::Snapshot::unix_ms`].
     pub(super) unix_ms: u64,
     /// When the line was created. It tells lines of the same name apart.
     pub(super) born: u64,
@@ -221,7 +221,7 @@ impl Header {
             inside,
             policy,
             opens_ms,
-            unix_ms: now.saturating_add_signed(offset),
+            unix_ms: policy.opens_at.unix_ms(opens_ms, now).unwrap_or(now.saturating_add_signed(offset)),
         })
     }
 }

@@ -3,7 +3,7 @@
 //! Invariants: a change is a compare-and-set by `If-Match`, all of it or nothing. A dry run makes the same checks, and
 //! stops before the editor.
 
-use admission::{Definition, Departure, Leaver as LeavingVisitor, Policy, Proof, ZoneId};
+use admission::{Definition, Departure, Leaver as LeavingVisitor, Proof, ZoneId};
 use axum::extract::{RawQuery, State};
 use gate::{
     OperatorView, Refusal,
@@ -355,13 +355,14 @@ impl AdminState {
         before: Option<&OperatorView>,
         dry_run: bool,
     ) -> Json<ChangeShape> {
-        let policy = change.after.as_ref().map(|definition| &definition.policy);
+        let now_s = self.gate.schedule_s(zone.as_str()).unwrap_or_else(|| store::unix_ms() / 1_000);
+        let policy = change.after.as_ref().map(|definition| definition.policy_at(now_s));
         let shape = ChangeShape {
             dry_run,
             zone: change.after.as_ref().map(|definition| self.zone_shape(zone, definition, None)),
             before: change.before.as_ref().map(Into::into),
-            etas: before.map_or_else(Vec::new, |before| EtaChange::all(before, policy)),
-            warnings: policy.and_then(Policy::contradiction).into_iter().collect(),
+            etas: before.map_or_else(Vec::new, |before| EtaChange::all(before, policy.as_ref())),
+            warnings: change.after.as_ref().map(Definition::contradictions).unwrap_or_default(),
         };
         // After a dry run there is no new definition to be changed by its tag.
         let tag = change.after.as_ref().filter(|_| !dry_run).map(etag);
