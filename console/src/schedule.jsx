@@ -314,7 +314,7 @@ function MomentField({ name, moment, zone, fault, how, set }) {
             <input type="time" aria-label={t("moment.time", { label })} value={moment.time} {...shared} onInput={(event) => set({ ...moment, time: event.target.value })} />
           </>
         )}
-        <button type="button" onClick={turn}>{t(isText ? "moment.asFields" : "moment.asText")}<span class="unseen">: {label}</span></button>
+        <button type="button" onClick={turn}>{t(isText ? "moment.asFields" : "moment.asText")}<span class="unseen"> {label}</span></button>
       </div>
       <small id={`${id}-how`} class={fault ? "fault" : "muted"}>{fault ?? (written ? <Here text={written} /> : how)}</small>
     </fieldset>
