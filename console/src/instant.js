@@ -98,8 +98,11 @@ export function writeInstant(unix_s, zone) {
   return `${local}${offset}[${zone}]`;
 }
 
-/** The time zone of this browser. */
-export const hereZone = () => Intl.DateTimeFormat().resolvedOptions().timeZone || "UTC";
+/** The time zone of this browser; UTC if it does not know. */
+export function hereZone() {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return zone && isZone(zone) ? zone : "UTC";
+}
 
 /** The names of the time zones that the browser knows. */
 export const allZones = () => (Intl.supportedValuesOf ? ["UTC", ...Intl.supportedValuesOf("timeZone")] : ["UTC"]);

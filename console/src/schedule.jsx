@@ -3,7 +3,7 @@
 // Invariants: a draft keeps what was typed, as date and time or as text. It belongs to the state of the zone at which it was begun. A
 // change sends all events; those that a colleague changed meanwhile stay as they are.
 
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 
 import { askPatch, snapshot } from "./change.jsx";
 import { Here, Notices, noticesOf, readNotices } from "./editor.jsx";
@@ -187,6 +187,7 @@ function EventForm({ form: { base, id, draft }, set, end, zone }) {
       return true;
     });
   };
+  const zones = useMemo(() => allZones().map((name) => <option value={name} />), []);
   const label = id ? t("event.change.long", { id }) : t("event.new");
   const part = (name) => t(`event.part.${name}`);
   const fieldId = (name) => `event-${name}`;
@@ -245,10 +246,11 @@ function EventForm({ form: { base, id, draft }, set, end, zone }) {
           autocomplete="off"
           spellcheck={false}
           value={draft.zone}
+          aria-invalid={!isZone(draft.zone)}
           aria-describedby="event-zone-how"
           onInput={(typed) => put({ zone: typed.target.value.trim() })}
         />
-        <datalist id="time-zones">{allZones().map((name) => <option value={name} />)}</datalist>
+        <datalist id="time-zones">{zones}</datalist>
         <small id="event-zone-how" class={isZone(draft.zone) ? "muted" : "fault"}>{t(isZone(draft.zone) ? "event.zone.how" : "instant.zone")}</small>
       </div>
       {["begins", "prequeue_from", "ends"].map((name) => (

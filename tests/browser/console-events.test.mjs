@@ -5,6 +5,7 @@ import { createHash } from "node:crypto";
 import { join } from "node:path";
 import { test } from "node:test";
 
+import { refusedPart } from "../../console/src/schedule.js";
 import { OUT, Weir, axe, page, until, zone } from "./harness.mjs";
 
 const HOT = "shop:checkout";
@@ -78,7 +79,7 @@ test("an event is planned, changed and deleted; what people will see is shown be
   // The pre-queue follows the start, half an hour before it.
   assert.equal(await form.getByLabel("Places from: time").inputValue(), "08:30");
   await fillMoment(form, "Ends", { date: "2031-12-01", time: "12:00" });
-  await form.getByLabel("Until then").selectOption("closed");
+  await form.getByLabel("Until places are taken").selectOption("closed");
   await form.getByLabel("After the end").selectOption("hold");
   await form.getByLabel("Entries per minute").fill("1200");
   await form.getByLabel("Most people inside").fill("50");
@@ -149,7 +150,7 @@ test("an event is planned, changed and deleted; what people will see is shown be
 
 test("an event is planned by keyboard alone, in Korean, on a phone", async (t) => {
   const weir = await Weir.start(t, { config: FEW });
-  const at = await open(t, weir, { locale: "ko-KR", timezoneId: "Asia/Seoul", viewport: { width: 390, height: 844 } });
+  const at = await open(t, weir, { locale: "ko-KR", timezoneId: "Asia/Seoul", colorScheme: "dark", viewport: { width: 390, height: 844 } });
   await section(at, "행사").waitFor();
   /// Only with Tab: a control that Tab does not reach cannot be used by keyboard.
   const go = async (name, key = "Tab") => {
@@ -252,6 +253,33 @@ test("a refused event is shown at the right field", async (t) => {
   await dialog(at).getByRole("button", { name: "Change it" }).click();
   await toast(at).getByText("event sale added").waitFor();
   assert.deepEqual((await told(weir)).events.map(({ id }) => id), ["other", "colleague", "sale"]);
+});
+
+test("the server's own words about an event lead to the field", async (t) => {
+  const weir = await Weir.start(t, { config: FEW });
+  const other = event("other", 60, 70, 80);
+  const sale = event("sale", 100, 110, 120);
+  const headers = { "content-type": "application/json", "if-match": "*" };
+  for (const [part, events] of [
+    ["begins", [other, { ...sale, begins: "tomorrow" }]],
+    ["ends", [other, { ...sale, ends: "2026-03-29T02:30[Europe/Berlin]" }]],
+    ["id", [other, { ...sale, id: "a sale" }]],
+    ["before", [other, { ...sale, before: "shut" }]],
+    ["notice", [other, { ...sale, notice: { EN: "x" } }]],
+    ["prequeue_from", [other, { ...sale, prequeue_from: sale.begins }]],
+    ["ends", [other, { ...sale, ends: sale.begins }]],
+    ["admit_per_minute", [other, { ...sale, admit_per_minute: 0 }]],
+    ["max_active", [other, { ...sale, max_active: 4_000_000_000 }]],
+    ["prequeue_from", [other, { ...sale, prequeue_from: parts(75).written }]],
+    ["ends", [{ ...other, id: "later", prequeue_from: parts(115).written, begins: parts(125).written, ends: parts(130).written }, sale]],
+    ["id", [{ ...other, id: "sale" }, sale]],
+    [null, [{ ...other, begins: "tomorrow" }, sale]],
+  ]) {
+    const reply = await fetch(`${weir.admin_url}/admin/v1/zones/${HOT}`, { method: "PATCH", headers, body: JSON.stringify({ events }) });
+    const problem = await reply.json();
+    assert.ok([400, 422].includes(reply.status), `${reply.status} ${problem.detail}`);
+    assert.equal(refusedPart(problem, events[1].id, events).part, part, problem.detail);
+  }
 });
 
 test("a change on top of a colleague's keeps both", async (t) => {
